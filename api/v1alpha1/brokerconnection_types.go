@@ -13,12 +13,12 @@ type BrokerConnectionSpec struct {
 	// (alias uri), or the keys of the default-user Secret of the RabbitMQ cluster operator (host, port,
 	// connection_string), from which both URIs are derived.
 	// +optional
-	SecretRef *SecretReference `json:"secretRef,omitempty"`
+	SecretRef *LocalObjectReference `json:"secretRef,omitempty"`
 
 	// clusterRef names, instead of a Secret, a RabbitmqCluster (rabbitmq.com/v1beta1) in this namespace. Its default
 	// user is used.
 	// +optional
-	ClusterRef *ClusterReference `json:"clusterRef,omitempty"`
+	ClusterRef *LocalObjectReference `json:"clusterRef,omitempty"`
 
 	// amqpURI overrides where AMQP is spoken, as amqp://host:port or amqps://host:port, without user and password.
 	// +kubebuilder:validation:MinLength=1
@@ -62,24 +62,6 @@ type BrokerConnectionSpec struct {
 	Suspend bool `json:"suspend,omitempty"`
 }
 
-// SecretReference names a Secret in the same namespace.
-type SecretReference struct {
-	// name of a Secret, which must be in the same namespace as the BrokerConnection.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +required
-	Name string `json:"name,omitempty"`
-}
-
-// ClusterReference names a RabbitmqCluster in the same namespace.
-type ClusterReference struct {
-	// name of a RabbitmqCluster in the same namespace as the BrokerConnection.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +required
-	Name string `json:"name,omitempty"`
-}
-
 // TLSSpec says how TLS connections are made, for AMQP and the management API alike.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.insecureSkipVerify) && self.insecureSkipVerify && has(self.caSecretRef))",message="insecureSkipVerify makes caSecretRef meaningless: remove one of them"
@@ -87,11 +69,11 @@ type TLSSpec struct {
 	// caSecretRef names a Secret whose key ca.crt holds the certificates (PEM) that the broker's must be signed by.
 	// Without it the system's are used.
 	// +optional
-	CASecretRef *SecretReference `json:"caSecretRef,omitempty"`
+	CASecretRef *LocalObjectReference `json:"caSecretRef,omitempty"`
 
 	// clientSecretRef names a Secret whose keys tls.crt and tls.key (PEM) are shown to the broker.
 	// +optional
-	ClientSecretRef *SecretReference `json:"clientSecretRef,omitempty"`
+	ClientSecretRef *LocalObjectReference `json:"clientSecretRef,omitempty"`
 
 	// serverName is the name that the broker's certificate must have, where it isn't the host in the URI.
 	// +kubebuilder:validation:MinLength=1
@@ -122,27 +104,10 @@ type BrokerConnectionStatus struct {
 	// +optional
 	BrokerVersion string `json:"brokerVersion,omitempty"`
 
-	// clusterName is the name of the RabbitMQ cluster to which the AMQP connection was last shown to lead.
-	// +kubebuilder:validation:MaxLength=1024
+	// location is where the AMQP connection was last shown to lead. Its vhost is the one into which the broker at clusterEndpoint has let
+	// the connection. The vhost is empty with spec.tls.serverName, because one address can lead to several brokers then.
 	// +optional
-	ClusterName string `json:"clusterName,omitempty"`
-
-	// clusterID is a hash of the id that the RabbitMQ cluster gave itself. It tells clusters of one name apart. It is empty if
-	// the user never had the tag policymaker or administrator, without which the id cannot be read.
-	// +kubebuilder:validation:MaxLength=128
-	// +optional
-	ClusterID string `json:"clusterID,omitempty"`
-
-	// clusterEndpoint is host:port of the AMQP address. Where clusterID is empty, it tells clusters of one name apart.
-	// +kubebuilder:validation:MaxLength=1100
-	// +optional
-	ClusterEndpoint string `json:"clusterEndpoint,omitempty"`
-
-	// clusterVHost is the vhost into which the broker at clusterEndpoint has let the AMQP connection. It is empty with
-	// spec.tls.serverName, because one address can lead to several brokers then.
-	// +kubebuilder:validation:MaxLength=255
-	// +optional
-	ClusterVHost string `json:"clusterVHost,omitempty"`
+	Location Location `json:"location,omitempty,omitzero"`
 
 	// capabilities are what the broker's version and the user's permissions allow.
 	// +optional
@@ -200,7 +165,7 @@ type BrokerCapabilities struct {
 // +kubebuilder:printcolumn:name="Queues",type=integer,JSONPath=`.status.consumerQueues`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Cluster",type=string,priority=1,JSONPath=`.status.clusterName`
+// +kubebuilder:printcolumn:name="Cluster",type=string,priority=1,JSONPath=`.status.location.clusterName`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 type BrokerConnection struct {
 	metav1.TypeMeta `json:",inline"`

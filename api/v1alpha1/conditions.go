@@ -1,7 +1,7 @@
 package v1alpha1
 
 // Condition types. Ready, Reconciling and Stalled follow kstatus: the latter two are present only while they are True,
-// and never both.
+// and never both. Complete and Failed are those of a Job: a Redrive or Purge that has ended has one of them.
 const (
 	ConditionReady              = "Ready"
 	ConditionReconciling        = "Reconciling"
@@ -9,6 +9,8 @@ const (
 	ConditionDrifted            = "Drifted"
 	ConditionRecreationRequired = "RecreationRequired"
 	ConditionSuspended          = "Suspended"
+	ConditionComplete           = "Complete"
+	ConditionFailed             = "Failed"
 )
 
 // Reasons of a condition; those of a ConsumerQueue first.

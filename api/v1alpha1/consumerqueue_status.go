@@ -42,26 +42,9 @@ type ConsumerQueueStatus struct {
 	// +optional
 	ConnectionName string `json:"connectionName,omitempty"`
 
-	// vhost is the virtual host that the topology is in.
-	// +kubebuilder:validation:MaxLength=255
+	// location is where the topology is. Warren deletes nothing at another location.
 	// +optional
-	VHost string `json:"vhost,omitempty"`
-
-	// clusterName is the RabbitMQ cluster that the topology is in.
-	// +kubebuilder:validation:MaxLength=1024
-	// +optional
-	ClusterName string `json:"clusterName,omitempty"`
-
-	// clusterID is a hash of the id that the RabbitMQ cluster gave itself; see the status of the BrokerConnection. With
-	// clusterName and clusterEndpoint it says where the topology is: nothing is deleted at another cluster.
-	// +kubebuilder:validation:MaxLength=128
-	// +optional
-	ClusterID string `json:"clusterID,omitempty"`
-
-	// clusterEndpoint is host:port of the AMQP address that leads to the cluster.
-	// +kubebuilder:validation:MaxLength=1100
-	// +optional
-	ClusterEndpoint string `json:"clusterEndpoint,omitempty"`
+	Location Location `json:"location,omitempty,omitzero"`
 
 	// topology lists the exchanges, queues and bindings of this topology, and the state of each.
 	// +listType=atomic

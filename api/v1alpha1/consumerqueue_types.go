@@ -17,7 +17,7 @@ import (
 type ConsumerQueueSpec struct {
 	// connectionRef names the BrokerConnection in this namespace, "default" if not given. It cannot be changed.
 	// +optional
-	ConnectionRef *ConnectionReference `json:"connectionRef,omitempty"`
+	ConnectionRef *LocalObjectReference `json:"connectionRef,omitempty"`
 
 	// queue is the main queue, the one that the application consumes.
 	// +optional
@@ -69,15 +69,6 @@ type ConsumerQueueSpec struct {
 	// +kubebuilder:default=false
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
-}
-
-// ConnectionReference names a BrokerConnection in the same namespace.
-type ConnectionReference struct {
-	// name of a BrokerConnection in the same namespace as the ConsumerQueue.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +required
-	Name string `json:"name,omitempty"`
 }
 
 // SourceBinding binds the main queue to an exchange, once for each routing key.
@@ -187,6 +178,7 @@ const (
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Connection",type=string,priority=1,JSONPath=`.status.connectionName`
+// +kubebuilder:printcolumn:name="Advisories",type=string,priority=1,JSONPath=`.status.advisories[*].code`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 type ConsumerQueue struct {
 	metav1.TypeMeta `json:",inline"`

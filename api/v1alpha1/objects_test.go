@@ -277,7 +277,7 @@ func TestKubectlGet(t *testing.T) {
 	}
 	for arguments, want := range map[string]string{
 		"cqueue":         "NAME QUEUE READY DEAD DRIFTED RECREATE REASON AGE",
-		"cqueue -o wide": "NAME QUEUE READY DEAD DRIFTED RECREATE REASON AGE CONNECTION MESSAGE",
+		"cqueue -o wide": "NAME QUEUE READY DEAD DRIFTED RECREATE REASON AGE CONNECTION ADVISORIES MESSAGE",
 		"bc":             "NAME VHOST READY VERSION QUEUES REASON AGE",
 		"bc -o wide":     "NAME VHOST READY VERSION QUEUES REASON AGE CLUSTER MESSAGE",
 	} {

@@ -13,7 +13,7 @@ import (
 type PurgeSpec struct {
 	// consumerQueueRef names the ConsumerQueue in this namespace whose dead-letter queue the messages are deleted from.
 	// +required
-	ConsumerQueueRef ConsumerQueueReference `json:"consumerQueueRef,omitzero"`
+	ConsumerQueueRef LocalObjectReference `json:"consumerQueueRef,omitzero"`
 
 	// selector chooses the messages that are deleted: those that match each of its fields. An empty selector chooses all messages.
 	// +optional
@@ -84,7 +84,7 @@ type PurgeStatus struct {
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:categories=warren
+// +kubebuilder:resource:categories=warren,shortName=prg
 // +kubebuilder:printcolumn:name="From",type=string,JSONPath=`.status.source`
 // +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matched`
 // +kubebuilder:printcolumn:name="Expected",type=integer,JSONPath=`.spec.expectedAtMost`

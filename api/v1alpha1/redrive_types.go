@@ -13,7 +13,7 @@ import (
 type RedriveSpec struct {
 	// consumerQueueRef names the ConsumerQueue in this namespace whose dead-letter queue the messages are taken from.
 	// +required
-	ConsumerQueueRef ConsumerQueueReference `json:"consumerQueueRef,omitzero"`
+	ConsumerQueueRef LocalObjectReference `json:"consumerQueueRef,omitzero"`
 
 	// destination is where the messages are moved to, the main queue if not given.
 	// +optional
@@ -116,7 +116,7 @@ type RedriveDestination struct {
 
 	// consumerQueueRef names a ConsumerQueue in this namespace with the same BrokerConnection.
 	// +optional
-	ConsumerQueueRef *ConsumerQueueReference `json:"consumerQueueRef,omitempty"`
+	ConsumerQueueRef *LocalObjectReference `json:"consumerQueueRef,omitempty"`
 }
 
 // RedriveDestinationType says where messages are moved to.
@@ -179,7 +179,7 @@ type RedriveFailure struct {
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:categories=warren
+// +kubebuilder:resource:categories=warren,shortName=rdr
 // +kubebuilder:printcolumn:name="From",type=string,JSONPath=`.status.source`
 // +kubebuilder:printcolumn:name="To",type=string,JSONPath=`.status.destination`
 // +kubebuilder:printcolumn:name="Moved",type=integer,JSONPath=`.status.moved`

@@ -5,15 +5,6 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // Unlimited is the value of the fields of a Redrive or a Purge that otherwise hold a number.
 const Unlimited = "Unlimited"
 
-// ConsumerQueueReference names a ConsumerQueue in the same namespace.
-type ConsumerQueueReference struct {
-	// name of a ConsumerQueue. Those of other namespaces cannot be named.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +required
-	Name string `json:"name,omitempty"`
-}
-
 // DeadLetterSelector chooses dead letters: those that match each field that is given.
 type DeadLetterSelector struct {
 	// ids are fingerprints: a hash of content, headers and origin. Messages that are alike in all of these share one.
@@ -92,7 +83,7 @@ type HeaderRequirement struct {
 
 // TransferStatus is what the status of a Redrive has in common with that of a Purge.
 type TransferStatus struct {
-	// conditions are Ready and, while they hold, Reconciling and Stalled.
+	// conditions are Ready and, while they hold, Reconciling, Stalled and Suspended. When the job has ended, Complete or Failed is True.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
@@ -107,26 +98,9 @@ type TransferStatus struct {
 	// +optional
 	Source QueueName `json:"source,omitempty"`
 
-	// vhost is the virtual host of the queues.
-	// +kubebuilder:validation:MaxLength=255
+	// location is where the queues are. A job never goes on at another location.
 	// +optional
-	VHost string `json:"vhost,omitempty"`
-
-	// clusterName is the RabbitMQ cluster that the queues are in.
-	// +kubebuilder:validation:MaxLength=1024
-	// +optional
-	ClusterName string `json:"clusterName,omitempty"`
-
-	// clusterID is a hash of the id that the RabbitMQ cluster gave itself. With clusterName and clusterEndpoint it says where the queues
-	// are: nothing goes on at another cluster.
-	// +kubebuilder:validation:MaxLength=128
-	// +optional
-	ClusterID string `json:"clusterID,omitempty"`
-
-	// clusterEndpoint is host:port of the AMQP address that leads to the cluster.
-	// +kubebuilder:validation:MaxLength=1100
-	// +optional
-	ClusterEndpoint string `json:"clusterEndpoint,omitempty"`
+	Location Location `json:"location,omitempty,omitzero"`
 
 	// total is how many messages are looked at, at most: those that were ready at the beginning, and those that other consumers held.
 	// +kubebuilder:validation:Minimum=0

@@ -25,7 +25,7 @@ func TestIndexes(t *testing.T) {
 		case *v1alpha1.ConsumerQueue:
 			index[field] = values(cq)
 		case *v1alpha1.BrokerConnection:
-			index[field] = values(controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.SecretReference{Name: "broker"}}))
+			index[field] = values(controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.LocalObjectReference{Name: "broker"}}))
 		}
 	})
 	topologytest.Equal(t, "error", nil, addIndexes(t.Context(), collect))

@@ -312,8 +312,8 @@ type versionedCandidate struct {
 
 // mayWithdraw says whether a newer record of the ConsumerQueue may want less, or at another location.
 func (r *record) mayWithdraw(newer *record) bool {
-	before := Recorded(r.cq.Status)
-	moves := before.Cluster.Known() && before != Recorded(newer.cq.Status)
+	before := Recorded(r.cq.Status.Location)
+	moves := before.Cluster.Known() && before != Recorded(newer.cq.Status.Location)
 	return moves || r.cq.UID != newer.cq.UID || r.cq.Generation != newer.cq.Generation || r.released() != newer.released()
 }
 

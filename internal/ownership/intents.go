@@ -81,14 +81,14 @@ func RestoreIntents(cq *v1alpha1.ConsumerQueue) (restored bool) {
 		}
 		cq.Status.Topology = append(cq.Status.Topology, entry)
 	}
-	Location{Cluster: read.Cluster, VHost: read.VHost}.Record(&cq.Status)
+	Location{Cluster: read.Cluster, VHost: read.VHost}.Record(&cq.Status.Location)
 	return true
 }
 
 // isPristine says whether a status is as the API server makes it where there is none: only the CRD's default has a negative
 // generation, and whatever Warren writes names the main queue. An empty status is one that somebody has emptied.
 func isPristine(status v1alpha1.ConsumerQueueStatus) bool {
-	return status.ObservedGeneration < 0 && status.QueueName == "" && len(status.Topology) == 0 && !Recorded(status).Cluster.Known()
+	return status.ObservedGeneration < 0 && status.QueueName == "" && len(status.Topology) == 0 && !Recorded(status.Location).Cluster.Known()
 }
 
 // wasStatusWritten says whether anybody has written the status. Who takes the status away is said to have written what the API

@@ -69,7 +69,7 @@ func TestIntentsAreRestored(t *testing.T) {
 		},
 	}, cq.Status.Topology)
 	topologytest.Equal(t, "intended", true, topology.Intended(cq.Status.Topology[0]))
-	topologytest.Equal(t, "location", shop, ownership.Recorded(cq.Status))
+	topologytest.Equal(t, "location", shop, ownership.Recorded(cq.Status.Location))
 	topologytest.Equal(t, "conditions", "Pending", cq.Status.Conditions[0].Reason)
 	topologytest.Equal(t, "annotations", 0, len(cq.Annotations))
 	topologytest.Equal(t, "restored again", false, ownership.RestoreIntents(cq))
@@ -103,7 +103,7 @@ func TestIntentsThatDoNotCount(t *testing.T) {
 	}
 	for name, change := range map[string]func(*v1alpha1.ConsumerQueue){
 		"copied to another resource, or restored from a backup": func(cq *v1alpha1.ConsumerQueue) { cq.UID = "of-another" },
-		"the status says where the topology is":                 func(cq *v1alpha1.ConsumerQueue) { shop.Record(&cq.Status) },
+		"the status says where the topology is":                 func(cq *v1alpha1.ConsumerQueue) { shop.Record(&cq.Status.Location) },
 		"the status speaks of a generation":                     func(cq *v1alpha1.ConsumerQueue) { cq.Status.ObservedGeneration = 1 },
 		"the status was emptied":                                func(cq *v1alpha1.ConsumerQueue) { cq.Status = v1alpha1.ConsumerQueueStatus{} },
 		"the status names the queue":                            func(cq *v1alpha1.ConsumerQueue) { cq.Status.QueueName = "orders" },

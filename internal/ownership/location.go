@@ -23,17 +23,17 @@ func (l Location) IsIn(recorded Location) bool {
 	return l.VHost == recorded.VHost && l.Cluster.Is(recorded.Cluster)
 }
 
-// Recorded is where a ConsumerQueue has its topology, according to its status.
-func Recorded(status v1alpha1.ConsumerQueueStatus) Location {
+// Recorded returns the location that a status records.
+func Recorded(status v1alpha1.Location) Location {
 	return Location{
 		Cluster: vhost.Cluster{ID: status.ClusterID, Name: status.ClusterName, Endpoint: status.ClusterEndpoint}, VHost: status.VHost,
 	}
 }
 
-// Record writes the location into a status. An ID that cannot be read any more stays known.
-func (l Location) Record(status *v1alpha1.ConsumerQueueStatus) {
+// Record writes the location into a status. It keeps the recorded ID of the cluster if the ID cannot be read any more.
+func (l Location) Record(status *v1alpha1.Location) {
 	known := l.Cluster.Keeping(Recorded(*status).Cluster)
-	status.ClusterID, status.ClusterName, status.ClusterEndpoint, status.VHost = known.ID, known.Name, known.Endpoint, l.VHost
+	*status = v1alpha1.Location{ClusterID: known.ID, ClusterName: known.Name, ClusterEndpoint: known.Endpoint, VHost: l.VHost}
 }
 
 // Nearness is how sure it is that a ConsumerQueue is at a location, or is going to be.
@@ -53,7 +53,7 @@ const (
 // NearnessTo finds out how near a ConsumerQueue is to a location, by where it has its topology and by where its connection
 // leads. It is for ConsumerQueues of one namespace, which believe each other's statuses; see View.nearness for others.
 func NearnessTo(here Location, status v1alpha1.ConsumerQueueStatus, leads Location) Nearness {
-	recorded := Recorded(status)
+	recorded := Recorded(status.Location)
 	if !recorded.Cluster.Known() && !leads.Cluster.Known() {
 		return Unplaced
 	}

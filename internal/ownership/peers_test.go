@@ -252,7 +252,7 @@ func TestFindConflictReadsWhatTheCacheMayNotKnow(t *testing.T) {
 	}).Build()
 	newcomer, held := controllertest.Named(t, "shop", "other", withGrave), controllertest.Synced(t, "other", withGrave, "")
 	perhapsHere := held.DeepCopy()
-	perhapsHere.Status.ClusterEndpoint = "green:5672"
+	perhapsHere.Status.Location.ClusterEndpoint = "green:5672"
 	nowhere := Location{}
 	for name, test := range map[string]struct {
 		cached *v1alpha1.ConsumerQueue

@@ -20,7 +20,7 @@ func DeadLetterQueueOf(cq *v1alpha1.ConsumerQueue) DeadLetterQueue {
 	if queue == "" {
 		return DeadLetterQueue{}
 	}
-	return DeadLetterQueue{Queue: queue, At: Recorded(cq.Status)}
+	return DeadLetterQueue{Queue: queue, At: Recorded(cq.Status.Location)}
 }
 
 // deadLetterQueueName is the name of the queue; empty for none.
@@ -49,7 +49,7 @@ func (x *Index) Sharers(than client.ObjectKey, shared DeadLetterQueue, most int)
 			break
 		}
 		other := x.records[member]
-		if member != than && other.deadLetters == shared.Queue && Recorded(other.cq.Status).nearnessTo(shared.At) == Same {
+		if member != than && other.deadLetters == shared.Queue && Recorded(other.cq.Status.Location).nearnessTo(shared.At) == Same {
 			found = append(found, member)
 		}
 	}
@@ -63,7 +63,7 @@ func (v View) Shares(queue string) bool {
 		if other.deadLetters != queue {
 			continue
 		}
-		near := Recorded(other.cq.Status).nearnessTo(v.here)
+		near := Recorded(other.cq.Status.Location).nearnessTo(v.here)
 		if v.isForeign(other.cq) {
 			near = v.nearness(other.cq)
 		}

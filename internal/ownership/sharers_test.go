@@ -40,9 +40,9 @@ func TestSharers(t *testing.T) {
 		controllertest.Synced(t, "own", withGrave, ""), controllertest.Synced(t, "b", withGrave, ""), controllertest.Synced(t, "a", withGrave, ""),
 		controllertest.Named(t, "shop", "newcomer", withGrave), controllertest.Synced(t, "other", `{}`, ""),
 		controllertest.BeingDeleted(controllertest.Synced(t, "leaving", withGrave, "")),
-		at(func(status *v1alpha1.ConsumerQueueStatus) { status.VHost = "another" }, "vhost"),
-		at(func(status *v1alpha1.ConsumerQueueStatus) { status.ClusterName = "another" }, "cluster"),
-		at(func(status *v1alpha1.ConsumerQueueStatus) { status.ClusterEndpoint = "another:5672" }, "perhaps"),
+		at(func(status *v1alpha1.ConsumerQueueStatus) { status.Location.VHost = "another" }, "vhost"),
+		at(func(status *v1alpha1.ConsumerQueueStatus) { status.Location.ClusterName = "another" }, "cluster"),
+		at(func(status *v1alpha1.ConsumerQueueStatus) { status.Location.ClusterEndpoint = "another:5672" }, "perhaps"),
 	)
 	own, grave := client.ObjectKey{Namespace: "shop", Name: "own"}, DeadLetterQueue{Queue: "grave", At: here}
 	a, b := client.ObjectKey{Namespace: "shop", Name: "a"}, client.ObjectKey{Namespace: "shop", Name: "b"}

@@ -114,7 +114,7 @@ func (x *Index) isWantedAt(key unwantedKey, id vhost.ID) bool {
 		if member.Namespace != key.namespace || r.released() {
 			continue
 		}
-		if Recorded(r.cq.Status).nearnessTo(key.here) == Same && r.candidate(key.version).Desired.Wants(id) {
+		if Recorded(r.cq.Status.Location).nearnessTo(key.here) == Same && r.candidate(key.version).Desired.Wants(id) {
 			return true
 		}
 	}

@@ -51,7 +51,7 @@ func TestUnwanted(t *testing.T) {
 	t.Parallel()
 	edited, moved := sharing(t, "other", "z"), sharing(t, "other", "b")
 	edited.Generation++
-	moved.Status.VHost = "elsewhere"
+	moved.Status.Location.VHost = "elsewhere"
 	for name, test := range map[string]struct {
 		update *v1alpha1.ConsumerQueue
 		remove string
@@ -76,7 +76,7 @@ func TestUnwanted(t *testing.T) {
 			own := sharing(t, "own", "a")
 			index := indexOf(own, sharing(t, "other", "b"), controllertest.Synced(t, "third", `{}`, ""))
 			view := index.View(own, here, topologytest.V43, func(cq *v1alpha1.ConsumerQueue) Location {
-				return Location{Cluster: here.Cluster, VHost: cmp.Or(cq.Status.VHost, here.VHost)}
+				return Location{Cluster: here.Cluster, VHost: cmp.Or(cq.Status.Location.VHost, here.VHost)}
 			})
 			bindings := bound("a", "b", "x", "y")
 			topologytest.Equal(t, "before", []string{"x", "y"}, unwantedKeys(view, bindings, "a"))

@@ -80,7 +80,7 @@ func statusInSync(cq *v1alpha1.ConsumerQueue) (v1alpha1.ConsumerQueueStatus, err
 		ObservedGeneration: 1, QueueName: cq.QueueName(), ConnectionName: cq.ConnectionName(), LastSyncedTime: &now,
 		Messages: &v1alpha1.MessageCounts{Main: new(int64), Delayed: new(int64), DeadLettered: new(int64), AsOf: now},
 	}
-	bareLocation.Record(&status)
+	bareLocation.Record(&status.Location)
 	add := func(id vhost.ID, role v1alpha1.Role) {
 		entry := topology.EntryOf(id)
 		entry.Role, entry.State, entry.LastSyncedHash = role, v1alpha1.StateInSync, "v1:06967e3c5605e8ec"

@@ -103,7 +103,7 @@ func (w *world) connect(ctx context.Context) error {
 		&v1alpha1.BrokerConnection{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: connectionName},
 			Spec: v1alpha1.BrokerConnectionSpec{
-				VHost: w.vhost.Name, SecretRef: &v1alpha1.SecretReference{Name: "rabbitmq"},
+				VHost: w.vhost.Name, SecretRef: &v1alpha1.LocalObjectReference{Name: "rabbitmq"},
 				ResyncInterval: v1alpha1.Duration(w.given.interval.String()),
 			},
 		},

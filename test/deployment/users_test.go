@@ -69,7 +69,7 @@ var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, f
 		redrive := func(by string) *v1alpha1.Redrive {
 			return &v1alpha1.Redrive{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "orders-"},
-				Spec:       v1alpha1.RedriveSpec{ConsumerQueueRef: v1alpha1.ConsumerQueueReference{Name: "orders"}, RequestedBy: by},
+				Spec:       v1alpha1.RedriveSpec{ConsumerQueueRef: v1alpha1.LocalObjectReference{Name: "orders"}, RequestedBy: by},
 			}
 		}
 		editor := as("the-edit")
@@ -97,7 +97,7 @@ var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, f
 			return &v1alpha1.Purge{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "orders-"},
 				Spec: v1alpha1.PurgeSpec{
-					ConsumerQueueRef: v1alpha1.ConsumerQueueReference{Name: "orders"}, ExpectedAtMost: 1, RequestedBy: by,
+					ConsumerQueueRef: v1alpha1.LocalObjectReference{Name: "orders"}, ExpectedAtMost: 1, RequestedBy: by,
 				},
 			}
 		}
@@ -116,7 +116,7 @@ var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, f
 			Namespace: "shop", GenerateName: "orders-",
 			Annotations: map[string]string{v1alpha1.CompletedAtAnnotation: "2026-01-01T00:00:00Z"},
 		}
-		from := v1alpha1.ConsumerQueueReference{Name: "orders"}
+		from := v1alpha1.LocalObjectReference{Name: "orders"}
 		for user, restored := range map[string]client.Object{
 			"the-edit":  &v1alpha1.Redrive{ObjectMeta: meta, Spec: v1alpha1.RedriveSpec{ConsumerQueueRef: from, RequestedBy: "alice"}},
 			"the-admin": &v1alpha1.Purge{ObjectMeta: meta, Spec: v1alpha1.PurgeSpec{ConsumerQueueRef: from, ExpectedAtMost: 1, RequestedBy: "alice"}},

@@ -196,7 +196,7 @@ func (s *shift) applyCluster() {
 	cluster.Object["status"] = map[string]any{"defaultUser": map[string]any{"secretReference": map[string]any{"name": "rabbitmq"}}}
 	Expect(s.cluster.Status().Update(ctx(), cluster)).To(Succeed())
 	s.create(&v1alpha1.BrokerConnection{Spec: v1alpha1.BrokerConnectionSpec{
-		ClusterRef: &v1alpha1.ClusterReference{Name: "rabbit"}, VHost: s.other.Name, ResyncInterval: "1s",
+		ClusterRef: &v1alpha1.LocalObjectReference{Name: "rabbit"}, VHost: s.other.Name, ResyncInterval: "1s",
 	}}, "by-cluster")
 }
 

@@ -27,7 +27,7 @@ var _ = Describe("A BrokerConnection", func() {
 		bc := w.EventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"),
 			HaveField("Status.ConsumerQueues", HaveValue(BeEquivalentTo(2))))
 		Expect(bc.Status.BrokerVersion).To(Equal(broker.Version))
-		Expect(bc.Status.ClusterName).NotTo(BeEmpty())
+		Expect(bc.Status.Location.ClusterName).NotTo(BeEmpty())
 		Expect(bc.Status.Capabilities).To(HaveValue(administratorsOf(broker)))
 		Expect(kstatusOf(bc)).To(Equal(status.CurrentStatus))
 	})
@@ -75,7 +75,7 @@ var _ = Describe("A BrokerConnection", func() {
 	// The CRD of the RabbitMQ cluster operator need not be installed as long as no BrokerConnection uses it.
 	It("follows a RabbitmqCluster, and says so where there is no such resource", func() {
 		w := newBareWorld(newest)
-		w.Connect(v1alpha1.BrokerConnectionSpec{ClusterRef: &v1alpha1.ClusterReference{Name: "rabbit"}})
+		w.Connect(v1alpha1.BrokerConnectionSpec{ClusterRef: &v1alpha1.LocalObjectReference{Name: "rabbit"}})
 		w.EventuallyConnection(Condition("Ready", metav1.ConditionFalse, "ClusterNotReady"), Message(ContainSubstring("no resource RabbitmqCluster")))
 	})
 
@@ -272,7 +272,7 @@ var _ = Describe("A broker behind TLS", func() {
 		}
 		w.Secret(w.Broker.Username, w.Broker.Password)
 		w.Connect(v1alpha1.BrokerConnectionSpec{TLS: &v1alpha1.TLSSpec{
-			CASecretRef: &v1alpha1.SecretReference{Name: "ca"}, ClientSecretRef: &v1alpha1.SecretReference{Name: "client"},
+			CASecretRef: &v1alpha1.LocalObjectReference{Name: "ca"}, ClientSecretRef: &v1alpha1.LocalObjectReference{Name: "client"},
 		}})
 		w.Queue("orders", `{}`)
 		w.Ready("orders")

@@ -268,7 +268,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		w.VHost.DeclareQueue("orders", map[string]any{"x-queue-type": "classic"})
 		w.Connect(v1alpha1.BrokerConnectionSpec{})
 		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
-		Expect(cq.Status.VHost).To(Equal(w.VHost.Name))
+		Expect(cq.Status.Location.VHost).To(Equal(w.VHost.Name))
 		w.expectRetained(`what is in vhost ".*" of cluster ".*" stays there: exchange "retries"`, true, "moved")
 		w.Queue("orders", typed+"\ndeletionPolicy: Delete")
 		w.Delete("orders")

@@ -289,7 +289,7 @@ var _ = Describe("The how-to", Extended, func() {
 		page.replace("  tls:\n", "  vhost: "+w.VHost.Name+"\n  tls:\n")
 		page.step()
 		page.step()
-		ca, client := &v1alpha1.SecretReference{Name: "rabbitmq-ca"}, &v1alpha1.SecretReference{Name: "warren-client"}
+		ca, client := &v1alpha1.LocalObjectReference{Name: "rabbitmq-ca"}, &v1alpha1.LocalObjectReference{Name: "warren-client"}
 		for _, wrong := range []struct {
 			spec    v1alpha1.BrokerConnectionSpec
 			message string

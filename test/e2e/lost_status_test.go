@@ -79,7 +79,7 @@ func (w *world) expectStatus(before conformance.State) {
 	GinkgoHelper()
 	cq := w.Ready("orders")
 	Expect(cq.Status.Topology).NotTo(BeEmpty())
-	w.EventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.ClusterName", Not(BeEmpty())))
+	w.EventuallyConnection(Condition("Ready", metav1.ConditionTrue, "Connected"), HaveField("Status.Location.ClusterName", Not(BeEmpty())))
 	Expect(w.holds()).To(equalState(before))
 }
 

@@ -57,7 +57,7 @@ var _ = Describe("A Purge", func() {
 		w.Purge("go", `{`+someParked+`, expectedAtMost: 5, reason: they were mended by hand}`)
 		found := w.purged("go")
 		Expect(found.Source).To(BeEquivalentTo("orders.dlq"))
-		Expect(found.VHost).To(Equal(w.VHost.Name))
+		Expect(found.Location.VHost).To(Equal(w.VHost.Name))
 		Expect(*found.Total).To(BeEquivalentTo(50))
 		Expect(*found.Examined).To(BeEquivalentTo(50))
 		Expect(*found.Matched).To(BeEquivalentTo(5))

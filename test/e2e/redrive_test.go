@@ -86,7 +86,7 @@ var _ = Describe("A Redrive", func() {
 		found := w.completed("again")
 		Expect(found.Source).To(BeEquivalentTo("orders.dlq"))
 		Expect(found.Destination).To(BeEquivalentTo("orders"))
-		Expect(found.VHost).To(Equal(w.VHost.Name))
+		Expect(found.Location.VHost).To(Equal(w.VHost.Name))
 		Expect(*found.Total).To(BeEquivalentTo(20))
 		Expect(*found.Moved).To(BeEquivalentTo(20))
 		Expect(*found.Examined).To(BeEquivalentTo(20))

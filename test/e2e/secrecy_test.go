@@ -167,16 +167,16 @@ func (w *witness) testify() {
 	for _, object := range []client.Object{
 		&corev1.Secret{ObjectMeta: named, StringData: map[string]string{"password": canary}},
 		&v1alpha1.BrokerConnection{ObjectMeta: named, Spec: v1alpha1.BrokerConnectionSpec{
-			VHost: canary, SecretRef: &v1alpha1.SecretReference{Name: "canary"},
+			VHost: canary, SecretRef: &v1alpha1.LocalObjectReference{Name: "canary"},
 		}},
 		&v1alpha1.ConsumerQueue{ObjectMeta: named, Spec: v1alpha1.ConsumerQueueSpec{
 			Queue: &v1alpha1.QueueSpec{Name: v1alpha1.QueueName(canary)},
 		}},
 		&v1alpha1.Redrive{ObjectMeta: named, Spec: v1alpha1.RedriveSpec{
-			ConsumerQueueRef: v1alpha1.ConsumerQueueReference{Name: "canary"}, Reason: canary,
+			ConsumerQueueRef: v1alpha1.LocalObjectReference{Name: "canary"}, Reason: canary,
 		}},
 		&v1alpha1.Purge{ObjectMeta: named, Spec: v1alpha1.PurgeSpec{
-			ConsumerQueueRef: v1alpha1.ConsumerQueueReference{Name: "canary"}, ExpectedAtMost: 1, Reason: canary,
+			ConsumerQueueRef: v1alpha1.LocalObjectReference{Name: "canary"}, ExpectedAtMost: 1, Reason: canary,
 		}},
 		&corev1.ConfigMap{ObjectMeta: named, Data: map[string]string{"canary": canary}},
 		&eventsv1.Event{

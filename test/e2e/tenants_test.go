@@ -37,7 +37,7 @@ var attacks = map[string]func(victim, attacker *world){
 		attacker.connectToServers(api)
 		attacker.claimVictimsQueues()
 		for _, name := range []string{"orders", "bills", "pay"} {
-			attacker.Eventually(name, HaveField("Status.ClusterID", management.HashedID(api.ClusterID)))
+			attacker.Eventually(name, HaveField("Status.Location.ClusterID", management.HashedID(api.ClusterID)))
 		}
 	},
 	"forged intents": func(victim, attacker *world) {

@@ -32,7 +32,7 @@ var _ = Describe("Of two clusters", Ordered, func() {
 		}
 		w.settled(3)
 		flow := w.flow("orders")
-		here, first := w.VHost.Definitions(), w.identified().ClusterID
+		here, first := w.VHost.Definitions(), w.identified().Location.ClusterID
 
 		By("somebody has queues of the same names there")
 		for _, name := range []string{"orders.retry.5s", "doomed", "doomed.retry.5s", "gone"} {
@@ -51,8 +51,8 @@ var _ = Describe("Of two clusters", Ordered, func() {
 		w.amqp.Accept()
 		w.management.Accept()
 
-		Eventually(w.Connection).Should(SatisfyAll(HaveField("Status.ClusterName", clusterName(there.Broker)),
-			HaveField("Status.ClusterID", SatisfyAll(Not(BeEmpty()), Not(Equal(first))))))
+		Eventually(w.Connection).Should(SatisfyAll(HaveField("Status.Location.ClusterName", clusterName(there.Broker)),
+			HaveField("Status.Location.ClusterID", SatisfyAll(Not(BeEmpty()), Not(Equal(first))))))
 		w.Eventually("orders", Condition("Ready", metav1.ConditionTrue, "InSync"))
 		for _, name := range []string{"doomed", "gone"} {
 			Eventually(w.Exists).WithArguments(name).Should(BeFalse(), "%s is not kept for ever", name)
@@ -85,8 +85,8 @@ var _ = Describe("Of two clusters", Ordered, func() {
 			each.ExpectExactly()
 		}
 		one, another := w.identified(), other.identified()
-		Expect(one.ClusterID).NotTo(Equal(another.ClusterID))
-		Expect(one.ClusterName).To(Equal(another.ClusterName))
+		Expect(one.Location.ClusterID).NotTo(Equal(another.Location.ClusterID))
+		Expect(one.Location.ClusterName).To(Equal(another.Location.ClusterName))
 		flow, there := w.flow("orders", "doomed"), other.VHost.Definitions()
 
 		other.Delete("orders")
@@ -145,7 +145,7 @@ func (w *world) mismatched() {
 // identified waits until the BrokerConnection tells which cluster it leads to.
 func (w *world) identified() v1alpha1.BrokerConnectionStatus {
 	GinkgoHelper()
-	return w.EventuallyConnection(HaveField("Status.ClusterID", Not(BeEmpty()))).Status
+	return w.EventuallyConnection(HaveField("Status.Location.ClusterID", Not(BeEmpty()))).Status
 }
 
 // settledEvents counts the Events of the namespace as soon as none has come for a second.

@@ -102,7 +102,7 @@ func (w *world) connectToHostile(name, way string) string {
 	Expect(kube.Create(ctx(), &v1alpha1.BrokerConnection{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.Namespace},
 		Spec: v1alpha1.BrokerConnectionSpec{
-			SecretRef: &v1alpha1.SecretReference{Name: "rabbitmq"}, VHost: w.VHost.Name,
+			SecretRef: &v1alpha1.LocalObjectReference{Name: "rabbitmq"}, VHost: w.VHost.Name,
 			ManagementURI: hostile.NewManagement(GinkgoTB(), misbehave).URI, ResyncInterval: "30s",
 		},
 	})).To(Succeed())

@@ -85,7 +85,7 @@ var _ = Describe("Twenty hostile BrokerConnections", Extended, Long, func() {
 func (w *world) connectHostile(name, way string) {
 	GinkgoHelper()
 	spec := v1alpha1.BrokerConnectionSpec{
-		SecretRef: &v1alpha1.SecretReference{Name: "rabbitmq"}, VHost: w.VHost.Name, ResyncInterval: "1s",
+		SecretRef: &v1alpha1.LocalObjectReference{Name: "rabbitmq"}, VHost: w.VHost.Name, ResyncInterval: "1s",
 	}
 	if misbehave, ok := hostile.AMQPWays()[way]; ok {
 		spec.AMQPURI, spec.ManagementURI = hostile.NewAMQP(GinkgoTB(), misbehave).URI, hostile.NewManagement(GinkgoTB(), nil).URI

@@ -37,7 +37,7 @@ func newTenant(broker brokers.Broker) *tenant {
 	first.Apply(&v1alpha1.BrokerConnection{
 		ObjectMeta: metav1.ObjectMeta{Name: "second"},
 		Spec: v1alpha1.BrokerConnectionSpec{
-			SecretRef: &v1alpha1.SecretReference{Name: "rabbitmq"}, VHost: first.VHost.Name,
+			SecretRef: &v1alpha1.LocalObjectReference{Name: "rabbitmq"}, VHost: first.VHost.Name,
 			AMQPURI: second.amqp.URI, ManagementURI: second.management.URI, ResyncInterval: "1s",
 		},
 	})

@@ -193,7 +193,7 @@ func (s *scene) recording(kind, situation string) string {
 	}
 	words := []string{s.Namespace, "shop", s.VHost.Name, "shop", s.Broker.Username, "warren", s.Broker.Version, "4.3"}
 	for field, word := range map[string]string{"clusterID": "sha256:0", "clusterName": "rabbit@broker", "clusterEndpoint": "broker:5672"} {
-		if value, there, _ := unstructured.NestedString(object.Object, "status", field); there {
+		if value, there, _ := unstructured.NestedString(object.Object, "status", "location", field); there {
 			words = append(words, value, word)
 		}
 	}

@@ -190,7 +190,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 			happens: func() {
 				fenced.SecretNamed("untagged", tagless.Username, tagless.Password)
 				untagged.Spec = v1alpha1.BrokerConnectionSpec{
-					SecretRef: &v1alpha1.SecretReference{Name: "untagged"}, VHost: fenced.VHost.Name, ResyncInterval: "1s",
+					SecretRef: &v1alpha1.LocalObjectReference{Name: "untagged"}, VHost: fenced.VHost.Name, ResyncInterval: "1s",
 				}
 				fenced.Apply(untagged)
 			},

@@ -118,7 +118,7 @@ func (w *World) Connect(spec v1alpha1.BrokerConnectionSpec) {
 	GinkgoHelper()
 	spec.VHost = w.VHost.Name
 	if spec.SecretRef == nil && spec.ClusterRef == nil {
-		spec.SecretRef = &v1alpha1.SecretReference{Name: "rabbitmq"}
+		spec.SecretRef = &v1alpha1.LocalObjectReference{Name: "rabbitmq"}
 	}
 	if spec.ResyncInterval == "" {
 		spec.ResyncInterval = "1s"

@@ -33,8 +33,8 @@ import (
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/controller/trigger"
 	"github.com/warren-mq/warren/internal/metrics"
+	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit"
-	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // Reconciler keeps one connection per BrokerConnection and says in its status how it fares.
@@ -260,12 +260,11 @@ func setStatus(
 		status.Capabilities = capabilitiesOf(health, status.Capabilities)
 	}
 	if health.Cluster.Known() {
-		known := health.Cluster.Keeping(vhost.Cluster{ID: status.ClusterID, Name: status.ClusterName, Endpoint: status.ClusterEndpoint})
-		status.ClusterID, status.ClusterName, status.ClusterEndpoint = known.ID, known.Name, known.Endpoint
-		status.ClusterVHost = ""
+		here := ownership.Location{Cluster: health.Cluster}
 		if health.Place.Address != "" {
-			status.ClusterVHost = bc.Spec.VHost
+			here.VHost = bc.Spec.VHost
 		}
+		here.Record(&status.Location)
 	}
 	value, p, again := summarizeHealth(health, bc, time.Now())
 	writer := conditions.For(&status.Conditions, bc.Generation)

@@ -58,7 +58,7 @@ func TestCountHandler(t *testing.T) {
 func TestLookAtBrokerConnection(t *testing.T) {
 	t.Parallel()
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: "True", Reason: "Old", Message: "old", ObservedGeneration: 2}
-	broker := v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.SecretReference{Name: "broker"}}
+	broker := v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.LocalObjectReference{Name: "broker"}}
 	for name, test := range map[string]struct {
 		spec   v1alpha1.BrokerConnectionSpec
 		secret map[string]string
@@ -95,7 +95,7 @@ func TestLookAtBrokerConnection(t *testing.T) {
 			again: true,
 		},
 		"its RabbitmqCluster is missing": {
-			spec: v1alpha1.BrokerConnectionSpec{ClusterRef: &v1alpha1.ClusterReference{Name: "rabbit"}},
+			spec: v1alpha1.BrokerConnectionSpec{ClusterRef: &v1alpha1.LocalObjectReference{Name: "rabbit"}},
 			want: []string{
 				`Ready=False ClusterNotReady "RabbitmqCluster \"rabbit\" not found in namespace \"shop\": create it, ` +
 					`or name another in spec.clusterRef", 3`,
@@ -151,16 +151,17 @@ func TestDescribeBrokerConnection(t *testing.T) {
 	ofSecret := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{ResyncInterval: "1h"})
 	ofSecret.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: "True", ObservedGeneration: 3}}
 	ofCluster := ofSecret.DeepCopy()
-	ofCluster.Spec.ClusterRef = &v1alpha1.ClusterReference{Name: "rabbit"}
+	ofCluster.Spec.ClusterRef = &v1alpha1.LocalObjectReference{Name: "rabbit"}
 	connected := v1alpha1.BrokerConnectionStatus{
-		BrokerVersion: "4.3.6", ClusterName: "rabbit@a", ClusterID: "sha256:1", ClusterEndpoint: "mq:5672",
+		BrokerVersion: "4.3.6",
+		Location:      v1alpha1.Location{ClusterName: "rabbit@a", ClusterID: "sha256:1", ClusterEndpoint: "mq:5672"},
 		Capabilities: &v1alpha1.BrokerCapabilities{Definitions: true, DelayedRedelivery: true, Statistics: new(true)},
 	}
 	unmatched, unproved := health, connected
 	unmatched.Cluster = vhost.Cluster{}
-	unproved.ClusterName, unproved.ClusterID, unproved.ClusterEndpoint = "", "", ""
+	unproved.Location = v1alpha1.Location{}
 	addressed, letIn := health, connected
-	addressed.Place, letIn.ClusterVHost = rabbit.Place{Address: "mq:5672"}, ofSecret.Spec.VHost
+	addressed.Place, letIn.Location.VHost = rabbit.Place{Address: "mq:5672"}, ofSecret.Spec.VHost
 	for name, test := range map[string]struct {
 		bc             *v1alpha1.BrokerConnection
 		health         rabbit.Health
@@ -189,7 +190,7 @@ func TestDescribeBrokerConnection(t *testing.T) {
 
 func TestReconcileBrokerConnection(t *testing.T) {
 	t.Parallel()
-	bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.SecretReference{Name: "broker"}})
+	bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.LocalObjectReference{Name: "broker"}})
 	c := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, bc, controllertest.Named(t, "shop", "a", `{}`), controllertest.Named(t, "shop", "b", `{}`), controllertest.Named(t, "elsewhere", "c", `{}`))
 	r := testBrokerConnections(c, clock.RealClock{})
 	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(bc)}
@@ -273,7 +274,7 @@ func TestRefusedStatusWrites(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.SecretReference{Name: "broker"}})
+			bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.LocalObjectReference{Name: "broker"}})
 			c := controllertest.ClientBuilder(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, bc).
 				WithInterceptorFuncs(controllertest.StatusUpdate(func() error { return test.refusal })).Build()
 			r := testBrokerConnections(c, clock.RealClock{})

@@ -238,7 +238,7 @@ func addTLS(ctx context.Context, live client.Reader, bc *v1alpha1.BrokerConnecti
 		into *[]byte
 	}
 	for _, secret := range []struct {
-		ref   *v1alpha1.SecretReference
+		ref   *v1alpha1.LocalObjectReference
 		parts []part
 	}{
 		{bc.Spec.TLS.CASecretRef, []part{{"ca.crt", &config.CA}}},
@@ -265,7 +265,7 @@ func addTLS(ctx context.Context, live client.Reader, bc *v1alpha1.BrokerConnecti
 
 // referencedSecrets are the Secrets that a spec names; that of a RabbitmqCluster is not among them.
 func referencedSecrets(bc *v1alpha1.BrokerConnection) []string {
-	refs := []*v1alpha1.SecretReference{bc.Spec.SecretRef}
+	refs := []*v1alpha1.LocalObjectReference{bc.Spec.SecretRef}
 	if bc.Spec.TLS != nil {
 		refs = append(refs, bc.Spec.TLS.CASecretRef, bc.Spec.TLS.ClientSecretRef)
 	}

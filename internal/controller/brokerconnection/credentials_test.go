@@ -291,14 +291,14 @@ func TestConfigOf(t *testing.T) {
 		object.SetName("rabbit")
 		return object
 	}
-	ofSecret := v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.SecretReference{Name: "broker"}}
-	ofCluster := v1alpha1.BrokerConnectionSpec{ClusterRef: &v1alpha1.ClusterReference{Name: "rabbit"}}
+	ofSecret := v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.LocalObjectReference{Name: "broker"}}
+	ofCluster := v1alpha1.BrokerConnectionSpec{ClusterRef: &v1alpha1.LocalObjectReference{Name: "rabbit"}}
 	withTLS := func(tls v1alpha1.TLSSpec) v1alpha1.BrokerConnectionSpec {
 		spec := ofSecret
 		spec.TLS = &tls
 		return spec
 	}
-	reference := func(name string) *v1alpha1.SecretReference { return &v1alpha1.SecretReference{Name: name} }
+	reference := func(name string) *v1alpha1.LocalObjectReference { return &v1alpha1.LocalObjectReference{Name: name} }
 	usable := secret("broker", map[string]string{"username": "bob", "password": controllertest.Password, "host": "mq"})
 	trouble := errors.New("the API server is tired")
 	for name, test := range map[string]struct {
@@ -419,7 +419,7 @@ func TestAddTLS(t *testing.T) {
 	}).Build()
 	config := rabbit.Config{}
 	err := addTLS(t.Context(), reader, controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{TLS: &v1alpha1.TLSSpec{
-		CASecretRef: &v1alpha1.SecretReference{Name: "ca"}, ClientSecretRef: &v1alpha1.SecretReference{Name: "me"},
+		CASecretRef: &v1alpha1.LocalObjectReference{Name: "ca"}, ClientSecretRef: &v1alpha1.LocalObjectReference{Name: "me"},
 		ServerName: "mq.example.com", InsecureSkipVerify: true,
 	}}), &config)
 	topologytest.Equal(t, "error", nil, err)
@@ -432,7 +432,7 @@ func TestAddTLS(t *testing.T) {
 
 func TestConnectionsOfSecret(t *testing.T) {
 	t.Parallel()
-	reference := func(name string) *v1alpha1.SecretReference { return &v1alpha1.SecretReference{Name: name} }
+	reference := func(name string) *v1alpha1.LocalObjectReference { return &v1alpha1.LocalObjectReference{Name: name} }
 	connection := func(namespace, name string, spec v1alpha1.BrokerConnectionSpec) client.Object {
 		bc := controllertest.BrokerConnection(spec)
 		bc.Namespace, bc.Name = namespace, name
@@ -442,7 +442,7 @@ func TestConnectionsOfSecret(t *testing.T) {
 		connection("shop", "credentials", v1alpha1.BrokerConnectionSpec{SecretRef: reference("a")}),
 		connection("shop", "ca", v1alpha1.BrokerConnectionSpec{SecretRef: reference("b"), TLS: &v1alpha1.TLSSpec{CASecretRef: reference("a")}}),
 		connection("shop", "client", v1alpha1.BrokerConnectionSpec{SecretRef: reference("b"), TLS: &v1alpha1.TLSSpec{ClientSecretRef: reference("a")}}),
-		connection("shop", "cluster", v1alpha1.BrokerConnectionSpec{ClusterRef: &v1alpha1.ClusterReference{Name: "a"}}),
+		connection("shop", "cluster", v1alpha1.BrokerConnectionSpec{ClusterRef: &v1alpha1.LocalObjectReference{Name: "a"}}),
 		connection("elsewhere", "credentials", v1alpha1.BrokerConnectionSpec{SecretRef: reference("a")}),
 	)}
 	for secret, want := range map[string][]string{"a": {"ca", "client", "credentials"}, "b": {"ca", "client"}, "c": {}} {

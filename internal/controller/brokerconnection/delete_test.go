@@ -79,9 +79,9 @@ func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 			t.Parallel()
 			bc := controllertest.ConnectedTo("shop", "default", "rabbit@a", "/")
 			if test.never {
-				bc.Status.ClusterName = ""
+				bc.Status.Location.ClusterName = ""
 			}
-			bc.Spec.SecretRef, bc.Spec.Suspend = &v1alpha1.SecretReference{Name: "gone"}, test.suspend
+			bc.Spec.SecretRef, bc.Spec.Suspend = &v1alpha1.LocalObjectReference{Name: "gone"}, test.suspend
 			bc.Finalizers = []string{v1alpha1.ConnectionFinalizer}
 			bc.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-time.Hour)}
 			objects := []client.Object{bc}

@@ -36,7 +36,7 @@ const (
 
 // remainingFences finds out whether fences of a BrokerConnection that nobody needs any more may still stand.
 func (r *Reconciler) remainingFences(ctx context.Context, bc *v1alpha1.BrokerConnection) (remainder, error) {
-	if bc.Status.ClusterName == "" && r.openConnection(bc) == nil { // there never was one
+	if bc.Status.Location.ClusterName == "" && r.openConnection(bc) == nil { // there never was one
 		return remainder{}, nil
 	}
 	unknown := remainder{note: brokers.FencesMayStand(bc.Spec.VHost)}

@@ -67,6 +67,15 @@ func (w Writer) SetReady(value Value, p Progress) {
 	w.setProgress(value, p)
 }
 
+// SetEnded sets Complete if a job has ended with the value True of Ready, and Failed otherwise, with the same reason and message.
+func (w Writer) SetEnded(ready Value) {
+	condition := v1alpha1.ConditionFailed
+	if ready.Status == metav1.ConditionTrue {
+		condition = v1alpha1.ConditionComplete
+	}
+	w.Set(condition, True(ready.Reason, ready.Message))
+}
+
 func (w Writer) setProgress(value Value, p Progress) {
 	for condition, holds := range map[string]bool{
 		v1alpha1.ConditionReconciling: p == Reconciling,

@@ -71,8 +71,8 @@ func (d *deletion) run(ctx context.Context) (ctrl.Result, error) {
 	switch {
 	case bc == nil:
 		why := fmt.Sprintf("BrokerConnection %q is gone", d.cq.ConnectionName())
-		if begun && d.status.VHost != "" { // an operator that was killed may have left some
-			why += "; " + brokers.FencesMayStand(d.status.VHost)
+		if begun && d.status.Location.VHost != "" { // an operator that was killed may have left some
+			why += "; " + brokers.FencesMayStand(d.status.Location.VHost)
 		}
 		return d.retainAll(ctx, corev1.EventTypeWarning, why, owned)
 	case bc.Spec.Suspend:
@@ -88,7 +88,7 @@ func (d *deletion) assumeInventory(bc *v1alpha1.BrokerConnection) {
 	if bc != nil {
 		if connection, known, usable := d.pool.Usable(bc); usable {
 			version = known
-			ownership.Location{Cluster: connection.Health().Cluster, VHost: connection.VHost()}.Record(d.status)
+			ownership.Location{Cluster: connection.Health().Cluster, VHost: connection.VHost()}.Record(&d.status.Location)
 		}
 	}
 	desired, err := topology.Desired(d.cq, version)

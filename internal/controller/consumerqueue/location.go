@@ -23,7 +23,7 @@ func (r *Reconciler) locationOf(ctx context.Context, cq *v1alpha1.ConsumerQueue)
 	if err != nil || bc == nil {
 		return ownership.Location{}
 	}
-	leads := ownership.Location{Cluster: clusterOf(bc), VHost: bc.Spec.VHost}
+	leads := ownership.Location{Cluster: ownership.Recorded(bc.Status.Location).Cluster, VHost: bc.Spec.VHost}
 	if r.pool == nil {
 		return leads
 	}
@@ -72,15 +72,10 @@ func (r *Reconciler) wasLetInAt(
 	ctx context.Context, other *v1alpha1.ConsumerQueue, own rabbit.Health, here ownership.Location,
 ) bool {
 	bc, err := brokers.ConnectionOf(ctx, r.client, other)
-	if err != nil || bc == nil || bc.Status.ClusterVHost == "" || own.Place.Address != bc.Status.ClusterEndpoint {
+	if err != nil || bc == nil || bc.Status.Location.VHost == "" || own.Place.Address != bc.Status.Location.ClusterEndpoint {
 		return false
 	}
-	return bc.Status.ClusterVHost == here.VHost && clusterOf(bc).Is(here.Cluster)
-}
-
-// clusterOf is the cluster to which a BrokerConnection was last shown to lead.
-func clusterOf(bc *v1alpha1.BrokerConnection) vhost.Cluster {
-	return vhost.Cluster{ID: bc.Status.ClusterID, Name: bc.Status.ClusterName, Endpoint: bc.Status.ClusterEndpoint}
+	return bc.Status.Location.VHost == here.VHost && ownership.Recorded(bc.Status.Location).Cluster.Is(here.Cluster)
 }
 
 // SharesQueue reports whether another ConsumerQueue wants a queue, too, at what may be the same location. It returns false for known if
@@ -104,9 +99,9 @@ func (r *Reconciler) SharesQueue(
 
 // switchLocation forgets what was remembered of another cluster or vhost: nothing here may be cleaned up on the strength of it.
 func (r *report) switchLocation(here ownership.Location) {
-	before := ownership.Recorded(r.cq.Status)
+	before := ownership.Recorded(r.cq.Status.Location)
 	if !before.Cluster.Known() || here.IsIn(before) {
-		here.Record(r.status)
+		here.Record(&r.status.Location)
 		return
 	}
 	if stays := formatObjects(topology.Owned(r.status.Topology)); stays != "" {
@@ -121,5 +116,5 @@ func (r *report) switchLocation(here ownership.Location) {
 			"BrokerConnection %q leads to %s now; what is in %s stays there: %s", r.cq.ConnectionName(), now, before, stays))
 	}
 	r.status.Topology, r.status.TopologyOmitted, r.status.Advisories = nil, 0, nil
-	here.Record(r.status)
+	here.Record(&r.status.Location)
 }

@@ -13,7 +13,7 @@ import (
 func TestWasLetInAt(t *testing.T) {
 	t.Parallel()
 	letIn := controllertest.ConnectedTo("elsewhere", "default", "rabbit@a", "/")
-	letIn.Status.ClusterVHost = "/"
+	letIn.Status.Location.VHost = "/"
 	own := rabbit.Health{Place: rabbit.Place{Address: "mq:5672"}}
 	for name, test := range map[string]struct {
 		change func(bc *v1alpha1.BrokerConnection)
@@ -21,10 +21,10 @@ func TestWasLetInAt(t *testing.T) {
 		want   bool
 	}{
 		"at the same address":              {func(*v1alpha1.BrokerConnection) {}, own, true},
-		"at another address":               {func(bc *v1alpha1.BrokerConnection) { bc.Status.ClusterEndpoint = "evil:5672" }, own, false},
-		"into another vhost":               {func(bc *v1alpha1.BrokerConnection) { bc.Status.ClusterVHost = "other" }, own, false},
-		"never, whatever the spec says":    {func(bc *v1alpha1.BrokerConnection) { bc.Status.ClusterVHost = "" }, own, false},
-		"when it was another cluster":      {func(bc *v1alpha1.BrokerConnection) { bc.Status.ClusterName = "other" }, own, false},
+		"at another address":               {func(bc *v1alpha1.BrokerConnection) { bc.Status.Location.ClusterEndpoint = "evil:5672" }, own, false},
+		"into another vhost":               {func(bc *v1alpha1.BrokerConnection) { bc.Status.Location.VHost = "other" }, own, false},
+		"never, whatever the spec says":    {func(bc *v1alpha1.BrokerConnection) { bc.Status.Location.VHost = "" }, own, false},
+		"when it was another cluster":      {func(bc *v1alpha1.BrokerConnection) { bc.Status.Location.ClusterName = "other" }, own, false},
 		"at an address of several brokers": {func(*v1alpha1.BrokerConnection) {}, rabbit.Health{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -161,7 +161,7 @@ func (r *Reconciler) messageCountHandler() handler.TypedEventHandler[*v1alpha1.B
 // isRecordedAt says whether the topology in a status is that of the broker's vhost.
 func isRecordedAt(status *v1alpha1.ConsumerQueueStatus, broker brokers.Broker) bool {
 	here := ownership.Location{Cluster: broker.Health().Cluster, VHost: broker.VHost()}
-	return here.IsIn(ownership.Recorded(*status))
+	return here.IsIn(ownership.Recorded(status.Location))
 }
 
 // queuesWithOutdatedCounts are the ConsumerQueues of a BrokerConnection whose status is outdated by the last count. It asks neither

@@ -36,8 +36,8 @@ func (s *scope) reconcileNormal(ctx context.Context) (ctrl.Result, error) {
 			s.cq.ConnectionName(), s.cq.Namespace)))
 		return ctrl.Result{}, nil // its creation is watched
 	}
-	if !ownership.Recorded(*s.status).Cluster.Known() { // otherwise it is part of what the topology is known of; see switchLocation
-		s.status.VHost = bc.Spec.VHost
+	if !ownership.Recorded(s.status.Location).Cluster.Known() { // otherwise it is part of what the topology is known of; see switchLocation
+		s.status.Location.VHost = bc.Spec.VHost
 	}
 	if bc.Spec.Suspend {
 		s.cancelPruning()

@@ -194,15 +194,15 @@ func TestMoveTo(t *testing.T) {
 		},
 	} {
 		cq := controllertest.Synced(t, "orders", from, "")
-		cq.Status.ClusterName, cq.Status.ClusterEndpoint, cq.Status.VHost, cq.Status.TopologyOmitted = "", "", "", 3
-		test.before.Record(&cq.Status)
+		cq.Status.Location.ClusterName, cq.Status.Location.ClusterEndpoint, cq.Status.Location.VHost, cq.Status.TopologyOmitted = "", "", "", 3
+		test.before.Record(&cq.Status.Location)
 		l := &scope{report: reportOn(cq)}
 		l.switchLocation(test.here)
 		topologytest.Equal(t, name+": events", test.want, l.events, comparingOccurrences)
 		if test.after == (ownership.Location{}) {
 			test.after = test.here
 		}
-		topologytest.Equal(t, name+": place", test.after, ownership.Recorded(*l.status))
+		topologytest.Equal(t, name+": place", test.after, ownership.Recorded(l.status.Location))
 		remembered, omitted := cq.Status.Topology, int32(3)
 		if test.want != nil {
 			remembered, omitted = nil, 0
@@ -216,7 +216,7 @@ func TestMoveTo(t *testing.T) {
 func TestMoveWithNothing(t *testing.T) {
 	t.Parallel()
 	cq := controllertest.ConsumerQueue(t, `{}`)
-	at("rabbit@a", "/").Record(&cq.Status)
+	at("rabbit@a", "/").Record(&cq.Status.Location)
 	cq.Status.Topology = []v1alpha1.TopologyEntry{{Kind: v1alpha1.KindQueue, Name: "orders", Origin: v1alpha1.OriginAdopted}}
 	l := &scope{report: reportOn(cq)}
 	l.switchLocation(at("rabbit@b", "/"))

@@ -87,7 +87,7 @@ func TestWhoeverSharesAloneIsWoken(t *testing.T) {
 	synced := func(name, spec string) *v1alpha1.ConsumerQueue { return controllertest.Synced(t, name, spec, "") }
 	one, other, third := synced("one", withGrave), synced("other", withGrave), synced("third", withGrave)
 	wants, elsewhere := controllertest.Named(t, "shop", "other", withGrave), synced("elsewhere", withGrave)
-	elsewhere.Status.VHost = "another"
+	elsewhere.Status.Location.VHost = "another"
 	for name, test := range map[string]struct {
 		known         []*v1alpha1.ConsumerQueue
 		before, after *v1alpha1.ConsumerQueue // after is nil for one that is gone

@@ -55,7 +55,7 @@ type teardown struct {
 func (t *teardown) run(ctx context.Context) ([]plan.Retained, error) {
 	observed := t.observe()
 	here := ownership.Location{Cluster: vhost.ClusterOf(observed.Cluster), VHost: t.connection.VHost()}
-	if recorded := ownership.Recorded(*t.status); recorded.Cluster.Known() && !here.IsIn(recorded) {
+	if recorded := ownership.Recorded(t.status.Location); recorded.Cluster.Known() && !here.IsIn(recorded) {
 		return nil, fmt.Errorf("%w: the topology is in %v at %s, and BrokerConnection %q leads to %v at %s",
 			brokererr.ErrOtherCluster, recorded, recorded.Cluster.Endpoint, t.cq.ConnectionName(), here, here.Cluster.Endpoint)
 	}
@@ -104,7 +104,7 @@ func (t *teardown) observe() vhost.Observed {
 func (t *teardown) remaining() []v1alpha1.TopologyEntry {
 	observed := t.observe()
 	here := ownership.Location{Cluster: vhost.ClusterOf(observed.Cluster), VHost: t.connection.VHost()}
-	if !here.IsIn(ownership.Recorded(t.cq.Status)) {
+	if !here.IsIn(ownership.Recorded(t.cq.Status.Location)) {
 		return t.inventory()
 	}
 	return slices.DeleteFunc(t.inventory(), func(entry v1alpha1.TopologyEntry) bool { return !observed.Has(topology.IDOf(entry)) })

@@ -170,7 +170,7 @@ func ConnectedTo(namespace, name, cluster, vhostName string) *v1alpha1.BrokerCon
 	return &v1alpha1.BrokerConnection{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       v1alpha1.BrokerConnectionSpec{VHost: vhostName},
-		Status:     v1alpha1.BrokerConnectionStatus{ClusterName: cluster, ClusterEndpoint: "mq:5672"},
+		Status:     v1alpha1.BrokerConnectionStatus{Location: v1alpha1.Location{ClusterName: cluster, ClusterEndpoint: "mq:5672"}},
 	}
 }
 
@@ -183,7 +183,7 @@ func Synced(t testing.TB, name, was, spec string) *v1alpha1.ConsumerQueue {
 		t.Fatal(err)
 	}
 	status := v1alpha1.ConsumerQueueStatus{
-		ClusterName: "rabbit@a", ClusterEndpoint: "mq:5672", VHost: "/", Topology: topologytest.Owned(topo),
+		Location: v1alpha1.Location{ClusterName: "rabbit@a", ClusterEndpoint: "mq:5672", VHost: "/"}, Topology: topologytest.Owned(topo),
 	}
 	if spec != "" {
 		cq = Named(t, "shop", name, spec)
@@ -241,7 +241,7 @@ func InSync(t testing.TB, spec string) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	cq := Synced(t, "orders", spec, "")
 	cq.Status.ObservedGeneration = cq.Generation
-	cq.Status.ClusterName, cq.Status.ClusterEndpoint = "rabbit@memory", "memory:5672"
+	cq.Status.Location.ClusterName, cq.Status.Location.ClusterEndpoint = "rabbit@memory", "memory:5672"
 	return cq
 }
 

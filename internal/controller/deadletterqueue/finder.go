@@ -126,7 +126,7 @@ func (f *Finder) ConsumerQueue(ctx context.Context, key client.ObjectKey) (*v1al
 
 // ComparedAt is the Obstacle where the status of a ConsumerQueue tells of another cluster or vhost than its connection leads to.
 func ComparedAt(here ownership.Location, cq *v1alpha1.ConsumerQueue) *Obstacle {
-	if here.IsIn(ownership.Recorded(cq.Status)) {
+	if here.IsIn(ownership.Recorded(cq.Status.Location)) {
 		return nil
 	}
 	return notCompared(cq.Name)

@@ -27,7 +27,7 @@ func redrive(of, to string, told v1alpha1.TransferStatus) *v1alpha1.Redrive {
 	redrive := &v1alpha1.Redrive{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "again"}}
 	redrive.Spec.ConsumerQueueRef.Name, redrive.Status.TransferStatus = of, told
 	if to != "" {
-		redrive.Spec.Destination = &v1alpha1.RedriveDestination{ConsumerQueueRef: &v1alpha1.ConsumerQueueReference{Name: to}}
+		redrive.Spec.Destination = &v1alpha1.RedriveDestination{ConsumerQueueRef: &v1alpha1.LocalObjectReference{Name: to}}
 	}
 	return redrive
 }

@@ -104,7 +104,7 @@ func TestAPurgeCountsAndDeletesThen(t *testing.T) {
 
 	w.ended(transfer.Progress{State: transfer.Moving, Moved: 5, Skipped: map[string]int{"NotSelected": 1}}, nil)
 	status = w.get().Status
-	topologytest.Equal(t, "conditions", "Ready=True Completed ", w.ready())
+	topologytest.Equal(t, "conditions", "Ready=True Completed Complete=True Completed ", w.ready())
 	topologytest.Equal(t, "deleted", 5, *status.Deleted)
 	topologytest.Equal(t, "deleted is exact", true, status.AtMost == nil)
 	topologytest.Equal(t, "skipped, of the count", map[string]int64{"NotSelected": 4}, status.Skipped)
@@ -122,7 +122,7 @@ func TestAPurgeThatIsRestoredDeletesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Reconcile()
-	topologytest.Equal(t, "conditions", "Ready=True AlreadyFinished ", w.ready())
+	topologytest.Equal(t, "conditions", "Ready=True AlreadyFinished Complete=True AlreadyFinished ", w.ready())
 	topologytest.Equal(t, "transfers", 0, len(w.Mover.Begun))
 }
 
@@ -140,7 +140,7 @@ func TestAPurgeThatIsCreatedAgainDeletesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Reconcile()
-	topologytest.Equal(t, "conditions", "Ready=True AlreadyFinished ", w.ready())
+	topologytest.Equal(t, "conditions", "Ready=True AlreadyFinished Complete=True AlreadyFinished ", w.ready())
 	topologytest.Equal(t, "transfers", 0, len(w.Mover.Begun))
 }
 
@@ -151,17 +151,17 @@ func TestWhatACountLeadsTo(t *testing.T) {
 		matching            int
 	}{
 		"more than expected": {
-			atMost5, "Ready=False MoreThanExpected Stalled=True MoreThanExpected ",
-			"6 messages match, and spec.expectedAtMost is 5: none was deleted. Create another Purge with a narrower selection or a higher limit, " +
+			atMost5, "Ready=False MoreThanExpected Stalled=True MoreThanExpected Failed=True MoreThanExpected ",
+			"6 messages match, and spec.expectedAtMost is 5: no message was deleted. Create another Purge with a narrower selector or a higher expectedAtMost, " +
 				"3 skipped (NotSelected)", 6,
 		},
-		"nothing matches": {atMost5, "Ready=True Completed ", "0 of 0 messages that match deleted, 9 skipped (NotSelected)", 0},
+		"nothing matches": {atMost5, "Ready=True Completed Complete=True Completed ", "0 of 0 messages that match deleted, 9 skipped (NotSelected)", 0},
 		"a dry run": {
-			`{consumerQueueRef: {name: orders}, expectedAtMost: 5, dryRun: true}`, "Ready=True DryRun ",
+			`{consumerQueueRef: {name: orders}, expectedAtMost: 5, dryRun: true}`, "Ready=True DryRun Complete=True DryRun ",
 			"5 of 9 messages would be deleted, 4 skipped (NotSelected)", 5,
 		},
 		"a dry run with more than expected": {
-			`{consumerQueueRef: {name: orders}, expectedAtMost: 5, dryRun: true}`, "Ready=True DryRun ",
+			`{consumerQueueRef: {name: orders}, expectedAtMost: 5, dryRun: true}`, "Ready=True DryRun Complete=True DryRun ",
 			"none of 9 messages would be deleted: 6 messages match, and spec.expectedAtMost is 5, 3 skipped (NotSelected)", 6,
 		},
 	} {
@@ -225,7 +225,7 @@ func TestAnotherManagerDoesNotGoOnAfterACrash(t *testing.T) {
 	w.HoldTransfers()
 	w.Reconcile()
 	status := w.get().Status
-	topologytest.Equal(t, "conditions", "Ready=False Interrupted Stalled=True Interrupted ", w.ready())
+	topologytest.Equal(t, "conditions", "Ready=False Interrupted Stalled=True Interrupted Failed=True Interrupted ", w.ready())
 	if want := "at least 3 and at most 5"; !strings.Contains(status.Conditions[0].Message, want) {
 		t.Errorf("message %q lacks %q", status.Conditions[0].Message, want)
 	}
@@ -256,7 +256,7 @@ func TestAnotherManagerGoesOnAfterAStop(t *testing.T) {
 		want   string
 	}{
 		"that was told of each message":      {0, "Ready=Unknown Deleting Reconciling=True Deleting "},
-		"whose connection was cut meanwhile": {2, "Ready=False Interrupted Stalled=True Interrupted "},
+		"whose connection was cut meanwhile": {2, "Ready=False Interrupted Stalled=True Interrupted Failed=True Interrupted "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -296,17 +296,17 @@ func TestHowADeletionEnds(t *testing.T) {
 		deleted  int
 	}{
 		"others have taken some": {
-			transfer.Progress{Moved: 3}, nil, "Ready=False Incomplete Stalled=True Incomplete ", "3 of 5 messages that match deleted, 4 skipped (NotSelected), " +
+			transfer.Progress{Moved: 3}, nil, "Ready=False Incomplete Stalled=True Incomplete Failed=True Incomplete ", "3 of 5 messages that match deleted, 4 skipped (NotSelected), " +
 				`2 not seen again after the count: another consumer of queue "orders.dlq" holds them or has taken them`, 3,
 		},
 		"the connection was cut": {
 			transfer.Progress{Moved: 4, Unsure: 2},
-			transfer.ErrInterrupted, "Ready=False Interrupted Stalled=True Interrupted ",
+			transfer.ErrInterrupted, "Ready=False Interrupted Stalled=True Interrupted Failed=True Interrupted ",
 			"the manager or its connection ended while messages were deleted: at least 2 and at most 4 of queue \"orders.dlq\" are deleted. " +
 				"Count what is left, then create another Purge", 2,
 		},
 		"a message cannot be delivered": {
-			transfer.Progress{Moved: 1}, transfer.ErrUnreadable, "Ready=False UnreadableMessage Stalled=True UnreadableMessage ", "", 1,
+			transfer.Progress{Moved: 1}, transfer.ErrUnreadable, "Ready=False UnreadableMessage Stalled=True UnreadableMessage Failed=True UnreadableMessage ", "", 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -374,7 +374,7 @@ func TestWhyAPurgeDeletesNothing(t *testing.T) {
 			want:   "Ready=False PermissionDenied Stalled=True PermissionDenied ",
 		},
 		"cancelled before the count": {
-			spec: `{consumerQueueRef: {name: orders}, expectedAtMost: 1, cancel: true}`, want: "Ready=True Cancelled ",
+			spec: `{consumerQueueRef: {name: orders}, expectedAtMost: 1, cancel: true}`, want: "Ready=True Cancelled Complete=True Cancelled ",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

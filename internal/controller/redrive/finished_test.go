@@ -92,14 +92,14 @@ func TestWhichRedrivesRunAgain(t *testing.T) {
 		restored bool // annotations are kept, and the ConsumerQueue has lost its record
 		want     string
 	}{
-		"one restored from a backup":            {first: rejected, second: rejected, restored: true, want: "Ready=True AlreadyFinished "},
-		"one restored with another spec":        {first: rejected, second: all, restored: true, want: "Ready=True AlreadyFinished "},
-		"one restored that was a dry run":       {first: `{` + rejected[1:len(rejected)-1] + `, dryRun: true}`, second: `{` + rejected[1:len(rejected)-1] + `, dryRun: true}`, restored: true, want: "Ready=True AlreadyFinished "},
-		"one restored under another name":       {first: rejected, second: rejected, name: "copy", restored: true, want: "Ready=True AlreadyFinished "},
-		"the same name and spec":                {first: rejected, second: rejected, want: "Ready=True AlreadyFinished "},
-		"the same name and spec, suspended":     {first: rejected, second: `{` + rejected[1:len(rejected)-1] + `, suspend: true}`, want: "Ready=True AlreadyFinished "},
-		"other fields that may change":          {first: rejected, second: `{consumerQueueRef: {name: orders}, selector: {reasons: [Rejected]}, rate: 60, ttlSecondsAfterFinished: 5}`, want: "Ready=True AlreadyFinished "},
-		"the same name and spec, other creator": {first: rejected, second: `{` + rejected[1:len(rejected)-1] + `, requestedBy: bob}`, want: "Ready=True AlreadyFinished "},
+		"one restored from a backup":            {first: rejected, second: rejected, restored: true, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
+		"one restored with another spec":        {first: rejected, second: all, restored: true, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
+		"one restored that was a dry run":       {first: `{` + rejected[1:len(rejected)-1] + `, dryRun: true}`, second: `{` + rejected[1:len(rejected)-1] + `, dryRun: true}`, restored: true, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
+		"one restored under another name":       {first: rejected, second: rejected, name: "copy", restored: true, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
+		"the same name and spec":                {first: rejected, second: rejected, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
+		"the same name and spec, suspended":     {first: rejected, second: `{` + rejected[1:len(rejected)-1] + `, suspend: true}`, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
+		"other fields that may change":          {first: rejected, second: `{consumerQueueRef: {name: orders}, selector: {reasons: [Rejected]}, rate: 60, ttlSecondsAfterFinished: 5}`, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
+		"the same name and spec, other creator": {first: rejected, second: `{` + rejected[1:len(rejected)-1] + `, requestedBy: bob}`, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
 		"another name":                          {first: rejected, second: rejected, name: "copy", want: "Ready=Unknown Moving Reconciling=True Moving "},
 		"another selection":                     {first: rejected, second: all, want: "Ready=Unknown Moving Reconciling=True Moving "},
 		"another reason":                        {first: rejected, second: `{` + rejected[1:len(rejected)-1] + `, reason: once more}`, want: "Ready=Unknown Moving Reconciling=True Moving "},
@@ -132,7 +132,7 @@ func TestWhichRedrivesRunAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			topologytest.Equal(t, "conditions", test.want, ready(second))
-			topologytest.Equal(t, "has finished", test.want == "Ready=True AlreadyFinished ", second.Status.CompletionTime != nil)
+			topologytest.Equal(t, "has finished", test.want == "Ready=True AlreadyFinished Complete=True AlreadyFinished ", second.Status.CompletionTime != nil)
 		})
 	}
 }
@@ -176,14 +176,14 @@ func TestTheRecordKeepsTheLast32(t *testing.T) {
 	}
 	w.Restart()
 	w.createAgain(redriveOf("again", 1, func(r *v1alpha1.Redrive) { r.Spec.ConsumerQueueRef.Name = "orders" }))
-	topologytest.Equal(t, "conditions", "Ready=True AlreadyFinished ", ready(w.reconcile()))
+	topologytest.Equal(t, "conditions", "Ready=True AlreadyFinished Complete=True AlreadyFinished ", ready(w.reconcile()))
 	jobs := w.consumerQueue().Status.FinishedJobs
 	topologytest.Equal(t, "finished jobs", 32, len(jobs))
 	topologytest.Equal(t, "newest", own, jobs[31])
 	w.createAgain(redriveOf("again", 1, func(r *v1alpha1.Redrive) {
 		r.Spec.ConsumerQueueRef.Name, r.Spec.Cancel, r.Spec.Reason = "orders", true, "another"
 	}))
-	topologytest.Equal(t, "conditions of another", "Ready=True Cancelled ", ready(w.reconcile()))
+	topologytest.Equal(t, "conditions of another", "Ready=True Cancelled Complete=True Cancelled ", ready(w.reconcile()))
 	jobs = w.consumerQueue().Status.FinishedJobs
 	topologytest.Equal(t, "finished jobs after one more", 32, len(jobs))
 	topologytest.Equal(t, "oldest", "other-b", jobs[0].Name)

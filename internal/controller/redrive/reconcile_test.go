@@ -75,8 +75,8 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 	t.Parallel()
 	began := func(change func(*v1alpha1.RedriveStatus)) func(*v1alpha1.Redrive) {
 		return func(r *v1alpha1.Redrive) {
-			r.Status.Total, r.Status.Moved, r.Status.Source, r.Status.VHost = new(int64(9)), new(int64(4)), "orders.dlq", "/"
-			r.Status.ClusterName, r.Status.ClusterEndpoint = "rabbit@memory", "memory:5672"
+			r.Status.Total, r.Status.Moved, r.Status.Source, r.Status.Location.VHost = new(int64(9)), new(int64(4)), "orders.dlq", "/"
+			r.Status.Location.ClusterName, r.Status.Location.ClusterEndpoint = "rabbit@memory", "memory:5672"
 			r.Status.StartTime = new(metav1.Now())
 			change(&r.Status)
 		}
@@ -103,7 +103,7 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 			want: "Ready=Unknown Suspended Suspended=True Suspended ",
 		},
 		"the ConsumerQueue was compared with another cluster": {
-			cq:   func(cq *v1alpha1.ConsumerQueue) { cq.Status.ClusterName = "rabbit@other" },
+			cq:   func(cq *v1alpha1.ConsumerQueue) { cq.Status.Location.ClusterName = "rabbit@other" },
 			want: "Ready=Unknown ConsumerQueueNotReady Reconciling=True ConsumerQueueNotReady ",
 		},
 		"the dead-letter queue is missing": {
@@ -139,16 +139,16 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 			want:   "Ready=Unknown ConnectionNotReady Reconciling=True ConnectionNotReady ",
 		},
 		"the connection leads to another cluster than it began with": {
-			redrive: began(func(s *v1alpha1.RedriveStatus) { s.ClusterName = "rabbit@other" }),
-			want:    "Ready=False ConnectionChanged Stalled=True ConnectionChanged ",
+			redrive: began(func(s *v1alpha1.RedriveStatus) { s.Location.ClusterName = "rabbit@other" }),
+			want:    "Ready=False ConnectionChanged Stalled=True ConnectionChanged Failed=True ConnectionChanged ",
 		},
 		"the connection leads to another vhost than it began with": {
-			redrive: began(func(s *v1alpha1.RedriveStatus) { s.VHost = "other" }),
-			want:    "Ready=False ConnectionChanged Stalled=True ConnectionChanged ",
+			redrive: began(func(s *v1alpha1.RedriveStatus) { s.Location.VHost = "other" }),
+			want:    "Ready=False ConnectionChanged Stalled=True ConnectionChanged Failed=True ConnectionChanged ",
 		},
 		"the dead-letter queue is another than it began with": {
 			redrive: began(func(s *v1alpha1.RedriveStatus) { s.Source = "old.dlq" }),
-			want:    "Ready=False SourceChanged Stalled=True SourceChanged ",
+			want:    "Ready=False SourceChanged Stalled=True SourceChanged Failed=True SourceChanged ",
 		},
 		"there is no delay tier": {
 			spec: `{consumerQueueRef: {name: orders}, destination: {type: Retry, delay: 7h}}`,
@@ -300,7 +300,7 @@ func TestAnotherManagerGoesOn(t *testing.T) {
 		topologytest.Equal(t, "woken", again, <-w.Told)
 		w.reconcile()
 	}
-	topologytest.Equal(t, "conditions", "Ready=True Completed ", ready(w.get()))
+	topologytest.Equal(t, "conditions", "Ready=True Completed Complete=True Completed ", ready(w.get()))
 	topologytest.Equal(t, "range", []int64{9, 14}, []int64{*w.get().Status.Moved, *w.get().Status.AtMost})
 	topologytest.Equal(t, "Events", []string{"Started", "Completed", "Redriven"}, w.Events.Reasons)
 }
@@ -431,7 +431,7 @@ func TestARedriveThatWasOvertaken(t *testing.T) {
 		spec  string
 		want  string
 	}{
-		"by a later one":   {time.Minute, all, "Ready=False Incomplete Stalled=True Incomplete "},
+		"by a later one":   {time.Minute, all, "Ready=False Incomplete Stalled=True Incomplete Failed=True Incomplete "},
 		"by a dry run":     {time.Minute, `{consumerQueueRef: {name: orders}, dryRun: true}`, "Ready=Unknown Moving Reconciling=True Moving "},
 		"by nobody":        {-time.Minute, all, "Ready=Unknown Moving Reconciling=True Moving "},
 		"at another queue": {time.Minute, `{consumerQueueRef: {name: invoices}}`, "Ready=Unknown Moving Reconciling=True Moving "},
@@ -516,7 +516,7 @@ func TestARedriveForAConsumerQueueThatDoesNotExistFailsAfterAMinute(t *testing.T
 			}
 			w.Reconciler.Now = func() time.Time { return time.Now().Add(time.Minute) }
 			redrive := w.reconcile()
-			topologytest.Equal(t, "conditions", waits, ready(redrive))
+			topologytest.Equal(t, "conditions", waits+"Failed=True ConsumerQueueNotFound ", ready(redrive))
 			topologytest.Equal(t, "message", test.message, redrive.Status.Conditions[0].Message)
 			topologytest.Equal(t, "has ended", true, redrive.Status.CompletionTime != nil)
 		})

@@ -55,7 +55,7 @@ func selectionText(given *v1alpha1.DeadLetterSelector) string {
 		parts = append(parts, "diedBefore: "+given.DiedBefore.UTC().Format(time.RFC3339))
 	}
 	if given.Expression != "" {
-		parts = append(parts, "where: "+given.Expression)
+		parts = append(parts, "expression: "+given.Expression)
 	}
 	return cmp.Or(strings.Join(parts, ", "), "all")
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
 	"github.com/warren-mq/warren/internal/ownership"
-	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // resolve finds out which messages are to be taken, and where they go, or why none are.
@@ -46,7 +45,7 @@ func (s *scope) findQueue(ctx context.Context) (deadletterqueue.Queue, *Halt, er
 	if err != nil || !s.before.hasBegun() {
 		return from, HaltOf(obstacle), err
 	}
-	began := recordedLocation(s.status)
+	began := ownership.Recorded(s.status.Location)
 	switch {
 	case obstacle != nil && obstacle.Reason == v1alpha1.ReasonConsumerQueueNotFound:
 		return from, Failed(v1alpha1.ReasonConsumerQueueGone, obstacle.Message+"; "+s.work.Tally()), nil
@@ -60,11 +59,4 @@ func (s *scope) findQueue(ctx context.Context) (deadletterqueue.Queue, *Halt, er
 			from.ConsumerQueue.Name, from.Names.Queue, s.Kind, s.status.Source, s.work.Tally())), nil
 	}
 	return from, HaltOf(obstacle), nil
-}
-
-// recordedLocation is where an object began.
-func recordedLocation(status *v1alpha1.TransferStatus) ownership.Location {
-	return ownership.Location{
-		Cluster: vhost.Cluster{ID: status.ClusterID, Name: status.ClusterName, Endpoint: status.ClusterEndpoint}, VHost: status.VHost,
-	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 )
 
@@ -91,6 +92,7 @@ func (s *scope) halt(ctx context.Context, why Halt) (time.Duration, error) {
 		writer.SetReady(why.Value, why.Progress)
 	}
 	if why.Final {
+		writer.SetEnded(why.Value)
 		s.status.CompletionTime = new(metav1.NewTime(s.Now().Truncate(time.Second)))
 	}
 	if err := s.write(ctx); err != nil {
@@ -171,9 +173,7 @@ func (s *scope) announce(ctx context.Context, m Move, config transfer.Config) er
 // setLocation records where the queues are.
 func (s *scope) setLocation(m Move) {
 	s.status.Source = v1alpha1.QueueName(m.Turn.Queue)
-	cluster := m.Broker.Health().Cluster.Keeping(recordedLocation(s.status).Cluster)
-	s.status.ClusterID, s.status.ClusterName, s.status.ClusterEndpoint = cluster.ID, cluster.Name, cluster.Endpoint
-	s.status.VHost = m.Turn.Location.VHost
+	ownership.Location{Cluster: m.Broker.Health().Cluster, VHost: m.Turn.Location.VHost}.Record(&s.status.Location)
 }
 
 // count finds out how many messages there are, once: those that come later are not taken.

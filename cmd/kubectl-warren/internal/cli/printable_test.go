@@ -150,7 +150,7 @@ func printedByCommands(value string) map[string]func(out *bytes.Buffer) error {
 func resourcesOf(value string) (*messaging.ConsumerQueue, redriveJob, v1alpha1.DeadLetterQueue) {
 	conditions := []metav1.Condition{{Type: messaging.ConditionReady, Status: metav1.ConditionFalse, Reason: value, Message: value}}
 	cq := &messaging.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: value, Name: value}, Status: messaging.ConsumerQueueStatus{
-		Conditions: conditions, VHost: value,
+		Conditions: conditions, Location: messaging.Location{VHost: value},
 		Topology: []messaging.TopologyEntry{
 			{Kind: messaging.KindQueue, Role: messaging.RoleMain, Name: value},
 			{Kind: messaging.KindBinding, Source: value, Destination: value, RoutingKey: value, Arguments: value},

@@ -63,7 +63,7 @@ func (f *purgeFlags) add(cmd *cobra.Command) {
 // spec returns the spec of a Purge of a ConsumerQueue. ExpectedAtMost is zero if the flag is not given.
 func (f *purgeFlags) spec(consumerQueue string, now time.Time) (v1alpha1.PurgeSpec, error) {
 	spec := v1alpha1.PurgeSpec{
-		ConsumerQueueRef: v1alpha1.ConsumerQueueReference{Name: consumerQueue}, ExpectedAtMost: f.expectedAtMost, Reason: f.reason,
+		ConsumerQueueRef: v1alpha1.LocalObjectReference{Name: consumerQueue}, ExpectedAtMost: f.expectedAtMost, Reason: f.reason,
 	}
 	selection, err := f.selection(now)
 	if err != nil {

@@ -43,7 +43,7 @@ func (f *redriveFlags) add(cmd *cobra.Command) {
 
 // spec is the spec of a Redrive of a ConsumerQueue.
 func (f *redriveFlags) spec(consumerQueue string, now time.Time) (v1alpha1.RedriveSpec, error) {
-	spec := v1alpha1.RedriveSpec{ConsumerQueueRef: v1alpha1.ConsumerQueueReference{Name: consumerQueue}, Reason: f.reason}
+	spec := v1alpha1.RedriveSpec{ConsumerQueueRef: v1alpha1.LocalObjectReference{Name: consumerQueue}, Reason: f.reason}
 	selection, err := f.selection(now)
 	if err != nil {
 		return spec, err
@@ -87,7 +87,7 @@ func (f *redriveFlags) destination() (*v1alpha1.RedriveDestination, error) {
 	switch kind = strings.ToLower(kind); {
 	case kind == "consumerqueue" && name != "":
 		destination = &v1alpha1.RedriveDestination{
-			Type: v1alpha1.RedriveToConsumerQueue, ConsumerQueueRef: &v1alpha1.ConsumerQueueReference{Name: name},
+			Type: v1alpha1.RedriveToConsumerQueue, ConsumerQueueRef: &v1alpha1.LocalObjectReference{Name: name},
 		}
 	case kind == "main" && !named:
 	case kind == "retry" && !named:

@@ -12,7 +12,7 @@ import (
 func printStatus(out io.Writer, cq *v1alpha1.ConsumerQueue, coloured bool) error {
 	status, summary := cq.Status, summaryOf(cq)
 	rows := newTable(coloured)
-	rows.add(text("Queue:"), text(fmt.Sprintf("%s in vhost %q", cq.QueueName(), status.VHost)))
+	rows.add(text("Queue:"), text(fmt.Sprintf("%s in vhost %q", cq.QueueName(), status.Location.VHost)))
 	rows.add(text("Connection:"), text(cq.ConnectionName()))
 	rows.add(text("Ready:"), cell{string(summary.Ready) + ", " + summary.Reason, conditionColour[summary.Ready]})
 	rows.add(text("Objects:"), text(fmt.Sprintf("%d of %d in sync", summary.InSync, summary.Objects)))

@@ -75,7 +75,7 @@ func Import(file File, options Options) ([]*v1alpha1.ConsumerQueue, []Finding) {
 		simplify(cq, options.Version)
 		cq.Spec.DriftPolicy = options.DriftPolicy
 		if options.Connection != "" {
-			cq.Spec.ConnectionRef = &v1alpha1.ConnectionReference{Name: options.Connection}
+			cq.Spec.ConnectionRef = &v1alpha1.LocalObjectReference{Name: options.Connection}
 		}
 		queues = append(queues, cq)
 	}

@@ -16,7 +16,7 @@ func TestDestinationText(t *testing.T) {
 		"the delay tier of 5m":           {{Type: v1alpha1.RedriveToRetry, Delay: "5m"}},
 		"where each was published first": {{Type: v1alpha1.RedriveToOriginal}},
 		"the main queue of ConsumerQueue quarantine": {
-			{Type: v1alpha1.RedriveToConsumerQueue, ConsumerQueueRef: &v1alpha1.ConsumerQueueReference{Name: "quarantine"}},
+			{Type: v1alpha1.RedriveToConsumerQueue, ConsumerQueueRef: &v1alpha1.LocalObjectReference{Name: "quarantine"}},
 		},
 	} {
 		for _, destination := range to {

@@ -234,7 +234,7 @@ func (q request) object(requester string) (client.Object, error) {
 		return nil, err
 	}
 	meta := metav1.ObjectMeta{Namespace: q.Namespace, GenerateName: q.Name + "-"}
-	from := v1alpha1.ConsumerQueueReference{Name: q.Name}
+	from := v1alpha1.LocalObjectReference{Name: q.Name}
 	if q.Kind == purge {
 		spec := v1alpha1.PurgeSpec{
 			ConsumerQueueRef: from, Selector: q.spec(), ExpectedAtMost: math.MaxInt32, RequestedBy: requester, Reason: q.Why,
@@ -283,7 +283,7 @@ func (q request) rate() (*intstr.IntOrString, error) {
 func (q request) destination() *v1alpha1.RedriveDestination {
 	if name, isQueue := strings.CutPrefix(q.To, toQueue); isQueue {
 		return &v1alpha1.RedriveDestination{
-			Type: v1alpha1.RedriveToConsumerQueue, ConsumerQueueRef: &v1alpha1.ConsumerQueueReference{Name: name},
+			Type: v1alpha1.RedriveToConsumerQueue, ConsumerQueueRef: &v1alpha1.LocalObjectReference{Name: name},
 		}
 	}
 	if delay, isTier := strings.CutPrefix(q.To, toTier); isTier {

@@ -57,7 +57,7 @@ func TestRedrivesOfForms(t *testing.T) {
 		"an operator without a header": {"header=&operator=In&value=x", v1alpha1.RedriveSpec{}},
 		"chosen messages":              {"id=a&id=b", v1alpha1.RedriveSpec{Selector: &v1alpha1.DeadLetterSelector{IDs: []string{"a", "b"}}}},
 		"to another ConsumerQueue": {"to=queue/quarantine", v1alpha1.RedriveSpec{Destination: &v1alpha1.RedriveDestination{
-			Type: v1alpha1.RedriveToConsumerQueue, ConsumerQueueRef: &v1alpha1.ConsumerQueueReference{Name: "quarantine"},
+			Type: v1alpha1.RedriveToConsumerQueue, ConsumerQueueRef: &v1alpha1.LocalObjectReference{Name: "quarantine"},
 		}}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -138,10 +138,10 @@ func (w *World) ReconcileWhenWoken() {
 	w.Reconcile()
 }
 
-// Ready is what Ready says, with the conditions that tell of progress.
+// Ready returns Ready and the other conditions of a job, in words.
 func Ready(conditions []metav1.Condition) string {
 	text := strings.Builder{}
-	for _, name := range []string{"Ready", "Reconciling", "Stalled", "Suspended"} {
+	for _, name := range []string{"Ready", "Reconciling", "Stalled", "Suspended", "Complete", "Failed"} {
 		if c := meta.FindStatusCondition(conditions, name); c != nil {
 			text.WriteString(name + "=" + string(c.Status) + " " + c.Reason + " ")
 		}
