@@ -108,11 +108,15 @@ func run(given *options.Options) error {
 	build := buildinfo.Get()
 	metrics.BuildInfo.Set(build.Version, build.Revision, build.GoVersion)
 	ctx := ctrl.SetupSignalHandler()
-	if err := controller.Setup(ctx, mgr, controller.Options{
+	finder, users, err := controller.Setup(ctx, mgr, controller.Options{
 		MaxConcurrentReconciles: given.MaxConcurrentReconciles, MaxManagementResponse: given.MaxManagementResponse(),
-		MessageCountsInterval: given.MessageCountsInterval, HoldsLease: holdsLease, DeadLetters: deadLetterOptions(given, caching),
-	}); err != nil {
+		MessageCountsInterval: given.MessageCountsInterval, HoldsLease: holdsLease,
+	})
+	if err != nil {
 		return err
+	}
+	if err := deadletterapi.Setup(mgr, finder, users, deadLetterOptions(given, caching)); err != nil {
+		return fmt.Errorf("set up the dead-letter API: %w", err)
 	}
 	// Neither check asks a broker: the operator is well while brokers are not.
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {

@@ -27,7 +27,8 @@ func compact(cq *v1alpha1.ConsumerQueue) {
 		intern(&cq.Finalizers[i])
 	}
 	status := &cq.Status
-	intern(&status.ConnectionName, &status.Location.VHost, &status.Location.ClusterName, &status.Location.ClusterID, &status.Location.ClusterEndpoint)
+	at := &status.Location
+	intern(&status.ConnectionName, &at.VHost, &at.ClusterName, &at.ClusterID, &at.ClusterEndpoint)
 	status.Conditions, status.Topology = slices.Clone(status.Conditions), slices.Clone(status.Topology)
 	for i := range status.Conditions {
 		condition := &status.Conditions[i]

@@ -9,13 +9,13 @@ import (
 
 	"github.com/warren-mq/warren/internal/controller/brokerconnection"
 	"github.com/warren-mq/warren/internal/controller/brokers"
-	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
+	"github.com/warren-mq/warren/internal/controller/deadletterjob"
 )
 
 // addIndexes adds the indexes by which the cache is asked.
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	err := errors.Join(
-		brokers.AddIndexes(ctx, indexer), brokerconnection.AddIndexes(ctx, indexer), deadletterqueue.AddIndexes(ctx, indexer))
+		brokers.AddIndexes(ctx, indexer), brokerconnection.AddIndexes(ctx, indexer), deadletterjob.AddIndexes(ctx, indexer))
 	if err != nil {
 		return fmt.Errorf("add indexes: %w", err)
 	}

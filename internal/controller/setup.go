@@ -10,11 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokerconnection"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/consumerqueue"
-	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
-	"github.com/warren-mq/warren/internal/controller/purge"
-	"github.com/warren-mq/warren/internal/controller/redrive"
-	"github.com/warren-mq/warren/internal/controller/transfers"
-	"github.com/warren-mq/warren/internal/deadletterapi"
+	"github.com/warren-mq/warren/internal/controller/deadletterjob"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
@@ -29,46 +25,42 @@ type Options struct {
 	// HoldsLease reports whether this process still leads, at the moment of the call; it always does if nil. Nothing is deleted and no
 	// fence is changed otherwise.
 	HoldsLease func() bool
-	// DeadLetters say how the dead-letter API is served.
-	DeadLetters deadletterapi.Options
 }
 
-// Setup adds Warren's controllers to a manager.
-func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
+// Setup adds Warren's controllers to a manager. It returns what the dead-letter API needs: how to find dead-letter queues, and who uses
+// them.
+func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*deadletterjob.Finder, *deadletterjob.Register, error) {
 	if options.MaxConcurrentReconciles == 0 {
 		options.MaxConcurrentReconciles = 8
 	}
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
-		return err
+		return nil, nil, err
 	}
 	limits := management.NewLimits(options.MaxManagementResponse)
 	connect := brokers.ConnectWithin(limits, options.MessageCountsInterval).While(options.HoldsLease)
 	connections := brokers.NewPool(mgr.GetClient(), mgr.GetLogger().WithName("connections"), connect)
 	if err := mgr.Add(connections); err != nil {
-		return fmt.Errorf("add connections: %w", err)
+		return nil, nil, fmt.Errorf("add connections: %w", err)
 	}
 	ofConnections, err := brokerconnection.Setup(mgr, connections)
 	if err != nil {
-		return fmt.Errorf("set up BrokerConnections: %w", err)
+		return nil, nil, fmt.Errorf("set up BrokerConnections: %w", err)
 	}
 	queues, err := consumerqueue.Setup(mgr, connections, options.MaxConcurrentReconciles)
 	if err != nil {
-		return fmt.Errorf("set up ConsumerQueues: %w", err)
+		return nil, nil, fmt.Errorf("set up ConsumerQueues: %w", err)
 	}
-	finder := deadletterqueue.NewFinder(mgr.GetClient(), connections, queues.SharesQueue)
-	users := &deadletterqueue.Register{}
-	tasks := transfers.NewTasks(connections.Lifetime(), users)
-	redrives, err := transfers.Setup(mgr, transfers.Redrive, redrive.Start, tasks, finder)
+	finder := deadletterjob.NewFinder(mgr.GetClient(), connections, queues.SharesQueue)
+	users := &deadletterjob.Register{}
+	tasks := deadletterjob.NewTasks(connections.Lifetime(), users)
+	redrives, err := deadletterjob.Setup(mgr, deadletterjob.Redrive, tasks, finder)
 	if err != nil {
-		return fmt.Errorf("set up Redrives: %w", err)
+		return nil, nil, fmt.Errorf("set up Redrives: %w", err)
 	}
-	purges, err := transfers.Setup(mgr, transfers.Purge, purge.Start, tasks, finder)
+	purges, err := deadletterjob.Setup(mgr, deadletterjob.Purge, tasks, finder)
 	if err != nil {
-		return fmt.Errorf("set up Purges: %w", err)
+		return nil, nil, fmt.Errorf("set up Purges: %w", err)
 	}
-	if err := deadletterapi.Setup(mgr, finder, users, options.DeadLetters); err != nil {
-		return fmt.Errorf("set up the dead-letter API: %w", err)
-	}
-	return addMetrics(mgr, connections.EmitMetrics, brokers.EmitMemory(limits), ofConnections, queues.EmitMetrics, redrives.EmitMetrics,
-		redrive.EmitInFlight(tasks), purges.EmitMetrics)
+	return finder, users, addMetrics(mgr, connections.EmitMetrics, brokers.EmitMemory(limits), ofConnections, queues.EmitMetrics, redrives.EmitMetrics,
+		tasks.EmitInFlight, purges.EmitMetrics)
 }

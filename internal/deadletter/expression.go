@@ -71,7 +71,8 @@ func compileExpression(expression string) (*compiledExpression, error) {
 	if err := tooCostly(checked); err != nil {
 		return nil, err
 	}
-	program, err := environment.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostTracking(charges{}), cel.CostLimit(maxExpressionCost))
+	program, err := environment.Program(
+		checked, cel.EvalOptions(cel.OptOptimize), cel.CostTracking(charges{}), cel.CostLimit(maxExpressionCost))
 	if err != nil {
 		return nil, err
 	}

@@ -76,7 +76,8 @@ var isFingerprint = regexp.MustCompile(fmt.Sprintf("^[a-z2-7]{%d}$", Fingerprint
 
 // All says whether the Selection leaves out no message.
 func (s *Selector) All() bool {
-	return s.ids == nil && len(s.Reasons) == 0 && len(s.Headers) == 0 && s.expression == nil && s.DiedAfter.IsZero() && s.DiedBefore.IsZero()
+	return s.ids == nil && len(s.Reasons) == 0 && len(s.Headers) == 0 && s.expression == nil &&
+		s.DiedAfter.IsZero() && s.DiedBefore.IsZero()
 }
 
 // EvaluationError says why the expression failed on a message for the first time, without values of the message; empty if it has not

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
-	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
+	"github.com/warren-mq/warren/internal/controller/deadletterjob"
 	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/deadletterapi/listing"
 )
@@ -34,13 +34,13 @@ const (
 // Handler answers requests.
 type Handler struct {
 	reader client.Reader
-	finder *deadletterqueue.Finder
+	finder *deadletterjob.Finder
 	// admit returns the name of the sender of a request, or the error that answers the request.
 	admit func(context.Context, *http.Request, wish) (user string, err error)
 	// answers and looks are those under way.
 	answers, looks *shares
 	// users are those who take messages out of dead-letter queues.
-	users *deadletterqueue.Register
+	users *deadletterjob.Register
 	// redact matches the names of headers whose values are not shown.
 	redact *regexp.Regexp
 	// watches says whether the operator works in a namespace.
@@ -191,16 +191,16 @@ func (h *Handler) queues(_ http.ResponseWriter, r request) (any, error) {
 
 // target finds the queue that a request is about, and takes the turn at it.
 func (h *Handler) target(ctx context.Context, r request, complete bool) (target, func(), error) {
-	found, obstacle, err := h.finder.Find(ctx, client.ObjectKey{Namespace: r.namespace, Name: r.name})
+	found, blocker, err := h.finder.Find(ctx, client.ObjectKey{Namespace: r.namespace, Name: r.name})
 	if err != nil {
 		return target{}, nil, err
 	}
-	var details deadletterqueue.Details
-	if obstacle == nil {
-		details, obstacle = h.finder.Inspect(ctx, found)
+	var details deadletterjob.Details
+	if blocker == nil {
+		details, blocker = h.finder.Inspect(ctx, found)
 	}
-	if obstacle != nil {
-		return target{}, nil, errorOf(*obstacle, r.name)
+	if blocker != nil {
+		return target{}, nil, errorOf(*blocker, r.name)
 	}
 	if err := check(found, details); err != nil {
 		return target{}, nil, err

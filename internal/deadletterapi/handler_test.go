@@ -24,7 +24,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
-	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
+	"github.com/warren-mq/warren/internal/controller/deadletterjob"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
@@ -75,7 +75,7 @@ func newWorld(t *testing.T, spec string, change func(*messaging.ConsumerQueue)) 
 		return false, true
 	}
 	w.handler = &Handler{
-		reader: api, finder: deadletterqueue.NewFinder(api, pool, alone), users: &deadletterqueue.Register{},
+		reader: api, finder: deadletterjob.NewFinder(api, pool, alone), users: &deadletterjob.Register{},
 		answers: newAnswers(), looks: newLooks(), redact: defaults,
 		watches: func(namespace string) bool { return namespace != "elsewhere" }, log: logr.Discard(),
 		admit: func(_ context.Context, _ *http.Request, asked wish) (string, error) {
@@ -348,12 +348,12 @@ func TestLooksEnd(t *testing.T) {
 func TestALookWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := &Handler{users: &deadletterqueue.Register{}}
-		found := deadletterqueue.Queue{
+		h := &Handler{users: &deadletterjob.Register{}}
+		found := deadletterjob.Queue{
 			ConsumerQueue: controllertest.InSync(t, `{}`), Names: topology.DeadLetters{Queue: "orders.dlq"},
 			Location: ownership.Location{Cluster: vhost.Cluster{Name: "a"}, VHost: "/"},
 		}
-		again := deadletterqueue.User{Kind: "Redrive", ObjectKey: client.ObjectKey{Namespace: "shop", Name: "again"}}
+		again := deadletterjob.User{Kind: "Redrive", ObjectKey: client.ObjectKey{Namespace: "shop", Name: "again"}}
 		job := h.users.Join(again, found.Turn(), func() {})
 		_, err := h.takeTurn(t.Context(), found, false)
 		topologytest.Equal(t, "too many", true, apierrors.IsTooManyRequests(err))

@@ -16,7 +16,7 @@ import (
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	messaging "github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
+	"github.com/warren-mq/warren/internal/controller/deadletterjob"
 	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
@@ -35,13 +35,13 @@ const (
 
 // takeTurn waits until no other user in this process takes messages out of a queue: messages that one holds are hidden from the others. A
 // look that need not be complete does not wait for a Redrive or a Purge that pauses for it.
-func (h *Handler) takeTurn(ctx context.Context, found deadletterqueue.Queue, complete bool) (*deadletterqueue.Place, error) {
+func (h *Handler) takeTurn(ctx context.Context, found deadletterjob.Queue, complete bool) (*deadletterjob.Place, error) {
 	join, within := h.users.Browse, turnTime
 	if complete {
 		join, within = h.users.Join, exportTurnTime
 	}
 	granted := make(chan struct{})
-	place := join(deadletterqueue.User{ObjectKey: client.ObjectKeyFromObject(found.ConsumerQueue)}, found.Turn(), func() { close(granted) })
+	place := join(deadletterjob.User{ObjectKey: client.ObjectKeyFromObject(found.ConsumerQueue)}, found.Turn(), func() { close(granted) })
 	rival, waits := place.Waits()
 	if !waits {
 		return place, nil
@@ -62,7 +62,7 @@ func (h *Handler) takeTurn(ctx context.Context, found deadletterqueue.Queue, com
 }
 
 // whileUsed is the answer where another user keeps the turn at a queue. A browse ends soon, and a job may take hours.
-func whileUsed(rival deadletterqueue.User, why string) error {
+func whileUsed(rival deadletterjob.User, why string) error {
 	if rival.Kind == "" {
 		return apierrors.NewTooManyRequests(why+"; try again when that has ended", retrySoon)
 	}
@@ -71,13 +71,13 @@ func whileUsed(rival deadletterqueue.User, why string) error {
 
 // target is a queue that may be looked at, in a place of the register.
 type target struct {
-	deadletterqueue.Queue
-	deadletterqueue.Details
-	place *deadletterqueue.Place
+	deadletterjob.Queue
+	deadletterjob.Details
+	place *deadletterjob.Place
 }
 
 // check finds out whether a queue may be looked at.
-func check(found deadletterqueue.Queue, details deadletterqueue.Details) error {
+func check(found deadletterjob.Queue, details deadletterjob.Details) error {
 	name := found.Names.Queue
 	switch {
 	case details.Type != vhost.TypeQuorum:
@@ -104,17 +104,15 @@ func unavailable(seconds int32, message string) error {
 	return err
 }
 
-// errorOf is the answer where an obstacle is in the way of a look.
-func errorOf(obstacle deadletterqueue.Obstacle, name string) error {
+// errorOf returns the answer to a request that a Blocker stops.
+func errorOf(blocker deadletterjob.Blocker, name string) error {
 	switch {
-	case obstacle.Reason == messaging.ReasonConsumerQueueNotFound:
+	case blocker.Ready.Reason == messaging.ReasonConsumerQueueNotFound:
 		return apierrors.NewNotFound(resource, name)
-	case obstacle.Kind != deadletterqueue.Waiting:
-		return conflict("%s", obstacle.Message)
-	case obstacle.Brief:
-		return unavailable(retrySoon, obstacle.Message)
+	case blocker.NeedsUser():
+		return conflict("%s", blocker.Ready.Message)
 	}
-	return unavailable(retryLater, obstacle.Message)
+	return unavailable(int32(blocker.Retry.Seconds()), blocker.Ready.Message)
 }
 
 // look shows up to so many messages, and says what could not be seen. Visit is given the position of each message, and says whether to

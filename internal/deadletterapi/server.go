@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
 	"github.com/warren-mq/warren/internal/apiaccess"
-	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
+	"github.com/warren-mq/warren/internal/controller/deadletterjob"
 )
 
 // Options say how the API is served.
@@ -41,7 +41,7 @@ type Options struct {
 const certificateTime = 10 * 365 * 24 * time.Hour
 
 // Setup adds the API to a manager. Only the leader serves, for only the leader is connected to brokers.
-func Setup(mgr ctrl.Manager, finder *deadletterqueue.Finder, users *deadletterqueue.Register, options Options) error {
+func Setup(mgr ctrl.Manager, finder *deadletterjob.Finder, users *deadletterjob.Register, options Options) error {
 	if options.BindAddress == "" || options.BindAddress == "0" {
 		return nil
 	}

@@ -88,7 +88,8 @@ func RestoreIntents(cq *v1alpha1.ConsumerQueue) (restored bool) {
 // isPristine says whether a status is as the API server makes it where there is none: only the CRD's default has a negative
 // generation, and whatever Warren writes names the main queue. An empty status is one that somebody has emptied.
 func isPristine(status v1alpha1.ConsumerQueueStatus) bool {
-	return status.ObservedGeneration < 0 && status.QueueName == "" && len(status.Topology) == 0 && !Recorded(status.Location).Cluster.Known()
+	return status.ObservedGeneration < 0 && status.QueueName == "" && len(status.Topology) == 0 &&
+		!Recorded(status.Location).Cluster.Known()
 }
 
 // wasStatusWritten says whether anybody has written the status. Who takes the status away is said to have written what the API

@@ -18,6 +18,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/warren-mq/warren/internal/controller"
+	"github.com/warren-mq/warren/internal/deadletterapi"
 	"github.com/warren-mq/warren/test/brokers"
 	. "github.com/warren-mq/warren/test/testenv"
 )
@@ -79,10 +80,12 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
 	deadLetters := NewDeadLetterServer()
-	Expect(controller.Setup(ctx, mgr, controller.Options{
+	finder, users, err := controller.Setup(ctx, mgr, controller.Options{
 		// All specs use one broker, of whose ConsumerQueues half as many are reconciled at a time.
-		MaxConcurrentReconciles: 64, MessageCountsInterval: time.Second, DeadLetters: deadLetters.Options(),
-	})).To(Succeed())
+		MaxConcurrentReconciles: 64, MessageCountsInterval: time.Second,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(deadletterapi.Setup(mgr, finder, users, deadLetters.Options())).To(Succeed())
 	stopped := make(chan error, 1)
 	go func() { stopped <- mgr.Start(ctx) }()
 	DeferCleanup(func() {

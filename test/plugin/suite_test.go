@@ -21,6 +21,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller"
+	"github.com/warren-mq/warren/internal/deadletterapi"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	. "github.com/warren-mq/warren/test/testenv"
@@ -69,10 +70,12 @@ func startManager(server *APIServer) {
 	Expect(err).NotTo(HaveOccurred())
 	deadLetters := NewProxiedDeadLetterServer(server)
 	ctx, cancel := context.WithCancel(context.Background())
-	Expect(controller.Setup(ctx, mgr, controller.Options{
+	finder, users, err := controller.Setup(ctx, mgr, controller.Options{
 		// All specs use one broker, of whose ConsumerQueues half as many are reconciled at a time.
-		MaxConcurrentReconciles: 64, MessageCountsInterval: time.Second, DeadLetters: deadLetters.Options(),
-	})).To(Succeed())
+		MaxConcurrentReconciles: 64, MessageCountsInterval: time.Second,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(deadletterapi.Setup(mgr, finder, users, deadLetters.Options())).To(Succeed())
 	stopped := make(chan error, 1)
 	go func() { stopped <- mgr.Start(ctx) }()
 	DeferCleanup(func() {

@@ -155,7 +155,7 @@ func TestDescribeBrokerConnection(t *testing.T) {
 	connected := v1alpha1.BrokerConnectionStatus{
 		BrokerVersion: "4.3.6",
 		Location:      v1alpha1.Location{ClusterName: "rabbit@a", ClusterID: "sha256:1", ClusterEndpoint: "mq:5672"},
-		Capabilities: &v1alpha1.BrokerCapabilities{Definitions: true, DelayedRedelivery: true, Statistics: new(true)},
+		Capabilities:  &v1alpha1.BrokerCapabilities{Definitions: true, DelayedRedelivery: true, Statistics: new(true)},
 	}
 	unmatched, unproved := health, connected
 	unmatched.Cluster = vhost.Cluster{}

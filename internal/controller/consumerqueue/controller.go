@@ -21,7 +21,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
-	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
+	"github.com/warren-mq/warren/internal/controller/deadletterjob"
 	"github.com/warren-mq/warren/internal/controller/fairqueue"
 	"github.com/warren-mq/warren/internal/controller/patience"
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
@@ -91,8 +91,8 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(predicate.Or(trigger.SpecOrRequest(), trigger.StatusLost()), notAtStart())).
 		Watches(&v1alpha1.BrokerConnection{}, r.resyncConnection(), builder.WithPredicates(readinessChanged(), notAtStart())).
 		Watches(&v1alpha1.ConsumerQueue{}, r.indexPeers()).
-		Watches(&v1alpha1.Redrive{}, refusedTransfers(), builder.WithPredicates(deadletterqueue.RefusalChanged())).
-		Watches(&v1alpha1.Purge{}, refusedTransfers(), builder.WithPredicates(deadletterqueue.RefusalChanged())).
+		Watches(&v1alpha1.Redrive{}, refusedTransfers(), builder.WithPredicates(deadletterjob.RefusalChanged())).
+		Watches(&v1alpha1.Purge{}, refusedTransfers(), builder.WithPredicates(deadletterjob.RefusalChanged())).
 		WatchesRawSource(source.TypedChannel(r.pool.ConsumerQueueEvents, wakeUp())).
 		WatchesRawSource(source.Channel(r.pool.MessageCountEvents, r.messageCountHandler())).
 		WithOptions(controller.Options{

@@ -16,7 +16,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
-	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
+	"github.com/warren-mq/warren/internal/controller/deadletterjob"
 	"github.com/warren-mq/warren/internal/controller/patience"
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/ownership"
@@ -60,7 +60,7 @@ func TestReadinessChanged(t *testing.T) {
 // status.ConsumerQueueEvents is how many ConsumerQueues use the connection.
 func TestQueuesOfConnection(t *testing.T) {
 	t.Parallel()
-	r := &Reconciler{client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterqueue.AddIndexes},
+	r := &Reconciler{client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterjob.AddIndexes},
 		controllertest.Named(t, "shop", "a", `{}`), controllertest.Named(t, "shop", "b", `{connectionRef: {name: default}}`),
 		controllertest.Named(t, "shop", "c", `{connectionRef: {name: other}}`), controllertest.Named(t, "elsewhere", "d", `{}`),
 	)}
@@ -84,10 +84,10 @@ func TestReconcileConsumerQueue(t *testing.T) {
 		ready  string
 		err    string
 	}{
-		"it is gone":              {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterqueue.AddIndexes})},
-		"it is being deleted":     {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterqueue.AddIndexes}, deleted)},
+		"it is gone":              {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterjob.AddIndexes})},
+		"it is being deleted":     {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterjob.AddIndexes}, deleted)},
 		"the API server is tired": {client: controllertest.BrokenClient(t), err: "get ConsumerQueue: the API server is tired"},
-		"its status is written":   {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterqueue.AddIndexes}, controllertest.ConsumerQueue(t, `{}`)), ready: "ConnectionNotReady"},
+		"its status is written":   {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterjob.AddIndexes}, controllertest.ConsumerQueue(t, `{}`)), ready: "ConnectionNotReady"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -18,7 +18,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
-	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
+	"github.com/warren-mq/warren/internal/controller/deadletterjob"
 	"github.com/warren-mq/warren/internal/controller/patience"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit"
@@ -57,7 +57,7 @@ func newWorld(t testing.TB, objects ...client.Object) *world {
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConnected, ObservedGeneration: bc.Generation,
 	}}
 	w := &world{
-		t: t, api: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterqueue.AddIndexes}, append(objects, bc)...),
+		t: t, api: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterjob.AddIndexes}, append(objects, bc)...),
 		broker: brokerstest.New(vhost.RabbitMQ43, bc.Spec.VHost, string(bc.UID)), recorder: &occurrenceLog{},
 		clock: testclock.NewFakePassiveClock(time.Now()),
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	consumercontract "github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/controller/conditions"
-	"github.com/warren-mq/warren/internal/controller/deadletterqueue"
+	"github.com/warren-mq/warren/internal/controller/deadletterjob"
 )
 
 // sharedDeadLetterQueue is the advisory that other ConsumerQueues have the dead-letter queue too. It names none of them, so that the
@@ -54,7 +54,7 @@ func (v *vhostScope) sharedWithoutConsent() []v1alpha1.Advisory {
 // redriveImpossible is the advisory that the broker refuses what a Redrive or a Purge needs, learnt from a Redrive, a Purge or a look that
 // was tried.
 func (v *vhostScope) redriveImpossible(ctx context.Context) ([]v1alpha1.Advisory, error) {
-	refusal, err := deadletterqueue.Refusal(ctx, v.client, client.ObjectKeyFromObject(v.cq))
+	refusal, err := deadletterjob.Refusal(ctx, v.client, client.ObjectKeyFromObject(v.cq))
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +81,6 @@ func (v *vhostScope) redriveImpossible(ctx context.Context) ([]v1alpha1.Advisory
 // refusedTransfers has the ConsumerQueue of a Redrive or a Purge reconciled.
 func refusedTransfers() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: deadletterqueue.ConsumerQueueOf(object)}}
+		return []reconcile.Request{{NamespacedName: deadletterjob.ConsumerQueueOf(object)}}
 	})
 }

@@ -122,4 +122,3 @@ func number(field *int64) int64 {
 	}
 	return *field
 }
-

@@ -1,0 +1,61 @@
+package deadletterjob
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+)
+
+// auditLog is the log of a job. Each line names the job and its creator: the job itself may be gone when somebody asks.
+func (s *scope) auditLog() logr.Logger {
+	return s.Log.WithValues("name", s.key().ObjectKey, "uid", s.before.GetUID(), "requestedBy", cmp.Or(s.before.RequestedBy, "unknown"))
+}
+
+// logStart logs that messages are about to be taken: by a new job, or by one that goes on after an interruption.
+func (s *scope) logStart(verb string) {
+	s.auditLog().Info(verb, "consumerQueue", s.before.ConsumerQueue, "source", s.status.Source, "total", number(s.status.Total),
+		"selection", selectionText(s.before.Select), "dryRun", s.before.DryRun, "reason", s.before.Reason)
+}
+
+// logEnd logs what a job has done.
+func (s *scope) logEnd() {
+	s.auditLog().Info("Ended", "consumerQueue", s.before.ConsumerQueue, "source", s.status.Source,
+		"outcome", conditions.Ready(s.status.Conditions).Reason, "counts", s.work.Summary(), "dryRun", s.before.DryRun)
+}
+
+// selectionText describes a selection. It leaves out values of headers, which are copies of what messages hold.
+func selectionText(given *v1alpha1.DeadLetterSelector) string {
+	if given == nil {
+		return "all"
+	}
+	var parts []string
+	if len(given.IDs) > 0 {
+		parts = append(parts, fmt.Sprintf("ids: %d", len(given.IDs)))
+	}
+	if len(given.Reasons) > 0 {
+		parts = append(parts, fmt.Sprintf("reasons: %v", given.Reasons))
+	}
+	if len(given.Headers) > 0 {
+		headers := make([]string, len(given.Headers))
+		for i, header := range given.Headers {
+			headers[i] = fmt.Sprintf("%s %s (%d values)", header.Name, header.Operator, len(header.Values))
+		}
+		parts = append(parts, fmt.Sprintf("headers: %v", headers))
+	}
+	if given.DiedAfter != nil {
+		parts = append(parts, "diedAfter: "+given.DiedAfter.UTC().Format(time.RFC3339))
+	}
+	if given.DiedBefore != nil {
+		parts = append(parts, "diedBefore: "+given.DiedBefore.UTC().Format(time.RFC3339))
+	}
+	if given.Expression != "" {
+		parts = append(parts, "expression: "+given.Expression)
+	}
+	return cmp.Or(strings.Join(parts, ", "), "all")
+}

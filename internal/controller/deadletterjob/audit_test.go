@@ -1,0 +1,88 @@
+package deadletterjob
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr/funcr"
+
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+)
+
+// logTo collects the log of the Reconciler.
+func (w *redriveWorld) logTo(lines *[]string) {
+	w.Reconciler.Log = funcr.New(func(_, args string) { *lines = append(*lines, args) }, funcr.Options{})
+}
+
+func TestARedriveLogsWhatItDoes(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ spec, requestedBy, selection string }{
+		"from Git": {all, "unknown", "all"},
+		"of a user": {
+			`{consumerQueueRef: {name: orders}, requestedBy: alice, maxMessages: 5, selector: {ids: [aaaabbbbccccdddd], reasons: [Rejected],
+			headers: [{name: token, operator: In, values: [s3cret, other]}], diedAfter: "2026-01-01T00:00:00Z", expression: size < 65536}}`,
+			"alice", `ids: 1, reasons: [Rejected], headers: [token In (2 values)], diedAfter: 2026-01-01T00:00:00Z, expression: size < 65536`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRedriveWorld(t, controllertest.InSync(t, `{}`), test.spec)
+			w.HoldTransfers()
+			w.Broker.SetMessages("orders.dlq", 9)
+			var lines []string
+			w.logTo(&lines)
+			w.reconcile()
+			<-w.Mover.Begun
+			w.Mover.Ended = transfer.Progress{State: transfer.Moving, Moved: 4, Skipped: map[string]int{"NotSelected": 5}}
+			w.Mover.End <- nil
+			for w.get().Status.CompletionTime == nil {
+				w.ReconcileWhenWoken()
+			}
+			topologytest.Equal(t, "lines", 2, len(lines))
+			who := `"uid"="uid" "requestedBy"="` + test.requestedBy + `"`
+			for i, parts := range [][]string{
+				{
+					`"msg"="Started"`, `"name"={"name"="again" "namespace"="shop"}`, who, `"selection"="` + test.selection + `"`,
+					`"source"="orders.dlq"`, `"total"=9`, `"dryRun"=false`,
+				},
+				{
+					`"msg"="Ended"`, who, `"outcome"="Completed"`,
+					`"counts"="4 of 9 messages moved, 5 skipped (NotSelected)"`,
+				},
+			} {
+				for _, part := range parts {
+					if !strings.Contains(lines[i], part) {
+						t.Errorf("line %d lacks %s: %s", i, part, lines[i])
+					}
+				}
+				if strings.Contains(lines[i], "s3cret") {
+					t.Errorf("line %d tells a header: %s", i, lines[i])
+				}
+			}
+		})
+	}
+}
+
+func TestARedriveThatIsDeletedWhileItRunsIsLogged(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
+	w.HoldTransfers()
+	w.Broker.SetMessages("orders.dlq", 9)
+	var lines []string
+	w.logTo(&lines)
+	w.reconcile()
+	<-w.Mover.Begun
+	if err := w.API.Delete(t.Context(), w.get()); err != nil {
+		t.Fatal(err)
+	}
+	w.Reconcile()
+	w.ReconcileWhenWoken()
+	topologytest.Equal(t, "lines", 2, len(lines))
+	for _, part := range []string{`"msg"="Deleted before it ended"`, `"uid"="uid"`, `"requestedBy"="unknown"`, `"messages"=1`} {
+		if !strings.Contains(lines[len(lines)-1], part) {
+			t.Errorf("the last line lacks %s: %v", part, lines)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package deadletterjob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/statuswriter"
+	"github.com/warren-mq/warren/internal/controller/trigger"
+	"github.com/warren-mq/warren/internal/metrics"
+)
+
+// Reconciler carries out the objects of one kind.
+type Reconciler struct {
+	Kind     Kind
+	Client   client.Client
+	Recorder events.EventRecorder
+	Finder   *Finder
+	Tasks    *Tasks
+	Now      func() time.Time
+	Log      logr.Logger
+}
+
+// Reconcile brings an object forward: it waits for its turn, takes messages, or has ended.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	key := Key{r.Kind, request.NamespacedName}
+	object := r.Kind.empty()
+	err := r.Client.Get(ctx, request.NamespacedName, object)
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("get %s: %w", r.Kind, err)
+	}
+	if apierrors.IsNotFound(err) || !object.GetDeletionTimestamp().IsZero() {
+		r.Tasks.forget(key, "")
+		r.Tasks.statuses[r.Kind].Forget(request.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	r.Tasks.forget(key, object.GetUID())
+	if r.Tasks.statuses[r.Kind].IsOlder(object) {
+		return ctrl.Result{RequeueAfter: trigger.CacheSyncDelay}, nil
+	}
+	if jobOf(object).Status.CompletionTime != nil {
+		result, err := r.expire(ctx, jobOf(object))
+		if statuswriter.IsStale(err) {
+			return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
+		}
+		return result, client.IgnoreNotFound(err)
+	}
+	retry, err := r.advance(ctx, object)
+	if statuswriter.IsStale(err) {
+		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
+	}
+	return ctrl.Result{RequeueAfter: retry}, client.IgnoreNotFound(err)
+}
+
+// advance reconciles an object that has not ended.
+func (r *Reconciler) advance(ctx context.Context, object client.Object) (time.Duration, error) {
+	if err := r.excludeFromBackup(ctx, jobOf(object)); err != nil {
+		return 0, err
+	}
+	s := r.scopeOf(object)
+	retry, err := s.reconcile(ctx)
+	metrics.Reconciliations.Inc(string(r.Kind), result(err), conditions.Ready(s.status.Conditions).Reason)
+	return retry, err
+}
+
+// result is what metrics call the end of a reconciliation.
+func result(err error) string {
+	switch {
+	case statuswriter.IsStale(err):
+		return "waiting"
+	case err != nil:
+		return "failed"
+	}
+	return "done"
+}
+
+// expire deletes an object that has ended for long enough.
+func (r *Reconciler) expire(ctx context.Context, job Job) (ctrl.Result, error) {
+	r.Tasks.drop(job.key(), job.GetUID())
+	if job.Status.ObservedGeneration != job.GetGeneration() {
+		s := r.scopeOf(job.Object)
+		if err := s.observeGeneration(ctx); err != nil {
+			return ctrl.Result{}, err
+		}
+		job = s.before
+	}
+	if err := r.recordCompletion(ctx, job); err != nil {
+		return ctrl.Result{}, err
+	}
+	if job.TTL == nil {
+		return ctrl.Result{}, nil
+	}
+	left := job.Status.CompletionTime.Add(time.Duration(*job.TTL) * time.Second).Sub(r.Now())
+	if left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	uid, version := job.GetUID(), job.GetResourceVersion()
+	// A conflict says that it was changed: its ttlSecondsAfterFinished perhaps.
+	return ctrl.Result{}, r.Client.Delete(ctx, job.Object, client.Preconditions{UID: &uid, ResourceVersion: &version})
+}
+
+// Start writes, when the manager stops, how far the transfers have come that it has ended.
+func (r *Reconciler) Start(ctx context.Context) error {
+	<-ctx.Done()
+	r.Tasks.awaitEnd()
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrites)
+	defer cancel()
+	all := r.Tasks.begun(r.Kind)
+	failures := make([]error, 0, len(all))
+	for key, ended := range all {
+		object := r.Kind.empty()
+		err := r.Client.Get(last, key.ObjectKey, object)
+		if err == nil && object.GetUID() == ended.uid && jobOf(object).Status.CompletionTime == nil {
+			s := r.scopeOf(object)
+			ended.Stopped = true
+			s.work.SyncProgress(ended)
+			err = s.write(last)
+		}
+		failures = append(failures, client.IgnoreNotFound(err))
+	}
+	return errors.Join(failures...)
+}
+
+// lastWrites is how long the last writes of statuses may take.
+const lastWrites = 5 * time.Second
+
+// EmitMetrics emits what is known of all objects of the kind.
+func (r *Reconciler) EmitMetrics(emit metrics.Emit) {
+	jobs, err := r.Kind.list(context.Background(), r.Client)
+	if err != nil { // the cache has ended
+		return
+	}
+	tally := conditions.NewTally(string(r.Kind))
+	for _, job := range jobs {
+		tally.Add(emit, job.Object, job.Status.Conditions)
+	}
+	tally.Emit(emit)
+}

@@ -1,0 +1,99 @@
+package deadletterjob
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/statuswriter"
+)
+
+// acquireTurn takes the turn at the dead-letter queue. If the object has to wait, why says for whom.
+func (s *scope) acquireTurn(ctx context.Context, m Move) (why string, queued bool, err error) {
+	first, waits, err := s.nextInQueue(ctx)
+	switch {
+	case err != nil:
+		return "", false, err
+	case waits:
+		s.Tasks.await(s.key())
+		return fmt.Sprintf("%s %q comes first, and has not ended", first.Kind, first.GetName()), true, nil
+	}
+	rival, granted := s.Tasks.claim(s.key(), s.before.GetUID(), m.Turn)
+	switch {
+	case granted:
+		return "", false, nil
+	case rival.Name == "":
+		return "too many Redrives and Purges have begun; this one begins when another has ended", true, nil
+	}
+	return rival.Uses(m.Turn.Queue, s.before.GetNamespace()), true, nil
+}
+
+// nextInQueue finds another object for the same ConsumerQueue that has its turn before this one.
+func (s *scope) nextInQueue(ctx context.Context) (first Job, waits bool, err error) {
+	jobs, err := s.jobsOfConsumerQueue(ctx)
+	for _, other := range jobs {
+		if !wantsTurn(other) || !isBefore(other, s.before) {
+			continue
+		}
+		if s.Tasks.statuses[other.Kind].IsOlder(other.Object) { // it may have ended
+			return Job{}, false, statuswriter.ErrStaleCache
+		}
+		return other, true, nil
+	}
+	return Job{}, false, err
+}
+
+// jobsOfConsumerQueue lists the jobs of the same ConsumerQueue, this one included.
+func (s *scope) jobsOfConsumerQueue(ctx context.Context) (jobs []Job, err error) {
+	for _, kind := range []Kind{Redrive, Purge} {
+		found, err := kind.list(ctx, s.Client, client.InNamespace(s.before.GetNamespace()),
+			client.MatchingFields{IndexConsumerQueue: s.before.ConsumerQueue})
+		if err != nil {
+			return nil, err
+		}
+		// The index has the ConsumerQueues that Redrives move messages to, too.
+		jobs = append(jobs, slices.DeleteFunc(found, func(job Job) bool { return job.ConsumerQueue != s.before.ConsumerQueue })...)
+	}
+	return jobs, nil
+}
+
+// checkOvertaken is the Blocker of a job that was suspended or stalled while another one took messages of the queue; nil if none did. The
+// messages that are left of its total may have died since, and nothing tells them apart.
+func (s *scope) checkOvertaken(ctx context.Context) (*Blocker, error) {
+	if !s.before.hasBegun() {
+		return nil, nil
+	}
+	jobs, err := s.jobsOfConsumerQueue(ctx)
+	for _, other := range jobs {
+		began := other.Status.StartTime
+		if other.DryRun || began == nil || !began.After(s.status.StartTime.Time) || number(other.Status.Examined) == 0 {
+			continue
+		}
+		return failed(v1alpha1.ReasonIncomplete,
+			"%s; %s %q has taken messages of queue %q since, so this %s cannot tell which of the others it had counted. Create another "+
+				"one for them", s.work.Summary(), other.Kind, other.GetName(), s.status.Source, s.Kind), nil
+	}
+	return nil, err
+}
+
+// wantsTurn says whether an object will take messages as soon as it can.
+func wantsTurn(job Job) bool {
+	return job.Status.CompletionTime == nil && job.GetDeletionTimestamp().IsZero() && !job.Suspend &&
+		!meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionStalled) &&
+		!meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionSuspended)
+}
+
+// isBefore says whether one object has its turn before another: the one that has begun, else the older one.
+func isBefore(one, other Job) bool {
+	if one.hasBegun() != other.hasBegun() {
+		return one.hasBegun()
+	}
+	created := one.GetCreationTimestamp()
+	return cmp.Or(created.Compare(other.GetCreationTimestamp().Time), cmp.Compare(one.GetName(), other.GetName()),
+		cmp.Compare(one.Kind, other.Kind)) < 0
+}

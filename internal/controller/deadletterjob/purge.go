@@ -1,0 +1,122 @@
+package deadletterjob
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/rabbit/transfer"
+)
+
+// +kubebuilder:rbac:groups=messaging.warren.dev,resources=purges,verbs=list;watch;patch;delete
+// +kubebuilder:rbac:groups=messaging.warren.dev,resources=purges/status,verbs=update
+
+// eventPurged is the reason of an Event on the ConsumerQueue.
+const eventPurged = "Purged"
+
+// purgeWork is one reconciliation of a Purge.
+type purgeWork struct {
+	purge  *v1alpha1.Purge
+	job    Job
+	status *v1alpha1.PurgeStatus // of the Purge
+}
+
+func newPurgeWork(object client.Object) Work {
+	purge := object.(*v1alpha1.Purge)
+	return &purgeWork{purge: purge, job: jobOf(purge), status: &purge.Status}
+}
+
+func (w *purgeWork) Job() Job { return w.job }
+
+// SyncProgress takes over how a transfer fares, the one that counts or the one that deletes.
+func (w *purgeWork) SyncProgress(task Task) *Blocker {
+	if task.HasBegun() && w.isCounted() {
+		w.status.Deleted = recordDone(&w.status.TransferStatus, task)
+	}
+	if task.HasBegun() && !w.isCounted() {
+		recordCount(w.status, task.Progress)
+	}
+	switch {
+	case isDeleting(w.status) && (task.Ended || !task.HasBegun()): // nobody knows what the broker has heard
+		return failed(v1alpha1.ReasonInterrupted, "%s", interruption(w.status))
+	case !task.Ended, task.Stopped:
+		return nil
+	case task.Err != nil:
+		return taskFailed(Purge, &w.status.TransferStatus, w.Summary(), task.Err)
+	case w.isCounted():
+		return afterDeletion(w.status)
+	}
+	w.status.Matched = new(int64(task.Progress.Moved))
+	return afterCount(w.purge)
+}
+
+// isCounted says whether all messages were counted, so that what matches may be deleted.
+func (w *purgeWork) isCounted() bool { return w.status.Matched != nil }
+
+// ResolveDestination says whether messages may be taken out of the dead-letter queue. A Purge always looks before it deletes, so a queue that limits
+// deliveries might lose messages that are to stay.
+func (w *purgeWork) ResolveDestination(_ context.Context, _ Queue, m *Move) (*Blocker, error) {
+	if m.Limited {
+		return stalled(v1alpha1.ReasonDeliveryLimited,
+			"queue %q has a delivery limit: the broker may delete messages that are looked at and stay, and a Purge looks at all of "+
+				"them to count. Have the queue recreated with deliveryLimit Unlimited, or move all messages to another ConsumerQueue "+
+				"by a Redrive", m.Turn.Queue), nil
+	}
+	return nil, nil
+}
+
+// Config is the count, and when that is done, the deletion. No more messages are deleted than matched.
+func (w *purgeWork) Config(m Move) (transfer.Config, *Blocker) {
+	purgeFilter, wrong := newPurgeFilter(w.purge, m)
+	if wrong != nil {
+		return transfer.Config{}, wrong
+	}
+	counted := purgeCounts{labels: []string{w.purge.Namespace, m.ConsumerQueue}, deleted: int(number(w.status.Deleted))}
+	config := transfer.Config{Judge: purgeFilter, DryRun: true, Apart: countedApart(purgeFilter.rules), Report: counted.countSkipped}
+	if w.job.DryRun {
+		config.Report = func(transfer.Progress) {}
+	}
+	if w.isCounted() {
+		config.DryRun, config.Delete, config.Report = false, true, counted.countDeleted
+		config.Moved, config.Limit = int(number(w.status.Deleted)), int(*w.status.Matched)
+		config.Selective = w.purge.Spec.Selector != nil || m.Source.Shared
+	}
+	return config, nil
+}
+
+// Settings are those of a transfer that may change while it runs.
+func (w *purgeWork) Settings() transfer.Settings {
+	return transfer.Settings{Rate: numberOf(w.purge.Spec.Rate, 0), MaxDepth: -1}
+}
+
+// RecordIntent sets the numbers of a Purge that begins.
+func (w *purgeWork) RecordIntent() {
+	if w.status.Deleted == nil {
+		w.status.Deleted, w.status.Examined = new(int64(0)), new(int64(0))
+	}
+}
+
+// RunningCondition is the value of Ready while a transfer goes on.
+func (w *purgeWork) RunningCondition(progress transfer.Progress, m Move) conditions.Value {
+	if w.isCounted() {
+		return RunningCondition(progress, v1alpha1.ReasonDeleting, fmt.Sprintf(
+			"deletes %s of queue %q", messagesText(*w.status.Matched), m.Turn.Queue))
+	}
+	return RunningCondition(progress, v1alpha1.ReasonCounting, fmt.Sprintf("counts the messages of queue %q that match", m.Turn.Queue))
+}
+
+func (w *purgeWork) Summary() string { return purgeSummary(w.status) }
+
+// CompletionEvent has an Event say on the ConsumerQueue how many of its dead letters were deleted.
+func (w *purgeWork) CompletionEvent() (reason, note string) {
+	switch {
+	case isDeleting(w.status):
+		return eventPurged, interruption(w.status)
+	case number(w.status.Deleted) == 0:
+		return "", ""
+	}
+	return eventPurged, w.Summary()
+}

@@ -1,0 +1,32 @@
+package deadletterjob
+
+import (
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/deadletter"
+)
+
+// purgeFilter decides which messages a Purge is about.
+type purgeFilter struct {
+	rules deadletter.Rules
+	now   time.Time
+}
+
+func (j purgeFilter) Skips(message *amqp.Delivery) string {
+	return string(j.rules.Skips(j.rules.Source.Read(message), j.now))
+}
+
+func (j purgeFilter) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }
+
+// newPurgeFilter makes the purgeFilter of a Purge. The age of messages is that at the time when the Purge was created, so that none comes to match
+// between the count and the deletion.
+func newPurgeFilter(purge *v1alpha1.Purge, m Move) (purgeFilter, *Blocker) {
+	selector, wrong := compileSelector(purge.Spec.Selector)
+	if wrong != nil {
+		return purgeFilter{}, wrong
+	}
+	return purgeFilter{deadletter.Rules{Source: m.Source, Selector: selector, MaxRedrives: -1}, purge.CreationTimestamp.Time}, nil
+}

@@ -1,0 +1,47 @@
+package deadletterjob
+
+import (
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/deadletter"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+)
+
+// deadFor is a message that died so long before its Purge was created.
+func deadFor(t *testing.T, queue string, age time.Duration) *amqp.Delivery {
+	t.Helper()
+	created := purgeOf(t, atMost5).CreationTimestamp.Time
+	return &amqp.Delivery{Headers: amqp.Table{"x-death": []any{amqp.Table{
+		"queue": queue, "reason": "rejected", "time": created.Add(-age), "count": int64(1),
+	}}}}
+}
+
+func TestPurgeFilter(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		spec    string
+		shared  bool
+		message *amqp.Delivery
+		want    string
+	}{
+		"nothing is selected":          {`{}`, false, deadFor(t, "orders", time.Hour), ""},
+		"older, when it was created":   {`{selector: {expression: 'age >= duration("1h")'}}`, false, deadFor(t, "orders", time.Hour), ""},
+		"younger, when it was created": {`{selector: {expression: 'age >= duration("1h")'}}`, false, deadFor(t, "orders", time.Hour-time.Second), "NotSelected"},
+		"of another ConsumerQueue":     {`{}`, true, deadFor(t, "invoices", time.Hour), "OtherOrigin"},
+		"parked, in a shared queue":    {`{}`, true, &amqp.Delivery{}, "NoOrigin"},
+		"parked, selected by reason":   {`{selector: {reasons: [Parked]}}`, true, &amqp.Delivery{}, "NoOrigin"},
+		"parked, selected by origin":   {`{selector: {unknownOrigin: true}}`, true, &amqp.Delivery{}, ""},
+		"redriven often": {
+			`{}`, false, &amqp.Delivery{Headers: amqp.Table{"x-warren-redrive-count": int64(99), deadletter.HeaderRedriveID: "uid"}}, "",
+		},
+	} {
+		made, wrong := newPurgeFilter(purgeOf(t, test.spec), Move{Source: deadletter.Source{Main: "orders", Shared: test.shared}})
+		topologytest.Equal(t, name+": is wrong", true, wrong == nil)
+		topologytest.Equal(t, name, test.want, made.Skips(test.message))
+	}
+	first := purgeFilter{}.ID(&amqp.Delivery{MessageId: "m1"})
+	topologytest.Equal(t, "id", deadletter.Fingerprint(&amqp.Delivery{MessageId: "m1"}), first)
+}

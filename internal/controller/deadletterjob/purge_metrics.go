@@ -1,0 +1,33 @@
+package deadletterjob
+
+import (
+	"github.com/warren-mq/warren/internal/metrics"
+	"github.com/warren-mq/warren/internal/rabbit/transfer"
+)
+
+// purgeCounts are the messages of a transfer that metrics count already: the most that were reported.
+type purgeCounts struct {
+	labels           []string
+	skipped, deleted int
+}
+
+// countSkipped counts the messages that stay.
+func (c *purgeCounts) countSkipped(progress transfer.Progress) {
+	skipped := 0
+	for _, count := range progress.Skipped {
+		skipped += count
+	}
+	c.count("skipped", &c.skipped, skipped)
+}
+
+// countDeleted counts the messages that were deleted, as far as is known.
+func (c *purgeCounts) countDeleted(progress transfer.Progress) {
+	c.count("deleted", &c.deleted, progress.Certain())
+}
+
+func (c *purgeCounts) count(result string, counted *int, now int) {
+	if more := now - *counted; more > 0 {
+		metrics.PurgeMessages.With(append(c.labels, result)...).Add(float64(more))
+		*counted = now
+	}
+}

@@ -1,0 +1,71 @@
+package deadletterjob
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit/transfer"
+)
+
+// recordCount takes over how the count fares. What is counted so far is not yet what matched.
+func recordCount(status *v1alpha1.PurgeStatus, progress transfer.Progress) {
+	recordProgress(&status.TransferStatus, progress)
+}
+
+// isDeleting says whether more messages may be deleted than the status says.
+func isDeleting(status *v1alpha1.PurgeStatus) bool { return status.AtMost != nil }
+
+// afterCount is what becomes of a Purge that knows how many messages match; nil if they are to be deleted.
+func afterCount(purge *v1alpha1.Purge) *Blocker {
+	status := &purge.Status
+	matched, limit := *status.Matched, int64(purge.Spec.ExpectedAtMost)
+	switch {
+	case purge.Spec.DryRun && matched > limit:
+		return ended(v1alpha1.ReasonDryRun, &status.TransferStatus, purgeText(status, fmt.Sprintf(
+			"none of %s would be deleted: %s match, and spec.expectedAtMost is %d",
+			messagesText(number(status.Total)), messagesText(matched), limit)))
+	case purge.Spec.DryRun:
+		return ended(v1alpha1.ReasonDryRun, &status.TransferStatus, purgeText(status, fmt.Sprintf(
+			"%d of %s would be deleted", matched, messagesText(number(status.Total)))))
+	case matched > limit:
+		return failed(v1alpha1.ReasonMoreThanExpected, "%s", purgeText(status, fmt.Sprintf(
+			"%s match, and spec.expectedAtMost is %d: no message was deleted. Create another Purge with a narrower selector or a "+
+				"higher expectedAtMost",
+			messagesText(matched), limit)))
+	case matched == 0:
+		return ended(v1alpha1.ReasonCompleted, &status.TransferStatus, purgeSummary(status))
+	}
+	return nil
+}
+
+// afterDeletion is the Blocker of a Purge that has deleted what is left of the messages that match.
+func afterDeletion(status *v1alpha1.PurgeStatus) *Blocker {
+	if missing := number(status.Matched) - number(status.Deleted); missing > 0 {
+		return failed(v1alpha1.ReasonIncomplete,
+			"%s, %d not seen again after the count: another consumer of queue %q holds them or has taken them. Stop it, then count "+
+				"what is left",
+			purgeSummary(status), missing, status.Source)
+	}
+	return ended(v1alpha1.ReasonCompleted, &status.TransferStatus, purgeSummary(status))
+}
+
+// interruption says between which numbers it is.
+func interruption(status *v1alpha1.PurgeStatus) string {
+	return fmt.Sprintf("the manager or its connection ended while messages were deleted: %s of queue %q are "+
+		"deleted. Count what is left, then create another Purge", rangeText(&status.TransferStatus, status.Deleted), status.Source)
+}
+
+// purgeSummary says in a sentence what was done.
+func purgeSummary(status *v1alpha1.PurgeStatus) string {
+	if status.Matched == nil {
+		return "none of " + messagesText(number(status.Total)) + " was deleted"
+	}
+	return purgeText(status, fmt.Sprintf("%d of %s that match deleted",
+		number(status.Deleted), messagesText(number(status.Matched))))
+}
+
+// purgeText adds how many messages are of unknown origin, and how many were skipped.
+func purgeText(status *v1alpha1.PurgeStatus, first string) string {
+	return strings.Join(append([]string{first}, countTexts(&status.TransferStatus)...), ", ")
+}

@@ -1,0 +1,100 @@
+// Package redrive is what a Redrive does: it selects dead letters, and decides where they go and with which headers. What a Redrive has
+// in common with a Purge, such as the wait for a turn and the transfer, is in package transfers.
+package deadletterjob
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit/transfer"
+)
+
+// +kubebuilder:rbac:groups=messaging.warren.dev,resources=redrives,verbs=list;watch;patch;delete
+// +kubebuilder:rbac:groups=messaging.warren.dev,resources=redrives/status,verbs=update
+
+// eventRedriven is the reason of an Event on the ConsumerQueue.
+const eventRedriven = "Redriven"
+
+// redriveWork is one reconciliation of a Redrive.
+type redriveWork struct {
+	redrive *v1alpha1.Redrive
+	job     Job
+	status  *v1alpha1.RedriveStatus // of the Redrive
+	finder  *Finder
+}
+
+func newRedriveWork(object client.Object, finder *Finder) Work {
+	redrive := object.(*v1alpha1.Redrive)
+	return &redriveWork{redrive: redrive, job: jobOf(redrive), status: &redrive.Status, finder: finder}
+}
+
+func (w *redriveWork) Job() Job { return w.job }
+
+// SyncProgress takes over how the transfer fares, and says what becomes of the Redrive when the transfer has ended by itself.
+func (w *redriveWork) SyncProgress(task Task) *Blocker {
+	if !task.HasBegun() {
+		return nil
+	}
+	recordRedrive(w.status, task)
+	if !task.Ended || task.Stopped {
+		return nil
+	}
+	why := redriveOutcome(w.status, w.job.DryRun, w.redrive.Spec.MaxMessages, task.Err)
+	if task.Move.Limited { // each try gives a message back
+		why.Retry = 0
+	}
+	return why
+}
+
+// Config says what the transfer of a Redrive does.
+func (w *redriveWork) Config(m Move) (transfer.Config, *Blocker) {
+	redriveFilter, wrong := newRedriveFilter(w.redrive, m)
+	if wrong != nil {
+		return transfer.Config{}, wrong
+	}
+	spec := w.redrive.Spec
+	config := transfer.Config{
+		Destination: m.Destination, Behind: m.Behind, Judge: redriveFilter, Copier: redriveFilter,
+		DryRun: w.job.DryRun, Selective: spec.Selector != nil || m.Source.Shared,
+		Limited: m.Limited, MaxFailures: 10,
+		Apart: countedApart(redriveFilter.rules), MovedApart: int(number(w.status.UnknownOrigin)),
+	}
+	if config.DryRun {
+		config.MovedApart = 0 // it redriveCounts from the start again
+	} else {
+		config.Moved, config.Unsure = doneBefore(&w.status.TransferStatus, w.status.Moved)
+	}
+	if spec.MaxMessages != nil {
+		config.Limit = int(*spec.MaxMessages)
+	}
+	if spec.MaxFailures != nil {
+		config.MaxFailures = int(*spec.MaxFailures)
+	}
+	counted := newRedriveCounts(w.redrive.Namespace, m.ConsumerQueue, config)
+	config.Report = counted.add
+	return config, nil
+}
+
+// Settings are those of a transfer that may change while it runs.
+func (w *redriveWork) Settings() transfer.Settings {
+	return transfer.Settings{
+		Rate: numberOf(w.redrive.Spec.Rate, 0), MaxDepth: numberOf(w.redrive.Spec.MaxDestinationDepth, -1),
+	}
+}
+
+// RecordIntent sets the numbers of a Redrive that begins.
+func (w *redriveWork) RecordIntent() {
+	if w.status.Moved == nil {
+		recordRedrive(w.status, Task{})
+	}
+}
+
+func (w *redriveWork) Summary() string { return redriveSummary(w.status, "moved") }
+
+// CompletionEvent has an Event say on the ConsumerQueue how many of its dead letters were moved.
+func (w *redriveWork) CompletionEvent() (reason, note string) {
+	if number(w.status.Moved) == 0 || w.job.DryRun {
+		return "", ""
+	}
+	return eventRedriven, w.Summary()
+}

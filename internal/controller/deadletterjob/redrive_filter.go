@@ -1,0 +1,64 @@
+package deadletterjob
+
+import (
+	"errors"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/deadletter"
+)
+
+// redriveFilter decides about the messages of a Redrive.
+type redriveFilter struct {
+	rules deadletter.Rules
+	stamp deadletter.Stamp
+	// to is where messages are published; nil if each goes where it was published first.
+	to  *contract.Route
+	now func() time.Time
+}
+
+func (j redriveFilter) Skips(message *amqp.Delivery) string {
+	return string(j.rules.Skips(j.rules.Source.Read(message), j.now()))
+}
+
+var errNoOrigin = errors.New("the message does not tell where it was published first")
+
+func (j redriveFilter) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error) {
+	letter := j.rules.Source.Read(message)
+	route := contract.Route{Exchange: letter.Origin.Exchange, RoutingKey: letter.Origin.RoutingKey}
+	switch {
+	case j.to != nil:
+		route = *j.to
+	case !letter.Origin.Routed:
+		return route, amqp.Publishing{}, errNoOrigin
+	}
+	return route, j.stamp.Copy(letter, j.now(), seq), nil
+}
+
+func (j redriveFilter) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }
+
+// newRedriveFilter makes the redriveFilter of a Redrive.
+func newRedriveFilter(redrive *v1alpha1.Redrive, m Move) (redriveFilter, *Blocker) {
+	selector, wrong := compileSelector(redrive.Spec.Selector)
+	if wrong != nil {
+		return redriveFilter{}, wrong
+	}
+	rules := deadletter.Rules{
+		Source: m.Source, Selector: selector, RedriveID: string(redrive.UID),
+		MaxRedrives: numberOf(redrive.Spec.MaxRedrives, -1),
+	}
+	if m.Limited { // what stays may be deleted, so nothing does
+		rules.RedriveID, rules.MaxRedrives = "", -1
+	}
+	return redriveFilter{
+		rules: rules,
+		stamp: deadletter.Stamp{
+			ID: string(redrive.UID), Name: redrive.Namespace + "/" + redrive.Name, From: m.Turn.Queue,
+			By: redrive.Spec.RequestedBy, Reason: redrive.Spec.Reason, Remove: redrive.Spec.RemoveHeaders,
+		},
+		to: m.To(), now: time.Now,
+	}, nil
+}

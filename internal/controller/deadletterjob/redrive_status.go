@@ -1,0 +1,89 @@
+package deadletterjob
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/rabbit/transfer"
+)
+
+// maxFailuresListed is how many failures a status lists.
+const maxFailuresListed = 10
+
+// recordRedrive records the progress of a transfer.
+func recordRedrive(status *v1alpha1.RedriveStatus, task Task) {
+	progress := task.Progress
+	recordProgress(&status.TransferStatus, progress)
+	status.Moved, status.Failed = recordDone(&status.TransferStatus, task), new(int64(progress.Failed))
+	status.Failures = nil
+	for _, failure := range progress.Failures[:min(len(progress.Failures), maxFailuresListed)] {
+		status.Failures = append(status.Failures, v1alpha1.RedriveFailure{
+			ID: failure.ID, Reason: failure.Reason, Message: conditions.TruncateEncoded(failure.Message, 1024),
+		})
+	}
+}
+
+// RunningCondition is the value of Ready while a transfer goes on.
+func (w *redriveWork) RunningCondition(progress transfer.Progress, m Move) conditions.Value {
+	message := fmt.Sprintf("moves messages from queue %q", m.Turn.Queue)
+	switch {
+	case w.job.DryRun:
+		message = fmt.Sprintf("looks at the messages of queue %q", m.Turn.Queue)
+	case m.Destination != "":
+		message += fmt.Sprintf(" to queue %q", m.Destination)
+	}
+	return RunningCondition(progress, v1alpha1.ReasonMoving, message)
+}
+
+// redriveOutcome is what becomes of a Redrive whose transfer has ended by itself.
+func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, err error) *Blocker {
+	switch {
+	case errors.Is(err, transfer.ErrTooManyFailures):
+		return failed(v1alpha1.ReasonTooManyFailures,
+			"%s: they stay in queue %q, and status.failures lists the first of them", redriveSummary(status, "moved"), status.Source)
+	case errors.Is(err, transfer.ErrWaitedTooLong):
+		return failed(v1alpha1.ReasonWaitedTooLong, "%s; %s. Queue %q has a delivery limit: each further try could cost a message",
+			redriveSummary(status, "moved"), conditions.ErrorSummary(err), status.Source)
+	case errors.Is(err, transfer.ErrUnknownReturn):
+		return failed(v1alpha1.ReasonUnknownReturn, "%s", redriveSummary(status, "moved")+"; "+conditions.ErrorSummary(err))
+	case err != nil:
+		return taskFailed(Redrive, &status.TransferStatus, redriveSummary(status, "moved"), err)
+	case dryRun && limit != nil && *status.Moved > int64(*limit):
+		matched := messagesText(*status.Moved)
+		status.Moved = new(int64(*limit))
+		return completed(v1alpha1.ReasonDryRun,
+			"%s: %s match, and spec.maxMessages is %d", redriveSummary(status, "would be moved"), matched, *limit)
+	case dryRun:
+		return ended(v1alpha1.ReasonDryRun, &status.TransferStatus, redriveSummary(status, "would be moved"))
+	case number(status.Failed) > 0:
+		return failed(v1alpha1.ReasonIncomplete,
+			"%s: they stay in queue %q, and status.failures says why. Fix the cause, then create another Redrive",
+			redriveSummary(status, "moved"), status.Source)
+	case limit != nil && max(number(status.Moved), number(status.AtMost)) >= int64(*limit):
+		return completed(v1alpha1.ReasonCompleted, "%s", redriveSummary(status, "moved"))
+	}
+	return ended(v1alpha1.ReasonCompleted, &status.TransferStatus, redriveSummary(status, "moved"))
+}
+
+// redriveSummary says in a sentence what was done.
+func redriveSummary(status *v1alpha1.RedriveStatus, verb string) string {
+	parts := []string{fmt.Sprintf("%s of %s %s",
+		rangeText(&status.TransferStatus, status.Moved), messagesText(number(status.Total)), verb)}
+	parts = append(parts, countTexts(&status.TransferStatus)...)
+	if failed := number(status.Failed); failed > 0 {
+		parts = append(parts, fmt.Sprintf("%d could not be moved", failed))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// quoted lists names for people.
+func quoted(names []string) string {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = fmt.Sprintf("%q", name)
+	}
+	return strings.Join(texts, ", ")
+}

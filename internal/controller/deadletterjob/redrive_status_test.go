@@ -1,0 +1,195 @@
+package deadletterjob
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+)
+
+func TestRecord(t *testing.T) {
+	t.Parallel()
+	progress := transfer.Progress{Moved: 5, Failed: 12, Skipped: map[string]int{"NotSelected": 3}}
+	for i := range 12 {
+		progress.Failures = append(progress.Failures, transfer.Failure{
+			ID: fmt.Sprint(i), Reason: transfer.FailureRefused, Message: strings.Repeat("x", 2000),
+		})
+	}
+	status := &v1alpha1.RedriveStatus{TransferStatus: v1alpha1.TransferStatus{Skipped: map[string]int64{"CameBack": 1}}}
+	recordRedrive(status, Task{Progress: progress})
+	topologytest.Equal(t, "moved", 5, *status.Moved)
+	topologytest.Equal(t, "failed", 12, *status.Failed)
+	topologytest.Equal(t, "examined", 20, *status.Examined)
+	topologytest.Equal(t, "skipped", map[string]int64{"NotSelected": 3}, status.Skipped)
+	topologytest.Equal(t, "failures that are listed", 10, len(status.Failures))
+	topologytest.Equal(t, "first failure", "0 Refused", status.Failures[0].ID+" "+status.Failures[0].Reason)
+	topologytest.Equal(t, "message is cut", true, len(status.Failures[0].Message) <= 1024)
+	recordRedrive(status, Task{})
+	topologytest.Equal(t, "skipped of none", nil, status.Skipped)
+	topologytest.Equal(t, "failures of none", nil, status.Failures)
+}
+
+func TestWhatATransferDoesIsTheReasonOfReady(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWork(redriveOf("again", 1, nil), nil)
+	valueOf := func(state transfer.State, detail, to string) conditions.Value {
+		return w.RunningCondition(transfer.Progress{State: state, Detail: detail}, Move{Turn: Turn{Queue: "orders.dlq"}, Destination: to})
+	}
+	for name, test := range map[string]struct {
+		state      transfer.State
+		detail, to string
+		want       conditions.Value
+	}{
+		"it has not begun":      {"", "", "orders", conditions.Unknown("Moving", `moves messages from queue "orders.dlq" to queue "orders"`)},
+		"it moves":              {transfer.Moving, "", "orders", conditions.Unknown("Moving", `moves messages from queue "orders.dlq" to queue "orders"`)},
+		"it moves to several":   {transfer.Moving, "", "", conditions.Unknown("Moving", `moves messages from queue "orders.dlq"`)},
+		"it connects again":     {transfer.Connecting, "refused", "orders", conditions.Unknown("Moving", "connects again: refused")},
+		"its destination fills": {transfer.DestinationFull, "queue full", "orders", conditions.Unknown("DestinationFull", "queue full")},
+		"the broker blocks":     {transfer.Blocked, "low on memory", "orders", conditions.Unknown("Blocked", "low on memory")},
+	} {
+		topologytest.Equal(t, name, test.want, valueOf(test.state, test.detail, test.to))
+	}
+	for state, reason := range map[transfer.State]string{
+		transfer.SourceMissing: v1alpha1.ReasonSourceMissing, transfer.DestinationMissing: v1alpha1.ReasonDestinationMissing,
+		transfer.DestinationFull: v1alpha1.ReasonDestinationFull, transfer.DestinationBusy: v1alpha1.ReasonDestinationBusy,
+		transfer.Blocked: v1alpha1.ReasonBlocked, transfer.NothingDelivered: v1alpha1.ReasonNothingDelivered,
+	} {
+		topologytest.Equal(t, "reason of "+string(state), reason, valueOf(state, "why", "").Reason)
+	}
+	dry := newRedriveWork(redriveOf("count", 1, func(r *v1alpha1.Redrive) { r.Spec.DryRun = true }), nil)
+	topologytest.Equal(t, "message of a dry run", `looks at the messages of queue "orders.dlq"`,
+		dry.RunningCondition(transfer.Progress{}, Move{Turn: Turn{Queue: "orders.dlq"}, Destination: "orders"}).Message)
+}
+
+func TestOutcome(t *testing.T) {
+	t.Parallel()
+	status := &v1alpha1.RedriveStatus{
+		TransferStatus: v1alpha1.TransferStatus{
+			Total: new(int64(8)), Examined: new(int64(8)), Skipped: map[string]int64{"NotSelected": 2, "CameBack": 1}, Source: "orders.dlq",
+		},
+		Moved: new(int64(5)),
+	}
+	const done = "5 of 8 messages moved, 1 skipped (CameBack), 2 skipped (NotSelected)"
+	for name, test := range map[string]struct {
+		err      error
+		dryRun   bool
+		status   metav1.ConditionStatus
+		reason   string
+		progress conditions.Progress
+		final    bool
+		message  string
+	}{
+		"done":                             {nil, false, "True", "Completed", conditions.ProgressNone, true, done},
+		"counted":                          {nil, true, "True", "DryRun", conditions.ProgressNone, true, strings.Replace(done, "moved", "would be moved", 1)},
+		"too many failures":                {fmt.Errorf("%w", transfer.ErrTooManyFailures), false, "False", "TooManyFailures", conditions.Stalled, true, done + `: they stay in queue "orders.dlq"`},
+		"an unreadable message":            {transfer.ErrUnreadable, false, "False", "UnreadableMessage", conditions.Stalled, true, "a client of AMQP 1.0"},
+		"a destination that takes nothing": {transfer.ErrWaitedTooLong, false, "False", "WaitedTooLong", conditions.Stalled, true, "has a delivery limit"},
+		"too many to hold":                 {transfer.ErrTooManyHeld, false, "False", "TooManyToHold", conditions.Stalled, true, "more messages that stay than one connection can hold"},
+		"too slow":                         {fmt.Errorf("%w: 9", transfer.ErrTooSlow), false, "False", "TooSlow", conditions.Stalled, true, "Select by reasons, headers or diedBefore"},
+		"an unknown return":                {transfer.ErrUnknownReturn, false, "False", "UnknownReturn", conditions.Stalled, true, "unknown message"},
+		"no permission":                    {fmt.Errorf("%w: no read", brokererr.ErrAccessRefused), false, "False", "PermissionDenied", conditions.Stalled, false, "no read"},
+		"the broker is elsewhere":          {errors.New("another cluster"), false, "Unknown", "BrokerUnreachable", conditions.Reconciling, false, "another cluster"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := redriveOutcome(status, test.dryRun, nil, test.err)
+			topologytest.Equal(t, "status", test.status, got.Ready.Status)
+			topologytest.Equal(t, "reason", test.reason, got.Ready.Reason)
+			topologytest.Equal(t, "progress", test.progress, got.Progress)
+			topologytest.Equal(t, "final", test.final, got.Final)
+			topologytest.Equal(t, "tried again", !test.final, got.Retry > 0)
+			if !strings.Contains(got.Ready.Message, test.message) {
+				t.Errorf("message %q lacks %q", got.Ready.Message, test.message)
+			}
+		})
+	}
+}
+
+func TestOutcomeOfARedriveThatHasNotMovedAll(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status  v1alpha1.RedriveStatus
+		atMost  int64 // zero if moved is exact
+		limit   int32
+		want    string
+		message string
+	}{
+		"its only message failed": {
+			v1alpha1.RedriveStatus{Moved: new(int64(0)), Failed: new(int64(1))},
+			0, 0, "False Incomplete",
+			`0 of 9 messages moved, 1 could not be moved: they stay in queue "orders.dlq", and status.failures says why. ` +
+				`Fix the cause, then create another Redrive`,
+		},
+		"a consumer holds some": {
+			v1alpha1.RedriveStatus{Moved: new(int64(5)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(5))}},
+			0, 0,
+			"False Incomplete", `5 of 9 messages moved, 4 not seen: another consumer of queue "orders.dlq" holds them or has taken them. ` +
+				`Stop it, then count what is left`,
+		},
+		"the limit is reached": {
+			v1alpha1.RedriveStatus{Moved: new(int64(5)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(5))}},
+			0, 5,
+			"True Completed", "5 of 9 messages moved",
+		},
+		"the limit is reached after a crash": {
+			v1alpha1.RedriveStatus{Moved: new(int64(3)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(5))}},
+			5, 5,
+			"True Completed", "at least 3 and at most 5 of 9 messages moved",
+		},
+		"all is done after a crash": {
+			v1alpha1.RedriveStatus{Moved: new(int64(7)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(9))}},
+			9, 0,
+			"True Completed", "at least 7 and at most 9 of 9 messages moved",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			status, limit := test.status.DeepCopy(), &test.limit
+			status.Total, status.Source = new(int64(9)), "orders.dlq"
+			if test.atMost > 0 {
+				status.AtMost = &test.atMost
+			}
+			if test.limit == 0 {
+				limit = nil
+			}
+			value := redriveOutcome(status, false, limit, nil).Ready
+			topologytest.Equal(t, "condition", test.want, string(value.Status)+" "+value.Reason)
+			topologytest.Equal(t, "message", test.message, value.Message)
+		})
+	}
+}
+
+// In a shared queue, messages that may be those of others are counted apart.
+func TestMessagesOfUnknownOriginAreCountedApart(t *testing.T) {
+	t.Parallel()
+	status := &v1alpha1.RedriveStatus{TransferStatus: v1alpha1.TransferStatus{Total: new(int64(20))}}
+	recordRedrive(status, Task{Progress: transfer.Progress{Moved: 15, Apart: 12, Skipped: map[string]int{"OtherOrigin": 5}}})
+	topologytest.Equal(t, "status", 12, *status.UnknownOrigin)
+	topologytest.Equal(t, "message", "15 of 20 messages would be moved, 12 of them of unknown origin, 5 skipped (OtherOrigin)",
+		redriveOutcome(status, true, nil, nil).Ready.Message)
+}
+
+// A dry run redriveCounts all that match. No more than the limit would be moved.
+func TestOutcomeOfADryRunWithALimit(t *testing.T) {
+	t.Parallel()
+	const matched = 9
+	for limit, want := range map[int32]string{
+		5:  "5 of 9 messages would be moved: 9 messages match, and spec.maxMessages is 5",
+		9:  "9 of 9 messages would be moved",
+		10: "9 of 9 messages would be moved",
+	} {
+		status := &v1alpha1.RedriveStatus{
+			TransferStatus: v1alpha1.TransferStatus{Total: new(int64(matched)), Examined: new(int64(matched))}, Moved: new(int64(matched)),
+		}
+		topologytest.Equal(t, "message", want, redriveOutcome(status, true, &limit, nil).Ready.Message)
+		topologytest.Equal(t, "moved", min(matched, int64(limit)), *status.Moved)
+	}
+}

@@ -1,0 +1,562 @@
+package deadletterjob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// world has a ConsumerQueue named orders that is in sync, and a Redrive named again.
+type redriveWorld struct{ *world }
+
+func newRedriveWorld(t *testing.T, cq *v1alpha1.ConsumerQueue, redriveSpec string) *redriveWorld {
+	t.Helper()
+	redrive := redriveOf("again", 1, func(r *v1alpha1.Redrive) {
+		if err := yaml.UnmarshalStrict([]byte(redriveSpec), &r.Spec); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return &redriveWorld{newWorld(t, cq, Redrive, redrive)}
+}
+
+func redriveOf(name string, second int, change func(*v1alpha1.Redrive)) *v1alpha1.Redrive {
+	redrive := created(&v1alpha1.Redrive{}, name, second)
+	if change != nil {
+		change(redrive)
+	}
+	return redrive
+}
+
+func (w *redriveWorld) reconcile() *v1alpha1.Redrive {
+	w.T.Helper()
+	w.Reconcile()
+	return w.get()
+}
+
+func (w *redriveWorld) get() *v1alpha1.Redrive {
+	w.T.Helper()
+	redrive := &v1alpha1.Redrive{}
+	if err := w.API.Get(w.T.Context(), again, redrive); err != nil {
+		w.T.Fatal(err)
+	}
+	return redrive
+}
+
+const all = `{consumerQueueRef: {name: orders}}`
+
+// ready is what Ready says, with the condition that tells of progress.
+func readyOf(redrive *v1alpha1.Redrive) string { return readyText(redrive.Status.Conditions) }
+
+func TestWhyARedriveMovesNothing(t *testing.T) {
+	t.Parallel()
+	began := func(change func(*v1alpha1.RedriveStatus)) func(*v1alpha1.Redrive) {
+		return func(r *v1alpha1.Redrive) {
+			r.Status.Total, r.Status.Moved, r.Status.Source, r.Status.Location.VHost = new(int64(9)), new(int64(4)), "orders.dlq", "/"
+			r.Status.Location.ClusterName, r.Status.Location.ClusterEndpoint = "rabbit@memory", "memory:5672"
+			r.Status.StartTime = new(metav1.Now())
+			change(&r.Status)
+		}
+	}
+	for name, test := range map[string]struct {
+		cq      func(*v1alpha1.ConsumerQueue)
+		broker  func(*brokerstest.Broker)
+		redrive func(*v1alpha1.Redrive)
+		spec    string
+		want    string
+	}{
+		"the ConsumerQueue lost a conflict": {
+			cq: func(cq *v1alpha1.ConsumerQueue) {
+				cq.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "Conflict", Message: "another has it"}}
+			},
+			want: "Ready=False Conflict Stalled=True Conflict ",
+		},
+		"the ConsumerQueue has another spec by now": {
+			cq:   func(cq *v1alpha1.ConsumerQueue) { cq.Generation++ },
+			want: "Ready=Unknown ConsumerQueueNotReady Reconciling=True ConsumerQueueNotReady ",
+		},
+		"the ConsumerQueue is suspended": {
+			cq:   func(cq *v1alpha1.ConsumerQueue) { cq.Spec.Suspend = true },
+			want: "Ready=Unknown Suspended Suspended=True Suspended ",
+		},
+		"the ConsumerQueue was compared with another cluster": {
+			cq:   func(cq *v1alpha1.ConsumerQueue) { cq.Status.Location.ClusterName = "rabbit@other" },
+			want: "Ready=Unknown ConsumerQueueNotReady Reconciling=True ConsumerQueueNotReady ",
+		},
+		"the dead-letter queue is missing": {
+			cq:   func(cq *v1alpha1.ConsumerQueue) { cq.Status.Topology = nil },
+			want: "Ready=Unknown SourceMissing Reconciling=True SourceMissing ",
+		},
+		"the dead-letter queue was deleted a moment ago": {
+			broker: func(b *brokerstest.Broker) { b.Change(func(s *snapshot.Snapshot) { s.DropQueue("orders.dlq") }) },
+			want:   "Ready=Unknown SourceMissing Reconciling=True SourceMissing ",
+		},
+		"the dead-letter queue is a stream": {
+			broker: func(b *brokerstest.Broker) {
+				b.Change(func(s *snapshot.Snapshot) {
+					s.DropQueue("orders.dlq")
+					s.PutQueue("orders.dlq", vhost.Queue{Arguments: map[string]any{vhost.ArgQueueType: vhost.TypeStream}})
+				})
+			},
+			want: "Ready=False SourceIsStream Stalled=True SourceIsStream ",
+		},
+		"the broker refuses to count": {
+			broker: func(b *brokerstest.Broker) { b.Fail(vhost.QueueID("orders.dlq"), brokererr.ErrAccessRefused) },
+			want:   "Ready=False PermissionDenied Stalled=True PermissionDenied ",
+		},
+		"the dead-letter queue is too busy to count its messages": {
+			broker: func(b *brokerstest.Broker) {
+				b.SetLetters("orders.dlq", amqp.Delivery{})
+				b.SetUncounted("orders.dlq")
+			},
+			want: "Ready=Unknown BrokerUnreachable Reconciling=True BrokerUnreachable ",
+		},
+		"the connection is being made": {
+			broker: func(b *brokerstest.Broker) { b.SetHealth(func(h *rabbit.Health) { h.SyncedAt = time.Time{} }) },
+			want:   "Ready=Unknown ConnectionNotReady Reconciling=True ConnectionNotReady ",
+		},
+		"the connection leads to another cluster than it began with": {
+			redrive: began(func(s *v1alpha1.RedriveStatus) { s.Location.ClusterName = "rabbit@other" }),
+			want:    "Ready=False ConnectionChanged Stalled=True ConnectionChanged Failed=True ConnectionChanged ",
+		},
+		"the connection leads to another vhost than it began with": {
+			redrive: began(func(s *v1alpha1.RedriveStatus) { s.Location.VHost = "other" }),
+			want:    "Ready=False ConnectionChanged Stalled=True ConnectionChanged Failed=True ConnectionChanged ",
+		},
+		"the dead-letter queue is another than it began with": {
+			redrive: began(func(s *v1alpha1.RedriveStatus) { s.Source = "old.dlq" }),
+			want:    "Ready=False SourceChanged Stalled=True SourceChanged Failed=True SourceChanged ",
+		},
+		"there is no delay tier": {
+			spec: `{consumerQueueRef: {name: orders}, destination: {type: Retry, delay: 7h}}`,
+			want: "Ready=False InvalidDestination Stalled=True InvalidDestination ",
+		},
+		"the ConsumerQueue to move to does not exist": {
+			spec: `{consumerQueueRef: {name: orders}, destination: {type: ConsumerQueue, consumerQueueRef: {name: gone}}}`,
+			want: "Ready=False ConsumerQueueNotFound Stalled=True ConsumerQueueNotFound ",
+		},
+		"the main queue drops messages when it is full": {
+			broker: dropping("orders"),
+			want:   "Ready=False DestinationDropsMessages Stalled=True DestinationDropsMessages ",
+		},
+		"the delay tier drops messages when it is full": {
+			broker: dropping("orders.retry.30s"),
+			spec:   `{consumerQueueRef: {name: orders}, destination: {type: Retry}}`,
+			want:   "Ready=False DestinationDropsMessages Stalled=True DestinationDropsMessages ",
+		},
+		"the main queue behind the delay tier drops messages when it is full": {
+			broker: dropping("orders"),
+			spec:   `{consumerQueueRef: {name: orders}, destination: {type: Retry}}`,
+			want:   "Ready=False DestinationDropsMessages Stalled=True DestinationDropsMessages ",
+		},
+		"the main queue, to which most come that go where they were published, drops messages when it is full": {
+			broker: dropping("orders"),
+			spec:   `{consumerQueueRef: {name: orders}, destination: {type: Original}}`,
+			want:   "Ready=False DestinationDropsMessages Stalled=True DestinationDropsMessages ",
+		},
+		"a policy has the main queue drop messages": {
+			broker: func(b *brokerstest.Broker) {
+				b.Change(func(s *snapshot.Snapshot) {
+					s.Policies = append(s.Policies, vhost.Policy{
+						Name: "limits", Pattern: vhost.ReadPattern("^orders$"), ApplyTo: "queues",
+						Definition: vhost.Arguments{vhost.KeyMaxLength: int64(1000), vhost.KeyOverflow: "drop-head"},
+					})
+				})
+			},
+			want: "Ready=False DestinationDropsMessages Stalled=True DestinationDropsMessages ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cq := controllertest.InSync(t, `{}`)
+			if test.cq != nil {
+				test.cq(cq)
+			}
+			spec := all
+			if test.spec != "" {
+				spec = test.spec
+			}
+			w := newRedriveWorld(t, cq, spec)
+			w.Broker.SetMessages("orders.dlq", 9)
+			if test.broker != nil {
+				test.broker(w.Broker)
+			}
+			if test.redrive != nil {
+				redrive := w.get()
+				test.redrive(redrive)
+				if err := w.API.Status().Update(t.Context(), redrive); err != nil {
+					t.Fatal(err)
+				}
+			}
+			redrive := w.reconcile()
+			topologytest.Equal(t, "conditions", test.want, readyOf(redrive))
+			topologytest.Equal(t, "observedGeneration", 1, redrive.Status.ObservedGeneration)
+			topologytest.Equal(t, "transfers", 0, len(w.Reconciler.Tasks.begun(Redrive)))
+			wrote := redrive.ResourceVersion
+			if redrive.Status.CompletionTime == nil {
+				topologytest.Equal(t, "written a second time", wrote, w.reconcile().ResourceVersion)
+			}
+		})
+	}
+}
+
+// dropping has a queue drop its oldest messages when it is full.
+func dropping(queue string) func(*brokerstest.Broker) {
+	return func(b *brokerstest.Broker) {
+		b.Change(func(s *snapshot.Snapshot) {
+			s.DropQueue(queue)
+			s.PutQueue(queue, vhost.Queue{Durable: true, Arguments: vhost.Arguments{vhost.ArgQueueType: "quorum", vhost.ArgMaxLength: int64(1000)}})
+		})
+	}
+}
+
+// Whoever goes on after a crash must know how far to go: what is to be moved is written before the first message is.
+func TestTheTotalIsWrittenBeforeAnythingIsMoved(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
+	w.HoldTransfers()
+	w.Broker.SetMessages("orders.dlq", 9)
+	w.Reconciler.Client = refusing{w.API}
+	if _, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again}); err == nil {
+		t.Fatal("the status cannot be written, and nobody says so")
+	}
+	topologytest.Equal(t, "transfers without a status", 0, len(w.Mover.Begun))
+	w.Reconciler.Client = w.API
+	redrive := w.reconcile()
+	topologytest.Equal(t, "total", 9, *redrive.Status.Total)
+	topologytest.Equal(t, "total of the transfer", 9, (<-w.Mover.Begun).Total)
+}
+
+// refusing is an API server that takes no status.
+type refusing struct{ client.WithWatch }
+
+func (refusing) Status() client.SubResourceWriter { return refusingWriter{} }
+
+type refusingWriter struct{ client.SubResourceWriter }
+
+func (refusingWriter) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
+	return errors.New("the API server is tired")
+}
+
+// What waits in a delay tier comes to the main queue later, and must not bury new messages there.
+func TestARedriveToATierWatchesTheMainQueue(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, destination: {type: Retry}}`)
+	w.HoldTransfers()
+	w.Broker.SetMessages("orders.dlq", 9)
+	w.reconcile()
+	config := <-w.Mover.Begun
+	topologytest.Equal(t, "destination", "orders.retry.30s", config.Destination)
+	topologytest.Equal(t, "queue behind it", "orders", config.Behind)
+}
+
+// A manager that takes over knows from the status how much was moved, and redriveCounts no messages again: those that came since stay.
+func TestAnotherManagerGoesOn(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
+	w.HoldTransfers()
+	w.Broker.SetMessages("orders.dlq", 9)
+	w.reconcile()
+	config := <-w.Mover.Begun
+	config.Report(transfer.Progress{State: transfer.Moving, Moved: 4})
+	w.Reconciler.Now = func() time.Time { return time.Now().Add(10 * time.Second) } // a write is due
+	topologytest.Equal(t, "moved", 4, *w.reconcile().Status.Moved)
+
+	w.Broker.SetMessages("orders.dlq", 100)
+	w.HoldTransfers()
+	redrive := w.reconcile()
+	config = <-w.Mover.Begun
+	topologytest.Equal(t, "total", 9, config.Total)
+	topologytest.Equal(t, "moved before, at most", 9, config.Moved)
+	topologytest.Equal(t, "of them unsure", 5, config.Unsure)
+	topologytest.Equal(t, "total of the status", 9, *redrive.Status.Total)
+	topologytest.Equal(t, "range of the status", []int64{4, 14}, []int64{*redrive.Status.Moved, *redrive.Status.AtMost})
+	w.Mover.Ended = transfer.Progress{State: transfer.Moving, Moved: 14, Unsure: 5}
+	w.Mover.End <- nil
+	for *w.get().Status.Moved == 4 || w.get().Status.CompletionTime == nil {
+		topologytest.Equal(t, "woken", again, <-w.Told)
+		w.reconcile()
+	}
+	topologytest.Equal(t, "conditions", "Ready=True Completed Complete=True Completed ", readyOf(w.get()))
+	topologytest.Equal(t, "range", []int64{9, 14}, []int64{*w.get().Status.Moved, *w.get().Status.AtMost})
+	topologytest.Equal(t, "Events", []string{"Started", "Completed", "Redriven"}, w.Events.Reasons)
+}
+
+// The status has the claim before the transfer may use it.
+func TestARedriveMovesNoMoreThanItsStatusClaims(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, rate: 100, maxMessages: 200}`)
+	w.HoldTransfers()
+	w.Broker.SetMessages("orders.dlq", 9000)
+	w.reconcile()
+	config := <-w.Mover.Begun
+	for _, step := range []struct{ moved, inFlight, claimed int }{
+		{0, 0, 125}, {50, 10, 125}, {60, 10, 185}, {120, 20, 200}, {180, 20, 200},
+	} {
+		config.Report(transfer.Progress{State: transfer.Moving, Moved: step.moved, InFlight: step.inFlight})
+		status := w.reconcile().Status
+		topologytest.Equal(t, "claimed in the status", step.claimed, int(*status.AtMost))
+		topologytest.Equal(t, "moved at most", step.claimed, config.Settings().MaxMoved)
+	}
+}
+
+func TestARedriveWaitsForItsStatusToBeWritten(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, rate: 100}`)
+	w.HoldTransfers()
+	w.Broker.SetMessages("orders.dlq", 9000)
+	w.reconcile()
+	config := <-w.Mover.Begun
+	config.Report(transfer.Progress{State: transfer.Moving, Moved: 125})
+	w.Reconciler.Client = refusing{w.API}
+	if _, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again}); err == nil {
+		t.Error("the status cannot be written, and no error says so")
+	}
+	topologytest.Equal(t, "moved at most", 125, config.Settings().MaxMoved)
+	w.Reconciler.Client = w.API
+	w.reconcile()
+	topologytest.Equal(t, "moved at most when the status is written", 250, config.Settings().MaxMoved)
+}
+
+// A manager that is killed leaves a range, and the next one never exceeds the limit.
+func TestTheLimitHoldsAfterCrashes(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, rate: 1000, maxMessages: 3000}`)
+	w.Broker.SetMessages("orders.dlq", 20_000)
+	for _, claimed := range []int{1250, 2187, 2890, 3000} {
+		w.HoldTransfers() // the next manager
+		status := w.reconcile().Status
+		topologytest.Equal(t, "range", []int64{0, int64(claimed)}, []int64{*status.Moved, *status.AtMost})
+		topologytest.Equal(t, "limit", 3000, (<-w.Mover.Begun).Limit)
+	}
+}
+
+// A user may not publish for a while. Moved messages that may be in the queue again are moved once more, rather than as many others left
+// behind.
+func TestPermissionThatIsLostForAWhile(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
+	w.HoldTransfers()
+	w.Broker.SetMessages("orders.dlq", 9)
+	w.Mover.Ended = transfer.Progress{Moved: 5, Unsure: 2}
+	w.reconcile()
+	topologytest.Equal(t, "total at first", 9, (<-w.Mover.Begun).Total)
+	w.Mover.End <- fmt.Errorf("%w: no write", brokererr.ErrAccessRefused)
+	for readyOf(w.get()) != "Ready=False PermissionDenied Stalled=True PermissionDenied " {
+		topologytest.Equal(t, "woken", again, <-w.Told)
+		w.reconcile()
+	}
+	w.reconcile()
+	config := <-w.Mover.Begun
+	topologytest.Equal(t, "total", 9, config.Total)
+	topologytest.Equal(t, "moved before, and unsure", []int{5, 2}, []int{config.Moved, config.Unsure})
+}
+
+// A manager that stops waits until its transfers have settled what they have published, and says how far they came.
+func TestAManagerThatStopsWritesHowFarItCame(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
+	w.HoldTransfers()
+	w.Broker.SetMessages("orders.dlq", 9)
+	stopping, stop := context.WithCancel(t.Context())
+	w.Reconciler.Tasks = w.Tasks(stopping)
+	w.reconcile()
+	<-w.Mover.Begun
+	stopped := make(chan error)
+	go func() { stopped <- w.Reconciler.Start(stopping) }()
+	stop()
+	topologytest.Equal(t, "error", nil, <-stopped)
+	redrive := w.get()
+	topologytest.Equal(t, "moved", 1, *redrive.Status.Moved)
+	topologytest.Equal(t, "conditions", "Ready=Unknown Moving Reconciling=True Moving ", readyOf(redrive))
+	w.reconcile()
+	topologytest.Equal(t, "transfers begun by a manager that stops", 0, len(w.Mover.Begun))
+}
+
+func TestWhoHasToWaitForWhom(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ spec, want string }{
+		"an older one of the same ConsumerQueue": {all, "Queued"},
+		"an older one that moves messages there": {
+			`{consumerQueueRef: {name: invoices}, destination: {type: ConsumerQueue, consumerQueueRef: {name: orders}}}`, "Moving",
+		},
+		"an older one that is suspended": {`{consumerQueueRef: {name: orders}, suspend: true}`, "Moving"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
+			w.HoldTransfers()
+			older := redriveOf("older", 0, func(r *v1alpha1.Redrive) {
+				if err := yaml.UnmarshalStrict([]byte(test.spec), &r.Spec); err != nil {
+					t.Fatal(err)
+				}
+			})
+			if err := w.API.Create(t.Context(), older); err != nil {
+				t.Fatal(err)
+			}
+			topologytest.Equal(t, "reason", test.want, meta.FindStatusCondition(w.reconcile().Status.Conditions, "Ready").Reason)
+		})
+	}
+}
+
+// A manager that has just started has no connection yet, and its BrokerConnection is Ready all the same.
+// A Redrive was suspended, and another one took messages of the queue. What is there now may have died since.
+func TestARedriveThatWasOvertaken(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		began time.Duration // after the suspended one
+		spec  string
+		want  string
+	}{
+		"by a later one":   {time.Minute, all, "Ready=False Incomplete Stalled=True Incomplete Failed=True Incomplete "},
+		"by a dry run":     {time.Minute, `{consumerQueueRef: {name: orders}, dryRun: true}`, "Ready=Unknown Moving Reconciling=True Moving "},
+		"by nobody":        {-time.Minute, all, "Ready=Unknown Moving Reconciling=True Moving "},
+		"at another queue": {time.Minute, `{consumerQueueRef: {name: invoices}}`, "Ready=Unknown Moving Reconciling=True Moving "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
+			w.HoldTransfers()
+			w.Broker.SetMessages("orders.dlq", 9)
+			began := w.reconcile()
+			<-w.Mover.Begun
+			other := redriveOf("other", 0, func(r *v1alpha1.Redrive) {
+				if err := yaml.UnmarshalStrict([]byte(test.spec), &r.Spec); err != nil {
+					t.Fatal(err)
+				}
+				r.Status.StartTime = new(metav1.NewTime(began.Status.StartTime.Add(test.began)))
+				r.Status.CompletionTime, r.Status.Examined = r.Status.StartTime, new(int64(9))
+			})
+			if err := w.API.Create(t.Context(), other); err != nil {
+				t.Fatal(err)
+			}
+			w.HoldTransfers() // the next manager
+			topologytest.Equal(t, "conditions", test.want, readyOf(w.reconcile()))
+		})
+	}
+}
+
+func TestAConnectionThatIsBeingMadeIsNotWaitedForLong(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
+	w.Broker.SetHealth(func(h *rabbit.Health) { h.SyncedAt = time.Time{} })
+	result, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again})
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "looked at again after", time.Second, result.RequeueAfter)
+}
+
+// A connection with other credentials is another one: the transfer begins again there, with what is left.
+func TestATransferFollowsItsConnection(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
+	w.HoldTransfers()
+	w.Broker.SetMessages("orders.dlq", 9)
+	w.reconcile()
+	<-w.Mover.Begun
+	before := w.Mover
+	w.Mover = brokerstest.NewMover(w.Broker)
+	if _, err := w.Pool.Ensure(client.ObjectKey{Namespace: "shop", Name: "default"}, rabbit.Config{Owner: "uid", Password: "new"}); err != nil {
+		t.Fatal(err)
+	}
+	w.reconcile()
+	topologytest.Equal(t, "woken when the old transfer has settled", again, <-w.Told)
+	w.reconcile()
+	topologytest.Equal(t, "moved by the old one", 1, (<-w.Mover.Begun).Moved)
+	topologytest.Equal(t, "begun at the old connection", 0, len(before.Begun))
+}
+
+// A Redrive that waits for a ConsumerQueue would run at a time that nobody expects.
+func TestARedriveForAConsumerQueueThatDoesNotExistFailsAfterAMinute(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ spec, message string }{
+		"the one with the dead letters": {
+			`{consumerQueueRef: {name: gone}}`,
+			`ConsumerQueue "gone" not found: waited 1m0s. Create the ConsumerQueue, then another Redrive`,
+		},
+		"the destination": {
+			`{consumerQueueRef: {name: orders}, destination: {type: ConsumerQueue, consumerQueueRef: {name: gone}}}`,
+			`ConsumerQueue "gone" not found: waited 1m0s. Create the ConsumerQueue, then another Redrive`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRedriveWorld(t, controllertest.InSync(t, `{}`), test.spec)
+			const waits = "Ready=False ConsumerQueueNotFound Stalled=True ConsumerQueueNotFound "
+			topologytest.Equal(t, "conditions at first", waits, readyOf(w.reconcile()))
+			topologytest.Equal(t, "has ended at first", false, w.get().Status.CompletionTime != nil)
+			w.Restart()
+			w.Reconciler.Now = func() time.Time { return time.Now().Add(50 * time.Second) }
+			result, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again})
+			topologytest.Equal(t, "error", nil, err)
+			if result.RequeueAfter > 10*time.Second || result.RequeueAfter < 5*time.Second {
+				t.Errorf("after 50 s, reconciled again after %v", result.RequeueAfter)
+			}
+			w.Reconciler.Now = func() time.Time { return time.Now().Add(time.Minute) }
+			redrive := w.reconcile()
+			topologytest.Equal(t, "conditions", waits+"Failed=True ConsumerQueueNotFound ", readyOf(redrive))
+			topologytest.Equal(t, "message", test.message, redrive.Status.Conditions[0].Message)
+			topologytest.Equal(t, "has ended", true, redrive.Status.CompletionTime != nil)
+		})
+	}
+}
+
+// Somebody gives a Redrive that has ended a time to live: kstatus goes by the generation.
+func TestARedriveThatHasEndedKeepsUpWithItsGeneration(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
+	redrive := w.get()
+	redrive.Generation = 2
+	if err := w.API.Update(t.Context(), redrive); err != nil {
+		t.Fatal(err)
+	}
+	redrive.Status.CompletionTime, redrive.Status.ObservedGeneration = new(metav1.Now()), 1
+	redrive.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "True", Reason: "Completed", ObservedGeneration: 1}}
+	if err := w.API.Status().Update(t.Context(), redrive); err != nil {
+		t.Fatal(err)
+	}
+	redrive = w.reconcile()
+	topologytest.Equal(t, "observedGeneration", 2, redrive.Status.ObservedGeneration)
+	topologytest.Equal(t, "conditions", []string{`Ready=True Completed "", 2`}, controllertest.Lines(redrive.Status.Conditions))
+	topologytest.Equal(t, "Events", 0, len(w.Events.Reasons))
+}
+
+func TestARedriveIsDeletedWhenItsTimeIsOver(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, ttlSecondsAfterFinished: 60}`)
+	redrive := w.get()
+	redrive.Status.CompletionTime = new(metav1.NewTime(time.Now().Add(-30 * time.Second)))
+	if err := w.API.Status().Update(t.Context(), redrive); err != nil {
+		t.Fatal(err)
+	}
+	result, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again})
+	topologytest.Equal(t, "error", nil, err)
+	if result.RequeueAfter < 25*time.Second || result.RequeueAfter > 35*time.Second {
+		t.Errorf("looked at again after %v", result.RequeueAfter)
+	}
+	w.Reconciler.Now = func() time.Time { return time.Now().Add(time.Minute) }
+	if _, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.API.Get(t.Context(), again, &v1alpha1.Redrive{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the Redrive is still there: %v", err)
+	}
+}

@@ -1,0 +1,85 @@
+package deadletterjob
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+)
+
+// status is that of a Redrive or a Purge whose Ready has this reason.
+func statusWith(reason string, ended bool) v1alpha1.TransferStatus {
+	told := v1alpha1.TransferStatus{Conditions: []metav1.Condition{{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: "the broker says no",
+	}}}
+	if ended {
+		told.CompletionTime = new(metav1.Unix(1, 0))
+	}
+	return told
+}
+
+func redriveFrom(of, to string, told v1alpha1.TransferStatus) *v1alpha1.Redrive {
+	redrive := &v1alpha1.Redrive{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "again"}}
+	redrive.Spec.ConsumerQueueRef.Name, redrive.Status.TransferStatus = of, told
+	if to != "" {
+		redrive.Spec.Destination = &v1alpha1.RedriveDestination{ConsumerQueueRef: &v1alpha1.LocalObjectReference{Name: to}}
+	}
+	return redrive
+}
+
+func purgeFrom(of string, told v1alpha1.TransferStatus) *v1alpha1.Purge {
+	purge := &v1alpha1.Purge{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "away"}}
+	purge.Spec.ConsumerQueueRef.Name, purge.Status.TransferStatus = of, told
+	return purge
+}
+
+func TestRefusal(t *testing.T) {
+	t.Parallel()
+	refused, ended := statusWith(v1alpha1.ReasonPermissionDenied, false), statusWith(v1alpha1.ReasonPermissionDenied, true)
+	for name, test := range map[string]struct {
+		object client.Object
+		want   string
+	}{
+		"a Redrive that is refused":                {redriveFrom("orders", "", refused), "the broker says no"},
+		"a Purge that is refused":                  {purgeFrom("orders", refused), "the broker says no"},
+		"a Redrive that waits":                     {redriveFrom("orders", "", statusWith(v1alpha1.ReasonConnectionNotReady, false)), ""},
+		"a Redrive that was refused and has ended": {redriveFrom("orders", "", ended), ""},
+		"a Redrive of another ConsumerQueue":       {redriveFrom("invoices", "", refused), ""},
+		"a Redrive of another one that leads here": {redriveFrom("invoices", "orders", refused), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reader := controllertest.Client(t, []controllertest.AddIndexes{AddIndexes}, test.object)
+			got, err := Refusal(t.Context(), reader, client.ObjectKey{Namespace: "shop", Name: "orders"})
+			topologytest.Equal(t, "error", nil, err)
+			topologytest.Equal(t, "refusal", test.want, got)
+		})
+	}
+}
+
+func TestRefusalChanged(t *testing.T) {
+	t.Parallel()
+	refused, moving := redriveFrom("orders", "", statusWith(v1alpha1.ReasonPermissionDenied, false)), redriveFrom("orders", "", statusWith(v1alpha1.ReasonMoving, false))
+	passes := RefusalChanged()
+	for name, test := range map[string]struct{ got, want bool }{
+		"it is refused":            {passes.Update(event.UpdateEvent{ObjectOld: moving, ObjectNew: refused}), true},
+		"it gets on":               {passes.Update(event.UpdateEvent{ObjectOld: refused, ObjectNew: moving}), true},
+		"it stays refused":         {passes.Update(event.UpdateEvent{ObjectOld: refused, ObjectNew: refused}), false},
+		"it moves on":              {passes.Update(event.UpdateEvent{ObjectOld: moving, ObjectNew: moving}), false},
+		"a refused one is deleted": {passes.Delete(event.DeleteEvent{Object: refused}), true},
+		"another one is deleted":   {passes.Delete(event.DeleteEvent{Object: moving}), false},
+		"a refused one is found":   {passes.Create(event.CreateEvent{Object: refused}), true},
+		"a new one":                {passes.Create(event.CreateEvent{Object: purgeFrom("orders", v1alpha1.TransferStatus{})}), false},
+	} {
+		if test.got != test.want {
+			t.Errorf("%s: passes %t, want %t", name, test.got, test.want)
+		}
+	}
+	topologytest.Equal(t, "ConsumerQueue of a Redrive", client.ObjectKey{Namespace: "shop", Name: "orders"}, ConsumerQueueOf(refused))
+	topologytest.Equal(t, "ConsumerQueue of a Purge", client.ObjectKey{Namespace: "shop", Name: "bills"}, ConsumerQueueOf(purgeFrom("bills", v1alpha1.TransferStatus{})))
+}

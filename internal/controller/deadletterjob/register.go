@@ -1,0 +1,190 @@
+package deadletterjob
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/internal/ownership"
+)
+
+// Turn is a queue that one user at a time takes messages out of.
+type Turn struct {
+	Connection client.ObjectKey
+	Location   ownership.Location
+	Queue      string
+}
+
+// isAt reports whether two turns may be at the same queue: connections may spell the way to a cluster differently. Turns of two
+// namespaces are at the same queue only if AMQP was let in at the same address, because another tenant can forge the rest.
+func (t Turn) isAt(other Turn) bool {
+	here, there := t.Location.Cluster, other.Location.Cluster
+	if t.Connection.Namespace != other.Connection.Namespace && here.Endpoint != there.Endpoint {
+		return false
+	}
+	return here.MayBe(there) && t.Location.VHost == other.Location.VHost && t.Queue == other.Queue
+}
+
+// User is a Redrive or a Purge, or a request of the dead-letter API, whose Kind is empty.
+type User struct {
+	Kind string
+	client.ObjectKey
+}
+
+// Uses says what a user does, to a reader of one namespace: a job of another one is not named.
+func (u User) Uses(queue, namespace string) string {
+	switch {
+	case u.Kind == "":
+		return fmt.Sprintf("a request of the dead-letter API looks at queue %q", queue)
+	case u.Namespace != namespace:
+		return fmt.Sprintf("a %s in another namespace takes messages of queue %q", u.Kind, queue)
+	}
+	return fmt.Sprintf("%s %q takes messages of queue %q", u.Kind, u.Name, queue)
+}
+
+// Register has the users of dead-letter queues in this process, in the order in which they came. The first user of a queue has the turn,
+// and the others wait: messages that one of them holds are hidden from the others. A browse may have a place beside a job; see Browse. The
+// zero Register is empty.
+type Register struct {
+	mu     sync.Mutex
+	places []*Place
+}
+
+// Place is the place of a user in a Register, until Leave is called.
+type Place struct {
+	register *Register
+	turn     Turn
+	user     User
+	granted  func()
+	waits    bool
+	// browses says that the user may be let in beside a job of its namespace; beside is that job, once the user is.
+	browses bool
+	beside  *Place
+	// held returns how many messages a job holds that lets browses in; nil if the user lets nobody in.
+	held func() int
+}
+
+// Join gives a user the last place at a queue. If the user has to wait, granted is called when the turn has come.
+func (r *Register) Join(user User, turn Turn, granted func()) *Place {
+	return r.add(&Place{register: r, turn: turn, user: user, granted: granted})
+}
+
+// Browse is Join for a user that need not see all messages. It does not wait for a job that lets browses in.
+func (r *Register) Browse(user User, turn Turn, granted func()) *Place {
+	return r.add(&Place{register: r, turn: turn, user: user, granted: granted, browses: true})
+}
+
+func (r *Register) add(place *Place) *Place {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	place.waits = true
+	r.places = append(r.places, place)
+	r.admit(place)
+	return place
+}
+
+// admit lets a place in that waits, if it need not wait any longer.
+func (r *Register) admit(place *Place) (admitted bool) {
+	if !place.waits {
+		return false
+	}
+	if place.browses {
+		place.beside = r.host(place)
+	}
+	place.waits = place.beside == nil && r.blocker(place) != nil
+	return !place.waits
+}
+
+// blocker is the place that another one waits for: the first in front, or a browse that was let in; nil if there is none.
+func (r *Register) blocker(waiting *Place) *Place {
+	isInFront := true
+	for _, place := range r.places {
+		isInFront = isInFront && place != waiting
+		if place != waiting && place.turn.isAt(waiting.turn) && (isInFront || !place.waits) {
+			return place
+		}
+	}
+	return nil
+}
+
+// host is the job that a browse may look beside of; nil if there is none. Browses slow a job down, so those of another namespace wait.
+// There is one browse at a time: two could give their messages back in another order.
+func (r *Register) host(browse *Place) *Place {
+	for _, place := range r.places {
+		if place.held != nil && place.turn.isAt(browse.turn) && place.user.Namespace == browse.user.Namespace && !r.isBrowsed(place) {
+			return place
+		}
+	}
+	return nil
+}
+
+func (r *Register) isBrowsed(job *Place) bool {
+	return slices.ContainsFunc(r.places, func(place *Place) bool { return place.beside == job })
+}
+
+// Turn is the turn that the user waits for, or has.
+func (p *Place) Turn() Turn { return p.turn }
+
+// Waits returns for whom the user waits; false if the user need not wait.
+func (p *Place) Waits() (user User, waits bool) {
+	p.register.mu.Lock()
+	defer p.register.mu.Unlock()
+	if p.waits {
+		return p.register.blocker(p).user, true
+	}
+	return User{}, false
+}
+
+// LetIn lets browses in beside a job that has the turn. The job has to pause while IsBrowsed; held returns how many messages it holds.
+func (p *Place) LetIn(held func() int) {
+	p.register.mu.Lock()
+	p.held = held
+	p.register.mu.Unlock()
+	p.register.admitWaiting()
+}
+
+// IsBrowsed reports whether a browse has a place beside the job.
+func (p *Place) IsBrowsed() bool {
+	p.register.mu.Lock()
+	defer p.register.mu.Unlock()
+	return p.register.isBrowsed(p)
+}
+
+// Host returns how many messages the job holds that a browse has its place beside; false if the browse has the turn for itself.
+func (p *Place) Host() (held int, hosted bool) {
+	p.register.mu.Lock()
+	host := p.beside
+	p.register.mu.Unlock()
+	if host == nil {
+		return 0, false
+	}
+	return host.held(), true
+}
+
+// Leave gives the place up, and tells those that need not wait any longer. It may be called again.
+func (p *Place) Leave() {
+	p.register.mu.Lock()
+	p.register.places = slices.DeleteFunc(p.register.places, func(each *Place) bool { return each == p })
+	p.register.mu.Unlock()
+	p.register.admitWaiting()
+}
+
+// admitWaiting admits the places that need not wait any longer, and tells their users.
+func (r *Register) admitWaiting() {
+	for _, place := range r.admitted() {
+		place.granted()
+	}
+}
+
+func (r *Register) admitted() (admitted []*Place) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, place := range r.places {
+		if r.admit(place) {
+			admitted = append(admitted, place)
+		}
+	}
+	return admitted
+}

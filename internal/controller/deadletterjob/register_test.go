@@ -1,0 +1,116 @@
+package deadletterjob
+
+import (
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/internal/ownership"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+func turnIn(namespace string) Turn {
+	return Turn{
+		Connection: client.ObjectKey{Namespace: namespace, Name: "default"},
+		Location:   ownership.Location{Cluster: vhost.Cluster{Name: "a"}, VHost: "/"}, Queue: "orders.dlq",
+	}
+}
+
+func user(kind, name string) User {
+	return User{kind, client.ObjectKey{Namespace: "shop", Name: name}}
+}
+
+// Jobs and requests of the API have the turn in the order in which they came, and one at a time.
+func TestUsersOfAQueueTakeTurns(t *testing.T) {
+	t.Parallel()
+	register := &Register{}
+	var granted []string
+	join := func(kind, name string) *Place {
+		return register.Join(user(kind, name), turnIn("shop"), func() { granted = append(granted, name) })
+	}
+	look, job, gone, last := join("", "look"), join("Redrive", "job"), join("Purge", "gone"), join("", "last")
+	_, waits := look.Waits()
+	topologytest.Equal(t, "the first waits", false, waits)
+	rival, _ := job.Waits()
+	topologytest.Equal(t, "the second waits for", user("", "look"), rival)
+	gone.Leave()
+	topologytest.Equal(t, "granted while the first has the turn", []string(nil), granted)
+	look.Leave()
+	look.Leave()
+	topologytest.Equal(t, "granted", []string{"job"}, granted)
+	rival, _ = last.Waits()
+	topologytest.Equal(t, "the last waits for", user("Redrive", "job"), rival)
+	job.Leave()
+	topologytest.Equal(t, "granted at the end", []string{"job", "last"}, granted)
+	last.Leave()
+	topologytest.Equal(t, "places", 0, len(register.places))
+}
+
+// A browse need not see all messages, so it does not wait for a job that lets browses in. A job that comes next would not see what the
+// browse holds, so it waits for both.
+func TestABrowseBesideAJob(t *testing.T) {
+	t.Parallel()
+	register := &Register{}
+	var granted []string
+	grant := func(name string) func() { return func() { granted = append(granted, name) } }
+	job := register.Join(user("Redrive", "job"), turnIn("shop"), grant("job"))
+	early := register.Browse(user("", "early"), turnIn("shop"), grant("early"))
+	stranger := register.Browse(User{"", client.ObjectKey{Namespace: "other", Name: "stranger"}}, turnIn("shop"), grant("stranger"))
+	export := register.Join(user("", "export"), turnIn("shop"), grant("export"))
+	topologytest.Equal(t, "granted before the job lets browses in", []string(nil), granted)
+	job.LetIn(func() int { return 7 })
+	topologytest.Equal(t, "granted when it does", []string{"early"}, granted)
+	held, hosted := early.Host()
+	topologytest.Equal(t, "held by the job", 7, held)
+	topologytest.Equal(t, "beside a job", true, hosted)
+	late := register.Browse(user("", "late"), turnIn("shop"), grant("late"))
+	_, waits := late.Waits()
+	topologytest.Equal(t, "a second browse waits", true, waits)
+	stranger.Leave()
+	early.Leave()
+	topologytest.Equal(t, "granted after the first browse", []string{"early", "late"}, granted)
+	topologytest.Equal(t, "browsed by the second one", true, job.IsBrowsed())
+	job.Leave()
+	topologytest.Equal(t, "granted while a browse is left", []string{"early", "late"}, granted)
+	rival, _ := export.Waits()
+	topologytest.Equal(t, "the export waits for", user("", "late"), rival)
+	after := register.Browse(user("", "after"), turnIn("shop"), grant("after"))
+	late.Leave()
+	topologytest.Equal(t, "granted when no browse is left", []string{"early", "late", "export"}, granted)
+	_, hosted = export.Host()
+	topologytest.Equal(t, "the export is beside a job", false, hosted)
+	export.Leave()
+	topologytest.Equal(t, "granted at last", []string{"early", "late", "export", "after"}, granted)
+	_, hosted = after.Host()
+	topologytest.Equal(t, "the last browse is beside a job", false, hosted)
+}
+
+func TestUsersAreNamedInTheirNamespaceOnly(t *testing.T) {
+	t.Parallel()
+	for want, user := range map[string]User{
+		`a request of the dead-letter API looks at queue "q"`:      user("", "orders"),
+		`Redrive "a" takes messages of queue "q"`:                  user("Redrive", "a"),
+		`a Purge in another namespace takes messages of queue "q"`: {"Purge", client.ObjectKey{Namespace: "other", Name: "a"}},
+	} {
+		topologytest.Equal(t, "words", want, user.Uses("q", "shop"))
+	}
+}
+
+// Connections may spell the way to a cluster differently.
+func TestTwoWaysToOneQueue(t *testing.T) {
+	t.Parallel()
+	one, other := turnIn("shop"), turnIn("shop")
+	one.Location.Cluster = vhost.Cluster{ID: "x", Name: "a", Endpoint: "mq:5672"}
+	other.Location.Cluster = vhost.Cluster{Name: "a", Endpoint: "rabbitmq.shop.svc:5672"}
+	topologytest.Equal(t, "may be one queue", true, one.isAt(other))
+	other.Location.Cluster = vhost.Cluster{ID: "y", Name: "a"}
+	topologytest.Equal(t, "another cluster of that name", false, one.isAt(other))
+
+	// A server of another tenant can claim to be any cluster, but not to listen at any address.
+	other.Location.Cluster = vhost.Cluster{ID: "x", Name: "a", Endpoint: "evil:5672"}
+	other.Connection.Namespace = "evil"
+	topologytest.Equal(t, "another namespace claims the cluster", false, one.isAt(other))
+	other.Location.Cluster.Endpoint = "mq:5672"
+	topologytest.Equal(t, "another namespace at the same address", true, one.isAt(other))
+}

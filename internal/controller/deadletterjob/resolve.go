@@ -1,0 +1,58 @@
+package deadletterjob
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/ownership"
+)
+
+// resolve finds out which messages are to be taken, and where they go, or why none are.
+func (s *scope) resolve(ctx context.Context) (Move, *Blocker, error) {
+	if why, err := s.checkFinishedBefore(ctx); why != nil || err != nil {
+		return Move{}, why, err
+	}
+	switch {
+	case s.before.Cancel:
+		return Move{}, completed(v1alpha1.ReasonCancelled, "%s", "cancelled: "+s.work.Summary()), nil
+	case s.before.Suspend:
+		return Move{}, suspended("spec.suspend is set"), nil
+	}
+	from, stop, err := s.findQueue(ctx)
+	if stop != nil || err != nil {
+		return Move{}, stop, err
+	}
+	details, blocker := s.Finder.Inspect(ctx, from)
+	if blocker != nil {
+		return Move{}, blocker, nil
+	}
+	m := Move{
+		Broker: from.Broker, Cluster: from.Location.Cluster.Key(), ConsumerQueue: from.ConsumerQueue.Name,
+		Turn:   from.Turn(),
+		Source: details.Source, Limited: details.Limited,
+	}
+	stop, err = s.work.ResolveDestination(ctx, from, &m)
+	return m, stop, err
+}
+
+// findQueue finds the dead-letter queue: the same one as at the beginning.
+func (s *scope) findQueue(ctx context.Context) (Queue, *Blocker, error) {
+	from, blocker, err := s.Finder.Find(ctx, client.ObjectKey{Namespace: s.before.GetNamespace(), Name: s.before.ConsumerQueue})
+	if err != nil || !s.before.hasBegun() {
+		return from, blocker, err
+	}
+	began := ownership.Recorded(s.status.Location)
+	switch {
+	case blocker != nil && blocker.Ready.Reason == v1alpha1.ReasonConsumerQueueNotFound:
+		return from, failed(v1alpha1.ReasonConsumerQueueGone, "%s; %s", blocker.Ready.Message, s.work.Summary()), nil
+	case from.Broker != nil && !from.Location.IsIn(began):
+		return from, failed(v1alpha1.ReasonConnectionChanged, "BrokerConnection %q leads to %s now, and the %s began in %s; %s",
+			from.ConsumerQueue.ConnectionName(), from.Location, s.Kind, began, s.work.Summary()), nil
+	case blocker == nil && from.Names.Queue != "" && string(s.status.Source) != from.Names.Queue:
+		return from, failed(v1alpha1.ReasonSourceChanged, "the dead-letter queue of ConsumerQueue %q is %q now, and the %s began with %q; %s",
+			from.ConsumerQueue.Name, from.Names.Queue, s.Kind, s.status.Source, s.work.Summary()), nil
+	}
+	return from, blocker, nil
+}

@@ -1,0 +1,275 @@
+package deadletterjob
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/ownership"
+	"github.com/warren-mq/warren/internal/rabbit/transfer"
+)
+
+// scope is one reconciliation of an object that has not ended.
+type scope struct {
+	*Reconciler
+
+	// before is the object as it was read, or written last.
+	before Job
+	work   Work
+	// status is that of the Work's object, which is being changed.
+	status *v1alpha1.TransferStatus
+}
+
+func (r *Reconciler) scopeOf(object client.Object) *scope {
+	changed := object.DeepCopyObject().(client.Object)
+	return &scope{
+		Reconciler: r, before: jobOf(object), work: r.Kind.workOn(changed, r.Finder), status: jobOf(changed).Status,
+	}
+}
+
+func (s *scope) key() Key { return s.before.key() }
+
+// reconcile does what is next, and returns when to look again.
+func (s *scope) reconcile(ctx context.Context) (time.Duration, error) {
+	if s.Tasks.areEnding() { // whoever leads next goes on
+		return 0, nil
+	}
+	running := s.Tasks.look(s.key(), s.before.GetUID())
+	if why := s.work.SyncProgress(running); why != nil {
+		return s.block(ctx, *why)
+	}
+	wanted, why, err := s.resolve(ctx)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case running.runs() && (why == nil || why.KeepRunning):
+		if why == nil && !running.Move.is(wanted) {
+			s.Tasks.stop(s.key()) // and begins again, as is wanted now
+		}
+		s.Tasks.change(s.key(), s.settings())
+		return s.writeProgress(ctx, running)
+	case running.runs(): // it settles what it has under way, and wakes the object then
+		s.Tasks.stop(s.key())
+		return s.writeProgress(ctx, running)
+	case why != nil:
+		return s.block(ctx, *why)
+	case running.HasBegun(): // what it has done is written before anybody forgets that
+		if err := s.write(ctx); err != nil {
+			return 0, err
+		}
+		s.Tasks.drop(s.key(), s.before.GetUID())
+	}
+	return s.start(ctx, wanted)
+}
+
+// keep says of an object that has ended that its newest generation was seen.
+func (s *scope) observeGeneration(ctx context.Context) error {
+	writer := conditions.For(&s.status.Conditions, s.before.GetGeneration())
+	for _, condition := range s.status.Conditions {
+		writer.Keep(condition.Type)
+	}
+	return s.write(ctx)
+}
+
+// block reports why no messages are taken, and gives up the turn.
+func (s *scope) block(ctx context.Context, why Blocker) (time.Duration, error) {
+	why = limitWait(why, s.before, s.Now())
+	writer := conditions.For(&s.status.Conditions, s.before.GetGeneration())
+	if why.Suspended {
+		writer.SetReady(conditions.Unknown(v1alpha1.ReasonSuspended, why.Ready.Message), conditions.ProgressNone)
+		writer.Set(v1alpha1.ConditionSuspended, conditions.True(v1alpha1.ReasonSuspended, why.Ready.Message))
+	} else {
+		writer.ClearSuspended()
+		writer.SetReady(why.Ready, why.Progress)
+	}
+	if why.Final {
+		writer.SetEnded(why.Ready)
+		s.status.CompletionTime = new(metav1.NewTime(s.Now().Truncate(time.Second)))
+	}
+	if err := s.write(ctx); err != nil {
+		return 0, err
+	}
+	s.Tasks.drop(s.key(), s.before.GetUID())
+	if why.Final {
+		s.logEnd()
+		s.recordOnConsumerQueue(ctx)
+		return s.untilExpired(), s.recordCompletion(ctx, s.before)
+	}
+	return why.Retry, nil
+}
+
+// untilExpired is how long an object that has just ended is kept; zero for ever.
+func (s *scope) untilExpired() time.Duration {
+	if s.before.TTL != nil {
+		return time.Duration(*s.before.TTL)*time.Second + time.Second
+	}
+	return 0
+}
+
+// start waits for the turn, and begins to take messages.
+func (s *scope) start(ctx context.Context, m Move) (time.Duration, error) {
+	config, wrong := s.work.Config(m)
+	if wrong != nil {
+		return s.block(ctx, *wrong)
+	}
+	if why, err := s.checkOvertaken(ctx); err != nil {
+		return 0, err
+	} else if why != nil {
+		return s.block(ctx, *why)
+	}
+	s.setLocation(m)
+	if rival, queued, err := s.acquireTurn(ctx, m); err != nil {
+		return 0, err
+	} else if queued {
+		return waitRetry, s.writeRunning(ctx, conditions.Unknown(v1alpha1.ReasonQueued, rival))
+	}
+	if stop := s.count(ctx, m); stop != nil {
+		return s.block(ctx, *stop)
+	}
+	verb := "Started"
+	if s.before.hasBegun() {
+		verb = "Continued"
+	}
+	config.Log, config.Queue, config.Total = s.auditLog(), m.Turn.Queue, int(number(s.status.Total))
+	if err := s.announce(ctx, m, config); err != nil {
+		s.Tasks.drop(s.key(), s.before.GetUID())
+		return 0, err
+	}
+	s.logStart(verb)
+	s.Tasks.begin(s.key(), m, config, s.settings(), s.Now())
+	return earlyInterval, nil
+}
+
+// settings are those of the transfer, with the claim that the status has.
+func (s *scope) settings() transfer.Settings {
+	settings := s.work.Settings()
+	settings.MaxMoved = int(number(s.before.Status.AtMost))
+	return settings
+}
+
+// announce writes what is about to be done, and the first claim, before the first message is taken: a manager that goes on after a crash
+// must know. A job that was refused is tried again, and its status changes when it goes on.
+func (s *scope) announce(ctx context.Context, m Move, config transfer.Config) error {
+	s.work.RecordIntent()
+	if !config.DryRun {
+		begun := transfer.Progress{Moved: config.Moved, Unsure: config.Unsure}
+		s.status.AtMost = new(int64(nextAtMost(config, begun, s.work.Settings().Rate)))
+	}
+	if s.before.hasBegun() && conditions.Ready(s.status.Conditions).Reason == v1alpha1.ReasonPermissionDenied {
+		return s.write(ctx)
+	}
+	return s.writeRunning(ctx, s.work.RunningCondition(transfer.Progress{}, m))
+}
+
+// setLocation records where the queues are.
+func (s *scope) setLocation(m Move) {
+	s.status.Source = v1alpha1.QueueName(m.Turn.Queue)
+	ownership.Location{Cluster: m.Broker.Health().Cluster, VHost: m.Turn.Location.VHost}.Record(&s.status.Location)
+}
+
+// count finds out how many messages there are, once: those that come later are not taken.
+func (s *scope) count(ctx context.Context, m Move) *Blocker {
+	if s.before.hasBegun() {
+		return nil
+	}
+	counted, exists, err := m.Broker.Backlog(ctx, m.Cluster, m.Turn.Queue)
+	if err != nil {
+		return brokerRefused(err)
+	}
+	if !exists {
+		return waiting(v1alpha1.ReasonSourceMissing, "queue %q does not exist", m.Turn.Queue)
+	}
+	switch {
+	case counted.Ready+counted.Held > 0:
+	case m.Limited && counted.IsUncounted: // a look could have the broker delete messages
+		return tooBusy(m.Turn.Queue)
+	case !m.Limited:
+		if stop := s.checkCounted(ctx, m); stop != nil {
+			return stop
+		}
+	}
+	s.status.Total = new(int64(counted.Ready + counted.Held))
+	s.status.StartTime = new(metav1.NewTime(s.Now().Truncate(time.Second)))
+	return nil
+}
+
+func tooBusy(queue string) *Blocker {
+	stop := waiting(v1alpha1.ReasonBrokerUnreachable, "queue %q is too busy to count its messages", queue)
+	stop.Retry = soonRetry
+	return stop
+}
+
+// checkCounted is the Blocker where a queue has messages that the broker has not counted: a quorum queue that is busy says zero. An object
+// that takes zero for the number would end at once, and say that there was nothing to do.
+func (s *scope) checkCounted(ctx context.Context, m Move) *Blocker {
+	counted := true
+	_, err := m.Broker.Look(ctx, m.Cluster, transfer.LookConfig{
+		Log: s.Log, Queue: m.Turn.Queue, Most: 1,
+		Visit: func(*amqp.Delivery) bool {
+			counted = false
+			return false
+		},
+	})
+	switch {
+	case !counted, errors.Is(err, transfer.ErrUnreadable):
+		return tooBusy(m.Turn.Queue)
+	case err != nil:
+		return brokerRefused(err)
+	}
+	return nil
+}
+
+// tell writes the progress of a transfer, with the next claim, if either is due. It returns when to look again.
+func (s *scope) writeProgress(ctx context.Context, running Task) (time.Duration, error) {
+	value := s.work.RunningCondition(running.Progress, running.Move)
+	before := conditions.Ready(s.status.Conditions)
+	now := s.Now()
+	wait := untilWrite(now, s.status.StartTime.Time, running.writtenAt, before.Reason != value.Reason)
+	needsAtMost := running.needsAtMost()
+	if wait > 0 && !needsAtMost && s.status.ObservedGeneration == s.before.GetGeneration() {
+		return wait, nil
+	}
+	if needsAtMost {
+		s.status.AtMost = new(int64(nextAtMost(running.config, running.Progress, running.settings.Rate)))
+	}
+	if err := s.writeRunning(ctx, value); err != nil {
+		return 0, err
+	}
+	s.Tasks.wrote(s.key(), now)
+	s.Tasks.change(s.key(), s.settings())
+	return untilWrite(now, s.status.StartTime.Time, now, false), nil
+}
+
+// say writes a status with a value of Ready of an object that goes on.
+func (s *scope) writeRunning(ctx context.Context, value conditions.Value) error {
+	writer := conditions.For(&s.status.Conditions, s.before.GetGeneration())
+	writer.ClearSuspended()
+	writer.SetReady(value, conditions.Reconciling)
+	return s.write(ctx)
+}
+
+// write writes the status if it has changed, then the Events that follow from the change.
+func (s *scope) write(ctx context.Context) error {
+	s.status.ObservedGeneration = s.before.GetGeneration()
+	changed := s.work.Job().Object
+	if equality.Semantic.DeepEqual(s.before.Object, changed) {
+		return nil
+	}
+	before := s.before
+	written := changed.DeepCopyObject().(client.Object)
+	if err := s.Tasks.statuses[s.Kind].Update(ctx, s.Client, written); err != nil {
+		return err
+	}
+	changed.SetResourceVersion(written.GetResourceVersion())
+	s.before = jobOf(changed.DeepCopyObject().(client.Object))
+	s.recordTransition(*before.Status)
+	return nil
+}

@@ -1,0 +1,49 @@
+package deadletterjob
+
+import (
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/deadletter"
+)
+
+// compileSelector makes the selector of a spec. Its Blocker says what is wrong with the selection.
+func compileSelector(given *v1alpha1.DeadLetterSelector) (*deadletter.Selector, *Blocker) {
+	selector, err := deadletter.Compile(selectionOf(given))
+	if err != nil {
+		return nil, stalled(v1alpha1.ReasonInvalidSelector, "%s", "spec.selector."+err.Error())
+	}
+	return selector, nil
+}
+
+// countedApart returns which messages are counted apart under some rules: those of unknown origin in a shared queue. It is nil if the rules
+// select none of them.
+func countedApart(rules deadletter.Rules) func(*amqp.Delivery) bool {
+	if !rules.Source.Shared || !rules.Selector.UnknownOrigin {
+		return nil
+	}
+	return func(message *amqp.Delivery) bool { return rules.Source.MayBeOfOthers(rules.Source.Read(message)) }
+}
+
+// selectionOf is the selection of a spec in the words of package deadletter.
+func selectionOf(given *v1alpha1.DeadLetterSelector) deadletter.Selection {
+	if given == nil {
+		return deadletter.Selection{}
+	}
+	selection := deadletter.Selection{IDs: given.IDs, Expression: given.Expression, UnknownOrigin: given.UnknownOrigin}
+	for _, reason := range given.Reasons {
+		selection.Reasons = append(selection.Reasons, deadletter.Reason(reason))
+	}
+	for _, header := range given.Headers {
+		selection.Headers = append(selection.Headers, deadletter.HeaderRequirement{
+			Name: header.Name, Operator: deadletter.Operator(header.Operator), Values: header.Values,
+		})
+	}
+	if given.DiedAfter != nil {
+		selection.DiedAfter = given.DiedAfter.Time
+	}
+	if given.DiedBefore != nil {
+		selection.DiedBefore = given.DiedBefore.Time
+	}
+	return selection
+}

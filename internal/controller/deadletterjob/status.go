@@ -1,0 +1,161 @@
+package deadletterjob
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/rabbit/transfer"
+)
+
+// recordProgress records which messages were looked at, how many are of unknown origin, and why some stay.
+func recordProgress(status *v1alpha1.TransferStatus, progress transfer.Progress) {
+	examined := int64(progress.Examined())
+	if status.Total != nil { // a message that was moved twice counts twice
+		examined = min(examined, *status.Total)
+	}
+	status.Examined = new(examined)
+	status.UnknownOrigin = nil
+	if progress.Apart > 0 {
+		status.UnknownOrigin = new(int64(progress.Apart))
+	}
+	status.Skipped = nil
+	if len(progress.Skipped) > 0 {
+		status.Skipped = map[string]int64{}
+	}
+	for reason, count := range progress.Skipped {
+		status.Skipped[reason] = int64(count)
+	}
+}
+
+// recordDone records how many messages were moved or deleted for certain, and returns that. A task that has ended replaces its claim by
+// what may have been done.
+func recordDone(status *v1alpha1.TransferStatus, task Task) *int64 {
+	if task.Ended {
+		status.AtMost = nil
+		if task.Progress.Unsure > 0 {
+			status.AtMost = new(int64(task.Progress.Moved))
+		}
+	}
+	return new(int64(task.Progress.Certain()))
+}
+
+// ended is the Blocker of a job that has ended by itself. It is Incomplete if the job has not seen all messages that were ready when it
+// began.
+func ended(reason string, status *v1alpha1.TransferStatus, tally string) *Blocker {
+	unseen := number(status.Total) - number(status.Examined)
+	if unseen <= 0 {
+		return completed(reason, "%s", tally)
+	}
+	return failed(v1alpha1.ReasonIncomplete,
+		"%s, %d not seen: another consumer of queue %q holds them or has taken them. Stop it, then count what is left",
+		tally, unseen, status.Source)
+}
+
+// doneBefore returns what Config.Moved and Config.Unsure are for a job that has done so many messages for certain.
+func doneBefore(status *v1alpha1.TransferStatus, done *int64) (moved, unsure int) {
+	certain := int(number(done))
+	moved = max(certain, int(number(status.AtMost)))
+	return moved, moved - certain
+}
+
+// rangeText is how many messages were moved or deleted, in words.
+func rangeText(status *v1alpha1.TransferStatus, done *int64) string {
+	if status.AtMost == nil || *status.AtMost <= number(done) {
+		return fmt.Sprint(number(done))
+	}
+	return fmt.Sprintf("at least %d and at most %d", number(done), *status.AtMost)
+}
+
+// RunningCondition is the value of Ready while a transfer goes on: what it does, with the reason for that, or what keeps it from doing so.
+func RunningCondition(progress transfer.Progress, reason, message string) conditions.Value {
+	switch progress.State {
+	case transfer.Connecting, transfer.Moving, "":
+		if progress.Detail != "" {
+			message = "connects again: " + progress.Detail
+		}
+		return conditions.Unknown(reason, message)
+	}
+	reason = string(progress.State) // the names of the other states are reasons, too
+	return conditions.Unknown(reason, progress.Detail)
+}
+
+// The pauses between two writes of a status while messages are taken.
+const (
+	firstMinute   = time.Minute
+	earlyInterval = 5 * time.Second
+	lateInterval  = 30 * time.Second
+)
+
+// untilWrite says how long a status that changed has to wait until it may be written: 350 writes for a Redrive that takes three hours are
+// enough. That a transfer does something else than before waits for less.
+func untilWrite(now, started, written time.Time, transition bool) time.Duration {
+	interval := lateInterval
+	if transition || now.Sub(started) < firstMinute {
+		interval = earlyInterval
+	}
+	return max(0, written.Add(interval).Sub(now))
+}
+
+// taskFailed is the Blocker where a transfer for a kind has ended by itself and cannot go on; tally says what was done.
+func taskFailed(kind Kind, status *v1alpha1.TransferStatus, tally string, err error) *Blocker {
+	if errors.Is(err, transfer.ErrUnreadable) {
+		return failed(v1alpha1.ReasonUnreadableMessage,
+			"%s; the broker cannot deliver the message at the head of queue %q over AMQP 0-9-1, as with a UUID among the application "+
+				"properties of AMQP 1.0: take the message out with a client of AMQP 1.0, then create another %s",
+			tally, status.Source, kind)
+	}
+	if errors.Is(err, transfer.ErrTooManyHeld) {
+		return failed(v1alpha1.ReasonTooManyToHold,
+			"%s; %s. Queue %q has more messages that stay than one connection can hold: move those in front without a selection, or raise "+
+				"channel_max of the broker, then create another %s", tally, conditions.ErrorSummary(err), status.Source, kind)
+	}
+	if errors.Is(err, transfer.ErrTooSlow) {
+		return failed(v1alpha1.ReasonTooSlow,
+			"%s; %s. Select by reasons, headers or diedBefore instead of an expression on the body, then create another %s",
+			tally, conditions.ErrorSummary(err), kind)
+	}
+	return brokerRefused(err)
+}
+
+// countTexts says how many messages are of unknown origin, and how many stay, in a part of a sentence for each reason.
+func countTexts(status *v1alpha1.TransferStatus) []string {
+	parts := make([]string, 0, len(status.Skipped)+1)
+	if count := number(status.UnknownOrigin); count > 0 {
+		parts = append(parts, fmt.Sprintf("%d of them of unknown origin", count))
+	}
+	for _, reason := range slices.Sorted(maps.Keys(status.Skipped)) {
+		parts = append(parts, fmt.Sprintf("%d skipped (%s)", status.Skipped[reason], reason))
+	}
+	return parts
+}
+
+// messagesText is a number of messages in words.
+func messagesText(count int64) string {
+	if count == 1 {
+		return "1 message"
+	}
+	return fmt.Sprintf("%d messages", count)
+}
+
+// number is a number of a status, zero where there is none yet.
+func number(field *int64) int64 {
+	if field == nil {
+		return 0
+	}
+	return *field
+}
+
+// numberOf is the number of a field that may be Unlimited, which is this number then.
+func numberOf(field *intstr.IntOrString, unlimited int) int {
+	if field == nil || field.Type == intstr.String {
+		return unlimited
+	}
+	return field.IntValue()
+}

@@ -1,0 +1,337 @@
+package deadletterjob
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/internal/controller/statuswriter"
+	"github.com/warren-mq/warren/internal/rabbit/transfer"
+)
+
+// How many jobs may take messages at a time. Each has an AMQP connection, and may keep a body of amqpconn.LargestBody in memory.
+const (
+	// namespaceSlots is for the jobs of a namespace that move, delete or count. Those that wait for a queue or for the broker have no slot,
+	// so they hold up no other job.
+	namespaceSlots = 4
+	// namespaceJobs is for all jobs of a namespace that have begun, and processJobs for those of all namespaces.
+	namespaceJobs = 8
+	processJobs   = 32
+)
+
+// Tasks are the Redrives and Purges that have their turn. Each transfer goes on by itself, and has its object reconciled when its state
+// changes and when it has ended.
+type Tasks struct {
+	// lifetime ends when the manager does.
+	lifetime context.Context // the life of the component, not of a call
+	wake     map[Kind]func(client.ObjectKey)
+	statuses map[Kind]*statuswriter.Writer
+	// records writes the lists of finished jobs into the statuses of ConsumerQueues.
+	records statuswriter.Writer
+
+	mu sync.Mutex
+	of map[Key]*Task
+	// queued are those that wait for a turn.
+	queued map[Key]bool
+
+	// users has these objects and whoever else takes messages out of dead-letter queues; places are those of the objects.
+	users  *Register
+	places map[Key]*Place
+}
+
+// Task is a turn, and the transfer that has begun in it. The zero Task is none.
+type Task struct {
+	uid  types.UID
+	turn Turn
+
+	Move     Move
+	cancel   context.CancelFunc // nil before the transfer has begun
+	done     chan struct{}      // closed when it has ended
+	settings transfer.Settings
+	// Stopped: the transfer was told to end early.
+	Stopped, Ended bool
+	Progress       transfer.Progress
+	// Err is why the transfer cannot go on.
+	Err error
+	// writtenAt is when the status was written last.
+	writtenAt time.Time
+	// config is that of the transfer, without what Tasks adds.
+	config transfer.Config
+}
+
+// HasBegun says whether there is a transfer, or was one.
+func (t Task) HasBegun() bool { return t.cancel != nil }
+
+// waits reports whether the transfer waits for a queue or for the broker.
+func (t Task) waits() bool {
+	return t.runs() && t.Progress.State != "" && t.Progress.State != transfer.Connecting && t.Progress.State != transfer.Moving
+}
+
+// runs says whether the transfer has not ended yet.
+func (t Task) runs() bool { return t.HasBegun() && !t.Ended }
+
+// NewTasks makes Tasks whose transfers end with a context, and take turns with the others in a Register.
+func NewTasks(lifetime context.Context, users *Register) *Tasks {
+	return &Tasks{
+		lifetime: lifetime, wake: map[Kind]func(client.ObjectKey){}, of: map[Key]*Task{}, queued: map[Key]bool{},
+		statuses: map[Kind]*statuswriter.Writer{Redrive: {}, Purge: {}}, users: users, places: map[Key]*Place{},
+	}
+}
+
+// Wake says what has an object of a kind reconciled. It has to be called before anything is reconciled.
+func (t *Tasks) Wake(kind Kind, wake func(client.ObjectKey)) { t.wake[kind] = wake }
+
+// look returns the task of an object as it is now; the zero task if there is none.
+func (t *Tasks) look(key Key, uid types.UID) Task {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if found := t.of[key]; found != nil && found.uid == uid {
+		return *found
+	}
+	return Task{}
+}
+
+// claim gives an object a turn. If the object has to wait, rival has the turn at the queue; it is the zero User if there is no slot. The
+// object is woken when the turn has come, or a slot is free.
+func (t *Tasks) claim(key Key, uid types.UID, wanted Turn) (rival User, granted bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch own := t.of[key]; {
+	case own == nil:
+	case own.uid == uid && !own.HasBegun(): // it had the turn, and nothing has begun
+		delete(t.of, key)
+	default: // the transfer of an object that had the same name is still settling
+		t.queued[key] = true
+		return key.user(), false
+	}
+	if !t.hasSlot(key.Namespace) {
+		t.leave(key)
+		t.queued[key] = true
+		return User{}, false
+	}
+	if rival, waits := t.placeAt(key, wanted).Waits(); waits {
+		return rival, false
+	}
+	delete(t.queued, key)
+	t.of[key] = &Task{uid: uid, turn: wanted}
+	return User{}, true
+}
+
+// hasSlot reports whether another job of a namespace may begin.
+func (t *Tasks) hasSlot(namespace string) bool {
+	begun, slots := 0, 0
+	for key, has := range t.of {
+		if key.Namespace != namespace {
+			continue
+		}
+		begun++
+		if !has.waits() {
+			slots++
+		}
+	}
+	return slots < namespaceSlots && begun < namespaceJobs && len(t.of) < processJobs
+}
+
+// placeAt is the place of an object at a queue.
+func (t *Tasks) placeAt(key Key, wanted Turn) *Place {
+	if place := t.places[key]; place != nil && place.Turn() == wanted {
+		return place
+	}
+	t.leave(key)
+	t.places[key] = t.users.Join(key.user(), wanted, func() { t.wakeUp(key) })
+	return t.places[key]
+}
+
+// leave gives up the place of an object.
+func (t *Tasks) leave(key Key) {
+	if place := t.places[key]; place != nil {
+		delete(t.places, key)
+		place.Leave()
+	}
+}
+
+// await has an object woken when another one gives its turn up. Until then it has no place at the queue.
+func (t *Tasks) await(key Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if own := t.of[key]; own == nil || !own.runs() {
+		t.leave(key)
+	}
+	t.queued[key] = true
+}
+
+// begin starts the transfer of an object that has its turn.
+func (t *Tasks) begin(key Key, m Move, config transfer.Config, settings transfer.Settings, now time.Time) {
+	ctx, cancel := context.WithCancel(t.lifetime)
+	t.mu.Lock()
+	begun := t.of[key]
+	begun.Move, begun.cancel, begun.done, begun.settings, begun.writtenAt = m, cancel, make(chan struct{}), settings, now
+	begun.Progress = transfer.Progress{Moved: config.Moved, Unsure: config.Unsure, Apart: config.MovedApart}
+	begun.config = config
+	place := t.places[key]
+	t.mu.Unlock()
+	if !config.DryRun { // a count must see all messages
+		place.LetIn(func() int { return t.progressOf(begun).Held })
+	}
+	config.Settings = func() transfer.Settings {
+		paused := place.IsBrowsed()
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		settings := begun.settings
+		settings.Paused = paused
+		return settings
+	}
+	config.Report = func(progress transfer.Progress) {
+		changed, freed := t.report(begun, progress)
+		if changed {
+			t.wakeUp(key)
+		}
+		if freed {
+			t.wakeQueued()
+		}
+	}
+	go func() {
+		defer close(begun.done)
+		defer cancel()
+		progress, err := m.Broker.Transfer(ctx, m.Cluster, config)
+		t.report(begun, progress)
+		t.mu.Lock()
+		begun.Ended, begun.Err = true, err
+		t.mu.Unlock()
+		t.wakeUp(key)
+	}()
+}
+
+func (t *Tasks) progressOf(task *Task) transfer.Progress {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return task.Progress
+}
+
+func (t *Tasks) wakeUp(key Key) { t.wake[key.Kind](key.ObjectKey) }
+
+// report records the progress of a transfer. The status has to be written if the transfer does something else now, or needs another claim.
+// A slot is free if the transfer has begun to wait.
+func (t *Tasks) report(of *Task, progress transfer.Progress) (changed, freed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of.config.Report(progress)
+	before, waited := of.Progress, of.waits()
+	of.Progress = progress
+	changed = before.State != progress.State || before.Moved+before.InFlight != progress.Moved+progress.InFlight && of.needsAtMost()
+	return changed, !waited && of.waits()
+}
+
+// wakeQueued wakes the objects that wait for a slot.
+func (t *Tasks) wakeQueued() {
+	t.mu.Lock()
+	woken := slices.Collect(maps.Keys(t.queued))
+	clear(t.queued)
+	t.mu.Unlock()
+	for _, waiting := range woken {
+		t.wakeUp(waiting)
+	}
+}
+
+// needsAtMost reports whether the transfer of a task needs another claim.
+func (t Task) needsAtMost() bool {
+	return t.runs() && !t.config.DryRun && isAtMostDue(t.config, t.Progress, t.settings)
+}
+
+// change gives a transfer that runs other settings.
+func (t *Tasks) change(key Key, settings transfer.Settings) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if running := t.of[key]; running != nil {
+		running.settings = settings
+	}
+}
+
+// areEnding says whether the manager stops, which ends all transfers early.
+func (t *Tasks) areEnding() bool { return t.lifetime.Err() != nil }
+
+// awaitEnd waits until all transfers have ended because the manager stops.
+func (t *Tasks) awaitEnd() {
+	<-t.lifetime.Done()
+	for _, kind := range []Kind{Redrive, Purge} {
+		for _, ending := range t.begun(kind) {
+			<-ending.done
+		}
+	}
+}
+
+// stop tells the transfer of an object to settle what it has published, and to end.
+func (t *Tasks) stop(key Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if running := t.of[key]; running != nil && running.cancel != nil {
+		running.Stopped = true
+		running.cancel()
+	}
+}
+
+// wrote takes note that the status of an object was written.
+func (t *Tasks) wrote(key Key, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if running := t.of[key]; running != nil {
+		running.writtenAt = now
+	}
+}
+
+// drop gives up the turn of an object whose transfer has ended, or has not begun, and wakes those that wait for one. A transfer that runs
+// for an object which had the same name keeps its turn.
+func (t *Tasks) drop(key Key, uid types.UID) {
+	t.mu.Lock()
+	has := t.of[key]
+	had := has != nil || t.queued[key]
+	if has == nil || has.uid == uid || !has.runs() {
+		delete(t.of, key)
+		t.leave(key)
+	}
+	delete(t.queued, key)
+	t.mu.Unlock()
+	if had {
+		t.wakeQueued()
+	}
+}
+
+// forget ends what an object has that is gone, or that had the same name as the one with this UID. A transfer that runs keeps the turn
+// until it has settled what it has published.
+func (t *Tasks) forget(key Key, but types.UID) {
+	t.mu.Lock()
+	old := t.of[key]
+	other := old != nil && old.uid != but
+	var former Task
+	if other {
+		former = *old
+	}
+	t.mu.Unlock()
+	switch {
+	case former.runs():
+		t.stop(key)
+	case former.Ended:
+		former.config.Log.Info("Deleted before it ended", "messages", former.Progress.Moved, "dryRun", former.config.DryRun)
+		t.drop(key, but)
+	case other, but == "":
+		t.drop(key, but)
+	}
+}
+
+// begun returns the Tasks of a kind whose transfer has begun.
+func (t *Tasks) begun(kind Kind) map[Key]Task {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	found := map[Key]Task{}
+	for key, has := range t.of {
+		if key.Kind == kind && has.HasBegun() {
+			found[key] = *has
+		}
+	}
+	return found
+}

@@ -1,0 +1,111 @@
+package deadletterjob
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/fairqueue"
+	"github.com/warren-mq/warren/internal/controller/trigger"
+)
+
+// workers is how many objects of a kind are reconciled at a time. Half of them may be of one namespace, for counting messages takes
+// seconds where the broker does not answer.
+const workers = 4
+
+// Setup adds the controller of a kind to a manager.
+func Setup(mgr ctrl.Manager, kind Kind, tasks *Tasks, finder *Finder) (*Reconciler, error) {
+	r := &Reconciler{
+		Kind: kind, Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("warren"), Finder: finder, Tasks: tasks,
+		Now: time.Now, Log: mgr.GetLogger().WithName(string(kind)),
+	}
+	wakeups := make(chan event.TypedGenericEvent[client.ObjectKey])
+	tasks.Wake(kind, func(key client.ObjectKey) {
+		select {
+		case wakeups <- event.TypedGenericEvent[client.ObjectKey]{Object: key}:
+		case <-tasks.lifetime.Done():
+		}
+	})
+	if err := mgr.Add(r); err != nil {
+		return nil, err
+	}
+	woken := handler.TypedFuncs[client.ObjectKey, reconcile.Request]{
+		GenericFunc: func(
+			_ context.Context, e event.TypedGenericEvent[client.ObjectKey], q workqueue.TypedRateLimitingInterface[reconcile.Request],
+		) {
+			q.Add(reconcile.Request{NamespacedName: e.Object})
+		},
+	}
+	return r, ctrl.NewControllerManagedBy(mgr).
+		Named(strings.ToLower(string(kind))).
+		For(kind.empty(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.ConsumerQueue{}, handler.EnqueueRequestsFromMapFunc(r.ofConsumerQueue),
+			builder.WithPredicates(concernsTransfers())).
+		Watches(&v1alpha1.BrokerConnection{}, handler.EnqueueRequestsFromMapFunc(r.ofConnection),
+			builder.WithPredicates(usabilityChanged())).
+		WatchesRawSource(source.TypedChannel(wakeups, woken)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers, ReconciliationTimeout: trigger.ReconciliationTimeout,
+			NewQueue: fairqueue.NewFor(fairqueue.Limits{Namespace: workers / 2, Background: workers / 2}),
+		}).
+		Complete(r)
+}
+
+// concernsTransfers lets pass what changes whether messages of a ConsumerQueue can be taken.
+func concernsTransfers() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*v1alpha1.ConsumerQueue), e.ObjectNew.(*v1alpha1.ConsumerQueue)
+		return before.Generation != after.Generation || before.Status.ObservedGeneration != after.Status.ObservedGeneration ||
+			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+			conditions.Ready(before.Status.Conditions).Reason != conditions.Ready(after.Status.Conditions).Reason
+	}}
+}
+
+// usabilityChanged lets pass what changes whether messages can be taken through a BrokerConnection.
+func usabilityChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*v1alpha1.BrokerConnection), e.ObjectNew.(*v1alpha1.BrokerConnection)
+		was, is := conditions.ReadyOf(before), conditions.ReadyOf(after)
+		return before.Generation != after.Generation || was.Status != is.Status || was.Reason != is.Reason
+	}}
+}
+
+// ofConsumerQueue are the objects that have to do with a ConsumerQueue.
+func (r *Reconciler) ofConsumerQueue(ctx context.Context, cq client.Object) []reconcile.Request {
+	return r.unfinished(ctx, client.InNamespace(cq.GetNamespace()), client.MatchingFields{IndexConsumerQueue: cq.GetName()})
+}
+
+// ofConnection are the objects that may have to do with a BrokerConnection.
+func (r *Reconciler) ofConnection(ctx context.Context, bc client.Object) []reconcile.Request {
+	return r.unfinished(ctx, client.InNamespace(bc.GetNamespace()))
+}
+
+// unfinished lists the objects that have not ended.
+func (r *Reconciler) unfinished(ctx context.Context, only ...client.ListOption) []reconcile.Request {
+	jobs, err := r.Kind.list(ctx, r.Client, only...)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Find who is concerned", "kind", r.Kind)
+		return nil
+	}
+	var requests []reconcile.Request
+	for _, job := range jobs {
+		if job.Status.CompletionTime == nil {
+			requests = append(requests, reconcile.Request{NamespacedName: job.key().ObjectKey})
+		}
+	}
+	return requests
+}

@@ -1,0 +1,147 @@
+// Package transferstest has what tests of Redrives and Purges share.
+package deadletterjob
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// world is a Reconciler with an API server and a broker in memory, a ConsumerQueue, and a Redrive or Purge named again.
+type world struct {
+	T          *testing.T
+	API        client.WithWatch
+	Broker     *brokerstest.Broker
+	Mover      *brokerstest.Mover // takes the place of Broker; nil for Broker
+	Pool       *brokers.Pool
+	Reconciler *Reconciler
+	Events     *controllertest.EventLog
+	Told       controllertest.Told
+
+	kind Kind
+}
+
+// again is the name of the object that is reconciled.
+var again = client.ObjectKey{Namespace: "shop", Name: "again"}
+
+// created makes an object as the API server does, in a second of the year.
+func created[T client.Object](object T, name string, second int) T {
+	object.SetNamespace("shop")
+	object.SetName(name)
+	object.SetUID("uid")
+	object.SetGeneration(1)
+	object.SetCreationTimestamp(metav1.NewTime(time.Date(2026, 1, 1, 0, 0, second, 0, time.UTC)))
+	return object
+}
+
+// newWorld makes a world with a ConsumerQueue, if not nil, whose topology the broker has.
+func newWorld(t *testing.T, cq *v1alpha1.ConsumerQueue, kind Kind, object client.Object) *world {
+	t.Helper()
+	bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
+	bc.UID = "uid"
+	bc.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConnected, ObservedGeneration: bc.Generation,
+	}}
+	objects := []client.Object{bc, object}
+	w := &world{
+		T: t, Broker: brokerstest.New(vhost.RabbitMQ43, "/", "uid"), Events: &controllertest.EventLog{}, Told: controllertest.NewTold(),
+		kind: kind,
+	}
+	if cq != nil {
+		objects = append(objects, cq)
+		topo, err := topology.Desired(cq, topologytest.V43)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Broker.Change(func(s *snapshot.Snapshot) {
+			for _, queue := range topo.Queues {
+				s.PutQueue(queue.Name, vhost.Queue{Durable: true, Arguments: vhost.Normalize(queue.Arguments)})
+			}
+		})
+	}
+	w.API = controllertest.Client(t, []controllertest.AddIndexes{AddIndexes, brokers.AddIndexes}, objects...)
+	w.Restart()
+	return w
+}
+
+// HoldTransfers has transfers go on until they are told to end, and restarts.
+func (w *world) HoldTransfers() {
+	w.T.Helper()
+	w.Mover = brokerstest.NewMover(w.Broker)
+	w.Restart()
+}
+
+// Restart makes a Reconciler that remembers nothing.
+func (w *world) Restart() {
+	w.T.Helper()
+	w.Pool = brokers.NewPool(w.API, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (brokers.Broker, error) {
+		if w.Mover != nil {
+			return w.Mover, nil
+		}
+		return w.Broker, nil
+	})
+	if _, err := w.Pool.Ensure(client.ObjectKey{Namespace: "shop", Name: "default"}, rabbit.Config{Owner: "uid"}); err != nil {
+		w.T.Fatal(err)
+	}
+	shared := func(context.Context, *v1alpha1.ConsumerQueue, string, vhost.Version) (bool, bool) { return false, true }
+	w.Reconciler = &Reconciler{
+		Kind: w.kind, Client: w.API, Recorder: w.Events, Finder: NewFinder(w.API, w.Pool, shared),
+		Tasks: w.Tasks(w.T.Context()), Now: time.Now, Log: logr.Discard(),
+	}
+}
+
+// Tasks are Tasks that end with a context, and wake the world.
+func (w *world) Tasks(lifetime context.Context) *Tasks {
+	tasks := NewTasks(lifetime, &Register{})
+	tasks.Wake(w.kind, w.Told.Tell)
+	return tasks
+}
+
+// Reconcile reconciles the object once.
+func (w *world) Reconcile() {
+	w.T.Helper()
+	w.ReconcileAt(again)
+}
+
+// ReconcileAt reconciles the object of a name once.
+func (w *world) ReconcileAt(key client.ObjectKey) {
+	w.T.Helper()
+	if _, err := w.Reconciler.Reconcile(w.T.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+// ReconcileWhenWoken waits until somebody has the object reconciled, and reconciles it.
+func (w *world) ReconcileWhenWoken() {
+	w.T.Helper()
+	topologytest.Equal(w.T, "woken", again, <-w.Told)
+	w.Reconcile()
+}
+
+// readyText returns Ready and the other conditions of a job, in words.
+func readyText(conditions []metav1.Condition) string {
+	text := strings.Builder{}
+	for _, name := range []string{"Ready", "Reconciling", "Stalled", "Suspended", "Complete", "Failed"} {
+		if c := meta.FindStatusCondition(conditions, name); c != nil {
+			text.WriteString(name + "=" + string(c.Status) + " " + c.Reason + " ")
+		}
+	}
+	return text.String()
+}
