@@ -2,34 +2,33 @@ package deadletterjob
 
 import "github.com/warren-mq/warren/internal/rabbit/transfer"
 
-// A job moves or deletes no message before the status says that it may have done so: status.atMost is the claim. A manager that goes on
-// after a crash counts the whole claim as moved, so that a limit holds.
+// A job moves or deletes no message before status.atMost covers that message. After a crash, the next manager counts all messages
+// up to atMost as moved. So spec.maxMessages holds across crashes.
 
 const (
-	// stepSeconds is for how long the largest claim lasts at the rate of a job.
+	// stepSeconds is for how many seconds the largest step lasts at the rate of a job.
 	stepSeconds = 5
-	// unlimitedStep is the largest claim of a job without a rate.
+	// unlimitedStep is the largest step of a job without a rate, in messages.
 	unlimitedStep = 20_000
-	// stepShare is the part of what is left of the largest claim that one claim takes. After a few crashes, the range between moved and
-	// atMost is still not wider than the largest claim.
+	// A step is one stepShare-th of what the largest step leaves after the uncertainty of earlier crashes.
 	stepShare = 4
-	// smallestShare is the part of the largest claim that a claim takes at least. The status is written that often then.
+	// A step is at least one smallestShare-th of the largest step. Smaller steps would write the status too often.
 	smallestShare = 64
 )
 
-// claim returns how many messages a job may have moved or deleted, earlier runs included, until the status is written again. The rate is
-// zero if it is unlimited.
+// nextAtMost returns the next value of status.atMost: how many messages a job may have moved or deleted, in earlier runs, too.
+// The rate is in messages per second; zero is unlimited.
 func nextAtMost(config transfer.Config, progress transfer.Progress, rate int) int {
 	return max(progress.Moved, min(maxMoved(config, progress), progress.Moved+atMostStep(progress, rate)))
 }
 
-// isAtMostDue reports whether a job has used half of its claim and may move more.
+// isAtMostDue reports whether a job has used half of the last step and may move more messages.
 func isAtMostDue(config transfer.Config, progress transfer.Progress, settings transfer.Settings) bool {
 	left := settings.MaxMoved - progress.Moved - progress.InFlight
 	return settings.MaxMoved < maxMoved(config, progress) && 2*left <= atMostStep(progress, settings.Rate)
 }
 
-// atMostStep is how many messages a claim adds.
+// atMostStep returns by how many messages the next atMost exceeds what is moved.
 func atMostStep(progress transfer.Progress, rate int) int {
 	largest := unlimitedStep
 	if rate > 0 {
@@ -39,7 +38,7 @@ func atMostStep(progress transfer.Progress, rate int) int {
 	return max(1, largest/smallestShare, (largest-uncertain)/stepShare)
 }
 
-// maxMoved is how many messages a job moves in all. Messages that may be in the queue again are moved again.
+// maxMoved returns how many messages a job moves in all. A message that may be in the queue again after a crash is moved again.
 func maxMoved(config transfer.Config, progress transfer.Progress) int {
 	most := config.Total + progress.Unsure
 	if config.Limit > 0 {

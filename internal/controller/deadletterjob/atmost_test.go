@@ -9,7 +9,7 @@ import (
 
 const many = 1_000_000
 
-func TestClaim(t *testing.T) {
+func TestNextAtMost(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		progress           transfer.Progress
@@ -25,23 +25,23 @@ func TestClaim(t *testing.T) {
 		"no more than the limit":                  {transfer.Progress{Moved: 300}, 100, many, 310, 310},
 		"the limit is reached":                    {transfer.Progress{Moved: 310}, 100, many, 310, 310},
 		"a crash has left 250 messages uncertain": {transfer.Progress{Moved: 300, Unsure: 250}, 100, many, 0, 362},
-		"crashes have left more than a claim":     {transfer.Progress{Moved: 900, Unsure: 600}, 100, many, 0, 907},
+		"crashes have left more than a step":      {transfer.Progress{Moved: 900, Unsure: 600}, 100, many, 0, 907},
 		"the lowest rate":                         {transfer.Progress{Moved: 9, Unsure: 5}, 1, many, 0, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := nextAtMost(transfer.Config{Total: test.total, Limit: test.limit}, test.progress, test.rate)
-			topologytest.Equal(t, "claim", test.want, got)
+			topologytest.Equal(t, "atMost", test.want, got)
 		})
 	}
 }
 
-func TestAClaimIsRenewedWhenHalfOfItIsUsed(t *testing.T) {
+func TestAtMostIsRaisedWhenHalfOfTheStepIsUsed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		progress       transfer.Progress
-		claimed, limit int
-		want           bool
+		progress      transfer.Progress
+		atMost, limit int
+		want          bool
 	}{
 		"nothing is used":        {transfer.Progress{}, 125, 0, false},
 		"less than half is used": {transfer.Progress{Moved: 40, InFlight: 20}, 125, 0, false},
@@ -52,24 +52,27 @@ func TestAClaimIsRenewedWhenHalfOfItIsUsed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := isAtMostDue(transfer.Config{Total: many, Limit: test.limit}, test.progress,
-				transfer.Settings{Rate: 100, MaxMoved: test.claimed})
+				transfer.Settings{Rate: 100, MaxMoved: test.atMost})
 			topologytest.Equal(t, "is due", test.want, got)
 		})
 	}
 }
 
-// Each manager is killed when it has used its whole claim. The next one counts the claim as moved, and knows none of it for certain.
-func TestTheRangeAfterCrashesIsOneClaimWide(t *testing.T) {
+// Each manager is killed when it has moved all messages up to atMost, and has the acknowledgements of 500 messages unproven. The next
+// manager counts all of them as moved, and knows none for certain.
+func TestTheRangeGrowsByTheSmallestStepWithEachCrash(t *testing.T) {
 	t.Parallel()
-	for rate, largest := range map[int]int{10: 50, 100: 500, 1500: 7500, 0: unlimitedStep} {
+	const crashes = 20
+	for rate, largest := range map[int]int{1500: stepSeconds * 1500, 0: unlimitedStep} {
 		progress := transfer.Progress{}
-		for range 8 {
-			claimed := nextAtMost(transfer.Config{Total: many}, progress, rate)
-			progress.Unsure += claimed - progress.Moved
-			progress.Moved = claimed
+		for range crashes {
+			progress.Pending = 500
+			atMost := nextAtMost(transfer.Config{Total: many}, progress, rate)
+			progress.Unsure += progress.Pending + atMost - progress.Moved
+			progress.Moved, progress.Pending = atMost, 0
 		}
-		if progress.Unsure > largest {
-			t.Errorf("rate %d: %d messages are uncertain, want at most %d", rate, progress.Unsure, largest)
+		if most := largest + crashes*(500+largest/smallestShare); progress.Unsure > most {
+			t.Errorf("rate %d: %d messages are uncertain, want at most %d", rate, progress.Unsure, most)
 		}
 	}
 }

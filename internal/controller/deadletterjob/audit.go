@@ -12,24 +12,24 @@ import (
 	"github.com/warren-mq/warren/internal/controller/conditions"
 )
 
-// auditLog is the log of a job. Each line names the job and its creator: the job itself may be gone when somebody asks.
+// auditLog returns the log of a job. Each line names the job and its creator, because the job itself may be gone later.
 func (s *scope) auditLog() logr.Logger {
 	return s.Log.WithValues("name", s.key().ObjectKey, "uid", s.before.GetUID(), "requestedBy", cmp.Or(s.before.RequestedBy, "unknown"))
 }
 
-// logStart logs that messages are about to be taken: by a new job, or by one that goes on after an interruption.
+// logStart logs that a job starts, or continues after an interruption, to take messages.
 func (s *scope) logStart(verb string) {
 	s.auditLog().Info(verb, "consumerQueue", s.before.ConsumerQueue, "source", s.status.Source, "total", number(s.status.Total),
 		"selection", selectionText(s.before.Select), "dryRun", s.before.DryRun, "reason", s.before.Reason)
 }
 
-// logEnd logs what a job has done.
+// logEnd logs the outcome of a job.
 func (s *scope) logEnd() {
 	s.auditLog().Info("Ended", "consumerQueue", s.before.ConsumerQueue, "source", s.status.Source,
 		"outcome", conditions.Ready(s.status.Conditions).Reason, "counts", s.work.Summary(), "dryRun", s.before.DryRun)
 }
 
-// selectionText describes a selection. It leaves out values of headers, which are copies of what messages hold.
+// selectionText describes a selector. It leaves out the values of headers, which are copies of what messages hold.
 func selectionText(given *v1alpha1.DeadLetterSelector) string {
 	if given == nil {
 		return "all"

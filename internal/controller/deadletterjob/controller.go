@@ -18,7 +18,7 @@ import (
 	"github.com/warren-mq/warren/internal/metrics"
 )
 
-// Reconciler carries out the objects of one kind.
+// Reconciler reconciles the jobs of one kind.
 type Reconciler struct {
 	Kind     Kind
 	Client   client.Client
@@ -29,7 +29,7 @@ type Reconciler struct {
 	Log      logr.Logger
 }
 
-// Reconcile brings an object forward: it waits for its turn, takes messages, or has ended.
+// Reconcile advances a job that has not ended, and deletes a job whose ttlSecondsAfterFinished is over.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	key := Key{r.Kind, request.NamespacedName}
 	object := r.Kind.empty()
@@ -60,7 +60,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: retry}, client.IgnoreNotFound(err)
 }
 
-// advance reconciles an object that has not ended.
+// advance reconciles a job that has not ended.
 func (r *Reconciler) advance(ctx context.Context, object client.Object) (time.Duration, error) {
 	if err := r.excludeFromBackup(ctx, jobOf(object)); err != nil {
 		return 0, err
@@ -71,7 +71,7 @@ func (r *Reconciler) advance(ctx context.Context, object client.Object) (time.Du
 	return retry, err
 }
 
-// result is what metrics call the end of a reconciliation.
+// result returns the label value for the outcome of a reconciliation.
 func result(err error) string {
 	switch {
 	case statuswriter.IsStale(err):
@@ -82,7 +82,7 @@ func result(err error) string {
 	return "done"
 }
 
-// expire deletes an object that has ended for long enough.
+// expire deletes a job whose ttlSecondsAfterFinished is over.
 func (r *Reconciler) expire(ctx context.Context, job Job) (ctrl.Result, error) {
 	r.Tasks.drop(job.key(), job.GetUID())
 	if job.Status.ObservedGeneration != job.GetGeneration() {
@@ -103,11 +103,11 @@ func (r *Reconciler) expire(ctx context.Context, job Job) (ctrl.Result, error) {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	uid, version := job.GetUID(), job.GetResourceVersion()
-	// A conflict says that it was changed: its ttlSecondsAfterFinished perhaps.
+	// A conflict means that the job was changed, perhaps its ttlSecondsAfterFinished.
 	return ctrl.Result{}, r.Client.Delete(ctx, job.Object, client.Preconditions{UID: &uid, ResourceVersion: &version})
 }
 
-// Start writes, when the manager stops, how far the transfers have come that it has ended.
+// Start waits until the manager stops. It then writes the progress of the tasks that the stop has ended.
 func (r *Reconciler) Start(ctx context.Context) error {
 	<-ctx.Done()
 	r.Tasks.awaitEnd()
@@ -129,13 +129,13 @@ func (r *Reconciler) Start(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// lastWrites is how long the last writes of statuses may take.
+// lastWrites is how long Start may take for these writes.
 const lastWrites = 5 * time.Second
 
-// EmitMetrics emits what is known of all objects of the kind.
+// EmitMetrics emits the metrics of all jobs of the kind.
 func (r *Reconciler) EmitMetrics(emit metrics.Emit) {
 	jobs, err := r.Kind.list(context.Background(), r.Client)
-	if err != nil { // the cache has ended
+	if err != nil { // the cache has stopped
 		return
 	}
 	tally := conditions.NewTally(string(r.Kind))

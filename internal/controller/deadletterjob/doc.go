@@ -1,13 +1,18 @@
-// Package transfers is what Redrives and Purges have in common. It reconciles them: it finds the dead-letter queue and whose turn it is
-// there, has messages taken out by a transfer that goes on by itself, and writes the status.
+// Package deadletterjob reconciles Redrives and Purges. A job finds the dead-letter queue of its ConsumerQueue, waits for its turn, and
+// starts a task that moves or deletes messages in the background. The reconciler writes the progress of the task into the status.
 //
-//   - job.go: a Redrive or a Purge; what they do differently is their Work
-//   - controller.go: one object from its creation to its end
-//   - scope.go: one reconciliation of an object that has not ended
-//   - resolve.go, halt.go: where messages are taken from, or why none are
-//   - order.go, tasks.go: whose turn it is, and the transfers of those that have it
-//   - finished.go: the records that keep a job which comes back without its status from running again
-//   - status.go, events.go: what is told, and how often
-//   - audit.go: what the log says of a job
-//   - watches.go: what has an object reconciled
+// Begin with controller.go and scope.go. The files:
+//
+//   - controller.go, watches.go: the reconciler of one kind, and what enqueues a job
+//   - scope.go: one reconciliation of a job that has not ended
+//   - job.go: Job is what a Redrive and a Purge share; Work is what they do differently, in redrive*.go and purge*.go
+//   - finder.go, resolve.go, move.go: the dead-letter queue, and where its messages go
+//   - blocker.go: why a job takes no messages now, or how it ended
+//   - register.go, order.go: who may take messages of a queue, in which order; the dead-letter API uses the register, too
+//   - tasks.go, atmost.go: the tasks that run, and how many messages they may move before the next write of the status
+//   - finished.go: the records that stop a job from running twice if it is restored without its status
+//   - status.go, events.go, audit.go: what the status, Events and the log report
+//   - refusals.go: what the broker refuses to jobs, for the status of the ConsumerQueue
+//
+// How messages are moved is in package transfer, and which messages a selector matches is in package deadletter.
 package deadletterjob

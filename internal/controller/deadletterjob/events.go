@@ -11,7 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/conditions"
 )
 
-// The reasons of Events on Redrives and Purges. They are recorded on transitions only.
+// The reasons of Events on Redrives and Purges, which are recorded on transitions only.
 const (
 	eventAlreadyFinished = "AlreadyFinished"
 	eventStarted         = "Started"
@@ -21,12 +21,12 @@ const (
 	eventFailed          = "Failed"
 )
 
-// recordTransition records an Event if the object does something else than a status from before says.
+// recordTransition records an Event if the status differs from the one before in a way that users want to know.
 func (s *scope) recordTransition(before v1alpha1.TransferStatus) {
 	ready := conditions.Ready(s.status.Conditions)
 	was := conditions.Ready(before.Conditions)
 	switch {
-	case before.CompletionTime != nil: // only its generation is new
+	case before.CompletionTime != nil: // only the generation is new
 	case s.status.CompletionTime != nil && ready.Status != "True":
 		s.addEvent(corev1.EventTypeWarning, eventFailed, ready.Message)
 	case s.status.CompletionTime != nil && ready.Reason == v1alpha1.ReasonCancelled:
@@ -42,7 +42,7 @@ func (s *scope) recordTransition(before v1alpha1.TransferStatus) {
 	}
 }
 
-// isWaiting says whether an object with this reason has begun and waits.
+// isWaiting reports whether a job with this reason has begun and waits.
 func isWaiting(reason string) bool {
 	switch reason {
 	case v1alpha1.ReasonDestinationMissing, v1alpha1.ReasonDestinationFull, v1alpha1.ReasonDestinationBusy, v1alpha1.ReasonBlocked,
@@ -56,7 +56,7 @@ func (s *scope) addEvent(eventType, reason, note string) {
 	s.Recorder.Eventf(s.before.Object, nil, eventType, reason, string(s.Kind), "%s", conditions.Truncate(note, 1024))
 }
 
-// recordOnConsumerQueue has an Event say on the ConsumerQueue what became of its dead letters.
+// recordOnConsumerQueue records the outcome as an Event on the ConsumerQueue.
 func (s *scope) recordOnConsumerQueue(ctx context.Context) {
 	reason, note := s.work.CompletionEvent()
 	if reason == "" {
@@ -64,7 +64,7 @@ func (s *scope) recordOnConsumerQueue(ctx context.Context) {
 	}
 	cq := &v1alpha1.ConsumerQueue{}
 	key := client.ObjectKey{Namespace: s.before.GetNamespace(), Name: s.before.ConsumerQueue}
-	if err := s.Client.Get(ctx, key, cq); err != nil { // it is gone
+	if err := s.Client.Get(ctx, key, cq); err != nil { // the ConsumerQueue is gone
 		return
 	}
 	s.Recorder.Eventf(cq, s.before.Object, corev1.EventTypeNormal, reason, string(s.Kind), "%s",

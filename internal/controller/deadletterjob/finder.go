@@ -1,4 +1,3 @@
-// Package deadletterqueue finds the dead-letter queue of a ConsumerQueue at the broker, or returns why no dead letter can be taken from it.
 package deadletterjob
 
 import (
@@ -22,17 +21,17 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// SharesQueue says whether another ConsumerQueue wants a queue, too; known is false while that cannot be said.
+// SharesQueue reports whether another ConsumerQueue wants the queue, too. It returns false for known if that cannot be told yet.
 type SharesQueue func(ctx context.Context, cq *v1alpha1.ConsumerQueue, queue string, version vhost.Version) (shares, known bool)
 
-// Finder finds dead-letter queues.
+// Finder finds the dead-letter queue of a ConsumerQueue at its broker.
 type Finder struct {
 	client      client.Reader
 	pool        *brokers.Pool
 	sharesQueue SharesQueue
 }
 
-// NewFinder makes a Finder that reads from the cache of a client, and asks the connections of a pool.
+// NewFinder returns a Finder that reads from a cache and uses the connections of a pool.
 func NewFinder(reader client.Reader, pool *brokers.Pool, sharesQueue SharesQueue) *Finder {
 	return &Finder{reader, pool, sharesQueue}
 }
@@ -43,29 +42,29 @@ type Queue struct {
 	Broker        brokers.Broker // nil until it is found
 	Version       vhost.Version
 	Location      ownership.Location
-	// Names are those of the queues; Names.Queue is the dead-letter queue, and empty if there is none.
+	// Names are the queues of the ConsumerQueue. Names.Queue is the dead-letter queue; it is empty if there is none.
 	Names topology.DeadLetters
 }
 
-// Turn is the turn of those who take messages out of the queue.
+// Turn returns the key of the queue in a Register.
 func (q Queue) Turn() Turn {
 	return Turn{Connection: brokers.ConnectionKey(q.ConsumerQueue), Location: q.Location, Queue: q.Names.Queue}
 }
 
-// Details are what the broker has of a dead-letter queue.
+// Details describe a dead-letter queue at the broker.
 type Details struct {
 	Source deadletter.Source
 	// Type is the type of the queue.
 	Type string
-	// Limited: the broker may drop messages that are taken and given back.
+	// Limited: the broker may drop messages that were delivered and returned.
 	Limited bool
-	// DelaysReturned: the broker may hide messages for some time that were taken and given back.
+	// DelaysReturned: the broker may hide returned messages for some time.
 	DelaysReturned bool
-	// SingleActiveConsumer: nobody gets messages while somebody else consumes.
+	// SingleActiveConsumer: while another consumer is active, the broker delivers messages to that consumer only.
 	SingleActiveConsumer bool
 }
 
-// Find finds the dead-letter queue of a ConsumerQueue. What is known is returned with an Blocker, too.
+// Find finds the dead-letter queue of a ConsumerQueue. With a Blocker it returns what it has found so far.
 func (f *Finder) Find(ctx context.Context, key client.ObjectKey) (Queue, *Blocker, error) {
 	cq, blocker, err := f.ConsumerQueue(ctx, key)
 	if blocker != nil || err != nil {
@@ -103,7 +102,7 @@ func (f *Finder) Find(ctx context.Context, key client.ObjectKey) (Queue, *Blocke
 	return found, nil, err
 }
 
-// ConsumerQueue finds a ConsumerQueue that has been compared with the broker.
+// ConsumerQueue returns a ConsumerQueue whose status describes its current generation, or a Blocker.
 func (f *Finder) ConsumerQueue(ctx context.Context, key client.ObjectKey) (*v1alpha1.ConsumerQueue, *Blocker, error) {
 	cq := &v1alpha1.ConsumerQueue{}
 	err := f.client.Get(ctx, key, cq)
@@ -124,7 +123,7 @@ func (f *Finder) ConsumerQueue(ctx context.Context, key client.ObjectKey) (*v1al
 	return cq, nil, nil
 }
 
-// ComparedAt is the Blocker where the status of a ConsumerQueue tells of another cluster or vhost than its connection leads to.
+// ComparedAt returns a Blocker if the status of a ConsumerQueue describes another location than its connection leads to.
 func ComparedAt(here ownership.Location, cq *v1alpha1.ConsumerQueue) *Blocker {
 	if here.IsIn(ownership.Recorded(cq.Status.Location)) {
 		return nil
@@ -132,12 +131,12 @@ func ComparedAt(here ownership.Location, cq *v1alpha1.ConsumerQueue) *Blocker {
 	return notCompared(cq.Name)
 }
 
-// notCompared is the Blocker where nobody knows yet what a ConsumerQueue has at the broker.
+// notCompared is the Blocker until the first status of a ConsumerQueue at a location.
 func notCompared(name string) *Blocker {
 	return waiting(v1alpha1.ReasonConsumerQueueNotReady, "ConsumerQueue %q has not been compared with the broker yet", name).brief()
 }
 
-// Inspect finds out what the broker has of a dead-letter queue that Find has found.
+// Inspect returns the details of a dead-letter queue that Find has found.
 func (f *Finder) Inspect(ctx context.Context, found Queue) (Details, *Blocker) {
 	name := found.Names.Queue
 	switch {
@@ -176,7 +175,7 @@ func missing(queue string) *Blocker {
 	return waiting(v1alpha1.ReasonSourceMissing, "queue %q does not exist", queue)
 }
 
-// HasQueue says whether a ConsumerQueue has a queue at the broker, as far as its status knows. A status that is too long leaves some out.
+// HasQueue reports whether a queue exists at the broker according to the status. A status that omits entries counts as yes.
 func HasQueue(cq *v1alpha1.ConsumerQueue, name string) bool {
 	return cq.Status.TopologyOmitted > 0 || slices.ContainsFunc(cq.Status.Topology, func(entry v1alpha1.TopologyEntry) bool {
 		return entry.Kind == v1alpha1.KindQueue && entry.Name == name && entry.State != v1alpha1.StateMissing

@@ -16,10 +16,10 @@ import (
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
 )
 
-// A job can come back without its status: a backup was restored, or a GitOps tool created the job again after it had expired. Two records
-// outlive the status: an annotation of the job, and a list in the status of the ConsumerQueue.
+// A job can come back without its status: a backup is restored, or a GitOps tool creates the job again after it expired. Two
+// records outlive the status: an annotation of the job, and a list in the status of the ConsumerQueue.
 
-// checkFinishedBefore is the Blocker of a job that has finished before; nil if it has not.
+// checkFinishedBefore returns the Blocker of a job that has finished before, or nil.
 func (s *scope) checkFinishedBefore(ctx context.Context) (*Blocker, error) {
 	if s.before.hasBegun() {
 		return nil, nil
@@ -43,7 +43,7 @@ func (s *scope) checkFinishedBefore(ctx context.Context) (*Blocker, error) {
 		s.Kind, own.Name, cq.Status.FinishedJobs[at].CompletionTime.UTC().Format(time.RFC3339)), nil
 }
 
-// recordOf returns the ConsumerQueue of a job, whose status has the record; nil if it does not exist.
+// recordOf returns the ConsumerQueue of a job, whose status has the list; nil if it does not exist.
 func (r *Reconciler) recordOf(ctx context.Context, job Job) (*v1alpha1.ConsumerQueue, error) {
 	cq := &v1alpha1.ConsumerQueue{}
 	key := client.ObjectKey{Namespace: job.GetNamespace(), Name: job.ConsumerQueue}
@@ -59,8 +59,8 @@ func (r *Reconciler) recordOf(ctx context.Context, job Job) (*v1alpha1.ConsumerQ
 	return cq, nil
 }
 
-// recordCompletion records outside the status of a job that it has finished. The annotation comes last: a job that has it needs no entry
-// in the status of the ConsumerQueue, where the entry may have given way to newer ones.
+// recordCompletion records outside the status of a job that the job has finished. It adds the annotation last: a job with the
+// annotation needs no entry in the status of the ConsumerQueue, where newer entries may have replaced it.
 func (r *Reconciler) recordCompletion(ctx context.Context, job Job) error {
 	if _, recorded := job.GetAnnotations()[v1alpha1.CompletedAtAnnotation]; recorded {
 		return nil
@@ -80,13 +80,13 @@ func (r *Reconciler) recordCompletion(ctx context.Context, job Job) error {
 	})
 }
 
-// recordInConsumerQueue makes a job the newest entry in the status of its ConsumerQueue.
+// recordInConsumerQueue adds a job to the list in the status of its ConsumerQueue.
 func (r *Reconciler) recordInConsumerQueue(ctx context.Context, job Job) error {
 	cq, err := r.recordOf(ctx, job)
 	if cq == nil || err != nil {
 		return err
 	}
-	if cq.Status.ObservedGeneration <= 0 { // its own controller writes the status first, with what it knows of the topology
+	if cq.Status.ObservedGeneration <= 0 { // the controller of ConsumerQueues writes the first status
 		return statuswriter.ErrStaleCache
 	}
 	cq.Status.FinishedJobs = withFinished(cq.Status.FinishedJobs, finishedJob(job))
@@ -96,7 +96,7 @@ func (r *Reconciler) recordInConsumerQueue(ctx context.Context, job Job) error {
 	return nil
 }
 
-// withFinished adds a job to a list as the newest one. A job that is listed keeps its time.
+// withFinished returns the list with the job as its newest entry. A job that is listed already keeps its time.
 func withFinished(list []v1alpha1.FinishedJob, job finished) []v1alpha1.FinishedJob {
 	if at := slices.IndexFunc(list, job.isSameJob); at >= 0 {
 		job.CompletionTime = list[at].CompletionTime
@@ -105,7 +105,7 @@ func withFinished(list []v1alpha1.FinishedJob, job finished) []v1alpha1.Finished
 	return list[max(0, len(list)-v1alpha1.MaxFinishedJobs):]
 }
 
-// excludeFromBackup adds the label by which Velero leaves the job out. A label that is there already stays as it is.
+// excludeFromBackup adds the label that excludes the job from backups by Velero. It never changes a value that exists.
 func (r *Reconciler) excludeFromBackup(ctx context.Context, job Job) error {
 	if _, decided := job.GetLabels()[v1alpha1.ExcludeFromBackupLabel]; decided {
 		return nil
@@ -120,8 +120,8 @@ func (r *Reconciler) excludeFromBackup(ctx context.Context, job Job) error {
 	})
 }
 
-// patchMetadata changes labels or annotations of a job. It returns a conflict if the job is not the newest version: another object may
-// have its name by now.
+// patchMetadata changes labels or annotations of a job. It returns a conflict if the job is not the newest version, because
+// another object may have its name by now.
 func (r *Reconciler) patchMetadata(ctx context.Context, job Job, change func(client.Object)) error {
 	before := job.DeepCopyObject().(client.Object)
 	change(job.Object)
@@ -136,7 +136,7 @@ func (r *Reconciler) patchMetadata(ctx context.Context, job Job, change func(cli
 // finished is an entry of status.finishedJobs.
 type finished v1alpha1.FinishedJob
 
-// finishedJob is the entry of a job.
+// finishedJob returns the entry of a job.
 func finishedJob(job Job) finished {
 	entry := finished{Kind: string(job.Kind), Name: job.GetName(), SpecHash: specHash(job.Object)}
 	if job.Status.CompletionTime != nil {
@@ -149,7 +149,7 @@ func (f finished) isSameJob(other v1alpha1.FinishedJob) bool {
 	return f.Kind == other.Kind && f.Name == other.Name && f.SpecHash == other.SpecHash
 }
 
-// specHash is a hash of what a job does to which messages: of the spec without the fields that may change, and without its creator.
+// specHash returns a hash of the spec without the fields that may change and without its creator.
 func specHash(object client.Object) string {
 	var spec any
 	switch object := object.(type) {
@@ -164,7 +164,7 @@ func specHash(object client.Object) string {
 	}
 	text, err := json.Marshal(spec)
 	if err != nil {
-		panic(err) // the API server has encoded the same types
+		panic(err) // the API server encoded the same types
 	}
 	sum := sha256.Sum256(text)
 	return "sha256:" + hex.EncodeToString(sum[:])

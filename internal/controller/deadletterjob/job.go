@@ -11,16 +11,16 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 )
 
-// Kind is a kind of objects that take messages out of dead-letter queues.
+// Kind is Redrive or Purge.
 type Kind string
 
-// The kinds.
+// The kinds of jobs.
 const (
 	Redrive Kind = "Redrive"
 	Purge   Kind = "Purge"
 )
 
-// Key names an object of either kind.
+// Key names a job.
 type Key struct {
 	Kind Kind
 	client.ObjectKey
@@ -30,45 +30,44 @@ func (k Key) user() User {
 	return User{Kind: string(k.Kind), ObjectKey: k.ObjectKey}
 }
 
-// Job is a Redrive or a Purge: what both have.
+// Job is what a Redrive and a Purge have in common.
 type Job struct {
 	client.Object
 	Kind                    Kind
 	ConsumerQueue           string
 	DryRun, Suspend, Cancel bool
-	// RequestedBy and Reason are empty where the spec does not say.
+	// RequestedBy and Reason are empty if the spec does not set them.
 	RequestedBy, Reason string
 	Select              *v1alpha1.DeadLetterSelector
-	// TTL is for how many seconds the object is kept after it has ended; nil for ever.
+	// TTL is for how many seconds the job is kept after it has ended; nil is forever.
 	TTL *int32
-	// Status is a part of the object.
+	// Status points into Object.
 	Status *v1alpha1.TransferStatus
 }
 
-// Work is what a Redrive and a Purge do differently. A Work belongs to one reconciliation of one object, and changes its status.
+// Work is what a Redrive and a Purge do differently. A Work belongs to one reconciliation of one job, and changes the status of
+// the job.
 type Work interface {
 	Job() Job
-	// SyncProgress takes over how the transfer fares that runs or has ended; the zero Task if there is none. It returns a Blocker if the object has
-	// ended by that, or cannot go on; otherwise a transfer that has ended by itself is followed by another one.
+	// SyncProgress copies the progress of the task into the status. The zero Task means that none has begun. It returns a Blocker if
+	// the job has ended or cannot go on. Without a Blocker, another task follows a task that has ended.
 	SyncProgress(task Task) *Blocker
-	// ResolveDestination says where the messages of a queue go, if they go anywhere, and why they may not be taken.
+	// ResolveDestination adds to the Move where messages go. It returns a Blocker if messages cannot go there.
 	ResolveDestination(ctx context.Context, from Queue, move *Move) (*Blocker, error)
-	// Config is the transfer. Its messages are judged by the selection, which may turn out to be wrong. It needs no Log, Queue, Total and
-	// Settings.
+	// Config returns the transfer without Log, Queue, Total and Settings. It returns a Blocker if the selector is invalid.
 	Config(move Move) (transfer.Config, *Blocker)
-	// Settings are those of the transfer that may be changed while it runs.
+	// Settings returns the settings that may change while the task runs.
 	Settings() transfer.Settings
-	// RecordIntent records what is about to be done. The status is written then, before the first message is taken.
+	// RecordIntent prepares the status of a job that begins. The status is written before the first message is taken.
 	RecordIntent()
-	// RunningCondition is the value of Ready while the transfer goes on.
+	// RunningCondition returns the value of Ready while the task runs.
 	RunningCondition(progress transfer.Progress, move Move) conditions.Value
-	// Summary says in a sentence what was done.
+	// Summary describes the counts of the job in a sentence.
 	Summary() string
-	// CompletionEvent is an Event for the ConsumerQueue when all has ended; an empty reason if there is nothing to tell.
+	// CompletionEvent returns the Event on the ConsumerQueue when the job has ended. The reason is empty if there is none.
 	CompletionEvent() (reason, note string)
 }
 
-// workOn returns the Work of an object of the kind.
 func (k Kind) workOn(object client.Object, finder *Finder) Work {
 	if k == Purge {
 		return newPurgeWork(object)
@@ -92,7 +91,7 @@ func ofPurge(p *v1alpha1.Purge) Job {
 	}
 }
 
-// jobOf is what a Redrive or a Purge has in common with others.
+// jobOf returns the common part of a Redrive or a Purge.
 func jobOf(object client.Object) Job {
 	if purge, ok := object.(*v1alpha1.Purge); ok {
 		return ofPurge(purge)
@@ -100,7 +99,6 @@ func jobOf(object client.Object) Job {
 	return ofRedrive(object.(*v1alpha1.Redrive))
 }
 
-// empty is an object of the kind.
 func (k Kind) empty() client.Object {
 	if k == Purge {
 		return &v1alpha1.Purge{}
@@ -108,7 +106,7 @@ func (k Kind) empty() client.Object {
 	return &v1alpha1.Redrive{}
 }
 
-// list lists the objects of the kind, which must not be changed.
+// list returns the jobs of the kind from the cache. The caller must not change them.
 func (k Kind) list(ctx context.Context, reader client.Reader, only ...client.ListOption) ([]Job, error) {
 	options := append([]client.ListOption{client.UnsafeDisableDeepCopy}, only...)
 	var jobs []Job
@@ -134,5 +132,5 @@ func (k Kind) list(ctx context.Context, reader client.Reader, only ...client.Lis
 
 func (j Job) key() Key { return Key{j.Kind, client.ObjectKeyFromObject(j.Object)} }
 
-// hasBegun says whether messages may have been taken already.
+// hasBegun reports whether messages may have been taken already.
 func (j Job) hasBegun() bool { return j.Status.Total != nil }

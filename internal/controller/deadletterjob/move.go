@@ -8,24 +8,24 @@ import (
 	"github.com/warren-mq/warren/internal/deadletter"
 )
 
-// Move says where messages are taken from and where they go.
+// Move is where messages are taken from and where they go.
 type Move struct {
 	Broker  brokers.Broker
 	Cluster string
 	Turn    Turn
-	// ConsumerQueue is the name of the ConsumerQueue, and Source tells its dead letters.
+	// ConsumerQueue is the name of the ConsumerQueue. Source tells its dead letters from those of other ConsumerQueues.
 	ConsumerQueue string
 	Source        deadletter.Source
-	// Destination is empty if each message goes where it was published first, or nowhere.
+	// Destination is a queue. It is empty if each message goes where it was published first, or if messages are deleted.
 	Destination string
 	Route       contract.Route
-	// Behind is the queue that messages come to when their delay in Destination is over; empty if they stay there.
+	// Behind is the queue that messages reach after their delay in Destination; empty if they stay in Destination.
 	Behind string
-	// Limited: the queue may lose messages that are given back.
+	// Limited: the broker may drop messages that were delivered and returned.
 	Limited bool
 }
 
-// To is where each message is published; nil if that depends on the message.
+// To returns where each message is published; nil if that depends on the message.
 func (m Move) To() *contract.Route {
 	if m.Destination == "" {
 		return nil
@@ -33,7 +33,7 @@ func (m Move) To() *contract.Route {
 	return &m.Route
 }
 
-// is says whether a transfer for one move serves another.
+// is reports whether a task for one move serves the other move, too.
 func (m Move) is(other Move) bool {
 	return m.Broker == other.Broker && m.Turn == other.Turn && m.Destination == other.Destination && m.Route == other.Route &&
 		m.Behind == other.Behind && m.Limited == other.Limited &&

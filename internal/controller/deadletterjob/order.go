@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
 )
 
-// acquireTurn takes the turn at the dead-letter queue. If the object has to wait, why says for whom.
+// acquireTurn acquires the turn at the dead-letter queue. If the job is queued, it returns the reason in words.
 func (s *scope) acquireTurn(ctx context.Context, m Move) (why string, queued bool, err error) {
 	first, waits, err := s.nextInQueue(ctx)
 	switch {
@@ -23,7 +23,7 @@ func (s *scope) acquireTurn(ctx context.Context, m Move) (why string, queued boo
 		s.Tasks.await(s.key())
 		return fmt.Sprintf("%s %q comes first, and has not ended", first.Kind, first.GetName()), true, nil
 	}
-	rival, granted := s.Tasks.claim(s.key(), s.before.GetUID(), m.Turn)
+	rival, granted := s.Tasks.acquire(s.key(), s.before.GetUID(), m.Turn)
 	switch {
 	case granted:
 		return "", false, nil
@@ -33,14 +33,14 @@ func (s *scope) acquireTurn(ctx context.Context, m Move) (why string, queued boo
 	return rival.Uses(m.Turn.Queue, s.before.GetNamespace()), true, nil
 }
 
-// nextInQueue finds another object for the same ConsumerQueue that has its turn before this one.
+// nextInQueue returns another job of the same ConsumerQueue that comes before this one.
 func (s *scope) nextInQueue(ctx context.Context) (first Job, waits bool, err error) {
 	jobs, err := s.jobsOfConsumerQueue(ctx)
 	for _, other := range jobs {
 		if !wantsTurn(other) || !isBefore(other, s.before) {
 			continue
 		}
-		if s.Tasks.statuses[other.Kind].IsOlder(other.Object) { // it may have ended
+		if s.Tasks.statuses[other.Kind].IsOlder(other.Object) { // the newest version may have ended
 			return Job{}, false, statuswriter.ErrStaleCache
 		}
 		return other, true, nil
@@ -48,7 +48,7 @@ func (s *scope) nextInQueue(ctx context.Context) (first Job, waits bool, err err
 	return Job{}, false, err
 }
 
-// jobsOfConsumerQueue lists the jobs of the same ConsumerQueue, this one included.
+// jobsOfConsumerQueue returns the jobs of the same ConsumerQueue, including this one.
 func (s *scope) jobsOfConsumerQueue(ctx context.Context) (jobs []Job, err error) {
 	for _, kind := range []Kind{Redrive, Purge} {
 		found, err := kind.list(ctx, s.Client, client.InNamespace(s.before.GetNamespace()),
@@ -56,14 +56,14 @@ func (s *scope) jobsOfConsumerQueue(ctx context.Context) (jobs []Job, err error)
 		if err != nil {
 			return nil, err
 		}
-		// The index has the ConsumerQueues that Redrives move messages to, too.
+		// The index also has the Redrives that move messages to the ConsumerQueue.
 		jobs = append(jobs, slices.DeleteFunc(found, func(job Job) bool { return job.ConsumerQueue != s.before.ConsumerQueue })...)
 	}
 	return jobs, nil
 }
 
-// checkOvertaken is the Blocker of a job that was suspended or stalled while another one took messages of the queue; nil if none did. The
-// messages that are left of its total may have died since, and nothing tells them apart.
+// checkOvertaken returns the Blocker of a job that was suspended or stalled while another job took messages of the queue. The
+// rest of its total may have died since, and nothing tells old from new dead letters.
 func (s *scope) checkOvertaken(ctx context.Context) (*Blocker, error) {
 	if !s.before.hasBegun() {
 		return nil, nil
@@ -75,20 +75,20 @@ func (s *scope) checkOvertaken(ctx context.Context) (*Blocker, error) {
 			continue
 		}
 		return failed(v1alpha1.ReasonIncomplete,
-			"%s; %s %q has taken messages of queue %q since, so this %s cannot tell which of the others it had counted. Create another "+
+			"%s; %s %q has taken messages of queue %q since, so this %s cannot tell which messages it had counted. Create another "+
 				"one for them", s.work.Summary(), other.Kind, other.GetName(), s.status.Source, s.Kind), nil
 	}
 	return nil, err
 }
 
-// wantsTurn says whether an object will take messages as soon as it can.
+// wantsTurn reports whether a job takes messages as soon as it can.
 func wantsTurn(job Job) bool {
 	return job.Status.CompletionTime == nil && job.GetDeletionTimestamp().IsZero() && !job.Suspend &&
 		!meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionStalled) &&
 		!meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionSuspended)
 }
 
-// isBefore says whether one object has its turn before another: the one that has begun, else the older one.
+// isBefore reports whether one job has its turn before the other: a job that has begun comes first, then the older one.
 func isBefore(one, other Job) bool {
 	if one.hasBegun() != other.hasBegun() {
 		return one.hasBegun()

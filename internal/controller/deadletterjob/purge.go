@@ -14,10 +14,9 @@ import (
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=purges,verbs=list;watch;patch;delete
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=purges/status,verbs=update
 
-// eventPurged is the reason of an Event on the ConsumerQueue.
+// eventPurged is the reason of the Event on the ConsumerQueue.
 const eventPurged = "Purged"
 
-// purgeWork is one reconciliation of a Purge.
 type purgeWork struct {
 	purge  *v1alpha1.Purge
 	job    Job
@@ -31,7 +30,7 @@ func newPurgeWork(object client.Object) Work {
 
 func (w *purgeWork) Job() Job { return w.job }
 
-// SyncProgress takes over how a transfer fares, the one that counts or the one that deletes.
+// SyncProgress implements Work for the task that counts and the task that deletes.
 func (w *purgeWork) SyncProgress(task Task) *Blocker {
 	if task.HasBegun() && w.isCounted() {
 		w.status.Deleted = recordDone(&w.status.TransferStatus, task)
@@ -40,7 +39,7 @@ func (w *purgeWork) SyncProgress(task Task) *Blocker {
 		recordCount(w.status, task.Progress)
 	}
 	switch {
-	case isDeleting(w.status) && (task.Ended || !task.HasBegun()): // nobody knows what the broker has heard
+	case isDeleting(w.status) && (task.Ended || !task.HasBegun()): // how many messages are deleted is unknown
 		return failed(v1alpha1.ReasonInterrupted, "%s", interruption(w.status))
 	case !task.Ended, task.Stopped:
 		return nil
@@ -53,11 +52,11 @@ func (w *purgeWork) SyncProgress(task Task) *Blocker {
 	return afterCount(w.purge)
 }
 
-// isCounted says whether all messages were counted, so that what matches may be deleted.
+// isCounted reports whether all messages were counted, so that the matching ones may be deleted.
 func (w *purgeWork) isCounted() bool { return w.status.Matched != nil }
 
-// ResolveDestination says whether messages may be taken out of the dead-letter queue. A Purge always looks before it deletes, so a queue that limits
-// deliveries might lose messages that are to stay.
+// ResolveDestination refuses a queue with a delivery limit. A Purge reads all messages before it deletes some, so the broker
+// could drop messages that must stay.
 func (w *purgeWork) ResolveDestination(_ context.Context, _ Queue, m *Move) (*Blocker, error) {
 	if m.Limited {
 		return stalled(v1alpha1.ReasonDeliveryLimited,
@@ -68,7 +67,7 @@ func (w *purgeWork) ResolveDestination(_ context.Context, _ Queue, m *Move) (*Bl
 	return nil, nil
 }
 
-// Config is the count, and when that is done, the deletion. No more messages are deleted than matched.
+// Config returns the count, and after it the deletion. The deletion deletes no more messages than the count matched.
 func (w *purgeWork) Config(m Move) (transfer.Config, *Blocker) {
 	purgeFilter, wrong := newPurgeFilter(w.purge, m)
 	if wrong != nil {
@@ -87,30 +86,26 @@ func (w *purgeWork) Config(m Move) (transfer.Config, *Blocker) {
 	return config, nil
 }
 
-// Settings are those of a transfer that may change while it runs.
 func (w *purgeWork) Settings() transfer.Settings {
 	return transfer.Settings{Rate: numberOf(w.purge.Spec.Rate, 0), MaxDepth: -1}
 }
 
-// RecordIntent sets the numbers of a Purge that begins.
 func (w *purgeWork) RecordIntent() {
 	if w.status.Deleted == nil {
 		w.status.Deleted, w.status.Examined = new(int64(0)), new(int64(0))
 	}
 }
 
-// RunningCondition is the value of Ready while a transfer goes on.
 func (w *purgeWork) RunningCondition(progress transfer.Progress, m Move) conditions.Value {
 	if w.isCounted() {
-		return RunningCondition(progress, v1alpha1.ReasonDeleting, fmt.Sprintf(
+		return runningCondition(progress, v1alpha1.ReasonDeleting, fmt.Sprintf(
 			"deletes %s of queue %q", messagesText(*w.status.Matched), m.Turn.Queue))
 	}
-	return RunningCondition(progress, v1alpha1.ReasonCounting, fmt.Sprintf("counts the messages of queue %q that match", m.Turn.Queue))
+	return runningCondition(progress, v1alpha1.ReasonCounting, fmt.Sprintf("counts the messages of queue %q that match", m.Turn.Queue))
 }
 
 func (w *purgeWork) Summary() string { return purgeSummary(w.status) }
 
-// CompletionEvent has an Event say on the ConsumerQueue how many of its dead letters were deleted.
 func (w *purgeWork) CompletionEvent() (reason, note string) {
 	switch {
 	case isDeleting(w.status):

@@ -9,7 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/deadletter"
 )
 
-// purgeFilter decides which messages a Purge is about.
+// purgeFilter selects the messages of a Purge.
 type purgeFilter struct {
 	rules deadletter.Rules
 	now   time.Time
@@ -21,8 +21,8 @@ func (j purgeFilter) Skips(message *amqp.Delivery) string {
 
 func (j purgeFilter) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }
 
-// newPurgeFilter makes the purgeFilter of a Purge. The age of messages is that at the time when the Purge was created, so that none comes to match
-// between the count and the deletion.
+// newPurgeFilter returns the filter of a Purge. It computes ages at the time when the Purge was created, so that no message
+// begins to match between count and deletion.
 func newPurgeFilter(purge *v1alpha1.Purge, m Move) (purgeFilter, *Blocker) {
 	selector, wrong := compileSelector(purge.Spec.Selector)
 	if wrong != nil {

@@ -5,13 +5,12 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 )
 
-// purgeCounts are the messages of a transfer that metrics count already: the most that were reported.
+// purgeCounts are the messages of a task that the metrics have counted so far.
 type purgeCounts struct {
 	labels           []string
 	skipped, deleted int
 }
 
-// countSkipped counts the messages that stay.
 func (c *purgeCounts) countSkipped(progress transfer.Progress) {
 	skipped := 0
 	for _, count := range progress.Skipped {
@@ -20,7 +19,7 @@ func (c *purgeCounts) countSkipped(progress transfer.Progress) {
 	c.count("skipped", &c.skipped, skipped)
 }
 
-// countDeleted counts the messages that were deleted, as far as is known.
+// countDeleted counts the messages that are known to be deleted.
 func (c *purgeCounts) countDeleted(progress transfer.Progress) {
 	c.count("deleted", &c.deleted, progress.Certain())
 }

@@ -8,15 +8,14 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 )
 
-// recordCount takes over how the count fares. What is counted so far is not yet what matched.
 func recordCount(status *v1alpha1.PurgeStatus, progress transfer.Progress) {
 	recordProgress(&status.TransferStatus, progress)
 }
 
-// isDeleting says whether more messages may be deleted than the status says.
+// isDeleting reports whether more messages may be deleted than the status says.
 func isDeleting(status *v1alpha1.PurgeStatus) bool { return status.AtMost != nil }
 
-// afterCount is what becomes of a Purge that knows how many messages match; nil if they are to be deleted.
+// afterCount returns the outcome of a Purge after the count; nil if the matching messages are to be deleted.
 func afterCount(purge *v1alpha1.Purge) *Blocker {
 	status := &purge.Status
 	matched, limit := *status.Matched, int64(purge.Spec.ExpectedAtMost)
@@ -39,7 +38,7 @@ func afterCount(purge *v1alpha1.Purge) *Blocker {
 	return nil
 }
 
-// afterDeletion is the Blocker of a Purge that has deleted what is left of the messages that match.
+// afterDeletion returns the outcome of a Purge after the deletion.
 func afterDeletion(status *v1alpha1.PurgeStatus) *Blocker {
 	if missing := number(status.Matched) - number(status.Deleted); missing > 0 {
 		return failed(v1alpha1.ReasonIncomplete,
@@ -50,13 +49,12 @@ func afterDeletion(status *v1alpha1.PurgeStatus) *Blocker {
 	return ended(v1alpha1.ReasonCompleted, &status.TransferStatus, purgeSummary(status))
 }
 
-// interruption says between which numbers it is.
+// interruption describes a deletion that ended without a known count.
 func interruption(status *v1alpha1.PurgeStatus) string {
 	return fmt.Sprintf("the manager or its connection ended while messages were deleted: %s of queue %q are "+
 		"deleted. Count what is left, then create another Purge", rangeText(&status.TransferStatus, status.Deleted), status.Source)
 }
 
-// purgeSummary says in a sentence what was done.
 func purgeSummary(status *v1alpha1.PurgeStatus) string {
 	if status.Matched == nil {
 		return "none of " + messagesText(number(status.Total)) + " was deleted"
@@ -65,7 +63,7 @@ func purgeSummary(status *v1alpha1.PurgeStatus) string {
 		number(status.Deleted), messagesText(number(status.Matched))))
 }
 
-// purgeText adds how many messages are of unknown origin, and how many were skipped.
+// purgeText adds the counts of messages of unknown origin and of skipped messages to a sentence.
 func purgeText(status *v1alpha1.PurgeStatus, first string) string {
 	return strings.Join(append([]string{first}, countTexts(&status.TransferStatus)...), ", ")
 }

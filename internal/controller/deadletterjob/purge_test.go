@@ -19,7 +19,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// world has a ConsumerQueue named orders that is in sync, with nine dead letters, and a Purge named again.
+// purgeWorld has the ConsumerQueue orders, which is in sync and has nine dead letters, and a Purge named again.
 type purgeWorld struct{ *world }
 
 func purgeOf(t *testing.T, spec string) *v1alpha1.Purge {

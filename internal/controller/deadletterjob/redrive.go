@@ -1,5 +1,3 @@
-// Package redrive is what a Redrive does: it selects dead letters, and decides where they go and with which headers. What a Redrive has
-// in common with a Purge, such as the wait for a turn and the transfer, is in package transfers.
 package deadletterjob
 
 import (
@@ -12,10 +10,9 @@ import (
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=redrives,verbs=list;watch;patch;delete
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=redrives/status,verbs=update
 
-// eventRedriven is the reason of an Event on the ConsumerQueue.
+// eventRedriven is the reason of the Event on the ConsumerQueue.
 const eventRedriven = "Redriven"
 
-// redriveWork is one reconciliation of a Redrive.
 type redriveWork struct {
 	redrive *v1alpha1.Redrive
 	job     Job
@@ -30,7 +27,6 @@ func newRedriveWork(object client.Object, finder *Finder) Work {
 
 func (w *redriveWork) Job() Job { return w.job }
 
-// SyncProgress takes over how the transfer fares, and says what becomes of the Redrive when the transfer has ended by itself.
 func (w *redriveWork) SyncProgress(task Task) *Blocker {
 	if !task.HasBegun() {
 		return nil
@@ -40,13 +36,12 @@ func (w *redriveWork) SyncProgress(task Task) *Blocker {
 		return nil
 	}
 	why := redriveOutcome(w.status, w.job.DryRun, w.redrive.Spec.MaxMessages, task.Err)
-	if task.Move.Limited { // each try gives a message back
+	if task.Move.Limited { // each try returns a message
 		why.Retry = 0
 	}
 	return why
 }
 
-// Config says what the transfer of a Redrive does.
 func (w *redriveWork) Config(m Move) (transfer.Config, *Blocker) {
 	redriveFilter, wrong := newRedriveFilter(w.redrive, m)
 	if wrong != nil {
@@ -60,7 +55,7 @@ func (w *redriveWork) Config(m Move) (transfer.Config, *Blocker) {
 		Apart: countedApart(redriveFilter.rules), MovedApart: int(number(w.status.UnknownOrigin)),
 	}
 	if config.DryRun {
-		config.MovedApart = 0 // it redriveCounts from the start again
+		config.MovedApart = 0 // a dry run counts from zero again
 	} else {
 		config.Moved, config.Unsure = doneBefore(&w.status.TransferStatus, w.status.Moved)
 	}
@@ -75,14 +70,12 @@ func (w *redriveWork) Config(m Move) (transfer.Config, *Blocker) {
 	return config, nil
 }
 
-// Settings are those of a transfer that may change while it runs.
 func (w *redriveWork) Settings() transfer.Settings {
 	return transfer.Settings{
 		Rate: numberOf(w.redrive.Spec.Rate, 0), MaxDepth: numberOf(w.redrive.Spec.MaxDestinationDepth, -1),
 	}
 }
 
-// RecordIntent sets the numbers of a Redrive that begins.
 func (w *redriveWork) RecordIntent() {
 	if w.status.Moved == nil {
 		recordRedrive(w.status, Task{})
@@ -91,7 +84,6 @@ func (w *redriveWork) RecordIntent() {
 
 func (w *redriveWork) Summary() string { return redriveSummary(w.status, "moved") }
 
-// CompletionEvent has an Event say on the ConsumerQueue how many of its dead letters were moved.
 func (w *redriveWork) CompletionEvent() (reason, note string) {
 	if number(w.status.Moved) == 0 || w.job.DryRun {
 		return "", ""

@@ -15,7 +15,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// ResolveDestination finds out where messages go, and whether they may be taken out of a dead-letter queue that limits deliveries.
+// ResolveDestination resolves spec.destination. It refuses a queue with a delivery limit if some messages would be read and stay.
 func (w *redriveWork) ResolveDestination(ctx context.Context, from Queue, m *Move) (*Blocker, error) {
 	if leaves := w.whyMessagesStay(m.Source.Shared); m.Limited && leaves != "" {
 		return stalled(v1alpha1.ReasonDeliveryLimited,
@@ -33,8 +33,8 @@ func (w *redriveWork) ResolveDestination(ctx context.Context, from Queue, m *Mov
 	return nil, nil
 }
 
-// checkDestinationKeeps is the Blocker if a queue that messages come to, at once or after their delay, drops others when it is full. Messages
-// that go where they were published first come to the main queue, as far as Warren can tell.
+// checkDestinationKeeps returns a Blocker if a queue on the way of the messages drops messages when it is full. It assumes that
+// messages that go where they were published first reach the main queue.
 func checkDestinationKeeps(from Queue, m Move) *Blocker {
 	queues := []string{cmp.Or(m.Destination, from.Names.Main)}
 	if m.Behind != "" {
@@ -58,7 +58,7 @@ func checkDestinationKeeps(from Queue, m Move) *Blocker {
 	return nil
 }
 
-// whyMessagesStay says because of which field messages may be looked at and stay; empty if all are moved.
+// whyMessagesStay names the field because of which some messages are read and stay; empty if all messages are moved.
 func (w *redriveWork) whyMessagesStay(shared bool) string {
 	spec := w.redrive.Spec
 	switch {
@@ -74,7 +74,6 @@ func (w *redriveWork) whyMessagesStay(shared bool) string {
 	return ""
 }
 
-// findDestination finds out where messages go.
 func (w *redriveWork) findDestination(ctx context.Context, from Queue, m *Move) (*Blocker, error) {
 	given := w.redrive.Spec.Destination
 	if given == nil {
@@ -96,7 +95,7 @@ func toQueue(name string, m *Move) {
 	m.Destination, m.Route = name, contract.Route{RoutingKey: name}
 }
 
-// toTier has messages moved to a delay tier.
+// toTier sets a delay tier as the destination.
 func toTier(from Queue, delay v1alpha1.Duration, m *Move) *Blocker {
 	wanted, err := delay.Parse()
 	if delay != "" && err != nil {
@@ -119,7 +118,7 @@ func toTier(from Queue, delay v1alpha1.Duration, m *Move) *Blocker {
 	return nil
 }
 
-// toConsumerQueue has messages moved to the main queue of another ConsumerQueue.
+// toConsumerQueue sets the main queue of another ConsumerQueue as the destination.
 func (w *redriveWork) toConsumerQueue(ctx context.Context, from Queue, name string, m *Move) (*Blocker, error) {
 	cq, blocker, err := w.finder.ConsumerQueue(ctx, client.ObjectKey{Namespace: w.redrive.Namespace, Name: name})
 	if blocker != nil || err != nil {

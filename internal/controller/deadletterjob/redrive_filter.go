@@ -11,11 +11,11 @@ import (
 	"github.com/warren-mq/warren/internal/deadletter"
 )
 
-// redriveFilter decides about the messages of a Redrive.
+// redriveFilter selects the messages of a Redrive and writes their copies.
 type redriveFilter struct {
 	rules deadletter.Rules
 	stamp deadletter.Stamp
-	// to is where messages are published; nil if each goes where it was published first.
+	// to is where messages are published; nil if each message goes where it was published first.
 	to  *contract.Route
 	now func() time.Time
 }
@@ -40,7 +40,6 @@ func (j redriveFilter) Copy(message *amqp.Delivery, seq int64) (contract.Route, 
 
 func (j redriveFilter) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }
 
-// newRedriveFilter makes the redriveFilter of a Redrive.
 func newRedriveFilter(redrive *v1alpha1.Redrive, m Move) (redriveFilter, *Blocker) {
 	selector, wrong := compileSelector(redrive.Spec.Selector)
 	if wrong != nil {

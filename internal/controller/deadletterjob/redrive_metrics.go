@@ -5,14 +5,13 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 )
 
-// redriveCounts are the messages of a transfer that metrics count already.
+// redriveCounts are the messages of a task that the metrics have counted so far.
 type redriveCounts struct {
 	labels []string
-	// moved, skipped and failed are the most that were reported: a transfer that takes messages again begins to count from the start.
+	// moved, skipped and failed are the largest values that were reported. A task that reconnects begins to count from zero.
 	moved, skipped, failed int
 }
 
-// newRedriveCounts redriveCounts the messages of a transfer from its beginning.
 func newRedriveCounts(namespace, consumerQueue string, config transfer.Config) redriveCounts {
 	if config.DryRun {
 		return redriveCounts{}
@@ -20,7 +19,7 @@ func newRedriveCounts(namespace, consumerQueue string, config transfer.Config) r
 	return redriveCounts{labels: []string{namespace, consumerQueue, string(Redrive)}, moved: config.Moved}
 }
 
-// add redriveCounts what has come since the last report. A dry run moves nothing that could be counted.
+// add counts the messages since the last report. A dry run moves none.
 func (c *redriveCounts) add(progress transfer.Progress) {
 	if c.labels == nil {
 		return

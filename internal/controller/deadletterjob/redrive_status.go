@@ -10,10 +10,8 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 )
 
-// maxFailuresListed is how many failures a status lists.
 const maxFailuresListed = 10
 
-// recordRedrive records the progress of a transfer.
 func recordRedrive(status *v1alpha1.RedriveStatus, task Task) {
 	progress := task.Progress
 	recordProgress(&status.TransferStatus, progress)
@@ -26,7 +24,6 @@ func recordRedrive(status *v1alpha1.RedriveStatus, task Task) {
 	}
 }
 
-// RunningCondition is the value of Ready while a transfer goes on.
 func (w *redriveWork) RunningCondition(progress transfer.Progress, m Move) conditions.Value {
 	message := fmt.Sprintf("moves messages from queue %q", m.Turn.Queue)
 	switch {
@@ -35,10 +32,10 @@ func (w *redriveWork) RunningCondition(progress transfer.Progress, m Move) condi
 	case m.Destination != "":
 		message += fmt.Sprintf(" to queue %q", m.Destination)
 	}
-	return RunningCondition(progress, v1alpha1.ReasonMoving, message)
+	return runningCondition(progress, v1alpha1.ReasonMoving, message)
 }
 
-// redriveOutcome is what becomes of a Redrive whose transfer has ended by itself.
+// redriveOutcome returns the outcome of a Redrive whose task has ended.
 func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, err error) *Blocker {
 	switch {
 	case errors.Is(err, transfer.ErrTooManyFailures):
@@ -48,7 +45,7 @@ func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, e
 		return failed(v1alpha1.ReasonWaitedTooLong, "%s; %s. Queue %q has a delivery limit: each further try could cost a message",
 			redriveSummary(status, "moved"), conditions.ErrorSummary(err), status.Source)
 	case errors.Is(err, transfer.ErrUnknownReturn):
-		return failed(v1alpha1.ReasonUnknownReturn, "%s", redriveSummary(status, "moved")+"; "+conditions.ErrorSummary(err))
+		return failed(v1alpha1.ReasonUnknownReturn, "%s; %s", redriveSummary(status, "moved"), conditions.ErrorSummary(err))
 	case err != nil:
 		return taskFailed(Redrive, &status.TransferStatus, redriveSummary(status, "moved"), err)
 	case dryRun && limit != nil && *status.Moved > int64(*limit):
@@ -68,7 +65,6 @@ func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, e
 	return ended(v1alpha1.ReasonCompleted, &status.TransferStatus, redriveSummary(status, "moved"))
 }
 
-// redriveSummary says in a sentence what was done.
 func redriveSummary(status *v1alpha1.RedriveStatus, verb string) string {
 	parts := []string{fmt.Sprintf("%s of %s %s",
 		rangeText(&status.TransferStatus, status.Moved), messagesText(number(status.Total)), verb)}
@@ -79,7 +75,7 @@ func redriveSummary(status *v1alpha1.RedriveStatus, verb string) string {
 	return strings.Join(parts, ", ")
 }
 
-// quoted lists names for people.
+// quoted lists names in quotation marks.
 func quoted(names []string) string {
 	texts := make([]string, len(names))
 	for i, name := range names {

@@ -26,7 +26,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// world has a ConsumerQueue named orders that is in sync, and a Redrive named again.
+// redriveWorld has the ConsumerQueue orders, which is in sync, and a Redrive named again.
 type redriveWorld struct{ *world }
 
 func newRedriveWorld(t *testing.T, cq *v1alpha1.ConsumerQueue, redriveSpec string) *redriveWorld {
@@ -64,7 +64,7 @@ func (w *redriveWorld) get() *v1alpha1.Redrive {
 
 const all = `{consumerQueueRef: {name: orders}}`
 
-// ready is what Ready says, with the condition that tells of progress.
+// readyOf returns the conditions of a Redrive in words.
 func readyOf(redrive *v1alpha1.Redrive) string { return readyText(redrive.Status.Conditions) }
 
 func TestWhyARedriveMovesNothing(t *testing.T) {

@@ -14,10 +14,10 @@ import (
 	"github.com/warren-mq/warren/internal/controller/conditions"
 )
 
-// IndexConsumerQueue is, of a Redrive or a Purge, the names of the ConsumerQueues that messages are taken from and moved to.
+// IndexConsumerQueue indexes Redrives and Purges by the names of the ConsumerQueues that messages are taken from and moved to.
 const IndexConsumerQueue = "consumerQueue"
 
-// AddIndexes adds the indexes by which Redrives and Purges are found.
+// AddIndexes adds the indexes of Redrives and Purges.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	ofRedrives := indexer.IndexField(ctx, &v1alpha1.Redrive{}, IndexConsumerQueue, func(object client.Object) []string {
 		spec := object.(*v1alpha1.Redrive).Spec
@@ -33,9 +33,8 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return errors.Join(ofRedrives, ofPurges)
 }
 
-// Refusal says what the broker has refused to the user of the BrokerConnection when a Redrive or a Purge was to take messages from the
-// dead-letter queue of a ConsumerQueue; empty if nothing is refused now. The status of the Redrive or the Purge tells, so a restart forgets
-// nothing, and a refusal ends when the Redrive or the Purge gets on, or is deleted.
+// Refusal returns what the broker refuses to a running Redrive or Purge of a ConsumerQueue; empty if nothing. It reads the
+// statuses of the jobs, so a restart loses nothing. A refusal ends when the job goes on or is deleted.
 func Refusal(ctx context.Context, reader client.Reader, cq client.ObjectKey) (string, error) {
 	only := []client.ListOption{
 		client.InNamespace(cq.Namespace), client.MatchingFields{IndexConsumerQueue: cq.Name}, client.UnsafeDisableDeepCopy,
@@ -57,13 +56,13 @@ func Refusal(ctx context.Context, reader client.Reader, cq client.ObjectKey) (st
 	return "", nil
 }
 
-// isRefused says whether a Redrive or a Purge cannot go on because the broker refuses something.
+// isRefused reports whether a job cannot go on because the broker refuses something.
 func isRefused(status v1alpha1.TransferStatus) bool {
 	ready := conditions.Ready(status.Conditions)
 	return status.CompletionTime == nil && ready.Status == metav1.ConditionFalse && ready.Reason == v1alpha1.ReasonPermissionDenied
 }
 
-// RefusalChanged lets pass Redrives and Purges that change what Refusal says.
+// RefusalChanged passes events that change the result of Refusal.
 func RefusalChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return isRefused(statusOf(e.Object)) },
@@ -82,7 +81,7 @@ func statusOf(object client.Object) v1alpha1.TransferStatus {
 	return object.(*v1alpha1.Redrive).Status.TransferStatus
 }
 
-// ConsumerQueueOf is the ConsumerQueue whose dead letters a Redrive or a Purge is about.
+// ConsumerQueueOf returns the ConsumerQueue of a Redrive or a Purge.
 func ConsumerQueueOf(object client.Object) client.ObjectKey {
 	key := client.ObjectKey{Namespace: object.GetNamespace()}
 	if purge, isPurge := object.(*v1alpha1.Purge); isPurge {

@@ -12,7 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// status is that of a Redrive or a Purge whose Ready has this reason.
+// statusWith returns the status of a job whose Ready has this reason.
 func statusWith(reason string, ended bool) v1alpha1.TransferStatus {
 	told := v1alpha1.TransferStatus{Conditions: []metav1.Condition{{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: "the broker says no",

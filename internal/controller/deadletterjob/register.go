@@ -10,15 +10,15 @@ import (
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
-// Turn is a queue that one user at a time takes messages out of.
 type Turn struct {
 	Connection client.ObjectKey
 	Location   ownership.Location
 	Queue      string
 }
 
-// isAt reports whether two turns may be at the same queue: connections may spell the way to a cluster differently. Turns of two
-// namespaces are at the same queue only if AMQP was let in at the same address, because another tenant can forge the rest.
+// isAt reports whether two turns may be at the same queue, because connections may write the address of a cluster differently.
+// Turns of two namespaces are at the same queue only if AMQP was let in at the same address: another tenant can forge everything
+// else.
 func (t Turn) isAt(other Turn) bool {
 	here, there := t.Location.Cluster, other.Location.Cluster
 	if t.Connection.Namespace != other.Connection.Namespace && here.Endpoint != there.Endpoint {
@@ -27,13 +27,13 @@ func (t Turn) isAt(other Turn) bool {
 	return here.MayBe(there) && t.Location.VHost == other.Location.VHost && t.Queue == other.Queue
 }
 
-// User is a Redrive or a Purge, or a request of the dead-letter API, whose Kind is empty.
+// User is a Redrive, a Purge, or a request of the dead-letter API, whose Kind is empty.
 type User struct {
 	Kind string
 	client.ObjectKey
 }
 
-// Uses says what a user does, to a reader of one namespace: a job of another one is not named.
+// Uses describes what a user does, for a reader of a namespace. It does not name jobs of other namespaces.
 func (u User) Uses(queue, namespace string) string {
 	switch {
 	case u.Kind == "":
@@ -44,34 +44,34 @@ func (u User) Uses(queue, namespace string) string {
 	return fmt.Sprintf("%s %q takes messages of queue %q", u.Kind, u.Name, queue)
 }
 
-// Register has the users of dead-letter queues in this process, in the order in which they came. The first user of a queue has the turn,
-// and the others wait: messages that one of them holds are hidden from the others. A browse may have a place beside a job; see Browse. The
-// zero Register is empty.
+// Register has the users of dead-letter queues in this process, in the order of their arrival. The first user of a queue has the
+// turn and the others wait, because a message that one user holds is hidden from the others. A browse may get a place beside a
+// job; see Browse. The zero Register is empty.
 type Register struct {
 	mu     sync.Mutex
 	places []*Place
 }
 
-// Place is the place of a user in a Register, until Leave is called.
+// Place is the place of a user in a Register until Leave is called.
 type Place struct {
 	register *Register
 	turn     Turn
 	user     User
 	granted  func()
 	waits    bool
-	// browses says that the user may be let in beside a job of its namespace; beside is that job, once the user is.
+	// browses: the user may be admitted beside a job of its namespace. beside is that job after the admission.
 	browses bool
 	beside  *Place
-	// held returns how many messages a job holds that lets browses in; nil if the user lets nobody in.
+	// held returns how many messages a job holds that admits browses; nil if the user admits none.
 	held func() int
 }
 
-// Join gives a user the last place at a queue. If the user has to wait, granted is called when the turn has come.
+// Join adds a user behind all others of the queue. If the user must wait, granted is called when its turn comes.
 func (r *Register) Join(user User, turn Turn, granted func()) *Place {
 	return r.add(&Place{register: r, turn: turn, user: user, granted: granted})
 }
 
-// Browse is Join for a user that need not see all messages. It does not wait for a job that lets browses in.
+// Browse is Join for a user that need not see all messages. It does not wait for a job that admits browses.
 func (r *Register) Browse(user User, turn Turn, granted func()) *Place {
 	return r.add(&Place{register: r, turn: turn, user: user, granted: granted, browses: true})
 }
@@ -85,7 +85,7 @@ func (r *Register) add(place *Place) *Place {
 	return place
 }
 
-// admit lets a place in that waits, if it need not wait any longer.
+// admit admits a waiting place if nothing blocks it any longer.
 func (r *Register) admit(place *Place) (admitted bool) {
 	if !place.waits {
 		return false
@@ -97,7 +97,8 @@ func (r *Register) admit(place *Place) (admitted bool) {
 	return !place.waits
 }
 
-// blocker is the place that another one waits for: the first in front, or a browse that was let in; nil if there is none.
+// blocker returns the place that another one waits for: the first in front of it, or a browse that was admitted; nil if there is
+// none.
 func (r *Register) blocker(waiting *Place) *Place {
 	isInFront := true
 	for _, place := range r.places {
@@ -109,8 +110,8 @@ func (r *Register) blocker(waiting *Place) *Place {
 	return nil
 }
 
-// host is the job that a browse may look beside of; nil if there is none. Browses slow a job down, so those of another namespace wait.
-// There is one browse at a time: two could give their messages back in another order.
+// host returns the job beside which a browse may look; nil if there is none. Browses slow a job down, so browses of other
+// namespaces wait. Only one browse is admitted at a time: two could return their messages in another order.
 func (r *Register) host(browse *Place) *Place {
 	for _, place := range r.places {
 		if place.held != nil && place.turn.isAt(browse.turn) && place.user.Namespace == browse.user.Namespace && !r.isBrowsed(place) {
@@ -127,7 +128,7 @@ func (r *Register) isBrowsed(job *Place) bool {
 // Turn is the turn that the user waits for, or has.
 func (p *Place) Turn() Turn { return p.turn }
 
-// Waits returns for whom the user waits; false if the user need not wait.
+// Waits reports whether the user waits, and for which user.
 func (p *Place) Waits() (user User, waits bool) {
 	p.register.mu.Lock()
 	defer p.register.mu.Unlock()
@@ -137,7 +138,8 @@ func (p *Place) Waits() (user User, waits bool) {
 	return User{}, false
 }
 
-// LetIn lets browses in beside a job that has the turn. The job has to pause while IsBrowsed; held returns how many messages it holds.
+// LetIn admits browses beside a job that has the turn. The job must pause while IsBrowsed. held returns how many messages it
+// holds.
 func (p *Place) LetIn(held func() int) {
 	p.register.mu.Lock()
 	p.held = held
@@ -152,7 +154,7 @@ func (p *Place) IsBrowsed() bool {
 	return p.register.isBrowsed(p)
 }
 
-// Host returns how many messages the job holds that a browse has its place beside; false if the browse has the turn for itself.
+// Host returns how many messages the job beside a browse holds. It returns false if the browse has the turn alone.
 func (p *Place) Host() (held int, hosted bool) {
 	p.register.mu.Lock()
 	host := p.beside
@@ -163,7 +165,7 @@ func (p *Place) Host() (held int, hosted bool) {
 	return host.held(), true
 }
 
-// Leave gives the place up, and tells those that need not wait any longer. It may be called again.
+// Leave removes the place and admits users that waited for it. It may be called again.
 func (p *Place) Leave() {
 	p.register.mu.Lock()
 	p.register.places = slices.DeleteFunc(p.register.places, func(each *Place) bool { return each == p })
@@ -171,7 +173,6 @@ func (p *Place) Leave() {
 	p.register.admitWaiting()
 }
 
-// admitWaiting admits the places that need not wait any longer, and tells their users.
 func (r *Register) admitWaiting() {
 	for _, place := range r.admitted() {
 		place.granted()

@@ -9,14 +9,14 @@ import (
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
-// resolve finds out which messages are to be taken, and where they go, or why none are.
+// resolve returns where messages are taken from and where they go, or a Blocker.
 func (s *scope) resolve(ctx context.Context) (Move, *Blocker, error) {
 	if why, err := s.checkFinishedBefore(ctx); why != nil || err != nil {
 		return Move{}, why, err
 	}
 	switch {
 	case s.before.Cancel:
-		return Move{}, completed(v1alpha1.ReasonCancelled, "%s", "cancelled: "+s.work.Summary()), nil
+		return Move{}, completed(v1alpha1.ReasonCancelled, "cancelled: %s", s.work.Summary()), nil
 	case s.before.Suspend:
 		return Move{}, suspended("spec.suspend is set"), nil
 	}
@@ -37,7 +37,7 @@ func (s *scope) resolve(ctx context.Context) (Move, *Blocker, error) {
 	return m, stop, err
 }
 
-// findQueue finds the dead-letter queue: the same one as at the beginning.
+// findQueue finds the dead-letter queue. A job that has begun never switches to another queue.
 func (s *scope) findQueue(ctx context.Context) (Queue, *Blocker, error) {
 	from, blocker, err := s.Finder.Find(ctx, client.ObjectKey{Namespace: s.before.GetNamespace(), Name: s.before.ConsumerQueue})
 	if err != nil || !s.before.hasBegun() {

@@ -16,14 +16,14 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 )
 
-// scope is one reconciliation of an object that has not ended.
+// scope is one reconciliation of a job that has not ended.
 type scope struct {
 	*Reconciler
 
-	// before is the object as it was read, or written last.
+	// before is the job as it was last read or written.
 	before Job
 	work   Work
-	// status is that of the Work's object, which is being changed.
+	// status is the status that this reconciliation changes. It belongs to the object of work.
 	status *v1alpha1.TransferStatus
 }
 
@@ -36,9 +36,9 @@ func (r *Reconciler) scopeOf(object client.Object) *scope {
 
 func (s *scope) key() Key { return s.before.key() }
 
-// reconcile does what is next, and returns when to look again.
+// reconcile takes the next step, and returns when to reconcile again; zero is when an event arrives.
 func (s *scope) reconcile(ctx context.Context) (time.Duration, error) {
-	if s.Tasks.areEnding() { // whoever leads next goes on
+	if s.Tasks.areEnding() { // the next leader goes on
 		return 0, nil
 	}
 	running := s.Tasks.look(s.key(), s.before.GetUID())
@@ -52,16 +52,16 @@ func (s *scope) reconcile(ctx context.Context) (time.Duration, error) {
 	switch {
 	case running.runs() && (why == nil || why.KeepRunning):
 		if why == nil && !running.Move.is(wanted) {
-			s.Tasks.stop(s.key()) // and begins again, as is wanted now
+			s.Tasks.stop(s.key()) // another task follows with the new Move
 		}
 		s.Tasks.change(s.key(), s.settings())
 		return s.writeProgress(ctx, running)
-	case running.runs(): // it settles what it has under way, and wakes the object then
+	case running.runs(): // it settles what it has published, then enqueues the job
 		s.Tasks.stop(s.key())
 		return s.writeProgress(ctx, running)
 	case why != nil:
 		return s.block(ctx, *why)
-	case running.HasBegun(): // what it has done is written before anybody forgets that
+	case running.HasBegun(): // write its progress before the task is dropped
 		if err := s.write(ctx); err != nil {
 			return 0, err
 		}
@@ -70,7 +70,7 @@ func (s *scope) reconcile(ctx context.Context) (time.Duration, error) {
 	return s.start(ctx, wanted)
 }
 
-// keep says of an object that has ended that its newest generation was seen.
+// observeGeneration records the newest generation in the status of a job that has ended.
 func (s *scope) observeGeneration(ctx context.Context) error {
 	writer := conditions.For(&s.status.Conditions, s.before.GetGeneration())
 	for _, condition := range s.status.Conditions {
@@ -79,7 +79,7 @@ func (s *scope) observeGeneration(ctx context.Context) error {
 	return s.write(ctx)
 }
 
-// block reports why no messages are taken, and gives up the turn.
+// block writes why no messages are taken, and gives up the turn.
 func (s *scope) block(ctx context.Context, why Blocker) (time.Duration, error) {
 	why = limitWait(why, s.before, s.Now())
 	writer := conditions.For(&s.status.Conditions, s.before.GetGeneration())
@@ -106,7 +106,7 @@ func (s *scope) block(ctx context.Context, why Blocker) (time.Duration, error) {
 	return why.Retry, nil
 }
 
-// untilExpired is how long an object that has just ended is kept; zero for ever.
+// untilExpired returns for how long a job that has just ended is kept; zero is forever.
 func (s *scope) untilExpired() time.Duration {
 	if s.before.TTL != nil {
 		return time.Duration(*s.before.TTL)*time.Second + time.Second
@@ -114,7 +114,7 @@ func (s *scope) untilExpired() time.Duration {
 	return 0
 }
 
-// start waits for the turn, and begins to take messages.
+// start waits for the turn and starts the task.
 func (s *scope) start(ctx context.Context, m Move) (time.Duration, error) {
 	config, wrong := s.work.Config(m)
 	if wrong != nil {
@@ -148,15 +148,15 @@ func (s *scope) start(ctx context.Context, m Move) (time.Duration, error) {
 	return earlyInterval, nil
 }
 
-// settings are those of the transfer, with the claim that the status has.
+// settings returns the settings of the task. They allow no more messages than the written status.atMost.
 func (s *scope) settings() transfer.Settings {
 	settings := s.work.Settings()
 	settings.MaxMoved = int(number(s.before.Status.AtMost))
 	return settings
 }
 
-// announce writes what is about to be done, and the first claim, before the first message is taken: a manager that goes on after a crash
-// must know. A job that was refused is tried again, and its status changes when it goes on.
+// announce writes what the task is about to do before the first message is taken: after a crash the next manager must know. A job
+// that the broker refused keeps its Ready condition until it moves messages.
 func (s *scope) announce(ctx context.Context, m Move, config transfer.Config) error {
 	s.work.RecordIntent()
 	if !config.DryRun {
@@ -169,13 +169,12 @@ func (s *scope) announce(ctx context.Context, m Move, config transfer.Config) er
 	return s.writeRunning(ctx, s.work.RunningCondition(transfer.Progress{}, m))
 }
 
-// setLocation records where the queues are.
 func (s *scope) setLocation(m Move) {
 	s.status.Source = v1alpha1.QueueName(m.Turn.Queue)
 	ownership.Location{Cluster: m.Broker.Health().Cluster, VHost: m.Turn.Location.VHost}.Record(&s.status.Location)
 }
 
-// count finds out how many messages there are, once: those that come later are not taken.
+// count counts the messages once. Messages that arrive later are left to the next job.
 func (s *scope) count(ctx context.Context, m Move) *Blocker {
 	if s.before.hasBegun() {
 		return nil
@@ -189,7 +188,7 @@ func (s *scope) count(ctx context.Context, m Move) *Blocker {
 	}
 	switch {
 	case counted.Ready+counted.Held > 0:
-	case m.Limited && counted.IsUncounted: // a look could have the broker delete messages
+	case m.Limited && counted.IsUncounted: // a browse could make the broker delete messages
 		return tooBusy(m.Turn.Queue)
 	case !m.Limited:
 		if stop := s.checkCounted(ctx, m); stop != nil {
@@ -207,8 +206,8 @@ func tooBusy(queue string) *Blocker {
 	return stop
 }
 
-// checkCounted is the Blocker where a queue has messages that the broker has not counted: a quorum queue that is busy says zero. An object
-// that takes zero for the number would end at once, and say that there was nothing to do.
+// checkCounted returns a Blocker if the queue has messages that the broker has not counted: a busy quorum queue reports zero. A
+// job that believed zero would end at once.
 func (s *scope) checkCounted(ctx context.Context, m Move) *Blocker {
 	counted := true
 	_, err := m.Broker.Look(ctx, m.Cluster, transfer.LookConfig{
@@ -227,7 +226,7 @@ func (s *scope) checkCounted(ctx context.Context, m Move) *Blocker {
 	return nil
 }
 
-// tell writes the progress of a transfer, with the next claim, if either is due. It returns when to look again.
+// writeProgress writes the progress of the task and the next atMost if either is due. It returns when to reconcile again.
 func (s *scope) writeProgress(ctx context.Context, running Task) (time.Duration, error) {
 	value := s.work.RunningCondition(running.Progress, running.Move)
 	before := conditions.Ready(s.status.Conditions)
@@ -248,7 +247,7 @@ func (s *scope) writeProgress(ctx context.Context, running Task) (time.Duration,
 	return untilWrite(now, s.status.StartTime.Time, now, false), nil
 }
 
-// say writes a status with a value of Ready of an object that goes on.
+// writeRunning writes the status of a job that goes on.
 func (s *scope) writeRunning(ctx context.Context, value conditions.Value) error {
 	writer := conditions.For(&s.status.Conditions, s.before.GetGeneration())
 	writer.ClearSuspended()

@@ -7,17 +7,17 @@ import (
 	"github.com/warren-mq/warren/internal/deadletter"
 )
 
-// compileSelector makes the selector of a spec. Its Blocker says what is wrong with the selection.
+// compileSelector compiles spec.selector. It returns a Blocker if the selector is invalid.
 func compileSelector(given *v1alpha1.DeadLetterSelector) (*deadletter.Selector, *Blocker) {
 	selector, err := deadletter.Compile(selectionOf(given))
 	if err != nil {
-		return nil, stalled(v1alpha1.ReasonInvalidSelector, "%s", "spec.selector."+err.Error())
+		return nil, stalled(v1alpha1.ReasonInvalidSelector, "spec.selector.%v", err)
 	}
 	return selector, nil
 }
 
-// countedApart returns which messages are counted apart under some rules: those of unknown origin in a shared queue. It is nil if the rules
-// select none of them.
+// countedApart returns which messages are counted apart: those of unknown origin in a shared queue. It returns nil if the rules
+// select no such message.
 func countedApart(rules deadletter.Rules) func(*amqp.Delivery) bool {
 	if !rules.Source.Shared || !rules.Selector.UnknownOrigin {
 		return nil
@@ -25,7 +25,7 @@ func countedApart(rules deadletter.Rules) func(*amqp.Delivery) bool {
 	return func(message *amqp.Delivery) bool { return rules.Source.MayBeOfOthers(rules.Source.Read(message)) }
 }
 
-// selectionOf is the selection of a spec in the words of package deadletter.
+// selectionOf converts spec.selector for package deadletter.
 func selectionOf(given *v1alpha1.DeadLetterSelector) deadletter.Selection {
 	if given == nil {
 		return deadletter.Selection{}

@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 )
 
-// recordProgress records which messages were looked at, how many are of unknown origin, and why some stay.
+// recordProgress records how many messages were examined, how many are of unknown origin, and why some stay.
 func recordProgress(status *v1alpha1.TransferStatus, progress transfer.Progress) {
 	examined := int64(progress.Examined())
 	if status.Total != nil { // a message that was moved twice counts twice
@@ -34,8 +34,8 @@ func recordProgress(status *v1alpha1.TransferStatus, progress transfer.Progress)
 	}
 }
 
-// recordDone records how many messages were moved or deleted for certain, and returns that. A task that has ended replaces its claim by
-// what may have been done.
+// recordDone returns how many messages are known to be moved or deleted. For a task that has ended, it replaces atMost by the
+// number that may be moved or deleted.
 func recordDone(status *v1alpha1.TransferStatus, task Task) *int64 {
 	if task.Ended {
 		status.AtMost = nil
@@ -46,26 +46,26 @@ func recordDone(status *v1alpha1.TransferStatus, task Task) *int64 {
 	return new(int64(task.Progress.Certain()))
 }
 
-// ended is the Blocker of a job that has ended by itself. It is Incomplete if the job has not seen all messages that were ready when it
-// began.
-func ended(reason string, status *v1alpha1.TransferStatus, tally string) *Blocker {
+// ended returns the outcome of a job whose task ended by itself. The reason is Incomplete if the task did not see all messages
+// that were ready when the job began.
+func ended(reason string, status *v1alpha1.TransferStatus, summary string) *Blocker {
 	unseen := number(status.Total) - number(status.Examined)
 	if unseen <= 0 {
-		return completed(reason, "%s", tally)
+		return completed(reason, "%s", summary)
 	}
 	return failed(v1alpha1.ReasonIncomplete,
 		"%s, %d not seen: another consumer of queue %q holds them or has taken them. Stop it, then count what is left",
-		tally, unseen, status.Source)
+		summary, unseen, status.Source)
 }
 
-// doneBefore returns what Config.Moved and Config.Unsure are for a job that has done so many messages for certain.
+// doneBefore returns Config.Moved and Config.Unsure of a job that is known to have moved or deleted done messages.
 func doneBefore(status *v1alpha1.TransferStatus, done *int64) (moved, unsure int) {
 	certain := int(number(done))
 	moved = max(certain, int(number(status.AtMost)))
 	return moved, moved - certain
 }
 
-// rangeText is how many messages were moved or deleted, in words.
+// rangeText describes how many messages were moved or deleted.
 func rangeText(status *v1alpha1.TransferStatus, done *int64) string {
 	if status.AtMost == nil || *status.AtMost <= number(done) {
 		return fmt.Sprint(number(done))
@@ -73,8 +73,8 @@ func rangeText(status *v1alpha1.TransferStatus, done *int64) string {
 	return fmt.Sprintf("at least %d and at most %d", number(done), *status.AtMost)
 }
 
-// RunningCondition is the value of Ready while a transfer goes on: what it does, with the reason for that, or what keeps it from doing so.
-func RunningCondition(progress transfer.Progress, reason, message string) conditions.Value {
+// runningCondition returns the value of Ready while a task runs: what it does, or what keeps it from doing so.
+func runningCondition(progress transfer.Progress, reason, message string) conditions.Value {
 	switch progress.State {
 	case transfer.Connecting, transfer.Moving, "":
 		if progress.Detail != "" {
@@ -86,15 +86,15 @@ func RunningCondition(progress transfer.Progress, reason, message string) condit
 	return conditions.Unknown(reason, progress.Detail)
 }
 
-// The pauses between two writes of a status while messages are taken.
+// The pauses between two writes of a status while a task runs.
 const (
 	firstMinute   = time.Minute
 	earlyInterval = 5 * time.Second
 	lateInterval  = 30 * time.Second
 )
 
-// untilWrite says how long a status that changed has to wait until it may be written: 350 writes for a Redrive that takes three hours are
-// enough. That a transfer does something else than before waits for less.
+// untilWrite returns how long a changed status waits until it is written. A Redrive of three hours needs 350 writes. A transition
+// waits for less.
 func untilWrite(now, started, written time.Time, transition bool) time.Duration {
 	interval := lateInterval
 	if transition || now.Sub(started) < firstMinute {
@@ -103,28 +103,28 @@ func untilWrite(now, started, written time.Time, transition bool) time.Duration 
 	return max(0, written.Add(interval).Sub(now))
 }
 
-// taskFailed is the Blocker where a transfer for a kind has ended by itself and cannot go on; tally says what was done.
-func taskFailed(kind Kind, status *v1alpha1.TransferStatus, tally string, err error) *Blocker {
+// taskFailed returns the Blocker of a job whose task ended with an error.
+func taskFailed(kind Kind, status *v1alpha1.TransferStatus, summary string, err error) *Blocker {
 	if errors.Is(err, transfer.ErrUnreadable) {
 		return failed(v1alpha1.ReasonUnreadableMessage,
 			"%s; the broker cannot deliver the message at the head of queue %q over AMQP 0-9-1, as with a UUID among the application "+
 				"properties of AMQP 1.0: take the message out with a client of AMQP 1.0, then create another %s",
-			tally, status.Source, kind)
+			summary, status.Source, kind)
 	}
 	if errors.Is(err, transfer.ErrTooManyHeld) {
 		return failed(v1alpha1.ReasonTooManyToHold,
 			"%s; %s. Queue %q has more messages that stay than one connection can hold: move those in front without a selection, or raise "+
-				"channel_max of the broker, then create another %s", tally, conditions.ErrorSummary(err), status.Source, kind)
+				"channel_max of the broker, then create another %s", summary, conditions.ErrorSummary(err), status.Source, kind)
 	}
 	if errors.Is(err, transfer.ErrTooSlow) {
 		return failed(v1alpha1.ReasonTooSlow,
 			"%s; %s. Select by reasons, headers or diedBefore instead of an expression on the body, then create another %s",
-			tally, conditions.ErrorSummary(err), kind)
+			summary, conditions.ErrorSummary(err), kind)
 	}
 	return brokerRefused(err)
 }
 
-// countTexts says how many messages are of unknown origin, and how many stay, in a part of a sentence for each reason.
+// countTexts describes how many messages are of unknown origin and how many stay, by reason.
 func countTexts(status *v1alpha1.TransferStatus) []string {
 	parts := make([]string, 0, len(status.Skipped)+1)
 	if count := number(status.UnknownOrigin); count > 0 {
@@ -136,7 +136,7 @@ func countTexts(status *v1alpha1.TransferStatus) []string {
 	return parts
 }
 
-// messagesText is a number of messages in words.
+// messagesText returns a number of messages in words.
 func messagesText(count int64) string {
 	if count == 1 {
 		return "1 message"
@@ -144,7 +144,7 @@ func messagesText(count int64) string {
 	return fmt.Sprintf("%d messages", count)
 }
 
-// number is a number of a status, zero where there is none yet.
+// number returns a number of a status; zero if it is absent.
 func number(field *int64) int64 {
 	if field == nil {
 		return 0
@@ -152,7 +152,7 @@ func number(field *int64) int64 {
 	return *field
 }
 
-// numberOf is the number of a field that may be Unlimited, which is this number then.
+// numberOf returns the number of a field that may be Unlimited, or unlimited.
 func numberOf(field *intstr.IntOrString, unlimited int) int {
 	if field == nil || field.Type == intstr.String {
 		return unlimited

@@ -14,21 +14,21 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 )
 
-// How many jobs may take messages at a time. Each has an AMQP connection, and may keep a body of amqpconn.LargestBody in memory.
+// How many jobs may run a task at a time. Each has an AMQP connection, and may keep a body of amqpconn.LargestBody in memory.
 const (
-	// namespaceSlots is for the jobs of a namespace that move, delete or count. Those that wait for a queue or for the broker have no slot,
-	// so they hold up no other job.
+	// namespaceSlots is for the jobs of a namespace that move, delete or count. A job that waits for a queue or for the broker has
+	// no slot, so it delays no other job.
 	namespaceSlots = 4
-	// namespaceJobs is for all jobs of a namespace that have begun, and processJobs for those of all namespaces.
+	// namespaceJobs is for all jobs of a namespace that have begun, processJobs for those of all namespaces.
 	namespaceJobs = 8
 	processJobs   = 32
 )
 
-// Tasks are the Redrives and Purges that have their turn. Each transfer goes on by itself, and has its object reconciled when its state
+// Tasks are the Redrives and Purges that have their turn. Each task runs in the background. It enqueues its job when its state
 // changes and when it has ended.
 type Tasks struct {
-	// lifetime ends when the manager does.
-	lifetime context.Context // the life of the component, not of a call
+	// lifetime ends when the manager stops.
+	lifetime context.Context // of the component, not of a call
 	wake     map[Kind]func(client.ObjectKey)
 	statuses map[Kind]*statuswriter.Writer
 	// records writes the lists of finished jobs into the statuses of ConsumerQueues.
@@ -36,15 +36,15 @@ type Tasks struct {
 
 	mu sync.Mutex
 	of map[Key]*Task
-	// queued are those that wait for a turn.
+	// queued are the jobs that wait for a turn or for a slot.
 	queued map[Key]bool
 
-	// users has these objects and whoever else takes messages out of dead-letter queues; places are those of the objects.
+	// users has the jobs and all others who take messages out of dead-letter queues. places are those of the jobs.
 	users  *Register
 	places map[Key]*Place
 }
 
-// Task is a turn, and the transfer that has begun in it. The zero Task is none.
+// Task is the turn of a job and the transfer that has begun in it. The zero Task is none.
 type Task struct {
 	uid  types.UID
 	turn Turn
@@ -58,13 +58,13 @@ type Task struct {
 	Progress       transfer.Progress
 	// Err is why the transfer cannot go on.
 	Err error
-	// writtenAt is when the status was written last.
+	// writtenAt is when the status was last written.
 	writtenAt time.Time
 	// config is that of the transfer, without what Tasks adds.
 	config transfer.Config
 }
 
-// HasBegun says whether there is a transfer, or was one.
+// HasBegun reports whether the transfer has begun; it may have ended.
 func (t Task) HasBegun() bool { return t.cancel != nil }
 
 // waits reports whether the transfer waits for a queue or for the broker.
@@ -72,10 +72,10 @@ func (t Task) waits() bool {
 	return t.runs() && t.Progress.State != "" && t.Progress.State != transfer.Connecting && t.Progress.State != transfer.Moving
 }
 
-// runs says whether the transfer has not ended yet.
+// runs reports whether the transfer has begun and has not ended.
 func (t Task) runs() bool { return t.HasBegun() && !t.Ended }
 
-// NewTasks makes Tasks whose transfers end with a context, and take turns with the others in a Register.
+// NewTasks returns Tasks whose transfers end with a context and take turns with the other users of a Register.
 func NewTasks(lifetime context.Context, users *Register) *Tasks {
 	return &Tasks{
 		lifetime: lifetime, wake: map[Kind]func(client.ObjectKey){}, of: map[Key]*Task{}, queued: map[Key]bool{},
@@ -83,10 +83,10 @@ func NewTasks(lifetime context.Context, users *Register) *Tasks {
 	}
 }
 
-// Wake says what has an object of a kind reconciled. It has to be called before anything is reconciled.
+// Wake sets how a job of a kind is enqueued. Call it before the first reconciliation.
 func (t *Tasks) Wake(kind Kind, wake func(client.ObjectKey)) { t.wake[kind] = wake }
 
-// look returns the task of an object as it is now; the zero task if there is none.
+// look returns the task of a job; the zero Task if there is none.
 func (t *Tasks) look(key Key, uid types.UID) Task {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,16 +96,16 @@ func (t *Tasks) look(key Key, uid types.UID) Task {
 	return Task{}
 }
 
-// claim gives an object a turn. If the object has to wait, rival has the turn at the queue; it is the zero User if there is no slot. The
-// object is woken when the turn has come, or a slot is free.
-func (t *Tasks) claim(key Key, uid types.UID, wanted Turn) (rival User, granted bool) {
+// acquire gives a job its turn. If the job must wait, rival is the user that has the turn at the queue, or the zero User if no
+// slot is free. The job is enqueued when its turn comes or a slot is free.
+func (t *Tasks) acquire(key Key, uid types.UID, wanted Turn) (rival User, granted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch own := t.of[key]; {
 	case own == nil:
-	case own.uid == uid && !own.HasBegun(): // it had the turn, and nothing has begun
+	case own.uid == uid && !own.HasBegun(): // it had the turn, and no transfer has begun
 		delete(t.of, key)
-	default: // the transfer of an object that had the same name is still settling
+	default: // the transfer of a deleted job of the same name is still settling
 		t.queued[key] = true
 		return key.user(), false
 	}
@@ -137,7 +137,6 @@ func (t *Tasks) hasSlot(namespace string) bool {
 	return slots < namespaceSlots && begun < namespaceJobs && len(t.of) < processJobs
 }
 
-// placeAt is the place of an object at a queue.
 func (t *Tasks) placeAt(key Key, wanted Turn) *Place {
 	if place := t.places[key]; place != nil && place.Turn() == wanted {
 		return place
@@ -147,7 +146,6 @@ func (t *Tasks) placeAt(key Key, wanted Turn) *Place {
 	return t.places[key]
 }
 
-// leave gives up the place of an object.
 func (t *Tasks) leave(key Key) {
 	if place := t.places[key]; place != nil {
 		delete(t.places, key)
@@ -155,7 +153,7 @@ func (t *Tasks) leave(key Key) {
 	}
 }
 
-// await has an object woken when another one gives its turn up. Until then it has no place at the queue.
+// await enqueues a job when another one gives up its turn. Until then the job has no place at the queue.
 func (t *Tasks) await(key Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -165,7 +163,7 @@ func (t *Tasks) await(key Key) {
 	t.queued[key] = true
 }
 
-// begin starts the transfer of an object that has its turn.
+// begin starts the transfer of a job that has its turn.
 func (t *Tasks) begin(key Key, m Move, config transfer.Config, settings transfer.Settings, now time.Time) {
 	ctx, cancel := context.WithCancel(t.lifetime)
 	t.mu.Lock()
@@ -215,8 +213,8 @@ func (t *Tasks) progressOf(task *Task) transfer.Progress {
 
 func (t *Tasks) wakeUp(key Key) { t.wake[key.Kind](key.ObjectKey) }
 
-// report records the progress of a transfer. The status has to be written if the transfer does something else now, or needs another claim.
-// A slot is free if the transfer has begun to wait.
+// report records the progress of a transfer. changed: the status must be written, because the transfer changed its state or needs
+// another atMost. freed: the transfer has begun to wait, so its slot is free.
 func (t *Tasks) report(of *Task, progress transfer.Progress) (changed, freed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -227,7 +225,7 @@ func (t *Tasks) report(of *Task, progress transfer.Progress) (changed, freed boo
 	return changed, !waited && of.waits()
 }
 
-// wakeQueued wakes the objects that wait for a slot.
+// wakeQueued enqueues the jobs that wait for a slot.
 func (t *Tasks) wakeQueued() {
 	t.mu.Lock()
 	woken := slices.Collect(maps.Keys(t.queued))
@@ -238,12 +236,12 @@ func (t *Tasks) wakeQueued() {
 	}
 }
 
-// needsAtMost reports whether the transfer of a task needs another claim.
+// needsAtMost reports whether the transfer of a task needs another atMost.
 func (t Task) needsAtMost() bool {
 	return t.runs() && !t.config.DryRun && isAtMostDue(t.config, t.Progress, t.settings)
 }
 
-// change gives a transfer that runs other settings.
+// change changes the settings of a running transfer.
 func (t *Tasks) change(key Key, settings transfer.Settings) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -252,10 +250,10 @@ func (t *Tasks) change(key Key, settings transfer.Settings) {
 	}
 }
 
-// areEnding says whether the manager stops, which ends all transfers early.
+// areEnding reports whether the manager stops, which ends all transfers early.
 func (t *Tasks) areEnding() bool { return t.lifetime.Err() != nil }
 
-// awaitEnd waits until all transfers have ended because the manager stops.
+// awaitEnd waits until the stop of the manager has ended all transfers.
 func (t *Tasks) awaitEnd() {
 	<-t.lifetime.Done()
 	for _, kind := range []Kind{Redrive, Purge} {
@@ -265,7 +263,7 @@ func (t *Tasks) awaitEnd() {
 	}
 }
 
-// stop tells the transfer of an object to settle what it has published, and to end.
+// stop tells the transfer of a job to settle what it has published, and to end.
 func (t *Tasks) stop(key Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -275,7 +273,7 @@ func (t *Tasks) stop(key Key) {
 	}
 }
 
-// wrote takes note that the status of an object was written.
+// wrote records that the status of a job was written.
 func (t *Tasks) wrote(key Key, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -284,8 +282,8 @@ func (t *Tasks) wrote(key Key, now time.Time) {
 	}
 }
 
-// drop gives up the turn of an object whose transfer has ended, or has not begun, and wakes those that wait for one. A transfer that runs
-// for an object which had the same name keeps its turn.
+// drop gives up the turn of a job whose transfer has ended or has not begun, and enqueues the jobs that wait. A transfer that
+// runs for a deleted job of the same name keeps its turn.
 func (t *Tasks) drop(key Key, uid types.UID) {
 	t.mu.Lock()
 	has := t.of[key]
@@ -301,8 +299,8 @@ func (t *Tasks) drop(key Key, uid types.UID) {
 	}
 }
 
-// forget ends what an object has that is gone, or that had the same name as the one with this UID. A transfer that runs keeps the turn
-// until it has settled what it has published.
+// forget stops the task of a job that is gone, or of a deleted job of the same name. A transfer keeps its turn until it has
+// settled what it has published.
 func (t *Tasks) forget(key Key, but types.UID) {
 	t.mu.Lock()
 	old := t.of[key]
@@ -323,7 +321,7 @@ func (t *Tasks) forget(key Key, but types.UID) {
 	}
 }
 
-// begun returns the Tasks of a kind whose transfer has begun.
+// begun returns the tasks of a kind whose transfer has begun.
 func (t *Tasks) begun(kind Kind) map[Key]Task {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -39,16 +39,16 @@ func TestOneRedriveHasTheTurnAtAQueue(t *testing.T) {
 	t.Parallel()
 	told := controllertest.NewTold()
 	r := newTasks(t, told.Tell)
-	_, granted := r.claim(key("first"), "1", turnAt("default", "orders.dlq"))
+	_, granted := r.acquire(key("first"), "1", turnAt("default", "orders.dlq"))
 	topologytest.Equal(t, "first has the turn", true, granted)
-	rival, granted := r.claim(key("second"), "2", turnAt("other", "orders.dlq"))
+	rival, granted := r.acquire(key("second"), "2", turnAt("other", "orders.dlq"))
 	topologytest.Equal(t, "second has the turn", false, granted)
 	topologytest.Equal(t, "rival", key("first").user(), rival)
-	_, granted = r.claim(key("third"), "3", turnAt("default", "invoices.dlq"))
+	_, granted = r.acquire(key("third"), "3", turnAt("default", "invoices.dlq"))
 	topologytest.Equal(t, "third has the turn at another queue", true, granted)
 	r.drop(key("first"), "1")
 	topologytest.Equal(t, "woken", key("second").ObjectKey, <-told)
-	_, granted = r.claim(key("second"), "2", turnAt("other", "orders.dlq"))
+	_, granted = r.acquire(key("second"), "2", turnAt("other", "orders.dlq"))
 	topologytest.Equal(t, "second has the turn then", true, granted)
 	r.drop(key("nobody"), "4")
 	topologytest.Equal(t, "woken by nobody", 0, len(told))
@@ -59,11 +59,11 @@ func TestATurnInWhichNothingHasBegunIsGrantedAgain(t *testing.T) {
 	t.Parallel()
 	r := newTasks(t, controllertest.NewTold().Tell)
 	for range 2 {
-		_, granted := r.claim(key("orders"), "1", turnAt("default", "orders.dlq"))
+		_, granted := r.acquire(key("orders"), "1", turnAt("default", "orders.dlq"))
 		topologytest.Equal(t, "granted", true, granted)
 	}
 	r.begin(key("orders"), Move{Broker: brokerstest.NewMover(nil)}, silent(0), transfer.Settings{}, time.Now())
-	rival, granted := r.claim(key("orders"), "2", turnAt("default", "invoices.dlq"))
+	rival, granted := r.acquire(key("orders"), "2", turnAt("default", "invoices.dlq"))
 	topologytest.Equal(t, "granted to another of that name while a transfer runs", false, granted)
 	topologytest.Equal(t, "rival", key("orders").user(), rival)
 }
@@ -76,7 +76,7 @@ func TestSlotsOfANamespace(t *testing.T) {
 	broker := brokerstest.NewMover(nil)
 	begun := map[string]transfer.Config{}
 	begin := func(name string) (granted bool) {
-		rival, granted := r.claim(key(name), "1", turnAt("default", name))
+		rival, granted := r.acquire(key(name), "1", turnAt("default", name))
 		topologytest.Equal(t, "rival at the queue", User{}, rival)
 		if granted {
 			r.begin(key(name), Move{Broker: broker}, silent(0), transfer.Settings{}, time.Now())
@@ -89,7 +89,7 @@ func TestSlotsOfANamespace(t *testing.T) {
 	}
 	topologytest.Equal(t, "the fifth begins", false, begin("e"))
 	stranger := Key{Redrive, client.ObjectKey{Namespace: "other", Name: "f"}}
-	_, granted := r.claim(stranger, "1", turnAt("default", "f"))
+	_, granted := r.acquire(stranger, "1", turnAt("default", "f"))
 	topologytest.Equal(t, "one of another namespace begins", true, granted)
 
 	for i, name := range []string{"a", "b", "c", "d"} {
@@ -116,7 +116,7 @@ func TestATransferTellsOfItsStatesAndOfItsEnd(t *testing.T) {
 	told := controllertest.NewTold()
 	r := newTasks(t, told.Tell)
 	broker := brokerstest.NewMover(nil)
-	r.claim(key("orders"), "1", turnAt("default", "orders.dlq"))
+	r.acquire(key("orders"), "1", turnAt("default", "orders.dlq"))
 	topologytest.Equal(t, "begun", 0, len(r.begun(Redrive)))
 	r.begin(key("orders"), Move{Broker: broker}, silent(2), transfer.Settings{Rate: 5}, time.Now())
 	config := <-broker.Begun
@@ -144,7 +144,7 @@ func TestATransferOfARedriveThatIsGoneKeepsItsTurnUntilItHasEnded(t *testing.T) 
 	told := controllertest.NewTold()
 	r := newTasks(t, told.Tell)
 	broker := brokerstest.NewMover(nil)
-	r.claim(key("orders"), "1", turnAt("default", "orders.dlq"))
+	r.acquire(key("orders"), "1", turnAt("default", "orders.dlq"))
 	r.begin(key("orders"), Move{Broker: broker}, silent(0), transfer.Settings{}, time.Now())
 	<-broker.Begun
 	r.forget(key("orders"), "1")
@@ -152,7 +152,7 @@ func TestATransferOfARedriveThatIsGoneKeepsItsTurnUntilItHasEnded(t *testing.T) 
 	r.forget(key("orders"), "")
 	topologytest.Equal(t, "stopped", true, r.look(key("orders"), "1").Stopped)
 	r.drop(key("orders"), "another of that name, which halts")
-	_, granted := r.claim(key("next"), "2", turnAt("default", "orders.dlq"))
+	_, granted := r.acquire(key("next"), "2", turnAt("default", "orders.dlq"))
 	topologytest.Equal(t, "the next one has the turn", false, granted)
 	topologytest.Equal(t, "woken at the end", key("orders").ObjectKey, <-told)
 	r.forget(key("orders"), "")
@@ -167,13 +167,13 @@ func TestAJobWaitsForALook(t *testing.T) {
 	r := newTasks(t, told.Tell)
 	looker := User{ObjectKey: key("orders").ObjectKey}
 	look := r.users.Join(looker, turnAt("default", "orders.dlq"), func() {})
-	rival, granted := r.claim(key("job"), "1", turnAt("other", "orders.dlq"))
+	rival, granted := r.acquire(key("job"), "1", turnAt("other", "orders.dlq"))
 	topologytest.Equal(t, "granted during the look", false, granted)
 	topologytest.Equal(t, "rival", looker, rival)
 	later := r.users.Join(looker, turnAt("default", "orders.dlq"), func() {})
 	look.Leave()
 	topologytest.Equal(t, "woken", key("job").ObjectKey, <-told)
-	_, granted = r.claim(key("job"), "1", turnAt("other", "orders.dlq"))
+	_, granted = r.acquire(key("job"), "1", turnAt("other", "orders.dlq"))
 	topologytest.Equal(t, "granted after the look", true, granted)
 	_, waits := later.Waits()
 	topologytest.Equal(t, "a later look waits", true, waits)
@@ -187,11 +187,11 @@ func TestAJobThatIsNotFirstHasNoPlace(t *testing.T) {
 	t.Parallel()
 	r := newTasks(t, controllertest.NewTold().Tell)
 	look := r.users.Join(User{}, turnAt("default", "orders.dlq"), func() {})
-	r.claim(key("younger"), "1", turnAt("default", "orders.dlq"))
-	r.claim(key("older"), "2", turnAt("default", "orders.dlq"))
+	r.acquire(key("younger"), "1", turnAt("default", "orders.dlq"))
+	r.acquire(key("older"), "2", turnAt("default", "orders.dlq"))
 	r.await(key("younger"))
 	look.Leave()
-	_, granted := r.claim(key("older"), "2", turnAt("default", "orders.dlq"))
+	_, granted := r.acquire(key("older"), "2", turnAt("default", "orders.dlq"))
 	topologytest.Equal(t, "the older one has the turn", true, granted)
 }
 
@@ -203,7 +203,7 @@ func TestAJobPausesForABrowse(t *testing.T) {
 			t.Parallel()
 			r := newTasks(t, controllertest.NewTold().Tell)
 			broker := brokerstest.NewMover(nil)
-			r.claim(key("job"), "1", turnAt("default", "orders.dlq"))
+			r.acquire(key("job"), "1", turnAt("default", "orders.dlq"))
 			config := silent(0)
 			config.DryRun = test.dryRun
 			r.begin(key("job"), Move{Broker: broker}, config, transfer.Settings{}, time.Now())

@@ -23,8 +23,8 @@ import (
 	"github.com/warren-mq/warren/internal/controller/trigger"
 )
 
-// workers is how many objects of a kind are reconciled at a time. Half of them may be of one namespace, for counting messages takes
-// seconds where the broker does not answer.
+// workers is how many jobs of a kind are reconciled at a time. Half of them may be of one namespace, because counting takes
+// seconds if the broker does not answer.
 const workers = 4
 
 // Setup adds the controller of a kind to a manager.
@@ -54,7 +54,7 @@ func Setup(mgr ctrl.Manager, kind Kind, tasks *Tasks, finder *Finder) (*Reconcil
 		Named(strings.ToLower(string(kind))).
 		For(kind.empty(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.ConsumerQueue{}, handler.EnqueueRequestsFromMapFunc(r.ofConsumerQueue),
-			builder.WithPredicates(concernsTransfers())).
+			builder.WithPredicates(affectsJobs())).
 		Watches(&v1alpha1.BrokerConnection{}, handler.EnqueueRequestsFromMapFunc(r.ofConnection),
 			builder.WithPredicates(usabilityChanged())).
 		WatchesRawSource(source.TypedChannel(wakeups, woken)).
@@ -65,8 +65,8 @@ func Setup(mgr ctrl.Manager, kind Kind, tasks *Tasks, finder *Finder) (*Reconcil
 		Complete(r)
 }
 
-// concernsTransfers lets pass what changes whether messages of a ConsumerQueue can be taken.
-func concernsTransfers() predicate.Predicate {
+// affectsJobs passes events that change whether messages of a ConsumerQueue can be taken.
+func affectsJobs() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*v1alpha1.ConsumerQueue), e.ObjectNew.(*v1alpha1.ConsumerQueue)
 		return before.Generation != after.Generation || before.Status.ObservedGeneration != after.Status.ObservedGeneration ||
@@ -75,7 +75,7 @@ func concernsTransfers() predicate.Predicate {
 	}}
 }
 
-// usabilityChanged lets pass what changes whether messages can be taken through a BrokerConnection.
+// usabilityChanged passes events that change whether a BrokerConnection can be used.
 func usabilityChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*v1alpha1.BrokerConnection), e.ObjectNew.(*v1alpha1.BrokerConnection)
@@ -84,21 +84,19 @@ func usabilityChanged() predicate.Predicate {
 	}}
 }
 
-// ofConsumerQueue are the objects that have to do with a ConsumerQueue.
 func (r *Reconciler) ofConsumerQueue(ctx context.Context, cq client.Object) []reconcile.Request {
 	return r.unfinished(ctx, client.InNamespace(cq.GetNamespace()), client.MatchingFields{IndexConsumerQueue: cq.GetName()})
 }
 
-// ofConnection are the objects that may have to do with a BrokerConnection.
 func (r *Reconciler) ofConnection(ctx context.Context, bc client.Object) []reconcile.Request {
 	return r.unfinished(ctx, client.InNamespace(bc.GetNamespace()))
 }
 
-// unfinished lists the objects that have not ended.
+// unfinished returns requests for the jobs that have not ended.
 func (r *Reconciler) unfinished(ctx context.Context, only ...client.ListOption) []reconcile.Request {
 	jobs, err := r.Kind.list(ctx, r.Client, only...)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Find who is concerned", "kind", r.Kind)
+		log.FromContext(ctx).Error(err, "List jobs", "kind", r.Kind)
 		return nil
 	}
 	var requests []reconcile.Request
