@@ -65,8 +65,8 @@ func newWorld(t *testing.T, spec string, change func(*messaging.ConsumerQueue)) 
 		t.Fatal(err)
 	}
 	api := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes}, bc, cq)
-	pool := brokers.NewPool(api, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (brokers.Broker, error) {
-		return w.broker, nil
+	pool := brokers.NewPool(api, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (*brokers.Broker, error) {
+		return &brokers.Broker{Probe: w.broker, Observer: w.broker, Changer: w.broker, Mover: w.broker}, nil
 	})
 	if _, err := pool.Ensure(client.ObjectKeyFromObject(bc), rabbit.Config{Owner: "uid"}); err != nil {
 		t.Fatal(err)

@@ -243,7 +243,7 @@ func capabilitiesOf(health rabbit.Health, known *v1alpha1.BrokerCapabilities) *v
 	return capabilities
 }
 
-func (r *Reconciler) connect(ctx context.Context, bc *v1alpha1.BrokerConnection) (brokers.Broker, error) {
+func (r *Reconciler) connect(ctx context.Context, bc *v1alpha1.BrokerConnection) (*brokers.Broker, error) {
 	config, err := configOf(ctx, r.live, bc)
 	if err != nil {
 		return nil, err

@@ -85,7 +85,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, bc *v1alpha1.BrokerCon
 }
 
 // openConnection is the connection of this very BrokerConnection, not of one that had its name before; nil if there is none.
-func (r *Reconciler) openConnection(bc *v1alpha1.BrokerConnection) brokers.Broker {
+func (r *Reconciler) openConnection(bc *v1alpha1.BrokerConnection) *brokers.Broker {
 	connection := r.pool.Get(client.ObjectKeyFromObject(bc))
 	if connection == nil || connection.Owner() != string(bc.UID) {
 		return nil

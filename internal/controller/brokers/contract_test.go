@@ -29,7 +29,7 @@ import (
 
 // side is a broker under test, and what somebody else does to its vhost.
 type side struct {
-	brokers.Broker
+	*brokers.Broker
 	publish      func(queue string)
 	declareQueue func(name string, arguments map[string]any)
 	bindExchange func(source, destination string)
@@ -307,7 +307,7 @@ func TestContractOfTheBrokerInMemory(t *testing.T) {
 			t.Parallel()
 			b := brokerstest.New(topologytest.V43, "/", "uid")
 			test(t, side{
-				Broker: b, publish: func(queue string) { b.SetLetters(queue, amqp.Delivery{Body: []byte("a message")}) },
+				Broker: &brokers.Broker{Probe: b, Observer: b, Changer: b, Mover: b}, publish: func(queue string) { b.SetLetters(queue, amqp.Delivery{Body: []byte("a message")}) },
 				declareQueue: func(name string, arguments map[string]any) {
 					b.Change(func(s *snapshot.Snapshot) {
 						s.PutQueue(name, vhost.Queue{Durable: true, Arguments: vhost.Normalize(arguments)})
@@ -340,7 +340,7 @@ func TestContractOfRabbitMQ(t *testing.T) {
 				t.Cleanup(connection.Close)
 				NewWithT(t).Eventually(connection.Health).WithTimeout(deadline.For(30 * time.Second)).Should(Satisfy(rabbit.Health.Usable))
 				test(t, side{
-					Broker: connection, publish: func(queue string) { v.Publish("", queue, "a message") }, declareQueue: v.DeclareQueue,
+					Broker: &brokers.Broker{Probe: connection, Observer: connection, Changer: connection, Mover: connection}, publish: func(queue string) { v.Publish("", queue, "a message") }, declareQueue: v.DeclareQueue,
 					bindExchange: func(source, destination string) { v.BindExchange(source, destination, "", nil) },
 				})
 			})

@@ -30,7 +30,7 @@ func ConnectionOf(ctx context.Context, reader client.Reader, cq *v1alpha1.Consum
 }
 
 // Usable returns the connection that a BrokerConnection has open, if it can be asked.
-func (p *Pool) Usable(bc *v1alpha1.BrokerConnection) (Broker, vhost.Version, bool) {
+func (p *Pool) Usable(bc *v1alpha1.BrokerConnection) (*Broker, vhost.Version, bool) {
 	connection := p.Get(client.ObjectKeyFromObject(bc))
 	if connection == nil || connection.Owner() != string(bc.UID) { // it is that of a BrokerConnection that was here before
 		return nil, vhost.Version{}, false

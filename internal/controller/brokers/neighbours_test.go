@@ -33,12 +33,12 @@ func TestNeighbours(t *testing.T) {
 		opened[types.NamespacedName{Namespace: namespace, Name: "default"}] = other
 	}
 	opened[types.NamespacedName{Namespace: "vhost", Name: "default"}] = brokerstest.New(topologytest.V43, "other", "vhost")
-	byOwner := map[string]brokers.Broker{}
+	byOwner := map[string]*brokers.Broker{}
 	for _, broker := range opened {
-		byOwner[broker.Owner()] = broker
+		byOwner[broker.Owner()] = &brokers.Broker{Probe: broker, Observer: broker, Changer: broker, Mover: broker}
 	}
 	pool := brokers.NewPool(controllertest.Client(t, nil), logr.Discard(),
-		func(config rabbit.Config, _ logr.Logger, _ func(snapshot.Notice)) (brokers.Broker, error) {
+		func(config rabbit.Config, _ logr.Logger, _ func(snapshot.Notice)) (*brokers.Broker, error) {
 			return byOwner[config.Owner], nil
 		})
 	for key, broker := range opened {
@@ -46,7 +46,7 @@ func TestNeighbours(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	found, err := pool.Neighbours(t.Context(), "shop", own)
+	found, err := pool.Neighbours(t.Context(), "shop", byOwner["own"])
 	topologytest.Equal(t, "error", nil, err)
 	topologytest.Equal(t, "neighbours", map[client.ObjectKey]bool{
 		{Namespace: "here", Name: "default"}: true, {Namespace: "evil", Name: "default"}: false,

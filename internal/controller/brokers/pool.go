@@ -16,8 +16,6 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
-	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -34,7 +32,7 @@ type Pool struct {
 	// MessageCountEvents tells of BrokerConnections in whose vhost messages were counted.
 	MessageCountEvents chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]
 	// current is called with a connection whose snapshot is current as of a later time.
-	current func(Broker)
+	current func(*Broker)
 	// stopping ends when the manager does; until then events wait for the controllers to take them.
 	stopping context.Context // the life of the component, not of a call
 	stop     context.CancelFunc
@@ -51,76 +49,33 @@ type Wakeup struct {
 	Priority int
 }
 
-// Broker is one vhost of a broker: observed, changed, and kept connected. A *rabbit.Connection is one.
-type Broker interface {
-	// Owner is the UID of the BrokerConnection that the connection was opened for.
-	Owner() string
-	// VHost is the vhost that the connection leads to.
-	VHost() string
-	// Health tells how the connection fares.
-	Health() rabbit.Health
-	// LeadsTo reports whether another connection was shown to lead to the same vhost; see rabbit.Connection.LeadsTo.
-	LeadsTo(ctx context.Context, other rabbit.Health) (bool, error)
-	// Observe returns what the vhost has, out of a snapshot in memory; false before the first refresh.
-	Observe(selection vhost.Selection) (vhost.Observed, bool)
-	// Refresh reads the vhost, and returns when that is done; RequestRefresh does not wait.
-	Refresh(ctx context.Context) error
-	RequestRefresh()
-	// RequestCatchUp asks for a snapshot that is current as of the call; see rabbit.Connection.RequestCatchUp.
-	RequestCatchUp()
-	// CatchUp returns when the snapshot is current as of the call; see rabbit.Connection.CatchUp.
-	CatchUp(ctx context.Context) error
-	// Apply declares and binds; see rabbit.Connection.Apply.
-	Apply(ctx context.Context, changes topology.Topology) error
-	// Remove unbinds and deletes; see rabbit.Connection.Remove.
-	Remove(ctx context.Context, cluster string, removal rabbit.Removal) error
-	// DeleteEmpty deletes queues that are provably empty; see rabbit.Connection.DeleteEmpty.
-	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error
-	// Transfer moves messages; see rabbit.Connection.Transfer.
-	Transfer(ctx context.Context, cluster string, config transfer.Config) (transfer.Progress, error)
-	// Look shows messages; see rabbit.Connection.Look.
-	Look(ctx context.Context, cluster string, config transfer.LookConfig) (transfer.Looked, error)
-	// Backlog counts messages; see rabbit.Connection.Backlog.
-	Backlog(ctx context.Context, cluster, queue string) (counted rabbit.Backlog, exists bool, err error)
-	// LastDeletion is when DeleteEmpty last deleted queues; zero if it never did.
-	LastDeletion() time.Time
-	// Fences names the policies of this owner that keep queues from taking messages.
-	Fences() []string
-	// Stats tells what metrics say of the connection.
-	Stats() rabbit.Stats
-	// Messages is how many messages some queues held when they were last counted.
-	Messages(queues []string) rabbit.Messages
-	// Consumers is what is known of who else consumes a queue; see rabbit.Connection.Consumers.
-	Consumers(queue string) rabbit.Consumers
-	// RefusedLook is why the broker refused the last look at a queue; see rabbit.Connection.RefusedLook.
-	RefusedLook(queue string) error
-	// Close ends the connection.
-	Close()
-}
-
 // Connect opens a connection; see rabbit.Open.
-type Connect func(config rabbit.Config, logger logr.Logger, notify func(snapshot.Notice)) (Broker, error)
+type Connect func(config rabbit.Config, logger logr.Logger, notify func(snapshot.Notice)) (*Broker, error)
 
 // ConnectWithin opens connections to RabbitMQ. All of them together keep to limits, and those that see the same vhost with the
 // same rights share what they observe. The messages of each vhost are counted once per interval, at most; never if it is zero.
 func ConnectWithin(limits *management.Limits, countsInterval time.Duration) Connect {
 	observations := rabbit.NewObservations()
-	return func(config rabbit.Config, logger logr.Logger, notify func(snapshot.Notice)) (Broker, error) {
+	return func(config rabbit.Config, logger logr.Logger, notify func(snapshot.Notice)) (*Broker, error) {
 		config.Limits, config.Observations, config.MessageCountsInterval = limits, observations, countsInterval
-		return rabbit.Open(config, logger, notify)
+		opened, err := rabbit.Open(config, logger, notify)
+		if err != nil {
+			return nil, err
+		}
+		return &Broker{Probe: opened, Observer: opened, Changer: opened, Mover: opened}, nil
 	}
 }
 
 // While has connections delete nothing, and change no fence, unless the process holds its lease.
 func (c Connect) While(holdsLease func() bool) Connect {
-	return func(config rabbit.Config, logger logr.Logger, notify func(snapshot.Notice)) (Broker, error) {
+	return func(config rabbit.Config, logger logr.Logger, notify func(snapshot.Notice)) (*Broker, error) {
 		config.HoldsLease = holdsLease
 		return c(config, logger, notify)
 	}
 }
 
 type openConnection struct {
-	broker      Broker
+	broker      *Broker
 	fingerprint string
 	// secretMissingSince is since when its Secret has been missing; zero while it is there.
 	secretMissingSince time.Time
@@ -136,7 +91,7 @@ func NewPool(reader client.Reader, logger logr.Logger, connect Connect) *Pool {
 		BrokerConnectionEvents: make(chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]),
 		ConsumerQueueEvents:    make(chan event.TypedGenericEvent[Wakeup]),
 		MessageCountEvents:     make(chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]),
-		current:                func(Broker) {},
+		current:                func(*Broker) {},
 		stopping:               stopping, stop: stop,
 		open: map[types.NamespacedName]openConnection{}, owners: map[string]bool{},
 	}
@@ -144,7 +99,7 @@ func NewPool(reader client.Reader, logger logr.Logger, connect Connect) *Pool {
 
 // OnCurrent has a function called with each connection whose snapshot is current as of a later time. It is to be called before the
 // first connection is opened.
-func (p *Pool) OnCurrent(current func(Broker)) { p.current = current }
+func (p *Pool) OnCurrent(current func(*Broker)) { p.current = current }
 
 // Lifetime ends when the manager stops.
 func (p *Pool) Lifetime() context.Context { return p.stopping }
@@ -167,7 +122,7 @@ func (p *Pool) Start(ctx context.Context) error {
 }
 
 // Ensure opens the connection of a BrokerConnection, again if its configuration changed.
-func (p *Pool) Ensure(key types.NamespacedName, config rabbit.Config) (Broker, error) {
+func (p *Pool) Ensure(key types.NamespacedName, config rabbit.Config) (*Broker, error) {
 	fingerprint := config.Fingerprint()
 	if found, ok := p.get(key); ok && found.fingerprint == fingerprint {
 		p.clearSecretMissing(key)
@@ -220,7 +175,7 @@ func (p *Pool) listOwners() map[string]bool {
 }
 
 // Get returns the open connection of a BrokerConnection, nil if there is none.
-func (p *Pool) Get(key types.NamespacedName) Broker {
+func (p *Pool) Get(key types.NamespacedName) *Broker {
 	found, _ := p.get(key)
 	return found.broker
 }
@@ -234,9 +189,9 @@ func (p *Pool) get(key types.NamespacedName) (openConnection, bool) {
 
 // Neighbours reports of each connection that was opened for a BrokerConnection of another namespace, and whose AMQP connection was
 // matched, whether it was shown to lead to the vhost of a connection.
-func (p *Pool) Neighbours(ctx context.Context, namespace string, of Broker) (map[client.ObjectKey]bool, error) {
+func (p *Pool) Neighbours(ctx context.Context, namespace string, of *Broker) (map[client.ObjectKey]bool, error) {
 	p.mu.Lock()
-	others := map[client.ObjectKey]Broker{}
+	others := map[client.ObjectKey]*Broker{}
 	for key, open := range p.open {
 		if key.Namespace != namespace && open.broker.VHost() == of.VHost() {
 			others[key] = open.broker

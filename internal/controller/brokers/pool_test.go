@@ -85,7 +85,7 @@ func TestHandleNotice(t *testing.T) {
 func TestHealthOfANewConnection(t *testing.T) {
 	t.Parallel()
 	broker := brokerstest.New(topologytest.V43, "/", "uid")
-	pool := NewPool(nil, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (Broker, error) { return broker, nil })
+	pool := NewPool(nil, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (*Broker, error) { return &Broker{Probe: broker, Observer: broker, Changer: broker, Mover: broker}, nil })
 	key := types.NamespacedName{Namespace: "shop", Name: "default"}
 	topologytest.Equal(t, "before it is open", true, pool.healthConcernsQueues(key))
 	_, err := pool.Ensure(key, rabbit.Config{})
@@ -176,7 +176,7 @@ func TestAConnectionOutlivesItsSecret(t *testing.T) {
 	t.Parallel()
 	connections, key := NewPool(nil, logr.Discard(), ConnectWithin(management.NewLimits(0), 0)), types.NamespacedName{Namespace: "shop", Name: "default"}
 	topologytest.Equal(t, "without a connection", 0, connections.GraceLeft(key, time.Hour))
-	connections.open[key] = openConnection{broker: &rabbit.Connection{}}
+	connections.open[key] = openConnection{broker: &Broker{}}
 	first := connections.GraceLeft(key, time.Hour)
 	topologytest.Equal(t, "at first", true, first > 59*time.Minute)
 	topologytest.Equal(t, "later less", true, connections.GraceLeft(key, time.Hour) < first)
@@ -186,7 +186,7 @@ func TestAConnectionOutlivesItsSecret(t *testing.T) {
 }
 
 // slowToClose is a connection that takes its time to close, as one does whose broker does not answer.
-type slowToClose struct{ Broker }
+type slowToClose struct{ Probe }
 
 const closingTime = 5 * time.Second
 
@@ -195,8 +195,8 @@ func (slowToClose) Close() { time.Sleep(closingTime) }
 func TestConnectionsAreClosedTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		connections := NewPool(nil, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (Broker, error) {
-			return slowToClose{}, nil
+		connections := NewPool(nil, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (*Broker, error) {
+			return &Broker{Probe: slowToClose{}}, nil
 		})
 		for i := range 20 {
 			if _, err := connections.Ensure(types.NamespacedName{Name: strconv.Itoa(i)}, rabbit.Config{}); err != nil {
@@ -208,6 +208,6 @@ func TestConnectionsAreClosedTogether(t *testing.T) {
 		began := time.Now()
 		topologytest.Equal(t, "error", nil, connections.Start(stopping))
 		topologytest.Equal(t, "time of closing", closingTime, time.Since(began))
-		topologytest.Equal(t, "open connection", nil, connections.Get(types.NamespacedName{Name: "7"}))
+		topologytest.Equal(t, "open connection", (*Broker)(nil), connections.Get(types.NamespacedName{Name: "7"}))
 	})
 }

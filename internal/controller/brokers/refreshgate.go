@@ -100,12 +100,12 @@ func (q openQuestion) isAnsweredBy(health rabbit.Health) bool {
 }
 
 // Wake has the resources reconciled, once each, whose question to a connection is answered.
-func (f *RefreshGate) Wake(connection Broker) {
+func (f *RefreshGate) Wake(connection refresher) {
 	health := connection.Health()
 	f.mu.Lock()
 	var answered []client.ObjectKey
 	for resource, asked := range f.questions {
-		if asked.connection == refresher(connection) && !asked.woken && asked.isAnsweredBy(health) {
+		if asked.connection == connection && !asked.woken && asked.isAnsweredBy(health) {
 			answered = append(answered, resource)
 			asked.woken = true
 			f.questions[resource] = asked

@@ -11,8 +11,6 @@ import (
 
 // refreshedAt is a connection that is asked to refresh, and has refreshed at times that a test sets.
 type refreshedAt struct {
-	Broker
-
 	health              rabbit.Health
 	refreshes, catchUps int
 }

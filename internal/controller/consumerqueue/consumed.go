@@ -57,7 +57,7 @@ func (v *vhostScope) deadLetterQueueConsumed() []v1alpha1.Advisory {
 
 // hasOutdatedConsumers says whether a status is to be written because of the last count of consumers. It asks about each dead-letter queue,
 // and so has the next count ask, too.
-func hasOutdatedConsumers(status *v1alpha1.ConsumerQueueStatus, broker brokers.Broker) bool {
+func hasOutdatedConsumers(status *v1alpha1.ConsumerQueueStatus, broker *brokers.Broker) bool {
 	if !isRecordedAt(status, broker) {
 		return false
 	}

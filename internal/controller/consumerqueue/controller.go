@@ -80,7 +80,7 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
 		limiter: brokers.NewLimiter(concurrent, connections.Enqueue),
 	}
-	connections.OnCurrent(func(connection brokers.Broker) {
+	connections.OnCurrent(func(connection *brokers.Broker) {
 		r.refreshes.Wake(connection)
 		r.removals.Wake(connection)
 		r.refusals.Wake(connection)

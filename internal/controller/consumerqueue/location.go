@@ -38,7 +38,7 @@ func (r *Reconciler) locationOf(ctx context.Context, cq *v1alpha1.ConsumerQueue)
 // view shows a ConsumerQueue its peers: those that have to do with its objects, whichever connection leads them there. It asks the
 // management API of the ConsumerQueue's own connection where the connections of other namespaces lead, unless that is known.
 func (r *Reconciler) view(
-	ctx context.Context, cq *v1alpha1.ConsumerQueue, own brokers.Broker, here ownership.Location, version vhost.Version,
+	ctx context.Context, cq *v1alpha1.ConsumerQueue, own *brokers.Broker, here ownership.Location, version vhost.Version,
 ) (ownership.View, error) {
 	neighbours, err := r.pool.Neighbours(ctx, cq.Namespace, own)
 	if err != nil {

@@ -41,7 +41,7 @@ func (s *scope) updateMessages(bc *v1alpha1.BrokerConnection) {
 // or none of the queues is there. It is not known before the first count, nor at another cluster or vhost than that of the status. If a
 // queue did not answer, the numbers stay what they were, but dead letters that became stuck meanwhile count: a dead-letter queue without
 // quorum does not answer either.
-func countedMessages(status *v1alpha1.ConsumerQueueStatus, broker brokers.Broker) (counted *v1alpha1.MessageCounts, known bool) {
+func countedMessages(status *v1alpha1.ConsumerQueueStatus, broker *brokers.Broker) (counted *v1alpha1.MessageCounts, known bool) {
 	messages := broker.Messages(queueNames(status.Topology))
 	if messages.Disabled {
 		return nil, true
@@ -159,7 +159,7 @@ func (r *Reconciler) messageCountHandler() handler.TypedEventHandler[*v1alpha1.B
 }
 
 // isRecordedAt says whether the topology in a status is that of the broker's vhost.
-func isRecordedAt(status *v1alpha1.ConsumerQueueStatus, broker brokers.Broker) bool {
+func isRecordedAt(status *v1alpha1.ConsumerQueueStatus, broker *brokers.Broker) bool {
 	here := ownership.Location{Cluster: broker.Health().Cluster, VHost: broker.VHost()}
 	return here.IsIn(ownership.Recorded(status.Location))
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
@@ -331,7 +332,7 @@ func BenchmarkMessageCount(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		for range 10_000 {
-			if counted, known := countedMessages(&cq.Status, w.broker); !known || isOutdated(cq.Status.Messages, counted) {
+			if counted, known := countedMessages(&cq.Status, &brokers.Broker{Probe: w.broker, Observer: w.broker, Changer: w.broker, Mover: w.broker}); !known || isOutdated(cq.Status.Messages, counted) {
 				b.Fatal("to be written")
 			}
 		}

@@ -103,7 +103,7 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 // refreshPending says whether the resource has to wait for a refresh. A new value of the annotation requested-at requires a refresh.
 // A new resource that is younger than the snapshot requires one where events don't tell what there is: its objects may have been
 // made just before it, and are then adopted, not declared. A creation time is in whole seconds.
-func (s *scope) refreshPending(connection brokers.Broker) bool {
+func (s *scope) refreshPending(connection *brokers.Broker) bool {
 	asked := trigger.RequestedAt(s.cq)
 	isNew := len(s.status.Topology) == 0 && connection.Health().CurrentAt.Before(s.cq.CreationTimestamp.Add(time.Second))
 	resource := client.ObjectKeyFromObject(s.cq)

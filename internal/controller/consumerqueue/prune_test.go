@@ -104,7 +104,8 @@ func TestCleanUpSaysWhatStays(t *testing.T) {
 			}
 			l := &scope{Reconciler: &Reconciler{deletions: removals}, report: reportOn(cq)}
 			comparison := orphans()
-			v := &vhostScope{scope: l, connection: slow{Deleter: controllertest.NewDeleter()}}
+			broker := slow{deleter: controllertest.NewDeleter()}
+			v := &vhostScope{scope: l, connection: &brokers.Broker{Probe: broker, Observer: broker, Changer: broker}}
 			v.prune(&comparison)
 			var messages []string
 			for _, advisory := range comparison.Advisories {
@@ -226,14 +227,17 @@ func TestMoveWithNothing(t *testing.T) {
 
 // slow is a broker that has nothing but deletions that take their time.
 type slow struct {
-	brokers.Broker
-	*controllertest.Deleter
+	brokers.Probe
+	brokers.Observer
+	brokers.Changer
+
+	deleter *controllertest.Deleter
 }
 
 func (slow) Health() rabbit.Health { return rabbit.Health{} }
 
 func (s slow) DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error {
-	return s.Deleter.DeleteEmpty(ctx, cluster, queues, stillWanted)
+	return s.deleter.DeleteEmpty(ctx, cluster, queues, stillWanted)
 }
 
 // at is a vhost of a cluster that is known by name and endpoint.
@@ -263,7 +267,7 @@ func TestCheckAgain(t *testing.T) {
 		broker.Change(func(s *snapshot.Snapshot) {
 			s.PutQueue("orders.retry", vhost.Queue{Durable: true, Arguments: arguments})
 		})
-		v := &vhostScope{connection: broker}
+		v := &vhostScope{connection: &brokers.Broker{Probe: broker, Observer: broker, Changer: broker, Mover: broker}}
 		entry := v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: "orders.retry"}
 		topologytest.Equal(t, name, test.want, v.checkAgain(entry, test.before))
 	}

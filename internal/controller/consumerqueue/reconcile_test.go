@@ -68,8 +68,8 @@ func newWorld(t testing.TB, objects ...client.Object) *world {
 // restart makes a reconciler that remembers nothing.
 func (w *world) restart() {
 	w.t.Helper()
-	pool := brokers.NewPool(w.api, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (brokers.Broker, error) {
-		return w.broker, nil
+	pool := brokers.NewPool(w.api, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (*brokers.Broker, error) {
+		return &brokers.Broker{Probe: w.broker, Observer: w.broker, Changer: w.broker, Mover: w.broker}, nil
 	})
 	key := client.ObjectKey{Namespace: controllertest.Orders.Namespace, Name: "default"}
 	if _, err := pool.Ensure(key, rabbit.Config{Owner: w.broker.Owner()}); err != nil {

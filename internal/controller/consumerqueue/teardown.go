@@ -46,7 +46,7 @@ type teardown struct {
 	*scope
 	holdings
 
-	connection brokers.Broker
+	connection *brokers.Broker
 	version    vhost.Version
 }
 

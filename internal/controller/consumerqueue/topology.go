@@ -24,7 +24,7 @@ import (
 type vhostScope struct {
 	*scope
 
-	connection brokers.Broker
+	connection *brokers.Broker
 	version    vhost.Version
 	location   ownership.Location
 	desired    topology.Topology
@@ -37,7 +37,7 @@ type vhostScope struct {
 }
 
 // reconcileTopology finds out what the spec asks for, and has the vhost reconciled.
-func (s *scope) reconcileTopology(ctx context.Context, connection brokers.Broker, version vhost.Version) error {
+func (s *scope) reconcileTopology(ctx context.Context, connection *brokers.Broker, version vhost.Version) error {
 	desired, err := topology.Desired(s.cq, version)
 	if refusal, ok := errors.AsType[*topology.Refusal](err); ok {
 		s.cancelPruning()
@@ -58,7 +58,7 @@ func (s *scope) reconcileTopology(ctx context.Context, connection brokers.Broker
 // resolveVHost finds out where the topology is and who else is there. If that is another place than the one that the status
 // speaks of, what the status remembers says nothing about this place.
 func (s *scope) resolveVHost(
-	ctx context.Context, connection brokers.Broker, version vhost.Version, desired topology.Topology,
+	ctx context.Context, connection *brokers.Broker, version vhost.Version, desired topology.Topology,
 ) (*vhostScope, error) {
 	observed, _ := connection.Observe(vhost.Selection{})
 	here := ownership.Location{Cluster: vhost.ClusterOf(observed.Cluster), VHost: connection.VHost()}
@@ -277,7 +277,7 @@ func (v *vhostScope) apply(
 
 // declareAll carries out a plan. Messages must not come in before all else is there: if something cannot be declared, the
 // source bindings are left out.
-func declareAll(ctx context.Context, connection brokers.Broker, decided plan.Plan) error {
+func declareAll(ctx context.Context, connection *brokers.Broker, decided plan.Plan) error {
 	first, last := decided.Declarations()
 	if err := connection.Apply(ctx, first); err != nil {
 		return err

@@ -39,7 +39,7 @@ func NewFinder(reader client.Reader, pool *brokers.Pool, sharesQueue SharesQueue
 // Queue is a dead-letter queue at a broker.
 type Queue struct {
 	ConsumerQueue *v1alpha1.ConsumerQueue
-	Broker        brokers.Broker // nil until it is found
+	Broker        *brokers.Broker // nil until it is found
 	Version       vhost.Version
 	Location      ownership.Location
 	// Names are the queues of the ConsumerQueue. Names.Queue is the dead-letter queue; it is empty if there is none.

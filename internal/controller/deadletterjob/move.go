@@ -10,7 +10,7 @@ import (
 
 // Move is where messages are taken from and where they go.
 type Move struct {
-	Broker  brokers.Broker
+	Broker  *brokers.Broker
 	Cluster string
 	Turn    Turn
 	// ConsumerQueue is the name of the ConsumerQueue. Source tells its dead letters from those of other ConsumerQueues.

@@ -6,6 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/ownership"
@@ -62,7 +63,7 @@ func TestATurnInWhichNothingHasBegunIsGrantedAgain(t *testing.T) {
 		_, granted := r.acquire(key("orders"), "1", turnAt("default", "orders.dlq"))
 		topologytest.Equal(t, "granted", true, granted)
 	}
-	r.begin(key("orders"), Move{Broker: brokerstest.NewMover(nil)}, silent(0), transfer.Settings{}, time.Now())
+	r.begin(key("orders"), Move{Broker: &brokers.Broker{Mover: brokerstest.NewMover(nil)}}, silent(0), transfer.Settings{}, time.Now())
 	rival, granted := r.acquire(key("orders"), "2", turnAt("default", "invoices.dlq"))
 	topologytest.Equal(t, "granted to another of that name while a transfer runs", false, granted)
 	topologytest.Equal(t, "rival", key("orders").user(), rival)
@@ -79,7 +80,7 @@ func TestSlotsOfANamespace(t *testing.T) {
 		rival, granted := r.acquire(key(name), "1", turnAt("default", name))
 		topologytest.Equal(t, "rival at the queue", User{}, rival)
 		if granted {
-			r.begin(key(name), Move{Broker: broker}, silent(0), transfer.Settings{}, time.Now())
+			r.begin(key(name), Move{Broker: &brokers.Broker{Mover: broker}}, silent(0), transfer.Settings{}, time.Now())
 			begun[name] = <-broker.Begun
 		}
 		return granted
@@ -118,7 +119,7 @@ func TestATransferTellsOfItsStatesAndOfItsEnd(t *testing.T) {
 	broker := brokerstest.NewMover(nil)
 	r.acquire(key("orders"), "1", turnAt("default", "orders.dlq"))
 	topologytest.Equal(t, "begun", 0, len(r.begun(Redrive)))
-	r.begin(key("orders"), Move{Broker: broker}, silent(2), transfer.Settings{Rate: 5}, time.Now())
+	r.begin(key("orders"), Move{Broker: &brokers.Broker{Mover: broker}}, silent(2), transfer.Settings{Rate: 5}, time.Now())
 	config := <-broker.Begun
 	topologytest.Equal(t, "moved at first", 2, r.look(key("orders"), "1").Progress.Moved)
 	topologytest.Equal(t, "rate", 5, config.Settings().Rate)
@@ -145,7 +146,7 @@ func TestATransferOfARedriveThatIsGoneKeepsItsTurnUntilItHasEnded(t *testing.T) 
 	r := newTasks(t, told.Tell)
 	broker := brokerstest.NewMover(nil)
 	r.acquire(key("orders"), "1", turnAt("default", "orders.dlq"))
-	r.begin(key("orders"), Move{Broker: broker}, silent(0), transfer.Settings{}, time.Now())
+	r.begin(key("orders"), Move{Broker: &brokers.Broker{Mover: broker}}, silent(0), transfer.Settings{}, time.Now())
 	<-broker.Begun
 	r.forget(key("orders"), "1")
 	topologytest.Equal(t, "stopped while the Redrive is there", false, r.look(key("orders"), "1").Stopped)
@@ -206,7 +207,7 @@ func TestAJobPausesForABrowse(t *testing.T) {
 			r.acquire(key("job"), "1", turnAt("default", "orders.dlq"))
 			config := silent(0)
 			config.DryRun = test.dryRun
-			r.begin(key("job"), Move{Broker: broker}, config, transfer.Settings{}, time.Now())
+			r.begin(key("job"), Move{Broker: &brokers.Broker{Mover: broker}}, config, transfer.Settings{}, time.Now())
 			begun := <-broker.Begun
 			topologytest.Equal(t, "paused at first", false, begun.Settings().Paused)
 			begun.Report(transfer.Progress{Held: 7})

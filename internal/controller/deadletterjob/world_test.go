@@ -91,11 +91,12 @@ func (w *world) HoldTransfers() {
 // Restart makes a Reconciler that remembers nothing.
 func (w *world) Restart() {
 	w.T.Helper()
-	w.Pool = brokers.NewPool(w.API, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (brokers.Broker, error) {
+	w.Pool = brokers.NewPool(w.API, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (*brokers.Broker, error) {
+		opened := &brokers.Broker{Probe: w.Broker, Observer: w.Broker, Changer: w.Broker, Mover: w.Broker}
 		if w.Mover != nil {
-			return w.Mover, nil
+			opened.Mover = w.Mover
 		}
-		return w.Broker, nil
+		return opened, nil
 	})
 	if _, err := w.Pool.Ensure(client.ObjectKey{Namespace: "shop", Name: "default"}, rabbit.Config{Owner: "uid"}); err != nil {
 		w.T.Fatal(err)

@@ -1,0 +1,84 @@
+package brokers
+
+import (
+	"context"
+	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Broker is a connection to one vhost of a RabbitMQ broker. A *rabbit.Connection has all four parts. Errors are those of package
+// brokererr.
+type Broker struct {
+	Probe
+	Observer
+	Changer
+	Mover
+}
+
+// Probe describes the connection and where it leads.
+type Probe interface {
+	// Owner returns the UID of the BrokerConnection that the connection was opened for.
+	Owner() string
+	// VHost returns the name of the vhost.
+	VHost() string
+	// Health returns the state of the connection.
+	Health() rabbit.Health
+	// LeadsTo reports whether another connection, by its health, was shown to lead to the same vhost. It fails with ErrUnreachable if
+	// the management API does not answer.
+	LeadsTo(ctx context.Context, other rabbit.Health) (bool, error)
+	// Stats returns the values of the metrics.
+	Stats() rabbit.Stats
+	// Close ends the connection, and returns when everything has ended.
+	Close()
+}
+
+// Observer reads what the vhost has. The snapshot is in memory and shared by all connections that see the same vhost.
+type Observer interface {
+	// Observe returns the selected objects from the snapshot; false before the first refresh.
+	Observe(selection vhost.Selection) (vhost.Observed, bool)
+	// Refresh returns after a refresh that began after the call. It fails with the error of the refresh, or with ErrClosed.
+	Refresh(ctx context.Context) error
+	// RequestRefresh requests a refresh that begins after the call, and does not wait for it.
+	RequestRefresh()
+	// RequestCatchUp requests that the snapshot becomes current as of the call, by events if they arrive and by a refresh otherwise.
+	RequestCatchUp()
+	// CatchUp is RequestCatchUp that waits. It fails as Refresh does.
+	CatchUp(ctx context.Context) error
+	// Messages returns how many messages queues held when messages were last counted.
+	Messages(queues []string) rabbit.Messages
+	// Consumers returns what is known of other consumers of a queue.
+	Consumers(queue string) rabbit.Consumers
+	// RefusedLook returns why the broker refused the last browse of a queue; nil if it did not.
+	RefusedLook(queue string) error
+}
+
+// Changer changes the vhost. A change never reaches another cluster than the one that is meant: then it fails with ErrOtherCluster.
+type Changer interface {
+	// Apply declares and binds. It fails with an ObjectError for each object that the broker refused, joined.
+	Apply(ctx context.Context, changes topology.Topology) error
+	// Remove unbinds, and deletes exchanges, on the cluster of this name. It fails with ErrShared if another instance of Warren works on
+	// the vhost, and with an ObjectError for each object that the broker refused, joined.
+	Remove(ctx context.Context, cluster string, removal rabbit.Removal) error
+	// DeleteEmpty deletes queues that are provably empty, on the cluster of this name. It calls stillWanted before it deletes, and fails
+	// with its error. It keeps a queue that may hold messages or has consumers, and fails with ErrNotEmpty or ErrUnproven.
+	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error
+	// LastDeletion returns when DeleteEmpty last deleted queues; zero if it never did.
+	LastDeletion() time.Time
+	// Fences returns the names of the policies of this owner that keep queues from taking messages.
+	Fences() []string
+}
+
+// Mover reads messages and takes them out of queues, on the cluster of a name. It fails with ErrOtherCluster on another cluster, and with
+// ErrAccessRefused if the user may not read the queue.
+type Mover interface {
+	// Transfer moves or deletes messages until it has seen the configured number, or ctx ends.
+	Transfer(ctx context.Context, cluster string, config transfer.Config) (transfer.Progress, error)
+	// Look shows messages and leaves them in the queue.
+	Look(ctx context.Context, cluster string, config transfer.LookConfig) (transfer.Looked, error)
+	// Backlog counts the messages of a queue; exists is false if there is no such queue.
+	Backlog(ctx context.Context, cluster, queue string) (counted rabbit.Backlog, exists bool, err error)
+}
