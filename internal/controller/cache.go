@@ -12,8 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
-// CacheOptions say what the manager watches and keeps in memory: all namespaces, or those that a list names, separated by
-// commas.
+// CacheOptions returns what the manager watches and caches: all namespaces, or those of a comma-separated list.
 func CacheOptions(watchNamespaces string) (cache.Options, error) {
 	namespaces, err := parseNamespaces(watchNamespaces)
 	if err != nil {
@@ -22,8 +21,8 @@ func CacheOptions(watchNamespaces string) (cache.Options, error) {
 	return cache.Options{DefaultNamespaces: namespaces, DefaultTransform: slim}, nil
 }
 
-// parseNamespaces returns nil, which means all, for an empty list only: an empty name between two commas would mean all
-// as well, and is a slip.
+// parseNamespaces returns nil, which means all namespaces, for an empty list only. An empty name between two commas would also
+// mean all, and is a mistake.
 func parseNamespaces(list string) (map[string]cache.Config, error) {
 	if list == "" {
 		return nil, nil
@@ -40,8 +39,8 @@ func parseNamespaces(list string) (map[string]cache.Config, error) {
 	return namespaces, nil
 }
 
-// slim leaves out what nobody reads here. What a ConsumerQueue has in its annotation of intents is in the status from here on. Of
-// a Secret, the only kind whose metadata is watched, nothing but its name stays: what kubectl apply was given, it keeps in an
+// slim removes from cached objects what no code reads here. The intents of a ConsumerQueue move from its annotation into its
+// status. Of a Secret, whose metadata alone is watched, only the name stays: kubectl apply keeps what it was given in an
 // annotation, passwords included.
 func slim(object any) (any, error) {
 	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
@@ -51,7 +50,7 @@ func slim(object any) (any, error) {
 		return metadata, nil
 	}
 	if cq, ok := object.(*v1alpha1.ConsumerQueue); ok {
-		ownership.RestoreIntents(cq) // which needs the managed fields
+		ownership.RestoreIntents(cq) // needs the managed fields
 		compact(cq)
 	}
 	return cache.TransformStripManagedFields()(object)

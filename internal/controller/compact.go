@@ -9,18 +9,18 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// longestApplied is up to which size the annotation that kubectl apply makes is left out of the cache, in bytes: nobody reads the
-// annotation here, but one that is large must be seen when another annotation is added.
+// longestApplied is up to which size, in bytes, the annotation of kubectl apply is removed from the cache. No code reads it, but
+// a large one must be seen when another annotation is added.
 const longestApplied = 8 << 10
 
-// compact has a ConsumerQueue in the cache take less memory. What a decoder makes of a resource is a string of its own for each word,
-// and slices with room for more.
+// compact makes a cached ConsumerQueue take less memory. A decoder makes a new string for each word, and slices with spare
+// capacity.
 func compact(cq *v1alpha1.ConsumerQueue) {
 	if len(cq.Annotations[corev1.LastAppliedConfigAnnotation]) <= longestApplied {
 		delete(cq.Annotations, corev1.LastAppliedConfigAnnotation)
 	}
 	if len(cq.Annotations) == 0 {
-		cq.Annotations = nil // the annotation of intents was there, and its place still is
+		cq.Annotations = nil // the annotation of intents is gone, its map is left
 	}
 	intern(&cq.Kind, &cq.APIVersion, &cq.Namespace)
 	for i := range cq.Finalizers {

@@ -11,8 +11,8 @@ import (
 	"github.com/warren-mq/warren/internal/metrics"
 )
 
-// addMetrics has Warren's metrics served. The state of sources is served while this manager leads: another one has a cache, too,
-// and each resource must not count twice.
+// addMetrics serves the metrics of Warren. It serves the state of the sources only while this manager leads, because another
+// manager has a cache, too, and each resource must count once.
 func addMetrics(mgr ctrl.Manager, sources ...metrics.Source) error {
 	if err := metrics.Register(ctrlmetrics.Registry); err != nil {
 		return fmt.Errorf("register metrics: %w", err)

@@ -22,8 +22,8 @@ type Options struct {
 	MaxManagementResponse int64
 	// MessageCountsInterval is how often the messages of a vhost's queues are counted, at most; never if zero.
 	MessageCountsInterval time.Duration
-	// HoldsLease reports whether this process still leads, at the moment of the call; it always does if nil. Nothing is deleted and no
-	// fence is changed otherwise.
+	// HoldsLease reports whether this process leads at the moment of the call. If it does not, nothing is deleted and no fence is
+	// changed. nil means that the process always leads.
 	HoldsLease func() bool
 }
 
@@ -61,6 +61,6 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*deadletterj
 	if err != nil {
 		return nil, nil, fmt.Errorf("set up Purges: %w", err)
 	}
-	return finder, users, addMetrics(mgr, connections.EmitMetrics, brokers.EmitMemory(limits), ofConnections, queues.EmitMetrics, redrives.EmitMetrics,
-		tasks.EmitInFlight, purges.EmitMetrics)
+	return finder, users, addMetrics(mgr, connections.EmitMetrics, brokers.EmitMemory(limits), ofConnections, queues.EmitMetrics,
+		redrives.EmitMetrics, tasks.EmitInFlight, purges.EmitMetrics)
 }

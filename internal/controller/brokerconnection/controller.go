@@ -29,7 +29,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/fairqueue"
-	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/controller/retrybudget"
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/controller/trigger"
 	"github.com/warren-mq/warren/internal/metrics"
@@ -37,18 +37,18 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
-// Reconciler keeps one connection per BrokerConnection and says in its status how it fares.
+// Reconciler keeps one connection for each BrokerConnection, and reports its state in the status.
 type Reconciler struct {
 	client   client.Client
 	live     client.Reader
 	recorder events.EventRecorder
 	pool     *brokers.Pool
-	// deletions tells for how long BrokerConnections that are being deleted have been waiting.
+	// deletions counts for how long deleted BrokerConnections have been waiting.
 	deletions *deletionClock
-	// unneeded is since when nobody needs such a BrokerConnection any more.
-	unneeded *patience.FirstSeen
-	// suspendedClean are those that were suspended while none of their fences stood.
-	suspendedClean *patience.FirstSeen
+	// unneeded is since when no ConsumerQueue needs a deleted BrokerConnection.
+	unneeded *retrybudget.FirstSeen
+	// suspendedClean are the BrokerConnections that were suspended while they had no fence.
+	suspendedClean *retrybudget.FirstSeen
 	statuses       statuswriter.Writer
 }
 
@@ -57,14 +57,14 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rabbitmq.com,resources=rabbitmqclusters,verbs=get
 
-// workers is how many BrokerConnections are reconciled at a time. Half of them may be of one namespace, for closing a connection takes
-// seconds where the broker does not answer.
+// workers is how many BrokerConnections are reconciled at a time. Half of them may be of one namespace, because closing a
+// connection takes seconds if the broker does not answer.
 const workers = 4
 
-// clusterPoll is how often a RabbitmqCluster is asked for its Secret, for it is not watched.
+// clusterPoll is how often a RabbitmqCluster is read for the name of its Secret, because it is not watched.
 const clusterPoll = 30 * time.Second
 
-// countDelay gathers changes of the number of ConsumerQueues, which often come in crowds.
+// countDelay gathers changes of the number of ConsumerQueues, which often arrive together.
 const countDelay = time.Second
 
 // Setup adds the controller of BrokerConnections to a manager. It returns the source of their metrics.
@@ -72,7 +72,7 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool) (metrics.Source, error) 
 	r := &Reconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("warren"), pool: connections,
 		deletions: newDeletionClock(),
-		unneeded:  patience.NewFirstSeen(clock.RealClock{}), suspendedClean: patience.NewFirstSeen(clock.RealClock{}),
+		unneeded:  retrybudget.NewFirstSeen(clock.RealClock{}), suspendedClean: retrybudget.NewFirstSeen(clock.RealClock{}),
 	}
 	timeout := trigger.ReconciliationTimeout
 	return r.EmitMetrics, ctrl.NewControllerManagedBy(mgr).
@@ -90,8 +90,8 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool) (metrics.Source, error) 
 		Complete(r)
 }
 
-// countHandler has a BrokerConnection reconciled, a little later, when ConsumerQueues come or go; at once when the first one
-// comes, which waits for the finalizer.
+// countHandler enqueues a BrokerConnection after a short delay when ConsumerQueues come or go. It enqueues it at once for the
+// first ConsumerQueue, which waits for the finalizer.
 func (r *Reconciler) countHandler() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
@@ -124,7 +124,7 @@ func (r *Reconciler) connectionsOfSecret(ctx context.Context, secret client.Obje
 	return requests
 }
 
-// Reconcile brings the connection in line with the spec and its Secrets, and the status in line with the connection.
+// Reconcile opens the connection that the spec and its Secrets describe, and reports its state in the status.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	result, err := r.reconcile(ctx, request)
 	if statuswriter.IsStale(err) {
@@ -151,7 +151,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	unprotected := r.syncFinalizer(ctx, bc, len(users.Items) > 0) // the status tells of the connection all the same
+	unprotected := r.syncFinalizer(ctx, bc, len(users.Items) > 0) // the status reports the connection anyway
 	if apierrors.IsConflict(unprotected) {
 		countReconciliation(bc.Status, unprotected)
 		return ctrl.Result{}, unprotected
@@ -173,8 +173,8 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return result, nil
 }
 
-// finish writes the status if it changed. If the reconciliation began with an old status, finish returns an error for which
-// statuswriter.IsStale holds.
+// finish writes the status if it has changed. If the reconciliation began with an old status, finish returns an error for which
+// statuswriter.IsStale is true.
 func (r *Reconciler) finish(
 	ctx context.Context, bc *v1alpha1.BrokerConnection, status v1alpha1.BrokerConnectionStatus, result ctrl.Result,
 ) (ctrl.Result, error) {
@@ -192,7 +192,7 @@ func (r *Reconciler) finish(
 	return result, nil
 }
 
-// reconcileNormal opens or closes the connection as the spec asks for, and writes into the status what it is like.
+// reconcileNormal opens or closes the connection as the spec says, and writes its state into the status.
 func (r *Reconciler) reconcileNormal(
 	ctx context.Context, bc *v1alpha1.BrokerConnection, status *v1alpha1.BrokerConnectionStatus,
 ) (ctrl.Result, error) {
@@ -223,13 +223,13 @@ func (r *Reconciler) reconcileNormal(
 		return ctrl.Result{}, err
 	}
 	if asked := trigger.RequestedAt(bc); asked != status.LastHandledReconcileAt {
-		connection.RequestRefresh() // the connection tells if anything is new
+		connection.RequestRefresh() // the connection sends a notice if anything changed
 		status.LastHandledReconcileAt = asked
 	}
 	return setStatus(bc, connection.Health(), status), nil
 }
 
-// capabilitiesOf keeps what was known of events until it is known anew.
+// capabilitiesOf keeps the former value for events until the new one is known.
 func capabilitiesOf(health rabbit.Health, known *v1alpha1.BrokerCapabilities) *v1alpha1.BrokerCapabilities {
 	capabilities := &v1alpha1.BrokerCapabilities{
 		Definitions: health.Capabilities.Definitions, Events: !health.EventsSince.IsZero(),
@@ -251,7 +251,7 @@ func (r *Reconciler) connect(ctx context.Context, bc *v1alpha1.BrokerConnection)
 	return r.pool.Ensure(client.ObjectKeyFromObject(bc), config)
 }
 
-// setStatus writes a connection's health into the status.
+// setStatus writes the health of a connection into the status.
 func setStatus(
 	bc *v1alpha1.BrokerConnection, health rabbit.Health, status *v1alpha1.BrokerConnectionStatus,
 ) ctrl.Result {

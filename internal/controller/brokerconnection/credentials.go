@@ -20,18 +20,18 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
-// IndexSecret is the index of BrokerConnections by the names of the Secrets that their specs reference.
+// IndexSecret indexes BrokerConnections by the names of the Secrets in their specs.
 const IndexSecret = "secret"
 
-// invalidConfig is why a BrokerConnection and its Secrets are not a configuration. It is an error.
+// invalidConfig is the error if a BrokerConnection and its Secrets make no configuration.
 type invalidConfig struct {
 	reason, message string
 }
 
 func (u *invalidConfig) Error() string { return u.message }
 
-// progress is Reconciling while a Secret or a RabbitmqCluster is missing, which another controller may be about to create. A wrong spec
-// or a wrong Secret is Stalled: GitOps tools then fail at once instead of waiting for their timeout.
+// progress is Reconciling while a Secret or a RabbitmqCluster is missing, which another controller may create soon. A wrong spec
+// or a wrong Secret is Stalled, so that GitOps tools fail at once instead of at their timeout.
 func (u *invalidConfig) progress() conditions.Progress {
 	switch u.reason {
 	case v1alpha1.ReasonSecretInvalid, v1alpha1.ReasonInvalidSpec:
@@ -42,8 +42,8 @@ func (u *invalidConfig) progress() conditions.Progress {
 
 var rabbitmqClusterKind = schema.GroupVersionKind{Group: "rabbitmq.com", Version: "v1beta1", Kind: "RabbitmqCluster"}
 
-// configOf gathers what a BrokerConnection and its Secrets say. The error is an *invalidConfig where the user has something
-// to do. Secrets are read from the API server each time: none is kept in memory whole.
+// configOf returns the configuration of a BrokerConnection and its Secrets. The error is an *invalidConfig if the user must
+// change something. It reads Secrets from the API server each time, so that none is kept in memory.
 func configOf(ctx context.Context, live client.Reader, bc *v1alpha1.BrokerConnection) (rabbit.Config, error) {
 	secretName, err := credentialsSecret(ctx, live, bc)
 	if err != nil {
@@ -67,12 +67,12 @@ func configOf(ctx context.Context, live client.Reader, bc *v1alpha1.BrokerConnec
 	return config, nil
 }
 
-// credentialsSecret is the name of the Secret with user and password.
+// credentialsSecret returns the name of the Secret with user and password.
 func credentialsSecret(ctx context.Context, live client.Reader, bc *v1alpha1.BrokerConnection) (string, error) {
 	switch {
 	case bc.Spec.SecretRef != nil:
 		return bc.Spec.SecretRef.Name, nil
-	case bc.Spec.ClusterRef == nil: // only an object stored past validation has neither
+	case bc.Spec.ClusterRef == nil: // only an object that bypassed validation has neither
 		return "", &invalidConfig{v1alpha1.ReasonInvalidSpec, "neither spec.secretRef nor spec.clusterRef is given: set one"}
 	}
 	name := bc.Spec.ClusterRef.Name
@@ -117,8 +117,8 @@ func readSecret(ctx context.Context, live client.Reader, namespace, name string)
 	return secret.Data, nil
 }
 
-// configFromSecret takes URIs from the spec, else from the keys amqpURI and managementURI, else derives them from the
-// keys that the RabbitMQ cluster operator's default-user Secret has. What a value is, is never quoted in an error.
+// configFromSecret takes URIs from the spec, else from the keys amqpURI and managementURI, else derives them from the keys of the
+// default-user Secret of the RabbitMQ cluster operator. Its errors never quote a value.
 func configFromSecret(spec v1alpha1.BrokerConnectionSpec, secretName string, data map[string][]byte) (rabbit.Config, error) {
 	value := func(keys ...string) string {
 		for _, key := range keys {
@@ -189,7 +189,7 @@ func hostURI(host, port string) string {
 	return scheme + "://" + net.JoinHostPort(strings.Trim(host, "[]"), firstOf(port, "5672"))
 }
 
-// managementURI is where the management API of a broker usually is.
+// managementURI returns the usual address of the management API of a broker.
 func managementURI(amqp *url.URL) string {
 	if amqp.Scheme == "amqps" {
 		return "https://" + net.JoinHostPort(amqp.Hostname(), "15671")
@@ -197,13 +197,13 @@ func managementURI(amqp *url.URL) string {
 	return "http://" + net.JoinHostPort(amqp.Hostname(), "15672")
 }
 
-// maxHostLength is the limit of a host name in DNS (RFC 1035). Longer ones do not fit into the status.
+// maxHostLength is the limit of a host name in DNS (RFC 1035). Longer names do not fit into the status.
 const maxHostLength = 253
 
-// withoutUser reads a URI, moves a user and password in it into the configuration where that has none, and drops what
-// stands behind the host of an AMQP URI: the vhost is spec.vhost. The scheme may have an s behind it, for TLS.
+// withoutUser parses a URI. It moves user and password into a configuration that has none, and drops the part after the host of
+// an AMQP URI, because the vhost is spec.vhost. The scheme may end with s, for TLS.
 //
-// An @ behind the host is refused: it shows that what was taken for the host is part of a password with a /, ? or #.
+// An @ after the host is refused: then the parsed host is part of a password with a /, ? or #.
 func withoutUser(text, scheme string, config *rabbit.Config) (*url.URL, error) {
 	uri, err := url.Parse(text)
 	if err != nil || (uri.Scheme != scheme && uri.Scheme != scheme+"s") || uri.Hostname() == "" {
@@ -242,7 +242,7 @@ func addTLS(ctx context.Context, live client.Reader, bc *v1alpha1.BrokerConnecti
 		parts []part
 	}{
 		{bc.Spec.TLS.CASecretRef, []part{{"ca.crt", &config.CA}}},
-		// Read at once: a certificate and a key of two versions would not fit.
+		// Read together, because a certificate and a key of two versions would not match.
 		{bc.Spec.TLS.ClientSecretRef, []part{{corev1.TLSCertKey, &config.ClientCert}, {corev1.TLSPrivateKeyKey, &config.ClientKey}}},
 	} {
 		if secret.ref == nil {
@@ -263,7 +263,7 @@ func addTLS(ctx context.Context, live client.Reader, bc *v1alpha1.BrokerConnecti
 	return nil
 }
 
-// referencedSecrets are the Secrets that a spec names; that of a RabbitmqCluster is not among them.
+// referencedSecrets returns the Secrets that a spec names, without that of a RabbitmqCluster.
 func referencedSecrets(bc *v1alpha1.BrokerConnection) []string {
 	refs := []*v1alpha1.LocalObjectReference{bc.Spec.SecretRef}
 	if bc.Spec.TLS != nil {
@@ -278,7 +278,7 @@ func referencedSecrets(bc *v1alpha1.BrokerConnection) []string {
 	return names
 }
 
-// AddIndexes adds the index by which BrokerConnections of a Secret are found.
+// AddIndexes adds the index of BrokerConnections by Secret.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return indexer.IndexField(ctx, &v1alpha1.BrokerConnection{}, IndexSecret, func(object client.Object) []string {
 		return referencedSecrets(object.(*v1alpha1.BrokerConnection))

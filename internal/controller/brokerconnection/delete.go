@@ -14,23 +14,23 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
-	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/controller/retrybudget"
 )
 
-// A BrokerConnection is often deleted together with its ConsumerQueues, and with its Secret: by `kubectl delete -f`, by
-// GitOps, with a namespace. The deletions come in any order. So a deleted BrokerConnection stays for connectionGrace, in case
-// its ConsumerQueues are deleted next. While ConsumerQueues are being deleted, the BrokerConnection stays until none of them
-// has gone, and no queue was deleted, for deletionDrainTimeout. An open connection also outlives its Secret by connectionGrace.
-// These times count from when this manager saw the deletion.
+// A BrokerConnection is often deleted together with its ConsumerQueues and its Secret: by `kubectl delete -f`, by GitOps, with a
+// namespace. The deletions come in any order. So a deleted BrokerConnection stays for connectionGrace, in case its ConsumerQueues
+// are deleted next. While ConsumerQueues are being deleted, the BrokerConnection stays until none of them has gone, and no queue
+// was deleted, for deletionDrainTimeout. An open connection also outlives its Secret by connectionGrace. These times count from
+// when this manager saw the deletion.
 const (
 	connectionGrace      = 10 * time.Second
-	deletionDrainTimeout = patience.PendingPatience + 2*time.Minute
+	deletionDrainTimeout = retrybudget.Pending + 2*time.Minute
 )
 
-// eventFencesRetained is the reason of the Event that says which fences may be left.
+// eventFencesRetained is the reason of the Event that names fences which may be left.
 const eventFencesRetained = "Retained"
 
-// syncFinalizer adds the finalizer to a BrokerConnection that is in use, and takes it off when it is not.
+// syncFinalizer adds the finalizer to a BrokerConnection in use, and removes it from one that is not.
 func (r *Reconciler) syncFinalizer(ctx context.Context, bc *v1alpha1.BrokerConnection, used bool) error {
 	before := bc.DeepCopy()
 	changed := false
@@ -49,10 +49,10 @@ func (r *Reconciler) syncFinalizer(ctx context.Context, bc *v1alpha1.BrokerConne
 	return nil
 }
 
-// reconcileDelete keeps the connection of a BrokerConnection that is being deleted while it is needed, and then lets go of both.
-// It does not read the Secret if the connection is open: that may be gone already.
+// reconcileDelete keeps the connection of a deleted BrokerConnection while it is needed, and then releases both. It does not read
+// the Secret while the connection is open, because the Secret may be gone.
 func (r *Reconciler) reconcileDelete(ctx context.Context, bc *v1alpha1.BrokerConnection) (ctrl.Result, error) {
-	if !bc.IsProtected() { // it was let go, and waits for somebody else
+	if !bc.IsProtected() { // its finalizer is removed, and another finalizer is left
 		r.pool.Close(client.ObjectKeyFromObject(bc))
 		return ctrl.Result{}, nil
 	}
@@ -75,16 +75,17 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, bc *v1alpha1.BrokerCon
 	result := ctrl.Result{}
 	if connection := r.openConnection(bc); connection != nil {
 		result = setStatus(bc, connection.Health(), &status)
-	} else if result, err = r.reconcileNormal(ctx, bc, &status); err != nil { // a Secret that is missing may come back
+	} else if result, err = r.reconcileNormal(ctx, bc, &status); err != nil { // a missing Secret may come back
 		return ctrl.Result{}, err
 	}
 	if result.RequeueAfter == 0 || result.RequeueAfter > left {
-		result.RequeueAfter = left // each ConsumerQueue that goes is told, too
+		result.RequeueAfter = left // each ConsumerQueue that goes enqueues it, too
 	}
 	return r.finish(ctx, bc, status, result)
 }
 
-// openConnection is the connection of this very BrokerConnection, not of one that had its name before; nil if there is none.
+// openConnection returns the connection of this BrokerConnection; nil if there is none. A connection of a deleted
+// BrokerConnection of the same name does not count.
 func (r *Reconciler) openConnection(bc *v1alpha1.BrokerConnection) *brokers.Broker {
 	connection := r.pool.Get(client.ObjectKeyFromObject(bc))
 	if connection == nil || connection.Owner() != string(bc.UID) {
@@ -93,7 +94,7 @@ func (r *Reconciler) openConnection(bc *v1alpha1.BrokerConnection) *brokers.Brok
 	return connection
 }
 
-// finalize closes the connection and lets the BrokerConnection go, as soon as it is known that none of its fences stands.
+// finalize closes the connection and removes the finalizer once none of the fences is left.
 func (r *Reconciler) finalize(ctx context.Context, bc *v1alpha1.BrokerConnection) (ctrl.Result, error) {
 	rest, err := r.remainingFences(ctx, bc)
 	if err != nil {
@@ -106,8 +107,8 @@ func (r *Reconciler) finalize(ctx context.Context, bc *v1alpha1.BrokerConnection
 		return ctrl.Result{}, err
 	}
 	key := client.ObjectKeyFromObject(bc)
-	r.pool.Close(key)    // not before: the vhost would have to be refreshed again
-	if rest.note != "" { // in a namespace that is being deleted no Event can be made
+	r.pool.Close(key)    // not earlier, or the vhost must be refreshed again
+	if rest.note != "" { // no Event can be made in a terminating namespace
 		log.FromContext(ctx).Info("The BrokerConnection was let go, and fences may be left at the broker", "fences", rest.note)
 		r.recorder.Eventf(bc, nil, corev1.EventTypeWarning, eventFencesRetained, "Delete", "%s", conditions.Truncate(rest.note, 1024))
 	}
@@ -115,7 +116,7 @@ func (r *Reconciler) finalize(ctx context.Context, bc *v1alpha1.BrokerConnection
 	return ctrl.Result{}, nil
 }
 
-// forget drops what is remembered of a BrokerConnection that is gone.
+// forget removes everything in memory about a BrokerConnection that is gone.
 func (r *Reconciler) forget(key client.ObjectKey) {
 	r.deletions.forget(key)
 	r.unneeded.Forget(key)
@@ -123,7 +124,7 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	r.statuses.Forget(key)
 }
 
-// graceRemaining is for how much longer a BrokerConnection is kept that has been waiting for some time.
+// graceRemaining returns for how much longer a BrokerConnection is kept that has been waiting for some time.
 func graceRemaining(since time.Duration, needed, terminating bool) time.Duration {
 	switch {
 	case !needed:
@@ -134,8 +135,7 @@ func graceRemaining(since time.Duration, needed, terminating bool) time.Duration
 	return connectionGrace - since
 }
 
-// dependents counts the ConsumerQueues that have something to clean up through a BrokerConnection, and those of them that are
-// being deleted.
+// dependents counts the ConsumerQueues with objects to delete through a BrokerConnection, and how many of them are being deleted.
 func (r *Reconciler) dependents(ctx context.Context, bc *v1alpha1.BrokerConnection) (needed, terminating int, err error) {
 	list, err := r.users(ctx, bc)
 	if err != nil {
@@ -152,7 +152,7 @@ func (r *Reconciler) dependents(ctx context.Context, bc *v1alpha1.BrokerConnecti
 	return needed, terminating, nil
 }
 
-// users are the ConsumerQueues of a BrokerConnection. They are shared and must not be changed.
+// users returns the ConsumerQueues of a BrokerConnection from the cache. They must not be changed.
 func (r *Reconciler) users(ctx context.Context, bc *v1alpha1.BrokerConnection) (*v1alpha1.ConsumerQueueList, error) {
 	list := &v1alpha1.ConsumerQueueList{}
 	err := r.client.List(ctx, list, client.InNamespace(bc.Namespace),

@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
-	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/controller/retrybudget"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
@@ -42,7 +42,7 @@ func TestHowLongABrokerConnectionStays(t *testing.T) {
 func testBrokerConnections(c client.WithWatch, now clock.PassiveClock) *Reconciler {
 	return &Reconciler{
 		client: c, live: c, recorder: &controllertest.EventLog{}, pool: brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0)),
-		deletions: newDeletionClock(), unneeded: patience.NewFirstSeen(now), suspendedClean: patience.NewFirstSeen(now),
+		deletions: newDeletionClock(), unneeded: retrybudget.NewFirstSeen(now), suspendedClean: retrybudget.NewFirstSeen(now),
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// deletionClock remembers of BrokerConnections that are being deleted since when this manager knows, and when the deletion of the
-// ConsumerQueues that are deleted with them last made progress.
+// deletionClock records for each deleted BrokerConnection since when this manager knows of the deletion, and when the deletion of
+// its ConsumerQueues last made progress.
 type deletionClock struct {
 	mu sync.Mutex
 	of map[client.ObjectKey]deletionTimes
@@ -26,9 +26,9 @@ func newDeletionClock() *deletionClock {
 	return &deletionClock{of: map[client.ObjectKey]deletionTimes{}}
 }
 
-// since is for how long a BrokerConnection has been waiting: since its deletion was seen, or, while ConsumerQueues are being
-// deleted, since one of them came to its end or queues of theirs were deleted. Of thousands, the main queues of all may be deleted
-// before the dead-letter queue of the first.
+// since returns for how long a BrokerConnection has been waiting: since its deletion was seen or, while ConsumerQueues are being
+// deleted, since one of them went or queues were deleted. Of thousands, the main queues of all may be deleted before the
+// dead-letter queue of the first.
 func (f *deletionClock) since(bc client.Object, waiting int, lastDeletion, now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,7 +51,7 @@ func (f *deletionClock) since(bc client.Object, waiting int, lastDeletion, now t
 	return now.Sub(one.seen)
 }
 
-// seen is for how long this manager has known that a BrokerConnection is being deleted; zero if it has just come to know.
+// seen returns for how long this manager has known of the deletion; zero if it just learned of it.
 func (f *deletionClock) seen(bc client.Object) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,4 +1,8 @@
-// Package brokerconnection reconciles BrokerConnections: it reads their credentials (credentials.go), keeps one connection open
-// for each in the pool of package brokers, says in the status how the connection fares (health.go), and lets a BrokerConnection
-// go when nobody needs it any more and none of its fences stands (delete.go, deletionclock.go, fences.go).
+// Package brokerconnection reconciles BrokerConnections. Begin with controller.go.
+//
+//   - credentials.go: the configuration of a connection, from spec and Secrets
+//   - health.go: what the status reports of a connection
+//   - delete.go, deletionclock.go, fences.go: when a deleted BrokerConnection may go
+//
+// The connections themselves are in the pool of package brokers.
 package brokerconnection

@@ -11,32 +11,32 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
-	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/controller/retrybudget"
 )
 
-// Without a BrokerConnection nobody removes its fences. So the BrokerConnection keeps its finalizer until a refresh of the vhost
-// shows none of them. It waits for that refresh until patience.TerminationPatience is over, and for at least fenceCheckTime.
-// If the refresh shows a fence, it waits for fenceWaitTime, which is longer than any sentinel takes to arrive.
+// Without a BrokerConnection no manager removes its fences. So the BrokerConnection keeps its finalizer until a refresh of the
+// vhost shows none of them. It waits for that refresh until retrybudget.Termination is over, and for at least fenceCheckTime. If
+// the refresh shows a fence, it waits for fenceWaitTime, which is longer than any sentinel takes to arrive.
 const (
 	fenceCheckTime = 30 * time.Second
 	fenceWaitTime  = 10 * time.Minute
 )
 
-// remainder is what to do about fences before a BrokerConnection is let go: wait, or tell people about them.
+// remainder is what to do about fences before the finalizer is removed: wait, or record an Event about them.
 type remainder struct {
 	wait time.Duration
 	note string
 }
 
-// Fences are looked for again soon at first and less often later.
+// Fences are checked again soon at first, and less often later.
 const (
 	minFenceRecheck = 100 * time.Millisecond
 	maxFenceRecheck = 2 * time.Second
 )
 
-// remainingFences finds out whether fences of a BrokerConnection that nobody needs any more may still stand.
+// remainingFences checks whether fences of an unneeded BrokerConnection may be left.
 func (r *Reconciler) remainingFences(ctx context.Context, bc *v1alpha1.BrokerConnection) (remainder, error) {
-	if bc.Status.Location.ClusterName == "" && r.openConnection(bc) == nil { // there never was one
+	if bc.Status.Location.ClusterName == "" && r.openConnection(bc) == nil { // it never connected
 		return remainder{}, nil
 	}
 	unknown := remainder{note: brokers.FencesMayStand(bc.Spec.VHost)}
@@ -49,7 +49,7 @@ func (r *Reconciler) remainingFences(ctx context.Context, bc *v1alpha1.BrokerCon
 	free := r.unneeded.At(bc)
 	waited := time.Since(free)
 	again := min(max(waited, minFenceRecheck), maxFenceRecheck)
-	if waited < fenceCheckTime || r.deletions.seen(bc) < patience.TerminationPatience {
+	if waited < fenceCheckTime || r.deletions.seen(bc) < retrybudget.Termination {
 		unknown = remainder{wait: again}
 	}
 	connection := r.openConnection(bc)
@@ -69,13 +69,13 @@ func (r *Reconciler) remainingFences(ctx context.Context, bc *v1alpha1.BrokerCon
 	case len(fences) == 0:
 		return remainder{}, nil
 	case waited < fenceWaitTime:
-		connection.RequestRefresh() // it takes them down
+		connection.RequestRefresh() // a refresh removes them
 		return remainder{wait: maxFenceRecheck}, nil
 	}
 	return remainder{note: fencesStand(bc.Spec.VHost, fences)}, nil
 }
 
-// closeSuspended closes the connection of a BrokerConnection that is suspended, and notes whether that left no fence.
+// closeSuspended closes the connection of a suspended BrokerConnection, and records whether that left no fence.
 func (r *Reconciler) closeSuspended(bc *v1alpha1.BrokerConnection) {
 	connection := r.openConnection(bc)
 	r.pool.Close(client.ObjectKeyFromObject(bc))

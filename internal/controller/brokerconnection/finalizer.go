@@ -8,7 +8,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// protectionLost lets pass an update that takes the finalizer off: a BrokerConnection that is in use gets it again.
+// protectionLost passes an update that removes the finalizer, which a BrokerConnection in use gets back.
 func protectionLost() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },

@@ -10,14 +10,14 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
-	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/controller/retrybudget"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// summarizeHealth decides what Ready of a BrokerConnection says; nil if it keeps its value. again is when to ask next
-// without being told of a change; zero for never.
+// summarizeHealth returns the value of Ready; nil if it keeps its value. again is when to check again if no notice arrives; zero
+// is never.
 func summarizeHealth(
 	health rabbit.Health, bc *v1alpha1.BrokerConnection, now time.Time,
 ) (value *conditions.Value, p conditions.Progress, again time.Duration) {
@@ -28,7 +28,7 @@ func summarizeHealth(
 		connected := conditions.True(v1alpha1.ReasonConnected, connectedMessage(health, bc.Spec.VHost))
 		return &connected, conditions.ProgressNone, 0
 	case health.Err == nil && wasReady:
-		// This is the first reconciliation after a restart of the operator, and nothing is known to be wrong.
+		// After a restart of the operator, this is the first reconciliation, and nothing is known to be wrong.
 		return nil, conditions.ProgressNone, 0
 	case health.Err == nil:
 		connecting := conditions.Unknown(v1alpha1.ReasonConnecting, "connecting to the broker")
@@ -36,9 +36,9 @@ func summarizeHealth(
 	}
 	reason, p := reasonOf(health.Err)
 	patient := p == conditions.Reconciling || !health.SyncedAt.IsZero() && reason != v1alpha1.ReasonClusterMismatch
-	if wasReady && patient { // new credentials that are refused are said at once
+	if wasReady && patient { // refused new credentials are reported at once
 		interval, err := bc.Spec.ResyncInterval.Parse()
-		if left := health.FailingSince.Add(patience.PatientIntervals * interval).Sub(now); err == nil && left > 0 {
+		if left := health.FailingSince.Add(retrybudget.FailingIntervals * interval).Sub(now); err == nil && left > 0 {
 			return nil, conditions.ProgressNone, left
 		}
 	}
@@ -46,7 +46,7 @@ func summarizeHealth(
 	return &failed, p, 0
 }
 
-// connectedMessage says what a connection leads to.
+// connectedMessage describes where a connection leads.
 func connectedMessage(health rabbit.Health, virtualHost string) string {
 	message := fmt.Sprintf("connected to RabbitMQ %s, cluster %q, vhost %q", health.Version, health.ClusterName, virtualHost)
 	if version, err := vhost.ParseVersion(health.Version); err == nil && version.Untested() {
@@ -65,7 +65,7 @@ func connectedMessage(health rabbit.Health, virtualHost string) string {
 	return message
 }
 
-// reasonOf names why a connection fails. What a person has to mend is stalled.
+// reasonOf returns the reason why a connection fails. It is stalled if a user must fix it.
 func reasonOf(err error) (string, conditions.Progress) {
 	switch {
 	case errors.Is(err, brokererr.ErrAuthentication):

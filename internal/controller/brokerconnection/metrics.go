@@ -13,7 +13,7 @@ import (
 
 const kind = "BrokerConnection"
 
-// countReconciliation counts a reconciliation that ended with a status, or with an error.
+// countReconciliation counts a reconciliation by its error, or by the status that it wrote.
 func countReconciliation(status v1alpha1.BrokerConnectionStatus, err error) {
 	switch {
 	case statuswriter.IsStale(err):
@@ -25,10 +25,10 @@ func countReconciliation(status v1alpha1.BrokerConnectionStatus, err error) {
 	}
 }
 
-// EmitMetrics emits what is known of all BrokerConnections.
+// EmitMetrics emits the metrics of all BrokerConnections.
 func (r *Reconciler) EmitMetrics(emit metrics.Emit) {
 	list := &v1alpha1.BrokerConnectionList{}
-	if err := r.client.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil { // the cache has ended
+	if err := r.client.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil { // the cache has stopped
 		return
 	}
 	tally := conditions.NewTally(kind)

@@ -10,11 +10,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// DeletionTasks deletes queues that are provably empty, which takes longer than a reconciliation should: each attempt goes on
-// by itself, and has its ConsumerQueue reconciled when it is over. Those of many ConsumerQueues wait at the same time.
+// DeletionTasks deletes queues that are provably empty. That takes longer than a reconciliation should, so each attempt runs in
+// the background and enqueues its ConsumerQueue when it ends. The attempts of many ConsumerQueues run at the same time.
 type DeletionTasks struct {
-	// lifetime ends when the manager does; attempts are rolled back then.
-	lifetime context.Context // the life of the component, not of a call
+	// lifetime ends when the manager stops. Attempts are rolled back then.
+	lifetime context.Context // of the component, not of a call
 	// over is called when an attempt has ended.
 	over func(client.ObjectKey)
 
@@ -22,20 +22,20 @@ type DeletionTasks struct {
 	of map[client.ObjectKey]*tasksOfOne
 }
 
-// emptyDeleter is what a rabbit.Connection can do about queues that are empty.
+// emptyDeleter deletes empty queues; a rabbit.Connection is one.
 type emptyDeleter interface {
 	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error
 }
 
-// tasksOfOne are those of one ConsumerQueue.
+// tasksOfOne are the tasks of one ConsumerQueue.
 type tasksOfOne struct {
-	// attempts are found by the names of the queues that are deleted together, as one text.
+	// attempts are found by the names of their queues, joined.
 	attempts map[string]*task
-	// deleted says when queues were deleted.
+	// deleted is when queues were deleted.
 	deleted map[string]time.Time
 }
 
-// task is one that runs, or the last one.
+// task is an attempt that runs, or the last attempt.
 type task struct {
 	cancel    context.CancelFunc
 	ended     time.Time // zero while it runs
@@ -43,20 +43,20 @@ type task struct {
 	err       error
 }
 
-// Group are queues that are deleted together, in this order.
+// Group is a list of queues that are deleted together, in this order.
 type Group struct {
 	Queues []string
-	// StillWanted is asked right before the queues are fenced off.
+	// StillWanted is called right before the queues are fenced. It returns an error if they must stay.
 	StillWanted func(context.Context) error
 }
 
-// NewDeletionTasks makes an empty set. Tasks end with lifetime; over is called when a task has ended.
+// NewDeletionTasks returns an empty set. Tasks end with lifetime; over is called when a task has ended.
 func NewDeletionTasks(lifetime context.Context, over func(client.ObjectKey)) *DeletionTasks {
 	return &DeletionTasks{lifetime: lifetime, over: over, of: map[client.ObjectKey]*tasksOfOne{}}
 }
 
-// Ensure has a group of queues deleted if they are provably empty. It returns the result of the last attempt, and whether
-// there is one; it begins another one if that ended longer ago than again.
+// Ensure deletes a group of queues if they are provably empty. It returns the result of the last attempt, and whether there is
+// one. It starts another attempt if the last one ended longer ago than again.
 func (r *DeletionTasks) Ensure(
 	owner client.ObjectKey, connection emptyDeleter, cluster string, g Group, again time.Duration,
 ) (known bool, result error) {
@@ -94,9 +94,9 @@ func (r *DeletionTasks) Ensure(
 	return next.hasResult, next.err
 }
 
-// Running returns the group of queues that an attempt of a ConsumerQueue is deleting, if the given queues are those of the
-// group that still exist: it has deleted the others already and must not be interrupted halfway. Otherwise it returns the
-// given queues.
+// Running returns the group that an attempt of a ConsumerQueue is deleting, if the given queues are those of the group that still
+// exist. Such an attempt has deleted the other queues already and must not be interrupted. Otherwise Running returns the given
+// queues.
 func (r *DeletionTasks) Running(owner client.ObjectKey, queues []string, exists func(queue string) bool) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,7 +112,7 @@ func (r *DeletionTasks) Running(owner client.ObjectKey, queues []string, exists 
 	return queues
 }
 
-// AreRunning reports whether an attempt of a ConsumerQueue goes on.
+// AreRunning reports whether an attempt of a ConsumerQueue runs.
 func (r *DeletionTasks) AreRunning(owner client.ObjectKey) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,7 +128,7 @@ func (r *DeletionTasks) AreRunning(owner client.ObjectKey) bool {
 	return false
 }
 
-// CancelExcept ends the attempts of a ConsumerQueue for other groups of queues than these, and forgets their results.
+// CancelExcept ends the attempts of a ConsumerQueue for all other groups, and forgets their results.
 func (r *DeletionTasks) CancelExcept(owner client.ObjectKey, groups ...[]string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,7 +144,7 @@ func (r *DeletionTasks) CancelExcept(owner client.ObjectKey, groups ...[]string)
 	}
 }
 
-// Cancel ends all attempts of a ConsumerQueue, and forgets everything of it.
+// Cancel ends all attempts of a ConsumerQueue, and forgets their results.
 func (r *DeletionTasks) Cancel(owner client.ObjectKey) {
 	r.CancelExcept(owner)
 	r.mu.Lock()
@@ -152,14 +152,14 @@ func (r *DeletionTasks) Cancel(owner client.ObjectKey) {
 	delete(r.of, owner)
 }
 
-// Len is how many ConsumerQueues have tasks, or results of tasks.
+// Len returns how many ConsumerQueues have tasks or results.
 func (r *DeletionTasks) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.of)
 }
 
-// Reappeared is a queue that was deleted for a ConsumerQueue and exists, and for how long it has been deleted; empty if there is
+// Reappeared returns a queue that was deleted for a ConsumerQueue and exists, and how long ago it was deleted; empty if there is
 // none.
 func (r *DeletionTasks) Reappeared(owner client.ObjectKey, exists func(queue string) bool) (queue string, since time.Duration) {
 	r.mu.Lock()

@@ -1,4 +1,8 @@
-// Package brokers owns what the operator keeps per broker: the connections (pool.go), who may use them at a time (limiter.go),
-// which resources wait for a refresh (refreshgate.go), and the deletions that go on in the background (deletiontasks.go).
-// Reconcilers know brokers by the interface Broker only; package brokerstest has one in memory.
+// Package brokers owns what the operator keeps for each broker. Begin with broker.go and pool.go.
+//
+//   - broker.go: a connection as reconcilers use it, in four small interfaces; package brokerstest has one in memory
+//   - pool.go, indexes.go: the open connections, and which ConsumerQueues a notice of a connection enqueues
+//   - limiter.go: how many reconciliations may wait for a broker
+//   - refreshgate.go: the reconciliations that wait for a refresh
+//   - deletiontasks.go: the deletions that run in the background
 package brokers

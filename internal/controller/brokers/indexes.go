@@ -14,27 +14,26 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// The indexes of ConsumerQueues by which the cache is asked.
+// The cache indexes ConsumerQueues by these names.
 const (
-	// IndexConnection is, of a ConsumerQueue, the effective name of its BrokerConnection.
+	// IndexConnection is the effective name of the BrokerConnection.
 	IndexConnection = "connection"
-	// IndexBrokerObject is, of a ConsumerQueue, the bucket of each broker object that it has to do with.
+	// IndexBrokerObject is the bucket of each broker object that the ConsumerQueue wants or owns.
 	IndexBrokerObject = "brokerObject"
 )
 
-// objectBuckets is how many buckets the keys of broker objects are spread over. Under keys of their own, nearly all objects are of one
-// ConsumerQueue only, and the index takes 3 KiB for each. In buckets it takes a twentieth, and a few others are found with
-// the ConsumerQueue that is asked for; see enqueueAffected.
+// objectBuckets is over how many buckets the keys of broker objects are spread. Most objects belong to one ConsumerQueue only,
+// and an index entry of their own would take 3 KiB each. Buckets take a twentieth. A lookup finds a few other ConsumerQueues of
+// the bucket, too; see enqueueAffected.
 const objectBuckets = 1024
 
-// bucketOf is the bucket of a key.
 func bucketOf(key string) string {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(key)) // it never fails
 	return strconv.Itoa(int(sum.Sum32() % objectBuckets))
 }
 
-// bucketsOf are the buckets of keys, each of them once.
+// bucketsOf returns the buckets of keys, each once.
 func bucketsOf(keys []string) []string {
 	buckets := make([]string, len(keys))
 	for i, key := range keys {
@@ -44,7 +43,7 @@ func bucketsOf(keys []string) []string {
 	return slices.Compact(buckets)
 }
 
-// ObjectKeys are the keys of broker objects; a queue and an exchange may have the same name.
+// ObjectKeys returns the keys of broker objects. A queue and an exchange may have the same name.
 func ObjectKeys(names vhost.Selection) []string {
 	var keys []string
 	for _, name := range names.Queues {
@@ -62,12 +61,12 @@ func ObjectKeys(names vhost.Selection) []string {
 	return keys
 }
 
-// ObjectKeysOf are the keys of the broker objects of a ConsumerQueue: what it wants and what it owns.
+// ObjectKeysOf returns the keys of the broker objects that a ConsumerQueue wants or owns.
 func ObjectKeysOf(cq *v1alpha1.ConsumerQueue) []string {
 	return ObjectKeys(topology.SelectionWith(cq, topology.OwnedView(cq.Status.Topology)))
 }
 
-// AddIndexes adds the indexes by which a pool finds ConsumerQueues.
+// AddIndexes adds the indexes that a Pool needs.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	connection := func(object client.Object) []string {
 		return []string{object.(*v1alpha1.ConsumerQueue).ConnectionName()}

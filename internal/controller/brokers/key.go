@@ -11,12 +11,12 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// ConnectionKey names the BrokerConnection of a ConsumerQueue.
+// ConnectionKey returns the name of the BrokerConnection of a ConsumerQueue.
 func ConnectionKey(cq *v1alpha1.ConsumerQueue) client.ObjectKey {
 	return client.ObjectKey{Namespace: cq.Namespace, Name: cq.ConnectionName()}
 }
 
-// ConnectionOf finds the BrokerConnection of a ConsumerQueue; nil if there is none.
+// ConnectionOf returns the BrokerConnection of a ConsumerQueue; nil if it does not exist.
 func ConnectionOf(ctx context.Context, reader client.Reader, cq *v1alpha1.ConsumerQueue) (*v1alpha1.BrokerConnection, error) {
 	bc := &v1alpha1.BrokerConnection{}
 	err := reader.Get(ctx, ConnectionKey(cq), bc)
@@ -29,10 +29,11 @@ func ConnectionOf(ctx context.Context, reader client.Reader, cq *v1alpha1.Consum
 	return bc, nil
 }
 
-// Usable returns the connection that a BrokerConnection has open, if it can be asked.
+// Usable returns the open connection of a BrokerConnection and the version of the broker; false if the connection cannot be used
+// yet.
 func (p *Pool) Usable(bc *v1alpha1.BrokerConnection) (*Broker, vhost.Version, bool) {
 	connection := p.Get(client.ObjectKeyFromObject(bc))
-	if connection == nil || connection.Owner() != string(bc.UID) { // it is that of a BrokerConnection that was here before
+	if connection == nil || connection.Owner() != string(bc.UID) { // of a deleted BrokerConnection of the same name
 		return nil, vhost.Version{}, false
 	}
 	health := connection.Health()

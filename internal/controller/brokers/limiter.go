@@ -12,36 +12,39 @@ import (
 	"github.com/warren-mq/warren/internal/metrics"
 )
 
-// ErrBusy ends the reconciliation of a resource that has to wait for a slot.
+// ErrBusy ends a reconciliation that must wait for a slot.
 var ErrBusy = errors.New("others are waiting for the same broker")
 
 const (
-	// LimiterRetry is after what time a resource that was not woken tries again. Thousands may wait, and be woken, before that.
+	// LimiterRetry is after what time a resource tries again that was not woken. Thousands may wait and be woken earlier.
 	LimiterRetry = 30 * time.Second
-	// slowAfter makes a lane slow: a broker that works answers everything that one reconciliation asks of it in less time.
+	// slowAfter makes a lane slow. A broker that works answers all requests of one reconciliation in less time.
 	slowAfter = 5 * time.Second
 	// slowFor is how long a lane stays slow after a reconciliation that took longer than slowAfter.
 	slowFor = time.Minute
 )
 
-// Limiter gives slots to resources whose reconciliation waits for a broker. A worker without a slot never waits for one, so brokers
-// that do not answer leave workers to the resources of others. The slots are limited in three ways:
+// Limiter gives slots to reconciliations that wait for a broker. A worker never blocks on a slot, so brokers that do not answer
+// leave workers to other resources. Three limits hold:
 //
-//   - A broker has at most half of them, by its endpoint: a hundred namespaces may have a BrokerConnection each to one broker.
-//   - A namespace never has more than are then left for others: one tenant may have BrokerConnections to a hundred brokers. So one
-//     namespace has at most half of the slots, and one slot is always free.
-//   - All lanes that were slow last have at most a quarter together: a hundred tenants may have a broker each that does not answer.
+//   - A broker, by its endpoint, has at most half of the slots: a hundred namespaces may each have a BrokerConnection to one
 //
-// A free slot goes to the namespace that has the fewest.
+// broker.
+//   - A namespace never has more slots than remain for others: one tenant may have BrokerConnections to a hundred brokers. So one
+//
+// namespace has at most half of the slots, and one slot is always free.
+//   - All slow lanes together have at most a quarter: a hundred tenants may each have a broker that does not answer.
+//
+// A free slot goes to the namespace with the fewest slots.
 type Limiter struct {
-	// workers is the number of slots; of them, maxBroker are of one broker, and maxSlow of all slow lanes.
+	// workers is the number of slots. One broker has at most maxBroker of them, all slow lanes together maxSlow.
 	workers, maxBroker, maxSlow int
 	// wake enqueues a resource that was given a slot.
 	wake func(client.ObjectKey)
 
 	mu    sync.Mutex
 	lanes map[laneKey]*lane
-	// offered are slots of resources that were woken.
+	// offered are the slots of resources that were woken.
 	offered map[client.ObjectKey]offer
 	grants  uint64
 }
@@ -49,7 +52,7 @@ type Limiter struct {
 // laneKey names the resources of one namespace at one broker.
 type laneKey struct{ endpoint, namespace string }
 
-// lane has the slots of the resources of one namespace at one broker, and those that wait for one.
+// lane has the slots of the resources of one namespace at one broker, and the resources that wait.
 type lane struct {
 	laneKey
 
@@ -60,20 +63,19 @@ type lane struct {
 	slowUntil time.Time
 }
 
-// waiter is a resource that waits for a slot.
 type waiter struct {
 	resource client.ObjectKey
 	since    time.Time
 }
 
-// offer is a slot that is kept for a resource.
+// offer is a slot that is reserved for a resource.
 type offer struct {
 	laneKey
 
 	since time.Time // when the resource began to wait
 }
 
-// NewLimiter makes a Limiter for a number of workers.
+// NewLimiter returns a Limiter for a number of workers.
 func NewLimiter(workers int, wake func(client.ObjectKey)) *Limiter {
 	return &Limiter{
 		workers: workers, maxBroker: max(workers/2, 1), maxSlow: max(workers/4, 1),
@@ -81,8 +83,8 @@ func NewLimiter(workers int, wake func(client.ObjectKey)) *Limiter {
 	}
 }
 
-// TryAcquire gives a resource a slot at a broker, which the returned function gives back. If it returns false, the resource is woken
-// when there is a slot for it.
+// TryAcquire gives a resource a slot at a broker; the returned function releases it. If TryAcquire returns false, the resource is
+// woken when a slot is free.
 func (l *Limiter) TryAcquire(endpoint string, resource client.ObjectKey) (release func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,8 +102,8 @@ func (l *Limiter) TryAcquire(endpoint string, resource client.ObjectKey) (releas
 	return func() { l.release(of, time.Since(now)) }, true
 }
 
-// takeOffer returns for how long a resource waited for the slot that it was offered; false if there is none. An offer at another broker
-// ends.
+// takeOffer takes the slot that was offered to a resource, and returns for how long the resource waited; false if there is none.
+// An offer at another broker ends.
 func (l *Limiter) takeOffer(resource client.ObjectKey, key laneKey, now time.Time) (wait time.Duration, has bool) {
 	offer, offered := l.offered[resource]
 	if !offered {
@@ -116,8 +118,8 @@ func (l *Limiter) takeOffer(resource client.ObjectKey, key laneKey, now time.Tim
 	return 0, false
 }
 
-// Pass gives back the slot that a resource was offered and does not need. It is for the end of a reconciliation that was not ended by
-// ErrBusy.
+// Pass releases the slot that a resource was offered and does not need. Call it at the end of each reconciliation that did not
+// end with ErrBusy.
 func (l *Limiter) Pass(resource client.ObjectKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +130,7 @@ func (l *Limiter) Pass(resource client.ObjectKey) {
 	}
 }
 
-// release gives back a slot that was used for some time.
+// release releases a slot that was used for some time.
 func (l *Limiter) release(from *lane, used time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,7 +159,6 @@ func (l *lane) await(w waiter) {
 
 func (l *lane) isSlow(now time.Time) bool { return now.Before(l.slowUntil) }
 
-// usage is how many slots are taken.
 type usage struct {
 	all, slow           int
 	brokers, namespaces map[string]int
@@ -183,7 +184,7 @@ func (l *Limiter) fits(of *lane, taken usage, now time.Time) bool {
 		(taken.slow < l.maxSlow || !of.isSlow(now))
 }
 
-// offer wakes resources that wait, as long as there are slots for them, and forgets lanes of which nothing needs to be known.
+// offer offers free slots to waiting resources, and forgets lanes that need no record.
 func (l *Limiter) offer() {
 	now := time.Now()
 	for {
@@ -197,7 +198,7 @@ func (l *Limiter) offer() {
 		l.grants++
 		next.granted = l.grants
 		l.offered[first.resource] = offer{next.laneKey, first.since}
-		go l.wake(first.resource) // it waits for the controller to take it
+		go l.wake(first.resource) // wake waits for the controller
 	}
 	for key, of := range l.lanes {
 		if of.taken == 0 && len(of.waiting) == 0 && !of.isSlow(now) {
@@ -206,8 +207,8 @@ func (l *Limiter) offer() {
 	}
 }
 
-// next is the lane that the next slot goes to: of the namespace that has the fewest, then the one that was given none for the longest
-// time. It is nil if no resource can have one.
+// next returns the lane that gets the next slot: a lane of the namespace with the fewest slots, then the lane that waited
+// longest. It returns nil if no resource can have one.
 func (l *Limiter) next(now time.Time) *lane {
 	taken := l.count(now)
 	var best *lane

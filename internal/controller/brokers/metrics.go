@@ -8,7 +8,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
-// EmitMetrics emits how each open connection fares, and what it knows of its vhost.
+// EmitMetrics emits the state of each open connection and the size of its snapshot.
 func (p *Pool) EmitMetrics(emit metrics.Emit) {
 	p.mu.Lock()
 	open := maps.Clone(p.open)
@@ -47,7 +47,7 @@ func asNumber(yes bool) float64 {
 	return 0
 }
 
-// EmitMemory emits what all snapshots take together.
+// EmitMemory emits the size of all snapshots together.
 func EmitMemory(limits *management.Limits) metrics.Source {
 	return func(emit metrics.Emit) {
 		used, limit := limits.Usage()

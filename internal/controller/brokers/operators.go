@@ -2,7 +2,7 @@ package brokers
 
 import "fmt"
 
-// OtherOperator is what messages say of an operator that this one knows nothing of.
+// OtherOperator describes another Warren that works on the vhost.
 func OtherOperator(owners string) string {
 	return fmt.Sprintf("another operator works on this vhost (owner %s)", owners)
 }

@@ -19,31 +19,31 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Pool holds the one connection of each BrokerConnection, shared by its ConsumerQueues, and turns what a
-// connection notices into reconciliations of just those resources that are concerned.
+// Pool holds the connection of each BrokerConnection, which its ConsumerQueues share. It turns the notices of a connection into
+// reconciliations of the resources that they concern.
 type Pool struct {
 	reader  client.Reader
 	logger  logr.Logger
 	connect Connect
 
-	// BrokerConnectionEvents and ConsumerQueueEvents feed the controllers' queues.
+	// BrokerConnectionEvents and ConsumerQueueEvents feed the queues of the controllers.
 	BrokerConnectionEvents chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]
 	ConsumerQueueEvents    chan event.TypedGenericEvent[Wakeup]
-	// MessageCountEvents tells of BrokerConnections in whose vhost messages were counted.
+	// MessageCountEvents has the BrokerConnections in whose vhost messages were counted.
 	MessageCountEvents chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]
-	// current is called with a connection whose snapshot is current as of a later time.
+	// current is called with a connection whose snapshot has become current as of a later time.
 	current func(*Broker)
-	// stopping ends when the manager does; until then events wait for the controllers to take them.
-	stopping context.Context // the life of the component, not of a call
+	// stopping ends when the manager stops. Until then, events wait for the controllers to take them.
+	stopping context.Context // of the component, not of a call
 	stop     context.CancelFunc
 
 	mu   sync.Mutex
 	open map[types.NamespacedName]openConnection
-	// owners are those of all connections that were ever opened; see rabbit.Config.KnownOwners.
+	// owners are the owners of all connections that were ever opened; see rabbit.Config.KnownOwners.
 	owners map[string]bool
 }
 
-// Wakeup has a ConsumerQueue reconciled, with a priority of package trigger; zero is the highest.
+// Wakeup is a ConsumerQueue to enqueue, with a priority of package trigger; zero is the highest.
 type Wakeup struct {
 	Resource client.ObjectKey
 	Priority int
@@ -52,8 +52,8 @@ type Wakeup struct {
 // Connect opens a connection; see rabbit.Open.
 type Connect func(config rabbit.Config, logger logr.Logger, notify func(snapshot.Notice)) (*Broker, error)
 
-// ConnectWithin opens connections to RabbitMQ. All of them together keep to limits, and those that see the same vhost with the
-// same rights share what they observe. The messages of each vhost are counted once per interval, at most; never if it is zero.
+// ConnectWithin returns a Connect for RabbitMQ. All connections share the limits, and connections that see the same vhost with
+// the same rights share their snapshot. The messages of each vhost are counted at most once per interval; never if it is zero.
 func ConnectWithin(limits *management.Limits, countsInterval time.Duration) Connect {
 	observations := rabbit.NewObservations()
 	return func(config rabbit.Config, logger logr.Logger, notify func(snapshot.Notice)) (*Broker, error) {
@@ -66,7 +66,7 @@ func ConnectWithin(limits *management.Limits, countsInterval time.Duration) Conn
 	}
 }
 
-// While has connections delete nothing, and change no fence, unless the process holds its lease.
+// While returns a Connect whose connections delete nothing and change no fence unless the process holds its lease.
 func (c Connect) While(holdsLease func() bool) Connect {
 	return func(config rabbit.Config, logger logr.Logger, notify func(snapshot.Notice)) (*Broker, error) {
 		config.HoldsLease = holdsLease
@@ -77,13 +77,13 @@ func (c Connect) While(holdsLease func() bool) Connect {
 type openConnection struct {
 	broker      *Broker
 	fingerprint string
-	// secretMissingSince is since when its Secret has been missing; zero while it is there.
+	// secretMissingSince is since when the Secret has been missing; zero while it exists.
 	secretMissingSince time.Time
-	// observable is what its health said when it was told of last; see healthConcernsQueues.
+	// observable is whether the vhost could be observed at the last notice; see healthConcernsQueues.
 	observable bool
 }
 
-// NewPool makes a component that the manager must run, so that connections are closed when it stops.
+// NewPool returns a Pool. The manager must run it, so that connections are closed when it stops.
 func NewPool(reader client.Reader, logger logr.Logger, connect Connect) *Pool {
 	stopping, stop := context.WithCancel(context.Background())
 	return &Pool{
@@ -97,15 +97,15 @@ func NewPool(reader client.Reader, logger logr.Logger, connect Connect) *Pool {
 	}
 }
 
-// OnCurrent has a function called with each connection whose snapshot is current as of a later time. It is to be called before the
-// first connection is opened.
+// OnCurrent sets a function that is called with each connection whose snapshot has become current as of a later time. Call it
+// before the first connection is opened.
 func (p *Pool) OnCurrent(current func(*Broker)) { p.current = current }
 
-// Lifetime ends when the manager stops.
+// Lifetime returns a context that ends when the manager stops.
 func (p *Pool) Lifetime() context.Context { return p.stopping }
 
-// Start waits for the manager to stop, then closes all connections at the same time: each has a few seconds to take down its fences, and
-// one whose broker does not answer must not take the time of the others.
+// Start waits until the manager stops, then closes all connections at the same time. Each connection has a few seconds to remove
+// its fences, and a broker that does not answer must not take the time of the others.
 func (p *Pool) Start(ctx context.Context) error {
 	<-ctx.Done()
 	p.stop()
@@ -115,13 +115,13 @@ func (p *Pool) Start(ctx context.Context) error {
 	p.mu.Unlock()
 	var closing sync.WaitGroup
 	for _, connection := range open {
-		closing.Go(connection.broker.Close) // not while locked: it waits for a notice that is being handled
+		closing.Go(connection.broker.Close) // unlocked, because Close waits for the handler of a notice
 	}
 	closing.Wait()
 	return nil
 }
 
-// Ensure opens the connection of a BrokerConnection, again if its configuration changed.
+// Ensure opens the connection of a BrokerConnection, and again if its configuration has changed.
 func (p *Pool) Ensure(key types.NamespacedName, config rabbit.Config) (*Broker, error) {
 	fingerprint := config.Fingerprint()
 	if found, ok := p.get(key); ok && found.fingerprint == fingerprint {
@@ -142,15 +142,15 @@ func (p *Pool) Ensure(key types.NamespacedName, config rabbit.Config) (*Broker, 
 	return opened, nil
 }
 
-// remember takes note of an owner: its connections may be listed when its BrokerConnection is gone.
+// remember records an owner: its connections may be listed when its BrokerConnection is gone.
 func (p *Pool) remember(owner string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.owners[owner] = true
 }
 
-// knownOwners returns a function that reports whether an owner is a BrokerConnection of this manager, or was one since the manager started.
-// It lists BrokerConnections once, and only for an owner whose connection was never opened.
+// knownOwners returns a function that reports whether an owner is a BrokerConnection of this manager, or was one since the
+// manager started. The function lists BrokerConnections once, and only for an owner whose connection was never opened.
 func (p *Pool) knownOwners() func(owner string) bool {
 	listed := sync.OnceValue(p.listOwners)
 	return func(owner string) bool {
@@ -161,7 +161,7 @@ func (p *Pool) knownOwners() func(owner string) bool {
 	}
 }
 
-// listOwners returns the owners that the BrokerConnections of this manager have.
+// listOwners returns the owners of the BrokerConnections of this manager.
 func (p *Pool) listOwners() map[string]bool {
 	list := &v1alpha1.BrokerConnectionList{}
 	if err := p.reader.List(p.stopping, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -174,7 +174,7 @@ func (p *Pool) listOwners() map[string]bool {
 	return owners
 }
 
-// Get returns the open connection of a BrokerConnection, nil if there is none.
+// Get returns the open connection of a BrokerConnection; nil if there is none.
 func (p *Pool) Get(key types.NamespacedName) *Broker {
 	found, _ := p.get(key)
 	return found.broker
@@ -187,8 +187,8 @@ func (p *Pool) get(key types.NamespacedName) (openConnection, bool) {
 	return found, ok
 }
 
-// Neighbours reports of each connection that was opened for a BrokerConnection of another namespace, and whose AMQP connection was
-// matched, whether it was shown to lead to the vhost of a connection.
+// Neighbours reports which connections of another namespace were shown to lead to the vhost of a connection. It leaves out
+// connections whose AMQP connection was never matched.
 func (p *Pool) Neighbours(ctx context.Context, namespace string, of *Broker) (map[client.ObjectKey]bool, error) {
 	p.mu.Lock()
 	others := map[client.ObjectKey]*Broker{}
@@ -213,7 +213,7 @@ func (p *Pool) Neighbours(ctx context.Context, namespace string, of *Broker) (ma
 	return neighbours, nil
 }
 
-// GraceLeft says for how much longer an open connection may be used whose Secret is missing; zero if there is none.
+// GraceLeft returns for how much longer a connection may be used whose Secret is missing; zero if there is no connection.
 func (p *Pool) GraceLeft(key types.NamespacedName, limit time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,7 +228,7 @@ func (p *Pool) GraceLeft(key types.NamespacedName, limit time.Duration) time.Dur
 	return limit - time.Since(found.secretMissingSince)
 }
 
-// clearSecretMissing takes note that the Secret of a connection is there.
+// clearSecretMissing records that the Secret of a connection exists.
 func (p *Pool) clearSecretMissing(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -238,20 +238,20 @@ func (p *Pool) clearSecretMissing(key types.NamespacedName) {
 	}
 }
 
-// Close ends a connection, if there is one.
+// Close closes a connection, if there is one.
 func (p *Pool) Close(key types.NamespacedName) {
 	p.mu.Lock()
 	found, ok := p.open[key]
 	delete(p.open, key)
 	p.mu.Unlock()
 	if ok {
-		found.broker.Close() // not while locked: it waits for a notice that is being handled
+		found.broker.Close() // unlocked, because Close waits for the handler of a notice
 	}
 }
 
-// handleNotice passes a notice on. A change of health concerns the BrokerConnection, and as a rule every ConsumerQueue of it,
-// for everything may differ from what they know; otherwise only those with one of the objects are concerned. Whom a count of messages
-// concerns, the controller of ConsumerQueues finds out.
+// handleNotice enqueues the resources that a notice concerns. A change of health concerns the BrokerConnection, and mostly all of
+// its ConsumerQueues, because everything may differ from what they know. The controller of ConsumerQueues finds out which of them
+// a count of messages concerns.
 func (p *Pool) handleNotice(key types.NamespacedName, notice snapshot.Notice) {
 	if notice.Health || notice.Capabilities {
 		p.tell(p.BrokerConnectionEvents, key)
@@ -272,7 +272,7 @@ func (p *Pool) handleNotice(key types.NamespacedName, notice snapshot.Notice) {
 	}
 }
 
-// tell sends a BrokerConnection to those who listen to a channel, unless the manager stops.
+// tell sends a BrokerConnection to a channel, unless the manager stops.
 func (p *Pool) tell(events chan<- event.TypedGenericEvent[*v1alpha1.BrokerConnection], key types.NamespacedName) {
 	object := &v1alpha1.BrokerConnection{}
 	object.Namespace, object.Name = key.Namespace, key.Name
@@ -282,8 +282,8 @@ func (p *Pool) tell(events chan<- event.TypedGenericEvent[*v1alpha1.BrokerConnec
 	}
 }
 
-// healthConcernsQueues says whether a change of a connection's health can matter to its ConsumerQueues. They wait until the vhost
-// has been read through a connection that was matched, and until then the health changes several times.
+// healthConcernsQueues reports whether a change of health can matter to the ConsumerQueues of a connection. They wait until the
+// vhost has been read through a matched connection, and the health changes several times before that.
 func (p *Pool) healthConcernsQueues(key types.NamespacedName) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -297,7 +297,7 @@ func (p *Pool) healthConcernsQueues(key types.NamespacedName) bool {
 	return before || found.observable
 }
 
-// enqueueAll has all ConsumerQueues of a connection reconciled.
+// enqueueAll enqueues all ConsumerQueues of a connection.
 func (p *Pool) enqueueAll(key types.NamespacedName) {
 	all := p.list(key, IndexConnection, key.Name)
 	for i := range all {
@@ -305,7 +305,7 @@ func (p *Pool) enqueueAll(key types.NamespacedName) {
 	}
 }
 
-// enqueueAffected has the ConsumerQueues of a connection reconciled, once each, that have to do with one of some objects, which are
+// enqueueAffected enqueues the ConsumerQueues of a connection that want or own one of the objects, each once. The objects are
 // given by their keys.
 func (p *Pool) enqueueAffected(key types.NamespacedName, objects []string) {
 	changed := map[string]bool{}
@@ -328,8 +328,8 @@ func (p *Pool) enqueueAffected(key types.NamespacedName, objects []string) {
 	}
 }
 
-// list returns the ConsumerQueues in the namespace of a connection that an index has under a value. They are those of the cache, and
-// must not be changed.
+// list returns the ConsumerQueues that an index has under a value, in the namespace of a connection. They belong to the cache,
+// and must not be changed.
 func (p *Pool) list(key types.NamespacedName, index, value string) []v1alpha1.ConsumerQueue {
 	list := &v1alpha1.ConsumerQueueList{}
 	err := p.reader.List(p.stopping, list, client.InNamespace(key.Namespace),
@@ -341,7 +341,7 @@ func (p *Pool) list(key types.NamespacedName, index, value string) []v1alpha1.Co
 	return list.Items
 }
 
-// Enqueue has one ConsumerQueue reconciled that waits for something; it keeps the priority with which it waits.
+// Enqueue enqueues one ConsumerQueue that waits for something.
 func (p *Pool) Enqueue(key client.ObjectKey) { p.wake(Wakeup{key, trigger.Noticed}) }
 
 func (p *Pool) wake(wakeup Wakeup) {

@@ -85,7 +85,9 @@ func TestHandleNotice(t *testing.T) {
 func TestHealthOfANewConnection(t *testing.T) {
 	t.Parallel()
 	broker := brokerstest.New(topologytest.V43, "/", "uid")
-	pool := NewPool(nil, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (*Broker, error) { return &Broker{Probe: broker, Observer: broker, Changer: broker, Mover: broker}, nil })
+	pool := NewPool(nil, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (*Broker, error) {
+		return &Broker{Probe: broker, Observer: broker, Changer: broker, Mover: broker}, nil
+	})
 	key := types.NamespacedName{Namespace: "shop", Name: "default"}
 	topologytest.Equal(t, "before it is open", true, pool.healthConcernsQueues(key))
 	_, err := pool.Ensure(key, rabbit.Config{})

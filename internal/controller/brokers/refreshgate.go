@@ -10,34 +10,34 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
-// RefreshPending ends a reconciliation that has to wait for a refresh of the vhost, which wakes the resource.
+// RefreshPending ends a reconciliation that waits for a refresh of the vhost. The refresh enqueues the resource.
 type RefreshPending struct{}
 
 func (*RefreshPending) Error() string { return "the vhost has not been refreshed yet" }
 
-// RefreshRecheck is after what time a resource that nobody has woken looks whether its question was answered. It does not ask again.
+// RefreshRecheck is after what time a resource checks whether its question was answered, if it was not woken. It does not ask
+// again.
 const RefreshRecheck = 5 * time.Second
 
-// RefreshGate records, per resource, the time after which a refresh counts. Workers end the reconciliation instead of blocking on
-// the refresh, which may take as long as a broker that does not answer. Each refresh wakes the resources that wait for one.
+// RefreshGate records which resources wait for a refresh, and since when. Workers end the reconciliation instead of blocking on
+// the refresh, which can take long if the broker does not answer. Each refresh enqueues the resources that wait for it.
 type RefreshGate struct {
-	// wake has a resource reconciled.
+	// wake enqueues a resource.
 	wake func(client.ObjectKey)
 
 	mu        sync.Mutex
 	questions map[client.ObjectKey]openQuestion
 }
 
-// Question is what a resource wants to know of the broker. An answer to another question is none to this one.
+// Question is what a resource waits to know. The answer to one question does not answer another.
 type Question struct {
 	About string
-	// NotBefore is when the question may have been asked at the earliest.
+	// NotBefore is the earliest time at which the question may have been asked.
 	NotBefore time.Time
-	// Known: it is enough to know what there is; a refresh is not needed where events tell that.
+	// Known: a current snapshot suffices. No refresh is needed if events keep the snapshot current.
 	Known bool
 }
 
-// openQuestion is a question that has been asked.
 type openQuestion struct {
 	Question
 
@@ -46,7 +46,7 @@ type openQuestion struct {
 	woken      bool
 }
 
-// NewRefreshGate makes an empty gate.
+// NewRefreshGate returns a gate for which no resource waits.
 func NewRefreshGate(wake func(client.ObjectKey)) *RefreshGate {
 	return &RefreshGate{wake: wake, questions: map[client.ObjectKey]openQuestion{}}
 }
@@ -58,8 +58,8 @@ type refresher interface {
 	Health() rabbit.Health
 }
 
-// Pending says whether the resource has to wait. It is false if there was a refresh since the question was first asked; then the
-// question is answered.
+// Pending reports whether the resource must wait. It returns false if the vhost was refreshed since the question was first asked;
+// that answers the question.
 func (f *RefreshGate) Pending(resource client.ObjectKey, connection refresher, question Question) bool {
 	f.mu.Lock()
 	asked, known := f.questions[resource]
@@ -84,7 +84,7 @@ func (f *RefreshGate) Pending(resource client.ObjectKey, connection refresher, q
 	return true
 }
 
-// IsOpen reports whether a resource waits for the answer to a question to a connection.
+// IsOpen reports whether a resource waits for the answer of a connection.
 func (f *RefreshGate) IsOpen(resource client.ObjectKey, connection refresher) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,7 +99,7 @@ func (q openQuestion) isAnsweredBy(health rabbit.Health) bool {
 	return health.SyncedAt.After(q.since)
 }
 
-// Wake has the resources reconciled, once each, whose question to a connection is answered.
+// Wake enqueues, once each, the resources whose question to a connection is answered.
 func (f *RefreshGate) Wake(connection refresher) {
 	health := connection.Health()
 	f.mu.Lock()
@@ -117,7 +117,7 @@ func (f *RefreshGate) Wake(connection refresher) {
 	}
 }
 
-// Forget drops the question of a resource that does not ask any more.
+// Forget removes the question of a resource.
 func (f *RefreshGate) Forget(resource client.ObjectKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,45 +8,45 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// Progress says what a resource that is not as it should be is doing about it, in the words of kstatus.
+// Progress is what a resource that is not Ready does about it, in the words of kstatus.
 type Progress int
 
 const (
-	// ProgressNone is that of a resource with which nothing is going on.
+	// ProgressNone: nothing is going on.
 	ProgressNone Progress = iota
-	// Reconciling is that of a resource that will become Ready by itself.
+	// Reconciling: the resource becomes Ready by itself.
 	Reconciling
-	// Stalled is that of a resource for which somebody has to do something.
+	// Stalled: a user must act.
 	Stalled
 )
 
-// Value is the value of a condition with its reason and message.
+// Value is the status, reason and message of a condition.
 type Value struct {
 	Status          metav1.ConditionStatus
 	Reason, Message string
 }
 
-// True is the value of a condition that holds.
+// True returns the Value of a condition that is True.
 func True(reason, message string) Value { return Value{metav1.ConditionTrue, reason, message} }
 
-// False is the value of a condition that does not hold.
+// False returns the Value of a condition that is False.
 func False(reason, message string) Value { return Value{metav1.ConditionFalse, reason, message} }
 
-// Unknown is the value of a condition of which nobody knows whether it holds.
+// Unknown returns the Value of a condition that is Unknown.
 func Unknown(reason, message string) Value { return Value{metav1.ConditionUnknown, reason, message} }
 
-// Writer changes conditions for one generation; times of transition are kept where the status stays.
+// Writer sets conditions for one generation. It keeps lastTransitionTime if the status of a condition stays.
 type Writer struct {
 	conditions *[]metav1.Condition
 	generation int64
 }
 
-// For changes the conditions of a resource, for its generation.
+// For returns a Writer for the conditions of a resource.
 func For(conditions *[]metav1.Condition, generation int64) Writer {
 	return Writer{conditions, generation}
 }
 
-// Set changes a condition.
+// Set sets a condition.
 func (w Writer) Set(condition string, value Value) {
 	meta.SetStatusCondition(w.conditions, metav1.Condition{
 		Type: condition, Status: value.Status, Reason: value.Reason, Message: TruncateEncoded(value.Message, maxConditionMessage),
@@ -54,7 +54,7 @@ func (w Writer) Set(condition string, value Value) {
 	})
 }
 
-// Keep leaves a condition's value and says that it holds for this generation.
+// Keep keeps the value of a condition for this generation.
 func (w Writer) Keep(condition string) {
 	if found := meta.FindStatusCondition(*w.conditions, condition); found != nil {
 		found.ObservedGeneration = w.generation
@@ -89,7 +89,7 @@ func (w Writer) setProgress(value Value, p Progress) {
 	}
 }
 
-// SetSuspended says that nothing is compared; what was last seen stays.
+// SetSuspended records that nothing is compared. The other conditions keep their values.
 func (w Writer) SetSuspended(message string) {
 	for _, condition := range []string{
 		v1alpha1.ConditionReady, v1alpha1.ConditionDrifted, v1alpha1.ConditionRecreationRequired,
@@ -100,10 +100,10 @@ func (w Writer) SetSuspended(message string) {
 	w.Set(v1alpha1.ConditionSuspended, True(v1alpha1.ReasonSuspended, message))
 }
 
-// ClearSuspended says that the resource is not suspended.
+// ClearSuspended removes the condition Suspended.
 func (w Writer) ClearSuspended() {
 	meta.RemoveStatusCondition(w.conditions, v1alpha1.ConditionSuspended)
 }
 
-// maxConditionMessage is how long the message of a condition is at most, in bytes of JSON.
+// maxConditionMessage limits the message of a condition, in bytes of JSON.
 const maxConditionMessage = 8 << 10

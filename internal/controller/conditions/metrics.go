@@ -19,15 +19,15 @@ type Tally struct {
 
 type tallied struct{ namespace, condition, status, reason string }
 
-// NewTally counts nothing yet.
+// NewTally returns an empty Tally.
 func NewTally(kind string) *Tally { return &Tally{kind, map[tallied]int{}} }
 
-// Add counts a resource, and emits when its conditions that want attention began, and when its deletion was requested.
+// Add counts a resource. It emits when conditions that need attention began, and when the deletion was requested.
 func (t *Tally) Add(emit metrics.Emit, object client.Object, all []metav1.Condition) {
 	suspended := meta.IsStatusConditionTrue(all, v1alpha1.ConditionSuspended)
 	for _, c := range all {
 		t.counts[tallied{object.GetNamespace(), c.Type, string(c.Status), c.Reason}]++
-		if wantsAttention(c, suspended) {
+		if needsAttention(c, suspended) {
 			metrics.ConditionSince.EmitTime(emit, began(c, object),
 				t.kind, object.GetNamespace(), object.GetName(), c.Type, string(c.Status), c.Reason)
 		}
@@ -37,8 +37,8 @@ func (t *Tally) Add(emit metrics.Emit, object client.Object, all []metav1.Condit
 	}
 }
 
-// began is when a condition got its status. The API server creates Ready as Unknown with the time 0, which stays there until Ready is True
-// or False.
+// began returns when a condition got its status. The API server creates Ready as Unknown with the time 0, which stays until Ready
+// becomes True or False.
 func began(c metav1.Condition, object client.Object) time.Time {
 	if c.LastTransitionTime.Unix() == 0 {
 		return object.GetCreationTimestamp().Time
@@ -46,8 +46,8 @@ func began(c metav1.Condition, object client.Object) time.Time {
 	return c.LastTransitionTime.Time
 }
 
-// wantsAttention reports whether a user has to learn of a condition. While a resource is suspended, its other conditions are old.
-func wantsAttention(c metav1.Condition, suspended bool) bool {
+// needsAttention reports whether a user should learn of a condition. While a resource is suspended, its other conditions are old.
+func needsAttention(c metav1.Condition, suspended bool) bool {
 	if suspended {
 		return c.Type == v1alpha1.ConditionSuspended
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// ReadyOf is the condition Ready of a BrokerConnection.
+// ReadyOf returns the condition Ready of a BrokerConnection.
 func ReadyOf(bc *v1alpha1.BrokerConnection) metav1.Condition { return Ready(bc.Status.Conditions) }
 
-// Ready finds the condition Ready; unknown and pending if there is none.
+// Ready returns the condition Ready; Unknown with reason Pending if there is none.
 func Ready(conditions []metav1.Condition) metav1.Condition {
 	if found := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); found != nil {
 		return *found
@@ -20,8 +20,9 @@ func Ready(conditions []metav1.Condition) metav1.Condition {
 	return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending}
 }
 
-// WhyNotReady says why a BrokerConnection cannot be used. How exactly a broker cannot be reached changes from one attempt to
-// the next; that stands in the status of the BrokerConnection only, or each attempt would be a write to every ConsumerQueue.
+// WhyNotReady describes why a BrokerConnection cannot be used. It leaves out how exactly a broker cannot be reached, which
+// changes with each attempt: the status of the BrokerConnection has that, and each attempt would otherwise write the status of
+// each ConsumerQueue.
 func WhyNotReady(name string, ready metav1.Condition) string {
 	if ready.Reason == v1alpha1.ReasonBrokerUnreachable {
 		return fmt.Sprintf("BrokerConnection %q cannot reach its broker: its status says why", name)
@@ -29,7 +30,8 @@ func WhyNotReady(name string, ready metav1.Condition) string {
 	return fmt.Sprintf("BrokerConnection %q is not ready: %s", name, ready.Message)
 }
 
-// ConnectionReason tells a broker that does not answer from a connection that lacks something on this side.
+// ConnectionReason returns BrokerUnreachable if the broker does not answer, and ConnectionNotReady if something is missing on
+// this side.
 func ConnectionReason(ready metav1.Condition) string {
 	if ready.Reason == v1alpha1.ReasonBrokerUnreachable {
 		return v1alpha1.ReasonBrokerUnreachable

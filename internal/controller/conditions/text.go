@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Truncate cuts a text to a number of bytes, between two characters.
+// Truncate shortens a text to a number of bytes, between two characters.
 func Truncate(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -16,19 +16,20 @@ func Truncate(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
 }
 
-// ValidUTF8 replaces what is no UTF-8. JSON would, too, and the status that was written would not be the one that is compared.
+// ValidUTF8 replaces invalid UTF-8. JSON would do the same, and then the written status would differ from the one that is
+// compared.
 func ValidUTF8(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// EncodedSize is how many bytes a value takes as JSON.
+// EncodedSize returns how many bytes a value takes as JSON.
 func EncodedSize(value any) int {
 	text, err := json.Marshal(value)
 	if err != nil {
-		return math.MaxInt // the types of a status can all be encoded
+		return math.MaxInt // all types of a status can be encoded
 	}
 	return len(text)
 }
 
-// TruncateEncoded cuts a text so that it takes no more bytes than this as JSON, its quotes left out.
+// TruncateEncoded shortens a text so that it takes at most this many bytes as JSON, without quotes.
 func TruncateEncoded(text string, limit int) string {
 	const quotes = len(`""`)
 	text = ValidUTF8(text)
@@ -45,12 +46,12 @@ func TruncateEncoded(text string, limit int) string {
 	return text
 }
 
-// ErrorSummary is an error on one line, of one that joins several the first few.
+// ErrorSummary returns an error on one line; of joined errors the first few.
 func ErrorSummary(err error) string {
 	return FirstN(strings.Split(err.Error(), "\n"))
 }
 
-// FirstN joins the first few messages, and says how many more there are.
+// FirstN joins the first few messages, and adds how many more there are.
 func FirstN(messages []string) string {
 	const most = 5
 	if more := len(messages) - most; more > 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
-// candidate is this resource as its neighbours see it, with what is wanted here and now.
+// candidate returns this resource as its peers see it, with the topology that it wants now.
 func (v *vhostScope) candidate() ownership.Candidate {
 	return ownership.Candidate{
 		Name: client.ObjectKeyFromObject(v.cq).String(), Created: v.cq.CreationTimestamp.Time,
@@ -22,12 +22,12 @@ func (v *vhostScope) candidate() ownership.Candidate {
 	}
 }
 
-// claim writes down what this resource takes for its own, before anything is declared: an operator that dies afterwards
-// still knows what it has to delete one day. A new resource gets its finalizer by the same write; otherwise the finalizer comes
-// first, for from then on there is something to delete. The conflict is one that came to light only now.
+// claim records what this resource claims before anything is declared: after a crash the operator must still know what to delete
+// one day. A new resource gets its finalizer by the same write. For an older resource the finalizer is written first, because
+// from then on there is something to delete. The returned conflict is one that only now became known.
 func (v *vhostScope) claim(ctx context.Context, comparison plan.Comparison, decided plan.Plan) (*ownership.Conflict, error) {
 	entries := plan.MergeInventory(comparison, v.known, decided)
-	entries, omitted := fitted(entries)
+	entries, omitted := truncated(entries)
 	if !plan.HasNewObjects(entries, v.known) {
 		if len(v.owned) > 0 {
 			return nil, v.addFinalizer(ctx, v.connection.Owner())
@@ -39,7 +39,7 @@ func (v *vhostScope) claim(ctx context.Context, comparison plan.Comparison, deci
 		return nil, err
 	}
 	defer release()
-	// Who held the lock before may have been matched only after this reconciliation began.
+	// The former holder of the lock may have been matched only after this reconciliation began.
 	if v.peers, err = v.view(ctx, v.cq, v.connection, v.location, v.version); err != nil {
 		return nil, err
 	}
@@ -67,8 +67,8 @@ func (v *vhostScope) claim(ctx context.Context, comparison plan.Comparison, deci
 	return nil, nil
 }
 
-// writeIntents gives a new resource its finalizer and the annotation that says what it is about to have declared, in one patch. It
-// returns false if the status has to say that: the resource is not new, or has too many objects.
+// writeIntents gives a new resource its finalizer and its intents annotation in one patch. It returns false if the status must
+// record the intents: the resource is not new, or has too many objects.
 func (v *vhostScope) writeIntents(ctx context.Context, entries []v1alpha1.TopologyEntry) (written bool, err error) {
 	wanted := v.cq.DeepCopy()
 	if !controllerutil.AddFinalizer(wanted, v1alpha1.TopologyFinalizer) ||
@@ -90,5 +90,5 @@ func (v *vhostScope) writeIntents(ctx context.Context, entries []v1alpha1.Topolo
 	v.statuses.Record(now)
 	v.claimWritten = ownership.RestoreIntents(now)
 	now.DeepCopyInto(v.cq)
-	return v.claimWritten, nil // otherwise the status was written before, and lost
+	return v.claimWritten, nil // otherwise a status was written and lost
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
-// How many counts in a row have to find the same before the status says so. A single count may find somebody who just looked, and a
-// consumer that comes and goes must not have the status written each time.
+// How many counts in a row must agree before the status reports other consumers. A single count may see a short look at the
+// queue, and a consumer that comes and goes must not cause a write each time.
 const (
 	countsUntilConsumed = 2
 	countsUntilFree     = 10
 )
 
-// isConsumed says whether a status is to tell that others consume a queue. told says that the status tells so already: the status is what
-// is remembered when the operator starts again.
+// isConsumed reports whether the status is to report other consumers of a queue. told is whether it does so already, which is
+// what a restarted operator remembers.
 func isConsumed(told bool, known rabbit.Consumers) bool {
 	switch {
 	case known.Disabled:
@@ -28,15 +28,15 @@ func isConsumed(told bool, known rabbit.Consumers) bool {
 	return known.Others && known.Counts >= countsUntilConsumed
 }
 
-// tellsConsumed says whether a status tells that others consume a queue.
+// tellsConsumed reports whether a status reports other consumers.
 func tellsConsumed(status *v1alpha1.ConsumerQueueStatus, queue string) bool {
 	return slices.ContainsFunc(status.Advisories, func(advisory v1alpha1.Advisory) bool {
 		return advisory.Code == v1alpha1.AdvisoryDeadLetterQueueConsumed && advisory.Name == queue
 	})
 }
 
-// deadLetterQueueConsumed is the advisory that others consume the dead-letter queue. It does not say how many there are: the status would
-// have to be written whenever one comes or goes.
+// deadLetterQueueConsumed returns the advisory about other consumers of the dead-letter queue. It leaves out how many there are,
+// because each change would be a write.
 func (v *vhostScope) deadLetterQueueConsumed() []v1alpha1.Advisory {
 	var advisories []v1alpha1.Advisory
 	for _, queue := range v.desired.Queues {
@@ -55,8 +55,8 @@ func (v *vhostScope) deadLetterQueueConsumed() []v1alpha1.Advisory {
 	return advisories
 }
 
-// hasOutdatedConsumers says whether a status is to be written because of the last count of consumers. It asks about each dead-letter queue,
-// and so has the next count ask, too.
+// hasOutdatedConsumers reports whether the last count of consumers requires a write of the status. It asks about each dead-letter
+// queue, so that the next count includes it.
 func hasOutdatedConsumers(status *v1alpha1.ConsumerQueueStatus, broker *brokers.Broker) bool {
 	if !isRecordedAt(status, broker) {
 		return false

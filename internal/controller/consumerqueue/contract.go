@@ -26,26 +26,27 @@ import (
 )
 
 const (
-	// contractGrace is how long what has left the spec stays at the broker after the ConfigMap lost it. A kubelet takes up to 90 s to
-	// bring a ConfigMap to the pods that mount it, and consumers read the file every 30 s.
+	// contractGrace is how long objects that left the spec stay at the broker after the ConfigMap lost them. A kubelet takes up to
+	// 90 s to deliver a ConfigMap to pods, and consumers read the file every 30 s.
 	contractGrace = 3 * time.Minute
-	// contractRecheck is how often the ConfigMap of a topology in sync is compared. ConfigMaps are not watched: Warren must not list them.
+	// contractRecheck is how often the ConfigMap of a topology in sync is compared. ConfigMaps are not watched, because Warren must
+	// not list them.
 	contractRecheck = 10 * time.Minute
 )
 
-// errNotOurs is about a ConfigMap that somebody else made.
-var errNotOurs = errors.New("it is not ours to write")
+// errNotManaged means that a ConfigMap was not made by Warren.
+var errNotManaged = errors.New("it is not ours to write")
 
 // contract is what spec.contract asks for.
 type contract struct {
 	configMap string
-	// data is laid out as a service binding, to which the application's own Secret adds username and password; see
+	// data has the keys of a service binding, to which the Secret of the application adds username and password; see
 	// https://servicebinding.io/spec/core/1.1.0/#workload-projection.
 	data map[string]string
 	hash string
 }
 
-// contract computes what the consumers of this topology keep.
+// contract returns the contract for the consumers of this topology.
 func (v *vhostScope) contract(configMap string) (contract, error) {
 	kept, err := topology.ContractOf(v.cq, v.location.VHost, v.version)
 	if err != nil {
@@ -71,14 +72,14 @@ func (v *vhostScope) contract(configMap string) (contract, error) {
 	return c, nil
 }
 
-// isWritten says whether a ConfigMap was given this contract.
+// isWritten reports whether a ConfigMap has this contract.
 func (c contract) isWritten(status *v1alpha1.ContractStatus) bool {
 	return status != nil && status.ConfigMap == c.configMap && status.Hash == c.hash
 }
 
-// syncContract writes the contract where one is asked for and the topology is in sync: a consumer that finds a contract finds all
-// queues, too. A ConfigMap that is not asked for any more is written once more if the contract has changed, for pods that mount it
-// still, and is forgotten when they have heard; or at once, if it is not ours any more.
+// syncContract writes the contract if the topology is in sync: a consumer that finds a contract finds all queues, too. If
+// spec.contract was removed or names another ConfigMap, it updates the old ConfigMap once more for pods that still mount it, and
+// forgets the ConfigMap when they have read it, or at once if Warren does not manage it any more.
 func (v *vhostScope) syncContract(ctx context.Context, outcome summary) error {
 	former := v.status.Contract
 	switch {
@@ -88,20 +89,20 @@ func (v *vhostScope) syncContract(ctx context.Context, outcome summary) error {
 		return nil
 	case v.cq.Spec.Contract == nil:
 		err := v.writeContract(ctx, former.ConfigMap)
-		if needsSomebody(err) || err == nil && v.contractLeft() <= 0 {
+		if needsUserAction(err) || err == nil && v.contractLeft() <= 0 {
 			v.status.Contract = nil
 			return nil
 		}
 		return err
 	case former != nil && former.ConfigMap != v.cq.Spec.Contract.ConfigMap:
-		if err := v.writeContract(ctx, former.ConfigMap); err != nil && !needsSomebody(err) {
+		if err := v.writeContract(ctx, former.ConfigMap); err != nil && !needsUserAction(err) {
 			return err
 		}
 	}
 	return v.writeContract(ctx, v.cq.Spec.Contract.ConfigMap)
 }
 
-// writeContract writes the ConfigMap, and into the status what it holds.
+// writeContract writes the ConfigMap, and records in the status what it holds.
 func (v *vhostScope) writeContract(ctx context.Context, configMap string) error {
 	c, err := v.contract(configMap)
 	if err != nil {
@@ -124,7 +125,7 @@ func (v *vhostScope) writeContract(ctx context.Context, configMap string) error 
 	return nil
 }
 
-// ensureConfigMap patches the ConfigMap, if that is ours, or creates one that is asked for. It says whether consumers get another contract.
+// ensureConfigMap patches the ConfigMap if Warren manages it, or creates it. It reports whether consumers get another contract.
 func (v *vhostScope) ensureConfigMap(ctx context.Context, c contract, asked bool) (changed bool, err error) {
 	found := &corev1.ConfigMap{}
 	err = v.live.Get(ctx, client.ObjectKey{Namespace: v.cq.Namespace, Name: c.configMap}, found)
@@ -144,7 +145,7 @@ func (v *vhostScope) ensureConfigMap(ctx context.Context, c contract, asked bool
 		return false, err
 	}
 	if _, labelled := found.Labels[v1alpha1.ContractLabel]; !labelled {
-		return false, fmt.Errorf("%w: it has no label %s; delete it, or name another", errNotOurs, v1alpha1.ContractLabel)
+		return false, fmt.Errorf("%w: it has no label %s; delete it, or name another", errNotManaged, v1alpha1.ContractLabel)
 	}
 	wanted := found.DeepCopy()
 	wanted.Data = c.data
@@ -158,18 +159,18 @@ func (v *vhostScope) ensureConfigMap(ctx context.Context, c contract, asked bool
 	return !maps.Equal(found.Data, c.data), v.client.Patch(ctx, wanted, patch, statuswriter.FieldOwner)
 }
 
-// own has a ConfigMap go with the ConsumerQueue. It does not hold up the deletion of the ConsumerQueue, for which the manager
-// would need a permission for finalizers.
+// own makes the ConsumerQueue the owner of the ConfigMap. It does not block the deletion of the ConsumerQueue, for which the
+// manager would need a permission for finalizers.
 func (v *vhostScope) own(configMap *corev1.ConfigMap) error {
 	err := controllerutil.SetControllerReference(v.cq, configMap, v.client.Scheme(), controllerutil.WithBlockOwnerDeletion(false))
 	if owned, another := errors.AsType[*controllerutil.AlreadyOwnedError](err); another {
-		return fmt.Errorf("%w: it belongs to %s %q; name another", errNotOurs, owned.Owner.Kind, owned.Owner.Name)
+		return fmt.Errorf("%w: it belongs to %s %q; name another", errNotManaged, owned.Owner.Kind, owned.Owner.Name)
 	}
 	return err
 }
 
-// withContract is the summary of a topology in sync whose contract was to be written. A conflict changes nothing: the contract is
-// written by the next try.
+// withContract returns the summary of a topology in sync whose contract was to be written. A conflict changes nothing, because
+// the next try writes the contract.
 func (v summary) withContract(err error) summary {
 	if err == nil || apierrors.IsConflict(err) {
 		return v
@@ -179,33 +180,33 @@ func (v summary) withContract(err error) summary {
 		message += ": install config/contract, or set consumerContracts.enabled in the chart"
 	}
 	v.ready, v.progress = conditions.False(v1alpha1.ReasonContractNotWritten, message), conditions.Reconciling
-	if needsSomebody(err) {
+	if needsUserAction(err) {
 		v.progress = conditions.Stalled
 	}
 	return v
 }
 
-// lacksPermission tells what RBAC and admission policies forbid from what a quota or the end of a namespace does.
+// lacksPermission distinguishes a refusal by RBAC or an admission policy from one by a quota or a terminating namespace.
 func lacksPermission(err error) bool {
 	return apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) &&
 		!strings.Contains(err.Error(), "exceeded quota")
 }
 
-// needsSomebody says whether a ConfigMap that could not be written will be so until somebody does something.
-func needsSomebody(err error) bool {
-	return errors.Is(err, errNotOurs) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
+// needsUserAction reports whether the ConfigMap cannot be written until a user changes something.
+func needsUserAction(err error) bool {
+	return errors.Is(err, errNotManaged) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
 }
 
-// retryableWrite keeps the errors that may go away by themselves; the others are tried again at the next interval.
+// retryableWrite returns the errors that may pass. The others are tried again at the next interval.
 func retryableWrite(err error) error {
-	if err == nil || needsSomebody(err) {
+	if err == nil || needsUserAction(err) {
 		return nil
 	}
 	return shortError{err}
 }
 
-// contractLeft is for how long consumers may still lack the contract that was written last. It counts from when this manager first saw
-// that contract in the status: lastUpdateTime is of the clock of the manager that wrote it.
+// contractLeft returns for how long consumers may still lack the last contract. It counts from when this manager first saw that
+// contract in the status, because lastUpdateTime comes from the clock of the manager that wrote it.
 func (s *scope) contractLeft() time.Duration {
 	told := s.status.Contract
 	if told == nil {
@@ -215,8 +216,8 @@ func (s *scope) contractLeft() time.Duration {
 	return contractGrace - s.contracts.Since(client.ObjectKeyFromObject(s.cq), state)
 }
 
-// contractHold says why consumers may still publish to what has left the spec; empty if they do not. What the ConfigMap holds is looked at:
-// the status may speak of a contract that was written before another, or somebody may have brought back an older one.
+// contractHold returns why consumers may still publish to objects that left the spec; empty if they do not. It reads the
+// ConfigMap: the status may describe an earlier contract, or a user may have restored an older ConfigMap.
 func (v *vhostScope) contractHold(ctx context.Context) string {
 	told := v.status.Contract
 	configMap := ""
@@ -240,8 +241,8 @@ func (v *vhostScope) contractHold(ctx context.Context) string {
 	return fmt.Sprintf("consumers may still publish to it: it goes %v after ConfigMap %q has told them", contractGrace, configMap)
 }
 
-// contractRequeue is how soon a topology is compared again because of its contract: when consumers have heard, or to find a ConfigMap that
-// somebody has edited. It is zero where there is none.
+// contractRequeue returns when a topology is compared again because of its contract: when consumers have read it, or to find an
+// edited ConfigMap. It returns zero without a contract.
 func (s *scope) contractRequeue() time.Duration {
 	switch left := s.contractLeft(); {
 	case s.cq.Spec.Contract == nil && s.status.Contract == nil:

@@ -20,7 +20,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
-	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/controller/retrybudget"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -237,7 +237,7 @@ func TestContractHold(t *testing.T) {
 				cq.Spec.Contract = nil
 			}
 			now := testclock.NewFakePassiveClock(time.Now())
-			v := &vhostScope{scope: &scope{Reconciler: &Reconciler{contracts: patience.NewFirstSeen(now)}, report: reportOn(cq)}, version: vhost.RabbitMQ43}
+			v := &vhostScope{scope: &scope{Reconciler: &Reconciler{contracts: retrybudget.NewFirstSeen(now)}, report: reportOn(cq)}, version: vhost.RabbitMQ43}
 			v.location.VHost, v.location.Cluster.Endpoint = "/", "memory:5672"
 			c, err := v.contract("orders-contract")
 			if err != nil {

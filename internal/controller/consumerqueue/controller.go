@@ -23,17 +23,17 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/deadletterjob"
 	"github.com/warren-mq/warren/internal/controller/fairqueue"
-	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/controller/retrybudget"
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/controller/trigger"
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
-// Reconciler keeps the topology of each ConsumerQueue as its spec asks for, and its status truthful.
+// Reconciler keeps the topology of each ConsumerQueue as its spec says, and reports differences in the status.
 type Reconciler struct {
 	client client.Client
 	live   client.Reader
-	// leadsSince is when this manager first reconciled a resource: it leads since then.
+	// leadsSince is when this manager first reconciled a resource, and so since when it leads.
 	leadsSince func() time.Time
 	recorder   events.EventRecorder
 	pool       *brokers.Pool
@@ -41,31 +41,31 @@ type Reconciler struct {
 	index      *ownership.Index
 	claimLock  *ownership.ClaimLock
 	handover   *ownership.Handover
-	// refreshes, removals and refusals are what resources wait for: a refresh that their state requires, one before something that left
-	// the spec is taken away, and one after the broker refused a write.
+	// refreshes, removals and refusals are the refreshes that resources wait for: one that their state requires, one before
+	// something that left the spec is removed, and one after the broker refused a write.
 	refreshes, removals, refusals *brokers.RefreshGate
 	orphaned                      *orphanTimes
 	redeclared                    *redeclared
 	limiter                       *brokers.Limiter
 	statuses                      statuswriter.Writer
-	// deleted is when ConsumerQueues were first seen to be being deleted, and contracts when a contract was first seen in their status.
-	deleted, contracts *patience.FirstSeen
-	// unreached, refused and pending count against patience: deletions for which the broker could not be asked, those that it
-	// did not let succeed, and those that wait for what goes away by itself.
-	unreached, refused, pending *patience.Failures
+	// deleted is when ConsumerQueues were first seen to be deleted, contracts when a contract was first seen in their status.
+	deleted, contracts *retrybudget.FirstSeen
+	// unreached, refused and pending count failed deletions against the retry budget: the broker could not be reached, it refused,
+	// or the deletion waits for something that ends by itself.
+	unreached, refused, pending *retrybudget.Failures
 }
 
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=consumerqueues,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=consumerqueues/status,verbs=update
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
-// The rate limit of reconciliations that failed for a transient reason.
+// The rate limit of reconciliations that failed for a reason that may pass.
 const (
 	firstRetry = 500 * time.Millisecond
 	lastRetry  = 5 * time.Minute
 )
 
-// Setup adds the controller of ConsumerQueues, which reconciles some at a time, to a manager.
+// Setup adds the controller of ConsumerQueues to a manager.
 func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconciler, error) {
 	r := &Reconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), leadsSince: sync.OnceValue(time.Now),
@@ -76,8 +76,8 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		refusals:   brokers.NewRefreshGate(connections.Enqueue),
 		orphaned:   newOrphanTimes(),
 		redeclared: newRedeclared(clock.RealClock{}),
-		deleted:    patience.NewFirstSeen(clock.RealClock{}), contracts: patience.NewFirstSeen(clock.RealClock{}),
-		unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
+		deleted:    retrybudget.NewFirstSeen(clock.RealClock{}), contracts: retrybudget.NewFirstSeen(clock.RealClock{}),
+		unreached: retrybudget.NewFailures(), refused: retrybudget.NewFailures(), pending: retrybudget.NewFailures(),
 		limiter: brokers.NewLimiter(concurrent, connections.Enqueue),
 	}
 	connections.OnCurrent(func(connection *brokers.Broker) {
@@ -104,7 +104,8 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		Complete(r)
 }
 
-// Reconcile compares one ConsumerQueue with its vhost, corrects what it may, and writes its status if that changed.
+// Reconcile compares one ConsumerQueue with its vhost, corrects differences as the spec allows, and writes the status if it has
+// changed.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	r.leadsSince()
 	cq := &v1alpha1.ConsumerQueue{}
@@ -147,21 +148,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return result, nil
 }
 
-// retryOf says when a reconciliation is tried again that ended before anything was found out; false for any other.
+// retryOf returns when to retry a reconciliation that ended before it found out anything; false for all others.
 func retryOf(err error) (wait time.Duration, waits bool) {
 	if _, pending := errors.AsType[*brokers.RefreshPending](err); pending {
-		return brokers.RefreshRecheck, true // it is woken as a rule
+		return brokers.RefreshRecheck, true // usually woken earlier
 	}
 	switch {
 	case errors.Is(err, statuswriter.ErrStaleCache), errors.Is(err, errUnprotected):
 		return trigger.CacheSyncDelay, true
 	case errors.Is(err, brokers.ErrBusy):
-		return brokers.LimiterRetry, true // it is woken as a rule
+		return brokers.LimiterRetry, true // usually woken earlier
 	}
 	return 0, false
 }
 
-// forget drops what is remembered of a ConsumerQueue that is gone.
+// forget removes everything in memory about a ConsumerQueue that is gone.
 func (r *Reconciler) forget(key client.ObjectKey) {
 	r.deletions.Cancel(key)
 	r.refreshes.Forget(key)

@@ -17,7 +17,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/controller/deadletterjob"
-	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/controller/retrybudget"
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit/management"
@@ -95,7 +95,7 @@ func TestReconcileConsumerQueue(t *testing.T) {
 			r := &Reconciler{
 				client: test.client, pool: connections, recorder: &controllertest.EventLog{},
 				deletions: brokers.NewDeletionTasks(t.Context(), connections.Enqueue), index: ownership.NewIndex(), handover: ownership.NewHandover(), refreshes: brokers.NewRefreshGate(connections.Enqueue), removals: brokers.NewRefreshGate(connections.Enqueue), refusals: brokers.NewRefreshGate(connections.Enqueue), limiter: brokers.NewLimiter(1, connections.Enqueue),
-				orphaned: newOrphanTimes(), redeclared: newRedeclared(clock.RealClock{}), leadsSince: time.Now, deleted: patience.NewFirstSeen(clock.RealClock{}), contracts: patience.NewFirstSeen(clock.RealClock{}), unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
+				orphaned: newOrphanTimes(), redeclared: newRedeclared(clock.RealClock{}), leadsSince: time.Now, deleted: retrybudget.NewFirstSeen(clock.RealClock{}), contracts: retrybudget.NewFirstSeen(clock.RealClock{}), unreached: retrybudget.NewFailures(), refused: retrybudget.NewFailures(), pending: retrybudget.NewFailures(),
 			}
 			known := &v1alpha1.ConsumerQueue{}
 			if test.client.Get(t.Context(), key, known) == nil {

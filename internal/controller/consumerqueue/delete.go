@@ -18,7 +18,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
-	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/controller/retrybudget"
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/controller/trigger"
 	"github.com/warren-mq/warren/internal/ownership"
@@ -28,25 +28,25 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// terminationRetry is how soon it is tried again.
+// terminationRetry is how soon a failed deletion is retried.
 const terminationRetry = 3 * time.Second
 
-// deletion is the reconciliation of a ConsumerQueue that is being deleted: when its topology may be taken away, for how long
-// that is tried, and when the resource is let go.
+// deletion is the reconciliation of a ConsumerQueue that is being deleted: when its topology may be removed, for how long that is
+// tried, and when the resource goes.
 type deletion struct{ *scope }
 
 func (s *scope) reconcileDelete(ctx context.Context) (ctrl.Result, error) {
 	return (&deletion{s}).run(ctx)
 }
 
-// run deals with the topology of a resource that is being deleted, as its deletionPolicy says, and lets it go.
+// run treats the topology as deletionPolicy says, and releases the resource.
 func (d *deletion) run(ctx context.Context) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(d.cq, v1alpha1.TopologyFinalizer) {
 		return ctrl.Result{}, nil
 	}
 	begun := conditions.Ready(d.status.Conditions).Reason == v1alpha1.ReasonTerminating
 	if !d.deleted.Has(d.cq) {
-		d.deletions.Cancel(client.ObjectKeyFromObject(d.cq)) // what came of earlier attempts says nothing about now
+		d.deletions.Cancel(client.ObjectKeyFromObject(d.cq)) // the results of earlier attempts are old
 		d.deleted.At(d.cq)
 	}
 	bc, err := brokers.ConnectionOf(ctx, d.client, d.cq)
@@ -65,13 +65,13 @@ func (d *deletion) run(ctx context.Context) (ctrl.Result, error) {
 	case len(owned) == 0 && isLost:
 		return d.removeFinalizer(ctx, corev1.EventTypeWarning,
 			"the status is empty: what this ConsumerQueue may have declared stays at the broker")
-	case len(owned) == 0: // it never got as far
+	case len(owned) == 0: // it owns nothing yet
 		return d.removeFinalizer(ctx, corev1.EventTypeNormal, "")
 	}
 	switch {
 	case bc == nil:
 		why := fmt.Sprintf("BrokerConnection %q is gone", d.cq.ConnectionName())
-		if begun && d.status.Location.VHost != "" { // an operator that was killed may have left some
+		if begun && d.status.Location.VHost != "" { // a killed operator may have left some
 			why += "; " + brokers.FencesMayStand(d.status.Location.VHost)
 		}
 		return d.retainAll(ctx, corev1.EventTypeWarning, why, owned)
@@ -81,8 +81,9 @@ func (d *deletion) run(ctx context.Context) (ctrl.Result, error) {
 	return d.teardownThrough(ctx, bc, owned)
 }
 
-// assumeInventory writes what the spec names into a status that was lost, as if that was about to be declared. So the deletion goes on
-// as after a crash: what the broker has just as the spec asks for is taken for this resource's own, and is deleted without messages only.
+// assumeInventory writes what the spec names into a status that was lost, as if it was about to be declared. The deletion then
+// continues as after a crash: objects that match the spec count as this resource's own, and queues are deleted only if they hold
+// no message.
 func (d *deletion) assumeInventory(bc *v1alpha1.BrokerConnection) {
 	version := vhost.RabbitMQ43
 	if bc != nil {
@@ -92,7 +93,7 @@ func (d *deletion) assumeInventory(bc *v1alpha1.BrokerConnection) {
 		}
 	}
 	desired, err := topology.Desired(d.cq, version)
-	if err != nil { // then nothing was declared by this spec
+	if err != nil { // nothing was declared by this spec
 		return
 	}
 	missing := plan.Diff(desired, vhost.Observed{}, plan.Input{})
@@ -100,10 +101,10 @@ func (d *deletion) assumeInventory(bc *v1alpha1.BrokerConnection) {
 	for i := range entries {
 		entries[i].State = v1alpha1.StateUnknown
 	}
-	d.status.Topology, d.status.TopologyOmitted = fitted(entries)
+	d.status.Topology, d.status.TopologyOmitted = truncated(entries)
 }
 
-// teardownThrough takes the topology away through a BrokerConnection, as far as it may go.
+// teardownThrough removes the topology through a BrokerConnection, as far as possible.
 func (d *deletion) teardownThrough(
 	ctx context.Context, bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry,
 ) (ctrl.Result, error) {
@@ -113,12 +114,12 @@ func (d *deletion) teardownThrough(
 		if ready := conditions.ReadyOf(bc); ready.Status == metav1.ConditionFalse {
 			why = conditions.WhyNotReady(bc.Name, ready)
 		}
-		return d.retryOrGiveUp(ctx, bc, retryLimit{d.unreached, patience.TerminationPatience}, why, owned)
+		return d.retryOrGiveUp(ctx, bc, retryLimit{d.unreached, retrybudget.Termination}, why, owned)
 	}
 	d.unreached.Forget(client.ObjectKeyFromObject(d.cq))
 	done, ok := d.limiter.TryAcquire(connection.Health().Cluster.Endpoint, client.ObjectKeyFromObject(d.cq))
 	if !ok {
-		d.refreshes.Forget(client.ObjectKeyFromObject(d.cq)) // the turn may come much later, and needs a newer refresh then
+		d.refreshes.Forget(client.ObjectKeyFromObject(d.cq)) // the slot may come much later, and then needs a newer refresh
 		return ctrl.Result{}, brokers.ErrBusy
 	}
 	defer done()
@@ -137,16 +138,16 @@ func (d *deletion) teardownThrough(
 		return ctrl.Result{}, trouble
 	case errors.Is(trouble, errInProgress):
 		d.setTerminating("checking whether the queues are empty")
-		wait := trigger.Jittered(patience.TerminationPatience) // the attempt tells when it is over
+		wait := trigger.Jittered(retrybudget.Termination) // the attempt enqueues the resource when it ends
 		return ctrl.Result{RequeueAfter: wait, Priority: new(trigger.Noticed)}, nil
 	case errors.Is(trouble, brokererr.ErrPending):
-		limit := retryLimit{d.pending, patience.PendingPatience}
+		limit := retryLimit{d.pending, retrybudget.Pending}
 		return d.retryOrGiveUp(ctx, bc, limit, conditions.ErrorSummary(trouble), t.remaining())
 	case trouble != nil && !isFinal(trouble):
-		if time.Since(connection.LastDeletion()) < patience.TerminationPatience { // the broker is busy with others, and gets on
+		if time.Since(connection.LastDeletion()) < retrybudget.Termination { // the broker is busy with other deletions
 			d.refused.Forget(client.ObjectKeyFromObject(d.cq))
 		}
-		limit := retryLimit{d.refused, patience.TerminationPatience}
+		limit := retryLimit{d.refused, retrybudget.Termination}
 		return d.retryOrGiveUp(ctx, bc, limit, conditions.ErrorSummary(trouble), t.remaining())
 	case trouble != nil:
 		return d.retainAll(ctx, corev1.EventTypeWarning, conditions.ErrorSummary(trouble), t.remaining())
@@ -154,7 +155,7 @@ func (d *deletion) teardownThrough(
 	return d.removeFinalizer(ctx, corev1.EventTypeNormal, retainedNote(stays))
 }
 
-// whyRetainAll says why the topology is left as it is, by what the resource itself says; empty if it is not.
+// whyRetainAll returns why the whole topology is retained, according to the resource itself; empty if it is not.
 func (d *deletion) whyRetainAll(owned []v1alpha1.TopologyEntry) (kind, why string) {
 	switch {
 	case d.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
@@ -167,24 +168,24 @@ func (d *deletion) whyRetainAll(owned []v1alpha1.TopologyEntry) (kind, why strin
 	return "", ""
 }
 
-// setTerminating is the verdict on a resource that is being deleted.
+// setTerminating writes the conditions of a resource that is being deleted.
 func (d *deletion) setTerminating(message string) {
 	d.setConditions(summary{ready: conditions.False(v1alpha1.ReasonTerminating, message), progress: conditions.Reconciling})
 }
 
-// retryLimit is for how long deletions may fail for reasons of one kind, and what counts that.
+// retryLimit is for how long deletions may fail for one kind of reason, and the counter for it.
 type retryLimit struct {
-	failures *patience.Failures
+	failures *retrybudget.Failures
 	longest  time.Duration
 }
 
-// retryOrGiveUp has the deletion tried again, as long as patience lasts.
+// retryOrGiveUp retries the deletion as long as its retry budget lasts.
 func (d *deletion) retryOrGiveUp(
 	ctx context.Context, bc *v1alpha1.BrokerConnection, limit retryLimit, why string, owned []v1alpha1.TopologyEntry,
 ) (ctrl.Result, error) {
 	longest := limit.longest
 	if interval, err := bc.Spec.ResyncInterval.Parse(); err == nil {
-		longest = max(longest, patience.PatientIntervals*interval)
+		longest = max(longest, retrybudget.FailingIntervals*interval)
 	}
 	left := longest - limit.failures.Add(d.cq, time.Now())
 	if left <= 0 {
@@ -198,7 +199,7 @@ func (d *deletion) retryOrGiveUp(
 	return ctrl.Result{RequeueAfter: min(left, trigger.Jittered(terminationRetry)), Priority: new(trigger.Noticed)}, nil
 }
 
-// retainAll lets the resource go with its whole topology left at the broker.
+// retainAll releases the resource and retains its whole topology at the broker.
 func (d *deletion) retainAll(ctx context.Context, kind, why string, owned []v1alpha1.TopologyEntry) (ctrl.Result, error) {
 	stays := make([]plan.Retained, 0, len(owned))
 	for _, entry := range owned {
@@ -207,14 +208,14 @@ func (d *deletion) retainAll(ctx context.Context, kind, why string, owned []v1al
 	return d.removeFinalizer(ctx, kind, retainedNote(stays))
 }
 
-// deletesDeclaredOnly says whether a deletion takes away only what Warren declared: with driftPolicy Report, unless the
-// user asks for everything to go.
+// deletesDeclaredOnly reports whether a deletion removes only what Warren declared: with driftPolicy Report, unless the user asks
+// to delete everything.
 func (d *deletion) deletesDeclaredOnly() bool {
 	return d.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport && d.cq.Spec.DeletionPolicy != v1alpha1.DeletionPolicyDelete
 }
 
-// isDeclaredByOthers says whether others declare this topology: Warren was to report only, and found the main queue, or declared
-// nothing of the rest either.
+// isDeclaredByOthers reports whether other clients declare this topology: driftPolicy is Report, and Warren found the main queue,
+// or declared none of the objects.
 func (d *deletion) isDeclaredByOthers(owned []v1alpha1.TopologyEntry) bool {
 	if !d.deletesDeclaredOnly() || len(owned) == 0 {
 		return false
@@ -225,7 +226,7 @@ func (d *deletion) isDeclaredByOthers(owned []v1alpha1.TopologyEntry) bool {
 	})
 }
 
-// retainedNote says what stays and why, reasons in the order in which they come.
+// retainedNote lists what is retained and why, with reasons in the order of their first object.
 func retainedNote(stays []plan.Retained) string {
 	var reasons []string
 	objects := map[string][]v1alpha1.TopologyEntry{}

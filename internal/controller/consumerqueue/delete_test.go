@@ -20,7 +20,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
-	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/controller/retrybudget"
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
@@ -45,7 +45,7 @@ func lookingAt(t *testing.T, cq *v1alpha1.ConsumerQueue, others ...client.Object
 		Reconciler: &Reconciler{
 			client: c, live: c, pool: connections, recorder: &controllertest.EventLog{},
 			deletions: brokers.NewDeletionTasks(t.Context(), func(client.ObjectKey) {}), index: ownership.NewIndex(), handover: ownership.NewHandover(), refreshes: brokers.NewRefreshGate(func(client.ObjectKey) {}), removals: brokers.NewRefreshGate(func(client.ObjectKey) {}), refusals: brokers.NewRefreshGate(func(client.ObjectKey) {}),
-			orphaned: newOrphanTimes(), redeclared: newRedeclared(clock.RealClock{}), leadsSince: time.Now, deleted: patience.NewFirstSeen(clock.RealClock{}), contracts: patience.NewFirstSeen(clock.RealClock{}), unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
+			orphaned: newOrphanTimes(), redeclared: newRedeclared(clock.RealClock{}), leadsSince: time.Now, deleted: retrybudget.NewFirstSeen(clock.RealClock{}), contracts: retrybudget.NewFirstSeen(clock.RealClock{}), unreached: retrybudget.NewFailures(), refused: retrybudget.NewFailures(), pending: retrybudget.NewFailures(),
 		},
 		report: reportOn(cq),
 	}
@@ -204,16 +204,16 @@ func TestHowLongADeletionIsTried(t *testing.T) {
 		failing  time.Duration
 		event    string // empty if it is tried again
 	}{
-		"for a minute":                {limit: patience.TerminationPatience, interval: "1s", failing: 40 * time.Second},
-		"not longer":                  {limit: patience.TerminationPatience, interval: "1s", failing: time.Minute, event: "given up after 1m0s: why"},
-		"for three intervals":         {limit: patience.TerminationPatience, interval: "1m", failing: 2 * time.Minute},
-		"for ten minutes, if pending": {limit: patience.PendingPatience, interval: "1m", failing: 9 * time.Minute},
-		"and not longer either":       {limit: patience.PendingPatience, interval: "1m", failing: 10 * time.Minute, event: "given up after 10m0s: why"},
+		"for a minute":                {limit: retrybudget.Termination, interval: "1s", failing: 40 * time.Second},
+		"not longer":                  {limit: retrybudget.Termination, interval: "1s", failing: time.Minute, event: "given up after 1m0s: why"},
+		"for three intervals":         {limit: retrybudget.Termination, interval: "1m", failing: 2 * time.Minute},
+		"for ten minutes, if pending": {limit: retrybudget.Pending, interval: "1m", failing: 9 * time.Minute},
+		"and not longer either":       {limit: retrybudget.Pending, interval: "1m", failing: 10 * time.Minute, event: "given up after 10m0s: why"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := lookingAt(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")))
-			trials := patience.NewFailures()
+			trials := retrybudget.NewFailures()
 			failFor(trials, l.cq, test.failing)
 			bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{ResyncInterval: test.interval})
 			owned := topology.Owned(l.status.Topology)[:1]
@@ -340,7 +340,7 @@ func TestRetained(t *testing.T) {
 }
 
 // failFor has deletions fail for a time, until now.
-func failFor(failures *patience.Failures, cq *v1alpha1.ConsumerQueue, failing time.Duration) {
+func failFor(failures *retrybudget.Failures, cq *v1alpha1.ConsumerQueue, failing time.Duration) {
 	now := time.Now()
 	for at := now.Add(-failing); at.Before(now); at = at.Add(time.Second) {
 		failures.Add(cq, at)

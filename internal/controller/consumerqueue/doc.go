@@ -1,5 +1,9 @@
-// Package consumerqueue reconciles ConsumerQueues. controller.go wires the controller and begins each reconciliation; normal.go
-// reconciles a resource that is to stay, as far as its BrokerConnection lets it; topology.go is the pass from what the spec asks
-// for to the status: compare, decide, claim (claim.go), apply, prune (prune.go), report (report.go, summarize.go, events.go,
-// statussize.go). delete.go decides about a resource that is being deleted, and teardown.go takes its topology away.
+// Package consumerqueue reconciles ConsumerQueues. Begin with controller.go.
+//
+//   - normal.go: a resource that stays, as far as its BrokerConnection allows
+//   - topology.go: from the spec to the status: compare, decide, claim (claim.go), apply, prune (prune.go)
+//   - report.go, summarize.go, events.go, statussize.go: what the status and Events report
+//   - delete.go, teardown.go: whether and how the topology of a deleted resource is removed
+//   - contract.go: the ConfigMap for consumers
+//   - peers.go, sharing.go: other ConsumerQueues that a change concerns
 package consumerqueue

@@ -11,7 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
-// The reasons of Warren's Events. They are recorded on transitions only.
+// The reasons of Warren's Events, which are recorded on transitions only.
 const (
 	eventDeclared           = "Declared"
 	eventDriftDetected      = "DriftDetected"
@@ -22,12 +22,12 @@ const (
 	eventRepeatedlyDeleted  = "RepeatedlyDeleted"
 )
 
-// occurrence is an Event to be recorded once the status that speaks of it is written.
+// occurrence is an Event to record after the status that it describes is written.
 type occurrence struct {
 	kind, reason, action, note string
 }
 
-// recordTransitions gathers the Events of a reconciliation, by what the conditions said before.
+// recordTransitions gathers the Events of a reconciliation from the conditions before it.
 func (r *report) recordTransitions(done plan.Plan, before []v1alpha1.Change, outcome summary, applied error) {
 	wasDrifted := r.condition(v1alpha1.ConditionDrifted) == metav1.ConditionTrue
 	isDrifted := outcome.drifted != nil && outcome.drifted.Status == metav1.ConditionTrue
@@ -49,7 +49,7 @@ func (r *report) recordTransitions(done plan.Plan, before []v1alpha1.Change, out
 	}
 }
 
-// driftNote says what is missing; what needs recreation has an Event of its own, unless there is nothing else.
+// driftNote lists missing objects. Recreation has an Event of its own, so it is listed only if nothing is missing.
 func driftNote(changes []v1alpha1.Change) string {
 	missing := slices.DeleteFunc(slices.Clone(changes), func(c v1alpha1.Change) bool { return c.Effect == v1alpha1.EffectRecreate })
 	if len(missing) == 0 {
@@ -62,7 +62,7 @@ func (r *report) addEvent(kind, reason, action, note string) {
 	r.events = append(r.events, occurrence{kind, reason, action, note})
 }
 
-// recordEvents hands the gathered Events to the recorder; a note may hold 1024 bytes.
+// recordEvents records the gathered Events. A note may hold 1,024 bytes.
 func (s *scope) recordEvents() {
 	for _, e := range s.events {
 		s.recorder.Eventf(s.cq, nil, e.kind, e.reason, e.action, "%s", conditions.Truncate(e.note, 1024))

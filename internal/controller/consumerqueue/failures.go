@@ -10,7 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// failedObjects are the objects that an error is about.
+// failedObjects returns the objects that an error is about.
 func failedObjects(err error) vhost.IDs {
 	ids := vhost.IDs{}
 	for _, failure := range failuresIn(err) {
@@ -19,7 +19,7 @@ func failedObjects(err error) vhost.IDs {
 	return ids
 }
 
-// failuresIn finds the failures of single objects in an error.
+// failuresIn returns the failures of single objects in an error.
 func failuresIn(err error) []*brokererr.ObjectError {
 	joined, several := err.(interface{ Unwrap() []error })
 	if !several {
@@ -35,8 +35,8 @@ func failuresIn(err error) []*brokererr.ObjectError {
 	return failures
 }
 
-// unanswered returns the failures of a broker that answers other requests: that the declaration of a queue got no answer in time is not
-// the network's fault.
+// unanswered returns the failures of a broker that answers other requests. If only the declaration of a queue got no answer in
+// time, the network is not the cause.
 func unanswered(applied error) error {
 	failures := failuresIn(applied)
 	isUnanswered := func(failure *brokererr.ObjectError) bool {
@@ -57,8 +57,7 @@ func unanswered(applied error) error {
 	return errors.Join(all...)
 }
 
-// retryable keeps the errors that may go away by themselves; what a person has to mend is compared again at the next
-// interval.
+// retryable returns the errors that may pass. What a user must fix is compared again at the next interval.
 func retryable(applied error) error {
 	for _, lasting := range []error{
 		brokererr.ErrAccessRefused, brokererr.ErrPreconditionFailed, brokererr.ErrInvalidArgument,
@@ -74,7 +73,7 @@ func retryable(applied error) error {
 	return shortError{applied}
 }
 
-// shortError is an error with a text that is short enough for a log, whatever number of errors it joins.
+// shortError is an error whose text is short enough for a log, however many errors it joins.
 type shortError struct{ error }
 
 func (e shortError) Error() string { return conditions.ErrorSummary(e.error) }

@@ -16,8 +16,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// locationOf is where a ConsumerQueue's connection leads, as the open connection knows, or else the status of the
-// BrokerConnection. The cluster is not known of a connection that has not been made yet.
+// locationOf returns where the connection of a ConsumerQueue leads, from the open connection or else from the status of the
+// BrokerConnection. The cluster is unknown before the first connection.
 func (r *Reconciler) locationOf(ctx context.Context, cq *v1alpha1.ConsumerQueue) ownership.Location {
 	bc, err := brokers.ConnectionOf(ctx, r.client, cq)
 	if err != nil || bc == nil {
@@ -35,8 +35,8 @@ func (r *Reconciler) locationOf(ctx context.Context, cq *v1alpha1.ConsumerQueue)
 	return leads
 }
 
-// view shows a ConsumerQueue its peers: those that have to do with its objects, whichever connection leads them there. It asks the
-// management API of the ConsumerQueue's own connection where the connections of other namespaces lead, unless that is known.
+// view returns the peers of a ConsumerQueue: those that name its objects, through whichever connection. It asks the management
+// API of its own connection where the connections of other namespaces lead, unless that is known.
 func (r *Reconciler) view(
 	ctx context.Context, cq *v1alpha1.ConsumerQueue, own *brokers.Broker, here ownership.Location, version vhost.Version,
 ) (ownership.View, error) {
@@ -44,7 +44,7 @@ func (r *Reconciler) view(
 	if err != nil {
 		return ownership.View{}, fmt.Errorf("find out which connections of other namespaces lead to vhost %q: %w", here.VHost, err)
 	}
-	known := map[client.ObjectKey]ownership.Location{} // of connections: thousands of peers may have the same
+	known := map[client.ObjectKey]ownership.Location{} // by connection, because thousands of peers may have the same one
 	locate := func(other *v1alpha1.ConsumerQueue) ownership.Location {
 		if other.Namespace == cq.Namespace {
 			return r.locationOf(ctx, other)
@@ -66,8 +66,8 @@ func (r *Reconciler) view(
 	}), nil
 }
 
-// wasLetInAt reports whether the broker at the address of an own connection has let the connection of a ConsumerQueue in another
-// namespace into the vhost before. It is for connections that are not open, for instance because they are suspended.
+// wasLetInAt reports whether the broker at the address of an own connection has let the connection of another namespace into the
+// vhost before. It is for connections that are not open, for example because they are suspended.
 func (r *Reconciler) wasLetInAt(
 	ctx context.Context, other *v1alpha1.ConsumerQueue, own rabbit.Health, here ownership.Location,
 ) bool {
@@ -78,8 +78,8 @@ func (r *Reconciler) wasLetInAt(
 	return bc.Status.Location.VHost == here.VHost && ownership.Recorded(bc.Status.Location).Cluster.Is(here.Cluster)
 }
 
-// SharesQueue reports whether another ConsumerQueue wants a queue, too, at what may be the same location. It returns false for known if
-// the index has not heard of the ConsumerQueue yet, or if the broker does not tell which connections lead there.
+// SharesQueue reports whether another ConsumerQueue wants the queue, too, at what may be the same location. It returns false for
+// known if the index lacks the ConsumerQueue, or if the broker does not show which connections lead there.
 func (r *Reconciler) SharesQueue(
 	ctx context.Context, cq *v1alpha1.ConsumerQueue, queue string, version vhost.Version,
 ) (shares, known bool) {
@@ -97,7 +97,7 @@ func (r *Reconciler) SharesQueue(
 	return peers.Wants(vhost.QueueID(queue)), true
 }
 
-// switchLocation forgets what was remembered of another cluster or vhost: nothing here may be cleaned up on the strength of it.
+// switchLocation forgets the inventory of another cluster or vhost. Nothing here may be deleted because of it.
 func (r *report) switchLocation(here ownership.Location) {
 	before := ownership.Recorded(r.cq.Status.Location)
 	if !before.Cluster.Known() || here.IsIn(before) {

@@ -20,8 +20,8 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
-// updateMessages has the status tell how many messages the queues hold, if the status is written anyway, or tells something too
-// different. While the broker cannot be asked, or its count is not known, the status keeps the numbers that it has.
+// updateMessages writes the counts of messages into the status, if the status is written anyway or its counts differ too much.
+// The status keeps its counts while the broker cannot be asked or has not counted.
 func (s *scope) updateMessages(bc *v1alpha1.BrokerConnection) {
 	connection, _, usable := s.pool.Usable(bc)
 	if !usable || connection.Health().Err != nil {
@@ -37,10 +37,9 @@ func (s *scope) updateMessages(bc *v1alpha1.BrokerConnection) {
 	}
 }
 
-// countedMessages is how many messages the queues in a status hold, by the last count of a broker; nil if messages are never counted,
-// or none of the queues is there. It is not known before the first count, nor at another cluster or vhost than that of the status. If a
-// queue did not answer, the numbers stay what they were, but dead letters that became stuck meanwhile count: a dead-letter queue without
-// quorum does not answer either.
+// countedMessages returns how many messages the queues of a status hold, by the last count; nil if messages are never counted or
+// no queue exists. known is false before the first count and at another location. If a queue did not answer, the counts stay as
+// they were, but dead letters that got stuck since count: a dead-letter queue without a quorum does not answer either.
 func countedMessages(status *v1alpha1.ConsumerQueueStatus, broker *brokers.Broker) (counted *v1alpha1.MessageCounts, known bool) {
 	messages := broker.Messages(queueNames(status.Topology))
 	if messages.Disabled {
@@ -75,7 +74,7 @@ func countedMessages(status *v1alpha1.ConsumerQueueStatus, broker *brokers.Broke
 	return counted, true
 }
 
-// stuckDeadLetters adds up the dead letters of all counted queues that wait to be routed.
+// stuckDeadLetters returns how many dead letters wait to be routed in all counted queues.
 func stuckDeadLetters(messages rabbit.Messages) (stuck int64) {
 	for _, count := range messages.Stuck {
 		stuck += count
@@ -83,7 +82,6 @@ func stuckDeadLetters(messages rabbit.Messages) (stuck int64) {
 	return stuck
 }
 
-// queueNames are the names of the queues of a topology.
 func queueNames(entries []v1alpha1.TopologyEntry) []string {
 	names := make([]string, 0, len(entries))
 	for _, entry := range entries {
@@ -94,7 +92,7 @@ func queueNames(entries []v1alpha1.TopologyEntry) []string {
 	return names
 }
 
-// messagesByRole adds up the messages of a topology's queues. It leaves out roles of which no queue is there, or one did not answer.
+// messagesByRole returns the counts by role. It leaves out a role if none of its queues exists, or if one did not answer.
 func messagesByRole(entries []v1alpha1.TopologyEntry, messages rabbit.Messages) map[v1alpha1.Role]int64 {
 	byRole := map[v1alpha1.Role]int64{}
 	for _, entry := range entries {
@@ -113,8 +111,7 @@ func messagesByRole(entries []v1alpha1.TopologyEntry, messages rabbit.Messages) 
 	return byRole
 }
 
-// isOutdated says whether the numbers that a status tells are to be replaced by those that were counted, and not only when something
-// else changes. That time has passed since is no reason.
+// isOutdated reports whether the counts changed enough to write the status for them alone. The age of the counts is no reason.
 func isOutdated(told, counted *v1alpha1.MessageCounts) bool {
 	if told == nil || counted == nil {
 		return told != counted
@@ -123,8 +120,8 @@ func isOutdated(told, counted *v1alpha1.MessageCounts) bool {
 		differsInMagnitude(told.DeadLettered, counted.DeadLettered) || differsInMagnitude(told.Stuck, counted.Stuck)
 }
 
-// differsInMagnitude says whether a number became zero or is zero no more, grew by a digit, or lost a digit and is less than half of
-// the smallest number that has as many digits as before: one that goes to and fro between 9 and 10 stays as it was told.
+// differsInMagnitude reports whether a number became zero or is zero no more, grew by a digit, or lost a digit and is less than
+// half of the smallest number with as many digits as before. So a number that alternates between 9 and 10 causes no writes.
 func differsInMagnitude(told, counted *int64) bool {
 	if told == nil || counted == nil {
 		return told != counted
@@ -133,7 +130,7 @@ func differsInMagnitude(told, counted *int64) bool {
 	return (was == 0) != (is == 0) || is > was || is < was && *counted < was/2
 }
 
-// magnitude is the largest power of ten that is not above a number; zero for zero.
+// magnitude returns the largest power of ten that is not above a number; zero for zero.
 func magnitude(number int64) int64 {
 	if number <= 0 {
 		return 0
@@ -145,8 +142,7 @@ func magnitude(number int64) int64 {
 	return power
 }
 
-// messageCountHandler has those ConsumerQueues reconciled whose status is to be written because of a count, after all that is more
-// urgent.
+// messageCountHandler enqueues, at low priority, the ConsumerQueues whose status is outdated by a count.
 func (r *Reconciler) messageCountHandler() handler.TypedEventHandler[*v1alpha1.BrokerConnection, reconcile.Request] {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.TypedFuncs[*v1alpha1.BrokerConnection, reconcile.Request]{
@@ -158,18 +154,18 @@ func (r *Reconciler) messageCountHandler() handler.TypedEventHandler[*v1alpha1.B
 	}
 }
 
-// isRecordedAt says whether the topology in a status is that of the broker's vhost.
+// isRecordedAt reports whether the topology of a status is in the vhost of the broker.
 func isRecordedAt(status *v1alpha1.ConsumerQueueStatus, broker *brokers.Broker) bool {
 	here := ownership.Location{Cluster: broker.Health().Cluster, VHost: broker.VHost()}
 	return here.IsIn(ownership.Recorded(status.Location))
 }
 
-// queuesWithOutdatedCounts are the ConsumerQueues of a BrokerConnection whose status is outdated by the last count. It asks neither
-// the broker nor the API server, and takes milliseconds for thousands of ConsumerQueues.
+// queuesWithOutdatedCounts returns the ConsumerQueues of a BrokerConnection whose status is outdated by the last count. It asks
+// neither the broker nor the API server, and takes milliseconds for thousands of ConsumerQueues.
 func (r *Reconciler) queuesWithOutdatedCounts(ctx context.Context, bc *v1alpha1.BrokerConnection) []reconcile.Request {
 	broker := r.pool.Get(client.ObjectKeyFromObject(bc))
 	if broker == nil || !broker.Health().Usable() {
-		return nil // when it is again, all are reconciled
+		return nil // when it is usable again, all are enqueued
 	}
 	list := &v1alpha1.ConsumerQueueList{}
 	err := r.client.List(ctx, list, client.InNamespace(bc.Namespace),

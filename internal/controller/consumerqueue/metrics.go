@@ -17,7 +17,7 @@ import (
 
 const kind = "ConsumerQueue"
 
-// countReconciliation counts a reconciliation by what came of it: err is how it ended, writing how the status was written.
+// countReconciliation counts a reconciliation by outcome. err is how it ended, writing how the write of the status ended.
 func (s *scope) countReconciliation(err, writing error) {
 	result, reason := "done", conditions.Ready(s.status.Conditions).Reason
 	_, pending := errors.AsType[*brokers.RefreshPending](err)
@@ -34,7 +34,7 @@ func (s *scope) countReconciliation(err, writing error) {
 	metrics.Reconciliations.Inc(kind, result, reason)
 }
 
-// startDriftCounters has a series for whatever may differ.
+// startDriftCounters creates a series for each kind of difference.
 func startDriftCounters() {
 	for kind, effects := range map[v1alpha1.ObjectKind][]v1alpha1.Effect{
 		v1alpha1.KindExchange: {v1alpha1.EffectDeclare, v1alpha1.EffectDelete, v1alpha1.EffectRecreate, v1alpha1.EffectNone},
@@ -48,21 +48,21 @@ func startDriftCounters() {
 	}
 }
 
-// countDetected counts the differences that were found, each when it is first seen.
+// countDetected counts differences when they are first seen.
 func (v *vhostScope) countDetected(found []v1alpha1.Change) {
 	for _, change := range v.notSeenBefore(found) {
 		metrics.DriftDetected.Inc(string(change.Kind), string(change.Effect))
 	}
 }
 
-// countCorrected counts the differences that were found and are gone since.
+// countCorrected counts the differences that are gone.
 func (v *vhostScope) countCorrected(found []v1alpha1.Change, after plan.Comparison) {
 	for _, change := range plan.Without(found, after.Changes) {
 		metrics.DriftCorrected.Inc(string(change.Kind), string(change.Effect))
 	}
 }
 
-// notSeenBefore leaves out what the status tells already. A status that tells of part of the changes only has a hash of all.
+// notSeenBefore leaves out changes that the status lists already. A status that lists only part of the changes has a hash of all.
 func (v *vhostScope) notSeenBefore(found []v1alpha1.Change) []v1alpha1.Change {
 	if hash, err := plan.Hash(found); err == nil && hash == v.status.PlanHash {
 		return nil
@@ -70,17 +70,17 @@ func (v *vhostScope) notSeenBefore(found []v1alpha1.Change) []v1alpha1.Change {
 	return plan.Without(found, v.status.Changes)
 }
 
-// messageRoles are the roles of queues as metrics name them.
+// messageRoles are the names of roles in metrics.
 var messageRoles = map[v1alpha1.Role]string{
 	v1alpha1.RoleMain: "main", v1alpha1.RoleDelayTier: "delayed", v1alpha1.RoleDeadLetter: "dead_lettered",
 }
 
-// EmitMetrics emits what is known of all ConsumerQueues.
+// EmitMetrics emits the metrics of all ConsumerQueues.
 func (r *Reconciler) EmitMetrics(emit metrics.Emit) {
 	r.limiter.EmitMetrics(emit)
 	r.refreshes.EmitMetrics(emit)
 	list := &v1alpha1.ConsumerQueueList{}
-	if err := r.client.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil { // the cache has ended
+	if err := r.client.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil { // the cache has stopped
 		return
 	}
 	tally := conditions.NewTally(kind)
@@ -110,7 +110,7 @@ func emitAdvisories(emit metrics.Emit, cq *v1alpha1.ConsumerQueue) {
 // emitMissingConnections emits how many ConsumerQueues name each BrokerConnection that does not exist.
 func (r *Reconciler) emitMissingConnections(emit metrics.Emit, queues []v1alpha1.ConsumerQueue) {
 	list := &v1alpha1.BrokerConnectionList{}
-	if err := r.client.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil { // the cache has ended
+	if err := r.client.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil { // the cache has stopped
 		return
 	}
 	exists := map[client.ObjectKey]bool{}
@@ -129,7 +129,7 @@ func (r *Reconciler) emitMissingConnections(emit metrics.Emit, queues []v1alpha1
 	}
 }
 
-// emitMessages emits how many messages the queues of a ConsumerQueue hold, as far as that is known.
+// emitMessages emits the known counts of messages of a ConsumerQueue.
 func (r *Reconciler) emitMessages(emit metrics.Emit, cq *v1alpha1.ConsumerQueue) {
 	broker := r.pool.Get(brokers.ConnectionKey(cq))
 	if broker == nil {

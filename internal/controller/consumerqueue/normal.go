@@ -36,7 +36,7 @@ func (s *scope) reconcileNormal(ctx context.Context) (ctrl.Result, error) {
 			s.cq.ConnectionName(), s.cq.Namespace)))
 		return ctrl.Result{}, nil // its creation is watched
 	}
-	if !ownership.Recorded(s.status.Location).Cluster.Known() { // otherwise it is part of what the topology is known of; see switchLocation
+	if !ownership.Recorded(s.status.Location).Cluster.Known() { // otherwise it belongs to the inventory; see switchLocation
 		s.status.Location.VHost = bc.Spec.VHost
 	}
 	if bc.Spec.Suspend {
@@ -51,8 +51,8 @@ func (s *scope) reconcileNormal(ctx context.Context) (ctrl.Result, error) {
 	return result, err
 }
 
-// reconcileThrough goes on where there is a BrokerConnection. While that is being made, or fails for less time than a
-// restart of the broker takes, nothing is written: only a new generation is told at once that it has to wait.
+// reconcileThrough continues with a BrokerConnection. While the BrokerConnection connects, or fails for less time than a restart
+// of the broker takes, it writes nothing, except for a new generation that must wait.
 func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnection) (ctrl.Result, error) {
 	connection, version, usable := s.pool.Usable(bc)
 	ready := conditions.ReadyOf(bc)
@@ -65,15 +65,15 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 		if s.cq.Generation != s.status.ObservedGeneration {
 			s.setConditions(summaryOfWaiting(v1alpha1.ReasonConnectionNotReady, fmt.Sprintf("BrokerConnection %q is connecting", bc.Name)))
 		}
-		return ctrl.Result{}, nil // its connection will tell
+		return ctrl.Result{}, nil // its connection will send a notice
 	}
 	if !bc.DeletionTimestamp.IsZero() && len(s.status.Topology) == 0 {
 		s.setConditions(summaryOfWaiting(v1alpha1.ReasonConnectionNotReady, fmt.Sprintf(
 			"BrokerConnection %q is being deleted: nothing new is declared through it", bc.Name)))
-		return ctrl.Result{}, nil // that it is gone is watched, and that it is there again
+		return ctrl.Result{}, nil // both its end and its return are watched
 	}
 	if !bc.IsProtected() {
-		return ctrl.Result{}, nil // it is about to be, and its change is watched
+		return ctrl.Result{}, nil // it will be soon, and the change is watched
 	}
 	interval, err := bc.Spec.ResyncInterval.Parse()
 	if err != nil {
@@ -100,15 +100,15 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 	return ctrl.Result{RequeueAfter: trigger.Jittered(interval), Priority: new(trigger.Resync)}, nil
 }
 
-// refreshPending says whether the resource has to wait for a refresh. A new value of the annotation requested-at requires a refresh.
-// A new resource that is younger than the snapshot requires one where events don't tell what there is: its objects may have been
-// made just before it, and are then adopted, not declared. A creation time is in whole seconds.
+// refreshPending reports whether the resource must wait for a refresh. A new value of the annotation requested-at requires one.
+// So does a new resource that is younger than the snapshot, unless events keep the snapshot current: its objects may have been
+// made just before it, and must be adopted then. A creation time is in whole seconds.
 func (s *scope) refreshPending(connection *brokers.Broker) bool {
 	asked := trigger.RequestedAt(s.cq)
 	isNew := len(s.status.Topology) == 0 && connection.Health().CurrentAt.Before(s.cq.CreationTimestamp.Add(time.Second))
 	resource := client.ObjectKeyFromObject(s.cq)
 	if asked == s.status.LastHandledReconcileAt && !isNew {
-		s.refreshes.Forget(resource) // a refresh for others may have answered
+		s.refreshes.Forget(resource) // a refresh for another resource may have answered
 		return false
 	}
 	isRequested := asked != s.status.LastHandledReconcileAt

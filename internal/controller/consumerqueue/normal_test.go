@@ -34,7 +34,7 @@ func TestCut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, omitted := cut(test.list, 2)
+			got, omitted := head(test.list, 2)
 			topologytest.Equal(t, "list", test.want, got)
 			topologytest.Equal(t, "omitted", test.omitted, omitted)
 		})

@@ -13,9 +13,9 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// orphanTimes remembers when objects were first seen to have left the spec of a ConsumerQueue. What is known of the broker
-// may be as old as resyncInterval, and somebody may have come to need such an object since: nothing is unbound or deleted
-// before a refresh that began later.
+// orphanTimes records when objects were first seen to have left the spec of a ConsumerQueue. The snapshot may be as old as
+// resyncInterval, and another client may need such an object since. So nothing is unbound or deleted before a refresh that began
+// later.
 type orphanTimes struct {
 	mu sync.Mutex
 	of map[client.ObjectKey]map[vhost.ID]time.Time
@@ -25,8 +25,8 @@ func newOrphanTimes() *orphanTimes {
 	return &orphanTimes{of: map[client.ObjectKey]map[vhost.ID]time.Time{}}
 }
 
-// latest takes note of the objects that are about to go, forgets all others, and returns when the last of them was first
-// seen; zero if there is none.
+// latest records the objects that are about to go, forgets all others, and returns when the last of them was first seen; zero if
+// there is none.
 func (d *orphanTimes) latest(resource client.ObjectKey, leaving []v1alpha1.TopologyEntry, now time.Time) (newest time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -56,7 +56,7 @@ func (d *orphanTimes) forget(resource client.ObjectKey) {
 	delete(d.of, resource)
 }
 
-// removable are the orphans that may go now, or as soon as what is about to be declared is there.
+// removable returns the orphans that may go now, or as soon as missing objects are declared.
 func removable(comparison plan.Comparison, decided plan.Plan) []v1alpha1.TopologyEntry {
 	var entries []v1alpha1.TopologyEntry
 	for _, orphan := range comparison.Orphans {
@@ -68,8 +68,7 @@ func removable(comparison plan.Comparison, decided plan.Plan) []v1alpha1.Topolog
 	return entries
 }
 
-// awaitsRefreshBeforeRemoval says whether a removal has to wait: the vhost must have been refreshed since the last orphan was first
-// seen.
+// awaitsRefreshBeforeRemoval reports whether a removal must wait for a refresh that began after the last orphan was first seen.
 func (v *vhostScope) awaitsRefreshBeforeRemoval(comparison plan.Comparison, decided plan.Plan) bool {
 	if v.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport {
 		return false

@@ -16,10 +16,10 @@ import (
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
-// indexPeers keeps the index of ownership, and has those ConsumerQueues reconciled that another one concerns: they lost a
-// conflict, which may be over; they are about to delete what it may have come to want; it is the first to share their dead-letter
-// queue, or the last that did; or it changes who may share an object, or shares an object without consent. The list that a manager
-// begins with is enqueued here, too.
+// indexPeers keeps the index of ownership, and enqueues the ConsumerQueues that a change of another one concerns: they lost a
+// conflict that may be over; they are about to delete what the other may want now; the other is the first to share their
+// dead-letter queue, or the last that did; or the other changes who may share an object. It also enqueues the first list of a
+// manager.
 func (r *Reconciler) indexPeers() handler.EventHandler {
 	enqueue := func(q requests, changed *v1alpha1.ConsumerQueue, leaves bool) {
 		for _, key := range r.index.Affected(changed, leaves) {
@@ -67,8 +67,8 @@ func (r *Reconciler) enqueueAffectedByConsent(q requests, before, after *v1alpha
 	}
 }
 
-// enqueueSharers has the status written of those that share a dead-letter queue with a ConsumerQueue alone, if that one got or left
-// the queue. Of thousands that share a queue nobody is reconciled when one comes or goes.
+// enqueueSharers enqueues the last remaining sharer of a dead-letter queue when another one joins or leaves. If thousands share a
+// queue, a change enqueues none of them.
 func (r *Reconciler) enqueueSharers(q requests, of client.ObjectKey, before, after ownership.DeadLetterQueue) {
 	if before == after {
 		return
@@ -80,18 +80,19 @@ func (r *Reconciler) enqueueSharers(q requests, of client.ObjectKey, before, aft
 	}
 }
 
-// formerManager is for how long a manager that leads expects writes of the one that led before. That one ends when it could not renew its
-// lease for 10 s, and its last requests soon after.
+// formerManager is for how long a new leader expects writes of the former one. The former one stops when it could not renew its
+// lease for 10 s, and its last requests end soon after.
 const formerManager = time.Minute
 
-// rivalReader reads ConsumerQueues that may have recorded what another one wants: from the cache where that surely has all that was
-// recorded, and from the API server otherwise. Thousands of ConsumerQueues may name one queue, and each would cost a request.
+// rivalReader reads ConsumerQueues that may have recorded what another one wants. It reads from the cache if the cache surely has
+// everything that was recorded, and from the API server otherwise. Thousands of ConsumerQueues may name one queue, and each would
+// cost a request.
 type rivalReader struct {
 	client.Reader
 	reconciler *Reconciler
 }
 
-// Get reads a ConsumerQueue. What is in the cache is older only after a write of this manager, which it remembers, or of a former one.
+// Get reads a ConsumerQueue. The cache is older only after a write of this manager, which it remembers, or of a former one.
 func (r rivalReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	if time.Since(r.reconciler.leadsSince()) > formerManager {
 		if err := r.reconciler.client.Get(ctx, key, into, options...); err == nil && !r.reconciler.statuses.IsOlder(into) {

@@ -19,15 +19,13 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// How soon a queue that left the spec is checked again, should something else cause a reconciliation: a queue that holds messages
-// less often, the longer they may stay there.
+// How soon a queue that left the spec is checked again. A queue with messages is checked less often the longer they may stay.
 const (
 	emptyAgain       = 10 * time.Second
 	latestEmptyAgain = time.Minute
-	emptyAgainShare  = 8 // of the queue's time to live
+	emptyAgainShare  = 8 // of the queue's TTL
 )
 
-// removalOf is what a plan takes away at once.
 func removalOf(decided plan.Plan) rabbit.Removal {
 	bindings, exchanges := decided.Removals()
 	return rabbit.Removal{Bindings: bindings, Exchanges: exchanges}
@@ -35,7 +33,7 @@ func removalOf(decided plan.Plan) rabbit.Removal {
 
 func removesAny(removal rabbit.Removal) bool { return len(removal.Bindings)+len(removal.Exchanges) > 0 }
 
-// prune tries to delete the queues that have left the spec, and says of everything that stays why it does.
+// prune tries to delete the queues that left the spec, and reports why each remaining object stays.
 func (v *vhostScope) prune(comparison *plan.Comparison) {
 	owner := client.ObjectKeyFromObject(v.cq)
 	var trying [][]string
@@ -48,7 +46,7 @@ func (v *vhostScope) prune(comparison *plan.Comparison) {
 				queues := []string{orphan.Entry.Name}
 				trying = append(trying, queues)
 				g := brokers.Group{Queues: queues, StillWanted: v.stillLeaving(orphan.Entry)}
-				before := v.keptBefore(orphan.Entry)
+				before := v.previousBlock(orphan.Entry)
 				known, err := v.deletions.Ensure(owner, v.connection, v.location.Cluster.Key(), g, v.checkAgain(orphan.Entry, before))
 				block = reasonToKeep(err)
 				if !known {
@@ -67,7 +65,7 @@ func (v *vhostScope) prune(comparison *plan.Comparison) {
 	v.deletions.CancelExcept(owner, trying...)
 }
 
-// checkAgain says how long the result of a check holds.
+// checkAgain returns for how long the result of a check holds.
 func (v *vhostScope) checkAgain(entry v1alpha1.TopologyEntry, before plan.Block) time.Duration {
 	if before != notEmpty {
 		return emptyAgain
@@ -77,10 +75,9 @@ func (v *vhostScope) checkAgain(entry v1alpha1.TopologyEntry, before plan.Block)
 	return min(max(time.Duration(ttl)*time.Millisecond/emptyAgainShare, emptyAgain), latestEmptyAgain)
 }
 
-// stillLeaving makes a question that is asked right before a queue is fenced off: is it still to go? Somebody may have begun
-// to dead-letter there, or another ConsumerQueue to want it. One catch-up answers the questions of all that are asked at the same
-// time. Where a refresh has to do that, it may have to wait for its turn, so the question has no limit but that of the requests; no
-// place among those that delete is held meanwhile.
+// stillLeaving returns the check right before a queue is fenced: another client may have begun to dead-letter there, or another
+// ConsumerQueue may want it. One catch-up serves all checks at the same time. If a refresh must do that, the check may wait for
+// its turn, so it has no time limit but that of the requests; it holds no slot of deletions meanwhile.
 func (v *vhostScope) stillLeaving(entry v1alpha1.TopologyEntry) func(context.Context) error {
 	now := *v
 	now.scope = v.frozen()
@@ -95,7 +92,7 @@ func (v *vhostScope) stillLeaving(entry v1alpha1.TopologyEntry) func(context.Con
 	}
 }
 
-// mayLeave says why an object must not go.
+// mayLeave returns an error that says why an object must not go.
 func mayLeave(comparison plan.Comparison, entry v1alpha1.TopologyEntry) error {
 	for _, orphan := range comparison.Orphans {
 		if orphan.ID() != topology.IDOf(entry) {
@@ -116,20 +113,20 @@ func orphaned(entry v1alpha1.TopologyEntry, why plan.Block) v1alpha1.Advisory {
 	}
 }
 
-// The reasons to keep a queue that are not plan's.
+// The reasons to retain a queue that package plan does not know.
 var (
 	notEmpty = plan.Block{Reason: v1alpha1.AdvisoryReasonNotEmpty, Message: "it holds messages or has consumers"}
 	checking = plan.Block{Reason: v1alpha1.AdvisoryReasonCheckingEmpty, Message: "checking whether it is empty"}
-	// boundUnseen is why an exchange stays that the broker does not delete though nothing seems to need it.
-	boundUnseen = plan.Block{
+	// blockedByHiddenBinding is why an exchange stays that the broker does not delete although nothing seems to need it.
+	blockedByHiddenBinding = plan.Block{
 		Reason:  v1alpha1.AdvisoryReasonInUse,
 		Message: "it has a binding that the management API does not list, such as that of an exclusive queue",
 	}
 )
 
-// keptBefore says that a queue is being checked; but that it was not empty stays said, until the operator, which may have
-// been restarted, knows better.
-func (v *vhostScope) keptBefore(entry v1alpha1.TopologyEntry) plan.Block {
+// previousBlock returns that a queue is being checked. If the queue was not empty before, that stays the reason until the
+// operator, which may have restarted, knows better.
+func (v *vhostScope) previousBlock(entry v1alpha1.TopologyEntry) plan.Block {
 	known := slices.ContainsFunc(v.cq.Status.Advisories, func(advisory v1alpha1.Advisory) bool {
 		return advisory.Code == v1alpha1.AdvisoryOrphaned && advisory.Name == entry.Name && advisory.Reason == notEmpty.Reason
 	})
@@ -139,7 +136,8 @@ func (v *vhostScope) keptBefore(entry v1alpha1.TopologyEntry) plan.Block {
 	return checking
 }
 
-// reasonToKeep says why a queue could not be deleted, in words that stay the same while the reason does; zero if it was.
+// reasonToKeep returns why a queue could not be deleted, in words that stay the same while the reason does; zero if it was
+// deleted.
 func reasonToKeep(err error) plan.Block {
 	switch {
 	case err == nil:
@@ -150,7 +148,7 @@ func reasonToKeep(err error) plan.Block {
 	return plan.Block{Reason: v1alpha1.AdvisoryReasonDeletionFailed, Message: conditions.ErrorSummary(err)}
 }
 
-// onlyInUse says whether all that failed is the deletion of exchanges that something is bound to.
+// onlyInUse reports whether nothing failed but the deletion of exchanges with bindings.
 func onlyInUse(err error) bool {
 	joined, several := err.(interface{ Unwrap() []error })
 	if !several {
@@ -159,7 +157,7 @@ func onlyInUse(err error) bool {
 	return !slices.ContainsFunc(joined.Unwrap(), func(one error) bool { return !errors.Is(one, brokererr.ErrInUse) })
 }
 
-// formatObjects names the exchanges and queues among entries; empty if there are none.
+// formatObjects lists the exchanges and queues among entries; empty if there are none.
 func formatObjects(entries []v1alpha1.TopologyEntry) string {
 	var names []string
 	for _, entry := range entries {

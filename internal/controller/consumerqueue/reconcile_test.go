@@ -19,7 +19,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/controller/deadletterjob"
-	"github.com/warren-mq/warren/internal/controller/patience"
+	"github.com/warren-mq/warren/internal/controller/retrybudget"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
@@ -81,7 +81,7 @@ func (w *world) restart() {
 		index: ownership.NewIndex(), claimLock: ownership.NewClaimLock(), handover: ownership.NewHandover(),
 		refreshes: brokers.NewRefreshGate(wake), removals: brokers.NewRefreshGate(wake), refusals: brokers.NewRefreshGate(wake),
 		orphaned: newOrphanTimes(), redeclared: newRedeclared(w.clock), limiter: brokers.NewLimiter(1, wake),
-		deleted: patience.NewFirstSeen(clock.RealClock{}), contracts: patience.NewFirstSeen(w.clock), unreached: patience.NewFailures(), refused: patience.NewFailures(), pending: patience.NewFailures(),
+		deleted: retrybudget.NewFirstSeen(clock.RealClock{}), contracts: retrybudget.NewFirstSeen(w.clock), unreached: retrybudget.NewFailures(), refused: retrybudget.NewFailures(), pending: retrybudget.NewFailures(),
 	}
 }
 

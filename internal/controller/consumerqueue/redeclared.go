@@ -10,16 +10,17 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// An object that others delete maxRedeclared times within redeclaredWithin is declared once per redeclareAgain, until nobody has deleted it
-// for redeclaredWithin. Each declaration may be one too many for RabbitMQ: under load it can leave a quorum queue half made.
+// An object that other clients delete maxRedeclared times within redeclaredWithin is declared once per redeclareAgain, until it
+// was left alone for redeclaredWithin. Each declaration may be one too many for RabbitMQ: under load it can leave a quorum queue
+// half made.
 const (
 	maxRedeclared    = 3
 	redeclaredWithin = 10 * time.Minute
 	redeclareAgain   = 5 * time.Minute
 )
 
-// redeclared remembers when objects that others had deleted were declared again. A restart forgets it. The entry of an object leaves when
-// the object was left alone for redeclaredWithin and is then deleted again, or with its ConsumerQueue.
+// redeclared records when deleted objects were declared again. A restart forgets it. An entry leaves when the object was left
+// alone for redeclaredWithin and is then deleted again, or with its ConsumerQueue.
 type redeclared struct {
 	clock clock.PassiveClock
 
@@ -27,7 +28,6 @@ type redeclared struct {
 	of map[client.ObjectKey]map[vhost.ID]redeclarations
 }
 
-// redeclarations are those of one object.
 type redeclarations struct {
 	last    []time.Time // maxRedeclared at most, the oldest first
 	limited bool
@@ -37,7 +37,7 @@ func newRedeclared(c clock.PassiveClock) *redeclared {
 	return &redeclared{clock: c, of: map[client.ObjectKey]map[vhost.ID]redeclarations{}}
 }
 
-// postponed returns which objects of a resource may not be declared again yet, and when the first of them may be.
+// postponed returns which objects of a resource may not be declared again yet, and how soon the first of them may be.
 func (r *redeclared) postponed(resource client.ObjectKey, missing []vhost.ID) (objects vhost.IDs, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,7 +54,7 @@ func (r *redeclared) postponed(resource client.ObjectKey, missing []vhost.ID) (o
 	return objects, wait
 }
 
-// wait is for how long an object may not be declared again.
+// wait returns for how long an object may not be declared again.
 func (d redeclarations) wait(c clock.PassiveClock) time.Duration {
 	if !d.limited {
 		return 0
@@ -62,7 +62,7 @@ func (d redeclarations) wait(c clock.PassiveClock) time.Duration {
 	return redeclareAgain - c.Since(d.last[len(d.last)-1])
 }
 
-// record takes note of objects that were declared again.
+// record records objects that were declared again.
 func (r *redeclared) record(resource client.ObjectKey, objects []vhost.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,7 +74,6 @@ func (r *redeclared) record(resource client.ObjectKey, objects []vhost.ID) {
 	}
 }
 
-// with adds a declaration.
 func (d redeclarations) with(now time.Time) redeclarations {
 	if len(d.last) > 0 && now.Sub(d.last[len(d.last)-1]) >= redeclaredWithin {
 		d = redeclarations{}

@@ -12,9 +12,9 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
 
-// awaitsRefreshOfRefusal reports whether the reconciliation ends here, because the broker refused a write: others may have changed an
-// object a moment ago, or because it did not answer in time. The next reconciliation begins after a refresh, which shows that the broker
-// answers. If the write fails then too, that is reported. Where the connection was lost, a refresh follows the next one anyway.
+// awaitsRefreshOfRefusal reports whether the reconciliation ends because the broker refused a write: another client may have
+// changed the object a moment ago, or the broker did not answer in time. The next reconciliation begins after a refresh, which
+// shows that the broker answers. If the write fails again, the status reports that. A lost connection leads to a refresh anyway.
 func (v *vhostScope) awaitsRefreshOfRefusal(ctx context.Context, failed error) bool {
 	resource := client.ObjectKeyFromObject(v.cq)
 	if failed == nil || ctx.Err() != nil || isLost(failed) {
@@ -31,7 +31,7 @@ func isLost(failed error) bool {
 	return lost && !errors.Is(failed, brokererr.ErrTimeout)
 }
 
-// onlyNotFound reports whether all failures are about something that does not exist, which events show, too.
+// onlyNotFound reports whether all failures are about missing objects, which events show, too.
 func onlyNotFound(failed error) bool {
 	return !slices.ContainsFunc(failuresIn(failed), func(one *brokererr.ObjectError) bool {
 		return !errors.Is(one, brokererr.ErrNotFound)

@@ -9,8 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/conditions"
 )
 
-// report is what a reconciliation says of a ConsumerQueue: the status, which is written at the end, and the Events that follow
-// from what changed in the status.
+// report is what a reconciliation reports: the status, which is written at the end, and the Events that follow from its changes.
 type report struct {
 	cq     *v1alpha1.ConsumerQueue
 	status *v1alpha1.ConsumerQueueStatus
@@ -19,7 +18,6 @@ type report struct {
 
 func reportOn(cq *v1alpha1.ConsumerQueue) report { return report{cq: cq, status: cq.Status.DeepCopy()} }
 
-// setConditions writes a verdict into the conditions.
 func (r *report) setConditions(v summary) {
 	writer := conditions.For(&r.status.Conditions, r.cq.Generation)
 	wasReady := r.isReady()
@@ -43,8 +41,8 @@ func (r *report) setConditions(v summary) {
 	r.status.ObservedGeneration = r.cq.Generation
 }
 
-// setStatesUnknown says of every object that it is not known how it compares, and drops what followed from the comparison;
-// which objects there are stays known.
+// setStatesUnknown marks the state of each object as Unknown, and removes what followed from the comparison. The list of objects
+// stays.
 func (r *report) setStatesUnknown() {
 	r.status.Changes, r.status.ChangesOmitted, r.status.PlanHash, r.status.Advisories = nil, 0, "", nil
 	for i := range r.status.Topology {
@@ -57,7 +55,7 @@ func (r *report) setLastSynced() {
 	r.status.LastSyncedTime = &now
 }
 
-// setObservedGeneration says that this generation has been seen, where nothing is compared.
+// setObservedGeneration records this generation without a comparison.
 func (r *report) setObservedGeneration() {
 	r.status.ObservedGeneration = r.cq.Generation
 }
@@ -73,11 +71,11 @@ func (r *report) condition(name string) metav1.ConditionStatus {
 
 func (r *report) isReady() bool { return r.condition(v1alpha1.ConditionReady) == metav1.ConditionTrue }
 
-// needsNoRequeue says that nothing is to be reconciled again before the broker or the spec changes.
+// needsNoRequeue reports whether only a change at the broker or of the spec needs another reconciliation.
 func (r *report) needsNoRequeue() bool {
 	for _, entry := range r.status.Topology {
 		if entry.State == v1alpha1.StateForeign || entry.State == v1alpha1.StateOrphaned {
-			return false // another ConsumerQueue may come to want it; or it may be safe to delete now
+			return false // another ConsumerQueue may want it, or it may be safe to delete now
 		}
 	}
 	return r.isReady()

@@ -11,11 +11,11 @@ import (
 
 // holdings are the objects of a ConsumerQueue that is being deleted.
 type holdings struct {
-	// owned are the objects that may be taken away.
+	// owned are the objects that may be deleted.
 	owned []v1alpha1.TopologyEntry
-	// retained are the objects that stay whatever happens.
+	// retained are the objects that are retained in any case.
 	retained []plan.Retained
-	// unconfirmed are queues of which nobody knows whether Warren or somebody else declared them.
+	// unconfirmed are queues that either Warren or another client declared.
 	unconfirmed map[string]bool
 }
 
@@ -23,14 +23,14 @@ func isMain(entry v1alpha1.TopologyEntry) bool {
 	return entry.Kind == v1alpha1.KindQueue && entry.Role == v1alpha1.RoleMain
 }
 
-// mainIsForeign says whether the broker has a main queue that is not this resource's own. Somebody uses it together with
-// the delay tiers that were found.
+// mainIsForeign reports whether the broker has a main queue that is not this resource's own. Another client uses it together with
+// the delay tiers.
 func (h *holdings) mainIsForeign(cq *v1alpha1.ConsumerQueue, observed vhost.Observed) bool {
 	_, exists := observed.Queues[cq.QueueName()]
 	return exists && !slices.ContainsFunc(h.owned, isMain)
 }
 
-// retainAdopted has everything stay that Warren found.
+// retainAdopted retains everything that Warren found at the broker.
 func (h *holdings) retainAdopted(why string) {
 	declared, found := topology.SplitByOrigin(h.owned)
 	h.owned = declared
@@ -39,13 +39,14 @@ func (h *holdings) retainAdopted(why string) {
 	}
 }
 
-// resolveIntents decides about objects that were about to be declared when the status was last written, or whose status was lost. What
-// the broker has just as the spec asks for may be Warren's: it counts as found, and goes without messages only. Anything else stays.
+// resolveIntents decides about objects that were about to be declared at the last write of the status, or whose status was lost.
+// An object that matches the spec may be Warren's: it counts as adopted, and is deleted only without messages. Everything else is
+// retained.
 func (h *holdings) resolveIntents(cq *v1alpha1.ConsumerQueue, version vhost.Version, observed vhost.Observed) {
 	if !slices.ContainsFunc(h.owned, topology.Intended) {
 		return
 	}
-	desired, _ := topology.Desired(cq, version) // what cannot become a topology was not declared as it is now
+	desired, _ := topology.Desired(cq, version) // a spec without a topology has declared nothing
 	states := map[vhost.ID]v1alpha1.ObjectState{}
 	for _, found := range plan.Diff(desired, observed, plan.Input{}).Entries {
 		states[found.ID()] = found.State
@@ -68,7 +69,7 @@ func (h *holdings) resolveIntents(cq *v1alpha1.ConsumerQueue, version vhost.Vers
 	h.owned = owned
 }
 
-// retain has a queue stay.
+// retain marks a queue as retained.
 func (h *holdings) retain(queue, why string) {
 	h.owned = slices.DeleteFunc(slices.Clone(h.owned), func(entry v1alpha1.TopologyEntry) bool {
 		stays := entry.Kind == v1alpha1.KindQueue && entry.Name == queue
@@ -79,12 +80,12 @@ func (h *holdings) retain(queue, why string) {
 	})
 }
 
-// retainedAt are the retained objects that the broker still has.
+// retainedAt returns the retained objects that the broker still has.
 func (h *holdings) retainedAt(observed vhost.Observed) []plan.Retained {
 	return slices.DeleteFunc(slices.Clone(h.retained), func(stay plan.Retained) bool { return !observed.Has(topology.IDOf(stay.Entry)) })
 }
 
-// inventory are the objects of this resource, those that stay among them.
+// inventory returns all objects of this resource, retained ones included.
 func (h *holdings) inventory() []v1alpha1.TopologyEntry {
 	all := slices.Clone(h.owned)
 	for _, stay := range h.retained {

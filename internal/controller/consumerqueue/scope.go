@@ -21,26 +21,26 @@ import (
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
-// scope is one reconciliation of one ConsumerQueue. It has the steps before and after the broker is involved, and what all of
-// them need to write to the API server; the steps at the broker are those of vhostScope and teardown.
+// scope is one reconciliation of one ConsumerQueue. It has the steps before and after the broker is involved, and writes to the
+// API server. The steps at the broker are in vhostScope and teardown.
 type scope struct {
 	*Reconciler
 	report
 
-	// claimWritten: this reconciliation has written down what the resource claims, so no other can have done anything since it began.
+	// claimWritten: this reconciliation has written the claims of the resource, so no other one can have done anything since it
+	// began.
 	claimWritten bool
 	// postponedFor is how soon an object that others have deleted too often may be declared again; zero if there is none.
 	postponedFor time.Duration
 }
 
-// frozen is a copy for a question that is asked when this reconciliation may be over. Its status is the one that the
-// reconciliation began with. A question reads the status only, and thousands may wait to be asked, so there is one copy of it.
+// frozen returns a copy for checks that run after this reconciliation, with the status with which it began. Checks only read, and
+// thousands may wait, so all share one copy.
 func (s *scope) frozen() *scope {
 	cq := s.cq.DeepCopy()
 	return &scope{Reconciler: s.Reconciler, report: report{cq: cq, status: &cq.Status}}
 }
 
-// asStaleCache turns a conflict into ErrStaleCache.
 func asStaleCache(err error) error {
 	if apierrors.IsConflict(err) {
 		return statuswriter.ErrStaleCache
@@ -48,12 +48,12 @@ func asStaleCache(err error) error {
 	return err
 }
 
-// errUnprotected ends a reconciliation that would have declared something for the first time.
+// errUnprotected ends a reconciliation that would have declared something for the first time without a finalizer.
 var errUnprotected = errors.New("the BrokerConnection has no finalizer yet, or is being deleted")
 
-// finish writes the status if it changed, then records the Events that follow from it. It does so after an error too, because a
-// retry reads the new status and sees no transition. If the reconciliation began with an old status, finish returns an error for
-// which statuswriter.IsStale holds. Other changes of the resource in the meantime do no harm.
+// finish writes the status if it has changed, then records the Events. It does so after an error, too, because a retry reads the
+// new status and sees no transition. If the reconciliation began with an old status, finish returns an error for which
+// statuswriter.IsStale is true. Other changes of the resource meanwhile do no harm.
 func (s *scope) finish(ctx context.Context) error {
 	if equality.Semantic.DeepEqual(s.cq.Status, *s.status) {
 		if s.statuses.IsOlder(s.cq) {
@@ -73,8 +73,8 @@ func (s *scope) finish(ctx context.Context) error {
 	return nil
 }
 
-// writeStatus returns a conflict if the resource is not the newest version: a write from an old copy would overwrite what a status
-// remembers.
+// writeStatus returns a conflict if the resource is not the newest version, because a write from an old copy would overwrite the
+// inventory.
 func (s *scope) writeStatus(ctx context.Context) error {
 	written := s.cq.DeepCopy()
 	s.status.DeepCopyInto(&written.Status)
@@ -85,8 +85,8 @@ func (s *scope) writeStatus(ctx context.Context) error {
 	return nil
 }
 
-// verifyNotStale returns ErrStaleCache if the API server has another status than the reconciliation began with. If anything else of
-// the resource changed, it takes over the new version. A new spec enqueues the resource anyway.
+// verifyNotStale returns ErrStaleCache if the API server has another status than the one with which the reconciliation began. If
+// something else changed, it takes over the new version. A new spec enqueues the resource anyway.
 func (s *scope) verifyNotStale(ctx context.Context) error {
 	now := &v1alpha1.ConsumerQueue{}
 	err := s.live.Get(ctx, client.ObjectKeyFromObject(s.cq), now)
@@ -101,7 +101,7 @@ func (s *scope) verifyNotStale(ctx context.Context) error {
 	return nil
 }
 
-// addFinalizer adds the finalizer, if the BrokerConnection of this UID has its own.
+// addFinalizer adds the finalizer if the BrokerConnection with this UID has its own.
 func (s *scope) addFinalizer(ctx context.Context, connection string) error {
 	if controllerutil.ContainsFinalizer(s.cq, v1alpha1.TopologyFinalizer) {
 		return nil
@@ -117,8 +117,8 @@ func (s *scope) addFinalizer(ctx context.Context, connection string) error {
 	return nil
 }
 
-// checkProtected asks the API server whether the BrokerConnection of an open connection is protected and is to stay: the
-// cache may not have heard yet that it is being deleted.
+// checkProtected asks the API server whether the BrokerConnection of an open connection has its finalizer and is not being
+// deleted. The cache may be too old to know.
 func (s *scope) checkProtected(ctx context.Context, owner string) error {
 	bc := &v1alpha1.BrokerConnection{}
 	err := s.live.Get(ctx, brokers.ConnectionKey(s.cq), bc)
@@ -131,8 +131,8 @@ func (s *scope) checkProtected(ctx context.Context, owner string) error {
 	return nil
 }
 
-// removeFinalizer says what stays at the broker, if anything does, and takes the finalizer off. The log says it too: in a namespace
-// that is being deleted no Event can be made.
+// removeFinalizer reports what is retained at the broker, and removes the finalizer. It also logs the note, because no Event can
+// be made in a terminating namespace.
 func (s *scope) removeFinalizer(ctx context.Context, kind, note string) (ctrl.Result, error) {
 	before := s.cq.DeepCopy()
 	controllerutil.RemoveFinalizer(s.cq, v1alpha1.TopologyFinalizer)
@@ -140,16 +140,16 @@ func (s *scope) removeFinalizer(ctx context.Context, kind, note string) (ctrl.Re
 	if client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("remove finalizer: %w", asStaleCache(err))
 	}
-	if note != "" && err == nil { // otherwise it went before, and that was said
+	if note != "" && err == nil { // otherwise the finalizer went earlier, with its note
 		log.FromContext(ctx).Info("Deleted; a part of the topology stays at the broker", "stays", note)
 		s.addEvent(kind, eventRetained, "Delete", note)
 	}
 	s.forget(client.ObjectKeyFromObject(s.cq))
-	s.status = s.cq.Status.DeepCopy() // the resource is gone: there is nothing to write to
+	s.status = s.cq.Status.DeepCopy() // the resource is gone, so there is no status to write
 	return ctrl.Result{}, nil
 }
 
-// patchMetadata writes what changed of the metadata; it fails if the resource is not the one that was read any more.
+// patchMetadata writes changed metadata. It fails if the resource is not the newest version.
 func (s *scope) patchMetadata(ctx context.Context, before *v1alpha1.ConsumerQueue) error {
 	status := s.cq.Status
 	err := s.client.Patch(ctx, s.cq, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
@@ -157,7 +157,7 @@ func (s *scope) patchMetadata(ctx context.Context, before *v1alpha1.ConsumerQueu
 	return err
 }
 
-// markConflict says that another ConsumerQueue has the better right. What this one owned stays known.
+// markConflict reports that another ConsumerQueue has the better right. The inventory stays.
 func (s *scope) markConflict(conflict ownership.Conflict) {
 	if conditions.Ready(s.status.Conditions).Reason != v1alpha1.ReasonConflict {
 		s.addEvent(corev1.EventTypeWarning, eventConflict, "Compare", conflict.Message)
@@ -166,5 +166,5 @@ func (s *scope) markConflict(conflict ownership.Conflict) {
 	s.setConditions(summaryOfRefusal(v1alpha1.ReasonConflict, conflict.Message))
 }
 
-// cancelPruning ends what is being tried: for now nothing is to be done at the broker, and what left the spec may be wanted again.
+// cancelPruning ends running deletions, because nothing may be done at the broker now and the spec may want the objects again.
 func (s *scope) cancelPruning() { s.deletions.Cancel(client.ObjectKeyFromObject(s.cq)) }

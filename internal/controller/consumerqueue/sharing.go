@@ -14,8 +14,8 @@ import (
 	"github.com/warren-mq/warren/internal/controller/deadletterjob"
 )
 
-// sharedDeadLetterQueue is the advisory that other ConsumerQueues have the dead-letter queue too. It names none of them, so that the
-// status need not be written when one comes or goes and others stay.
+// sharedDeadLetterQueue returns the advisory that other ConsumerQueues have the dead-letter queue, too. It names none of them, so
+// that the status need not be written when one of several leaves.
 func (v *vhostScope) sharedDeadLetterQueue() []v1alpha1.Advisory {
 	var advisories []v1alpha1.Advisory
 	for _, queue := range v.desired.Queues {
@@ -33,8 +33,8 @@ func (v *vhostScope) sharedDeadLetterQueue() []v1alpha1.Advisory {
 	return advisories
 }
 
-// sharedWithoutConsent are the advisories that namespaces share an object without consent, which was withdrawn. They name no namespace but
-// that of the ConsumerQueue.
+// sharedWithoutConsent returns the advisories about objects that namespaces share after consent was withdrawn. They name only the
+// namespace of the ConsumerQueue.
 func (v *vhostScope) sharedWithoutConsent() []v1alpha1.Advisory {
 	unconsented := v.peers.Unconsented(v.candidate())
 	advisories := make([]v1alpha1.Advisory, len(unconsented))
@@ -51,8 +51,8 @@ func (v *vhostScope) sharedWithoutConsent() []v1alpha1.Advisory {
 	return advisories
 }
 
-// redriveImpossible is the advisory that the broker refuses what a Redrive or a Purge needs, learnt from a Redrive, a Purge or a look that
-// was tried.
+// redriveImpossible returns the advisory that the broker refuses what a Redrive or a Purge needs. A Redrive, a Purge or a browse
+// has found that out.
 func (v *vhostScope) redriveImpossible(ctx context.Context) ([]v1alpha1.Advisory, error) {
 	refusal, err := deadletterjob.Refusal(ctx, v.client, client.ObjectKeyFromObject(v.cq))
 	if err != nil {
@@ -78,7 +78,7 @@ func (v *vhostScope) redriveImpossible(ctx context.Context) ([]v1alpha1.Advisory
 	return advisories, nil
 }
 
-// refusedTransfers has the ConsumerQueue of a Redrive or a Purge reconciled.
+// refusedTransfers enqueues the ConsumerQueue of a Redrive or a Purge.
 func refusedTransfers() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: deadletterjob.ConsumerQueueOf(object)}}

@@ -10,17 +10,17 @@ import (
 	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
-// A status must be writable whatever a broker says: the API server refuses strings that are longer than the schema admits,
-// and etcd what has more than 1.5 MiB. What speaks of the broker is cut to size here, as JSON, in which one byte can take
-// six.
+// A status must be writable whatever a broker returns: the API server refuses strings that are longer than the schema allows, and
+// etcd refuses more than 1.5 MiB. So the lists that come from the broker are truncated here, by their size as JSON, in which one
+// byte can take six.
 const (
-	// maxStatusBytes is how large a status is at most.
+	// maxStatusBytes limits a status, in bytes.
 	maxStatusBytes = 512 << 10
-	// conditionBytes is kept free for the conditions and all that has no list of its own.
+	// conditionBytes is reserved for the conditions and everything without a list of its own.
 	conditionBytes = 80 << 10
-	// jobBytes is kept free for status.finishedJobs.
+	// jobBytes is reserved for status.finishedJobs.
 	jobBytes = 16 << 10
-	// bindingBytes is how large the topology may become by bindings; exchanges and queues are never left out.
+	// bindingBytes limits the topology with bindings. Exchanges and queues are never left out.
 	bindingBytes = 256 << 10
 	maxMessage   = 4 << 10
 	maxValue     = 1 << 10
@@ -28,7 +28,7 @@ const (
 	maxName      = 255
 )
 
-// setTopology writes what was found of the topology into the status, cut to size.
+// setTopology writes the topology into the status, truncated to fit.
 func (r *report) setTopology(entries []v1alpha1.TopologyEntry, comparison plan.Comparison, done plan.Plan) error {
 	hash, err := plan.Hash(comparison.Changes)
 	if err != nil {
@@ -43,8 +43,8 @@ func (r *report) setTopology(entries []v1alpha1.TopologyEntry, comparison plan.C
 	return nil
 }
 
-// describeWithin writes the lists. Where they are too large, foreign bindings are left out first, then changes, then
-// advisories, then bindings.
+// describeWithin writes the lists. If they are too large, it leaves out foreign bindings first, then changes, then advisories,
+// then bindings.
 func describeWithin(status *v1alpha1.ConsumerQueueStatus, entries []v1alpha1.TopologyEntry, comparison plan.Comparison) {
 	advisories, changes := slices.Clone(comparison.Advisories), slices.Clone(comparison.Changes)
 	for i := range advisories {
@@ -53,32 +53,32 @@ func describeWithin(status *v1alpha1.ConsumerQueueStatus, entries []v1alpha1.Top
 	for i := range changes {
 		changes[i] = shownChange(changes[i])
 	}
-	own, foreign := divided(entries)
-	own, omitted := fitted(own)
+	own, foreign := splitByOwner(entries)
+	own, omitted := truncated(own)
 	left := maxStatusBytes - conditionBytes - jobBytes
 	if len(advisories)+len(changes)+len(foreign) > 0 {
 		left -= conditions.EncodedSize(own)
 	}
-	status.Advisories, _ = within(advisories, v1alpha1.MaxChangeEntries, &left)
-	status.Changes, status.ChangesOmitted = within(changes, v1alpha1.MaxChangeEntries, &left)
-	shown, _ := within(shownForeign(foreign), v1alpha1.MaxTopologyEntries-len(own), &left)
+	status.Advisories, _ = takeWithin(advisories, v1alpha1.MaxChangeEntries, &left)
+	status.Changes, status.ChangesOmitted = takeWithin(changes, v1alpha1.MaxChangeEntries, &left)
+	shown, _ := takeWithin(samplesOfForeign(foreign), v1alpha1.MaxTopologyEntries-len(own), &left)
 	status.Topology = slices.Concat(own, shown)
 	status.TopologyOmitted = omitted + int32(len(foreign)-len(shown))
 }
 
-// fitted are as many entries as the status may hold. Exchanges and queues are never left out: what is not remembered
-// cannot be cleaned up.
-func fitted(entries []v1alpha1.TopologyEntry) (kept []v1alpha1.TopologyEntry, omitted int32) {
-	own, foreign := divided(entries)
+// truncated returns as many entries as the status may hold, and how many it left out. It never leaves out exchanges and queues,
+// because what is not in the inventory cannot be deleted later.
+func truncated(entries []v1alpha1.TopologyEntry) (kept []v1alpha1.TopologyEntry, omitted int32) {
+	own, foreign := splitByOwner(entries)
 	if len(foreign) == 0 && len(own) <= v1alpha1.MaxTopologyEntries && encodedAtMost(own) <= bindingBytes {
-		return own, 0 // as a rule
+		return own, 0 // usually
 	}
 	objects := slices.DeleteFunc(slices.Clone(own), isBinding)
 	left := bindingBytes - conditions.EncodedSize(objects)
-	objects, omitted = cut(objects, v1alpha1.MaxTopologyEntries)
+	objects, omitted = head(objects, v1alpha1.MaxTopologyEntries)
 	bindings := slices.DeleteFunc(slices.Clone(own), func(entry v1alpha1.TopologyEntry) bool { return !isBinding(entry) })
-	bindings, more := within(bindings, v1alpha1.MaxTopologyEntries-len(objects), &left)
-	shown, _ := within(shownForeign(foreign), v1alpha1.MaxTopologyEntries-len(objects)-len(bindings), &left)
+	bindings, more := takeWithin(bindings, v1alpha1.MaxTopologyEntries-len(objects), &left)
+	shown, _ := takeWithin(samplesOfForeign(foreign), v1alpha1.MaxTopologyEntries-len(objects)-len(bindings), &left)
 	kept = slices.Clip(own)
 	if omitted+more > 0 {
 		kept = slices.Concat(objects, bindings)
@@ -90,7 +90,7 @@ func isForeign(entry v1alpha1.TopologyEntry) bool { return entry.State == v1alph
 
 func isBinding(entry v1alpha1.TopologyEntry) bool { return entry.Kind == v1alpha1.KindBinding }
 
-// encodedAtMost is a size that entries do not exceed as JSON. It costs nothing, and is up to six times as large as need be.
+// encodedAtMost returns an upper bound of the size of entries as JSON. It is cheap, and up to six times too large.
 func encodedAtMost(entries []v1alpha1.TopologyEntry) int {
 	const fields = len(`{"kind":"","name":"","source":"","destination":"","routingKey":"","arguments":"","role":"","state":"",` +
 		`"origin":"","lastSyncedHash":""},`)
@@ -104,8 +104,8 @@ func encodedAtMost(entries []v1alpha1.TopologyEntry) int {
 	return size
 }
 
-// divided are what is ours, and the bindings that are not.
-func divided(entries []v1alpha1.TopologyEntry) (own, foreign []v1alpha1.TopologyEntry) {
+// splitByOwner returns our own entries and the bindings of others.
+func splitByOwner(entries []v1alpha1.TopologyEntry) (own, foreign []v1alpha1.TopologyEntry) {
 	if !slices.ContainsFunc(entries, isForeign) {
 		return entries, nil
 	}
@@ -119,9 +119,9 @@ func divided(entries []v1alpha1.TopologyEntry) (own, foreign []v1alpha1.Topology
 	return own, foreign
 }
 
-// shownForeign are bindings of others as the status shows them: long arguments as their hash, so that they can be told
-// apart. Those whose names are longer than AMQP allows cannot be shown; no real broker has them.
-func shownForeign(foreign []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
+// samplesOfForeign returns bindings of others as the status shows them. It replaces long arguments by their hash, so that they
+// can be told apart. It leaves out names that are longer than AMQP allows, which no real broker has.
+func samplesOfForeign(foreign []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
 	shown := make([]v1alpha1.TopologyEntry, 0, len(foreign))
 	for _, entry := range foreign {
 		entry.Source, entry.RoutingKey = conditions.ValidUTF8(entry.Source), conditions.ValidUTF8(entry.RoutingKey)
@@ -142,7 +142,7 @@ func shownChange(change v1alpha1.Change) v1alpha1.Change {
 	return change
 }
 
-// hashed is a text that is not too long, or its hash and length.
+// hashed returns a text that is not too long, or its hash and length.
 func hashed(text string) string {
 	if len(text) <= maxValue {
 		return conditions.ValidUTF8(text)
@@ -150,9 +150,9 @@ func hashed(text string) string {
 	return fmt.Sprintf("sha256:%x (%d bytes)", sha256.Sum256([]byte(text)), len(text))
 }
 
-// within are as many items as fit, and how many do not; what they take is taken off the bytes that are left.
-func within[T any](list []T, most int, left *int) (kept []T, omitted int32) {
-	list, omitted = cut(list, max(0, most))
+// takeWithin returns as many items as fit into the remaining bytes, and how many it left out.
+func takeWithin[T any](list []T, most int, left *int) (kept []T, omitted int32) {
+	list, omitted = head(list, max(0, most))
 	for i := range list {
 		size := conditions.EncodedSize(list[i]) + len(",")
 		if size > *left {
@@ -163,8 +163,8 @@ func within[T any](list []T, most int, left *int) (kept []T, omitted int32) {
 	return list, omitted
 }
 
-// cut shortens a list and counts what it leaves out.
-func cut[T any](list []T, most int) (kept []T, omitted int32) {
+// head returns the first items of a list, and how many it left out.
+func head[T any](list []T, most int) (kept []T, omitted int32) {
 	if len(list) <= most {
 		return list, 0
 	}

@@ -108,7 +108,7 @@ func TestLongArgumentsOfOthersAreHashed(t *testing.T) {
 	entry := func(letter string) v1alpha1.TopologyEntry {
 		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Arguments: strings.Repeat(letter, 70000), State: v1alpha1.StateForeign}
 	}
-	kept, omitted := fitted([]v1alpha1.TopologyEntry{entry("a"), entry("b"), entry("a")})
+	kept, omitted := truncated([]v1alpha1.TopologyEntry{entry("a"), entry("b"), entry("a")})
 	topologytest.Equal(t, "omitted", int32(0), omitted)
 	if kept[0] == kept[1] || kept[0] != kept[2] {
 		t.Errorf("%+v", kept)

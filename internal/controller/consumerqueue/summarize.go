@@ -14,18 +14,17 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// summary is what the conditions of a ConsumerQueue say after a reconciliation. A nil value leaves the condition as it is.
+// summary is the values of the conditions after a reconciliation. A nil value keeps the condition.
 type summary struct {
 	ready               conditions.Value
 	progress            conditions.Progress
 	drifted, recreation *conditions.Value
 }
 
-// inSync says whether the topology is as desired.
+// inSync reports whether the topology matches the spec.
 func (v summary) inSync() bool { return v.ready.Reason == v1alpha1.ReasonInSync }
 
-// summaryOfWaiting is the summary where the broker cannot be read: nothing is known of drift, and whether recreation is
-// required keeps its value.
+// summaryOfWaiting is the summary if the broker cannot be read. Drifted becomes Unknown, and RecreationRequired keeps its value.
 func summaryOfWaiting(reason, message string) summary {
 	unknown := conditions.Unknown(reason, message)
 	return summary{ready: conditions.False(reason, message), progress: conditions.Reconciling, drifted: &unknown}
@@ -37,8 +36,8 @@ func summaryOfRefusal(reason, message string) summary {
 	return summary{ready: conditions.False(reason, message), progress: conditions.Stalled, drifted: &unknown, recreation: &unknown}
 }
 
-// summarize decides what a comparison means, together with what came of declaring what was missing. The comparison is the
-// later of the two: where nothing is open, the failure of a declaration does not matter any more.
+// summarize returns the summary of a comparison and of the declaration of missing objects. The comparison came later: if nothing
+// is missing any more, a failed declaration does not matter.
 func summarize(comparison plan.Comparison, known topology.Inventory, policy v1alpha1.DriftPolicy, applied error) summary {
 	open := comparison.ChangesBeyondUpgrade(known)
 	drifted := conditions.False(v1alpha1.ReasonInSync, "the broker has what the spec asks for")
@@ -52,8 +51,8 @@ func summarize(comparison plan.Comparison, known topology.Inventory, policy v1al
 	return v
 }
 
-// refusal is the error if the broker has an object and says that it is not as declared, which need not be one that it
-// lists; nil otherwise.
+// refusal returns the error if the broker says that an object differs from its declaration, even if the broker does not list that
+// object; nil otherwise.
 func refusal(applied error) error {
 	if errors.Is(applied, brokererr.ErrPreconditionFailed) || errors.Is(applied, brokererr.ErrResourceLocked) {
 		return applied
@@ -96,7 +95,7 @@ func readiness(
 	return conditions.True(v1alpha1.ReasonInSync, inSyncMessage(comparison)), conditions.ProgressNone
 }
 
-// restartAdvice says what to do where RabbitMQ cannot start quorum queues.
+// restartAdvice says what to do if RabbitMQ cannot start quorum queues.
 const restartAdvice = ". If a majority of the nodes runs and this stays, the supervisor of dead-letter workers has ended on a node " +
 	"(its log says rabbit_fifo_dlx_sup): restart that node"
 
@@ -126,8 +125,8 @@ func recreation(comparison plan.Comparison, refused error) *conditions.Value {
 	return &value
 }
 
-// upgradeAdvice says what it means that objects are as an older RabbitMQ needs them. From 4.0 on a queue without
-// x-delivery-limit has a limit of 20, where it had none before.
+// upgradeAdvice explains objects that match the spec for an older RabbitMQ. From 4.0 on a queue without x-delivery-limit has a
+// limit of 20; before it had none.
 func upgradeAdvice(changes []v1alpha1.Change) string {
 	advice := ". This is how this spec is declared on an older RabbitMQ: recreate these objects when it suits you"
 	if slices.ContainsFunc(changes, func(c v1alpha1.Change) bool { return c.Path == "arguments."+vhost.ArgDeliveryLimit }) {
@@ -136,7 +135,7 @@ func upgradeAdvice(changes []v1alpha1.Change) string {
 	return advice
 }
 
-// recreationMessage lists the objects that need recreation with what differs, and what the broker said if it refused.
+// recreationMessage lists the objects that need recreation and what differs, with the refusal of the broker if there was one.
 func recreationMessage(changes []v1alpha1.Change, refused error) string {
 	parts := plan.DescribeRecreation(changes)
 	if refused != nil {
@@ -149,7 +148,7 @@ func effectSummary(changes []v1alpha1.Change, effect v1alpha1.Effect) string {
 	return describeChanges(slices.DeleteFunc(slices.Clone(changes), func(c v1alpha1.Change) bool { return c.Effect != effect }))
 }
 
-// describeChanges says the first few changes.
+// describeChanges describes the first few changes.
 func describeChanges(changes []v1alpha1.Change) string {
 	messages := make([]string, len(changes))
 	for i, change := range changes {

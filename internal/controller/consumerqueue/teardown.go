@@ -21,14 +21,14 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// errInProgress: the deletion goes on by itself, and tells when it is over.
+// errInProgress: the deletion runs in the background, and enqueues the resource when it ends.
 var errInProgress = errors.New("in progress")
 
-// errNeeded: an object is somebody else's, or somebody else uses it.
+// errNeeded: an object belongs to, or is used by, another client.
 var errNeeded = errors.New("still needed")
 
-// isFinal says whether a failure will not go away by waiting. What could not be proved now may be later: the broker may have
-// been slow, or somebody may have changed a policy meanwhile. Dead letters that wait may have left their queue.
+// isFinal reports whether waiting cannot help. A proof that failed now may succeed later: the broker may have been slow, another
+// client may have changed a policy, or dead letters may leave their queue.
 func isFinal(err error) bool {
 	if errors.Is(err, brokererr.ErrPending) {
 		return false
@@ -41,7 +41,7 @@ func isFinal(err error) bool {
 	return false
 }
 
-// teardown takes a topology away, step by step.
+// teardown removes a topology step by step.
 type teardown struct {
 	*scope
 	holdings
@@ -50,8 +50,8 @@ type teardown struct {
 	version    vhost.Version
 }
 
-// run takes away what may go: delay tiers and the main queue together, then dead-letter queues, then exchanges. It
-// returns what stays; an error means that nothing more can be done now, or at all.
+// run deletes what may go: delay tiers and the main queue together, then dead-letter queues, then exchanges. It returns the
+// retained objects. An error means that nothing more can be done now, or at all.
 func (t *teardown) run(ctx context.Context) ([]plan.Retained, error) {
 	observed := t.observe()
 	here := ownership.Location{Cluster: vhost.ClusterOf(observed.Cluster), VHost: t.connection.VHost()}
@@ -62,7 +62,7 @@ func (t *teardown) run(ctx context.Context) ([]plan.Retained, error) {
 	if t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && t.mainIsForeign(t.cq, observed) {
 		t.retainAdopted(fmt.Sprintf("Warren found it, and the main queue %q is somebody else's", t.cq.QueueName()))
 	}
-	if err := t.declaredAgain(observed); err != nil {
+	if err := t.checkRedeclared(observed); err != nil {
 		return nil, err
 	}
 	view, err := t.view(ctx, t.cq, t.connection, here, t.version)
@@ -86,9 +86,9 @@ func (t *teardown) run(ctx context.Context) ([]plan.Retained, error) {
 	}
 	observed = t.observe()
 	last := plan.TeardownOf(t.owned, observed, shared, kept)
-	for _, exchange := range last.Exchanges { // which the broker did not delete
+	for _, exchange := range last.Exchanges { // that the broker did not delete
 		entry := v1alpha1.TopologyEntry{Kind: v1alpha1.KindExchange, Name: exchange}
-		last.Retained = append(last.Retained, plan.Retained{Entry: entry, Reason: boundUnseen.Message})
+		last.Retained = append(last.Retained, plan.Retained{Entry: entry, Reason: blockedByHiddenBinding.Message})
 	}
 	return append(last.Retained, t.retainedAt(observed)...), nil
 }
@@ -100,7 +100,7 @@ func (t *teardown) observe() vhost.Observed {
 	return observed
 }
 
-// remaining is what is still there of what this resource owned; at another cluster nothing is known of that.
+// remaining returns the objects of this resource that still exist. At another cluster nothing is known of them.
 func (t *teardown) remaining() []v1alpha1.TopologyEntry {
 	observed := t.observe()
 	here := ownership.Location{Cluster: vhost.ClusterOf(observed.Cluster), VHost: t.connection.VHost()}
@@ -110,8 +110,8 @@ func (t *teardown) remaining() []v1alpha1.TopologyEntry {
 	return slices.DeleteFunc(t.inventory(), func(entry v1alpha1.TopologyEntry) bool { return !observed.Has(topology.IDOf(entry)) })
 }
 
-// deletesMessages reports whether messages go with their queues: deletionPolicy is Delete, unless Warren knows of no queue whether it
-// declared or adopted it.
+// deletesMessages reports whether queues are deleted with their messages: deletionPolicy is Delete, unless Warren knows of no
+// queue whether it declared or adopted it.
 func (t *teardown) deletesMessages() bool {
 	known, unknown := false, false
 	for _, entry := range t.owned {
@@ -122,8 +122,8 @@ func (t *teardown) deletesMessages() bool {
 	return t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && (known || !unknown)
 }
 
-// deleteWorkQueues deletes delay tiers and main queue, unless a foreign queue dead-letters to them. With deletionPolicy Delete
-// their messages go, too; otherwise they must be provably empty.
+// deleteWorkQueues deletes delay tiers and main queue, unless a foreign queue dead-letters to them. With deletionPolicy Delete it
+// deletes their messages, too; otherwise they must be provably empty.
 func (t *teardown) deleteWorkQueues(ctx context.Context, observed vhost.Observed, step plan.Teardown) error {
 	withMessages := t.deletesMessages()
 	main := t.cq.QueueName()
@@ -142,16 +142,16 @@ func (t *teardown) deleteWorkQueues(ctx context.Context, observed vhost.Observed
 	return t.deleteEmpty(observed.Cluster, step.WorkQueues, t.undecided)
 }
 
-// restoreTiers declares the delay tiers again that are missing beside a main queue that cannot be deleted, and returns why it cannot. A
-// manager that was killed, or lost its connection, has deleted them and got no further, and consumers still publish retries to them.
-// If they cannot be declared, the deletion has to be tried again: the main queue must not be left without them.
+// restoreTiers declares missing delay tiers again beside a main queue that cannot be deleted, and returns why it cannot. A
+// manager that was killed may have deleted them, and consumers still publish retries to them. If the tiers cannot be declared,
+// the deletion is retried: the main queue must not stay without them.
 func (t *teardown) restoreTiers(ctx context.Context, trouble error) error {
 	if t.deletesMessages() || errors.Is(trouble, errInProgress) ||
 		t.deletions.AreRunning(client.ObjectKeyFromObject(t.cq)) {
 		return trouble
 	}
 	desired, err := topology.Desired(t.cq, t.version)
-	if err != nil { // the tiers were declared by another spec
+	if err != nil { // another spec declared the tiers
 		return trouble
 	}
 	missing := plan.HalfDeleted(desired, topology.InventoryOf(t.owned), t.observe())
@@ -171,7 +171,7 @@ func (t *teardown) restoreTiers(ctx context.Context, trouble error) error {
 	return trouble
 }
 
-// deleteDeadLetterQueues deletes dead-letter queues, one by one, and returns why others are kept.
+// deleteDeadLetterQueues deletes dead-letter queues one by one, and returns why others are retained.
 func (t *teardown) deleteDeadLetterQueues(
 	ctx context.Context, cluster string, step plan.Teardown,
 ) (kept map[string]string, err error) {
@@ -192,7 +192,7 @@ func (t *teardown) deleteDeadLetterQueues(
 	return kept, nil
 }
 
-// deleteWithMessages deletes queues one after the other; those of which nobody knows whose they are only if they are empty.
+// deleteWithMessages deletes queues one after the other. A queue whose origin is unknown is deleted only if it is empty.
 func (t *teardown) deleteWithMessages(ctx context.Context, cluster string, queues []string) error {
 	for _, queue := range queues {
 		var err error
@@ -212,12 +212,12 @@ func (t *teardown) deleteWithMessages(ctx context.Context, cluster string, queue
 	return nil
 }
 
-// deleteWithin is how long after the read of a resource one of its queues may be deleted with its messages. It is below the 15 s after
-// which another manager can take the lead.
+// deleteWithin is how long after the read of a resource one of its queues may be deleted with its messages. It is less than the
+// 15 s after which another manager can take the lead.
 const deleteWithin = 10 * time.Second
 
-// deleteNow deletes a queue with its messages if the API server still has the resource as it is known here. The manager may have been
-// stopped and lost the lead: its successor may have finished the deletion, and declared the queue for a new resource.
+// deleteNow deletes a queue with its messages if the API server still has the resource as it was read. This manager may have been
+// paused and lost the lead: the next leader may have finished the deletion, and declared the queue for a new resource.
 func (t *teardown) deleteNow(ctx context.Context, cluster, queue string) error {
 	ctx, cancel := context.WithTimeout(ctx, deleteWithin)
 	defer cancel()
@@ -227,9 +227,9 @@ func (t *teardown) deleteNow(ctx context.Context, cluster, queue string) error {
 	return t.connection.Remove(ctx, cluster, rabbit.Removal{Queues: []string{queue}})
 }
 
-// withRunning adds to the work the queues that an attempt, which goes on, has deleted of it.
+// withRunning adds the queues that a running attempt has already deleted.
 func (t *teardown) withRunning(step plan.Teardown, observed vhost.Observed) plan.Teardown {
-	if !t.deletesMessages() { // which deletes one queue after the other
+	if !t.deletesMessages() { // otherwise one queue is deleted after the other
 		step.WorkQueues = t.deletions.Running(client.ObjectKeyFromObject(t.cq), step.WorkQueues, func(queue string) bool {
 			_, exists := observed.Queues[queue]
 			return exists
@@ -238,7 +238,7 @@ func (t *teardown) withRunning(step plan.Teardown, observed vhost.Observed) plan
 	return step
 }
 
-// cancelOtherDeletions ends attempts that began before the resource was to be deleted, or for a step that is over.
+// cancelOtherDeletions ends attempts that began before the deletion of the resource, or for a step that is over.
 func (t *teardown) cancelOtherDeletions(step plan.Teardown) {
 	groups := slices.Collect(slices.Chunk(step.DeadLetterQueues, 1))
 	if t.deletesMessages() { // see deleteWithMessages
@@ -247,10 +247,10 @@ func (t *teardown) cancelOtherDeletions(step plan.Teardown) {
 	t.deletions.CancelExcept(client.ObjectKeyFromObject(t.cq), append(groups, step.WorkQueues)...)
 }
 
-// sharing finds out who else has the objects of a ConsumerQueue that is being deleted.
+// sharing returns who else has the objects of a ConsumerQueue that is being deleted.
 type sharing func(cq *v1alpha1.ConsumerQueue, owned []v1alpha1.TopologyEntry, view ownership.View) func(v1alpha1.TopologyEntry) string
 
-// undecided is sharing with those that can still be left something.
+// undecided is sharing with the peers that can still take over objects.
 func (t *teardown) undecided(
 	_ *v1alpha1.ConsumerQueue, _ []v1alpha1.TopologyEntry, view ownership.View,
 ) func(v1alpha1.TopologyEntry) string {
@@ -266,8 +266,8 @@ func (t *teardown) deleteEmpty(cluster string, queues []string, shared sharing) 
 	return err
 }
 
-// stillUnneeded makes a question that is asked right before queues are fenced off: may they still go? Somebody may have
-// begun to dead-letter there, or another ConsumerQueue to want them. See stillLeaving.
+// stillUnneeded returns the check right before queues are fenced: another client may have begun to dead-letter there, or another
+// ConsumerQueue may want them. See stillLeaving.
 func (t *teardown) stillUnneeded(cluster string, queues []string, shared sharing) func(context.Context) error {
 	now := *t
 	now.scope = t.frozen()
@@ -285,7 +285,7 @@ func (t *teardown) stillUnneeded(cluster string, queues []string, shared sharing
 	}
 }
 
-// mayGo says why one of these queues must not be deleted.
+// mayGo returns an error that says why one of these queues must not be deleted.
 func mayGo(step plan.Teardown, observed vhost.Observed, queues []string) error {
 	for _, queue := range queues {
 		_, exists := observed.Queues[queue]
@@ -309,12 +309,12 @@ func stayOf(step plan.Teardown, queue string) string {
 	return "somebody else has it"
 }
 
-// reappearing is for how long a queue may still be listed after it was deleted, by another node of the broker.
-const reappearing = 5 * time.Second
+// deletedListingLag is for how long another node of the broker may still list a deleted queue.
+const deletedListingLag = 5 * time.Second
 
-// declaredAgain says that a queue which was shown to be empty and deleted is there again: it is somebody else's, and to
-// delete it once more could go on for ever.
-func (t *teardown) declaredAgain(observed vhost.Observed) error {
+// checkRedeclared returns an error if a queue exists again that was proven empty and deleted: it belongs to another client, and
+// deleting it again could go on forever.
+func (t *teardown) checkRedeclared(observed vhost.Observed) error {
 	queue, since := t.deletions.Reappeared(client.ObjectKeyFromObject(t.cq), func(queue string) bool {
 		_, exists := observed.Queues[queue]
 		return exists
@@ -322,7 +322,7 @@ func (t *teardown) declaredAgain(observed vhost.Observed) error {
 	switch {
 	case queue == "":
 		return nil
-	case since < reappearing:
+	case since < deletedListingLag:
 		return fmt.Errorf("queue %q was deleted and is listed again", queue)
 	}
 	return fmt.Errorf("%w: queue %q was deleted, and somebody else declared it again", errNeeded, queue)

@@ -20,7 +20,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// vhostScope is the part of a reconciliation that has to do with the broker.
+// vhostScope is the part of a reconciliation that involves the broker.
 type vhostScope struct {
 	*scope
 
@@ -36,7 +36,7 @@ type vhostScope struct {
 	postponed vhost.IDs
 }
 
-// reconcileTopology finds out what the spec asks for, and has the vhost reconciled.
+// reconcileTopology computes what the spec asks for, and reconciles the vhost.
 func (s *scope) reconcileTopology(ctx context.Context, connection *brokers.Broker, version vhost.Version) error {
 	desired, err := topology.Desired(s.cq, version)
 	if refusal, ok := errors.AsType[*topology.Refusal](err); ok {
@@ -55,8 +55,8 @@ func (s *scope) reconcileTopology(ctx context.Context, connection *brokers.Broke
 	return v.reconcile(ctx)
 }
 
-// resolveVHost finds out where the topology is and who else is there. If that is another place than the one that the status
-// speaks of, what the status remembers says nothing about this place.
+// resolveVHost finds the location of the topology and its peers there. At another location than the one in the status, the
+// inventory says nothing.
 func (s *scope) resolveVHost(
 	ctx context.Context, connection *brokers.Broker, version vhost.Version, desired topology.Topology,
 ) (*vhostScope, error) {
@@ -100,7 +100,7 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 		}
 		done, ok := v.limiter.TryAcquire(v.location.Cluster.Endpoint, client.ObjectKeyFromObject(v.cq))
 		if !ok {
-			v.orphaned.forget(client.ObjectKeyFromObject(v.cq)) // the turn may come much later, and a removal needs a newer refresh then
+			v.orphaned.forget(client.ObjectKeyFromObject(v.cq)) // the slot may come much later, and a removal then needs a newer refresh
 			return brokers.ErrBusy
 		}
 		defer done()
@@ -115,7 +115,7 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 	}
 	if writes && !v.claimWritten {
 		if err := v.verifyNotStale(ctx); err != nil {
-			return err // another reconciliation may have done it, and told, a moment ago
+			return err // another reconciliation may just have declared it
 		}
 	}
 	before, drift := comparison.Changes, comparison.Drift(v.known, v.cq.Spec.DriftPolicy)
@@ -130,13 +130,13 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 	again := slices.DeleteFunc(decided.Drifted(), func(id vhost.ID) bool { return decided.Failed[id] })
 	v.redeclared.record(client.ObjectKeyFromObject(v.cq), again)
 	if applied != nil {
-		v.orphaned.forget(client.ObjectKeyFromObject(v.cq)) // a retry may come much later
+		v.orphaned.forget(client.ObjectKeyFromObject(v.cq)) // a retry may come much later, after a newer refresh
 	}
 	v.prune(&comparison)
 	return v.tell(ctx, comparison, decided, before, applied)
 }
 
-// postpone leaves out of a plan what others have deleted too often.
+// postpone removes from a plan the objects that others have deleted too often.
 func (v *vhostScope) postpone(decided plan.Plan) plan.Plan {
 	v.postponed, v.postponedFor = v.redeclared.postponed(client.ObjectKeyFromObject(v.cq), decided.Drifted())
 	if len(v.postponed) == 0 {
@@ -145,7 +145,7 @@ func (v *vhostScope) postpone(decided plan.Plan) plan.Plan {
 	return decided.Postpone(v.postponed)
 }
 
-// withPostponed is a summary, with what was postponed as the reason why the topology is not in sync.
+// withPostponed returns a summary with the postponed objects as the reason why the topology is not in sync.
 func (v *vhostScope) withPostponed(outcome summary) summary {
 	if len(v.postponed) == 0 || outcome.ready.Reason != v1alpha1.ReasonCorrecting {
 		return outcome
@@ -158,8 +158,8 @@ func (v *vhostScope) withPostponed(outcome summary) summary {
 	return outcome
 }
 
-// postponedMessage names the exchanges and queues that others delete; bindings only where nothing else is to be named, for they go with
-// their queues.
+// postponedMessage lists the exchanges and queues that others delete. It lists bindings only if nothing else is to be listed,
+// because they go with their queues.
 func postponedMessage(objects vhost.IDs) string {
 	var names, bindings []string
 	for id := range objects {
@@ -177,8 +177,8 @@ func postponedMessage(objects vhost.IDs) string {
 		"a policy with expires, or another program", conditions.FirstN(names), maxRedeclared, redeclaredWithin, redeclareAgain)
 }
 
-// tellDrift writes into the status of a Ready resource that objects are missing, before they are declared again: that may have to wait,
-// take long, or fail.
+// tellDrift writes into the status of a Ready resource that objects are missing, before they are declared again. The declaration
+// may have to wait, take long, or fail.
 func (v *vhostScope) tellDrift(ctx context.Context, comparison plan.Comparison, decided plan.Plan) error {
 	if !v.isReady() || !decided.Drift || decided.Count() == 0 {
 		return nil
@@ -198,7 +198,7 @@ func (v *vhostScope) tellDrift(ctx context.Context, comparison plan.Comparison, 
 	return nil
 }
 
-// tell writes what came of it into the report, and returns an error if that is to be tried again.
+// tell writes the outcome into the report, and returns an error if it is to be retried.
 func (v *vhostScope) tell(
 	ctx context.Context, comparison plan.Comparison, decided plan.Plan, before []v1alpha1.Change, applied error,
 ) error {
@@ -220,14 +220,15 @@ func (v *vhostScope) tell(
 	}
 	unwritten := v.syncContract(ctx, outcome)
 	outcome = outcome.withContract(unwritten)
-	if needsSomebody(unwritten) && conditions.Ready(v.status.Conditions).Message != outcome.ready.Message {
+	if needsUserAction(unwritten) && conditions.Ready(v.status.Conditions).Message != outcome.ready.Message {
 		log.FromContext(ctx).Info("The contract cannot be written", "reason", outcome.ready.Message)
 	}
 	v.setConditions(outcome)
 	return errors.Join(retryable(applied), retryableWrite(unwritten))
 }
 
-// compare includes what dead-letters to the topology only where something has left the spec: that takes a walk through the whole vhost.
+// compare includes what dead-letters to the topology only if something has left the spec, because it walks through the whole
+// vhost.
 func (v *vhostScope) compare(ctx context.Context) plan.Comparison {
 	names := topology.SelectionWith(v.cq, v.owned)
 	leaving := slices.ContainsFunc(v.owned, func(entry v1alpha1.TopologyEntry) bool {
@@ -251,7 +252,7 @@ func (v *vhostScope) diffInput() plan.Input {
 	}
 }
 
-// apply declares what was decided, then takes away what may go, and compares again.
+// apply declares what was decided, then removes what may go, and compares again.
 func (v *vhostScope) apply(
 	ctx context.Context, comparison plan.Comparison, decided plan.Plan,
 ) (after plan.Comparison, applied error) {
@@ -266,17 +267,17 @@ func (v *vhostScope) apply(
 	applied = v.connection.Remove(ctx, v.location.Cluster.Key(), removal)
 	if onlyInUse(applied) {
 		comparison = v.compare(ctx)
-		comparison.Keep(removal.Exchanges, boundUnseen)
+		comparison.Keep(removal.Exchanges, blockedByHiddenBinding)
 		return comparison, nil
 	}
-	if errors.Is(applied, brokererr.ErrShared) { // which was found out just now
+	if errors.Is(applied, brokererr.ErrShared) { // found out just now
 		return v.compare(ctx), nil
 	}
 	return v.compare(ctx), applied
 }
 
-// declareAll carries out a plan. Messages must not come in before all else is there: if something cannot be declared, the
-// source bindings are left out.
+// declareAll carries out a plan. Messages must not arrive before everything else exists: if something cannot be declared, it
+// leaves out the source bindings.
 func declareAll(ctx context.Context, connection *brokers.Broker, decided plan.Plan) error {
 	first, last := decided.Declarations()
 	if err := connection.Apply(ctx, first); err != nil {

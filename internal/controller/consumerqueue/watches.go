@@ -17,10 +17,9 @@ import (
 	"github.com/warren-mq/warren/internal/controller/trigger"
 )
 
-// requests is the queue of the controller.
 type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// readinessChanged lets pass what changes whether a BrokerConnection can be used, and why not.
+// readinessChanged passes events that change whether a BrokerConnection can be used, or why not.
 func readinessChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -33,7 +32,7 @@ func readinessChanged() predicate.Predicate {
 	}
 }
 
-// resyncConnection has all ConsumerQueues of a BrokerConnection reconciled.
+// resyncConnection enqueues all ConsumerQueues of a BrokerConnection.
 func (r *Reconciler) resyncConnection() handler.EventHandler {
 	resync := func(ctx context.Context, bc client.Object, queue requests) {
 		for _, request := range r.queuesOfConnection(ctx, bc) {
@@ -47,7 +46,7 @@ func (r *Reconciler) resyncConnection() handler.EventHandler {
 	}
 }
 
-// wakeUp has ConsumerQueues reconciled as the pool of connections says.
+// wakeUp enqueues the ConsumerQueues that the pool of connections names.
 func wakeUp() handler.TypedEventHandler[brokers.Wakeup, reconcile.Request] {
 	return handler.TypedFuncs[brokers.Wakeup, reconcile.Request]{
 		GenericFunc: func(_ context.Context, e event.TypedGenericEvent[brokers.Wakeup], q requests) {

@@ -26,10 +26,10 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// Password is a password that must not be seen anywhere.
+// Password is a password that must never be visible.
 const Password = "correct-horse"
 
-// ConsumerQueue is a ConsumerQueue named orders with a spec as a user writes it.
+// ConsumerQueue returns a ConsumerQueue named orders with a spec as a user writes it.
 func ConsumerQueue(t testing.TB, spec string) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	cq := &v1alpha1.ConsumerQueue{}
@@ -40,7 +40,7 @@ func ConsumerQueue(t testing.TB, spec string) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-// NewConsumerQueue is ConsumerQueue with the status that the API server makes.
+// NewConsumerQueue returns a ConsumerQueue with the status that the API server creates.
 func NewConsumerQueue(t testing.TB, spec string) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	cq := ConsumerQueue(t, spec)
@@ -48,7 +48,7 @@ func NewConsumerQueue(t testing.TB, spec string) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-// Named is a ConsumerQueue of some name.
+// Named returns a ConsumerQueue with a name.
 func Named(t testing.TB, namespace, name, spec string) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	cq := ConsumerQueue(t, spec)
@@ -56,7 +56,7 @@ func Named(t testing.TB, namespace, name, spec string) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-// BrokerConnection is a BrokerConnection named default.
+// BrokerConnection returns a BrokerConnection named default.
 func BrokerConnection(spec v1alpha1.BrokerConnectionSpec) *v1alpha1.BrokerConnection {
 	bc := &v1alpha1.BrokerConnection{Spec: spec}
 	bc.Namespace, bc.Name, bc.Generation = "shop", "default", 3
@@ -72,7 +72,7 @@ func BrokerConnection(spec v1alpha1.BrokerConnectionSpec) *v1alpha1.BrokerConnec
 // AddIndexes adds indexes to a manager.
 type AddIndexes func(ctx context.Context, indexer client.FieldIndexer) error
 
-// Client is a client that knows some objects, with the indexes of a manager.
+// Client returns a client with some objects and the indexes of a manager.
 func Client(t testing.TB, indexes []AddIndexes, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	return ClientBuilder(t, indexes, objects...).Build()
@@ -87,7 +87,7 @@ func ClientBuilder(t testing.TB, indexes []AddIndexes, objects ...client.Object)
 			t.Fatal(err)
 		}
 	}
-	copies := make([]client.Object, len(objects)) // it writes into what it is given, which tests share
+	copies := make([]client.Object, len(objects)) // the client writes into the objects, which tests share
 	for i, object := range objects {
 		copies[i] = object.DeepCopyObject().(client.Object)
 	}
@@ -101,7 +101,6 @@ func ClientBuilder(t testing.TB, indexes []AddIndexes, objects ...client.Object)
 	return builder
 }
 
-// builderIndexer gives a fake client indexes.
 type builderIndexer struct{ builder *fake.ClientBuilder }
 
 func (b builderIndexer) IndexField(_ context.Context, object client.Object, field string, values client.IndexerFunc) error {
@@ -109,7 +108,7 @@ func (b builderIndexer) IndexField(_ context.Context, object client.Object, fiel
 	return nil
 }
 
-// BrokenClient is a client whose API server answers nothing.
+// BrokenClient returns a client whose API server answers nothing.
 func BrokenClient(t testing.TB) client.WithWatch {
 	t.Helper()
 	broken := errors.New("the API server is tired")
@@ -121,7 +120,7 @@ func BrokenClient(t testing.TB) client.WithWatch {
 	}).Build()
 }
 
-// StatusUpdate has every update of a status answered by a function.
+// StatusUpdate answers every update of a status with a function.
 func StatusUpdate(answer func() error) interceptor.Funcs {
 	return interceptor.Funcs{
 		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
@@ -130,12 +129,12 @@ func StatusUpdate(answer func() error) interceptor.Funcs {
 	}
 }
 
-// Conflict is the answer of an API server to a write that is based on an old version.
+// Conflict returns the answer of an API server to a write that is based on an old version.
 func Conflict(name string) error {
 	return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("consumerqueues").GroupResource(), name, errors.New("it was changed"))
 }
 
-// NotFound is the answer of an API server where there is no such ConsumerQueue.
+// NotFound returns the answer of an API server without this ConsumerQueue.
 func NotFound(name string) error {
 	return apierrors.NewNotFound(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "consumerqueues"}, name)
 }
@@ -147,13 +146,13 @@ type EventLog struct {
 	Reasons, Notes []string
 }
 
-// Eventf takes note of an Event.
+// Eventf records an Event.
 func (e *EventLog) Eventf(_, _ runtime.Object, _, reason, _, _ string, args ...any) {
 	e.Reasons = append(e.Reasons, reason)
 	e.Notes = append(e.Notes, args[0].(string))
 }
 
-// Lines renders conditions, each as type=status reason message, generation.
+// Lines renders conditions as type=status reason message, generation.
 func Lines(conditions []metav1.Condition) []string {
 	text := make([]string, len(conditions))
 	for i, c := range conditions {
@@ -165,7 +164,7 @@ func Lines(conditions []metav1.Condition) []string {
 // AnyOrder compares lists of strings as sets.
 var AnyOrder = cmpopts.SortSlices(func(a, b string) bool { return a < b })
 
-// ConnectedTo is a BrokerConnection that leads to a vhost of a cluster.
+// ConnectedTo returns a BrokerConnection that leads to a vhost of a cluster.
 func ConnectedTo(namespace, name, cluster, vhostName string) *v1alpha1.BrokerConnection {
 	return &v1alpha1.BrokerConnection{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -174,7 +173,7 @@ func ConnectedTo(namespace, name, cluster, vhostName string) *v1alpha1.BrokerCon
 	}
 }
 
-// Synced is a ConsumerQueue that is in sync with a spec, and has another by now, if it is given.
+// Synced returns a ConsumerQueue that was in sync with a spec; if another spec is given, it has that now.
 func Synced(t testing.TB, name, was, spec string) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	cq := Named(t, "shop", name, was)
@@ -192,25 +191,24 @@ func Synced(t testing.TB, name, was, spec string) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-// BeingDeleted has a ConsumerQueue deleted.
+// BeingDeleted marks a ConsumerQueue as deleted.
 func BeingDeleted(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
 	now := metav1.Now()
 	cq.DeletionTimestamp, cq.Finalizers = &now, []string{v1alpha1.TopologyFinalizer}
 	return cq
 }
 
-// Deleter is a broker that takes its time: each deletion goes on until it is given a result or its context ends.
+// Deleter is a slow broker: each deletion runs until it gets a result or its context ends.
 type Deleter struct {
 	Begun   chan []string
 	Results chan error
 }
 
-// NewDeleter makes a Deleter.
+// NewDeleter returns a Deleter.
 func NewDeleter() *Deleter {
 	return &Deleter{Begun: make(chan []string, 10), Results: make(chan error)}
 }
 
-// DeleteEmpty begins a deletion.
 func (d *Deleter) DeleteEmpty(ctx context.Context, _ string, queues []string, _ func(context.Context) error) error {
 	d.Begun <- queues
 	select {
@@ -221,13 +219,13 @@ func (d *Deleter) DeleteEmpty(ctx context.Context, _ string, queues []string, _ 
 	}
 }
 
-// Told are the ConsumerQueues that are to be reconciled because a task is over.
+// Told are the ConsumerQueues that are enqueued because a task has ended.
 type Told chan client.ObjectKey
 
-// NewTold makes a Told.
+// NewTold returns a Told.
 func NewTold() Told { return make(Told, 10) }
 
-// Tell takes note of a ConsumerQueue.
+// Tell records a ConsumerQueue.
 func (t Told) Tell(key client.ObjectKey) { t <- key }
 
 // Orders and Invoices are names of ConsumerQueues.
@@ -236,7 +234,7 @@ var (
 	Invoices = client.ObjectKey{Namespace: "shop", Name: "invoices"}
 )
 
-// InSync is a ConsumerQueue named orders that is in sync with its spec, at the broker of package brokerstest.
+// InSync returns a ConsumerQueue named orders that is in sync with its spec at the broker of package brokerstest.
 func InSync(t testing.TB, spec string) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	cq := Synced(t, "orders", spec, "")
@@ -245,7 +243,7 @@ func InSync(t testing.TB, spec string) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-// HelpOf is the help of a metric, which precedes its series in the text format.
+// HelpOf returns the help line of a metric in the text format.
 func HelpOf(t testing.TB, name string) string {
 	t.Helper()
 	for _, metric := range metrics.Definitions() {

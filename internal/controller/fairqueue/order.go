@@ -16,10 +16,10 @@ type order struct {
 	mu sync.Mutex
 	// ready are the requests that were pushed and not popped.
 	ready map[reconcile.Request]*entry
-	// namespaces have ready requests, or popped ones; turns has them in the order in which they are served.
+	// namespaces has the namespaces with ready or popped requests; turns has them in the order of service.
 	namespaces map[string]*namespace
 	turns      *list.List
-	// priorities are those of requests that are about to be pushed.
+	// priorities are the priorities of requests that are about to be pushed.
 	priorities map[reconcile.Request]int
 	// popped are the priorities of requests that are not done.
 	popped map[reconcile.Request]int
@@ -44,7 +44,7 @@ type entry struct {
 
 func (e *entry) isBackground() bool { return isBackground(e.priority) }
 
-// isBackground reports whether a request of this priority is one of those that can be thousands at a time.
+// isBackground reports whether a request of this priority is one of possibly thousands.
 func isBackground(priority int) bool { return priority <= Background }
 
 func newOrder(limits Limits) *order {
@@ -55,7 +55,7 @@ func newOrder(limits Limits) *order {
 	}
 }
 
-// raise gives a request a priority, now if the request is ready, and otherwise when it is pushed. The highest one counts.
+// raise sets the priority of a request, now if the request is ready and otherwise when it is pushed. The highest one counts.
 func (o *order) raise(request reconcile.Request, priority int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -72,7 +72,7 @@ func (o *order) raise(request reconcile.Request, priority int) {
 	}
 }
 
-// isComing reports whether a request is ready, or will be once its reconciliation has ended.
+// isComing reports whether a request is ready, or becomes ready when its reconciliation ends.
 func (o *order) isComing(request reconcile.Request) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -80,7 +80,7 @@ func (o *order) isComing(request reconcile.Request) bool {
 	return raised || o.ready[request] != nil
 }
 
-// Push adds a request with the priority that it was given before.
+// Push adds a request with the priority that raise has set.
 func (o *order) Push(request reconcile.Request) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -113,8 +113,8 @@ func (o *order) Pop() reconcile.Request {
 	return next.request
 }
 
-// next is the namespace whose turn it is; nil if no request may be popped. Those that it passes over have requests that are not done, so
-// they are no more than there are workers.
+// next returns the namespace whose turn it is; nil if no request may be popped. The namespaces that it passes over have requests
+// that are not done, so they are no more than there are workers.
 func (o *order) next() *namespace {
 	for turn := o.turns.Front(); turn != nil; turn = turn.Next() {
 		of := turn.Value.(*namespace)
@@ -128,14 +128,13 @@ func (o *order) next() *namespace {
 	return nil
 }
 
-// priorityOf returns the priority with which a request was popped that is not done.
+// priorityOf returns the priority of a popped request that is not done.
 func (o *order) priorityOf(request reconcile.Request) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.popped[request]
 }
 
-// done ends what Pop began.
 func (o *order) done(request reconcile.Request) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -151,7 +150,7 @@ func (o *order) done(request reconcile.Request) {
 	}
 }
 
-// Len is zero if no request may be popped; otherwise it counts the requests that are ready.
+// Len returns how many requests are ready; zero if no request may be popped.
 func (o *order) Len() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -161,7 +160,7 @@ func (o *order) Len() int {
 	return len(o.ready)
 }
 
-// Touch does nothing: raise has done it.
+// Touch does nothing, because raise has done it.
 func (o *order) Touch(reconcile.Request) {}
 
 // byPriority is a heap of the ready requests of a namespace.

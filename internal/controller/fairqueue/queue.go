@@ -108,7 +108,7 @@ func (q *Queue) end(request reconcile.Request, over *delay) {
 	}
 }
 
-// addNow makes a request ready. The lock is held.
+// addNow makes a request ready. The caller holds the lock.
 func (q *Queue) addNow(request reconcile.Request, priority int) {
 	if before := q.delayed[request]; before != nil {
 		before.timer.Stop()

@@ -9,23 +9,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// The priorities of reconciliations. What a user did has none, which is the highest: an edit does not wait until thousands of
+// The priorities of reconciliations. A change by a user has none, which is the highest: an edit does not wait until thousands of
 // resources have been compared with a broker again.
 const (
-	// Noticed is for what somebody else may be waiting for: an object at the broker changed, another resource let go of something, a
+	// Noticed is for changes that others may wait for: an object at the broker changed, another resource released an object, or a
 	// deletion goes on.
 	Noticed = -50
-	// Resync is for what concerns all resources of a connection, and for what is due after an interval: they are compared again, and
-	// as a rule nothing has changed. It is also controller-runtime's for the list that a manager begins with.
+	// Resync is for what concerns all resources of a connection, and for what is due after an interval. Mostly nothing has changed.
+	// Controller-runtime uses the same priority for the first list of a manager.
 	Resync = handler.LowPriority
 )
 
-// Enqueue has a resource reconciled with a priority. One that is in the queue already keeps the higher one.
+// Enqueue enqueues a resource with a priority. A resource that is in the queue already keeps the higher priority.
 func Enqueue(queue workqueue.TypedRateLimitingInterface[reconcile.Request], priority int, request reconcile.Request) {
 	EnqueueAfter(queue, priority, 0, request)
 }
 
-// EnqueueAfter is Enqueue after some time. What is enqueued again meanwhile, or is in the queue already, comes as soon as it is due.
+// EnqueueAfter enqueues a resource after some time. If the resource is in the queue already, the earlier time counts.
 func EnqueueAfter(
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request], priority int, wait time.Duration, request reconcile.Request,
 ) {

@@ -10,8 +10,8 @@ import (
 	"github.com/warren-mq/warren/internal/controller/conditions"
 )
 
-// StatusLost lets pass an update that took away the status of a ConsumerQueue or BrokerConnection, or the inventory in it: a backup was
-// restored without the status, or somebody replaced it. Nothing else would have the status written again.
+// StatusLost passes an update that removed the status of a ConsumerQueue or BrokerConnection, or the inventory in it. That
+// happens when a backup is restored without the status. No other event would make the controller write the status again.
 func StatusLost() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -24,7 +24,7 @@ func StatusLost() predicate.Predicate {
 	}
 }
 
-// writtenStatus is what an update of a status is compared by.
+// writtenStatus is what StatusLost compares.
 type writtenStatus struct {
 	isWritten bool
 	objects   int // in status.topology

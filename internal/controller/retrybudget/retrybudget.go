@@ -1,5 +1,6 @@
-// Package patience remembers since when this process has observed something about a resource.
-package patience
+// Package retrybudget counts for how long something has been tried or observed, and says how long that may last. It counts from
+// what this process observes first, so a restart begins again.
+package retrybudget
 
 import (
 	"sync"
@@ -10,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// FirstSeen remembers when this process first had to do with something about a resource. A DeletionTimestamp would not do:
-// it is of the API server's clock, and may be older than this manager.
+// FirstSeen records when this process first saw a resource. A DeletionTimestamp would not do: it comes from the clock of the API
+// server, and may be older than this manager.
 type FirstSeen struct {
 	clock clock.PassiveClock
 
@@ -24,17 +25,17 @@ type sighting struct {
 	when time.Time
 }
 
-// NewFirstSeen makes a FirstSeen that has seen nothing, with a clock.
+// NewFirstSeen returns an empty FirstSeen with a clock.
 func NewFirstSeen(c clock.PassiveClock) *FirstSeen {
 	return &FirstSeen{clock: c, of: map[client.ObjectKey]sighting{}}
 }
 
-// At records a resource, and returns when that was done first.
+// At records a resource, and returns when it was first recorded.
 func (s *FirstSeen) At(object client.Object) time.Time {
 	return s.record(client.ObjectKeyFromObject(object), string(object.GetUID()))
 }
 
-// Since records a state of a resource, and returns how long ago that was done first. Another state of the resource is forgotten.
+// Since records a state of a resource, and returns for how long it has been in that state. The former state is forgotten.
 func (s *FirstSeen) Since(key client.ObjectKey, state string) time.Duration {
 	return s.clock.Since(s.record(key, state))
 }
@@ -50,7 +51,7 @@ func (s *FirstSeen) record(key client.ObjectKey, state string) time.Time {
 	return seen.when
 }
 
-// Has says whether a resource was recorded.
+// Has reports whether a resource was recorded.
 func (s *FirstSeen) Has(object client.Object) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,18 +59,18 @@ func (s *FirstSeen) Has(object client.Object) bool {
 	return known && seen.of == string(object.GetUID())
 }
 
-// Forget drops a resource that is gone.
+// Forget removes a resource that is gone.
 func (s *FirstSeen) Forget(key client.ObjectKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.of, key)
 }
 
-// longestTry is the most that one try to delete a topology counts: as long as it takes where nobody else deletes anything.
-// Beyond that it was waiting for the deletions of others, which is no failure.
+// longestTry is how much one attempt to delete a topology counts at most. An attempt takes this long if nothing else is deleted.
+// The rest of an attempt is a wait for other deletions, which is no failure.
 const longestTry = 15 * time.Second
 
-// Failures adds up for how long the deletion of a topology has been failing.
+// Failures adds up for how long the deletion of each topology has been failing.
 type Failures struct {
 	mu sync.Mutex
 	of map[client.ObjectKey]trial
@@ -81,10 +82,10 @@ type trial struct {
 	failed time.Duration
 }
 
-// NewFailures makes a Failures that counts nothing yet.
+// NewFailures returns Failures without any.
 func NewFailures() *Failures { return &Failures{of: map[client.ObjectKey]trial{}} }
 
-// Add takes note of one more failure, and returns for how long there have been failures: each counts the time since the
+// Add records one more failure, and returns for how long the deletion has been failing. Each failure counts the time since the
 // one before, up to longestTry.
 func (t *Failures) Add(object client.Object, now time.Time) time.Duration {
 	t.mu.Lock()
@@ -100,22 +101,21 @@ func (t *Failures) Add(object client.Object, now time.Time) time.Duration {
 	return one.failed
 }
 
-// Forget drops a resource that is gone, or succeeded.
+// Forget removes a resource that is gone or was deleted.
 func (t *Failures) Forget(key client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.of, key)
 }
 
-// A deletion that fails for a reason that may pass is tried again for TerminationPatience, or for three resync intervals if
-// that is longer. Then the resource goes, and its objects stay at the broker. The time counts from the first failure that this
-// manager sees, and the time in which other deletions run does not count. PendingPatience is for what ends by itself: the
-// broker tries to deliver a dead letter every three minutes, and the fence of a crashed manager may have to wait for that.
+// A deletion that fails for a reason that may pass is retried for Termination, or for three resync intervals if that is longer.
+// Then the resource goes, and its objects stay at the broker. Pending is for reasons that end by themselves: the broker tries to
+// deliver a dead letter every three minutes, and the fence of a crashed manager may have to wait for that.
 const (
-	TerminationPatience = time.Minute
-	PendingPatience     = 10 * time.Minute
+	Termination = time.Minute
+	Pending     = 10 * time.Minute
 )
 
-// PatientIntervals is for how many resync intervals a broker may fail before a condition that was good changes: a broker's
-// restart must not mean ten thousand writes and alerts.
-const PatientIntervals = 3
+// FailingIntervals is for how many resync intervals a broker may fail before a condition that was good changes. The restart of a
+// broker must not cause ten thousand writes and alerts.
+const FailingIntervals = 3
