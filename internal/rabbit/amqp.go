@@ -10,6 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 )
 
 // dialer opens AMQP connections.
@@ -31,14 +32,14 @@ type supervisor struct {
 
 // run connects again and again.
 func (s *supervisor) run(ctx context.Context) {
-	retry := backoff{first: s.timeouts.firstRetry, limit: s.timeouts.lastRetry}
+	again := retry.Backoff{First: s.timeouts.firstRetry, Limit: s.timeouts.lastRetry}
 	for first := true; ; first = false {
 		began := time.Now()
 		l, err := amqpconn.Dial(ctx, s.options)
 		if err == nil {
 			err = s.supervise(ctx, l, first)
 			if time.Since(began) > minStableDuration {
-				retry.reset()
+				again.Reset()
 			}
 		}
 		if !errors.Is(err, brokererr.ErrClusterMismatch) { // which says so itself
@@ -55,7 +56,7 @@ func (s *supervisor) run(ctx context.Context) {
 				s.amqp = nil
 			}
 		})
-		timer := time.NewTimer(retry.wait())
+		timer := time.NewTimer(again.Wait())
 		select {
 		case <-timer.C:
 		case <-ctx.Done():

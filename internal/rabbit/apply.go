@@ -12,7 +12,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/events"
+	"github.com/warren-mq/warren/internal/rabbit/eventfeed"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
@@ -69,7 +69,7 @@ type operation struct {
 	// permissions are those that the operation takes, by kind of object.
 	permissions map[vhost.Kind]string
 	// kind is what an event will say of the operation.
-	kind events.Kind
+	kind eventfeed.Kind
 	call func(*amqp.Channel) error
 	// write takes the change over into a snapshot; see snapshot.Write.
 	write func(*snapshot.Snapshot) bool
@@ -104,7 +104,7 @@ func (c *Connection) performOne(ctx context.Context, operation operation) error 
 	}
 	var own error // of Warren, which the channel does not classify
 	call := func(channel *amqp.Channel) error {
-		if operation.kind == events.Deleted && !c.config.HoldsLease() {
+		if operation.kind == eventfeed.Deleted && !c.config.HoldsLease() {
 			own = brokererr.ErrNotLeader
 			return nil
 		}
@@ -160,7 +160,7 @@ func (o operation) namePermission(err error) error {
 func declareExchange(exchange topology.Exchange) operation {
 	kind := string(exchange.Type)
 	return operation{
-		about: brokererr.ObjectError{Op: brokererr.OpDeclare, ID: exchange.ID()}, kind: events.Created,
+		about: brokererr.ObjectError{Op: brokererr.OpDeclare, ID: exchange.ID()}, kind: eventfeed.Created,
 		names: []string{exchange.Name, kind},
 
 		permissions: map[vhost.Kind]string{vhost.KindExchange: "configure"},
@@ -179,7 +179,7 @@ func declareQueue(queue topology.Queue) operation {
 		onQueue = "configure or read" // the latter for the dead-letter exchange's sake
 	}
 	return operation{
-		about: brokererr.ObjectError{Op: brokererr.OpDeclare, ID: queue.ID()}, kind: events.Created,
+		about: brokererr.ObjectError{Op: brokererr.OpDeclare, ID: queue.ID()}, kind: eventfeed.Created,
 		names: []string{queue.Name}, arguments: queue.Arguments,
 
 		permissions: map[vhost.Kind]string{vhost.KindQueue: onQueue, vhost.KindExchange: "write"},
@@ -196,7 +196,7 @@ func declareQueue(queue topology.Queue) operation {
 
 func bind(binding topology.Binding) operation {
 	return operation{
-		about: brokererr.ObjectError{Op: brokererr.OpBind, ID: bindingID(binding)}, kind: events.Created,
+		about: brokererr.ObjectError{Op: brokererr.OpBind, ID: bindingID(binding)}, kind: eventfeed.Created,
 		names: []string{binding.Destination, binding.Source, binding.RoutingKey}, arguments: binding.Arguments,
 
 		permissions: map[vhost.Kind]string{vhost.KindQueue: "write", vhost.KindExchange: "read"},

@@ -10,6 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -79,7 +80,7 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 		observations: config.Observations, lifetime: c.ctx,
 		viewer: viewer{
 			notify: c.notices.add, isDeleting: c.deleter.IsDeleting, patience: timeouts.binding,
-			silences: backoff{first: timeouts.silence, limit: timeouts.lastListen},
+			silences: retry.Backoff{First: timeouts.silence, Limit: timeouts.lastListen},
 		},
 	}
 	c.operators = &operatorSurvey{
@@ -125,7 +126,7 @@ func (c *Connection) Health() Health {
 	health := c.health.read()
 	health.CurrentAt = health.SyncedAt
 	if view := c.views.get(); view != nil {
-		since, reason, currentAt := view.events.state()
+		since, reason, currentAt := view.events.State()
 		health.EventsSince, health.EventsReason = since, reason
 		if currentAt.After(health.CurrentAt) {
 			health.CurrentAt = currentAt
@@ -187,5 +188,5 @@ func (c *Connection) CatchUp(ctx context.Context) error {
 // awaitMarker tells whether the snapshot is current as of the call, once events show that. It is false if events do not suffice.
 func (c *Connection) awaitMarker(tell func(current bool)) bool {
 	view := c.views.get()
-	return view != nil && c.health.read().ordersEvents() && view.events.await(view.lastRead(), tell)
+	return view != nil && c.health.read().ordersEvents() && view.events.Await(view.lastRead(), tell)
 }

@@ -11,8 +11,9 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/events"
+	"github.com/warren-mq/warren/internal/rabbit/eventfeed"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
@@ -39,18 +40,18 @@ const eventsVHost = "/"
 
 // listenTo receives the events of a view until the context ends.
 func (l *eventListener) listenTo(ctx context.Context, view *view) {
-	retry := backoff{first: l.dialer.timeouts.firstRetry, limit: l.dialer.timeouts.lastListen}
+	again := retry.Backoff{First: l.dialer.timeouts.firstRetry, Limit: l.dialer.timeouts.lastListen}
 	for ctx.Err() == nil {
 		if l.health.read().Matched {
 			began := time.Now()
 			// The error is in the state of the view already.
 			_ = view.listening.Hold(ctx, l.dialer.errs, func() error { return l.listenOnce(ctx, view) })
 			if time.Since(began) > minStableDuration {
-				retry.reset()
+				again.Reset()
 			}
 		}
-		if l.sleep(ctx, retry.wait()) {
-			retry.reset()
+		if l.sleep(ctx, again.Wait()) {
+			again.Reset()
 		}
 	}
 }
@@ -60,8 +61,8 @@ func (l *eventListener) listenTo(ctx context.Context, view *view) {
 func (l *eventListener) listenOnce(ctx context.Context, view *view) error {
 	err := l.listen(ctx, view)
 	l.ended(ctx, view, err)
-	if errors.Is(err, errSilent) {
-		l.sleep(ctx, view.events.pause())
+	if errors.Is(err, eventfeed.ErrSilent) {
+		l.sleep(ctx, view.events.Pause())
 	}
 	return err
 }
@@ -81,13 +82,13 @@ func (l *eventListener) sleep(ctx context.Context, wait time.Duration) (matched 
 
 // ended records that no events are heard any more.
 func (l *eventListener) ended(ctx context.Context, view *view, err error) {
-	was, news := view.events.end(err)
+	was, news := view.events.End(err)
 	if ctx.Err() != nil {
 		return // who leaves the view reads another one
 	}
 	if news { // while the broker is unreachable, others say so
 		level := 1
-		if errors.Is(err, errSilent) {
+		if errors.Is(err, eventfeed.ErrSilent) {
 			level = 0
 		}
 		l.log.V(level).Info("No events are heard", "vhost", l.config.VHost, "reason", err.Error())
@@ -121,12 +122,12 @@ func (l *eventListener) listen(ctx context.Context, view *view) error {
 		if err != nil {
 			return l.dialer.errs.Fail(brokererr.ErrUnreachable, "the AMQP connection for events was closed")
 		}
-		view.events.add(batch)
+		view.events.Add(batch)
 		if !view.takeAll(batch.Changes, l.health.read().ordersEvents()) {
 			l.requests.request()
 		}
 		if batch.Marker > 0 {
-			if view.events.reach(view.lastRead()) {
+			if view.events.Reach(view.lastRead()) {
 				view.tellAll(snapshot.Notice{Current: true})
 			}
 			select {
@@ -140,7 +141,7 @@ func (l *eventListener) listen(ctx context.Context, view *view) error {
 
 // markers makes the markers of one subscription.
 type markers struct {
-	subscription *events.Subscription
+	subscription *eventfeed.Subscription
 	connection   *amqpconn.Conn
 	// reached has the numbers of the markers that were heard.
 	reached <-chan int
@@ -152,12 +153,12 @@ func (l *eventListener) watch(ctx context.Context, view *view, markers *markers)
 	check := time.NewTicker(l.dialer.timeouts.event)
 	defer check.Stop()
 	for number := 1; ; number++ {
-		view.events.mark()
+		view.events.Mark()
 		if err := l.mark(ctx, markers, number); err != nil {
 			return err
 		}
 		if number == 1 {
-			view.events.begin()
+			view.events.Begin()
 			view.tellAll(snapshot.Notice{Capabilities: true})
 			l.requests.request() // what changed before the subscription
 		}
@@ -173,7 +174,7 @@ func (l *eventListener) awaitNext(ctx context.Context, view *view, check <-chan 
 	defer due.Stop()
 	for {
 		select {
-		case <-view.events.wanted:
+		case <-view.events.Wanted():
 			return nil
 		case <-due.C:
 			return nil
@@ -187,7 +188,7 @@ func (l *eventListener) awaitNext(ctx context.Context, view *view, check <-chan 
 	}
 }
 
-// mark makes a marker and returns when its event was heard. It fails with errSilent if the event does not come while the connection works.
+// mark makes a marker and returns when its event was heard. It fails with eventfeed.ErrSilent if the event does not come while the connection works.
 func (l *eventListener) mark(ctx context.Context, markers *markers, number int) error {
 	if err := l.limited(markers.connection, func() error { return markers.subscription.Mark(number) }); err != nil {
 		return l.described(err)
@@ -208,7 +209,7 @@ func (l *eventListener) mark(ctx context.Context, markers *markers, number int) 
 		return l.described(err)
 	}
 	if silent {
-		return l.dialer.errs.Fail(errSilent, "no event came within %v about a binding that Warren made at exchange %s. Warren subscribes "+
+		return l.dialer.errs.Fail(eventfeed.ErrSilent, "no event came within %v about a binding that Warren made at exchange %s. Warren subscribes "+
 			"again. If this stays, disable the plugin rabbitmq_event_exchange and enable it again",
 			l.dialer.timeouts.event, management.EventExchange)
 	}
@@ -217,11 +218,11 @@ func (l *eventListener) mark(ctx context.Context, markers *markers, number int) 
 
 // findUnannounced fails if a refresh found a change that no event announced.
 func (l *eventListener) findUnannounced(view *view) error {
-	change := view.events.unannounced.overdue(l.dialer.timeouts.event)
+	change := view.events.Overdue(l.dialer.timeouts.event)
 	if change == "" {
 		return nil
 	}
-	return l.dialer.errs.Fail(errSilent, "a refresh found that %s, and no event announced that within %v. Warren subscribes again. If "+
+	return l.dialer.errs.Fail(eventfeed.ErrSilent, "a refresh found that %s, and no event announced that within %v. Warren subscribes again. If "+
 		"this stays, enable the plugin rabbitmq_event_exchange on all nodes", change, l.dialer.timeouts.event)
 }
 
@@ -233,7 +234,7 @@ func (l *eventListener) limited(connection *amqpconn.Conn, operation func() erro
 }
 
 // subscribe opens the connection for events.
-func (l *eventListener) subscribe(ctx context.Context) (*amqpconn.Conn, *events.Subscription, error) {
+func (l *eventListener) subscribe(ctx context.Context) (*amqpconn.Conn, *eventfeed.Subscription, error) {
 	options := l.dialer.options
 	options.VHost, options.Product, options.Name = l.exchangeVHost(), amqpconn.EventsProduct, "warren events "+l.config.VHost
 	connection, err := amqpconn.Dial(ctx, options)
@@ -241,9 +242,9 @@ func (l *eventListener) subscribe(ctx context.Context) (*amqpconn.Conn, *events.
 		return nil, nil, fmt.Errorf("connecting to vhost %q for events: %w", options.VHost, err)
 	}
 	defer context.AfterFunc(ctx, connection.CloseSocket)()
-	var subscription *events.Subscription
+	var subscription *eventfeed.Subscription
 	err = l.limited(connection, func() (err error) {
-		subscription, err = events.Subscribe(connection, l.config.VHost)
+		subscription, err = eventfeed.Subscribe(connection, l.config.VHost)
 		return err
 	})
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/events"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -218,44 +217,6 @@ func TestCatchUp(t *testing.T) {
 	})
 }
 
-// Who waits for a marker is told if it will not come, or does not suffice, and reads the vhost then.
-func TestAwaitAMarker(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		happens func(h *heard)
-		want    []bool // what those are told who came before the marker was made, and after
-	}{
-		"the marker is heard":                {func(h *heard) { h.reach(time.Now()) }, []bool{true}},
-		"both markers are heard":             {func(h *heard) { h.reach(time.Now()); h.mark(); h.reach(time.Now()) }, []bool{true, true}},
-		"an event before it was not clear":   {func(h *heard) { before := time.Now(); h.unclear(); h.reach(before) }, []bool{false}},
-		"the broker may have dropped events": {func(h *heard) { h.add(events.Batch{Events: events.QueueLimit}); h.reach(time.Now()) }, []bool{false}},
-		"the vhost was read since": {func(h *heard) {
-			h.add(events.Batch{Events: events.QueueLimit})
-			h.read(time.Now(), h.count(), snapshot.Difference{})
-			h.reach(time.Now())
-		}, []bool{true}},
-		"the subscription ends":             {func(h *heard) { h.end(brokererr.ErrUnreachable) }, []bool{false, false}},
-		"the subscription ends and is back": {func(h *heard) { h.end(brokererr.ErrUnreachable); h.begin() }, []bool{false, false}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			h := newHeard(backoff{})
-			h.begin()
-			var told []bool
-			tell := func(current bool) { told = append(told, current) }
-			h.await(time.Now(), tell)
-			h.mark()
-			h.await(time.Now(), tell)
-			test.happens(&h)
-			NewWithT(t).Expect(told).To(Equal(test.want))
-		})
-	}
-	h := newHeard(backoff{})
-	if h.await(time.Now(), func(bool) { t.Error("nobody hears") }) {
-		t.Error("a marker is awaited that nobody will hear")
-	}
-}
-
 // The exchange of the events is in vhost "/", which is not everybody's.
 func TestWhoMayNotHearEvents(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
@@ -322,7 +283,7 @@ func TestCatchUpOfAnotherThatNeedsARefresh(t *testing.T) {
 		hearing(t, second)
 		asked := time.Now()
 		second.RequestCatchUp()
-		second.views.get().events.unclear() // as by an event about a policy, before the marker is heard
+		second.views.get().events.Unclear() // as by an event about a policy, before the marker is heard
 		NewWithT(t).Eventually(func() time.Time { return second.Health().CurrentAt }).
 			WithTimeout(within).WithPolling(5 * time.Millisecond).Should(BeTemporally(">", asked))
 	})

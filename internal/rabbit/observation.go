@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/eventfeed"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
@@ -61,9 +63,9 @@ type observation struct {
 	reading management.Places // of one, for whoever reads the vhost
 
 	listening management.Places // of one, for whoever hears events
-	events    heard
-	own       ownChanges
-	untold    untold
+	events    eventfeed.Feed
+	own       eventfeed.OwnChanges
+	pending   eventfeed.PendingNotices
 
 	mu      sync.Mutex
 	readAt  time.Time     // when the last reading began that succeeded
@@ -88,7 +90,7 @@ type viewer struct {
 	// patience is timeouts.binding.
 	patience time.Duration
 	// silences is the wait before another subscription where one was silent.
-	silences backoff
+	silences retry.Backoff
 }
 
 // view is one connection's use of an observation.
@@ -107,7 +109,7 @@ func (o *Observations) open(key observationKey, viewer viewer) *view {
 	if !exists {
 		observed = &observation{
 			key: key, reading: management.NewPlaces(1), listening: management.NewPlaces(1), views: map[*view]bool{},
-			events: newHeard(viewer.silences), standing: &o.standing,
+			events: eventfeed.NewFeed(viewer.silences), standing: &o.standing,
 		}
 	}
 	if key.isShared() {
@@ -166,7 +168,7 @@ func (v *view) refresh(ctx context.Context, errs brokererr.Errors, demand demand
 			return nil
 		}
 		began = time.Now()
-		before := v.events.count()
+		before := v.events.Count()
 		difference, again, err := v.readAndReplace(ctx, read)
 		if err == nil && (again || demand.twice) {
 			var more snapshot.Difference
@@ -174,7 +176,7 @@ func (v *view) refresh(ctx context.Context, errs brokererr.Errors, demand demand
 			difference.Add(more)
 		}
 		if err == nil {
-			v.events.read(previous, before, difference)
+			v.events.Refreshed(previous, before, difference)
 			v.read(began)
 		}
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
@@ -40,7 +41,7 @@ type refresher struct {
 
 // run refreshes, with one request to the management API at a time.
 func (r *refresher) run(ctx context.Context) {
-	retry := backoff{first: r.timeouts.firstRetry, limit: min(r.timeouts.lastRetry, r.config.ResyncInterval)}
+	again := retry.Backoff{First: r.timeouts.firstRetry, Limit: min(r.timeouts.lastRetry, r.config.ResyncInterval)}
 	r.awaitLink(ctx)
 	for ctx.Err() == nil {
 		waiting, askedAt := r.requests.take()
@@ -48,14 +49,14 @@ func (r *refresher) run(ctx context.Context) {
 		for _, result := range waiting {
 			result <- err
 		}
-		wait := max(jitter(r.config.ResyncInterval)-time.Since(r.readAt), time.Until(r.views.nextReading(r.timeouts.pace)))
+		wait := max(retry.Jitter(r.config.ResyncInterval)-time.Since(r.readAt), time.Until(r.views.nextReading(r.timeouts.pace)))
 		if err == nil {
-			retry.reset()
+			again.Reset()
 			r.readMembers(ctx)
 			r.countMessages(ctx)
 		} else {
 			r.requests.again(askedAt)
-			wait = retry.wait()
+			wait = again.Wait()
 		}
 		r.sleep(ctx, wait)
 	}

@@ -6,7 +6,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/events"
+	"github.com/warren-mq/warren/internal/rabbit/eventfeed"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -54,7 +54,7 @@ func (c *Connection) Remove(ctx context.Context, cluster string, removal Removal
 
 func unbind(binding topology.Binding) operation {
 	return operation{
-		about: brokererr.ObjectError{Op: brokererr.OpUnbind, ID: bindingID(binding)}, kind: events.Deleted,
+		about: brokererr.ObjectError{Op: brokererr.OpUnbind, ID: bindingID(binding)}, kind: eventfeed.Deleted,
 		names: []string{binding.Destination, binding.Source, binding.RoutingKey}, arguments: binding.Arguments,
 
 		permissions: map[vhost.Kind]string{vhost.KindQueue: "write", vhost.KindExchange: "read"},
@@ -72,7 +72,7 @@ func unbind(binding topology.Binding) operation {
 
 func deleteQueue(name string) operation {
 	return operation{
-		about: brokererr.ObjectError{Op: brokererr.OpDelete, ID: vhost.QueueID(name)}, kind: events.Deleted,
+		about: brokererr.ObjectError{Op: brokererr.OpDelete, ID: vhost.QueueID(name)}, kind: eventfeed.Deleted,
 		names: []string{name},
 
 		permissions: map[vhost.Kind]string{vhost.KindQueue: "configure"},
@@ -86,7 +86,7 @@ func deleteQueue(name string) operation {
 
 func deleteExchange(name string) operation {
 	return operation{
-		about: brokererr.ObjectError{Op: brokererr.OpDelete, ID: vhost.ExchangeID(name)}, kind: events.Deleted,
+		about: brokererr.ObjectError{Op: brokererr.OpDelete, ID: vhost.ExchangeID(name)}, kind: eventfeed.Deleted,
 		names: []string{name},
 
 		permissions: map[vhost.Kind]string{vhost.KindExchange: "configure"},

@@ -3,7 +3,6 @@ package rabbit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -13,8 +12,7 @@ import (
 	"github.com/onsi/gomega/types"
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
-	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/events"
+	"github.com/warren-mq/warren/internal/rabbit/eventfeed"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -104,7 +102,7 @@ func TestSilenceIsNoticed(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = program.Close() })
-		if _, err := events.Subscribe(&amqpconn.Conn{Connection: program, ID: "another"}, "/"); err != nil {
+		if _, err := eventfeed.Subscribe(&amqpconn.Conn{Connection: program, ID: "another"}, "/"); err != nil {
 			t.Fatal(err)
 		}
 		hearing(t, connection)
@@ -156,136 +154,8 @@ func TestOneMarkerForEachSubscriptionAndPeriod(t *testing.T) {
 			connection := connectedWith(t, configOf(vh), test.timeouts)
 			hearing(t, connection)
 			NewWithT(t).Eventually(func() int {
-				heard := &connection.views.get().events
-				heard.mu.Lock()
-				defer heard.mu.Unlock()
-				return heard.number
+				return connection.views.get().events.Markers()
 			}).WithTimeout(within).Should(test.markers)
-		})
-	}
-}
-
-// The reason of a silence stays while the broker cannot be reached for a moment, and a broker that is gone for long is a reason of its own.
-func TestWhyNoEventsAreHeard(t *testing.T) {
-	t.Parallel()
-	silent, unreachable := fmt.Errorf("%w: no event", errSilent), fmt.Errorf("%w: closed", brokererr.ErrUnreachable)
-	for name, test := range map[string]struct {
-		happens func(h *heard)
-		want    string
-		news    bool
-	}{
-		"silence":                               {func(*heard) {}, "events are silent: no event", true},
-		"silence again":                         {func(h *heard) { h.end(silent) }, "events are silent: no event", false},
-		"silence, and events are heard between": {func(h *heard) { h.end(silent); h.begin() }, "events are silent: no event", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			h := newHeard(backoff{})
-			h.begin()
-			test.happens(&h)
-			_, news := h.end(silent)
-			for range 2 {
-				if _, reason, _ := h.state(); reason != test.want || news != test.news {
-					t.Errorf("reason %q, news %v", reason, news)
-				}
-				h.end(unreachable)
-			}
-			h.lostAt = h.lostAt.Add(-lossPatience)
-			h.end(unreachable)
-			if _, reason, _ := h.state(); reason != unreachable.Error() {
-				t.Errorf("reason %q after a long time", reason)
-			}
-		})
-	}
-}
-
-// Each silence makes the next pause longer, until events have been heard for longer than the longest pause.
-func TestPausesAfterSilence(t *testing.T) {
-	t.Parallel()
-	h := newHeard(backoff{first: time.Second, limit: 4 * time.Second})
-	pauses := func(want ...time.Duration) {
-		t.Helper()
-		for _, most := range want {
-			h.begin()
-			h.end(errSilent)
-			if got := h.pause(); got > most || got < most*9/10 {
-				t.Errorf("a pause of %v, want %v", got, most)
-			}
-		}
-	}
-	pauses(time.Second, 2*time.Second, 4*time.Second, 4*time.Second)
-	h.begin()
-	h.since = h.since.Add(-5 * time.Second)
-	h.end(brokererr.ErrUnreachable)
-	pauses(time.Second)
-}
-
-// A change that a refresh found counts as unannounced if its event came neither before nor within the time.
-func TestUnannouncedChanges(t *testing.T) {
-	t.Parallel()
-	orders := vhost.QueueID("orders")
-	deleted, created := events.Change{Kind: events.Deleted, ID: orders}, events.Change{Kind: events.Created, ID: orders}
-	found := snapshot.Difference{Deleted: []vhost.ID{orders}}
-	var many []events.Change
-	for number := range announcedLimit + 1 {
-		many = append(many, events.Change{Kind: events.Created, ID: vhost.QueueID(fmt.Sprint(number))})
-	}
-	none := snapshot.Difference{}
-	for _, test := range []struct {
-		name    string
-		happens func(u *unannounced)
-		want    string
-	}{
-		{"no event comes", func(u *unannounced) { u.refreshed(found, true) }, `queue "orders" was deleted`},
-		{"its event came before", func(u *unannounced) { u.announce([]events.Change{deleted}); u.refreshed(found, true) }, ""},
-		{"its event comes after", func(u *unannounced) { u.refreshed(found, true); u.announce([]events.Change{deleted}) }, ""},
-		{
-			"Warren corrects it, which is announced", func(u *unannounced) { u.refreshed(found, true); u.announce([]events.Change{created}) },
-			`queue "orders" was deleted`,
-		},
-		{
-			"its event came before another refresh, which did not show it yet",
-			func(u *unannounced) {
-				u.announce([]events.Change{deleted})
-				u.refreshed(none, true)
-				u.refreshed(found, true)
-			}, "",
-		},
-		{
-			"an event of long ago", func(u *unannounced) {
-				u.announce([]events.Change{deleted})
-				u.refreshed(none, true)
-				u.refreshed(none, true)
-				u.refreshed(found, true)
-			}, `queue "orders" was deleted`,
-		},
-		{"a queue is new", func(u *unannounced) { u.refreshed(snapshot.Difference{Created: []vhost.ID{orders}}, true) }, `queue "orders" was created`},
-		{"a policy", func(u *unannounced) { u.refreshed(snapshot.Difference{Policies: []string{"limits"}}, true) }, `policy "limits" was changed`},
-		{"its event is about a policy", func(u *unannounced) {
-			u.announce([]events.Change{{Kind: events.PolicyChanged, ID: vhost.ID{Name: "limits"}}})
-			u.refreshed(snapshot.Difference{Policies: []string{"limits"}}, true)
-		}, ""},
-		{"the change may be older than the subscription", func(u *unannounced) { u.refreshed(found, false) }, ""},
-		{"there is another subscription", func(u *unannounced) { u.refreshed(found, true); u.reset() }, ""},
-		{"there were more events than are kept", func(u *unannounced) { u.announce(many); u.refreshed(found, true) }, ""},
-		{"an exchange of RabbitMQ", func(u *unannounced) {
-			u.refreshed(snapshot.Difference{Created: []vhost.ID{vhost.ExchangeID("amq.rabbitmq.log")}}, true)
-		}, ""},
-		{"a binding of another subscription to events", func(u *unannounced) {
-			binding := vhost.ID{Kind: vhost.KindBinding, Source: management.EventExchange, Destination: "audit"}
-			u.refreshed(snapshot.Difference{Deleted: []vhost.ID{binding}}, true)
-		}, ""},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			u := &unannounced{}
-			test.happens(u)
-			if got := u.overdue(0); got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
-			if got := u.overdue(time.Hour); got != "" {
-				t.Errorf("%q is overdue before the time", got)
-			}
 		})
 	}
 }
@@ -293,20 +163,20 @@ func TestUnannouncedChanges(t *testing.T) {
 // Nodes send their events independently of each other: a queue that was deleted and declared again can look deleted, or declared.
 func TestEventsOfSeveralNodesOnlyRequestARefresh(t *testing.T) {
 	t.Parallel()
-	created := func(name string) events.Change {
-		return events.Change{Kind: events.Created, ID: vhost.QueueID(name), Exact: true}
+	created := func(name string) eventfeed.Change {
+		return eventfeed.Change{Kind: eventfeed.Created, ID: vhost.QueueID(name), Exact: true}
 	}
-	deleted := events.Change{Kind: events.Deleted, ID: vhost.QueueID("orders")}
+	deleted := eventfeed.Change{Kind: eventfeed.Deleted, ID: vhost.QueueID("orders")}
 	for name, test := range map[string]struct {
-		changes  []events.Change
+		changes  []eventfeed.Change
 		ordered  bool
 		queues   []string
 		sufficed bool
 	}{
-		"one node":                            {[]events.Change{deleted, created("invoices")}, true, []string{"invoices"}, true},
-		"several nodes":                       {[]events.Change{deleted}, false, []string{"orders"}, false},
-		"several nodes, of which one is late": {[]events.Change{created("orders"), deleted}, false, []string{"orders"}, false},
-		"several nodes, and another queue":    {[]events.Change{created("invoices")}, false, []string{"orders"}, false},
+		"one node":                            {[]eventfeed.Change{deleted, created("invoices")}, true, []string{"invoices"}, true},
+		"several nodes":                       {[]eventfeed.Change{deleted}, false, []string{"orders"}, false},
+		"several nodes, of which one is late": {[]eventfeed.Change{created("orders"), deleted}, false, []string{"orders"}, false},
+		"several nodes, and another queue":    {[]eventfeed.Change{created("invoices")}, false, []string{"orders"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/warren-mq/warren/internal/rabbit/events"
+	"github.com/warren-mq/warren/internal/rabbit/eventfeed"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -123,18 +123,18 @@ func (v *views) snapshot(show func(*snapshot.Snapshot)) {
 }
 
 // begin takes note of a change that is about to be made, for its event not to pass for somebody else's change.
-func (v *views) begin(id vhost.ID, kind events.Kind) {
-	v.each(func(view *view) { view.own.begin(id, kind) })
+func (v *views) begin(id vhost.ID, kind eventfeed.Kind) {
+	v.each(func(view *view) { view.own.Begin(id, kind) })
 }
 
 // refused takes note that the broker did not make the change that began last.
-func (v *views) refused(id vhost.ID, kind events.Kind) {
-	v.each(func(view *view) { view.own.refused(id, kind) })
+func (v *views) refused(id vhost.ID, kind eventfeed.Kind) {
+	v.each(func(view *view) { view.own.Refused(id, kind) })
 }
 
 // takeIgnored reports whether events about one of the queues were left to a deletion, and forgets that.
 func (v *views) takeIgnored(queues []string) (some bool) {
-	v.each(func(view *view) { some = view.events.takeIgnored(queues) || some })
+	v.each(func(view *view) { some = view.events.TakeIgnored(queues) || some })
 	return some
 }
 

@@ -1,4 +1,4 @@
-package rabbit
+package eventfeed
 
 import (
 	"fmt"
@@ -6,22 +6,21 @@ import (
 	"sync"
 	"time"
 
-	"github.com/warren-mq/warren/internal/rabbit/events"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// A marker shows that the connection's own node announces changes. Each node of a cluster announces what was done through it, so the
-// others can be silent all the same. Then a refresh finds changes that no event announced.
+// A marker shows that the connection's own node announces changes. Each node of a cluster announces the changes made through it,
+// so another node can be silent all the same. Then a refresh finds changes that no event announced.
 
 // unannounced compares the changes that refreshes find with those that events announced. The zero value is ready to use.
 type unannounced struct {
 	mu sync.Mutex
-	// recent are the changes that events announced since the last refresh, and earlier those from the refresh before until then: a node
-	// can show a change a moment after another one announced it.
+	// recent are the changes that events announced since the last refresh, earlier those between the last two refreshes: a node can
+	// show a change a moment after another node announced it.
 	recent, earlier announced
-	// found is when a refresh showed a change that no event has announced yet.
+	// found is when a refresh found a change that no event has announced yet.
 	found map[changed]time.Time
 }
 
@@ -31,10 +30,10 @@ type announced struct {
 	full    bool // there were more than announcedLimit
 }
 
-// announcedLimit is how many changes are kept at most. From refreshes with more events nothing is concluded.
+// announcedLimit is how many changes are kept at most. With more events between refreshes, nothing is concluded.
 const announcedLimit = 1000
 
-// reset forgets everything, for a new subscription.
+// reset forgets everything when a new subscription begins.
 func (u *unannounced) reset() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -42,7 +41,7 @@ func (u *unannounced) reset() {
 }
 
 // announce records the changes that events announced.
-func (u *unannounced) announce(changes []events.Change) {
+func (u *unannounced) announce(changes []Change) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, change := range changes {
@@ -64,13 +63,13 @@ func (u *unannounced) refreshed(difference snapshot.Difference, complete bool) {
 	defer u.mu.Unlock()
 	if complete && !u.recent.full && !u.earlier.full {
 		for _, id := range difference.Created {
-			u.find(changed{id, events.Created})
+			u.find(changed{id, Created})
 		}
 		for _, id := range difference.Deleted {
-			u.find(changed{id, events.Deleted})
+			u.find(changed{id, Deleted})
 		}
 		for _, name := range difference.Policies {
-			u.find(changed{vhost.ID{Name: name}, events.PolicyChanged})
+			u.find(changed{vhost.ID{Name: name}, PolicyChanged})
 		}
 	}
 	u.earlier, u.recent = u.recent, announced{}
@@ -88,7 +87,7 @@ func (u *unannounced) find(change changed) {
 	u.found[change] = time.Now()
 }
 
-// overdue describes a change that a refresh found, and that no event has announced for a time since; empty if there is none.
+// overdue describes a change that a refresh found and that no event has announced for this long; empty if there is none.
 func (u *unannounced) overdue(limit time.Duration) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -100,12 +99,12 @@ func (u *unannounced) overdue(limit time.Duration) string {
 	return ""
 }
 
-// String says what happened, as the end of a sentence.
+// String describes the change as the end of a sentence.
 func (c changed) String() string {
 	switch c.kind {
-	case events.PolicyChanged:
+	case PolicyChanged:
 		return fmt.Sprintf("policy %q was changed", c.id.Name)
-	case events.Deleted:
+	case Deleted:
 		return fmt.Sprintf("%v was deleted", c.id)
 	}
 	return fmt.Sprintf("%v was created", c.id)

@@ -1,4 +1,4 @@
-package events_test
+package eventfeed_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
-	"github.com/warren-mq/warren/internal/rabbit/events"
+	"github.com/warren-mq/warren/internal/rabbit/eventfeed"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
@@ -21,13 +21,13 @@ import (
 )
 
 // each runs a test against every broker of the matrix, with a vhost of its own, and a subscription to the events about it.
-func each(t *testing.T, test func(t *testing.T, vh *brokers.VHost, heard *events.Subscription)) {
+func each(t *testing.T, test func(t *testing.T, vh *brokers.VHost, heard *eventfeed.Subscription)) {
 	t.Parallel()
 	for _, broker := range brokers.All(t) {
 		t.Run(broker.Version, func(t *testing.T) {
 			t.Parallel()
 			vh := broker.NewVHost(t)
-			subscription, err := events.Subscribe(dialed(t, broker), vh.Name)
+			subscription, err := eventfeed.Subscribe(dialed(t, broker), vh.Name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,14 +56,14 @@ func dialed(t *testing.T, broker brokers.Broker) *amqpconn.Conn {
 var limit = deadline.For(30 * time.Second)
 
 // heardUntil returns what was heard until a marker.
-func heardUntil(t *testing.T, s *events.Subscription, marker int) []events.Change {
+func heardUntil(t *testing.T, s *eventfeed.Subscription, marker int) []eventfeed.Change {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	if err := s.Mark(marker); err != nil {
 		t.Fatal(err)
 	}
-	var changes []events.Change
+	var changes []eventfeed.Change
 	for {
 		batch, err := s.Next(ctx)
 		if err != nil {
@@ -76,7 +76,7 @@ func heardUntil(t *testing.T, s *events.Subscription, marker int) []events.Chang
 	}
 }
 
-func expect(t *testing.T, got []events.Change, want ...events.Change) {
+func expect(t *testing.T, got []eventfeed.Change, want ...eventfeed.Change) {
 	t.Helper()
 	for i := range got {
 		if since := time.Since(got[i].At); since < -time.Second || since > limit {
@@ -90,30 +90,30 @@ func expect(t *testing.T, got []events.Change, want ...events.Change) {
 }
 
 func TestChangesOfQueuesAndExchanges(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost, heard *events.Subscription) {
+	each(t, func(t *testing.T, vh *brokers.VHost, heard *eventfeed.Subscription) {
 		vh.DeclareQueue("orders", amqp.Table{"x-queue-type": "quorum", "x-message-ttl": int64(5000), "x-single-active-consumer": true})
 		vh.DeclareExchange("in", "headers", amqp.Table{"alternate-exchange": "out"})
 		expect(t, heardUntil(t, heard, 1),
-			events.Change{
-				Kind: events.Created, ID: vhost.QueueID("orders"), Exact: true,
+			eventfeed.Change{
+				Kind: eventfeed.Created, ID: vhost.QueueID("orders"), Exact: true,
 				Queue: vhost.Queue{Durable: true, Arguments: vhost.Arguments{
 					"x-queue-type": "quorum", "x-message-ttl": int64(5000), "x-single-active-consumer": true,
 				}},
 			},
-			events.Change{
-				Kind: events.Created, ID: vhost.ExchangeID("in"), Exact: true,
+			eventfeed.Change{
+				Kind: eventfeed.Created, ID: vhost.ExchangeID("in"), Exact: true,
 				Exchange: vhost.Exchange{Type: "headers", Durable: true, Arguments: vhost.Arguments{"alternate-exchange": "out"}},
 			})
 		vh.DeleteQueue("orders")
 		vh.DeleteExchange("in")
 		expect(t, heardUntil(t, heard, 2),
-			events.Change{Kind: events.Deleted, ID: vhost.QueueID("orders")},
-			events.Change{Kind: events.Deleted, ID: vhost.ExchangeID("in")})
+			eventfeed.Change{Kind: eventfeed.Deleted, ID: vhost.QueueID("orders")},
+			eventfeed.Change{Kind: eventfeed.Deleted, ID: vhost.ExchangeID("in")})
 	})
 }
 
 func TestChangesOfBindings(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost, heard *events.Subscription) {
+	each(t, func(t *testing.T, vh *brokers.VHost, heard *eventfeed.Subscription) {
 		vh.DeclareQueue("orders", nil)
 		vh.DeclareExchange("in", "headers", nil)
 		heardUntil(t, heard, 1)
@@ -127,28 +127,28 @@ func TestChangesOfBindings(t *testing.T) {
 		}
 		id := vhost.ID{Kind: vhost.KindBinding, Source: "in", Destination: "orders", RoutingKey: "k.*"}
 		expect(t, heardUntil(t, heard, 2),
-			events.Change{Kind: events.Created, ID: id, Exact: true, Binding: bound},
-			events.Change{
-				Kind: events.Created, ID: vhost.ID{Kind: vhost.KindBinding, Source: "in", Destination: "amq.topic"},
+			eventfeed.Change{Kind: eventfeed.Created, ID: id, Exact: true, Binding: bound},
+			eventfeed.Change{
+				Kind: eventfeed.Created, ID: vhost.ID{Kind: vhost.KindBinding, Source: "in", Destination: "amq.topic"},
 				Binding: vhost.Binding{Source: "in", Destination: "amq.topic", ToExchange: true},
 			},
-			events.Change{Kind: events.Deleted, ID: id, Exact: true, Binding: bound})
+			eventfeed.Change{Kind: eventfeed.Deleted, ID: id, Exact: true, Binding: bound})
 	})
 }
 
 func TestChangesOfPolicies(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost, heard *events.Subscription) {
+	each(t, func(t *testing.T, vh *brokers.VHost, heard *eventfeed.Subscription) {
 		vh.SetPolicy("limits", brokers.Policy{Pattern: "^orders$", Definition: map[string]any{"max-length": 5}, ApplyTo: "queues"})
 		vh.DeletePolicy("limits")
 		expect(t, heardUntil(t, heard, 1),
-			events.Change{Kind: events.PolicyChanged, ID: vhost.ID{Name: "limits"}},
-			events.Change{Kind: events.PolicyChanged, ID: vhost.ID{Name: "limits"}})
+			eventfeed.Change{Kind: eventfeed.PolicyChanged, ID: vhost.ID{Name: "limits"}},
+			eventfeed.Change{Kind: eventfeed.PolicyChanged, ID: vhost.ID{Name: "limits"}})
 	})
 }
 
 // The event exchange announces the changes of all vhosts.
 func TestOtherVHostsAreLeftOut(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost, heard *events.Subscription) {
+	each(t, func(t *testing.T, vh *brokers.VHost, heard *eventfeed.Subscription) {
 		vh.Broker.NewVHost(t).DeclareQueue("elsewhere", nil)
 		expect(t, heardUntil(t, heard, 1))
 	})
@@ -160,7 +160,7 @@ func TestASubscriptionEndsWithItsConnection(t *testing.T) {
 		t.Run(broker.Version, func(t *testing.T) {
 			t.Parallel()
 			connection := dialed(t, broker)
-			subscription, err := events.Subscribe(connection, "/")
+			subscription, err := eventfeed.Subscribe(connection, "/")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -168,16 +168,16 @@ func TestASubscriptionEndsWithItsConnection(t *testing.T) {
 			for err == nil { // of other tests there may be events left
 				_, err = subscription.Next(t.Context())
 			}
-			if !errors.Is(err, events.ErrEnded) {
-				t.Errorf("got %v, want %v", err, events.ErrEnded)
+			if !errors.Is(err, eventfeed.ErrEnded) {
+				t.Errorf("got %v, want %v", err, eventfeed.ErrEnded)
 			}
 		})
 	}
 }
 
-// An event that is missing was made after QueueLimit others that are heard: a full queue of events keeps what it has.
+// An event that is missing was made after eventfeed.QueueLimit others that are heard: a full queue of events keeps what it has.
 func TestAFullQueueDropsTheNewestEvents(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost, _ *events.Subscription) {
+	each(t, func(t *testing.T, vh *brokers.VHost, _ *eventfeed.Subscription) {
 		const most, made = 100, 200
 		channel, err := dialed(t, vh.Broker).Connection.Channel()
 		if err != nil {

@@ -1,4 +1,4 @@
-package events
+package eventfeed
 
 import (
 	"strconv"

@@ -1,0 +1,107 @@
+package eventfeed
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+)
+
+// A caller that waits for a marker learns that it will not come or does not suffice, and then reads the vhost.
+func TestAwaitAMarker(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		happens func(f *Feed)
+		want    []bool // the answer to a caller before the marker was made, and to one after that
+	}{
+		"the marker is heard":                {func(f *Feed) { f.Reach(time.Now()) }, []bool{true}},
+		"both markers are heard":             {func(f *Feed) { f.Reach(time.Now()); f.Mark(); f.Reach(time.Now()) }, []bool{true, true}},
+		"an event before it was not clear":   {func(f *Feed) { before := time.Now(); f.Unclear(); f.Reach(before) }, []bool{false}},
+		"the broker may have dropped events": {func(f *Feed) { f.Add(Batch{Events: QueueLimit}); f.Reach(time.Now()) }, []bool{false}},
+		"the vhost was read since": {func(f *Feed) {
+			f.Add(Batch{Events: QueueLimit})
+			f.Refreshed(time.Now(), f.Count(), snapshot.Difference{})
+			f.Reach(time.Now())
+		}, []bool{true}},
+		"the subscription ends":             {func(f *Feed) { f.End(brokererr.ErrUnreachable) }, []bool{false, false}},
+		"the subscription ends and is back": {func(f *Feed) { f.End(brokererr.ErrUnreachable); f.Begin() }, []bool{false, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := NewFeed(retry.Backoff{})
+			f.Begin()
+			var told []bool
+			tell := func(current bool) { told = append(told, current) }
+			f.Await(time.Now(), tell)
+			f.Mark()
+			f.Await(time.Now(), tell)
+			test.happens(&f)
+			if !slices.Equal(told, test.want) {
+				t.Errorf("told %v, want %v", told, test.want)
+			}
+		})
+	}
+	f := NewFeed(retry.Backoff{})
+	if f.Await(time.Now(), func(bool) { t.Error("nobody hears") }) {
+		t.Error("a marker is awaited that nobody will hear")
+	}
+}
+
+// The reason of a silence stays while the broker cannot be reached for a moment, and a broker that is gone for long is a reason of its own.
+func TestWhyNoEventsAreHeard(t *testing.T) {
+	t.Parallel()
+	silent, unreachable := fmt.Errorf("%w: no event", ErrSilent), fmt.Errorf("%w: closed", brokererr.ErrUnreachable)
+	for name, test := range map[string]struct {
+		happens func(f *Feed)
+		want    string
+		news    bool
+	}{
+		"silence":                               {func(*Feed) {}, "events are silent: no event", true},
+		"silence again":                         {func(f *Feed) { f.End(silent) }, "events are silent: no event", false},
+		"silence, and events are heard between": {func(f *Feed) { f.End(silent); f.Begin() }, "events are silent: no event", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := NewFeed(retry.Backoff{})
+			f.Begin()
+			test.happens(&f)
+			_, news := f.End(silent)
+			for range 2 {
+				if _, reason, _ := f.State(); reason != test.want || news != test.news {
+					t.Errorf("reason %q, news %v", reason, news)
+				}
+				f.End(unreachable)
+			}
+			f.lostAt = f.lostAt.Add(-lossBudget)
+			f.End(unreachable)
+			if _, reason, _ := f.State(); reason != unreachable.Error() {
+				t.Errorf("reason %q after a long time", reason)
+			}
+		})
+	}
+}
+
+// Each silence makes the next pause longer, until events have been heard for longer than the longest pause.
+func TestPausesAfterSilence(t *testing.T) {
+	t.Parallel()
+	f := NewFeed(retry.Backoff{First: time.Second, Limit: 4 * time.Second})
+	pauses := func(want ...time.Duration) {
+		t.Helper()
+		for _, most := range want {
+			f.Begin()
+			f.End(ErrSilent)
+			if got := f.Pause(); got > most || got < most*9/10 {
+				t.Errorf("a pause of %v, want %v", got, most)
+			}
+		}
+	}
+	pauses(time.Second, 2*time.Second, 4*time.Second, 4*time.Second)
+	f.Begin()
+	f.since = f.since.Add(-5 * time.Second)
+	f.End(brokererr.ErrUnreachable)
+	pauses(time.Second)
+}

@@ -1,0 +1,88 @@
+package eventfeed
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// A queue or exchange that is deleted takes its bindings with it. RabbitMQ announces the bindings first, and the queue up to 70
+// ms later. A connection that received the bindings at once would bind them again to a queue that is about to go: RabbitMQ
+// answers that there is no such queue, and 4.3.6 was seen to close the connection. So notices of deleted bindings wait until
+// their queue or exchange is announced as deleted, or for a short time.
+
+// PendingNotices holds notices of changes by others until they may be delivered. The zero value is ready to use.
+type PendingNotices struct {
+	mu      sync.Mutex
+	notices []snapshot.Notice
+	// deleted are the ends of deleted bindings. As far as events show, both ends exist.
+	deleted map[bindingEnds]bool
+	// overdue fires when the notices are delivered although both ends exist; nil while none waits.
+	overdue *time.Timer
+}
+
+// bindingEnds are the source and destination of a binding.
+type bindingEnds struct {
+	source, destination string
+	toExchange          bool
+}
+
+// include reports whether an object is one of the ends.
+func (e bindingEnds) include(id vhost.ID) bool {
+	if id.Kind == vhost.KindQueue {
+		return !e.toExchange && e.destination == id.Name
+	}
+	return e.source == id.Name || e.toExchange && e.destination == id.Name
+}
+
+// Add adds a change and its notice, which is empty if the change concerns no connection.
+func (p *PendingNotices) Add(change Change, concerned snapshot.Notice) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !concerned.Empty() {
+		p.notices = append(p.notices, concerned)
+	}
+	switch {
+	case change.Kind != Deleted:
+	case change.ID.Kind != vhost.KindBinding:
+		maps.DeleteFunc(p.deleted, func(ends bindingEnds, _ bool) bool { return ends.include(change.ID) })
+	case !concerned.Empty():
+		if p.deleted == nil {
+			p.deleted = map[bindingEnds]bool{}
+		}
+		p.deleted[bindingEnds{change.Binding.Source, change.Binding.Destination, change.Binding.ToExchange}] = true
+	}
+}
+
+// Take returns the notices that may be delivered now. If one must wait, all wait, for the budget at most, and tell is called
+// after that.
+func (p *PendingNotices) Take(budget time.Duration, tell func()) snapshot.Notice {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.deleted) == 0 {
+		return p.clear()
+	}
+	if p.overdue == nil {
+		p.overdue = time.AfterFunc(budget, tell)
+	}
+	return snapshot.Notice{}
+}
+
+// TakeAll returns all notices.
+func (p *PendingNotices) TakeAll() snapshot.Notice {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.clear()
+}
+
+func (p *PendingNotices) clear() snapshot.Notice {
+	if p.overdue != nil {
+		p.overdue.Stop()
+	}
+	all := snapshot.Merge(p.notices)
+	p.notices, p.deleted, p.overdue = nil, nil, nil
+	return all
+}

@@ -1,0 +1,29 @@
+// Package retry has the waits between attempts.
+package retry
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff computes the wait before each attempt: First, doubled each time, up to Limit.
+type Backoff struct {
+	First, Limit time.Duration
+	next         time.Duration
+}
+
+// Wait returns the next wait, less the jitter.
+func (b *Backoff) Wait() time.Duration {
+	b.next = min(max(b.next, b.First), b.Limit)
+	wait := b.next
+	b.next = min(2*b.next, b.Limit)
+	return Jitter(wait)
+}
+
+// Reset makes First the next wait.
+func (b *Backoff) Reset() { b.next = 0 }
+
+// Jitter shortens a wait by up to 10%, so that many clients do not act at the same moment.
+func Jitter(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.9 + 0.1*rand.Float64())) // spreads load, and keeps no one waiting for longer
+}
