@@ -20,6 +20,8 @@ STRATEGIES ?= Publish Reject Requeue None
 FUZZ_PACKAGES ?= ./internal/... ./consumer/... ./cmd/kubectl-warren/...
 # Where `bench` writes its results. It only prints those of some phases, or of a manager from elsewhere.
 BENCH_PAGE ?= $(if $(BENCH_PHASES)$(BENCH_MANAGER),,docs/performance.md)
+# Their text stands in Go comments, values.yaml and manifests.
+GENERATED_PAGES = charts/warren/README.md docs/reference/api.md docs/reference/arguments.md docs/reference/flags.md docs/reference/metrics.md
 # What was built in another checkout is not built again.
 export GOFLAGS := $(GOFLAGS) -trimpath
 
@@ -143,11 +145,12 @@ vet: ## Run go vet on the modules of the workspace.
 	go vet ./... ./consumer/... ./cmd/kubectl-warren/... ./examples/orders/...
 
 .PHONY: lint
-lint: ## Run the linters, of the Helm chart too; FIX=1 corrects what they can.
+lint: ## Run the linters, also for the Helm chart and the documentation; FIX=1 corrects what they can.
 	hack/tool.sh golangci-lint run $(if $(FIX),--fix)
 	cd consumer && ../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
 	cd consumer/otelconsumer && GOWORK=off ../../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
 	cd cmd/kubectl-warren && ../../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
+	git ls-files -z '*.md' $(GENERATED_PAGES:%=':!%') | xargs -0 hack/tool.sh vale --config=hack/vale/vale.ini --output=line
 	for helm in helm helm3; do hack/tool.sh $$helm lint --strict --quiet --kube-version=1.37.0 charts/warren; done
 
 ##@ Generate
