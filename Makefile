@@ -19,9 +19,10 @@ WARREN_SOAK ?= 2h
 STRATEGIES ?= Publish Reject Requeue None
 FUZZ_PACKAGES ?= ./internal/... ./consumer/... ./cmd/kubectl-warren/...
 # Where `bench` writes its results. It only prints those of some phases, or of a manager from elsewhere.
-BENCH_PAGE ?= $(if $(BENCH_PHASES)$(BENCH_MANAGER),,docs/performance.md)
-# Their text stands in Go comments, values.yaml and manifests.
-GENERATED_PAGES = charts/warren/README.md docs/reference/api.md docs/reference/arguments.md docs/reference/flags.md docs/reference/metrics.md
+BENCH_PAGE ?= $(if $(BENCH_PHASES)$(BENCH_MANAGER),,docs/benchmarks.md)
+# What Vale reads: pages that are written by hand. The text of the others stands in Go comments, values.yaml and manifests.
+GENERATED_PAGES = charts/warren/README.md $(addprefix docs/reference/,api.md arguments.md flags.md kubectl-warren.md metrics.md)
+PAGES = $(filter-out $(GENERATED_PAGES),$(wildcard $(shell git ls-files -co --exclude-standard '*.md')))
 # What was built in another checkout is not built again.
 export GOFLAGS := $(GOFLAGS) -trimpath
 
@@ -73,7 +74,7 @@ test-cluster: ## Run the tests on a RabbitMQ cluster of three nodes; VERSION=4.0
 		go test -count=1 -timeout=30m ./test/cluster $(TESTFLAGS)
 
 .PHONY: bench
-bench: build ## Measure the manager with BENCH_N ConsumerQueues (100 1000 3000) against the bare broker, for docs/performance.md.
+bench: build ## Measure the manager with BENCH_N ConsumerQueues (100 1000 3000) against the bare broker, for docs/benchmarks.md.
 	go build -o bin/bench ./test/bench
 	KUBEBUILDER_ASSETS="$$(hack/kubernetes.sh path)" bin/bench -page='$(BENCH_PAGE)' $(if $(BENCH_N),-n='$(BENCH_N)') \
 		$(if $(BENCH_PHASES),-phases='$(BENCH_PHASES)') $(if $(BENCH_MANAGER),-manager='$(BENCH_MANAGER)') \
@@ -150,7 +151,7 @@ lint: ## Run the linters, also for the Helm chart and the documentation; FIX=1 c
 	cd consumer && ../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
 	cd consumer/otelconsumer && GOWORK=off ../../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
 	cd cmd/kubectl-warren && ../../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
-	git ls-files -z '*.md' $(GENERATED_PAGES:%=':!%') | xargs -0 hack/tool.sh vale --config=hack/vale/vale.ini --output=line
+	hack/tool.sh vale --config=hack/vale/vale.ini --output=line $(PAGES)
 	for helm in helm helm3; do hack/tool.sh $$helm lint --strict --quiet --kube-version=1.37.0 charts/warren; done
 
 ##@ Generate
@@ -169,13 +170,15 @@ manifests: ## Generate the CRDs, the manager's role, for the cluster and for sin
 	hack/argocd-cm.sh
 
 .PHONY: docs
-docs: ## Generate the reference: API, its JSON schemas, queue arguments, metrics and flags.
+docs: ## Generate the reference: API, its JSON schemas, queue arguments, metrics, flags, and the help of kubectl warren.
 	@mkdir -p docs/reference
 	hack/tool.sh crd-ref-docs --config=hack/crd-ref-docs.yaml --source-path=api --renderer=markdown --log-level=ERROR \
 		--templates-dir=hack/crd-ref-docs --output-path=docs/reference/api.md
 	go run ./hack/reference >docs/reference/arguments.md
 	go run ./hack/reference/metrics >docs/reference/metrics.md
 	$(KUSTOMIZE) build config/default | go run ./hack/reference/flags >docs/reference/flags.md
+	go build -o bin/kubectl-warren ./cmd/kubectl-warren
+	hack/reference/plugin.sh bin/kubectl-warren >docs/reference/kubectl-warren.md
 	go run ./hack/schemas docs/reference/schemas config/crd/bases/*.yaml
 
 .PHONY: site
