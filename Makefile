@@ -189,6 +189,11 @@ site: ## Build docs/ as a site in dist/site; fails where a link leads nowhere.
 site-serve: ## Serve docs/ as a site on http://localhost:1313, while it is being written.
 	hack/site.sh serve
 
+.PHONY: recording
+recording: build ## Record a Redrive on real parts for the README, into docs/images/redrive.svg.
+	go build -o bin/quickstart ./hack/quickstart
+	hack/with-parts.sh newest -- hack/recording/record.sh docs/images/redrive.svg
+
 .PHONY: chart
 chart: ## Generate what the Helm chart takes from config/, and its README.
 	hack/chart.sh
