@@ -63,7 +63,7 @@ run() {
 sleep 0.5
 run 'kubectl warren dlq ls'
 run 'kubectl warren dlq redrive orders --died-reason Rejected --rate 40'
-run 'kubectl warren dlq ls'
+run 'kubectl warren dlq jobs'
 END
 
 : >"$work/output"
@@ -71,7 +71,7 @@ END
   until grep -qF '[y/N]' "$work/output"; do sleep 0.1; done
   sleep 1.5
   printf 'y\r'
-  sleep 120
+  exec sleep 120 # keeps the input open
 } >"$fifo" &
 typist=$!
 script --quiet --flush --return --command "stty cols 100 rows 30; bash $work/session.sh" --log-out "$work/output" --log-timing "$work/timing" \
