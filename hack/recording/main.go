@@ -95,14 +95,16 @@ func (t *terminal) svg(end float64) string {
 			number++
 			fmt.Fprintf(&style, "@keyframes v%d{0%%{opacity:0}%.3f%%{opacity:1}%.3f%%{opacity:0}}\n#v%d{animation-name:v%d}\n",
 				number, 100*shown.from/end, min(100*until/end, 100), number, number)
-			fmt.Fprintf(&text, "<text id=\"v%d\" y=\"%d\"%s>%s</text>\n", number, margin+lineHeight*(i+1), class(shown.text), html.EscapeString(shown.text))
+			fmt.Fprintf(&text, "<text id=\"v%d\" y=\"%d\"%s>%s</text>\n",
+				number, margin+lineHeight*(i+1), class(shown.text), html.EscapeString(shown.text))
 		}
 	}
 	height := 2*margin + lineHeight*len(t.lines)
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="A terminal in which kubectl warren lists dead letters, counts those that were rejected, and moves them back">
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="A terminal with kubectl warren">
 <style>
 rect{fill:#101418}
-text{font:14px ui-monospace,Menlo,Consolas,"Liberation Mono",monospace;fill:#e3e6ea;white-space:pre;opacity:0;animation:%.2fs step-end infinite}
+text{font:14px ui-monospace,Menlo,Consolas,"Liberation Mono",monospace;fill:#e3e6ea;white-space:pre}
+text{opacity:0;animation:%.2fs step-end infinite}
 .typed{fill:#f08c4a}
 %s</style>
 <rect width="100%%" height="100%%" rx="10"/>
@@ -129,7 +131,7 @@ func run(output, timing string) error {
 	if err != nil {
 		return err
 	}
-	defer times.Close() //nolint:errcheck // it was read only
+	defer times.Close()
 	t := &terminal{}
 	now := 0.0
 	for scanner := bufio.NewScanner(times); scanner.Scan(); {
