@@ -177,8 +177,8 @@ docs: ## Generate the reference: API, its JSON schemas, queue arguments, metrics
 	go run ./hack/reference >docs/reference/arguments.md
 	go run ./hack/reference/metrics >docs/reference/metrics.md
 	$(KUSTOMIZE) build config/default | go run ./hack/reference/flags >docs/reference/flags.md
-	go build -o bin/kubectl-warren ./cmd/kubectl-warren
-	hack/reference/plugin.sh bin/kubectl-warren >docs/reference/kubectl-warren.md
+	go build -o bin/docs/kubectl-warren ./cmd/kubectl-warren
+	hack/reference/plugin.sh bin/docs/kubectl-warren >docs/reference/kubectl-warren.md
 	go run ./hack/schemas docs/reference/schemas config/crd/bases/*.yaml
 
 .PHONY: site

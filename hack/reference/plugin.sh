@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Prints docs/reference/kubectl-warren.md: the help of each command of a kubectl-warren.
 #
-#   hack/reference/plugin.sh bin/kubectl-warren
+#   hack/reference/plugin.sh bin/docs/kubectl-warren
 set -euo pipefail
 
 plugin=$1
