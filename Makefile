@@ -19,7 +19,10 @@ WARREN_SOAK ?= 2h
 STRATEGIES ?= Publish Reject Requeue None
 FUZZ_PACKAGES ?= ./internal/... ./consumer/... ./cmd/kubectl-warren/...
 # Where `bench` writes its results. It only prints those of some phases, or of a manager from elsewhere.
-BENCH_PAGE ?= $(if $(BENCH_PHASES)$(BENCH_MANAGER),,docs/performance.md)
+BENCH_PAGE ?= $(if $(BENCH_PHASES)$(BENCH_MANAGER),,docs/benchmarks.md)
+# What Vale reads: pages that are written by hand. The text of the others stands in Go comments, values.yaml and manifests.
+GENERATED_PAGES = charts/warren/README.md $(addprefix docs/reference/,api.md arguments.md flags.md kubectl-warren.md metrics.md)
+PAGES = $(filter-out $(GENERATED_PAGES),$(wildcard $(shell git ls-files -co --exclude-standard '*.md')))
 # What was built in another checkout is not built again.
 export GOFLAGS := $(GOFLAGS) -trimpath
 
@@ -71,7 +74,7 @@ test-cluster: ## Run the tests on a RabbitMQ cluster of three nodes; VERSION=4.0
 		go test -count=1 -timeout=30m ./test/cluster $(TESTFLAGS)
 
 .PHONY: bench
-bench: build ## Measure the manager with BENCH_N ConsumerQueues (100 1000 3000) against the bare broker, for docs/performance.md.
+bench: build ## Measure the manager with BENCH_N ConsumerQueues (100 1000 3000) against the bare broker, for docs/benchmarks.md.
 	go build -o bin/bench ./test/bench
 	KUBEBUILDER_ASSETS="$$(hack/kubernetes.sh path)" bin/bench -page='$(BENCH_PAGE)' $(if $(BENCH_N),-n='$(BENCH_N)') \
 		$(if $(BENCH_PHASES),-phases='$(BENCH_PHASES)') $(if $(BENCH_MANAGER),-manager='$(BENCH_MANAGER)') \
@@ -143,11 +146,12 @@ vet: ## Run go vet on the modules of the workspace.
 	go vet ./... ./consumer/... ./cmd/kubectl-warren/... ./examples/orders/...
 
 .PHONY: lint
-lint: ## Run the linters, of the Helm chart too; FIX=1 corrects what they can.
+lint: ## Run the linters, also for the Helm chart and the documentation; FIX=1 corrects what they can.
 	hack/tool.sh golangci-lint run $(if $(FIX),--fix)
 	cd consumer && ../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
 	cd consumer/otelconsumer && GOWORK=off ../../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
 	cd cmd/kubectl-warren && ../../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
+	hack/tool.sh vale --config=hack/vale/vale.ini --output=line $(PAGES)
 	for helm in helm helm3; do hack/tool.sh $$helm lint --strict --quiet --kube-version=1.37.0 charts/warren; done
 
 ##@ Generate
@@ -166,13 +170,15 @@ manifests: ## Generate the CRDs, the manager's role, for the cluster and for sin
 	hack/argocd-cm.sh
 
 .PHONY: docs
-docs: ## Generate the reference: API, its JSON schemas, queue arguments, metrics and flags.
+docs: ## Generate the reference: API, its JSON schemas, queue arguments, metrics, flags, and the help of kubectl warren.
 	@mkdir -p docs/reference
 	hack/tool.sh crd-ref-docs --config=hack/crd-ref-docs.yaml --source-path=api --renderer=markdown --log-level=ERROR \
 		--templates-dir=hack/crd-ref-docs --output-path=docs/reference/api.md
 	go run ./hack/reference >docs/reference/arguments.md
 	go run ./hack/reference/metrics >docs/reference/metrics.md
 	$(KUSTOMIZE) build config/default | go run ./hack/reference/flags >docs/reference/flags.md
+	go build -o bin/docs/kubectl-warren ./cmd/kubectl-warren
+	hack/reference/plugin.sh bin/docs/kubectl-warren >docs/reference/kubectl-warren.md
 	go run ./hack/schemas docs/reference/schemas config/crd/bases/*.yaml
 
 .PHONY: site
@@ -182,6 +188,11 @@ site: ## Build docs/ as a site in dist/site; fails where a link leads nowhere.
 .PHONY: site-serve
 site-serve: ## Serve docs/ as a site on http://localhost:1313, while it is being written.
 	hack/site.sh serve
+
+.PHONY: recording
+recording: build ## Record a Redrive on real parts for the README, into docs/images/redrive.svg.
+	go build -o bin/quickstart ./hack/quickstart
+	hack/with-parts.sh newest -- hack/recording/record.sh docs/images/redrive.svg
 
 .PHONY: chart
 chart: ## Generate what the Helm chart takes from config/, and its README.

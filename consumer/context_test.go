@@ -40,7 +40,7 @@ func TestAContextCostsThreeAllocations(t *testing.T) { //nolint:paralleltest // 
 }
 
 // BenchmarkContext measures what a context for each message costs. At a prefetch of 100, a message takes about 20 µs in all; see
-// docs/performance.md.
+// docs/benchmarks.md.
 func BenchmarkContext(b *testing.B) {
 	w, d := workerForTest(b), &Delivery{}
 	ctx, cancel := context.WithCancel(b.Context())

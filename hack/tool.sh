@@ -2,7 +2,7 @@
 # Runs a pinned tool. The first run on a machine builds it from the module in hack/ that pins it:
 #
 #   hack/tool.sh argocd|controller-gen|crd-ref-docs|gofumpt|golangci-lint|helm|helm3|helm-docs|hugo|kind|krew|kubeconform|
-#                kustomize|kustomize-controller|setup-envtest|source-controller [ARGUMENT…]
+#                kustomize|kustomize-controller|setup-envtest|source-controller|vale [ARGUMENT…]
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -23,6 +23,7 @@ case $name in
   kustomize-controller | source-controller) module=flux package=github.com/fluxcd/$name ;;
   kustomize) module=tools package=sigs.k8s.io/kustomize/kustomize/v5 ;;
   setup-envtest) module=tools package=sigs.k8s.io/controller-runtime/tools/setup-envtest ;;
+  vale) module=vale package=github.com/errata-ai/vale/v3/cmd/vale ;;
   golangci-lint) module=lint package=sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter ;;
   *) sed -n '2,5s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
 esac
@@ -33,12 +34,13 @@ key=$({ cat "$HACK_DIR/$module"/go.{mod,sum} && go env GOVERSION; } | cksum | cu
 binary="$WARREN_CACHE/tools/$module-$key/$name"
 
 build() {
-  local begin=$SECONDS note=""
+  local begin=$SECONDS note="" cgo=0
   [[ ! -x $binary ]] || return 0 # another process was faster
   [[ $module != lint && $module != site ]] || note=", usually 2 minutes on 2 cores"
+  [[ $module != vale ]] || cgo=1 # its parsers of source code are written in C
   [[ $module != flux ]] || note=", usually 5 minutes on 2 cores"
   say "building $name (once per machine$note)…"
-  quietly "$WARREN_CACHE/logs/build-$name.log" env CGO_ENABLED=0 GOWORK=off GOFLAGS= \
+  quietly "$WARREN_CACHE/logs/build-$name.log" env CGO_ENABLED=$cgo GOWORK=off GOFLAGS= \
     go -C "$HACK_DIR/$module" build -trimpath -ldflags '-s -w' -o "$binary.$$" "$package" ||
     die "cannot build $name; this machine needs access to a Go module proxy"
   mv "$binary.$$" "$binary"

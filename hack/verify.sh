@@ -34,7 +34,7 @@ cp go.mod "$tidied"
 cp go.sum "${tidied%.mod}.sum"
 go mod edit -replace="github.com/warren-mq/warren/consumer=$PWD/consumer" "$tidied"
 GOWORK=off go mod tidy -diff -modfile="$tidied" || die "go.mod is not tidy; see above"
-for module in cmd/kubectl-warren consumer consumer/otelconsumer examples/orders hack/{argocd,etcd,flux,kubernetes,lint,site,tools}; do
+for module in cmd/kubectl-warren consumer consumer/otelconsumer examples/orders hack/{argocd,etcd,flux,kubernetes,lint,site,tools,vale}; do
   GOWORK=off go -C "$module" mod tidy -diff ||
     die "$module/go.mod is not tidy; run: go -C $module mod tidy"
 done

@@ -1,5 +1,5 @@
 // Bench measures the manager with many ConsumerQueues on real parts: a kube-apiserver with etcd, a RabbitMQ of its own and the
-// manager as a process. It is started by "make bench", prints one table and writes it to docs/performance.md. Nothing here passes
+// manager as a process. It is started by "make bench", prints one table and writes it to docs/benchmarks.md. Nothing here passes
 // or fails by a time.
 //
 // Each number of ConsumerQueues is measured in each layout, with everything fresh: first what the broker takes for the same

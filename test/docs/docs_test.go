@@ -205,3 +205,11 @@ func TestMakeTargets(t *testing.T) {
 	}
 	sameSet(t, "targets", documented, actual)
 }
+
+// A stranger reads the README in a few minutes.
+func TestReadmeIsShort(t *testing.T) {
+	t.Parallel()
+	if lines := strings.Count(read(t, "README.md"), "\n"); lines > 110 {
+		t.Errorf("README.md has %d lines, more than 110: move text to a page of docs/", lines)
+	}
+}

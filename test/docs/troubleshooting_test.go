@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// docs/troubleshooting.md has an entry for each reason of a condition, each Event, and each code and reason of an advisory,
+// docs/troubleshooting has an entry for each reason of a condition, each Event, and each code and reason of an advisory,
 // and no other entry. Below its heading an entry says what of these it is.
 func TestTroubleshooting(t *testing.T) {
 	t.Parallel()
@@ -27,7 +27,22 @@ func TestTroubleshooting(t *testing.T) {
 	for _, constant := range namedReasons(t) {
 		actual = append(actual, constant.value+": "+constant.kind)
 	}
-	sameSet(t, "docs/troubleshooting.md", documented, actual)
+	sameSet(t, "docs/troubleshooting", documented, actual)
+}
+
+// The first page lists each word with a link to its entry, and leads to no other word.
+func TestTroubleshootingIndex(t *testing.T) {
+	t.Parallel()
+	var listed, want []string
+	for _, entry := range entries(t) {
+		want = append(want, entry.page+"#"+strings.ToLower(entry.word))
+	}
+	for _, row := range table(t, read(t, "docs/troubleshooting/README.md"), "## Find a word") {
+		for _, found := range link.FindAllStringSubmatch(row[1], -1) {
+			listed = append(listed, found[1])
+		}
+	}
+	sameSet(t, "docs/troubleshooting/README.md", listed, want)
 }
 
 // Each entry says what its word means, what to look at, and what to do. To look is a command, or leads to a page.
@@ -107,22 +122,32 @@ func nameOf(expression ast.Expr) string {
 	return ""
 }
 
-// entry is one of docs/troubleshooting.md.
-type entry struct{ word, kinds, means, look, do string }
+// entry is one of a page in docs/troubleshooting.
+type entry struct{ page, word, kinds, means, look, do string }
 
-var entryText = regexp.MustCompile("(?s)^`(\\w+)`\n\n_([^_]+)_\n\n- \\*\\*Means:\\*\\* (.*)\n- \\*\\*Look:\\*\\* (.*)\n- \\*\\*Do:\\*\\* (.*?)\n(\n## .*)?$")
+var entryText = regexp.MustCompile("(?s)^`(\\w+)`\n\n_([^_]+)_\n\n- \\*\\*Means:\\*\\* (.*)\n- \\*\\*Look:\\*\\* (.*)\n- \\*\\*Do:\\*\\* (.*)$")
 
-// entries are read from the page: whatever has a heading of the third level is one.
+// entries are read from the pages beside docs/troubleshooting/README.md: each heading of the second level is one.
 func entries(t *testing.T) []entry {
 	t.Helper()
+	pages, err := filepath.Glob(filepath.Join(root, "docs/troubleshooting/*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	var list []entry
-	for _, text := range strings.Split(read(t, "docs/troubleshooting.md"), "\n### ")[1:] {
-		found := entryText.FindStringSubmatch(text)
-		if found == nil {
-			t.Errorf("this is no entry with its kinds, Means, Look and Do:\n%s", text)
+	for _, page := range pages {
+		page = filepath.Base(page)
+		if page == "README.md" {
 			continue
 		}
-		list = append(list, entry{found[1], found[2], found[3], found[4], found[5]})
+		for _, text := range strings.Split(read(t, "docs/troubleshooting/"+page), "\n## ")[1:] {
+			found := entryText.FindStringSubmatch(strings.TrimSpace(text))
+			if found == nil {
+				t.Errorf("%s: this is no entry with its kinds, Means, Look and Do:\n%s", page, text)
+				continue
+			}
+			list = append(list, entry{page, found[1], found[2], found[3], found[4], found[5]})
+		}
 	}
 	return list
 }

@@ -1,0 +1,30 @@
+package docs
+
+import (
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// docs/reliability.md names the tests that keep a promise, or keep a defect away: a link leads to the file, and its text is the function or
+// the text of the spec. Each row has one.
+func TestReliability(t *testing.T) {
+	t.Parallel()
+	toTest := regexp.MustCompile(`\[([^\]]+)\]\((\.\./[^)]+_test\.go)\)`)
+	page := read(t, "docs/reliability.md")
+	for _, heading := range []string{"## What is promised", "## Defects that could have lost messages", "## Defects that could have stopped the operator"} {
+		for _, row := range table(t, page, heading) {
+			tests := toTest.FindAllStringSubmatch(row[len(row)-1], -1)
+			if len(tests) == 0 {
+				t.Errorf("%s: %s: no test is named", heading, row[0])
+			}
+			for _, test := range tests {
+				code := read(t, path.Join("docs", test[2]))
+				if !strings.Contains(code, "func "+test[1]+"(") && !strings.Contains(code, `("`+test[1]) {
+					t.Errorf("%s has no test %q", test[2], test[1])
+				}
+			}
+		}
+	}
+}
