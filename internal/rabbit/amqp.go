@@ -20,7 +20,7 @@ type dialer struct {
 	errs     brokererr.Errors
 }
 
-// supervisor keeps the AMQP connection.
+// supervisor keeps the AMQP connection open.
 type supervisor struct {
 	dialer
 
@@ -65,8 +65,8 @@ func (s *supervisor) run(ctx context.Context) {
 	}
 }
 
-// supervise lasts as long as an AMQP connection, and returns why it ended. The next refresh says whether the connection may be used. What
-// was known of the broker may be out of date after a time without a connection.
+// supervise returns when an AMQP connection has ended, and why. The next refresh decides whether the connection may be used.
+// After a time without a connection, what is known of the broker may be out of date.
 func (s *supervisor) supervise(ctx context.Context, l *amqpconn.Conn, first bool) error {
 	ended := l.Connection.NotifyClose(make(chan *amqp.Error, 1))
 	defer s.channels.SetBlocked(false)

@@ -19,10 +19,10 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Apply declares the exchanges (those with Declare) and queues of a topology, then binds its bindings. What exists as
-// declared stays as it is. What the broker confirms is in Observe from then on.
+// Apply declares the exchanges (those with Declare) and queues of a topology, then binds its bindings. Objects that exist as
+// declared stay as they are. Observe shows confirmed changes at once.
 //
-// Each object fares for itself. A binding whose queue or exchange failed in the same call is left out. The error joins
+// Each object succeeds or fails by itself. A binding whose queue or exchange failed in the same call is left out. The error joins
 // one *ObjectError per failure, in the order of the topology.
 func (c *Connection) Apply(ctx context.Context, changes topology.Topology) error {
 	var operations []operation
@@ -60,22 +60,22 @@ func joinFailures(failures []*brokererr.ObjectError) error {
 // operation is one change of one object.
 type operation struct {
 	about brokererr.ObjectError // without the reason
-	// names are what must fit into AMQP's short strings: the library closes the connection otherwise.
+	// names must fit into short strings of AMQP, or the library closes the connection.
 	names []string
-	// arguments must fit into a frame, together with the names: the broker closes the connection otherwise.
+	// arguments must fit into a frame together with the names, or the broker closes the connection.
 	arguments vhost.Arguments
-	// cluster is the one that the operation must not miss; any if empty.
+	// cluster is the only cluster that the operation may reach; any if empty.
 	cluster string
-	// permissions are those that the operation takes, by kind of object.
+	// permissions are those that the operation needs, by kind of object.
 	permissions map[vhost.Kind]string
-	// kind is what an event will say of the operation.
+	// kind is the kind of change in the event about the operation.
 	kind eventfeed.Kind
 	call func(*amqp.Channel) error
-	// write takes the change over into a snapshot; see snapshot.Write.
+	// write makes the change to a snapshot; see snapshot.Write.
 	write func(*snapshot.Snapshot) bool
 }
 
-// perform runs operations at the same time, as many as the pool allows, and returns what failed, in their order.
+// perform runs operations at the same time, as many as the pool allows, and returns the failures in the order of the operations.
 func (c *Connection) perform(ctx context.Context, operations []operation) []*brokererr.ObjectError {
 	results := make([]error, len(operations))
 	var all sync.WaitGroup
@@ -96,7 +96,7 @@ func (c *Connection) perform(ctx context.Context, operations []operation) []*bro
 }
 
 func (c *Connection) performOne(ctx context.Context, operation operation) error {
-	if operation.about.ID.Name+operation.about.ID.Destination == "" { // to AMQP, the queue declared last on this shared channel
+	if operation.about.ID.Name+operation.about.ID.Destination == "" { // AMQP reads an empty name as the queue declared last on the channel
 		return fmt.Errorf("%w: it has no name", brokererr.ErrPreconditionFailed)
 	}
 	if err := operation.fits(c.channels.FrameMax()); err != nil {
@@ -131,7 +131,7 @@ func (c *Connection) performOne(ctx context.Context, operation operation) error 
 	return operation.namePermission(err)
 }
 
-// method is what AMQP calls the operation, such as queue.declare.
+// method returns the name of the AMQP method, such as queue.declare.
 func (o operation) method() string {
 	if o.about.ID.Kind == vhost.KindExchange {
 		return "exchange." + o.about.Op
@@ -139,13 +139,13 @@ func (o operation) method() string {
 	return "queue." + o.about.Op // Warren binds queues only
 }
 
-// kindsInReplies are the kinds of objects by what RabbitMQ calls them.
+// kindsInReplies maps the words of RabbitMQ to kinds of objects.
 var kindsInReplies = map[string]vhost.Kind{"exchange": vhost.KindExchange, "queue": vhost.KindQueue}
 
-// refusal is how RabbitMQ 3.10 says that a permission is missing. From 4.0 on it is "configure access to queue …".
+// refusal is how RabbitMQ 3.10 reports a missing permission. From 4.0 on it is "configure access to queue …".
 var refusal = regexp.MustCompile(`: access to (queue|exchange) '`)
 
-// namePermission puts in what a refusal leaves out: which permission an operation takes on which object.
+// namePermission adds to a refusal which permission the operation needs on which object.
 func (o operation) namePermission(err error) error {
 	if !errors.Is(err, brokererr.ErrAccessRefused) {
 		return err
@@ -212,14 +212,14 @@ func bind(binding topology.Binding) operation {
 	}
 }
 
-// bindingID leaves the arguments out, which errors do not tell.
+// bindingID leaves out the arguments, which errors do not show.
 func bindingID(binding topology.Binding) vhost.ID {
 	id := binding.ID()
 	id.Arguments = ""
 	return id
 }
 
-// table makes an AMQP table of arguments, tables within them included, which the library takes as its own type only.
+// table converts arguments to an AMQP table. The library accepts nested tables as its own type only.
 func table(arguments map[string]any) amqp.Table {
 	converted := make(amqp.Table, len(arguments))
 	for key, value := range vhost.Normalize(arguments) {

@@ -17,8 +17,8 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
-// Config says how to reach one vhost of a broker. It is a plain value: what belongs to TLS is given as PEM, so that two
-// of them can be compared through Fingerprint.
+// Config describes how to reach one vhost of a broker. It is a plain value with TLS material as PEM, so that Fingerprint can
+// compare two of them.
 type Config struct {
 	// AMQPURI is amqp://host[:port] or amqps://host[:port].
 	AMQPURI string
@@ -29,45 +29,44 @@ type Config struct {
 	Password string `json:"-"`
 	VHost    string
 
-	// CA holds the PEM certificates that the broker's certificate must descend from; the system's if empty.
+	// CA holds the PEM certificates that must have signed the broker's certificate; the system's if empty.
 	CA []byte
-	// ClientCert and ClientKey are the PEM certificate and key that the client shows; none if both are empty.
+	// ClientCert and ClientKey are the PEM certificate and key of the client; none if both are empty.
 	ClientCert []byte
 	ClientKey  []byte `json:"-"`
 	// ServerName is the name that the broker's certificate must have; the host of the URI if empty.
 	ServerName string
-	// InsecureSkipVerify accepts whatever certificate the broker shows.
+	// InsecureSkipVerify accepts any certificate of the broker.
 	InsecureSkipVerify bool
 
-	// Owner tells this user of the vhost from others of Warren's, such as the UID of a BrokerConnection: it marks what is
-	// at the broker for a short time only, so that it can be cleared away after a crash.
+	// Owner distinguishes this user of the vhost from other ones of Warren, for example by the UID of a BrokerConnection. It marks
+	// short-lived objects at the broker, so that they can be removed after a crash.
 	Owner string
 
-	// ResyncInterval is the time between two readings of the vhost.
+	// ResyncInterval is the time between two refreshes of the vhost.
 	ResyncInterval time.Duration
 
-	// MessageCountsInterval is how often the messages of the vhost's queues are counted, at most; never if zero. Fingerprint
-	// leaves it out.
+	// MessageCountsInterval is how often the messages of the vhost's queues are counted at most; never if zero. It is not part of
+	// Fingerprint.
 	MessageCountsInterval time.Duration
 
-	// KnownOwners returns a function that reports whether an owner is one of this process. The function serves one reading of the vhost,
-	// and one goroutine. Nothing is removed while there are connections or fences of other owners in the vhost. All are known if
-	// KnownOwners is nil. Fingerprint leaves it out.
+	// KnownOwners returns a function that reports whether an owner belongs to this process. The function serves one refresh and one
+	// goroutine. Nothing is removed while the vhost has connections or fences of other owners. If KnownOwners is nil, all owners are
+	// known. It is not part of Fingerprint.
 	KnownOwners func() func(owner string) bool `json:"-"`
 
-	// HoldsLease reports whether this process still leads. If not, nothing is deleted and no fence is changed. It always leads if this
-	// is nil. Fingerprint leaves it out.
+	// HoldsLease reports whether this process still leads. If it does not, nothing is deleted and no fence is changed. If HoldsLease
+	// is nil, the process always leads. It is not part of Fingerprint.
 	HoldsLease func() bool `json:"-"`
 
-	// Observations are what all connections of the process observe, to be shared; the connection has its own if nil. Fingerprint
-	// leaves them out.
+	// Observations are shared by all connections of the process; a connection has its own if nil. They are not part of Fingerprint.
 	Observations *Observations `json:"-"`
 
-	// Limits bound what the broker may cost; the connection has its own if nil. Fingerprint leaves them out.
+	// Limits limit what the broker may cost; a connection has its own if nil. They are not part of Fingerprint.
 	Limits *management.Limits
 }
 
-// managementOptions are for clients of the management API; the configuration has limits.
+// managementOptions returns the options of a client of the management API. The configuration must have Limits.
 func (c Config) managementOptions(to endpoints, timeout time.Duration, connections int) management.Options {
 	return management.Options{
 		URI: to.management, TLS: to.tls, Username: c.Username, Password: c.Password, VHost: c.VHost,
@@ -75,7 +74,6 @@ func (c Config) managementOptions(to endpoints, timeout time.Duration, connectio
 	}
 }
 
-// dialOptions are for AMQP connections.
 func (c Config) dialOptions(to endpoints, timeout time.Duration) amqpconn.DialOptions {
 	return amqpconn.DialOptions{
 		URI: to.amqp, TLS: to.tls, Username: c.Username, Password: c.Password, VHost: c.VHost, Owner: c.Owner, Timeout: timeout,
@@ -83,24 +81,22 @@ func (c Config) dialOptions(to endpoints, timeout time.Duration) amqpconn.DialOp
 	}
 }
 
-// errors makes errors for the user of the configuration.
 func (c Config) errors() brokererr.Errors {
 	return brokererr.Errors{Username: c.Username, Password: c.Password, VHost: c.VHost}
 }
 
-// Validate reports the first field that cannot be used, by name. Its errors hold no credentials.
+// Validate returns an error that names the first field that cannot be used. It shows no credentials.
 func (c Config) Validate() error {
 	_, err := c.parse()
 	return err
 }
 
-// endpoints are what a configuration means.
+// endpoints are the parsed URIs and the TLS configuration.
 type endpoints struct {
 	amqp, management *url.URL
 	tls              *tls.Config
 }
 
-// parse reads the URIs and what belongs to TLS.
 func (c Config) parse() (endpoints, error) {
 	amqpURI, err := parseURI("AMQPURI", c.AMQPURI, "amqp", "amqps")
 	if err != nil {
@@ -120,7 +116,7 @@ func (c Config) parse() (endpoints, error) {
 	return endpoints{amqp: amqpURI, management: managementURI, tls: tlsConfig}, err
 }
 
-// parseURI never quotes the URI: a URI that does not parse may hold a password in any place.
+// parseURI never quotes the URI, because a URI that does not parse may hold a password anywhere.
 func parseURI(field, text, plain, secure string) (*url.URL, error) {
 	uri, err := url.Parse(text)
 	switch {
@@ -162,13 +158,13 @@ func (c Config) tlsConfig() (*tls.Config, error) {
 	return config, nil
 }
 
-// Fingerprint tells two configurations apart: sha256 over every field, password and keys included, in hexadecimal.
+// Fingerprint returns a SHA-256 over every field, password and keys included, in hexadecimal.
 func (c Config) Fingerprint() string {
 	return fingerprint(c.brokerFingerprint(), c.Username, c.Password, c.VHost, c.Owner, string(c.ClientCert), string(c.ClientKey),
 		c.ResyncInterval.String())
 }
 
-// brokerFingerprint tells two brokers apart, by the endpoints and by what makes their certificates believed.
+// brokerFingerprint distinguishes two brokers, by their endpoints and by what makes their certificates valid.
 func (c Config) brokerFingerprint() string {
 	return fingerprint(c.AMQPURI, c.ManagementURI, c.ServerName, string(c.CA), strconv.FormatBool(c.InsecureSkipVerify))
 }
@@ -182,7 +178,7 @@ func fingerprint(parts ...string) string {
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
-// String names the connection without its secrets.
+// String describes the connection without its secrets.
 func (c Config) String() string {
 	return fmt.Sprintf("vhost %q at %s and %s as user %q",
 		c.VHost, brokererr.WithoutCredentials(c.AMQPURI), brokererr.WithoutCredentials(c.ManagementURI), c.Username)
@@ -191,5 +187,5 @@ func (c Config) String() string {
 // Format keeps every verb, %+v and %#v too, from showing a secret.
 func (c Config) Format(state fmt.State, _ rune) { fmt.Fprint(state, c.String()) }
 
-// MarshalLog keeps loggers from looking into the fields.
+// MarshalLog keeps loggers from reading the fields.
 func (c Config) MarshalLog() any { return c.String() }

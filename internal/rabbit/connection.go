@@ -16,8 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Connection is one vhost of a broker: observed, changed, and kept connected until Close. Its methods may be called at
-// the same time.
+// Connection is a connection to one vhost of a broker until Close. Its methods may be called at the same time.
 type Connection struct {
 	config    Config
 	errs      brokererr.Errors
@@ -34,12 +33,12 @@ type Connection struct {
 	refused   refusedLooks
 	shown     shownQueues
 
-	ctx     context.Context // the life of the connection, not of a call
+	ctx     context.Context // of the connection, not of a call
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
 
-// Open begins to connect and to read the vhost, and returns at once; Health tells how it goes. Its only error is that of
+// Open starts to connect and to read the vhost, and returns at once; Health reports the progress. Its only error is that of
 // Config.Validate. notify is called with what changed, from one goroutine, one call at a time; it must not call Close.
 func Open(config Config, logger logr.Logger, notify func(snapshot.Notice)) (*Connection, error) {
 	return open(config, logger, notify, defaultTimeouts)
@@ -108,7 +107,7 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 	return c, nil
 }
 
-// Close ends everything, and returns when all has ended. It may be called more than once.
+// Close ends everything, and returns when all goroutines have ended. It may be called more than once.
 func (c *Connection) Close() {
 	c.deleter.Stop(drainTimeout)
 	c.cancel()
@@ -121,7 +120,7 @@ func (c *Connection) Close() {
 	c.views.close()
 }
 
-// Health tells how the connection fares.
+// Health returns the state of the connection.
 func (c *Connection) Health() Health {
 	health := c.health.read()
 	health.CurrentAt = health.SyncedAt
@@ -135,26 +134,27 @@ func (c *Connection) Health() Health {
 	return health
 }
 
-// VHost is the vhost that the connection leads to.
+// VHost returns the name of the vhost.
 func (c *Connection) VHost() string { return c.config.VHost }
 
-// Owner is Config.Owner.
+// Owner returns Config.Owner.
 func (c *Connection) Owner() string { return c.config.Owner }
 
-// Observe returns what the vhost has of the selected objects, out of the snapshot in memory; false before the first refresh.
-// The exchanges that can be reached from selection.FollowFrom are among the exchanges, with their bindings.
+// Observe returns the selected objects of the vhost from the snapshot in memory; false before the first refresh. It includes the
+// exchanges that can be reached from selection.FollowFrom, with their bindings.
 func (c *Connection) Observe(selection vhost.Selection) (vhost.Observed, bool) {
 	return c.views.observe(selection)
 }
 
-// Refresh reads the vhost. The reading begins after the call, and serves all who wait for it.
+// Refresh returns after a refresh that began after the call. One refresh serves all callers that wait for it.
 func (c *Connection) Refresh(ctx context.Context) error { return c.refresher.requests.wait(ctx) }
 
-// RequestRefresh asks for a refresh that begins after the call, and does not wait for it.
+// RequestRefresh requests a refresh that begins after the call, and does not wait for it.
 func (c *Connection) RequestRefresh() { c.refresher.requests.request() }
 
-// RequestCatchUp asks for a snapshot that is current as of the call, and does not wait for it: by events if they are heard, which
-// takes milliseconds, and otherwise by a refresh. Of several nodes, events do not come in the order in which changes are made.
+// RequestCatchUp requests a snapshot that is current as of the call, and does not wait for it. If events arrive, that takes
+// milliseconds; otherwise a refresh does it. On several nodes a refresh does it, too, because their events do not arrive in the
+// order of the changes.
 func (c *Connection) RequestCatchUp() {
 	awaited := c.awaitMarker(func(current bool) {
 		if !current {
@@ -166,7 +166,7 @@ func (c *Connection) RequestCatchUp() {
 	}
 }
 
-// CatchUp is RequestCatchUp that returns when the snapshot is current as of the call.
+// CatchUp is RequestCatchUp that waits until the snapshot is current as of the call.
 func (c *Connection) CatchUp(ctx context.Context) error {
 	current := make(chan bool, 1)
 	if !c.awaitMarker(func(is bool) { current <- is }) {
@@ -185,7 +185,8 @@ func (c *Connection) CatchUp(ctx context.Context) error {
 	return c.Refresh(ctx)
 }
 
-// awaitMarker tells whether the snapshot is current as of the call, once events show that. It is false if events do not suffice.
+// awaitMarker calls tell with whether the snapshot is current as of the call, when events have shown that. It returns false if
+// events do not suffice.
 func (c *Connection) awaitMarker(tell func(current bool)) bool {
 	view := c.views.get()
 	return view != nil && c.health.read().ordersEvents() && view.events.Await(view.lastRead(), tell)

@@ -16,34 +16,34 @@ import (
 )
 
 const (
-	// consumersLimit is how long one count of consumers takes at most; queues that it does not get to are counted another time.
-	// RabbitMQ gives a queue without a leader a quarter of a second.
+	// consumersLimit is how long one count of consumers takes at most. It leaves other queues to the next count. RabbitMQ waits a
+	// quarter of a second for a queue without a leader.
 	consumersLimit = 2 * time.Second
-	// consumersAtATime is how many queues are asked at a time: more would take the channels that changes need.
+	// consumersAtATime is how many queues are asked at a time. More would take the channels that changes need.
 	consumersAtATime = 4
-	// refusedPause is how long a broker is not asked again about a queue after a refusal, which RabbitMQ logs.
+	// refusedPause is how long a broker is not asked again about a queue after a refusal, because RabbitMQ logs each one.
 	refusedPause = time.Hour
 )
 
-// Consumers is what Warren knows of who else consumes a queue.
+// Consumers is what Warren knows of other consumers of a queue.
 type Consumers struct {
-	// Disabled: nobody counts; see Config.MessageCountsInterval.
+	// Disabled: consumers are never counted; see Config.MessageCountsInterval.
 	Disabled bool
-	// Others: somebody else consumed the queue, or held messages of the queue, when consumers were last counted.
+	// Others: other clients consumed the queue, or held messages of it, at the last count.
 	Others bool
-	// Counts is how many counts in a row have found the same; zero before the first. A count while Warren itself takes messages out of the
-	// queue is none.
+	// Counts is how many counts in a row have agreed; zero before the first. A count during which Warren itself consumed the queue
+	// is left out.
 	Counts int
 }
 
-// consumers knows, for some queues of a vhost, whether others consume them. Each queue is asked by itself, for no listing does as well: see
-// docs/adr/0038-consumers-of-dead-letter-queues.md. A queue for which nobody has called get since the last count leaves with the next.
+// consumers records, for some queues of a vhost, whether other clients consume them. Each queue is asked by itself, because no
+// listing shows this as well: see docs/adr/0038-consumers-of-dead-letter-queues.md. A queue for which get was not called since
+// the last count leaves with the next count.
 type consumers struct {
 	mu sync.Mutex
 	of map[string]*consumersOf // by queue
 }
 
-// consumersOf is what is known of one queue.
 type consumersOf struct {
 	Consumers
 
@@ -51,7 +51,7 @@ type consumersOf struct {
 	notBefore time.Time // when to ask a broker again that has refused to tell
 }
 
-// get returns what is known of a queue, and has the next count ask about the queue.
+// get returns what is known of a queue, and includes the queue in the next count.
 func (c *consumers) get(queue string) Consumers {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +67,8 @@ func (c *consumers) get(queue string) Consumers {
 	return known.Consumers
 }
 
-// begin begins a count, and returns the queues to ask about, in any order: a count that ends early does not always leave out the same.
+// begin starts a count, and returns its queues in random order: a count that ends early must not always leave out the same
+// queues.
 func (c *consumers) begin(now time.Time) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +83,7 @@ func (c *consumers) begin(now time.Time) []string {
 	return queues
 }
 
-// note takes note of what a count has found.
+// note records the result of a count.
 func (c *consumers) note(queue string, others bool) {
 	c.change(queue, func(known *consumersOf) {
 		if known.Others != others {
@@ -92,12 +93,12 @@ func (c *consumers) note(queue string, others bool) {
 	})
 }
 
-// refuse takes note that the broker does not tell the user of a queue.
+// refuse records that the user may not ask about a queue.
 func (c *consumers) refuse(queue string, notBefore time.Time) {
 	c.change(queue, func(known *consumersOf) { known.Consumers, known.notBefore = Consumers{}, notBefore })
 }
 
-// change changes what is known of a queue, unless nobody wants to know any more.
+// change changes what is known of a queue, if it is still wanted.
 func (c *consumers) change(queue string, change func(*consumersOf)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,7 +107,8 @@ func (c *consumers) change(queue string, change func(*consumersOf)) {
 	}
 }
 
-// Consumers is what is known of who else consumes a queue, for those who ask about the queue after each count; see Notice.Messages.
+// Consumers returns what is known of other consumers of a queue. Call it after each count to keep the queue in the counts; see
+// Notice.Messages.
 func (c *Connection) Consumers(queue string) Consumers {
 	if c.config.MessageCountsInterval <= 0 {
 		return Consumers{Disabled: true}
@@ -118,8 +120,8 @@ func (c *Connection) Consumers(queue string) Consumers {
 	return current.consumers.get(queue)
 }
 
-// countConsumers counts the consumers of the queues that somebody wants to know of. What cannot be counted stays as it is known. Only
-// quorum queues are asked, for a classic queue that is asked does not expire; all other queues are taken to have no consumers.
+// countConsumers counts the consumers of the wanted queues. A queue that cannot be counted keeps its last result. It asks quorum
+// queues only, because a classic queue that is asked does not expire; other queues count as not consumed.
 func (r *refresher) countConsumers(ctx context.Context, view *view) {
 	if !r.matcher.isMatched() || r.matcher.channels.IsBlocked() {
 		return
@@ -147,8 +149,8 @@ func (r *refresher) countConsumers(ctx context.Context, view *view) {
 	counting.Wait()
 }
 
-// countConsumersOf counts the consumers of one queue. The broker does not tell Warren's own from others, so an answer of a time when Warren
-// itself was a consumer is left out.
+// countConsumersOf counts the consumers of one queue. It drops the answer if Warren itself consumed the queue meanwhile, because
+// the broker does not distinguish consumers.
 func (r *refresher) countConsumersOf(ctx context.Context, view *view, queue string) {
 	began := time.Now()
 	declared, err := declaredQueue(ctx, r.matcher.channels, r.info.Identity.Key(), queue)
@@ -161,10 +163,10 @@ func (r *refresher) countConsumersOf(ctx context.Context, view *view, queue stri
 	}
 }
 
-// declaredQueue is what a passive declaration tells of a queue, at the cluster of this name: how many messages are ready, and how many
-// consume the queue. Whoever holds messages of a quorum queue is counted as a consumer.
+// declaredQueue returns how many messages of a queue are ready and how many consumers it has, by a passive declaration on the
+// cluster of this name. A client that holds messages of a quorum queue counts as a consumer.
 func declaredQueue(ctx context.Context, channels *amqpconn.Pool, cluster, queue string) (amqp.Queue, error) {
-	answer := make(chan amqp.Queue, 1) // for the operation goes on when the context ends
+	answer := make(chan amqp.Queue, 1) // the operation continues after the context ends
 	err := channels.DoOnCluster(ctx, cluster, func(channel *amqp.Channel) error {
 		declared, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
 		answer <- declared

@@ -10,21 +10,21 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// countsShare is how long to wait from one count of the messages to the next, at least, as a multiple of what it took.
+// countsShare is the least wait between two counts, as a multiple of the time that the last one took.
 const countsShare = 50
 
-// Messages is how many messages some queues held when the messages of their vhost were last counted.
+// Messages is how many messages queues held when the messages of their vhost were last counted.
 type Messages struct {
 	// Disabled: messages are never counted; see Config.MessageCountsInterval.
 	Disabled bool
-	// AsOf is when the count began; zero while there is none.
+	// AsOf is when the count began; zero if there is none.
 	AsOf time.Time
-	// Of has the number for each queue that was counted and is there. A queue declared after the count counts as empty.
+	// Of has the number for each counted queue that exists. A queue declared after the count counts as empty.
 	Of map[string]int64
-	// Stuck has the number of dead letters that waited to be routed at two counts in a row, for each queue that holds any. Queues that
-	// delay returned messages are left out: RabbitMQ counts both together.
+	// Stuck has the number of dead letters that waited to be routed at two counts in a row, for each queue with any. It leaves out
+	// queues that delay returned messages, because RabbitMQ counts both together.
 	Stuck map[string]int64
-	// Uncounted are those of the queues that were there and did not answer, as when their leader is down; nil if there are none.
+	// Uncounted are existing queues that did not answer, for example because their leader is down; nil if there are none.
 	Uncounted []string
 }
 
@@ -33,14 +33,14 @@ type count struct {
 	asOf time.Time
 	// messages has the queues that hold any.
 	messages map[string]management.MessageCount
-	// stuck has the queues that hold dead letters that wait to be routed, and did at the count before: others are under way.
+	// stuck has the queues whose dead letters waited to be routed at this count and the one before.
 	stuck map[string]int64
 	// uncounted are queues that did not answer.
 	uncounted map[string]bool
 }
 
-// newCount keeps of an answer what is not to be taken for granted: most queues are empty and answer. asked are the queues that were
-// there before, and last is the count before, if any.
+// newCount keeps the exceptions of an answer, because most queues are empty and answer. asked are the queues that existed before,
+// last is the count before, if any.
 func newCount(asOf time.Time, answered map[string]management.MessageCount, asked map[string]bool, last *count) *count {
 	c := &count{
 		asOf: asOf, messages: map[string]management.MessageCount{}, stuck: map[string]int64{}, uncounted: map[string]bool{},
@@ -64,15 +64,15 @@ func newCount(asOf time.Time, answered map[string]management.MessageCount, asked
 	return c
 }
 
-// counts knows how many messages the queues of a vhost hold, for status and metrics: counting takes a request of its own, for
-// definitions tell nothing of messages.
+// counts has the last count of a vhost, for status and metrics. Counting needs a request of its own, because definitions have no
+// counts.
 type counts struct {
 	mu   sync.RWMutex
 	last *count    // nil if nothing is known; replaced, never changed
 	next time.Time // when to count again
 }
 
-// claimReading says whether it is time for the caller to count; nobody else does so meanwhile.
+// claimReading reports whether the caller should count now. No other caller counts meanwhile.
 func (c *counts) claimReading(now time.Time, interval time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +83,7 @@ func (c *counts) claimReading(now time.Time, interval time.Duration) bool {
 	return true
 }
 
-// replace takes over a count, or with nil that there is none. The next one is not made before the given time.
+// replace sets the last count; nil is none. The next count is not made before the given time.
 func (c *counts) replace(last *count, next time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,15 +93,15 @@ func (c *counts) replace(last *count, next time.Time) {
 	}
 }
 
-// get returns the last count, nil if there is none.
+// get returns the last count; nil if there is none.
 func (c *counts) get() *count {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.last
 }
 
-// countMessages counts the messages of the vhost's queues, and the consumers of some, if it is time to, and tells all who share the view.
-// What cannot be counted is not known, and is no trouble.
+// countMessages counts the messages of all queues, and the consumers of some, if that is due, and notifies all connections that
+// share the view. Counts that fail are left out, and are no failure of the refresh.
 func (r *refresher) countMessages(ctx context.Context) {
 	view, began := r.views.get(), time.Now()
 	if !view.counts.claimReading(began, r.config.MessageCountsInterval) {
@@ -113,7 +113,7 @@ func (r *refresher) countMessages(ctx context.Context) {
 		r.countConsumers(ctx, view)
 	}
 	if ctx.Err() != nil {
-		return // the connection closes; the others count for themselves
+		return // the connection closes, and the others count for themselves
 	}
 	next := time.Now().Add(countsShare * time.Since(began))
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *refresher) countMessages(ctx context.Context) {
 	view.tellAll(snapshot.Notice{Messages: true})
 }
 
-// Messages is how many messages some queues of the vhost held when they were last counted.
+// Messages returns how many messages queues held when they were last counted.
 func (c *Connection) Messages(queues []string) Messages {
 	if c.config.MessageCountsInterval <= 0 {
 		return Messages{Disabled: true}

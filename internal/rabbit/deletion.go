@@ -21,21 +21,20 @@ func (c *Connection) DeleteEmpty(
 	began := time.Now()
 	err := c.deleter.DeleteEmpty(ctx, cluster, queues, stillWanted)
 	if c.views.takeIgnored(queues) && err != nil {
-		c.RequestRefresh() // another client may have deleted what this call did not
+		c.RequestRefresh() // another client may have deleted the queue
 	}
 	metrics.QueueDeletions.Observe(time.Since(began), brokererr.Result(err))
 	return err
 }
 
-// Fences names the policies of this connection's Owner that keep queues from taking messages: those that deletions which
-// are under way have put up, and those that the last refresh showed. What the owner left behind is taken down after each
-// refresh.
+// Fences returns the names of the policies of this Owner that keep queues from taking messages: those of running deletions, and
+// those that the last refresh showed. Each refresh removes fences that were left behind.
 func (c *Connection) Fences() []string { return c.deleter.Fences() }
 
-// LastDeletion is when queues were last deleted that were provably empty; zero if none were.
+// LastDeletion returns when queues were last deleted that were provably empty; zero if none were.
 func (c *Connection) LastDeletion() time.Time { return c.deleter.LastDeletion() }
 
-// deletionBroker is the connection as deletions see it.
+// deletionBroker is the connection as package safedelete uses it.
 type deletionBroker struct{ *Connection }
 
 func (c deletionBroker) State() safedelete.State {

@@ -17,25 +17,25 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
-// eventListener receives the events of changes in the vhost, so that nobody waits for the next refresh. Connections that share an
-// observation have one subscription, and another connection subscribes when the first one closes. A refresh finds what is missed or
-// cannot be understood.
+// eventListener receives the events of changes in the vhost, so that no change waits for the next refresh. Connections that share
+// an observation have one subscription, and another connection subscribes when the first one closes. A refresh finds what is
+// missed or cannot be understood.
 //
-// A broker can take a subscription and send nothing: its bindings were removed, the plugin was disabled, or a node takes the exchange for
-// unbound. So events count as heard only after a marker, and another one follows in each period.
+// A broker can accept a subscription and send nothing: its bindings were removed, the plugin was disabled, or a node treats the
+// exchange as unbound. So the feed counts as working only after a marker has arrived, and another marker follows in each period.
 //
-// The listener has an AMQP connection of its own, to the vhost of the event exchange.
+// The listener has its own AMQP connection, to the vhost of the event exchange.
 type eventListener struct {
 	config   Config
 	dialer   dialer
 	log      logr.Logger
 	health   *healthState
 	requests *refreshRequests
-	// matched wakes a listener that has been waiting for AMQP to be matched.
+	// matched wakes a listener that waits for AMQP to be matched.
 	matched chan struct{}
 }
 
-// eventsVHost is where the plugin has its exchange, unless it is configured otherwise.
+// eventsVHost is the vhost of the event exchange in the default configuration of the plugin.
 const eventsVHost = "/"
 
 // listenTo receives the events of a view until the context ends.
@@ -44,7 +44,7 @@ func (l *eventListener) listenTo(ctx context.Context, view *view) {
 	for ctx.Err() == nil {
 		if l.health.read().Matched {
 			began := time.Now()
-			// The error is in the state of the view already.
+			// The state of the view has the error already.
 			_ = view.listening.Hold(ctx, l.dialer.errs, func() error { return l.listenOnce(ctx, view) })
 			if time.Since(began) > minStableDuration {
 				again.Reset()
@@ -56,8 +56,8 @@ func (l *eventListener) listenTo(ctx context.Context, view *view) {
 	}
 }
 
-// listenOnce receives events until the subscription ends. After silence, nobody subscribes for a while: a node that takes the exchange
-// for unbound sends events again once the last binding is gone and another one is made.
+// listenOnce receives events until the subscription ends. After silence it waits before another subscription: a node that treats
+// the exchange as unbound sends events again once the last binding is gone and another one is made.
 func (l *eventListener) listenOnce(ctx context.Context, view *view) error {
 	err := l.listen(ctx, view)
 	l.ended(ctx, view, err)
@@ -80,13 +80,13 @@ func (l *eventListener) sleep(ctx context.Context, wait time.Duration) (matched 
 	return false
 }
 
-// ended records that no events are heard any more.
+// ended records that no events arrive any more.
 func (l *eventListener) ended(ctx context.Context, view *view, err error) {
 	was, news := view.events.End(err)
 	if ctx.Err() != nil {
-		return // who leaves the view reads another one
+		return // a connection that leaves the view reads another one
 	}
-	if news { // while the broker is unreachable, others say so
+	if news { // while the broker is unreachable, the health reports that
 		level := 1
 		if errors.Is(err, eventfeed.ErrSilent) {
 			level = 0
@@ -99,7 +99,7 @@ func (l *eventListener) ended(ctx context.Context, view *view, err error) {
 	}
 }
 
-// listen subscribes and receives events; it returns why that ended.
+// listen subscribes and receives events. It returns why that ended.
 func (l *eventListener) listen(ctx context.Context, view *view) error {
 	connection, subscription, err := l.subscribe(ctx)
 	if err != nil {
@@ -131,7 +131,7 @@ func (l *eventListener) listen(ctx context.Context, view *view) error {
 				view.tellAll(snapshot.Notice{Current: true})
 			}
 			select {
-			case <-reached: // nobody waits for an older marker, or for one that the broker repeats
+			case <-reached: // drop an older marker, or one that the broker repeats
 			default:
 			}
 			reached <- batch.Marker
@@ -139,16 +139,16 @@ func (l *eventListener) listen(ctx context.Context, view *view) error {
 	}
 }
 
-// markers makes the markers of one subscription.
+// markers sends the markers of one subscription.
 type markers struct {
 	subscription *eventfeed.Subscription
 	connection   *amqpconn.Conn
-	// reached has the numbers of the markers that were heard.
+	// reached has the numbers of the markers that arrived.
 	reached <-chan int
 }
 
-// watch makes a marker after the subscription, whenever a caller waits for one, and once per period. It returns why the subscription must
-// end.
+// watch sends a marker after the subscription, whenever a caller waits for one, and once per period. It returns why the
+// subscription must end.
 func (l *eventListener) watch(ctx context.Context, view *view, markers *markers) error {
 	check := time.NewTicker(l.dialer.timeouts.event)
 	defer check.Stop()
@@ -160,7 +160,7 @@ func (l *eventListener) watch(ctx context.Context, view *view, markers *markers)
 		if number == 1 {
 			view.events.Begin()
 			view.tellAll(snapshot.Notice{Capabilities: true})
-			l.requests.request() // what changed before the subscription
+			l.requests.request() // to read what changed before the subscription
 		}
 		if err := l.awaitNext(ctx, view, check.C); err != nil {
 			return err
@@ -188,7 +188,8 @@ func (l *eventListener) awaitNext(ctx context.Context, view *view, check <-chan 
 	}
 }
 
-// mark makes a marker and returns when its event was heard. It fails with eventfeed.ErrSilent if the event does not come while the connection works.
+// mark sends a marker and returns when its event has arrived. It fails with eventfeed.ErrSilent if the event does not arrive
+// although the connection works.
 func (l *eventListener) mark(ctx context.Context, markers *markers, number int) error {
 	if err := l.limited(markers.connection, func() error { return markers.subscription.Mark(number) }); err != nil {
 		return l.described(err)
@@ -209,8 +210,8 @@ func (l *eventListener) mark(ctx context.Context, markers *markers, number int) 
 		return l.described(err)
 	}
 	if silent {
-		return l.dialer.errs.Fail(eventfeed.ErrSilent, "no event came within %v about a binding that Warren made at exchange %s. Warren subscribes "+
-			"again. If this stays, disable the plugin rabbitmq_event_exchange and enable it again",
+		return l.dialer.errs.Fail(eventfeed.ErrSilent, "no event came within %v about a binding that Warren made at exchange %s. "+
+			"Warren subscribes again. If this stays, disable the plugin rabbitmq_event_exchange and enable it again",
 			l.dialer.timeouts.event, management.EventExchange)
 	}
 	return nil
@@ -222,8 +223,8 @@ func (l *eventListener) findUnannounced(view *view) error {
 	if change == "" {
 		return nil
 	}
-	return l.dialer.errs.Fail(eventfeed.ErrSilent, "a refresh found that %s, and no event announced that within %v. Warren subscribes again. If "+
-		"this stays, enable the plugin rabbitmq_event_exchange on all nodes", change, l.dialer.timeouts.event)
+	return l.dialer.errs.Fail(eventfeed.ErrSilent, "a refresh found that %s, and no event announced that within %v. "+
+		"Warren subscribes again. If this stays, enable the plugin rabbitmq_event_exchange on all nodes", change, l.dialer.timeouts.event)
 }
 
 // limited runs an operation, and closes the connection if the broker does not answer in time.
@@ -264,7 +265,7 @@ func (l *eventListener) described(err error) error {
 	return err
 }
 
-// exchangeVHost is where the event exchange is to be found: in the vhost itself, or else where it usually is.
+// exchangeVHost returns the vhost of the event exchange: the vhost itself if it has one, else the default.
 func (l *eventListener) exchangeVHost() string {
 	if l.health.read().Capabilities.Events {
 		return l.config.VHost

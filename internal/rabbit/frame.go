@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// frameOverhead is what a frame takes beside its method: type, channel, size and end.
+	// frameOverhead is what a frame takes besides its method, in bytes: type, channel, size and end.
 	frameOverhead = 8
-	// methodOverhead is the most that the methods used here take beside their names and arguments: class, method, a
-	// reserved number and flags.
+	// methodOverhead is the most that the methods here take besides names and arguments, in bytes: class, method, a reserved number
+	// and flags.
 	methodOverhead = 7
 )
 
-// fits says why an operation cannot be sent; nil if it can. A method is one frame, and the broker closes the connection
-// that everything else goes through when it gets one that is too large.
+// fits returns an error if an operation cannot be sent. A method is one frame, and the broker closes the shared connection when a
+// frame is too large.
 func (o operation) fits(frameMax int) error {
 	for _, name := range o.names {
 		if len(name) > vhost.LongestName {
@@ -43,7 +43,7 @@ func (o operation) fits(frameMax int) error {
 		brokererr.ErrTooLarge, arguments, overhead+arguments-frameMax, largest)
 }
 
-// overhead is how many bytes the method takes beside its arguments.
+// overhead returns how many bytes the method takes besides its arguments.
 func (o operation) overhead() int {
 	size := methodOverhead
 	for _, name := range o.names {
@@ -52,7 +52,7 @@ func (o operation) overhead() int {
 	return size
 }
 
-// encodedTable is how many bytes a table of normal values takes as a field of a method.
+// encodedTable returns how many bytes a table of normal values takes as a field of a method.
 func encodedTable(table map[string]any) int {
 	size := 4
 	for name, value := range table {
@@ -61,7 +61,7 @@ func encodedTable(table map[string]any) int {
 	return size
 }
 
-// encoded is how many bytes a normal value takes in a table, its type included.
+// encoded returns how many bytes a normal value takes in a table, its type included.
 func encoded(value any) int {
 	switch value := value.(type) {
 	case nil:

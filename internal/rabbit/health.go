@@ -12,10 +12,10 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Health is how a connection fares.
+// Health is the state of a connection.
 type Health struct {
-	// Version is the lowest version among the broker's nodes, such as 4.3.6, and ClusterName is the name that the management API gives
-	// its cluster. These, and Capabilities, are empty until the first contact and stay what they were while the broker cannot be
+	// Version is the lowest version among the broker's nodes, such as 4.3.6. ClusterName is the name that the management API gives
+	// its cluster. These and Capabilities are empty until the first contact, and keep their values while the broker cannot be
 	// reached.
 	Version      string
 	ClusterName  string
@@ -31,26 +31,25 @@ type Health struct {
 	Operators string
 	// Connected: the AMQP connection is open.
 	Connected bool
-	// Matched: AMQP and the management API were shown to lead to one broker, so Apply can work. MatchedByName: nothing but
-	// the names of the clusters could be compared.
+	// Matched: AMQP and the management API were shown to lead to one broker, so Apply can work. MatchedByName: only the names of the
+	// clusters could be compared.
 	Matched       bool
 	MatchedByName bool
-	// SyncedAt is when the last successful reading began; zero if there was none.
+	// SyncedAt is when the last successful refresh began; zero if there was none.
 	SyncedAt time.Time
 	// CurrentAt is SyncedAt, or later if events have shown that the snapshot is current as of then.
 	CurrentAt time.Time
-	// EventsSince is since when the vhost's events have been heard; zero if they are not, for EventsReason, which is empty while
-	// that is not known yet.
+	// EventsSince is since when the vhost's events arrive; zero if they do not. EventsReason says why not, and is empty until that
+	// is known.
 	EventsSince  time.Time
 	EventsReason string
-	// FailingSince is when the trouble began that Err tells; zero while all is well.
+	// FailingSince is since when Err has not been nil; zero while it is nil.
 	FailingSince time.Time
-	// Err is why reading fails, or why there is no AMQP connection, or both; without secrets. It wraps the sentinels of
-	// this package.
+	// Err is why reading fails, or why there is no AMQP connection, or both; without secrets. It wraps errors of package brokererr.
 	Err error
 }
 
-// healthState gathers how a connection fares, and tells the log and the receiver of notices where that matters.
+// healthState has the state of a connection. It logs important changes and sends notices about them.
 type healthState struct {
 	vhost   string
 	log     logr.Logger
@@ -60,7 +59,7 @@ type healthState struct {
 	parts healthParts
 }
 
-// healthParts are what the two halves of a connection, AMQP and the management API, say of themselves.
+// healthParts are the states of the two halves of a connection, AMQP and the management API.
 type healthParts struct {
 	health      Health
 	amqp        error
@@ -78,7 +77,7 @@ func (s *healthState) read() Health {
 	return s.parts.health
 }
 
-// update makes a change, and tells of it where it matters.
+// update makes a change, and sends a notice if others must know.
 func (s *healthState) update(change func(*healthParts)) {
 	before, after := s.change(change)
 	if before.same(after) {
@@ -111,19 +110,19 @@ func (s *healthState) change(change func(*healthParts)) (before, after Health) {
 	return before, p.health
 }
 
-// well: the vhost has been read, and there is nothing to complain about.
+// well: the vhost has been read, and nothing is wrong.
 func (h Health) well() bool { return h.Usable() && h.Connected }
 
-// Usable says that the vhost has been read, nothing is known to be wrong, and Apply can work.
+// Usable reports whether the vhost has been read, nothing is known to be wrong, and Apply can work.
 func (h Health) Usable() bool { return h.Err == nil && h.Observable() }
 
-// Observable says that the vhost has been read, and that AMQP leads to the same broker. Something may have gone wrong since.
+// Observable reports whether the vhost has been read and AMQP leads to the same broker. Something may have gone wrong since.
 func (h Health) Observable() bool { return h.Matched && !h.SyncedAt.IsZero() }
 
-// ordersEvents reports whether events come in the order of the changes: of several nodes, each sends its own.
+// ordersEvents reports whether events arrive in the order of the changes. Each of several nodes sends its own.
 func (h Health) ordersEvents() bool { return h.Nodes == 1 }
 
-// same compares all but the times: errors by what they say, and whether the vhost has been read.
+// same compares everything but times: errors by their text, and whether the vhost has been read.
 func (h Health) same(other Health) bool {
 	return text(h.Err) == text(other.Err) && h.Connected == other.Connected && h.Version == other.Version &&
 		h.Operators == other.Operators && h.Matched == other.Matched && h.MatchedByName == other.MatchedByName &&

@@ -13,18 +13,18 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
-// AMQP and the management API are reached by two URIs, which may lead to two brokers: a slip in a Secret, or a Service that
-// was switched before its Ingress. Whoever reads one broker and writes to the other reports nonsense and may delete what it
-// never saw. So nothing is done over an AMQP connection before the management API has shown something that only this
-// connection can have made: an exclusive queue, or, for a user who may not declare that, the connection itself.
+// AMQP and the management API have two URIs, which may lead to two brokers: by a mistake in a Secret, or because a Service was
+// switched before its Ingress. A connection that reads one broker and writes to another reports wrong states and may delete
+// objects that it never saw. So nothing is done over an AMQP connection before the management API has shown something that only
+// this connection can have made: an exclusive queue, or the connection itself if the user may not declare the queue.
 const (
 	firstPoll = 20 * time.Millisecond
 	lastPoll  = 500 * time.Millisecond
 )
 
-// linkSlot holds the AMQP connection that is open, before it is found to match and after.
+// linkSlot holds the open AMQP connection, before and after it is matched.
 type linkSlot struct {
-	offered chan struct{} // a link is waiting to be matched
+	offered chan struct{} // a link waits to be matched
 
 	mu   sync.Mutex
 	link *amqpconn.Conn // nil if there is none
@@ -32,7 +32,7 @@ type linkSlot struct {
 
 func newLinkSlot() *linkSlot { return &linkSlot{offered: make(chan struct{}, 1)} }
 
-// offer has a link matched by the next refresh, which is to be soon.
+// offer makes the next refresh match a link, and requests that refresh.
 func (s *linkSlot) offer(l *amqpconn.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *linkSlot) current() *amqpconn.Conn {
 	return s.link
 }
 
-// use does something unless the link has been withdrawn.
+// use calls do unless the link has been withdrawn.
 func (s *linkSlot) use(l *amqpconn.Conn, do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +75,7 @@ func (s *linkSlot) use(l *amqpconn.Conn, do func()) {
 	}
 }
 
-// matcher shows that AMQP and the management API lead to one broker.
+// matcher proves that AMQP and the management API lead to one broker.
 type matcher struct {
 	config   Config
 	errs     brokererr.Errors
@@ -84,16 +84,16 @@ type matcher struct {
 	links    *linkSlot
 	channels *amqpconn.Pool
 	health   *healthState
-	matched  chan<- struct{} // is told of each link that matches
+	matched  chan<- struct{} // receives for each link that matches
 }
 
-// isMatched says whether the AMQP connection that is open was shown to lead to the broker of the management API.
+// isMatched reports whether the open AMQP connection was shown to lead to the broker of the management API.
 func (m *matcher) isMatched() bool {
 	l := m.links.current()
 	return l != nil && l.Matched
 }
 
-// rematch has the link matched anew if the broker is not surely the same as before.
+// rematch matches the link again if the broker may be another one than before.
 func (m *matcher) rematch(before, now *management.BrokerInfo) {
 	l := m.links.current()
 	if l == nil || !l.Matched {
@@ -107,7 +107,7 @@ func (m *matcher) rematch(before, now *management.BrokerInfo) {
 		now.Identity.Name, before.Identity.Name))
 }
 
-// errLinkGone: the AMQP connection ended while it was being matched; there will be another one.
+// errLinkGone: the AMQP connection ended while it was being matched. Another one will follow.
 var errLinkGone = errors.New("the AMQP connection is gone")
 
 // matchNew matches a link that waits for it.
@@ -119,8 +119,8 @@ func (m *matcher) matchNew(ctx context.Context, info *management.BrokerInfo) err
 	return m.match(ctx, info, l)
 }
 
-// isShownAgain says whether the management API still shows the queue of the link: behind a proxy it can lead to another broker from
-// one request to the next. It is false for a link without a queue, or that was not matched before.
+// isShownAgain reports whether the management API still shows the queue of the link. Behind a proxy, two requests can lead to two
+// brokers. It returns false for a link without a queue, and for one that was never matched.
 func (m *matcher) isShownAgain(ctx context.Context) (bool, error) {
 	l := m.links.current()
 	if l == nil || !l.Matched || l.Queue == "" {
@@ -129,7 +129,7 @@ func (m *matcher) isShownAgain(ctx context.Context) (bool, error) {
 	return m.api.HasQueue(ctx, l.Queue)
 }
 
-// matchAgain matches a link anew that isShownAgain did not find. moved says that there was a new TCP connection.
+// matchAgain matches a link again that isShownAgain did not find. moved says that there was a new TCP connection.
 func (m *matcher) matchAgain(ctx context.Context, info *management.BrokerInfo, moved bool) error {
 	l := m.links.current()
 	if l == nil || !l.Matched || l.Queue == "" && !moved {
@@ -138,7 +138,7 @@ func (m *matcher) matchAgain(ctx context.Context, info *management.BrokerInfo, m
 	return m.match(ctx, info, l)
 }
 
-// match lets a link be used, or refuses it.
+// match accepts or refuses a link.
 func (m *matcher) match(ctx context.Context, info *management.BrokerInfo, l *amqpconn.Conn) error {
 	byName, err := m.compare(ctx, info, l)
 	if err == nil {
@@ -170,14 +170,14 @@ func (m *matcher) match(ctx context.Context, info *management.BrokerInfo, l *amq
 		})
 		select {
 		case m.matched <- struct{}{}:
-		default: // the listener has not seen the last one yet
+		default: // the listener has not received the last one yet
 		}
 	})
 	return nil
 }
 
-// checkStillAnswers fails if another cluster answers than the one that was asked who it is, before the management API showed the link: that
-// one would be taken for the cluster of the link.
+// checkStillAnswers fails if another cluster answers than the one that was probed before the management API showed the link.
+// Otherwise the probed cluster would count as the cluster of the link.
 func (m *matcher) checkStillAnswers(ctx context.Context, info *management.BrokerInfo) error {
 	now, _, err := m.api.Identity(ctx)
 	if err == nil && !now.Is(info.Identity) {
@@ -186,8 +186,8 @@ func (m *matcher) checkStillAnswers(ctx context.Context, info *management.Broker
 	return err
 }
 
-// compare looks for proof that a link and the management API are of one broker, and returns ErrClusterMismatch if they are
-// not. byName says that only names could be compared.
+// compare looks for proof that a link and the management API belong to one broker, and returns ErrClusterMismatch if they do not.
+// byName reports that only names could be compared.
 func (m *matcher) compare(ctx context.Context, info *management.BrokerInfo, l *amqpconn.Conn) (byName bool, err error) {
 	if l.Queue, err = m.declareMatchQueue(l); err != nil {
 		return false, err
@@ -214,8 +214,8 @@ func (m *matcher) compare(ctx context.Context, info *management.BrokerInfo, l *a
 		management.EndpointOf(m.config.ManagementURI), info.Version, info.Identity.Name)
 }
 
-// shown says whether the management API shows what only this link can have made: its queue, or the link itself. told is false
-// where this user is shown neither.
+// shown reports whether the management API shows what only this link can have made: its queue, or the link itself. told is false
+// if this user is shown neither.
 func (m *matcher) shown(ctx context.Context, info *management.BrokerInfo, l *amqpconn.Conn) (seen, told bool, err error) {
 	if l.Queue != "" {
 		seen, err = m.poll(ctx, m.timeouts.match, func() (bool, error) { return m.api.HasQueue(ctx, l.Queue) })
@@ -233,7 +233,7 @@ func (m *matcher) shown(ctx context.Context, info *management.BrokerInfo, l *amq
 	return seen, true, err
 }
 
-// declareMatchQueue returns the name of the queue; empty if the user may not declare it. It lives as long as the link.
+// declareMatchQueue returns the name of the queue; empty if the user may not declare it. The queue exists as long as the link.
 func (m *matcher) declareMatchQueue(l *amqpconn.Conn) (string, error) {
 	name := management.MatchQueue + l.ID
 	err := m.channels.Run(l, func(l *amqpconn.Conn) error {
@@ -251,7 +251,7 @@ func (m *matcher) declareMatchQueue(l *amqpconn.Conn) (string, error) {
 	return "", nil // a permission is missing, or the vhost may not have more queues
 }
 
-// poll asks again and again for a time, and at least once.
+// poll repeats a question for some time, and asks at least once.
 func (m *matcher) poll(ctx context.Context, limit time.Duration, ask func() (bool, error)) (bool, error) {
 	until, wait := time.Now().Add(limit), firstPoll
 	for {

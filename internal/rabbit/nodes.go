@@ -14,8 +14,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// checkMajority fails if half of the cluster's nodes or more are down. What the others know may be old then: declared objects
-// may seem to be missing. And nothing can be declared or deleted. A single node is not asked.
+// checkMajority fails if half of the nodes or more are down. The other nodes may know an old state then, in which declared
+// objects are missing, and nothing can be declared or deleted. A single node is not asked.
 func (r *refresher) checkMajority(ctx context.Context) error {
 	if r.info.Nodes < 2 {
 		return nil
@@ -51,7 +51,7 @@ func (r *refresher) setNodes(count int) {
 	r.health.update(func(s *healthParts) { s.health.Nodes = count })
 }
 
-// members knows the quorum queues that have fewer members than the cluster has nodes.
+// members has the quorum queues with fewer members than the cluster has nodes.
 type members struct {
 	mu     sync.RWMutex
 	nodes  int            // of the cluster; zero if not known
@@ -61,16 +61,16 @@ type members struct {
 }
 
 const (
-	// membersPause and membersShare are how long to wait, at least, from one reading to the next: a time, and as a multiple
-	// of what the reading took.
+	// membersPause and membersShare are the least wait between two reads of the members: a time, and a multiple of how long the last
+	// read took.
 	membersPause = 15 * time.Second
 	membersShare = 100
-	// lonePause is the same where nothing is known of further nodes.
+	// lonePause is the least wait if no further nodes are known.
 	lonePause = time.Minute
 )
 
-// expire has the members read after the next refresh, unless that was done since, or there is nothing to expect: no further node, and
-// nothing known so far.
+// expire makes the next refresh read the members, unless that was done since or nothing is expected: there is no further node,
+// and no queue lacks members.
 func (m *members) expire(since time.Time, nodes int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,7 +83,7 @@ func (m *members) expire(since time.Time, nodes int) {
 	}
 }
 
-// claimReading says whether it is time for the caller to read the members; nobody else does so meanwhile.
+// claimReading reports whether the caller should read the members now. No other caller reads them meanwhile.
 func (m *members) claimReading(now time.Time, nodes int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,14 +97,14 @@ func (m *members) claimReading(now time.Time, nodes int) bool {
 	return true
 }
 
-// schedule says when the members are read again.
+// schedule sets when the members are read again.
 func (m *members) schedule(next time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.next = next
 }
 
-// nodesSince is the number of the cluster's nodes, if it was read since; zero otherwise.
+// nodesSince returns the number of nodes if it was read since; zero otherwise.
 func (m *members) nodesSince(since time.Time) int {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -129,7 +129,7 @@ func (m *members) observe(names vhost.Selection, observed *vhost.Observed) {
 	}
 }
 
-// replace takes over a reading, and returns the queues that it tells something new of.
+// replace sets what was read, and returns a notice of the queues that changed.
 func (m *members) replace(nodes int, few map[string]int) snapshot.Notice {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -140,7 +140,7 @@ func (m *members) replace(nodes int, few map[string]int) snapshot.Notice {
 	return snapshot.Notice{Queues: slices.Sorted(maps.Keys(changed))}
 }
 
-// readMembers reads how many members queues have, if it is time to. What cannot be read is not known, and is no trouble.
+// readMembers reads how many members queues have, if that is due. If that fails, nothing is known, and the refresh does not fail.
 func (r *refresher) readMembers(ctx context.Context) {
 	view, began := r.views.get(), time.Now()
 	if view.members.claimReading(began, r.info.Nodes) {

@@ -7,7 +7,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
-// notices gathers what there is to say until the receiver is free to hear it, so that a slow receiver holds nothing up.
+// notices merges notices until the receiver is free, so that a slow receiver delays nothing.
 type notices struct {
 	notify func(snapshot.Notice)
 	wake   chan struct{}

@@ -15,11 +15,11 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
-// Connections of one user to one vhost share what they read: with a hundred BrokerConnections the vhost is read and kept in memory
-// once, not a hundred times. Whether AMQP and the management API lead to one broker stays with each connection, and so does the
-// survey of other operators.
+// Connections of one user to one vhost share what they read: with a hundred BrokerConnections the vhost is read and kept in
+// memory once. The match of AMQP and the management API stays with each connection, and so does the survey of other instances.
 
-// Observations has one observation per vhost and rights, for as long as a connection uses it, and knows what all connections take.
+// Observations has one observation for each vhost and set of rights, as long as a connection uses it. It also records which
+// queues Warren itself consumes.
 type Observations struct {
 	mu     sync.Mutex
 	shared map[observationKey]*observation
@@ -29,20 +29,20 @@ type Observations struct {
 	standing safedelete.Standing
 }
 
-// NewObservations makes an empty set.
+// NewObservations returns an empty set.
 func NewObservations() *Observations { return &Observations{shared: map[observationKey]*observation{}} }
 
-// observationKey is equal where connections may read the same, and believe the same broker.
+// observationKey is equal for connections that may read the same and trust the same broker.
 type observationKey struct {
-	// broker is the endpoints, and what makes a certificate of the broker's believed; see Config.brokerFingerprint.
+	// broker is the endpoints and what makes a certificate valid; see Config.brokerFingerprint.
 	broker string
-	// clusterID is that of vhost.Cluster. It is empty, and nothing is shared, where the identity is not sure: of a cluster whose
-	// ID the user may not read, and while no AMQP connection has been matched with the management API.
+	// clusterID is that of vhost.Cluster. If it is empty, nothing is shared, because the identity is not certain: the user may not
+	// read the ID, or no AMQP connection has been matched.
 	clusterID string
 	vhost     string
 	// user and tags stand for the rights.
 	user, tags string
-	// definitions tells the two ways to read a vhost apart.
+	// definitions distinguishes the two ways to read a vhost.
 	definitions bool
 }
 
@@ -57,7 +57,7 @@ type observation struct {
 	store   snapshot.Store
 	members members
 	counts  counts
-	// consumers are those of queues that somebody has asked about.
+	// consumers are those of the queues in which a caller is interested.
 	consumers consumers
 
 	reading management.Places // of one, for whoever reads the vhost
@@ -75,25 +75,25 @@ type observation struct {
 	written []written // since the last reading
 }
 
-// written is what a change that a connection has made concerns.
+// written is a change that a connection has made, and the notice of what it concerns.
 type written struct {
 	by        *view
 	concerned snapshot.Notice
 }
 
-// viewer is a connection as an observation sees it.
+// viewer is a connection from the side of an observation.
 type viewer struct {
-	// notify is told of what changed.
+	// notify receives notices of what changed.
 	notify func(snapshot.Notice)
-	// isDeleting says whether the connection is deleting a queue.
+	// isDeleting reports whether the connection is deleting a queue.
 	isDeleting func(queue string) bool
 	// patience is timeouts.binding.
 	patience time.Duration
-	// silences is the wait before another subscription where one was silent.
+	// silences is the wait before another subscription after a silent one.
 	silences retry.Backoff
 }
 
-// view is one connection's use of an observation.
+// view is the use of an observation by one connection.
 type view struct {
 	*observation
 
@@ -101,7 +101,7 @@ type view struct {
 	openedAt time.Time
 }
 
-// open gives a connection a view of the observation with a key; of one of its own if nothing is to be shared.
+// open returns a view of the observation with a key, or of a new one if nothing is shared.
 func (o *Observations) open(key observationKey, viewer viewer) *view {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -122,7 +122,7 @@ func (o *Observations) open(key observationKey, viewer viewer) *view {
 	return opened
 }
 
-// close ends a view, and with the last one the observation. What it held can still be read.
+// close removes a view, and the observation with its last view. Its content can still be read.
 func (o *Observations) close(v *view) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -139,24 +139,24 @@ func (o *Observations) close(v *view) {
 	v.store.Close()
 }
 
-// readFunc reads a vhost; management.ErrNotModified if the ETag still holds.
+// readFunc reads a vhost. It returns management.ErrNotModified if the ETag is still valid.
 type readFunc func(ctx context.Context, etag string) (*snapshot.Snapshot, string, error)
 
-// errReadByAnother: another connection has been reading the vhost for too long to wait any longer.
+// errReadByAnother: another connection has been reading the vhost for too long.
 var errReadByAnother = errors.New("another connection is reading the vhost")
 
 // demand is what a refresh must fulfil.
 type demand struct {
-	// oldest is when the reading may have begun at the earliest.
+	// oldest is the earliest time at which the refresh may have begun.
 	oldest time.Time
-	// twice has the vhost read a second time, as if something had been missing; see snapshot/doubt.go.
+	// twice requests a second read, as if something had been missing; see snapshot/doubt.go.
 	twice bool
-	// limit is for how long others may be reading meanwhile: a broker that answers nobody must not keep a hundred connections
-	// waiting one after the other.
+	// limit is for how long another connection may be reading meanwhile: if the broker answers nothing, a hundred connections must
+	// not wait one after the other.
 	limit time.Duration
 }
 
-// refresh reads the vhost, unless somebody has as is demanded. It returns when the reading began.
+// refresh reads the vhost, unless another connection has fulfilled the demand. It returns when the read began.
 func (v *view) refresh(ctx context.Context, errs brokererr.Errors, demand demand, read readFunc) (began time.Time, err error) {
 	waiting, cancel := context.WithTimeout(ctx, demand.limit)
 	defer cancel()
@@ -188,43 +188,43 @@ func (v *view) refresh(ctx context.Context, errs brokererr.Errors, demand demand
 	return began, err
 }
 
-// lastRead is when the last reading began that succeeded; zero before the first.
+// lastRead returns when the last successful read began; zero before the first.
 func (o *observation) lastRead() time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.readAt
 }
 
-// read takes note of a reading that has just ended well.
+// read records a read that just succeeded.
 func (o *observation) read(began time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.readAt, o.took = began, time.Since(began)
 }
 
-// hadNews takes note of a reading that may have had news.
+// hadNews records a read that may have found changes.
 func (o *observation) hadNews() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.newsAt = time.Now()
 }
 
-// changedAt is when the vhost may have changed last; zero before the first reading.
+// changedAt returns when the vhost may last have changed; zero before the first read.
 func (o *observation) changedAt() time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.newsAt
 }
 
-// nextReading is when the vhost may be read again: after the pace, and later where a reading takes long.
+// nextReading returns when the vhost may be read again: after the pace, and later if a read takes long.
 func (o *observation) nextReading(pace pace) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.readAt.Add(max(pace.pause, time.Duration(pace.share)*o.took))
 }
 
-// readAndReplace returns what changed. again reports whether the vhost must be read again, because something is missing that
-// was there before.
+// readAndReplace returns what changed. again reports whether the vhost must be read again because something is missing that
+// existed before.
 func (v *view) readAndReplace(ctx context.Context, read readFunc) (difference snapshot.Difference, again bool, err error) {
 	fresh, etag, err := read(ctx, v.store.Begin())
 	if err != nil {
@@ -241,8 +241,8 @@ func (v *view) readAndReplace(ctx context.Context, read readFunc) (difference sn
 	return difference, again, nil
 }
 
-// write takes over a change that the broker has confirmed. The other connections hear of the change with the next reading, as
-// they do of changes that somebody else makes.
+// write makes a confirmed change to the snapshot. The other connections receive its notice with the next read, as for changes by
+// others.
 func (v *view) write(change snapshot.Write) {
 	if len(v.all()) < 2 {
 		v.store.Write(change)
@@ -254,7 +254,7 @@ func (v *view) write(change snapshot.Write) {
 	v.written = append(v.written, written{v, concerned})
 }
 
-// notifyAll tells every connection what a reading changed, and what the others have written before.
+// notifyAll sends every connection what a read changed, and what the other connections have written before.
 func (v *view) notifyAll(changed snapshot.Notice) {
 	written := v.takeWritten()
 	for _, other := range v.all() {

@@ -16,26 +16,26 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
-// Two operators that both work on a vhost, from two Kubernetes clusters for instance, know nothing of each other's
-// ConsumerQueues: each would take away what the other one needs. What Warren declares carries no mark, but its connections and
-// its fences do. While there are any of an unknown owner, nothing is removed.
+// Two instances of Warren on one vhost, for example from two Kubernetes clusters, do not know each other's ConsumerQueues: each
+// would remove what the other needs. Declared objects carry no mark, but connections and fences of Warren do. While there are any
+// of an unknown owner, nothing is removed.
 const (
-	// unnamedOwner is the owner of a connection that does not say whose it is.
+	// unnamedOwner is the owner of a connection without an owner.
 	unnamedOwner = "unnamed"
 
-	// surveyAge is how old a survey of the connections may be when a removal is decided. RabbitMQ lists a connection up to 5 s
-	// after it was opened.
+	// surveyAge is how old a survey of the connections may be when a removal is decided. RabbitMQ lists a connection up to 5 s after
+	// it was opened.
 	surveyAge = 2 * time.Second
-	// surveyShare keeps the time that surveys take to a hundredth: twenty hostile brokers may take a fifth of a core together.
+	// surveyShare limits the time for surveys to a hundredth: twenty hostile brokers may use a fifth of a core together.
 	surveyShare = 100
-	// surveyPause is the time between surveys of a vhost that does not change. An operator that connects changes the vhost: for that
+	// surveyPause is the time between surveys of a vhost that does not change. An instance that connects changes the vhost, because
 	// it declares an exclusive queue.
 	surveyPause = 10 * time.Minute
-	// listingDelay is how much later than a change the connection is listed that made the change.
+	// listingDelay is how much later than a change the connection is listed that made it.
 	listingDelay = 10 * time.Second
 )
 
-// survey is what was last seen of other operators.
+// survey is what was last seen of other instances.
 type survey struct {
 	places management.Places // of one, for whoever reads the connections
 	at     time.Time         // the last one began
@@ -46,18 +46,17 @@ type survey struct {
 const (
 	// maxNamedOwners is how many other owners messages name.
 	maxNamedOwners = 16
-	// maxOwnerLength is how many bytes of an owner's name messages show. Warren's own are UIDs, which have 36.
+	// maxOwnerLength is how many bytes of an owner messages show. Warren's own are UIDs, which have 36.
 	maxOwnerLength = 64
 )
 
-// otherOwners counts connections and fences of other operators, by their owners. It names the first owners in alphabetical order, so that
+// otherOwners counts connections and fences of other instances by owner. It names the first owners in alphabetical order, so that
 // the result does not depend on the order of a listing.
 type otherOwners struct {
 	named map[string]int
 	more  int // connections and fences of owners that are not named
 }
 
-// add counts a connection or a fence.
 func (o *otherOwners) add(owner string) {
 	if o.named == nil {
 		o.named = map[string]int{}
@@ -71,7 +70,6 @@ func (o *otherOwners) add(owner string) {
 	delete(o.named, last)
 }
 
-// clone returns a copy.
 func (o otherOwners) clone() otherOwners { return otherOwners{maps.Clone(o.named), o.more} }
 
 // String is empty if there are none.
@@ -83,7 +81,7 @@ func (o otherOwners) String() string {
 	return text
 }
 
-// operatorSurvey looks for other operators on behalf of one connection.
+// operatorSurvey looks for other instances on behalf of one connection.
 type operatorSurvey struct {
 	config Config
 	errs   brokererr.Errors
@@ -93,7 +91,7 @@ type operatorSurvey struct {
 	last   survey
 }
 
-// checkUnshared returns ErrShared if another operator works on the vhost.
+// checkUnshared returns ErrShared if another instance works on the vhost.
 func (o *operatorSurvey) checkUnshared(ctx context.Context) error {
 	if err := o.surveyConnections(ctx, func(s *survey) bool { return time.Since(s.at) > surveyAge }); err != nil {
 		return err
@@ -104,7 +102,7 @@ func (o *operatorSurvey) checkUnshared(ctx context.Context) error {
 	return nil
 }
 
-// surveyOften looks for other operators with each refresh that may have had news, and less often where that takes long.
+// surveyOften looks for other instances after each refresh that may have found changes, and less often if that takes long.
 func (o *operatorSurvey) surveyOften(ctx context.Context, changed time.Time) error {
 	return o.surveyConnections(ctx, func(s *survey) bool {
 		age := time.Since(s.at)
@@ -112,8 +110,8 @@ func (o *operatorSurvey) surveyOften(ctx context.Context, changed time.Time) err
 	})
 }
 
-// surveyConnections reads the connections of the vhost if they are due. A user who may not, or a broker that does not show any,
-// leaves the fences.
+// surveyConnections reads the connections of the vhost if that is due. If the user may not, or the broker shows none, only fences
+// count.
 func (o *operatorSurvey) surveyConnections(ctx context.Context, due func(*survey) bool) error {
 	if o.config.KnownOwners == nil {
 		return nil
@@ -132,7 +130,7 @@ func (o *operatorSurvey) surveyConnections(ctx context.Context, due func(*survey
 	})
 }
 
-// connectionOwners counts the connections of other operators that the vhost has.
+// connectionOwners counts the connections of other instances to the vhost.
 func (o *operatorSurvey) connectionOwners(ctx context.Context) (others otherOwners, err error) {
 	known := o.config.KnownOwners()
 	err = o.api.Connections(ctx, func(properties management.LooseObject) {
@@ -150,7 +148,7 @@ func (o *operatorSurvey) connectionOwners(ctx context.Context) (others otherOwne
 	return others, err
 }
 
-// report puts the owners of connections together with those of fences.
+// report merges the owners of connections and of fences.
 func (o *operatorSurvey) report(others otherOwners) {
 	known := o.config.KnownOwners()
 	o.views.snapshot(func(s *snapshot.Snapshot) {

@@ -8,21 +8,21 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Place is how other connections can check where the AMQP connection leads. What the management API says of itself proves nothing to
-// them: it may be a server of another tenant. See docs/adr/0042-same-place.md.
+// Place is how other connections can check where the AMQP connection leads. What the management API says of itself proves nothing
+// to them, because it may be a server of another tenant. See docs/adr/0042-same-place.md.
 type Place struct {
 	// Address is host:port at which AMQP was let into the vhost. It is empty where TLS asks for a server name of its own, because one
 	// address can lead to several brokers then.
 	Address string
 	// MatchQueue is the exclusive queue that AMQP has declared in the vhost. It is empty if the user may not declare it.
 	MatchQueue string
-	// MatchedAt is when AMQP was matched last, and Since when it was matched first, with this configuration.
+	// MatchedAt is when AMQP was last matched. Since is when it was first matched with this configuration.
 	MatchedAt, Since time.Time
 	// Owner is Config.Owner.
 	Owner string
 }
 
-// match records that AMQP was matched by means of a queue.
+// match records that AMQP was matched through a queue.
 func (p *Place) match(config Config, matchQueue string) {
 	p.MatchQueue, p.MatchedAt, p.Owner = matchQueue, time.Now(), config.Owner
 	if p.Since.IsZero() {
@@ -33,8 +33,9 @@ func (p *Place) match(config Config, matchQueue string) {
 	}
 }
 
-// LeadsTo reports whether another connection, with this health and to a vhost of the same name, was shown to lead to the vhost of this
-// connection. Either AMQP was let in at the same address, or the management API of this connection shows the other one's match queue.
+// LeadsTo reports whether another connection, with this health and to a vhost of the same name, was shown to lead to the vhost of
+// this connection: AMQP was let in at the same address, or the management API of this connection shows the match queue of the
+// other one.
 func (c *Connection) LeadsTo(ctx context.Context, other Health) (bool, error) {
 	here := c.Health()
 	switch {
@@ -48,11 +49,11 @@ func (c *Connection) LeadsTo(ctx context.Context, other Health) (bool, error) {
 	return c.shown.has(ctx, c, here.Cluster, other)
 }
 
-// listedAgain is how soon match queues are listed again because one is missing. A connection gets a new match queue each time that AMQP
-// connects, and a hostile server can make it connect again and again.
+// listedAgain is how soon match queues are listed again because one is missing. A connection gets a new match queue with each
+// AMQP connection, and a hostile server can make it reconnect again and again.
 const listedAgain = 30 * time.Second
 
-// shownQueues are the match queues that the management API shows in the vhost, of all connections.
+// shownQueues are the match queues of all connections that the management API shows in the vhost.
 type shownQueues struct {
 	places management.Places // of one, which lists
 
@@ -63,14 +64,14 @@ type shownQueues struct {
 	neighbours map[neighbour]bool
 }
 
-// neighbour is another connection, with one configuration.
+// neighbour is another connection with one configuration.
 type neighbour struct {
 	owner string
 	since time.Time
 }
 
-// has reports whether the match queue of another connection is shown. If AMQP has connected again since the last list, the answer is that
-// of the list, for some time.
+// has reports whether the match queue of another connection is listed. If that connection has reconnected since the last list,
+// the last list counts for some time.
 func (s *shownQueues) has(ctx context.Context, c *Connection, cluster vhost.Cluster, other Health) (has bool, err error) {
 	place, who := other.Place, neighbour{other.Place.Owner, other.Place.Since}
 	err = s.places.Hold(ctx, c.errs, func() error {

@@ -16,7 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
-// refresher keeps what is known of a vhost fresh: when somebody asks, when AMQP has connected, and once per interval.
+// refresher refreshes the vhost: on request, when AMQP has connected, and once per interval.
 type refresher struct {
 	config         Config
 	errs           brokererr.Errors
@@ -30,7 +30,7 @@ type refresher struct {
 	clearLeftovers func(read time.Time)
 	requests       *refreshRequests
 
-	// The goroutine of run has these for itself.
+	// Only the goroutine of run uses these.
 	info     *management.BrokerInfo // who the broker is; nil before the first answer
 	probedAt time.Time              // when the broker was asked
 	readAt   time.Time              // when the reading began that was used last
@@ -55,15 +55,15 @@ func (r *refresher) run(ctx context.Context) {
 			r.readMembers(ctx)
 			r.countMessages(ctx)
 		} else {
-			r.requests.again(askedAt)
+			r.requests.requeue(askedAt)
 			wait = again.Wait()
 		}
 		r.sleep(ctx, wait)
 	}
 }
 
-// sleep waits until the next refresh is due: after a time, or sooner if somebody asks for a refresh, but not at a faster pace than
-// the broker is to bear, or at once if AMQP has connected.
+// sleep waits until the next refresh is due: after a time, or earlier on request but not faster than the pace, or at once if AMQP
+// has connected.
 func (r *refresher) sleep(ctx context.Context, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -84,7 +84,7 @@ func (r *refresher) sleep(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// awaitLink gives AMQP a moment to connect, for a connection without it reads for itself and then once more with the others.
+// awaitLink gives AMQP a moment to connect. A connection without it reads for itself, and then once more with the others.
 func (r *refresher) awaitLink(ctx context.Context) {
 	timer := time.NewTimer(r.timeouts.link)
 	defer timer.Stop()
@@ -96,14 +96,14 @@ func (r *refresher) awaitLink(ctx context.Context) {
 }
 
 const (
-	// tooLargeFactor is how many times as long as it took a refresh is not tried again whose answer was too large; tooLargePause is the
-	// longest.
+	// tooLargeFactor is for how many times its duration a refresh is not tried again after an answer was too large; tooLargePause is
+	// the longest such time.
 	tooLargeFactor = 100
 	tooLargePause  = 5 * time.Minute
 )
 
-// refreshUnlessTooLarge does not refresh for a while after an answer that exceeded its limit: reading as far as the limit costs much CPU
-// time, and the answer is hardly smaller the next time.
+// refreshUnlessTooLarge skips refreshes for a while after an answer that exceeded its limit: reading up to the limit costs much
+// CPU time, and the next answer is hardly smaller.
 func (r *refresher) refreshUnlessTooLarge(ctx context.Context, askedAt time.Time) error {
 	began := time.Now()
 	if began.Before(r.tooLargeUntil) {
@@ -117,7 +117,7 @@ func (r *refresher) refreshUnlessTooLarge(ctx context.Context, askedAt time.Time
 	return err
 }
 
-// refresh asks the broker who it is, where that is not sure, and reads the vhost.
+// refresh asks the broker for its identity if that is not certain, and reads the vhost.
 func (r *refresher) refresh(ctx context.Context, askedAt time.Time) error {
 	started := time.Now()
 	began, err := r.probeAndRead(ctx, askedAt)
@@ -164,14 +164,13 @@ func (r *refresher) probeAndRead(ctx context.Context, askedAt time.Time) (began 
 	}
 	r.views.show(view)
 	r.readAt = began
-	// That the connections cannot be read says nothing of the vhost; a removal reads them again, and fails then.
+	// A failure to read the connections says nothing about the vhost. A removal reads them again, and fails then.
 	_ = r.operators.surveyOften(ctx, view.changedAt())
 	r.clearLeftovers(began)
 	return began, nil
 }
 
-// earliestUseful is when a reading may have begun at the earliest that serves: by another connection, after the last reading that
-// was used here.
+// earliestUseful returns the earliest time at which a refresh of another connection may have begun to be useful here.
 func (r *refresher) earliestUseful(askedAt, now time.Time) time.Time {
 	oldest := now.Add(-r.config.ResyncInterval)
 	for _, later := range []time.Time{askedAt, r.requests.outdatedBefore(), r.readAt.Add(1)} {
@@ -182,7 +181,7 @@ func (r *refresher) earliestUseful(askedAt, now time.Time) time.Time {
 	return oldest
 }
 
-// observationKey says with whom the connection may share what it reads.
+// observationKey returns with which connections this one may share what it reads.
 func (r *refresher) observationKey() observationKey {
 	key := observationKey{
 		broker: r.config.brokerFingerprint(), vhost: r.config.VHost, user: r.config.Username,
@@ -194,9 +193,9 @@ func (r *refresher) observationKey() observationKey {
 	return key
 }
 
-// probe asks what tags the user has, unless the definitions of the vhost tell that the user is an administrator still. It asks who
-// the broker is, and what it lets the user do, after each (re)connect and each failure, when the tags have changed, and while its
-// nodes are being upgraded, for the last of them may do that without any of our connections being closed.
+// probe reads the tags of the user, unless reading definitions shows that the user is still an administrator. It reads the
+// identity of the broker and the rights of the user after each (re)connect and each failure, when the tags have changed, and
+// while nodes are being upgraded, because the last node may be upgraded without closing any of our connections.
 func (r *refresher) probe(ctx context.Context) error {
 	if !r.requests.takeStale() && r.info != nil && !r.info.Upgrading {
 		if r.info.Capabilities.Definitions {
@@ -214,7 +213,8 @@ func (r *refresher) probe(ctx context.Context) error {
 	return err
 }
 
-// probed takes note of who the broker is. If the broker is not surely the same as before, the link must be matched anew.
+// probed records the identity of the broker. If that may be another broker than before, the AMQP connection must be matched
+// again.
 func (r *refresher) probed(info *management.BrokerInfo) {
 	known := r.info
 	r.info, r.probedAt = info, time.Now()
@@ -232,8 +232,8 @@ func (r *refresher) probed(info *management.BrokerInfo) {
 	})
 }
 
-// read reads the vhost and sees to it that what was read is of the cluster that was probed, and of the broker that AMQP leads
-// to: another one may have answered, and its objects must not pass for those of the first.
+// read reads the vhost and verifies that the answer is of the cluster that was probed and of the broker to which AMQP leads.
+// Another broker may have answered, and its objects must not be taken for those of the first.
 func (r *refresher) read(ctx context.Context, etag string) (*snapshot.Snapshot, string, error) {
 	shared := r.observationKey().isShared()
 	fresh, etag, err := r.readVHost(ctx, etag)
@@ -255,8 +255,8 @@ func (r *refresher) read(ctx context.Context, etag string) (*snapshot.Snapshot, 
 	return fresh, etag, err
 }
 
-// readVHost takes the one request where the user may, and the listings otherwise. An administrator who is one no longer is
-// noticed by the refusal.
+// readVHost reads the definitions if the user may, and the listings otherwise. A refusal shows that the user is no administrator
+// any more.
 func (r *refresher) readVHost(ctx context.Context, etag string) (*snapshot.Snapshot, string, error) {
 	if r.info.Capabilities.Definitions {
 		fresh, etag, err := snapshot.ReadDefinitions(ctx, r.api, etag, r.info.Builtin)
@@ -272,9 +272,9 @@ func (r *refresher) readVHost(ctx context.Context, etag string) (*snapshot.Snaps
 	return fresh, "", err
 }
 
-// verifySameBroker fails if another broker may have answered than was probed. unchanged says that the answer had no news. RabbitMQ
-// closes a TCP connection that has been idle for 5 s, so most readings in calm take a new one: what only the link can have made shows
-// by one request that the new one leads to the broker that was probed. Only where that is not shown, the cluster is asked for.
+// verifySameBroker fails if another broker may have answered than was probed. unchanged says that the answer had no changes.
+// RabbitMQ closes a TCP connection that was idle for 5 s, so most reads of a quiet vhost open a new one. One request shows that
+// the new connection leads to the broker of the AMQP connection. Only if it does not, the cluster is probed.
 func (r *refresher) verifySameBroker(ctx context.Context, unchanged bool) error {
 	moved := r.api.TookNewConnection()
 	if unchanged && !moved {

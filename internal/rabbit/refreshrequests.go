@@ -10,7 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
 
-// refreshRequests are what others want of a refresher.
+// refreshRequests are the requests of others to a refresher.
 type refreshRequests struct {
 	vhost  string
 	wake   chan struct{}
@@ -19,7 +19,7 @@ type refreshRequests struct {
 	mu      sync.Mutex
 	waiting []chan<- error // for the next refresh
 	askedAt time.Time      // of the last request that the next refresh is to serve; zero if there is none
-	// stale: the broker must be asked again who it is. What was read before staleSince may be out of date.
+	// stale: the identity of the broker must be read again. What was read before staleSince may be out of date.
 	stale      bool
 	staleSince time.Time
 }
@@ -53,8 +53,8 @@ func (r *refreshRequests) request() {
 	}
 }
 
-// take returns the callers that the next refresh will serve, and when the last request was made; zero if there was none. It
-// clears the requests.
+// take returns the callers that the next refresh serves, and when the last request was made; zero if there was none. It clears
+// the requests.
 func (r *refreshRequests) take() (waiting []chan<- error, askedAt time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,8 +67,8 @@ func (r *refreshRequests) take() (waiting []chan<- error, askedAt time.Time) {
 	return waiting, askedAt
 }
 
-// again has the next refresh serve a request that the last one was to serve, and failed.
-func (r *refreshRequests) again(askedAt time.Time) {
+// requeue returns a failed request to the next refresh.
+func (r *refreshRequests) requeue(askedAt time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if askedAt.After(r.askedAt) {
@@ -76,14 +76,14 @@ func (r *refreshRequests) again(askedAt time.Time) {
 	}
 }
 
-// markStale has the broker asked again who it is, and the vhost read again: something may have changed unseen.
+// markStale requests that the identity of the broker and the vhost are read again, because something may have changed unseen.
 func (r *refreshRequests) markStale() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stale, r.staleSince = true, time.Now()
 }
 
-// takeStale says whether the broker must be asked again who it is, for the caller to do so.
+// takeStale reports whether the caller must read the identity of the broker again.
 func (r *refreshRequests) takeStale() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +92,7 @@ func (r *refreshRequests) takeStale() bool {
 	return stale
 }
 
-// outdatedBefore is the time of the last markStale; zero if there was none.
+// outdatedBefore returns the time of the last markStale; zero if there was none.
 func (r *refreshRequests) outdatedBefore() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()

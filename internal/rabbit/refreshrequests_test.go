@@ -8,13 +8,13 @@ func TestAFailedRequestIsServedAgain(t *testing.T) {
 	requests := &refreshRequests{wake: make(chan struct{}, 1)}
 	requests.request()
 	_, first := requests.take()
-	requests.again(first)
+	requests.requeue(first)
 	_, again := requests.take()
 	if first.IsZero() || again != first {
 		t.Errorf("asked at %v, and then at %v", first, again)
 	}
 	requests.request()
-	requests.again(first)
+	requests.requeue(first)
 	if _, later := requests.take(); !later.After(first) {
 		t.Errorf("the later request was made at %v, the first one at %v", later, first)
 	}

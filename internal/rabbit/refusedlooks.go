@@ -8,21 +8,22 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
-// refusedLooks knows which queues the broker has refused to show, and why. An entry leaves when a look succeeds, or a transfer gets a
-// message, and with the connection, as when the Secret changes. A restart forgets all: the next look finds out again.
+// refusedLooks records which queues the broker has refused to show, and why. An entry leaves when a browse succeeds or a transfer
+// gets a message, and with the connection, for example when the Secret changes. A restart forgets all entries, and the next
+// browse finds out again.
 type refusedLooks struct {
 	mu sync.Mutex
 	of map[string]error
 }
 
-// get returns the error of the last look at a queue if the broker refused that; nil otherwise.
+// get returns the error of the last browse of a queue if the broker refused it; nil otherwise.
 func (r *refusedLooks) get(queue string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.of[queue]
 }
 
-// set takes note of an error, or with nil that the queue can be read. It says whether a refusal begins or ends.
+// set records an error, or with nil that the queue can be read. It reports whether a refusal begins or ends.
 func (r *refusedLooks) set(queue string, err error) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,7 +39,7 @@ func (r *refusedLooks) set(queue string, err error) (changed bool) {
 	return changed
 }
 
-// noteLook takes note of what came of an attempt to read a queue, and tells whom a refusal concerns.
+// noteLook records the result of an attempt to read a queue, and sends a notice if a refusal begins or ends.
 func (c *Connection) noteLook(queue string, err error) {
 	if err != nil && !errors.Is(err, brokererr.ErrAccessRefused) {
 		return
@@ -48,5 +49,5 @@ func (c *Connection) noteLook(queue string, err error) {
 	}
 }
 
-// RefusedLook is why the broker refused the last look at a queue; nil if there was none, or the broker did not refuse it.
+// RefusedLook returns why the broker refused the last browse of a queue; nil if it did not.
 func (c *Connection) RefusedLook(queue string) error { return c.refused.get(queue) }

@@ -12,19 +12,18 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Removal is what Remove takes away, in this order.
+// Removal is what Remove removes, in this order.
 type Removal struct {
 	Bindings  []topology.Binding
-	Queues    []string // with whatever they hold
-	Exchanges []string // only those that nothing is bound from (AMQP if-unused)
+	Queues    []string // with their messages
+	Exchanges []string // only without bindings (AMQP if-unused)
 }
 
-// Remove unbinds and deletes. cluster is the Key of the Identity that the broker's cluster must have; any other makes every
-// operation fail with ErrOtherCluster. What does not exist counts as removed. What the broker confirms is gone from Observe from
-// then on.
+// Remove unbinds and deletes. cluster is the key of the identity that the cluster of the broker must have; with any other, every
+// operation fails with ErrOtherCluster. Objects that do not exist count as removed. Observe shows confirmed removals at once.
 //
-// Each object fares for itself, as in Apply; an exchange from which something is bound fails with ErrInUse. The error
-// joins one *ObjectError per failure, in the order of the removal.
+// Each object succeeds or fails by itself, as in Apply. An exchange with bindings fails with ErrInUse. The error joins one
+// *ObjectError per failure, in the order of the removal.
 func (c *Connection) Remove(ctx context.Context, cluster string, removal Removal) error {
 	if cluster == "" {
 		return c.errs.SameCluster(c.Health().Cluster, cluster)

@@ -12,7 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
-// dialSecond opens a second connection, and makes sure that it leads to the cluster of the main one.
+// dialSecond opens a second connection, and verifies that it leads to the cluster of the main one.
 func (d dialer) dialSecond(ctx context.Context, channels *amqpconn.Pool, cluster string) (*amqpconn.Conn, error) {
 	l, err := amqpconn.Dial(ctx, d.options)
 	if err != nil {
@@ -27,8 +27,8 @@ func (d dialer) dialSecond(ctx context.Context, channels *amqpconn.Pool, cluster
 	return l, nil
 }
 
-// verifySameCluster declares an exclusive queue on the one connection, and finds it from the other. A user who must not declare
-// the queue has the names of the clusters compared.
+// verifySameCluster declares an exclusive queue on one connection and finds it from the other. If the user may not declare the
+// queue, it compares the names of the clusters.
 func (d dialer) verifySameCluster(ctx context.Context, channels *amqpconn.Pool, l *amqpconn.Conn, cluster string) error {
 	channel, err := l.Connection.Channel()
 	if err != nil {

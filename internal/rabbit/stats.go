@@ -9,21 +9,21 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
-// Stats are what metrics tell of a connection.
+// Stats are the values of the metrics of a connection.
 type Stats struct {
-	// AMQPUp: the AMQP connection is open. ManagementUp: the last refresh had an answer from the management API.
+	// AMQPUp: the AMQP connection is open. ManagementUp: the management API answered the last refresh.
 	AMQPUp, ManagementUp bool
-	// EventsHeard: the events of the vhost are heard.
+	// EventsHeard: the events of the vhost arrive.
 	EventsHeard bool
-	// Reconnects is how often AMQP has connected again.
+	// Reconnects is how often AMQP has reconnected.
 	Reconnects int
 	// SyncedAt is Health.SyncedAt, and ResyncInterval that of the configuration.
 	SyncedAt       time.Time
 	ResyncInterval time.Duration
 	// Size is that of the snapshot.
 	Size snapshot.Size
-	// Fences is how many stand that this connection put up, or somebody whom Config.KnownOwners does not know, without those that are
-	// known to refuse nothing. Oldest is when the oldest of them was put up; zero if there is none.
+	// Fences is how many fences of this connection, or of an owner that Config.KnownOwners does not know, may refuse messages.
+	// Oldest is when the oldest of them was made; zero if there is none.
 	Fences int
 	Oldest time.Time
 	// OperationLimit is how many operations may run on the AMQP connection at a time.
@@ -32,7 +32,7 @@ type Stats struct {
 	DeletionsWaiting int
 }
 
-// Stats tells what metrics say of the connection.
+// Stats returns the values of the metrics.
 func (c *Connection) Stats() Stats {
 	stats := Stats{
 		ResyncInterval: c.config.ResyncInterval, DeletionsWaiting: c.deleter.Waiting(), OperationLimit: c.channels.Limit(),
@@ -73,7 +73,6 @@ func (c *Connection) knownOwners() func(owner string) bool {
 	return c.config.KnownOwners()
 }
 
-// fill writes how the connection fares.
 func (s *healthState) fill(stats *Stats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +80,7 @@ func (s *healthState) fill(stats *Stats) {
 	stats.Reconnects, stats.SyncedAt = max(s.parts.connects-1, 0), s.parts.health.SyncedAt
 }
 
-// hasAnswer says whether the management API answered the last refresh, be it with a refusal.
+// hasAnswer reports whether the management API answered the last refresh, even with a refusal.
 func (p healthParts) hasAnswer() bool {
 	if p.management == nil {
 		return !p.health.SyncedAt.IsZero() || p.mismatch != nil

@@ -8,35 +8,34 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// takesSettle is how long the broker may take Warren for a consumer after Warren has stopped taking messages.
+// takesSettle is for how long the broker may count Warren as a consumer after Warren has stopped.
 const takesSettle = 2 * time.Second
 
-// clusterQueue is a queue of a cluster.
 type clusterQueue struct {
 	cluster      vhost.Cluster
 	vhost, queue string
 }
 
-// takes knows out of which queues Warren takes messages itself, to look at them or to move them, through whichever connection of the
-// process. An entry leaves some seconds after the last look or transfer has ended. A restart forgets all: it ends them all, too.
+// takes records which queues Warren itself consumes to browse or move messages, through all connections of the process. An entry
+// leaves some seconds after the last of them ended. A restart forgets all entries, and ends all consumers, too.
 type takes struct {
 	mu sync.Mutex
 	of map[clusterQueue]take
 }
 
-// take is how many look at a queue, or move messages, and when the last of them ended.
+// take is how many browses and moves of a queue run, and when the last one ended.
 type take struct {
 	now   int
 	ended time.Time
 }
 
-// begin takes note of a look or a transfer until end is called.
+// begin records a browse or a move until end is called.
 func (t *takes) begin(at clusterQueue) (end func()) {
 	t.change(at, +1)
 	return func() { t.change(at, -1) }
 }
 
-// change adds to those that take messages out of a queue, and removes what no count asks about any more.
+// change changes the number of a queue, and removes entries that no count needs.
 func (t *takes) change(at clusterQueue, by int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -50,7 +49,7 @@ func (t *takes) change(at clusterQueue, by int) {
 	t.of[at] = take{t.of[at].now + by, now}
 }
 
-// since says whether the broker may have counted Warren among the consumers of a queue since then.
+// since reports whether the broker may have counted Warren among the consumers of a queue since then.
 func (t *takes) since(then time.Time, at clusterQueue) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -2,7 +2,7 @@ package rabbit
 
 import "time"
 
-// timeouts are how long things may take.
+// timeouts limit how long things may take.
 type timeouts struct {
 	dial       time.Duration // TCP; and again TLS with the handshake of AMQP
 	operation  time.Duration // one declaration or binding
@@ -23,10 +23,9 @@ type timeouts struct {
 	silence    time.Duration // the first wait before another subscription where one was silent
 }
 
-// pace is how fast one reading of a vhost may follow another.
+// pace is how fast one refresh may follow another.
 type pace struct {
-	// pause is the time between their beginnings, at least. share keeps the time that readings take to such a part: ten stands
-	// for a tenth.
+	// pause is the least time between their beginnings. share limits the part of the time that refreshes take: ten is a tenth.
 	pause time.Duration
 	share int
 }
@@ -41,10 +40,10 @@ var defaultTimeouts = timeouts{
 }
 
 const (
-	// minStableDuration is how long an AMQP connection must last before it counts as a success: a connection that the broker
-	// refuses as soon as it is open must not be tried again and again without a pause.
+	// minStableDuration is how long an AMQP connection must last to count as a success. A connection that the broker closes at once
+	// must not be retried without a pause.
 	minStableDuration = 5 * time.Second
-	// drainTimeout is how long Close waits for deletions to undo what they have begun. What they don't manage is left to the
-	// next connection; see safedelete/recovery.go.
+	// drainTimeout is how long Close waits for deletions to undo what they have begun. The next connection finishes the rest; see
+	// safedelete/recovery.go.
 	drainTimeout = 4 * time.Second
 )

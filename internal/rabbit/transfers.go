@@ -14,11 +14,11 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// transferProduct is what connections call themselves that move messages, or look at them.
+// transferProduct is the product name of connections that move or browse messages.
 const transferProduct = "Warren transfer"
 
-// Transfer moves messages out of a queue; see transfer.Run. It opens AMQP connections of its own, to the cluster of this name. The
-// configuration needs no Dial and Errs.
+// Transfer moves messages out of a queue; see transfer.Run. It opens its own AMQP connections to the cluster of this name, and
+// sets Dial and Errs of the configuration.
 func (c *Connection) Transfer(ctx context.Context, cluster string, config transfer.Config) (transfer.Progress, error) {
 	defer c.take(cluster, config.Queue)()
 	config.Errs, config.Dial = c.errs, c.dialTransfer(cluster, "warren transfer "+config.Queue)
@@ -32,7 +32,7 @@ func (c *Connection) Transfer(ctx context.Context, cluster string, config transf
 	return transfer.Run(ctx, config)
 }
 
-// Look shows the messages of a queue; see transfer.Look, and Transfer.
+// Look shows the messages of a queue; see transfer.Look and Transfer.
 func (c *Connection) Look(ctx context.Context, cluster string, config transfer.LookConfig) (transfer.Looked, error) {
 	defer c.take(cluster, config.Queue)()
 	config.Errs, config.Dial = c.errs, c.dialTransfer(cluster, "warren look "+config.Queue)
@@ -41,40 +41,40 @@ func (c *Connection) Look(ctx context.Context, cluster string, config transfer.L
 	return looked, err
 }
 
-// take takes note that messages are taken out of a queue, until the returned function is called.
+// take records that Warren consumes a queue until the returned function is called.
 func (c *Connection) take(cluster, queue string) (end func()) {
 	return c.config.Observations.takes.begin(clusterQueue{vhost.ClusterOf(cluster), c.config.VHost, queue})
 }
 
-// dialTransfer opens connections for transfers.
+// dialTransfer returns a function that opens connections for transfers.
 func (c *Connection) dialTransfer(cluster, name string) func(context.Context) (*amqpconn.Conn, error) {
 	dialer := c.dialer
 	dialer.options.Product, dialer.options.Name, dialer.options.LargestBody = transferProduct, name, amqpconn.LargestBody
 	return func(ctx context.Context) (*amqpconn.Conn, error) { return dialer.dialSecond(ctx, c.channels, cluster) }
 }
 
-// A quorum queue that is too busy to count says zero: rabbit_quorum_queue:stat in RabbitMQ gives up after a quarter of a second. So zero is
-// asked for again.
+// A quorum queue that is too busy to count reports zero: rabbit_quorum_queue:stat gives up after a quarter of a second. So zero
+// is asked again.
 const (
 	zeroCounts = 3
 	zeroPause  = 300 * time.Millisecond
 )
 
-// Backlog is what a queue has for a transfer that begins.
+// Backlog is the messages of a queue before a transfer.
 type Backlog struct {
-	// Ready is how many messages wait for a consumer.
+	// Ready is how many messages are ready.
 	Ready int
 	// Held is how many messages other consumers hold.
 	Held int
-	// IsUncounted says that the queue has ready messages, and is too busy to count them.
+	// IsUncounted: the queue has ready messages and is too busy to count them.
 	IsUncounted bool
 }
 
-// heldPause is the time after which the broker has counted what consumers hold: it counts every five seconds.
+// heldPause is after what time the broker has counted the unacknowledged messages. It counts every five seconds.
 const heldPause = 6 * time.Second
 
-// Backlog counts the messages of a queue, on the cluster of this name; false if there is no such queue. Where others consume the queue, it
-// waits until the broker has counted what they hold.
+// Backlog counts the messages of a queue on the cluster of this name; false if there is no such queue. If others consume the
+// queue, it waits until the broker has counted the messages that they hold.
 func (c *Connection) Backlog(ctx context.Context, cluster, queue string) (counted Backlog, exists bool, err error) {
 	declared, exists, err := c.countReady(ctx, cluster, queue)
 	for range zeroCounts {
@@ -100,7 +100,7 @@ func (c *Connection) Backlog(ctx context.Context, cluster, queue string) (counte
 	return counted, true, err
 }
 
-// totals are the numbers of messages of a queue that the management API tells.
+// totals returns the numbers of messages of a queue from the management API.
 func (c *Connection) totals(ctx context.Context, queue string) (management.MessageCount, error) {
 	counts, err := c.writeAPI.MessageCounts(ctx, func(name string) bool { return name == queue })
 	return counts[queue], err

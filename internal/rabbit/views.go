@@ -10,14 +10,14 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// views are a connection's view of its vhost, and while the user's rights or the cluster have changed the next view, which is
-// not shown before it has been read: an empty one would pass for an empty vhost.
+// views are a connection's view of its vhost, and the next view while the user's rights or the cluster have changed. The next
+// view is not shown before it has been read, because an unread view looks like an empty vhost.
 type views struct {
 	observations *Observations
 	viewer       viewer
-	// listen hears the events of a view until the context ends.
+	// listen receives the events of a view until the context ends.
 	listen func(ctx context.Context, view *view)
-	// lifetime is the connection's, not a call's; stopListening ends the hearing of the current view.
+	// lifetime ends with the connection. stopListening ends the subscription of the current view.
 	lifetime      context.Context
 	stopListening context.CancelFunc
 	listening     sync.WaitGroup
@@ -28,7 +28,7 @@ type views struct {
 	closed  bool
 }
 
-// prepare returns the view to read, for a connection that may read this. moving says that another view is shown so far.
+// prepare returns the view to read for a connection with these rights. moving reports whether another view is shown until then.
 func (v *views) prepare(key observationKey) (read *view, moving bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -46,7 +46,7 @@ func (v *views) prepare(key observationKey) (read *view, moving bool) {
 	return v.next, moving
 }
 
-// show makes a view that has been read the current one. In another view everything may differ.
+// show makes a view current after it has been read. Everything may differ in another view.
 func (v *views) show(read *view) {
 	v.mu.Lock()
 	before := v.current
@@ -61,7 +61,7 @@ func (v *views) show(read *view) {
 	}
 }
 
-// listenTo hears the events of another view than before.
+// listenTo subscribes to the events of another view.
 func (v *views) listenTo(read *view) {
 	if v.stopListening != nil {
 		v.stopListening()
@@ -88,14 +88,14 @@ func (v *views) close() {
 	}
 }
 
-// get returns the current view, nil before the first reading.
+// get returns the current view; nil before the first read.
 func (v *views) get() *view {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.current
 }
 
-// nextReading is when the vhost may be read again; zero before the first reading.
+// nextReading returns when the vhost may be read again; zero before the first read.
 func (v *views) nextReading(pace pace) time.Time {
 	current := v.get()
 	if current == nil {
@@ -104,7 +104,7 @@ func (v *views) nextReading(pace pace) time.Time {
 	return current.nextReading(pace)
 }
 
-// observe returns what the vhost has of a selection; false before the first reading.
+// observe returns the selected objects of the vhost; false before the first read.
 func (v *views) observe(selection vhost.Selection) (vhost.Observed, bool) {
 	current := v.get()
 	if current == nil {
@@ -115,19 +115,19 @@ func (v *views) observe(selection vhost.Selection) (vhost.Observed, bool) {
 	return observed, read
 }
 
-// snapshot shows the snapshot, if there is one; what the snapshot gives out must not be changed.
+// snapshot shows the snapshot, if there is one. The caller must not change it.
 func (v *views) snapshot(show func(*snapshot.Snapshot)) {
 	if current := v.get(); current != nil {
 		current.store.View(show)
 	}
 }
 
-// begin takes note of a change that is about to be made, for its event not to pass for somebody else's change.
+// begin records a change that is about to be made, so that its event is not taken for a change by others.
 func (v *views) begin(id vhost.ID, kind eventfeed.Kind) {
 	v.each(func(view *view) { view.own.Begin(id, kind) })
 }
 
-// refused takes note that the broker did not make the change that began last.
+// refused records that the broker did not make the last change.
 func (v *views) refused(id vhost.ID, kind eventfeed.Kind) {
 	v.each(func(view *view) { view.own.Refused(id, kind) })
 }
@@ -138,12 +138,12 @@ func (v *views) takeIgnored(queues []string) (some bool) {
 	return some
 }
 
-// write takes over a change that the broker has confirmed, into the view that is being read for the first time too.
+// write makes a confirmed change to the snapshots, also of the view that is being read for the first time.
 func (v *views) write(change snapshot.Write) {
 	v.each(func(view *view) { view.write(change) })
 }
 
-// each shows the current view, and the next one.
+// each calls show with the current view and the next one.
 func (v *views) each(show func(*view)) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
