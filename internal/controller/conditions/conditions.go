@@ -12,11 +12,11 @@ import (
 type Progress int
 
 const (
-	// ProgressNone: nothing is going on.
+	// ProgressNone means that nothing is going on.
 	ProgressNone Progress = iota
-	// Reconciling: the resource becomes Ready by itself.
+	// Reconciling means that the resource becomes Ready by itself.
 	Reconciling
-	// Stalled: a user must act.
+	// Stalled means that a user must act.
 	Stalled
 )
 

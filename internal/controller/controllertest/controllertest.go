@@ -209,6 +209,7 @@ func NewDeleter() *Deleter {
 	return &Deleter{Begun: make(chan []string, 10), Results: make(chan error)}
 }
 
+// DeleteEmpty waits for a result.
 func (d *Deleter) DeleteEmpty(ctx context.Context, _ string, queues []string, _ func(context.Context) error) error {
 	d.Begun <- queues
 	select {

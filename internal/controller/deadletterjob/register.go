@@ -10,6 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
+// Turn is the key of a queue of which one user at a time takes messages.
 type Turn struct {
 	Connection client.ObjectKey
 	Location   ownership.Location

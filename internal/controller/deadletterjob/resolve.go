@@ -51,7 +51,8 @@ func (s *scope) findQueue(ctx context.Context) (Queue, *Blocker, error) {
 		return from, failed(v1alpha1.ReasonConnectionChanged, "BrokerConnection %q leads to %s now, and the %s began in %s; %s",
 			from.ConsumerQueue.ConnectionName(), from.Location, s.Kind, began, s.work.Summary()), nil
 	case blocker == nil && from.Names.Queue != "" && string(s.status.Source) != from.Names.Queue:
-		return from, failed(v1alpha1.ReasonSourceChanged, "the dead-letter queue of ConsumerQueue %q is %q now, and the %s began with %q; %s",
+		return from, failed(v1alpha1.ReasonSourceChanged,
+			"the dead-letter queue of ConsumerQueue %q is %q now, and the %s began with %q; %s",
 			from.ConsumerQueue.Name, from.Names.Queue, s.Kind, s.status.Source, s.work.Summary()), nil
 	}
 	return from, blocker, nil

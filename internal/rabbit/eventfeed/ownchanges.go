@@ -71,6 +71,7 @@ func (o *OwnChanges) unheard(change changed) []time.Time {
 // Origin is whose change an event announces.
 type Origin int
 
+// The values of Origin.
 const (
 	OriginOther   Origin = iota // of another client
 	OriginOwn                   // of this process
