@@ -96,8 +96,8 @@ func (a *acker) reject(tag uint64, requeue bool) error {
 	return a.settle(tag, func() error { return a.channel.Reject(tag, requeue) })
 }
 
-// giveBack returns a delivery that was not handled.
-func (a *acker) giveBack(tag uint64) error {
+// returnMessage returns a delivery that was not handled.
+func (a *acker) returnMessage(tag uint64) error {
 	return a.settle(tag, func() error { return a.channel.Nack(tag, false, true) })
 }
 
@@ -115,8 +115,8 @@ func (a *acker) settle(tag uint64, send func() error) error {
 	return nil
 }
 
-// giveBackAll returns all deliveries that are not settled, those included that have never been seen here.
-func (a *acker) giveBackAll() error {
+// returnAll returns all deliveries that are not settled, those included that have never been seen here.
+func (a *acker) returnAll() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {

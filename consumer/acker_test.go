@@ -11,19 +11,19 @@ import (
 
 // strictChannel checks what is sent as RabbitMQ does, and more: nothing that is at work may be acked.
 type strictChannel struct {
-	mu      sync.Mutex
-	atWork  map[uint64]bool
-	settled map[uint64]string
-	highest uint64
-	frames  int
-	wrong   error
-	delay   func()
+	mu              sync.Mutex
+	runningHandlers map[uint64]bool
+	settled         map[uint64]string
+	highest         uint64
+	frames          int
+	wrong           error
+	delay           func()
 }
 
 func (c *strictChannel) deliver(tag uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.atWork[tag] = true
+	c.runningHandlers[tag] = true
 	c.highest = tag
 }
 
@@ -31,7 +31,7 @@ func (c *strictChannel) deliver(tag uint64) {
 func (c *strictChannel) finish(tag uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.atWork, tag)
+	delete(c.runningHandlers, tag)
 }
 
 func (c *strictChannel) Ack(tag uint64, multiple bool) error { return c.settle(tag, multiple, "acked") }
@@ -62,7 +62,7 @@ func (c *strictChannel) settle(tag uint64, multiple bool, how string) error {
 		if c.settled[each] != "" {
 			continue
 		}
-		if c.atWork[each] && how == "acked" {
+		if c.runningHandlers[each] && how == "acked" {
 			c.wrong = fmt.Errorf("tag %d is acked by %d and is at work", each, tag)
 		}
 		c.settled[each] = how
@@ -78,7 +78,7 @@ func TestAckerSettlesEachDeliveryOnce(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 1))
 			prefetch := 1 + random.IntN(200)
-			channel := &strictChannel{atWork: map[uint64]bool{}, settled: map[uint64]string{}}
+			channel := &strictChannel{runningHandlers: map[uint64]bool{}, settled: map[uint64]string{}}
 			if seed%3 == 0 {
 				channel.delay = func() { time.Sleep(time.Duration(rand.IntN(50)) * time.Microsecond) }
 			}
@@ -104,20 +104,20 @@ func TestAckerSettlesEachDeliveryOnce(t *testing.T) {
 // deliverAndSettle has up to prefetch deliveries at work at a time, and settles them from many goroutines.
 func deliverAndSettle(a *acker, channel *strictChannel, random *rand.Rand, prefetch int) map[uint64]string {
 	const deliveries = 300
-	places := make(chan struct{}, prefetch)
+	slots := make(chan struct{}, prefetch)
 	want := map[uint64]string{}
 	var working sync.WaitGroup
 	for tag := uint64(1); tag <= deliveries; tag++ {
-		places <- struct{}{}
+		slots <- struct{}{}
 		channel.deliver(tag)
-		end, pause := random.IntN(10), time.Duration(random.IntN(300))*time.Microsecond
+		end, sleep := random.IntN(10), time.Duration(random.IntN(300))*time.Microsecond
 		want[tag] = map[int]string{0: "rejected, requeue false", 1: "rejected, requeue true", 2: "returned"}[end]
 		if end > 2 {
 			want[tag] = "acked"
 		}
 		working.Go(func() {
-			defer func() { <-places }()
-			time.Sleep(pause)
+			defer func() { <-slots }()
+			time.Sleep(sleep)
 			channel.finish(tag)
 			switch end {
 			case 0:
@@ -125,7 +125,7 @@ func deliverAndSettle(a *acker, channel *strictChannel, random *rand.Rand, prefe
 			case 1:
 				_ = a.reject(tag, true)
 			case 2:
-				_ = a.giveBack(tag)
+				_ = a.returnMessage(tag)
 			default:
 				_ = a.ack(tag)
 			}
@@ -137,7 +137,7 @@ func deliverAndSettle(a *acker, channel *strictChannel, random *rand.Rand, prefe
 
 func TestAckerSendsAcksTogether(t *testing.T) {
 	t.Parallel()
-	channel := &strictChannel{atWork: map[uint64]bool{}, settled: map[uint64]string{}}
+	channel := &strictChannel{runningHandlers: map[uint64]bool{}, settled: map[uint64]string{}}
 	a := newAcker(channel, 100) // 25 at once
 	for tag := uint64(1); tag <= 100; tag++ {
 		if err := a.ack(tag); err != nil {
@@ -151,7 +151,7 @@ func TestAckerSendsAcksTogether(t *testing.T) {
 
 func TestAckerAcksWhatIsFinishedBehindASlowDelivery(t *testing.T) {
 	t.Parallel()
-	channel := &strictChannel{atWork: map[uint64]bool{1: true}, settled: map[uint64]string{}}
+	channel := &strictChannel{runningHandlers: map[uint64]bool{1: true}, settled: map[uint64]string{}}
 	a := newAcker(channel, 8) // 2 at once
 	for tag := uint64(2); tag <= 9; tag++ {
 		if err := a.ack(tag); err != nil {
@@ -165,11 +165,11 @@ func TestAckerAcksWhatIsFinishedBehindASlowDelivery(t *testing.T) {
 
 func TestAClosedAckerSendsNothing(t *testing.T) {
 	t.Parallel()
-	channel := &strictChannel{atWork: map[uint64]bool{}, settled: map[uint64]string{}}
+	channel := &strictChannel{runningHandlers: map[uint64]bool{}, settled: map[uint64]string{}}
 	a := newAcker(channel, 1)
 	a.close()
 	for name, err := range map[string]error{
-		"ack": a.ack(1), "reject": a.reject(1, false), "giveBack": a.giveBack(1), "flush": a.flush(), "giveBackAll": a.giveBackAll(),
+		"ack": a.ack(1), "reject": a.reject(1, false), "giveBack": a.returnMessage(1), "flush": a.flush(), "giveBackAll": a.returnAll(),
 	} {
 		if !errors.Is(err, errStale) {
 			t.Errorf("%s: %v", name, err)

@@ -8,8 +8,8 @@ import (
 
 // Delays between attempts to reach the broker, or to publish what it did not take: each is twice as long as the one before.
 const (
-	shortestDelay = 250 * time.Millisecond
-	longestDelay  = 10 * time.Second
+	minDelay = 250 * time.Millisecond
+	maxDelay = 10 * time.Second
 )
 
 // backoff spaces attempts. Its zero value is ready.
@@ -17,15 +17,15 @@ type backoff struct{ delay time.Duration }
 
 // next is how long to wait before the next attempt, give or take a fifth.
 func (b *backoff) next() time.Duration {
-	b.delay = min(max(shortestDelay, 2*b.delay), longestDelay)
+	b.delay = min(max(minDelay, 2*b.delay), maxDelay)
 	return time.Duration(float64(b.delay) * (0.8 + 0.4*rand.Float64()))
 }
 
 // reset begins with the shortest delay again.
 func (b *backoff) reset() { b.delay = 0 }
 
-// pause waits; it is false if ctx ended before.
-func pause(ctx context.Context, delay time.Duration) bool {
+// sleep waits; it is false if ctx ended before.
+func sleep(ctx context.Context, delay time.Duration) bool {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {

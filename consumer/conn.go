@@ -36,7 +36,7 @@ type Conn struct {
 	hooks     []PublishHook
 	transport transport.Transport
 
-	consuming    link
+	consuming    sharedConnection
 	copies       *publisher // of failed messages
 	applications *publisher // for Publish
 
@@ -158,8 +158,8 @@ func (c *Conn) Publish(ctx context.Context, exchange, routingKey string, message
 	return c.applications.publish(ctx, contract.Route{Exchange: exchange, RoutingKey: routingKey}, message)
 }
 
-// link is a connection that consumers share. The zero value of all but connect is ready.
-type link struct {
+// sharedConnection is a connection that consumers share. The zero value of all but connect is ready.
+type sharedConnection struct {
 	connect func(context.Context) (transport.Connection, error)
 
 	mu         sync.Mutex // held while connecting: that takes connectTimeout at most
@@ -167,7 +167,7 @@ type link struct {
 }
 
 // get returns the connection that is open, or opens one.
-func (l *link) get(ctx context.Context) (transport.Connection, error) {
+func (l *sharedConnection) get(ctx context.Context) (transport.Connection, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.connection != nil && !l.connection.IsClosed() {
@@ -184,7 +184,7 @@ func (l *link) get(ctx context.Context) (transport.Connection, error) {
 	return connection, nil
 }
 
-func (l *link) close() {
+func (l *sharedConnection) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.connection != nil {

@@ -31,17 +31,17 @@ type Consumer struct {
 	options []Option
 	handle  HandleFunc
 
-	started  atomic.Bool
-	contract atomic.Pointer[contract.Contract]
-	settings atomic.Pointer[settings] // of the contract
-	slots    chan struct{}
-	looks    chan struct{} // asks for a look at the contract
-	checks   chan struct{} // asks for a check of the permissions
-	status   status
-	crew     crew
-	moving   sync.Mutex // held while the state changes and that is told
-	reporter reporter
-	log      limitedLog
+	started          atomic.Bool
+	contract         atomic.Pointer[contract.Contract]
+	settings         atomic.Pointer[settings] // of the contract
+	slots            chan struct{}
+	contractChecks   chan struct{} // asks for a look at the contract
+	permissionChecks chan struct{} // asks for a check of the permissions
+	status           status
+	workers          workerSet
+	stateMu          sync.Mutex // held while the state changes and that is told
+	reporter         reporter
+	log              limitedLog
 }
 
 // New makes a consumer of the queue of a contract, which is a contract.Contract or a contract.File. It fails for what can never work.
@@ -49,8 +49,8 @@ func New[T any](conn *Conn, source contract.Source, handle Handler[T], options .
 	if conn == nil || source == nil || handle == nil {
 		return nil, errors.New("consumer: New needs a Conn, a contract and a handler")
 	}
-	c := &Consumer{conn: conn, source: source, options: options, looks: make(chan struct{}, 1), checks: make(chan struct{}, 1)}
-	c.handle = handling(decodeJSON[T], handle)
+	c := &Consumer{conn: conn, source: source, options: options, contractChecks: make(chan struct{}, 1), permissionChecks: make(chan struct{}, 1)}
+	c.handle = newHandleFunc(decodeJSON[T], handle)
 	loaded, err := load(context.Background(), source)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // the operator has not written the file yet
@@ -58,7 +58,7 @@ func New[T any](conn *Conn, source contract.Source, handle Handler[T], options .
 	case err != nil:
 		return nil, fmt.Errorf("consumer: %w", err)
 	}
-	return c, c.keep(loaded)
+	return c, c.useContract(loaded)
 }
 
 // undecodable is the error of a decoder.
@@ -73,12 +73,12 @@ func Decode[T any](decode func(*Delivery) (T, error), handle Handler[T]) Handler
 		*body, err = decode(d)
 		return err
 	}
-	decodeAndHandle := handling(decodeInto, handle)
+	decodeAndHandle := newHandleFunc(decodeInto, handle)
 	return func(ctx context.Context, m *Message[[]byte]) error { return decodeAndHandle(ctx, m.Delivery) }
 }
 
-// handling decodes a body and hands it to the handler.
-func handling[T any](decode func(d *Delivery, body *T) error, handle Handler[T]) HandleFunc {
+// newHandleFunc decodes a body and hands it to the handler.
+func newHandleFunc[T any](decode func(d *Delivery, body *T) error, handle Handler[T]) HandleFunc {
 	return func(ctx context.Context, d *Delivery) error {
 		m := &Message[T]{Delivery: d}
 		if err := decodeSafely(decode, m); err != nil {
@@ -105,8 +105,8 @@ func chain(middleware []Middleware, handle HandleFunc) HandleFunc {
 	return handle
 }
 
-// keep takes over a contract, with the options that follow from it.
-func (c *Consumer) keep(loaded contract.Contract) error {
+// useContract takes over a contract, with the options that follow from it.
+func (c *Consumer) useContract(loaded contract.Contract) error {
 	s, err := settingsOf(c.options, loaded)
 	if err != nil {
 		return err
@@ -149,11 +149,11 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	defer c.reporter.close()
 	defer c.conn.use()()
-	defer c.move(StateDisconnected, nil)
+	defer c.setState(StateDisconnected, nil)
 	defer c.inBackground(ctx, c.checkPermissions, c.watchHandlers)()
 	retry := backoff{}
 	for {
-		c.move(StateConnecting, nil)
+		c.setState(StateConnecting, nil)
 		err := c.reload(ctx)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -178,9 +178,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 			continue
 		}
 		if ctx.Err() == nil {
-			c.move(StateReconnecting, err)
+			c.setState(StateReconnecting, err)
 		}
-		if !pause(ctx, retry.next()) {
+		if !sleep(ctx, retry.next()) {
 			return nil
 		}
 	}
@@ -211,7 +211,7 @@ func (c *Consumer) reload(ctx context.Context) error {
 	loaded, err := load(ctx, c.source)
 	current := c.contract.Load()
 	if err == nil && (current == nil || !reflect.DeepEqual(*current, loaded)) {
-		err = c.keep(loaded)
+		err = c.useContract(loaded)
 	}
 	if err != nil && current != nil {
 		c.settings.Load().logger.Warn("The new contract cannot be used; the consumer keeps the former one", "error", err)
@@ -223,8 +223,8 @@ func (c *Consumer) reload(ctx context.Context) error {
 // errContractChanged ends a session, for the next one is another.
 var errContractChanged = errors.New("the contract has changed")
 
-// look reads the contract while messages are delivered. What changes only where messages go holds from the next delivery on.
-func (c *Consumer) look(ctx context.Context) error {
+// checkContract reads the contract while messages are delivered. What changes only where messages go holds from the next delivery on.
+func (c *Consumer) checkContract(ctx context.Context) error {
 	loaded, err := load(ctx, c.source)
 	current := c.contract.Load()
 	switch {
@@ -235,7 +235,7 @@ func (c *Consumer) look(ctx context.Context) error {
 		return nil
 	case sameSession(*current, loaded):
 		c.contract.Store(&loaded)
-		ask(c.checks)
+		notify(c.permissionChecks)
 		return nil
 	}
 	if _, err := settingsOf(c.options, loaded); err != nil {
@@ -257,13 +257,13 @@ func sameSession(a, b contract.Contract) bool {
 
 // connect begins a session.
 func (c *Consumer) connect(ctx context.Context) (*session, error) {
-	kept, given := c.contract.Load(), c.settings.Load()
+	current, given := c.contract.Load(), c.settings.Load()
 	if cap(c.slots) != given.concurrency { // else handlers that linger keep their slots
 		c.slots = make(chan struct{}, given.concurrency)
 	}
 	opened := make(chan openedSession, 1)
 	go func() {
-		s, err := c.open(ctx, *kept, given)
+		s, err := c.open(ctx, *current, given)
 		opened <- openedSession{s, err}
 	}()
 	select {
@@ -286,33 +286,33 @@ type openedSession struct {
 
 // deliver runs a session until ctx ends, which is no error, or the session does.
 func (c *Consumer) deliver(ctx context.Context, s *session) error {
-	c.move(StateDelivering, nil)
-	ask(c.checks)
-	s.begin()
-	look := time.NewTicker(contractInterval)
-	defer look.Stop()
+	c.setState(StateDelivering, nil)
+	notify(c.permissionChecks)
+	s.startWorkers()
+	ticker := time.NewTicker(contractInterval)
+	defer ticker.Stop()
 	for {
-		c.status.alive()
+		c.status.recordProgress()
 		select {
 		case <-ctx.Done():
 			return nil
 		case err := <-s.ended():
 			s.lose(fmt.Errorf("%w: %w", ErrDeliveryLost, err))
 			return err
-		case <-look.C:
-			if err := c.look(ctx); err != nil {
+		case <-ticker.C:
+			if err := c.checkContract(ctx); err != nil {
 				return err
 			}
-		case <-c.looks:
-			if err := c.look(ctx); err != nil {
+		case <-c.contractChecks:
+			if err := c.checkContract(ctx); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// ask sends unless a request is pending.
-func ask(requests chan<- struct{}) {
+// notify sends unless a request is pending.
+func notify(requests chan<- struct{}) {
 	select {
 	case requests <- struct{}{}:
 	default:
@@ -320,16 +320,16 @@ func ask(requests chan<- struct{}) {
 }
 
 // consumeError says what to do about an error of the broker.
-func consumeError(err error, kept contract.Contract) error {
+func consumeError(err error, current contract.Contract) error {
 	var reply *amqp.Error
 	isReply := errors.As(err, &reply)
 	switch {
 	case isReply && reply.Code == amqp.NotFound:
 		return fmt.Errorf("queue %q not found: is the ConsumerQueue Ready, and does the URI lead to virtual host %q? %w",
-			kept.Queue, kept.VirtualHost, err)
+			current.Queue, current.VirtualHost, err)
 	case isReply && reply.Code == amqp.AccessRefused:
 		return fmt.Errorf("queue %q cannot be consumed; does the user have the permission read in virtual host %q? %w",
-			kept.Queue, kept.VirtualHost, err)
+			current.Queue, current.VirtualHost, err)
 	}
 	return err
 }

@@ -72,8 +72,8 @@ func (f folder) read(name string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// Bound is what a binding holds.
-type Bound struct {
+// Binding is what a binding holds.
+type Binding struct {
 	Conn     *Conn
 	Contract contract.Source
 }
@@ -81,15 +81,15 @@ type Bound struct {
 // contractFile is the name of the contract in a binding.
 const contractFile = "contract.json"
 
-// Binding finds the contract and the credentials of a queue in the folder $SERVICE_BINDING_ROOT/<name>. Without that variable, it takes
+// LoadBinding finds the contract and the credentials of a queue in the folder $SERVICE_BINDING_ROOT/<name>. Without that variable, it takes
 // them from WARREN_CONTRACT, which is a path or the JSON document itself, and AMQP_URL.
-func Binding(name string, options ...ConnOption) (*Bound, error) {
+func LoadBinding(name string, options ...ConnOption) (*Binding, error) {
 	if root := os.Getenv("SERVICE_BINDING_ROOT"); root != "" {
 		path := filepath.Join(root, name)
 		if _, err := os.Stat(filepath.Join(path, contractFile)); err != nil {
 			return nil, fmt.Errorf("binding %q: %w: mount the ConfigMap of spec.contract.configMap there", name, err)
 		}
-		return &Bound{NewConn(Dir(path), options...), contract.File(filepath.Join(path, contractFile))}, nil
+		return &Binding{NewConn(Dir(path), options...), contract.File(filepath.Join(path, contractFile))}, nil
 	}
 	document, uri := os.Getenv("WARREN_CONTRACT"), os.Getenv("AMQP_URL")
 	if document == "" || uri == "" {
@@ -103,5 +103,5 @@ func Binding(name string, options ...ConnOption) (*Bound, error) {
 		}
 		source = given
 	}
-	return &Bound{NewConn(URI(uri), options...), source}, nil
+	return &Binding{NewConn(URI(uri), options...), source}, nil
 }

@@ -10,34 +10,34 @@ import (
 )
 
 const (
-	// patience is how long a drain waits before it returns what was never started, so that other consumers get it.
-	patience = time.Second
-	// survivors is how many acks that follow basic.cancel are safe: quorum queues forget further ones if the channel is closed then.
-	survivors = 32
-	// grace is what handlers have after their context has ended.
-	grace = 2 * time.Second
+	// idleWait is how long a drain waits before it returns what was never started, so that other consumers get it.
+	idleWait = time.Second
+	// maxLateAcks is how many acks that follow basic.cancel are safe: quorum queues forget further ones if the channel is closed then.
+	maxLateAcks = 32
+	// abandonWait is what handlers have after their context has ended.
+	abandonWait = 2 * time.Second
 )
 
 // drain ends a session in the order that loses nothing and repeats nothing: nothing more is started, handlers and copies end, their acks
 // are sent, and the consumer is cancelled, which makes the queue take the acks before the channel is closed. Only then are messages
 // returned: before, the broker would send them here again.
 func (c *Consumer) drain(s *session) error {
-	c.move(StateShuttingDown, nil)
+	c.setState(StateShuttingDown, nil)
 	began := time.Now()
 	s.stop()
-	c.move(StateDrainingQueue, nil)
-	if !s.awaitIdle(min(patience, s.settings.drain)) && !s.kept.SingleActiveConsumer && s.settings.prefetch <= survivors {
-		_ = s.cancelEarly() // leaveQueue tries again
+	c.setState(StateDrainingQueue, nil)
+	if !s.awaitIdle(min(idleWait, s.settings.drain)) && !s.contract.SingleActiveConsumer && s.settings.prefetch <= maxLateAcks {
+		_ = s.cancelEarly() // returnAndClose tries again
 	}
 	lost := !s.awaitIdle(s.settings.drain - time.Since(began))
 	var abandoned []string
 	if lost {
 		s.cancel(ErrDraining)
-		if !s.awaitIdle(grace) {
-			abandoned = s.atWork()
+		if !s.awaitIdle(abandonWait) {
+			abandoned = s.runningHandlers()
 		}
 	}
-	s.leaveQueue()
+	s.returnAndClose()
 	s.cancel(ErrDraining)
 	if len(abandoned) > 0 {
 		return &DrainError{Abandoned: abandoned}
@@ -49,13 +49,13 @@ func (c *Consumer) drain(s *session) error {
 func (s *session) awaitIdle(limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	alive := time.NewTicker(stuckAfter / 4)
+	alive := time.NewTicker(livenessTimeout / 4)
 	defer alive.Stop()
 	for s.active.Load() > 0 {
 		select {
 		case <-s.idle:
 		case <-alive.C:
-			s.consumer.status.alive()
+			s.consumer.status.recordProgress()
 		case err := <-s.over: // what ends from now on is void
 			s.lose(fmt.Errorf("%w: %w", ErrDeliveryLost, err))
 		case <-timer.C:
@@ -72,9 +72,9 @@ func (s *session) cancelEarly() error {
 		return err
 	}
 	for _, next := range untouched {
-		s.leave(next.DeliveryTag, contract.VerbReturn)
+		s.settleAfterCancel(next.DeliveryTag, contract.VerbReturn)
 	}
-	for _, left := range s.takeLeftOver() {
+	for _, left := range s.takePending() {
 		if err := s.settleNow(left.tag, left.verb); err != nil {
 			return err
 		}
@@ -82,44 +82,44 @@ func (s *session) cancelEarly() error {
 	return nil
 }
 
-// leaveQueue sends what is left of acks, returns what is not settled, and closes the channel. A single active consumer is not cancelled:
+// returnAndClose sends what is left of acks, returns what is not settled, and closes the channel. A single active consumer is not cancelled:
 // the next one would begin before this one has returned its messages.
-func (s *session) leaveQueue() {
-	_ = s.within(func() error {
+func (s *session) returnAndClose() {
+	_ = s.withTimeout(func() error {
 		if err := s.acker.flush(); err != nil {
 			return err
 		}
-		if s.kept.SingleActiveConsumer {
+		if s.contract.SingleActiveConsumer {
 			return s.acker.finish()
 		}
 		if _, err := s.unsubscribe(); err != nil {
 			return err
 		}
-		for _, left := range s.takeLeftOver() {
+		for _, left := range s.takePending() {
 			if left.verb == contract.VerbRequeue { // which counts as an attempt
 				if err := s.settleNow(left.tag, left.verb); err != nil {
 					return err
 				}
 			}
 		}
-		return s.acker.giveBackAll()
+		return s.acker.returnAll()
 	})
 	s.acker.close()
-	_ = s.within(s.channel.Close)
+	_ = s.withTimeout(s.channel.Close)
 }
 
-// within limits a request. A broker that does not answer loses the connection.
-func (s *session) within(request func() error) error {
+// withTimeout limits a request. A broker that does not answer loses the connection.
+func (s *session) withTimeout(request func() error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, s.connection.Kill)()
 	return request()
 }
 
-// atWork names the deliveries whose handlers run.
-func (s *session) atWork() []string {
+// runningHandlers names the deliveries whose handlers run.
+func (s *session) runningHandlers() []string {
 	var names []string
-	for _, w := range s.consumer.crew.of(s) {
+	for _, w := range s.consumer.workers.of(s) {
 		if h := w.current.Load(); h != nil {
 			names = append(names, h.delivery.String())
 		}

@@ -31,7 +31,7 @@ func Example() {
 	run := func() error {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 		defer stop()
-		binding, err := consumer.Binding("orders")
+		binding, err := consumer.LoadBinding("orders")
 		if err != nil {
 			return err
 		}

@@ -214,14 +214,14 @@ func TestRedrives(t *testing.T) {
 func TestALossThatIsOverIsTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		told := make(chan consumer.Reconnection, 10)
+		reportTargets := make(chan consumer.Reconnection, 10)
 		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error { return nil },
-			consumer.WithObserver(consumer.Observer{Reconnected: func(r consumer.Reconnection) { told <- r }}))
+			consumer.WithObserver(consumer.Observer{Reconnected: func(r consumer.Reconnection) { reportTargets <- r }}))
 		pass(time.Second)
-		equal(t, "told at the start", 0, len(told))
+		equal(t, "told at the start", 0, len(reportTargets))
 		b.Cut()
 		pass(time.Second)
-		got := <-told
+		got := <-reportTargets
 		equal(t, "queue", "orders", got.Queue)
 		equal(t, "attempts", 1, got.Attempts)
 		if got.Took < 200*time.Millisecond || got.Took > 300*time.Millisecond {
@@ -244,14 +244,14 @@ func TestReconnectsAtOnceAfterASessionThatHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				told := make(chan consumer.Reconnection, 20)
+				reportTargets := make(chan consumer.Reconnection, 20)
 				b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error { return nil },
-					consumer.WithObserver(consumer.Observer{Reconnected: func(r consumer.Reconnection) { told <- r }}))
+					consumer.WithObserver(consumer.Observer{Reconnected: func(r consumer.Reconnection) { reportTargets <- r }}))
 				last := time.Duration(0)
 				for range 10 {
 					pass(test.held)
 					b.Cut()
-					last = (<-told).Took
+					last = (<-reportTargets).Took
 				}
 				if last > test.longest || 2*last < test.longest {
 					t.Errorf("the last reconnection took %s, should be at most %s and not much less", last, test.longest)
@@ -270,7 +270,7 @@ func TestAMessageThatEndsTheProcessIsParkedBeforeTheHandlerSeesIt(t *testing.T) 
 			handled++
 			<-ctx.Done() // the connection is cut, as if the process had ended
 			return nil
-		}, consumer.WithCrashLimit(3))
+		}, consumer.WithMaxCrashes(3))
 		b.send(t, "a")
 		for range 5 {
 			time.Sleep(time.Minute)
@@ -312,16 +312,16 @@ func TestAContractThatChangesIsTakenUp(t *testing.T) {
 		pass(time.Minute)
 		equal(t, "ready without a contract", false, made.Health().Ready)
 
-		kept := contract.Default("orders")
-		writeContract(t, path, kept)
+		current := contract.Default("orders")
+		writeContract(t, path, current)
 		pass(time.Minute)
 		equal(t, "ready with a contract", true, made.Health().Ready)
 		b.Publish("", "orders", amqp.Publishing{Body: []byte("a")})
 		pass(time.Second)
 		equal(t, "in the first tier", 1, len(b.Messages("orders.retry.30s")))
 
-		kept.Tiers = kept.Tiers[2:]
-		writeContract(t, path, kept)
+		current.Tiers = current.Tiers[2:]
+		writeContract(t, path, current)
 		states = nil
 		pass(31 * time.Second)
 		equal(t, "states after the tiers have changed", 0, len(states))
@@ -336,8 +336,8 @@ func TestAContractThatChangesIsTakenUp(t *testing.T) {
 		pass(time.Minute)
 		equal(t, "ready with a broken contract", true, made.Health().Ready)
 
-		kept.Strategy, kept.Tiers = contract.StrategyRequeue, nil
-		writeContract(t, path, kept)
+		current.Strategy, current.Tiers = contract.StrategyRequeue, nil
+		writeContract(t, path, current)
 		pass(31 * time.Second)
 		equal(t, "states after the strategy has changed", []consumer.State{
 			consumer.StateShuttingDown, consumer.StateDrainingQueue, consumer.StateConnecting, consumer.StateDeclaringQoS, consumer.StateConsuming, consumer.StateDelivering,
@@ -353,9 +353,9 @@ func TestAContractThatDoesNotFitTheOptionsChangesNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "contract.json")
 	synctest.Test(t, func(t *testing.T) {
-		kept := contract.Default("orders")
-		writeContract(t, path, kept)
-		b := memory.New(kept)
+		current := contract.Default("orders")
+		writeContract(t, path, current)
+		b := memory.New(current)
 		made, err := consumer.New(consumer.NewConn(nil, withTransport(b)), contract.File(path),
 			func(context.Context, *consumer.Message[string]) error { return nil }, quiet(), consumer.WithTimeout(20*time.Minute))
 		if err != nil {
@@ -366,8 +366,8 @@ func TestAContractThatDoesNotFitTheOptionsChangesNothing(t *testing.T) {
 		go func() { ended <- made.Run(ctx) }()
 		synctest.Wait()
 		limit := contract.Duration(10 * time.Minute)
-		kept.ConsumerTimeout = &limit
-		writeContract(t, path, kept)
+		current.ConsumerTimeout = &limit
+		writeContract(t, path, current)
 		pass(31 * time.Second)
 		b.Cut()
 		pass(10 * time.Second)
@@ -384,19 +384,19 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 	broken := contract.Default("orders")
 	broken.MaxAttempts = 0
 	for name, test := range map[string]struct {
-		kept    contract.Contract
-		options []consumer.Option
-		want    string
+		contract contract.Contract
+		options  []consumer.Option
+		want     string
 	}{
 		"the contract":      {broken, nil, "maxAttempts is 0"},
 		"the concurrency":   {contract.Default("orders"), []consumer.Option{consumer.WithConcurrency(-1)}, "WithConcurrency(-1)"},
 		"a small prefetch":  {contract.Default("orders"), []consumer.Option{consumer.WithPrefetch(5)}, "WithPrefetch(5) must be between the concurrency, 10"},
 		"a long timeout":    {contract.Default("orders"), []consumer.Option{consumer.WithTimeout(time.Hour)}, "shorter than the consumer timeout of the broker, 30m0s"},
 		"the drain timeout": {contract.Default("orders"), []consumer.Option{consumer.WithDrainTimeout(-1)}, "WithDrainTimeout"},
-		"the crash limit":   {contract.Default("orders"), []consumer.Option{consumer.WithCrashLimit(-1)}, "WithCrashLimit"},
+		"the crash limit":   {contract.Default("orders"), []consumer.Option{consumer.WithMaxCrashes(-1)}, "WithMaxCrashes"},
 		"no logger":         {contract.Default("orders"), []consumer.Option{consumer.WithLogger(nil)}, "take no nil"},
 	} {
-		if _, err := consumer.New(conn, test.kept, handle, test.options...); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := consumer.New(conn, test.contract, handle, test.options...); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: want %q, got %v", name, test.want, err)
 		}
 	}
@@ -456,7 +456,7 @@ func TestCredentialsOfAFolder(t *testing.T) {
 func TestBinding(t *testing.T) {
 	root := t.TempDir()
 	t.Setenv("SERVICE_BINDING_ROOT", root)
-	if _, err := consumer.Binding("orders"); err == nil || !strings.Contains(err.Error(), "spec.contract.configMap") {
+	if _, err := consumer.LoadBinding("orders"); err == nil || !strings.Contains(err.Error(), "spec.contract.configMap") {
 		t.Errorf("an empty folder: %v", err)
 	}
 	folder := filepath.Join(root, "orders")
@@ -464,14 +464,14 @@ func TestBinding(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeContract(t, filepath.Join(folder, "contract.json"), contract.Default("orders"))
-	bound, err := consumer.Binding("orders")
+	binding, err := consumer.LoadBinding("orders")
 	equal(t, "error", nil, err)
-	kept, err := bound.Contract.Load(t.Context())
+	current, err := binding.Contract.Load(t.Context())
 	equal(t, "error", nil, err)
-	equal(t, "queue", "orders", kept.Queue)
+	equal(t, "queue", "orders", current.Queue)
 
 	t.Setenv("SERVICE_BINDING_ROOT", "")
-	if _, err := consumer.Binding("orders"); err == nil || !strings.Contains(err.Error(), "AMQP_URL") {
+	if _, err := consumer.LoadBinding("orders"); err == nil || !strings.Contains(err.Error(), "AMQP_URL") {
 		t.Errorf("no variables: %v", err)
 	}
 	t.Setenv("AMQP_URL", "amqp://localhost")
@@ -479,9 +479,9 @@ func TestBinding(t *testing.T) {
 	equal(t, "error", nil, err)
 	for name, value := range map[string]string{"a document": string(document), "a path": filepath.Join(folder, "contract.json")} {
 		t.Setenv("WARREN_CONTRACT", value)
-		bound, err := consumer.Binding("orders")
+		binding, err := consumer.LoadBinding("orders")
 		equal(t, name+": error", nil, err)
-		_, err = bound.Contract.Load(t.Context())
+		_, err = binding.Contract.Load(t.Context())
 		equal(t, name+": error", nil, err)
 	}
 }

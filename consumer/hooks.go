@@ -17,9 +17,9 @@ func init() {
 	hooks.NewDelivery = func(raw amqp.Delivery, c contract.Contract) any { return newDelivery(raw, &c) }
 	hooks.Decide = func(delivery any, o contract.Outcome) contract.Action {
 		d, _ := delivery.(*Delivery)
-		return d.kept.Decide(d.facts, o)
+		return d.contract.Decide(d.facts, o)
 	}
 	hooks.Outcome = func(ctx context.Context, failure error) contract.Outcome {
-		return (&settings{failureText: error.Error}).judge(ctx, failure)
+		return (&settings{failureText: error.Error}).outcomeOf(ctx, failure)
 	}
 }

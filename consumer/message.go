@@ -25,18 +25,18 @@ type Delivery struct {
 	// Raw is the delivery as amqp091-go has it, with headers, properties and the body as it came.
 	Raw amqp.Delivery
 
-	kept     *contract.Contract // at the time of the delivery
+	contract *contract.Contract // at the time of the delivery
 	facts    contract.Facts
 	progress contract.Progress
 	arrived  time.Time // the broker counts the consumer timeout from then on
 }
 
-func newDelivery(raw amqp.Delivery, kept *contract.Contract) *Delivery {
+func newDelivery(raw amqp.Delivery, current *contract.Contract) *Delivery {
 	raw.Acknowledger = nil // what the handler returns settles the delivery
-	d := &Delivery{Raw: raw, kept: kept, facts: contract.Facts{
+	d := &Delivery{Raw: raw, contract: current, facts: contract.Facts{
 		Exchange: raw.Exchange, RoutingKey: raw.RoutingKey, Redelivered: raw.Redelivered, Headers: plain(raw.Headers),
 	}}
-	d.progress = kept.Read(d.facts)
+	d.progress = current.Progress(d.facts)
 	return d
 }
 
@@ -70,16 +70,16 @@ func (d *Delivery) String() string {
 }
 
 // Queue is the main queue.
-func (d *Delivery) Queue() string { return d.kept.Queue }
+func (d *Delivery) Queue() string { return d.contract.Queue }
 
 // Attempt is the number of this attempt, 1 on the first delivery.
 func (d *Delivery) Attempt() int { return d.progress.Attempt }
 
 // MaxAttempts is how many attempts a message has.
-func (d *Delivery) MaxAttempts() int { return d.kept.MaxAttempts }
+func (d *Delivery) MaxAttempts() int { return d.contract.MaxAttempts }
 
-// LastAttempt says that the message goes to the dead-letter queue if the handler fails.
-func (d *Delivery) LastAttempt() bool { return d.Attempt() >= d.MaxAttempts() }
+// IsLastAttempt says that the message goes to the dead-letter queue if the handler fails.
+func (d *Delivery) IsLastAttempt() bool { return d.Attempt() >= d.MaxAttempts() }
 
 // Redrives is how often the message was brought back from the dead-letter queue, by the header x-warren-redrive-count.
 func (d *Delivery) Redrives() int { return contract.Redrives(d.Raw.Headers) }

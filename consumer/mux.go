@@ -25,10 +25,10 @@ func ByOriginalRoutingKey(d *Delivery) string { return d.OriginalRoutingKey() }
 // AddHandler adds a handler for the messages with a key, and decodes their bodies as JSON; see Decode for others. It panics if the key has
 // a handler already. Call it before Run.
 func AddHandler[T any](m *Mux, key string, handle Handler[T]) {
-	if _, taken := m.handlers[key]; taken {
+	if _, exists := m.handlers[key]; exists {
 		panic(fmt.Sprintf("consumer: AddHandler was called twice for %q", key))
 	}
-	m.handlers[key] = handling(decodeJSON[T], handle)
+	m.handlers[key] = newHandleFunc(decodeJSON[T], handle)
 }
 
 // Handle hands a message to the handler of its key. Without one, the message is dead-lettered: no attempt can help.

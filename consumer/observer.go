@@ -90,13 +90,13 @@ type reporter struct {
 	closed  bool
 }
 
-// reportsLimit is how many reports wait at most.
-const reportsLimit = 1000
+// maxReports is how many reports wait at most.
+const maxReports = 1000
 
 func (r *reporter) report(tell func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || len(r.waiting) > reportsLimit { // an observer does not return
+	if r.closed || len(r.waiting) > maxReports { // an observer does not return
 		return
 	}
 	r.waiting = append(r.waiting, tell)
@@ -130,8 +130,8 @@ func (r *reporter) work() {
 	}
 }
 
-// reportingTime is how long observers have to hear of the end of a consumer.
-const reportingTime = time.Second
+// reportTimeout is how long observers have to hear of the end of a consumer.
+const reportTimeout = time.Second
 
 // close ends the reports, and waits until those before have been told.
 func (r *reporter) close() {
@@ -142,7 +142,7 @@ func (r *reporter) close() {
 	if idle == nil {
 		return
 	}
-	timer := time.NewTimer(reportingTime)
+	timer := time.NewTimer(reportTimeout)
 	defer timer.Stop()
 	select {
 	case <-idle:

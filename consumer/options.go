@@ -21,7 +21,7 @@ type settings struct {
 	observers             []Observer
 	logger                *slog.Logger
 	failureText           func(error) string
-	crashLimit            int
+	maxCrashes            int
 	brokerTimeout         time.Duration // after which the broker takes messages back
 
 	handle HandleFunc // decoding and handler, with the middleware around them
@@ -112,13 +112,13 @@ func WithFailureText(text func(error) string) Option {
 	return func(s *settings) { s.failureText = text }
 }
 
-// WithCrashLimit is how many deliveries that ended neither in a success nor in a failure send a message to the dead-letter queue: 20.
-func WithCrashLimit(n int) Option { return func(s *settings) { s.crashLimit = n } }
+// WithMaxCrashes is how many deliveries that ended neither in a success nor in a failure send a message to the dead-letter queue: 20.
+func WithMaxCrashes(n int) Option { return func(s *settings) { s.maxCrashes = n } }
 
 // apply are the options as they were given.
 func apply(options []Option) *settings {
 	s := &settings{
-		drain: defaultDrainTimeout, logger: slog.Default(), crashLimit: contract.CrashLimit,
+		drain: defaultDrainTimeout, logger: slog.Default(), maxCrashes: contract.DefaultMaxCrashes,
 		failureText: error.Error,
 	}
 	for _, option := range options {
@@ -128,23 +128,23 @@ func apply(options []Option) *settings {
 }
 
 // settingsOf are the options for a contract, with defaults.
-func settingsOf(options []Option, kept contract.Contract) (*settings, error) {
+func settingsOf(options []Option, current contract.Contract) (*settings, error) {
 	s := apply(options)
 	if s.concurrency == 0 {
 		s.concurrency = defaultConcurrency
-		if kept.SingleActiveConsumer {
+		if current.SingleActiveConsumer {
 			s.concurrency = 1
 		}
 	}
 	if s.prefetch == 0 {
 		s.prefetch = 2 * s.concurrency
-		if kept.Strategy == contract.StrategyRequeue || kept.SingleActiveConsumer {
+		if current.Strategy == contract.StrategyRequeue || current.SingleActiveConsumer {
 			s.prefetch = s.concurrency
 		}
 	}
 	limit := brokerTimeout
-	if kept.ConsumerTimeout != nil {
-		limit = time.Duration(*kept.ConsumerTimeout)
+	if current.ConsumerTimeout != nil {
+		limit = time.Duration(*current.ConsumerTimeout)
 	}
 	s.brokerTimeout = limit
 	if s.timeout == 0 && s.concurrency > 0 {
@@ -154,8 +154,8 @@ func settingsOf(options []Option, kept contract.Contract) (*settings, error) {
 	return s, s.validate(limit)
 }
 
-// giveBackAt is when a message goes back to the queue that is not settled, before the broker takes back all messages of the channel.
-func (s *settings) giveBackAt(d *Delivery) time.Time {
+// returnDeadline is when a message goes back to the queue that is not settled, before the broker takes back all messages of the channel.
+func (s *settings) returnDeadline(d *Delivery) time.Time {
 	return d.arrived.Add(s.brokerTimeout - s.brokerTimeout/20)
 }
 
@@ -182,8 +182,8 @@ func (s *settings) validate(limit time.Duration) error {
 	if s.drain <= 0 {
 		refuse("WithDrainTimeout(%s) must be positive", s.drain)
 	}
-	if s.crashLimit <= 0 {
-		refuse("WithCrashLimit(%d) must be positive", s.crashLimit)
+	if s.maxCrashes <= 0 {
+		refuse("WithMaxCrashes(%d) must be positive", s.maxCrashes)
 	}
 	if s.logger == nil || s.failureText == nil {
 		refuse("WithLogger and WithFailureText take no nil")

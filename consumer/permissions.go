@@ -19,7 +19,7 @@ func (c *Consumer) checkPermissions(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.checks:
+		case <-c.permissionChecks:
 		case <-again.C:
 		}
 		current := c.contract.Load()

@@ -152,7 +152,7 @@ func TestAForbiddenPublishIsARefusal(t *testing.T) {
 				}
 				equal(t, "connections", 2, b.Dials())
 				equal(t, "dead letters", test.dead, b.dead())
-				equal(t, "waiting", test.waits, b.Unsettled(b.kept.DeadLetterQueue))
+				equal(t, "waiting", test.waits, b.Unsettled(b.contract.DeadLetterQueue))
 				b.Forbid(test.exchange, false)
 				pass(time.Minute)
 				equal(t, "ready once it is allowed", true, b.consumer.Health().Ready)

@@ -13,18 +13,18 @@ import (
 	"github.com/warren-mq/warren/consumer/internal/transport"
 )
 
-// window is how many messages may wait for their confirm. More make the broker no faster, and each wait longer.
-const window = 256
+// maxUnconfirmed is how many messages may wait for their confirm. More make the broker no faster, and each wait longer.
+const maxUnconfirmed = 256
 
 // publisher publishes with confirms, many messages at a time, on a connection of its own. It connects when there is something to publish.
 type publisher struct {
 	connect func(ctx context.Context, blocked func(bool)) (transport.Connection, error)
-	places  chan struct{} // one is taken by each message that waits for its confirm
+	slots   chan struct{} // one is taken by each message that waits for its confirm
 	refused refusedRoutes
 
 	connecting chan struct{} // held while connecting; guards the next fields
 	connection *publishingConnection
-	current    *line
+	current    *confirmChannel
 	opened     time.Time
 	retry      backoff
 	notBefore  time.Time
@@ -45,7 +45,7 @@ type publishingConnection struct {
 
 func newPublisher(connect func(context.Context, func(bool)) (transport.Connection, error)) *publisher {
 	return &publisher{
-		connect: connect, places: make(chan struct{}, window), connecting: make(chan struct{}, 1), cancel: func() {},
+		connect: connect, slots: make(chan struct{}, maxUnconfirmed), connecting: make(chan struct{}, 1), cancel: func() {},
 	}
 }
 
@@ -53,11 +53,11 @@ func newPublisher(connect func(context.Context, func(bool)) (transport.Connectio
 // *UnknownOutcomeError if the message was sent. After any other error the broker does not have the message.
 func (p *publisher) publish(ctx context.Context, route contract.Route, message amqp.Publishing) error {
 	select {
-	case p.places <- struct{}{}:
+	case p.slots <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	release := sync.OnceFunc(func() { <-p.places })
+	release := sync.OnceFunc(func() { <-p.slots })
 	for {
 		due, err := p.refused.check(route)
 		switch {
@@ -74,21 +74,21 @@ func (p *publisher) publish(ctx context.Context, route contract.Route, message a
 			_, err := p.publishAlone(ctx, route, message)
 			return err
 		}
-		l, err := p.line(ctx)
+		ch, err := p.sharedChannel(ctx)
 		if err == nil {
-			err = l.ready(ctx, route, message)
+			err = ch.ready(ctx, route, message)
 		}
 		if err != nil {
 			release()
 			return err
 		}
-		if err = l.publish(ctx, route, message, release); errors.Is(err, errNotSent) {
+		if err = ch.publish(ctx, route, message, release); errors.Is(err, errNotSent) {
 			continue
 		}
-		if errors.As(err, new(*RefusedError)) && time.Since(l.opened) >= refusalAge {
-			p.retire(l)
+		if errors.As(err, new(*RefusedError)) && time.Since(ch.opened) >= refusingChannelAge {
+			p.retire(ch)
 		}
-		if refusal := l.refusal(route); refusal != nil {
+		if refusal := ch.refusal(route); refusal != nil {
 			p.refused.add(route, refusal)
 		}
 		return err
@@ -98,16 +98,16 @@ func (p *publisher) publish(ctx context.Context, route contract.Route, message a
 // publishAlone publishes a message on a channel of its own. If the broker closes the channel because of the message, no other message loses
 // its confirm, and the outcome is known.
 func (p *publisher) publishAlone(ctx context.Context, route contract.Route, message amqp.Publishing) (channelClosed bool, err error) {
-	l, err := p.lineFor(ctx)
+	ch, err := p.ownChannel(ctx)
 	if err != nil {
 		return false, err
 	}
-	defer l.close()
-	if err := l.ready(ctx, route, message); err != nil {
+	defer ch.close()
+	if err := ch.ready(ctx, route, message); err != nil {
 		return false, err
 	}
-	err = l.publish(ctx, route, message, func() {})
-	return l.refusal(route) != nil, err
+	err = ch.publish(ctx, route, message, func() {})
+	return ch.refusal(route) != nil, err
 }
 
 // permissionCheck is no valid expiration. RabbitMQ 3.10 to 4.3 check it after the permission and the exchange, and before they route the
@@ -116,41 +116,41 @@ const permissionCheck = "a Warren consumer checks its permission to write"
 
 // check returns why the broker refuses messages for the exchange of a route; nil if it takes them, or if nothing is known.
 func (p *publisher) check(ctx context.Context, route contract.Route) error {
-	l, err := p.lineFor(ctx)
+	ch, err := p.ownChannel(ctx)
 	if err != nil {
 		return nil // nothing is known
 	}
-	defer l.close()
-	if l.connection.gate.await(ctx) == nil {
-		_ = l.publish(ctx, route, amqp.Publishing{Expiration: permissionCheck}, func() {}) // always fails
+	defer ch.close()
+	if ch.connection.gate.await(ctx) == nil {
+		_ = ch.publish(ctx, route, amqp.Publishing{Expiration: permissionCheck}, func() {}) // always fails
 	}
-	refusal := l.refusal(route)
+	refusal := ch.refusal(route)
 	if refusal != nil {
 		p.refused.add(route, refusal) // so that no message for the route closes the shared line
 	}
 	return refusal
 }
 
-// refusalAge is after how long a line is given up on which a queue refuses messages: RabbitMQ 3.10 goes on refusing on a channel that
+// refusingChannelAge is after how long a line is given up on which a queue refuses messages: RabbitMQ 3.10 goes on refusing on a channel that
 // it has told of a full queue, whether or not the queue is still full.
-const refusalAge = 10 * time.Second
+const refusingChannelAge = 10 * time.Second
 
 // retire makes the next message open another line. The line is closed once no message waits for a confirm on it.
-func (p *publisher) retire(l *line) {
+func (p *publisher) retire(ch *confirmChannel) {
 	select {
 	case p.connecting <- struct{}{}:
 	default: // another time
 		return
 	}
 	defer p.unlock()
-	if p.current == l {
+	if p.current == ch {
 		p.current = nil
-		l.retired.Store(true)
+		ch.retired.Store(true)
 	}
 }
 
-// line returns the line that all messages share, or opens it.
-func (p *publisher) line(ctx context.Context) (*line, error) {
+// sharedChannel returns the line that all messages share, or opens it.
+func (p *publisher) sharedChannel(ctx context.Context) (*confirmChannel, error) {
 	if err := p.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -162,8 +162,8 @@ func (p *publisher) line(ctx context.Context) (*line, error) {
 	return p.open(ctx, true)
 }
 
-// lineFor opens a line for one message.
-func (p *publisher) lineFor(ctx context.Context) (*line, error) {
+// ownChannel opens a line for one message.
+func (p *publisher) ownChannel(ctx context.Context) (*confirmChannel, error) {
 	if err := p.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -187,30 +187,30 @@ func (p *publisher) lock(ctx context.Context) error {
 
 func (p *publisher) unlock() { <-p.connecting }
 
-type openedLine struct {
-	line *line
-	err  error
+type openedChannel struct {
+	channel *confirmChannel
+	err     error
 }
 
 // open opens a line, and unlocks the publisher then. It goes on if ctx ends, because other messages need the connection as well.
-func (p *publisher) open(ctx context.Context, shared bool) (*line, error) {
+func (p *publisher) open(ctx context.Context, shared bool) (*confirmChannel, error) {
 	opening, cancel := context.WithTimeoutCause(context.Background(), connectTimeout, errConnectTimeout)
 	p.setCancel(cancel)
-	opened := make(chan openedLine, 1)
+	opened := make(chan openedChannel, 1)
 	go func() {
 		defer cancel()
 		defer p.unlock()
-		l, err := p.openLine(opening, shared)
-		opened <- openedLine{l, err}
+		ch, err := p.openChannel(opening, shared)
+		opened <- openedChannel{ch, err}
 	}()
 	select {
 	case result := <-opened:
-		return result.line, result.err
+		return result.channel, result.err
 	case <-ctx.Done():
 		if !shared {
 			go func() {
-				if late := <-opened; late.line != nil {
-					late.line.close()
+				if late := <-opened; late.channel != nil {
+					late.channel.close()
 				}
 			}()
 		}
@@ -224,8 +224,8 @@ func (p *publisher) setCancel(cancel context.CancelFunc) {
 	p.cancel = cancel
 }
 
-func (p *publisher) openLine(ctx context.Context, shared bool) (*line, error) {
-	if shared && !pause(ctx, time.Until(p.opened.Add(shortestDelay))) {
+func (p *publisher) openChannel(ctx context.Context, shared bool) (*confirmChannel, error) {
+	if shared && !sleep(ctx, time.Until(p.opened.Add(minDelay))) {
 		return nil, context.Cause(ctx)
 	}
 	connection, err := p.connected(ctx)
@@ -233,17 +233,17 @@ func (p *publisher) openLine(ctx context.Context, shared bool) (*line, error) {
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, func() { connection.killUnlessBlocked(ctx) })()
-	l, err := newLine(connection)
+	ch, err := newConfirmChannel(connection)
 	if err != nil {
 		return nil, err
 	}
 	if shared {
-		p.current, p.opened = l, time.Now()
-		go l.watch(func() { p.retire(l) })
+		p.current, p.opened = ch, time.Now()
+		go ch.watch(func() { p.retire(ch) })
 	} else {
-		go l.watch(func() {})
+		go ch.watch(func() {})
 	}
-	return l, nil
+	return ch, nil
 }
 
 // connected returns the connection that is open, or connects. Messages that need a connection soon after a failure share the failure.
@@ -254,7 +254,7 @@ func (p *publisher) connected(ctx context.Context) (*publishingConnection, error
 	if p.failure != nil && time.Now().Before(p.notBefore) {
 		return nil, p.failure
 	}
-	if !pause(ctx, time.Until(p.notBefore)) {
+	if !sleep(ctx, time.Until(p.notBefore)) {
 		return nil, context.Cause(ctx)
 	}
 	made := &publishingConnection{}
@@ -284,7 +284,7 @@ func (p *publisher) isBlocked() bool {
 }
 
 // unconfirmed is how many messages wait for their confirm.
-func (p *publisher) unconfirmed() int { return len(p.places) }
+func (p *publisher) unconfirmed() int { return len(p.slots) }
 
 // close closes the connection. Publishing opens another.
 func (p *publisher) close() {

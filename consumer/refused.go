@@ -17,10 +17,10 @@ type refusedRoutes struct {
 }
 
 type refusedRoute struct {
-	err    error
-	until  time.Time // nothing is published before
-	retry  backoff
-	trying bool
+	err       error
+	notBefore time.Time // nothing is published before
+	retry     backoff
+	trying    bool
 }
 
 // check returns why nothing is published to a route at present. If it is time to try again, it returns the route that the caller tries.
@@ -34,7 +34,7 @@ func (r *refusedRoutes) check(route contract.Route) (due *refusedRoute, err erro
 	switch {
 	case known == nil:
 		return nil, nil
-	case known.trying || time.Now().Before(known.until):
+	case known.trying || time.Now().Before(known.notBefore):
 		return nil, known.err
 	}
 	known.trying = true
@@ -43,7 +43,7 @@ func (r *refusedRoutes) check(route contract.Route) (due *refusedRoute, err erro
 
 // add remembers that the broker closed a channel because of a route.
 func (r *refusedRoutes) add(route contract.Route, refusal error) {
-	if byTopic := strings.Contains(refusal.Error(), aTopic); !byTopic {
+	if byTopic := strings.Contains(refusal.Error(), topicReply); !byTopic {
 		route.RoutingKey = ""
 	}
 	r.mu.Lock()
@@ -55,10 +55,10 @@ func (r *refusedRoutes) add(route contract.Route, refusal error) {
 		r.known = map[contract.Route]*refusedRoute{}
 	}
 	maps.DeleteFunc(r.known, func(_ contract.Route, other *refusedRoute) bool { // a program may mistype any number of names
-		return !other.trying && time.Since(other.until) > longestDelay
+		return !other.trying && time.Since(other.notBefore) > maxDelay
 	})
 	added := &refusedRoute{err: refusal}
-	added.until = time.Now().Add(added.retry.next())
+	added.notBefore = time.Now().Add(added.retry.next())
 	r.known[route] = added
 }
 
@@ -74,5 +74,5 @@ func (r *refusedRoutes) tried(known *refusedRoute, err error, channelClosed bool
 	if channelClosed {
 		known.err = err
 	}
-	known.until = time.Now().Add(known.retry.next())
+	known.notBefore = time.Now().Add(known.retry.next())
 }

@@ -21,7 +21,7 @@ type session struct {
 	consumer   *Consumer
 	id         string
 	settings   *settings
-	kept       contract.Contract
+	contract   contract.Contract
 	connection transport.Connection
 	channel    transport.Channel
 	acker      *acker
@@ -40,12 +40,12 @@ type session struct {
 
 	slots chan struct{}
 
-	mu       sync.Mutex
-	leftOver []leftOver
+	mu      sync.Mutex
+	pending []pendingSettlement
 
-	subscribing sync.Mutex    // held while the broker is asked to begin or to end sending; guards the next fields
-	received    chan struct{} // closed when all deliveries of the subscription are in the inbox; nil if the consumer is not subscribed
-	resting     atomic.Bool   // the subscription is cancelled until the limiter grants
+	subscribing     sync.Mutex    // held while the broker is asked to begin or to end sending; guards the next fields
+	received        chan struct{} // closed when all deliveries of the subscription are in the inbox; nil if the consumer is not subscribed
+	consumingPaused atomic.Bool   // the subscription is cancelled until the limiter grants
 }
 
 // arrival is a delivery with the time of its arrival, from which the broker counts the consumer timeout.
@@ -56,7 +56,7 @@ type arrival struct {
 }
 
 // open opens a channel and consumes.
-func (c *Consumer) open(ctx context.Context, kept contract.Contract, given *settings) (*session, error) {
+func (c *Consumer) open(ctx context.Context, current contract.Contract, given *settings) (*session, error) {
 	dialing, cancel := context.WithTimeoutCause(ctx, connectTimeout, errConnectTimeout)
 	defer cancel()
 	connection, err := c.conn.consuming.get(dialing)
@@ -71,7 +71,7 @@ func (c *Consumer) open(ctx context.Context, kept contract.Contract, given *sett
 		return nil, fmt.Errorf("open channel: %w", err)
 	}
 	s := &session{
-		consumer: c, id: rand.Text()[:10], settings: given, kept: kept, connection: connection, channel: channel,
+		consumer: c, id: rand.Text()[:10], settings: given, contract: current, connection: connection, channel: channel,
 		acker:  newAcker(channel, given.prefetch),
 		closed: channel.NotifyClose(make(chan *amqp.Error, 1)), cancelled: channel.NotifyCancel(make(chan string, 1)),
 		over: make(chan error, 1), stopped: make(chan struct{}), idle: make(chan struct{}, 1), slots: c.slots,
@@ -79,15 +79,15 @@ func (c *Consumer) open(ctx context.Context, kept contract.Contract, given *sett
 	}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	c.move(StateDeclaringQoS, nil)
+	c.setState(StateDeclaringQoS, nil)
 	if err := channel.Qos(given.prefetch, 0, false); err != nil {
 		s.lose(err)
 		return nil, fmt.Errorf("set prefetch: %w", err)
 	}
-	c.move(StateConsuming, nil)
+	c.setState(StateConsuming, nil)
 	if err := s.subscribe(); err != nil {
 		s.lose(err)
-		return nil, consumeError(err, kept)
+		return nil, consumeError(err, current)
 	}
 	return s, nil
 }
@@ -98,8 +98,8 @@ func (s *session) tag() string {
 	return name[:min(len(name), 200)] + " " + s.id
 }
 
-// begin starts the workers.
-func (s *session) begin() {
+// startWorkers starts the workers.
+func (s *session) startWorkers() {
 	go s.acker.run()
 	go s.watch()
 	for range s.settings.concurrency {
@@ -114,7 +114,7 @@ func (s *session) subscribe() error {
 	if s.isStopped() || s.received != nil {
 		return nil
 	}
-	deliveries, err := s.channel.Consume(s.kept.Queue, s.tag(), false, false, false, false, nil)
+	deliveries, err := s.channel.Consume(s.contract.Queue, s.tag(), false, false, false, false, nil)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (s *session) unsubscribe() ([]arrival, error) {
 	if err := s.acker.flush(); err != nil {
 		return nil, err
 	}
-	if err := s.within(func() error { return s.channel.Cancel(s.tag(), false) }); err != nil {
+	if err := s.withTimeout(func() error { return s.channel.Cancel(s.tag(), false) }); err != nil {
 		return nil, err
 	}
 	var untouched []arrival
@@ -171,16 +171,16 @@ func (s *session) unsubscribe() ([]arrival, error) {
 // errTooLate is why a message is returned that was not handled.
 var errTooLate = errors.New("too little of the consumer timeout is left")
 
-// rest stops the broker from sending messages until the limiter grants. Otherwise the broker would take back, and RabbitMQ before 4.3
+// pauseConsuming stops the broker from sending messages until the limiter grants. Otherwise the broker would take back, and RabbitMQ before 4.3
 // count as delivered, all messages that wait here for the consumer timeout, again and again.
-func (s *session) rest(d *Delivery, began time.Time) {
-	first := s.resting.CompareAndSwap(false, true)
+func (s *session) pauseConsuming(d *Delivery, began time.Time) {
+	first := s.consumingPaused.CompareAndSwap(false, true)
 	if first {
-		defer s.resting.Store(false)
+		defer s.consumingPaused.Store(false)
 		untouched, err := s.unsubscribe()
 		if err == nil {
 			for _, next := range untouched {
-				_ = s.acker.giveBack(next.DeliveryTag) // fails with the session
+				_ = s.acker.returnMessage(next.DeliveryTag) // fails with the session
 			}
 		}
 	}
@@ -193,7 +193,7 @@ func (s *session) rest(d *Delivery, began time.Time) {
 		return
 	}
 	release()
-	_ = s.within(s.subscribe) // fails with the session
+	_ = s.withTimeout(s.subscribe) // fails with the session
 }
 
 // watch tells how the session ended.
@@ -220,7 +220,7 @@ func (s *session) closedBy(reply *amqp.Error) error {
 	if reply == nil {
 		return errClosed
 	}
-	return consumeError(fmt.Errorf("the channel was closed: %w", reply), s.kept)
+	return consumeError(fmt.Errorf("the channel was closed: %w", reply), s.contract)
 }
 
 func (s *session) ended() <-chan error { return s.over }
@@ -230,7 +230,7 @@ func (s *session) lose(cause error) {
 	s.stop()
 	s.acker.close()
 	s.cancel(cause)
-	_ = s.within(s.channel.Close) // which the broker may have done
+	_ = s.withTimeout(s.channel.Close) // which the broker may have done
 }
 
 // settle does what the contract says about a delivery that ended, and returns when nothing is left to do but to wait.
@@ -239,7 +239,7 @@ func (s *session) settle(d *Delivery, o contract.Outcome, failure error, began t
 		o.CopyID = fmt.Sprintf("%s-%d", s.id, d.Raw.DeliveryTag)
 		o.Client = s.consumer.conn.name
 	}
-	end := Settlement{Delivery: d, Result: o.Result, Action: d.kept.Decide(d.facts, o), Err: failure, Took: time.Since(began)}
+	end := Settlement{Delivery: d, Result: o.Result, Action: d.contract.Decide(d.facts, o), Err: failure, Took: time.Since(began)}
 	switch {
 	case end.Action.Verb == contract.VerbPublish:
 		go s.settleByCopy(end, o)
@@ -257,7 +257,7 @@ func (s *session) settleByCopy(end Settlement, o contract.Outcome) {
 }
 
 func (s *session) settleLater(end Settlement) {
-	s.hold(min(time.Duration(end.Action.Wait), time.Until(s.settings.giveBackAt(end.Delivery))))
+	s.waitUnlessStopped(min(time.Duration(end.Action.Wait), time.Until(s.settings.returnDeadline(end.Delivery))))
 	s.finish(end, s.send(end.Delivery, end.Action.Verb))
 }
 
@@ -280,7 +280,7 @@ func (s *session) isStopped() bool {
 // send settles a delivery.
 func (s *session) send(d *Delivery, verb contract.Verb) error {
 	if returns := verb == contract.VerbRequeue || verb == contract.VerbReturn; returns && s.isStopped() {
-		s.leave(d.Raw.DeliveryTag, verb)
+		s.settleAfterCancel(d.Raw.DeliveryTag, verb)
 		if s.isLost() {
 			return errStale
 		}
@@ -296,14 +296,14 @@ func (s *session) settleNow(tag uint64, verb contract.Verb) error {
 	case contract.VerbRequeue:
 		return s.acker.reject(tag, true)
 	case contract.VerbReturn:
-		return s.acker.giveBack(tag)
+		return s.acker.returnMessage(tag)
 	case contract.VerbAck, contract.VerbPublish:
 	}
 	return s.acker.ack(tag)
 }
 
-// hold keeps a message in hand, until the consumer drains.
-func (s *session) hold(wait time.Duration) {
+// waitUnlessStopped keeps a message in hand, until the consumer drains.
+func (s *session) waitUnlessStopped(wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -320,8 +320,8 @@ const parkingTimeout = 30 * time.Second
 // the broker took it is published once for each time that the channel is lost. Before the consumer timeout the message goes back to the
 // queue: otherwise the broker would take back all messages of the channel. The action is what was done in the end.
 func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (contract.Action, error) {
-	defer s.consumer.status.settled(d)
-	ctx, cancel := context.WithDeadlineCause(s.ctx, s.settings.giveBackAt(d), errTooLate)
+	defer s.consumer.status.clearRefusedCopy(d)
+	ctx, cancel := context.WithDeadlineCause(s.ctx, s.settings.returnDeadline(d), errTooLate)
 	defer cancel()
 	began, retry := time.Now(), backoff{}
 	for a.Verb == contract.VerbPublish {
@@ -338,16 +338,16 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (c
 		case errors.Is(err, errTooLarge): // no attempt can help
 			o.Result = contract.ResultPermanent
 		case isRefusal(err):
-			s.consumer.status.waits(d, err)
+			s.consumer.status.recordRefusedCopy(d, err)
 			if a.Otherwise != "" && time.Since(began) >= parkingTimeout {
 				otherwise := contract.Action{Verb: a.Otherwise, Kind: a.Kind, GivenUp: a.GivenUp}
 				return otherwise, s.send(d, a.Otherwise)
 			}
-			ask(s.consumer.looks) // a tier that is missing may have been replaced
-			pause(ctx, retry.next())
+			notify(s.consumer.contractChecks) // a tier that is missing may have been replaced
+			sleep(ctx, retry.next())
 		case errors.As(err, new(*UnknownOutcomeError)):
 		default:
-			pause(ctx, retry.next())
+			sleep(ctx, retry.next())
 		}
 		a = s.consumer.contract.Load().Decide(d.facts, o)
 	}
@@ -360,19 +360,19 @@ func (s *session) publish(ctx context.Context, d *Delivery, a contract.Action) e
 	if err == nil {
 		err = s.consumer.conn.copies.publish(ctx, *a.Route, message)
 	}
-	s.consumer.published(Publication{Delivery: d, Route: *a.Route, Err: err, Took: time.Since(began)})
+	s.consumer.reportPublished(Publication{Delivery: d, Route: *a.Route, Err: err, Took: time.Since(began)})
 	return err
 }
 
 // finish notes the end of a delivery.
 func (s *session) finish(end Settlement, err error) {
 	end.Stale = err != nil
-	s.consumer.settled(end)
-	s.endOne()
+	s.consumer.reportSettled(end)
+	s.deliveryDone()
 }
 
-// endOne takes a delivery from those that are at work.
-func (s *session) endOne() {
+// deliveryDone takes a delivery from those that are at work.
+func (s *session) deliveryDone() {
 	if s.active.Add(-1) == 0 {
 		select {
 		case s.idle <- struct{}{}:

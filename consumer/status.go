@@ -39,41 +39,41 @@ type Health struct {
 	Unconfirmed int `json:"unconfirmed,omitempty"`
 }
 
-// stuckAfter is for how long a consumer that is live may do nothing.
-const stuckAfter = 2 * time.Minute
+// livenessTimeout is for how long a consumer that is live may do nothing.
+const livenessTimeout = 2 * time.Minute
 
 // status is what is known of a consumer.
 type status struct {
-	mu         sync.Mutex
-	state      State
-	since      time.Time
-	moved      time.Time
-	err        error
-	reconnects int
-	delivered  bool                // at some time
-	lost       time.Time           // when the channel was lost; zero while there is one, and before the first
-	attempts   int                 // to connect since then
-	waiting    map[*Delivery]error // failed messages whose copies the broker refuses
-	forbidden  map[string]error    // exchanges that the broker refuses messages for
+	mu            sync.Mutex
+	state         State
+	since         time.Time
+	lastProgress  time.Time
+	err           error
+	reconnects    int
+	delivered     bool                // at some time
+	lost          time.Time           // when the channel was lost; zero while there is one, and before the first
+	attempts      int                 // to connect since then
+	refusedCopies map[*Delivery]error // failed messages whose copies the broker refuses
+	forbidden     map[string]error    // exchanges that the broker refuses messages for
 
 	limited atomic.Int64 // how many messages the limiter holds back
 }
 
-func (s *status) alive() {
+func (s *status) recordProgress() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.moved = time.Now()
+	s.lastProgress = time.Now()
 }
 
-// move notes a transition; false if the consumer has ended.
-func (s *status) move(to State, err error) (from State, moved bool) {
+// setState notes a transition; false if the consumer has ended.
+func (s *status) setState(to State, err error) (from State, moved bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state == StateDisconnected {
 		return s.state, false
 	}
 	from, s.state = s.state, to
-	s.since, s.moved = time.Now(), time.Now()
+	s.since, s.lastProgress = time.Now(), time.Now()
 	if to == StateReconnecting {
 		s.reconnects++
 		s.err = err
@@ -90,8 +90,8 @@ func (s *status) move(to State, err error) (from State, moved bool) {
 	return from, true
 }
 
-// found ends a loss; false if there was none.
-func (s *status) found() (attempts int, took time.Duration, lost bool) {
+// endLoss ends a loss; false if there was none.
+func (s *status) endLoss() (attempts int, took time.Duration, lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	attempts, since := s.attempts, s.lost
@@ -99,20 +99,20 @@ func (s *status) found() (attempts int, took time.Duration, lost bool) {
 	return attempts, time.Since(since), !since.IsZero()
 }
 
-// waits records that the broker refuses the copy of a delivery, until settled is called.
-func (s *status) waits(d *Delivery, refusal error) {
+// recordRefusedCopy records that the broker refuses the copy of a delivery, until clearRefusedCopy is called.
+func (s *status) recordRefusedCopy(d *Delivery, refusal error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.waiting == nil {
-		s.waiting = map[*Delivery]error{}
+	if s.refusedCopies == nil {
+		s.refusedCopies = map[*Delivery]error{}
 	}
-	s.waiting[d] = refusal
+	s.refusedCopies[d] = refusal
 }
 
-func (s *status) settled(d *Delivery) {
+func (s *status) clearRefusedCopy(d *Delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.waiting, d)
+	delete(s.refusedCopies, d)
 }
 
 // setForbidden records the exchanges that the broker refuses messages for, and returns those of before.
@@ -125,11 +125,11 @@ func (s *status) setForbidden(refusals map[string]error) (before map[string]erro
 
 // refusals are the texts of what the broker refuses.
 func (s *status) refusals() []string {
-	texts := make([]string, 0, len(s.forbidden)+len(s.waiting))
+	texts := make([]string, 0, len(s.forbidden)+len(s.refusedCopies))
 	for _, err := range s.forbidden {
 		texts = append(texts, err.Error())
 	}
-	for _, err := range s.waiting {
+	for _, err := range s.refusedCopies {
 		texts = append(texts, err.Error())
 	}
 	slices.Sort(texts)
@@ -140,19 +140,19 @@ func (s *status) refusals() []string {
 func (c *Consumer) Health() Health {
 	blocked, s := c.conn.copies.isBlocked(), &c.status
 	limited := s.limited.Load() > 0
-	active, stuck := c.crew.count()
+	active, stuck := c.workers.count()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := Health{
 		State: s.state, Since: s.since, Reconnects: s.reconnects, Paused: blocked || limited,
 		Active: active, Stuck: stuck, Unconfirmed: c.conn.copies.unconfirmed(),
 	}
-	if kept := c.contract.Load(); kept != nil {
-		h.Queue = kept.Queue
+	if current := c.contract.Load(); current != nil {
+		h.Queue = current.Queue
 	}
 	refusals := s.refusals()
 	h.Ready = s.state == StateDelivering && len(refusals) == 0
-	h.Live = s.state != StateDisconnected && (s.moved.IsZero() || time.Since(s.moved) < stuckAfter)
+	h.Live = s.state != StateDisconnected && (s.lastProgress.IsZero() || time.Since(s.lastProgress) < livenessTimeout)
 	if given := c.settings.Load(); given != nil && stuck >= given.concurrency {
 		h.Live, h.Ready = false, false
 	}
@@ -193,15 +193,15 @@ func HealthHandler(consumers ...*Consumer) http.Handler {
 	return mux
 }
 
-// move changes the state.
-func (c *Consumer) move(to State, err error) {
-	c.moving.Lock()
-	defer c.moving.Unlock()
-	from, moved := c.status.move(to, err)
+// setState changes the state.
+func (c *Consumer) setState(to State, err error) {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	from, moved := c.status.setState(to, err)
 	if !moved || from == to {
 		return
 	}
-	queue, logger, observers := c.told()
+	queue, logger, observers := c.reportTargets()
 	if err != nil {
 		logger.Warn("State changed", "queue", queue, "from", from, "to", to, "error", err)
 	} else {
@@ -213,13 +213,13 @@ func (c *Consumer) move(to State, err error) {
 		}
 	}
 	if to == StateDelivering {
-		c.reconnected(queue, observers)
+		c.reportReconnected(queue, observers)
 	}
 }
 
-// reconnected tells of the end of a loss, if there was one.
-func (c *Consumer) reconnected(queue string, observers []Observer) {
-	attempts, took, lost := c.status.found()
+// reportReconnected tells of the end of a loss, if there was one.
+func (c *Consumer) reportReconnected(queue string, observers []Observer) {
+	attempts, took, lost := c.status.endLoss()
 	if !lost {
 		return
 	}
@@ -230,8 +230,8 @@ func (c *Consumer) reconnected(queue string, observers []Observer) {
 	}
 }
 
-// told returns the logger and the observers that learn of changes. The queue is empty until the contract is known.
-func (c *Consumer) told() (queue string, logger *slog.Logger, observers []Observer) {
+// reportTargets returns the logger and the observers that learn of changes. The queue is empty until the contract is known.
+func (c *Consumer) reportTargets() (queue string, logger *slog.Logger, observers []Observer) {
 	if given := c.settings.Load(); given != nil {
 		return c.contract.Load().Queue, given.logger, given.observers
 	}
@@ -251,8 +251,8 @@ func (c *Consumer) guard(name string, call func()) {
 	call()
 }
 
-// settled tells of the end of a delivery.
-func (c *Consumer) settled(end Settlement) {
+// reportSettled tells of the end of a delivery.
+func (c *Consumer) reportSettled(end Settlement) {
 	given := c.settings.Load()
 	for _, observer := range given.observers {
 		if observer.Settled != nil {
@@ -264,8 +264,8 @@ func (c *Consumer) settled(end Settlement) {
 	}
 }
 
-// published tells of an attempt to publish a copy.
-func (c *Consumer) published(p Publication) {
+// reportPublished tells of an attempt to publish a copy.
+func (c *Consumer) reportPublished(p Publication) {
 	given := c.settings.Load()
 	for _, observer := range given.observers {
 		if observer.Published != nil {
@@ -279,8 +279,8 @@ func (c *Consumer) published(p Publication) {
 	}
 }
 
-// logLimit is how many lines with the same message are logged each second; the others are counted.
-const logLimit = 10
+// maxLogLines is how many lines with the same message are logged each second; the others are counted.
+const maxLogLines = 10
 
 // limitedLog logs what may happen with each message.
 type limitedLog struct {
@@ -299,7 +299,7 @@ func (l *limitedLog) log(logger *slog.Logger, level slog.Level, message string, 
 		skipped, l.skipped = l.skipped, 0
 	}
 	l.logged[message]++
-	due := l.logged[message] <= logLimit
+	due := l.logged[message] <= maxLogLines
 	if !due {
 		l.skipped++
 	}
@@ -322,7 +322,7 @@ func attributes(d *Delivery) []any {
 }
 
 func (c *Consumer) logSettled(end Settlement) {
-	level, message := settlementLine(end)
+	level, message := settlementMessage(end)
 	c.log.log(c.settings.Load().logger, level, message, func() []any {
 		all := append(attributes(end.Delivery), "outcome", end.Result, "latency_ms", end.Took.Milliseconds())
 		if end.Action.Route != nil {
@@ -335,8 +335,8 @@ func (c *Consumer) logSettled(end Settlement) {
 	})
 }
 
-// settlementLine is how the end of a delivery is logged.
-func settlementLine(end Settlement) (slog.Level, string) {
+// settlementMessage is how the end of a delivery is logged.
+func settlementMessage(end Settlement) (slog.Level, string) {
 	switch {
 	case end.Stale:
 		return slog.LevelWarn, "The broker took the message back before it was settled"
@@ -356,8 +356,8 @@ func settlementLine(end Settlement) (slog.Level, string) {
 	return slog.LevelInfo, "The message failed and waits for its next attempt"
 }
 
-// panicked logs the stack of a handler that panicked.
-func (c *Consumer) panicked(d *Delivery, failure error, stack []byte) {
+// logPanic logs the stack of a handler that panicked.
+func (c *Consumer) logPanic(d *Delivery, failure error, stack []byte) {
 	c.log.log(c.settings.Load().logger, slog.LevelWarn, "The handler panicked", func() []any {
 		return append(attributes(d), "error", failure, "stack", string(stack))
 	})

@@ -75,9 +75,9 @@ func (w *worker) run() {
 	w.ctx, w.goroutine = ctx, goroutineName()
 	w.timer = time.AfterFunc(s.settings.timeout, w.expire)
 	w.timer.Stop()
-	s.consumer.crew.add(w)
+	s.consumer.workers.add(w)
 	defer func() {
-		s.consumer.crew.remove(w)
+		s.consumer.workers.remove(w)
 		cancel()
 		<-s.slots
 		if !over {
@@ -115,7 +115,7 @@ func (s *session) acquire(ctx context.Context) (release func(), err error) {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		}
-		s.hold(limiterPause)
+		s.waitUnlessStopped(limiterPause)
 	}
 }
 
@@ -124,17 +124,17 @@ func (w *worker) process(next arrival) {
 	s := w.session
 	s.active.Add(1) // before the look: a drain waits for what is active
 	if s.isStopped() {
-		s.leave(next.DeliveryTag, contract.VerbReturn)
-		s.endOne()
+		s.settleAfterCancel(next.DeliveryTag, contract.VerbReturn)
+		s.deliveryDone()
 		return
 	}
 	began := time.Now()
 	d := newDelivery(next.Delivery, s.consumer.contract.Load())
 	d.arrived = next.at
 	switch {
-	case d.progress.Crashes >= s.settings.crashLimit:
+	case d.progress.Crashes >= s.settings.maxCrashes:
 		failure := fmt.Errorf("delivered %d times without a success or a failure", d.progress.Crashes)
-		s.settle(d, s.settings.outcome(contract.ResultCrashed, 0, failure), failure, began)
+		s.settle(d, s.settings.newOutcome(contract.ResultCrashed, 0, failure), failure, began)
 		return
 	case began.After(s.settings.latestStart(d)): // it comes again at once, and the consumer timeout begins anew
 		s.settle(d, contract.Outcome{Result: contract.ResultReturned}, errTooLate, began)
@@ -148,7 +148,7 @@ func (w *worker) process(next arrival) {
 	cancel()
 	switch {
 	case errors.Is(err, errTooLate):
-		s.rest(d, began)
+		s.pauseConsuming(d, began)
 	case err != nil:
 		s.settle(d, contract.Outcome{Result: contract.ResultReturned}, err, began)
 	default:
@@ -168,22 +168,22 @@ func (w *worker) handle(d *Delivery, began time.Time) {
 		w.current.Store(nil)
 		defer h.cancel(nil) // after the outcome, which depends on the cause
 		if returned {
-			s.settle(d, s.settings.judge(h, failure), failure, began)
+			s.settle(d, s.settings.outcomeOf(h, failure), failure, began)
 			return
 		}
 		failure = errors.New("the handler ended its goroutine")
 		if cause := recover(); cause != nil {
 			failure = fmt.Errorf("the handler panicked: %v", cause)
 		}
-		s.consumer.panicked(d, failure, debug.Stack())
-		s.settle(d, s.settings.outcome(contract.ResultPanicked, 0, failure), failure, began)
+		s.consumer.logPanic(d, failure, debug.Stack())
+		s.settle(d, s.settings.newOutcome(contract.ResultPanicked, 0, failure), failure, began)
 	}()
 	failure = s.settings.handle(h, d)
 	returned = true
 }
 
-// judge returns the outcome of what a handler returned. It calls functions of the application, which may panic.
-func (s *settings) judge(ctx context.Context, failure error) (o contract.Outcome) {
+// outcomeOf returns the outcome of what a handler returned. It calls functions of the application, which may panic.
+func (s *settings) outcomeOf(ctx context.Context, failure error) (o contract.Outcome) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			text := fmt.Sprintf("WithFailureText panicked: %v", cause)
@@ -194,21 +194,21 @@ func (s *settings) judge(ctx context.Context, failure error) (o contract.Outcome
 		return contract.Outcome{Result: contract.ResultSucceeded}
 	}
 	cause := context.Cause(ctx)
-	said := new(Verdict)
+	verdict := new(Verdict)
 	switch {
 	case errors.Is(cause, ErrDraining) || errors.Is(cause, ErrDeliveryLost):
 		return contract.Outcome{Result: contract.ResultReturned}
-	case errors.As(failure, &said):
-		return s.outcome(said.Result, said.Delay, failure)
+	case errors.As(failure, &verdict):
+		return s.newOutcome(verdict.Result, verdict.Delay, failure)
 	case errors.As(failure, new(undecodable)):
-		return s.outcome(contract.ResultUndecodable, 0, failure)
+		return s.newOutcome(contract.ResultUndecodable, 0, failure)
 	case errors.Is(cause, ErrTimeout):
-		return s.outcome(contract.ResultTimedOut, 0, fmt.Errorf("%w, %s: %w", ErrTimeout, s.timeout, failure))
+		return s.newOutcome(contract.ResultTimedOut, 0, fmt.Errorf("%w, %s: %w", ErrTimeout, s.timeout, failure))
 	}
-	return s.outcome(contract.ResultFailed, 0, failure)
+	return s.newOutcome(contract.ResultFailed, 0, failure)
 }
 
-func (s *settings) outcome(result contract.Result, delay time.Duration, failure error) contract.Outcome {
+func (s *settings) newOutcome(result contract.Result, delay time.Duration, failure error) contract.Outcome {
 	return contract.Outcome{Result: result, Delay: contract.Duration(delay), Text: s.failureText(failure), Time: time.Now()}
 }
 
@@ -230,24 +230,24 @@ func (c stopContext) Err() error {
 	}
 }
 
-// leftOver is a delivery that is settled once the consumer is cancelled: before, the broker would send the message here again.
-type leftOver struct {
+// pendingSettlement is a delivery that is settled once the consumer is cancelled: before, the broker would send the message here again.
+type pendingSettlement struct {
 	tag  uint64
 	verb contract.Verb
 }
 
-// leave notes a delivery that is settled later.
-func (s *session) leave(tag uint64, verb contract.Verb) {
+// settleAfterCancel notes a delivery that is settled later.
+func (s *session) settleAfterCancel(tag uint64, verb contract.Verb) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leftOver = append(s.leftOver, leftOver{tag, verb})
+	s.pending = append(s.pending, pendingSettlement{tag, verb})
 }
 
-// takeLeftOver returns what was left, and forgets it.
-func (s *session) takeLeftOver() []leftOver {
+// takePending returns what was left, and forgets it.
+func (s *session) takePending() []pendingSettlement {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	taken := s.leftOver
-	s.leftOver = nil
+	taken := s.pending
+	s.pending = nil
 	return taken
 }

@@ -268,7 +268,7 @@ func (s *session) attempt(facts contract.Facts) int {
 	if forged, ok := facts.Headers["x-delivery-count"].(int64); ok && s.fault == trustsCounts {
 		return int(forged) + 1
 	}
-	return s.contract.Load().Read(facts).Attempt
+	return s.contract.Load().Progress(facts).Attempt
 }
 
 // work does what a body says.

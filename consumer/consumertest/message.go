@@ -32,8 +32,8 @@ func Attempt(n int) MessageOption {
 	}
 }
 
-// Delivered changes properties and headers of the delivery.
-func Delivered(change func(raw *amqp.Delivery)) MessageOption {
+// ModifyDelivery changes properties and headers of the delivery.
+func ModifyDelivery(change func(raw *amqp.Delivery)) MessageOption {
 	return func(raw *amqp.Delivery, _ contract.Contract) { change(raw) }
 }
 

@@ -73,7 +73,7 @@ func TestAttemptFollowsTheStrategy(t *testing.T) {
 
 func TestAHandlerThatPanicsFails(t *testing.T) {
 	t.Parallel()
-	m := consumertest.Message(contract.Default("orders"), []byte("a"), consumertest.Delivered(func(raw *amqp.Delivery) { raw.MessageId = "m-1" }))
+	m := consumertest.Message(contract.Default("orders"), []byte("a"), consumertest.ModifyDelivery(func(raw *amqp.Delivery) { raw.MessageId = "m-1" }))
 	action := consumertest.Handle(t.Context(), func(_ context.Context, m *consumer.Message[[]byte]) error { panic(m.ID()) }, m)
 	if action.Kind != contract.KindPanic || action.Headers[contract.HeaderFailureMessage] != "the handler panicked: m-1" {
 		t.Errorf("%+v", action)

@@ -11,9 +11,9 @@ import (
 	"github.com/warren-mq/warren/consumer/internal/memory"
 )
 
-// Real declares the queues and exchanges of a contract at a real broker, for tests for which the one in memory is not enough, and
+// DeclareTopology declares the queues and exchanges of a contract at a real broker, for tests for which the one in memory is not enough, and
 // deletes them when the test ends. They do what those of the operator do, and have other arguments, so give it a vhost of its own.
-func Real(tb testing.TB, uri string, c contract.Contract) *consumer.Conn {
+func DeclareTopology(tb testing.TB, uri string, c contract.Contract) *consumer.Conn {
 	tb.Helper()
 	check := func(err error) {
 		tb.Helper()

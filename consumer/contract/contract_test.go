@@ -136,7 +136,7 @@ func FuzzDecide(f *testing.F) {
 				"x-death": []any{map[string]any{"queue": "orders", "reason": "rejected", "count": deaths, "routing-keys": value}, value},
 			}}
 			for _, c := range []contract.Contract{contract.Default("orders"), rejecting()} {
-				progress := c.Read(facts)
+				progress := c.Progress(facts)
 				if progress.Attempt < 1 || progress.Crashes < 0 {
 					t.Errorf("%s: %+v", c.Strategy, progress)
 				}
@@ -161,10 +161,10 @@ func rejecting() contract.Contract {
 
 func TestFailureTextsAreCutBetweenCharacters(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("é", contract.FailureTextLimit)
+	long := strings.Repeat("é", contract.MaxFailureMessageBytes)
 	action := contract.Default("orders").Decide(contract.Facts{}, contract.Outcome{Result: contract.ResultFailed, Text: "x" + long})
 	message, _ := action.Headers[contract.HeaderFailureMessage].(string)
-	if want := "x" + long[:contract.FailureTextLimit-2]; message != want {
+	if want := "x" + long[:contract.MaxFailureMessageBytes-2]; message != want {
 		t.Errorf("the message has %d bytes, not %d", len(message), len(want))
 	}
 }

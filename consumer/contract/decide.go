@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// CrashLimit is how many deliveries that ended neither in a success nor in a failure are taken for crashes of the consumer, unless
+// DefaultMaxCrashes is how many deliveries that ended neither in a success nor in a failure are taken for crashes of the consumer, unless
 // the consumer has a limit of its own.
-const CrashLimit = 20
+const DefaultMaxCrashes = 20
 
 // Facts are what is known of a delivery before it is handled.
 type Facts struct {
@@ -93,8 +93,8 @@ type Progress struct {
 	OriginalRoutingKey string `json:"originalRoutingKey"`
 }
 
-// Read says how far a message has come. Whatever a producer writes into the headers, a number that cannot be is read as 0.
-func (c Contract) Read(f Facts) Progress {
+// Progress says how far a message has come. Whatever a producer writes into the headers, a number that cannot be is read as 0.
+func (c Contract) Progress(f Facts) Progress {
 	retries := 0
 	if failed := text(f.Headers[HeaderFailureQueue]); failed == "" || failed == c.Queue { // else another queue counted
 		retries = count(f.Headers[HeaderRetryCount])
@@ -137,31 +137,31 @@ func (c Contract) Decide(f Facts, o Outcome) Action {
 	case ResultReturned:
 		return Action{Verb: VerbReturn}
 	case ResultDeferred:
-		return c.deferring(f, o)
+		return c.deferMessage(f, o)
 	case ResultPermanent:
-		return c.givingUp(f, o, KindPermanent)
+		return c.park(f, o, KindPermanent)
 	case ResultUndecodable:
-		return c.givingUp(f, o, KindUndecodable)
+		return c.park(f, o, KindUndecodable)
 	case ResultCrashed:
-		return c.givingUp(f, o, KindCrashed)
+		return c.park(f, o, KindCrashed)
 	case ResultPanicked:
-		return c.failing(f, o, KindPanic)
+		return c.retryOrPark(f, o, KindPanic)
 	case ResultTimedOut:
-		return c.failing(f, o, KindTimeout)
+		return c.retryOrPark(f, o, KindTimeout)
 	case ResultFailed:
 	}
-	return c.failing(f, o, KindFailed)
+	return c.retryOrPark(f, o, KindFailed)
 }
 
-// failing gives a failed message another attempt, if there is one left.
-func (c Contract) failing(f Facts, o Outcome, kind FailureKind) Action {
-	progress := c.Read(f)
+// retryOrPark gives a failed message another attempt, if there is one left.
+func (c Contract) retryOrPark(f Facts, o Outcome, kind FailureKind) Action {
+	progress := c.Progress(f)
 	if c.Strategy == StrategyRequeue {
 		// The broker counts, and gives up at its limit.
-		return Action{Verb: VerbRequeue, Kind: kind, Wait: c.pause(progress.Attempt), GivenUp: progress.Attempt >= c.MaxAttempts}
+		return Action{Verb: VerbRequeue, Kind: kind, Wait: c.redeliveryPause(progress.Attempt), GivenUp: progress.Attempt >= c.MaxAttempts}
 	}
 	if progress.Attempt >= c.attempts() {
-		return c.givingUp(f, o, KindExhausted)
+		return c.park(f, o, KindExhausted)
 	}
 	if c.Strategy == StrategyReject {
 		return Action{Verb: VerbReject, Kind: kind}
@@ -183,15 +183,15 @@ func (c Contract) attempts() int {
 	return c.MaxAttempts
 }
 
-// givingUp leads a message to the dead-letter queue, or drops it where there is none.
-func (c Contract) givingUp(f Facts, o Outcome, kind FailureKind) Action {
+// park leads a message to the dead-letter queue, or drops it where there is none.
+func (c Contract) park(f Facts, o Outcome, kind FailureKind) Action {
 	if c.Strategy == StrategyRequeue && kind != KindCrashed && c.RejectDeadLetters {
 		return Action{Verb: VerbReject, Kind: kind, GivenUp: true}
 	}
 	if c.Park == nil {
 		return Action{Verb: VerbAck, Kind: kind, GivenUp: true}
 	}
-	failed := c.Read(f).Attempt
+	failed := c.Progress(f).Attempt
 	if kind == KindUndecodable || kind == KindCrashed { // which were not handled
 		failed--
 	}
@@ -205,16 +205,16 @@ func (c Contract) givingUp(f Facts, o Outcome, kind FailureKind) Action {
 	return action
 }
 
-// longestDeferInHand is for how long a message without a tier is deferred at most.
-const longestDeferInHand = Duration(30 * time.Second)
+// maxDeferInHand is for how long a message without a tier is deferred at most.
+const maxDeferInHand = Duration(30 * time.Second)
 
-// deferring lets a message wait that has not failed.
-func (c Contract) deferring(f Facts, o Outcome) Action {
+// deferMessage lets a message wait that has not failed.
+func (c Contract) deferMessage(f Facts, o Outcome) Action {
 	if len(c.Tiers) == 0 {
-		return Action{Verb: VerbReturn, Wait: min(max(o.Delay, 0), longestDeferInHand)}
+		return Action{Verb: VerbReturn, Wait: min(max(o.Delay, 0), maxDeferInHand)}
 	}
 	tier := c.tierFor(o.Delay)
-	headers := c.copyOf(f, o, c.Read(f).Attempt-1)
+	headers := c.copyOf(f, o, c.Progress(f).Attempt-1)
 	headers[HeaderDeferCount] = int64(count(f.Headers[HeaderDeferCount]) + 1)
 	return Action{Verb: VerbPublish, Route: &tier.Route, Headers: headers}
 }
@@ -233,20 +233,20 @@ func (c Contract) tierFor(delay Duration) Tier {
 
 // Between two attempts under Requeue the consumer waits, where the broker does not.
 const (
-	shortestPause = Duration(100 * time.Millisecond)
-	longestPause  = Duration(5 * time.Second)
+	minPause = Duration(100 * time.Millisecond)
+	maxPause = Duration(5 * time.Second)
 )
 
-func (c Contract) pause(attempt int) Duration {
+func (c Contract) redeliveryPause(attempt int) Duration {
 	if c.RedeliveryDelay != nil {
 		return 0
 	}
-	return min(longestPause, shortestPause*Duration(min(attempt, int(longestPause/shortestPause))))
+	return min(maxPause, minPause*Duration(min(attempt, int(maxPause/minPause))))
 }
 
 // copyOf are the headers of a copy of a message of which so many attempts have failed.
 func (c Contract) copyOf(f Facts, o Outcome, failed int) map[string]any {
-	progress := c.Read(f)
+	progress := c.Progress(f)
 	headers := CopyHeaders(f.Headers)
 	headers[HeaderRetryCount] = int64(failed)
 	headers[HeaderOriginalExchange] = progress.OriginalExchange

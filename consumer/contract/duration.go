@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// longestDuration is RabbitMQ's limit for a TTL, in milliseconds.
-const longestDuration = 1<<32 - 1
+// maxMilliseconds is RabbitMQ's limit for a TTL, in milliseconds.
+const maxMilliseconds = 1<<32 - 1
 
 // Duration is a time.Duration. JSON has it as whole milliseconds, a number that every language reads without a parser.
 type Duration time.Duration
@@ -33,8 +33,8 @@ func (d Duration) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads milliseconds from 0 to RabbitMQ's limit, 4294967295.
 func (d *Duration) UnmarshalJSON(text []byte) error {
 	milliseconds, err := strconv.ParseUint(string(text), 10, 64)
-	if err != nil || milliseconds > longestDuration {
-		return fmt.Errorf("duration %s must be a whole number of milliseconds from 0 to %d", text, longestDuration)
+	if err != nil || milliseconds > maxMilliseconds {
+		return fmt.Errorf("duration %s must be a whole number of milliseconds from 0 to %d", text, maxMilliseconds)
 	}
 	*d = Duration(time.Duration(milliseconds) * time.Millisecond)
 	return nil

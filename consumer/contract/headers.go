@@ -44,8 +44,8 @@ var headersLeftOut = []string{"CC", "BCC", headerDeath, headerDeliveryCount, "x-
 // prefixesLeftOut begin further headers of the broker that are not copied.
 var prefixesLeftOut = []string{"x-first-death-", "x-last-death-"}
 
-// FailureTextLimit is the length of x-failure-message, in bytes.
-const FailureTextLimit = 1024
+// MaxFailureMessageBytes is the length of x-failure-message, in bytes.
+const MaxFailureMessageBytes = 1024
 
 // FailureKind says why a message was retried or given up.
 type FailureKind string
@@ -162,7 +162,7 @@ func rejectedIn(headers map[string]any, queue string) (found death, ok bool) {
 // failureHeaders tell of a failure.
 func (c Contract) failureHeaders(o Outcome, kind FailureKind) map[string]any {
 	headers := map[string]any{HeaderFailureKind: string(kind), HeaderFailureQueue: c.Queue}
-	if message := cut(o.Text, FailureTextLimit); message != "" {
+	if message := truncate(o.Text, MaxFailureMessageBytes); message != "" {
 		headers[HeaderFailureMessage] = message
 	}
 	if !o.Time.IsZero() {
@@ -174,8 +174,8 @@ func (c Contract) failureHeaders(o Outcome, kind FailureKind) map[string]any {
 	return headers
 }
 
-// cut shortens a text to at most limit bytes, between two characters, and makes it valid UTF-8.
-func cut(text string, limit int) string {
+// truncate shortens a text to at most limit bytes, between two characters, and makes it valid UTF-8.
+func truncate(text string, limit int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= limit {
 		return text

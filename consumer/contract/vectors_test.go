@@ -35,7 +35,7 @@ func TestVectors(t *testing.T) {
 				if err := v.Contract.Validate(); err != nil {
 					t.Fatal(err)
 				}
-				equalJSON(t, "progress", v.Progress, v.Contract.Read(v.Delivery))
+				equalJSON(t, "progress", v.Progress, v.Contract.Progress(v.Delivery))
 				before := marshal(t, v.Delivery)
 				equalJSON(t, "action", v.Action, v.Contract.Decide(v.Delivery, v.Outcome))
 				if diff := cmp.Diff(string(before), string(marshal(t, v.Delivery))); diff != "" {

@@ -70,9 +70,9 @@ func WithPropagation(options ...Option) consumer.ConnOption {
 	})
 }
 
-// Observe reports the health of consumers as gauges: warren.consumer.ready, warren.consumer.handlers.stuck and
+// RegisterHealthGauges reports the health of consumers as gauges: warren.consumer.ready, warren.consumer.handlers.stuck and
 // warren.consumer.copies.unconfirmed.
-func Observe(consumers []*consumer.Consumer, options ...Option) (metric.Registration, error) {
+func RegisterHealthGauges(consumers []*consumer.Consumer, options ...Option) (metric.Registration, error) {
 	meter := apply(options).meters.Meter(scope)
 	ready, err1 := meter.Int64ObservableGauge("warren.consumer.ready", metric.WithDescription("1 if the consumer is ready, else 0."))
 	stuck, err2 := meter.Int64ObservableGauge("warren.consumer.handlers.stuck",

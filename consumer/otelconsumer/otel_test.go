@@ -147,7 +147,7 @@ func TestGauges(t *testing.T) {
 			}
 			return errors.New("no stock")
 		}, consumer.WithTimeout(time.Second))
-		_, err := otelconsumer.Observe([]*consumer.Consumer{b.Consumer()},
+		_, err := otelconsumer.RegisterHealthGauges([]*consumer.Consumer{b.Consumer()},
 			otelconsumer.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
 		if err != nil {
 			t.Fatal(err)

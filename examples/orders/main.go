@@ -65,7 +65,7 @@ func main() {
 
 func run(ctx context.Context, chaos bool) error {
 	connections := &connections{}
-	binding, err := consumer.Binding("shipping", consumer.WithDialer(connections.dial))
+	binding, err := consumer.LoadBinding("shipping", consumer.WithDialer(connections.dial))
 	if err != nil {
 		return err
 	}

@@ -244,7 +244,7 @@ func TestAMessageThatNeverFailsIsParked(t *testing.T) {
 				<-ctx.Done()
 			}
 			return nil
-		}, consumer.WithCrashLimit(3), consumer.WithConcurrency(1), consumer.WithPrefetch(1)) // a message that is prefetched crashes, too
+		}, consumer.WithMaxCrashes(3), consumer.WithConcurrency(1), consumer.WithPrefetch(1)) // a message that is prefetched crashes, too
 		w.Publish("", "orders", "kills", "good")
 		g.Expect(w.deadLetters(1)).To(Equal(map[string]letter{
 			"kills": {Kind: "crashed", Message: "delivered 3 times without a success or a failure", Retries: int64(0)},
@@ -314,7 +314,7 @@ func TestALostConnectionAfterTwentyRejects(t *testing.T) {
 				proxy.Cut()
 			}
 			return errors.New("no stock")
-		}, consumer.WithCrashLimit(1000))
+		}, consumer.WithMaxCrashes(1000))
 		w.Publish("", "orders", "a")
 		dead := w.deadLetters(1)["a"]
 		if strings.HasPrefix(w.Broker.Version, "4.3") {

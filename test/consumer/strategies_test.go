@@ -163,7 +163,7 @@ func TestARealBrokerForTestsOfApplications(t *testing.T) {
 			topologytest.Equal(t, "error", nil, err)
 			w := &world{VHost: brokers.Newest(t).NewVHost(t), tb: t, kept: kept}
 			seen := &tally{}
-			running := w.run(consumertest.Real(t, w.uri(""), kept), decoded(decodeUnlessOdd, outcomes(seen)))
+			running := w.run(consumertest.DeclareTopology(t, w.uri(""), kept), decoded(decodeUnlessOdd, outcomes(seen)))
 			w.Publish("", "orders", allMessages()...)
 			dead := w.deadLetters(len(test.dead))
 			topologytest.Equal(t, "Run", nil, running.end())

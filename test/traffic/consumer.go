@@ -167,7 +167,7 @@ func (c *Consumer) handle(channel *amqp.Channel, delivery amqp.Delivery, returns
 	facts := contract.Facts{
 		Exchange: delivery.Exchange, RoutingKey: delivery.RoutingKey, Redelivered: delivery.Redelivered, Headers: delivery.Headers,
 	}
-	attempt := c.keeps(Target{}).Read(facts).Attempt
+	attempt := c.keeps(Target{}).Progress(facts).Attempt
 	action := c.decide(Delivery{ID: delivery.MessageId, Attempt: attempt, Redelivered: delivery.Redelivered})
 	c.mu.Lock()
 	c.deliveries++

@@ -212,7 +212,7 @@ func (b *Broker) Block(blocked bool) {
 	}
 	b.blocked = blocked
 	for c := range b.connections {
-		c.tellBlocked(blocked)
+		c.notifyBlocked(blocked)
 	}
 }
 
@@ -251,12 +251,12 @@ func (b *Broker) Messages(name string) []amqp.Delivery {
 }
 
 // Unsettled is how many messages wait or are being handled, in all queues but one.
-func (b *Broker) Unsettled(but string) int {
+func (b *Broker) Unsettled(except string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	count := 0
 	for name, q := range b.queues {
-		if name != but {
+		if name != except {
 			count += len(q.ready) + q.unacked
 		}
 	}
@@ -307,13 +307,13 @@ func (b *Broker) deadLetter(q *queue, m *message, reason string, to *contract.Ro
 	if next == nil {
 		return
 	}
-	m.die(q.name, reason)
+	m.recordDeath(q.name, reason)
 	m.exchange, m.routingKey = to.Exchange, to.RoutingKey
 	b.enqueue(next, m)
 }
 
-// die notes a death. The latest comes first, and there is one entry for each queue and reason.
-func (m *message) die(queue, reason string) {
+// recordDeath notes a death. The latest comes first, and there is one entry for each queue and reason.
+func (m *message) recordDeath(queue, reason string) {
 	entry := amqp.Table{
 		"queue": queue, "reason": reason, "count": int64(0), "exchange": m.exchange, "routing-keys": []any{m.routingKey},
 		"time": time.Now(),
@@ -330,8 +330,8 @@ func (m *message) die(queue, reason string) {
 	m.deaths = slices.Insert(m.deaths, 0, entry)
 }
 
-// giveBack puts a message back in front. Whether that counts depends on how it came back.
-func (b *Broker) giveBack(q *queue, m *message, counts bool) {
+// requeue puts a message back in front. Whether that counts depends on how it came back.
+func (b *Broker) requeue(q *queue, m *message, counts bool) {
 	m.redelivered = true
 	if counts {
 		m.returns++

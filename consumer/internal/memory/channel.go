@@ -103,7 +103,7 @@ func (ch *channel) Cancel(tag string, _ bool) error {
 	}
 	for _, c := range ch.consumers {
 		if c.tag == tag {
-			ch.leave(c)
+			ch.removeConsumer(c)
 			c.pump.finish()
 			b.deliver(c.queue)
 		}
@@ -111,13 +111,13 @@ func (ch *channel) Cancel(tag string, _ bool) error {
 	return nil
 }
 
-func (ch *channel) leave(c *consumer) {
+func (ch *channel) removeConsumer(c *consumer) {
 	ch.consumers = slices.DeleteFunc(ch.consumers, func(other *consumer) bool { return other == c })
 	c.queue.consumers = slices.DeleteFunc(c.queue.consumers, func(other *consumer) bool { return other == c })
 }
 
 func (ch *channel) cancelByBroker(c *consumer) {
-	ch.leave(c)
+	ch.removeConsumer(c)
 	for tag, d := range ch.unacked {
 		if d.consumer == c {
 			delete(ch.unacked, tag)
@@ -143,7 +143,7 @@ func (ch *channel) Reject(tag uint64, requeue bool) error {
 
 func (ch *channel) putBack(d delivered, requeue, counts bool) {
 	if requeue {
-		ch.broker.giveBack(d.consumer.queue, d.message, counts)
+		ch.broker.requeue(d.consumer.queue, d.message, counts)
 	} else {
 		ch.broker.deadLetter(d.consumer.queue, d.message, "rejected", d.consumer.queue.rejected)
 	}
@@ -315,7 +315,7 @@ func (ch *channel) end(reason *amqp.Error) {
 	ch.closed = true
 	var queues []*queue
 	for _, c := range slices.Clone(ch.consumers) {
-		ch.leave(c)
+		ch.removeConsumer(c)
 		queues = append(queues, c.queue)
 	}
 	for _, p := range ch.pumps {
@@ -331,7 +331,7 @@ func (ch *channel) end(reason *amqp.Error) {
 		d := ch.unacked[tag]
 		delete(ch.unacked, tag)
 		d.consumer.queue.unacked--
-		ch.broker.giveBack(d.consumer.queue, d.message, true)
+		ch.broker.requeue(d.consumer.queue, d.message, true)
 		if !slices.Contains(queues, d.consumer.queue) {
 			queues = append(queues, d.consumer.queue)
 		}
@@ -339,7 +339,7 @@ func (ch *channel) end(reason *amqp.Error) {
 	for _, answer := range ch.waiting { // amqp091-go marks what waits as refused
 		answer.answer(false)
 	}
-	tellClosed(ch.closes, reason)
+	notifyClosed(ch.closes, reason)
 	for _, receiver := range ch.cancels {
 		close(receiver)
 	}

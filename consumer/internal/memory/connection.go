@@ -80,7 +80,7 @@ func (c *connection) Close(time.Time) error {
 
 func (c *connection) Kill() { _ = c.Close(time.Time{}) }
 
-func (c *connection) tellBlocked(blocked bool) {
+func (c *connection) notifyBlocked(blocked bool) {
 	if c.publishes || !blocked {
 		c.blocked(blocked)
 	}
@@ -105,7 +105,7 @@ func (c *connection) end(reason *amqp.Error) {
 	}
 }
 
-func tellClosed(receivers []chan *amqp.Error, reason *amqp.Error) {
+func notifyClosed(receivers []chan *amqp.Error, reason *amqp.Error) {
 	for _, receiver := range receivers {
 		if reason != nil {
 			receiver <- reason

@@ -124,9 +124,9 @@ func (c amqpChannel) Publish(exchange, key string, mandatory bool, message amqp.
 	return confirmation, nil
 }
 
-// silence is after how long a connection is taken for dead on which nothing was read or could be written. The broker sends a
+// idleTimeout is after how long a connection is taken for dead on which nothing was read or could be written. The broker sends a
 // heartbeat each 5 s.
-const silence = 20 * time.Second
+const idleTimeout = 20 * time.Second
 
 // guardedConn sets a deadline before each read and write. amqp091-go sets its own only once a frame has come, so it does not
 // notice a connection that stalls right after the handshake.
@@ -164,7 +164,7 @@ func (c *guardedConn) Write(buffer []byte) (int, error) {
 func (c *guardedConn) deadline() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	deadline := time.Now().Add(silence)
+	deadline := time.Now().Add(idleTimeout)
 	if !c.limit.IsZero() && c.limit.Before(deadline) {
 		return c.limit
 	}
@@ -177,7 +177,7 @@ func (c *guardedConn) SetDeadline(limit time.Time) error {
 	defer c.mu.Unlock()
 	c.limit = limit
 	if limit.IsZero() {
-		limit = time.Now().Add(silence)
+		limit = time.Now().Add(idleTimeout)
 	}
 	return c.Conn.SetDeadline(limit)
 }

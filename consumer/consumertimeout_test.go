@@ -17,9 +17,9 @@ import (
 
 // withConsumerTimeout is the default contract with a consumer timeout.
 func withConsumerTimeout(limit time.Duration) contract.Contract {
-	kept, timeout := contract.Default("orders"), contract.Duration(limit)
-	kept.ConsumerTimeout = &timeout
-	return kept
+	current, timeout := contract.Default("orders"), contract.Duration(limit)
+	current.ConsumerTimeout = &timeout
+	return current
 }
 
 // A limiter may hold back all messages for hours. They wait in the queue then, and each goes back there once.
@@ -86,7 +86,7 @@ func TestMessagesGoBackBeforeTheConsumerTimeout(t *testing.T) {
 			pass(2 * time.Minute)
 			equal(t, "handled after the consumer timeout", 2, len(attempts))
 			equal(t, "attempts", []int{1, 1}, []int{<-attempts, <-attempts})
-			b.Declare(b.kept)
+			b.Declare(b.contract)
 			pass(15 * time.Second)
 			equal(t, "in the tier", 1, len(b.Messages("orders.retry.30s")))
 			equal(t, "Run", nil, b.end())
@@ -164,7 +164,7 @@ func hang(release chan struct{}) { <-release }
 func TestStuckHandlersAreSeen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		release, log, told := make(chan struct{}), &record{}, []string{}
+		release, log, reportTargets := make(chan struct{}), &record{}, []string{}
 		b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
 			if strings.HasPrefix(m.Body, "hangs") {
 				hang(release)
@@ -172,7 +172,7 @@ func TestStuckHandlersAreSeen(t *testing.T) {
 			return nil
 		}, consumer.WithConcurrency(2), consumer.WithTimeout(time.Second), consumer.WithLogger(slog.New(slog.NewTextHandler(log, nil))),
 			consumer.WithObserver(consumer.Observer{Stuck: func(s consumer.StuckHandler) {
-				told = append(told, s.Delivery.ID()+" "+s.Took.Truncate(time.Second).String())
+				reportTargets = append(reportTargets, s.Delivery.ID()+" "+s.Took.Truncate(time.Second).String())
 			}}))
 		b.send(t, "hangs 1", "good")
 		pass(time.Minute)
@@ -180,7 +180,7 @@ func TestStuckHandlersAreSeen(t *testing.T) {
 		equal(t, "stuck", 1, health.Stuck)
 		equal(t, "active", 1, health.Active)
 		equal(t, "live", true, health.Live)
-		equal(t, "told", []string{"hangs 1 4s"}, told)
+		equal(t, "told", []string{"hangs 1 4s"}, reportTargets)
 		equal(t, "logged with the stack of the handler", 1, log.count("consumer_test.hang("))
 		b.Cut() // a new session has no more slots
 		b.send(t, "hangs 2")

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// crew are the workers that hold a slot, those of lost sessions included.
-type crew struct {
+// workerSet are the workers that hold a slot, those of lost sessions included.
+type workerSet struct {
 	mu      sync.Mutex
 	workers map[*worker]bool
 }
 
-func (c *crew) add(w *worker) {
+func (c *workerSet) add(w *worker) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.workers == nil {
@@ -24,14 +24,14 @@ func (c *crew) add(w *worker) {
 	c.workers[w] = true
 }
 
-func (c *crew) remove(w *worker) {
+func (c *workerSet) remove(w *worker) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.workers, w)
 }
 
 // of returns the workers of a session; of all sessions if it is nil.
-func (c *crew) of(s *session) (found []*worker) {
+func (c *workerSet) of(s *session) (found []*worker) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for w := range c.workers {
@@ -43,7 +43,7 @@ func (c *crew) of(s *session) (found []*worker) {
 }
 
 // count returns how many handlers run, and how many of them are stuck.
-func (c *crew) count() (active, stuck int) {
+func (c *workerSet) count() (active, stuck int) {
 	for _, w := range c.of(nil) {
 		if h := w.current.Load(); h != nil {
 			active++
@@ -60,13 +60,13 @@ const stuckInterval = time.Second
 
 // watchHandlers reports each handler that goes on although its context has ended.
 func (c *Consumer) watchHandlers(ctx context.Context) {
-	look := time.NewTicker(stuckInterval)
-	defer look.Stop()
+	ticker := time.NewTicker(stuckInterval)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-look.C:
+		case <-ticker.C:
 		}
 		c.reportStuck()
 	}
@@ -75,9 +75,9 @@ func (c *Consumer) watchHandlers(ctx context.Context) {
 // reportStuck logs the handlers that are stuck since the last call, with their stacks, and tells the observers.
 func (c *Consumer) reportStuck() {
 	stacks := sync.OnceValue(allStacks) // stops the process for a moment
-	for _, w := range c.crew.of(nil) {
+	for _, w := range c.workers.of(nil) {
 		h := w.current.Load()
-		if h == nil || time.Since(h.deadline) <= grace || !h.stuck.CompareAndSwap(false, true) {
+		if h == nil || time.Since(h.deadline) <= abandonWait || !h.stuck.CompareAndSwap(false, true) {
 			continue
 		}
 		given, took := w.session.settings, time.Since(h.deadline)+w.session.settings.timeout
@@ -100,11 +100,11 @@ func goroutineName() string {
 	return name
 }
 
-// stackLimit is how many bytes of all stacks are searched for those of stuck handlers.
-const stackLimit = 4 << 20
+// maxStackBytes is how many bytes of all stacks are searched for those of stuck handlers.
+const maxStackBytes = 4 << 20
 
 func allStacks() string {
-	text := make([]byte, stackLimit)
+	text := make([]byte, maxStackBytes)
 	return string(text[:runtime.Stack(text, true)])
 }
 

@@ -23,14 +23,14 @@ import (
 	"github.com/warren-mq/warren/consumer/internal/memory"
 )
 
-// bench runs a consumer at a broker in memory, inside of a bubble of synctest.
-type bench struct {
+// fixture runs a consumer at a broker in memory, inside of a bubble of synctest.
+type fixture struct {
 	*memory.Broker
 
 	consumer *consumer.Consumer
 	stop     context.CancelFunc
 	ended    chan error
-	kept     contract.Contract
+	contract contract.Contract
 
 	mu     sync.Mutex
 	states []string
@@ -45,15 +45,15 @@ func quiet() consumer.Option {
 	return consumer.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
 }
 
-func run[T any](t *testing.T, kept contract.Contract, handle consumer.Handler[T], options ...consumer.Option) *bench {
+func run[T any](t *testing.T, current contract.Contract, handle consumer.Handler[T], options ...consumer.Option) *fixture {
 	t.Helper()
-	return start(t, kept, func(*memory.Broker) {}, handle, options...)
+	return start(t, current, func(*memory.Broker) {}, handle, options...)
 }
 
 // start prepares the broker before it runs the consumer.
-func start[T any](t *testing.T, kept contract.Contract, prepare func(*memory.Broker), handle consumer.Handler[T], options ...consumer.Option) *bench {
+func start[T any](t *testing.T, current contract.Contract, prepare func(*memory.Broker), handle consumer.Handler[T], options ...consumer.Option) *fixture {
 	t.Helper()
-	b := &bench{Broker: memory.New(kept), ended: make(chan error, 1), kept: kept}
+	b := &fixture{Broker: memory.New(current), ended: make(chan error, 1), contract: current}
 	prepare(b.Broker)
 	t.Cleanup(b.Close)
 	observe := consumer.WithObserver(consumer.Observer{State: func(to consumer.Transition) {
@@ -61,7 +61,7 @@ func start[T any](t *testing.T, kept contract.Contract, prepare func(*memory.Bro
 		defer b.mu.Unlock()
 		b.states = append(b.states, string(to.To))
 	}})
-	made, err := consumer.New(consumer.NewConn(nil, withTransport(b.Broker)), kept, handle, append([]consumer.Option{quiet(), observe}, options...)...)
+	made, err := consumer.New(consumer.NewConn(nil, withTransport(b.Broker)), current, handle, append([]consumer.Option{quiet(), observe}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,25 +76,25 @@ func start[T any](t *testing.T, kept contract.Contract, prepare func(*memory.Bro
 	return b
 }
 
-func (b *bench) send(t *testing.T, bodies ...string) {
+func (b *fixture) send(t *testing.T, bodies ...string) {
 	t.Helper()
 	for _, body := range bodies {
-		if !b.Publish("", b.kept.Queue, amqp.Publishing{MessageId: body, Body: []byte(body)}) {
-			t.Fatalf("queue %q is not there", b.kept.Queue)
+		if !b.Publish("", b.contract.Queue, amqp.Publishing{MessageId: body, Body: []byte(body)}) {
+			t.Fatalf("queue %q is not there", b.contract.Queue)
 		}
 	}
 }
 
 // end stops the consumer, and returns what Run returned.
-func (b *bench) end() error {
+func (b *fixture) end() error {
 	b.stop()
 	return <-b.ended
 }
 
 // dead lists the dead letters: body, kind of failure, count of retries.
-func (b *bench) dead() []string {
+func (b *fixture) dead() []string {
 	var found []string
-	for _, m := range b.Messages(b.kept.DeadLetterQueue) {
+	for _, m := range b.Messages(b.contract.DeadLetterQueue) {
 		found = append(found, fmt.Sprintf("%s %v %v", m.Body, m.Headers["x-failure-kind"], m.Headers["x-retry-count"]))
 	}
 	return found
@@ -140,7 +140,7 @@ func TestAFailedMessageComesAgainAfterTheDelaysOfTheTiers(t *testing.T) {
 			"a 1/4 at 0s", "a 2/4 at 30s", "a 3/4 at 5m30s", "a 4/4 at 35m30s",
 		}, seen.all)
 		equal(t, "dead letters", []string{"a exhausted 4"}, b.dead())
-		equal(t, "unsettled", 0, b.Unsettled(b.kept.DeadLetterQueue))
+		equal(t, "unsettled", 0, b.Unsettled(b.contract.DeadLetterQueue))
 		equal(t, "Run", nil, b.end())
 	})
 }
@@ -172,7 +172,7 @@ func TestWhatAHandlerReturnsDecides(t *testing.T) {
 				synctest.Wait()
 				pass(time.Second)
 				equal(t, "dead letters", test.dead, b.dead())
-				equal(t, "waiting", test.waits, b.Unsettled(b.kept.DeadLetterQueue))
+				equal(t, "waiting", test.waits, b.Unsettled(b.contract.DeadLetterQueue))
 				equal(t, "Run", nil, b.end())
 			})
 		})
@@ -196,7 +196,7 @@ func TestWorkersOutliveTheirHandlers(t *testing.T) {
 		b.send(t, "exit 1", "panic 1", "exit 2", "panic 2", "good")
 		pass(time.Second)
 		equal(t, "handled", []string{"good"}, handled)
-		equal(t, "in a tier", 4, b.Unsettled(b.kept.DeadLetterQueue))
+		equal(t, "in a tier", 4, b.Unsettled(b.contract.DeadLetterQueue))
 		equal(t, "Run", nil, b.end())
 	})
 }
@@ -346,10 +346,10 @@ func TestAHandlerThatTakesTooLongFails(t *testing.T) {
 
 func TestACopyThatIsNotTakenIsPublishedAgain(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ begin, end func(b *bench) }{
-		"the tier is missing":    {func(b *bench) { b.Delete("orders.retry.30s") }, func(b *bench) { b.Declare(b.kept) }},
-		"the tier is full":       {func(b *bench) { b.Refuse("orders.retry.30s", true) }, func(b *bench) { b.Refuse("orders.retry.30s", false) }},
-		"publishers are blocked": {func(b *bench) { b.Block(true) }, func(b *bench) { b.Block(false) }},
+	for name, test := range map[string]struct{ begin, end func(b *fixture) }{
+		"the tier is missing":    {func(b *fixture) { b.Delete("orders.retry.30s") }, func(b *fixture) { b.Declare(b.contract) }},
+		"the tier is full":       {func(b *fixture) { b.Refuse("orders.retry.30s", true) }, func(b *fixture) { b.Refuse("orders.retry.30s", false) }},
+		"publishers are blocked": {func(b *fixture) { b.Block(true) }, func(b *fixture) { b.Block(false) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
