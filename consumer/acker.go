@@ -6,33 +6,33 @@ import (
 	"time"
 )
 
-// settler is the part of a channel that settles deliveries.
+// settler is the part of a channel that acker uses.
 type settler interface {
 	Ack(tag uint64, multiple bool) error
 	Nack(tag uint64, multiple, requeue bool) error
 	Reject(tag uint64, requeue bool) error
 }
 
-// errStale: the channel of the delivery is closed, and the broker has taken the message back.
+// errStale is returned for a delivery whose channel is closed.
 var errStale = errors.New("the broker has taken the message back")
 
-// ackDelay is how long a finished delivery waits for others to be acked with, at most.
+// ackDelay is how long an ack waits at most so that it can be sent together with others.
 const ackDelay = 2 * time.Millisecond
 
-// acker settles the deliveries of one channel. Acks are sent together: one frame for all deliveries up to the first that is not
-// finished, and one for each that is finished behind that. All frames are sent under one lock, and what is sent is marked after: no
-// ack for many can cover a delivery that is at work or being rejected.
+// acker settles the deliveries of one channel. It sends acks together: one frame for all deliveries before the first unfinished
+// one, and one frame for each finished delivery after that. All frames are sent under one lock and recorded afterwards, so an ack
+// for several deliveries never covers one that is still being handled or rejected.
 type acker struct {
 	channel settler
-	batch   int // how many finished deliveries are acked at once, without further delay
+	batch   int // number of finished deliveries that are acked without further delay
 
 	mu       sync.Mutex
 	first    uint64     // the lowest tag that is not settled
-	states   []tagState // from that tag on
-	lowest   int        // where in states the first finished one is, if any
-	finished int        // how many wait for their ack
+	states   []tagState // of the tags from first on
+	lowest   int        // index of the first finished delivery in states, if finished > 0
+	finished int        // number of deliveries with a pending ack
 	closed   bool
-	wake     chan struct{} // tells the loop that something is finished
+	wake     chan struct{} // signals run that an ack is pending
 	ended    chan struct{}
 }
 
@@ -50,7 +50,7 @@ func newAcker(channel settler, prefetch int) *acker {
 	}
 }
 
-// run acks what has waited for long enough, until the acker is closed.
+// run sends acks that have waited for ackDelay, until close is called.
 func (a *acker) run() {
 	delay := time.NewTimer(ackDelay)
 	defer delay.Stop()
@@ -60,14 +60,14 @@ func (a *acker) run() {
 		case <-a.wake:
 			delay.Reset(ackDelay)
 		case <-delay.C:
-			_ = a.flush() // the channel tells the session
+			_ = a.flush() // the session sees that the channel is closed
 		case <-a.ended:
 			return
 		}
 	}
 }
 
-// ack acks a delivery, now or a little later.
+// ack acks a delivery, possibly after ackDelay.
 func (a *acker) ack(tag uint64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -91,12 +91,12 @@ func (a *acker) ack(tag uint64) error {
 	return nil
 }
 
-// reject rejects a delivery, or has the broker count and deliver it again.
+// reject rejects a delivery. With requeue the broker counts the delivery and delivers the message again.
 func (a *acker) reject(tag uint64, requeue bool) error {
 	return a.settle(tag, func() error { return a.channel.Reject(tag, requeue) })
 }
 
-// returnMessage returns a delivery that was not handled.
+// returnMessage returns a message that was not handled. RabbitMQ 4.3 does not count that as a delivery.
 func (a *acker) returnMessage(tag uint64) error {
 	return a.settle(tag, func() error { return a.channel.Nack(tag, false, true) })
 }
@@ -115,7 +115,7 @@ func (a *acker) settle(tag uint64, send func() error) error {
 	return nil
 }
 
-// returnAll returns all deliveries that are not settled, those included that have never been seen here.
+// returnAll returns all unsettled messages, including deliveries that have not reached this program yet, and closes the acker.
 func (a *acker) returnAll() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -129,7 +129,7 @@ func (a *acker) returnAll() error {
 	return a.channel.Nack(0, true, true)
 }
 
-// finish sends the acks that wait, and nothing more after them.
+// finish sends the pending acks and closes the acker.
 func (a *acker) finish() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,7 +140,7 @@ func (a *acker) finish() error {
 	return a.send()
 }
 
-// flush sends the acks that wait.
+// flush sends the pending acks.
 func (a *acker) flush() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -150,7 +150,7 @@ func (a *acker) flush() error {
 	return a.send()
 }
 
-// close ends the acker; nothing is sent any more.
+// close stops run. Nothing is sent any more.
 func (a *acker) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -162,7 +162,7 @@ func (a *acker) close() {
 	}
 }
 
-// mark notes how far a delivery is; of those before it, which the workers have not come to yet, too.
+// mark records the state of a delivery. Deliveries before it that no worker has received yet are recorded as open.
 func (a *acker) mark(tag uint64, state tagState) {
 	for at := int(tag - a.first); len(a.states) <= at; {
 		a.states = append(a.states, tagOpen)
@@ -170,7 +170,8 @@ func (a *acker) mark(tag uint64, state tagState) {
 	a.states[tag-a.first] = state
 }
 
-// send acks what is finished. An ack for many names a delivery that is itself finished: one that is settled would be an error.
+// send acks the finished deliveries. An ack for several deliveries names the last finished one, because RabbitMQ closes the
+// channel when an ack names a settled delivery.
 func (a *acker) send() error {
 	if a.finished == 0 {
 		return nil
@@ -209,7 +210,7 @@ func (a *acker) send() error {
 	return nil
 }
 
-// advance forgets the deliveries before the first that is not settled.
+// advance removes the settled deliveries before the first unsettled one.
 func (a *acker) advance() {
 	settled := 0
 	for settled < len(a.states) && a.states[settled] == tagSettled {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// strictChannel checks what is sent as RabbitMQ does, and more: nothing that is at work may be acked.
+// strictChannel checks acks as strictly as RabbitMQ, and also fails if an unfinished delivery is acked.
 type strictChannel struct {
 	mu              sync.Mutex
 	runningHandlers map[uint64]bool
@@ -27,7 +27,7 @@ func (c *strictChannel) deliver(tag uint64) {
 	c.highest = tag
 }
 
-// finish says that a delivery may be settled from now on.
+// finish marks a delivery as finished, so that it may be settled.
 func (c *strictChannel) finish(tag uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +70,8 @@ func (c *strictChannel) settle(tag uint64, multiple bool, how string) error {
 	return nil
 }
 
-// Whatever the order in which deliveries end, each is settled once, as it ended, and none that is at work is acked by another.
+// In whatever order deliveries end, each is settled once with its own result, and no unfinished delivery is covered by the ack of
+// another.
 func TestAckerSettlesEachDeliveryOnce(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -101,7 +102,7 @@ func TestAckerSettlesEachDeliveryOnce(t *testing.T) {
 	}
 }
 
-// deliverAndSettle has up to prefetch deliveries at work at a time, and settles them from many goroutines.
+// deliverAndSettle settles deliveries from many goroutines, with up to prefetch deliveries in progress.
 func deliverAndSettle(a *acker, channel *strictChannel, random *rand.Rand, prefetch int) map[uint64]string {
 	const deliveries = 300
 	slots := make(chan struct{}, prefetch)
@@ -138,7 +139,7 @@ func deliverAndSettle(a *acker, channel *strictChannel, random *rand.Rand, prefe
 func TestAckerSendsAcksTogether(t *testing.T) {
 	t.Parallel()
 	channel := &strictChannel{runningHandlers: map[uint64]bool{}, settled: map[uint64]string{}}
-	a := newAcker(channel, 100) // 25 at once
+	a := newAcker(channel, 100) // 25 acks in one frame
 	for tag := uint64(1); tag <= 100; tag++ {
 		if err := a.ack(tag); err != nil {
 			t.Fatal(err)
@@ -149,10 +150,10 @@ func TestAckerSendsAcksTogether(t *testing.T) {
 	}
 }
 
-func TestAckerAcksWhatIsFinishedBehindASlowDelivery(t *testing.T) {
+func TestAckerAcksFinishedDeliveriesAfterAnUnfinishedOne(t *testing.T) {
 	t.Parallel()
 	channel := &strictChannel{runningHandlers: map[uint64]bool{1: true}, settled: map[uint64]string{}}
-	a := newAcker(channel, 8) // 2 at once
+	a := newAcker(channel, 8) // 2 acks in one frame
 	for tag := uint64(2); tag <= 9; tag++ {
 		if err := a.ack(tag); err != nil {
 			t.Fatal(err)

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// confirmTimeout is for how long no confirm may come while messages wait for one.
+	// confirmTimeout is for how long no confirm at all may arrive while messages wait for one. Then the connection is killed.
 	confirmTimeout = 30 * time.Second
-	// maxConfirmWait is for how long one message may wait while others get their confirms: its queue may have no quorum.
+	// maxConfirmWait is for how long one message may wait while others are confirmed: its queue may have no quorum.
 	maxConfirmWait = 3 * time.Minute
 )
 
-// errNotSent is the error of a message that was not sent, because its line was closed before.
+// errNotSent reports that a message was not sent because the channel was closed before.
 var errNotSent = errors.New("the connection was closed before the message was sent")
 
 // confirmChannel is a channel in confirm mode.
@@ -31,18 +31,18 @@ type confirmChannel struct {
 	connection *publishingConnection
 	channel    transport.Channel
 	opened     time.Time
-	retired    atomic.Bool // closed once no message waits for a confirm
+	retired    atomic.Bool // set when the channel is to be closed once no message waits for a confirm
 	closed     chan *amqp.Error
-	ended      chan struct{} // closed once reason is set
+	ended      chan struct{} // closed when reason is set
 	reason     error         // why the channel was closed
 
 	mu        sync.Mutex
 	sent      uint64               // number of the last message
-	pending   map[uint64]time.Time // when the messages were sent that wait for a confirm
-	confirmed time.Time            // when the last confirm came
+	pending   map[uint64]time.Time // by number: when a message was sent that waits for its confirm
+	confirmed time.Time            // when the last confirm arrived
 	returns   chan amqp.Return
-	returned  map[string]amqp.Return // by copy ID: not confirmed yet
-	accepted  map[string]bool        // exchanges from which a queue got a message
+	returned  map[string]amqp.Return // by copy ID: returned and not confirmed yet
+	accepted  map[string]bool        // exchanges that routed a message to a queue
 }
 
 func newConfirmChannel(connection *publishingConnection) (*confirmChannel, error) {
@@ -62,25 +62,25 @@ func newConfirmChannel(connection *publishingConnection) (*confirmChannel, error
 	return ch, nil
 }
 
-// ready waits until the broker takes messages, and checks that this one fits.
+// ready waits while the broker blocks publishers, and returns a *RefusedError if the headers do not fit into a frame.
 func (ch *confirmChannel) ready(ctx context.Context, route contract.Route, message amqp.Publishing) error {
 	if err := ch.connection.gate.await(ctx); err != nil {
 		return err
 	}
 	if maxFrame := ch.connection.MaxFrame(); maxFrame > 0 && sizeOf(message.Headers) > roomForHeaders(message, maxFrame) {
-		return &RefusedError{Exchange: route.Exchange, RoutingKey: route.RoutingKey, Reason: "its headers do not fit into a frame"}
+		return &RefusedError{Exchange: route.Exchange, RoutingKey: route.RoutingKey, Reason: "the headers do not fit into a frame"}
 	}
 	return nil
 }
 
-// publish sends a message and waits for its confirm. It releases the message's place once there is an answer, even if the caller does not
-// wait for that: as many returns as there are places find room. After errNotSent, the place is still taken.
+// publish sends a message and waits for its confirm. It calls release when the broker has answered, even if ctx ended before, so
+// that there are never more returns than the buffer of returns can hold. It does not call release if it returns errNotSent.
 func (ch *confirmChannel) publish(ctx context.Context, route contract.Route, message amqp.Publishing, release func()) error {
 	number := ch.trackSent()
 	confirmation, err := ch.channel.Publish(route.Exchange, route.RoutingKey, true, message)
 	if err != nil {
 		ch.untrack(number)
-		if errors.Is(err, amqp.ErrClosed) { // at least the last frame was not written
+		if errors.Is(err, amqp.ErrClosed) { // at least the last frame was not sent
 			return errNotSent
 		}
 		release()
@@ -91,7 +91,7 @@ func (ch *confirmChannel) publish(ctx context.Context, route contract.Route, mes
 	case <-ctx.Done():
 		go func() {
 			<-confirmation.Done()
-			_ = ch.outcome(route, message, confirmation.Acked()) // takes the return out of the way
+			_ = ch.outcome(route, message, confirmation.Acked()) // removes the return from ch.returned
 			ch.untrack(number)
 			release()
 		}()
@@ -99,16 +99,16 @@ func (ch *confirmChannel) publish(ctx context.Context, route contract.Route, mes
 	}
 	defer release()
 	defer ch.untrack(number)
-	if acked := confirmation.Acked(); acked || !ch.channel.IsClosed() { // amqp091-go marks what waits as refused when the channel closes
+	if acked := confirmation.Acked(); acked || !ch.channel.IsClosed() { // amqp091-go nacks pending messages when the channel closes
 		return ch.outcome(route, message, acked)
 	}
 	if refusal := ch.refusal(route); refusal != nil && !ch.hasAccepted(route.Exchange) {
 		return refusal
 	}
-	return &UnknownOutcomeError{Cause: fmt.Errorf("the channel was closed before the confirm came: %w", ch.reason)}
+	return &UnknownOutcomeError{Cause: fmt.Errorf("the channel was closed before the confirm arrived: %w", ch.reason)}
 }
 
-// trackSent counts a message that is about to be sent.
+// trackSent records a message that is about to be sent and returns its number.
 func (ch *confirmChannel) trackSent() uint64 {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -123,8 +123,8 @@ func (ch *confirmChannel) untrack(number uint64) {
 	delete(ch.pending, number)
 }
 
-// outcome is what a confirm says about a message. The broker returns a message before it confirms it, so after the confirm the return
-// is in the channel, or another message's outcome has moved it to returned.
+// outcome returns the error for a confirmed or refused message. RabbitMQ sends basic.return before the confirm, so the return is
+// in ch.returns, or another call of outcome has moved it to ch.returned.
 func (ch *confirmChannel) outcome(route contract.Route, message amqp.Publishing, acked bool) error {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -158,7 +158,7 @@ func copyIDOf(headers amqp.Table) string {
 	return id
 }
 
-// watch closes a line on which confirms do not come, and remembers why the channel was closed.
+// watch records why the channel was closed, and closes it when confirms are overdue.
 func (ch *confirmChannel) watch(retire func()) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -166,7 +166,7 @@ func (ch *confirmChannel) watch(retire func()) {
 	for {
 		select {
 		case reason := <-ch.closed:
-			if reason != nil { // else cause is set, or the connection was closed by this program
+			if reason != nil { // otherwise inspect has set reason, or this program closed the connection
 				ch.reason = reason
 			} else if ch.reason == nil {
 				ch.reason = errClosed
@@ -178,15 +178,15 @@ func (ch *confirmChannel) watch(retire func()) {
 	}
 }
 
-// inspect acts on confirms that are overdue.
+// inspect acts on overdue confirms.
 func (ch *confirmChannel) inspect(retire func()) {
 	silent, longest, shortest := ch.waitTimes()
 	switch {
 	case silent > confirmTimeout:
-		ch.reason = fmt.Errorf("no confirm came for %s", confirmTimeout)
+		ch.reason = fmt.Errorf("no confirm arrived for %s", confirmTimeout)
 		ch.connection.Kill()
 	case ch.retired.Load() && shortest > maxConfirmWait:
-		ch.reason = fmt.Errorf("no confirm came for %s", maxConfirmWait)
+		ch.reason = fmt.Errorf("no confirm arrived for %s", maxConfirmWait)
 		go ch.close()
 	case ch.retired.Load() && longest == 0:
 		go ch.close()
@@ -195,7 +195,8 @@ func (ch *confirmChannel) inspect(retire func()) {
 	}
 }
 
-// waitTimes returns for how long no confirm has come, and for how long the messages wait: 0 if none does, or if the broker blocks publishers.
+// waitTimes returns for how long no confirm has arrived, and for how long the oldest and the newest message have waited. All are
+// 0 if no message waits or if the broker blocks publishers.
 func (ch *confirmChannel) waitTimes() (silent, longest, shortest time.Duration) {
 	openedAt, open := ch.connection.gate.since()
 	ch.mu.Lock()
@@ -219,10 +220,10 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// topicReply is in the reply if the user may publish to the exchange, but not with the routing key.
+// topicReply is part of the broker's reply if the user may publish to the exchange, but not with the routing key.
 const topicReply = "topic '"
 
-// refusal is why the broker does not take messages for a route, if it closed the channel for that.
+// refusal returns why the broker does not accept messages for a route, if it closed the channel for that reason, else nil.
 func (ch *confirmChannel) refusal(route contract.Route) error {
 	if !ch.channel.IsClosed() {
 		return nil
@@ -236,7 +237,8 @@ func (ch *confirmChannel) refusal(route contract.Route) error {
 	case amqp.NotFound:
 		return &UnroutableError{Exchange: route.Exchange, RoutingKey: route.RoutingKey, Reply: reply.Reason}
 	case amqp.AccessRefused:
-		if byTopic := strings.Contains(reply.Reason, topicReply); byTopic && !strings.Contains(reply.Reason, topicReply+route.RoutingKey+"'") {
+		byTopic := strings.Contains(reply.Reason, topicReply)
+		if byTopic && !strings.Contains(reply.Reason, topicReply+route.RoutingKey+"'") {
 			return nil
 		}
 		return &RefusedError{Exchange: route.Exchange, RoutingKey: route.RoutingKey, Reason: reply.Reason}
@@ -246,8 +248,8 @@ func (ch *confirmChannel) refusal(route contract.Route) error {
 
 func (ch *confirmChannel) isClosed() bool { return ch.channel.IsClosed() || ch.connection.IsClosed() }
 
-// close closes the channel. A broker that does not answer loses the connection; one that blocks publishers does not read, and the channel
-// ends with the connection.
+// close closes the channel. If the broker does not answer, close kills the connection. A broker that blocks publishers does not
+// read, so then the channel stays open until the connection ends.
 func (ch *confirmChannel) close() {
 	if ch.connection.gate.isShut() {
 		return
@@ -258,14 +260,14 @@ func (ch *confirmChannel) close() {
 	_ = ch.channel.Close() // the broker may have closed it
 }
 
-// gate lets messages pass while it is open. Its zero value is open.
+// gate makes publishers wait while it is shut. The zero value is open.
 type gate struct {
 	mu     sync.Mutex
-	opened chan struct{} // closed when the gate opens; nil while it is open
-	at     time.Time     // when the gate was opened last
+	opened chan struct{} // closed when the gate opens; nil while open
+	at     time.Time     // when the gate last opened
 }
 
-// set shuts the gate, or opens it.
+// set shuts or opens the gate.
 func (g *gate) set(shut bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -283,7 +285,7 @@ func (g *gate) isShut() bool {
 	return !open
 }
 
-// since returns since when the gate is open; the zero time if it was never shut.
+// since reports whether the gate is open, and since when. at is zero if the gate was never shut.
 func (g *gate) since() (at time.Time, open bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// connectTimeout is for connecting and opening a channel.
+	// connectTimeout limits connecting, and opening a channel.
 	connectTimeout = 30 * time.Second
-	// closeTimeout is for a broker to say goodbye.
+	// closeTimeout limits the closing handshake with the broker.
 	closeTimeout = 10 * time.Second
 )
 
 var errConnectTimeout = errors.New("the broker did not answer for 30s")
 
-// Conn connects to a broker: with one connection for consuming, one for copies of failed messages, and one for Publish. A broker that
-// blocks publishers still takes acks, and what an application publishes delays no copy. The consumers of a process can share a Conn.
-// Connections are made when they are needed.
+// Conn connects to a broker. It opens up to three connections when they are needed: one for consuming, one for copies of failed
+// messages, and one for Publish. So a broker that blocks publishers still accepts acks, and Publish never delays a copy. All
+// consumers of a process can share a Conn.
 type Conn struct {
 	name      string
 	hooks     []PublishHook
@@ -44,7 +44,7 @@ type Conn struct {
 	users int
 }
 
-// ConnOption is an option of NewConn.
+// ConnOption configures a Conn.
 type ConnOption func(*connSettings)
 
 type connSettings struct {
@@ -54,26 +54,30 @@ type connSettings struct {
 	transport transport.Transport
 }
 
-// WithName is the connections' name at the broker. The default is the name of the program and of the host.
+// WithName sets the connection name that the broker shows. The default is the name of the program, "@" and the name of the host.
 func WithName(name string) ConnOption { return func(s *connSettings) { s.name = name } }
 
-// WithTLS is for URIs that begin with amqps. The default is what the URI says, or the system's certificates.
+// WithTLS sets the TLS configuration for URIs that begin with amqps. The default is made from the parameters of the URI, with the
+// system's certificates.
 func WithTLS(config *tls.Config) ConnOption { return func(s *connSettings) { s.amqp.TLS = config } }
 
-// WithDialer replaces how the TCP connection is made. It returns when ctx ends.
+// WithDialer replaces how TCP connections are made. dial must return when ctx ends.
 func WithDialer(dial func(ctx context.Context, network, address string) (net.Conn, error)) ConnOption {
 	return func(s *connSettings) { s.amqp.DialTCP = dial }
 }
 
-// PublishHook changes a message before Conn.Publish sends it, such as its headers for a trace context.
+// PublishHook changes a message before Conn.Publish sends it, for example to add a trace context to its headers, which are never
+// nil.
 type PublishHook func(ctx context.Context, exchange, routingKey string, message *Publishing)
 
-// WithPublishHook adds a hook for each message of Conn.Publish. Copies of failed messages keep the headers of the original.
+// WithPublishHook adds a hook for each message of Conn.Publish. It does not affect copies of failed messages, which keep their
+// headers.
 func WithPublishHook(hook PublishHook) ConnOption {
 	return func(s *connSettings) { s.hooks = append(s.hooks, hook) }
 }
 
-// NewConn describes how the broker is reached. It does not connect: Consumer.Run and Conn.Publish do.
+// NewConn returns a Conn for a broker. It does not connect: Consumer.Run and Conn.Publish do. If credentials is nil, each connect
+// fails.
 func NewConn(credentials Credentials, options ...ConnOption) *Conn {
 	s := &connSettings{name: clientName()}
 	s.amqp.URI = func(context.Context) (string, error) {
@@ -110,7 +114,7 @@ func (c *Conn) dial(purpose string) func(context.Context, func(bool)) (transport
 	}
 }
 
-// use keeps the connections of consumers open until the consumer calls release.
+// use counts a consumer. The connections for consumers are closed when the last consumer calls release.
 func (c *Conn) use() (release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,20 +131,24 @@ func (c *Conn) use() (release func()) {
 	}
 }
 
-// Close closes the connections. Those of consumers are closed once the last consumer has ended. After Publish, call Close.
+// Close closes all connections. Connections for consumers are also closed when the last consumer has ended, so Close is needed
+// only after Publish.
 func (c *Conn) Close() {
 	c.consuming.close()
 	c.copies.close()
 	c.applications.close()
 }
 
-// Publishing is a message to be published.
+// Publishing is a message to be published, as in amqp091-go.
 type Publishing = amqp.Publishing
 
-// Publish publishes a message, persistent unless it says otherwise, and returns once the broker has confirmed it. A handler does that
-// before it returns nil. Errors: an *UnroutableError if the exchange is missing or no queue gets the message, a *RefusedError if a queue is
-// full, the user may not write, or the headers are too large, and an *UnknownOutcomeError if the channel was lost meanwhile. After any
-// other error the broker does not have the message.
+// Publish publishes a message and waits until the broker confirms it. The message is persistent unless its DeliveryMode is set. A
+// handler calls Publish before it returns nil.
+//
+// Publish returns an *UnroutableError if the exchange does not exist or routes the message to no queue. It returns a
+// *RefusedError if a queue is full, the user may not write to the exchange, or the headers do not fit into a frame. It returns an
+// *UnknownOutcomeError if the channel was lost, or ctx ended, before the confirm arrived. After any other error the broker does
+// not have the message.
 func (c *Conn) Publish(ctx context.Context, exchange, routingKey string, message Publishing) error {
 	headers := make(amqp.Table, len(message.Headers)+1)
 	maps.Copy(headers, message.Headers)
@@ -158,15 +166,15 @@ func (c *Conn) Publish(ctx context.Context, exchange, routingKey string, message
 	return c.applications.publish(ctx, contract.Route{Exchange: exchange, RoutingKey: routingKey}, message)
 }
 
-// sharedConnection is a connection that consumers share. The zero value of all but connect is ready.
+// sharedConnection opens a connection when it is needed and shares it. All fields except connect may be zero.
 type sharedConnection struct {
 	connect func(context.Context) (transport.Connection, error)
 
-	mu         sync.Mutex // held while connecting: that takes connectTimeout at most
+	mu         sync.Mutex // held while connecting, for connectTimeout at most
 	connection transport.Connection
 }
 
-// get returns the connection that is open, or opens one.
+// get returns the open connection, or opens one.
 func (l *sharedConnection) get(ctx context.Context) (transport.Connection, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,15 +16,15 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// Handler handles a message, and many at the same time. It returns nil: the message is acked. It returns an error: the message comes
-// again after a delay, until the attempts are used up and it goes to the dead-letter queue. See Permanent, RetryAfter, Defer and
-// Discard for other ends.
+// Handler handles one message. The consumer calls it from several goroutines at the same time. If it returns nil, the consumer
+// acks the message. If it returns an error, the message is delivered again after a delay, until it goes to the dead-letter queue
+// after the last attempt. Permanent, RetryAfter, Defer and Discard return errors with other results.
 //
-// The context ends when the handler returns. It ends before if the handler has taken too long, if the broker has taken the message back, or
-// at the end of a drain; context.Cause says which: ErrTimeout, ErrDeliveryLost or ErrDraining. Its deadline is that of WithTimeout.
+// The deadline of ctx is that of WithTimeout. ctx ends early if the broker has taken the message back, or if the drain timeout is
+// over. context.Cause(ctx) is then ErrTimeout, ErrDeliveryLost or ErrDraining.
 type Handler[T any] func(ctx context.Context, m *Message[T]) error
 
-// Consumer consumes one main queue.
+// Consumer consumes the main queue of one contract. Create it with New.
 type Consumer struct {
 	conn    *Conn
 	source  contract.Source
@@ -33,18 +33,20 @@ type Consumer struct {
 
 	started          atomic.Bool
 	contract         atomic.Pointer[contract.Contract]
-	settings         atomic.Pointer[settings] // of the contract
+	settings         atomic.Pointer[settings] // for the current contract
 	slots            chan struct{}
-	contractChecks   chan struct{} // asks for a look at the contract
-	permissionChecks chan struct{} // asks for a check of the permissions
+	contractChecks   chan struct{} // requests to read the contract
+	permissionChecks chan struct{} // requests to check the permissions
 	status           status
 	workers          workerSet
-	stateMu          sync.Mutex // held while the state changes and that is told
+	stateMu          sync.Mutex // held while the state changes and the observers are called
 	reporter         reporter
 	log              limitedLog
 }
 
-// New makes a consumer of the queue of a contract, which is a contract.Contract or a contract.File. It fails for what can never work.
+// New creates a consumer for the queue of a contract. The source is a contract.Contract or a contract.File. A File that does not
+// exist yet is no error: Run waits for it. New returns an error if an argument is nil, if the contract is not valid, or if an
+// option does not fit the contract.
 func New[T any](conn *Conn, source contract.Source, handle Handler[T], options ...Option) (*Consumer, error) {
 	if conn == nil || source == nil || handle == nil {
 		return nil, errors.New("consumer: New needs a Conn, a contract and a handler")
@@ -53,7 +55,7 @@ func New[T any](conn *Conn, source contract.Source, handle Handler[T], options .
 	c.handle = newHandleFunc(decodeJSON[T], handle)
 	loaded, err := load(context.Background(), source)
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // the operator has not written the file yet
+	case errors.Is(err, fs.ErrNotExist): // the operator has not written the file yet; Run waits for it
 		return c, nil
 	case err != nil:
 		return nil, fmt.Errorf("consumer: %w", err)
@@ -61,13 +63,13 @@ func New[T any](conn *Conn, source contract.Source, handle Handler[T], options .
 	return c, c.useContract(loaded)
 }
 
-// undecodable is the error of a decoder.
+// undecodable marks the error of a decoder.
 type undecodable struct{ error }
 
 func (u undecodable) Unwrap() error { return u.error }
 
-// Decode returns a handler of messages in another encoding than JSON, for New and AddHandler. A message that cannot be decoded goes to the
-// dead-letter queue at once.
+// Decode returns a handler for messages that are not JSON, for New and AddHandler. A message for which decode returns an error or
+// panics goes to the dead-letter queue without another attempt.
 func Decode[T any](decode func(*Delivery) (T, error), handle Handler[T]) Handler[[]byte] {
 	decodeInto := func(d *Delivery, body *T) (err error) {
 		*body, err = decode(d)
@@ -77,7 +79,6 @@ func Decode[T any](decode func(*Delivery) (T, error), handle Handler[T]) Handler
 	return func(ctx context.Context, m *Message[[]byte]) error { return decodeAndHandle(ctx, m.Delivery) }
 }
 
-// newHandleFunc decodes a body and hands it to the handler.
 func newHandleFunc[T any](decode func(d *Delivery, body *T) error, handle Handler[T]) HandleFunc {
 	return func(ctx context.Context, d *Delivery) error {
 		m := &Message[T]{Delivery: d}
@@ -88,7 +89,7 @@ func newHandleFunc[T any](decode func(d *Delivery, body *T) error, handle Handle
 	}
 }
 
-// decodeSafely makes an error of a decoder's panic: the body would make it panic again.
+// decodeSafely turns a panic of the decoder into an error, because the same body would make it panic again.
 func decodeSafely[T any](decode func(d *Delivery, body *T) error, m *Message[T]) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -105,7 +106,7 @@ func chain(middleware []Middleware, handle HandleFunc) HandleFunc {
 	return handle
 }
 
-// useContract takes over a contract, with the options that follow from it.
+// useContract stores a contract and the settings that follow from it.
 func (c *Consumer) useContract(loaded contract.Contract) error {
 	s, err := settingsOf(c.options, loaded)
 	if err != nil {
@@ -113,7 +114,7 @@ func (c *Consumer) useContract(loaded contract.Contract) error {
 	}
 	s.handle = chain(s.middleware, c.handle)
 	if loaded.Strategy == contract.StrategyRequeue && loaded.RedeliveryDelay == nil {
-		s.logger.Warn("Failed messages come back at once, after a pause of this consumer: retry.redeliveryDelay would have the broker wait",
+		s.logger.Warn("The broker redelivers failed messages without delay, so this consumer waits before it returns them. Set spec.retry.redeliveryDelay to delay them at the broker",
 			"queue", loaded.Queue)
 	}
 	c.settings.Store(s)
@@ -121,7 +122,8 @@ func (c *Consumer) useContract(loaded contract.Contract) error {
 	return nil
 }
 
-// Run runs several consumers until ctx ends, and drains them together. If one ends with an error before, all are drained.
+// Run runs several consumers until ctx ends, and drains them together. If one of them returns an error, the others are drained,
+// too. Run returns the errors of all consumers, joined.
 func Run(ctx context.Context, consumers ...*Consumer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -138,11 +140,12 @@ func Run(ctx context.Context, consumers ...*Consumer) error {
 	return errors.Join(ended...)
 }
 
-// contractInterval is how often a contract is looked at.
+// contractInterval is how often the contract is read again.
 const contractInterval = 30 * time.Second
 
-// Run consumes until ctx ends, and drains then. It reconnects for as long as it takes. The error is a *DrainError if handlers
-// did not end in time, or says what is wrong with the contract. Call it once.
+// Run consumes until ctx ends, then drains and returns nil. It reconnects without a limit of attempts. It returns a *DrainError
+// if handlers did not return within the drain timeout, and another error if the contract is not valid or does not fit the
+// options. Run can be called only once.
 func (c *Consumer) Run(ctx context.Context) error {
 	if !c.started.CompareAndSwap(false, true) {
 		return errors.New("consumer: Run was called before")
@@ -167,13 +170,13 @@ func (c *Consumer) Run(ctx context.Context) error {
 			if err = c.deliver(ctx, s); err == nil {
 				return c.drain(s)
 			}
-			if time.Since(began) > retry.delay { // a session that pays for the pause before it
+			if time.Since(began) > retry.delay { // the session lasted longer than the delay before it
 				retry.reset()
 			}
 		}
 		if errors.Is(err, errContractChanged) {
-			if err := c.drain(s); err != nil { // what lingers keeps its slot
-				c.settings.Load().logger.Warn("The contract has changed, and handlers go on", "error", err)
+			if err := c.drain(s); err != nil { // handlers that still run keep their slots
+				c.settings.Load().logger.Warn("The contract changed, and handlers of the former session still run", "error", err)
 			}
 			continue
 		}
@@ -186,7 +189,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 }
 
-// inBackground runs functions until stop is called, which waits for their end.
+// inBackground runs functions until stop is called. stop waits until they have returned.
 func (c *Consumer) inBackground(ctx context.Context, work ...func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var working sync.WaitGroup
@@ -199,14 +202,15 @@ func (c *Consumer) inBackground(ctx context.Context, work ...func(context.Contex
 	}
 }
 
-// load reads a contract, which may come over a network.
+// load reads a contract, with a timeout because a source may use the network.
 func load(ctx context.Context, source contract.Source) (contract.Contract, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	return source.Load(ctx)
 }
 
-// reload reads the contract again. Once the consumer has a contract, one that cannot be read or does not fit the options changes nothing.
+// reload reads the contract before a connect. If the consumer has a contract, reload keeps it when the new one cannot be read or
+// does not fit the options.
 func (c *Consumer) reload(ctx context.Context) error {
 	loaded, err := load(ctx, c.source)
 	current := c.contract.Load()
@@ -214,22 +218,23 @@ func (c *Consumer) reload(ctx context.Context) error {
 		err = c.useContract(loaded)
 	}
 	if err != nil && current != nil {
-		c.settings.Load().logger.Warn("The new contract cannot be used; the consumer keeps the former one", "error", err)
+		c.settings.Load().logger.Warn("Cannot use the new contract; keeping the former one", "error", err)
 		return nil
 	}
 	return err
 }
 
-// errContractChanged ends a session, for the next one is another.
+// errContractChanged ends a session so that the next one uses the new contract.
 var errContractChanged = errors.New("the contract has changed")
 
-// checkContract reads the contract while messages are delivered. What changes only where messages go holds from the next delivery on.
+// checkContract reads the contract while messages are delivered. Changes that concern only the routes of failed messages apply
+// from the next delivery on. Other changes return errContractChanged.
 func (c *Consumer) checkContract(ctx context.Context) error {
 	loaded, err := load(ctx, c.source)
 	current := c.contract.Load()
 	switch {
 	case err != nil:
-		c.settings.Load().logger.Warn("The new contract cannot be used; the consumer keeps the former one", "error", err)
+		c.settings.Load().logger.Warn("Cannot use the new contract; keeping the former one", "error", err)
 		return nil
 	case reflect.DeepEqual(*current, loaded):
 		return nil
@@ -239,12 +244,13 @@ func (c *Consumer) checkContract(ctx context.Context) error {
 		return nil
 	}
 	if _, err := settingsOf(c.options, loaded); err != nil {
-		c.settings.Load().logger.Warn("The new contract cannot be used; the consumer keeps the former one", "error", err)
+		c.settings.Load().logger.Warn("Cannot use the new contract; keeping the former one", "error", err)
 		return nil
 	}
 	return errContractChanged
 }
 
+// sameSession reports whether a session for contract a can continue with contract b.
 func sameSession(a, b contract.Contract) bool {
 	a.Tiers, b.Tiers = nil, nil
 	a.Park, b.Park = nil, nil
@@ -255,10 +261,9 @@ func sameSession(a, b contract.Contract) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// connect begins a session.
 func (c *Consumer) connect(ctx context.Context) (*session, error) {
 	current, given := c.contract.Load(), c.settings.Load()
-	if cap(c.slots) != given.concurrency { // else handlers that linger keep their slots
+	if cap(c.slots) != given.concurrency { // otherwise handlers that still run keep their slots
 		c.slots = make(chan struct{}, given.concurrency)
 	}
 	opened := make(chan openedSession, 1)
@@ -269,7 +274,7 @@ func (c *Consumer) connect(ctx context.Context) (*session, error) {
 	select {
 	case result := <-opened:
 		return result.session, result.err
-	case <-ctx.Done(): // a request may be on its way
+	case <-ctx.Done(): // open may still return a session
 		go func() {
 			if late := <-opened; late.session != nil {
 				late.session.lose(context.Cause(ctx))
@@ -284,7 +289,7 @@ type openedSession struct {
 	err     error
 }
 
-// deliver runs a session until ctx ends, which is no error, or the session does.
+// deliver runs a session. It returns nil when ctx ends, errContractChanged, or the reason why the session ended.
 func (c *Consumer) deliver(ctx context.Context, s *session) error {
 	c.setState(StateDelivering, nil)
 	notify(c.permissionChecks)
@@ -311,7 +316,7 @@ func (c *Consumer) deliver(ctx context.Context, s *session) error {
 	}
 }
 
-// notify sends unless a request is pending.
+// notify sends a request unless one is pending.
 func notify(requests chan<- struct{}) {
 	select {
 	case requests <- struct{}{}:
@@ -319,16 +324,16 @@ func notify(requests chan<- struct{}) {
 	}
 }
 
-// consumeError says what to do about an error of the broker.
+// consumeError adds to an error of the broker what to check.
 func consumeError(err error, current contract.Contract) error {
 	var reply *amqp.Error
 	isReply := errors.As(err, &reply)
 	switch {
 	case isReply && reply.Code == amqp.NotFound:
-		return fmt.Errorf("queue %q not found: is the ConsumerQueue Ready, and does the URI lead to virtual host %q? %w",
+		return fmt.Errorf("queue %q does not exist in virtual host %q; check that the ConsumerQueue is Ready and that the URI names this virtual host: %w",
 			current.Queue, current.VirtualHost, err)
 	case isReply && reply.Code == amqp.AccessRefused:
-		return fmt.Errorf("queue %q cannot be consumed; does the user have the permission read in virtual host %q? %w",
+		return fmt.Errorf("the user may not consume queue %q; grant it read permission in virtual host %q: %w",
 			current.Queue, current.VirtualHost, err)
 	}
 	return err

@@ -23,7 +23,7 @@ import (
 	"github.com/warren-mq/warren/consumer/internal/memory"
 )
 
-// fixture runs a consumer at a broker in memory, inside of a bubble of synctest.
+// fixture runs a consumer on an in-memory broker inside a bubble of synctest.
 type fixture struct {
 	*memory.Broker
 
@@ -50,7 +50,7 @@ func run[T any](t *testing.T, current contract.Contract, handle consumer.Handler
 	return start(t, current, func(*memory.Broker) {}, handle, options...)
 }
 
-// start prepares the broker before it runs the consumer.
+// start calls prepare with the broker before it runs the consumer.
 func start[T any](t *testing.T, current contract.Contract, prepare func(*memory.Broker), handle consumer.Handler[T], options ...consumer.Option) *fixture {
 	t.Helper()
 	b := &fixture{Broker: memory.New(current), ended: make(chan error, 1), contract: current}
@@ -85,13 +85,13 @@ func (b *fixture) send(t *testing.T, bodies ...string) {
 	}
 }
 
-// end stops the consumer, and returns what Run returned.
+// end stops the consumer and returns the result of Run.
 func (b *fixture) end() error {
 	b.stop()
 	return <-b.ended
 }
 
-// dead lists the dead letters: body, kind of failure, count of retries.
+// dead lists the dead letters as body, kind of failure and retry count.
 func (b *fixture) dead() []string {
 	var found []string
 	for _, m := range b.Messages(b.contract.DeadLetterQueue) {
@@ -100,7 +100,7 @@ func (b *fixture) dead() []string {
 	return found
 }
 
-// pass lets time pass, and waits until all that happens then has happened.
+// pass lets d pass and waits until all goroutines are blocked.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -126,7 +126,7 @@ func (a *attempts) note(m *consumer.Message[string]) {
 	a.all = append(a.all, fmt.Sprintf("%s %d/%d at %s", m.Body, m.Attempt(), m.MaxAttempts(), time.Since(a.began)))
 }
 
-func TestAFailedMessageComesAgainAfterTheDelaysOfTheTiers(t *testing.T) {
+func TestAFailedMessageIsRedeliveredAfterTheDelayOfEachTier(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		seen := &attempts{began: time.Now()}
@@ -145,7 +145,7 @@ func TestAFailedMessageComesAgainAfterTheDelaysOfTheTiers(t *testing.T) {
 	})
 }
 
-func TestWhatAHandlerReturnsDecides(t *testing.T) {
+func TestResultOfAHandlerSettlesTheMessage(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		handle consumer.Handler[string]
@@ -158,11 +158,11 @@ func TestWhatAHandlerReturnsDecides(t *testing.T) {
 		"RetryAfter waits in a tier": {handle: func(context.Context, *consumer.Message[string]) error { return consumer.RetryAfter(time.Hour, io.EOF) }, waits: 1},
 		"Defer waits in a tier":      {handle: func(context.Context, *consumer.Message[string]) error { return consumer.Defer(time.Hour) }, waits: 1},
 		"Permanent is dead-lettered": {handle: func(context.Context, *consumer.Message[string]) error { return consumer.Permanent(io.EOF) }, dead: []string{"a permanent 1"}},
-		"a wrapped Permanent as well": {handle: func(context.Context, *consumer.Message[string]) error {
+		"a wrapped Permanent, too": {handle: func(context.Context, *consumer.Message[string]) error {
 			return fmt.Errorf("ship: %w", consumer.Permanent(io.EOF))
 		}, dead: []string{"a permanent 1"}},
-		"a panic is a failure":          {handle: func(context.Context, *consumer.Message[string]) error { panic("no stock") }, waits: 1},
-		"an ended goroutine is one too": {handle: func(context.Context, *consumer.Message[string]) error { goexit(); return nil }, waits: 1},
+		"a panic is a failure":            {handle: func(context.Context, *consumer.Message[string]) error { panic("no stock") }, waits: 1},
+		"an ended goroutine is a failure": {handle: func(context.Context, *consumer.Message[string]) error { goexit(); return nil }, waits: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -201,7 +201,7 @@ func TestWorkersOutliveTheirHandlers(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeDecodedIsDeadLetteredAtOnce(t *testing.T) {
+func TestUndecodableMessagesAreDeadLettered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := run(t, contract.Default("orders"), consumer.Decode(func(d *consumer.Delivery) (int, error) {
@@ -233,7 +233,7 @@ func TestStates(t *testing.T) {
 	})
 }
 
-func TestADrainWaitsForHandlersAndReturnsWhatWasNotStarted(t *testing.T) {
+func TestADrainWaitsForHandlersAndReturnsUnhandledMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		handled := 0
@@ -256,7 +256,7 @@ func TestADrainWaitsForHandlersAndReturnsWhatWasNotStarted(t *testing.T) {
 	})
 }
 
-func TestADrainEndsHandlersThatTakeTooLong(t *testing.T) {
+func TestADrainCancelsSlowHandlers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var cause error
@@ -275,7 +275,7 @@ func TestADrainEndsHandlersThatTakeTooLong(t *testing.T) {
 	})
 }
 
-func TestADrainAbandonsHandlersThatIgnoreIt(t *testing.T) {
+func TestADrainAbandonsHandlersThatIgnoreTheirContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
@@ -293,12 +293,12 @@ func TestADrainAbandonsHandlersThatIgnoreIt(t *testing.T) {
 		}
 		equal(t, "abandoned", []string{"a"}, abandoned.Abandoned)
 		equal(t, "left in the queue", 1, len(b.Messages("orders")))
-		pass(time.Hour) // the handler ends, and that is void
+		pass(time.Hour) // the result of the handler is ignored
 		equal(t, "left in the queue", 1, len(b.Messages("orders")))
 	})
 }
 
-func TestALostDeliveryEndsItsHandlerAndIsNotSettled(t *testing.T) {
+func TestALostDeliveryCancelsItsHandlerAndIsNotSettled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var causes []error
@@ -323,7 +323,7 @@ func TestALostDeliveryEndsItsHandlerAndIsNotSettled(t *testing.T) {
 	})
 }
 
-func TestAHandlerThatTakesTooLongFails(t *testing.T) {
+func TestAHandlerThatTimesOutFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := run(t, contract.Default("orders"), func(ctx context.Context, m *consumer.Message[string]) error {
@@ -344,7 +344,7 @@ func TestAHandlerThatTakesTooLongFails(t *testing.T) {
 	})
 }
 
-func TestACopyThatIsNotTakenIsPublishedAgain(t *testing.T) {
+func TestARefusedCopyIsPublishedAgain(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ begin, end func(b *fixture) }{
 		"the tier is missing":    {func(b *fixture) { b.Delete("orders.retry.30s") }, func(b *fixture) { b.Declare(b.contract) }},
@@ -370,7 +370,7 @@ func TestACopyThatIsNotTakenIsPublishedAgain(t *testing.T) {
 	}
 }
 
-func TestParkingThatIsRefusedEndsInAReject(t *testing.T) {
+func TestAMessageIsRejectedIfParkingIsRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error { return consumer.Permanent(io.EOF) })
@@ -380,7 +380,7 @@ func TestParkingThatIsRefusedEndsInAReject(t *testing.T) {
 		pass(29 * time.Second)
 		equal(t, "dead letters", 0, len(b.dead()))
 		pass(20 * time.Second)
-		equal(t, "dead letters", []string{"a <nil> <nil>"}, b.dead()) // rejected: the broker moved it
+		equal(t, "dead letters", []string{"a <nil> <nil>"}, b.dead()) // rejected: the broker dead-lettered it
 		equal(t, "ready, as no message waits", true, b.consumer.Health().Ready)
 		equal(t, "Run", nil, b.end())
 	})

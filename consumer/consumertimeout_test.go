@@ -15,15 +15,15 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// withConsumerTimeout is the default contract with a consumer timeout.
+// withConsumerTimeout returns the default contract with a consumer timeout.
 func withConsumerTimeout(limit time.Duration) contract.Contract {
 	current, timeout := contract.Default("orders"), contract.Duration(limit)
 	current.ConsumerTimeout = &timeout
 	return current
 }
 
-// A limiter may hold back all messages for hours. They wait in the queue then, and each goes back there once.
-func TestALimiterThatGrantsNothingIsNoReasonToKeepMessages(t *testing.T) {
+// If a limiter grants nothing for hours, the messages wait in the queue, and each returns there only once.
+func TestAConsumerReturnsMessagesIfTheLimiterGrantsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		limits, returned, handled := &limiter{tokens: make(chan struct{}, 100)}, atomic.Int64{}, atomic.Int64{}
@@ -52,7 +52,7 @@ func TestALimiterThatGrantsNothingIsNoReasonToKeepMessages(t *testing.T) {
 	})
 }
 
-func TestADrainEndsARest(t *testing.T) {
+func TestADrainEndsAPauseOfTheLimiter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := run(t, withConsumerTimeout(10*time.Minute), func(context.Context, *consumer.Message[string]) error { return nil },
@@ -67,9 +67,9 @@ func TestADrainEndsARest(t *testing.T) {
 	})
 }
 
-// What waits in hand goes back to the queue before the consumer timeout: a copy that the broker does not take, and a message that no worker
-// has come to.
-func TestMessagesGoBackBeforeTheConsumerTimeout(t *testing.T) {
+// Before the consumer timeout, the consumer returns a message whose copy the broker does not accept, and a message that waits for
+// a worker.
+func TestMessagesAreReturnedBeforeTheConsumerTimeout(t *testing.T) {
 	t.Parallel()
 	t.Run("a copy", func(t *testing.T) {
 		t.Parallel()
@@ -134,7 +134,7 @@ func TestMessagesGoBackBeforeTheConsumerTimeout(t *testing.T) {
 	})
 }
 
-// record keeps log lines.
+// record collects log lines.
 type record struct{ lines atomic.Pointer[[]string] }
 
 func (r *record) Write(line []byte) (int, error) {
@@ -146,7 +146,7 @@ func (r *record) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// count is how many lines contain a text.
+// count returns how many lines contain a text.
 func (r *record) count(text string) (count int) {
 	if lines := r.lines.Load(); lines != nil {
 		for _, line := range *lines {
@@ -160,8 +160,8 @@ func (r *record) count(text string) (count int) {
 
 func hang(release chan struct{}) { <-release }
 
-// A handler that ignores its context is seen. Once all slots are stuck, only a restart helps.
-func TestStuckHandlersAreSeen(t *testing.T) {
+// Handlers that ignore the end of their context are reported. If all slots are stuck, the consumer is not live.
+func TestStuckHandlersAreReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release, log, reportTargets := make(chan struct{}), &record{}, []string{}
@@ -182,7 +182,7 @@ func TestStuckHandlersAreSeen(t *testing.T) {
 		equal(t, "live", true, health.Live)
 		equal(t, "told", []string{"hangs 1 4s"}, reportTargets)
 		equal(t, "logged with the stack of the handler", 1, log.count("consumer_test.hang("))
-		b.Cut() // a new session has no more slots
+		b.Cut() // a new session has the same slots
 		b.send(t, "hangs 2")
 		pass(time.Minute)
 		health = b.consumer.Health()
@@ -196,8 +196,8 @@ func TestStuckHandlersAreSeen(t *testing.T) {
 	})
 }
 
-// Messages that are handled one after the other by the same worker have contexts of their own.
-func TestEachMessageHasAContextOfItsOwn(t *testing.T) {
+// Messages that a worker handles one after the other have separate contexts.
+func TestEachMessageHasItsOwnContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var contexts []context.Context
@@ -254,8 +254,8 @@ func TestTheDefaultTimeoutLeavesTimeForThePrefetch(t *testing.T) {
 	}
 }
 
-// A drain that takes minutes is no reason to restart the process.
-func TestALongDrainIsLive(t *testing.T) {
+// A drain of several minutes does not make the consumer fail its liveness probe.
+func TestALongDrainStaysLive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := run(t, contract.Default("orders"), func(ctx context.Context, _ *consumer.Message[string]) error {

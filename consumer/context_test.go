@@ -20,7 +20,7 @@ func workerForTest(tb testing.TB) *worker {
 	return w
 }
 
-// handleWithContext does what a worker does for the context of a message.
+// handleWithContext creates and ends the context of a message, as a worker does.
 func (w *worker) handleWithContext(d *Delivery) {
 	h := w.start(d)
 	w.timer.Stop()
@@ -39,8 +39,8 @@ func TestAContextCostsThreeAllocations(t *testing.T) { //nolint:paralleltest // 
 	}
 }
 
-// BenchmarkContext measures what a context for each message costs. At a prefetch of 100, a message takes about 20 µs in all; see
-// docs/benchmarks.md.
+// BenchmarkContext measures the cost of one context per message. With a prefetch of 100, a message takes about 20 µs in total;
+// see docs/benchmarks.md.
 func BenchmarkContext(b *testing.B) {
 	w, d := workerForTest(b), &Delivery{}
 	ctx, cancel := context.WithCancel(b.Context())

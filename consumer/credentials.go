@@ -13,21 +13,22 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// Credentials say where the broker is, and who connects. They are read at each connect, so that a password can change.
+// Credentials provide the address of the broker with user and password. They are read at each connect, so they may change.
 type Credentials interface {
-	// URI returns an AMQP URI, such as amqps://user:password@host:5671/vhost, before ctx ends. It may ask a server, as for a token.
+	// URI returns an AMQP URI, such as amqps://user:password@host:5671/vhost. It must return when ctx ends. An error fails the
+	// connect, which is tried again.
 	URI(ctx context.Context) (string, error)
 }
 
-// URI are credentials that do not change.
+// URI returns credentials that never change.
 func URI(uri string) Credentials { return fixedURI(uri) }
 
 type fixedURI string
 
 func (u fixedURI) URI(context.Context) (string, error) { return string(u), nil }
 
-// Dir are credentials in the files of a folder, as service bindings are mounted: uri, or host with username, password, port and
-// virtual-host.
+// Dir returns credentials from files in a directory, in the layout of a service binding: either uri, or host with the optional
+// files username, password, port (default 5672) and virtual-host (default "/"). With port 5671 the connection uses TLS.
 func Dir(path string) Credentials { return folder(path) }
 
 type folder string
@@ -40,7 +41,7 @@ func (f folder) URI(context.Context) (string, error) {
 	}
 	host, err := f.read("host")
 	if err != nil {
-		return "", fmt.Errorf("credentials: neither file uri nor file host: %w", err)
+		return "", fmt.Errorf("credentials have neither a file uri nor a file host: %w", err)
 	}
 	port, vhost := "5672", "/"
 	var username, password string
@@ -67,27 +68,28 @@ func (f folder) URI(context.Context) (string, error) {
 func (f folder) read(name string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(string(f), name))
 	if err != nil {
-		return "", fmt.Errorf("credentials: %w", err)
+		return "", fmt.Errorf("read credentials: %w", err)
 	}
 	return strings.TrimSpace(string(text)), nil
 }
 
-// Binding is what a binding holds.
+// Binding has what New needs: a Conn and a contract.
 type Binding struct {
 	Conn     *Conn
 	Contract contract.Source
 }
 
-// contractFile is the name of the contract in a binding.
+// contractFile is the name of the contract in a binding's directory.
 const contractFile = "contract.json"
 
-// LoadBinding finds the contract and the credentials of a queue in the folder $SERVICE_BINDING_ROOT/<name>. Without that variable, it takes
-// them from WARREN_CONTRACT, which is a path or the JSON document itself, and AMQP_URL.
+// LoadBinding loads the contract and the credentials of a queue from the directory $SERVICE_BINDING_ROOT/<name>. If that variable
+// is not set, it uses WARREN_CONTRACT, which is a path or the JSON document itself, and AMQP_URL. It returns an error if a
+// variable or the contract in the directory is missing, or if a document in WARREN_CONTRACT is not valid.
 func LoadBinding(name string, options ...ConnOption) (*Binding, error) {
 	if root := os.Getenv("SERVICE_BINDING_ROOT"); root != "" {
 		path := filepath.Join(root, name)
 		if _, err := os.Stat(filepath.Join(path, contractFile)); err != nil {
-			return nil, fmt.Errorf("binding %q: %w: mount the ConfigMap of spec.contract.configMap there", name, err)
+			return nil, fmt.Errorf("binding %q has no contract, mount the ConfigMap of spec.contract.configMap there: %w", name, err)
 		}
 		return &Binding{NewConn(Dir(path), options...), contract.File(filepath.Join(path, contractFile))}, nil
 	}

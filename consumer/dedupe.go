@@ -7,17 +7,18 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// Store remembers which messages are done, for example in a table of the application's database. All replicas of a consumer
-// share it.
+// Store records which messages are done, for example in a table of the application's database. All replicas of a consumer share
+// it.
 type Store interface {
-	// Done reports whether a key is marked.
+	// Done reports whether a key is marked. If it returns an error, the message fails and is delivered again.
 	Done(ctx context.Context, key string) (bool, error)
-	// Mark records a key after the handler has returned nil. If the process crashes in between, the message is handled again.
+	// Mark records a key after the handler returned nil. If the process crashes between the two, or Mark returns an error, the
+	// message is handled again.
 	Mark(ctx context.Context, key string) error
 }
 
-// Dedupe is middleware that acknowledges a message without handling it if the store has marked its key. A message without a key
-// is always handled. If the store returns an error, the message fails.
+// Dedupe is middleware that acks a message without handling it if the store has its key. A message with the key "" is always
+// handled.
 func Dedupe(store Store, key func(*Delivery) string) Middleware {
 	return func(next HandleFunc) HandleFunc {
 		return func(ctx context.Context, d *Delivery) error {
@@ -27,7 +28,7 @@ func Dedupe(store Store, key func(*Delivery) string) Middleware {
 			}
 			done, err := store.Done(ctx, id)
 			if err != nil {
-				return fmt.Errorf("find out whether message %q is done: %w", id, err)
+				return fmt.Errorf("check whether message %q is done: %w", id, err)
 			}
 			if done {
 				return nil
@@ -43,11 +44,11 @@ func Dedupe(store Store, key func(*Delivery) string) Middleware {
 	}
 }
 
-// ByMessageID is the property message-id, which is that of the original on every copy.
+// ByMessageID returns the property message-id. Every copy has the message-id of the original.
 func ByMessageID(d *Delivery) string { return d.Raw.MessageId }
 
-// ByCopyID is the header x-copy-id, which Conn.Publish and copies of failed messages set. Two copies of one delivery have the same ID if
-// only the connection that publishes was lost in between. ByMessageID has no such limit.
+// ByCopyID returns the header x-copy-id, which Conn.Publish and copies of failed messages set, or "". Two copies of one delivery
+// have the same ID only if no more than the publishing connection was lost in between. ByMessageID has no such restriction.
 func ByCopyID(d *Delivery) string {
 	id, _ := d.Raw.Headers[contract.HeaderCopyID].(string)
 	return id

@@ -10,24 +10,26 @@ import (
 )
 
 const (
-	// idleWait is how long a drain waits before it returns what was never started, so that other consumers get it.
+	// idleWait is how long a drain waits for running handlers before it returns messages that were never started to other
+	// consumers.
 	idleWait = time.Second
-	// maxLateAcks is how many acks that follow basic.cancel are safe: quorum queues forget further ones if the channel is closed then.
+	// maxLateAcks is how many acks may follow basic.cancel. Quorum queues lose further acks if the channel is closed right after
+	// them.
 	maxLateAcks = 32
-	// abandonWait is what handlers have after their context has ended.
+	// abandonWait is how long handlers may still run after their context ended.
 	abandonWait = 2 * time.Second
 )
 
-// drain ends a session in the order that loses nothing and repeats nothing: nothing more is started, handlers and copies end, their acks
-// are sent, and the consumer is cancelled, which makes the queue take the acks before the channel is closed. Only then are messages
-// returned: before, the broker would send them here again.
+// drain ends a session without losing or repeating a message. It waits for handlers and copies, sends their acks, and cancels the
+// consumer. The cancel makes the queue process the acks before the channel is closed. Messages are returned only after that,
+// because the broker would deliver them to this consumer again.
 func (c *Consumer) drain(s *session) error {
 	c.setState(StateShuttingDown, nil)
 	began := time.Now()
 	s.stop()
 	c.setState(StateDrainingQueue, nil)
 	if !s.awaitIdle(min(idleWait, s.settings.drain)) && !s.contract.SingleActiveConsumer && s.settings.prefetch <= maxLateAcks {
-		_ = s.cancelEarly() // returnAndClose tries again
+		_ = s.cancelEarly() // on failure returnAndClose cancels again
 	}
 	lost := !s.awaitIdle(s.settings.drain - time.Since(began))
 	var abandoned []string
@@ -45,7 +47,7 @@ func (c *Consumer) drain(s *session) error {
 	return nil
 }
 
-// awaitIdle waits until no delivery is at work; false if that takes longer.
+// awaitIdle waits until no delivery is in progress. It returns false after limit.
 func (s *session) awaitIdle(limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -56,7 +58,7 @@ func (s *session) awaitIdle(limit time.Duration) bool {
 		case <-s.idle:
 		case <-alive.C:
 			s.consumer.status.recordProgress()
-		case err := <-s.over: // what ends from now on is void
+		case err := <-s.over: // later results are ignored
 			s.lose(fmt.Errorf("%w: %w", ErrDeliveryLost, err))
 		case <-timer.C:
 			return false
@@ -65,7 +67,7 @@ func (s *session) awaitIdle(limit time.Duration) bool {
 	return true
 }
 
-// cancelEarly cancels the consumer while few messages are at work, and returns those that were never started.
+// cancelEarly cancels the consumer while few handlers run, and returns the messages that were never started.
 func (s *session) cancelEarly() error {
 	untouched, err := s.unsubscribe()
 	if err != nil {
@@ -82,8 +84,8 @@ func (s *session) cancelEarly() error {
 	return nil
 }
 
-// returnAndClose sends what is left of acks, returns what is not settled, and closes the channel. A single active consumer is not cancelled:
-// the next one would begin before this one has returned its messages.
+// returnAndClose sends pending acks, returns unsettled messages, and closes the channel. It does not cancel a single active
+// consumer: the next consumer would become active before this one has returned its messages.
 func (s *session) returnAndClose() {
 	_ = s.withTimeout(func() error {
 		if err := s.acker.flush(); err != nil {
@@ -96,7 +98,7 @@ func (s *session) returnAndClose() {
 			return err
 		}
 		for _, left := range s.takePending() {
-			if left.verb == contract.VerbRequeue { // which counts as an attempt
+			if left.verb == contract.VerbRequeue { // counts as an attempt
 				if err := s.settleNow(left.tag, left.verb); err != nil {
 					return err
 				}
@@ -108,7 +110,7 @@ func (s *session) returnAndClose() {
 	_ = s.withTimeout(s.channel.Close)
 }
 
-// withTimeout limits a request. A broker that does not answer loses the connection.
+// withTimeout runs a request, and kills the connection if the broker does not answer within closeTimeout.
 func (s *session) withTimeout(request func() error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -116,7 +118,7 @@ func (s *session) withTimeout(request func() error) error {
 	return request()
 }
 
-// runningHandlers names the deliveries whose handlers run.
+// runningHandlers returns the names of the deliveries whose handlers run.
 func (s *session) runningHandlers() []string {
 	var names []string
 	for _, w := range s.consumer.workers.of(s) {

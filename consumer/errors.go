@@ -10,27 +10,27 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// Causes of the end of a handler's context; see context.Cause.
+// These errors are causes of the end of a handler's context; see context.Cause.
 var (
-	// ErrDeliveryLost: the broker has taken the message back, and whatever the handler returns is void.
+	// ErrDeliveryLost reports that the broker has taken the message back. The result of the handler is ignored.
 	ErrDeliveryLost = errors.New("the broker has taken the message back")
-	// ErrDraining: the consumer ends, and has waited for as long as it may.
+	// ErrDraining reports that the consumer ends and the drain timeout is over.
 	ErrDraining = errors.New("the consumer is draining")
-	// ErrTimeout: the handler has taken longer than WithTimeout.
-	ErrTimeout = errors.New("the handler has taken too long")
+	// ErrTimeout reports that the handler took longer than WithTimeout allows.
+	ErrTimeout = errors.New("the handler took too long")
 )
 
-// Verdict is an error of a handler that says more than that the message failed. Permanent, RetryAfter, Defer and Discard return one, and
-// errors.As finds it in tests and middleware.
+// Verdict is the error that Permanent, RetryAfter, Defer and Discard return. It says more than that the message failed. Tests and
+// middleware find it with errors.As.
 type Verdict struct {
 	Result contract.Result
-	// Delay is that of RetryAfter and Defer.
+	// Delay is the delay of RetryAfter and Defer, else 0.
 	Delay time.Duration
 	// Err is the failure; nil for Defer.
 	Err error
 }
 
-// Error is the text of the failure.
+// Error returns the text of Err.
 func (v *Verdict) Error() string {
 	if v.Err == nil {
 		return fmt.Sprintf("%s for %s", v.Result, v.Delay)
@@ -38,13 +38,13 @@ func (v *Verdict) Error() string {
 	return v.Err.Error()
 }
 
-// Unwrap returns the failure.
+// Unwrap returns Err.
 func (v *Verdict) Unwrap() error { return v.Err }
 
-// ErrorType is the result; OpenTelemetry uses it as the attribute error.type.
+// ErrorType returns Result as text. OpenTelemetry uses it as the attribute error.type.
 func (v *Verdict) ErrorType() string { return string(v.Result) }
 
-// verdict is nil without a failure, as errors.Join is.
+// verdict returns nil if err is nil, as errors.Join does.
 func verdict(result contract.Result, delay time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -52,34 +52,34 @@ func verdict(result contract.Result, delay time.Duration, err error) error {
 	return &Verdict{Result: result, Delay: delay, Err: err}
 }
 
-// Permanent says that no attempt can help: the message goes to the dead-letter queue at once. Permanent(nil) is nil.
+// Permanent returns an error that sends the message to the dead-letter queue without another attempt. Permanent(nil) is nil.
 func Permanent(err error) error { return verdict(contract.ResultPermanent, 0, err) }
 
-// RetryAfter is a failure after which the message waits for at least d, if a delay tier is that long. It counts as an attempt. Under
-// the strategies Reject and Requeue the message waits for as long as after any failure. RetryAfter(d, nil) is nil.
+// RetryAfter returns an error after which the message waits in the shortest delay tier that is at least d, or else in the
+// longest. It counts as an attempt. The strategies Reject and Requeue ignore d. RetryAfter(d, nil) is nil.
 func RetryAfter(d time.Duration, err error) error { return verdict(contract.ResultFailed, d, err) }
 
-// Defer says that it is too early: the message comes again after d, or the longest delay tier if that is shorter, and no attempt is
-// counted. Without delay tiers the message is kept in hand, for 30 s at most, and returned, which RabbitMQ before 4.3 counts as a delivery.
-// A message can be deferred any number of times; see Delivery.Deferrals.
+// Defer returns an error that delays the message by d without counting an attempt. The message waits in the shortest delay tier
+// that is at least d, or else in the longest. Without delay tiers the consumer holds it for at most 30 s and returns it, which
+// RabbitMQ before 4.3 counts as a delivery. There is no limit of deferrals; see Delivery.Deferrals.
 func Defer(d time.Duration) error { return &Verdict{Result: contract.ResultDeferred, Delay: d} }
 
-// Discard says that the message failed and is done with: it is acked, counted and logged. Discard(nil) is nil.
+// Discard returns an error that acks the message although it failed. The failure is counted and logged. Discard(nil) is nil.
 func Discard(err error) error { return verdict(contract.ResultDiscarded, 0, err) }
 
-// UnroutableError says that no queue gets a message.
+// UnroutableError reports that no queue received a message, because the exchange does not exist or has no matching binding.
 type UnroutableError struct {
 	Exchange, RoutingKey, Reply string
 }
 
 func (e *UnroutableError) Error() string {
-	return fmt.Sprintf("exchange %q leads routing key %q to no queue: %s", e.Exchange, e.RoutingKey, e.Reply)
+	return fmt.Sprintf("exchange %q routes key %q to no queue: %s", e.Exchange, e.RoutingKey, e.Reply)
 }
 
-// RefusedError says that the broker did not take a message; a queue may be full.
+// RefusedError reports that the broker did not accept a message.
 type RefusedError struct {
 	Exchange, RoutingKey string
-	// Reason is empty where the broker gave none.
+	// Reason is the broker's reason, or "" if it gave none; then a queue is probably full.
 	Reason string
 }
 
@@ -88,29 +88,30 @@ func (e *RefusedError) Error() string {
 		e.Exchange, e.RoutingKey, cmp.Or(e.Reason, "the queue may be full"))
 }
 
-// isRefusal says that the broker did not take a message, for sure.
+// isRefusal reports whether err proves that the broker does not have the message.
 func isRefusal(err error) bool {
 	return errors.As(err, new(*UnroutableError)) || errors.As(err, new(*RefusedError))
 }
 
-// UnknownOutcomeError says that the broker may have taken a message or not. It mostly has.
+// UnknownOutcomeError reports that the channel was lost, or the context ended, before the confirm arrived. In most cases the
+// broker has the message.
 type UnknownOutcomeError struct {
 	Cause error
 }
 
 func (e *UnknownOutcomeError) Error() string {
-	return fmt.Sprintf("whether the broker took the message is not known: %v", e.Cause)
+	return fmt.Sprintf("the broker did not confirm the message, which it may have: %v", e.Cause)
 }
 
-// Unwrap returns the cause.
+// Unwrap returns Cause.
 func (e *UnknownOutcomeError) Unwrap() error { return e.Cause }
 
-// DrainError says that handlers did not end in time. Their messages are delivered again.
+// DrainError reports that handlers did not return within the drain timeout. The broker delivers their messages again.
 type DrainError struct {
-	// Abandoned are the message IDs of the deliveries, or their tags where there is none.
+	// Abandoned names the deliveries by message-id, or by delivery tag if there is no message-id.
 	Abandoned []string
 }
 
 func (e *DrainError) Error() string {
-	return fmt.Sprintf("%d handlers did not end in time: %s", len(e.Abandoned), strings.Join(e.Abandoned, ", "))
+	return fmt.Sprintf("%d handlers did not return in time: %s", len(e.Abandoned), strings.Join(e.Abandoned, ", "))
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// Order is what a shop publishes.
+// Order is the message of a shop.
 type Order struct {
 	Number int `json:"number"`
 }
@@ -26,7 +26,7 @@ var errNoSuchCustomer = errors.New("no such customer")
 
 func ship(context.Context, Order) error { return nil }
 
-// A program that consumes until SIGTERM, and drains then. Run returns nil after a clean drain.
+// The program consumes until SIGTERM and then drains. Run returns nil after a clean drain.
 func Example() {
 	run := func() error {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
@@ -59,17 +59,17 @@ func ExampleNew() {
 	fmt.Println(orders.Health().Live)
 }
 
-// What the handler returns decides what happens with the message.
+// The handler's result decides what happens to the message.
 func ExampleHandler() {
 	var handle consumer.Handler[Order] = func(ctx context.Context, m *consumer.Message[Order]) error {
 		err := ship(ctx, m.Body)
 		switch {
 		case errors.Is(err, errNoSuchCustomer):
-			return consumer.Permanent(err) // the dead-letter queue, at once
+			return consumer.Permanent(err) // to the dead-letter queue, without another attempt
 		case errors.Is(err, sql.ErrConnDone):
 			return consumer.RetryAfter(5*time.Minute, err)
 		}
-		return err // nil acks; an error waits in the next delay tier
+		return err // nil: ack; an error: wait in the next delay tier
 	}
 	_ = handle
 }
@@ -81,7 +81,7 @@ func ExampleRun() {
 	}
 }
 
-// Bodies in another encoding than JSON.
+// Decode handles messages that are not JSON.
 func ExampleDecode() {
 	decode := func(d *consumer.Delivery) (order Order, err error) {
 		err = xml.Unmarshal(d.Raw.Body, &order)
@@ -93,7 +93,7 @@ func ExampleDecode() {
 	// Output: <nil>
 }
 
-// Several types of messages in one queue.
+// A Mux handles several types of messages in one queue.
 func ExampleMux() {
 	mux := consumer.NewMux(consumer.ByType)
 	consumer.AddHandler(mux, "order.placed", func(ctx context.Context, m *consumer.Message[Order]) error { return ship(ctx, m.Body) })
@@ -103,7 +103,7 @@ func ExampleMux() {
 	// Output: <nil>
 }
 
-// Middleware that makes some errors permanent.
+// The middleware makes some errors permanent.
 func ExampleWithMiddleware() {
 	permanent := func(next consumer.HandleFunc) consumer.HandleFunc {
 		return func(ctx context.Context, d *consumer.Delivery) error {
@@ -117,7 +117,7 @@ func ExampleWithMiddleware() {
 	_ = consumer.WithMiddleware(permanent)
 }
 
-// At most three messages at a time, for all consumers of the process.
+// The limiter lets all consumers of the process handle at most three messages at a time.
 func ExampleWithLimiter() {
 	slots := make(chan struct{}, 3)
 	_ = consumer.WithLimiter(consumer.LimiterFunc(func(ctx context.Context) (release func(), err error) {
@@ -144,7 +144,7 @@ func ExampleHealthHandler() {
 	go func() { log.Print(server.ListenAndServe()) }()
 }
 
-// A handler that publishes waits for the broker's confirm before it returns nil.
+// The handler waits for the broker's confirm before it returns nil.
 func ExampleConn_Publish() {
 	conn := consumer.NewConn(consumer.URI(os.Getenv("AMQP_URL")))
 	var handle consumer.Handler[Order] = func(ctx context.Context, m *consumer.Message[Order]) error {
@@ -155,7 +155,7 @@ func ExampleConn_Publish() {
 	_ = handle
 }
 
-// Tests and middleware see what an error means.
+// Tests and middleware can inspect the result of a handler.
 func ExampleVerdict() {
 	err := fmt.Errorf("ship: %w", consumer.Permanent(errNoSuchCustomer))
 	verdict := &consumer.Verdict{}
@@ -165,7 +165,7 @@ func ExampleVerdict() {
 	// Output: permanent
 }
 
-// table remembers messages in a table of the application.
+// table stores the keys of messages in a table of the application.
 type table struct{ db *sql.DB }
 
 func (t table) Done(ctx context.Context, key string) (done bool, err error) {

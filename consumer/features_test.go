@@ -62,7 +62,7 @@ func TestMux(t *testing.T) {
 	})
 }
 
-// mapStore is a Store in memory that returns the errors doneErr and markErr.
+// mapStore is an in-memory Store that returns the errors doneErr and markErr.
 type mapStore struct {
 	marked           map[string]bool
 	doneErr, markErr error
@@ -87,7 +87,7 @@ func TestDedupe(t *testing.T) {
 	}{
 		"the same message twice":    {[]string{"a", "a", "b"}, mapStore{}, 2, 0},
 		"without a key":             {[]string{"", ""}, mapStore{}, 2, 0},
-		"a store that cannot tell":  {[]string{"a"}, mapStore{doneErr: io.EOF}, 0, 1},
+		"a store that cannot read":  {[]string{"a"}, mapStore{doneErr: io.EOF}, 0, 1},
 		"a store that cannot write": {[]string{"a"}, mapStore{markErr: io.EOF}, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestDedupe(t *testing.T) {
 	}
 }
 
-// limiter grants as many permissions as there are tokens.
+// limiter grants one permission for each token.
 type limiter struct {
 	tokens            chan struct{}
 	mu                sync.Mutex
@@ -134,7 +134,7 @@ func (l *limiter) Acquire(ctx context.Context) (func(), error) {
 	}
 }
 
-func TestALimiterHoldsMessagesBackAndDoesNotHinderADrain(t *testing.T) {
+func TestALimiterDelaysMessagesButNotADrain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		limits := &limiter{tokens: make(chan struct{}, 10)}
@@ -151,7 +151,7 @@ func TestALimiterHoldsMessagesBackAndDoesNotHinderADrain(t *testing.T) {
 		health := b.consumer.Health()
 		equal(t, "paused", true, health.Paused)
 		equal(t, "ready", true, health.Ready)
-		equal(t, "message", "the limiter holds messages back", health.Message)
+		equal(t, "message", "messages wait for the limiter", health.Message)
 		began := time.Now()
 		equal(t, "Run", nil, b.end())
 		equal(t, "the drain took", time.Duration(0), time.Since(began))
@@ -192,7 +192,7 @@ func TestAckAlways(t *testing.T) {
 	})
 }
 
-// Copies keep the count of redrives.
+// Copies keep the header with the number of redrives.
 func TestRedrives(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestRedrives(t *testing.T) {
 	})
 }
 
-func TestALossThatIsOverIsTold(t *testing.T) {
+func TestReconnectedIsReportedAfterALoss(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		reportTargets := make(chan consumer.Reconnection, 10)
@@ -231,15 +231,15 @@ func TestALossThatIsOverIsTold(t *testing.T) {
 	})
 }
 
-// A connection that is cut again and again, but holds for longer than it takes to connect, keeps nobody from consuming.
-func TestReconnectsAtOnceAfterASessionThatHeld(t *testing.T) {
+// If each connection lasts longer than it takes to connect, the consumer reconnects without a growing delay.
+func TestReconnectsImmediatelyAfterALongSession(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		held    time.Duration
 		longest time.Duration
 	}{
-		"held for 3 s":             {3 * time.Second, 300 * time.Millisecond},
-		"ended at once, ten times": {0, 12 * time.Second},
+		"held for 3 s":                 {3 * time.Second, 300 * time.Millisecond},
+		"ended immediately, ten times": {0, 12 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -262,13 +262,13 @@ func TestReconnectsAtOnceAfterASessionThatHeld(t *testing.T) {
 	}
 }
 
-func TestAMessageThatEndsTheProcessIsParkedBeforeTheHandlerSeesIt(t *testing.T) {
+func TestAMessageThatCrashesTheProcessIsParkedUnhandled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		handled := 0
 		b := run(t, contract.Default("orders"), func(ctx context.Context, _ *consumer.Message[string]) error {
 			handled++
-			<-ctx.Done() // the connection is cut, as if the process had ended
+			<-ctx.Done() // the connection is closed, as after a crash
 			return nil
 		}, consumer.WithMaxCrashes(3))
 		b.send(t, "a")
@@ -294,7 +294,7 @@ func writeContract(t *testing.T, path string, c contract.Contract) {
 	}
 }
 
-func TestAContractThatChangesIsTakenUp(t *testing.T) {
+func TestAChangedContractIsUsed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "contract.json")
 	synctest.Test(t, func(t *testing.T) {
@@ -348,7 +348,7 @@ func TestAContractThatChangesIsTakenUp(t *testing.T) {
 	})
 }
 
-// A contract that does not fit the options ends no consumer that runs, also not at the next reconnect.
+// A running consumer keeps its contract if the new one does not fit the options, also after a reconnect.
 func TestAContractThatDoesNotFitTheOptionsChangesNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "contract.json")
@@ -377,7 +377,7 @@ func TestAContractThatDoesNotFitTheOptionsChangesNothing(t *testing.T) {
 	})
 }
 
-func TestNewSaysWhatIsWrong(t *testing.T) {
+func TestNewRefusesWrongArguments(t *testing.T) {
 	t.Parallel()
 	handle := func(context.Context, *consumer.Message[string]) error { return nil }
 	conn := consumer.NewConn(consumer.URI("amqp://localhost"))
@@ -394,7 +394,7 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 		"a long timeout":    {contract.Default("orders"), []consumer.Option{consumer.WithTimeout(time.Hour)}, "shorter than the consumer timeout of the broker, 30m0s"},
 		"the drain timeout": {contract.Default("orders"), []consumer.Option{consumer.WithDrainTimeout(-1)}, "WithDrainTimeout"},
 		"the crash limit":   {contract.Default("orders"), []consumer.Option{consumer.WithMaxCrashes(-1)}, "WithMaxCrashes"},
-		"no logger":         {contract.Default("orders"), []consumer.Option{consumer.WithLogger(nil)}, "take no nil"},
+		"no logger":         {contract.Default("orders"), []consumer.Option{consumer.WithLogger(nil)}, "must not be given nil"},
 	} {
 		if _, err := consumer.New(conn, test.contract, handle, test.options...); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: want %q, got %v", name, test.want, err)
@@ -421,7 +421,7 @@ func TestHealthHandler(t *testing.T) {
 		pass(10 * time.Minute)
 		equal(t, "/readyz without a queue", http.StatusServiceUnavailable, probe("/readyz"))
 		equal(t, "/livez without a queue", http.StatusOK, probe("/livez"))
-		equal(t, "message", true, strings.Contains(b.consumer.Health().Message, `queue "orders" not found: is the ConsumerQueue Ready, and does the URI lead to virtual host "/"?`))
+		equal(t, "message", true, strings.Contains(b.consumer.Health().Message, `queue "orders" does not exist in virtual host "/"; check that the ConsumerQueue is Ready`))
 		equal(t, "Run", nil, b.end())
 		equal(t, "/livez in the end", http.StatusServiceUnavailable, probe("/livez"))
 	})

@@ -2,5 +2,5 @@ package consumer_test
 
 import "runtime"
 
-// goexit ends the goroutine, as testing.T.FailNow does in a handler.
+// goexit ends the goroutine of a handler, as testing.T.FailNow does.
 func goexit() { runtime.Goexit() }

@@ -13,22 +13,22 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// Message is a delivery with its decoded body. There is no Ack: what the handler returns decides.
+// Message is a delivery with its decoded body. It has no Ack method: the handler settles it with its result.
 type Message[T any] struct {
 	*Delivery
 
 	Body T
 }
 
-// Delivery is one delivery of a message. Whoever changes its headers or its body changes the copy of a failed message.
+// Delivery is one delivery of a message. Changes to its headers or body also change the copy of a failed message.
 type Delivery struct {
-	// Raw is the delivery as amqp091-go has it, with headers, properties and the body as it came.
+	// Raw is the delivery as received by amqp091-go. Its methods Ack, Nack and Reject return an error.
 	Raw amqp.Delivery
 
-	contract *contract.Contract // at the time of the delivery
+	contract *contract.Contract // when the message was delivered
 	facts    contract.Facts
 	progress contract.Progress
-	arrived  time.Time // the broker counts the consumer timeout from then on
+	arrived  time.Time // the broker measures the consumer timeout from then on
 }
 
 func newDelivery(raw amqp.Delivery, current *contract.Contract) *Delivery {
@@ -40,7 +40,7 @@ func newDelivery(raw amqp.Delivery, current *contract.Contract) *Delivery {
 	return d
 }
 
-// plain are headers as package contract reads them: x-death has tables of amqp091-go.
+// plain converts the tables in x-death to map[string]any, which package contract reads.
 func plain(headers amqp.Table) map[string]any {
 	deaths, died := headers["x-death"].([]any)
 	if !died {
@@ -58,10 +58,10 @@ func plain(headers amqp.Table) map[string]any {
 	return read
 }
 
-// ID is the property message-id, which the producer sets; empty if it did not.
+// ID returns the property message-id, or "" if the producer did not set it.
 func (d *Delivery) ID() string { return d.Raw.MessageId }
 
-// String names the delivery in logs: by its message-id, or else by its tag, which other deliveries have as well.
+// String identifies the delivery in logs, by its message-id or else by its delivery tag, which is not unique.
 func (d *Delivery) String() string {
 	if d.Raw.MessageId != "" {
 		return d.Raw.MessageId
@@ -69,35 +69,35 @@ func (d *Delivery) String() string {
 	return "tag " + strconv.FormatUint(d.Raw.DeliveryTag, 10)
 }
 
-// Queue is the main queue.
+// Queue returns the name of the main queue.
 func (d *Delivery) Queue() string { return d.contract.Queue }
 
-// Attempt is the number of this attempt, 1 on the first delivery.
+// Attempt returns the number of this attempt, which is 1 for the first delivery.
 func (d *Delivery) Attempt() int { return d.progress.Attempt }
 
-// MaxAttempts is how many attempts a message has.
+// MaxAttempts returns how many attempts a message has in total.
 func (d *Delivery) MaxAttempts() int { return d.contract.MaxAttempts }
 
-// IsLastAttempt says that the message goes to the dead-letter queue if the handler fails.
+// IsLastAttempt reports whether the message goes to the dead-letter queue if the handler returns an error.
 func (d *Delivery) IsLastAttempt() bool { return d.Attempt() >= d.MaxAttempts() }
 
-// Redrives is how often the message was brought back from the dead-letter queue, by the header x-warren-redrive-count.
+// Redrives returns how often the message was moved back from the dead-letter queue, from the header x-warren-redrive-count.
 func (d *Delivery) Redrives() int { return contract.Redrives(d.Raw.Headers) }
 
-// Deferrals is how often handlers have deferred the message.
+// Deferrals returns how often handlers have deferred the message, from the header x-defer-count.
 func (d *Delivery) Deferrals() int { return contract.Deferrals(d.Raw.Headers) }
 
-// ForwardHeaders are the headers of the message for another message that follows from it: without what RabbitMQ and Warren's consumers
-// write about deliveries, which would count as attempts of the other message.
+// ForwardHeaders returns a copy of the headers for another message that the handler publishes. It leaves out the headers with
+// which RabbitMQ and Warren's consumers count and describe deliveries, because they would count as attempts of the other message.
 func (d *Delivery) ForwardHeaders() amqp.Table { return contract.ForwardHeaders(d.Raw.Headers) }
 
-// OriginalExchange is where the message was published first.
+// OriginalExchange returns the exchange to which the producer published the message.
 func (d *Delivery) OriginalExchange() string { return d.progress.OriginalExchange }
 
-// OriginalRoutingKey is the routing key with which the message was published first.
+// OriginalRoutingKey returns the routing key with which the producer published the message.
 func (d *Delivery) OriginalRoutingKey() string { return d.progress.OriginalRoutingKey }
 
-// Failure is what the message's headers tell of its last failure.
+// Failure describes the last failure of a message.
 type Failure struct {
 	Kind    contract.FailureKind
 	Message string
@@ -105,7 +105,8 @@ type Failure struct {
 	Client  string
 }
 
-// LastFailure is what the message's headers tell of its last failure; false if there was none.
+// LastFailure returns the last failure of the message, from its headers. It returns false if the message has not failed yet.
+// Fields that the headers do not have are empty.
 func (d *Delivery) LastFailure() (Failure, bool) {
 	kind, _ := d.Raw.Headers[contract.HeaderFailureKind].(string)
 	message, _ := d.Raw.Headers[contract.HeaderFailureMessage].(string)
@@ -115,7 +116,7 @@ func (d *Delivery) LastFailure() (Failure, bool) {
 	return Failure{contract.FailureKind(kind), message, when, client}, kind != ""
 }
 
-// decodeJSON is how bodies are decoded unless Decode says otherwise. Bytes and strings are passed as they are.
+// decodeJSON decodes a body as JSON. A body of type []byte or string is not decoded.
 func decodeJSON[T any](d *Delivery, body *T) error {
 	switch target := any(body).(type) {
 	case *[]byte:
@@ -131,11 +132,12 @@ func decodeJSON[T any](d *Delivery, body *T) error {
 	return nil
 }
 
-// errTooLarge is the error of a copy whose headers do not fit into a frame: the broker would close the connection.
+// errTooLarge reports that the headers of a copy do not fit into a frame. The broker would close the connection.
 var errTooLarge = errors.New("the headers of the copy do not fit into a frame")
 
-// copyOf is the message as it is published again. It leaves out the properties user-id, which names another user than this one, and
-// expiration, which would end the delay early. The copy of a message that is given up always fits, because the original did.
+// copyOf returns the copy of a message. It leaves out the properties user-id, because RabbitMQ accepts only the user of the
+// connection, and expiration, which could end the delay early. If the action gives the message up, the copy always fits, because
+// the original did.
 func copyOf(raw amqp.Delivery, action contract.Action, maxFrame int) (amqp.Publishing, error) {
 	message := amqp.Publishing{
 		Headers: amqp.Table(action.Headers), DeliveryMode: amqp.Persistent, Body: raw.Body,
@@ -152,7 +154,8 @@ func copyOf(raw amqp.Delivery, action contract.Action, maxFrame int) (amqp.Publi
 	return amqp.Publishing{}, errTooLarge
 }
 
-// failureHeaders can be left out of every copy, and copyHeaders of one that is given up. The least important come first.
+// failureHeaders may be dropped from every copy that is too large, copyHeaders only from the copy for the dead-letter queue. The
+// least important headers come first.
 var (
 	failureHeaders = []string{contract.HeaderFailureMessage, contract.HeaderFailureClient, contract.HeaderFailureTime}
 	copyHeaders    = []string{
@@ -161,8 +164,8 @@ var (
 	}
 )
 
-// roomForHeaders is how many bytes the headers of a message may take: all properties of a message come in one frame. See section
-// 2.3.5.2 of the specification of AMQP 0-9-1.
+// roomForHeaders returns how many bytes the headers of a message may take. RabbitMQ requires all properties of a message in one
+// frame; see section 2.3.5.2 of the specification of AMQP 0-9-1.
 func roomForHeaders(message amqp.Publishing, maxFrame int) int {
 	const (
 		frame   = 8             // type, channel, size, end
@@ -186,7 +189,7 @@ func roomForHeaders(message amqp.Publishing, maxFrame int) int {
 	return room
 }
 
-// fit deletes headers, in order, until the rest takes at most room bytes; false if the rest takes more.
+// fit deletes headers in order until the rest takes at most room bytes. It returns false if the rest is still too large.
 func fit(headers amqp.Table, room int, deletable []string) bool {
 	for _, name := range deletable {
 		if sizeOf(headers) <= room {
@@ -197,7 +200,7 @@ func fit(headers amqp.Table, room int, deletable []string) bool {
 	return sizeOf(headers) <= room
 }
 
-// sizeOf is how many bytes a field of a table takes.
+// sizeOf returns the encoded size of a table field in bytes.
 func sizeOf(value any) int {
 	switch value := value.(type) {
 	case nil:
@@ -229,5 +232,5 @@ func sizeOf(value any) int {
 		}
 		return size
 	}
-	return 9 // numbers, times
+	return 9 // 64-bit numbers and times
 }

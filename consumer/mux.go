@@ -5,25 +5,25 @@ import (
 	"fmt"
 )
 
-// Mux handles several types of messages in one queue: pass its Handle method to New.
+// Mux passes each message of a queue to the handler for its type. Pass its method Handle to New.
 type Mux struct {
 	key      func(*Delivery) string
 	handlers map[string]HandleFunc
 }
 
-// NewMux makes a Mux that tells messages apart by a key.
+// NewMux returns a Mux that selects handlers by a key, for example ByType.
 func NewMux(key func(*Delivery) string) *Mux {
 	return &Mux{key: key, handlers: map[string]HandleFunc{}}
 }
 
-// ByType is the property type.
+// ByType returns the property type.
 func ByType(d *Delivery) string { return d.Raw.Type }
 
-// ByOriginalRoutingKey is the routing key with which the message was published first.
+// ByOriginalRoutingKey returns the routing key with which the producer published the message.
 func ByOriginalRoutingKey(d *Delivery) string { return d.OriginalRoutingKey() }
 
-// AddHandler adds a handler for the messages with a key, and decodes their bodies as JSON; see Decode for others. It panics if the key has
-// a handler already. Call it before Run.
+// AddHandler adds a handler for the messages with a key. Their bodies are decoded as JSON; see Decode for other encodings. It
+// must be called before Run. It panics if the key already has a handler.
 func AddHandler[T any](m *Mux, key string, handle Handler[T]) {
 	if _, exists := m.handlers[key]; exists {
 		panic(fmt.Sprintf("consumer: AddHandler was called twice for %q", key))
@@ -31,7 +31,7 @@ func AddHandler[T any](m *Mux, key string, handle Handler[T]) {
 	m.handlers[key] = newHandleFunc(decodeJSON[T], handle)
 }
 
-// Handle hands a message to the handler of its key. Without one, the message is dead-lettered: no attempt can help.
+// Handle calls the handler for the key of a message. If there is none, it returns a Permanent error.
 func (m *Mux) Handle(ctx context.Context, message *Message[[]byte]) error {
 	key := m.key(message.Delivery)
 	handle, found := m.handlers[key]

@@ -7,7 +7,7 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// State is what a consumer is about.
+// State is the state of a consumer's connection.
 type State string
 
 // States of a consumer.
@@ -22,32 +22,34 @@ const (
 	StateDisconnected  State = "Disconnected"
 )
 
-// Observer is told what happens. A nil function costs nothing.
+// Observer has functions that the consumer calls on events. Each of them may be nil.
 type Observer struct {
-	// State is called with each transition, one after the other. A call that does not return holds up nothing but further calls.
+	// State is called after each transition, one call at a time and in order. A call that does not return delays only further
+	// calls of State, Reconnected and Stuck.
 	State func(Transition)
-	// Reconnected is called when messages are delivered again after a loss.
+	// Reconnected is called when the consumer receives messages again after a lost connection.
 	Reconnected func(Reconnection)
-	// Stuck is called once for each handler that goes on more than 2 s after its context has ended.
+	// Stuck is called once for each handler that still runs 2 s after its context ended.
 	Stuck func(StuckHandler)
-	// Settled is called when a delivery is settled, or when that has become void. It is a part of the handling: the next message waits.
+	// Settled is called when a delivery is settled, or can no longer be settled. The worker does not handle the next message
+	// before Settled returns.
 	Settled func(Settlement)
-	// Published is called with each attempt to publish a copy. It is a part of the handling, too.
+	// Published is called after each attempt to publish a copy. The copy's original is not settled before Published returns.
 	Published func(Publication)
 }
 
-// Transition is a change of state.
+// Transition is a change of a consumer's state.
 type Transition struct {
 	Queue    string
 	From, To State
-	// Err is why, for Reconnecting.
+	// Err is the reason if To is StateReconnecting, else nil.
 	Err error
 }
 
-// Reconnection is the end of a loss.
+// Reconnection describes a reconnect after a lost connection.
 type Reconnection struct {
 	Queue string
-	// Attempts is how often the consumer tried to connect, the last time included.
+	// Attempts is how often the consumer tried to connect, including the successful attempt.
 	Attempts int
 	// Took is the time from the loss until messages were delivered again.
 	Took time.Duration
@@ -82,36 +84,36 @@ type Publication struct {
 	Took time.Duration
 }
 
-// reporter tells observers of transitions, in order, and without having the consumer wait for them.
+// reporter calls observers in order, in a goroutine of its own, so that they do not delay the consumer.
 type reporter struct {
 	mu      sync.Mutex
 	waiting []func()
-	idle    chan struct{} // closed when a goroutine has told all; nil while there is none
+	idle    chan struct{} // closed when the goroutine has made all calls; nil if there is none
 	closed  bool
 }
 
-// maxReports is how many reports wait at most.
+// maxReports is how many calls may wait. Further ones are dropped.
 const maxReports = 1000
 
-func (r *reporter) report(tell func()) {
+func (r *reporter) report(call func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || len(r.waiting) > maxReports { // an observer does not return
+	if r.closed || len(r.waiting) > maxReports { // an observer blocks
 		return
 	}
-	r.waiting = append(r.waiting, tell)
+	r.waiting = append(r.waiting, call)
 	if r.idle == nil {
 		r.idle = make(chan struct{})
-		go r.work()
+		go r.run()
 	}
 }
 
-// work tells all that waits. An observer may end the goroutine.
-func (r *reporter) work() {
+// run makes the waiting calls. If an observer ends the goroutine, another one continues.
+func (r *reporter) run() {
 	over := false
 	defer func() {
 		if !over {
-			go r.work()
+			go r.run()
 		}
 	}()
 	for {
@@ -123,17 +125,17 @@ func (r *reporter) work() {
 			r.mu.Unlock()
 			return
 		}
-		tell := r.waiting[0]
+		call := r.waiting[0]
 		r.waiting = r.waiting[1:]
 		r.mu.Unlock()
-		tell()
+		call()
 	}
 }
 
-// reportTimeout is how long observers have to hear of the end of a consumer.
+// reportTimeout is how long close waits for observers.
 const reportTimeout = time.Second
 
-// close ends the reports, and waits until those before have been told.
+// close drops further calls and waits for the pending ones.
 func (r *reporter) close() {
 	r.mu.Lock()
 	r.closed = true

@@ -10,7 +10,7 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// Option is an option of New.
+// Option configures a Consumer. Options that are not given have the defaults that their documentation names.
 type Option func(*settings)
 
 type settings struct {
@@ -22,32 +22,36 @@ type settings struct {
 	logger                *slog.Logger
 	failureText           func(error) string
 	maxCrashes            int
-	brokerTimeout         time.Duration // after which the broker takes messages back
+	brokerTimeout         time.Duration // RabbitMQ's consumer timeout for the queue
 
-	handle HandleFunc // decoding and handler, with the middleware around them
+	handle HandleFunc // decodes the body and calls the handler, inside the middleware
 }
 
 // Defaults of the options.
 const (
 	defaultConcurrency  = 10
 	defaultDrainTimeout = 20 * time.Second
-	// brokerTimeout is RabbitMQ's own consumer timeout.
+	// brokerTimeout is RabbitMQ's default consumer timeout.
 	brokerTimeout = 30 * time.Minute
 )
 
-// WithConcurrency is how many messages are handled at the same time: 10, or 1 for a single active consumer.
+// WithConcurrency sets how many messages are handled at the same time. The default, also for 0, is 10, or 1 for a single active
+// consumer.
 func WithConcurrency(n int) Option { return func(s *settings) { s.concurrency = n } }
 
-// WithPrefetch is how many messages the broker sends ahead: twice the concurrency; as many as the concurrency under the strategy
-// Requeue, where a crash costs each of them an attempt, and for a single active consumer.
+// WithPrefetch sets how many unacked messages the broker sends, from the concurrency to 65535. The default, also for 0, is twice
+// the concurrency. It is the concurrency for a single active consumer and under the strategy Requeue, because a crash costs each
+// prefetched message an attempt there.
 func WithPrefetch(n int) Option { return func(s *settings) { s.prefetch = n } }
 
-// WithTimeout is after how long a handler's context ends. The broker takes messages back after its consumer timeout, which begins when it
-// sends them. The default is four fifths of that, divided by how many prefetched messages each handler has: 12 minutes for a consumer
-// timeout of 30 minutes and a prefetch of twice the concurrency.
+// WithTimeout sets how long a handler may take before its context ends with ErrTimeout. It must be shorter than the broker's
+// consumer timeout, which begins when the broker sends the message. The default, also for 0, is four fifths of the consumer
+// timeout, divided by the number of prefetched messages per handler: 12 minutes for a consumer timeout of 30 minutes and a
+// prefetch of twice the concurrency.
 func WithTimeout(d time.Duration) Option { return func(s *settings) { s.timeout = d } }
 
-// WithDrainTimeout is how long handlers have when the consumer ends: 20 s. Stay 10 s below terminationGracePeriodSeconds.
+// WithDrainTimeout sets how long handlers may run after the context of Run ended. It must be positive. The default is 20 s. Keep
+// it 10 s below terminationGracePeriodSeconds.
 func WithDrainTimeout(d time.Duration) Option { return func(s *settings) { s.drain = d } }
 
 // HandleFunc handles a delivery: it decodes the body and calls the handler.
@@ -56,13 +60,13 @@ type HandleFunc func(context.Context, *Delivery) error
 // Middleware wraps the handling of a delivery.
 type Middleware func(next HandleFunc) HandleFunc
 
-// WithMiddleware adds middleware. The first is the outermost.
+// WithMiddleware adds middleware around the handler. The first is the outermost. Several calls add up.
 func WithMiddleware(middleware ...Middleware) Option {
 	return func(s *settings) { s.middleware = append(s.middleware, middleware...) }
 }
 
-// AckAlways is middleware for work that is not worth another attempt: each error of the handler becomes Discard. That includes Defer: a
-// deferred message does not come again. A panic, or a body that cannot be decoded, is still a failure.
+// AckAlways is middleware for work that is not worth a second attempt: it turns each error of the handler into Discard. That
+// includes Defer, so a deferred message is not delivered again. A panic and a body that cannot be decoded are still failures.
 func AckAlways(next HandleFunc) HandleFunc {
 	return func(ctx context.Context, d *Delivery) error {
 		err := next(ctx, d)
@@ -73,28 +77,28 @@ func AckAlways(next HandleFunc) HandleFunc {
 	}
 }
 
-// Limiter lets a message be handled.
+// Limiter delays messages before they are handled, for example to limit a rate or to share a limit between consumers.
 type Limiter interface {
-	// Acquire waits for permission, until ctx ends. After an error it is called again a second later. Release is called once the
-	// message was handled.
+	// Acquire waits until one message may be handled, or until ctx ends. If it returns an error before ctx ends, the consumer
+	// calls it again after one second. The consumer calls release once the message was handled.
 	Acquire(ctx context.Context) (release func(), err error)
 }
 
-// LimiterFunc is a function that is a Limiter.
+// LimiterFunc is a function that implements Limiter.
 type LimiterFunc func(ctx context.Context) (release func(), err error)
 
 // Acquire calls the function.
 func (f LimiterFunc) Acquire(ctx context.Context) (release func(), err error) { return f(ctx) }
 
-// WithLimiter asks a limiter before each message.
+// WithLimiter makes the consumer call the limiter before it handles a message. The default is no limiter.
 func WithLimiter(limiter Limiter) Option { return func(s *settings) { s.limiter = limiter } }
 
-// WithObserver adds an observer, which is told what happens.
+// WithObserver adds an observer. Several calls add up.
 func WithObserver(observer Observer) Option {
 	return func(s *settings) { s.observers = append(s.observers, observer) }
 }
 
-// Options makes one option of several.
+// Options combines several options into one.
 func Options(options ...Option) Option {
 	return func(s *settings) {
 		for _, option := range options {
@@ -103,19 +107,20 @@ func Options(options ...Option) Option {
 	}
 }
 
-// WithLogger replaces slog.Default.
+// WithLogger sets the logger, which must not be nil. The default is slog.Default.
 func WithLogger(logger *slog.Logger) Option { return func(s *settings) { s.logger = logger } }
 
-// WithFailureText says what the header x-failure-message tells of an error; it may leave out what is secret. The default is the
-// error's text.
+// WithFailureText sets the function that makes the header x-failure-message from an error, for example to leave out secrets. It
+// must not be nil. The default is the text of the error.
 func WithFailureText(text func(error) string) Option {
 	return func(s *settings) { s.failureText = text }
 }
 
-// WithMaxCrashes is how many deliveries that ended neither in a success nor in a failure send a message to the dead-letter queue: 20.
+// WithMaxCrashes sets after how many deliveries without success or failure a message goes to the dead-letter queue. It must be
+// positive. The default is 20, see contract.DefaultMaxCrashes.
 func WithMaxCrashes(n int) Option { return func(s *settings) { s.maxCrashes = n } }
 
-// apply are the options as they were given.
+// apply returns the settings without the defaults that depend on the contract.
 func apply(options []Option) *settings {
 	s := &settings{
 		drain: defaultDrainTimeout, logger: slog.Default(), maxCrashes: contract.DefaultMaxCrashes,
@@ -127,7 +132,7 @@ func apply(options []Option) *settings {
 	return s
 }
 
-// settingsOf are the options for a contract, with defaults.
+// settingsOf returns the settings for a contract, with all defaults, or an error for each option that does not fit.
 func settingsOf(options []Option, current contract.Contract) (*settings, error) {
 	s := apply(options)
 	if s.concurrency == 0 {
@@ -154,12 +159,14 @@ func settingsOf(options []Option, current contract.Contract) (*settings, error) 
 	return s, s.validate(limit)
 }
 
-// returnDeadline is when a message goes back to the queue that is not settled, before the broker takes back all messages of the channel.
+// returnDeadline returns when an unsettled message must go back to the queue. At the consumer timeout the broker would take back
+// all messages of the channel.
 func (s *settings) returnDeadline(d *Delivery) time.Time {
 	return d.arrived.Add(s.brokerTimeout - s.brokerTimeout/20)
 }
 
-// latestStart is when the handling of a message begins at the latest: the handler may take as long as it is allowed to.
+// latestStart returns when the handling of a message must begin, so that the handler can use its whole timeout before
+// returnDeadline.
 func (s *settings) latestStart(d *Delivery) time.Time {
 	return d.arrived.Add(max(s.brokerTimeout-s.brokerTimeout/20-s.timeout, s.brokerTimeout/20))
 }
@@ -170,7 +177,7 @@ func (s *settings) validate(limit time.Duration) error {
 		wrong = append(wrong, fmt.Errorf("consumer: "+format, arguments...))
 	}
 	if s.concurrency < 0 {
-		refuse("WithConcurrency(%d) must be positive", s.concurrency)
+		refuse("WithConcurrency(%d) must not be negative", s.concurrency)
 	}
 	const maxPrefetch = 65535
 	if s.prefetch < s.concurrency || s.prefetch > maxPrefetch {
@@ -186,7 +193,7 @@ func (s *settings) validate(limit time.Duration) error {
 		refuse("WithMaxCrashes(%d) must be positive", s.maxCrashes)
 	}
 	if s.logger == nil || s.failureText == nil {
-		refuse("WithLogger and WithFailureText take no nil")
+		refuse("WithLogger and WithFailureText must not be given nil")
 	}
 	return errors.Join(wrong...)
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// checkPermissions checks a contract once, or every 30 s while an exchange is missing or forbidden.
+// checkPermissions checks once for each contract that the broker accepts copies. It repeats the check every 30 s while an
+// exchange does not exist or the user may not write to it.
 func (c *Consumer) checkPermissions(ctx context.Context) {
 	var checked *contract.Contract
 	again := time.NewTimer(contractInterval)
@@ -41,19 +42,19 @@ func (c *Consumer) checkPermissions(ctx context.Context) {
 	}
 }
 
-// recordForbidden records the exchanges that the broker refuses messages for, and logs the new ones.
+// recordForbidden records the exchanges for which the broker refuses messages, and logs the new ones.
 func (c *Consumer) recordForbidden(current *contract.Contract, refusals map[string]error) {
 	known := c.status.setForbidden(refusals)
 	for _, exchange := range slices.Sorted(maps.Keys(refusals)) {
 		if known[exchange] == nil {
-			c.settings.Load().logger.Warn("The broker refuses copies of failed messages; grant the user write on the exchange",
+			c.settings.Load().logger.Warn("The broker refuses copies of failed messages; check that the exchange exists and grant the user write permission on it",
 				"queue", current.Queue, "exchange", exchange, "error", refusals[exchange])
 		}
 	}
 }
 
-// routesOf returns a route for each exchange that the consumers of a contract publish to, unless something unusual happens: under Requeue
-// only messages that end the process are parked, and under Reject only deferred messages are published to the tier.
+// routesOf returns one route for each exchange to which consumers of a contract usually publish. Under Requeue, only messages
+// that crash the process are parked. Under Reject, only deferred messages are published to the tier.
 func routesOf(c contract.Contract) map[string]contract.Route {
 	routes := map[string]contract.Route{}
 	if c.Strategy == contract.StrategyPublish {

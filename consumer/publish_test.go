@@ -18,7 +18,7 @@ import (
 	"github.com/warren-mq/warren/consumer/internal/memory"
 )
 
-// A frame has 131,072 bytes. The copy of a message that leaves no room for x-retry-count and the origin cannot be retried.
+// A frame has 131,072 bytes. A message cannot be retried if its headers leave no room for x-retry-count and the original route.
 func TestCopiesFitIntoAFrame(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -83,8 +83,8 @@ func TestConnPublish(t *testing.T) {
 	})
 }
 
-// The broker closes the channel of a message for an exchange that is missing or forbidden. Each of these errors is certain: the broker
-// does not have the message.
+// The broker closes the channel if the exchange does not exist or is forbidden. These errors are certain: the broker does not
+// have the message.
 func TestPublishToAnExchangeThatTheBrokerRefuses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestPublishToAnExchangeThatTheBrokerRefuses(t *testing.T) {
 	})
 }
 
-// A consumer may read its queue and not write to the tiers, the dead-letter exchange, or both.
+// The user may read the queue, but not write to the tiers, the dead-letter exchange, or both.
 func TestAForbiddenPublishIsARefusal(t *testing.T) {
 	t.Parallel()
 	const text = "ACCESS_REFUSED - write access to exchange"
@@ -162,7 +162,7 @@ func TestAForbiddenPublishIsARefusal(t *testing.T) {
 	}
 }
 
-func TestMessagesThatFailMeanwhileDoNotSufferFromAForbiddenExchange(t *testing.T) {
+func TestAForbiddenExchangeDoesNotDelayOtherFailedMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		unknown := atomic.Int64{}
@@ -188,8 +188,8 @@ func TestMessagesThatFailMeanwhileDoNotSufferFromAForbiddenExchange(t *testing.T
 	})
 }
 
-// A queue without a quorum confirms nothing while others do. The message is published again after three minutes, and no other one.
-func TestAConfirmThatIsMissingAmongOthers(t *testing.T) {
+// A queue without a quorum confirms nothing while other queues confirm. Only its message is published again after three minutes.
+func TestAMissingConfirmAmongOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		unknown := make(chan string, 100)
@@ -223,8 +223,8 @@ func TestAConfirmThatIsMissingAmongOthers(t *testing.T) {
 	})
 }
 
-// A connection may be lost while the broker blocks publishers. The message is published once the broker takes messages on the next one.
-func TestAConnectionThatIsLostWhileTheBrokerBlocksPublishers(t *testing.T) {
+// If the connection is lost while the broker blocks publishers, the message is published on the next connection.
+func TestAConnectionLostWhilePublishersAreBlocked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New(contract.Default("orders"))
@@ -246,8 +246,8 @@ func TestAConnectionThatIsLostWhileTheBrokerBlocksPublishers(t *testing.T) {
 	})
 }
 
-// RabbitMQ reads nothing from a connection that it blocks, so it opens no channel there. That is no reason to connect again, and none for a
-// drain to wait.
+// RabbitMQ does not read from a blocked connection, so it opens no channel on it. The consumer neither reconnects nor delays a
+// drain.
 func TestABlockedBrokerOpensNoChannel(t *testing.T) {
 	t.Parallel()
 	for name, drained := range map[string]bool{"and takes messages later": false, "while the consumer drains": true} {

@@ -13,13 +13,14 @@ import (
 	"github.com/warren-mq/warren/consumer/internal/transport"
 )
 
-// maxUnconfirmed is how many messages may wait for their confirm. More make the broker no faster, and each wait longer.
+// maxUnconfirmed is how many messages may wait for their confirm. A higher number does not increase the rate, but each wait takes
+// longer.
 const maxUnconfirmed = 256
 
-// publisher publishes with confirms, many messages at a time, on a connection of its own. It connects when there is something to publish.
+// publisher publishes messages with confirms, many at a time, on one connection that it opens when it is needed.
 type publisher struct {
 	connect func(ctx context.Context, blocked func(bool)) (transport.Connection, error)
-	slots   chan struct{} // one is taken by each message that waits for its confirm
+	slots   chan struct{} // holds one element for each message that waits for its confirm
 	refused refusedRoutes
 
 	connecting chan struct{} // held while connecting; guards the next fields
@@ -30,13 +31,13 @@ type publisher struct {
 	notBefore  time.Time
 	failure    error // why the last attempt to connect failed
 
-	latest atomic.Pointer[publishingConnection] // for readers that do not hold connecting
+	latest atomic.Pointer[publishingConnection] // the last connection, for readers that do not hold connecting
 
 	mu     sync.Mutex
-	cancel context.CancelFunc // ends the attempt to open a line
+	cancel context.CancelFunc // cancels opening a channel
 }
 
-// publishingConnection is a connection with its gate.
+// publishingConnection is a connection with a gate that is shut while the broker blocks publishers.
 type publishingConnection struct {
 	transport.Connection
 
@@ -49,7 +50,7 @@ func newPublisher(connect func(context.Context, func(bool)) (transport.Connectio
 	}
 }
 
-// publish sends a message and returns once the broker has confirmed it. The error is an *UnroutableError, a *RefusedError or an
+// publish sends a message and waits until the broker confirms it. It returns an *UnroutableError, a *RefusedError or an
 // *UnknownOutcomeError if the message was sent. After any other error the broker does not have the message.
 func (p *publisher) publish(ctx context.Context, route contract.Route, message amqp.Publishing) error {
 	select {
@@ -69,7 +70,7 @@ func (p *publisher) publish(ctx context.Context, route contract.Route, message a
 			channelClosed, err := p.publishAlone(ctx, route, message)
 			p.refused.tried(due, err, channelClosed)
 			return err
-		case copyIDOf(message.Headers) == "": // its return could be that of another message
+		case copyIDOf(message.Headers) == "": // without an ID, its return could not be told apart from others
 			defer release()
 			_, err := p.publishAlone(ctx, route, message)
 			return err
@@ -95,8 +96,8 @@ func (p *publisher) publish(ctx context.Context, route contract.Route, message a
 	}
 }
 
-// publishAlone publishes a message on a channel of its own. If the broker closes the channel because of the message, no other message loses
-// its confirm, and the outcome is known.
+// publishAlone publishes a message on its own channel. If the broker closes the channel because of the message, no other message
+// loses its confirm, and the outcome of this message is known.
 func (p *publisher) publishAlone(ctx context.Context, route contract.Route, message amqp.Publishing) (channelClosed bool, err error) {
 	ch, err := p.ownChannel(ctx)
 	if err != nil {
@@ -110,15 +111,16 @@ func (p *publisher) publishAlone(ctx context.Context, route contract.Route, mess
 	return ch.refusal(route) != nil, err
 }
 
-// permissionCheck is no valid expiration. RabbitMQ 3.10 to 4.3 check it after the permission and the exchange, and before they route the
-// message, so no queue ever gets it. The broker logs the text.
+// permissionCheck is not a valid expiration. RabbitMQ 3.10 to 4.3 check it after the permission and the exchange, but before they
+// route the message, so no queue receives the message. RabbitMQ logs the text.
 const permissionCheck = "a Warren consumer checks its permission to write"
 
-// check returns why the broker refuses messages for the exchange of a route; nil if it takes them, or if nothing is known.
+// check returns why the broker refuses messages for the exchange of a route. It returns nil if the broker accepts them, or if the
+// check was not possible.
 func (p *publisher) check(ctx context.Context, route contract.Route) error {
 	ch, err := p.ownChannel(ctx)
 	if err != nil {
-		return nil // nothing is known
+		return nil // not connected
 	}
 	defer ch.close()
 	if ch.connection.gate.await(ctx) == nil {
@@ -126,20 +128,20 @@ func (p *publisher) check(ctx context.Context, route contract.Route) error {
 	}
 	refusal := ch.refusal(route)
 	if refusal != nil {
-		p.refused.add(route, refusal) // so that no message for the route closes the shared line
+		p.refused.add(route, refusal) // so that no message for the route closes the shared channel
 	}
 	return refusal
 }
 
-// refusingChannelAge is after how long a line is given up on which a queue refuses messages: RabbitMQ 3.10 goes on refusing on a channel that
-// it has told of a full queue, whether or not the queue is still full.
+// refusingChannelAge is the age from which a channel is replaced if a queue refuses a message on it. RabbitMQ 3.10 keeps refusing
+// messages on a channel that has once published to a full queue, even when the queue is no longer full.
 const refusingChannelAge = 10 * time.Second
 
-// retire makes the next message open another line. The line is closed once no message waits for a confirm on it.
+// retire makes the next message open another shared channel. The old one is closed once no message waits for a confirm on it.
 func (p *publisher) retire(ch *confirmChannel) {
 	select {
 	case p.connecting <- struct{}{}:
-	default: // another time
+	default: // busy; the next refusal tries again
 		return
 	}
 	defer p.unlock()
@@ -149,7 +151,7 @@ func (p *publisher) retire(ch *confirmChannel) {
 	}
 }
 
-// sharedChannel returns the line that all messages share, or opens it.
+// sharedChannel returns the channel that all messages share, or opens it.
 func (p *publisher) sharedChannel(ctx context.Context) (*confirmChannel, error) {
 	if err := p.lock(ctx); err != nil {
 		return nil, err
@@ -162,7 +164,7 @@ func (p *publisher) sharedChannel(ctx context.Context) (*confirmChannel, error) 
 	return p.open(ctx, true)
 }
 
-// ownChannel opens a line for one message.
+// ownChannel opens a channel for one message.
 func (p *publisher) ownChannel(ctx context.Context) (*confirmChannel, error) {
 	if err := p.lock(ctx); err != nil {
 		return nil, err
@@ -170,7 +172,8 @@ func (p *publisher) ownChannel(ctx context.Context) (*confirmChannel, error) {
 	return p.open(ctx, false)
 }
 
-// lock waits until the broker reads from the connection: it answers no request on one that it blocks.
+// lock acquires connecting, after it has waited until the broker reads from the connection again. A broker that blocks publishers
+// answers no request.
 func (p *publisher) lock(ctx context.Context) error {
 	if connection := p.latest.Load(); connection != nil {
 		if err := connection.gate.await(ctx); err != nil {
@@ -192,7 +195,8 @@ type openedChannel struct {
 	err     error
 }
 
-// open opens a line, and unlocks the publisher then. It goes on if ctx ends, because other messages need the connection as well.
+// open opens a channel and then unlocks the publisher. If ctx ends, opening continues, because other messages need the
+// connection, too.
 func (p *publisher) open(ctx context.Context, shared bool) (*confirmChannel, error) {
 	opening, cancel := context.WithTimeoutCause(context.Background(), connectTimeout, errConnectTimeout)
 	p.setCancel(cancel)
@@ -246,7 +250,8 @@ func (p *publisher) openChannel(ctx context.Context, shared bool) (*confirmChann
 	return ch, nil
 }
 
-// connected returns the connection that is open, or connects. Messages that need a connection soon after a failure share the failure.
+// connected returns the open connection, or connects. Within the delay after a failed attempt it returns the error of that
+// attempt.
 func (p *publisher) connected(ctx context.Context) (*publishingConnection, error) {
 	if p.connection != nil && !p.connection.IsClosed() {
 		return p.connection, nil
@@ -269,35 +274,35 @@ func (p *publisher) connected(ctx context.Context) (*publishingConnection, error
 	return made, nil
 }
 
-// killUnlessBlocked closes a connection on which the broker did not answer in time. If the broker blocks publishers, it answers later.
-// Heartbeats show whether the broker is there.
+// killUnlessBlocked kills a connection on which the broker did not answer in time. A broker that blocks publishers answers later;
+// heartbeats show whether it is alive.
 func (c *publishingConnection) killUnlessBlocked(opening context.Context) {
 	if !errors.Is(context.Cause(opening), errConnectTimeout) || !c.gate.isShut() {
 		c.Kill()
 	}
 }
 
-// isBlocked reports whether the broker takes no messages at present.
+// isBlocked reports whether the broker blocks publishers.
 func (p *publisher) isBlocked() bool {
 	connection := p.latest.Load()
 	return connection != nil && connection.gate.isShut()
 }
 
-// unconfirmed is how many messages wait for their confirm.
+// unconfirmed returns how many messages wait for their confirm.
 func (p *publisher) unconfirmed() int { return len(p.slots) }
 
-// close closes the connection. Publishing opens another.
+// close closes the connection. The next publish opens another one.
 func (p *publisher) close() {
 	p.mu.Lock()
 	p.cancel()
 	p.mu.Unlock()
-	if connection := p.latest.Load(); connection != nil && connection.gate.isShut() { // the broker answers no request
+	if connection := p.latest.Load(); connection != nil && connection.gate.isShut() { // the broker would not answer connection.close
 		connection.Kill()
 	}
 	p.connecting <- struct{}{}
 	defer p.unlock()
 	if p.connection != nil {
-		_ = p.connection.Close(time.Now().Add(closeTimeout)) // it may be closed already
+		_ = p.connection.Close(time.Now().Add(closeTimeout)) // may already be closed
 	}
 	p.connection, p.current = nil, nil
 	p.latest.Store(nil)

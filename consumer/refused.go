@@ -9,21 +9,22 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// refusedRoutes are the exchanges that the broker refuses messages for: they are missing, or the user may not write to them. Each message
-// for one costs a channel, so messages are tried one at a time, less and less often.
+// refusedRoutes records the exchanges for which the broker refuses messages, because they do not exist or the user may not write
+// to them. A refusal closes the channel, so such messages are tried one at a time with increasing delay.
 type refusedRoutes struct {
 	mu    sync.Mutex
-	known map[contract.Route]*refusedRoute // without a routing key: all messages for the exchange
+	known map[contract.Route]*refusedRoute // a route without a routing key stands for the whole exchange
 }
 
 type refusedRoute struct {
 	err       error
-	notBefore time.Time // nothing is published before
+	notBefore time.Time // when the next message may be tried
 	retry     backoff
 	trying    bool
 }
 
-// check returns why nothing is published to a route at present. If it is time to try again, it returns the route that the caller tries.
+// check returns the error of a refused route until the next try is due. When a try is due, it returns the route, and the caller
+// must call tried.
 func (r *refusedRoutes) check(route contract.Route) (due *refusedRoute, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,7 +42,7 @@ func (r *refusedRoutes) check(route contract.Route) (due *refusedRoute, err erro
 	return known, nil
 }
 
-// add remembers that the broker closed a channel because of a route.
+// add records that the broker closed a channel because of a route.
 func (r *refusedRoutes) add(route contract.Route, refusal error) {
 	if byTopic := strings.Contains(refusal.Error(), topicReply); !byTopic {
 		route.RoutingKey = ""
@@ -54,7 +55,7 @@ func (r *refusedRoutes) add(route contract.Route, refusal error) {
 	if r.known == nil {
 		r.known = map[contract.Route]*refusedRoute{}
 	}
-	maps.DeleteFunc(r.known, func(_ contract.Route, other *refusedRoute) bool { // a program may mistype any number of names
+	maps.DeleteFunc(r.known, func(_ contract.Route, other *refusedRoute) bool { // limits the map if a program publishes to many wrong names
 		return !other.trying && time.Since(other.notBefore) > maxDelay
 	})
 	added := &refusedRoute{err: refusal}
@@ -62,7 +63,7 @@ func (r *refusedRoutes) add(route contract.Route, refusal error) {
 	r.known[route] = added
 }
 
-// tried ends a try. The route is forgotten unless the broker closed the channel, or the outcome is unknown.
+// tried records the result of a try. The route is removed unless the broker closed the channel or the outcome is unknown.
 func (r *refusedRoutes) tried(known *refusedRoute, err error, channelClosed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

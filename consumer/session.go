@@ -15,8 +15,8 @@ import (
 	"github.com/warren-mq/warren/consumer/internal/transport"
 )
 
-// session is the life of one channel. Whatever belongs to a delivery of the channel ends with it: a late result finds no channel
-// where its tag could mean another delivery.
+// session is one channel with its deliveries. It ends with the channel, so a late result never settles a delivery of another
+// channel that has the same tag.
 type session struct {
 	consumer   *Consumer
 	id         string
@@ -25,17 +25,17 @@ type session struct {
 	connection transport.Connection
 	channel    transport.Channel
 	acker      *acker
-	inbox      chan arrival // deliveries that no worker has taken
+	inbox      chan arrival // deliveries that no worker has received
 	closed     chan *amqp.Error
 	cancelled  chan string
-	over       chan error // how the session ended
+	over       chan error // why the session ended
 
 	ctx     context.Context // of handlers and copies
 	cancel  context.CancelCauseFunc
-	stopped chan struct{} // closed: nothing more is started
+	stopped chan struct{} // closed when no further delivery is handled
 	stop    func()
 
-	active atomic.Int64 // deliveries at work, copies included
+	active atomic.Int64 // deliveries that are handled or whose copies are published
 	idle   chan struct{}
 
 	slots chan struct{}
@@ -43,19 +43,19 @@ type session struct {
 	mu      sync.Mutex
 	pending []pendingSettlement
 
-	subscribing     sync.Mutex    // held while the broker is asked to begin or to end sending; guards the next fields
-	received        chan struct{} // closed when all deliveries of the subscription are in the inbox; nil if the consumer is not subscribed
-	consumingPaused atomic.Bool   // the subscription is cancelled until the limiter grants
+	subscribing     sync.Mutex    // held during basic.consume and basic.cancel; guards the next fields
+	received        chan struct{} // closed when all deliveries of the subscription are in inbox; nil while not subscribed
+	consumingPaused atomic.Bool   // the subscription is cancelled until the limiter grants permission
 }
 
-// arrival is a delivery with the time of its arrival, from which the broker counts the consumer timeout.
+// arrival is a delivery with the time of its arrival. The broker measures the consumer timeout from then on.
 type arrival struct {
 	amqp.Delivery
 
 	at time.Time
 }
 
-// open opens a channel and consumes.
+// open opens a channel and subscribes to the queue.
 func (c *Consumer) open(ctx context.Context, current contract.Contract, given *settings) (*session, error) {
 	dialing, cancel := context.WithTimeoutCause(ctx, connectTimeout, errConnectTimeout)
 	defer cancel()
@@ -65,7 +65,7 @@ func (c *Consumer) open(ctx context.Context, current contract.Contract, given *s
 	}
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
 	defer cancel()
-	defer context.AfterFunc(limit, connection.Kill)() // requests have no limit of their own; other consumers use the connection, too
+	defer context.AfterFunc(limit, connection.Kill)() // channel requests have no timeout of their own
 	channel, err := connection.Channel()
 	if err != nil {
 		return nil, fmt.Errorf("open channel: %w", err)
@@ -92,13 +92,12 @@ func (c *Consumer) open(ctx context.Context, current contract.Contract, given *s
 	return s, nil
 }
 
-// tag names the consumer at the broker; tags have at most 255 bytes.
+// tag returns the consumer tag. RabbitMQ allows 255 bytes.
 func (s *session) tag() string {
 	name := s.consumer.conn.name
 	return name[:min(len(name), 200)] + " " + s.id
 }
 
-// startWorkers starts the workers.
 func (s *session) startWorkers() {
 	go s.acker.run()
 	go s.watch()
@@ -107,7 +106,7 @@ func (s *session) startWorkers() {
 	}
 }
 
-// subscribe makes the broker send messages, unless the session is over.
+// subscribe sends basic.consume, unless the session has stopped or is subscribed.
 func (s *session) subscribe() error {
 	s.subscribing.Lock()
 	defer s.subscribing.Unlock()
@@ -133,8 +132,8 @@ func (s *session) receive(deliveries <-chan amqp.Delivery, received chan<- struc
 	}
 }
 
-// unsubscribe makes the broker send nothing more, and returns the deliveries that no worker has taken. Acks go first: quorum queues
-// forget acks that arrive shortly before the channel ends.
+// unsubscribe sends basic.cancel and returns the deliveries that no worker has received. It sends pending acks first, because
+// quorum queues lose acks that arrive shortly before the channel is closed.
 func (s *session) unsubscribe() ([]arrival, error) {
 	s.subscribing.Lock()
 	defer s.subscribing.Unlock()
@@ -162,17 +161,17 @@ func (s *session) unsubscribe() ([]arrival, error) {
 		select {
 		case next := <-s.inbox:
 			untouched = append(untouched, next)
-		default: // a worker was faster
+		default: // a worker received it first
 		}
 	}
 	return untouched, nil
 }
 
-// errTooLate is why a message is returned that was not handled.
+// errTooLate is the reason for returning a message without handling it.
 var errTooLate = errors.New("too little of the consumer timeout is left")
 
-// pauseConsuming stops the broker from sending messages until the limiter grants. Otherwise the broker would take back, and RabbitMQ before 4.3
-// count as delivered, all messages that wait here for the consumer timeout, again and again.
+// pauseConsuming returns the delivery and cancels the subscription until the limiter grants permission. Otherwise the broker
+// would take back the waiting messages at every consumer timeout, and RabbitMQ before 4.3 would count that as a delivery.
 func (s *session) pauseConsuming(d *Delivery, began time.Time) {
 	first := s.consumingPaused.CompareAndSwap(false, true)
 	if first {
@@ -196,7 +195,7 @@ func (s *session) pauseConsuming(d *Delivery, began time.Time) {
 	_ = s.withTimeout(s.subscribe) // fails with the session
 }
 
-// watch tells how the session ended.
+// watch sends the reason for the end of the session to over.
 func (s *session) watch() {
 	select {
 	case reply := <-s.closed:
@@ -212,7 +211,7 @@ func (s *session) watch() {
 }
 
 var (
-	errCancelled = errors.New("the broker cancelled the consumer: the queue was deleted, lost its leader, or the consumer timeout is over")
+	errCancelled = errors.New("the broker cancelled the consumer: the queue was deleted, lost its leader, or the consumer timeout passed")
 	errClosed    = errors.New("the connection was closed by this program")
 )
 
@@ -225,15 +224,15 @@ func (s *session) closedBy(reply *amqp.Error) error {
 
 func (s *session) ended() <-chan error { return s.over }
 
-// lose ends a session whose messages the broker takes back, or has taken back.
+// lose ends a session whose messages the broker takes back or has taken back.
 func (s *session) lose(cause error) {
 	s.stop()
 	s.acker.close()
 	s.cancel(cause)
-	_ = s.withTimeout(s.channel.Close) // which the broker may have done
+	_ = s.withTimeout(s.channel.Close) // the broker may have closed it
 }
 
-// settle does what the contract says about a delivery that ended, and returns when nothing is left to do but to wait.
+// settle carries out the contract's decision about a delivery. Publishing a copy and waiting happen in other goroutines.
 func (s *session) settle(d *Delivery, o contract.Outcome, failure error, began time.Time) {
 	if o.Result != contract.ResultSucceeded {
 		o.CopyID = fmt.Sprintf("%s-%d", s.id, d.Raw.DeliveryTag)
@@ -261,13 +260,13 @@ func (s *session) settleLater(end Settlement) {
 	s.finish(end, s.send(end.Delivery, end.Action.Verb))
 }
 
-// isLost says that the broker has taken the session's messages back.
+// isLost reports whether the broker has taken the session's messages back.
 func (s *session) isLost() bool {
 	cause := context.Cause(s.ctx)
 	return cause != nil && !errors.Is(cause, ErrDraining)
 }
 
-// isStopped says that nothing more is started.
+// isStopped reports whether the session starts no further delivery.
 func (s *session) isStopped() bool {
 	select {
 	case <-s.stopped:
@@ -277,7 +276,7 @@ func (s *session) isStopped() bool {
 	}
 }
 
-// send settles a delivery.
+// send settles a delivery with a verb. After the session has stopped, messages are returned only after basic.cancel.
 func (s *session) send(d *Delivery, verb contract.Verb) error {
 	if returns := verb == contract.VerbRequeue || verb == contract.VerbReturn; returns && s.isStopped() {
 		s.settleAfterCancel(d.Raw.DeliveryTag, verb)
@@ -302,7 +301,7 @@ func (s *session) settleNow(tag uint64, verb contract.Verb) error {
 	return s.acker.ack(tag)
 }
 
-// waitUnlessStopped keeps a message in hand, until the consumer drains.
+// waitUnlessStopped waits, or returns early when the session stops.
 func (s *session) waitUnlessStopped(wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -312,13 +311,14 @@ func (s *session) waitUnlessStopped(wait time.Duration) {
 	}
 }
 
-// parkingTimeout is for how long a message is tried to be parked that could be rejected as well.
+// parkingTimeout is for how long the consumer tries to publish a copy to the dead-letter queue before it rejects the message
+// instead.
 const parkingTimeout = 30 * time.Second
 
-// forward publishes the copy of a delivery, and then acks the original. What the broker does not take is published again, for as long
-// as the session lives, where the newest contract says: the original is safe meanwhile. A copy of which nobody knows whether
-// the broker took it is published once for each time that the channel is lost. Before the consumer timeout the message goes back to the
-// queue: otherwise the broker would take back all messages of the channel. The action is what was done in the end.
+// forward publishes the copy of a delivery, acks the original, and returns the action that was carried out. Meanwhile the
+// original stays unacked. A copy that the broker refuses is published again, by the rules of the current contract, until the
+// session ends. A copy with an unknown outcome is published once more for each lost channel. Shortly before the consumer timeout
+// forward returns the message to the queue, because the broker would otherwise take back all messages of the channel.
 func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (contract.Action, error) {
 	defer s.consumer.status.clearRefusedCopy(d)
 	ctx, cancel := context.WithDeadlineCause(s.ctx, s.settings.returnDeadline(d), errTooLate)
@@ -335,7 +335,7 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (c
 		switch {
 		case err == nil:
 			return a, s.send(d, contract.VerbAck)
-		case errors.Is(err, errTooLarge): // no attempt can help
+		case errors.Is(err, errTooLarge): // another attempt cannot succeed
 			o.Result = contract.ResultPermanent
 		case isRefusal(err):
 			s.consumer.status.recordRefusedCopy(d, err)
@@ -343,7 +343,7 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (c
 				otherwise := contract.Action{Verb: a.Otherwise, Kind: a.Kind, GivenUp: a.GivenUp}
 				return otherwise, s.send(d, a.Otherwise)
 			}
-			notify(s.consumer.contractChecks) // a tier that is missing may have been replaced
+			notify(s.consumer.contractChecks) // a new contract may have replaced a missing tier
 			sleep(ctx, retry.next())
 		case errors.As(err, new(*UnknownOutcomeError)):
 		default:
@@ -364,14 +364,14 @@ func (s *session) publish(ctx context.Context, d *Delivery, a contract.Action) e
 	return err
 }
 
-// finish notes the end of a delivery.
+// finish reports the end of a delivery. err is not nil if the delivery could not be settled.
 func (s *session) finish(end Settlement, err error) {
 	end.Stale = err != nil
 	s.consumer.reportSettled(end)
 	s.deliveryDone()
 }
 
-// deliveryDone takes a delivery from those that are at work.
+// deliveryDone counts a delivery as done and signals idle after the last one.
 func (s *session) deliveryDone() {
 	if s.active.Add(-1) == 0 {
 		select {

@@ -16,33 +16,36 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// Health is how a consumer is.
+// Health is the health of a consumer, as HealthHandler reports it.
 type Health struct {
-	Queue string    `json:"queue"`
-	State State     `json:"state"`
+	// Queue is the main queue; empty until the contract was read.
+	Queue string `json:"queue"`
+	State State  `json:"state"`
+	// Since is when the consumer entered State.
 	Since time.Time `json:"since"`
-	// Ready: messages are delivered, or would be if there were any, and failed ones have a way.
+	// Ready reports whether messages are delivered and the broker accepts the copies of failed messages.
 	Ready bool `json:"ready"`
-	// Live: the consumer goes on, whether or not the broker can be reached. False if all its handlers are stuck.
+	// Live reports whether the consumer makes progress, even if it cannot reach the broker. It is false after the consumer has
+	// ended, and if all its handlers are stuck: then only a restart helps.
 	Live bool `json:"live"`
-	// Message says why the consumer is not ready, or what holds it up.
+	// Message says why the consumer is not ready or is paused; else empty.
 	Message string `json:"message,omitempty"`
-	// Paused: the limiter holds messages back, or the broker takes none at present, so that failed ones wait here.
+	// Paused reports whether the limiter delays messages, or the broker blocks publishers, so that failed messages wait in the
+	// consumer.
 	Paused bool `json:"paused,omitempty"`
-	// Reconnects is how often the consumer lost its channel or did not get one.
+	// Reconnects is how often the consumer lost its channel or could not open one.
 	Reconnects int `json:"reconnects"`
 	// Active is how many handlers run.
 	Active int `json:"active"`
-	// Stuck is how many handlers run although their context ended more than 2 s ago.
+	// Stuck is how many handlers still run 2 s after their context ended.
 	Stuck int `json:"stuck,omitempty"`
-	// Unconfirmed is how many copies wait for the broker's confirm, those of the Conn's other consumers included.
+	// Unconfirmed is how many copies wait for the broker's confirm, for all consumers of the Conn.
 	Unconfirmed int `json:"unconfirmed,omitempty"`
 }
 
-// livenessTimeout is for how long a consumer that is live may do nothing.
+// livenessTimeout is for how long a live consumer may make no progress.
 const livenessTimeout = 2 * time.Minute
 
-// status is what is known of a consumer.
 type status struct {
 	mu            sync.Mutex
 	state         State
@@ -50,13 +53,13 @@ type status struct {
 	lastProgress  time.Time
 	err           error
 	reconnects    int
-	delivered     bool                // at some time
-	lost          time.Time           // when the channel was lost; zero while there is one, and before the first
-	attempts      int                 // to connect since then
-	refusedCopies map[*Delivery]error // failed messages whose copies the broker refuses
-	forbidden     map[string]error    // exchanges that the broker refuses messages for
+	delivered     bool                // messages were delivered at least once
+	lost          time.Time           // when the channel was lost; zero while there is one and before the first one
+	attempts      int                 // to connect since lost
+	refusedCopies map[*Delivery]error // why the broker refuses the copies of failed messages
+	forbidden     map[string]error    // by exchange: why the broker refuses messages
 
-	limited atomic.Int64 // how many messages the limiter holds back
+	limited atomic.Int64 // how many messages wait for the limiter
 }
 
 func (s *status) recordProgress() {
@@ -65,7 +68,7 @@ func (s *status) recordProgress() {
 	s.lastProgress = time.Now()
 }
 
-// setState notes a transition; false if the consumer has ended.
+// setState records a transition. It returns false if the consumer has ended.
 func (s *status) setState(to State, err error) (from State, moved bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +93,7 @@ func (s *status) setState(to State, err error) (from State, moved bool) {
 	return from, true
 }
 
-// endLoss ends a loss; false if there was none.
+// endLoss returns the attempts and the duration of a lost connection and resets them. It returns false if there was no loss.
 func (s *status) endLoss() (attempts int, took time.Duration, lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +118,7 @@ func (s *status) clearRefusedCopy(d *Delivery) {
 	delete(s.refusedCopies, d)
 }
 
-// setForbidden records the exchanges that the broker refuses messages for, and returns those of before.
+// setForbidden records the exchanges for which the broker refuses messages, and returns the former ones.
 func (s *status) setForbidden(refusals map[string]error) (before map[string]error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +126,7 @@ func (s *status) setForbidden(refusals map[string]error) (before map[string]erro
 	return before
 }
 
-// refusals are the texts of what the broker refuses.
+// refusals returns the texts of all refusals, sorted.
 func (s *status) refusals() []string {
 	texts := make([]string, 0, len(s.forbidden)+len(s.refusedCopies))
 	for _, err := range s.forbidden {
@@ -136,7 +139,7 @@ func (s *status) refusals() []string {
 	return texts
 }
 
-// Health is how the consumer is now.
+// Health returns the current health. It does not block on the broker.
 func (c *Consumer) Health() Health {
 	blocked, s := c.conn.copies.isBlocked(), &c.status
 	limited := s.limited.Load() > 0
@@ -162,17 +165,17 @@ func (c *Consumer) Health() Health {
 	case len(refusals) > 0:
 		h.Message = refusals[0]
 	case stuck > 0:
-		h.Message = fmt.Sprintf("%d handlers go on although their context has ended; the log has their stacks", stuck)
+		h.Message = fmt.Sprintf("%d handlers still run after their context ended; their stacks are in the log", stuck)
 	case limited:
-		h.Message = "the limiter holds messages back"
+		h.Message = "messages wait for the limiter"
 	case blocked:
-		h.Message = "the broker blocks publishers: failed messages wait here"
+		h.Message = "the broker blocks publishers, so failed messages wait in the consumer"
 	}
 	return h
 }
 
-// HealthHandler serves /livez and /readyz, as Kubernetes probes ask for them: 200, or 503 if one of the consumers is not well. The
-// body is the health of each, as JSON.
+// HealthHandler serves /livez and /readyz for Kubernetes probes. It responds with 200, or 503 if one of the consumers is not live
+// or not ready. The body is a JSON array with the Health of each consumer.
 func HealthHandler(consumers ...*Consumer) http.Handler {
 	serve := func(well func(Health) bool) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -193,7 +196,7 @@ func HealthHandler(consumers ...*Consumer) http.Handler {
 	return mux
 }
 
-// setState changes the state.
+// setState changes the state, logs the transition and reports it to the observers.
 func (c *Consumer) setState(to State, err error) {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
@@ -217,7 +220,7 @@ func (c *Consumer) setState(to State, err error) {
 	}
 }
 
-// reportReconnected tells of the end of a loss, if there was one.
+// reportReconnected reports the end of a lost connection, if there was one.
 func (c *Consumer) reportReconnected(queue string, observers []Observer) {
 	attempts, took, lost := c.status.endLoss()
 	if !lost {
@@ -230,7 +233,7 @@ func (c *Consumer) reportReconnected(queue string, observers []Observer) {
 	}
 }
 
-// reportTargets returns the logger and the observers that learn of changes. The queue is empty until the contract is known.
+// reportTargets returns the logger and the observers. queue is empty until the contract was read.
 func (c *Consumer) reportTargets() (queue string, logger *slog.Logger, observers []Observer) {
 	if given := c.settings.Load(); given != nil {
 		return c.contract.Load().Queue, given.logger, given.observers
@@ -239,7 +242,7 @@ func (c *Consumer) reportTargets() (queue string, logger *slog.Logger, observers
 	return "", cmp.Or(given.logger, slog.Default()), given.observers
 }
 
-// guard calls a function of the application that is no handler. If it panics, the message is settled all the same.
+// guard calls a function of the application other than a handler. It logs a panic, so that the message is still settled.
 func (c *Consumer) guard(name string, call func()) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -251,7 +254,7 @@ func (c *Consumer) guard(name string, call func()) {
 	call()
 }
 
-// reportSettled tells of the end of a delivery.
+// reportSettled reports the end of a delivery.
 func (c *Consumer) reportSettled(end Settlement) {
 	given := c.settings.Load()
 	for _, observer := range given.observers {
@@ -264,7 +267,7 @@ func (c *Consumer) reportSettled(end Settlement) {
 	}
 }
 
-// reportPublished tells of an attempt to publish a copy.
+// reportPublished reports an attempt to publish a copy.
 func (c *Consumer) reportPublished(p Publication) {
 	given := c.settings.Load()
 	for _, observer := range given.observers {
@@ -273,16 +276,16 @@ func (c *Consumer) reportPublished(p Publication) {
 		}
 	}
 	if p.Err != nil {
-		c.log.log(given.logger, slog.LevelWarn, "A copy was not published; the original is kept", func() []any {
+		c.log.log(given.logger, slog.LevelWarn, "Could not publish a copy; the original message stays in the queue", func() []any {
 			return append(attributes(p.Delivery), "error", p.Err, "exchange", p.Route.Exchange, "routing_key", p.Route.RoutingKey)
 		})
 	}
 }
 
-// maxLogLines is how many lines with the same message are logged each second; the others are counted.
+// maxLogLines is how many lines with the same message are logged per second. Further lines are only counted.
 const maxLogLines = 10
 
-// limitedLog logs what may happen with each message.
+// limitedLog logs messages that may occur for each delivery.
 type limitedLog struct {
 	mu      sync.Mutex
 	second  time.Time
@@ -312,7 +315,7 @@ func (l *limitedLog) log(logger *slog.Logger, level slog.Level, message string, 
 	}
 }
 
-// attributes are what is logged of a delivery; never its body.
+// attributes returns the log attributes of a delivery. They never contain its body.
 func attributes(d *Delivery) []any {
 	return []any{
 		"queue", d.Queue(), "tag", d.Raw.DeliveryTag, "message_id", d.Raw.MessageId, "correlation_id", d.Raw.CorrelationId,
@@ -335,7 +338,7 @@ func (c *Consumer) logSettled(end Settlement) {
 	})
 }
 
-// settlementMessage is how the end of a delivery is logged.
+// settlementMessage returns the log level and message for the end of a delivery.
 func settlementMessage(end Settlement) (slog.Level, string) {
 	switch {
 	case end.Stale:
@@ -343,7 +346,7 @@ func settlementMessage(end Settlement) (slog.Level, string) {
 	case end.Action.GivenUp && end.Action.Verb == contract.VerbAck:
 		return slog.LevelWarn, "The message was dropped: there is no dead-letter queue"
 	case end.Action.GivenUp:
-		return slog.LevelWarn, "The message was given up"
+		return slog.LevelWarn, "The message failed and is not tried again"
 	case end.Result == contract.ResultSucceeded:
 		return slog.LevelDebug, "The message was handled"
 	case end.Result == contract.ResultDiscarded:
@@ -356,7 +359,6 @@ func settlementMessage(end Settlement) (slog.Level, string) {
 	return slog.LevelInfo, "The message failed and waits for its next attempt"
 }
 
-// logPanic logs the stack of a handler that panicked.
 func (c *Consumer) logPanic(d *Delivery, failure error, stack []byte) {
 	c.log.log(c.settings.Load().logger, slog.LevelWarn, "The handler panicked", func() []any {
 		return append(attributes(d), "error", failure, "stack", string(stack))

@@ -11,32 +11,32 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// worker handles the messages of a session, one after the other. It holds a slot of the consumer, so that handlers of a lost session that
-// linger and those of the next are never more than the concurrency together.
+// worker handles the messages of a session one after the other. It holds a slot of the consumer, so that handlers of a lost
+// session and those of the current session together never exceed the concurrency.
 type worker struct {
 	session   *session
 	goroutine string // as runtime.Stack names it
 	current   atomic.Pointer[handlerContext]
 
-	ctx   context.Context // parent of all contexts of this worker, which need no lock of the session then
+	ctx   context.Context // parent of the handler contexts, so that they do not contend for the lock of the session's context
 	timer *time.Timer     // ends the current context at its deadline
 }
 
-// handlerContext is the context of a handler, which handles one message. One timer for each worker and three allocations for each message
-// cost less than context.WithDeadlineCause.
+// handlerContext is the context of a handler for one message. One timer per worker and three allocations per message cost less
+// than context.WithDeadlineCause.
 type handlerContext struct {
 	context.Context
 
 	cancel   context.CancelCauseFunc
 	deadline time.Time
 	delivery *Delivery
-	stuck    atomic.Bool // it was reported
+	stuck    atomic.Bool // set when it was reported
 }
 
-// Deadline is when the handler has taken too long.
+// Deadline returns when the handler times out.
 func (h *handlerContext) Deadline() (time.Time, bool) { return h.deadline, true }
 
-// Err is context.DeadlineExceeded after the deadline.
+// Err returns context.DeadlineExceeded after the deadline, as context.WithDeadline does.
 func (h *handlerContext) Err() error {
 	err := h.Context.Err()
 	if err != nil && errors.Is(context.Cause(h.Context), ErrTimeout) {
@@ -45,7 +45,7 @@ func (h *handlerContext) Err() error {
 	return err
 }
 
-// start makes the context of a message.
+// start creates the context for a message.
 func (w *worker) start(d *Delivery) *handlerContext {
 	timeout := w.session.settings.timeout
 	h := &handlerContext{delivery: d, deadline: time.Now().Add(timeout)}
@@ -55,14 +55,16 @@ func (w *worker) start(d *Delivery) *handlerContext {
 	return h
 }
 
-// expire ends the current context if its deadline is over. The timer may also fire late, when the next message is handled already.
+// expire cancels the current context if its deadline has passed. The timer may fire late, when the next message is already being
+// handled.
 func (w *worker) expire() {
 	if h := w.current.Load(); h != nil && !time.Now().Before(h.deadline) {
 		h.cancel(ErrTimeout)
 	}
 }
 
-// run handles deliveries until the session stops. A handler may end the goroutine, as testing.T.FailNow does: then another goes on.
+// run handles deliveries until the session stops. If a handler ends the goroutine, as testing.T.FailNow does, another worker
+// replaces this one.
 func (w *worker) run() {
 	s := w.session
 	select {
@@ -94,12 +96,12 @@ func (w *worker) run() {
 	}
 }
 
-// limiterPause is how long a limiter has peace that returned an error.
+// limiterPause is the delay after an error of the limiter.
 const limiterPause = time.Second
 
 var errLimiterPanicked = errors.New("the limiter panicked")
 
-// acquire asks the limiter until it grants, the session starts nothing more, or ctx ends.
+// acquire calls the limiter until it grants permission, the session stops, or ctx ends.
 func (s *session) acquire(ctx context.Context) (release func(), err error) {
 	s.consumer.status.limited.Add(1)
 	defer s.consumer.status.limited.Add(-1)
@@ -119,10 +121,9 @@ func (s *session) acquire(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// process handles a delivery.
 func (w *worker) process(next arrival) {
 	s := w.session
-	s.active.Add(1) // before the look: a drain waits for what is active
+	s.active.Add(1) // before isStopped, because a drain waits for active deliveries
 	if s.isStopped() {
 		s.settleAfterCancel(next.DeliveryTag, contract.VerbReturn)
 		s.deliveryDone()
@@ -136,7 +137,7 @@ func (w *worker) process(next arrival) {
 		failure := fmt.Errorf("delivered %d times without a success or a failure", d.progress.Crashes)
 		s.settle(d, s.settings.newOutcome(contract.ResultCrashed, 0, failure), failure, began)
 		return
-	case began.After(s.settings.latestStart(d)): // it comes again at once, and the consumer timeout begins anew
+	case began.After(s.settings.latestStart(d)): // the broker redelivers it immediately, with a new consumer timeout
 		s.settle(d, contract.Outcome{Result: contract.ResultReturned}, errTooLate, began)
 		return
 	case s.settings.limiter == nil:
@@ -157,7 +158,7 @@ func (w *worker) process(next arrival) {
 	}
 }
 
-// handle calls the handler, and settles the delivery, even if the handler panics or ends its goroutine.
+// handle calls the handler and settles the delivery, even if the handler panics or ends its goroutine.
 func (w *worker) handle(d *Delivery, began time.Time) {
 	s := w.session
 	h := w.start(d)
@@ -166,7 +167,7 @@ func (w *worker) handle(d *Delivery, began time.Time) {
 	defer func() {
 		w.timer.Stop()
 		w.current.Store(nil)
-		defer h.cancel(nil) // after the outcome, which depends on the cause
+		defer h.cancel(nil) // after outcomeOf, which reads the cause
 		if returned {
 			s.settle(d, s.settings.outcomeOf(h, failure), failure, began)
 			return
@@ -182,7 +183,7 @@ func (w *worker) handle(d *Delivery, began time.Time) {
 	returned = true
 }
 
-// outcomeOf returns the outcome of what a handler returned. It calls functions of the application, which may panic.
+// outcomeOf returns the outcome for the error of a handler. It calls functions of the application, which may panic.
 func (s *settings) outcomeOf(ctx context.Context, failure error) (o contract.Outcome) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -212,7 +213,7 @@ func (s *settings) newOutcome(result contract.Result, delay time.Duration, failu
 	return contract.Outcome{Result: result, Delay: contract.Duration(delay), Text: s.failureText(failure), Time: time.Now()}
 }
 
-// stopContext ends when its session starts nothing more.
+// stopContext ends when its session stops.
 type stopContext struct {
 	context.Context
 
@@ -230,20 +231,21 @@ func (c stopContext) Err() error {
 	}
 }
 
-// pendingSettlement is a delivery that is settled once the consumer is cancelled: before, the broker would send the message here again.
+// pendingSettlement is a delivery to be settled after basic.cancel. If it were settled before, the broker would deliver the
+// message to this consumer again.
 type pendingSettlement struct {
 	tag  uint64
 	verb contract.Verb
 }
 
-// settleAfterCancel notes a delivery that is settled later.
+// settleAfterCancel records a delivery to be settled after basic.cancel.
 func (s *session) settleAfterCancel(tag uint64, verb contract.Verb) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending = append(s.pending, pendingSettlement{tag, verb})
 }
 
-// takePending returns what was left, and forgets it.
+// takePending returns the pending settlements and clears them.
 func (s *session) takePending() []pendingSettlement {
 	s.mu.Lock()
 	defer s.mu.Unlock()

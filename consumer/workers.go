@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// workerSet are the workers that hold a slot, those of lost sessions included.
+// workerSet is the set of workers that have a slot, including those of lost sessions.
 type workerSet struct {
 	mu      sync.Mutex
 	workers map[*worker]bool
@@ -30,7 +30,7 @@ func (c *workerSet) remove(w *worker) {
 	delete(c.workers, w)
 }
 
-// of returns the workers of a session; of all sessions if it is nil.
+// of returns the workers of a session, or of all sessions if s is nil.
 func (c *workerSet) of(s *session) (found []*worker) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,10 +55,10 @@ func (c *workerSet) count() (active, stuck int) {
 	return active, stuck
 }
 
-// stuckInterval is how often handlers are checked.
+// stuckInterval is how often watchHandlers looks for stuck handlers.
 const stuckInterval = time.Second
 
-// watchHandlers reports each handler that goes on although its context has ended.
+// watchHandlers reports handlers that still run after their context ended.
 func (c *Consumer) watchHandlers(ctx context.Context) {
 	ticker := time.NewTicker(stuckInterval)
 	defer ticker.Stop()
@@ -72,16 +72,16 @@ func (c *Consumer) watchHandlers(ctx context.Context) {
 	}
 }
 
-// reportStuck logs the handlers that are stuck since the last call, with their stacks, and tells the observers.
+// reportStuck logs the handlers that became stuck since the last call, with their stacks, and calls the observers.
 func (c *Consumer) reportStuck() {
-	stacks := sync.OnceValue(allStacks) // stops the process for a moment
+	stacks := sync.OnceValue(allStacks) // expensive: stops all goroutines
 	for _, w := range c.workers.of(nil) {
 		h := w.current.Load()
 		if h == nil || time.Since(h.deadline) <= abandonWait || !h.stuck.CompareAndSwap(false, true) {
 			continue
 		}
 		given, took := w.session.settings, time.Since(h.deadline)+w.session.settings.timeout
-		c.log.log(given.logger, slog.LevelWarn, "A handler goes on although its context has ended; it keeps its slot", func() []any {
+		c.log.log(given.logger, slog.LevelWarn, "Handler still runs after its context ended; it keeps its slot", func() []any {
 			return append(attributes(h.delivery),
 				"took", took.Round(time.Second), "cause", context.Cause(h), "stack", stackOf(w.goroutine, stacks()))
 		})
@@ -93,14 +93,14 @@ func (c *Consumer) reportStuck() {
 	}
 }
 
-// goroutineName returns what runtime.Stack calls this goroutine.
+// goroutineName returns the name of this goroutine in runtime.Stack.
 func goroutineName() string {
 	text := make([]byte, 64)
 	name, _, _ := strings.Cut(string(text[:runtime.Stack(text, false)]), "[")
 	return name
 }
 
-// maxStackBytes is how many bytes of all stacks are searched for those of stuck handlers.
+// maxStackBytes limits the text of all stacks, in which the stacks of stuck handlers are searched.
 const maxStackBytes = 4 << 20
 
 func allStacks() string {
@@ -108,7 +108,7 @@ func allStacks() string {
 	return string(text[:runtime.Stack(text, true)])
 }
 
-// stackOf finds the stack of a goroutine; empty if it is not there.
+// stackOf returns the stack of a goroutine, or "" if stacks does not contain it.
 func stackOf(goroutine, stacks string) string {
 	for stack := range strings.SplitSeq(stacks, "\n\n") {
 		if strings.HasPrefix(stack, goroutine) {

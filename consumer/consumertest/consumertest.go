@@ -1,10 +1,11 @@
-// Package consumertest tests handlers. Handle calls a handler with one message, and returns what the consumer would do then:
+// Package consumertest helps to test handlers. Handle calls a handler with one message and returns what the consumer would do
+// next:
 //
 //	m := consumertest.Message(contract.Default("orders"), Order{Amount: 7}, consumertest.Attempt(4))
 //	if action := consumertest.Handle(t.Context(), ship, m); !action.GivenUp { … }
 //
-// New runs a consumer at a broker in memory, which does what RabbitMQ does with the topology of a contract. Inside of synctest.Test, delays
-// of hours pass at once:
+// New runs a consumer on an in-memory broker, which behaves like RabbitMQ with the topology of a contract. Inside synctest.Test,
+// delays of hours pass immediately:
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		b := consumertest.New(t, contract.Default("orders"), ship)
@@ -28,7 +29,7 @@ import (
 	"github.com/warren-mq/warren/consumer/internal/memory"
 )
 
-// Broker is a broker in memory with the topology of a contract, and a consumer of its main queue.
+// Broker is an in-memory broker with the topology of a contract, and a consumer of its main queue.
 type Broker struct {
 	tb       testing.TB
 	broker   *memory.Broker
@@ -39,8 +40,8 @@ type Broker struct {
 	ended    chan error
 }
 
-// New starts a consumer with a handler, until the test ends or Stop is called. Outside of synctest.Test, delays take their time: give the
-// contract short ones.
+// New starts a consumer with a handler. It stops when the test ends or Stop is called. If the contract or an option is not valid,
+// New fails the test. Outside synctest.Test, delays take their real time, so use a contract with short ones.
 func New[T any](tb testing.TB, c contract.Contract, handle consumer.Handler[T], options ...consumer.Option) *Broker {
 	tb.Helper()
 	broker := memory.New(c)
@@ -63,9 +64,9 @@ func New[T any](tb testing.TB, c contract.Contract, handle consumer.Handler[T], 
 	return b
 }
 
-// inBubble reports whether the test runs inside of synctest.Test.
+// inBubble reports whether the test runs inside synctest.Test.
 func inBubble() (inside bool) {
-	defer func() { _ = recover() }() // synctest.Wait panics outside
+	defer func() { _ = recover() }() // synctest.Wait panics outside of synctest.Test
 	synctest.Wait()
 	return true
 }
@@ -76,7 +77,8 @@ func (b *Broker) Publish(m consumer.Publishing) {
 	b.PublishTo("", b.contract.Queue, m)
 }
 
-// PublishTo publishes a message as another exchange and routing key would, with the main queue bound to it.
+// PublishTo binds the main queue to an exchange and publishes a message there. It fails the test if the exchange is "" and no
+// queue has the name of the routing key.
 func (b *Broker) PublishTo(exchange, routingKey string, m consumer.Publishing) {
 	b.tb.Helper()
 	b.broker.Bind(exchange, routingKey, b.contract.Queue)
@@ -85,7 +87,7 @@ func (b *Broker) PublishTo(exchange, routingKey string, m consumer.Publishing) {
 	}
 }
 
-// Bind declares an exchange and a queue and binds them, for what a handler publishes.
+// Bind declares an exchange and a queue and binds them, for messages that a handler publishes.
 func (b *Broker) Bind(exchange, routingKey, queue string) { b.broker.Bind(exchange, routingKey, queue) }
 
 // Published is a message that a handler published.
@@ -94,7 +96,7 @@ type Published struct {
 	consumer.Publishing
 }
 
-// Published are the messages that were published over a Conn and routed to a queue, in order.
+// Published returns the messages that were published with a Conn of this broker and routed to a queue, in order.
 func (b *Broker) Published() (published []Published) {
 	for _, p := range b.broker.Published(" publishes") {
 		published = append(published, Published{p.Exchange, p.RoutingKey, p.Publishing})
@@ -102,16 +104,16 @@ func (b *Broker) Published() (published []Published) {
 	return published
 }
 
-// Refuse makes a queue refuse messages, as a full queue does, or ends that.
+// Refuse makes a queue refuse messages, as a full queue does, or accept them again.
 func (b *Broker) Refuse(queue string, refuse bool) { b.broker.Refuse(queue, refuse) }
 
-// Forbid takes the permission to write to an exchange, or grants it again. The default exchange is "".
+// Forbid revokes the permission to write to an exchange, or grants it again. The default exchange is "".
 func (b *Broker) Forbid(exchange string, forbid bool) { b.broker.Forbid(exchange, forbid) }
 
-// Block blocks publishers, as a memory alarm does, or ends that.
+// Block blocks publishers, as a memory alarm does, or unblocks them.
 func (b *Broker) Block(block bool) { b.broker.Block(block) }
 
-// Conn connects to the broker, for a handler that publishes.
+// Conn returns a connection to the broker for a handler that publishes. It is closed when the test ends.
 func (b *Broker) Conn(options ...consumer.ConnOption) *consumer.Conn {
 	conn := connTo(b.broker, options...)
 	b.tb.Cleanup(conn.Close)
@@ -123,10 +125,10 @@ func connTo(broker *memory.Broker, options ...consumer.ConnOption) *consumer.Con
 	return consumer.NewConn(nil, append(options, transport)...)
 }
 
-// Consumer is the consumer.
+// Consumer returns the consumer that New started.
 func (b *Broker) Consumer() *consumer.Consumer { return b.consumer }
 
-// Wait lets time pass. Outside of synctest.Test it returns as soon as all messages are settled or dead letters.
+// Wait lets d pass. Outside synctest.Test it returns earlier if no message waits or is unsettled, except dead letters.
 func (b *Broker) Wait(d time.Duration) {
 	if b.bubble {
 		time.Sleep(d)
@@ -139,16 +141,16 @@ func (b *Broker) Wait(d time.Duration) {
 	}
 }
 
-// Messages are the messages that wait in a queue, the next one first.
+// Messages returns the messages that wait in a queue, in order of delivery.
 func (b *Broker) Messages(queue string) []amqp.Delivery { return b.broker.Messages(queue) }
 
-// DeadLetters are the messages in the dead-letter queue.
+// DeadLetters returns the messages in the dead-letter queue, the oldest first.
 func (b *Broker) DeadLetters() []amqp.Delivery { return b.broker.Messages(b.contract.DeadLetterQueue) }
 
-// Cut closes all connections without a word.
+// Cut closes all connections without AMQP's closing handshake, like a network failure.
 func (b *Broker) Cut() { b.broker.Cut() }
 
-// Stop ends the consumer, and returns what Run returned.
+// Stop stops the consumer and returns the result of its Run. It may be called several times.
 func (b *Broker) Stop() error {
 	b.cancel()
 	err := <-b.ended

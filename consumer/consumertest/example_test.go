@@ -17,7 +17,7 @@ type order struct {
 	Amount int `json:"amount"`
 }
 
-// ship succeeds with the third attempt.
+// ship fails twice and succeeds on the third attempt.
 func ship(_ context.Context, m *consumer.Message[order]) error {
 	if m.Body.Amount < 0 {
 		return consumer.Permanent(errors.New("the amount is negative"))
@@ -28,7 +28,7 @@ func ship(_ context.Context, m *consumer.Message[order]) error {
 	return nil
 }
 
-// One line tests what a handler makes of a message.
+// Handle shows how a consumer settles a message.
 func ExampleHandle() {
 	action := consumertest.Handle(context.Background(), ship, consumertest.Message(contract.Default("orders"), order{Amount: -1}))
 	fmt.Println(action.Verb, action.Kind, action.Route.Exchange)

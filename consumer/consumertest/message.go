@@ -12,10 +12,10 @@ import (
 	"github.com/warren-mq/warren/consumer/internal/hooks"
 )
 
-// MessageOption changes the delivery of Message.
+// MessageOption changes the delivery that Message creates.
 type MessageOption func(raw *amqp.Delivery, c contract.Contract)
 
-// Attempt makes it the nth attempt, by the headers that the strategy of the contract counts.
+// Attempt makes the message its nth attempt, in the headers that the strategy of the contract counts. n begins with 1.
 func Attempt(n int) MessageOption {
 	return func(raw *amqp.Delivery, c contract.Contract) {
 		switch c.Strategy {
@@ -32,12 +32,12 @@ func Attempt(n int) MessageOption {
 	}
 }
 
-// ModifyDelivery changes properties and headers of the delivery.
+// ModifyDelivery changes properties and headers of the delivery. raw.Headers is not nil.
 func ModifyDelivery(change func(raw *amqp.Delivery)) MessageOption {
 	return func(raw *amqp.Delivery, _ contract.Contract) { change(raw) }
 }
 
-// Message is a message for a handler. Its raw body is the body as JSON, unless that is a string or bytes.
+// Message returns a message for a handler. Its raw body is body as JSON, or body itself if that is a string or a []byte.
 func Message[T any](c contract.Contract, body T, options ...MessageOption) *consumer.Message[T] {
 	raw := amqp.Delivery{Headers: amqp.Table{}, RoutingKey: c.Queue, DeliveryTag: 1, Body: encode(body)}
 	for _, option := range options {
@@ -53,18 +53,18 @@ func encode(body any) []byte {
 	case string:
 		return []byte(body)
 	}
-	encoded, _ := json.Marshal(body) // nil for what is no JSON; the handler gets the body itself
+	encoded, _ := json.Marshal(body) // nil if body cannot be encoded; the handler gets body itself
 	return encoded
 }
 
-// NewDelivery is a delivery for middleware, as the consumers of a contract get it.
+// NewDelivery returns a delivery for tests of middleware, as a consumer with this contract receives it.
 func NewDelivery(raw amqp.Delivery, c contract.Contract) *consumer.Delivery {
 	d, _ := hooks.NewDelivery(raw, c).(*consumer.Delivery)
 	return d
 }
 
-// Handle calls a handler and returns what a consumer would do with the message then: ack, publish a copy to a tier, give up. The end of ctx
-// counts as for a consumer: by consumer.ErrTimeout as its cause, for example.
+// Handle calls a handler and returns how a consumer would settle the message: for example ack, or publish a copy to a tier. If
+// ctx has ended, its cause counts as for a consumer, for example consumer.ErrTimeout.
 func Handle[T any](ctx context.Context, handle consumer.Handler[T], m *consumer.Message[T]) contract.Action {
 	return hooks.Decide(m.Delivery, call(ctx, handle, m))
 }

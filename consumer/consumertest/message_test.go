@@ -16,7 +16,7 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-func TestHandleReturnsWhatTheConsumerDoes(t *testing.T) {
+func TestHandleReturnsTheAction(t *testing.T) {
 	t.Parallel()
 	late, cancel := context.WithCancelCause(t.Context())
 	cancel(consumer.ErrTimeout)
@@ -26,15 +26,15 @@ func TestHandleReturnsWhatTheConsumerDoes(t *testing.T) {
 		returns error
 		want    contract.Action
 	}{
-		"nil":                 {t.Context(), 1, nil, contract.Action{Verb: contract.VerbAck}},
-		"an error":            {t.Context(), 1, errors.New("no stock"), contract.Action{Verb: contract.VerbPublish, Kind: contract.KindFailed, Route: &contract.Route{RoutingKey: "orders.retry.30s"}}},
-		"the second error":    {t.Context(), 2, errors.New("no stock"), contract.Action{Verb: contract.VerbPublish, Kind: contract.KindFailed, Route: &contract.Route{RoutingKey: "orders.retry.5m"}}},
-		"the last error":      {t.Context(), 4, errors.New("no stock"), contract.Action{Verb: contract.VerbPublish, Kind: contract.KindExhausted, GivenUp: true, Route: &contract.Route{Exchange: "orders.dlx"}, Otherwise: contract.VerbReject}},
-		"Permanent":           {t.Context(), 1, consumer.Permanent(errors.New("no such customer")), contract.Action{Verb: contract.VerbPublish, Kind: contract.KindPermanent, GivenUp: true, Route: &contract.Route{Exchange: "orders.dlx"}, Otherwise: contract.VerbReject}},
-		"Defer":               {t.Context(), 4, consumer.Defer(time.Hour), contract.Action{Verb: contract.VerbPublish, Route: &contract.Route{RoutingKey: "orders.retry.30m"}}},
-		"Discard":             {t.Context(), 1, consumer.Discard(errors.New("too old")), contract.Action{Verb: contract.VerbAck}},
-		"an error, too late":  {late, 1, errors.New("no stock"), contract.Action{Verb: contract.VerbPublish, Kind: contract.KindTimeout, Route: &contract.Route{RoutingKey: "orders.retry.30s"}}},
-		"Permanent of no one": {t.Context(), 1, consumer.Permanent(nil), contract.Action{Verb: contract.VerbAck}},
+		"nil":                {t.Context(), 1, nil, contract.Action{Verb: contract.VerbAck}},
+		"an error":           {t.Context(), 1, errors.New("no stock"), contract.Action{Verb: contract.VerbPublish, Kind: contract.KindFailed, Route: &contract.Route{RoutingKey: "orders.retry.30s"}}},
+		"the second error":   {t.Context(), 2, errors.New("no stock"), contract.Action{Verb: contract.VerbPublish, Kind: contract.KindFailed, Route: &contract.Route{RoutingKey: "orders.retry.5m"}}},
+		"the last error":     {t.Context(), 4, errors.New("no stock"), contract.Action{Verb: contract.VerbPublish, Kind: contract.KindExhausted, GivenUp: true, Route: &contract.Route{Exchange: "orders.dlx"}, Otherwise: contract.VerbReject}},
+		"Permanent":          {t.Context(), 1, consumer.Permanent(errors.New("no such customer")), contract.Action{Verb: contract.VerbPublish, Kind: contract.KindPermanent, GivenUp: true, Route: &contract.Route{Exchange: "orders.dlx"}, Otherwise: contract.VerbReject}},
+		"Defer":              {t.Context(), 4, consumer.Defer(time.Hour), contract.Action{Verb: contract.VerbPublish, Route: &contract.Route{RoutingKey: "orders.retry.30m"}}},
+		"Discard":            {t.Context(), 1, consumer.Discard(errors.New("too old")), contract.Action{Verb: contract.VerbAck}},
+		"an error, too late": {late, 1, errors.New("no stock"), contract.Action{Verb: contract.VerbPublish, Kind: contract.KindTimeout, Route: &contract.Route{RoutingKey: "orders.retry.30s"}}},
+		"Permanent(nil)":     {t.Context(), 1, consumer.Permanent(nil), contract.Action{Verb: contract.VerbAck}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -80,7 +80,7 @@ func TestAHandlerThatPanicsFails(t *testing.T) {
 	}
 }
 
-// A handler that publishes is tested with an exchange of the application.
+// The handler publishes to an exchange of the application.
 func TestAHandlerThatPublishes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestAHandlerThatPublishes(t *testing.T) {
 	})
 }
 
-// Outside of synctest.Test, the broker works in real time, as a test with a database or a web server needs it.
+// Outside synctest.Test, the broker works in real time, for tests with a database or a web server.
 func TestRealTime(t *testing.T) {
 	t.Parallel()
 	c := contract.Default("orders")

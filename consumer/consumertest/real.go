@@ -11,8 +11,9 @@ import (
 	"github.com/warren-mq/warren/consumer/internal/memory"
 )
 
-// DeclareTopology declares the queues and exchanges of a contract at a real broker, for tests for which the one in memory is not enough, and
-// deletes them when the test ends. They do what those of the operator do, and have other arguments, so give it a vhost of its own.
+// DeclareTopology declares the queues and exchanges of a contract on a real broker, for tests that need one, and returns a Conn.
+// It deletes them and closes the Conn when the test ends. They work like the ones that the operator declares, but have other
+// arguments, so use a separate virtual host. Errors fail the test.
 func DeclareTopology(tb testing.TB, uri string, c contract.Contract) *consumer.Conn {
 	tb.Helper()
 	check := func(err error) {
@@ -41,7 +42,7 @@ func DeclareTopology(tb testing.TB, uri string, c contract.Contract) *consumer.C
 	return conn
 }
 
-// queuesOf are the queues of a contract with their arguments.
+// queuesOf returns the queues of a contract with their arguments.
 func queuesOf(c contract.Contract) map[string]amqp.Table {
 	main := amqp.Table{"x-queue-type": "quorum"}
 	queues := map[string]amqp.Table{c.Queue: main}
@@ -68,7 +69,7 @@ func queuesOf(c contract.Contract) map[string]amqp.Table {
 	return queues
 }
 
-// bindingsOf are the queues that the exchanges of a contract lead to.
+// bindingsOf returns the queue for each exchange and routing key of a contract.
 func bindingsOf(c contract.Contract) map[contract.Route]string {
 	bindings := map[contract.Route]string{}
 	for _, tier := range c.Tiers {

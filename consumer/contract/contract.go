@@ -10,70 +10,72 @@ import (
 	"time"
 )
 
-// APIVersion is the version of the document. Later versions of a Contract only gain fields.
+// APIVersion is the version of the document. Later releases only add fields to a Contract of this version.
 const APIVersion = "contract.warren.dev/v1"
 
-// Strategy says how a failed message comes to wait for its next attempt.
+// Strategy is how a failed message gets to its next attempt.
 type Strategy string
 
-// The strategies of a ConsumerQueue, and StrategyNone for retry.policy None.
+// These are the strategies of a ConsumerQueue, and StrategyNone for the retry policy None.
 const (
 	// StrategyPublish: the consumer publishes a copy to a delay tier, waits for the confirm, and acks the original.
 	StrategyPublish Strategy = "Publish"
-	// StrategyReject: the consumer rejects, and the broker moves the message to the delay tier.
+	// StrategyReject: the consumer rejects the message, and the broker dead-letters it to the delay tier.
 	StrategyReject Strategy = "Reject"
-	// StrategyRequeue: the consumer rejects with requeue, and the broker delivers again, until its delivery limit.
+	// StrategyRequeue: the consumer rejects the message with requeue, and the broker delivers it again until its delivery limit
+	// is reached.
 	StrategyRequeue Strategy = "Requeue"
-	// StrategyNone: a failed message is given up at once.
+	// StrategyNone: a failed message is parked without another attempt.
 	StrategyNone Strategy = "None"
 )
 
 var strategies = []Strategy{StrategyPublish, StrategyReject, StrategyRequeue, StrategyNone}
 
-// Contract is what the consumers of a main queue keep.
+// Contract is the contract between a topology and the consumers of its main queue. The zero value is not valid; see Validate.
 type Contract struct {
 	// APIVersion is contract.warren.dev/v1.
 	APIVersion string `json:"apiVersion"`
-	// Queue is the main queue, which is consumed.
+	// Queue is the main queue, from which messages are consumed.
 	Queue string `json:"queue"`
-	// VirtualHost is where the queue is.
+	// VirtualHost is the virtual host of the queue.
 	VirtualHost string `json:"virtualHost"`
-	// Strategy says how a failed message comes to wait for its next attempt.
+	// Strategy is how a failed message gets to its next attempt.
 	Strategy Strategy `json:"strategy" jsonschema:"enum=Publish,enum=Reject,enum=Requeue,enum=None"`
-	// MaxAttempts is the number of attempts in all, the first one included; 1 under None.
+	// MaxAttempts is the number of attempts in total, including the first one; 1 under None.
 	MaxAttempts int `json:"maxAttempts" jsonschema:"minimum=1"`
 	// Tiers are the delay tiers, in the order in which a message uses them. Requeue has none, Reject has one.
 	Tiers []Tier `json:"tiers,omitempty"`
-	// Park is where messages are published that are given up. Without it there is no dead-letter queue, and what is given up is dropped.
+	// Park is where consumers publish messages that get no further attempt. Without it there is no dead-letter queue, and such
+	// messages are dropped.
 	Park *Route `json:"park,omitempty"`
-	// DeadLetterQueue is where dead letters wait; empty where dead-lettering is disabled.
+	// DeadLetterQueue is the queue of the dead letters; empty if dead-lettering is disabled.
 	DeadLetterQueue string `json:"deadLetterQueue,omitempty"`
-	// RejectDeadLetters says that a rejected message goes to the dead-letter queue, at least once.
+	// RejectDeadLetters reports whether the broker dead-letters a rejected message to the dead-letter queue, at least once.
 	RejectDeadLetters bool `json:"rejectDeadLetters"`
-	// SingleActiveConsumer says that only one consumer at a time gets messages.
+	// SingleActiveConsumer reports whether only one consumer at a time receives messages.
 	SingleActiveConsumer bool `json:"singleActiveConsumer"`
-	// ConsumerTimeout is the time after which the broker takes back a message that was not settled, in milliseconds. Without it the
-	// broker's own timeout holds, 30 minutes by default.
+	// ConsumerTimeout is the time after which the broker takes back a message that was not settled, in milliseconds. Without it
+	// the broker's default applies, usually 30 minutes.
 	ConsumerTimeout *Duration `json:"consumerTimeoutMilliseconds,omitempty"`
-	// RedeliveryDelay is how long the broker waits until it delivers a requeued message again; without it, it does not wait.
+	// RedeliveryDelay is how long the broker waits before it delivers a requeued message again. Without it, it does not wait.
 	RedeliveryDelay *RedeliveryDelay `json:"redeliveryDelay,omitempty"`
 }
 
-// Route is how a message is published.
+// Route is the destination of a published message.
 type Route struct {
 	// Exchange is empty for the default exchange.
 	Exchange   string `json:"exchange"`
 	RoutingKey string `json:"routingKey"`
 }
 
-// Tier is a delay tier: what is published there comes back to the main queue after the delay.
+// Tier is a delay tier: a message that is published there returns to the main queue after the delay.
 type Tier struct {
 	// Delay is how long a message waits, in milliseconds.
 	Delay Duration `json:"delayMilliseconds" jsonschema:"minimum=1"`
 	Route
 }
 
-// RedeliveryDelay is min × the number of deliveries, at most max.
+// RedeliveryDelay is min × the number of deliveries, but at most max.
 type RedeliveryDelay struct {
 	// Min is the delay after the first delivery, in milliseconds.
 	Min Duration `json:"minMilliseconds"`
@@ -81,7 +83,7 @@ type RedeliveryDelay struct {
 	Max Duration `json:"maxMilliseconds"`
 }
 
-// Default is the contract of a ConsumerQueue of that name with spec: {}, in the virtual host "/".
+// Default returns the contract of a ConsumerQueue with spec: {} and this name, in the virtual host "/".
 func Default(queue string) Contract {
 	c := Contract{
 		APIVersion: APIVersion, Queue: queue, VirtualHost: "/", Strategy: StrategyPublish, MaxAttempts: 4,
@@ -94,7 +96,7 @@ func Default(queue string) Contract {
 	return c
 }
 
-// Parse reads a contract and validates it. Fields that are unknown here are left out.
+// Parse decodes and validates a contract. It ignores unknown fields.
 func Parse(document []byte) (Contract, error) {
 	c := Contract{}
 	if err := json.Unmarshal(document, &c); err != nil {
@@ -106,14 +108,14 @@ func Parse(document []byte) (Contract, error) {
 	return c, nil
 }
 
-// Validate says what is wrong with a contract: each field, and what to do.
+// Validate returns an error for each invalid field, joined. Each error says what to do.
 func (c Contract) Validate() error {
 	var wrong []error
 	refuse := func(format string, arguments ...any) {
 		wrong = append(wrong, fmt.Errorf("contract: "+format, arguments...))
 	}
 	if c.APIVersion != APIVersion {
-		refuse("apiVersion is %q and must be %q: use a version of this library that knows it", c.APIVersion, APIVersion)
+		refuse("apiVersion is %q, but this version of the library supports only %q: upgrade the library", c.APIVersion, APIVersion)
 	}
 	if c.Queue == "" {
 		refuse("queue is missing: name the main queue")
@@ -122,7 +124,7 @@ func (c Contract) Validate() error {
 		refuse(`virtualHost is missing: "/" is RabbitMQ's default`)
 	}
 	if !slices.Contains(strategies, c.Strategy) {
-		refuse("strategy is %q and must be one of %q: use a version of this library that knows it", c.Strategy, strategies)
+		refuse("strategy is %q, but this version of the library supports only %q: upgrade the library", c.Strategy, strategies)
 	}
 	if c.MaxAttempts < 1 {
 		refuse("maxAttempts is %d and must be at least 1", c.MaxAttempts)
@@ -132,7 +134,7 @@ func (c Contract) Validate() error {
 		refuse("park.routingKey is missing: the default exchange needs the name of the dead-letter queue")
 	}
 	if c.Strategy == StrategyReject && c.RejectDeadLetters {
-		refuse("rejectDeadLetters cannot be true under strategy Reject: what is rejected waits in the tier")
+		refuse("rejectDeadLetters must be false under strategy Reject: rejected messages wait in the tier")
 	}
 	return errors.Join(wrong...)
 }
@@ -140,11 +142,11 @@ func (c Contract) Validate() error {
 func (c Contract) validateTiers(refuse func(format string, arguments ...any)) {
 	switch {
 	case c.Strategy == StrategyPublish && len(c.Tiers) == 0:
-		refuse("tiers are missing, which strategy Publish publishes to")
+		refuse("tiers are missing: strategy Publish needs at least one")
 	case c.Strategy == StrategyReject && len(c.Tiers) != 1:
-		refuse("strategy Reject has one tier, not %d", len(c.Tiers))
+		refuse("tiers has %d entries: strategy Reject needs exactly one", len(c.Tiers))
 	case c.Strategy == StrategyRequeue && len(c.Tiers) != 0:
-		refuse("strategy Requeue has no tiers, not %d", len(c.Tiers))
+		refuse("tiers has %d entries: strategy Requeue uses none", len(c.Tiers))
 	}
 	for i, tier := range c.Tiers {
 		if tier.Delay < Duration(time.Millisecond) {
@@ -156,19 +158,19 @@ func (c Contract) validateTiers(refuse func(format string, arguments ...any)) {
 	}
 }
 
-// Source is where a contract comes from.
+// Source provides a contract that may change.
 type Source interface {
-	// Load returns the contract as it is now, before ctx ends.
+	// Load returns the current contract. It must return when ctx ends.
 	Load(ctx context.Context) (Contract, error)
 }
 
-// Load returns the contract itself, once it is valid.
+// Load validates and returns the contract.
 func (c Contract) Load(context.Context) (Contract, error) { return c, c.Validate() }
 
-// File is the path of a contract, which is read again at each Load: the operator may write another one.
+// File is the path of a contract. Load reads it again each time, because the operator may change it.
 type File string
 
-// Load reads the file.
+// Load reads the file. The error is fs.ErrNotExist if the file does not exist.
 func (f File) Load(context.Context) (Contract, error) {
 	document, err := os.ReadFile(string(f))
 	if err != nil {

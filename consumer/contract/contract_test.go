@@ -42,24 +42,24 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseSaysWhatIsWrong(t *testing.T) {
+func TestParseRefusesInvalidContracts(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*contract.Contract)
 		want   string
 	}{
-		"another apiVersion":          {func(c *contract.Contract) { c.APIVersion = "contract.warren.dev/v2" }, "use a version of this library that knows it"},
+		"another apiVersion":          {func(c *contract.Contract) { c.APIVersion = "contract.warren.dev/v2" }, "upgrade the library"},
 		"no queue":                    {func(c *contract.Contract) { c.Queue = "" }, "queue is missing"},
 		"no virtual host":             {func(c *contract.Contract) { c.VirtualHost = "" }, "virtualHost is missing"},
 		"another strategy":            {func(c *contract.Contract) { c.Strategy = "Hope" }, `strategy is "Hope"`},
 		"no attempts":                 {func(c *contract.Contract) { c.MaxAttempts = 0 }, "maxAttempts is 0"},
 		"no tiers":                    {func(c *contract.Contract) { c.Tiers = nil }, "tiers are missing"},
-		"Reject with three tiers":     {func(c *contract.Contract) { c.Strategy, c.RejectDeadLetters = contract.StrategyReject, false }, "one tier, not 3"},
-		"Requeue with tiers":          {func(c *contract.Contract) { c.Strategy = contract.StrategyRequeue }, "no tiers, not 3"},
+		"Reject with three tiers":     {func(c *contract.Contract) { c.Strategy, c.RejectDeadLetters = contract.StrategyReject, false }, "tiers has 3 entries: strategy Reject needs exactly one"},
+		"Requeue with tiers":          {func(c *contract.Contract) { c.Strategy = contract.StrategyRequeue }, "tiers has 3 entries: strategy Requeue uses none"},
 		"a tier without a delay":      {func(c *contract.Contract) { c.Tiers[1].Delay = 0 }, "tiers[1].delayMilliseconds"},
 		"a tier without a route":      {func(c *contract.Contract) { c.Tiers[1].RoutingKey = "" }, "tiers[1].routingKey"},
 		"parking without a route":     {func(c *contract.Contract) { c.Park = &contract.Route{} }, "park.routingKey"},
-		"Reject that dead-letters":    {func(c *contract.Contract) { c.Strategy, c.Tiers = contract.StrategyReject, c.Tiers[:1] }, "rejectDeadLetters cannot be true"},
+		"Reject that dead-letters":    {func(c *contract.Contract) { c.Strategy, c.Tiers = contract.StrategyReject, c.Tiers[:1] }, "rejectDeadLetters must be false"},
 		"two things at the same time": {func(c *contract.Contract) { c.Queue, c.MaxAttempts = "", 0 }, "maxAttempts is 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestDurationString(t *testing.T) {
 	}
 }
 
-// Whatever headers a producer sends: attempts are counted from 1, and a message is never tried without end.
+// Attempts begin with 1 and a message is never retried forever, whatever headers a producer sends.
 func FuzzDecide(f *testing.F) {
 	f.Add(int64(3), int64(2), "7", 1.5, true)
 	f.Add(int64(-1), int64(1)<<62, "", 1e300, false)
@@ -159,7 +159,7 @@ func rejecting() contract.Contract {
 	return c
 }
 
-func TestFailureTextsAreCutBetweenCharacters(t *testing.T) {
+func TestFailureTextsAreTruncatedBetweenCharacters(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("é", contract.MaxFailureMessageBytes)
 	action := contract.Default("orders").Decide(contract.Facts{}, contract.Outcome{Result: contract.ResultFailed, Text: "x" + long})

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// DefaultMaxCrashes is how many deliveries that ended neither in a success nor in a failure are taken for crashes of the consumer, unless
-// the consumer has a limit of its own.
+// DefaultMaxCrashes is the number of deliveries without success or failure after which a message is parked, because it probably
+// crashes the consumer. A consumer may have its own limit.
 const DefaultMaxCrashes = 20
 
-// Facts are what is known of a delivery before it is handled.
+// Facts are the properties of a delivery before it is handled.
 type Facts struct {
 	// Exchange and RoutingKey are those of the delivery.
 	Exchange    string `json:"exchange"`
 	RoutingKey  string `json:"routingKey"`
 	Redelivered bool   `json:"redelivered,omitempty"`
-	// Headers hold tables as map[string]any and arrays as []any.
+	// Headers contains tables as map[string]any and arrays as []any.
 	Headers map[string]any `json:"headers,omitempty"`
 }
 
@@ -28,80 +28,83 @@ const (
 	ResultFailed      Result = "failed"
 	ResultPanicked    Result = "panicked"
 	ResultTimedOut    Result = "timedOut"
-	ResultPermanent   Result = "permanent"   // no attempt can help
-	ResultUndecodable Result = "undecodable" // nor can it here; it was not handled
-	ResultCrashed     Result = "crashed"     // as ResultUndecodable: the message came back too often, see Progress.Crashes
-	ResultDeferred    Result = "deferred"    // not yet, which is not a failure
-	ResultDiscarded   Result = "discarded"   // failed, and done with
-	ResultReturned    Result = "returned"    // it was not handled, or not to the end
+	ResultPermanent   Result = "permanent"   // another attempt cannot succeed
+	ResultUndecodable Result = "undecodable" // the body could not be decoded, so the message was not handled
+	ResultCrashed     Result = "crashed"     // not handled because of too many crashes, see Progress.Crashes
+	ResultDeferred    Result = "deferred"    // too early; not a failure
+	ResultDiscarded   Result = "discarded"   // failed, but needs no further attempt
+	ResultReturned    Result = "returned"    // not handled, or not completely
 )
 
-// Outcome is how a delivery ended, and what is to be told of it.
+// Outcome is how a delivery ended, with the details for the headers of a copy.
 type Outcome struct {
 	Result Result `json:"result"`
-	// Delay is for how long a failed message has to wait at least, or how long it is deferred.
+	// Delay is the minimum delay of a failed message, or the delay of a deferred one.
 	Delay Duration `json:"delayMilliseconds,omitempty"`
-	// Text, Time and Client tell of a failure, CopyID of a copy.
+	// Text, Time and Client describe a failure. CopyID identifies the copy.
 	Text   string    `json:"text,omitempty"`
 	Time   time.Time `json:"time,omitzero"`
 	Client string    `json:"client,omitempty"`
 	CopyID string    `json:"copyId,omitempty"`
 }
 
-// Verb is what settles a delivery.
+// Verb is how a delivery is settled.
 type Verb string
 
-// Verbs.
+// The verbs.
 const (
 	// VerbAck is basic.ack.
 	VerbAck Verb = "ack"
 	// VerbReject is basic.reject without requeue.
 	VerbReject Verb = "reject"
-	// VerbRequeue is basic.reject with requeue. RabbitMQ 4.3 counts it, and no basic.nack.
+	// VerbRequeue is basic.reject with requeue. RabbitMQ 4.3 counts it as a delivery, unlike basic.nack.
 	VerbRequeue Verb = "requeue"
-	// VerbReturn is basic.nack with requeue: the message goes back as if it had not been delivered, where the broker can tell.
+	// VerbReturn is basic.nack with requeue: the message returns to the queue without being counted as a delivery, if the broker
+	// supports that.
 	VerbReturn Verb = "return"
 	// VerbPublish publishes a copy, persistent and mandatory, without the properties user-id and expiration. Once the broker has
-	// confirmed and not returned it, the original is acked.
+	// confirmed the copy and has not returned it, the original is acked.
 	VerbPublish Verb = "publish"
 )
 
-// Action is what to do with a delivery.
+// Action is how to settle a delivery.
 type Action struct {
 	Verb Verb `json:"verb"`
-	// Kind is why; empty where nothing failed.
+	// Kind is the kind of failure; empty if nothing failed.
 	Kind FailureKind `json:"kind,omitempty"`
-	// GivenUp says that there will be no further attempt.
+	// GivenUp reports whether this was the last attempt.
 	GivenUp bool `json:"givenUp,omitempty"`
-	// Wait is for how long the message is kept in hand before.
+	// Wait is how long the consumer holds the message before it settles it.
 	Wait Duration `json:"waitMilliseconds,omitempty"`
-	// Route and Headers are those of the copy.
+	// Route and Headers belong to the copy.
 	Route   *Route         `json:"route,omitempty"`
 	Headers map[string]any `json:"headers,omitempty"`
-	// Otherwise settles a delivery whose copy the broker does not take within 30 s. Without it, the copy is tried for as long as it takes.
+	// Otherwise settles the delivery if the broker does not accept the copy within 30 s. If it is empty, publishing is retried
+	// without a limit.
 	Otherwise Verb `json:"otherwise,omitempty"`
 }
 
-// Progress is how far a message has come.
+// Progress is the number of attempts of a message and its origin.
 type Progress struct {
-	// Attempt is the number of this attempt; the first one is 1.
+	// Attempt is the number of this attempt, beginning with 1.
 	Attempt int `json:"attempt"`
-	// Crashes are the deliveries that ended neither in a success nor in a failure, as far as the broker counts them.
+	// Crashes is the number of deliveries that ended without success or failure. The broker counts them; older versions count
+	// other deliveries, too.
 	Crashes int `json:"crashes,omitempty"`
-	// OriginalExchange and OriginalRoutingKey are where the message was published first.
+	// OriginalExchange and OriginalRoutingKey are where the producer published the message.
 	OriginalExchange   string `json:"originalExchange"`
 	OriginalRoutingKey string `json:"originalRoutingKey"`
 }
 
-// Progress says how far a message has come. Whatever a producer writes into the headers, a number that cannot be is read as 0.
+// Progress reads the progress of a message from its headers. Numbers that are not valid count as 0, whatever the producer sends.
 func (c Contract) Progress(f Facts) Progress {
 	retries := 0
-	if failed := text(f.Headers[HeaderFailureQueue]); failed == "" || failed == c.Queue { // else another queue counted
+	if failed := text(f.Headers[HeaderFailureQueue]); failed == "" || failed == c.Queue { // otherwise the count belongs to another queue
 		retries = count(f.Headers[HeaderRetryCount])
 	}
 	rejected, died := rejectedIn(f.Headers, c.Queue)
 	deliveries := 0
-	if f.Redelivered { // else a client sent the header
+	if f.Redelivered { // otherwise a client set the header
 		deliveries = count(f.Headers[headerDeliveryCount])
 	}
 	progress := Progress{Attempt: 1, OriginalExchange: f.Exchange, OriginalRoutingKey: f.RoutingKey}
@@ -114,7 +117,7 @@ func (c Contract) Progress(f Facts) Progress {
 		progress.Attempt += retries + deliveries
 	case StrategyNone:
 	}
-	if c.Strategy != StrategyRequeue { // where deliveries are attempts
+	if c.Strategy != StrategyRequeue { // under Requeue, deliveries are attempts
 		progress.Crashes = max(0, deliveries-rejected.count)
 	}
 	if died && c.Strategy == StrategyReject {
@@ -129,7 +132,7 @@ func (c Contract) Progress(f Facts) Progress {
 	return progress
 }
 
-// Decide says what to do with a delivery that ended.
+// Decide returns how to settle a delivery with this outcome.
 func (c Contract) Decide(f Facts, o Outcome) Action {
 	switch o.Result {
 	case ResultSucceeded, ResultDiscarded:
@@ -153,11 +156,11 @@ func (c Contract) Decide(f Facts, o Outcome) Action {
 	return c.retryOrPark(f, o, KindFailed)
 }
 
-// retryOrPark gives a failed message another attempt, if there is one left.
+// retryOrPark returns the action for a failed message: another attempt if there is one left, else parking.
 func (c Contract) retryOrPark(f Facts, o Outcome, kind FailureKind) Action {
 	progress := c.Progress(f)
 	if c.Strategy == StrategyRequeue {
-		// The broker counts, and gives up at its limit.
+		// The broker counts deliveries and dead-letters the message at its limit.
 		return Action{Verb: VerbRequeue, Kind: kind, Wait: c.redeliveryPause(progress.Attempt), GivenUp: progress.Attempt >= c.MaxAttempts}
 	}
 	if progress.Attempt >= c.attempts() {
@@ -175,7 +178,6 @@ func (c Contract) retryOrPark(f Facts, o Outcome, kind FailureKind) Action {
 	return Action{Verb: VerbPublish, Kind: kind, Route: &tier.Route, Headers: headers}
 }
 
-// attempts is how many attempts a message has.
 func (c Contract) attempts() int {
 	if c.Strategy == StrategyNone {
 		return 1
@@ -183,7 +185,7 @@ func (c Contract) attempts() int {
 	return c.MaxAttempts
 }
 
-// park leads a message to the dead-letter queue, or drops it where there is none.
+// park returns the action that moves a message to the dead-letter queue, or drops it if there is none.
 func (c Contract) park(f Facts, o Outcome, kind FailureKind) Action {
 	if c.Strategy == StrategyRequeue && kind != KindCrashed && c.RejectDeadLetters {
 		return Action{Verb: VerbReject, Kind: kind, GivenUp: true}
@@ -192,23 +194,23 @@ func (c Contract) park(f Facts, o Outcome, kind FailureKind) Action {
 		return Action{Verb: VerbAck, Kind: kind, GivenUp: true}
 	}
 	failed := c.Progress(f).Attempt
-	if kind == KindUndecodable || kind == KindCrashed { // which were not handled
+	if kind == KindUndecodable || kind == KindCrashed { // the message was not handled
 		failed--
 	}
 	headers := c.copyOf(f, o, failed)
 	maps.Copy(headers, c.failureHeaders(o, kind))
 	route := *c.Park
 	action := Action{Verb: VerbPublish, Kind: kind, GivenUp: true, Route: &route, Headers: headers}
-	if c.RejectDeadLetters || c.Strategy == StrategyReject { // under Reject the message waits in the tier, and is parked when it comes back
+	if c.RejectDeadLetters || c.Strategy == StrategyReject { // under Reject the message waits in the tier and is parked afterwards
 		action.Otherwise = VerbReject
 	}
 	return action
 }
 
-// maxDeferInHand is for how long a message without a tier is deferred at most.
+// maxDeferInHand limits how long a consumer holds a deferred message if there is no tier.
 const maxDeferInHand = Duration(30 * time.Second)
 
-// deferMessage lets a message wait that has not failed.
+// deferMessage returns the action for a message that was deferred.
 func (c Contract) deferMessage(f Facts, o Outcome) Action {
 	if len(c.Tiers) == 0 {
 		return Action{Verb: VerbReturn, Wait: min(max(o.Delay, 0), maxDeferInHand)}
@@ -219,7 +221,7 @@ func (c Contract) deferMessage(f Facts, o Outcome) Action {
 	return Action{Verb: VerbPublish, Route: &tier.Route, Headers: headers}
 }
 
-// tierFor is the tier with the shortest delay that is long enough, or else the longest.
+// tierFor returns the tier with the shortest delay that is at least delay, or else the longest tier.
 func (c Contract) tierFor(delay Duration) Tier {
 	best := c.Tiers[0]
 	for _, tier := range c.Tiers[1:] {
@@ -231,7 +233,7 @@ func (c Contract) tierFor(delay Duration) Tier {
 	return best
 }
 
-// Between two attempts under Requeue the consumer waits, where the broker does not.
+// Under Requeue without a redelivery delay, the consumer waits before it returns a failed message.
 const (
 	minPause = Duration(100 * time.Millisecond)
 	maxPause = Duration(5 * time.Second)
@@ -244,7 +246,7 @@ func (c Contract) redeliveryPause(attempt int) Duration {
 	return min(maxPause, minPause*Duration(min(attempt, int(maxPause/minPause))))
 }
 
-// copyOf are the headers of a copy of a message of which so many attempts have failed.
+// copyOf returns the headers of a copy after the given number of failed attempts.
 func (c Contract) copyOf(f Facts, o Outcome, failed int) map[string]any {
 	progress := c.Progress(f)
 	headers := CopyHeaders(f.Headers)

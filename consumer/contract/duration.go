@@ -10,10 +10,10 @@ import (
 // maxMilliseconds is RabbitMQ's limit for a TTL, in milliseconds.
 const maxMilliseconds = 1<<32 - 1
 
-// Duration is a time.Duration. JSON has it as whole milliseconds, a number that every language reads without a parser.
+// Duration is a time.Duration. Its JSON form is a whole number of milliseconds, which every language can read.
 type Duration time.Duration
 
-// String is the duration without units that are zero, as in a ConsumerQueue: 30s or 1h30m.
+// String returns the duration without units that are zero, as in a ConsumerQueue: 30s or 1h30m.
 func (d Duration) String() string {
 	text := time.Duration(d).String()
 	if strings.HasSuffix(text, "m0s") {
@@ -25,12 +25,12 @@ func (d Duration) String() string {
 	return text
 }
 
-// MarshalJSON writes the milliseconds.
+// MarshalJSON encodes the duration in milliseconds.
 func (d Duration) MarshalJSON() ([]byte, error) {
 	return strconv.AppendInt(nil, time.Duration(d).Milliseconds(), 10), nil
 }
 
-// UnmarshalJSON reads milliseconds from 0 to RabbitMQ's limit, 4294967295.
+// UnmarshalJSON decodes milliseconds from 0 to RabbitMQ's limit, 4294967295.
 func (d *Duration) UnmarshalJSON(text []byte) error {
 	milliseconds, err := strconv.ParseUint(string(text), 10, 64)
 	if err != nil || milliseconds > maxMilliseconds {

@@ -10,16 +10,16 @@ import (
 
 // Headers that Warren's consumers set on copies.
 const (
-	// HeaderRetryCount is how many attempts have failed.
+	// HeaderRetryCount is the number of failed attempts.
 	HeaderRetryCount = "x-retry-count"
-	// HeaderOriginalExchange and HeaderOriginalRoutingKey are where the message was published first.
+	// HeaderOriginalExchange and HeaderOriginalRoutingKey are where the producer published the message.
 	HeaderOriginalExchange   = "x-original-exchange"
 	HeaderOriginalRoutingKey = "x-original-routing-key"
-	// HeaderCopyID is the same for copies of one delivery: of two with one ID, one is a duplicate.
+	// HeaderCopyID identifies the delivery that was copied. Two messages with the same ID are duplicates.
 	HeaderCopyID = "x-copy-id"
 	// HeaderDeferCount is how often the message was deferred.
 	HeaderDeferCount = "x-defer-count"
-	// HeaderFailureKind and those after it tell of the last failure.
+	// HeaderFailureKind and the following headers describe the last failure.
 	HeaderFailureKind    = "x-failure-kind"
 	HeaderFailureMessage = "x-failure-message"
 	HeaderFailureTime    = "x-failure-time"
@@ -27,41 +27,41 @@ const (
 	HeaderFailureClient  = "x-failure-client"
 )
 
-// HeaderRedriveCount is how often a message was brought back from the dead-letter queue, as whoever does that counts. Copies keep the
-// header.
+// HeaderRedriveCount is how often a message was moved back from the dead-letter queue. The program that moves it counts; copies
+// keep the header.
 const HeaderRedriveCount = "x-warren-redrive-count"
 
-// Headers of RabbitMQ that are read here, or left out of copies.
+// RabbitMQ's headers that this package reads or leaves out of copies.
 const (
 	headerDeath         = "x-death"
 	headerDeliveryCount = "x-delivery-count"
 )
 
-// headersLeftOut are not copied. CC and BCC would route the copy to each queue that they name; the others are the broker's, which
-// counts by them or delivers them as its own.
+// headersLeftOut are headers that copies do not get. CC and BCC would route the copy to each queue that they name. RabbitMQ sets
+// the others and counts deliveries with them.
 var headersLeftOut = []string{"CC", "BCC", headerDeath, headerDeliveryCount, "x-acquired-count"}
 
-// prefixesLeftOut begin further headers of the broker that are not copied.
+// prefixesLeftOut are prefixes of further RabbitMQ headers that copies do not get.
 var prefixesLeftOut = []string{"x-first-death-", "x-last-death-"}
 
-// MaxFailureMessageBytes is the length of x-failure-message, in bytes.
+// MaxFailureMessageBytes is the maximum length of x-failure-message, in bytes.
 const MaxFailureMessageBytes = 1024
 
-// FailureKind says why a message was retried or given up.
+// FailureKind is why a message was retried or parked.
 type FailureKind string
 
 // Kinds of failure.
 const (
 	KindFailed      FailureKind = "failed"
-	KindExhausted   FailureKind = "exhausted" // the attempts are used up
+	KindExhausted   FailureKind = "exhausted" // no attempt is left
 	KindPermanent   FailureKind = "permanent"
 	KindUndecodable FailureKind = "undecodable"
 	KindPanic       FailureKind = "panic"
 	KindTimeout     FailureKind = "timeout"
-	KindCrashed     FailureKind = "crashed" // it came back so often without a failure that it may end the process
+	KindCrashed     FailureKind = "crashed" // delivered too often without success or failure
 )
 
-// CopyHeaders are the headers of a message without those that must not be copied: CC and BCC, and what RabbitMQ counts and tells of
+// CopyHeaders returns a copy of the headers of a message without CC, BCC, and the headers in which RabbitMQ counts and describes
 // deaths.
 func CopyHeaders(headers map[string]any) map[string]any {
 	copied := make(map[string]any, len(headers)+8)
@@ -80,7 +80,7 @@ func CopyHeaders(headers map[string]any) map[string]any {
 	return copied
 }
 
-// count reads a number that is not negative; whatever else a header holds reads as 0.
+// count returns a number that is not negative. Other values of a header count as 0.
 func count(value any) int {
 	number := int64(0)
 	switch value := value.(type) {
@@ -100,7 +100,7 @@ func count(value any) int {
 		number = int64(value)
 	case uint32:
 		number = int64(value)
-	case float64: // of clients that know no integers, and of JSON
+	case float64: // from JSON, and from clients without integers
 		if value != math.Trunc(value) || math.Abs(value) > math.MaxInt32 {
 			return 0
 		}
@@ -112,13 +112,14 @@ func count(value any) int {
 	return int(number)
 }
 
-// Redrives is how often a message was brought back from the dead-letter queue, by its headers.
+// Redrives returns how often a message was moved back from the dead-letter queue, from its headers.
 func Redrives(headers map[string]any) int { return count(headers[HeaderRedriveCount]) }
 
-// Deferrals is how often a message was deferred, by its headers.
+// Deferrals returns how often a message was deferred, from its headers.
 func Deferrals(headers map[string]any) int { return count(headers[HeaderDeferCount]) }
 
-// ForwardHeaders are the headers of a message for one that follows from it, without those of copies.
+// ForwardHeaders returns the headers of a message for another message that follows from it. It leaves out the headers of copies
+// and deaths.
 func ForwardHeaders(headers map[string]any) map[string]any {
 	forwarded := CopyHeaders(headers)
 	for _, name := range []string{
@@ -130,19 +131,19 @@ func ForwardHeaders(headers map[string]any) map[string]any {
 	return forwarded
 }
 
-// text reads a string header; empty if it is none.
+// text returns a string, or "" for a value of another type.
 func text(value any) string {
 	read, _ := value.(string)
 	return read
 }
 
-// death is an entry of x-death: how often a message died in a queue of a reason.
+// death is an entry of x-death: how often, and from where, a message was dead-lettered by one queue for one reason.
 type death struct {
 	count                int
 	exchange, routingKey string
 }
 
-// rejectedIn finds the entry of x-death for what was rejected in a queue.
+// rejectedIn returns the entry of x-death for messages that were rejected in a queue.
 func rejectedIn(headers map[string]any, queue string) (found death, ok bool) {
 	entries, _ := headers[headerDeath].([]any)
 	for _, entry := range entries {
@@ -159,7 +160,7 @@ func rejectedIn(headers map[string]any, queue string) (found death, ok bool) {
 	return death{}, false
 }
 
-// failureHeaders tell of a failure.
+// failureHeaders returns the headers that describe a failure.
 func (c Contract) failureHeaders(o Outcome, kind FailureKind) map[string]any {
 	headers := map[string]any{HeaderFailureKind: string(kind), HeaderFailureQueue: c.Queue}
 	if message := truncate(o.Text, MaxFailureMessageBytes); message != "" {
@@ -174,7 +175,7 @@ func (c Contract) failureHeaders(o Outcome, kind FailureKind) map[string]any {
 	return headers
 }
 
-// truncate shortens a text to at most limit bytes, between two characters, and makes it valid UTF-8.
+// truncate shortens a text to at most limit bytes without splitting a character, and makes it valid UTF-8.
 func truncate(text string, limit int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= limit {

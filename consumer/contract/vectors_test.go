@@ -12,7 +12,7 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// vector is a case of the files in vectors, which consumers in other languages test themselves with, too.
+// vector is a test case from a file in vectors. Consumers in other languages run the same vectors.
 type vector struct {
 	Name     string            `json:"name"`
 	Contract contract.Contract `json:"contract"`

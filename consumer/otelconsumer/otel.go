@@ -1,5 +1,5 @@
-// Package otelconsumer traces and counts what a consumer does, by OpenTelemetry's semantic conventions for messaging, v1.41, which are
-// still in development. One option installs all:
+// Package otelconsumer adds traces and metrics to a consumer. It follows OpenTelemetry's semantic conventions for messaging,
+// v1.41, which are in development. One option adds all of them:
 //
 //	orders, err := consumer.New(conn, source, handle, otelconsumer.With())
 package otelconsumer
@@ -27,7 +27,7 @@ import (
 
 const scope = "github.com/warren-mq/warren/consumer/otelconsumer"
 
-// Option is an option of With.
+// Option configures With, WithPropagation and RegisterHealthGauges.
 type Option func(*config)
 
 type config struct {
@@ -36,23 +36,23 @@ type config struct {
 	propagator propagation.TextMapPropagator
 }
 
-// WithTracerProvider replaces the global one.
+// WithTracerProvider replaces the global tracer provider.
 func WithTracerProvider(provider trace.TracerProvider) Option {
 	return func(c *config) { c.tracers = provider }
 }
 
-// WithMeterProvider replaces the global one.
+// WithMeterProvider replaces the global meter provider.
 func WithMeterProvider(provider metric.MeterProvider) Option {
 	return func(c *config) { c.meters = provider }
 }
 
-// WithPropagator replaces the global one.
+// WithPropagator replaces the global propagator.
 func WithPropagator(propagator propagation.TextMapPropagator) Option {
 	return func(c *config) { c.propagator = propagator }
 }
 
-// With traces and counts. A span "process <queue>" of kind consumer is about a delivery; its parent is the producer's, which
-// retries keep. Its child "publish <tier>" is about a copy.
+// With returns an option that adds traces and metrics to a consumer. Each handled delivery has a span "process <queue>" of kind
+// consumer, whose parent is the span of the producer, also for retries. Each copy has a child span "publish <tier>".
 func With(options ...Option) consumer.Option {
 	given := apply(options)
 	t := &telemetry{tracer: given.tracers.Tracer(scope), propagator: given.propagator}
@@ -62,7 +62,7 @@ func With(options ...Option) consumer.Option {
 	}))
 }
 
-// WithPropagation writes the trace context into the headers of each message that Conn.Publish publishes.
+// WithPropagation returns an option that writes the trace context into the headers of each message of Conn.Publish.
 func WithPropagation(options ...Option) consumer.ConnOption {
 	propagator := apply(options).propagator
 	return consumer.WithPublishHook(func(ctx context.Context, _, _ string, message *consumer.Publishing) {
@@ -70,13 +70,13 @@ func WithPropagation(options ...Option) consumer.ConnOption {
 	})
 }
 
-// RegisterHealthGauges reports the health of consumers as gauges: warren.consumer.ready, warren.consumer.handlers.stuck and
-// warren.consumer.copies.unconfirmed.
+// RegisterHealthGauges registers gauges for the health of consumers: warren.consumer.ready, warren.consumer.handlers.stuck and
+// warren.consumer.copies.unconfirmed. It returns an error if the meter does not accept them.
 func RegisterHealthGauges(consumers []*consumer.Consumer, options ...Option) (metric.Registration, error) {
 	meter := apply(options).meters.Meter(scope)
 	ready, err1 := meter.Int64ObservableGauge("warren.consumer.ready", metric.WithDescription("1 if the consumer is ready, else 0."))
 	stuck, err2 := meter.Int64ObservableGauge("warren.consumer.handlers.stuck",
-		metric.WithDescription("Handlers that go on after their context has ended."))
+		metric.WithDescription("Handlers that still run after their context ended."))
 	unconfirmed, err3 := meter.Int64ObservableGauge("warren.consumer.copies.unconfirmed",
 		metric.WithDescription("Copies of failed messages that wait for the broker's confirm."))
 	if err := errors.Join(err1, err2, err3); err != nil {
@@ -109,7 +109,7 @@ func apply(options []Option) config {
 type telemetry struct {
 	tracer     trace.Tracer
 	propagator propagation.TextMapPropagator
-	failed     sync.Map // *consumer.Delivery to the trace.SpanContext of its process, until it is settled
+	failed     sync.Map // *consumer.Delivery to the trace.SpanContext of its span "process", until it is settled
 
 	duration                                           messagingconv.ProcessDuration
 	consumed                                           messagingconv.ClientConsumedMessages
@@ -119,29 +119,28 @@ type telemetry struct {
 	active                                             metric.Int64UpDownCounter
 }
 
-// makeInstruments makes the instruments. One that cannot be made does nothing.
+// makeInstruments creates the instruments. An instrument that cannot be created records nothing.
 func (t *telemetry) makeInstruments(meter metric.Meter) {
 	errs := make([]error, 10)
 	t.duration, errs[0] = messagingconv.NewProcessDuration(meter)
 	t.consumed, errs[1] = messagingconv.NewClientConsumedMessages(meter)
 	t.sent, errs[2] = messagingconv.NewClientSentMessages(meter)
 	t.operations, errs[3] = messagingconv.NewClientOperationDuration(meter)
-	t.outcomes, errs[4] = meter.Int64Counter("warren.consumer.outcomes", metric.WithDescription("Deliveries by how they ended."))
+	t.outcomes, errs[4] = meter.Int64Counter("warren.consumer.outcomes", metric.WithDescription("Deliveries by outcome."))
 	t.stateChanges, errs[5] = meter.Int64Counter("warren.consumer.state_changes",
-		metric.WithDescription("Changes of the consumer's state."))
+		metric.WithDescription("State transitions of the consumer."))
 	t.reconnects, errs[6] = meter.Int64Counter("warren.consumer.reconnects",
-		metric.WithDescription("How often the consumer lost its channel, or did not get one."))
+		metric.WithDescription("How often the consumer lost its channel or could not open one."))
 	t.stales, errs[7] = meter.Int64Counter("warren.consumer.stale",
 		metric.WithDescription("Deliveries that the broker took back before they were settled."))
 	t.stucks, errs[9] = meter.Int64Counter("warren.consumer.stuck",
-		metric.WithDescription("Handlers that went on after their context had ended."))
+		metric.WithDescription("Handlers that still ran after their context ended."))
 	t.active, errs[8] = meter.Int64UpDownCounter("warren.consumer.active", metric.WithDescription("Messages that are being handled."))
 	if err := errors.Join(errs...); err != nil {
 		otel.Handle(err)
 	}
 }
 
-// process is the middleware.
 func (t *telemetry) process(next consumer.HandleFunc) consumer.HandleFunc {
 	return func(ctx context.Context, d *consumer.Delivery) error {
 		ctx = t.propagator.Extract(ctx, carrier(d.Raw.Headers))
@@ -171,7 +170,7 @@ func (t *telemetry) process(next consumer.HandleFunc) consumer.HandleFunc {
 	}
 }
 
-// record writes the error of a handler into a span. To defer a message is no error.
+// record records the error of a handler in a span. A deferred message is not an error.
 func record(span trace.Span, err error) {
 	verdict := &consumer.Verdict{}
 	if !errors.As(err, &verdict) {
@@ -182,12 +181,12 @@ func record(span trace.Span, err error) {
 	}
 	span.RecordError(err)
 	span.SetAttributes(semconv.ErrorTypeKey.String(string(verdict.Result)))
-	if verdict.Result != contract.ResultDiscarded { // which is dealt with
+	if verdict.Result != contract.ResultDiscarded { // a discarded message needs no attention
 		span.SetStatus(codes.Error, err.Error())
 	}
 }
 
-// destination names where the message was published first, and the queue.
+// destination returns the exchange and routing key of the producer, and the queue.
 func destination(d *consumer.Delivery) string {
 	return fmt.Sprintf("%s:%s:%s", d.OriginalExchange(), d.OriginalRoutingKey(), d.Queue())
 }
@@ -226,7 +225,7 @@ func (t *telemetry) published(p consumer.Publication) {
 	if parent, known := t.failed.Load(p.Delivery); known {
 		parent, _ := parent.(trace.SpanContext)
 		ctx = trace.ContextWithSpanContext(ctx, parent)
-	} else { // the message was not handled
+	} else { // the handler was not called
 		ctx = t.propagator.Extract(ctx, carrier(p.Delivery.Raw.Headers))
 	}
 	ended := time.Now()
@@ -246,10 +245,10 @@ func (t *telemetry) published(p consumer.Publication) {
 	t.operations.Record(ctx, p.Took.Seconds(), "publish", messagingconv.SystemRabbitMQ, attributes...)
 }
 
-// carrier are headers that propagate a trace context.
+// carrier implements propagation.TextMapCarrier for message headers.
 type carrier amqp.Table
 
-// Get returns a header that is text.
+// Get returns a header, or "" if it is not a string.
 func (c carrier) Get(key string) string {
 	value, _ := c[key].(string)
 	return value
@@ -258,7 +257,7 @@ func (c carrier) Get(key string) string {
 // Set sets a header.
 func (c carrier) Set(key, value string) { c[key] = value }
 
-// Keys are the names of all headers.
+// Keys returns the names of all headers.
 func (c carrier) Keys() []string {
 	keys := make([]string, 0, len(c))
 	for key := range c {

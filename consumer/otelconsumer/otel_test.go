@@ -114,7 +114,7 @@ func TestAVerdictIsTheErrorType(t *testing.T) {
 	}
 }
 
-// What a handler publishes belongs to the trace of the message that it handles.
+// Messages that a handler publishes belong to the trace of the message that it handles.
 func TestPropagation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

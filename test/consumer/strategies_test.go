@@ -153,7 +153,7 @@ func TestTheBrokerInMemoryAgrees(t *testing.T) {
 	}
 }
 
-// What consumertest.Real declares does the same as the operator's topology.
+// What consumertest.DeclareTopology declares behaves like the operator's topology.
 func TestARealBrokerForTestsOfApplications(t *testing.T) {
 	t.Parallel()
 	for name, test := range strategyCases() {

@@ -1,4 +1,4 @@
-// Package hooks gives consumertest what package consumer does not export. Package consumer sets the functions.
+// Package hooks gives consumertest access to what package consumer does not export. Package consumer sets the functions.
 package hooks
 
 import (
@@ -11,12 +11,12 @@ import (
 )
 
 var (
-	// WithTransport returns a consumer.ConnOption that replaces the broker.
+	// WithTransport returns a consumer.ConnOption that replaces the connection to the broker.
 	WithTransport func(transport.Transport) any
 	// NewDelivery returns a *consumer.Delivery.
 	NewDelivery func(amqp.Delivery, contract.Contract) any
-	// Decide returns what a consumer does with a *consumer.Delivery that ended.
+	// Decide returns the action for a *consumer.Delivery with an outcome.
 	Decide func(delivery any, o contract.Outcome) contract.Action
-	// Outcome is the outcome of what a handler returned.
+	// Outcome returns the outcome for the error of a handler.
 	Outcome func(ctx context.Context, failure error) contract.Outcome
 )

@@ -6,7 +6,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// confirmation is the answer to a message.
+// confirmation is the broker's confirm of a message.
 type confirmation struct {
 	once  sync.Once
 	done  chan struct{}
@@ -36,7 +36,7 @@ func (c *confirmation) Acked() bool {
 	return c.acked
 }
 
-// pump passes deliveries on, of which any number may wait.
+// pump passes deliveries to a channel without a limit of waiting deliveries.
 type pump struct {
 	out     chan amqp.Delivery
 	mu      sync.Mutex
@@ -66,7 +66,7 @@ func (p *pump) wake() {
 	}
 }
 
-// finish ends the pump once all is passed on.
+// finish stops the pump after it has passed on all deliveries.
 func (p *pump) finish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,7 +74,7 @@ func (p *pump) finish() {
 	p.wake()
 }
 
-// stop ends the pump now. It is called once, by the end of the channel.
+// stop stops the pump immediately. It must be called only once.
 func (p *pump) stop() { close(p.stopped) }
 
 func (p *pump) run() {

@@ -1,6 +1,6 @@
-// Package memory is a broker in memory, with the topology of one contract. Consumers see it do what RabbitMQ 4.3 does with quorum
-// queues, and test/consumer compares it with real brokers. It uses the time of the process, so delays of hours pass at once
-// in a bubble of testing/synctest.
+// Package memory is an in-memory broker with the topology of one contract. It behaves like the quorum queues of RabbitMQ 4.3 to
+// consumers; test/consumer compares it with real brokers. It uses the clock of the process, so in a bubble of testing/synctest
+// delays of hours pass immediately.
 package memory
 
 import (
@@ -15,19 +15,19 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// Broker is a broker in memory.
+// Broker is an in-memory broker. Create it with New.
 type Broker struct {
 	mu          sync.Mutex
 	queues      map[string]*queue
 	bindings    map[contract.Route]string // to a queue
 	connections map[*connection]bool
 	blocked     bool
-	unblocked   chan struct{} // closed when the broker blocks publishers no more
+	unblocked   chan struct{} // closed when the broker unblocks publishers
 	dials       int
-	refusing    map[string]bool // queues that take nothing
-	exchanges   map[string]bool // that exist, by name
+	refusing    map[string]bool // queues that refuse messages
+	exchanges   map[string]bool // existing exchanges by name
 	forbidden   map[string]bool // exchanges to which the user may not write
-	silent      map[string]bool // queues of which no message is confirmed
+	silent      map[string]bool // queues whose messages are not confirmed
 	published   []publication
 	expiring    map[*time.Timer]bool
 }
@@ -38,11 +38,11 @@ type queue struct {
 	ready     []*message
 	consumers []*consumer
 	unacked   int
-	// expires is for how long messages stay; 0 for ever.
+	// expires is the TTL of messages; 0 is none.
 	expires time.Duration
-	// limit is how often a message may be returned; 0 is without end.
+	// limit is the delivery limit; 0 is none.
 	limit int
-	// rejected and others are where dead letters go; nil: nowhere.
+	// rejected and others are the routes for dead letters, by reason; nil drops them.
 	rejected, others *contract.Route
 	singleActive     bool
 }
@@ -61,16 +61,16 @@ type message struct {
 type publication struct {
 	Published
 
-	connection string // its name
+	connection string // name of the connection
 }
 
-// Published is a message that a client published and a queue got.
+// Published is a message that a client published and that was routed to a queue.
 type Published struct {
 	Exchange, RoutingKey string
 	amqp.Publishing
 }
 
-// Published are the messages that came over connections whose name ends so, in order.
+// Published returns the messages from connections whose name has this suffix, in order.
 func (b *Broker) Published(connections string) (found []Published) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,7 +82,7 @@ func (b *Broker) Published(connections string) (found []Published) {
 	return found
 }
 
-// New makes a broker with the topology of a contract.
+// New returns a broker with the topology of a contract.
 func New(c contract.Contract) *Broker {
 	b := &Broker{
 		queues: map[string]*queue{}, bindings: map[contract.Route]string{}, connections: map[*connection]bool{},
@@ -93,7 +93,7 @@ func New(c contract.Contract) *Broker {
 	return b
 }
 
-// Declare declares the topology of a contract, as far as it is missing.
+// Declare declares what is missing of a contract's topology.
 func (b *Broker) Declare(c contract.Contract) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -122,7 +122,7 @@ func (b *Broker) Declare(c contract.Contract) {
 	}
 }
 
-// TierQueue is the name of a tier's queue.
+// TierQueue returns the name of a tier's queue.
 func TierQueue(c contract.Contract, tier contract.Tier) string {
 	if tier.Exchange == "" {
 		return tier.RoutingKey
@@ -130,7 +130,7 @@ func TierQueue(c contract.Contract, tier contract.Tier) string {
 	return c.Queue + ".retry." + tier.Delay.String()
 }
 
-// Bind declares an exchange and a queue, and routes messages with a routing key from the exchange to the queue.
+// Bind declares an exchange and a queue and binds them with a routing key.
 func (b *Broker) Bind(exchange, routingKey, queue string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -151,14 +151,14 @@ func (b *Broker) DeleteExchange(name string) {
 	maps.DeleteFunc(b.bindings, func(route contract.Route, _ string) bool { return route.Exchange == name })
 }
 
-// Forbid takes the permission to write to an exchange from the user, or grants it again.
+// Forbid revokes the permission to write to an exchange, or grants it again.
 func (b *Broker) Forbid(exchange string, forbid bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.forbidden[exchange] = forbid
 }
 
-// Dials is how many connections were opened so far.
+// Dials returns how many connections were opened.
 func (b *Broker) Dials() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -186,21 +186,21 @@ func (b *Broker) Delete(name string) {
 	}
 }
 
-// Refuse has a queue refuse messages, as a full one does.
+// Refuse makes a queue refuse messages, as a full queue does, or accept them again.
 func (b *Broker) Refuse(name string, refuse bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refusing[name] = refuse
 }
 
-// Silence keeps the confirms of messages for a queue, as a queue without a quorum does. The queue does not get the messages.
+// Silence stops confirms for messages to a queue, like a queue without a quorum. The queue does not get the messages.
 func (b *Broker) Silence(name string, silent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.silent[name] = silent
 }
 
-// Block blocks publishers, as an alarm does, or ends that.
+// Block blocks publishers, as an alarm does, or unblocks them.
 func (b *Broker) Block(blocked bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -216,7 +216,7 @@ func (b *Broker) Block(blocked bool) {
 	}
 }
 
-// Cut closes all connections without a word.
+// Cut closes all connections without AMQP's closing handshake.
 func (b *Broker) Cut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -225,7 +225,7 @@ func (b *Broker) Cut() {
 	}
 }
 
-// Publish publishes a message; false if no queue gets the message.
+// Publish publishes a message. It returns false if no queue receives it.
 func (b *Broker) Publish(exchange, routingKey string, content amqp.Publishing) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -237,7 +237,7 @@ func (b *Broker) Publish(exchange, routingKey string, content amqp.Publishing) b
 	return true
 }
 
-// Messages are the messages that wait in a queue, as they would be delivered.
+// Messages returns the messages that wait in a queue, in order of delivery.
 func (b *Broker) Messages(name string) []amqp.Delivery {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -250,7 +250,7 @@ func (b *Broker) Messages(name string) []amqp.Delivery {
 	return found
 }
 
-// Unsettled is how many messages wait or are being handled, in all queues but one.
+// Unsettled returns how many messages wait or are unsettled in all queues except one.
 func (b *Broker) Unsettled(except string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -263,7 +263,7 @@ func (b *Broker) Unsettled(except string) int {
 	return count
 }
 
-// Close closes all connections, and forgets the delays.
+// Close closes all connections and stops the timers of delayed messages.
 func (b *Broker) Close() {
 	b.Cut()
 	b.mu.Lock()
@@ -298,7 +298,7 @@ func (b *Broker) enqueue(q *queue, m *message) {
 	b.deliver(q)
 }
 
-// deadLetter moves a message to where its queue sends dead letters. Without such a place, the message is gone.
+// deadLetter moves a message to the route for dead letters. Without a route, the message is dropped.
 func (b *Broker) deadLetter(q *queue, m *message, reason string, to *contract.Route) {
 	if to == nil {
 		return
@@ -312,7 +312,7 @@ func (b *Broker) deadLetter(q *queue, m *message, reason string, to *contract.Ro
 	b.enqueue(next, m)
 }
 
-// recordDeath notes a death. The latest comes first, and there is one entry for each queue and reason.
+// recordDeath adds a death to x-death. There is one entry for each queue and reason, the latest first.
 func (m *message) recordDeath(queue, reason string) {
 	entry := amqp.Table{
 		"queue": queue, "reason": reason, "count": int64(0), "exchange": m.exchange, "routing-keys": []any{m.routingKey},
@@ -330,7 +330,7 @@ func (m *message) recordDeath(queue, reason string) {
 	m.deaths = slices.Insert(m.deaths, 0, entry)
 }
 
-// requeue puts a message back in front. Whether that counts depends on how it came back.
+// requeue returns a message to the head of its queue. counts is whether this return counts for the delivery limit.
 func (b *Broker) requeue(q *queue, m *message, counts bool) {
 	m.redelivered = true
 	if counts {
@@ -343,7 +343,7 @@ func (b *Broker) requeue(q *queue, m *message, counts bool) {
 	q.ready = slices.Insert(q.ready, 0, m)
 }
 
-// deliver sends what waits to consumers that have room.
+// deliver sends waiting messages to consumers with free prefetch.
 func (b *Broker) deliver(q *queue) {
 	for len(q.ready) > 0 {
 		c := q.next()
@@ -357,7 +357,7 @@ func (b *Broker) deliver(q *queue) {
 	}
 }
 
-// next is the consumer that gets the next message: the one with room that had to wait longest.
+// next returns the consumer for the next message: the one with free prefetch that has waited longest, or nil.
 func (q *queue) next() *consumer {
 	for at, c := range q.consumers {
 		if q.singleActive && at > 0 {

@@ -11,7 +11,6 @@ import (
 	"github.com/warren-mq/warren/consumer/internal/transport"
 )
 
-// channel is a channel.
 type channel struct {
 	connection *connection
 	broker     *Broker
@@ -19,8 +18,8 @@ type channel struct {
 	tag        uint64
 	unacked    map[uint64]delivered
 	consumers  []*consumer
-	pumps      []*pump  // of all consumers that there were
-	unanswered []func() // confirms that a blocked broker owes
+	pumps      []*pump  // of all consumers, including cancelled ones
+	unanswered []func() // pending confirms while publishers are blocked
 	closes     []chan *amqp.Error
 	cancels    []chan string
 	returns    []chan amqp.Return
@@ -33,7 +32,6 @@ type delivered struct {
 	consumer *consumer
 }
 
-// consumer is a consumer of a queue.
 type consumer struct {
 	tag      string
 	queue    *queue
@@ -149,7 +147,8 @@ func (ch *channel) putBack(d delivered, requeue, counts bool) {
 	}
 }
 
-// settle settles one delivery, or all up to a tag; with tag 0, all. The latest come first, so that returned messages keep their order.
+// settle settles one delivery, or all up to tag; all if tag is 0. It begins with the latest, so that returned messages keep their
+// order.
 func (ch *channel) settle(tag uint64, multiple bool, then func(delivered)) error {
 	b := ch.broker
 	b.mu.Lock()
@@ -165,7 +164,7 @@ func (ch *channel) settle(tag uint64, multiple bool, then func(delivered)) error
 	}
 	if _, known := ch.unacked[tag]; tag != 0 && !known {
 		ch.end(serverError(amqp.PreconditionFailed, "PRECONDITION_FAILED - unknown delivery tag %d", tag))
-		return nil // the broker says so later
+		return nil // the broker closes the channel asynchronously
 	}
 	slices.Sort(tags)
 	slices.Reverse(tags)
@@ -191,7 +190,7 @@ func (ch *channel) Confirm(bool) error {
 	return ch.check()
 }
 
-// Publish confirms at once, unless the broker is blocked.
+// Publish confirms immediately, unless publishers are blocked.
 func (ch *channel) Publish(exchange, key string, _ bool, content amqp.Publishing) (transport.Confirmation, error) {
 	b := ch.broker
 	b.mu.Lock()
@@ -240,7 +239,7 @@ func (ch *channel) Publish(exchange, key string, _ bool, content amqp.Publishing
 	return answer, nil
 }
 
-// refusal is why the broker closes the channel on which a message is published; nil if it does not.
+// refusal returns why the broker closes the channel of a published message, or nil.
 func (b *Broker) refusal(exchange string, content amqp.Publishing) *amqp.Error {
 	switch {
 	case b.forbidden[exchange]:
@@ -307,7 +306,7 @@ func (ch *channel) Close() error {
 	return nil
 }
 
-// end closes the channel. What was not settled goes back, and that counts.
+// end closes the channel and requeues unsettled messages, which counts as a delivery.
 func (ch *channel) end(reason *amqp.Error) {
 	if ch.closed {
 		return
@@ -336,7 +335,7 @@ func (ch *channel) end(reason *amqp.Error) {
 			queues = append(queues, d.consumer.queue)
 		}
 	}
-	for _, answer := range ch.waiting { // amqp091-go marks what waits as refused
+	for _, answer := range ch.waiting { // amqp091-go reports a nack for each pending message
 		answer.answer(false)
 	}
 	notifyClosed(ch.closes, reason)

@@ -9,7 +9,7 @@ import (
 	"github.com/warren-mq/warren/consumer/internal/transport"
 )
 
-// Dial connects to the broker.
+// Dial opens a connection.
 func (b *Broker) Dial(ctx context.Context, name string, blocked func(bool)) (transport.Connection, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -22,13 +22,13 @@ func (b *Broker) Dial(ctx context.Context, name string, blocked func(bool)) (tra
 	return c, nil
 }
 
-// connection is guarded by the lock of its broker, as all below are.
+// connection, and everything that belongs to it, is guarded by the lock of its broker.
 type connection struct {
 	broker   *Broker
 	name     string
 	channels []*channel
 	blocked  func(bool)
-	// publishes: the broker blocks only connections that publish. It reads nothing from them then.
+	// publishes is set by the first publish. Only such connections are blocked; then the broker does not read from them.
 	publishes bool
 	closed    bool
 	ended     chan struct{}
@@ -65,7 +65,7 @@ func (c *connection) IsClosed() bool {
 	return c.closed
 }
 
-// MaxFrame is that of RabbitMQ.
+// MaxFrame returns RabbitMQ's default frame size.
 func (c *connection) MaxFrame() int { return 131072 }
 
 func (c *connection) Close(time.Time) error {
@@ -91,7 +91,7 @@ func (c *connection) notifyBlocked(blocked bool) {
 	}
 }
 
-// end closes the connection. All that was not settled goes back.
+// end closes the connection and its channels, which requeues unsettled messages.
 func (c *connection) end(reason *amqp.Error) {
 	if c.closed {
 		return

@@ -14,24 +14,25 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// AMQP connects to a broker by amqp091-go.
+// AMQP connects to RabbitMQ with amqp091-go.
 type AMQP struct {
-	// URI returns where to connect, and as whom. It is asked each time.
+	// URI returns the AMQP URI. Each Dial calls it.
 	URI func(ctx context.Context) (string, error)
-	// TLS is for amqps; nil is what the URI says.
+	// TLS is used for amqps; if nil, the parameters of the URI apply.
 	TLS *tls.Config
-	// DialTCP replaces the dialer of net.
+	// DialTCP replaces net.Dialer; nil uses it.
 	DialTCP func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// heartbeat is how often each side sends something, at least.
+// heartbeat is the negotiated heartbeat timeout.
 const heartbeat = 10 * time.Second
 
-// withHeartbeat sets the heartbeat, which a URI may set otherwise: see silence.
+// withHeartbeat replaces the heartbeat in a URI, because idleTimeout depends on it.
 func withHeartbeat(uri string) (string, error) {
 	parsed, err := url.Parse(uri)
 	if err != nil {
-		return "", errors.New("the URI of the broker cannot be read: want amqp://USER:PASSWORD@HOST:PORT/VHOST") // err shows the password
+		// err contains the password.
+		return "", errors.New("the URI of the broker is not valid: expected amqp://USER:PASSWORD@HOST:PORT/VHOST")
 	}
 	query := parsed.Query()
 	query.Set("heartbeat", strconv.Itoa(int(heartbeat.Seconds())))
@@ -39,7 +40,7 @@ func withHeartbeat(uri string) (string, error) {
 	return parsed.String(), nil
 }
 
-// Dial connects. If ctx ends before the connection is open, it is killed.
+// Dial connects. If ctx ends before the connection is open, Dial kills it.
 func (a *AMQP) Dial(ctx context.Context, name string, blocked func(bool)) (Connection, error) {
 	uri, err := a.URI(ctx)
 	if err != nil {
@@ -84,7 +85,7 @@ func (a *AMQP) Dial(ctx context.Context, name string, blocked func(bool)) (Conne
 	closed := connection.NotifyClose(make(chan *amqp.Error, 1))
 	go func() {
 		defer blocked(false)
-		for range closed { // is closed when the connection ends
+		for range closed { // until the connection ends
 			continue
 		}
 	}()
@@ -124,19 +125,19 @@ func (c amqpChannel) Publish(exchange, key string, mandatory bool, message amqp.
 	return confirmation, nil
 }
 
-// idleTimeout is after how long a connection is taken for dead on which nothing was read or could be written. The broker sends a
-// heartbeat each 5 s.
+// idleTimeout is after how long a connection is considered dead if nothing could be read or written. The broker sends a heartbeat
+// every 5 s.
 const idleTimeout = 20 * time.Second
 
-// guardedConn sets a deadline before each read and write. amqp091-go sets its own only once a frame has come, so it does not
-// notice a connection that stalls right after the handshake.
+// guardedConn sets a deadline before each read and write. amqp091-go sets its own deadlines only after the first frame, so it
+// does not notice a connection that stalls right after the handshake.
 type guardedConn struct {
 	net.Conn
 
-	frames frames // of the goroutine that reads
+	frames frames // used only by the reading goroutine
 
 	mu     sync.Mutex
-	limit  time.Time // of amqp091-go's CloseDeadline; zero if there is none
+	limit  time.Time // set by amqp091-go's CloseDeadline; zero if there is none
 	opened bool
 	killed bool
 }
@@ -171,7 +172,7 @@ func (c *guardedConn) deadline() time.Time {
 	return deadline
 }
 
-// SetDeadline limits all reads and writes from now on.
+// SetDeadline limits all later reads and writes.
 func (c *guardedConn) SetDeadline(limit time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,13 +183,13 @@ func (c *guardedConn) SetDeadline(limit time.Time) error {
 	return c.Conn.SetDeadline(limit)
 }
 
-// SetReadDeadline does nothing: each read sets its own.
+// SetReadDeadline does nothing, because Read sets a deadline itself.
 func (c *guardedConn) SetReadDeadline(time.Time) error { return nil }
 
-// SetWriteDeadline does nothing: each write sets its own.
+// SetWriteDeadline does nothing, because Write sets a deadline itself.
 func (c *guardedConn) SetWriteDeadline(time.Time) error { return nil }
 
-// open says that the handshake is over; false if the connection was killed before.
+// open records the end of the handshake. It returns false if the connection was killed before.
 func (c *guardedConn) open() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,18 +2,18 @@ package transport
 
 import "encoding/binary"
 
-// frames finds connection.blocked and connection.unblocked in the bytes that a connection reads. NotifyBlocked of amqp091-go v1.16.0
-// cannot be used: its reader waits for the receiver, and panics if it sends while the connection closes.
+// frames detects connection.blocked and connection.unblocked in the bytes that a connection reads. NotifyBlocked of amqp091-go
+// v1.16.0 is no alternative: its reader blocks until the receiver is ready, and panics if it sends while the connection closes.
 type frames struct {
 	blocked func(bool)
 
-	head [frameHeadSize + methodSize]byte // the beginning of the current frame
-	have int                              // how many bytes of head were read
-	skip int                              // how many bytes to skip until the next frame
+	head [frameHeadSize + methodSize]byte // first bytes of the current frame
+	have int                              // number of bytes in head
+	skip int                              // number of bytes until the next frame
 }
 
-// A frame is its type, channel and size, the payload, and one byte at the end. The payload of a method begins with the numbers of the
-// class and the method. See section 2.3.5 of AMQP 0-9-1.
+// A frame consists of type, channel and size, the payload, and one end byte. The payload of a method begins with the numbers of
+// class and method. See section 2.3.5 of AMQP 0-9-1.
 const (
 	frameHeadSize = 7
 	methodSize    = 4
@@ -24,7 +24,7 @@ const (
 	connectionUnblocked = 10<<16 | 61
 )
 
-// read takes the bytes that follow those of the call before.
+// read processes the next bytes of the stream.
 func (f *frames) read(bytes []byte) {
 	for len(bytes) > 0 {
 		if f.skip > 0 {
@@ -41,7 +41,7 @@ func (f *frames) read(bytes []byte) {
 	}
 }
 
-// want is how many bytes of the current frame decide what the frame is.
+// want returns how many bytes of the current frame must be in head.
 func (f *frames) want() int {
 	if f.have >= frameHeadSize && f.isConnectionMethod() {
 		return frameHeadSize + methodSize

@@ -1,5 +1,5 @@
-// Package transport is what the consumer library needs of a connection to a broker: to RabbitMQ by amqp091-go, or to the broker in
-// memory of consumertest.
+// Package transport is the interface between the consumer library and a broker. AMQP implements it for RabbitMQ, and package
+// memory for consumertest.
 package transport
 
 import (
@@ -11,8 +11,9 @@ import (
 
 // Transport opens connections.
 type Transport interface {
-	// Dial connects. The broker shows the name. Dial's connection calls blocked when the broker blocks publishers, and when it unblocks
-	// them or the connection ends. The call comes from the goroutine that reads, so it must return at once.
+	// Dial connects under a name, which the broker shows. It calls blocked with true when the broker blocks publishers, and with
+	// false when the broker unblocks them or the connection ends. blocked is called by the reading goroutine, so it must not
+	// block.
 	Dial(ctx context.Context, name string, blocked func(bool)) (Connection, error)
 }
 
@@ -20,17 +21,17 @@ type Transport interface {
 type Connection interface {
 	// Channel opens a channel.
 	Channel() (Channel, error)
-	// IsClosed says whether the connection is closed.
+	// IsClosed reports whether the connection is closed.
 	IsClosed() bool
-	// MaxFrame is the size of a frame, in bytes.
+	// MaxFrame returns the maximum size of a frame in bytes; 0 if unlimited.
 	MaxFrame() int
-	// Close closes the connection in good order, or without by the deadline.
+	// Close closes the connection with AMQP's closing handshake, or without it after the deadline.
 	Close(deadline time.Time) error
-	// Kill closes the connection without a word. Whoever waits for an answer gets an error.
+	// Kill closes the connection without a handshake. Pending requests return an error.
 	Kill()
 }
 
-// Channel is a channel that does not reconnect. Methods and their errors are those of amqp091-go.
+// Channel is a channel that does not reconnect. Its methods and their errors are the ones of amqp091-go.
 type Channel interface {
 	Qos(prefetchCount, prefetchSize int, global bool) error
 	Consume(queue, consumer string, autoAck, exclusive, noLocal, noWait bool, args amqp.Table) (<-chan amqp.Delivery, error)
@@ -39,7 +40,7 @@ type Channel interface {
 	Nack(tag uint64, multiple, requeue bool) error
 	Reject(tag uint64, requeue bool) error
 	Confirm(noWait bool) error
-	// Publish sends a message in confirm mode.
+	// Publish publishes a message in confirm mode.
 	Publish(exchange, key string, mandatory bool, message amqp.Publishing) (Confirmation, error)
 	NotifyClose(receiver chan *amqp.Error) chan *amqp.Error
 	NotifyCancel(receiver chan string) chan string
@@ -48,10 +49,11 @@ type Channel interface {
 	Close() error
 }
 
-// Confirmation is the broker's answer to a message. A return of the message comes before.
+// Confirmation is the broker's answer to a message. If the broker returns the message, the return arrives before the
+// confirmation.
 type Confirmation interface {
-	// Done is closed when the answer has come, or cannot come any more because the channel is closed.
+	// Done is closed when the broker has answered, or the channel is closed.
 	Done() <-chan struct{}
-	// Acked says whether the broker took the message.
+	// Acked reports whether the broker accepted the message. It blocks until Done is closed.
 	Acked() bool
 }
