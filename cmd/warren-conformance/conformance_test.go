@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/test/testenv/program"
 )
 
-// programVariable has this test binary be the program that is tested.
+// programVariable makes this test binary the program to test.
 const programVariable = "WARREN_CONFORMANCE_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -60,7 +60,7 @@ func TestTheLibrarySurvivesARestart(t *testing.T) {
 	passes(t, "library", contract.StrategyPublish, "broker-restart", brokers.NewPrivate(t))
 }
 
-// A program without the library passes as well: the runner demands nothing that only the library does.
+// A correct program without the library passes, too: the command requires nothing that only the library does.
 func TestAProgramWithoutFaultsPasses(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -74,13 +74,13 @@ func passes(t *testing.T, name string, strategy contract.Strategy, pitfalls stri
 	results, report := conformance(t, name, strategy, pitfalls, 30*time.Second, private)
 	for _, r := range results {
 		if r.failed() || r.err != nil {
-			t.Errorf("%s: %d lost, %d repeated, %q, %v", r.pitfall.name, r.lost, r.repeated, r.seen, r.err)
+			t.Errorf("%s: %d lost, %d repeated, %q, %v", r.pitfall.name, r.lost, r.repeated, r.mistakes, r.err)
 		}
 	}
 	t.Log(report)
 }
 
-// Each pitfall is found in a program that makes this mistake and no other.
+// Each pitfall is found in a program with this one fault.
 func TestFaultsAreFound(t *testing.T) {
 	t.Parallel()
 	for fault, want := range map[fault]struct {
@@ -88,29 +88,29 @@ func TestFaultsAreFound(t *testing.T) {
 		lost    int // at least
 		quick   bool
 	}{
-		acksBefore:        {pitfall: "acks-first", lost: 1, quick: true},
-		acksMultiple:      {pitfall: "acks-others", lost: 1},
-		keepsContract:     {pitfall: "old-contract"},
-		forgetsAttempts:   {pitfall: "wrong-attempts"},
-		requeuesFailures:  {pitfall: "no-delay"},
-		retriesAll:        {pitfall: "retries-permanent"},
-		trustsCounts:      {pitfall: "forged-counts"},
-		oneAtATime:        {pitfall: "blocks-on-hang"},
-		noPrefetch:        {pitfall: "unbounded-prefetch"},
-		dropsProperties:   {pitfall: "changes-copies"},
-		copiesAll:         {pitfall: "copies-too-much"},
-		notMandatory:      {pitfall: "loses-returned", lost: 1, quick: true},
-		ignoresNegative:   {pitfall: "loses-refused", lost: 1},
-		noConfirms:        {pitfall: "acks-unconfirmed", lost: 1},
-		endsWhenForbidden: {pitfall: "forbidden-loops"},
-		staysDisconnected: {pitfall: "no-reconnect", quick: true},
-		twoConsumers:      {pitfall: "second-consumer"},
-		connectsAtOnce:    {pitfall: "hot-reconnect"},
-		latestChannel:     {pitfall: "stale-acks", lost: 1},
-		noHeartbeats:      {pitfall: "misses-stall"},
-		ignoresCancel:     {pitfall: "misses-cancel"},
-		ignoresSignal:     {pitfall: "ignores-sigterm"},
-		closesAtOnce:      {pitfall: "drain-repeats"},
+		acksBefore:             {pitfall: "acks-first", lost: 1, quick: true},
+		acksMultiple:           {pitfall: "acks-others", lost: 1},
+		keepsContract:          {pitfall: "old-contract"},
+		forgetsAttempts:        {pitfall: "wrong-attempts"},
+		requeuesFailures:       {pitfall: "no-delay"},
+		retriesAll:             {pitfall: "retries-permanent"},
+		trustsCounts:           {pitfall: "forged-counts"},
+		oneHandler:             {pitfall: "blocks-on-hang"},
+		noPrefetch:             {pitfall: "unbounded-prefetch"},
+		dropsProperties:        {pitfall: "changes-copies"},
+		copiesAll:              {pitfall: "copies-too-much"},
+		notMandatory:           {pitfall: "loses-returned", lost: 1, quick: true},
+		ignoresNegative:        {pitfall: "loses-refused", lost: 1},
+		noConfirms:             {pitfall: "acks-unconfirmed", lost: 1},
+		exitsWhenForbidden:     {pitfall: "forbidden-loops"},
+		staysDisconnected:      {pitfall: "no-reconnect", quick: true},
+		twoConsumers:           {pitfall: "second-consumer"},
+		reconnectsWithoutDelay: {pitfall: "hot-reconnect"},
+		latestChannel:          {pitfall: "stale-acks", lost: 1},
+		noHeartbeats:           {pitfall: "misses-stall"},
+		ignoresCancel:          {pitfall: "misses-cancel"},
+		ignoresSignal:          {pitfall: "ignores-sigterm"},
+		closesImmediately:      {pitfall: "drain-repeats"},
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			t.Parallel()
@@ -125,16 +125,16 @@ func TestFaultsAreFound(t *testing.T) {
 	}
 }
 
-// conformance tries pitfalls with one of the programs of these tests, on the shared broker unless the trials may stop one.
+// conformance tries pitfalls with a program of these tests, on the shared broker unless private is given.
 func conformance(
 	t *testing.T, name string, strategy contract.Strategy, names string, limit time.Duration, private *brokers.Private,
 ) (results []result, report string) {
 	t.Helper()
-	tried, err := pick(names)
+	tried, err := selectPitfalls(names)
 	if err != nil {
 		t.Fatal(err)
 	}
-	given := &settings{
+	settings := &settings{
 		strategy: strategy, pitfalls: tried, limit: limit, logs: t.ArtifactDir(),
 		command: []string{"env", programVariable + "=" + name, os.Args[0]},
 	}
@@ -144,7 +144,7 @@ func conformance(
 		if private != nil {
 			broker = private.Broker
 		}
-		results, err = tryAll(p, given, broker, private, &out)
+		results, err = tryAll(p, settings, broker, private, &out)
 		return err
 	})
 	if err != nil {
@@ -159,9 +159,9 @@ func TestCommandLine(t *testing.T) {
 		arguments string
 		want      string
 	}{
-		"no program":         {"", "name the program to test"},
+		"no program":         {"", "no program to test"},
 		"another strategy":   {"-strategy Hope -- true", `-strategy "Hope"`},
-		"an unknown pitfall": {"-only acks-first,typo -- true", `there is no pitfall "typo"`},
+		"an unknown pitfall": {"-only acks-first,typo -- true", `-only "typo" is not a pitfall`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,14 +16,14 @@ func noReconnect(t *trial) {
 	t.expectRepeated(cuts * prefetch)
 }
 
-// expectRepeated adds a mistake if more messages than that were handled again.
-func (t *trial) expectRepeated(most int) {
+// expectRepeated adds a mistake if more messages were handled again than could be unsettled.
+func (t *trial) expectRepeated(maxRepeated int) {
 	repeated := 0
 	for _, m := range t.sent {
 		repeated += max(0, t.journal.handled(m.id)-1)
 	}
-	if repeated > most {
-		t.fails("%d messages were handled again, and at most %d were in hand", repeated, most)
+	if repeated > maxRepeated {
+		t.addMistake("%d messages were handled again, but at most %d were unsettled", repeated, maxRepeated)
 	}
 }
 
@@ -37,7 +37,7 @@ func secondConsumer(t *trial) {
 	}
 	count := 0
 	if !t.until(10*time.Second, func() bool { count = t.consumers(); return count <= before }) {
-		t.fails("the program has %d consumers, and had %d before its connections were cut", count, before)
+		t.addMistake("the program has %d consumers, but had %d before its connections were closed", count, before)
 	}
 }
 
@@ -47,7 +47,7 @@ func (t *trial) handleOne() {
 	t.settle()
 }
 
-// consumers counts the consumers of the main queue.
+// consumers returns the number of consumers of the main queue.
 func (t *trial) consumers() int {
 	connection, err := t.vhost.Connect("warren-conformance")
 	t.check(err)
@@ -67,25 +67,26 @@ func hotReconnect(t *trial) {
 	const length = 5 * time.Second
 	t.pause(length)
 	// Two connections, with a quarter of a second between tries.
-	if tries, most := t.proxy.Accepted()-before, 40; tries > most {
-		t.fails("the program tried to connect %d times within %s", tries, length)
+	if tries, maxTries := t.proxy.Accepted()-before, 40; tries > maxTries {
+		t.addMistake("the program tried to connect %d times within %s", tries, length)
 	}
 	t.proxy.Accept()
 	t.handleOne()
 }
 
-// staleAcks cuts the connection while handlers are at work. They return when the program has a new channel, on which a tag of theirs is a
-// message that waits behind others. Whether that one is settled by mistake shows when the program is killed before it handles it.
+// staleAcks closes the connection while handlers run. When they return, the program has a new channel, on which their delivery
+// tags belong to messages that no handler has begun. If the program settles one of those by mistake, the message is lost when the
+// program is killed.
 func staleAcks(t *trial) {
 	t.start()
 	t.sendAll(concurrency, "ok") // so that tags differ on the new channel
 	t.settle()
 	t.sendAll(prefetch, "slow:4000")
-	t.until(t.limit, func() bool { return t.journal.begun() >= 2*concurrency })
+	t.until(t.limit, func() bool { return t.journal.started() >= 2*concurrency })
 	t.proxy.Cut()
 	t.until(t.limit, func() bool { return t.journal.successes() >= 2*concurrency })
 	t.pause(100 * time.Millisecond) // for the acknowledgements
-	t.again()
+	t.restart()
 }
 
 func missesStall(t *trial) {
@@ -93,7 +94,7 @@ func missesStall(t *trial) {
 	t.handleOne()
 	t.proxy.Stall()
 	t.sendAll(3, "ok")
-	const patience = 60 * time.Second // heartbeats are missed after three times 5 s at the latest
+	const patience = 60 * time.Second // a missed heartbeat is noticed after at most three times 5 s
 	t.until(patience, func() bool { return len(t.missing()) == 0 })
 }
 

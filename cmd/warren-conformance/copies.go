@@ -29,17 +29,17 @@ func changesCopies(t *trial) {
 
 // expectCopy compares a dead letter with the message that was sent.
 func (t *trial) expectCopy(id, body string, kind contract.FailureKind, attempts int) {
-	letter, dead := t.deadLetters[id]
+	deadLetter, dead := t.deadLetters[id]
 	if !dead {
-		return // judge says so
+		return // evaluate reports it
 	}
 	want := map[string]any{
 		"body": body, "content-type": "application/x-job", "correlation-id": "correlation", "type": "job", "app-id": "shop",
 		"message-id": "message-" + id, "delivery-mode": 2, "header trace": "7", "header flag": true, "header price": 2.5,
 	}
 	got := map[string]any{
-		"body": string(letter.Body), "content-type": letter.ContentType, "correlation-id": letter.CorrelationId, "type": letter.Type,
-		"app-id": letter.AppId, "message-id": letter.MessageId, "delivery-mode": int(letter.DeliveryMode),
+		"body": string(deadLetter.Body), "content-type": deadLetter.ContentType, "correlation-id": deadLetter.CorrelationId, "type": deadLetter.Type,
+		"app-id": deadLetter.AppId, "message-id": deadLetter.MessageId, "delivery-mode": int(deadLetter.DeliveryMode),
 	}
 	for name, value := range map[string]any{
 		contract.HeaderRetryCount: attempts, contract.HeaderOriginalExchange: "shop", contract.HeaderOriginalRoutingKey: "placed",
@@ -47,12 +47,12 @@ func (t *trial) expectCopy(id, body string, kind contract.FailureKind, attempts 
 	} {
 		want["header "+name] = value
 	}
-	for name, value := range letter.Headers {
+	for name, value := range deadLetter.Headers {
 		got["header "+name] = value
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if fmt.Sprint(got[name]) != fmt.Sprint(want[name]) { // numbers have the type that the client chose
-			t.fails("dead letter %s: %s is %v instead of %v", id, name, got[name], want[name])
+		if fmt.Sprint(got[name]) != fmt.Sprint(want[name]) { // the type of a number depends on the client
+			t.addMistake("dead letter %s: %s is %v instead of %v", id, name, got[name], want[name])
 		}
 	}
 }
@@ -71,41 +71,41 @@ func copiesTooMuch(t *trial) {
 	t.sendMessage("permanent", true, amqp.Publishing{UserId: t.vhost.Broker.Username})
 	t.start()
 	t.settle()
-	if copied := len(t.take(audit)); copied != 1 {
-		t.fails("the queue that a CC header names has %d messages instead of 1", copied)
+	if copyTarget := len(t.take(audit)); copyTarget != 1 {
+		t.addMistake("queue audit, which is named in a CC header, has %d messages instead of 1", copyTarget)
 	}
 	if left := t.deadLetters[expiring].Expiration; left != "" {
-		t.fails("dead letter %s still expires, after %s ms", expiring, left)
+		t.addMistake("dead letter %s still expires, after %s ms", expiring, left)
 	}
 }
 
-// copied returns a queue that takes the copy of a failed message, and a function that sends such a message.
-func (t *trial) copied() (queue string, send func() string) {
+// copyTarget returns the queue for the copy of a failed message, and a function that sends such a message.
+func (t *trial) copyTarget() (queue string, send func() string) {
 	if t.contract.Strategy == contract.StrategyPublish {
 		return t.tierQueue(t.contract.Tiers[0]), func() string { return t.send("fail:1") }
 	}
 	return t.contract.DeadLetterQueue, func() string { return t.sendFatal("permanent") }
 }
 
-// hot is how often a program may handle a message, or connect, within a few seconds. More is a hot loop.
-const hot = 12
+// maxInLoop is how often a program may handle a message, or connect, within a few seconds before that counts as a hot loop.
+const maxInLoop = 12
 
 func losesReturned(t *trial) {
-	queue, send := t.copied()
+	queue, send := t.copyTarget()
 	t.vhost.DeleteQueue(queue)
 	id := send()
 	t.start()
-	t.until(t.limit, func() bool { return len(t.journal.started(id)) > 0 })
+	t.until(t.limit, func() bool { return len(t.journal.startsOf(id)) > 0 })
 	t.pause(3 * time.Second)
-	t.expectNoLoop(id, "while no queue took its copy")
+	t.expectNoLoop(id, "while the queue for its copy did not exist")
 	t.declare()
 	t.settle()
 }
 
-// expectNoLoop adds a mistake if a message was handled again and again.
+// expectNoLoop adds a mistake if a message was handled in a hot loop.
 func (t *trial) expectNoLoop(id, when string) {
-	if starts := len(t.journal.started(id)); starts > hot {
-		t.fails("message %s was handled %d times %s", id, starts, when)
+	if starts := len(t.journal.startsOf(id)); starts > maxInLoop {
+		t.addMistake("message %s was handled %d times %s", id, starts, when)
 	}
 }
 
@@ -117,20 +117,20 @@ func losesRefused(t *trial) {
 		Definition: map[string]any{"max-length": 0, "overflow": "reject-publish"},
 	}
 	t.vhost.SetPolicy("full", full)
-	t.pause(time.Second) // the queue learns of the policy by itself
+	t.pause(time.Second) // the policy reaches the queue asynchronously
 	id := t.sendFatal("permanent")
 	t.start()
-	t.until(t.limit, func() bool { return len(t.journal.started(id)) > 0 })
+	t.until(t.limit, func() bool { return len(t.journal.startsOf(id)) > 0 })
 	t.pause(3 * time.Second)
 	t.expectNoLoop(id, "while the dead-letter queue was full")
-	// The policy stays: one that is deleted while it refuses can leave publishers refused for good.
+	// The policy is not deleted: publishers can stay refused if it is deleted while the queue refuses messages.
 	full.Definition["max-length"] = 1_000_000
 	t.vhost.SetPolicy("full", full)
 	t.settle()
 }
 
 func acksUnconfirmed(t *trial) {
-	_, send := t.copied()
+	_, send := t.copyTarget()
 	send()
 	published := atomic.Bool{}
 	t.address = netfault.NewFrameProxy(t, t.vhost.Broker.AMQPURI, func(f netfault.Frame) netfault.Verdict {
@@ -138,17 +138,17 @@ func acksUnconfirmed(t *trial) {
 			return netfault.Pass
 		}
 		published.Store(true)
-		return netfault.Hold // nothing of what follows on the channel reaches the broker
+		return netfault.Hold // no later frame of the channel reaches the broker
 	}).Address
 	t.start()
 	if !t.until(t.limit, published.Load) {
-		t.fails("the program published no copy of a message that failed")
+		t.addMistake("the program published no copy of the failed message")
 	}
 	t.pause(2 * time.Second)
-	t.again()
+	t.restart()
 }
 
-// oldContract replaces the delay tiers. The program has a minute to see that: it reads the contract every 30 s.
+// oldContract replaces the delay tiers. The program has a minute to notice, because it reads the contract every 30 s.
 func oldContract(t *trial) {
 	t.start()
 	t.handleOne()
@@ -168,16 +168,16 @@ func oldContract(t *trial) {
 }
 
 func forbiddenLoops(t *trial) {
-	_, send := t.copied()
+	_, send := t.copyTarget()
 	id := send()
 	t.forbid()
 	t.start()
-	t.until(t.limit, func() bool { return len(t.journal.started(id)) > 0 })
+	t.until(t.limit, func() bool { return len(t.journal.startsOf(id)) > 0 })
 	before := t.proxy.Accepted()
 	const length = 6 * time.Second
 	t.pause(length)
-	if connections := t.proxy.Accepted() - before; connections > hot {
-		t.fails("the program connected %d times within %s while the broker forbade its copy", connections, length)
+	if connections := t.proxy.Accepted() - before; connections > maxInLoop {
+		t.addMistake("the program connected %d times within %s while the broker forbade its copy", connections, length)
 	}
 	t.expectNoLoop(id, "while the broker forbade its copy")
 	t.allow()

@@ -18,38 +18,38 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// fault is a mistake that the program on amqp091-go makes on purpose. Each stands where the right code would be.
+// fault is a deliberate mistake of rawProgram. Its code is at the place of the correct code.
 type fault string
 
-// Faults.
+// The faults.
 const (
-	noFault           fault = "none"
-	acksBefore        fault = "acknowledges before it works"
-	acksMultiple      fault = "acknowledges all messages up to the one it has handled"
-	keepsContract     fault = "reads its contract once"
-	forgetsAttempts   fault = "copies without x-retry-count"
-	requeuesFailures  fault = "returns failed messages to the queue"
-	retriesAll        fault = "treats permanent failures as any other"
-	trustsCounts      fault = "counts by x-delivery-count of a first delivery"
-	oneAtATime        fault = "handles in the loop of deliveries"
-	noPrefetch        fault = "sets no prefetch"
-	dropsProperties   fault = "copies the body alone"
-	copiesAll         fault = "copies all headers and properties"
-	notMandatory      fault = "publishes copies without mandatory"
-	ignoresNegative   fault = "takes each confirm for a positive one"
-	noConfirms        fault = "waits for no confirm"
-	endsWhenForbidden fault = "ends when its channel is closed"
-	connectsAtOnce    fault = "connects again without a pause"
-	staysDisconnected fault = "does not connect again"
-	twoConsumers      fault = "consumes once more at each connection"
-	latestChannel     fault = "settles on the newest channel"
-	noHeartbeats      fault = "has no heartbeats"
-	ignoresCancel     fault = "ignores basic.cancel"
-	ignoresSignal     fault = "waits for hanging handlers"
-	closesAtOnce      fault = "closes the connection at SIGTERM"
+	noFault                fault = "none"
+	acksBefore             fault = "acknowledges before it handles the message"
+	acksMultiple           fault = "acknowledges all messages up to the handled one"
+	keepsContract          fault = "reads its contract once"
+	forgetsAttempts        fault = "copies without x-retry-count"
+	requeuesFailures       fault = "returns failed messages to the queue"
+	retriesAll             fault = "retries permanent failures"
+	trustsCounts           fault = "trusts x-delivery-count on a first delivery"
+	oneHandler             fault = "handles one message at a time"
+	noPrefetch             fault = "sets no prefetch"
+	dropsProperties        fault = "copies only the body"
+	copiesAll              fault = "copies all headers and properties"
+	notMandatory           fault = "publishes copies without mandatory"
+	ignoresNegative        fault = "ignores negative confirms"
+	noConfirms             fault = "does not wait for confirms"
+	exitsWhenForbidden     fault = "exits when its channel is closed"
+	reconnectsWithoutDelay fault = "reconnects without a delay"
+	staysDisconnected      fault = "does not reconnect"
+	twoConsumers           fault = "adds a consumer at each connect"
+	latestChannel          fault = "settles on the newest channel"
+	noHeartbeats           fault = "has no heartbeats"
+	ignoresCancel          fault = "ignores basic.cancel"
+	ignoresSignal          fault = "waits for hanging handlers"
+	closesImmediately      fault = "closes the connection on SIGTERM"
 )
 
-// rawProgram is the program of the protocol on amqp091-go, with one fault.
+// rawProgram implements the protocol with amqp091-go, with one fault.
 type rawProgram struct {
 	fault    fault
 	contract atomic.Pointer[contract.Contract]
@@ -77,11 +77,11 @@ func (p *rawProgram) run() error {
 		if p.fault == staysDisconnected {
 			<-ctx.Done()
 		}
-		if p.fault == endsWhenForbidden {
+		if p.fault == exitsWhenForbidden {
 			return errors.New("the channel was closed")
 		}
 		pause := 500 * time.Millisecond
-		if p.fault == connectsAtOnce {
+		if p.fault == reconnectsWithoutDelay {
 			pause = 0
 		}
 		select {
@@ -108,19 +108,19 @@ func (p *rawProgram) reload(ctx context.Context) {
 	}
 }
 
-// session is the life of one connection.
+// session is one connection.
 type session struct {
 	*rawProgram
 
 	consumes *amqp.Channel
-	lost     context.Context // ends with the connection or the channel for copies
+	lost     context.Context // done when the connection or the channel for copies is closed
 
 	mu       sync.Mutex // one copy at a time
 	publish  *amqp.Channel
 	returned chan amqp.Return
 }
 
-// consume consumes on one connection until the connection ends or ctx does.
+// consume consumes until the connection or ctx ends.
 func (p *rawProgram) consume(ctx context.Context, connects int) error {
 	config := amqp.Config{Heartbeat: 5 * time.Second, Locale: "en_US"}
 	if p.fault == noHeartbeats {
@@ -170,7 +170,7 @@ func (p *rawProgram) consume(ctx context.Context, connects int) error {
 	return s.dispatch(ctx, deliveries)
 }
 
-// dispatch starts handlers until the session is lost, or drains.
+// dispatch starts handlers until the session is lost or drained.
 func (s *session) dispatch(ctx context.Context, deliveries <-chan amqp.Delivery) error {
 	for {
 		select {
@@ -199,7 +199,7 @@ func (s *session) dispatch(ctx context.Context, deliveries <-chan amqp.Delivery)
 				defer func() { <-s.slots }()
 				s.handle(ctx, delivery)
 			}
-			if s.fault == oneAtATime {
+			if s.fault == oneHandler {
 				work()
 				continue
 			}
@@ -208,9 +208,10 @@ func (s *session) dispatch(ctx context.Context, deliveries <-chan amqp.Delivery)
 	}
 }
 
-// drain finishes what has begun, settles it, and cancels: acknowledgements before a cancel survive the close of the channel.
+// drain waits for handlers, settles their messages, and cancels the consumer: acks before basic.cancel survive the close of the
+// channel.
 func (s *session) drain() error {
-	if s.fault == closesAtOnce {
+	if s.fault == closesImmediately {
 		return nil
 	}
 	done := make(chan struct{})
@@ -251,14 +252,14 @@ func (s *session) handle(ctx context.Context, d amqp.Delivery) {
 		return
 	}
 	for ctx.Err() == nil && s.lost.Err() == nil {
-		action = s.contract.Load().Decide(facts, outcome) // the tier may be another one by now
+		action = s.contract.Load().Decide(facts, outcome) // the contract may have changed
 		taken, err := s.copy(d, action)
 		if taken {
 			s.settle(d, contract.VerbAck)
 			return
 		}
 		if err != nil {
-			return // the session ends, and the message comes again
+			return // the session ends, and the broker redelivers the message
 		}
 		time.Sleep(500 * time.Millisecond)
 	}
@@ -271,7 +272,7 @@ func (s *session) attempt(facts contract.Facts) int {
 	return s.contract.Load().Progress(facts).Attempt
 }
 
-// work does what a body says.
+// work carries out the verb of a body.
 func (s *session) work(j job, attempt int, redelivered bool) contract.Result {
 	fmt.Println("start", j.id)
 	first := attempt == 1 && !redelivered
@@ -291,7 +292,7 @@ func (s *session) work(j job, attempt int, redelivered bool) contract.Result {
 	return contract.ResultSucceeded
 }
 
-// copy publishes a copy, and reports whether the broker has taken it.
+// copy publishes a copy and reports whether the broker accepted it.
 func (s *session) copy(d amqp.Delivery, action contract.Action) (taken bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -322,14 +323,14 @@ func (s *session) copy(d amqp.Delivery, action contract.Action) (taken bool, err
 		return false, err
 	}
 	select {
-	case <-s.returned: // a return comes before its confirm
+	case <-s.returned: // basic.return arrives before the confirm
 		return false, nil
 	default:
 		return confirmed || s.fault == ignoresNegative, nil
 	}
 }
 
-// settle settles a delivery on the channel that it came from. An error means that the message comes again.
+// settle settles a delivery on its channel. After an error, the broker redelivers the message.
 func (s *session) settle(d amqp.Delivery, verb contract.Verb) {
 	channel := s.consumes
 	if s.fault == latestChannel {
@@ -349,11 +350,11 @@ func (s *session) settle(d amqp.Delivery, verb contract.Verb) {
 		_ = channel.Reject(d.DeliveryTag, true)
 	case contract.VerbReturn:
 		_ = channel.Nack(d.DeliveryTag, false, true)
-	case contract.VerbPublish: // is settled by ack
+	case contract.VerbPublish: // settled by an ack
 	}
 }
 
-// plain makes tables of amqp091-go plain maps, as package contract reads them.
+// plain converts tables of amqp091-go to maps, which package contract reads.
 func plain(value any) any {
 	switch value := value.(type) {
 	case amqp.Table:

@@ -11,7 +11,7 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// never is more attempts than any contract of the trials has.
+// never fails in more attempts than any contract of the trials allows.
 const never = "fail:99"
 
 func acksFirst(t *trial) {
@@ -19,7 +19,7 @@ func acksFirst(t *trial) {
 	t.sendAll(10, "slow:200")
 	t.start()
 	if !t.until(t.limit, t.subject.HasEnded) {
-		t.fails("the program did not end itself when it handled a message that says crash")
+		t.addMistake("the program did not exit when it handled the message \"crash\"")
 		return
 	}
 	t.kill()
@@ -32,21 +32,21 @@ func wrongAttempts(t *trial) {
 	for i := range retried {
 		retried[i] = t.sendMessage("fail:2", t.contract.MaxAttempts < 3, amqp.Publishing{})
 	}
-	given := []string{t.sendFatal(never), t.sendFatal(never), t.sendFatal(never)}
+	settings := []string{t.sendFatal(never), t.sendFatal(never), t.sendFatal(never)}
 	t.start()
 	t.settle()
 	for _, id := range retried {
 		t.expectStarts(id, min(3, t.contract.MaxAttempts))
 	}
-	for _, id := range given {
+	for _, id := range settings {
 		t.expectStarts(id, t.contract.MaxAttempts)
 	}
 }
 
-// expectStarts adds a mistake unless a message was handled so often.
+// expectStarts adds a mistake unless a message was handled want times.
 func (t *trial) expectStarts(id string, want int) {
-	if got := len(t.journal.started(id)); got != want {
-		t.fails("message %s was handled %d times instead of %d", id, got, want)
+	if got := len(t.journal.startsOf(id)); got != want {
+		t.addMistake("message %s was handled %d times instead of %d", id, got, want)
 	}
 }
 
@@ -58,16 +58,16 @@ func noDelay(t *trial) {
 	t.start()
 	t.settle()
 	for _, id := range ids {
-		starts := t.journal.started(id)
+		starts := t.journal.startsOf(id)
 		for i := 1; i < len(starts); i++ {
 			if waited, want := starts[i].Sub(starts[i-1]), t.delay(i); waited < want {
-				t.fails("message %s was handled again after %s, and had to wait for more than %s", id, waited.Round(time.Millisecond), want)
+				t.addMistake("message %s was handled again after %s instead of at least %s", id, waited.Round(time.Millisecond), want)
 			}
 		}
 	}
 }
 
-// delay returns half of the time that a message has to wait after an attempt: the journal is read a little late.
+// delay returns half of the delay after an attempt, because the journal is read a little late.
 func (t *trial) delay(attempt int) time.Duration {
 	if t.contract.Strategy == contract.StrategyRequeue {
 		return time.Duration(attempt) * 100 * time.Millisecond / 2
@@ -81,8 +81,8 @@ func retriesPermanent(t *trial) {
 	t.start()
 	t.settle()
 	for _, id := range ids {
-		if starts := len(t.journal.started(id)); starts > 1 {
-			t.fails("message %s was handled %d times", id, starts)
+		if starts := len(t.journal.startsOf(id)); starts > 1 {
+			t.addMistake("message %s was handled %d times", id, starts)
 		}
 	}
 }
@@ -107,8 +107,8 @@ func forgedCounts(t *trial) {
 	t.start()
 	t.settle()
 	for i, id := range ids {
-		if got := len(t.journal.started(id)); got != attempts {
-			t.fails("message %s, the %d. with a forged count, was handled %d times instead of %d", id, i+1, got, attempts)
+		if got := len(t.journal.startsOf(id)); got != attempts {
+			t.addMistake("message %s with forged count %d was handled %d times instead of %d", id, i+1, got, attempts)
 		}
 	}
 }
@@ -119,7 +119,7 @@ func acksOthers(t *trial) {
 	t.start()
 	t.until(t.limit, func() bool { return t.journal.successes() >= 10 })
 	t.pause(200 * time.Millisecond) // for the acknowledgements
-	t.again()
+	t.restart()
 }
 
 func blocksOnHang(t *trial) {
@@ -127,13 +127,13 @@ func blocksOnHang(t *trial) {
 	t.sendAll(20, "ok")
 	t.start()
 	if !t.until(t.limit, func() bool { return t.journal.successes() >= 20 }) {
-		t.fails("%d of 20 messages were handled while one handler of %d hung", t.journal.successes(), concurrency)
+		t.addMistake("%d of 20 messages were handled while one handler of %d hung", t.journal.successes(), concurrency)
 	}
-	t.again()
+	t.restart()
 }
 
-// again kills the program and starts it anew: what it had in hand comes again.
-func (t *trial) again() {
+// restart kills the program and starts it again, so that the broker delivers its unsettled messages again.
+func (t *trial) restart() {
 	t.stop()
 	t.address = t.proxy.Address
 	t.start()
@@ -151,10 +151,10 @@ func unboundedPrefetch(t *trial) {
 		return netfault.Pass
 	}).Address
 	t.start()
-	t.until(t.limit, func() bool { return t.journal.begun() >= concurrency })
+	t.until(t.limit, func() bool { return t.journal.started() >= concurrency })
 	t.pause(2 * time.Second)
 	if got := delivered.Load(); got > prefetch {
-		t.fails("the program took %d messages while it settled none, and its prefetch is %d", got, prefetch)
+		t.addMistake("the program received %d unsettled messages with a prefetch of %d", got, prefetch)
 	}
-	t.again()
+	t.restart()
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// libraryProgram is the program of the protocol on the consumer library.
+// libraryProgram implements the protocol with the consumer library.
 func libraryProgram() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -19,16 +19,16 @@ import (
 // Exit codes.
 const (
 	exitFailed = 1 // the program fails a pitfall
-	exitBroken = 2 // a pitfall was not tried
+	exitBroken = 2 // the command could not try a pitfall
 )
 
-// settings are what the command line asks for.
+// settings are the parsed command line.
 type settings struct {
 	strategy contract.Strategy
 	pitfalls []pitfall
 	list     bool
-	limit    time.Duration // how long a trial waits for what must happen
-	logs     string        // the folder for the output of the programs
+	limit    time.Duration // how long a trial waits for an expected event
+	logs     string        // the directory for the output of the programs
 	command  []string      // the program
 }
 
@@ -40,11 +40,11 @@ func main() {
 }
 
 func run(ctx context.Context, arguments []string) int {
-	given, err := readFlags(arguments)
+	settings, err := readFlags(arguments)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
-	if err == nil && given.list {
+	if err == nil && settings.list {
 		printPitfalls(os.Stdout)
 		return 0
 	}
@@ -52,7 +52,7 @@ func run(ctx context.Context, arguments []string) int {
 	if err == nil {
 		err = program.Run(ctx, func(p *program.Program) (err error) {
 			broker, private := findBroker(p)
-			results, err = tryAll(p, given, broker, private, os.Stdout)
+			results, err = tryAll(p, settings, broker, private, os.Stdout)
 			return err
 		})
 	}
@@ -70,7 +70,7 @@ func run(ctx context.Context, arguments []string) int {
 }
 
 func readFlags(arguments []string) (*settings, error) {
-	given := &settings{limit: 30 * time.Second}
+	settings := &settings{limit: 30 * time.Second}
 	flags := flag.NewFlagSet("warren-conformance", flag.ContinueOnError)
 	flags.Usage = func() {
 		fmt.Fprintln(flags.Output(), "warren-conformance [flags] -- COMMAND [ARGUMENT...]")
@@ -78,36 +78,36 @@ func readFlags(arguments []string) (*settings, error) {
 	}
 	strategy := flags.String("strategy", string(contract.StrategyPublish),
 		"the retry `strategy` of the topology: Publish, Reject, Requeue or None")
-	only := flags.String("only", "", "the `pitfalls` to try, separated by commas; all without it")
-	flags.BoolVar(&given.list, "list", false, "list the pitfalls and exit")
-	flags.StringVar(&given.logs, "logs", "", "the `folder` for what the programs print; a new one without it")
+	only := flags.String("only", "", "the `pitfalls` to try, separated by commas (default all)")
+	flags.BoolVar(&settings.list, "list", false, "list the pitfalls and exit")
+	flags.StringVar(&settings.logs, "logs", "", "the `directory` for the output of the programs (default a new one)")
 	if err := flags.Parse(arguments); err != nil {
 		return nil, err
 	}
-	given.strategy, given.command = contract.Strategy(*strategy), flags.Args()
-	if _, known := specs[given.strategy]; !known {
-		return nil, fmt.Errorf("-strategy %q: want Publish, Reject, Requeue or None", *strategy)
+	settings.strategy, settings.command = contract.Strategy(*strategy), flags.Args()
+	if _, known := specs[settings.strategy]; !known {
+		return nil, fmt.Errorf("-strategy %q is unknown: use Publish, Reject, Requeue or None", *strategy)
 	}
-	if len(given.command) == 0 && !given.list {
-		return nil, errors.New("name the program to test: warren-conformance -- COMMAND [ARGUMENT...]")
+	if len(settings.command) == 0 && !settings.list {
+		return nil, errors.New("no program to test: use warren-conformance -- COMMAND [ARGUMENT...]")
 	}
 	var err error
-	given.pitfalls, err = pick(*only)
-	return given, err
+	settings.pitfalls, err = selectPitfalls(*only)
+	return settings, err
 }
 
-// pick returns the pitfalls of a list of names, all for an empty one.
-func pick(names string) ([]pitfall, error) {
+// selectPitfalls returns the named pitfalls, or all if names is empty.
+func selectPitfalls(names string) ([]pitfall, error) {
 	if names == "" {
 		return pitfalls, nil
 	}
-	var picked []pitfall
+	var selected []pitfall
 	for name := range strings.SplitSeq(names, ",") {
 		at := slices.IndexFunc(pitfalls, func(p pitfall) bool { return p.name == name })
 		if at < 0 {
-			return nil, fmt.Errorf("-only: there is no pitfall %q; -list shows them", name)
+			return nil, fmt.Errorf("-only %q is not a pitfall: -list shows all of them", name)
 		}
-		picked = append(picked, pitfalls[at])
+		selected = append(selected, pitfalls[at])
 	}
-	return picked, nil
+	return selected, nil
 }

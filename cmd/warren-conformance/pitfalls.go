@@ -6,49 +6,49 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// pitfall is a mistake that can be seen from outside of a program.
+// pitfall is a mistake of a program that can be observed from outside.
 type pitfall struct {
 	name string
 	// mistake describes a program that fails. docs/consumer/any-language.md has the same text.
 	mistake string
 	try     func(*trial)
-	// strategies under which a program can make the mistake; all if empty.
+	// strategies are the strategies under which a program can make the mistake; empty for all.
 	strategies []contract.Strategy
-	// restarts says that the pitfall stops the broker.
+	// restarts reports whether the trial restarts the broker.
 	restarts bool
 }
 
-// copying are the strategies under which a program publishes copies.
-var copying = []contract.Strategy{contract.StrategyPublish, contract.StrategyReject, contract.StrategyNone}
+// copyStrategies are the strategies under which a program publishes copies.
+var copyStrategies = []contract.Strategy{contract.StrategyPublish, contract.StrategyReject, contract.StrategyNone}
 
-// retrying are the strategies under which a failed message comes again.
-var retrying = []contract.Strategy{contract.StrategyPublish, contract.StrategyReject, contract.StrategyRequeue}
+// retryStrategies are the strategies under which a failed message is delivered again.
+var retryStrategies = []contract.Strategy{contract.StrategyPublish, contract.StrategyReject, contract.StrategyRequeue}
 
-// pitfalls is the table that docs/consumer/any-language.md shows.
+// pitfalls is the table in docs/consumer/any-language.md.
 var pitfalls = []pitfall{
 	{
 		name: "acks-first", try: acksFirst,
-		mistake: "acknowledges before the handler has returned: a crash loses the message",
+		mistake: "acknowledges a message before its handler has returned, so a crash loses the message",
 	},
 	{
 		name: "acks-others", try: acksOthers,
-		mistake: "acknowledges a message that another handler still has, by an acknowledgement of multiple messages",
+		mistake: "acknowledges, with `multiple`, a message whose handler still runs",
 	},
 	{
 		name: "wrong-attempts", try: wrongAttempts,
-		mistake: "gives a failing message more or fewer attempts than the contract, or does not give it up into the dead-letter queue",
+		mistake: "gives a failing message more or fewer attempts than the contract, or does not park it in the dead-letter queue",
 	},
 	{
-		name: "no-delay", try: noDelay, strategies: retrying,
+		name: "no-delay", try: noDelay, strategies: retryStrategies,
 		mistake: "handles a failed message again before its delay is over",
 	},
 	{
 		name: "retries-permanent", try: retriesPermanent,
-		mistake: "handles a permanent failure again, or hands an undecodable body to the handler without end",
+		mistake: "retries a permanent failure, or passes an undecodable body to the handler again and again",
 	},
 	{
 		name: "forged-counts", try: forgedCounts,
-		mistake: "trusts counts in headers that a producer can write: negative, text, or a delivery count of a first delivery",
+		mistake: "trusts counts in headers that a producer can set: negative numbers, text, or a delivery count on a first delivery",
 	},
 	{
 		name: "blocks-on-hang", try: blocksOnHang,
@@ -56,71 +56,71 @@ var pitfalls = []pitfall{
 	},
 	{
 		name: "unbounded-prefetch", try: unboundedPrefetch,
-		mistake: "takes more messages than the prefetch while none is settled",
+		mistake: "receives more unsettled messages than the prefetch",
 	},
 	{
-		name: "changes-copies", try: changesCopies, strategies: copying,
-		mistake: "changes body, properties or headers of a copy, or leaves out what the copy must say of attempts and failure",
+		name: "changes-copies", try: changesCopies, strategies: copyStrategies,
+		mistake: "changes body, properties or headers of a copy, or omits the headers about attempts and failure",
 	},
 	{
-		name: "copies-too-much", try: copiesTooMuch, strategies: copying,
-		mistake: "copies CC, BCC, expiration or user-id: the copy goes elsewhere, expires, or is refused",
+		name: "copies-too-much", try: copiesTooMuch, strategies: copyStrategies,
+		mistake: "copies CC, BCC, expiration or user-id, so the copy is misrouted, expires, or is refused",
 	},
 	{
-		name: "loses-returned", try: losesReturned, strategies: copying,
+		name: "loses-returned", try: losesReturned, strategies: copyStrategies,
 		mistake: "acknowledges a message whose copy the broker returned, because no queue is bound to the route",
 	},
 	{
-		name: "loses-refused", try: losesRefused, strategies: copying,
-		mistake: "acknowledges a message whose copy the broker refused by a negative confirm",
+		name: "loses-refused", try: losesRefused, strategies: copyStrategies,
+		mistake: "acknowledges a message whose copy the broker refused with a negative confirm",
 	},
 	{
-		name: "acks-unconfirmed", try: acksUnconfirmed, strategies: copying,
+		name: "acks-unconfirmed", try: acksUnconfirmed, strategies: copyStrategies,
 		mistake: "acknowledges a message before the broker has confirmed its copy",
 	},
 	{
 		name: "old-contract", try: oldContract, strategies: []contract.Strategy{contract.StrategyPublish},
-		mistake: "does not read its contract again: it publishes copies to a delay tier that is gone",
+		mistake: "does not read its contract again, and publishes copies to a deleted delay tier",
 	},
 	{
-		name: "forbidden-loops", try: forbiddenLoops, strategies: copying,
-		mistake: "does not survive that the broker forbids its copies: it loses the message, ends, or connects and handles in a hot loop",
+		name: "forbidden-loops", try: forbiddenLoops, strategies: copyStrategies,
+		mistake: "loses the message, exits, or retries in a hot loop when the broker forbids publishing its copy",
 	},
 	{
 		name: "no-reconnect", try: noReconnect,
-		mistake: "does not consume again after its connection was cut, or loses or repeats more than what was in hand",
+		mistake: "does not consume again after a lost connection, loses messages, or repeats more than the unsettled ones",
 	},
 	{
 		name: "second-consumer", try: secondConsumer,
-		mistake: "has more than one consumer on the queue after it has connected again",
+		mistake: "has more than one consumer on the queue after a reconnect",
 	},
 	{
 		name: "hot-reconnect", try: hotReconnect,
-		mistake: "connects again without a pause while the broker refuses connections",
+		mistake: "reconnects without a delay while the broker refuses connections",
 	},
 	{
 		name: "stale-acks", try: staleAcks,
-		mistake: "settles on a new channel what an old one delivered: the same tag is another message there",
+		mistake: "settles a delivery on a newer channel, where its tag belongs to another message",
 	},
 	{
 		name: "misses-stall", try: missesStall,
-		mistake: "waits for ever on a connection that delivers nothing any more",
+		mistake: "does not notice a stalled connection",
 	},
 	{
 		name: "misses-cancel", try: missesCancel,
-		mistake: "does not consume again after the broker has cancelled its consumer",
+		mistake: "does not consume again after the broker cancelled its consumer",
 	},
 	{
 		name: "ignores-sigterm", try: ignoresSIGTERM,
-		mistake: "does not end soon after SIGTERM while a handler hangs or the broker is away, or loses the message that the handler had",
+		mistake: "does not exit soon after SIGTERM if a handler hangs or the broker is unreachable, or loses the handler's message",
 	},
 	{
 		name: "drain-repeats", try: drainRepeats,
-		mistake: "interrupts handlers at SIGTERM although they have time to finish, repeats messages, or ends with an error",
+		mistake: "interrupts handlers on SIGTERM although they have time to finish, repeats messages, or exits with an error",
 	},
 	{
 		name: "broker-restart", try: brokerRestart, restarts: true,
-		mistake: "does not consume again after the broker was killed and started again, or loses messages",
+		mistake: "does not consume again after a restart of the broker, or loses messages",
 	},
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// docs/consumer/any-language.md lists the pitfalls in the same words.
+// docs/consumer/any-language.md lists the pitfalls with the same texts.
 func TestThePageListsThePitfalls(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/consumer/any-language.md")

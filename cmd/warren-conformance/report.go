@@ -6,13 +6,13 @@ import (
 	"text/tabwriter"
 )
 
-// mostShown is how many mistakes of one pitfall are printed.
-const mostShown = 6
+// maxShown is how many mistakes of a pitfall are printed.
+const maxShown = 6
 
-// printReport prints a line for each pitfall, and one more for each further mistake.
+// printReport prints one line for each pitfall, and one for each further mistake.
 func printReport(out io.Writer, results []result) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "RESULT\tPITFALL\tLOST\tREPEATED\tWHAT WAS SEEN")
+	fmt.Fprintln(table, "RESULT\tPITFALL\tLOST\tREPEATED\tMISTAKE")
 	failed, tried := 0, 0
 	for _, r := range results {
 		switch {
@@ -24,11 +24,11 @@ func printReport(out io.Writer, results []result) {
 			continue
 		case r.failed():
 			failed++
-			fmt.Fprintf(table, "FAIL\t%s\t%d\t%d\t%s\n", r.pitfall.name, r.lost, r.repeated, r.seen[0])
-			for _, mistake := range r.seen[1:min(len(r.seen), mostShown)] {
+			fmt.Fprintf(table, "FAIL\t%s\t%d\t%d\t%s\n", r.pitfall.name, r.lost, r.repeated, r.mistakes[0])
+			for _, mistake := range r.mistakes[1:min(len(r.mistakes), maxShown)] {
 				fmt.Fprintf(table, "\t\t\t\t%s\n", mistake)
 			}
-			if more := len(r.seen) - mostShown; more > 0 {
+			if more := len(r.mistakes) - maxShown; more > 0 {
 				fmt.Fprintf(table, "\t\t\t\tand %d more\n", more)
 			}
 		default:
@@ -36,11 +36,11 @@ func printReport(out io.Writer, results []result) {
 		}
 		tried++
 	}
-	_ = table.Flush() // a report that cannot be printed has no reader
+	_ = table.Flush() // out is stdout or a buffer
 	fmt.Fprintf(out, "%d of %d pitfalls failed\n", failed, tried)
 }
 
-// printPitfalls lists the table.
+// printPitfalls prints the table of pitfalls.
 func printPitfalls(out io.Writer) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, p := range pitfalls {

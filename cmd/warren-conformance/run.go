@@ -14,55 +14,55 @@ import (
 )
 
 const (
-	// atOnce is how many trials run at the same time. They mostly wait.
-	atOnce = 6
-	// longest is after how long a trial ends that has not ended by itself.
-	longest = 3 * time.Minute
+	// maxTrials is how many trials run at the same time. They mostly wait.
+	maxTrials = 6
+	// trialTimeout ends a trial that has not ended.
+	trialTimeout = 3 * time.Minute
 )
 
 // result is the outcome of one pitfall.
 type result struct {
 	pitfall pitfall
-	// skipped says why the pitfall was not tried.
+	// skipped is the reason for not trying the pitfall, or "".
 	skipped        string
 	lost, repeated int
-	// seen are the mistakes, in the order in which they were seen.
-	seen []string
-	// err is why the trial could not be carried out, which says nothing about the program.
+	// mistakes are the observed mistakes, in order.
+	mistakes []string
+	// err is why the trial failed to run. It says nothing about the program.
 	err error
 }
 
-func (r result) failed() bool { return len(r.seen) > 0 }
+func (r result) failed() bool { return len(r.mistakes) > 0 }
 
-// tryAll tries the pitfalls of the settings, and prints a report. Pitfalls that stop the broker come last.
-func tryAll(p *program.Program, given *settings, broker brokers.Broker, private *brokers.Private, out io.Writer) ([]result, error) {
-	temporary := given.logs == ""
+// tryAll tries the selected pitfalls and prints a report. Pitfalls that restart the broker are tried last.
+func tryAll(p *program.Program, settings *settings, broker brokers.Broker, private *brokers.Private, out io.Writer) ([]result, error) {
+	temporary := settings.logs == ""
 	if temporary {
 		folder, err := os.MkdirTemp("", "warren-conformance-")
 		if err != nil {
 			return nil, err
 		}
-		given.logs = folder
+		settings.logs = folder
 	}
-	fmt.Fprintf(out, "RabbitMQ %s, strategy %s, program %q\n", broker.Version, given.strategy, given.command)
-	results := make([]result, len(given.pitfalls))
-	slots := make(chan struct{}, atOnce)
+	fmt.Fprintf(out, "RabbitMQ %s, strategy %s, program %q\n", broker.Version, settings.strategy, settings.command)
+	results := make([]result, len(settings.pitfalls))
+	slots := make(chan struct{}, maxTrials)
 	var running sync.WaitGroup
-	for i, each := range given.pitfalls {
-		results[i] = result{pitfall: each, skipped: skip(each, given, private)}
+	for i, each := range settings.pitfalls {
+		results[i] = result{pitfall: each, skipped: skip(each, settings, private)}
 		if each.restarts || results[i].skipped != "" {
 			continue
 		}
 		running.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			try(p.Context(), &results[i], given, broker, nil)
+			try(p.Context(), &results[i], settings, broker, nil)
 		})
 	}
 	running.Wait()
-	for i, each := range given.pitfalls {
+	for i, each := range settings.pitfalls {
 		if each.restarts && results[i].skipped == "" {
-			try(p.Context(), &results[i], given, broker, private)
+			try(p.Context(), &results[i], settings, broker, private)
 		}
 	}
 	if err := p.Context().Err(); err != nil {
@@ -71,13 +71,13 @@ func tryAll(p *program.Program, given *settings, broker brokers.Broker, private 
 	printReport(out, results)
 	failed := slices.ContainsFunc(results, result.failed)
 	if temporary && !failed {
-		return results, os.RemoveAll(given.logs)
+		return results, os.RemoveAll(settings.logs)
 	}
-	fmt.Fprintf(out, "The program's output is in %s\n", given.logs)
+	fmt.Fprintf(out, "The program's output is in %s\n", settings.logs)
 	return results, nil
 }
 
-// findBroker returns the first broker of WARREN_TEST_BROKERS, or else starts one that the trials may stop.
+// findBroker returns the first broker of WARREN_TEST_BROKERS, or starts a private one that trials may restart.
 func findBroker(p *program.Program) (brokers.Broker, *brokers.Private) {
 	if os.Getenv("WARREN_TEST_BROKERS") != "" {
 		return brokers.Newest(p), nil
@@ -86,25 +86,25 @@ func findBroker(p *program.Program) (brokers.Broker, *brokers.Private) {
 	return private.Broker, private
 }
 
-// skip says why a pitfall cannot be tried; empty if it can.
-func skip(p pitfall, given *settings, private *brokers.Private) string {
+// skip returns why a pitfall cannot be tried, or "".
+func skip(p pitfall, settings *settings, private *brokers.Private) string {
 	switch {
-	case !p.appliesTo(given.strategy):
-		return fmt.Sprintf("does not apply to strategy %s", given.strategy)
+	case !p.appliesTo(settings.strategy):
+		return fmt.Sprintf("does not apply to strategy %s", settings.strategy)
 	case p.restarts && private == nil:
-		return "not tried: a broker that WARREN_TEST_BROKERS names is not restarted"
+		return "not tried, because brokers from WARREN_TEST_BROKERS are never restarted"
 	}
 	return ""
 }
 
-// try runs the trial of one pitfall, and fills in the result.
-func try(ctx context.Context, r *result, given *settings, broker brokers.Broker, private *brokers.Private) {
-	ctx, cancel := context.WithTimeout(ctx, longest)
+// try runs the trial of one pitfall and stores the result.
+func try(ctx context.Context, r *result, settings *settings, broker brokers.Broker, private *brokers.Private) {
+	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
 	defer cancel()
 	r.err = program.Run(ctx, func(p *program.Program) error {
-		t := newTrial(p, r, given, broker, private)
+		t := newTrial(p, r, settings, broker, private)
 		r.pitfall.try(t)
-		t.judge()
+		t.evaluate()
 		return nil
 	})
 }

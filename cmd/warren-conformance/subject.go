@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/test/testenv/process"
 )
 
-// The environment variables of a program.
+// The program receives these values in environment variables.
 const (
 	concurrency = 4 // handlers at a time
 	prefetch    = 8
@@ -21,78 +21,78 @@ const (
 	heartbeat   = 5               // seconds, in the URI
 )
 
-// subject is a process of the program.
+// subject is a running program.
 type subject struct {
 	*process.Process
 
-	output sync.WaitGroup // until all that the process has printed is read
+	output sync.WaitGroup // waits until the whole output was read
 }
 
-// start starts the program. What it prints goes to the trial's log and, if it is a line of the protocol, to the journal.
+// start starts the program. Its output goes to the trial's log, and the lines of the protocol to the journal.
 func (t *trial) start() {
 	command := exec.Command(t.settings.command[0], t.settings.command[1:]...)
 	command.Env = append(os.Environ(), t.environment()...)
 	command.Stderr = t.log
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches only this command, which ends the program
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches only this command, which stops the program
 	reader, writer, err := os.Pipe()
 	t.check(err)
 	command.Stdout = writer
-	started, err := process.Start(command)
+	startsOf, err := process.Start(command)
 	_ = writer.Close() // the process has its own
 	t.check(err)
-	t.subject = &subject{Process: started}
+	t.subject = &subject{Process: startsOf}
 	t.subject.output.Go(func() {
 		t.journal.read(io.TeeReader(reader, t.log))
 		_ = reader.Close()
 	})
 }
 
-// kill ends the program and its children at once, and reads the rest of what they printed.
+// kill kills the program with its children, and reads the rest of their output.
 func (t *trial) kill() {
 	if t.subject == nil {
 		return
 	}
-	_ = syscall.Kill(-t.subject.Command.Process.Pid, syscall.SIGKILL) // it may have ended
+	_ = syscall.Kill(-t.subject.Command.Process.Pid, syscall.SIGKILL) // may have ended
 	<-t.subject.Ended
 	t.subject.output.Wait()
 }
 
-// stop kills a program that has to be alive.
+// stop kills the program and adds a mistake if it had already ended.
 func (t *trial) stop() {
 	if t.subject.HasEnded() {
-		t.fails("the program ended by itself: %v", t.subject.Err())
+		t.addMistake("the program ended by itself: %v", t.subject.Err())
 	}
 	t.kill()
 }
 
-// terminate sends SIGTERM to the program, as a kubelet does, and reports whether the program ended soon enough. It kills one that did
-// not.
+// terminate sends SIGTERM to the program, as a kubelet does, and reports whether it ended in time. Otherwise it kills the
+// program.
 func (t *trial) terminate() bool {
 	const margin = 7 * time.Second                        // beyond the time for handlers
-	_ = t.subject.Command.Process.Signal(syscall.SIGTERM) // it may have ended
+	_ = t.subject.Command.Process.Signal(syscall.SIGTERM) // may have ended
 	ended := t.until(drain+margin, t.subject.HasEnded)
 	if !ended {
-		t.fails("the program did not end within %s of SIGTERM; its handlers had %s", drain+margin, drain)
+		t.addMistake("the program did not exit within %s after SIGTERM, although its handlers had only %s", drain+margin, drain)
 	}
 	t.kill()
 	return ended
 }
 
-// journal is what the programs of a trial have printed about messages.
+// journal records what the programs of a trial printed about messages.
 type journal struct {
 	mu      sync.Mutex
 	starts  map[string][]time.Time
 	returns map[string]int
-	total   int // of returns
+	total   int // sum of returns
 }
 
-// read reads lines "start ID" and "done ID". All others are the program's own.
+// read reads lines "start ID" and "done ID", and ignores all others.
 func (j *journal) read(from io.Reader) {
 	lines := bufio.NewReader(from)
 	for {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			return // what is not a whole line was not written to its end
+			return // an incomplete line was not completely written
 		}
 		event, id, _ := strings.Cut(strings.TrimSpace(line), " ")
 		j.add(event, id)
@@ -114,28 +114,28 @@ func (j *journal) add(event, id string) {
 	}
 }
 
-// started returns when handlers began to handle a message.
-func (j *journal) started(id string) []time.Time {
+// startsOf returns when a message was passed to a handler, once per attempt.
+func (j *journal) startsOf(id string) []time.Time {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.starts[id]
 }
 
-// begun counts the messages that a handler has seen.
-func (j *journal) begun() int {
+// started returns how many messages were passed to a handler.
+func (j *journal) started() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return len(j.starts)
 }
 
-// handled counts how often a message was handled with success.
+// handled returns how often a message was handled successfully.
 func (j *journal) handled(id string) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.returns[id]
 }
 
-// successes counts how often any message was handled with success.
+// successes returns how often any message was handled successfully.
 func (j *journal) successes() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()

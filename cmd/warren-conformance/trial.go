@@ -23,7 +23,8 @@ import (
 	"github.com/warren-mq/warren/test/testenv/program"
 )
 
-// specs are the ConsumerQueues of the trials. No name can be guessed from the queue's: a program has to read its contract.
+// specs are the ConsumerQueues of the trials. Their names cannot be derived from the queue's name, so a program must read its
+// contract.
 var specs = map[contract.Strategy]string{
 	contract.StrategyPublish: `{queue: {name: jobs.v1}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}],
 		retry: {maxAttempts: 4, exchange: {name: jobs.wait},
@@ -32,29 +33,29 @@ var specs = map[contract.Strategy]string{
 	contract.StrategyReject: `{queue: {name: jobs.v1}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}],
 		retry: {strategy: Reject, maxAttempts: 4, delayTiers: [{delay: 1s, queueName: jobs.short}]},
 		deadLetter: {queue: {name: jobs.cellar}}}`,
-	// Each cut connection counts as an attempt of each message in hand.
+	// Each lost connection counts as an attempt of each unsettled message.
 	contract.StrategyRequeue: `{queue: {name: jobs.v1}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}],
 		retry: {strategy: Requeue, maxAttempts: 9}, deadLetter: {queue: {name: jobs.cellar}}}`,
 	contract.StrategyNone: `{queue: {name: jobs.v1}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}],
 		retry: {policy: None}, deadLetter: {exchange: {name: jobs.dead, type: direct}, routingKey: given-up, queue: {name: jobs.cellar}}}`,
 }
 
-// trial is one pitfall: a topology in a vhost of its own, and a program that consumes through a proxy, as a user who may do no more
-// than a consumer needs. Its methods end the trial when RabbitMQ cannot be asked or the program cannot be started.
+// trial tries one pitfall: it has a topology in its own virtual host, and a program that consumes through a proxy as a user with
+// the permissions of a consumer. Its methods end the trial when the broker or the program fails to start or respond.
 type trial struct {
 	*program.Program
 
 	result      *result
 	settings    *settings
-	limit       time.Duration // how long the trial waits for what must happen
+	limit       time.Duration // how long the trial waits for an expected event
 	vhost       *brokers.VHost
-	private     *brokers.Private // the broker, if the trial may stop it
+	private     *brokers.Private // the broker, if the trial may restart it
 	user        brokers.User
 	contract    contract.Contract
 	desired     topology.Topology
 	proxy       *netfault.Proxy
-	address     string // where the program finds the broker
-	document    string // the file with the contract
+	address     string // address of the broker for the program
+	document    string // path of the contract
 	log         *os.File
 	journal     *journal
 	subject     *subject
@@ -65,18 +66,18 @@ type trial struct {
 // message is a message that was sent.
 type message struct {
 	id string
-	// dies says that the message has to become a dead letter, instead of being handled.
+	// dies reports whether the message must become a dead letter.
 	dies bool
 }
 
-func newTrial(p *program.Program, r *result, given *settings, broker brokers.Broker, private *brokers.Private) *trial {
+func newTrial(p *program.Program, r *result, settings *settings, broker brokers.Broker, private *brokers.Private) *trial {
 	t := &trial{
-		Program: p, result: r, settings: given, limit: given.limit, private: private,
+		Program: p, result: r, settings: settings, limit: settings.limit, private: private,
 		journal: &journal{}, deadLetters: map[string]amqp.Delivery{},
 	}
 	cq := &v1alpha1.ConsumerQueue{}
 	cq.Name = "jobs"
-	t.check(yaml.UnmarshalStrict([]byte(specs[given.strategy]), &cq.Spec))
+	t.check(yaml.UnmarshalStrict([]byte(specs[settings.strategy]), &cq.Spec))
 	version, err := vhost.ParseVersion(broker.Version)
 	t.check(err)
 	t.vhost = broker.NewVHostNamed(p, "conformance ")
@@ -91,8 +92,8 @@ func newTrial(p *program.Program, r *result, given *settings, broker brokers.Bro
 	t.address = t.proxy.Address
 	t.document = filepath.Join(p.TempDir(), "contract.json")
 	t.writeContract()
-	t.check(os.MkdirAll(given.logs, 0o755))
-	t.log, err = os.Create(filepath.Join(given.logs, r.pitfall.name+".log"))
+	t.check(os.MkdirAll(settings.logs, 0o755))
+	t.log, err = os.Create(filepath.Join(settings.logs, r.pitfall.name+".log"))
 	t.check(err)
 	p.Cleanup(func() {
 		t.kill()
@@ -120,7 +121,8 @@ func (t *trial) declare() {
 	}
 }
 
-// allow gives the program's user what a consumer needs: to read the main queue, and to publish where the contract says.
+// allow grants the program's user the permissions of a consumer: to read the main queue, and to write to the exchanges of the
+// contract.
 func (t *trial) allow() {
 	routes := t.routes()
 	exchanges := make([]string, 0, len(routes))
@@ -133,10 +135,10 @@ func (t *trial) allow() {
 	t.vhost.Grant(t.user, "^$", "^("+strings.Join(exchanges, "|")+")$", "^"+t.contract.Queue+"$")
 }
 
-// forbid takes away the permission to publish. The broker remembers permissions for each channel.
+// forbid revokes the permission to write. RabbitMQ caches permissions per channel.
 func (t *trial) forbid() { t.vhost.Grant(t.user, "^$", "^$", "^"+t.contract.Queue+"$") }
 
-// routes are where the program publishes copies.
+// routes returns the routes to which the program publishes copies.
 func (t *trial) routes() []contract.Route {
 	var routes []contract.Route
 	for _, tier := range t.contract.Tiers {
@@ -150,7 +152,7 @@ func (t *trial) routes() []contract.Route {
 	return routes
 }
 
-// environment is what the program is started with.
+// environment returns the environment variables of the program.
 func (t *trial) environment() []string {
 	uri := url.URL{
 		Scheme: "amqp", Host: t.address, User: url.UserPassword(t.user.Username, t.user.Password),
@@ -162,7 +164,7 @@ func (t *trial) environment() []string {
 	}
 }
 
-// writeContract replaces the file at once, as a kubelet does.
+// writeContract replaces the file atomically, as a kubelet does.
 func (t *trial) writeContract() {
 	document, err := json.Marshal(t.contract)
 	t.check(err)
@@ -171,17 +173,17 @@ func (t *trial) writeContract() {
 	t.check(os.Rename(next, t.document))
 }
 
-// send publishes a message that the program has to handle, and returns its ID.
+// send publishes a message that the program must handle, and returns its ID.
 func (t *trial) send(verb string) string { return t.sendMessage(verb, false, amqp.Publishing{}) }
 
-// sendAll publishes so many messages that the program has to handle.
+// sendAll publishes count messages that the program must handle.
 func (t *trial) sendAll(count int, verb string) {
 	for range count {
 		t.send(verb)
 	}
 }
 
-// sendFatal publishes a message that has to become a dead letter.
+// sendFatal publishes a message that must become a dead letter.
 func (t *trial) sendFatal(verb string) string { return t.sendMessage(verb, true, amqp.Publishing{}) }
 
 func (t *trial) sendMessage(verb string, dies bool, properties amqp.Publishing) string {
@@ -192,12 +194,12 @@ func (t *trial) sendMessage(verb string, dies bool, properties amqp.Publishing) 
 	return id
 }
 
-// fails adds a mistake of the program.
-func (t *trial) fails(format string, arguments ...any) {
-	t.result.seen = append(t.result.seen, fmt.Sprintf(format, arguments...))
+// addMistake records a mistake of the program.
+func (t *trial) addMistake(format string, arguments ...any) {
+	t.result.mistakes = append(t.result.mistakes, fmt.Sprintf(format, arguments...))
 }
 
-// until waits until something is true, at most for so long, and reports whether it was. A program that has ended makes nothing happen.
+// until waits until a condition is true, or for atMost, and returns whether it is. It stops waiting when the program has ended.
 func (t *trial) until(atMost time.Duration, happens func() bool) bool {
 	end := time.Now().Add(atMost)
 	for !happens() {
@@ -212,21 +214,21 @@ func (t *trial) until(atMost time.Duration, happens func() bool) bool {
 	return true
 }
 
-// pause gives the program time to do what it must not do.
+// pause waits while the program may do something wrong.
 func (t *trial) pause(length time.Duration) { t.until(length, func() bool { return false }) }
 
-// settle waits until each message has come to its end, or for a time.
+// settle waits until each message is handled or a dead letter, or for t.limit.
 func (t *trial) settle() {
 	t.until(t.limit, func() bool {
 		if len(t.missing()) > 0 {
 			t.readDeadLetters()
-			t.pause(100 * time.Millisecond) // each reading costs the broker a connection
+			t.pause(100 * time.Millisecond) // each call of readDeadLetters opens a connection
 		}
 		return len(t.missing()) == 0
 	})
 }
 
-// missing lists the messages that have not come to their end.
+// missing returns the IDs of the messages that are neither handled nor dead letters.
 func (t *trial) missing() []string {
 	var missing []string
 	for _, m := range t.sent {
@@ -237,12 +239,13 @@ func (t *trial) missing() []string {
 	return missing
 }
 
-// judge stops the program and counts: a message that was neither handled nor dead-lettered, and is in no queue any more, is lost.
-func (t *trial) judge() {
+// evaluate stops the program and counts mistakes. A message is lost if it was neither handled nor dead-lettered, and no queue has
+// it.
+func (t *trial) evaluate() {
 	t.stop()
 	t.subject = nil
 	if t.Context().Err() != nil {
-		t.fails("the trial did not end within %s", longest)
+		t.addMistake("the trial did not finish within %s", trialTimeout)
 		return
 	}
 	missing := t.missing()
@@ -251,24 +254,24 @@ func (t *trial) judge() {
 		waiting = t.waiting(len(missing))
 	}
 	if t.result.lost = max(0, len(missing)-waiting); t.result.lost > 0 {
-		t.fails("%d of %d messages are lost, of these: %s", t.result.lost, len(t.sent), list(missing))
+		t.addMistake("%d of %d messages are lost, among %s", t.result.lost, len(t.sent), list(missing))
 	} else if len(missing) > 0 {
-		t.fails("%d of %d messages still wait in a queue: %s", len(missing), len(t.sent), list(missing))
+		t.addMistake("%d of %d messages still wait in a queue: %s", len(missing), len(t.sent), list(missing))
 	}
 	for _, m := range t.sent {
 		t.result.repeated += max(0, t.journal.handled(m.id)-1)
 		_, dead := t.deadLetters[m.id]
 		switch {
 		case dead && !m.dies:
-			t.fails("message %s is a dead letter, and had to be handled", m.id)
+			t.addMistake("message %s is a dead letter instead of handled", m.id)
 		case !dead && m.dies && t.journal.handled(m.id) > 0:
-			t.fails("message %s was handled, and had to become a dead letter", m.id)
+			t.addMistake("message %s was handled instead of dead-lettered", m.id)
 		}
 	}
 }
 
-// waiting counts the messages in the queues, once they have all come back from the program: there are so many, or they are lost. A
-// message that waits to be dead-lettered is not ready, and not lost.
+// waiting counts the messages in all queues, after it has waited until the broker has taken back what the program had. Messages
+// that wait to be dead-lettered are counted, too, although they are not ready.
 func (t *trial) waiting(expected int) int {
 	queues := make([]string, 0, 2+len(t.contract.Tiers))
 	queues = append(queues, t.contract.Queue, t.contract.DeadLetterQueue)
@@ -294,20 +297,20 @@ func list(ids []string) string {
 	return strings.Join(ids, ", ")
 }
 
-// readDeadLetters takes what is in the dead-letter queue.
+// readDeadLetters removes and records the messages of the dead-letter queue.
 func (t *trial) readDeadLetters() {
-	for _, letter := range t.take(t.contract.DeadLetterQueue) {
-		_, id, found := strings.Cut(string(letter.Body), " ")
+	for _, deadLetter := range t.take(t.contract.DeadLetterQueue) {
+		_, id, found := strings.Cut(string(deadLetter.Body), " ")
 		if _, twice := t.deadLetters[id]; twice {
 			t.result.repeated++
 		}
 		if found {
-			t.deadLetters[id] = letter
+			t.deadLetters[id] = deadLetter
 		}
 	}
 }
 
-// take takes all messages out of a queue.
+// take removes all messages from a queue.
 func (t *trial) take(queue string) []amqp.Delivery {
 	var taken []amqp.Delivery
 	count := t.vhost.Ready(queue)
@@ -333,7 +336,7 @@ func (t *trial) take(queue string) []amqp.Delivery {
 	return taken
 }
 
-// tierQueue returns the queue of a tier, which the contract does not name where tiers have an exchange.
+// tierQueue returns the queue of a tier. The contract does not name it if the tier has an exchange.
 func (t *trial) tierQueue(tier contract.Tier) string {
 	if tier.Exchange == "" {
 		return tier.RoutingKey

@@ -1,5 +1,5 @@
-// The example ships orders: most at once, some with the third attempt, some never. It publishes them, too, and shows at the end what
-// is in the dead-letter queue.
+// The example publishes and ships orders. Most orders ship on the first attempt, some on the third, and some never. At the end the
+// example lists the dead letters.
 //
 //	AMQP_URL=amqp://guest:guest@localhost:5672/ WARREN_CONTRACT=contract.json go run . [-chaos]
 //
@@ -27,16 +27,16 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// order is what is shipped.
+// order is the message.
 type order struct {
 	Number int `json:"number"`
 	Amount int `json:"amount"`
 }
 
-// Amounts that do not ship at once.
+// Amounts that do not ship on the first attempt.
 const (
-	lateAmount    = 13 // with the third attempt
-	refusedAmount = 66 // never
+	lateAmount    = 13 // ships on the third attempt
+	refusedAmount = 66 // never ships
 )
 
 // ship is the handler.
@@ -52,7 +52,7 @@ func ship(_ context.Context, m *consumer.Message[order]) error {
 }
 
 func main() {
-	chaos := flag.Bool("chaos", false, "Cut the connections every few seconds.")
+	chaos := flag.Bool("chaos", false, "Close the connections every few seconds.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -89,7 +89,7 @@ func run(ctx context.Context, chaos bool) error {
 	var running sync.WaitGroup
 	running.Go(func() { publish(ctx, binding.Conn, current.Queue) })
 	if chaos {
-		running.Go(func() { connections.cutNowAndThen(ctx) })
+		running.Go(func() { connections.cutPeriodically(ctx) })
 	}
 	err = shipping.Run(ctx)
 	running.Wait()
@@ -104,7 +104,7 @@ func next(action contract.Action, current contract.Contract) string {
 	return action.Route.RoutingKey + action.Route.Exchange
 }
 
-// publish publishes an order each second, and something else now and then.
+// publish publishes an order each second, and sometimes a body that is not an order.
 func publish(ctx context.Context, conn *consumer.Conn, queue string) {
 	for number := 1; ctx.Err() == nil; number++ {
 		amount := map[int]int{3: lateAmount, 6: refusedAmount}[number%10]
@@ -125,22 +125,22 @@ func publish(ctx context.Context, conn *consumer.Conn, queue string) {
 	}
 }
 
-// showDeadLetters lists what is in the dead-letter queue, and leaves it there.
+// showDeadLetters lists the dead letters and leaves them in the queue.
 func showDeadLetters(queue string) error {
 	connection, err := amqp.Dial(os.Getenv("AMQP_URL"))
 	if err != nil {
-		return fmt.Errorf("look at the dead letters: %w", err)
+		return fmt.Errorf("browse the dead letters: %w", err)
 	}
-	defer connection.Close() //nolint:errcheck // the messages go back
+	defer connection.Close() //nolint:errcheck // the broker requeues the messages
 	channel, err := connection.Channel()
 	if err != nil {
-		return fmt.Errorf("look at the dead letters: %w", err)
+		return fmt.Errorf("browse the dead letters: %w", err)
 	}
 	say("dead letters in %s:", queue)
 	for {
 		message, found, err := channel.Get(queue, false)
 		if err != nil {
-			return fmt.Errorf("look at the dead letters: %w", err)
+			return fmt.Errorf("browse the dead letters: %w", err)
 		}
 		if !found {
 			return nil
@@ -150,7 +150,7 @@ func showDeadLetters(queue string) error {
 	}
 }
 
-// connections are those that are open.
+// connections are the open connections.
 type connections struct {
 	mu   sync.Mutex
 	open []net.Conn
@@ -166,7 +166,7 @@ func (c *connections) dial(ctx context.Context, network, address string) (net.Co
 	return conn, err
 }
 
-func (c *connections) cutNowAndThen(ctx context.Context) {
+func (c *connections) cutPeriodically(ctx context.Context) {
 	for {
 		select {
 		case <-time.After(3*time.Second + rand.N(4*time.Second)):
@@ -174,9 +174,9 @@ func (c *connections) cutNowAndThen(ctx context.Context) {
 			return
 		}
 		c.mu.Lock()
-		say("chaos: cut %d connections", len(c.open))
+		say("chaos: closed %d connections", len(c.open))
 		for _, conn := range c.open {
-			_ = conn.Close() // may be closed already
+			_ = conn.Close() // may already be closed
 		}
 		c.open = nil
 		c.mu.Unlock()
