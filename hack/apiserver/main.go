@@ -1,5 +1,5 @@
-// The program apiserver runs a kube-apiserver that has Warren's CRDs, for all suites of a test run. It keeps its files in
-// the folder that its argument names, writes the kubeconfig there when the server is ready, and stops at SIGINT or SIGTERM.
+// Command apiserver runs a kube-apiserver with Warren's CRDs for all suites of a test run. It stores its files in the directory
+// given as argument, writes the kubeconfig there when the server is ready, and stops on SIGINT or SIGTERM.
 package main
 
 import (
@@ -38,6 +38,6 @@ func run(ctx context.Context, arguments []string) error {
 		return err
 	}
 	<-ctx.Done()
-	_ = server.Stop() // watchers of a run that was interrupted keep the server from stopping by itself
+	_ = server.Stop() // the watchers of an interrupted run delay the server's shutdown
 	return nil
 }

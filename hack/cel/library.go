@@ -12,18 +12,18 @@ import (
 	"github.com/google/cel-go/parser"
 )
 
-// A library is functions written in CEL, in the order of their declaration. Each becomes a macro of CEL's parser. The
-// parser knows no other macros, so that has(…) and all(…) stay calls, and come out as they were written.
+// A library is a list of functions written in CEL, in the order of their declaration. Each becomes a macro of CEL's parser. The
+// parser has no other macros, so has(…) and all(…) remain calls and are printed unchanged.
 type library struct {
 	functions []*function
 }
 
-// A function stands for an expression of its parameters.
+// A function expands to an expression of its parameters.
 type function struct {
 	name       string
 	parameters []string
 	body       ast.Expr
-	// bound are the variables that the body declares, in all(…) and the like.
+	// bound are the variables that the body declares in macros such as all(…).
 	bound  []string
 	called bool
 }
@@ -31,7 +31,7 @@ type function struct {
 // head is the first line of a function.
 var head = regexp.MustCompile(`^(\w+)\((\w+(?:, \w+)*)\) =$`)
 
-// parseLibrary reads functions: each a head that starts in the first column, and indented lines.
+// parseLibrary parses functions. Each consists of a head in the first column and indented lines.
 func parseLibrary(text string) (*library, error) {
 	made := &library{}
 	lines := strings.Split(text, "\n")
@@ -41,7 +41,7 @@ func parseLibrary(text string) (*library, error) {
 		}
 		found := head.FindStringSubmatch(lines[at])
 		if found == nil {
-			return nil, fmt.Errorf("line %d: want name(parameter, …) =, got %q", at+1, lines[at])
+			return nil, fmt.Errorf("line %d: expected name(parameter, …) =, got %q", at+1, lines[at])
 		}
 		first := at + 1
 		for at+1 < len(lines) && strings.HasPrefix(lines[at+1], " ") {
@@ -67,14 +67,14 @@ func (l *library) declare(f *function, body string) error {
 	f.bound = boundVariables(f.body)
 	for _, name := range identifiers(f.body) {
 		if !slices.Contains(f.parameters, name) && !slices.Contains(f.bound, name) && !slices.Contains(types, name) {
-			return fmt.Errorf("%q is no parameter", name)
+			return fmt.Errorf("%q is not a parameter", name)
 		}
 	}
 	l.functions = append(l.functions, f)
 	return nil
 }
 
-// expand returns the rule with the functions' bodies in the place of their calls.
+// expand returns the rule with each call of a function replaced by its body.
 func (l *library) expand(rule string) (string, error) {
 	calls := func(f *function) bool { return strings.Contains(rule, f.name+"(") }
 	if !slices.ContainsFunc(l.functions, calls) {
@@ -87,7 +87,7 @@ func (l *library) expand(rule string) (string, error) {
 	return parser.Unparse(parsed.Expr(), parsed.SourceInfo(), parser.WrapOnColumn(100), parser.WrapAfterColumnLimit(false))
 }
 
-// unused lists the functions that nothing calls.
+// unused returns the functions that no rule calls.
 func (l *library) unused() []string {
 	var names []string
 	for _, f := range l.functions {
@@ -114,7 +114,7 @@ func (l *library) parse(text string) (*ast.AST, error) {
 	return parsed, nil
 }
 
-// expand is called by the parser where the function is.
+// expand returns the body for one call. The parser calls it for each call of the function.
 func (f *function) expand(helper parser.ExprHelper, _ ast.Expr, arguments []ast.Expr) (ast.Expr, *common.Error) {
 	f.called = true
 	for _, argument := range arguments {
@@ -136,7 +136,7 @@ func (f *function) expand(helper parser.ExprHelper, _ ast.Expr, arguments []ast.
 	return body, nil
 }
 
-// types are identifiers that CEL itself knows.
+// types are identifiers that CEL defines.
 var types = []string{"int", "string"}
 
 func identifiers(expression ast.Expr) []string {
@@ -149,7 +149,7 @@ func identifiers(expression ast.Expr) []string {
 	return names
 }
 
-// boundVariables are the first arguments of all(…) and the like.
+// boundVariables returns the first arguments of macros such as all(…).
 func boundVariables(expression ast.Expr) []string {
 	var names []string
 	ast.PostOrderVisit(expression, ast.NewExprVisitor(func(e ast.Expr) {

@@ -62,9 +62,9 @@ func TestExpandRefuses(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ text, want string }{
-		"a line that is no function's": {text: "isThere(place)\n  true", want: "line 1: want name(parameter, …) ="},
+		"a line that is no function's": {text: "isThere(place)\n  true", want: "line 1: expected name(parameter, …) ="},
 		"a function without a body":    {text: "isThere(place) =\n", want: "isThere, line 1:"},
-		"a name that is no parameter":  {text: "isThere(place) =\n  self.name == ''", want: `isThere, line 1: "self" is no parameter`},
+		"a name that is no parameter":  {text: "isThere(place) =\n  self.name == ''", want: `isThere, line 1: "self" is not a parameter`},
 		"the same name twice":          {text: functions + "either(a, b) =\n  a", want: "declared twice"},
 	} {
 		t.Run(name, func(t *testing.T) {

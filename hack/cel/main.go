@@ -2,7 +2,7 @@
 //
 //	cel rules.cel crd.yaml…
 //
-// A rule of a CRD that calls none of them stays as it is.
+// Rules that call no function are not changed.
 package main
 
 import (
@@ -39,7 +39,7 @@ func expandAll(rules string, crds []string) error {
 		}
 	}
 	if unused := library.unused(); len(unused) > 0 {
-		return fmt.Errorf("%s: no rule needs %q: remove", rules, unused)
+		return fmt.Errorf("%s: no rule calls %q, remove the functions", rules, unused)
 	}
 	return nil
 }
@@ -64,10 +64,10 @@ func expandFile(path string, library *library) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, append([]byte("---\n"), text...), 0o644) //nolint:gosec // as controller-gen writes them
+	return os.WriteFile(path, append([]byte("---\n"), text...), 0o644) //nolint:gosec // the mode that controller-gen uses
 }
 
-// expandRules expands the rules of a schema and of all that is in it.
+// expandRules expands the rules of a schema and of all schemas inside it.
 func expandRules(node any, library *library) error {
 	switch node := node.(type) {
 	case []any:

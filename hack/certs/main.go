@@ -1,5 +1,5 @@
-// Command certs writes a certificate authority, a server and a client certificate for the
-// brokers that the tests run against. A folder that has them already is left alone.
+// Command certs writes a certificate authority, a server certificate and a client certificate for the test brokers. It does
+// nothing if the directory already exists.
 //
 //	go run ./hack/certs FOLDER
 package main
@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// Long enough that nobody's cached certificates run out.
+// The certificates are cached, so they must not expire soon.
 const validity = 10 * 365 * 24 * time.Hour
 
 type pair struct {
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// run fills a new folder and renames it, so that nobody ever sees half of it.
+// run fills a temporary directory and renames it, so that the directory is never incomplete.
 func run(folder string) error {
 	if _, err := os.Stat(folder); err == nil {
 		return nil
@@ -94,7 +94,7 @@ func writeAll(folder string) error {
 	return nil
 }
 
-// issue signs with the authority, or with the new key itself where there is none yet.
+// issue signs a certificate with the authority. If authority is nil, the certificate is self-signed.
 func issue(template *x509.Certificate, authority *pair) (*pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

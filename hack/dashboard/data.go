@@ -7,14 +7,14 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// answer is what Prometheus answered to one query of a panel.
+// answer is Prometheus's response to one query of a panel.
 type answer struct {
 	Panel  string       `json:"panel"`
 	Legend string       `json:"legend"`
 	Series model.Matrix `json:"series"`
 }
 
-// panel is a panel with its lines, each with a name.
+// panel is a panel of the dashboard with its named lines.
 type panel struct {
 	title string
 	lines []line
@@ -27,7 +27,7 @@ type line struct {
 
 type point struct{ at, value float64 }
 
-// panelsOf gathers the answers by panel, in their order.
+// panelsOf groups the answers by panel and keeps their order.
 func panelsOf(answers []answer) []*panel {
 	var panels []*panel
 	byTitle := map[string]*panel{}
@@ -46,7 +46,7 @@ func panelsOf(answers []answer) []*panel {
 
 var placeholder = regexp.MustCompile(`\{\{(\w+)\}\}`)
 
-// nameOf fills in the labels of a legend.
+// nameOf replaces the labels in a legend with their values.
 func nameOf(legend string, metric model.Metric) string {
 	return placeholder.ReplaceAllStringFunc(legend, func(found string) string {
 		return string(metric[model.LabelName(placeholder.FindStringSubmatch(found)[1])])

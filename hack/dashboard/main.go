@@ -1,4 +1,4 @@
-// Command dashboard draws the queries of the Grafana dashboard, as the test of the dashboard has saved their answers:
+// Command dashboard draws the queries of the Grafana dashboard from data that the dashboard's test has saved:
 //
 //	WARREN_DASHBOARD_DATA=$PWD/data.json go test ./test/monitoring
 //	go run ./hack/dashboard data.json >docs/images/dashboard.svg

@@ -21,7 +21,7 @@ const (
 
 var colours = []string{"#7eb26d", "#eab839", "#6ed0e0", "#ef843c", "#e24d42", "#1f78c1", "#ba43a9", "#705da0", "#508642", "#cca300"}
 
-// draw makes an SVG of all panels.
+// draw returns an SVG of all panels.
 func draw(panels []*panel) string {
 	var text strings.Builder
 	rows := (len(panels) + columns - 1) / columns
@@ -38,7 +38,7 @@ func draw(panels []*panel) string {
 	return text.String()
 }
 
-// span is the time that all panels show.
+// span returns the time range of all panels.
 func span(panels []*panel) (first, last float64) {
 	for _, p := range panels {
 		for _, l := range p.lines {
@@ -95,7 +95,7 @@ func (p *panel) highest() float64 {
 	return top
 }
 
-// short is a number in few digits.
+// short formats a number with few digits.
 func short(value float64) string {
 	for _, unit := range []struct {
 		size float64

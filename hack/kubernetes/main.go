@@ -1,5 +1,5 @@
-// Command kubernetes is what a node of a cluster runs besides kube-apiserver, as one binary: the first argument says which part of
-// it. hack/cluster.sh uses it where there is no Docker. One binary, for most of what each part links is the same.
+// Command kubernetes contains everything that a node of a cluster runs besides kube-apiserver. The first argument selects the
+// component. hack/cluster.sh uses it if there is no Docker. It is one binary because the components share most of their code.
 package main
 
 import (

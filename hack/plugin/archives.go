@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// file is a file of an archive.
+// file is a file in an archive.
 type file struct {
 	name    string
 	mode    int64
 	content []byte
 }
 
-func writeTar(out io.Writer, made time.Time, files []file) error {
+func writeTar(out io.Writer, modTime time.Time, files []file) error {
 	packed, err := gzip.NewWriterLevel(out, gzip.BestCompression)
 	if err != nil {
 		return err
 	}
 	writer := tar.NewWriter(packed)
 	for _, each := range files {
-		header := &tar.Header{Name: each.name, Mode: each.mode, Size: int64(len(each.content)), ModTime: made, Format: tar.FormatUSTAR}
+		header := &tar.Header{Name: each.name, Mode: each.mode, Size: int64(len(each.content)), ModTime: modTime, Format: tar.FormatUSTAR}
 		if err := writer.WriteHeader(header); err != nil {
 			return err
 		}
@@ -36,10 +36,10 @@ func writeTar(out io.Writer, made time.Time, files []file) error {
 	return packed.Close()
 }
 
-func writeZip(out io.Writer, made time.Time, files []file) error {
+func writeZip(out io.Writer, modTime time.Time, files []file) error {
 	writer := zip.NewWriter(out)
 	for _, each := range files {
-		entry, err := writer.CreateHeader(&zip.FileHeader{Name: each.name, Method: zip.Deflate, Modified: made})
+		entry, err := writer.CreateHeader(&zip.FileHeader{Name: each.name, Method: zip.Deflate, Modified: modTime})
 		if err != nil {
 			return err
 		}

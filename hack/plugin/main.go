@@ -1,5 +1,4 @@
-// Command plugin packs kubectl-warren for each platform, and writes the manifest by which krew installs it. The same input gives the same
-// bytes.
+// Command plugin packs kubectl-warren for each platform and writes the krew manifest. The same input produces the same bytes.
 //
 //	plugin [flag…] OS/ARCHITECTURE=BINARY…    such as linux/amd64=dist/bin/linux-amd64/kubectl-warren
 package main
@@ -21,16 +20,16 @@ import (
 //go:embed kubectl-warren.yaml.tmpl
 var manifest string
 
-// release is what the manifest says.
+// release is the data of the manifest.
 type release struct {
 	Version  string
 	Archives []archive
 }
 
-// archive is one of a release.
+// archive is the archive for one platform.
 type archive struct {
 	OS, Architecture string
-	// Name of the file, and of the binary in it.
+	// Name of the archive, and of the binary in it.
 	Name, Binary string
 	SHA256       string
 }
@@ -70,12 +69,12 @@ func run(arguments []string) error {
 	return os.WriteFile(filepath.Join(*output, "kubectl-warren.yaml"), text, 0o644)
 }
 
-// pack writes the archive of a platform: a zip file for Windows, a tar file otherwise.
+// pack writes the archive for one platform: a zip file for Windows, otherwise a tar file.
 func pack(argument string, terms []byte, made time.Time, output string) (archive, error) {
 	platform, path, found := strings.Cut(argument, "=")
 	system, architecture, whole := strings.Cut(platform, "/")
 	if !found || !whole {
-		return archive{}, fmt.Errorf("%q: want OS/ARCHITECTURE=BINARY", argument)
+		return archive{}, fmt.Errorf("argument %q is not of the form OS/ARCHITECTURE=BINARY", argument)
 	}
 	binary, err := os.ReadFile(path)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// made is what the command writes for some platforms, whose binaries are scripts, by the name of the file.
+// made returns the files that the command writes for platforms whose binaries are scripts, by file name.
 func made(t *testing.T, platforms ...string) (folder string, files map[string]string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -102,7 +102,7 @@ func TestWrongArguments(t *testing.T) {
 	}
 }
 
-// krew itself takes the manifest and the archive, and installs what kubectl then finds.
+// krew accepts the manifest and the archive, and kubectl finds the installed plugin.
 func TestKrewInstalls(t *testing.T) {
 	t.Parallel()
 	platform := runtime.GOOS + "/" + runtime.GOARCH

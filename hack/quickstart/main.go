@@ -1,8 +1,8 @@
-// The quickstart shows Warren at work on real parts: it starts a Kubernetes API server, runs the operator against it and
-// a RabbitMQ, takes the newcomer's tour, and stays until interrupted. With ONESHOT=1 it ends after the tour. It fails
-// unless each step of the tour was really observed.
+// Command quickstart shows Warren on a real API server and RabbitMQ: it starts a Kubernetes API server, runs the operator, takes
+// a tour of the main features, and runs until it is interrupted. With ONESHOT=1 it exits after the tour. It fails unless each
+// step of the tour was observed.
 //
-// It is started by "make run", which provides KUBEBUILDER_ASSETS, WARREN_TEST_BROKERS and bin/manager.
+// "make run" starts it and provides KUBEBUILDER_ASSETS, WARREN_TEST_BROKERS and bin/manager.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/warren-mq/warren/test/testenv/program"
 )
 
-// managerLog is the file with the operator's log.
+// managerLog is the path of the operator's log.
 const managerLog = "bin/manager.log"
 
 func main() {
@@ -44,7 +44,7 @@ func run(p *program.Program) error {
 	if err != nil {
 		return err
 	}
-	p.Cleanup(func() { _ = server.Stop() }) // the user's kubectl may still watch: then envtest kills the server
+	p.Cleanup(func() { _ = server.Stop() }) // if kubectl still watches, envtest kills the server
 	if err := os.WriteFile(kubeConfig, server.Environment.KubeConfig, 0o600); err != nil {
 		return err
 	}
@@ -60,29 +60,29 @@ func run(p *program.Program) error {
 		return err
 	}
 	p.Cleanup(func() { _ = operator.Stop() })
-	tour.take()
+	tour.run()
 	if os.Getenv("ONESHOT") != "" {
 		say("Each step was observed.")
 		return nil
 	}
-	say("Go on by yourself, in another terminal:\n\n"+
+	say("Try more in another terminal:\n\n"+
 		"    export KUBECONFIG=%s\n"+
 		"    kubectl get consumerqueues -o wide\n"+
 		"    kubectl explain consumerqueue.spec.retry\n"+
 		"    kubectl describe consumerqueue orders\n\n"+
-		"A consumer in Go; -chaos cuts its connections, Ctrl-C drains it:\n\n"+
+		"Run a consumer in Go. -chaos closes its connections, Ctrl-C drains it:\n\n"+
 		"    kubectl apply -f examples/orders/consumerqueue.yaml\n"+
 		"    bin/kubectl-warren contract -f examples/orders/consumerqueue.yaml --broker-version 4.3 --vhost %s > bin/shipping.json\n"+
 		"    AMQP_URL=%s WARREN_CONTRACT=bin/shipping.json go run ./examples/orders -chaos\n\n"+
-		"RabbitMQ's own page, vhost %q: %s\n\n"+
-		"Ctrl-C ends the operator and the API server; make clean-env ends the broker.",
+		"RabbitMQ's management page, virtual host %q: %s\n\n"+
+		"Ctrl-C stops the operator and the API server; make clean-env stops the broker.",
 		kubeConfig, vhost.Name, uri(vhost), vhost.Name, vhost.Broker.ManagementURI)
 	select {
 	case <-p.Context().Done():
 		fmt.Println()
 		return nil
 	case <-operator.Ended:
-		return fmt.Errorf("the operator ended by itself (%w); see %s", operator.Err(), managerLog)
+		return fmt.Errorf("the operator exited (%w), see %s", operator.Err(), managerLog)
 	}
 }
 
@@ -91,7 +91,7 @@ func say(format string, args ...any) {
 	fmt.Printf("\n\033[1m%s\033[0m\n", fmt.Sprintf(format, args...))
 }
 
-// uri returns the AMQP URI of a vhost. It contains the default password of RabbitMQ, and no other.
+// uri returns the AMQP URI of a virtual host. The only password in it is RabbitMQ's default.
 func uri(vhost *brokers.VHost) string {
 	credentials := "USER:PASSWORD"
 	if vhost.Broker.Username == "guest" && vhost.Broker.Password == "guest" {

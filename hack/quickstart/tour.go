@@ -17,12 +17,12 @@ import (
 	"github.com/warren-mq/warren/test/testenv/controlplane"
 )
 
-// tour shows a newcomer what Warren does, step by step. Each step fails unless what it prints is true.
+// tour shows a new user what Warren does, step by step. Each step fails unless its claim was observed.
 type tour struct {
 	tb     brokers.TB
 	server *controlplane.Server
 	vhost  *brokers.VHost // install creates it
-	// deadLetters is the address at which the operator serves the dead-letter API.
+	// deadLetters is the address of the operator's dead-letter API.
 	deadLetters string
 }
 
@@ -34,7 +34,7 @@ func (t *tour) install() {
 	t.kubectl(t.connection(), "apply", "-f", "-")
 }
 
-// connection is how the operator reaches the broker; the interval is short, so that nobody has to wait.
+// connection returns the BrokerConnection with its Secret. The resync interval is short to keep the tour short.
 func (t *tour) connection() string {
 	broker := t.vhost.Broker
 	return fmt.Sprintf(`
@@ -50,14 +50,14 @@ spec: {vhost: %q, resyncInterval: 2s, secretRef: {name: rabbitmq}}
 `, broker.Username, broker.Password, broker.AMQPURI, broker.ManagementURI, t.vhost.Name)
 }
 
-func (t *tour) take() {
+func (t *tour) run() {
 	t.declare()
 	t.drift()
 	t.redrive()
 	t.recreation()
 }
 
-// expected is the full topology of the sample, which gives nothing but a name.
+// expected are the queues of the sample, whose spec is empty.
 var expected = []string{"orders", "orders.dlq", "orders.retry.30m", "orders.retry.30s", "orders.retry.5m"}
 
 func (t *tour) declare() {
@@ -70,7 +70,7 @@ func (t *tour) declare() {
 	t.show("apply", "-f", "config/samples/quickstart.yaml")
 	t.show("wait", "--for=condition=Ready", "consumerqueue/orders", "--timeout=60s")
 	t.show("get", "consumerqueues", "-o", "wide")
-	say("… has become, at the broker")
+	say("The operator created these objects")
 	found := t.vhost.Definitions()
 	printDefinitions(found)
 	if err := expectQueues(found); err != nil {
@@ -79,16 +79,16 @@ func (t *tour) declare() {
 }
 
 func (t *tour) drift() {
-	const gone = "orders.retry.5m"
-	say("Drift: somebody deletes queue %s", gone)
-	t.vhost.DeleteQueue(gone)
-	t.until("queue "+gone+" did not come back", func() error { return expectQueues(t.vhost.Definitions()) })
-	fmt.Println("It is back. The Events:")
-	t.until("no Event reports it", func() error {
+	const deleted = "orders.retry.5m"
+	say("Drift: queue %s is deleted at the broker", deleted)
+	t.vhost.DeleteQueue(deleted)
+	t.until("queue "+deleted+" was not recreated", func() error { return expectQueues(t.vhost.Definitions()) })
+	fmt.Println("The operator recreated it. The Events:")
+	t.until("no Event reports the drift", func() error {
 		events, err := t.server.Kubectl(t.tb.Context(), "", "get", "events.events.k8s.io")
 		for _, reason := range []string{"DriftDetected", "DriftCorrected"} {
 			if err == nil && !strings.Contains(events, reason) {
-				err = fmt.Errorf("there is no %s", reason)
+				err = fmt.Errorf("no Event has the reason %s", reason)
 			}
 		}
 		return err
@@ -97,32 +97,32 @@ func (t *tour) drift() {
 }
 
 func (t *tour) recreation() {
-	say("Recreation: a message TTL of five minutes is asked for, which an existing queue cannot be given")
+	say("Recreation: RabbitMQ cannot set a message TTL on an existing queue")
 	t.show("patch", "consumerqueue", "orders", "--type=merge", "-p", `{"spec":{"queue":{"messageTTL":"5m"}}}`)
 	t.show("wait", "--for=condition=RecreationRequired", "consumerqueue/orders", "--timeout=60s")
 	t.show("get", "consumerqueues", "-o", "wide")
 	changes := t.kubectl("", "get", "consumerqueue", "orders", "-o", "jsonpath={.status.changes[*].message}")
 	fmt.Println("status.changes:", changes)
 	if want := "x-message-ttl is not set, should be 300000"; !strings.Contains(changes, want) {
-		t.fatalf("status.changes does not say %q", want)
+		t.fatalf("status.changes does not contain %q", want)
 	}
 	for _, queue := range t.vhost.Definitions().Queues {
 		if _, changed := queue.Arguments["x-message-ttl"]; changed && queue.Name == "orders" {
-			t.fatalf("queue orders was touched")
+			t.fatalf("queue orders was changed")
 		}
 	}
-	fmt.Println("Nothing was touched. The field is taken back:")
+	fmt.Println("The operator changed nothing. The spec is reverted:")
 	t.show("patch", "consumerqueue", "orders", "--type=merge", "-p", `{"spec":{"queue":null}}`)
 	t.show("wait", "--for=condition=Ready", "consumerqueue/orders", "--timeout=60s")
 }
 
-// show runs kubectl as the newcomer would, and prints the command and the output.
+// show runs kubectl and prints the command and its output.
 func (t *tour) show(args ...string) {
 	fmt.Println("$ kubectl", shell(args))
 	fmt.Print(t.kubectl("", args...))
 }
 
-// kubectl runs kubectl with an input, and returns the output.
+// kubectl runs kubectl with an input and returns its output.
 func (t *tour) kubectl(input string, args ...string) string {
 	output, err := t.server.Kubectl(t.tb.Context(), input, args...)
 	if err != nil {
@@ -131,7 +131,7 @@ func (t *tour) kubectl(input string, args ...string) string {
 	return output
 }
 
-// until repeats a check until it returns no error, for a minute at most.
+// until repeats a check until it returns no error, for at most a minute.
 func (t *tour) until(what string, check func() error) {
 	var last error
 	err := wait.PollUntilContextTimeout(t.tb.Context(), 200*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
@@ -143,12 +143,12 @@ func (t *tour) until(what string, check func() error) {
 	}
 }
 
-// fatalf ends the tour, and says where the operator's log is.
+// fatalf ends the tour and names the operator's log.
 func (t *tour) fatalf(format string, args ...any) {
 	t.tb.Fatalf(format+"\nThe operator's log: "+managerLog, args...)
 }
 
-// shell joins arguments so that they can be pasted.
+// shell joins arguments to a command line that can be pasted.
 func shell(args []string) string {
 	words := make([]string, len(args))
 	for i, arg := range args {
@@ -160,14 +160,14 @@ func shell(args []string) string {
 	return strings.Join(words, " ")
 }
 
-// expectQueues returns an error unless the broker has the expected queues.
+// expectQueues returns an error unless the broker has exactly the expected queues.
 func expectQueues(found brokers.Definitions) error {
 	names := make([]string, 0, len(found.Queues))
 	for _, queue := range found.Queues {
 		names = append(names, queue.Name)
 	}
 	if !slices.Equal(names, expected) {
-		return fmt.Errorf("the broker has the queues %v, not %v", names, expected)
+		return fmt.Errorf("the broker has the queues %v instead of %v", names, expected)
 	}
 	return nil
 }
@@ -186,7 +186,7 @@ func printDefinitions(found brokers.Definitions) {
 	_ = table.Flush()
 }
 
-// sentence renders arguments in order, without the x- that they all begin with.
+// sentence formats arguments in order, without their common prefix x-.
 func sentence(arguments map[string]any) string {
 	parts := make([]string, 0, len(arguments))
 	for _, name := range slices.Sorted(maps.Keys(arguments)) {

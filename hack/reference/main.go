@@ -1,4 +1,4 @@
-// Command reference prints the reference page of queue arguments, from the table that everything else reads too.
+// Command reference prints the reference page of queue arguments, from the table that the operator uses.
 package main
 
 import (

@@ -1,9 +1,9 @@
-// Command schemas makes JSON schemas for editors and kubeconform out of CRDs:
+// Command schemas writes JSON schemas for editors and kubeconform from CRDs:
 //
 //	schemas FOLDER CRD.yaml…
 //
-// FOLDER gets GROUP/KIND_VERSION.json for each version of each kind, as kubeconform looks for them, and all.json, which
-// applies to a resource the schema of its kind.
+// It writes FOLDER/GROUP/KIND_VERSION.json for each version of each kind, where kubeconform looks for them, and FOLDER/all.json,
+// which selects the schema by kind.
 package main
 
 import (
@@ -48,10 +48,10 @@ func run(args []string) error {
 	return write(filepath.Join(args[0], "all.json"), map[string]any{"$schema": draft, "allOf": all})
 }
 
-// draft is the version of JSON Schema that editors know best.
+// draft is the version of JSON Schema that most editors support.
 const draft = "http://json-schema.org/draft-07/schema#"
 
-// customResourceDefinition is what matters here of a CRD. Its schema is kept as it was read.
+// customResourceDefinition contains the fields of a CRD that are needed here. The schema is kept as JSON.
 type customResourceDefinition struct {
 	Spec struct {
 		Group    string
@@ -73,12 +73,13 @@ func readCRD(file string) (*customResourceDefinition, error) {
 		return nil, err
 	}
 	if crd.Spec.Names.Kind == "" || len(crd.Spec.Versions) == 0 {
-		return nil, errors.New("this is no CustomResourceDefinition")
+		return nil, errors.New("not a CustomResourceDefinition")
 	}
 	return crd, nil
 }
 
-// resourceSchema is the schema of a whole resource: what OpenAPI says, what the API server adds to it, and no unknown field.
+// resourceSchema returns the schema of a whole resource: the OpenAPI schema, the fields that the API server adds, and no unknown
+// fields.
 func resourceSchema(openAPI map[string]any, apiVersion, kind string) map[string]any {
 	schema := strict(openAPI).(map[string]any)
 	properties := schema["properties"].(map[string]any)
@@ -92,8 +93,7 @@ func resourceSchema(openAPI map[string]any, apiVersion, kind string) map[string]
 	return schema
 }
 
-// strict returns a schema without the words that only the API server understands, and in which an object takes the fields
-// that are named and no others.
+// strict returns a schema without the keywords that only the API server understands. Objects allow only the named fields.
 func strict(schema any) any {
 	switch schema := schema.(type) {
 	case map[string]any:

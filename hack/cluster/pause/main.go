@@ -1,4 +1,4 @@
-// Command pause holds the namespaces of a pod open, in the cluster that hack/cluster.sh starts on a bare machine.
+// Command pause keeps the namespaces of a pod alive, in the cluster that hack/cluster.sh starts without Docker.
 package main
 
 import (

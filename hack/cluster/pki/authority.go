@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// validity is longer than any such cluster lives.
+// validity exceeds the lifetime of the cluster.
 const validity = 365 * 24 * time.Hour
 
-// pair is a certificate and its key, in PEM.
+// pair is a certificate and its key in PEM.
 type pair struct{ certificate, key []byte }
 
 type authority struct {
@@ -46,7 +46,7 @@ func newAuthority() (*authority, error) {
 	return made, err
 }
 
-// issue signs a certificate with a key of its own.
+// issue creates a key and signs a certificate for it.
 func (a *authority) issue(template *x509.Certificate) (pair, error) {
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

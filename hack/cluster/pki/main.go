@@ -1,4 +1,4 @@
-// Command pki writes the certificates and kubeconfig files of the cluster that hack/cluster.sh starts on a bare machine.
+// Command pki writes the certificates and kubeconfig files of the cluster that hack/cluster.sh starts without Docker.
 //
 //	go run ./hack/cluster/pki FOLDER ADDRESS-OF-THE-NODE
 package main
@@ -17,7 +17,7 @@ import (
 
 const (
 	node = "warren"
-	// service is the first address of the services: that of the API server.
+	// service is the cluster IP of the API server, the first address of the service range.
 	service = "10.96.0.1"
 )
 
@@ -71,7 +71,8 @@ func run(folder string, address net.IP) error {
 	return nil
 }
 
-// certificates are those that become files. Of the last only the key is used: the API server signs tokens with it.
+// certificates returns the certificates to write, by file name. Only the key of the last one is used: the API server signs tokens
+// with it.
 func certificates(address net.IP) map[string]*x509.Certificate {
 	return map[string]*x509.Certificate{
 		"apiserver": {

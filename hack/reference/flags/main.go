@@ -1,5 +1,5 @@
-// Command flags prints the reference page of the manager's flags, from the flag set that the manager parses and from the manifests on
-// stdin, which are those that a user applies.
+// Command flags prints the reference page of the manager's flags. It reads the flags from the manager's flag set, and the
+// manifests that users apply from stdin.
 package main
 
 import (
@@ -58,7 +58,7 @@ func page() error {
 	flags.VisitAll(func(f *flag.Flag) {
 		given, found := manifests.arguments[f.Name]
 		if found && given == "" {
-			given = "true" // as the package flag takes a flag without a value
+			given = "true" // the value that package flag uses for a flag without one
 		}
 		fmt.Fprintf(&text, "| `--%s` | %s | %s | %s |\n", f.Name, quoted(f.DefValue), quoted(given), meaning(f))
 	})
@@ -67,7 +67,7 @@ func page() error {
 	return err
 }
 
-// meaning is a flag's usage in one line that a table can hold.
+// meaning returns a flag's usage on one line for a table.
 func meaning(f *flag.Flag) string {
 	return strings.NewReplacer("\n", " ", "|", `\|`, "<", "&lt;").Replace(strings.Join(strings.Fields(f.Usage), " "))
 }
@@ -76,10 +76,10 @@ func quoted(value string) string {
 	if value == "" {
 		return ""
 	}
-	return "`" + strings.ReplaceAll(value, "|", `\|`) + "`" // a bar would begin the next cell
+	return "`" + strings.ReplaceAll(value, "|", `\|`) + "`" // an unescaped | would begin the next cell
 }
 
-// manifests are what the Deployment gives to the manager.
+// manifests are the settings of the manager in its Deployment.
 type manifests struct {
 	arguments   map[string]string
 	memoryLimit string
@@ -90,7 +90,7 @@ func readManifests(from io.Reader) (manifests, error) {
 	for {
 		deployment := appsv1.Deployment{}
 		if err := decoder.Decode(&deployment); err != nil {
-			return manifests{}, fmt.Errorf("find the Deployment in the manifests: %w", err)
+			return manifests{}, fmt.Errorf("the manifests contain no Deployment: %w", err)
 		}
 		if deployment.Kind != "Deployment" {
 			continue

@@ -1,4 +1,4 @@
-// Command metrics prints the reference page of metrics, from the list by which the manager registers them.
+// Command metrics prints the reference page of metrics, from the definitions that the manager registers.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Package bom writes the list of what is in a Go binary (SBOM, CycloneDX).
+// Package bom writes a software bill of materials (SBOM, CycloneDX) for a Go binary.
 package bom
 
 import (
@@ -13,12 +13,12 @@ import (
 // Binary is a Go binary of a release.
 type Binary struct {
 	Path string
-	// Version of Warren, such as v1.2.3.
+	// Version is the version of Warren, such as v1.2.3.
 	Version string
 	Created time.Time
 }
 
-// Write lists the modules that are linked into the binary, and Go's own library. Further components are appended.
+// Write writes an SBOM of the modules that are linked into the binary, the Go standard library, and further components.
 func (b Binary) Write(path string, further ...cdx.Component) (failed error) {
 	linked, err := buildinfo.ReadFile(b.Path)
 	if err != nil {
@@ -57,7 +57,7 @@ func (b Binary) Write(path string, further ...cdx.Component) (failed error) {
 	return cdx.NewBOMEncoder(file, cdx.BOMFileFormatJSON).SetPretty(true).Encode(list)
 }
 
-// Library is the component of a Go module.
+// Library returns the component for a Go module.
 func Library(path, version string) cdx.Component {
 	url := "pkg:golang/" + path + "@" + version
 	return cdx.Component{BOMRef: url, Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: url}

@@ -1,4 +1,5 @@
-// Contract writes the JSON Schemas of a contract and of the files of vectors, with the comments of the types as descriptions:
+// Command contract writes the JSON Schemas of a contract and of its test vectors. The comments of the Go types become
+// descriptions:
 //
 //	go -C hack/tools run ./contract
 package main
@@ -14,7 +15,7 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// vector is a case of the files in consumer/contract/vectors.
+// vector is a test case in the files of consumer/contract/vectors.
 type vector struct {
 	Name     string            `json:"name"     jsonschema_description:"What the case shows."`
 	Contract contract.Contract `json:"contract"`
@@ -60,7 +61,7 @@ func run() error {
 	return nil
 }
 
-// vectorsSchema describes a file of vectors, which is a list of them.
+// vectorsSchema returns the schema of a file of vectors.
 func vectorsSchema() (*jsonschema.Schema, error) {
 	item, err := reflectSchema(vector{}, "vectors.schema.json", "Vectors")
 	if err != nil {
@@ -68,7 +69,7 @@ func vectorsSchema() (*jsonschema.Schema, error) {
 	}
 	item.Properties.Set("contract", &jsonschema.Schema{Ref: "contract.schema.json"})
 	outcome := item.Properties.Value("outcome")
-	outcome.Required = []string{"result"} // the reflector does not know omitzero
+	outcome.Required = []string{"result"} // the reflector does not support omitzero
 	outcome.Properties.Value("result").Enum = []any{
 		contract.ResultSucceeded, contract.ResultFailed, contract.ResultPanicked, contract.ResultTimedOut,
 		contract.ResultPermanent, contract.ResultUndecodable, contract.ResultCrashed, contract.ResultDeferred, contract.ResultDiscarded, contract.ResultReturned,
@@ -85,7 +86,7 @@ func vectorsSchema() (*jsonschema.Schema, error) {
 func reflectSchema(value any, name, title string) (*jsonschema.Schema, error) {
 	reflector := &jsonschema.Reflector{
 		Anonymous: true, DoNotReference: true,
-		AllowAdditionalProperties: true, // of later versions
+		AllowAdditionalProperties: true, // later versions may add properties
 		Mapper: func(t reflect.Type) *jsonschema.Schema {
 			if t == reflect.TypeFor[contract.Duration]() {
 				return &jsonschema.Schema{Type: "integer", Minimum: "0", Maximum: "4294967295"}
@@ -101,7 +102,7 @@ func reflectSchema(value any, name, title string) (*jsonschema.Schema, error) {
 	return schema, nil
 }
 
-// constrain adds what the types do not say, so that the schema refuses what Validate refuses.
+// constrain adds rules that the Go types do not express, so that the schema refuses what Validate refuses.
 func constrain(schema *jsonschema.Schema) error {
 	route := `{"anyOf": [{"properties": {"exchange": {"minLength": 1}}}, {"properties": {"routingKey": {"minLength": 1}}}]}`
 	rules := `{
@@ -118,7 +119,7 @@ func constrain(schema *jsonschema.Schema) error {
 	}`
 	constraint := &jsonschema.Schema{}
 	if err := json.Unmarshal([]byte(rules), constraint); err != nil {
-		return fmt.Errorf("rules: %w", err)
+		return fmt.Errorf("parse the rules: %w", err)
 	}
 	schema.AllOf = append(schema.AllOf, constraint)
 	return nil

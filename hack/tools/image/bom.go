@@ -8,10 +8,10 @@ import (
 	"github.com/warren-mq/warren/hack/tools/bom"
 )
 
-// roots is the module that certificates come from; see certificates.
+// roots is the module of the root certificates; see certificates.
 const roots = "golang.org/x/crypto/x509roots/fallback"
 
-// writeBOM lists what is in the image: the modules of the manager, and where the certificates come from.
+// writeBOM writes the SBOM of the image: the modules of the manager, and the module of the root certificates.
 func (s source) writeBOM(path, binary string) error {
 	var further []cdx.Component
 	if own, found := debug.ReadBuildInfo(); found {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// makeImage builds the image in a clone of its own, and returns the folder that it writes.
+// makeImage builds the image in a separate clone and returns the output directory.
 func makeImage(t *testing.T, folder string) (dist string) {
 	t.Helper()
 	clone := filepath.Join(t.TempDir(), folder)
@@ -33,16 +33,16 @@ func TestMakeImageBuildsEachPlatformAndTheSameEverywhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		if binary.Machine != machine {
-			t.Errorf("the manager for %s is one for %s", architecture, binary.Machine)
+			t.Errorf("the manager for %s is built for %s", architecture, binary.Machine)
 		}
 		if err := binary.Close(); err != nil {
 			t.Fatal(err)
 		}
 		if got := configFile(t, first, architecture).Architecture; got != architecture {
-			t.Errorf("image-%s.tar is an image for %s", architecture, got)
+			t.Errorf("image-%s.tar is built for %s", architecture, got)
 		}
 	}
 	if one, other := read(t, first, "image.digest"), read(t, second, "image.digest"); string(one) != string(other) {
-		t.Errorf("%s in one folder, %s in another", strings.TrimSpace(string(one)), other)
+		t.Errorf("digest %s in one directory, %s in another", strings.TrimSpace(string(one)), other)
 	}
 }

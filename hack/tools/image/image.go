@@ -20,22 +20,22 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// nonRoot is the user that Kubernetes accepts as no root without knowing its name.
+// nonRoot is the numeric user ID that runAsNonRoot requires.
 const nonRoot = "65532:65532"
 
-// passwd gives the user its group: the kubelet hands on the number of the user alone, and the group would be root's.
+// passwd sets the group of the user. The kubelet passes only the user ID, and without this entry the group would be root.
 const passwd = "nonroot:x:65532:65532:nonroot:/:/sbin/nologin\n"
 
-// certificateFile is where Go programs on Linux look first.
+// certificateFile is the first file in which Go programs on Linux look for root certificates.
 const certificateFile = "etc/ssl/certs/ca-certificates.crt"
 
-// source is what an image is built from, besides the binary.
+// source is what an image is built from besides the binary.
 type source struct {
 	version, revision string
 	created           time.Time
 }
 
-// index has the image of each platform.
+// index returns an index of the images for each platform.
 func (s source) index(images map[string]v1.Image) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, name := range slices.Sorted(maps.Keys(images)) {
@@ -48,7 +48,7 @@ func (s source) index(images map[string]v1.Image) (v1.ImageIndex, error) {
 	return mutate.Annotations(index, s.labels()).(v1.ImageIndex), nil
 }
 
-// managerImage has the certificates, which are the same in most releases, and the manager.
+// managerImage returns an image with the certificates, whose layer is the same in most releases, and the manager.
 func (s source) managerImage(name, binary string) (v1.Image, error) {
 	platform, err := v1.ParsePlatform(name)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s source) managerImage(name, binary string) (v1.Image, error) {
 	return s.image(*platform, file{certificateFile, certificates(), 0o644}, file{"manager", manager, 0o755})
 }
 
-// image has a layer for the user and for each file, and runs the last of them.
+// image returns an image with one layer for the user and one for each file. It runs the last file.
 func (s source) image(platform v1.Platform, files ...file) (v1.Image, error) {
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	for _, content := range append([]file{{"etc/passwd", []byte(passwd), 0o644}}, files...) {
@@ -100,7 +100,7 @@ func (s source) configure(image v1.Image, platform v1.Platform, program string) 
 	return mutate.Annotations(image, s.labels()).(v1.Image), nil
 }
 
-// labels are those of the OCI specification; the Dockerfile has the same.
+// labels returns the labels of the OCI specification. The Dockerfile sets the same.
 func (s source) labels() map[string]string {
 	const home = "https://github.com/warren-mq/warren"
 	return map[string]string{
@@ -116,14 +116,14 @@ func (s source) labels() map[string]string {
 	}
 }
 
-// file is one file of the image.
+// file is a file in the image.
 type file struct {
 	name    string
 	content []byte
 	mode    int64
 }
 
-// layer has the file with its folders, all from 1970, so that equal content is an equal layer.
+// layer returns a layer with the file and its directories. All timestamps are 1970, so the same content is the same layer.
 func (f file) layer() (v1.Layer, error) {
 	var archive bytes.Buffer
 	writer := tar.NewWriter(&archive)
@@ -150,7 +150,7 @@ func (f file) layer() (v1.Layer, error) {
 	}, tarball.WithMediaType(types.OCILayer))
 }
 
-// folders lists the folders above a file, the outermost first.
+// folders returns the directories above a file, the outermost first.
 func folders(name string) []string {
 	var list []string
 	for folder := path.Dir(name); folder != "."; folder = path.Dir(folder) {
@@ -160,11 +160,11 @@ func folders(name string) []string {
 	return list
 }
 
-// certificates are Mozilla's roots, as a module that go.sum pins has them.
+// certificates returns Mozilla's root certificates, from a module that go.sum pins.
 func certificates() []byte {
 	var text bytes.Buffer
 	for root := range bundle.Roots() {
-		// Some roots hold for some certificates only, which a PEM file cannot say.
+		// A PEM file cannot express the constraints of some roots, so those are left out.
 		if root.Constraint == nil {
 			text.Write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}))
 		}

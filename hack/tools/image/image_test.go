@@ -21,7 +21,7 @@ import (
 
 const tag = "example.com/warren:v1.2.3"
 
-// write builds an image whose manager is this test, which is a Go binary too.
+// write builds an image with this test binary as the manager.
 func write(t *testing.T, flags ...string) (output string) {
 	t.Helper()
 	output = t.TempDir()
@@ -69,7 +69,7 @@ func TestImageOfEachPlatformReachesARegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	if written := read(t, output, "image.digest"); strings.TrimSpace(string(written)) != digest.String() {
-		t.Errorf("image.digest says %s, the registry %s", written, digest)
+		t.Errorf("image.digest is %s, but the digest in the registry is %s", written, digest)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestImageRunsTheManagerAsNoRoot(t *testing.T) {
 func TestDockerfileHasTheSameLabels(t *testing.T) {
 	dockerfile := string(read(t, "../../..", "Dockerfile"))
 	labels := source{version: "$VERSION", revision: "$REVISION"}.labels()
-	delete(labels, "org.opencontainers.image.created") // Docker has its own date of creation
+	delete(labels, "org.opencontainers.image.created") // Docker sets its own creation time
 	for label, value := range labels {
 		if line := label + `="` + value + `"`; !strings.Contains(dockerfile, line) {
 			t.Errorf("the Dockerfile has no %s", line)
@@ -172,7 +172,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		want      string
 	}{
 		{nil, "usage: image build"},
-		{[]string{"build", "-tag", tag, "linux/amd64"}, "linux/amd64: want PLATFORM=BINARY"},
+		{[]string{"build", "-tag", tag, "linux/amd64"}, `argument "linux/amd64" is not of the form PLATFORM=BINARY`},
 		{[]string{"build", "-tag", "UPPER", "linux/amd64=x"}, "-tag: "},
 		{[]string{"build", "-tag", tag, "linux/amd64=/does/not/exist"}, "/does/not/exist: no such file"},
 		{[]string{"push", t.TempDir(), tag}, "make image writes it"},

@@ -1,11 +1,11 @@
-// Command image writes the image of the manager as an OCI layout, which registries and other tools take, and for each platform
-// a tar file that `docker load`, `ctr images import` and `kind load image-archive` take, and a list of what is in the image
-// (SBOM, CycloneDX). It needs no daemon. The same input gives the same bytes.
+// Command image writes the image of the manager as an OCI layout for registries. For each platform it also writes a tar file for
+// `docker load`, `ctr images import` and `kind load image-archive`, and a software bill of materials (SBOM, CycloneDX). It needs
+// no daemon. The same input produces the same bytes.
 //
 //	image build [flag…] PLATFORM=BINARY…    such as linux/amd64=bin/linux-amd64/manager
-//	image push LAYOUT NAME                   also a layout of a chart; prints the name with its digest
-//	image serve ADDRESS                      a registry in memory, for tests; prints its address
-//	image wrap NAME BINARY FILE              an image of nothing but a binary, for tests
+//	image push LAYOUT NAME                   also for the layout of a chart; prints the name with its digest
+//	image serve ADDRESS                      an in-memory registry for tests; prints its address
+//	image wrap NAME BINARY FILE              an image with only a binary, for tests
 package main
 
 import (
@@ -52,7 +52,7 @@ func run(arguments []string) error {
 	return errors.New("usage: image build [flag…] PLATFORM=BINARY…, image push LAYOUT NAME, image serve ADDRESS, or image wrap NAME BINARY FILE")
 }
 
-// build writes into the folder that -output names: image/, image-ARCH.tar, sbom-ARCH.cdx.json and image.digest.
+// build writes image/, image-ARCH.tar, sbom-ARCH.cdx.json and image.digest into the directory of -output.
 func build(arguments []string) error {
 	var (
 		given  source
@@ -66,7 +66,7 @@ func build(arguments []string) error {
 	flags.StringVar(&given.version, "version", "", "The version of Warren.")
 	flags.StringVar(&given.revision, "revision", "", "The commit.")
 	flags.Int64Var(&epoch, "epoch", 0, "When the commit was made, in seconds since 1970.")
-	_ = flags.Parse(arguments) // ends the process at an error
+	_ = flags.Parse(arguments) // exits on an error
 	given.created = time.Unix(epoch, 0).UTC()
 	reference, err := name.NewTag(tag)
 	if err != nil {
@@ -76,7 +76,7 @@ func build(arguments []string) error {
 	for _, argument := range flags.Args() {
 		platform, binary, found := strings.Cut(argument, "=")
 		if !found {
-			return fmt.Errorf("%s: want PLATFORM=BINARY", argument)
+			return fmt.Errorf("argument %q is not of the form PLATFORM=BINARY", argument)
 		}
 		if images[platform], err = given.managerImage(platform, binary); err != nil {
 			return err
@@ -135,13 +135,13 @@ func push(folder, tag string) error {
 	return nil
 }
 
-// taggable is what a tag can name: the index of an image for several platforms, or a chart.
+// taggable is an artifact that a tag can name: the index of a multi-platform image, or a chart.
 type taggable interface {
 	remote.Taggable
 	Digest() (v1.Hash, error)
 }
 
-// content returns the index of a layout. A chart has no platform, so its layout holds one manifest, and Helm takes only that.
+// content returns the index of a layout, or the only manifest in it for a chart: Helm does not accept an index.
 func content(index v1.ImageIndex) (taggable, error) {
 	manifest, err := index.IndexManifest()
 	if err != nil {
@@ -153,7 +153,7 @@ func content(index v1.ImageIndex) (taggable, error) {
 	return index, nil
 }
 
-// serve runs until it is ended. It prints the address once the registry can be reached.
+// serve runs a registry until the process is killed. It prints the address when the registry is ready.
 func serve(address string) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {

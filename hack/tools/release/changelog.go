@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// section returns what the changelog says of a version, without its heading.
+// section returns the changelog's section of a version, without its heading.
 func section(changelog, version string) (string, error) {
 	heading := regexp.MustCompile(`(?m)^## \[` + regexp.QuoteMeta(version) + `\].*\n`).FindStringIndex(changelog)
 	if heading == nil {
@@ -22,13 +22,13 @@ func section(changelog, version string) (string, error) {
 	return text + "\n", nil
 }
 
-// change is one entry, as Artifact Hub shows it.
+// change is an entry in the format of Artifact Hub.
 type change struct {
 	Kind        string `json:"kind"`
 	Description string `json:"description"`
 }
 
-// changes lists the entries of a section. The heading of an entry, such as ### Added, is its kind.
+// changes returns the entries of a section. Their kind is the heading above them, such as ### Added.
 func changes(section string) []change {
 	var list []change
 	kind := ""

@@ -69,7 +69,7 @@ func TestChangesOfASection(t *testing.T) {
 	}
 }
 
-// Artifact Hub refuses a chart with another kind of change.
+// Artifact Hub refuses a chart with other kinds of changes.
 func TestKindsOfChangesInOurChangelog(t *testing.T) {
 	text, err := os.ReadFile("../../../CHANGELOG.md")
 	if err != nil {

@@ -47,11 +47,11 @@ func (r release) packageChart(folder string) error {
 	return r.writeLayout(archive)
 }
 
-// pin gives the chart the version of the release, and the image by its digest.
+// pin sets the version of the chart, and the image by its digest.
 func (r release) pin(packed *chart.Chart, digest string) error {
 	repository := strings.SplitN(r.registry, "/", 2)
 	if len(repository) != 2 {
-		return fmt.Errorf("-registry %q: want a host and a path", r.registry)
+		return fmt.Errorf("-registry %q does not consist of a host and a path", r.registry)
 	}
 	values := valuesFile(packed)
 	if values == nil {
@@ -63,7 +63,7 @@ func (r release) pin(packed *chart.Chart, digest string) error {
 		{"\n  repository: warren-mq/warren\n", "\n  repository: " + repository[1] + "/warren\n"},
 	} {
 		if bytes.Count(values.Data, []byte(set.from)) != 1 {
-			return fmt.Errorf("values.yaml does not have %q once", strings.TrimSpace(set.from))
+			return fmt.Errorf("values.yaml does not contain %q exactly once", strings.TrimSpace(set.from))
 		}
 		values.Data = bytes.Replace(values.Data, []byte(set.from), []byte(set.to), 1)
 	}
@@ -71,7 +71,7 @@ func (r release) pin(packed *chart.Chart, digest string) error {
 	return r.annotate(packed.Metadata, digest)
 }
 
-// annotate tells Artifact Hub what is new, which image runs, and whether this is a prerelease.
+// annotate adds annotations for Artifact Hub: the changes, the image, and whether this is a prerelease.
 func (r release) annotate(of *chart.Metadata, digest string) error {
 	changelog, err := os.ReadFile(r.changelog)
 	if err != nil {
@@ -104,7 +104,7 @@ func valuesFile(of *chart.Chart) *common.File {
 	return nil
 }
 
-// date sets the time of each file, which Helm writes into the archive.
+// date sets the modification time of each file, which Helm writes into the archive.
 func date(packed *chart.Chart, created time.Time) {
 	packed.ModTime, packed.SchemaModTime = created, created
 	for _, files := range [][]*common.File{packed.Raw, packed.Templates, packed.Files} {
@@ -114,7 +114,7 @@ func date(packed *chart.Chart, created time.Time) {
 	}
 }
 
-// writeLayout has Helm push the archive to a registry in memory, so that the layout holds exactly what `helm push` makes.
+// writeLayout pushes the archive with Helm to an in-memory registry, so that the layout is exactly what `helm push` produces.
 func (r release) writeLayout(archive string) error {
 	content, err := os.ReadFile(archive)
 	if err != nil {
@@ -128,7 +128,7 @@ func (r release) writeLayout(archive string) error {
 	}
 	tag := strings.TrimPrefix(server.URL, "http://") + "/warren:" + r.plain()
 	if _, err := client.Push(content, tag, helmregistry.PushOptCreationTime(r.created().Format(time.RFC3339))); err != nil {
-		return fmt.Errorf("push the chart into memory: %w", err)
+		return fmt.Errorf("push the chart to the in-memory registry: %w", err)
 	}
 	reference, err := name.ParseReference(tag)
 	if err != nil {

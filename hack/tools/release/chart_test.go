@@ -16,7 +16,7 @@ import (
 
 const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// packaged is the folder with the chart of a version whose image has the digest above.
+// packaged returns a directory with the packaged chart of a version whose image has the digest above.
 func packaged(t *testing.T, registry string) string {
 	t.Helper()
 	output := t.TempDir()
@@ -64,7 +64,7 @@ func TestChartIsTheSameEachTime(t *testing.T) {
 	}
 }
 
-// Helm finds the archive in the layout, by the media types that it knows.
+// Helm finds the archive in the layout by its media types.
 func TestChartLayoutHoldsTheArchive(t *testing.T) {
 	output := packaged(t, "ghcr.io/warren-mq")
 	index, err := layout.ImageIndexFromPath(filepath.Join(output, "chart"))

@@ -1,8 +1,8 @@
-// Command release writes what a release has besides the image and the plugin. The same input gives the same bytes.
+// Command release writes the artifacts of a release other than the image and the plugin. The same input produces the same bytes.
 //
 //	release chart [flag…]         the chart, pinned to the digest of the image, as an archive and as an OCI layout
-//	release sbom [flag…] BINARY   the list of what is in a binary
-//	release provenance [flag…]    how the files of a folder were built
+//	release sbom [flag…] BINARY   the software bill of materials of a binary
+//	release provenance [flag…]    the provenance of the files in a directory
 //	release notes [flag…]         the section of a version in the changelog
 package main
 
@@ -25,13 +25,13 @@ func main() {
 	}
 }
 
-// release is what its parts have in common.
+// release contains the flags that the commands share.
 type release struct {
-	// output is the folder to write into.
+	// output is the directory for the artifacts.
 	output string
-	// version is that of Warren, such as v1.2.3.
+	// version is the version of Warren, such as v1.2.3.
 	version, revision string
-	// registry is where image and chart are published, such as ghcr.io/warren-mq.
+	// registry is the registry for image and chart, such as ghcr.io/warren-mq.
 	registry string
 	// changelog is a file in the format of https://keepachangelog.com.
 	changelog string
@@ -53,32 +53,32 @@ func run(arguments []string) error {
 	flags.Int64Var(&r.epoch, "epoch", 0, "When the commit was made, in seconds since 1970.")
 	chart := flags.String("chart", "charts/warren", "The folder of the chart.")
 	builder := flags.String("builder", "https://github.com/warren-mq/warren/blob/main/hack/release.sh", "What runs the build, for the provenance.")
-	_ = flags.Parse(arguments[1:]) // ends the process at an error
+	_ = flags.Parse(arguments[1:]) // exits on an error
 	switch arguments[0] {
 	case "chart":
 		return r.packageChart(*chart)
 	case "sbom":
-		return r.listBinary(flags.Arg(0))
+		return r.writeBOM(flags.Arg(0))
 	case "provenance":
 		return r.describeBuild(*builder)
 	case "notes":
-		return r.cutNotes()
+		return r.writeNotes()
 	}
-	return fmt.Errorf("there is no command %q", arguments[0])
+	return fmt.Errorf("unknown command %q: use chart, sbom, provenance or notes", arguments[0])
 }
 
 func (r release) created() time.Time { return time.Unix(r.epoch, 0).UTC() }
 
-// plain is the version as Helm and the changelog have it, without the v.
+// plain returns the version without the v, as Helm and the changelog use it.
 func (r release) plain() string { return strings.TrimPrefix(r.version, "v") }
 
-// listBinary names the list after the folder of the binary, which is that of its platform: bin/linux-amd64/kubectl-warren.
-func (r release) listBinary(binary string) error {
+// writeBOM names the SBOM after the directory of the binary, which is named after its platform: bin/linux-amd64/kubectl-warren.
+func (r release) writeBOM(binary string) error {
 	name := fmt.Sprintf("sbom-%s-%s.cdx.json", filepath.Base(binary), filepath.Base(filepath.Dir(binary)))
 	return bom.Binary{Path: binary, Version: r.version, Created: r.created()}.Write(filepath.Join(r.output, name))
 }
 
-func (r release) cutNotes() error {
+func (r release) writeNotes() error {
 	text, err := os.ReadFile(r.changelog)
 	if err != nil {
 		return err

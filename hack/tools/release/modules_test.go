@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// clone is a checkout of this commit without tags, in which Git has a name to tag and commit with.
+// clone returns a checkout of this commit without tags, with a Git user for tags and commits.
 func clone(t *testing.T) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "warren")

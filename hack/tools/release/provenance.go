@@ -44,8 +44,8 @@ type dependency struct {
 	Digest map[string]string `json:"digest,omitempty"`
 }
 
-// describeBuild writes provenance.intoto.json about the files of checksums.txt, the image and the chart. It has no time of day, because
-// the same commit gives the same files.
+// describeBuild writes provenance.intoto.json for the files in checksums.txt, the image and the chart. It has no timestamp,
+// because the same commit produces the same files.
 func (r release) describeBuild(builder string) error {
 	subjects, err := r.subjects()
 	if err != nil {
@@ -68,7 +68,7 @@ func (r release) describeBuild(builder string) error {
 	return os.WriteFile(filepath.Join(r.output, "provenance.intoto.json"), append(text, '\n'), 0o644)
 }
 
-// subjects are in the order of checksums.txt, and then image and chart.
+// subjects returns the files in the order of checksums.txt, then the image and the chart.
 func (r release) subjects() ([]subject, error) {
 	file, err := os.Open(filepath.Join(r.output, "checksums.txt"))
 	if err != nil {
