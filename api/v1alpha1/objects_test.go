@@ -19,7 +19,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/conformance"
 	"github.com/warren-mq/warren/test/deadline"
-	"github.com/warren-mq/warren/test/specs"
+	"github.com/warren-mq/warren/test/specgen"
 )
 
 func namespace(t *testing.T) string {
@@ -34,7 +34,7 @@ func namespace(t *testing.T) string {
 func TestAnyCombinationOfFieldsIsAccepted(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		cq := specs.ConsumerQueue().Draw(rt, "ConsumerQueue")
+		cq := specgen.ConsumerQueue().Draw(rt, "ConsumerQueue")
 		sent := unstructuredOf(t, cq)
 		if err := kube.Create(t.Context(), sent, client.DryRunAll); err != nil {
 			text, _ := json.Marshal(cq.Spec)

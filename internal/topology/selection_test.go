@@ -10,14 +10,14 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
-	"github.com/warren-mq/warren/test/specs"
+	"github.com/warren-mq/warren/test/specgen"
 )
 
 // TestSelectionOfHasEverything: what is observed is found by these names, so none may be missing, on any version.
 func TestSelectionOfHasEverything(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		cq := specs.ConsumerQueue().Draw(rt, "ConsumerQueue")
+		cq := specgen.ConsumerQueue().Draw(rt, "ConsumerQueue")
 		names := topology.SelectionOf(cq)
 		for _, version := range topologytest.Versions {
 			topo, err := topology.Desired(cq, version)

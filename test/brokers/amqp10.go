@@ -13,22 +13,21 @@ import (
 	"time"
 )
 
-// AMQP10 is a message of AMQP 1.0, of which RabbitMQ 4.0 and later take more than AMQP 0-9-1 can say.
+// AMQP10 is a message of AMQP 1.0. RabbitMQ 4.0 and later accept more in it than AMQP 0-9-1 can express.
 type AMQP10 struct {
 	ReplyTo string
-	// Properties are application properties: a string, or a UUID.
+	// Properties are application properties. Their values are strings or UUIDs.
 	Properties map[string]any
 	Body       string
 }
 
-// UUID is a value that AMQP 0-9-1 does not know.
+// UUID is a type that AMQP 0-9-1 does not have.
 type UUID [16]byte
 
-// KnowsAMQP10 says whether the broker takes messages of AMQP 1.0 without a plugin, as RabbitMQ 4.0 and later do.
+// KnowsAMQP10 reports whether the broker accepts AMQP 1.0 without a plugin, as RabbitMQ 4.0 and later do.
 func (b Broker) KnowsAMQP10() bool { return !strings.HasPrefix(b.Version, "3.") }
 
-// SendAMQP10 publishes messages over AMQP 1.0 to a queue of a broker that knows AMQP 1.0, and returns when the broker has
-// accepted them all.
+// SendAMQP10 publishes messages to a queue over AMQP 1.0 and waits until the broker has accepted all of them.
 func (v *VHost) SendAMQP10(queue string, messages ...AMQP10) {
 	v.tb.Helper()
 	uri, err := url.Parse(v.Broker.AMQPURI)
@@ -54,7 +53,7 @@ func (v *VHost) SendAMQP10(queue string, messages ...AMQP10) {
 	}
 }
 
-// amqp10 is a connection of AMQP 1.0 with one session and one link. Parts 2 and 5 of the specification say what is sent.
+// amqp10 is an AMQP 1.0 connection with one session and one link. See parts 2 and 5 of the specification.
 type amqp10 struct{ net.Conn }
 
 // Frames and other types of AMQP 1.0, by their descriptors.
@@ -66,7 +65,7 @@ const (
 	properties10, applicationProperties10, data10, null10 = 0x73, 0x74, 0x75, 0x40
 )
 
-// open logs in, and opens a link to a queue.
+// open logs in and opens a link to a queue.
 func (l *amqp10) open(v *VHost, queue string) error {
 	const sasl, plain = 3, 0
 	steps := []func() error{
@@ -105,7 +104,7 @@ func (l *amqp10) open(v *VHost, queue string) error {
 	return nil
 }
 
-// send publishes a message, and waits until the broker has accepted it.
+// send publishes a message and waits until the broker has accepted it.
 func (l *amqp10) send(number uint32, message AMQP10) error {
 	const notSettled = 0x42
 	fields := make([][]byte, 0, 2*len(message.Properties))
@@ -171,7 +170,7 @@ func (l *amqp10) await(descriptor byte) error {
 	return err
 }
 
-// next is await that returns the frame's body.
+// next is await, and returns the body of the frame.
 func (l *amqp10) next(descriptor byte) ([]byte, error) {
 	var seen []string
 	for {
@@ -197,7 +196,7 @@ func described10(descriptor byte, value []byte) []byte {
 
 func list10(items ...[]byte) []byte { return compound10(0xd0, items) }
 
-// compound10 is a list or a map.
+// compound10 encodes a list or a map.
 func compound10(kind byte, items [][]byte) []byte {
 	content := binary.BigEndian.AppendUint32(nil, uint32(len(items)))
 	return sized10(kind, string(slices.Concat(append([][]byte{content}, items...)...)))
@@ -205,7 +204,7 @@ func compound10(kind byte, items [][]byte) []byte {
 
 func text10(value string) []byte { return sized10(0xb1, value) }
 
-// sized10 is a value that begins with its size, such as a string or a symbol.
+// sized10 encodes a value that begins with its size, such as a string or a symbol.
 func sized10(kind byte, content string) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{kind}, uint32(len(content))), content...)
 }

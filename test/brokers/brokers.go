@@ -26,7 +26,7 @@ const (
 		"as `hack/brokers.sh env` prints them"
 )
 
-// TB is as much of testing.TB as this package needs. Programs use the package with program.Program.
+// TB is the part of testing.TB that this package needs. Programs use program.Program.
 type TB interface {
 	Helper()
 	Fatal(text ...any)
@@ -38,11 +38,11 @@ type TB interface {
 
 // Broker is a running RabbitMQ.
 type Broker struct {
-	// AMQPURI and ManagementURI have no user and password.
+	// AMQPURI and ManagementURI contain no user and password.
 	AMQPURI, ManagementURI string
-	// Username and Password are an administrator's.
+	// Username and Password belong to an administrator.
 	Username, Password string
-	// Version is the broker's, such as 4.3.6, and Erlang that of its runtime.
+	// Version is the version of the broker, such as 4.3.6, and Erlang the version of its runtime.
 	Version, Erlang string
 
 	client *http.Client
@@ -56,19 +56,18 @@ func All(tb TB) []Broker {
 	return parse(tb, os.Getenv("WARREN_TEST_BROKERS"), remedy, nil)
 }
 
-// Newest is the first of All.
+// Newest returns the first broker of All.
 func Newest(tb TB) Broker {
 	tb.Helper()
 	return All(tb)[0]
 }
 
-// Certificates are the PEM files of the certification authority of the TLS brokers and of a client that they accept.
+// Certificates are PEM files: the certificate authority of the TLS brokers, and a client certificate that they accept.
 type Certificates struct {
 	CA, ClientCert, ClientKey []byte
 }
 
-// AllTLS lists the same brokers at their TLS ports, which WARREN_TEST_TLS_BROKERS names, and the certificates in
-// WARREN_TEST_TLS_DIR.
+// AllTLS returns the same brokers at their TLS ports from WARREN_TEST_TLS_BROKERS, and the certificates in WARREN_TEST_TLS_DIR.
 func AllTLS(tb TB) ([]Broker, Certificates) {
 	tb.Helper()
 	directory := os.Getenv("WARREN_TEST_TLS_DIR")
@@ -76,7 +75,7 @@ func AllTLS(tb TB) ([]Broker, Certificates) {
 		tb.Fatal(remedyTLS)
 	}
 	read := func(name string) []byte {
-		text, err := os.ReadFile(filepath.Join(directory, name)) // the tester says where
+		text, err := os.ReadFile(filepath.Join(directory, name)) // the user chooses the directory
 		if err != nil {
 			tb.Fatalf("WARREN_TEST_TLS_DIR: %v", err)
 		}
@@ -97,7 +96,7 @@ func parse(tb TB, list, remedy string, config *tls.Config) []Broker {
 	for pair := range strings.FieldsSeq(list) {
 		amqp, management, _ := strings.Cut(pair, ",")
 		broker := Broker{client: &http.Client{
-			// RabbitMQ closes idle connections after a minute; a request must not be on its way then.
+			// RabbitMQ closes idle connections after a minute. A request must not be sent at that moment.
 			Transport: &http.Transport{TLSClientConfig: config, IdleConnTimeout: 10 * time.Second},
 			Timeout:   time.Minute,
 		}, tls: config}
@@ -117,7 +116,7 @@ func parse(tb TB, list, remedy string, config *tls.Config) []Broker {
 	return all
 }
 
-// split takes the credentials out of a URI.
+// split separates the credentials from a URI.
 func split(tb TB, text string) (uri, username, password string) {
 	tb.Helper()
 	parsed, err := url.Parse(text)
@@ -131,8 +130,8 @@ func split(tb TB, text string) (uri, username, password string) {
 // User is an account for one test.
 type User struct{ Username, Password string }
 
-// NewUser makes a user with the given tags (management, policymaker, administrator, …; empty for none), without
-// permissions in any vhost, and removes it when the test ends.
+// NewUser creates a user with tags such as management, policymaker or administrator, without permissions in any virtual host, and
+// deletes it when the test ends.
 func (b Broker) NewUser(tb TB, tags ...string) User {
 	tb.Helper()
 	user := User{Username: "test-user-" + random(), Password: rand.Text()}
@@ -141,27 +140,27 @@ func (b Broker) NewUser(tb TB, tags ...string) User {
 	return user
 }
 
-// GrantEvents lets a user hear the events of the broker, which the plugin announces in vhost "/".
+// GrantEvents grants a user access to the broker's events, which the plugin publishes in virtual host "/".
 func (b Broker) GrantEvents(tb TB, user User) {
 	tb.Helper()
 	b.VHost(tb, "/").Grant(user, "^warren-link-", "^warren-link-", `^(warren-link-|amq\.rabbitmq\.event$)`)
 }
 
-// SetTags gives a user other tags; the password stays.
+// SetTags replaces the tags of a user and keeps the password.
 func (b Broker) SetTags(tb TB, user User, tags ...string) {
 	tb.Helper()
 	b.call(tb, http.MethodPut, map[string]any{"password": user.Password, "tags": strings.Join(tags, ",")}, "users", user.Username)
 }
 
-// CountConnections counts the AMQP connections whose client calls them by this name. The number lags: the management API learns of a
-// connection only seconds after it was opened or closed. So tests wait for the number, and no test expects one at once.
+// CountConnections returns the number of AMQP connections with a client-provided name. The management API updates it only seconds
+// after a connection was opened or closed, so tests must poll it.
 func (b Broker) CountConnections(tb TB, name string) int {
 	tb.Helper()
 	return len(b.connections(tb, name))
 }
 
-// CloseConnections closes the AMQP connections whose client calls them by this name, from the broker's side, and
-// returns how many it closed. The management API learns of a connection only seconds after it was opened.
+// CloseConnections closes the AMQP connections with a client-provided name at the broker, and returns how many it closed. The
+// management API shows a connection only seconds after it was opened.
 func (b Broker) CloseConnections(tb TB, name string) int {
 	tb.Helper()
 	found := b.connections(tb, name)
@@ -171,7 +170,7 @@ func (b Broker) CloseConnections(tb TB, name string) int {
 	return len(found)
 }
 
-// connections are the broker's own names of the connections that their client calls by the given one.
+// connections returns the broker's own names of the connections with a client-provided name.
 func (b Broker) connections(tb TB, name string) []string {
 	tb.Helper()
 	var all []struct {
@@ -199,8 +198,8 @@ func (b Broker) get(tb TB, result any, path ...string) {
 	}
 }
 
-// call makes a request to the management API; each element of the path is a name, escaped here. A connection or an
-// object that is gone already counts as deleted.
+// call sends a request to the management API. Each element of path is a name, which call escapes. A missing connection or object
+// counts as deleted.
 func (b Broker) call(tb TB, method string, body any, path ...string) []byte {
 	tb.Helper()
 	var (
@@ -219,14 +218,14 @@ func (b Broker) call(tb TB, method string, body any, path ...string) []byte {
 	return answer
 }
 
-// persist tries again for a time what a broker that has too much to do refuses. try says whether that is over.
+// persist repeats a request that a busy broker refuses, for a limited time, until try returns true.
 func persist(try func() (done bool)) {
-	// Not the test's context: this runs in cleanups too. The caller knows how the last try ended.
+	// Cleanups call this, so the test's context may have ended. The caller knows the result of the last try.
 	_ = wait.PollUntilContextTimeout(context.Background(), time.Second, deadline.For(10*time.Second), true,
 		func(context.Context) (bool, error) { return try(), nil })
 }
 
-// ask makes one request of the management API.
+// ask sends one request to the management API.
 func (b Broker) ask(method string, body any, path []string) (status int, answer []byte, err error) {
 	var uri strings.Builder
 	uri.WriteString(b.ManagementURI + "/api")
@@ -239,7 +238,7 @@ func (b Broker) ask(method string, body any, path []string) (status int, answer 
 			return 0, nil, err
 		}
 	}
-	// Not the test's context: this runs in cleanups too. The client has a time-out.
+	// Cleanups call this, so the test's context may have ended. The client has a timeout.
 	request, err := http.NewRequestWithContext(context.Background(), method, uri.String(), &content)
 	if err != nil {
 		return 0, nil, err
@@ -247,7 +246,7 @@ func (b Broker) ask(method string, body any, path []string) (status int, answer 
 	request.SetBasicAuth(b.Username, b.Password)
 	request.Header.Set("Content-Type", "application/json")
 	if method != http.MethodPost {
-		request.Header["Idempotency-Key"] = nil // is not sent: it has the request made again on a connection that was just closed
+		request.Header["Idempotency-Key"] = nil // not sent, but lets net/http retry on a connection that was just closed
 	}
 	response, err := b.client.Do(request)
 	if err != nil {
@@ -258,7 +257,7 @@ func (b Broker) ask(method string, body any, path []string) (status int, answer 
 	return response.StatusCode, answer, err
 }
 
-// ClusterName is what the broker calls the cluster that it belongs to.
+// ClusterName returns the name of the broker's cluster.
 func (b Broker) ClusterName(tb TB) string {
 	tb.Helper()
 	var cluster struct {
@@ -268,7 +267,7 @@ func (b Broker) ClusterName(tb TB) string {
 	return cluster.Name
 }
 
-// ClusterID is the random id that the cluster gave itself.
+// ClusterID returns the random ID that the cluster generated for itself.
 func (b Broker) ClusterID(tb TB) string {
 	tb.Helper()
 	var parameters []struct {

@@ -6,18 +6,18 @@ import (
 	"strconv"
 )
 
-// ClusterSize is how many nodes a Cluster has.
+// ClusterSize is the number of nodes in a Cluster.
 const ClusterSize = 3
 
-// Cluster is a RabbitMQ cluster of one test's own, whose nodes the test may stop. Nodes have numbers from 1 on.
+// Cluster is a RabbitMQ cluster for one test, which may stop its nodes. Node numbers begin with 1.
 type Cluster struct {
 	tb     TB
 	folder string
 	nodes  []Broker
 }
 
-// NewCluster starts a cluster of the given version (4.3, 4.0), which is removed when the test ends. The one in the folder
-// that WARREN_TEST_CLUSTER names is used as it is, and stays.
+// NewCluster starts a cluster of a version (4.3, 4.0) and removes it when the test ends. If WARREN_TEST_CLUSTER names a
+// directory, NewCluster uses the cluster there and does not remove it.
 func NewCluster(tb TB, version string) *Cluster {
 	tb.Helper()
 	c := &Cluster{tb: tb, folder: os.Getenv("WARREN_TEST_CLUSTER")}
@@ -29,10 +29,10 @@ func NewCluster(tb TB, version string) *Cluster {
 	return c
 }
 
-// Node is the broker at one node: it stays the same while the node is stopped and started.
+// Node returns the broker at a node. It stays valid while the node is stopped and started.
 func (c *Cluster) Node(number int) Broker { return c.nodes[number-1] }
 
-// Name is what RabbitMQ calls a node.
+// Name returns RabbitMQ's name of a node.
 func (c *Cluster) Name(number int) string {
 	c.tb.Helper()
 	var overview struct{ Node string }
@@ -40,31 +40,31 @@ func (c *Cluster) Name(number int) string {
 	return overview.Node
 }
 
-// StartAll starts the nodes that do not run, all at the same time, and returns when they are one cluster again.
+// StartAll starts all stopped nodes at the same time, and waits until they form a cluster again.
 func (c *Cluster) StartAll() {
 	c.tb.Helper()
 	c.script("start", c.folder)
 }
 
-// Start starts a node with all that it had when it ended, and returns when it answers.
+// Start starts a node with its data, and waits until it responds.
 func (c *Cluster) Start(number int) {
 	c.tb.Helper()
 	c.node("start", number)
 }
 
-// Stop ends a node in good order.
+// Stop stops a node gracefully.
 func (c *Cluster) Stop(number int) {
 	c.tb.Helper()
 	c.node("stop", number)
 }
 
-// Kill ends a node as a power cut would.
+// Kill kills a node, like a power failure.
 func (c *Cluster) Kill(number int) {
 	c.tb.Helper()
 	c.node("kill", number)
 }
 
-// Eval has a node evaluate an Erlang expression.
+// Eval evaluates an Erlang expression on a node.
 func (c *Cluster) Eval(number int, expression string) string {
 	c.tb.Helper()
 	return c.script("eval", strconv.Itoa(number), expression, c.folder)
@@ -80,13 +80,13 @@ func (c *Cluster) script(args ...string) string {
 	return script(c.tb, append([]string{"cluster"}, args...)...)
 }
 
-// RemoveMember takes the member of a quorum queue off a node, and returns when the broker has done so.
+// RemoveMember removes the member of a quorum queue from a node, and waits until the broker has done so.
 func (v *VHost) RemoveMember(queue, node string) {
 	v.tb.Helper()
 	v.Broker.call(v.tb, http.MethodDelete, map[string]any{"node": node}, "queues", "quorum", v.Name, queue, "replicas", "delete")
 }
 
-// AddMember gives a quorum queue a member on a node.
+// AddMember adds a member of a quorum queue on a node.
 func (v *VHost) AddMember(queue, node string) {
 	v.tb.Helper()
 	v.Broker.call(v.tb, http.MethodPost, map[string]any{"node": node}, "queues", "quorum", v.Name, queue, "replicas", "add")

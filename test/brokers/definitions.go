@@ -5,13 +5,13 @@ import (
 	"net/http"
 )
 
-// Export is the vhost's definitions as `rabbitmqctl export_definitions` and the management UI give them.
+// Export returns the definitions of the virtual host, in the format of `rabbitmqctl export_definitions` and the management UI.
 func (v *VHost) Export() json.RawMessage {
 	v.tb.Helper()
 	return v.Broker.call(v.tb, http.MethodGet, nil, "definitions", v.Name)
 }
 
-// Import adds definitions that were exported, perhaps from another version of RabbitMQ.
+// Import imports exported definitions, possibly of another version of RabbitMQ.
 func (v *VHost) Import(definitions json.RawMessage) {
 	v.tb.Helper()
 	v.Broker.call(v.tb, http.MethodPost, definitions, "definitions", v.Name)

@@ -1,3 +1,3 @@
-// Package brokers gives tests and programs what they need of real RabbitMQ brokers: where they are, a vhost or a user for one
-// test alone, and ways to look and to meddle that share no code with internal/rabbit.
+// Package brokers gives tests and programs access to real RabbitMQ brokers: their addresses, a virtual host or user for one test,
+// and functions to inspect and change them. It shares no code with internal/rabbit.
 package brokers

@@ -11,17 +11,16 @@ import (
 	"syscall"
 )
 
-// Private is a broker of one test's own, which the test may stop.
+// Private is a broker for one test, which may stop it.
 type Private struct {
-	// Broker is the same after each Start: it keeps its ports.
+	// Broker stays valid after Start, because the broker keeps its ports.
 	Broker Broker
 
 	tb     TB
 	folder string
 }
 
-// NewPrivate starts a further broker of the newest version, which is removed when the test ends. Its cluster has another
-// name than that of any other broker.
+// NewPrivate starts a broker of the newest version and removes it when the test ends. The name of its cluster is unique.
 func NewPrivate(tb TB) *Private {
 	tb.Helper()
 	p := &Private{tb: tb, folder: tb.TempDir()}
@@ -30,31 +29,31 @@ func NewPrivate(tb TB) *Private {
 	return p
 }
 
-// Start starts it again, with all that it had when it was stopped, and returns when it answers.
+// Start starts the broker with its data, and waits until it responds.
 func (p *Private) Start() {
 	p.tb.Helper()
 	p.script("start")
 }
 
-// Stop ends it as a power cut would.
+// Stop kills the broker, like a power failure.
 func (p *Private) Stop() {
 	p.tb.Helper()
 	p.script("stop")
 }
 
-// NameCluster gives its cluster another name.
+// NameCluster renames the broker's cluster.
 func (p *Private) NameCluster(name string) {
 	p.tb.Helper()
 	p.Broker.call(p.tb, http.MethodPut, map[string]string{"name": name}, "cluster-name")
 }
 
-// Eval has it evaluate an Erlang expression.
+// Eval evaluates an Erlang expression on the broker.
 func (p *Private) Eval(expression string) string {
 	p.tb.Helper()
 	return p.script("eval", expression)
 }
 
-// PID returns the id of the broker's process that is the parent of all others.
+// PID returns the ID of the broker's root process.
 func (p *Private) PID() int {
 	p.tb.Helper()
 	pid, err := strconv.Atoi(p.script("pid"))
@@ -69,7 +68,7 @@ func (p *Private) script(action string, more ...string) string {
 	return script(p.tb, append([]string{"private", action, p.folder}, more...)...)
 }
 
-// script runs hack/brokers.sh. Ctrl-C does not reach the script: a broker could be left behind.
+// script runs hack/brokers.sh. Ctrl-C does not reach the script, because that could leave a broker running.
 func script(tb TB, args ...string) string {
 	tb.Helper()
 	command := exec.Command(filepath.Join(checkout(tb), "hack", "brokers.sh"), args...)
@@ -83,7 +82,7 @@ func script(tb TB, args ...string) string {
 	return strings.TrimSpace(string(output))
 }
 
-// checkout is the folder that the scripts are under: tests run in their package's.
+// checkout returns the root of the repository. Tests run in the directory of their package.
 func checkout(tb TB) string {
 	tb.Helper()
 	folder, err := os.Getwd()

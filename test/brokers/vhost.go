@@ -13,7 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// VHost is a vhost for one test. Its methods end the test when something fails.
+// VHost is a virtual host. Its methods fail the test on an error.
 type VHost struct {
 	Broker Broker
 	Name   string
@@ -21,17 +21,16 @@ type VHost struct {
 	tb TB
 }
 
-// VHost returns the vhost of a name. It neither creates nor deletes the vhost.
+// VHost returns the virtual host with a name. It neither creates nor deletes the virtual host.
 func (b Broker) VHost(tb TB, name string) *VHost { return &VHost{Broker: b, Name: name, tb: tb} }
 
-// NewVHost makes a vhost with a random name, and removes it when the test ends.
+// NewVHost creates a virtual host with a random name, and deletes it when the test ends.
 func (b Broker) NewVHost(tb TB) *VHost {
 	tb.Helper()
 	return b.NewVHostNamed(tb, "test vhost ")
 }
 
-// NewVHostNamed makes a vhost whose name begins with the given text and ends at random, and removes it when the test
-// ends.
+// NewVHostNamed creates a virtual host whose name is prefix and a random suffix, and deletes it when the test ends.
 func (b Broker) NewVHostNamed(tb TB, prefix string) *VHost {
 	tb.Helper()
 	v := b.VHost(tb, prefix+random())
@@ -40,14 +39,14 @@ func (b Broker) NewVHostNamed(tb TB, prefix string) *VHost {
 	return v
 }
 
-// Create makes the vhost again after Delete.
+// Create creates the virtual host again after Delete.
 func (v *VHost) Create() {
 	v.tb.Helper()
 	v.Broker.call(v.tb, http.MethodPut, nil, "vhosts", v.Name)
 	v.Grant(User{Username: v.Broker.Username}, ".*", ".*", ".*")
 }
 
-// At makes a vhost of the same name at another broker, and removes it when the test ends.
+// At creates a virtual host with the same name at another broker, and deletes it when the test ends.
 func (v *VHost) At(broker Broker) *VHost {
 	v.tb.Helper()
 	other := broker.VHost(v.tb, v.Name)
@@ -56,26 +55,26 @@ func (v *VHost) At(broker Broker) *VHost {
 	return other
 }
 
-// Through is the same vhost, reached through another node of the cluster.
+// Through returns the same virtual host, accessed through another node of the cluster.
 func (v *VHost) Through(node Broker) *VHost { return node.VHost(v.tb, v.Name) }
 
-// Delete removes the vhost and all in it. From then on no queue can be declared in it: one that is declared while its vhost
-// is being deleted can end the broker's supervisor of dead-letter workers (rabbit_fifo_dlx_sup), and with it every further
-// declaration of a queue that dead-letters at least once, in all vhosts and for all tests.
+// Delete deletes the virtual host with all its objects. First it makes the declaration of further queues fail: a queue that is
+// declared while its virtual host is being deleted can end the broker's supervisor of dead-letter workers (rabbit_fifo_dlx_sup).
+// Then every declaration of a queue that dead-letters at least once fails, in all virtual hosts and all tests.
 func (v *VHost) Delete() {
 	v.tb.Helper()
 	v.Broker.call(v.tb, http.MethodPut, map[string]int{"value": 0}, "vhost-limits", v.Name, "max-queues")
 	v.Broker.call(v.tb, http.MethodDelete, nil, "vhosts", v.Name)
 }
 
-// Grant gives a user permissions on the objects whose names match.
+// Grant grants a user permissions on the objects with matching names.
 func (v *VHost) Grant(user User, configure, write, read string) {
 	v.tb.Helper()
 	v.Broker.call(v.tb, http.MethodPut, map[string]any{"configure": configure, "write": write, "read": read},
 		"permissions", v.Name, user.Username)
 }
 
-// Exchange is an exchange as definitions show it.
+// Exchange is an exchange in definitions.
 type Exchange struct {
 	Name       string         `json:"name"`
 	Type       string         `json:"type"`
@@ -85,7 +84,7 @@ type Exchange struct {
 	Arguments  map[string]any `json:"arguments"`
 }
 
-// Queue is a queue as definitions show it. Whole numbers among its arguments are float64, as encoding/json makes them.
+// Queue is a queue in definitions. Integers in its arguments are float64, because encoding/json decodes them so.
 type Queue struct {
 	Name       string         `json:"name"`
 	Durable    bool           `json:"durable"`
@@ -93,7 +92,7 @@ type Queue struct {
 	Arguments  map[string]any `json:"arguments"`
 }
 
-// Binding is a binding as definitions show it.
+// Binding is a binding in definitions.
 type Binding struct {
 	Source          string         `json:"source"`
 	Destination     string         `json:"destination"`
@@ -102,14 +101,14 @@ type Binding struct {
 	Arguments       map[string]any `json:"arguments"`
 }
 
-// Definitions are all objects of a vhost, sorted; those of RabbitMQ's own, amq.* and the default exchange, are left out.
+// Definitions are all objects of a virtual host, sorted. RabbitMQ's own exchanges, amq.* and the default exchange, are left out.
 type Definitions struct {
 	Exchanges []Exchange `json:"exchanges"`
 	Queues    []Queue    `json:"queues"`
 	Bindings  []Binding  `json:"bindings"`
 }
 
-// Definitions reads what is in the vhost now.
+// Definitions returns the current objects of the virtual host.
 func (v *VHost) Definitions() Definitions {
 	v.tb.Helper()
 	definitions := v.read()
@@ -123,8 +122,8 @@ func (v *VHost) Definitions() Definitions {
 	return definitions
 }
 
-// read takes the definitions of the whole broker for vhosts beyond ASCII: RabbitMQ 4.0 to 4.3 cannot write those of the
-// vhost alone.
+// read reads the definitions of the whole broker for virtual hosts with non-ASCII names, because RabbitMQ 4.0 to 4.3 cannot
+// export only those.
 func (v *VHost) read() Definitions {
 	v.tb.Helper()
 	var definitions Definitions
@@ -144,7 +143,7 @@ func (v *VHost) read() Definitions {
 	return definitions
 }
 
-// within is an object with the name of its vhost.
+// within is an object with the name of its virtual host.
 type within[T any] struct {
 	VHost  string
 	Object T
@@ -172,7 +171,7 @@ func pick[T any](all []within[T], vhost string) []T {
 }
 
 func arguments(binding Binding) string {
-	text, _ := json.Marshal(binding.Arguments) // it came from JSON
+	text, _ := json.Marshal(binding.Arguments) // decoded from JSON
 	return string(text)
 }
 
@@ -184,7 +183,7 @@ func (v *VHost) DeclareExchange(name, kind string, arguments map[string]any) {
 	})
 }
 
-// DeclareQueue declares a durable queue. Tables within the arguments must be amqp.Table.
+// DeclareQueue declares a durable queue. Tables in the arguments must be amqp.Table.
 func (v *VHost) DeclareQueue(name string, arguments map[string]any) {
 	v.tb.Helper()
 	v.amqp(func(ch *amqp.Channel) error {
@@ -199,7 +198,7 @@ func (v *VHost) Bind(exchange, queue, routingKey string, arguments map[string]an
 	v.amqp(func(ch *amqp.Channel) error { return ch.QueueBind(queue, routingKey, exchange, false, arguments) })
 }
 
-// BindExchange binds an exchange to another one, the source.
+// BindExchange binds the exchange destination to the exchange source.
 func (v *VHost) BindExchange(source, destination, routingKey string, arguments map[string]any) {
 	v.tb.Helper()
 	v.amqp(func(ch *amqp.Channel) error {
@@ -236,13 +235,13 @@ type Policy struct {
 	Priority   int            `json:"priority"`
 }
 
-// SetPolicy makes or replaces a policy.
+// SetPolicy creates or replaces a policy.
 func (v *VHost) SetPolicy(name string, policy Policy) {
 	v.tb.Helper()
 	v.Broker.call(v.tb, http.MethodPut, policy, "policies", v.Name, name)
 }
 
-// SetOperatorPolicy makes or replaces an operator policy.
+// SetOperatorPolicy creates or replaces an operator policy.
 func (v *VHost) SetOperatorPolicy(name string, policy Policy) {
 	v.tb.Helper()
 	v.Broker.call(v.tb, http.MethodPut, policy, "operator-policies", v.Name, name)
@@ -260,7 +259,7 @@ func (v *VHost) DeleteOperatorPolicy(name string) {
 	v.Broker.call(v.tb, http.MethodDelete, nil, "operator-policies", v.Name, name)
 }
 
-// SetParameter makes or replaces a runtime parameter of a plugin, such as a shovel.
+// SetParameter creates or replaces a runtime parameter of a plugin, such as a shovel.
 func (v *VHost) SetParameter(component, name string, value map[string]any) {
 	v.tb.Helper()
 	v.Broker.call(v.tb, http.MethodPut, map[string]any{"value": value}, "parameters", component, v.Name, name)
@@ -272,7 +271,7 @@ func (v *VHost) DeleteParameter(component, name string) {
 	v.Broker.call(v.tb, http.MethodDelete, nil, "parameters", component, v.Name, name)
 }
 
-// Publish publishes messages with the given bodies, persistent, and returns when the broker has confirmed them all.
+// Publish publishes persistent messages with these bodies and waits until the broker has confirmed all of them.
 func (v *VHost) Publish(exchange, routingKey string, bodies ...string) {
 	v.tb.Helper()
 	messages := make([]amqp.Publishing, len(bodies))
@@ -282,7 +281,7 @@ func (v *VHost) Publish(exchange, routingKey string, bodies ...string) {
 	v.Send(exchange, routingKey, messages...)
 }
 
-// Send publishes messages, and returns when the broker has confirmed them all.
+// Send publishes messages and waits until the broker has confirmed all of them.
 func (v *VHost) Send(exchange, routingKey string, messages ...amqp.Publishing) {
 	v.tb.Helper()
 	v.amqp(func(ch *amqp.Channel) error {
@@ -312,7 +311,7 @@ func (v *VHost) Send(exchange, routingKey string, messages ...amqp.Publishing) {
 	})
 }
 
-// Purge drops the messages of a queue that a consumer would get.
+// Purge deletes the ready messages of a queue.
 func (v *VHost) Purge(queue string) {
 	v.tb.Helper()
 	v.amqp(func(ch *amqp.Channel) error {
@@ -321,12 +320,11 @@ func (v *VHost) Purge(queue string) {
 	})
 }
 
-// stall is the time after which RabbitMQ gives up asking a quorum queue for its messages, and answers that the queue has none.
+// stall is the time after which RabbitMQ stops asking a quorum queue for its messages, and answers that the queue is empty.
 const stall = 250 * time.Millisecond
 
-// Ready counts the messages of a queue that a consumer would get. The number is exact as soon as a publisher has got its confirmations, and
-// after a purge of the queue. The number lags behind everything else: a requeue, a closed channel, a dead-lettering, an expiry, an
-// acknowledgement. So tests wait for the number, and no test expects one at once.
+// Ready returns the number of ready messages in a queue. It is exact after a publisher has received its confirms, and after a
+// purge. It lags behind every other change: a requeue, a closed channel, a dead letter, an expiry, an ack. So tests must poll it.
 func (v *VHost) Ready(queue string) int {
 	v.tb.Helper()
 	count := 0
@@ -343,8 +341,8 @@ func (v *VHost) Ready(queue string) int {
 	return count
 }
 
-// Held counts the dead letters that queues of the vhost hold until they are routed: no consumer gets them meanwhile. The number is some
-// seconds old.
+// Held returns the number of dead letters that queues of the virtual host retain until they are routed, during which no consumer
+// receives them. The number is some seconds old.
 func (v *VHost) Held() int {
 	v.tb.Helper()
 	var queues []struct {
@@ -360,7 +358,7 @@ func (v *VHost) Held() int {
 	return held
 }
 
-// Connect opens an AMQP connection to the vhost, as the administrator, that calls itself by the given name.
+// Connect opens an AMQP connection to the virtual host as the administrator, with a client-provided name.
 func (v *VHost) Connect(name string) (*amqp.Connection, error) {
 	return amqp.DialConfig(v.Broker.AMQPURI, amqp.Config{
 		SASL:  []amqp.Authentication{&amqp.PlainAuth{Username: v.Broker.Username, Password: v.Broker.Password}},
@@ -369,14 +367,14 @@ func (v *VHost) Connect(name string) (*amqp.Connection, error) {
 	})
 }
 
-// amqp runs a step on a connection of its own: tests meddle seldom, and what one step breaks the next must not feel.
+// amqp runs a step on a new connection, so that a step that closes its channel or connection does not affect the next one.
 func (v *VHost) amqp(step func(*amqp.Channel) error) {
 	v.tb.Helper()
 	var (
 		connection *amqp.Connection
 		err        error
 	)
-	persist(func() bool { // with much to do, the broker starts a vhost late, and forgets who shakes hands
+	persist(func() bool { // a busy broker starts a virtual host late, and may drop a handshake
 		connection, err = v.Connect("test")
 		return err == nil
 	})

@@ -2,13 +2,13 @@ package deadline
 
 import "time"
 
-// stretch is how many times as long everything may take.
+// stretch is how much longer everything may take on a busy machine.
 const stretch = 6
 
-// For is the limit for what takes at most the given time on an idle machine. It is for what must happen in the end, not
-// for what must not happen meanwhile.
+// For returns the limit for an event that takes at most the given time on an idle machine. It is for events that must happen, not
+// for ones that must not happen.
 func For(idle time.Duration) time.Duration { return stretch * idle }
 
-// Polling is how often a suite asks whether something has happened: each question costs the API server and the brokers
-// time, which they don't have while many tests ask.
+// Polling is the interval of Eventually. Each poll costs the API server and the brokers time, which is scarce while many tests
+// run.
 const Polling = 250 * time.Millisecond

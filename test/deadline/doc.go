@@ -1,3 +1,3 @@
-// Package deadline says how long a test waits before it gives up. Tests are written with the times of an idle machine;
-// they must also pass where many of them, and other things, run at once.
+// Package deadline defines how long tests wait. Tests state the time that an idle machine needs, but must also pass while many
+// other tests run.
 package deadline

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// late lists the expressions that read a value once although the operator or RabbitMQ writes the value asynchronously.
+// late lists expressions that read a value once although the operator or RabbitMQ writes it asynchronously.
 var late = []struct {
 	read   *regexp.Regexp
 	advice string
@@ -23,7 +23,7 @@ var late = []struct {
 		"the manager writes an Event after its act: w.EventuallyReasons, w.EventuallyEvents, w.ConsistentlyReasons or w.ConsistentlyNoEvents",
 	},
 	{
-		regexp.MustCompile(`\.Ready\([^()]*\)([^.]|$)`), // a field of what World.Ready returns was waited for
+		regexp.MustCompile(`\.Ready\([^()]*\)([^.]|$)`), // World.Ready has waited for the fields of its result
 		"a broker counts messages after it moves them: w.EventuallyMessages, or Eventually(vhost.Ready).WithArguments(queue)",
 	},
 	{
@@ -44,11 +44,11 @@ var late = []struct {
 	},
 }
 
-// fixed is a duration that is the same on a busy machine.
+// fixed matches a duration that does not depend on how busy the machine is.
 var fixed = regexp.MustCompile(`\btime\.(Milli|Micro)?[sS]econd\b|\btime\.(Second|Minute|Hour)\b`)
 
-// A test waits for what others do at a time of their own: one that looks once, or that waits for as long as an idle machine takes, fails by
-// bad luck.
+// Tests wait for asynchronous events: a test that reads a value only once, or waits only as long as an idle machine needs, is
+// flaky.
 func TestTestsWait(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")
@@ -110,8 +110,8 @@ func TestImpatient(t *testing.T) {
 	}
 }
 
-// impatient lists what a file looks at once, or waits for as long as an idle machine takes, each with its place and an advice. The file is
-// read where no content is given.
+// impatient returns the places in a file that read an asynchronous value once, or wait only as long as an idle machine needs,
+// each with advice. If content is nil, it reads the file.
 func impatient(t *testing.T, path string, content any) (wrong []string) {
 	t.Helper()
 	set := token.NewFileSet()
@@ -153,7 +153,7 @@ func adviceOn(call *ast.CallExpr, around []ast.Node) (all []string) {
 	return all
 }
 
-// nameOf is what a call calls, and of what, if of anything.
+// nameOf returns the name of the called function and its receiver, if any.
 func nameOf(call *ast.CallExpr) (receiver ast.Expr, name string) {
 	switch called := call.Fun.(type) {
 	case *ast.Ident:
@@ -164,7 +164,7 @@ func nameOf(call *ast.CallExpr) (receiver ast.Expr, name string) {
 	return nil, ""
 }
 
-// asksAgain reports whether a receiver is the Gomega argument of a function that Eventually calls repeatedly.
+// asksAgain reports whether a receiver is the Gomega argument of a function that Eventually polls.
 func asksAgain(receiver ast.Expr, around []ast.Node) bool {
 	name, is := receiver.(*ast.Ident)
 	return is && slices.ContainsFunc(around, func(node ast.Node) bool {
@@ -176,9 +176,9 @@ func asksAgain(receiver ast.Expr, around []ast.Node) bool {
 	})
 }
 
-// textOf is an expression as it is written.
+// textOf returns the source text of an expression.
 func textOf(expression ast.Expr) string {
 	var text strings.Builder
-	_ = printer.Fprint(&text, token.NewFileSet(), expression) // what was parsed can be printed
+	_ = printer.Fprint(&text, token.NewFileSet(), expression) // a parsed expression can always be printed
 	return text.String()
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The frames of AMQP 0-9-1.
+// The frame types of AMQP 0-9-1.
 const (
 	frameMethod    = 1
 	frameHeader    = 2
@@ -18,10 +18,10 @@ const (
 	frameEnd       = 0xCE
 )
 
-// Method is a method of AMQP by the numbers of its class and its own. The client's methods that ways are about have names.
+// Method is a method of AMQP 0-9-1, by class ID and method ID. Methods that ways refer to have names.
 type Method struct{ Class, ID uint16 }
 
-// The methods of clients.
+// Methods that clients send.
 var (
 	StartOk       = Method{10, 11}
 	TuneOk        = Method{10, 31}
@@ -37,7 +37,7 @@ var (
 	SelectConfirm = Method{85, 10}
 )
 
-// Methods of brokers.
+// Methods that brokers send.
 var (
 	blocked   = Method{10, 60}
 	closeOk   = Method{10, 51}
@@ -49,7 +49,7 @@ var (
 	ack       = Method{60, 80}
 )
 
-// answers are what a broker says to requests, with its arguments.
+// answers are a broker's responses to requests, with their arguments.
 var answers = map[Method]struct {
 	answer    Method
 	arguments []any
@@ -71,17 +71,17 @@ var answers = map[Method]struct {
 	SelectConfirm: {Method{85, 11}, nil},
 }
 
-// AMQPWay answers the methods that it returns true for; others are answered well.
+// AMQPWay misbehaves. It returns true if it has handled the method, and false for a normal response.
 type AMQPWay func(s *Session, received Received) bool
 
-// Received is a method that a client has sent.
+// Received is a method that a client sent.
 type Received struct {
 	Method
 	Channel   uint16
 	Arguments []byte
 }
 
-// AMQP is a fake of a broker's AMQP listener. It has no queues and takes every declaration.
+// AMQP is a fake AMQP server of a broker. It has no queues and accepts every declaration.
 type AMQP struct {
 	URI string
 
@@ -93,10 +93,10 @@ type AMQP struct {
 	sent     int64
 }
 
-// NewAMQP starts a server that ends with the test.
+// NewAMQP starts a server that stops when the test ends.
 func NewAMQP(tb testing.TB, way AMQPWay) *AMQP {
 	tb.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // listening on the loopback does not wait
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // listening on a loopback address does not block
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -119,14 +119,14 @@ func NewAMQP(tb testing.TB, way AMQPWay) *AMQP {
 	return server
 }
 
-// Sessions is how many connections there were.
+// Sessions returns the number of connections.
 func (a *AMQP) Sessions() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.sessions
 }
 
-// Sent is how many bytes the clients' sockets have taken.
+// Sent returns how many bytes were written to clients.
 func (a *AMQP) Sent() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -139,9 +139,9 @@ type Session struct {
 	line   net.Conn
 	ended  chan struct{}
 	aside  sync.WaitGroup
-	acks   chan uint64 // the latest delivery that was acknowledged
+	acks   chan uint64 // the last acknowledged delivery tag
 
-	mu sync.Mutex // one frame, or one message, at a time
+	mu sync.Mutex // held while a frame or a message is written
 }
 
 func (a *AMQP) serve(line net.Conn) {
@@ -164,10 +164,10 @@ func (a *AMQP) serve(line net.Conn) {
 	s.aside.Wait()
 }
 
-// run reads what the client sends.
+// run reads the client's methods.
 func (s *Session) run() {
 	from := bufio.NewReader(s.line)
-	if _, err := io.CopyN(io.Discard, from, 8); err != nil { // the letters AMQP and a version
+	if _, err := io.CopyN(io.Discard, from, 8); err != nil { // the protocol header
 		return
 	}
 	s.Send(0, Method{10, 10}, byte(0), byte(9), map[string]string{"cluster_name": "hostile@here", "version": "4.3.6"},
@@ -195,7 +195,7 @@ func (s *Session) run() {
 func (s *Session) answer(received Received) {
 	if received.Method == Ack {
 		select {
-		case <-s.acks: // nobody has heard of the former
+		case <-s.acks: // replaces an unread value
 		default:
 		}
 		s.acks <- binary.BigEndian.Uint64(received.Arguments)
@@ -206,14 +206,14 @@ func (s *Session) answer(received Received) {
 	s.Answer(received)
 }
 
-// Answer answers a request as a broker does.
+// Answer responds to a request as a broker does.
 func (s *Session) Answer(received Received) {
 	if known, ok := answers[received.Method]; ok {
 		s.Send(received.Channel, known.answer, known.arguments...)
 	}
 }
 
-// Aside does something again and again, beside what else goes on, until it is false or the client has gone.
+// Aside calls do repeatedly in the background until it returns false or the client has disconnected.
 func (s *Session) Aside(do func() bool) {
 	s.aside.Go(func() {
 		for s.isOpen() && do() {
@@ -232,12 +232,12 @@ func (s *Session) isOpen() bool {
 	}
 }
 
-// Send sends a method; false if the client has gone.
+// Send sends a method. It returns false if the client has disconnected.
 func (s *Session) Send(channel uint16, method Method, arguments ...any) bool {
 	return s.write(frame(frameMethod, channel, payload(append([]any{method.Class, method.ID}, arguments...)...)))
 }
 
-// write sends bytes in one piece; false if the client has gone.
+// write writes bytes in one call. It returns false if the client has disconnected.
 func (s *Session) write(bytes []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,10 +254,10 @@ func frame(kind byte, channel uint16, payload []byte) []byte {
 	return append(append(bytes, payload...), frameEnd)
 }
 
-// long is a string with four bytes for its length; others have one.
+// long is a string with a length of four bytes. Other strings have one.
 type long string
 
-// payload writes values as AMQP does.
+// payload encodes values.
 func payload(values ...any) []byte {
 	var bytes []byte
 	for _, value := range values {

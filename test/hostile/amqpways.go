@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// AMQPWays are ways in which an AMQP server misbehaves, by name.
+// AMQPWays returns ways in which an AMQP server misbehaves, by name.
 func AMQPWays() map[string]AMQPWay {
 	return map[string]AMQPWay{
 		"floods connection.blocked":                            when(Open, afterwards(floodBlocked)),
@@ -30,19 +30,19 @@ func AMQPWays() map[string]AMQPWay {
 		"never answers tune, and sends heartbeats":             when(Open, instead(slowHeartbeats)),
 		"never answers, and reads nothing after open":          when(Open, instead(silence)),
 		"repeats markers":                                      when(Consume, repeatMarkers),
-		"sends events as fast as they are acknowledged":        when(Consume, afterwards(eventsForEver)),
+		"sends events as fast as they are acknowledged":        when(Consume, afterwards(eventsEndlessly)),
 		"closes each connection as soon as it is open":         when(OpenChannel, instead(cut)),
-		"claims to have consumed, and cancels again and again": when(Consume, afterwards(cancelForEver)),
-		"switches the flow on and off":                         when(OpenChannel, afterwards(flowForEver)),
+		"claims to have consumed, and cancels again and again": when(Consume, afterwards(cancelEndlessly)),
+		"switches the flow on and off":                         when(OpenChannel, afterwards(flowEndlessly)),
 	}
 }
 
-// when does something about one method.
+// when misbehaves on one method.
 func when(method Method, do AMQPWay) AMQPWay {
 	return func(s *Session, received Received) bool { return received.Method == method && do(s, received) }
 }
 
-// instead does something again and again in place of an answer, and afterwards behind one.
+// instead does something repeatedly instead of a response; afterwards does it after the response.
 func instead(do func(s *Session, channel uint16) func() bool) AMQPWay {
 	return func(s *Session, received Received) bool {
 		s.Aside(do(s, received.Channel))
@@ -62,7 +62,7 @@ func onChannel(number uint16, do func(s *Session, channel uint16) func() bool) f
 	return func(s *Session, _ uint16) func() bool { return do(s, number) }
 }
 
-// floodBlocked sends a hundred at a time: the library's room for them is full at once.
+// floodBlocked sends a hundred notifications at a time, which fills the library's buffer.
 func floodBlocked(s *Session, _ uint16) func() bool {
 	flood := bytes.Repeat(frame(frameMethod, 0, payload(blocked.Class, blocked.ID, "memory")), 100)
 	return func() bool { return s.write(flood) }
@@ -74,7 +74,7 @@ func closeBetweenFloods(s *Session, _ uint16) func() bool {
 	return func() bool { return s.write(flood) }
 }
 
-// content is a method that carries a message, and the header of the message.
+// content returns a method that carries a message, and the header of the message.
 func content(channel uint16, method []byte, size uint64, headers []byte) []byte {
 	header := payload(uint16(60), uint16(0), size, uint16(0))
 	if headers != nil {
@@ -83,12 +83,12 @@ func content(channel uint16, method []byte, size uint64, headers []byte) []byte 
 	return slices.Concat(frame(frameMethod, channel, method), frame(frameHeader, channel, header))
 }
 
-// delivery is basic.deliver with a number.
+// delivery returns a basic.deliver with a delivery tag.
 func delivery(number uint64, key string) []byte {
 	return payload(deliver.Class, deliver.ID, "ctag-1", number, byte(0), "", key)
 }
 
-// endlessBody delivers a message that does not end.
+// endlessBody delivers a message whose body never ends.
 func endlessBody(s *Session, channel uint16) func() bool {
 	s.write(content(channel, delivery(1, ""), 1<<62, nil))
 	return bodiesAlone(s, channel)
@@ -104,7 +104,7 @@ func bodiesAlone(s *Session, channel uint16) func() bool {
 	return func() bool { return s.write(body) }
 }
 
-// deliveries sends one message after the other, whatever the client acknowledges.
+// deliveries sends messages without waiting for acks.
 func deliveries(headers []byte) func(*Session, uint16) func() bool {
 	return func(s *Session, channel uint16) func() bool {
 		number := uint64(0)
@@ -119,7 +119,7 @@ func deliveries(headers []byte) func(*Session, uint16) func() bool {
 	}
 }
 
-// largeTable is a table of arrays of nothing: each byte becomes sixteen in memory.
+// largeTable returns a table of empty arrays: each byte becomes sixteen bytes in memory.
 func largeTable() []byte {
 	var table []byte
 	for key := byte('a'); key < 'o'; key++ {
@@ -128,7 +128,7 @@ func largeTable() []byte {
 	return payload(long(table))
 }
 
-// largeFrame sends a frame of 64 MiB, again and again.
+// largeFrame sends frames of 64 MiB.
 func largeFrame(s *Session, channel uint16) func() bool {
 	part := make([]byte, 1<<20)
 	return func() bool {
@@ -144,7 +144,7 @@ func answersUnasked(s *Session, channel uint16) func() bool {
 	return func() bool { return s.Send(channel, Method{50, 11}, "", uint32(0), uint32(0)) }
 }
 
-// confirmsUnasked confirms all messages up to a number to which nobody can count.
+// confirmsUnasked confirms all messages up to an impossible number.
 func confirmsUnasked(s *Session, channel uint16) func() bool {
 	return func() bool { return s.Send(channel, ack, uint64(math.MaxUint64-1), byte(1)) }
 }
@@ -159,7 +159,7 @@ func floodHeartbeats(s *Session, _ uint16) func() bool {
 	return func() bool { return s.write(flood) }
 }
 
-// slowHeartbeats keep a connection alive on which nothing else is answered.
+// slowHeartbeats sends heartbeats but responds to nothing else.
 func slowHeartbeats(s *Session, _ uint16) func() bool {
 	return func() bool {
 		select {
@@ -185,23 +185,23 @@ func cut(s *Session, _ uint16) func() bool {
 	return func() bool { return s.line.Close() != nil }
 }
 
-func cancelForEver(s *Session, channel uint16) func() bool {
+func cancelEndlessly(s *Session, channel uint16) func() bool {
 	return func() bool { return s.Send(channel, Method{60, 30}, "ctag-1", byte(0)) }
 }
 
-func flowForEver(s *Session, channel uint16) func() bool {
+func flowEndlessly(s *Session, channel uint16) func() bool {
 	return func() bool {
 		return s.Send(channel, Method{20, 20}, byte(0)) && s.Send(channel, Method{20, 20}, byte(1))
 	}
 }
 
-// event is what the event exchange says of a binding to itself, by which Warren marks what it has heard.
+// event returns the event for a binding of the event exchange to itself, which Warren uses as a marker.
 func event(channel uint16, number uint64, key string) []byte {
 	headers := payload(map[string]string{"source_name": "amq.rabbitmq.event", "routing_key": key})
 	return content(channel, delivery(number, "binding.created"), 0, headers)
 }
 
-// repeatMarkers sends three markers that nobody has made. The queue's name is behind two reserved bytes.
+// repeatMarkers sends three markers that Warren has not sent. The queue's name follows two reserved bytes.
 func repeatMarkers(s *Session, received Received) bool {
 	s.Answer(received)
 	marker := string(received.Arguments[3:3+received.Arguments[2]]) + ".1"
@@ -211,8 +211,8 @@ func repeatMarkers(s *Session, received Received) bool {
 	return true
 }
 
-// eventsForEver sends events as fast as the client acknowledges them, a hundred at a time.
-func eventsForEver(s *Session, channel uint16) func() bool {
+// eventsEndlessly sends events as fast as the client acks them, a hundred at a time.
+func eventsEndlessly(s *Session, channel uint16) func() bool {
 	const ahead = 100
 	sent, acked := uint64(0), uint64(0)
 	return func() bool {

@@ -1,3 +1,3 @@
-// Package hostile has a management API and an AMQP server that misbehave, in each way that a broken or hostile server can. They answer a
-// client's requests as RabbitMQ 4.3 does until the moment that a test is about.
+// Package hostile contains a management API and an AMQP server that misbehave in every way that a broken or hostile server can.
+// Until they misbehave, they respond as RabbitMQ 4.3 does.
 package hostile

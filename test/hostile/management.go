@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// Management is a fake of the management API, with one empty vhost.
+// Management is a fake management API with one empty virtual host.
 type Management struct {
 	URI string
-	// Tags are those of the user, administrator if empty.
+	// Tags are the tags of the user; "administrator" if empty.
 	Tags string
-	// Version is RabbitMQ's. ClusterName and ClusterID are the cluster's.
+	// Version is the version of RabbitMQ. ClusterName and ClusterID belong to the cluster.
 	Version, ClusterName, ClusterID string
-	// Misbehave answers the requests that it returns true for; others are answered well. It may be nil.
+	// Misbehave returns true if it has responded to a request, and false for a normal response. It may be nil.
 	Misbehave func(http.ResponseWriter, *http.Request) bool
 }
 
-// NewManagement starts a server that ends with the test.
+// NewManagement starts a server that stops when the test ends.
 func NewManagement(tb testing.TB, misbehave func(http.ResponseWriter, *http.Request) bool) *Management {
 	tb.Helper()
 	m := &Management{
@@ -32,14 +32,14 @@ func NewManagement(tb testing.TB, misbehave func(http.ResponseWriter, *http.Requ
 	}
 	server := httptest.NewServer(m)
 	tb.Cleanup(func() {
-		server.CloseClientConnections() // some answers have no end
+		server.CloseClientConnections() // some responses never end
 		server.Close()
 	})
 	m.URI = server.URL
 	return m
 }
 
-// ServeHTTP answers a request.
+// ServeHTTP responds to a request.
 func (m *Management) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if m.Misbehave != nil && m.Misbehave(w, r) {
 		return
@@ -68,7 +68,7 @@ func (m *Management) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// At misbehaves at one endpoint, such as whoami.
+// At misbehaves on one endpoint, such as whoami.
 func At(endpoint string, answer http.HandlerFunc) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		if !strings.HasPrefix(r.URL.EscapedPath(), "/api/"+endpoint) {
@@ -79,7 +79,7 @@ func At(endpoint string, answer http.HandlerFunc) func(http.ResponseWriter, *htt
 	}
 }
 
-// AtQuery misbehaves at one endpoint, for requests whose query has a text in it.
+// AtQuery misbehaves on one endpoint for requests whose query contains a text.
 func AtQuery(endpoint, query string, answer http.HandlerFunc) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		return strings.Contains(r.URL.RawQuery, query) && At(endpoint, answer)(w, r)
@@ -91,17 +91,17 @@ func Either(first, second func(http.ResponseWriter, *http.Request) bool) func(ht
 	return func(w http.ResponseWriter, r *http.Request) bool { return first(w, r) || second(w, r) }
 }
 
-// Text answers with a text.
+// Text responds with a text.
 func Text(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }
 }
 
-// Endless answers with a beginning, and then with the same text again and again for as long as somebody reads.
+// Endless responds with a beginning and then repeats a text until the client disconnects.
 func Endless(beginning, again string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) { forEver(r, w, beginning, again) }
+	return func(w http.ResponseWriter, r *http.Request) { repeatEndlessly(r, w, beginning, again) }
 }
 
-// Huge answers with a well-formed list of about this many bytes, of items that differ.
+// Huge responds with a valid list of about size bytes with different items.
 func Huge(size int, beginning string, item func(i int) string, end string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		text := bufio.NewWriter(w)
@@ -124,11 +124,11 @@ func Bomb(beginning, again string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
 		zipped := gzip.NewWriter(w)
-		forEver(r, zipped, beginning, again)
+		repeatEndlessly(r, zipped, beginning, again)
 	}
 }
 
-func forEver(r *http.Request, w io.Writer, beginning, again string) {
+func repeatEndlessly(r *http.Request, w io.Writer, beginning, again string) {
 	block := strings.Repeat(again, 1+64<<10/len(again))
 	_, err := io.WriteString(w, beginning)
 	for err == nil && r.Context().Err() == nil {
@@ -136,7 +136,7 @@ func forEver(r *http.Request, w io.Writer, beginning, again string) {
 	}
 }
 
-// Drip answers with a text, one byte at a time.
+// Drip responds with a text, one byte at a time.
 func Drip(text string, pause time.Duration) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		for i := range text {
@@ -149,7 +149,7 @@ func Drip(text string, pause time.Duration) http.HandlerFunc {
 	}
 }
 
-// DripHeaders sends even the headers one byte at a time.
+// DripHeaders also sends the headers one byte at a time.
 func DripHeaders(pause time.Duration) http.HandlerFunc {
 	return raw(func(r *http.Request, w io.Writer) {
 		for _, b := range []byte("HTTP/1.1 200 OK\r\nX-Never: " + strings.Repeat("x", 1000)) {
@@ -160,27 +160,29 @@ func DripHeaders(pause time.Duration) http.HandlerFunc {
 	})
 }
 
-// EndlessHeaders sends headers for as long as somebody reads.
+// EndlessHeaders sends headers until the client disconnects.
 func EndlessHeaders() http.HandlerFunc {
-	return raw(func(r *http.Request, w io.Writer) { forEver(r, w, "HTTP/1.1 200 OK\r\n", "X-Again: and again\r\n") })
-}
-
-// EndlessHints sends answers that say that the answer is still to come.
-func EndlessHints() http.HandlerFunc {
 	return raw(func(r *http.Request, w io.Writer) {
-		forEver(r, w, "", "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
+		repeatEndlessly(r, w, "HTTP/1.1 200 OK\r\n", "X-Again: and again\r\n")
 	})
 }
 
-// Silence never answers.
+// EndlessHints sends informational responses (1xx) without an end.
+func EndlessHints() http.HandlerFunc {
+	return raw(func(r *http.Request, w io.Writer) {
+		repeatEndlessly(r, w, "", "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
+	})
+}
+
+// Silence never responds.
 func Silence(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// Redirect leads elsewhere.
+// Redirect redirects to a URI.
 func Redirect(uri string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, uri, http.StatusTemporaryRedirect) }
 }
 
-// raw takes the connection out of the server's hands.
+// raw takes over the connection from the server.
 func raw(answer func(*http.Request, io.Writer)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		connection, _, err := http.NewResponseController(w).Hijack()
@@ -192,7 +194,7 @@ func raw(answer func(*http.Request, io.Writer)) http.HandlerFunc {
 	}
 }
 
-// wait is false if nobody waits for the answer any more.
+// wait waits, or returns false if the client has disconnected.
 func wait(r *http.Request, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

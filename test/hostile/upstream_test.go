@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The faults of amqp091-go that docs/upstream describes are still there. When this fails, a newer version has cured them: then
-// the page can go. What Warren does about them stays, for brokers are not trusted.
+// amqp091-go still has the faults that docs/upstream describes. If this test fails, a newer version has fixed them, and the page
+// can be deleted. Warren's protection stays, because it does not trust brokers.
 func TestFaultsOfTheAMQPLibrary(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "amqp091-go")
@@ -25,7 +25,7 @@ func TestFaultsOfTheAMQPLibrary(t *testing.T) {
 			t.Parallel()
 			output, err := exec.CommandContext(t.Context(), program, mode).CombinedOutput()
 			if err == nil || !strings.Contains(string(output), says) {
-				t.Errorf("ended with %v, without %q: %s", err, says, output)
+				t.Errorf("exited with %v and without %q: %s", err, says, output)
 			}
 		})
 	}

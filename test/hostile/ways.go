@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// pause is between two bytes of a server that takes its time.
+// pause is the delay between two bytes of a slow server.
 const pause = 10 * time.Second
 
-// Ways are ways to misbehave, by name. None of them ever gives an answer that is worth anything.
+// Ways returns ways to misbehave, by name. None of them ever sends a useful response.
 func Ways() map[string]func(http.ResponseWriter, *http.Request) bool {
 	const (
 		parameter = `{"component": "operator_policy", "value": {}}`
@@ -66,8 +66,8 @@ func Ways() map[string]func(http.ResponseWriter, *http.Request) bool {
 	}
 }
 
-// HugeAnswers are well-formed answers with lists that are longer than any real one, by the name of the list. Each answer has about this
-// many bytes. The rest of the API answers well.
+// HugeAnswers returns valid responses with a list that is longer than any real one, about size bytes, by the name of the list.
+// Other endpoints respond normally.
 func HugeAnswers(size int) map[string]func(http.ResponseWriter, *http.Request) bool {
 	const membersPerQueue = 1000
 	queue := func(i int) string { return fmt.Sprintf(`{"name":"%x","messages":1}`, i) }
@@ -96,8 +96,8 @@ func HugeAnswers(size int) map[string]func(http.ResponseWriter, *http.Request) b
 	}
 }
 
-// WellFormed are ways to answer well that cost a client more than a real broker does, by name: lists of about this many bytes, and answers
-// that come late.
+// WellFormed returns valid responses that cost a client more than a real broker does, by name: lists of about size bytes, and
+// late responses.
 func WellFormed(size int) map[string]func(http.ResponseWriter, *http.Request) bool {
 	ways := map[string]func(http.ResponseWriter, *http.Request) bool{"late answers": late}
 	for list, way := range HugeAnswers(size) {
@@ -107,7 +107,7 @@ func WellFormed(size int) map[string]func(http.ResponseWriter, *http.Request) bo
 	return ways
 }
 
-// late answers well, but not at once.
+// late responds normally, but not immediately.
 func late(_ http.ResponseWriter, r *http.Request) bool {
 	select {
 	case <-time.After(pause / 4):
@@ -122,7 +122,7 @@ func refusal(body http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// refusing writes another status than 200.
+// refusing responds with a status other than 200.
 type refusing struct{ http.ResponseWriter }
 
 func (w *refusing) Write(text []byte) (int, error) {

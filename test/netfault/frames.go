@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-// Method is a method of AMQP 0-9-1, by the numbers of its class and its own.
+// Method is a method of AMQP 0-9-1, by class ID and method ID.
 type Method struct{ Class, Method uint16 }
 
-// Methods that tests ask for.
+// Methods that tests use.
 var (
 	ChannelOpenOK  = Method{20, 11}
 	QueueDeclare   = Method{50, 10}
@@ -19,40 +19,40 @@ var (
 	QueueDelete    = Method{50, 40}
 	BasicPublish   = Method{60, 40}
 	BasicDeliver   = Method{60, 60}
-	BasicAck       = Method{60, 80} // of a consumer, and the broker's confirm
+	BasicAck       = Method{60, 80} // of a consumer; also the broker's confirm
 )
 
-// Frame is a frame of an AMQP connection that begins a method.
+// Frame is an AMQP method frame.
 type Frame struct {
 	Method
 
-	// Channel is 0 for what concerns the whole connection.
+	// Channel is 0 for methods of the connection.
 	Channel    uint16
 	FromBroker bool
 }
 
-// Verdict says what becomes of a frame.
+// Verdict is what FrameProxy does with a frame.
 type Verdict int
 
-// Values of Verdict.
+// The verdicts.
 const (
-	// Pass passes the frame on.
+	// Pass forwards the frame.
 	Pass Verdict = iota
-	// Drop swallows the frame.
+	// Drop drops the frame.
 	Drop
-	// Repeat passes the frame on twice.
+	// Repeat forwards the frame twice.
 	Repeat
-	// Cut closes the connection instead.
+	// Cut closes the connection instead of forwarding the frame.
 	Cut
-	// Strand closes the client's end of the connection. The frame reaches the broker at Release.
+	// Strand closes the client's side of the connection. The frame reaches the broker at Release.
 	Strand
-	// Hold keeps the frame, and all that follow on its channel, until Release.
+	// Hold retains the frame, and all later frames of its channel, until Release.
 	Hold
 )
 
-// FrameProxy passes AMQP connections on to a broker, and has a test decide about each frame.
+// FrameProxy forwards AMQP connections to a broker, and lets a test decide about each frame.
 type FrameProxy struct {
-	// URI is the target's, with the proxy's Address in place of the target's.
+	// URI is the URI of the target with the address of the proxy.
 	URI, Address string
 
 	decide func(Frame) Verdict
@@ -66,7 +66,7 @@ type FrameProxy struct {
 	ended    bool
 }
 
-// NewFrameProxy starts a proxy that ends with the test. It calls decide from the goroutines of several connections.
+// NewFrameProxy starts a proxy that stops when the test ends. It calls decide from several goroutines.
 func NewFrameProxy(tb TB, target string, decide func(Frame) Verdict) *FrameProxy {
 	tb.Helper()
 	uri, err := url.Parse(target)
@@ -80,7 +80,7 @@ func NewFrameProxy(tb TB, target string, decide func(Frame) Verdict) *FrameProxy
 	return p
 }
 
-// serve passes on one connection, until either side ends it.
+// serve forwards one connection until either side closes it.
 func (p *FrameProxy) serve(client net.Conn) {
 	defer func() { _ = client.Close() }()
 	server, err := net.Dial("tcp", p.target)
@@ -93,7 +93,7 @@ func (p *FrameProxy) serve(client net.Conn) {
 	}
 	go func() {
 		defer func() { _, _ = client.Close(), server.Close() }()
-		const protocolHeader = 8 // comes before the first frame
+		const protocolHeader = 8 // sent before the first frame
 		if _, err := io.CopyN(server, client, protocolHeader); err == nil {
 			p.pass(server, client, false)
 		}
@@ -101,7 +101,7 @@ func (p *FrameProxy) serve(client net.Conn) {
 	p.pass(client, server, true)
 }
 
-// add takes note of connections, for the end of the test; false if that has come.
+// add records connections to be closed when the test ends. It returns false if the test has ended.
 func (p *FrameProxy) add(connections ...net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +118,7 @@ func (p *FrameProxy) end() {
 	}
 }
 
-// Release passes on all frames that were kept. No more are kept from then on. It is called once at most.
+// Release forwards all retained frames, and stops retaining frames. It may be called only once.
 func (p *FrameProxy) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,11 +132,11 @@ func (p *FrameProxy) Release() {
 type lane struct {
 	mu sync.Mutex
 	to io.Writer
-	// kept are frames by their channel.
+	// kept are the retained frames by channel.
 	kept map[uint16][]byte
 }
 
-// lane makes the lane to one side.
+// lane returns the lane to one side.
 func (p *FrameProxy) lane(to io.Writer) *lane {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,7 +145,7 @@ func (p *FrameProxy) lane(to io.Writer) *lane {
 	return made
 }
 
-// holds says whether frames may still be kept.
+// holds reports whether frames may still be retained.
 func (p *FrameProxy) holds() bool {
 	select {
 	case <-p.released:
@@ -155,7 +155,7 @@ func (p *FrameProxy) holds() bool {
 	}
 }
 
-// strand closes the client's end of a connection, and returns at Release.
+// strand closes the client's side of a connection, and returns at Release.
 func (p *FrameProxy) strand(client io.Reader) {
 	p.mu.Lock()
 	p.stranded = true
@@ -164,14 +164,14 @@ func (p *FrameProxy) strand(client io.Reader) {
 	<-p.released
 }
 
-// isStranded reports whether a client's end was closed: what the broker sends to it is dropped.
+// isStranded reports whether the client's side was closed, so that frames to it are dropped.
 func (p *FrameProxy) isStranded() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stranded
 }
 
-// write passes a frame on, unless it is to be kept, or one before it on the same channel was.
+// write forwards a frame, or retains it if hold is set or an earlier frame of its channel is retained.
 func (l *lane) write(channel uint16, frame []byte, hold bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -192,7 +192,7 @@ func (l *lane) release() {
 	clear(l.kept)
 }
 
-// pass passes on what comes from one side, frame by frame: type, channel, size, payload, end.
+// pass forwards frames from one side. A frame consists of type, channel, size, payload and end byte.
 func (p *FrameProxy) pass(to io.Writer, from io.Reader, fromBroker bool) {
 	const headerSize, endSize, methodFrame, methodSize = 7, 1, 1, 4
 	lane := p.lane(to)

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// HTTPProxy passes requests on to a server and remembers them. It can refuse requests, and change answers.
+// HTTPProxy forwards requests to a server and records them. It can refuse requests and change responses.
 type HTTPProxy struct {
 	URI string
-	// CA is the certificate to trust, in PEM, of a proxy that serves TLS.
+	// CA is the certificate of a proxy that serves TLS, in PEM.
 	CA []byte
 
 	mu       sync.Mutex
@@ -28,24 +28,24 @@ type HTTPProxy struct {
 	seen     []Request
 }
 
-// Request is one that was answered or refused.
+// Request is a recorded request.
 type Request struct {
 	Path   string // escaped, without the query
 	Status int    // zero if it was refused
 	At     time.Time
 }
 
-// HTTPOptions say how an HTTPProxy differs from a plain one.
+// HTTPOptions configure an HTTPProxy.
 type HTTPOptions struct {
-	// Prefix is what the proxy takes off each path, such as /rabbit. Paths without it are not found.
+	// Prefix is removed from each path, such as /rabbit. Other paths get status 404.
 	Prefix string
-	// TLS has the proxy serve HTTPS. Without certificates it makes one itself; see CA.
+	// TLS makes the proxy serve HTTPS. Without certificates the proxy creates one; see CA.
 	TLS *tls.Config
-	// Transport leads to the server.
+	// Transport sends the requests to the server.
 	Transport http.RoundTripper
 }
 
-// NewHTTPProxy starts a proxy that ends with the test.
+// NewHTTPProxy starts a proxy that stops when the test ends.
 func NewHTTPProxy(tb TB, target string, options HTTPOptions) *HTTPProxy {
 	tb.Helper()
 	uri, err := url.Parse(target)
@@ -58,7 +58,7 @@ func NewHTTPProxy(tb TB, target string, options HTTPOptions) *HTTPProxy {
 			r.SetURL(uri)
 			r.Out.URL.RawPath = strings.TrimPrefix(r.In.URL.EscapedPath(), options.Prefix)
 			r.Out.URL.Path, _ = url.PathUnescape(r.Out.URL.RawPath)
-			r.Out.Header.Del("Accept-Encoding") // answers that are read or replaced here are not compressed
+			r.Out.Header.Del("Accept-Encoding") // so that responses that are read or replaced here are not compressed
 		},
 		ModifyResponse: p.pass,
 		Transport:      options.Transport,
@@ -97,7 +97,7 @@ func (p *HTTPProxy) countSockets(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// admit returns when a request may go on, and closes the connection of one that is refused.
+// admit waits until a request may be forwarded, and closes the connection of a refused one.
 func (p *HTTPProxy) admit(request *http.Request) {
 	p.mu.Lock()
 	before := p.before
@@ -133,7 +133,7 @@ func (p *HTTPProxy) remember(uri *url.URL, status int) {
 	p.seen = append(p.seen, Request{uri.EscapedPath(), status, time.Now()})
 }
 
-// Requests are those since the last call.
+// Requests returns the requests since the last call.
 func (p *HTTPProxy) Requests() []Request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,14 +142,14 @@ func (p *HTTPProxy) Requests() []Request {
 	return seen
 }
 
-// Sockets is how many TCP connections have been opened so far.
+// Sockets returns how many TCP connections were opened.
 func (p *HTTPProxy) Sockets() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.sockets
 }
 
-// Refuse has the proxy close the connection of each request without an answer; Accept ends that.
+// Refuse closes the connection of each request without a response, until Accept is called.
 func (p *HTTPProxy) Refuse() { p.setRefusing(true) }
 
 // Accept ends Refuse.
@@ -161,21 +161,21 @@ func (p *HTTPProxy) setRefusing(refusing bool) {
 	p.refusing = refusing
 }
 
-// Before has a function called with each further request before the request goes on; nil ends that.
+// Before sets a function to call before each request is forwarded; nil for none.
 func (p *HTTPProxy) Before(call func(*http.Request)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.before = call
 }
 
-// Change has every further answer go through a function; nil ends that.
+// Change sets a function that changes each response; nil for none.
 func (p *HTTPProxy) Change(through func(*http.Response) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.change = through
 }
 
-// Replace puts another body in the place of an answer's.
+// Replace replaces the body of a response.
 func Replace(response *http.Response, body string) {
 	response.Body = io.NopCloser(strings.NewReader(body))
 	response.ContentLength = int64(len(body))

@@ -2,7 +2,7 @@ package netfault
 
 import "net"
 
-// TB is as much of testing.TB as this package needs. Programs use the package with program.Program.
+// TB is the part of testing.TB that this package needs. Programs use program.Program.
 type TB interface {
 	Helper()
 	Fatal(text ...any)
@@ -34,7 +34,7 @@ func listenAt(tb TB, address string, accept func(net.Conn)) string {
 	return listener.Addr().String()
 }
 
-// Mute accepts connections and never answers. It returns its address.
+// Mute accepts connections and never responds. It returns its address.
 func Mute(tb TB) string {
 	tb.Helper()
 	return Listen(tb, func(connection net.Conn) { tb.Cleanup(func() { _ = connection.Close() }) })

@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// Proxy passes TCP connections on to a server, and can be told to fail. It counts bytes over all connections, and keeps
-// the bytes that it holds back, which no ready-made proxy does.
+// Proxy forwards TCP connections to a server and can be told to fail. It counts bytes over all connections and delivers retained
+// bytes later, which no existing proxy does.
 type Proxy struct {
-	// URI is the target's, with the proxy's Address in place of the target's.
+	// URI is the URI of the target with the address of the proxy.
 	URI, Address string
 
 	tb       TB
@@ -18,20 +18,20 @@ type Proxy struct {
 	target   string
 	refusing bool
 	holding  chan struct{} // nil, or closed by Release
-	held     int           // bytes that came while holding, and connections
-	left     int           // bytes towards the server until the cut; none is planned below zero
+	held     int           // bytes and connections that arrived while holding
+	left     int           // bytes to the server until the planned cut; negative if none is planned
 	accepted int           // connections
 	open     map[net.Conn]bool
-	stalled  map[net.Conn]bool // the ends of connections on which nothing passes
+	stalled  map[net.Conn]bool // both sides of stalled connections
 }
 
-// NewProxy starts a proxy that ends with the test.
+// NewProxy starts a proxy that stops when the test ends.
 func NewProxy(tb TB, target string) *Proxy {
 	tb.Helper()
 	return NewProxyAt(tb, "127.0.0.1:0", target)
 }
 
-// NewProxyAt is NewProxy at an address of this machine that others reach, too.
+// NewProxyAt is NewProxy at an address that other machines can reach.
 func NewProxyAt(tb TB, address, target string) *Proxy {
 	tb.Helper()
 	p := &Proxy{tb: tb, left: -1, open: map[net.Conn]bool{}, stalled: map[net.Conn]bool{}}
@@ -56,8 +56,8 @@ func (p *Proxy) parse(target string) *url.URL {
 }
 
 func (p *Proxy) serve(client net.Conn) {
-	p.count(1) // the connection itself, of which nothing is read yet
-	p.await()  // before the server is dialled: a broker ends connections that are silent for long
+	p.count(1) // the connection itself
+	p.await()  // before dialling, because a broker closes connections without a handshake
 	p.mu.Lock()
 	p.accepted++
 	target := p.target
@@ -79,7 +79,7 @@ func (p *Proxy) serve(client net.Conn) {
 	p.requests(server, client)
 }
 
-// answers passes on what comes from the server.
+// answers forwards bytes from the server.
 func (p *Proxy) answers(client, server net.Conn) {
 	defer func() {
 		if p.isStalled(client) { // the client does not learn that the server has closed the connection
@@ -89,7 +89,7 @@ func (p *Proxy) answers(client, server net.Conn) {
 		p.end(client, server)
 	}()
 	_, _ = io.Copy(valve{p, client}, server)
-	p.await() // a silent server does not end connections either
+	p.await() // a silent server does not close connections either
 }
 
 // valve writes to the client until its connection stalls.
@@ -105,7 +105,7 @@ func (v valve) Write(content []byte) (int, error) {
 	return v.client.Write(content)
 }
 
-// requests passes on what goes to the server. It goes on reading while the proxy holds, so as to know what there is.
+// requests forwards bytes to the server. It keeps reading while the proxy holds, to count the bytes.
 func (p *Proxy) requests(server, client net.Conn) {
 	defer p.end(client, server)
 	chunks := make(chan []byte, 1024)
@@ -131,11 +131,11 @@ func (p *Proxy) requests(server, client net.Conn) {
 		}
 	}
 	p.end(client, server)
-	for range chunks { // until the reader has ended too
+	for range chunks { // until the reader has ended, too
 	}
 }
 
-// count counts bytes that are held back.
+// count counts retained bytes.
 func (p *Proxy) count(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,7 +144,7 @@ func (p *Proxy) count(n int) {
 	}
 }
 
-// await waits for Release if the proxy holds.
+// await waits for Release while the proxy holds.
 func (p *Proxy) await() {
 	p.mu.Lock()
 	holding := p.holding
@@ -154,7 +154,7 @@ func (p *Proxy) await() {
 	}
 }
 
-// admit waits while the proxy holds. It says how much may pass, and whether anything may after it.
+// admit waits while the proxy holds. It returns the bytes to forward, and whether the connection stays open.
 func (p *Proxy) admit(content []byte) ([]byte, bool) {
 	p.await()
 	p.mu.Lock()
@@ -175,7 +175,7 @@ func (p *Proxy) end(connections ...net.Conn) {
 	}
 }
 
-// close ends a connection; the lock is held.
+// close closes a connection. The caller must hold the lock.
 func (p *Proxy) close(connection net.Conn) {
 	_ = connection.Close()
 	delete(p.open, connection)
@@ -188,8 +188,8 @@ func (p *Proxy) isStalled(connection net.Conn) bool {
 	return p.stalled[connection]
 }
 
-// Stall drops everything from now on that either side sends on the connections that are open, as a router does that has
-// forgotten them. New connections work.
+// Stall drops all further bytes in both directions on the open connections, like a router that lost its state. New connections
+// work.
 func (p *Proxy) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,14 +198,14 @@ func (p *Proxy) Stall() {
 	}
 }
 
-// Accepted counts the connections of clients, those included that were refused.
+// Accepted returns the number of client connections, including refused ones.
 func (p *Proxy) Accepted() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.accepted
 }
 
-// Cut closes every connection that is open.
+// Cut closes all open connections.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -214,21 +214,21 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// CutAfter cuts the connection on which the n-th byte from now on goes towards the server.
+// CutAfter closes the connection that sends the nth byte to the server, counted from now.
 func (p *Proxy) CutAfter(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.left = n
 }
 
-// HasCut says whether the cut has happened that CutAfter planned.
+// HasCut reports whether the planned cut of CutAfter has happened.
 func (p *Proxy) HasCut() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.left < 0
 }
 
-// Refuse cuts every connection, and each new one at once; Accept ends that.
+// Refuse closes all connections, and each new one immediately, until Accept is called.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	p.refusing = true
@@ -243,7 +243,7 @@ func (p *Proxy) Accept() {
 	p.refusing = false
 }
 
-// Hold keeps back what goes towards the server until Release; new connections are accepted, and nothing answers them.
+// Hold retains the bytes to the server until Release. New connections are accepted but get no response.
 func (p *Proxy) Hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -252,7 +252,7 @@ func (p *Proxy) Hold() {
 	}
 }
 
-// Release ends Hold, and passes on what was held back.
+// Release ends Hold and forwards the retained bytes.
 func (p *Proxy) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -262,14 +262,14 @@ func (p *Proxy) Release() {
 	}
 }
 
-// Held is how many bytes and new connections came since Hold.
+// Held returns how many bytes and new connections arrived since Hold.
 func (p *Proxy) Held() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.held
 }
 
-// LeadTo has every connection from now on go elsewhere, and cuts those that there are.
+// LeadTo changes the target of new connections and closes the open ones.
 func (p *Proxy) LeadTo(target string) {
 	p.tb.Helper()
 	uri := p.parse(target)

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// SlowAMQP passes AMQP connections on to a broker. It can be told to pass the broker's answers on one by one with a pause before each, as
-// if the broker had too much to do: the more clients ask for at a time, the longer each answer takes.
+// SlowAMQP forwards AMQP connections to a broker. With a pause, it forwards the broker's responses one by one, each after the
+// pause, like a busy broker: the more requests are pending, the longer each response takes.
 type SlowAMQP struct {
-	// URI is the target's, with another address.
+	// URI is the URI of the target with the address of the proxy.
 	URI string
 
 	mu      sync.Mutex
@@ -16,7 +16,7 @@ type SlowAMQP struct {
 	changed chan struct{} // closed when the pause changes
 }
 
-// NewSlowAMQP starts a proxy without a pause that ends with the test.
+// NewSlowAMQP starts a proxy without a pause that stops when the test ends.
 func NewSlowAMQP(tb TB, target string) *SlowAMQP {
 	tb.Helper()
 	s := &SlowAMQP{changed: make(chan struct{})}
@@ -31,7 +31,7 @@ func NewSlowAMQP(tb TB, target string) *SlowAMQP {
 	return s
 }
 
-// Pause has every answer wait for so long, behind those of the same connection that came before. Zero ends that.
+// Pause sets the delay before each response, after the earlier responses of its connection; 0 for none.
 func (s *SlowAMQP) Pause(pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +40,7 @@ func (s *SlowAMQP) Pause(pause time.Duration) {
 	s.changed = make(chan struct{})
 }
 
-// wait lasts for the pause, or until there is none any more.
+// wait waits for the pause, or until it is set to 0.
 func (s *SlowAMQP) wait() {
 	for began := time.Now(); ; {
 		s.mu.Lock()

@@ -16,28 +16,28 @@ import (
 	"github.com/warren-mq/warren/test/testenv/controlplane"
 )
 
-// crds is the folder of Warren's CRDs.
+// crds is the directory of Warren's CRDs.
 var crds = filepath.Join(Checkout, "config", "crd", "bases")
 
-// Checkout is the root of the repository: a suite runs in its own folder, which is two below.
+// Checkout is the root of the repository, two levels above each suite.
 const Checkout = "../.."
 
-// APIServer is a kube-apiserver as its administrator uses it: with a client that has no cache, and with kubectl.
+// APIServer is a kube-apiserver with an administrator's client, which has no cache, and kubectl.
 type APIServer struct {
 	client.WithWatch
 	*controlplane.Server
 }
 
-// StartAPIServer starts a server of the spec's, the container's or the suite's own that has Warren's CRDs, and stops the
-// server with it. Environment may stop and restart the server in between. Functions may change the environment before.
+// StartAPIServer starts a server with Warren's CRDs, and stops it when the spec, container or suite ends. Environment can stop
+// and restart it. change functions may change the environment before the start.
 func StartAPIServer(change ...func(*envtest.Environment)) *APIServer {
 	GinkgoHelper()
 	server, err := controlplane.Start(GinkgoT().TempDir(), crds, change...)
 	return use(server, err)
 }
 
-// SharedAPIServer returns the server that all suites of a run share, for a suite whose managers watch the namespaces of its
-// specs alone. Without such a server it starts one.
+// SharedAPIServer returns the server that all suites of a run share, for a suite whose managers watch only the namespaces of its
+// specs. If there is no such server, it starts one.
 func SharedAPIServer() *APIServer {
 	GinkgoHelper()
 	server, err := controlplane.Shared(controlplane.WithOthers, GinkgoT().TempDir(), crds)
@@ -45,7 +45,7 @@ func SharedAPIServer() *APIServer {
 }
 
 // ExclusiveAPIServer is SharedAPIServer for a suite whose manager watches all namespaces: no other suite uses the server until
-// this one has ended.
+// this one ends.
 func ExclusiveAPIServer() *APIServer {
 	GinkgoHelper()
 	server, err := controlplane.Shared(controlplane.Alone, GinkgoT().TempDir(), crds)
@@ -54,7 +54,7 @@ func ExclusiveAPIServer() *APIServer {
 	return s
 }
 
-// use returns a server for a spec, and stops it with the spec.
+// use returns a server for a spec, and stops the server when the spec ends.
 func use(server *controlplane.Server, err error) *APIServer {
 	GinkgoHelper()
 	Expect(err).NotTo(HaveOccurred())
@@ -66,7 +66,7 @@ func use(server *controlplane.Server, err error) *APIServer {
 	return clientOf(server)
 }
 
-// removeResources removes what the suites before left: their managers have ended, and cannot remove the finalizers.
+// removeResources deletes the resources of earlier suites. Their managers have ended and cannot remove the finalizers.
 func (s *APIServer) removeResources() {
 	GinkgoHelper()
 	for _, list := range []client.ObjectList{
@@ -74,13 +74,13 @@ func (s *APIServer) removeResources() {
 	} {
 		Expect(s.List(ctx(), list)).To(Succeed())
 		Expect(meta.EachListItem(list, func(item runtime.Object) error {
-			return removeAtOnce(ctx(), s, item.(client.Object))
+			return deleteWithFinalizers(ctx(), s, item.(client.Object))
 		})).To(Succeed())
 	}
 }
 
-// removeAtOnce deletes a resource whose manager has ended: nothing else removes its finalizers.
-func removeAtOnce(ctx context.Context, kube client.Client, object client.Object) error {
+// deleteWithFinalizers deletes a resource and its finalizers, because its manager has ended.
+func deleteWithFinalizers(ctx context.Context, kube client.Client, object client.Object) error {
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
 	if err := kube.Patch(ctx, object, patch); err != nil {
 		return client.IgnoreNotFound(err)
@@ -88,7 +88,7 @@ func removeAtOnce(ctx context.Context, kube client.Client, object client.Object)
 	return client.IgnoreNotFound(kube.Delete(ctx, object))
 }
 
-// Connect returns the server of a kubeconfig file, which another process of the suite uses already.
+// Connect returns the server of a kubeconfig file that another process of the suite uses.
 func Connect(kubeConfig string) *APIServer {
 	GinkgoHelper()
 	server, err := controlplane.Connect(kubeConfig)
@@ -103,7 +103,7 @@ func clientOf(server *controlplane.Server) *APIServer {
 	return &APIServer{kube, server}
 }
 
-// ApplyObject owns what is in the object and nothing else, by server-side apply, as Argo CD and Flux do.
+// ApplyObject applies an object by server-side apply, as Argo CD and Flux do, so that it owns only the fields of the object.
 func (s *APIServer) ApplyObject(object client.Object) {
 	GinkgoHelper()
 	kind, err := s.GroupVersionKindFor(object)
@@ -117,7 +117,7 @@ func (s *APIServer) ApplyObject(object client.Object) {
 		client.FieldOwner("gitops"), client.ForceOwnership)).To(Succeed())
 }
 
-// Kubectl runs the command as the administrator, and returns its output.
+// Kubectl runs kubectl as the administrator and returns its output. It fails the test if kubectl fails.
 func (s *APIServer) Kubectl(args ...string) string {
 	GinkgoHelper()
 	output, err := s.TryKubectl(args...)
@@ -130,5 +130,5 @@ func (s *APIServer) TryKubectl(args ...string) (string, error) {
 	return s.Server.Kubectl(context.Background(), "", args...)
 }
 
-// KubectlPath is where kubectl is.
+// KubectlPath returns the path of kubectl.
 func KubectlPath() string { return controlplane.KubectlPath() }

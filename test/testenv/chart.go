@@ -19,7 +19,7 @@ const (
 	PurgesCRD      = "purges.messaging.warren.dev"
 )
 
-// OlderChart is a copy of a Helm chart as it could have been before: its CRD of ConsumerQueues lacks spec.queue.consumerTimeout.
+// OlderChart returns a copy of a Helm chart as an older version: its CRD of ConsumerQueues lacks spec.queue.consumerTimeout.
 func OlderChart(chart string) string {
 	GinkgoHelper()
 	folder := filepath.Join(GinkgoT().TempDir(), "warren")
@@ -38,7 +38,7 @@ func OlderChart(chart string) string {
 	return folder
 }
 
-// KnowsConsumerTimeout says whether the CRD of ConsumerQueues has the field that OlderChart takes away.
+// KnowsConsumerTimeout reports whether the CRD of ConsumerQueues has the field that OlderChart removes.
 func (s *APIServer) KnowsConsumerTimeout() bool {
 	GinkgoHelper()
 	path := "{.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.queue.properties.consumerTimeout.type}"

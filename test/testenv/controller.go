@@ -9,7 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// RunController runs one controller of kube-controller-manager, which envtest lacks, until the spec ends.
+// RunController runs one controller of kube-controller-manager until the spec ends. envtest has none.
 func (s *APIServer) RunController(name string) {
 	GinkgoHelper()
 	provide := exec.CommandContext(GinkgoT().Context(), filepath.Join(Checkout, "hack", "kubernetes.sh"), "node")

@@ -28,14 +28,14 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// DeadLetterServer is where a manager serves the dead-letter API, and how clients know it.
+// DeadLetterServer is the address and certificate at which a manager serves the dead-letter API.
 type DeadLetterServer struct {
 	Address string
-	// Folder has tls.crt and tls.key.
+	// Folder contains tls.crt and tls.key.
 	Folder string
 }
 
-// NewDeadLetterServer picks an address of this machine, and makes a certificate. Call it once for a suite.
+// NewDeadLetterServer chooses a local address and creates a certificate. Call it once per suite.
 func NewDeadLetterServer() DeadLetterServer {
 	GinkgoHelper()
 	return newDeadLetterServer(FreeAddress())
@@ -53,17 +53,17 @@ func newDeadLetterServer(address string) DeadLetterServer {
 	return DeadLetterServer{Address: address, Folder: folder}
 }
 
-// Flags are those of a manager that serves there.
+// Flags returns the flags for a manager that serves the API at this address.
 func (s DeadLetterServer) Flags() []string {
 	return []string{"--dead-letters-bind-address=" + s.Address, "--dead-letters-cert-path=" + s.Folder}
 }
 
-// Options are those of a manager that serves there.
+// Options returns the options for a manager that serves the API at this address.
 func (s DeadLetterServer) Options() deadletterapi.Options {
 	return deadletterapi.Options{BindAddress: s.Address, CertPath: s.Folder, Redact: deadletterapi.DefaultRedacted}
 }
 
-// Client trusts the certificate.
+// Client returns an HTTP client that trusts the certificate.
 func (s DeadLetterServer) Client() *http.Client {
 	GinkgoHelper()
 	trusted := x509.NewCertPool()
@@ -75,7 +75,7 @@ func (s DeadLetterServer) Client() *http.Client {
 	return &http.Client{Transport: transport, Timeout: deadline.For(40 * time.Second)}
 }
 
-// Looker is a ServiceAccount that asks the dead-letter API of a namespace.
+// Looker is a ServiceAccount that sends requests to the dead-letter API of a namespace.
 type Looker struct {
 	server    DeadLetterServer
 	client    *http.Client
@@ -84,7 +84,7 @@ type Looker struct {
 	Header http.Header
 }
 
-// Looker makes a ServiceAccount with a ClusterRole of config/rbac in the namespace, none if the role is empty.
+// Looker creates a ServiceAccount with a ClusterRole of config/rbac in the namespace, or with none if role is empty.
 func (w *World) Looker(server DeadLetterServer, name, role string) *Looker {
 	GinkgoHelper()
 	w.Account(name, role)
@@ -93,7 +93,7 @@ func (w *World) Looker(server DeadLetterServer, name, role string) *Looker {
 	return looker
 }
 
-// ShowCertificate has requests come with the client certificate by which a user is known to the API server.
+// ShowCertificate sends the client certificate of a user instead of the token.
 func (l *Looker) ShowCertificate(user *rest.Config) {
 	GinkgoHelper()
 	pair, err := tls.X509KeyPair(user.CertData, user.KeyData)
@@ -102,7 +102,7 @@ func (l *Looker) ShowCertificate(user *rest.Config) {
 	l.client.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{pair}
 }
 
-// Account makes a ServiceAccount with a ClusterRole of config/rbac in the namespace, none if the role is empty.
+// Account creates a ServiceAccount with a ClusterRole of config/rbac in the namespace, or with none if role is empty.
 func (w *World) Account(name, role string) {
 	GinkgoHelper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
@@ -112,8 +112,8 @@ func (w *World) Account(name, role string) {
 	}
 }
 
-// Token is a token of a ServiceAccount of the namespace for an audience, for the API server if there is none. It lasts a day: a soak takes
-// longer than the hour that is usual.
+// Token returns a token of a ServiceAccount for an audience, by default the API server. It is valid for a day, because a soak
+// takes longer than the usual hour.
 func (w *World) Token(name string, audiences ...string) string {
 	GinkgoHelper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
@@ -124,7 +124,7 @@ func (w *World) Token(name string, audiences ...string) string {
 	return request.Status.Token
 }
 
-// bind gives an account a ClusterRole of config/rbac, in its namespace.
+// bind binds a ClusterRole of config/rbac to an account in its namespace.
 func (w *World) bind(account *corev1.ServiceAccount, file string) {
 	GinkgoHelper()
 	text, err := os.ReadFile(filepath.Join(Checkout, "config", "rbac", file+".yaml"))
@@ -142,7 +142,7 @@ func (w *World) bind(account *corev1.ServiceAccount, file string) {
 	Expect(w.Kube.Create(ctx(), binding)).To(Succeed())
 }
 
-// Ask asks for a path below the dead-letter queues of the namespace, such as /orders/messages.
+// Ask sends a GET request for a path below the dead-letter queues of the namespace, such as /orders/messages.
 func (l *Looker) Ask(path string) (code int, body []byte) {
 	GinkgoHelper()
 	response := l.Open(path)
@@ -152,7 +152,7 @@ func (l *Looker) Ask(path string) (code int, body []byte) {
 	return response.StatusCode, body
 }
 
-// Open is Ask for an answer whose body the caller reads and closes.
+// Open is Ask for a response whose body the caller reads and closes.
 func (l *Looker) Open(path string) *http.Response {
 	GinkgoHelper()
 	response, err := l.TryOpen(path)
@@ -160,7 +160,7 @@ func (l *Looker) Open(path string) *http.Response {
 	return response
 }
 
-// TryOpen is Open for a server that may not be there.
+// TryOpen is Open for a server that may be unreachable.
 func (l *Looker) TryOpen(path string) (*http.Response, error) {
 	GinkgoHelper()
 	url := fmt.Sprintf("https://%s/apis/%s/namespaces/%s/deadletterqueues%s", l.server.Address, v1alpha1.GroupVersion, l.namespace, path)
@@ -170,14 +170,14 @@ func (l *Looker) TryOpen(path string) (*http.Response, error) {
 	return l.client.Do(request)
 }
 
-// Get is Ask for an answer that is there, once the operator knows the queue and nobody else looks.
+// Get repeats Ask until it succeeds, and decodes the response.
 func (l *Looker) Get(path string, into any) {
 	GinkgoHelper()
 	Expect(json.Unmarshal(l.Answers(path, http.StatusOK), into)).To(Succeed())
 }
 
-// Answers is Ask until the answer has the code. At first, the API server may not know of an account's role, the operator may not know the
-// queue, and an earlier look may still give messages back.
+// Answers repeats Ask until the response has the status code. At first the API server may not know the account's role, the
+// operator may not know the queue, or an earlier browse may still return messages.
 func (l *Looker) Answers(path string, code int) []byte {
 	GinkgoHelper()
 	var body []byte

@@ -22,9 +22,9 @@ const (
 	DeadLetterService = "warren-dead-letters"
 )
 
-// NewProxiedDeadLetterServer is NewDeadLetterServer for clients that come through the proxy of the API server, which connects to no
-// loopback address: the Service, and the right of everybody to use the proxy, are as the manifests have them. There is a pod with the
-// address, and no container. Another suite may have applied the manifests to the server before.
+// NewProxiedDeadLetterServer is NewDeadLetterServer for clients that use the proxy of the API server, which does not connect to
+// loopback addresses. It creates the Service and everybody's permission to use the proxy from the manifests, and a pod with the
+// address but without a container. Another suite may have applied the manifests before.
 func NewProxiedDeadLetterServer(kube *APIServer) DeadLetterServer {
 	GinkgoHelper()
 	s := newDeadLetterServer(outerAddress())
@@ -60,7 +60,7 @@ func NewProxiedDeadLetterServer(kube *APIServer) DeadLetterServer {
 	return s
 }
 
-// podAt is a pod that has the address, as far as the API server can tell: its proxy connects to addresses of pods alone. The pod
+// podAt creates a pod with the address in its status, because the API server's proxy only connects to addresses of pods. The pod
 // meets the Pod Security Standard that config/default sets for the namespace.
 func podAt(kube *APIServer, address string) *corev1.ObjectReference {
 	GinkgoHelper()
@@ -89,7 +89,7 @@ func fromDeadLetterManifest(file string, into any) {
 	Expect(yaml.UnmarshalStrict(content, into)).To(Succeed())
 }
 
-// outerAddress is an address of this machine that others reach it by, with a port that nobody listens at.
+// outerAddress returns a free port at an address of this machine that other machines can reach.
 func outerAddress() string {
 	GinkgoHelper()
 	addresses, err := net.InterfaceAddrs()

@@ -10,14 +10,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// EventuallyReasons waits until the reasons of the Events about a resource match. The oldest reason comes first, and each comes as often
-// as its Event was recorded. The API server counts the second record of an Event at once, and later ones after minutes.
+// EventuallyReasons waits until the reasons of the Events about a resource match. The oldest reason comes first, and each appears
+// as often as its Event was recorded. The API server counts the second record of an Event immediately, and later ones only after
+// minutes.
 func (w *World) EventuallyReasons(name string, matcher types.GomegaMatcher) {
 	GinkgoHelper()
 	Eventually(w.reasons).WithArguments(name).Should(matcher, "reasons of the Events about "+name)
 }
 
-// ConsistentlyReasons is EventuallyReasons for reasons that then match for some seconds: no further Event follows.
+// ConsistentlyReasons is EventuallyReasons, and then checks for some seconds that no further Event follows.
 func (w *World) ConsistentlyReasons(name string, matcher types.GomegaMatcher) {
 	GinkgoHelper()
 	w.EventuallyReasons(name, matcher)
@@ -35,13 +36,13 @@ func (w *World) reasons(name string) []string {
 	return reasons
 }
 
-// EventuallyEvents waits until the Events with a reason match. The oldest Event comes first.
+// EventuallyEvents waits until the Events with a reason match, the oldest first.
 func (w *World) EventuallyEvents(reason string, matcher types.GomegaMatcher) {
 	GinkgoHelper()
 	Eventually(w.with).WithArguments(reason).Should(matcher, "Events with the reason "+reason)
 }
 
-// ConsistentlyNoEvents shows that for some seconds no Event with a reason is there.
+// ConsistentlyNoEvents checks for some seconds that there is no Event with a reason.
 func (w *World) ConsistentlyNoEvents(reason string) {
 	GinkgoHelper()
 	Consistently(w.with).WithArguments(reason).Should(BeEmpty(), "Events with the reason "+reason)
@@ -52,8 +53,8 @@ func (w *World) with(reason string) []eventsv1.Event {
 	return slices.DeleteFunc(w.EventsSoFar(), func(event eventsv1.Event) bool { return event.Reason != reason })
 }
 
-// EventsSoFar lists the Events of the namespace that are there now, the oldest first. The manager writes each Event some time after the
-// act that the Event tells of. So a test may count these Events before an act, or look at them again and again, but may not expect any.
+// EventsSoFar returns the current Events of the namespace, the oldest first. The manager writes an Event some time after its
+// cause. So a test may count these Events before an action or poll them, but must not expect one.
 func (w *World) EventsSoFar() []eventsv1.Event {
 	GinkgoHelper()
 	list := &eventsv1.EventList{}
@@ -62,7 +63,7 @@ func (w *World) EventsSoFar() []eventsv1.Event {
 	return list.Items
 }
 
-// Times is how often an Event was recorded.
+// Times returns how often an Event was recorded.
 func Times(event eventsv1.Event) int {
 	if event.Series != nil {
 		return int(event.Series.Count)

@@ -14,8 +14,8 @@ import (
 	"github.com/warren-mq/warren/test/testenv/process"
 )
 
-// BuildManager returns the path of the manager's binary, as the image has it. hack/with-parts.sh builds one for all suites of
-// a run and names it in WARREN_TEST_MANAGER; otherwise BuildManager builds one. Call it once for a suite.
+// BuildManager returns the path of the manager's binary. hack/with-parts.sh builds one for all suites of a run and names it in
+// WARREN_TEST_MANAGER; otherwise BuildManager builds one. Call it once per suite.
 func BuildManager() string {
 	GinkgoHelper()
 	if built := os.Getenv("WARREN_TEST_MANAGER"); built != "" {
@@ -29,7 +29,8 @@ func BuildManager() string {
 	return binary
 }
 
-// BuildPlugin builds kubectl-warren, and returns the folder that the binary is in: with the folder in PATH, kubectl finds the plugin.
+// BuildPlugin builds kubectl-warren and returns the directory of the binary. With that directory in PATH, kubectl finds the
+// plugin.
 func BuildPlugin() string {
 	GinkgoHelper()
 	folder := GinkgoT().TempDir()
@@ -41,7 +42,7 @@ func BuildPlugin() string {
 	return folder
 }
 
-// Manager is a process of the real manager.
+// Manager is a process of the manager.
 type Manager struct{ *process.Process }
 
 // StartManager runs the manager for some namespaces until the test ends.
@@ -56,7 +57,7 @@ func (s *APIServer) StartManager(binary string, namespaces []string, flags ...st
 	return m
 }
 
-// Run starts a manager by its command. The caller ends it.
+// Run starts a manager with this command. The caller must stop it.
 func Run(command *exec.Cmd) *Manager {
 	GinkgoHelper()
 	started, err := process.Start(command)
@@ -64,21 +65,21 @@ func Run(command *exec.Cmd) *Manager {
 	return &Manager{started}
 }
 
-// RunAside runs a program until the spec or the container ends, and writes to Ginkgo's output.
+// RunAside runs a program until the spec or container ends. Its output goes to Ginkgo's writer.
 func RunAside(command *exec.Cmd) {
 	GinkgoHelper()
 	command.Stdout, command.Stderr = GinkgoWriter, GinkgoWriter
 	DeferCleanup(Run(command).Kill)
 }
 
-// Stop asks the manager to end, as the kubelet does, and wants that to happen in good order. It does nothing for a manager
-// that was stopped or killed before.
+// Stop sends SIGTERM, as the kubelet does, and fails the test unless the manager exits cleanly. It does nothing if the manager
+// has already been stopped or killed.
 func (m *Manager) Stop() {
 	GinkgoHelper()
 	Expect(m.Process.Stop()).To(Succeed(), "the manager stops in good order")
 }
 
-// Kill ends the manager without giving it a chance to tidy up.
+// Kill kills the manager without a clean shutdown.
 func (m *Manager) Kill() {
 	GinkgoHelper()
 	m.ExpectRuns()
@@ -92,7 +93,7 @@ func (m *Manager) ExpectRuns() {
 	Expect(m.HasEnded()).To(BeFalse(), func() string { return fmt.Sprintf("the manager ended by itself: %v", m.Err()) })
 }
 
-// FreeAddress returns an address of this machine at which no process listens.
+// FreeAddress returns a local address at which no process listens.
 func FreeAddress() string {
 	GinkgoHelper()
 	address, err := process.FreeAddress()

@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// Condition matches a resource by one of its conditions.
+// Condition matches a resource by status and reason of a condition.
 func Condition(name string, value metav1.ConditionStatus, reason string) types.GomegaMatcher {
 	return WithTransform(func(object client.Object) string {
 		found := meta.FindStatusCondition(conditionsOf(object), name)
@@ -24,7 +24,7 @@ func Condition(name string, value metav1.ConditionStatus, reason string) types.G
 	}, HavePrefix("%s %s %s:", name, value, reason))
 }
 
-// NoCondition matches a resource without a condition of that name.
+// NoCondition matches a resource without this condition.
 func NoCondition(name string) types.GomegaMatcher {
 	return WithTransform(func(object client.Object) *metav1.Condition {
 		return meta.FindStatusCondition(conditionsOf(object), name)
@@ -55,12 +55,12 @@ func conditionsOf(object client.Object) []metav1.Condition {
 	return nil
 }
 
-// BeCurrent matches a ConsumerQueue whose status speaks of its newest generation.
+// BeCurrent matches a ConsumerQueue whose status is about its newest generation.
 func BeCurrent() types.GomegaMatcher {
 	return WithTransform(func(cq *v1alpha1.ConsumerQueue) int64 { return cq.Generation - cq.Status.ObservedGeneration }, BeZero())
 }
 
-// Unreachable is what a ConsumerQueue says of a broker that could not be read for three intervals.
+// Unreachable returns matchers for a ConsumerQueue whose broker could not be read for three intervals.
 func Unreachable() []types.GomegaMatcher {
 	return []types.GomegaMatcher{
 		Condition("Ready", metav1.ConditionFalse, "BrokerUnreachable"),
@@ -72,7 +72,7 @@ func Unreachable() []types.GomegaMatcher {
 	}
 }
 
-// expectTidy checks the rules of kstatus that hold for every status.
+// expectTidy checks kstatus rules that hold for every status.
 func expectTidy(conditions []metav1.Condition) {
 	GinkgoHelper()
 	ready := meta.FindStatusCondition(conditions, "Ready")

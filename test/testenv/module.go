@@ -10,8 +10,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// ModuleFolder returns the folder with the source of a Go module, in the version that hack/PINNED_IN/go.mod requires. Go downloads the
-// module once per machine.
+// ModuleFolder returns the source directory of a Go module in the version that hack/PINNED_IN/go.mod requires. Go downloads it
+// once per machine.
 func ModuleFolder(pinnedIn, path string) string {
 	GinkgoHelper()
 	command := exec.CommandContext(ctx(), "go", "mod", "download", "-json", path)

@@ -15,24 +15,25 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// ExpectExactly waits until the vhost holds what the namespace's ConsumerQueues and some that are gone want, nothing else, and
-// no fence. What a spec wants is taken from topology.Desired: that it is right, the conformance vectors show.
+// ExpectExactly waits until the virtual host contains exactly the topologies of the namespace's ConsumerQueues and of some
+// deleted ones, and no fence. It computes them with topology.Desired, which the conformance vectors test.
 func (w *World) ExpectExactly(gone ...v1alpha1.ConsumerQueue) {
 	GinkgoHelper()
 	Eventually(func() []string { return w.Differences(gone...) }).WithPolling(500 * time.Millisecond).Should(BeEmpty())
 	Eventually(w.VHost.Policies).Should(BeEmpty(), "no fence is left")
 }
 
-// Differences says how the vhost differs from what the namespace's ConsumerQueues and some that are gone want.
+// Differences returns how the virtual host differs from the topologies of the namespace's ConsumerQueues and of some deleted
+// ones.
 func (w *World) Differences(gone ...v1alpha1.ConsumerQueue) []string {
 	GinkgoHelper()
 	return Desired(w.VHost.Broker, append(w.All(), gone...)).Differences(Observed(w.VHost))
 }
 
-// State is all that a vhost holds: what each object is like, by what it is.
+// State describes all objects of a virtual host, by type and name.
 type State map[string]string
 
-// Desired is what ConsumerQueues want at a broker.
+// Desired returns the state that ConsumerQueues define for a broker.
 func Desired(broker brokers.Broker, queues []v1alpha1.ConsumerQueue) State {
 	GinkgoHelper()
 	version, err := vhost.ParseVersion(broker.Version)
@@ -54,7 +55,7 @@ func Desired(broker brokers.Broker, queues []v1alpha1.ConsumerQueue) State {
 	return want
 }
 
-// Observed is what a vhost holds.
+// Observed returns the state of a virtual host.
 func Observed(vh *brokers.VHost) State {
 	GinkgoHelper()
 	found, holds := vh.Definitions(), State{}
@@ -77,7 +78,7 @@ func (s State) AddQueue(name string, arguments map[string]any) {
 	s["queue "+name] = argumentsText(arguments)
 }
 
-// HasQueue says whether there is a queue of that name.
+// HasQueue reports whether there is a queue with this name.
 func (s State) HasQueue(name string) bool {
 	_, there := s["queue "+name]
 	return there
@@ -94,7 +95,7 @@ func argumentsText(arguments map[string]any) string {
 	return string(content)
 }
 
-// Differences says what is too little, too much or not as wanted.
+// Differences returns the objects that are missing, unexpected or different.
 func (s State) Differences(found State) []string {
 	var all []string
 	for name, want := range s {

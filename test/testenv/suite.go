@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// SetUpGomega has Gomega fail specs. Unless a spec says otherwise, Eventually waits for the given time on an idle machine, and Consistently
+// SetUpGomega makes Gomega fail specs. By default Eventually waits for the given time on an idle machine, and Consistently
 // watches for some seconds.
 func SetUpGomega(within time.Duration) {
 	RegisterFailHandler(Fail)
@@ -24,18 +24,18 @@ func SetUpGomega(within time.Duration) {
 	SetDefaultConsistentlyPollingInterval(deadline.Polling)
 }
 
-// Long has a container or a spec begin before others, so that no process of a suite is left with it in the end. It is for
-// what waits; what keeps the machine busy had better not all begin at once.
+// Long makes a container or spec start before others, so that it does not delay the end of the suite. It is for specs that mostly
+// wait, not for specs that keep the machine busy.
 const Long = SpecPriority(1)
 
-// Extended labels a spec or a container that `make test` leaves to `make test-all`.
+// Extended labels a spec or container that only `make test-all` runs.
 var Extended = Label("extended")
 
-// LogTo has the libraries of this process log there.
+// LogTo sends the logs of this process's libraries to a writer.
 func LogTo(writer io.Writer) {
 	ctrl.SetLogger(zap.New(zap.WriteTo(writer), zap.UseDevMode(true)))
 	klog.SetLogger(ctrl.Log)
 }
 
-// ctx ends with the test.
+// ctx returns a context that ends with the test.
 func ctx() context.Context { return GinkgoT().Context() }

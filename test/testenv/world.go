@@ -20,18 +20,18 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// World is a test's own namespace and vhost. The test makes a Secret "rabbitmq" and a BrokerConnection "default" in the
-// namespace, which lead Warren to the vhost.
+// World is a namespace and a virtual host for one test. Secret and Connect create the Secret "rabbitmq" and the BrokerConnection
+// "default" in the namespace, with which Warren connects to the virtual host.
 type World struct {
 	Kube      *APIServer
 	Namespace string
-	// VHost is the test's own way to the vhost.
+	// VHost accesses the virtual host without Warren.
 	VHost *brokers.VHost
-	// Broker is where the Secret leads to: VHost.Broker, or the same by way of proxies or of another node.
+	// Broker has the addresses in the Secret: VHost.Broker, or proxies or another node of the same broker.
 	Broker brokers.Broker
 }
 
-// NewWorld makes a namespace for a vhost, and nothing in the namespace.
+// NewWorld creates an empty namespace for a virtual host.
 func NewWorld(kube *APIServer, vhost *brokers.VHost) *World {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
@@ -39,14 +39,14 @@ func NewWorld(kube *APIServer, vhost *brokers.VHost) *World {
 	return &World{Kube: kube, Namespace: namespace.Name, VHost: vhost, Broker: vhost.Broker}
 }
 
-// Clear deletes the resources after a manager has ended: nobody sees to their finalizers any more.
+// Clear deletes the resources after their manager has ended, with their finalizers.
 func (w *World) Clear() {
 	GinkgoHelper()
 	background := context.Background()
 	queues, connections := &v1alpha1.ConsumerQueueList{}, &v1alpha1.BrokerConnectionList{}
 	Expect(w.Kube.List(background, queues, client.InNamespace(w.Namespace))).To(Succeed())
 	Expect(w.Kube.List(background, connections, client.InNamespace(w.Namespace))).To(Succeed())
-	end := func(object client.Object) { Expect(removeAtOnce(background, w.Kube, object)).To(Succeed()) }
+	end := func(object client.Object) { Expect(deleteWithFinalizers(background, w.Kube, object)).To(Succeed()) }
 	for i := range queues.Items {
 		end(&queues.Items[i])
 	}
@@ -55,7 +55,7 @@ func (w *World) Clear() {
 	}
 }
 
-// Leave deletes the resources while a manager goes on, which sees to their finalizers.
+// Leave deletes the resources while a manager runs and removes their finalizers.
 func (w *World) Leave() {
 	GinkgoHelper()
 	w.Disconnect()
@@ -64,9 +64,9 @@ func (w *World) Leave() {
 	}
 }
 
-// Disconnect has the manager close its connections, and returns when it has: what is declared again while the vhost is
-// being deleted can end the broker's supervisor of dead-letter workers (rabbit_fifo_dlx_sup), and with it every further
-// declaration of a queue that dead-letters at least once.
+// Disconnect makes the manager close its connections and waits until it has. A queue that is declared while its virtual host is
+// being deleted can end the broker's supervisor of dead-letter workers (rabbit_fifo_dlx_sup). Then every declaration of a queue
+// that dead-letters at least once fails.
 func (w *World) Disconnect() {
 	GinkgoHelper()
 	background := context.Background()
@@ -103,7 +103,7 @@ func (w *World) Secret(username, password string) {
 	w.SecretNamed("rabbitmq", username, password)
 }
 
-// SecretNamed applies another Secret of the same form.
+// SecretNamed applies another Secret with the same keys.
 func (w *World) SecretNamed(name, username, password string) {
 	GinkgoHelper()
 	w.Apply(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{
@@ -112,8 +112,8 @@ func (w *World) SecretNamed(name, username, password string) {
 	}})
 }
 
-// Connect applies the BrokerConnection "default". What is the same in most tests is added to the spec: the vhost, the Secret
-// and a resyncInterval of a second.
+// Connect applies the BrokerConnection "default". It adds the virtual host, the Secret and a resyncInterval of one second to the
+// spec.
 func (w *World) Connect(spec v1alpha1.BrokerConnectionSpec) {
 	GinkgoHelper()
 	spec.VHost = w.VHost.Name
@@ -126,7 +126,7 @@ func (w *World) Connect(spec v1alpha1.BrokerConnectionSpec) {
 	w.Apply(&v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: spec})
 }
 
-// Queue applies a ConsumerQueue whose spec is given as YAML.
+// Queue applies a ConsumerQueue with a spec in YAML.
 func (w *World) Queue(name, spec string) {
 	GinkgoHelper()
 	cq := &v1alpha1.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -134,7 +134,7 @@ func (w *World) Queue(name, spec string) {
 	w.Apply(cq)
 }
 
-// Redrive creates a Redrive whose spec is given as YAML.
+// Redrive creates a Redrive with a spec in YAML.
 func (w *World) Redrive(name, spec string) {
 	GinkgoHelper()
 	redrive := &v1alpha1.Redrive{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
@@ -170,7 +170,7 @@ func (w *World) EventuallyRedrive(name string, matchers ...types.GomegaMatcher) 
 	return redrive
 }
 
-// Purge creates a Purge whose spec is given as YAML.
+// Purge creates a Purge with a spec in YAML.
 func (w *World) Purge(name, spec string) {
 	GinkgoHelper()
 	purge := &v1alpha1.Purge{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
@@ -206,13 +206,13 @@ func (w *World) EventuallyPurge(name string, matchers ...types.GomegaMatcher) *v
 	return purge
 }
 
-// EventuallyMessages waits until the number of a queue's messages that a consumer would get matches.
+// EventuallyMessages waits until the number of ready messages in a queue matches.
 func (w *World) EventuallyMessages(queue string, matcher types.GomegaMatcher) {
 	GinkgoHelper()
 	Eventually(w.VHost.Ready).WithArguments(queue).Should(matcher, "messages of the queue "+queue)
 }
 
-// Queues applies many ConsumerQueues, and returns their names.
+// Queues applies count ConsumerQueues and returns their names.
 func (w *World) Queues(prefix string, count int, spec string) []string {
 	GinkgoHelper()
 	names := make([]string, count)
@@ -223,7 +223,7 @@ func (w *World) Queues(prefix string, count int, spec string) []string {
 	return names
 }
 
-// Delete deletes ConsumerQueues, and does not wait until they are gone.
+// Delete deletes ConsumerQueues and does not wait until they are gone.
 func (w *World) Delete(names ...string) {
 	GinkgoHelper()
 	for _, name := range names {
@@ -240,7 +240,7 @@ func (w *World) Get(name string) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-// Exists says whether there is a ConsumerQueue of that name.
+// Exists reports whether there is a ConsumerQueue with this name.
 func (w *World) Exists(name string) bool {
 	err := w.Kube.Get(ctx(), client.ObjectKey{Namespace: w.Namespace, Name: name}, &v1alpha1.ConsumerQueue{})
 	return !apierrors.IsNotFound(err)
@@ -273,7 +273,7 @@ func (w *World) Connection() *v1alpha1.BrokerConnection {
 	return bc
 }
 
-// Eventually waits until a ConsumerQueue matches and its status speaks of its newest generation, and returns what matched. It checks
+// Eventually waits until a ConsumerQueue matches and its status is about its newest generation, and returns it. It also checks
 // that kstatus understands the status.
 func (w *World) Eventually(name string, matchers ...types.GomegaMatcher) *v1alpha1.ConsumerQueue {
 	GinkgoHelper()
@@ -286,30 +286,30 @@ func (w *World) Eventually(name string, matchers ...types.GomegaMatcher) *v1alph
 	return cq
 }
 
-// EventuallyDeleting waits until a ConsumerQueue says that it is being deleted, which is no new generation of its status.
+// EventuallyDeleting waits until the status of a ConsumerQueue says that it is being deleted, which is no new generation.
 func (w *World) EventuallyDeleting(name string) {
 	GinkgoHelper()
 	Eventually(func() *v1alpha1.ConsumerQueue { return w.Get(name) }).Should(SatisfyAll(
 		Condition("Ready", metav1.ConditionFalse, "Terminating"), Condition("Reconciling", metav1.ConditionTrue, "Terminating")))
 }
 
-// Ready waits until a ConsumerQueue is Ready and nothing is to be said about it.
+// Ready waits until a ConsumerQueue is Ready without drift and without a required recreation, and returns it.
 func (w *World) Ready(name string) *v1alpha1.ConsumerQueue {
 	GinkgoHelper()
 	return w.Eventually(name, Condition("Ready", metav1.ConditionTrue, "InSync"),
 		Condition("Drifted", metav1.ConditionFalse, "InSync"), Condition("RecreationRequired", metav1.ConditionFalse, "InSync"))
 }
 
-// Counted waits until a ConsumerQueue is Ready and tells of its messages: nothing more is written then while nothing happens. It is
-// for managers that count messages.
+// Counted waits until a ConsumerQueue is Ready and its status has message counts. After that, the manager writes nothing while
+// nothing happens. It is for managers that count messages.
 func (w *World) Counted(name string) *v1alpha1.ConsumerQueue {
 	GinkgoHelper()
 	w.Ready(name)
 	return w.Eventually(name, HaveField("Status.Messages", Not(BeNil())))
 }
 
-// AllReady waits until the namespace has so many ConsumerQueues, and all of them are Ready. It asks with few requests, for
-// a list of many is no small answer.
+// AllReady waits until the namespace has count ConsumerQueues and all of them are Ready. It polls slowly, because a long list is
+// expensive.
 func (w *World) AllReady(count int) {
 	GinkgoHelper()
 	Eventually(func() (waiting []string) {
@@ -326,7 +326,7 @@ func (w *World) AllReady(count int) {
 	}).WithTimeout(deadline.For(time.Minute)).WithPolling(500 * time.Millisecond).Should(BeEmpty())
 }
 
-// IsReady says whether a ConsumerQueue is Ready in its newest generation.
+// IsReady reports whether a ConsumerQueue is Ready in its newest generation.
 func IsReady(cq *v1alpha1.ConsumerQueue) bool {
 	return meta.IsStatusConditionTrue(cq.Status.Conditions, v1alpha1.ConditionReady) && cq.Status.ObservedGeneration == cq.Generation
 }

@@ -14,34 +14,34 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// Accounting says what belongs together.
+// Accounting configures Account.
 type Accounting struct {
 	Publishers []*Publisher
 	Consumers  []*Consumer
-	// Queues are where a message may still be; without any, all queues of the vhost. Those that don't exist are empty.
+	// Queues are the queues to drain; all queues of the virtual host if empty. Queues that do not exist are ignored.
 	Queues []string
-	// Quiet is for how long nothing must arrive until a message that is not there counts as lost; 15 seconds if zero.
+	// Quiet is for how long no message may arrive before missing messages count as lost; 0 is 15 seconds.
 	Quiet time.Duration
 }
 
-// Report is where the confirmed messages are.
+// Report is the result of Account.
 type Report struct {
-	// Confirmed is how many messages the broker confirmed and did not return.
+	// Confirmed is the number of messages that the broker confirmed and did not return.
 	Confirmed int
-	// Consumed is how many of them consumers processed.
+	// Consumed is the number of confirmed messages that consumers processed.
 	Consumed int
-	// Found counts those that were in a queue, by queue; a copy in two queues counts in both.
+	// Found is the number of confirmed messages in each queue. A message with copies in two queues counts in both.
 	Found map[string]int
-	// Missing are the ids of those that are nowhere.
+	// Missing are the IDs of lost messages.
 	Missing []string
-	// Duplicates is how often a consumer processed a message again.
+	// Duplicates is how often consumers processed a message again.
 	Duplicates int
-	// Sentinels counts Warren's own messages: those that consumers got, and those that were left in queues.
+	// Sentinels is the number of Warren's own messages that consumers received or that were in queues.
 	SentinelsConsumed, SentinelsLeft int
 }
 
-// Account stops the publishers and consumers, empties the queues, and tells which confirmed messages are neither consumed
-// nor were in a queue. It returns as soon as all have been found.
+// Account stops the publishers and consumers, drains the queues, and reports which confirmed messages were neither consumed nor
+// in a queue. It returns as soon as all messages were found.
 func Account(tb testing.TB, vhost *brokers.VHost, of Accounting) Report {
 	tb.Helper()
 	report := Report{Found: map[string]int{}}
@@ -81,8 +81,8 @@ func Account(tb testing.TB, vhost *brokers.VHost, of Accounting) Report {
 	return report
 }
 
-// Drain empties queues, all of the vhost if none is named, until nothing arrives for the given time; it returns the ids
-// of the messages by queue. Warren's sentinels are taken out too, and are not among them.
+// Drain removes the messages from queues, by default all queues of the virtual host, until none arrives for quiet. It returns the
+// IDs of the messages by queue. It also removes Warren's sentinels, but does not return them.
 func Drain(tb testing.TB, vhost *brokers.VHost, quiet time.Duration, queues ...string) map[string][]string {
 	tb.Helper()
 	found := map[string][]string{}
@@ -94,11 +94,12 @@ func Drain(tb testing.TB, vhost *brokers.VHost, quiet time.Duration, queues ...s
 	return found
 }
 
-// heldLimit is how long RabbitMQ may hold a dead letter before it arrives. After a restart, it routes some only after 180 or 360 s.
+// heldLimit is how long RabbitMQ may retain a dead letter before it routes it. After a restart, it routes some only after 180 or
+// 360 s.
 const heldLimit = 400 * time.Second
 
-// drain consumes queues until nothing is left to find and the queues have no ready message, or it was quiet for long. A broker with much
-// to do may deliver later what was ready. Dead letters that a queue holds arrive within heldLimit.
+// drain consumes queues until no message is missing and no queue has a ready message, or until nothing arrived for quiet. A busy
+// broker may deliver ready messages later. Dead letters that a queue retains arrive within heldLimit.
 func drain(
 	tb testing.TB, vhost *brokers.VHost, queues []string, quiet time.Duration, complete func() bool, take func(string, amqp.Delivery),
 ) {
@@ -139,7 +140,7 @@ func drain(
 	}
 }
 
-// existing picks the queues that there are.
+// existing returns the queues that exist.
 func existing(vhost *brokers.VHost, queues []string) []string {
 	var names []string
 	for _, queue := range vhost.Definitions().Queues {
@@ -156,7 +157,7 @@ type drained struct {
 	queue string
 }
 
-// subscribe consumes all queues, and counts the messages that were ready in them before. It ends with the connection.
+// subscribe consumes all queues, and returns the number of messages that were ready before. It ends with the connection.
 func subscribe(connection *amqp.Connection, queues []string) (<-chan drained, int, error) {
 	merged := make(chan drained)
 	channel, err := connection.Channel()
@@ -166,7 +167,7 @@ func subscribe(connection *amqp.Connection, queues []string) (<-chan drained, in
 	closed := channel.NotifyClose(make(chan *amqp.Error, 1))
 	ended := make(chan struct{})
 	go func() {
-		for range closed { // it gets one reason at most, and is then closed
+		for range closed { // receives at most one reason
 		}
 		close(ended)
 	}()
@@ -193,7 +194,7 @@ func subscribe(connection *amqp.Connection, queues []string) (<-chan drained, in
 	return merged, total, nil
 }
 
-// Err says what was lost; nil if nothing was.
+// Err returns an error that lists the lost messages, or nil.
 func (r Report) Err() error {
 	if len(r.Missing) == 0 {
 		return nil
@@ -207,13 +208,13 @@ func (r Report) Err() error {
 		len(r.Missing), r.Confirmed, r.Consumed, r.Found, strings.Join(shown, " "), more)
 }
 
-// NoneLost fails the test if a confirmed message is nowhere, or if there was no message at all.
+// NoneLost fails the test if a confirmed message is lost, or if no message was confirmed.
 func (r Report) NoneLost(tb testing.TB) {
 	tb.Helper()
 	if err := r.Err(); err != nil {
 		tb.Fatal(err)
 	}
 	if r.Confirmed == 0 {
-		tb.Fatal("not one message was confirmed: nothing is shown")
+		tb.Fatal("no message was confirmed, so the test shows nothing")
 	}
 }

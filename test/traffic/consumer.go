@@ -16,16 +16,16 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// Delivery is what a consumer decides about.
+// Delivery is a delivery about which a consumer decides.
 type Delivery struct {
 	ID string
-	// Attempt is 1 for a message that was not published to a tier yet.
+	// Attempt is 1 for a message that was never published to a tier.
 	Attempt int
-	// Redelivered says that the broker delivered it before, from this queue.
+	// Redelivered reports whether the broker delivered the message from this queue before.
 	Redelivered bool
 }
 
-// Action is what a consumer does with a delivery.
+// Action is how a consumer settles a delivery.
 type Action struct {
 	kind actionKind
 	tier Target
@@ -42,21 +42,21 @@ const (
 )
 
 var (
-	// Ack is for a message that was processed.
+	// Ack acks a processed message.
 	Ack = Action{kind: ack}
-	// Reject gives a message up: the broker dead-letters it.
+	// Reject rejects a message, so that the broker dead-letters it.
 	Reject = Action{kind: reject}
-	// Requeue asks for the message again, by basic.reject.
+	// Requeue requeues a message with basic.reject.
 	Requeue = Action{kind: requeue}
-	// Hold leaves a message unacknowledged until the consumer stops.
+	// Hold leaves a message unacked until the consumer stops.
 	Hold = Action{kind: hold}
 )
 
-// Retry publishes a copy, waits for its confirm, and then acknowledges the message, as an application does that waits in
-// delay tiers. When the copy does not arrive, the message is asked for again.
+// Retry publishes a copy, waits for its confirm, and acks the message, like an application with delay tiers. If the copy is not
+// confirmed, the message is requeued.
 func Retry(tier Target) Action { return Action{retry, tier} }
 
-// keeps is the contract of a consumer that retries by a tier, and never gives up by itself.
+// keeps returns the contract of a consumer that retries through a tier without a limit.
 func (c *Consumer) keeps(tier Target) contract.Contract {
 	return contract.Contract{
 		APIVersion: contract.APIVersion, Queue: c.queue, VirtualHost: c.vhost.Name, Strategy: contract.StrategyPublish,
@@ -65,7 +65,7 @@ func (c *Consumer) keeps(tier Target) contract.Contract {
 	}
 }
 
-// Consumer consumes one queue, on one connection and channel that it keeps; it waits for a queue that does not exist.
+// Consumer consumes one queue on one connection and channel. It waits for a queue that does not exist.
 type Consumer struct {
 	client
 
@@ -78,7 +78,7 @@ type Consumer struct {
 	sentinels  int
 }
 
-// Consume starts a consumer, which is stopped with the test at the latest. Without decide it acknowledges all.
+// Consume starts a consumer, which stops when the test ends. If decide is nil, it acks all messages.
 func Consume(tb brokers.TB, vhost *brokers.VHost, queue string, decide func(Delivery) Action) *Consumer {
 	tb.Helper()
 	if decide == nil {
@@ -91,18 +91,18 @@ func Consume(tb brokers.TB, vhost *brokers.VHost, queue string, decide func(Deli
 	return c
 }
 
-// Stop ends the subscription and the connection; what is unacknowledged goes back into the queue.
+// Stop cancels the subscription and closes the connection. Unacked messages return to the queue.
 func (c *Consumer) Stop() { c.stop() }
 
-// Consumed lists the ids of the messages that were acknowledged as processed.
+// Consumed returns the IDs of the acked messages.
 func (c *Consumer) Consumed() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Sorted(maps.Keys(c.consumed))
 }
 
-// Duplicates counts messages that were processed more than once, each time but the first. A broker may deliver again
-// what it confirmed to a connection that was lost.
+// Duplicates returns how often messages were processed again. A broker may deliver an acked message again if the connection was
+// lost.
 func (c *Consumer) Duplicates() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,14 +113,14 @@ func (c *Consumer) Duplicates() int {
 	return count
 }
 
-// Deliveries counts what was delivered, whatever became of it; Warren's sentinels are not among them.
+// Deliveries returns the number of deliveries, except Warren's sentinels.
 func (c *Consumer) Deliveries() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.deliveries
 }
 
-// Sentinels counts the messages of Warren's own that came.
+// Sentinels returns the number of Warren's own messages that were delivered.
 func (c *Consumer) Sentinels() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +151,7 @@ func (c *Consumer) session(channel *amqp.Channel) error {
 				return err
 			}
 		case <-c.ctx.Done():
-			// Acks sent shortly before a channel is closed are forgotten by quorum queues; a cancellation after them is the barrier.
+			// Quorum queues lose acks that arrive shortly before the channel is closed, unless basic.cancel follows them.
 			return channel.Cancel(c.name, false)
 		}
 	}
@@ -192,7 +192,7 @@ func (c *Consumer) handle(channel *amqp.Channel, delivery amqp.Delivery, returns
 	return delivery.Ack(false)
 }
 
-// copy publishes a message to a tier and says whether it is there.
+// copy publishes a message to a tier and reports whether the broker confirmed it.
 func (c *Consumer) copy(channel *amqp.Channel, delivery amqp.Delivery, failed contract.Action, returns <-chan amqp.Return) bool {
 	confirmation, err := channel.PublishWithDeferredConfirm(failed.Route.Exchange, failed.Route.RoutingKey, true, false, amqp.Publishing{
 		DeliveryMode: amqp.Persistent, MessageId: delivery.MessageId, Body: delivery.Body, Headers: failed.Headers,

@@ -7,15 +7,15 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// Flow is a publisher on main queues, and a consumer on each. One in five messages fails once and takes the way through a
-// delay tier, and one in fifty is given up.
+// Flow is a publisher to main queues and a consumer for each. One in five messages fails once and waits in a delay tier, and one
+// in fifty is dead-lettered.
 type Flow struct {
 	Publishers []*Publisher
 	Consumers  []*Consumer
 }
 
-// StartFlow publishes in turn to main queues that exist, until the test ends or accounts for the messages. The queue of the
-// tier is called like the main queue with the given text behind.
+// StartFlow publishes to existing main queues until the test ends or accounts for the messages. The name of a tier's queue is the
+// name of the main queue with the suffix tier.
 func StartFlow(tb testing.TB, vhost *brokers.VHost, tier string, queues ...string) *Flow {
 	tb.Helper()
 	f := &Flow{}
@@ -37,5 +37,5 @@ func StartFlow(tb testing.TB, vhost *brokers.VHost, tier string, queues ...strin
 	return f
 }
 
-// FailsOnce says whether a message of a Flow fails when it comes for the first time: those whose number ends in 2 or 7.
+// FailsOnce reports whether a message of a Flow fails on its first delivery. Those are the numbers that end in 2 or 7.
 func FailsOnce(id string) bool { return id[len(id)-1]%5 == 0 }

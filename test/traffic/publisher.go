@@ -15,45 +15,45 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// Target is where a message is published to.
+// Target is where a message is published.
 type Target struct{ Exchange, RoutingKey string }
 
-// ToQueue is a queue's target through the default exchange.
+// ToQueue returns the target for a queue through the default exchange.
 func ToQueue(name string) Target { return Target{RoutingKey: name} }
 
-// Publishing says what a Publisher does.
+// Publishing configures a Publisher.
 type Publishing struct {
-	// Targets are published to in turn.
+	// Targets receive the messages in rotation.
 	Targets []Target
-	// Count is how many messages there are in all; without it, they go on until Stop.
+	// Count is the number of messages; 0 publishes until Stop.
 	Count int
-	// Every is the time between two messages; without it, they follow each other as fast as they are confirmed.
+	// Every is the time between two messages; 0 publishes as fast as the broker confirms.
 	Every time.Duration
-	// Retry publishes again, with the same id, what was nacked or lost its confirm with the connection.
+	// Retry publishes a message again, with the same ID, if it was nacked or the connection was lost before its confirm.
 	Retry bool
 }
 
-// Counts are what became of a publisher's messages.
+// Counts are the numbers of a publisher's messages by outcome.
 type Counts struct {
 	// Made is how many ids there are; once the publisher has stopped, each was sent. Each has at most one place among Confirmed, Returned
 	// and Unsettled.
 	Made int
-	// Confirmed messages are the broker's: it must not lose them.
+	// Confirmed messages must not be lost by the broker.
 	Confirmed int
-	// Returned messages reached no queue, and the publisher was told.
+	// Returned messages were routed to no queue.
 	Returned int
-	// Nacks counts refusals; with Retry, one message can have many.
+	// Nacks is the number of negative confirms. With Retry, one message can have several.
 	Nacks int
-	// Unsettled messages were nacked for good, or the connection ended before their confirm.
+	// Unsettled messages were nacked without a retry, or the connection ended before their confirm.
 	Unsettled int
 }
 
-// Publisher publishes persistent, mandatory messages with confirms, on one connection and channel that it keeps.
+// Publisher publishes persistent, mandatory messages with confirms, on one connection and channel.
 type Publisher struct {
 	client
 
 	what Publishing
-	done chan struct{} // closed when there is nothing more to do
+	done chan struct{} // closed when all messages are settled
 
 	// The following are guarded by client.mu.
 	made      int
@@ -61,7 +61,7 @@ type Publisher struct {
 	again     []message
 	confirmed map[string]bool
 	returned  map[string]bool
-	given     map[string]bool // given up: neither confirmed nor returned
+	given     map[string]bool // not retried: neither confirmed nor returned
 	nacks     int
 }
 
@@ -72,16 +72,16 @@ type message struct {
 	nacked bool
 }
 
-// nackPause keeps a publisher whose messages are refused from trying without a pause.
+// nackPause is the delay before a refused message is published again.
 const nackPause = 5 * time.Millisecond
 
-// inFlight is how many messages wait for their confirm at a time.
+// inFlight is how many messages may wait for their confirm.
 const inFlight = 256
 
-// settling is how long a publisher that is to stop waits for confirms.
+// settling is how long Stop waits for confirms.
 const settling = 10 * time.Second
 
-// Publish starts a publisher, which is stopped with the test at the latest.
+// Publish starts a publisher, which stops when the test ends.
 func Publish(tb testing.TB, vhost *brokers.VHost, what Publishing) *Publisher {
 	tb.Helper()
 	if len(what.Targets) == 0 {
@@ -99,10 +99,10 @@ func Publish(tb testing.TB, vhost *brokers.VHost, what Publishing) *Publisher {
 	return p
 }
 
-// Stop publishes nothing more, waits for the confirms that are under way, and disconnects.
+// Stop stops publishing, waits for pending confirms, and disconnects.
 func (p *Publisher) Stop() { p.stop() }
 
-// Wait waits until all Count messages are settled, and fails the test if that takes longer than the limit.
+// Wait waits until all Count messages are settled, and fails the test after limit.
 func (p *Publisher) Wait(tb testing.TB, limit time.Duration) {
 	tb.Helper()
 	select {
@@ -110,11 +110,11 @@ func (p *Publisher) Wait(tb testing.TB, limit time.Duration) {
 	case <-time.After(limit):
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		tb.Fatalf("%s has %d of %d messages confirmed after %s; last trouble: %v", p.name, len(p.confirmed), p.what.Count, limit, p.trouble)
+		tb.Fatalf("%s has %d of %d messages confirmed after %s; last error: %v", p.name, len(p.confirmed), p.what.Count, limit, p.trouble)
 	}
 }
 
-// Counts tells what became of the messages so far.
+// Counts returns the current numbers.
 func (p *Publisher) Counts() Counts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,20 +123,20 @@ func (p *Publisher) Counts() Counts {
 	}
 }
 
-// Confirmed lists the ids of the messages that the broker confirmed and did not return.
+// Confirmed returns the IDs of the messages that the broker confirmed and did not return.
 func (p *Publisher) Confirmed() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Sorted(maps.Keys(p.confirmed))
 }
 
-// session publishes on one channel until there is nothing to do, the publisher is stopped, or the channel is lost.
+// session publishes on one channel until all messages are settled, the publisher is stopped, or the channel is lost.
 func (p *Publisher) session(channel *amqp.Channel) error {
 	if err := channel.Confirm(false); err != nil {
 		return err
 	}
 	closed := channel.NotifyClose(make(chan *amqp.Error, 1))
-	// Without a buffer: the client library hands over a return before it reads the confirm that follows it.
+	// Unbuffered, so that amqp091-go delivers a return before it reads the confirm that follows.
 	returns := channel.NotifyReturn(make(chan amqp.Return))
 	confirms := channel.NotifyPublish(make(chan amqp.Confirmation, inFlight))
 	slots := make(chan struct{}, inFlight)
@@ -146,7 +146,7 @@ func (p *Publisher) session(channel *amqp.Channel) error {
 		p.settle(returns, confirms, slots)
 	}()
 	err := p.publishing(channel, slots, closed)
-	_ = channel.Close() // which ends settle
+	_ = channel.Close() // ends settle
 	<-settled
 	p.giveUp(err != nil && p.ctx.Err() == nil)
 	return err
@@ -166,7 +166,7 @@ func (p *Publisher) publishing(channel *amqp.Channel, slots chan struct{}, close
 			idle = time.Now()
 		case last, p.ctx.Err() != nil && time.Since(idle) > settling:
 			return nil
-		default: // what is under way may have to be published again
+		default: // pending messages may have to be published again
 			select {
 			case reason := <-closed:
 				return errors.Join(errClosed, because(reason))
@@ -176,7 +176,7 @@ func (p *Publisher) publishing(channel *amqp.Channel, slots chan struct{}, close
 	}
 }
 
-// next takes the message to publish now. last says that there will be none any more.
+// next returns the message to publish now. last reports whether no further message follows.
 func (p *Publisher) next() (m message, ok, last bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,7 +219,7 @@ func (p *Publisher) publish(channel *amqp.Channel, m message, slots chan struct{
 	return err
 }
 
-// putBack takes back a message that never went out.
+// putBack returns a message that was not sent.
 func (p *Publisher) putBack(m message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -233,7 +233,7 @@ func because(reason *amqp.Error) error {
 	return reason
 }
 
-// settle notes what becomes of each message until the channel ends.
+// settle records the outcome of each message until the channel ends.
 func (p *Publisher) settle(returns <-chan amqp.Return, confirms <-chan amqp.Confirmation, slots <-chan struct{}) {
 	for returns != nil || confirms != nil {
 		select {
@@ -271,7 +271,7 @@ func (p *Publisher) confirm(c amqp.Confirmation) {
 	}
 }
 
-// repeat has a message published again, if that is wanted; it holds the lock.
+// repeat publishes a message again if Retry is set. The caller must hold the lock.
 func (p *Publisher) repeat(m message) {
 	if p.what.Retry && p.ctx.Err() == nil {
 		p.again = append(p.again, m)
@@ -280,8 +280,8 @@ func (p *Publisher) repeat(m message) {
 	p.given[m.id] = true
 }
 
-// giveUp deals with what a session leaves: a new session may publish it again. An id that was returned once and is
-// confirmed by a later attempt would count as both; returned ids are never published again.
+// giveUp handles the pending messages of a session that ended; a new session may publish them again. Returned IDs are never
+// published again, because they would count twice if a later attempt were confirmed.
 func (p *Publisher) giveUp(goesOn bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,29 +10,29 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// Sentinel is the type property of messages that are Warren's own: they are counted, and are otherwise nobody's.
+// Sentinel is the type property of Warren's own messages. They are counted, but belong to no publisher.
 const Sentinel = "warren.sentinel"
 
-// reconnectPause is how long to wait before connecting or subscribing again.
+// reconnectPause is the delay before the next connect or subscribe.
 const reconnectPause = 50 * time.Millisecond
 
-// client keeps a connection, and makes it anew each time it is lost, until it is stopped.
+// client reconnects each time its connection is lost, until it is stopped.
 type client struct {
 	vhost *brokers.VHost
 	name  string
 
-	ctx     context.Context // its life
+	ctx     context.Context // ends when the client is stopped
 	end     context.CancelFunc
 	running sync.WaitGroup
 
 	mu       sync.Mutex
 	sessions int
-	trouble  error // the last
+	trouble  error // last error
 }
 
 // start runs sessions until one ends without an error or the client is stopped.
 func (c *client) start(tb brokers.TB, session func(*amqp.Channel) error) {
-	c.ctx, c.end = context.WithCancel(context.Background()) // not the test's: that ends before its cleanups
+	c.ctx, c.end = context.WithCancel(context.Background()) // the test's context ends before its cleanups
 	tb.Cleanup(c.stop)
 	c.running.Go(func() {
 		for c.ctx.Err() == nil {
@@ -69,17 +69,17 @@ func (c *client) stop() {
 	c.running.Wait()
 }
 
-// Name is what the connection calls itself at the broker.
+// Name returns the client-provided name of the connection.
 func (c *client) Name() string { return c.name }
 
-// Sessions is how many times a connection was made.
+// Sessions returns how many times a connection was opened.
 func (c *client) Sessions() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.sessions
 }
 
-// pause waits, for less if the context ends.
+// pause waits, or returns early if ctx ends.
 func pause(ctx context.Context, duration time.Duration) {
 	if duration <= 0 {
 		return

@@ -15,7 +15,7 @@ import (
 
 var quorum = map[string]any{"x-queue-type": "quorum"}
 
-// eachBroker runs a test on every broker, in a vhost of its own.
+// eachBroker runs a test on every broker, each in its own virtual host.
 func eachBroker(t *testing.T, body func(t *testing.T, vhost *brokers.VHost)) {
 	t.Helper()
 	for _, broker := range brokers.All(t) {
@@ -26,7 +26,7 @@ func eachBroker(t *testing.T, body func(t *testing.T, vhost *brokers.VHost)) {
 	}
 }
 
-// eventually asks until the answer is yes.
+// eventually polls until ask returns true.
 func eventually(t *testing.T, what string, ask func() bool) {
 	t.Helper()
 	end := time.Now().Add(deadline.For(30 * time.Second))
@@ -41,7 +41,7 @@ func eventually(t *testing.T, what string, ask func() bool) {
 	}
 }
 
-func TestAllThatIsConsumedIsAccountedFor(t *testing.T) {
+func TestConsumedMessagesAreAccountedFor(t *testing.T) {
 	eachBroker(t, func(t *testing.T, vhost *brokers.VHost) {
 		vhost.DeclareQueue("orders", quorum)
 		publisher := traffic.Publish(t, vhost, traffic.Publishing{Targets: []traffic.Target{traffic.ToQueue("orders")}, Count: 500})
@@ -82,7 +82,7 @@ func TestAPurgedMessageIsReportedLost(t *testing.T) {
 	})
 }
 
-func TestWhatReachesNoQueueIsReturnedAndNotConfirmed(t *testing.T) {
+func TestUnroutableMessagesAreReturnedAndNotConfirmed(t *testing.T) {
 	eachBroker(t, func(t *testing.T, vhost *brokers.VHost) {
 		vhost.DeclareQueue("orders", quorum)
 		publisher := traffic.Publish(t, vhost, traffic.Publishing{
@@ -104,7 +104,7 @@ func TestNacksAreCountedAndRetried(t *testing.T) {
 	eachBroker(t, func(t *testing.T, vhost *brokers.VHost) {
 		vhost.DeclareQueue("narrow", map[string]any{"x-queue-type": "quorum", "x-max-length": 1, "x-overflow": "reject-publish"})
 		publisher := traffic.Publish(t, vhost, traffic.Publishing{
-			// A burst would get in before the limit holds.
+			// A burst would be accepted before the limit applies.
 			Targets: []traffic.Target{traffic.ToQueue("narrow")}, Count: 100, Every: 2 * time.Millisecond, Retry: true,
 		})
 		eventually(t, "some are refused", func() bool { return publisher.Counts().Nacks > 0 })
@@ -119,10 +119,10 @@ func TestNacksAreCountedAndRetried(t *testing.T) {
 	})
 }
 
-func TestWithoutRetryANackIsForGood(t *testing.T) {
+func TestNackedMessagesAreNotRetriedByDefault(t *testing.T) {
 	vhost := brokers.Newest(t).NewVHost(t)
 	vhost.DeclareQueue("shut", map[string]any{"x-queue-type": "quorum", "x-max-length": 0, "x-overflow": "reject-publish"})
-	vhost.Publish("", "shut", "first") // the limit holds from the first message on
+	vhost.Publish("", "shut", "first") // the limit applies after the first message
 	publisher := traffic.Publish(t, vhost, traffic.Publishing{
 		Targets: []traffic.Target{traffic.ToQueue("shut")}, Count: 100, Every: 2 * time.Millisecond,
 	})
@@ -133,7 +133,7 @@ func TestWithoutRetryANackIsForGood(t *testing.T) {
 	}
 }
 
-func TestAnApplicationThatRetriesThroughATier(t *testing.T) {
+func TestRetriesThroughATier(t *testing.T) {
 	eachBroker(t, func(t *testing.T, vhost *brokers.VHost) {
 		back := map[string]any{
 			"x-queue-type": "quorum", "x-message-ttl": 100,
@@ -149,7 +149,7 @@ func TestAnApplicationThatRetriesThroughATier(t *testing.T) {
 		publisher := traffic.Publish(t, vhost, traffic.Publishing{Targets: []traffic.Target{traffic.ToQueue("orders")}, Count: 40})
 		consumer := traffic.Consume(t, vhost, "orders", func(d traffic.Delivery) traffic.Action {
 			switch {
-			case strings.HasSuffix(d.ID, "0"): // four of them are hopeless
+			case strings.HasSuffix(d.ID, "0"): // four of them always fail
 				return traffic.Reject
 			case d.Attempt < 3:
 				return traffic.Retry(traffic.ToQueue("orders.tier"))
@@ -190,14 +190,14 @@ func TestRequeuedAndHeldMessagesAreNotLost(t *testing.T) {
 	}
 }
 
-func TestLostConnectionsAndAQueueThatComesLate(t *testing.T) {
+func TestLostConnectionsAndALateQueue(t *testing.T) {
 	vhost := brokers.Newest(t).NewVHost(t)
 	consumer := traffic.Consume(t, vhost, "orders", nil)
 	vhost.DeclareQueue("orders", quorum)
 	publisher := traffic.Publish(t, vhost, traffic.Publishing{
 		Targets: []traffic.Target{traffic.ToQueue("orders")}, Every: time.Millisecond, Retry: true,
 	})
-	// The management API learns of a connection only after seconds.
+	// The management API shows a connection only after seconds.
 	eventually(t, "the publisher's connection is closed", func() bool { return vhost.Broker.CloseConnections(t, publisher.Name()) > 0 })
 	eventually(t, "the consumer's connection is closed", func() bool { return vhost.Broker.CloseConnections(t, consumer.Name()) > 0 })
 	sent := publisher.Counts().Made
@@ -208,11 +208,11 @@ func TestLostConnectionsAndAQueueThatComesLate(t *testing.T) {
 		Publishers: []*traffic.Publisher{publisher}, Consumers: []*traffic.Consumer{consumer},
 	}).NoneLost(t)
 	if counts := publisher.Counts(); counts.Made != counts.Confirmed {
-		t.Errorf("what lost its confirm was not published again: %+v", counts)
+		t.Errorf("messages without a confirm were not published again: %+v", counts)
 	}
 }
 
-func TestAPublisherThatIsStoppedSettlesAllThatItSent(t *testing.T) {
+func TestAStoppedPublisherSettlesAllMessages(t *testing.T) {
 	vhost := brokers.Newest(t).NewVHost(t)
 	vhost.DeclareQueue("orders", quorum)
 	publisher := traffic.Publish(t, vhost, traffic.Publishing{Targets: []traffic.Target{traffic.ToQueue("orders")}, Retry: true})
@@ -223,7 +223,7 @@ func TestAPublisherThatIsStoppedSettlesAllThatItSent(t *testing.T) {
 	}
 }
 
-func TestSentinelsAreCountedApart(t *testing.T) {
+func TestSentinelsAreCountedSeparately(t *testing.T) {
 	vhost := brokers.Newest(t).NewVHost(t)
 	vhost.DeclareQueue("orders", quorum)
 	vhost.DeclareQueue("other", quorum)
@@ -243,7 +243,7 @@ func TestSentinelsAreCountedApart(t *testing.T) {
 	}
 }
 
-func TestDrainListsWhatWasInEachQueue(t *testing.T) {
+func TestDrainReturnsTheMessagesOfEachQueue(t *testing.T) {
 	vhost := brokers.Newest(t).NewVHost(t)
 	vhost.DeclareQueue("a", quorum)
 	vhost.DeclareQueue("b", quorum)

@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
-	"github.com/warren-mq/warren/test/specs"
+	"github.com/warren-mq/warren/test/specgen"
 )
 
 // edited is a topology at the broker, and what an edit of its spec wants instead.
@@ -24,9 +24,9 @@ type edited struct {
 }
 
 func drawEdited(rt *rapid.T, t *testing.T) edited {
-	was := specs.ConsumerQueue().Draw(rt, "was")
+	was := specgen.ConsumerQueue().Draw(rt, "was")
 	spec := was.DeepCopy()
-	other := specs.ConsumerQueue().Draw(rt, "other")
+	other := specgen.ConsumerQueue().Draw(rt, "other")
 	edits := []func(){
 		func() { spec.Spec.Bindings = other.Spec.Bindings },
 		func() { spec.Spec.Retry = other.Spec.Retry },

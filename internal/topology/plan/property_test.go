@@ -15,7 +15,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
-	"github.com/warren-mq/warren/test/specs"
+	"github.com/warren-mq/warren/test/specgen"
 )
 
 // TestAnySpecBecomesATopology also says that nothing is found in what was declared, whatever the numbers and sets of
@@ -23,7 +23,7 @@ import (
 func TestAnySpecBecomesATopology(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		cq := specs.ConsumerQueue().Draw(rt, "ConsumerQueue")
+		cq := specgen.ConsumerQueue().Draw(rt, "ConsumerQueue")
 		version := rapid.SampledFrom(topologytest.Versions).Draw(rt, "version")
 		topo, err := topology.Desired(cq, version)
 		var refusal *topology.Refusal
@@ -72,7 +72,7 @@ func wantKnown(rt *rapid.T, name string, version vhost.Version) {
 func TestAnySingleChangeIsFound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		cq := specs.ConsumerQueue().Draw(rt, "ConsumerQueue")
+		cq := specgen.ConsumerQueue().Draw(rt, "ConsumerQueue")
 		topo, err := topology.Desired(cq, topologytest.V43)
 		if err != nil {
 			rt.Fatal(err)
@@ -285,7 +285,7 @@ func inSomeWidth(rt *rapid.T, received json.Number) any {
 func TestPlanHashIsOfTheSetOfChanges(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		topo, err := topology.Desired(specs.ConsumerQueue().Draw(rt, "ConsumerQueue"), topologytest.V43)
+		topo, err := topology.Desired(specgen.ConsumerQueue().Draw(rt, "ConsumerQueue"), topologytest.V43)
 		if err != nil {
 			rt.Fatal(err)
 		}

@@ -1,5 +1,5 @@
-// Package controlplane runs a kube-apiserver with its etcd for test suites and for programs. It needs no Ginkgo: package
-// testenv wraps it for specs.
+// Package controlplane runs a kube-apiserver and etcd for test suites and programs. It does not use Ginkgo; package testenv wraps
+// it for specs.
 package controlplane
 
 import (
@@ -40,15 +40,15 @@ type Server struct {
 	release func()
 }
 
-// Start starts a server with the CRDs of a folder, or without CRDs if crds is empty. The server keeps its certificates and
-// its kubeconfig in folder, so that Environment can stop it and start it again. Functions may change the environment before
-// the start. Start needs KUBEBUILDER_ASSETS.
+// Start starts a server with the CRDs in a directory, or without CRDs if crds is empty. Certificates and kubeconfig stay in
+// folder, so that Environment can restart the server. change functions may change the environment before the start. Start needs
+// KUBEBUILDER_ASSETS.
 func Start(folder, crds string, change ...func(*envtest.Environment)) (*Server, error) {
 	environment := &envtest.Environment{
 		ErrorIfCRDPathMissing:    true,
 		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: deadline.For(10 * time.Second)},
 		ControlPlaneStartTimeout: deadline.For(20 * time.Second),
-		// The server waits up to a minute for its watchers to leave. After this time envtest kills it.
+		// The server waits up to a minute for its watchers to disconnect. envtest kills it after this time.
 		ControlPlaneStopTimeout: 2 * time.Second,
 	}
 	if crds != "" {
@@ -79,11 +79,11 @@ func Connect(kubeConfig string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig of the API server: %w", err)
 	}
-	config.QPS, config.Burst = 1000, 2000 // as envtest has them: client-go would allow 5 requests a second
+	config.QPS, config.Burst = 1000, 2000 // the limits of envtest; client-go's default is 5 requests per second
 	return &Server{Config: config, KubeConfig: kubeConfig}, nil
 }
 
-// Sharing is how a suite uses the server of a run.
+// Sharing is how a suite shares the server of a run.
 type Sharing int
 
 const (
@@ -93,8 +93,8 @@ const (
 	Alone Sharing = syscall.LOCK_EX
 )
 
-// Shared returns the server that the suites of a run share, or starts a server where SharedKubeConfig is not set. It waits
-// until no other suite uses the server in a way that excludes this one. Stop, or the end of the process, ends the use.
+// Shared returns the server that the suites of a run share, or starts a server if SharedKubeConfig is not set. It waits until no
+// other suite uses the server in a way that excludes this one. Stop, or the end of the process, ends the use.
 func Shared(sharing Sharing, folder, crds string) (*Server, error) {
 	file := os.Getenv(SharedKubeConfig)
 	if file == "" {
@@ -115,8 +115,8 @@ func Shared(sharing Sharing, folder, crds string) (*Server, error) {
 	return s, nil
 }
 
-// Stop stops a server that this process started, and releases a shared one for the next suite. An error says that envtest
-// had to kill a process.
+// Stop stops a server that this process started, or releases a shared one for the next suite. It returns an error if envtest had
+// to kill a process.
 func (s *Server) Stop() error {
 	if s.release != nil {
 		s.release()
@@ -127,7 +127,7 @@ func (s *Server) Stop() error {
 	return s.Environment.Stop()
 }
 
-// Client returns a client without a cache and without a rate limit, which knows the types of Kubernetes and of Warren.
+// Client returns a client without cache and rate limit for the types of Kubernetes and Warren.
 func (s *Server) Client() (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
@@ -138,7 +138,7 @@ func (s *Server) Client() (client.WithWatch, error) {
 	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 
-// Kubectl runs kubectl as the administrator with an input. It returns what kubectl writes, also if kubectl fails.
+// Kubectl runs kubectl as the administrator with an input. It returns kubectl's output even if kubectl fails.
 func (s *Server) Kubectl(ctx context.Context, input string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, KubectlPath(), args...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+s.KubeConfig)

@@ -1,5 +1,5 @@
-// Package process runs the manager and other programs as processes, for test suites and for programs. It needs no Ginkgo:
-// package testenv wraps it for specs.
+// Package process runs the manager and other programs as processes, for test suites and programs. It does not use Ginkgo; package
+// testenv wraps it for specs.
 package process
 
 import (
@@ -15,24 +15,24 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// Process is a program that was started.
+// Process is a started program.
 type Process struct {
 	Command *exec.Cmd
 	// Ended is closed when the process has ended.
 	Ended chan struct{}
 
-	err error // how the process ended; valid after Ended
+	err error // result of the process; valid after Ended
 }
 
-// Manager returns the command that runs the binary of a manager for the API server of a kubeconfig file.
+// Manager returns the command that runs a manager's binary for the API server of a kubeconfig file.
 func Manager(binary, kubeConfig string, flags ...string) *exec.Cmd {
 	command := exec.Command(binary, append([]string{"--health-probe-bind-address=0"}, flags...)...)
-	// `make test` sets GOGC. The manager must use as much memory as in a cluster.
+	// `make test` sets GOGC, but the manager must use as much memory as in a cluster.
 	command.Env = append(os.Environ(), "KUBECONFIG="+kubeConfig, "GOGC=")
 	return command
 }
 
-// Start starts a command. The caller ends the process.
+// Start starts a command. The caller must stop it.
 func Start(command *exec.Cmd) (*Process, error) {
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", command.Path, err)
@@ -45,20 +45,19 @@ func Start(command *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// StartLogged starts a command that writes to a new file. Ctrl-C does not reach the process: the caller ends it.
+// StartLogged starts a command whose output goes to a new file. Ctrl-C does not reach the process, so the caller must stop it.
 func StartLogged(command *exec.Cmd, path string) (*Process, error) {
 	log, err := os.Create(path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = log.Close() }() // the process has its own descriptor
+	defer func() { _ = log.Close() }() // the process has its own file descriptor
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return Start(command)
 }
 
-// Stop asks the process to end, as the kubelet does, and returns how the process ended. It returns nil for a process that
-// has ended before.
+// Stop sends SIGTERM, as the kubelet does, and returns the result of the process. It returns nil for a process that ended before.
 func (p *Process) Stop() error {
 	if p.HasEnded() {
 		return nil
@@ -69,14 +68,14 @@ func (p *Process) Stop() error {
 	return p.Wait()
 }
 
-// Wait returns how a process ended that has got a signal. It kills a process that takes too long.
+// Wait returns the result of a process after a signal. It kills a process that takes too long.
 func (p *Process) Wait() error {
 	limit := deadline.For(20 * time.Second)
 	select {
 	case <-p.Ended:
 		return p.err
 	case <-time.After(limit):
-		return errors.Join(fmt.Errorf("%s did not end within %s of the signal", p.Command.Path, limit), p.Command.Process.Kill())
+		return errors.Join(fmt.Errorf("%s did not exit within %s after the signal", p.Command.Path, limit), p.Command.Process.Kill())
 	}
 }
 
@@ -90,12 +89,11 @@ func (p *Process) HasEnded() bool {
 	}
 }
 
-// Err returns how the process ended. It is valid after Ended.
+// Err returns the result of the process. It is valid after Ended.
 func (p *Process) Err() error { return p.err }
 
-// FreeAddress returns a loopback address with a port at which no process listens. Linux has many such addresses, and clients
-// connect from one of them, so no other test and no client takes the port before the caller listens. Other systems have one
-// loopback address.
+// FreeAddress returns a loopback address with a free port. Linux has many loopback addresses, and clients connect from one of
+// them, so no other test and no client takes the port before the caller listens. Other systems have one loopback address.
 func FreeAddress() (string, error) {
 	ip := net.IPv4(127, byte(1+rand.IntN(254)), byte(rand.IntN(256)), byte(1+rand.IntN(254)))
 	listener, err := net.Listen("tcp", net.JoinHostPort(ip.String(), "0"))

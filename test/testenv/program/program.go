@@ -9,15 +9,15 @@ import (
 	"runtime"
 )
 
-// Program is to a program what testing.T is to a test. It implements brokers.TB.
+// Program replaces testing.T in a program. It implements brokers.TB.
 type Program struct {
 	ctx      context.Context
 	cleanups []func()
 	err      error
 }
 
-// Run calls body in a goroutine, and then the functions that body gave to Cleanup, the last one first. It returns the error
-// of body, or the text that body gave to Fatal. Body must call Fatal in its own goroutine.
+// Run calls body in a goroutine, and then the functions that body passed to Cleanup, the last one first. It returns the error of
+// body, or the text that body passed to Fatal. Body must call Fatal in its own goroutine.
 func Run(ctx context.Context, body func(*Program) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &Program{ctx: ctx}
@@ -39,13 +39,13 @@ func (p *Program) cleanUp() {
 	}
 }
 
-// Context ends with the context of Run, and before the cleanups begin.
+// Context returns a context that ends with the context of Run, and before the cleanups begin.
 func (p *Program) Context() context.Context { return p.ctx }
 
-// Cleanup adds a function that runs when the body has ended.
+// Cleanup adds a function that runs after body.
 func (p *Program) Cleanup(function func()) { p.cleanups = append(p.cleanups, function) }
 
-// TempDir creates a folder that is removed when the body has ended.
+// TempDir creates a directory that is removed after body.
 func (p *Program) TempDir() string {
 	folder, err := os.MkdirTemp("", "warren-")
 	if err != nil {
@@ -55,7 +55,7 @@ func (p *Program) TempDir() string {
 	return folder
 }
 
-// Fatal ends the body with an error.
+// Fatal ends body with an error.
 func (p *Program) Fatal(text ...any) {
 	p.err = errors.Join(p.err, errors.New(fmt.Sprint(text...)))
 	runtime.Goexit()
@@ -64,5 +64,5 @@ func (p *Program) Fatal(text ...any) {
 // Fatalf is Fatal with a format.
 func (p *Program) Fatalf(format string, arguments ...any) { p.Fatal(fmt.Sprintf(format, arguments...)) }
 
-// Helper does nothing: errors have no line numbers.
+// Helper does nothing, because errors have no line numbers.
 func (p *Program) Helper() {}

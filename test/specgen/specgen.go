@@ -1,5 +1,5 @@
-// Package specs generates ConsumerQueues that the API accepts, for tests of properties that hold for all of them.
-package specs
+// Package specgen generates valid ConsumerQueues for property-based tests.
+package specgen
 
 import (
 	"fmt"
@@ -12,12 +12,12 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// ConsumerQueue generates valid ConsumerQueues with any combination of fields and odd names. RabbitMQ 4.3 takes all of
-// them; older ones may refuse some.
+// ConsumerQueue generates valid ConsumerQueues with any combination of fields and unusual names. RabbitMQ 4.3 accepts all of
+// them; older versions may refuse some.
 func ConsumerQueue() *rapid.Generator[*v1alpha1.ConsumerQueue] {
 	return rapid.Custom(func(t *rapid.T) *v1alpha1.ConsumerQueue {
 		cq := &v1alpha1.ConsumerQueue{}
-		// It begins as no other name does: names of queues must differ, and so must names of exchanges.
+		// The prefix is unique, because queue names must differ, and exchange names, too.
 		cq.Name = rapid.StringMatching(`m([-a-z0-9]{0,20}[a-z0-9])?`).Draw(t, "name")
 		cq.Namespace = "default"
 		cq.Spec.DeadLetterStrategy = oneOf(t, "deadLetterStrategy", "", v1alpha1.DeadLetterAtLeastOnce, v1alpha1.DeadLetterAtMostOnce)
@@ -41,7 +41,7 @@ func ConsumerQueue() *rapid.Generator[*v1alpha1.ConsumerQueue] {
 	})
 }
 
-// reconcile removes what validation refuses in a main queue for the sake of the rest of the spec.
+// reconcile removes settings of the main queue that validation refuses in combination with the rest of the spec.
 func reconcile(spec *v1alpha1.ConsumerQueueSpec) {
 	atMostOnce := spec.DeadLetterStrategy == v1alpha1.DeadLetterAtMostOnce
 	disabled := spec.DeadLetter != nil && spec.DeadLetter.Policy == v1alpha1.DeadLetterPolicyDisabled
@@ -107,7 +107,7 @@ func sourceBinding(t *rapid.T) v1alpha1.SourceBinding {
 	}
 }
 
-// oneType gives each exchange the first type that it is given.
+// oneType gives bindings to the same exchange the same type.
 func oneType(bindings []v1alpha1.SourceBinding) {
 	types := map[v1alpha1.ExchangeName]v1alpha1.ExchangeType{}
 	for i := range bindings {
@@ -209,7 +209,7 @@ func deadLetter(t *rapid.T, retry *v1alpha1.RetrySpec) *v1alpha1.DeadLetterSpec 
 	return spec
 }
 
-// delays are different and ascend.
+// delays generates different delays in ascending order.
 func delays(t *rapid.T, least, most int) []v1alpha1.Duration {
 	lengths := rapid.SliceOfNDistinct(rapid.Int64Range(1, 1<<32-1), least, most, rapid.ID).Draw(t, "delays")
 	slices.Sort(lengths)
@@ -227,7 +227,7 @@ func maybeDuration(t *rapid.T, label string) v1alpha1.Duration {
 	return ""
 }
 
-// written writes milliseconds in one of the ways that people do.
+// written formats milliseconds in one of the formats that users use.
 func written(t *rapid.T, milliseconds int64) v1alpha1.Duration {
 	text := fmt.Sprintf("%dms", milliseconds)
 	switch seconds := milliseconds / 1000; oneOf(t, "unit", "ms", "s", "m") {
@@ -239,7 +239,7 @@ func written(t *rapid.T, milliseconds int64) v1alpha1.Duration {
 	return v1alpha1.Duration(text)
 }
 
-// name begins with a prefix, so that names of different roles differ.
+// name generates a name with a prefix, so that names with different purposes differ.
 func name(t *rapid.T, prefix string) string {
 	return prefix + rapid.StringOfN(rapid.SampledFrom([]rune(`ab0./%+ üß🐇#*{}"'\`)), 0, 12, -1).Draw(t, "name")
 }
