@@ -11,7 +11,7 @@ import (
 	"github.com/warren-mq/warren/test/testenv/controlplane"
 )
 
-// apiServer is a kube-apiserver with its etcd, and a client without a rate limit.
+// apiServer is a kube-apiserver with etcd, and a client without a rate limit.
 type apiServer struct {
 	client.WithWatch
 	*controlplane.Server
@@ -24,7 +24,7 @@ func startAPIServer(tb brokers.TB, crds string) (*apiServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	tb.Cleanup(func() { _ = server.Stop() }) // nothing is lost if envtest has to kill the server
+	tb.Cleanup(func() { _ = server.Stop() }) // an error means that envtest killed the server
 	kube, err := server.Client()
 	if err != nil {
 		return nil, err
@@ -33,8 +33,8 @@ func startAPIServer(tb brokers.TB, crds string) (*apiServer, error) {
 	return &apiServer{kube, server, discovered}, err
 }
 
-// writes are the requests so far that write Warren's resources or Events, by verb and resource.
-func (s *apiServer) writes(ctx context.Context) (tally, error) {
+// writes returns the requests that wrote Warren's resources or Events, by verb and resource.
+func (s *apiServer) writes(ctx context.Context) (counts, error) {
 	text, err := s.discovery.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the metrics of the API server: %w", err)

@@ -11,8 +11,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// measureBare measures what the broker takes for the objects of all ConsumerQueues from a program that does nothing but declare and
-// delete them: with one connection and 16 channels, each of which waits for one answer at a time.
+// measureBare measures how long the broker takes for the objects of all ConsumerQueues without a manager: a program declares and
+// deletes them over one connection with 16 channels, each of which waits for one response at a time.
 func measureBare(ctx context.Context, w *world) ([]row, error) {
 	topologies, err := w.topologies()
 	if err != nil {
@@ -29,7 +29,7 @@ func measureBare(ctx context.Context, w *world) ([]row, error) {
 	for _, step := range []struct {
 		phase string
 		do    func(*amqp.Channel, topology.Topology) error
-		first bool // the first topology has what is shared: it comes first in a declaration, and last in a deletion
+		first bool // the topology with the shared objects is declared first and deleted last
 	}{
 		{"bare declare", declare, true},
 		{"bare delete", remove, false},
@@ -40,7 +40,7 @@ func measureBare(ctx context.Context, w *world) ([]row, error) {
 		if err != nil {
 			return rows, fmt.Errorf("%s: %w", step.phase, err)
 		}
-		r.http, r.amqp, r.writes = nil, nil, nil // there is no manager
+		r.http, r.amqp, r.writes = nil, nil, nil // no manager runs
 		rows = append(rows, r)
 	}
 	w.declaring, w.deleting = rows[0].took, rows[1].took
@@ -48,7 +48,7 @@ func measureBare(ctx context.Context, w *world) ([]row, error) {
 	return rows, nil
 }
 
-// topologies are what the ConsumerQueues are at the broker. What several share is only in the first.
+// topologies returns the topologies of the ConsumerQueues. Shared objects are only in the first.
 func (w *world) topologies() ([]topology.Topology, error) {
 	version, err := vhost.ParseVersion(w.vhost.Broker.Version)
 	if err != nil {
@@ -81,7 +81,7 @@ func (w *world) topologies() ([]topology.Topology, error) {
 	return list, nil
 }
 
-// overChannels does something with each topology on one of the channels, with the first one before or after all others.
+// overChannels calls a function with each topology on one of the channels, with the first topology before or after all others.
 func overChannels(
 	connection *amqp.Connection, topologies []topology.Topology, first bool, do func(*amqp.Channel, topology.Topology) error,
 ) error {
@@ -129,7 +129,7 @@ func declare(channel *amqp.Channel, desired topology.Topology) error {
 	return nil
 }
 
-// remove deletes what Warren deletes: everything but source exchanges.
+// remove deletes the objects that Warren deletes: all except source exchanges.
 func remove(channel *amqp.Channel, desired topology.Topology) error {
 	for _, queue := range desired.Queues {
 		if _, err := channel.QueueDelete(queue.Name, false, false, false); err != nil {

@@ -17,13 +17,13 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// bareLocation is the location in the intents and in the statuses of the bare program.
+// bareLocation is the location in the intents and statuses that the bare program writes.
 var bareLocation = ownership.Location{
 	Cluster: vhost.Cluster{ID: "sha256:5fbd4a0a1f3a1f0e5fbd4a0a1f3a1f0e", Name: "rabbit@broker", Endpoint: "broker:5672"}, VHost: "/",
 }
 
-// measureBareAPI measures the writes of a creation at the API server, those of the user and those of the manager. The program does
-// nothing else and sends 16 requests at a time. Afterwards a new API server replaces the one that it has filled.
+// measureBareAPI measures how long the API server takes for the writes of a creation, by the user and by the manager. The program
+// only sends these, 16 at a time. Afterwards a new API server replaces the filled one.
 func measureBareAPI(ctx context.Context, w *world) ([]row, error) {
 	r, err := w.measure(ctx, phaseBareAPI, func(context.Context) (outcome, error) {
 		return outcome{}, forEach(w.count, func(number int) error {
@@ -38,7 +38,7 @@ func measureBareAPI(ctx context.Context, w *world) ([]row, error) {
 	return []row{r}, w.renewAPIServer()
 }
 
-// writeCreation makes all writes of a creation: the user creates the ConsumerQueue, the manager patches in the finalizer with the
+// writeCreation makes all writes of a creation: the user creates the ConsumerQueue, the manager patches the finalizer with the
 // intents, updates the status to in sync, and creates one Event.
 func writeCreation(ctx context.Context, api client.Client, cq *v1alpha1.ConsumerQueue) error {
 	if err := api.Create(ctx, cq); err != nil {
@@ -69,7 +69,7 @@ func writeCreation(ctx context.Context, api client.Client, cq *v1alpha1.Consumer
 	})
 }
 
-// statusInSync is the status of a ConsumerQueue whose objects are all in sync.
+// statusInSync returns the status of a ConsumerQueue whose objects are all in sync.
 func statusInSync(cq *v1alpha1.ConsumerQueue) (v1alpha1.ConsumerQueueStatus, error) {
 	desired, err := topology.Desired(cq, vhost.RabbitMQ43)
 	if err != nil {

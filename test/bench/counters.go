@@ -12,14 +12,14 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// sample is one series of a metric: its value, or how often a histogram was observed.
+// sample is one series of a metric, with its value or the count of a histogram.
 type sample struct {
 	name   string
 	labels map[string]string
 	value  float64
 }
 
-// parseMetrics reads the named metrics out of Prometheus' text format.
+// parseMetrics parses the named metrics in Prometheus' text format.
 func parseMetrics(text []byte, names ...string) ([]sample, error) {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
@@ -40,12 +40,12 @@ func parseMetrics(text []byte, names ...string) ([]sample, error) {
 	return samples, nil
 }
 
-// tally counts requests by what they were.
-type tally map[string]float64
+// counts are numbers of requests by kind.
+type counts map[string]float64
 
-// since is what was added after an earlier tally, without what stayed the same.
-func (t tally) since(before tally) tally {
-	added := tally{}
+// since returns the difference to earlier counts, without kinds that did not change.
+func (t counts) since(before counts) counts {
+	added := counts{}
 	for what, count := range t {
 		if more := count - before[what]; more != 0 {
 			added[what] = more
@@ -54,7 +54,7 @@ func (t tally) since(before tally) tally {
 	return added
 }
 
-func (t tally) total() float64 {
+func (t counts) total() float64 {
 	sum := 0.0
 	for _, count := range t {
 		sum += count
@@ -62,8 +62,8 @@ func (t tally) total() float64 {
 	return sum
 }
 
-// String lists what was counted, the most frequent first.
-func (t tally) String() string {
+// String lists the counts, the highest first.
+func (t counts) String() string {
 	kinds := slices.SortedFunc(maps.Keys(t), func(a, b string) int { return cmp.Or(cmp.Compare(t[b], t[a]), strings.Compare(a, b)) })
 	parts := make([]string, 0, len(kinds))
 	for _, what := range kinds {
@@ -75,9 +75,9 @@ func (t tally) String() string {
 // requestsMetric is the manager's count of its requests to brokers.
 const requestsMetric = "warren_broker_request_duration_seconds"
 
-// brokerRequests are the manager's requests over one protocol, by operation; those that did not succeed are apart.
-func brokerRequests(samples []sample, protocol string) tally {
-	requests := tally{}
+// brokerRequests returns the manager's requests over one protocol by operation. Failed requests are counted separately.
+func brokerRequests(samples []sample, protocol string) counts {
+	requests := counts{}
 	for _, s := range samples {
 		if s.name != requestsMetric || s.labels["protocol"] != protocol {
 			continue
@@ -91,9 +91,10 @@ func brokerRequests(samples []sample, protocol string) tally {
 	return requests
 }
 
-// apiWrites are the requests to the API server that write Warren's resources or Events, by verb and resource, whatever came of them.
-func apiWrites(samples []sample) tally {
-	writes := tally{}
+// apiWrites returns the requests to the API server that write Warren's resources or Events, by verb and resource, including
+// failed ones.
+func apiWrites(samples []sample) counts {
+	writes := counts{}
 	for _, s := range samples {
 		isWarrens := s.labels["group"] == "messaging.warren.dev"
 		isEvent := s.labels["resource"] == "events"
@@ -110,9 +111,9 @@ func apiWrites(samples []sample) tally {
 	return writes
 }
 
-// withoutEvents splits a tally of writes.
-func (t tally) withoutEvents() (others, events tally) {
-	others, events = tally{}, tally{}
+// withoutEvents separates writes of Events from other writes.
+func (t counts) withoutEvents() (others, events counts) {
+	others, events = counts{}, counts{}
 	for what, count := range t {
 		if strings.HasSuffix(what, " events") {
 			events[what] = count
@@ -123,10 +124,10 @@ func (t tally) withoutEvents() (others, events tally) {
 	return others, events
 }
 
-// reconciledMetric is the manager's count of its reconciliations.
+// reconciledMetric is the manager's number of reconciliations.
 const reconciledMetric = "warren_reconciliations_total"
 
-// reconciliations are how often ConsumerQueues were reconciled, and how often the broker was found to have what they ask for.
+// reconciliations returns how often ConsumerQueues were reconciled, and how often their objects matched the spec.
 func reconciliations(samples []sample) (all, inSync float64) {
 	for _, s := range samples {
 		if s.name != reconciledMetric || s.labels["kind"] != "ConsumerQueue" {

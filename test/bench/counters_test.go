@@ -30,7 +30,7 @@ func TestManagerMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for protocol, want := range map[string]tally{
+	for protocol, want := range map[string]counts{
 		"management": {"GET /definitions/{vhost}": 3, "GET /definitions/{vhost} (not_modified)": 40},
 		"amqp":       {"queue.declare": 7},
 	} {
@@ -57,7 +57,7 @@ apiserver_request_total{code="200",group="coordination.k8s.io",resource="leases"
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := tally{"POST consumerqueues": 20, "APPLY consumerqueues/status": 42, "POST events": 21}
+	want := counts{"POST consumerqueues": 20, "APPLY consumerqueues/status": 42, "POST events": 21}
 	writes := apiWrites(samples)
 	if difference := cmp.Diff(want, writes); difference != "" {
 		t.Errorf("(- wanted, + got):\n%s", difference)
@@ -68,25 +68,25 @@ apiserver_request_total{code="200",group="coordination.k8s.io",resource="leases"
 	}
 }
 
-func TestParseMetricsRefusesWhatIsNone(t *testing.T) {
+func TestParseMetricsRefusesInvalidText(t *testing.T) {
 	t.Parallel()
 	if _, err := parseMetrics([]byte("<html>"), requestsMetric); err == nil {
 		t.Error("no error")
 	}
 }
 
-func TestTally(t *testing.T) {
+func TestCounts(t *testing.T) {
 	t.Parallel()
-	before, after := tally{"a": 1, "b": 2, "own": 0}, tally{"a": 1, "b": 5, "c": 4, "d": 4}
+	before, after := counts{"a": 1, "b": 2, "own": 0}, counts{"a": 1, "b": 5, "c": 4, "d": 4}
 	added := after.since(before)
-	if difference := cmp.Diff(tally{"b": 3, "c": 4, "d": 4}, added); difference != "" {
+	if difference := cmp.Diff(counts{"b": 3, "c": 4, "d": 4}, added); difference != "" {
 		t.Errorf("since (- wanted, + got):\n%s", difference)
 	}
 	if got, want := added.String(), "c 4, d 4, b 3"; got != want {
 		t.Errorf("%q, not %q", got, want)
 	}
-	// More than was counted: then something was counted twice, or not at all, and the reader is to see that.
-	if difference := cmp.Diff(tally{"a": -1}, tally{"a": 2}.since(tally{"a": 3})); difference != "" {
+	// The sum exceeds the total: the output must show that something was counted twice or not at all.
+	if difference := cmp.Diff(counts{"a": -1}, counts{"a": 2}.since(counts{"a": 3})); difference != "" {
 		t.Errorf("since (- wanted, + got):\n%s", difference)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// measureHeal deletes main queues and takes the time until they are back: first while the broker announces what happens, then
-// without that.
+// measureHeal deletes main queues and measures the time until they are recreated, first with and then without the broker's
+// events.
 func measureHeal(ctx context.Context, w *world) ([]row, error) {
 	with, err := w.measure(ctx, "heal, events", w.heal)
 	if err != nil {
@@ -30,8 +30,8 @@ func measureHeal(ctx context.Context, w *world) ([]row, error) {
 	return []row{with, without}, w.setEvents(ctx, true)
 }
 
-// setEvents makes the broker publish events, or stop that, as it does when the plugin rabbitmq_event_exchange is enabled or disabled. It
-// waits until the manager reports the change. It closes a connection of the manager, which would find out late otherwise.
+// setEvents enables or disables the broker's events, as the plugin rabbitmq_event_exchange does when it is enabled or disabled.
+// It waits until the manager reports the change, and closes a connection of the manager, which would notice late otherwise.
 func (w *world) setEvents(ctx context.Context, announced bool) error {
 	expression, connection := "rabbit_exchange_type_event:unregister().", "warren events /"
 	if announced {
@@ -46,20 +46,20 @@ func (w *world) setEvents(ctx context.Context, announced bool) error {
 	}
 	return w.until(ctx, fmt.Sprintf("the manager says that events are heard: %t", announced), 1, func() int {
 		connection, err := w.brokerConnection(ctx)
-		if err != nil || !isReady(connection.Status.Conditions) || !hears(connection.Status.Capabilities, announced) {
+		if err != nil || !isReady(connection.Status.Conditions) || !receivesEvents(connection.Status.Capabilities, announced) {
 			return 0
 		}
 		return 1
 	})
 }
 
-// hears says whether a manager hears events, or gives a reason why not.
-func hears(known *v1alpha1.BrokerCapabilities, events bool) bool {
+// receivesEvents reports whether the manager receives events, or returns a reason why not.
+func receivesEvents(known *v1alpha1.BrokerCapabilities, events bool) bool {
 	return known != nil && known.Events == events && (known.EventsReason == "") == events
 }
 
-// heal deletes one main queue in a hundred, ten at least, and waits until all are back. Another is deleted as soon as one is
-// back; where that takes long, they are spread over one resyncInterval.
+// heal deletes one in a hundred main queues, but at least ten, and waits until all are recreated. The next one is deleted when
+// one was recreated. If that takes long, the deletions are spread over one resyncInterval.
 func (w *world) heal(ctx context.Context) (outcome, error) {
 	connection, err := w.vhost.Connect("bench")
 	if err != nil {
@@ -98,8 +98,8 @@ func (w *world) heal(ctx context.Context) (outcome, error) {
 	return result, w.untilAllReady(ctx)
 }
 
-// deleteAndAwait deletes a queue and asks for it until it is back. It asks less often the longer that takes, so the time is right to
-// one or two hundredths.
+// deleteAndAwait deletes a queue and polls until it exists again. The interval grows with the time, so the result is accurate to
+// one or two percent.
 func deleteAndAwait(ctx context.Context, connection *amqp.Connection, queue string) (time.Duration, error) {
 	channel, err := connection.Channel()
 	if err != nil {
@@ -109,7 +109,7 @@ func deleteAndAwait(ctx context.Context, connection *amqp.Connection, queue stri
 		return 0, fmt.Errorf("delete queue %q: %w", queue, err)
 	}
 	deleted := time.Now()
-	for ; ; channel, err = connection.Channel() { // a refusal closes the channel
+	for ; ; channel, err = connection.Channel() { // an error closes the channel
 		if err != nil {
 			return 0, err
 		}
@@ -130,7 +130,7 @@ func deleteAndAwait(ctx context.Context, connection *amqp.Connection, queue stri
 	}
 }
 
-// spread is the median and the maximum of some times.
+// spread returns the median and the maximum of some times.
 func spread(times []time.Duration) string {
 	if len(times) == 0 {
 		return "no time"

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// The manager's requests in calm: whether anything changed, how many messages there are, and, rarely, all definitions.
+// The requests of an idle manager: whether anything changed, message counts, and, rarely, all definitions.
 const (
 	conditionalRequest = "GET /definitions/{vhost} (not_modified)"
 	countRequest       = "GET /queues/{vhost}"
 )
 
-// measureIdle watches the manager do nothing, once what came before has calmed down.
+// measureIdle measures an idle manager, after the effects of the phases before have ended.
 func measureIdle(ctx context.Context, w *world) ([]row, error) {
 	calm, err := w.untilCalm(ctx)
 	if err != nil {
@@ -26,8 +26,8 @@ func measureIdle(ctx context.Context, w *world) ([]row, error) {
 	return rowsUnless(err, r)
 }
 
-// untilCalm waits until the broker has answered that nothing changed. The manager trusts that answer again once it has read the vhost
-// twice without news. It is false if that takes more than five intervals.
+// untilCalm waits until the broker has answered that nothing changed. The manager trusts this answer again after it has read the
+// virtual host twice without a change. It returns false after five intervals.
 func (w *world) untilCalm(ctx context.Context) (bool, error) {
 	before, err := w.counters(ctx)
 	if err != nil {
@@ -48,7 +48,7 @@ func (w *world) untilCalm(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// idleNote says what the manager takes in calm, by kind of request.
+// idleNote describes the requests of an idle manager by kind.
 func idleNote(r row, interval time.Duration) string {
 	intervals := r.took.Seconds() / interval.Seconds()
 	conditional, counts := r.http[conditionalRequest], r.http[countRequest]

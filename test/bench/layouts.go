@@ -8,16 +8,16 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// namespace is where everything is.
+// namespace is the namespace of all resources.
 const namespace = "default"
 
-// layout says what the ConsumerQueues share.
+// layout defines what the ConsumerQueues share.
 type layout struct {
 	name string
 	spec func(name string) v1alpha1.ConsumerQueueSpec
 }
 
-// layoutTable has all layouts. In each, a ConsumerQueue has a main queue that is bound to the exchange of all, and one delay tier.
+// layoutTable has all layouts. In each, a ConsumerQueue has a main queue that is bound to a common exchange, and one delay tier.
 var layoutTable = []layout{
 	{"own", func(name string) v1alpha1.ConsumerQueueSpec {
 		return v1alpha1.ConsumerQueueSpec{Bindings: fromShop(name), Retry: &v1alpha1.RetrySpec{DelayTiers: tiers("30s")}}
@@ -57,7 +57,7 @@ func tiers(delays ...v1alpha1.Duration) []v1alpha1.DelayTier {
 	return list
 }
 
-// nameOf is the name of a ConsumerQueue and of its main queue; numbers begin at 0.
+// nameOf returns the name of a ConsumerQueue and its main queue. Numbers begin with 0.
 func nameOf(number int) string { return fmt.Sprintf("orders-%05d", number) }
 
 func (l layout) consumerQueue(number int) *v1alpha1.ConsumerQueue {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// machine is where the benchmark ran, and with which versions.
+// machine describes the hardware and the versions of the benchmark.
 type machine struct {
 	date, processor, commit, manager, rabbitMQ, erlang, kubernetes string
 	cores                                                          int
@@ -17,7 +17,7 @@ type machine struct {
 	tick                                                           time.Duration
 }
 
-// describeMachine leaves empty what cannot be found out.
+// describeMachine leaves unknown fields empty.
 func describeMachine(ctx context.Context, w *world) machine {
 	m := machine{
 		date: time.Now().UTC().Format(time.DateOnly), cores: runtime.NumCPU(), tick: w.given.tick,
@@ -39,7 +39,7 @@ func describeMachine(ctx context.Context, w *world) machine {
 	return m
 }
 
-// processorName is the first name of a processor in /proc/cpuinfo; empty if it has none.
+// processorName returns the name of the first processor in /proc/cpuinfo, or "".
 func processorName(text string) string {
 	for line := range strings.Lines(text) {
 		if key, name, found := strings.Cut(line, ":"); found && strings.TrimSpace(key) == "model name" {
@@ -49,7 +49,7 @@ func processorName(text string) string {
 	return ""
 }
 
-// outputOf is what a command prints; empty if it fails.
+// outputOf returns the output of a command, or "" if it fails.
 func outputOf(ctx context.Context, name string, arguments ...string) string {
 	output, err := exec.CommandContext(ctx, name, arguments...).Output()
 	if err != nil {

@@ -18,17 +18,17 @@ import (
 	"github.com/warren-mq/warren/test/testenv/program"
 )
 
-// settings are what the flags say.
+// settings are the parsed flags.
 type settings struct {
 	counts   []int
 	layouts  []layout
-	phases   []string // the names of phases to measure; creation always takes place
+	phases   []string // the phases to measure; creation is always carried out
 	manager  string   // the binary to measure
-	crds     string   // the folder with that manager's CRDs
-	profiles string   // the folder that profiles of the manager are written to; none if empty
-	page     string   // the page that the results are written to; none if empty
+	crds     string   // the directory of that manager's CRDs
+	profiles string   // the directory for profiles of the manager; empty for none
+	page     string   // the page for the results; empty for none
 	interval time.Duration
-	tick     time.Duration // of the broker's quorum queues
+	tick     time.Duration // the broker's quorum_tick_interval
 	idle     time.Duration
 	edits    int
 }
@@ -36,7 +36,7 @@ type settings struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	log.SetLogger(logr.Discard()) // envtest and informers have nothing to say that an error does not say
+	log.SetLogger(logr.Discard()) // everything of interest in the logs of envtest and informers is also an error
 	given, err := readFlags(os.Args[1:])
 	if err == nil {
 		err = run(ctx, given)
@@ -89,7 +89,7 @@ func readFlags(arguments []string) (*settings, error) {
 	return given, nil
 }
 
-// words are what commas and spaces separate.
+// words splits a text at commas and spaces.
 func words(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
@@ -118,14 +118,14 @@ func run(ctx context.Context, given *settings) error {
 	return results.writeTo(given.page)
 }
 
-// measureWorld adds the rows of one number of ConsumerQueues in one layout to the results.
+// measureWorld adds the rows for one number of ConsumerQueues in one layout to the results.
 func measureWorld(p *program.Program, given *settings, count int, shared layout, results *report) error {
 	ctx := p.Context()
 	w, err := newWorld(p, given, count, shared)
 	if err != nil {
 		return err
 	}
-	if len(results.rows) == 0 { // a commit made meanwhile is not what is measured
+	if len(results.rows) == 0 { // describes the commit that is measured, even if another one is made meanwhile
 		results.machine = describeMachine(ctx, w)
 	}
 	for _, phase := range phases {
@@ -138,7 +138,7 @@ func measureWorld(p *program.Program, given *settings, count int, shared layout,
 		}
 		results.rows = append(results.rows, rows...)
 		if err != nil && ctx.Err() == nil && w.manager != nil {
-			progress("%s", w.manager.lastWords())
+			progress("%s", w.manager.logTail())
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", phase.name, err)
@@ -147,7 +147,7 @@ func measureWorld(p *program.Program, given *settings, count int, shared layout,
 	return nil
 }
 
-// progress tells the user what has been done; the results go to stdout.
+// progress prints a message to the user. The results go to stdout.
 func progress(format string, arguments ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", arguments...)
 }

@@ -32,7 +32,7 @@ func TestReadFlags(t *testing.T) {
 	}
 }
 
-// The bare program declares what several ConsumerQueues share once, with the first of them.
+// The bare program declares objects that several ConsumerQueues share only once, with the first of them.
 func TestTopologies(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -62,7 +62,7 @@ func TestTopologies(t *testing.T) {
 	}
 }
 
-// A ConsumerQueue has one more queue for each delay tier; the queues of a tier are found by name.
+// A ConsumerQueue has one more queue for each delay tier. The queues of a tier are found by name.
 func TestTierQueues(t *testing.T) {
 	t.Parallel()
 	for _, layout := range layoutTable {
@@ -88,7 +88,7 @@ func TestTierQueues(t *testing.T) {
 	}
 }
 
-func TestHears(t *testing.T) {
+func TestReceivesEvents(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		known              *v1alpha1.BrokerCapabilities
@@ -99,10 +99,10 @@ func TestHears(t *testing.T) {
 		"not heard":     {&v1alpha1.BrokerCapabilities{EventsReason: "no exchange"}, false, true},
 		"heard":         {&v1alpha1.BrokerCapabilities{Events: true}, true, false},
 	} {
-		if got := hears(row.known, true); got != row.heard {
+		if got := receivesEvents(row.known, true); got != row.heard {
 			t.Errorf("%s: heard: %t", name, got)
 		}
-		if got := hears(row.known, false); got != row.knowsOfNone {
+		if got := receivesEvents(row.known, false); got != row.knowsOfNone {
 			t.Errorf("%s: not heard: %t", name, got)
 		}
 	}

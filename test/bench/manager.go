@@ -18,11 +18,11 @@ type manager struct {
 	*process.Process
 
 	pid     int
-	metrics string // the address of its metrics
-	log     string // a file
+	metrics string // address of the metrics
+	log     string // path of the log
 }
 
-// startManager starts the manager to measure, with further arguments. It serves profiles at w.profiles.
+// startManager starts the manager to measure, with additional arguments. It serves profiles at w.profiles.
 func (w *world) startManager(more ...string) (err error) {
 	if w.profiles == "" {
 		if w.profiles, err = process.FreeAddress(); err != nil {
@@ -49,7 +49,7 @@ func (w *world) startManager(more ...string) (err error) {
 	return nil
 }
 
-// runs is false for a manager that is nil.
+// runs reports whether the manager runs; false for nil.
 func (m *manager) runs() bool { return m != nil && !m.HasEnded() }
 
 // untilServing waits until the manager serves its metrics.
@@ -65,8 +65,8 @@ func (m *manager) untilServing(ctx context.Context) error {
 	return fmt.Errorf("the manager ended by itself: %w", m.Err())
 }
 
-// lastWords are the end of the manager's log.
-func (m *manager) lastWords() string {
+// logTail returns the end of the manager's log.
+func (m *manager) logTail() string {
 	text, err := os.ReadFile(m.log)
 	if err != nil {
 		return err.Error()
@@ -89,7 +89,7 @@ func get(ctx context.Context, uri string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	request.Header.Set("Accept-Encoding", "identity") // the manager is not to spend time on compression
+	request.Header.Set("Accept-Encoding", "identity") // the manager must not spend time on compression
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, err

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// row is what one phase took.
+// row is the cost of one phase.
 type row struct {
 	count         int
 	layout, phase string
 	took          time.Duration
-	bare          time.Duration // what the broker takes for the same by itself; 0 if there is nothing to compare with
-	bareAPI       time.Duration // what the API server takes for the same by itself; 0 if there is nothing to compare with
-	http, amqp    tally         // requests of the manager to the broker
-	writes        tally         // requests of the manager to the API server that write
+	bare          time.Duration // time of the broker without a manager; 0 if there is no comparison
+	bareAPI       time.Duration // time of the API server without a manager; 0 if there is no comparison
+	http, amqp    counts        // requests of the manager to the broker
+	writes        counts        // writing requests of the manager to the API server
 	cpu           cpu
 	peak          int64 // memory of the manager in bytes; 0 without one
 	note          string
 }
 
-// String is what the user sees while the next phase runs.
+// String is printed while the next phase runs.
 func (r row) String() string {
 	text := fmt.Sprintf("%d %s, %s: %.2f s", r.count, r.layout, r.phase, r.took.Seconds())
 	if r.note != "" {
@@ -29,26 +29,26 @@ func (r row) String() string {
 	return text
 }
 
-// writesEach are the writes to the API server for one ConsumerQueue.
+// writesEach returns the writes to the API server per ConsumerQueue.
 func (r row) writesEach() string {
 	writes, events := r.writes.withoutEvents()
 	return fmt.Sprintf("%.1f API writes and %.1f Events each", writes.total()/float64(r.count), events.total()/float64(r.count))
 }
 
-// outcome is what a step of the benchmark says of itself.
+// outcome is the result of a step of the benchmark.
 type outcome struct {
-	// own are the writes of the benchmark itself at the API server; nobody else but the manager writes there.
-	own  tally
+	// own are the benchmark's own writes at the API server. All others are the manager's.
+	own  counts
 	note string
-	// end is when the step had reached its aim; zero if that was when it returned.
+	// end is when the step reached its goal; zero if that was when it returned.
 	end moment
 }
 
-// counters are the requests so far.
-type counters struct{ http, amqp, writes tally }
+// counters are the total numbers of requests.
+type counters struct{ http, amqp, writes counts }
 
 func (w *world) counters(ctx context.Context) (counters, error) {
-	found := counters{http: tally{}, amqp: tally{}}
+	found := counters{http: counts{}, amqp: counts{}}
 	var err error
 	if found.writes, err = w.server.writes(ctx); err != nil || !w.manager.runs() {
 		return found, err
@@ -58,7 +58,7 @@ func (w *world) counters(ctx context.Context) (counters, error) {
 	return found, err
 }
 
-// now takes the time.
+// now returns the current time and counters.
 func (w *world) now() (moment, error) {
 	if !w.manager.runs() {
 		return now(0, w.brokerPID)
@@ -66,7 +66,7 @@ func (w *world) now() (moment, error) {
 	return now(w.manager.pid, w.brokerPID)
 }
 
-// measure runs a step, with what it takes. Metrics are read before and after, as that takes time by itself.
+// measure runs a step and measures its cost. It reads metrics before and after, because that takes time, too.
 func (w *world) measure(ctx context.Context, phase string, step func(context.Context) (outcome, error)) (row, error) {
 	r := row{count: w.count, layout: w.layout.name, phase: phase}
 	before, err := w.counters(ctx)

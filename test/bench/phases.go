@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// phaseCreate is what all later phases need.
+	// phaseCreate is needed by all later phases.
 	phaseCreate  = "create"
 	phaseBareAPI = "bare API"
 )
 
-// phases are what is measured, in this order.
+// phases are the phases in order.
 var phases = []struct {
 	name    string
 	measure func(context.Context, *world) ([]row, error)
@@ -75,7 +75,7 @@ func measureDelete(ctx context.Context, w *world) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	left := len(w.vhost.Definitions().Queues) // an exclusive queue, such as the manager's for events, is not among them
+	left := len(w.vhost.Definitions().Queues) // without exclusive queues, such as the manager's event queue
 	r.bare, r.note = w.deleting, fmt.Sprintf("%s; %d queues left at the broker", r.writesEach(), left)
 	err = w.noteHeap(ctx, &r)
 	return []row{r}, err
@@ -88,9 +88,9 @@ func rowsUnless(err error, r row) ([]row, error) {
 	return []row{r}, nil
 }
 
-// create makes all ConsumerQueues as fast as the API server takes them, and waits until all are Ready.
+// create creates all ConsumerQueues as fast as the API server accepts them, and waits until all are Ready.
 func (w *world) create(ctx context.Context) (outcome, error) {
-	result := outcome{own: tally{"POST consumerqueues": float64(w.count)}}
+	result := outcome{own: counts{"POST consumerqueues": float64(w.count)}}
 	if err := forEach(w.count, func(number int) error { return w.server.Create(ctx, w.layout.consumerQueue(number)) }); err != nil {
 		return result, err
 	}
@@ -112,16 +112,16 @@ func pause(ctx context.Context, duration time.Duration) error {
 	}
 }
 
-// patches are changes of ConsumerQueues: when each was made, and the generation that each made.
+// patches records when each ConsumerQueue was changed, and the generation that resulted.
 type patches struct {
 	at          []time.Time
 	generations []int64
 }
 
-// writes are those that the patches take.
-func (p patches) writes() tally { return tally{"PATCH consumerqueues": float64(len(p.at))} }
+// writes returns the number of writes for the patches.
+func (p patches) writes() counts { return counts{"PATCH consumerqueues": float64(len(p.at))} }
 
-// patchTiers gives some ConsumerQueues other delay tiers.
+// patchTiers changes the delay tiers of some ConsumerQueues.
 func (w *world) patchTiers(ctx context.Context, count int, delays ...v1alpha1.Duration) (patches, error) {
 	made := patches{make([]time.Time, count), make([]int64, count)}
 	spec, err := json.Marshal(map[string]any{"spec": map[string]any{"retry": map[string]any{"delayTiers": tiers(delays...)}}})
@@ -137,7 +137,7 @@ func (w *world) patchTiers(ctx context.Context, count int, delays ...v1alpha1.Du
 	})
 }
 
-// edit gives some ConsumerQueues one more delay tier, and waits until they are Ready with it.
+// edit adds a delay tier to some ConsumerQueues and waits until they are Ready.
 func (w *world) edit(ctx context.Context) (outcome, error) {
 	count := min(w.given.edits, w.count)
 	made, err := w.patchTiers(ctx, count, "30s", "5m")
@@ -170,9 +170,9 @@ func (w *world) edit(ctx context.Context) (outcome, error) {
 	return result, nil
 }
 
-// remove deletes all ConsumerQueues and waits until they are gone, and with them what is at the broker.
+// remove deletes all ConsumerQueues and waits until they and their objects at the broker are gone.
 func (w *world) remove(ctx context.Context) (outcome, error) {
-	result := outcome{own: tally{"DELETE consumerqueues": float64(w.count)}}
+	result := outcome{own: counts{"DELETE consumerqueues": float64(w.count)}}
 	err := forEach(w.count, func(number int) error {
 		return w.server.Delete(ctx, &v1alpha1.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: nameOf(number)}})
 	})

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// sliceSeconds is how long one CPU profile is: how long a phase takes is not known before. `go tool pprof` puts several together.
+// sliceSeconds is the length of one CPU profile, because the length of a phase is not known in advance. `go tool pprof` merges several.
 const sliceSeconds = 5
 
-// profile has CPU profiles of the manager taken until the returned function is called, and then one of its memory. Files are
-// named by number of ConsumerQueues, layout and phase.
+// profile takes CPU profiles of the manager until the returned function is called, and then one of its memory. File names contain
+// the number of ConsumerQueues, the layout and the phase.
 func (w *world) profile(ctx context.Context, phase string) (stop func()) {
 	if w.given.profiles == "" || w.profiles == "" {
 		return func() {}
@@ -32,7 +32,7 @@ func (w *world) profile(ctx context.Context, phase string) (stop func()) {
 				number++
 				continue
 			}
-			select { // the manager is being started
+			select { // the manager is starting
 			case <-running.Done():
 			case <-time.After(50 * time.Millisecond):
 			}
@@ -47,7 +47,7 @@ func (w *world) profile(ctx context.Context, phase string) (stop func()) {
 	}
 }
 
-// noteHeap adds to a row how much memory the manager has in use once garbage is collected.
+// noteHeap adds the manager's heap in use after a garbage collection to a row.
 func (w *world) noteHeap(ctx context.Context, r *row) error {
 	content, err := get(ctx, "http://"+w.profiles+"/debug/pprof/heap?gc=1&debug=1")
 	if err != nil {
@@ -58,12 +58,12 @@ func (w *world) noteHeap(ctx context.Context, r *row) error {
 	return err
 }
 
-// parseHeap reads how many bytes are in use out of a profile of the heap in its form as text.
+// parseHeap returns the bytes in use from a heap profile in text format.
 func parseHeap(text string) (int64, error) {
 	_, after, found := strings.Cut(text, "\n# HeapAlloc = ")
 	number, _, _ := strings.Cut(after, "\n")
 	if !found {
-		return 0, errors.New("the profile does not tell how much of the heap is in use")
+		return 0, errors.New("the profile does not contain the size of the heap in use")
 	}
 	return strconv.ParseInt(number, 10, 64)
 }

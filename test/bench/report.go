@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// The results stand between these lines of a page.
+// The results are between these lines of a page.
 const (
 	beginMarker = "<!-- make bench writes from here -->"
 	endMarker   = "<!-- to here -->"
 )
 
-// report is what was measured.
+// report is the result of the benchmark.
 type report struct {
 	began   time.Time
 	machine machine
 	rows    []row
 }
 
-// markdown renders everything.
+// markdown renders the report.
 func (r *report) markdown() string {
 	var text strings.Builder
 	r.writeMachine(&text)
@@ -56,7 +56,7 @@ func (r *report) writeTable(text *strings.Builder) {
 			seconds(row.cpu.manager), seconds(row.cpu.apiServer), seconds(row.cpu.broker), seconds(row.cpu.others()),
 			mebibytes(row.peak), row.note,
 		}
-		if row.http == nil { // the manager had nothing to do
+		if row.http == nil { // no manager ran
 			for _, at := range []int{7, 8, 9, 10, 11} {
 				cells[at] = ""
 			}
@@ -69,7 +69,7 @@ func writeCells(text *strings.Builder, cells ...string) {
 	text.WriteString("| " + strings.Join(cells, " | ") + " |\n")
 }
 
-// each is the time for one ConsumerQueue, in milliseconds, of a phase in which something happens to all of them.
+// each returns the time per ConsumerQueue, in milliseconds, of a phase that affects all of them.
 func (r row) each() string {
 	if !slices.Contains([]string{"bare declare", "bare delete", phaseBareAPI, phaseCreate, "restart", "delete"}, r.phase) {
 		return ""
@@ -77,7 +77,7 @@ func (r row) each() string {
 	return fmt.Sprintf("%.1f", 1000*r.took.Seconds()/float64(r.count))
 }
 
-// bothBare compares a phase with what broker and API server take by themselves, one after the other: they share the cores.
+// bothBare compares a phase with the broker's and the API server's own times, added because they share the cores.
 func (r row) bothBare() string {
 	if r.bare == 0 || r.bareAPI == 0 {
 		return ""
@@ -94,7 +94,7 @@ func ratio(took, bare time.Duration) string {
 	return fmt.Sprintf("%.2f", took.Seconds()/bare.Seconds())
 }
 
-func number(t tally) string { return fmt.Sprintf("%.0f", t.total()) }
+func number(t counts) string { return fmt.Sprintf("%.0f", t.total()) }
 
 func mebibytes(bytes int64) string {
 	if bytes == 0 {
@@ -103,7 +103,7 @@ func mebibytes(bytes int64) string {
 	return fmt.Sprintf("%.0f", float64(bytes)/(1<<20))
 }
 
-// writeGrowth says how costs grow with the number of ConsumerQueues, where several numbers were measured.
+// writeGrowth describes how costs grow with the number of ConsumerQueues, if several numbers were measured.
 func (r *report) writeGrowth(text *strings.Builder) {
 	var lines []string
 	for _, layout := range r.layouts() {
@@ -119,7 +119,7 @@ func (r *report) writeGrowth(text *strings.Builder) {
 	}
 }
 
-// layouts are those that were measured.
+// layouts returns the measured layouts.
 func (r *report) layouts() []string {
 	var names []string
 	for _, row := range r.rows {
@@ -130,7 +130,7 @@ func (r *report) layouts() []string {
 	return names
 }
 
-// extremes are the smallest and the largest number of ConsumerQueues that were measured in a layout.
+// extremes returns the smallest and the largest number of ConsumerQueues that were measured in a layout.
 func (r *report) extremes(layout string) (least, most int) {
 	for _, row := range r.rows {
 		if row.layout == layout {
@@ -140,7 +140,7 @@ func (r *report) extremes(layout string) (least, most int) {
 	return least, most
 }
 
-// growth compares the time for one ConsumerQueue.
+// growth compares the time per ConsumerQueue.
 func (r *report) growth(layout string, least, most int) string {
 	var parts []string
 	for _, phase := range []string{"bare declare", phaseBareAPI, phaseCreate, "bare delete", "delete"} {
@@ -161,7 +161,7 @@ func (r *report) find(layout string, count int, phase string) *row {
 	return &r.rows[at]
 }
 
-// memory says how the manager's peak grows: a part for the manager itself, and one for each ConsumerQueue.
+// memory describes how the manager's peak memory grows: a constant part, and a part per ConsumerQueue.
 func (r *report) memory(layout string, least, most int) string {
 	var parts []string
 	for _, phase := range []string{phaseCreate, "delete"} {
@@ -175,7 +175,7 @@ func (r *report) memory(layout string, least, most int) string {
 	return strings.Join(parts, ", ")
 }
 
-// writeBounds says where the time goes at the largest number.
+// writeBounds describes which part takes the time at the largest number.
 func (r *report) writeBounds(text *strings.Builder) {
 	text.WriteString("\n### What bounds each phase\n\n")
 	fmt.Fprintf(text, "Shares of the time of all %d cores, at the largest number:\n\n", r.machine.cores)
@@ -198,7 +198,7 @@ func (r *report) writeBounds(text *strings.Builder) {
 	}
 }
 
-// writeTo replaces what is between the markers of a page.
+// writeTo replaces the text between the markers of a page.
 func (r *report) writeTo(path string) error {
 	page, err := os.ReadFile(path)
 	if err != nil {
@@ -215,7 +215,7 @@ func replaceBetween(page, text string) (string, error) {
 	before, rest, begins := strings.Cut(page, beginMarker)
 	_, after, ends := strings.Cut(rest, endMarker)
 	if !begins || !ends {
-		return "", errors.New("there is nothing between " + beginMarker + " and " + endMarker)
+		return "", errors.New("the page does not contain " + beginMarker + " and " + endMarker)
 	}
 	return before + beginMarker + "\n\n" + text + "\n\n" + endMarker + after, nil
 }

@@ -18,12 +18,12 @@ func exampleReport() *report {
 			row{count: count, layout: "own", phase: "bare declare", took: scale * 10 * time.Millisecond, cpu: cpu{broker: time.Second, machine: 2 * time.Second}},
 			row{
 				count: count, layout: "own", phase: "bare API", took: scale * 20 * time.Millisecond, cpu: cpu{apiServer: time.Second, machine: 2 * time.Second},
-				writes: tally{"POST consumerqueues": 100},
+				writes: counts{"POST consumerqueues": 100},
 			},
 			row{
 				count: count, layout: "own", phase: "create", took: scale * 12 * time.Millisecond, bare: scale * 10 * time.Millisecond,
 				bareAPI: scale * 20 * time.Millisecond,
-				http:    tally{"GET /definitions/{vhost}": 2}, amqp: tally{"queue.declare": 300}, writes: tally{"PATCH consumerqueues": 100, "POST events": 99},
+				http:    counts{"GET /definitions/{vhost}": 2}, amqp: counts{"queue.declare": 300}, writes: counts{"PATCH consumerqueues": 100, "POST events": 99},
 				cpu:  cpu{manager: time.Second / 2, apiServer: time.Second, broker: time.Second, machine: 3 * time.Second},
 				peak: 50<<20 + int64(count)*15<<10, note: "a note",
 			})
@@ -93,8 +93,8 @@ func TestSpread(t *testing.T) {
 func TestNotes(t *testing.T) {
 	t.Parallel()
 	r := row{
-		took: time.Minute, cpu: cpu{manager: 600 * time.Millisecond}, amqp: tally{"queue.declare": 120},
-		http: tally{"GET /definitions/{vhost} (not_modified)": 2, "GET /queues/{vhost}": 1, "GET /queues/{vhost}/{queue}": 2, "GET /nodes": 1},
+		took: time.Minute, cpu: cpu{manager: 600 * time.Millisecond}, amqp: counts{"queue.declare": 120},
+		http: counts{"GET /definitions/{vhost} (not_modified)": 2, "GET /queues/{vhost}": 1, "GET /queues/{vhost}/{queue}": 2, "GET /nodes": 1},
 	}
 	want := "manager 1.0% of a core; per interval of 30s, 1.0 conditional requests, 0.5 message counts, 1.5 others"
 	if got := idleNote(r, 30*time.Second); got != want {

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// quiet is for how long the manager must not have reconciled anything, so that nothing more is to be expected.
+// quiet is for how long the manager must not have reconciled anything before a phase ends.
 const quiet = 2 * time.Second
 
-// measureRestart stops the manager, starts another, and takes the time until that has found each ConsumerQueue in sync.
+// measureRestart stops the manager, starts another one, and measures the time until that has found each ConsumerQueue in sync.
 func measureRestart(ctx context.Context, w *world) ([]row, error) {
 	if err := w.manager.Stop(); err != nil {
 		return nil, err
@@ -29,8 +29,8 @@ func measureRestart(ctx context.Context, w *world) ([]row, error) {
 	return []row{r}, err
 }
 
-// untilKnown waits until the manager has found all ConsumerQueues in sync, and has not reconciled any for a while. The outcome ends
-// with the last reconciliation.
+// untilKnown waits until the manager has found all ConsumerQueues in sync and has not reconciled any for a while. The measured
+// time ends with the last reconciliation.
 func (w *world) untilKnown(ctx context.Context) (outcome, error) {
 	last, seen, reconciled := moment{}, 0.0, 0.0
 	for deadline := time.Now().Add(timeLimit); time.Now().Before(deadline); {
@@ -43,7 +43,7 @@ func (w *world) untilKnown(ctx context.Context) (outcome, error) {
 		}
 		samples, err := w.manager.scrape(ctx, reconciledMetric)
 		all, inSync := reconciliations(samples)
-		switch { // an error: it does not listen yet
+		switch { // an error means that the manager does not listen yet
 		case err == nil && all != seen:
 			seen, reconciled, last = all, inSync, current
 		case err == nil && reconciled >= float64(w.count) && current.at.Sub(last.at) > quiet:
@@ -56,11 +56,11 @@ func (w *world) untilKnown(ctx context.Context) (outcome, error) {
 	return outcome{}, fmt.Errorf("waiting until the manager has found all ConsumerQueues in sync (%.0f of %d)", reconciled, w.count)
 }
 
-// leaderFlags are those of the manifests; they name a namespace, for the managers of the benchmark run in no pod.
+// leaderFlags are the flags of the manifests, with a namespace, because the managers do not run in pods.
 var leaderFlags = []string{"--leader-elect", "--leader-election-namespace", namespace}
 
-// measureTakeover ends a leader while another manager stands by, and takes the time until that has found each ConsumerQueue in sync:
-// once in good order, when the leader gives its lease back, and once without a warning, when the lease has to run out.
+// measureTakeover stops a leader while another manager stands by, and measures the time until that has found each ConsumerQueue
+// in sync: once gracefully, so that the leader releases its lease, and once by a kill, so that the lease has to expire.
 func measureTakeover(ctx context.Context, w *world) ([]row, error) {
 	if err := w.manager.Stop(); err != nil {
 		return nil, err
@@ -85,10 +85,10 @@ func measureTakeover(ctx context.Context, w *world) ([]row, error) {
 	return rows, nil
 }
 
-// standbyTime is for how long a manager stands by, which is enough to fill its caches.
+// standbyTime is how long a manager stands by to fill its caches.
 const standbyTime = 5 * time.Second
 
-// takeOver starts a manager that stands by, and ends the leader by a signal.
+// takeOver starts a standby manager and stops the leader with a signal.
 func (w *world) takeOver(ctx context.Context, phase string, signal syscall.Signal) (row, error) {
 	w.leader, w.profiles = w.manager, "" // both serve profiles
 	if err := w.startManager(leaderFlags...); err != nil {
@@ -106,7 +106,7 @@ func (w *world) takeOver(ctx context.Context, phase string, signal syscall.Signa
 		}
 		return w.untilKnown(ctx)
 	})
-	if ended := w.leader.Wait(); signal == syscall.SIGTERM { // it does not end well otherwise
+	if ended := w.leader.Wait(); signal == syscall.SIGTERM { // after SIGKILL it returns an error
 		err = errors.Join(err, ended)
 	}
 	w.leader = nil

@@ -11,8 +11,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// measureTiers drops a delay tier from all ConsumerQueues while a message waits in each. For a time the manager is watched, which may
-// delete none of them; then the messages go, and the time is taken until the delay tiers have gone.
+// measureTiers drops a delay tier from all ConsumerQueues while it has messages. For a while the manager must not delete any of
+// them. Then the messages are removed, and the time until the delay tiers are deleted is measured.
 func measureTiers(ctx context.Context, w *world) ([]row, error) {
 	if err := w.setTiers(ctx, "30s", "1h"); err != nil {
 		return nil, err
@@ -52,14 +52,14 @@ func measureTiers(ctx context.Context, w *world) ([]row, error) {
 	return []row{kept, gone}, nil
 }
 
-// tiersNote says what it takes the manager to wait for messages to go.
+// tiersNote describes the manager's requests while it waits for messages to leave.
 func tiersNote(r row) string {
 	seconds := r.took.Seconds()
 	return fmt.Sprintf("manager %.1f%% of a core; %.1f HTTP and %.1f AMQP requests per second",
 		100*r.cpu.manager.Seconds()/seconds, r.http.total()/seconds, r.amqp.total()/seconds)
 }
 
-// setTiers gives all ConsumerQueues some delay tiers, and waits until they have them and no others.
+// setTiers sets the delay tiers of all ConsumerQueues and waits until they have exactly these.
 func (w *world) setTiers(ctx context.Context, delays ...v1alpha1.Duration) error {
 	if _, err := w.patchTiers(ctx, w.count, delays...); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (w *world) setTiers(ctx context.Context, delays ...v1alpha1.Duration) error
 	return w.untilTiers(ctx, delays...)
 }
 
-// untilTiers waits until all ConsumerQueues are Ready, and their status lists as many objects as some delay tiers make.
+// untilTiers waits until all ConsumerQueues are Ready and their status lists as many objects as these delay tiers have.
 func (w *world) untilTiers(ctx context.Context, delays ...v1alpha1.Duration) error {
 	desired, err := w.desired(0, delays...)
 	if err != nil {
@@ -79,7 +79,7 @@ func (w *world) untilTiers(ctx context.Context, delays ...v1alpha1.Duration) err
 	})
 }
 
-// desired is what a ConsumerQueue with some delay tiers is at the broker.
+// desired returns the topology of a ConsumerQueue with some delay tiers.
 func (w *world) desired(number int, delays ...v1alpha1.Duration) (topology.Topology, error) {
 	version, err := vhost.ParseVersion(w.vhost.Broker.Version)
 	if err != nil {
@@ -90,7 +90,7 @@ func (w *world) desired(number int, delays ...v1alpha1.Duration) (topology.Topol
 	return topology.Desired(cq, version)
 }
 
-// tierQueues are the queues of one delay tier, of all ConsumerQueues.
+// tierQueues returns the queues of one delay tier of all ConsumerQueues.
 func (w *world) tierQueues(delay v1alpha1.Duration) ([]string, error) {
 	var names []string
 	for number := range w.count {
@@ -107,7 +107,7 @@ func (w *world) tierQueues(delay v1alpha1.Duration) ([]string, error) {
 	return names, nil
 }
 
-// publishToEach publishes one message to each queue, and waits until the broker has all of them.
+// publishToEach publishes one message to each queue and waits until the broker has confirmed all of them.
 func publishToEach(ctx context.Context, connection *amqp.Connection, queues []string) error {
 	channel, err := connection.Channel()
 	if err != nil {
@@ -132,7 +132,7 @@ func publishToEach(ctx context.Context, connection *amqp.Connection, queues []st
 	return nil
 }
 
-// purgeEach takes the message out of each queue. It fails if one of the messages is gone.
+// purgeEach removes the message from each queue. It fails if a message is missing.
 func purgeEach(connection *amqp.Connection, queues []string) error {
 	channel, err := connection.Channel()
 	if err != nil {

@@ -12,19 +12,19 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// tracker knows the state of all ConsumerQueues from one watch: to list thousands again and again would take the API server more
-// CPU than what is measured.
+// tracker follows the state of all ConsumerQueues with one watch, because listing thousands repeatedly would cost the API server
+// more CPU than the measured work.
 type tracker struct {
 	mutex sync.Mutex
 	all   map[string]state // by name
 }
 
-// state is what is known of a ConsumerQueue.
+// state is the state of a ConsumerQueue.
 type state struct {
 	generation int64
 	ready      bool      // for this generation
 	since      time.Time // since when it is ready, or not
-	objects    int       // that its status lists
+	objects    int       // number of objects in its status
 }
 
 // startTracker watches until the context ends.
@@ -34,7 +34,7 @@ func startTracker(ctx context.Context, server *apiServer) (*tracker, error) {
 		return nil, err
 	}
 	t := &tracker{all: map[string]state{}}
-	go func() { _ = watched.Start(ctx) }() // its only error is that of the context
+	go func() { _ = watched.Start(ctx) }() // returns only the error of the context
 	informer, err := watched.GetInformer(ctx, &v1alpha1.ConsumerQueue{})
 	if err == nil {
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -75,7 +75,7 @@ func (t *tracker) forget(object any) {
 	delete(t.all, cq.Name)
 }
 
-// count is how many of those that exist are as wanted.
+// count returns how many of the existing ConsumerQueues match.
 func (t *tracker) count(wanted func(name string, s state) bool) int {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -88,7 +88,7 @@ func (t *tracker) count(wanted func(name string, s state) bool) int {
 	return count
 }
 
-// of is what is known of one ConsumerQueue.
+// of returns the state of one ConsumerQueue.
 func (t *tracker) of(name string) state {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

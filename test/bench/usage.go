@@ -14,7 +14,7 @@ import (
 // ticksPerSecond is the unit of CPU times in /proc, USER_HZ, on every architecture that Go knows.
 const ticksPerSecond = 100
 
-// processStat is what /proc/<pid>/stat says of a process.
+// processStat is a part of /proc/<pid>/stat.
 type processStat struct {
 	pid, parent int
 	name        string // at most 15 characters
@@ -24,7 +24,7 @@ type processStat struct {
 // parseProcess reads the content of /proc/<pid>/stat; see proc_pid_stat(5).
 func parseProcess(text string) (processStat, error) {
 	before, after, _ := strings.Cut(text, " (")
-	end := strings.LastIndex(after, ") ") // a name may hold spaces and brackets
+	end := strings.LastIndex(after, ") ") // a name may contain spaces and brackets
 	if end < 0 {
 		return processStat{}, fmt.Errorf("no name of a process in %q", text)
 	}
@@ -54,7 +54,7 @@ func integers(texts ...string) ([]int, error) {
 	return numbers, nil
 }
 
-// processes are all processes of the machine.
+// processes returns all processes of the machine.
 func processes() (map[int]processStat, error) {
 	paths, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil || len(paths) == 0 {
@@ -64,7 +64,7 @@ func processes() (map[int]processStat, error) {
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has ended meanwhile
+			continue // the process has ended
 		}
 		p, err := parseProcess(string(text))
 		if err != nil {
@@ -75,7 +75,7 @@ func processes() (map[int]processStat, error) {
 	return all, nil
 }
 
-// below says whether a process is the given one or descends from it.
+// below reports whether a process is the given one or its descendant.
 func below(all map[int]processStat, pid, ancestor int) bool {
 	for pid != ancestor {
 		p, known := all[pid]
@@ -87,10 +87,10 @@ func below(all map[int]processStat, pid, ancestor int) bool {
 	return true
 }
 
-// cpu is CPU time by who used it, in user and system mode.
+// cpu is user and system CPU time by process.
 type cpu struct{ manager, apiServer, broker, machine time.Duration }
 
-// others is what neither of the measured processes used: the benchmark itself, and whatever else the machine does.
+// others returns the CPU time of all other processes, including the benchmark.
 func (c cpu) others() time.Duration { return max(0, c.machine-c.manager-c.apiServer-c.broker) }
 
 func (c cpu) since(before cpu) cpu {
@@ -99,13 +99,13 @@ func (c cpu) since(before cpu) cpu {
 	}
 }
 
-// moment is a time, and the CPU time used until then.
+// moment is a time with the CPU time used until then.
 type moment struct {
 	at  time.Time
 	cpu cpu
 }
 
-// now takes the time. The API server and etcd are children of this process; manager is 0 if there is none.
+// now returns the current moment. The API server and etcd are children of this process. manager is 0 if there is none.
 func now(manager, broker int) (moment, error) {
 	all, err := processes()
 	if err != nil {
@@ -130,7 +130,7 @@ func now(manager, broker int) (moment, error) {
 	return m, err
 }
 
-// parseMachineCPU reads out of /proc/stat for how long all cores together have been busy.
+// parseMachineCPU returns the total busy time of all cores from /proc/stat.
 func parseMachineCPU(text string) (time.Duration, error) {
 	line, _, _ := strings.Cut(text, "\n")
 	fields := strings.Fields(line)
@@ -149,12 +149,12 @@ func parseMachineCPU(text string) (time.Duration, error) {
 	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
 }
 
-// resetPeak has the peak memory of a process begin anew, at what it takes now.
+// resetPeak resets the peak memory of a process to its current memory.
 func resetPeak(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }
 
-// peakMemory is what a process took at most since its start or resetPeak, in bytes; 0 if it has ended.
+// peakMemory returns the peak memory of a process since its start or resetPeak, in bytes; 0 if it has ended.
 func peakMemory(pid int) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -166,7 +166,7 @@ func peakMemory(pid int) (int64, error) {
 	return kilobytes(string(text), "VmHWM:")
 }
 
-// machineMemory is the memory of the machine in bytes.
+// machineMemory returns the memory of the machine in bytes.
 func machineMemory() (int64, error) {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -175,7 +175,7 @@ func machineMemory() (int64, error) {
 	return kilobytes(string(text), "MemTotal:")
 }
 
-// kilobytes reads one line of /proc/<pid>/status or /proc/meminfo, and returns bytes.
+// kilobytes reads one line of /proc/<pid>/status or /proc/meminfo and returns bytes.
 func kilobytes(text, name string) (int64, error) {
 	_, after, found := strings.Cut("\n"+text, "\n"+name)
 	fields := strings.Fields(after)

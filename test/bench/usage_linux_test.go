@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What this process has used itself is among the machine's.
+// The machine's CPU time includes the time of this process.
 func TestNow(t *testing.T) {
 	t.Parallel()
 	m, err := now(os.Getpid(), 0)

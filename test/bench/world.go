@@ -18,7 +18,7 @@ import (
 	"github.com/warren-mq/warren/test/testenv/program"
 )
 
-// world is what is measured: an API server, a broker and, once the creation begins, a manager, all of them fresh.
+// world is the measured system: an API server, a broker and, from the creation on, a manager, all of them new.
 type world struct {
 	program   *program.Program
 	given     *settings
@@ -27,14 +27,14 @@ type world struct {
 	server    *apiServer
 	broker    *brokers.Private
 	brokerPID int
-	vhost     *brokers.VHost // in which the broker publishes events
-	manager   *manager       // nil until the creation begins
+	vhost     *brokers.VHost // the virtual host of the broker's events
+	manager   *manager       // nil before the creation
 	leader    *manager       // nil except in the takeover phase, where manager is the standby
 	resources *tracker
-	profiles  string        // where the manager serves its profiles; empty until there is one
-	declaring time.Duration // what the broker takes by itself; 0 until measured
+	profiles  string        // address of the manager's profiles; empty if no manager runs
+	declaring time.Duration // the broker's time without a manager; 0 until measured
 	deleting  time.Duration
-	writing   time.Duration // what the API server takes by itself for the creation; 0 until measured
+	writing   time.Duration // the API server's time for the creation without a manager; 0 until measured
 }
 
 func newWorld(p *program.Program, given *settings, count int, shared layout) (*world, error) {
@@ -48,8 +48,8 @@ func newWorld(p *program.Program, given *settings, count int, shared layout) (*w
 	return w, err
 }
 
-// startBroker starts a broker that may use half of the machine's memory, because thousands of queues need more than the brokers of the
-// tests have. The tick holds for the quorum queues that are declared from then on.
+// startBroker starts a broker that may use half of the machine's memory, because thousands of queues need more than the test
+// brokers have. The tick interval applies to quorum queues that are declared from then on.
 func (w *world) startBroker() error {
 	memory, err := machineMemory()
 	if err != nil {
@@ -62,7 +62,7 @@ func (w *world) startBroker() error {
 	return nil
 }
 
-// begin starts the manager, and connects it to the broker.
+// begin starts the manager and connects it to the broker.
 func (w *world) begin(ctx context.Context) (err error) {
 	if w.resources, err = startTracker(ctx, w.server); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (w *world) begin(ctx context.Context) (err error) {
 	return w.connect(ctx)
 }
 
-// renewAPIServer starts another API server in the place of the present one, with nothing in it.
+// renewAPIServer replaces the API server with a new, empty one.
 func (w *world) renewAPIServer() (err error) {
 	_ = w.server.Stop() // envtest may have to kill the server
 	w.server, err = startAPIServer(w.program, w.given.crds)
@@ -121,15 +121,15 @@ func (w *world) connect(ctx context.Context) error {
 	})
 }
 
-// timeLimit is more than any phase takes.
+// timeLimit is longer than any phase.
 const timeLimit = time.Hour
 
-// until waits for a number of things.
+// until waits until a number has been reached.
 func (w *world) until(ctx context.Context, what string, wanted int, count func() int) error {
 	found := 0
 	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, timeLimit, true, func(context.Context) (bool, error) {
 		if !w.manager.runs() {
-			return false, errors.New("the manager ended by itself")
+			return false, errors.New("the manager exited")
 		}
 		found = count()
 		return found >= wanted, nil
@@ -144,10 +144,10 @@ func isReady(conditions []metav1.Condition) bool {
 	return meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady)
 }
 
-// parallel is how many requests the benchmark makes at a time.
+// parallel is how many requests the benchmark sends at the same time.
 const parallel = 16
 
-// forEach does something for each number below count, several at a time, and returns the first error.
+// forEach calls a function for each number below count, several at a time, and returns the first error.
 func forEach(count int, do func(number int) error) error {
 	numbers, failed := make(chan int), make(chan error, parallel)
 	var all sync.WaitGroup

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// The oldest Kubernetes that the chart supports knows each function and each macro in the CEL of the CRDs and of the admission policies.
+// The oldest Kubernetes that the chart supports knows every function and macro in the CEL of the CRDs and admission policies.
 func TestOldestKubernetesKnowsTheCEL(t *testing.T) {
 	t.Parallel()
 	compiler := newCELCompiler(oldestKubernetes(t))
@@ -51,7 +51,7 @@ func TestOldestKubernetesKnowsTheCEL(t *testing.T) {
 	}
 }
 
-// The environment of the test above lacks what a later Kubernetes has added.
+// The environment of the oldest Kubernetes lacks the additions of later versions.
 func TestOlderKubernetesLacksNewerCEL(t *testing.T) {
 	t.Parallel()
 	for expression, since := range map[string]uint{
@@ -71,22 +71,22 @@ func TestOlderKubernetesLacksNewerCEL(t *testing.T) {
 	}
 }
 
-// celCompiler compiles new expressions as the API server of one version of Kubernetes does.
+// celCompiler compiles new expressions like the API server of one Kubernetes version.
 type celCompiler struct {
 	environment *environment.EnvSet
 	policy      policycel.Compiler
-	// rules counts those that were compiled.
+	// rules is the number of compiled rules.
 	rules int
 }
 
-// newCELCompiler is for a version of Kubernetes. An API server lets new expressions use what the version before knew, too, so that it
-// can be rolled back.
+// newCELCompiler returns a compiler for a version of Kubernetes. New expressions may only use what the version before knew, so
+// that the API server can be rolled back.
 func newCELCompiler(kubernetes *version.Version) *celCompiler {
 	set := environment.MustBaseEnvSet(kubernetes.SubtractMinor(1))
 	return &celCompiler{environment: set, policy: policycel.NewCompiler(set)}
 }
 
-// compileSchema compiles the rules of a schema and of all schemas within.
+// compileSchema compiles the rules of a schema and of all schemas inside it.
 func (c *celCompiler) compileSchema(t *testing.T, path string, s *schema.Structural, isRoot bool) {
 	t.Helper()
 	results, err := schemacel.Compile(s, model.SchemaDeclType(s, isRoot), celconfig.PerCallLimit, c.environment, schemacel.NewExpressionsEnvLoader())
@@ -145,7 +145,7 @@ func (c *celCompiler) compile(expression string, returns *cel.Type, options poli
 	return nil
 }
 
-// rulesIn counts the rules of a CRD.
+// rulesIn returns the number of rules in a CRD.
 func rulesIn(node any) int {
 	count := 0
 	switch node := node.(type) {
@@ -174,7 +174,7 @@ func (e policyExpression) GetExpression() string { return e.text }
 
 func (e policyExpression) ReturnTypes() []*cel.Type { return []*cel.Type{e.returns} }
 
-// oldestKubernetes is that of the chart's kubeVersion.
+// oldestKubernetes returns the version in the chart's kubeVersion.
 func oldestKubernetes(t *testing.T) *version.Version {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "charts", "warren", "Chart.yaml"))
@@ -193,7 +193,7 @@ func oldestKubernetes(t *testing.T) *version.Version {
 	return version.MustParse(least[1])
 }
 
-// structural is the schema of a CRD as the API server works with it.
+// structural returns the structural schema of a CRD.
 func structural(t *testing.T, written *apiextensionsv1.JSONSchemaProps) *schema.Structural {
 	t.Helper()
 	whole := &apiextensions.JSONSchemaProps{}
@@ -207,7 +207,7 @@ func structural(t *testing.T, written *apiextensionsv1.JSONSchemaProps) *schema.
 	return made
 }
 
-// convert reads an object into its type, and fails for a field that the type lacks.
+// convert decodes an object into its type, and fails for unknown fields.
 func convert(t *testing.T, object map[string]any, into any) {
 	t.Helper()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object, into, true); err != nil {

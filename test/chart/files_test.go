@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Alerts and dashboard are those of config/, with what Prometheus and Grafana put into braces.
+// Alerts and dashboard are the files in config/, with escaped braces.
 func TestAlertsAndDashboards(t *testing.T) {
 	t.Parallel()
 	output, err := run(t, "helm", "template", "warren", "charts/warren", "--namespace="+system,
@@ -43,7 +43,7 @@ func TestAlertsAndDashboards(t *testing.T) {
 	}
 }
 
-// objectIn reads a file of YAML or JSON.
+// objectIn reads a YAML or JSON file.
 func objectIn(t *testing.T, path string) map[string]any {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(path)))

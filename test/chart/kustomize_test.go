@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// config/manager leaves the image to `make deploy`, so the chart is given the same one here.
+// sameImage sets the image of config/manager, which `make deploy` replaces.
 var sameImage = []string{"--set=image.registry=", "--set=image.repository=controller", "--set=image.tag=latest", "--set=image.pullPolicy="}
 
-// With its default values the chart renders exactly what config/default does.
+// With its default values, the chart renders exactly the objects of config/default.
 func TestDefaultValuesRenderConfigDefault(t *testing.T) {
 	t.Parallel()
 	for _, helm := range helms {
@@ -22,7 +22,7 @@ func TestDefaultValuesRenderConfigDefault(t *testing.T) {
 	}
 }
 
-// With consumerContracts.enabled it renders what config/contract does, too.
+// With consumerContracts.enabled, it also renders the objects of config/contract.
 func TestContractsRenderConfigContract(t *testing.T) {
 	t.Parallel()
 	want := kustomize(t, "config/default")
@@ -30,7 +30,7 @@ func TestContractsRenderConfigContract(t *testing.T) {
 	expectSame(t, want, render(t, "helm", append(sameImage, "--set=consumerContracts.enabled=true")...))
 }
 
-// For a single namespace and no right in the whole cluster, it renders exactly what config/namespaced does.
+// For a single namespace without cluster-wide permissions, it renders exactly the objects of config/namespaced.
 func TestSingleNamespaceRendersConfigNamespaced(t *testing.T) {
 	t.Parallel()
 	values := []string{
@@ -40,16 +40,16 @@ func TestSingleNamespaceRendersConfigNamespaced(t *testing.T) {
 	expectSame(t, kustomize(t, "config/namespaced"), render(t, "helm", append(values, sameImage...)...))
 }
 
-// chartLabels are what the objects of the chart have and those of kustomize have not.
+// chartLabels are labels of the chart's objects that kustomize's objects do not have.
 var chartLabels = []string{
 	"helm.sh/chart", "app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by",
 }
 
-// expectSame fails for each object that the renderings have not in common. Four things differ:
-//   - all objects of the chart have the labels above;
-//   - all of them have name and component, which kustomize does not give to CRDs and to roles that are generated;
-//   - the CRDs of the chart have the annotation by which Helm keeps them;
-//   - the chart has no namespace, because Helm creates it, and no pod of `helm test`.
+// expectSame fails for each object that differs, or that only one of the renderings has. These differences are expected:
+//   - objects of the chart have the labels above;
+//   - they have the labels name and component, which kustomize adds neither to CRDs nor to generated roles;
+//   - CRDs of the chart have the annotation that makes Helm keep them;
+//   - only kustomize has the namespace, because Helm creates it, and only the chart has a pod for `helm test`.
 func expectSame(t *testing.T, fromKustomize, fromChart objects) {
 	t.Helper()
 	if _, there := fromKustomize[key("Namespace", "", system)]; !there {
@@ -81,7 +81,7 @@ func expectSame(t *testing.T, fromKustomize, fromChart objects) {
 	}
 }
 
-// takeOff takes off what only objects of the chart have, and fails if an object has it not.
+// takeOff removes everything that only objects of the chart have, and fails if an object does not have it.
 func takeOff(t *testing.T, name string, object *unstructured.Unstructured) {
 	t.Helper()
 	for _, label := range chartLabels {

@@ -22,7 +22,7 @@ const (
 	contracts = "warren-contract-policy"
 )
 
-// Each value arrives where it belongs.
+// Each value changes the intended field.
 func TestEveryOption(t *testing.T) {
 	t.Parallel()
 	const container = ".spec.template.spec.containers[0]"
@@ -110,7 +110,7 @@ func TestEveryOption(t *testing.T) {
 	}
 }
 
-// at returns what is at a path of an object.
+// at returns the value at a path of an object.
 func at(t *testing.T, in objects, kind, name, path string) string {
 	t.Helper()
 	finder := jsonpath.New(path)
@@ -124,7 +124,7 @@ func at(t *testing.T, in objects, kind, name, path string) string {
 	return text.String()
 }
 
-// expectDecodable fails for each object of Kubernetes' own that has a field which does not exist.
+// expectDecodable fails for each built-in object with an unknown field.
 func expectDecodable(t *testing.T, found objects) {
 	t.Helper()
 	for name, object := range found {
@@ -157,7 +157,7 @@ func expectDecodable(t *testing.T, found objects) {
 		case "ValidatingAdmissionPolicyBinding":
 			into = &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 		default:
-			continue // its CRD knows
+			continue // its CRD has the schema
 		}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, into, true); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -165,7 +165,7 @@ func expectDecodable(t *testing.T, found objects) {
 	}
 }
 
-// In each of the namespaces that it watches, the manager may write contracts.
+// The manager may write contracts in each watched namespace.
 func TestContractsInWatchedNamespaces(t *testing.T) {
 	t.Parallel()
 	found := render(t, "helm", "--set=watchNamespaces={team-a,team-b}", "--set=consumerContracts.enabled=true")
@@ -180,8 +180,7 @@ func TestContractsInWatchedNamespaces(t *testing.T) {
 	found.get(t, "ValidatingAdmissionPolicy", contracts)
 }
 
-// In each of the namespaces that it watches, the manager has the same Role. It has no ClusterRole but those for metrics and for the
-// dead-letter API.
+// Each watched namespace gets the same Role. The manager's only ClusterRoles are for metrics and the dead-letter API.
 func TestRolesInWatchedNamespaces(t *testing.T) {
 	t.Parallel()
 	found := render(t, "helm", "--set=watchNamespaces={team-a,team-b}", "--set=rbac.aggregateClusterRoles=false")
@@ -196,7 +195,7 @@ func TestRolesInWatchedNamespaces(t *testing.T) {
 	}
 }
 
-// What is turned off is not there.
+// Disabled features render no objects.
 func TestWhatCanBeTurnedOff(t *testing.T) {
 	t.Parallel()
 	for set, gone := range map[string][]string{
@@ -221,7 +220,7 @@ func TestWhatCanBeTurnedOff(t *testing.T) {
 	}
 }
 
-// Each selector names the release, so that two releases in one namespace do not select the pods of each other.
+// Each selector contains the release, so that two releases in one namespace do not select each other's pods.
 func TestSelectorsNameTheRelease(t *testing.T) {
 	t.Parallel()
 	const instance = "app\\.kubernetes\\.io/instance"
@@ -241,7 +240,7 @@ func TestSelectorsNameTheRelease(t *testing.T) {
 	}
 }
 
-// The ServiceMonitor selects both Services, but only that of the metrics has a port of the name.
+// The ServiceMonitor selects both Services, but only the metrics Service has a port with its name.
 func TestServiceMonitorScrapesOnlyMetrics(t *testing.T) {
 	t.Parallel()
 	found := render(t, "helm", "--set=metrics.serviceMonitor.enabled=true")
@@ -254,7 +253,7 @@ func TestServiceMonitorScrapesOnlyMetrics(t *testing.T) {
 	}
 }
 
-// A token of one's own replaces the ServiceAccount that the chart creates to scrape as.
+// A configured token replaces the ServiceAccount that the chart creates for scraping.
 func TestServiceMonitorWithOwnAuthorization(t *testing.T) {
 	t.Parallel()
 	found := render(t, "helm", "--set=metrics.serviceMonitor.enabled=true",
@@ -267,7 +266,7 @@ func TestServiceMonitorWithOwnAuthorization(t *testing.T) {
 	}
 }
 
-// GOMEMLIMIT is 90% of the memory limit unless it is given.
+// GOMEMLIMIT is 90% of the memory limit by default.
 func TestGoMemLimitFollowsTheMemoryLimit(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ set, want string }{
@@ -292,7 +291,7 @@ func TestGoMemLimitFollowsTheMemoryLimit(t *testing.T) {
 	}
 }
 
-// Labels of a user cannot replace those that select the pods.
+// A user's labels cannot replace the labels that select the pods.
 func TestPodLabelsKeepTheSelector(t *testing.T) {
 	t.Parallel()
 	found := render(t, "helm", "--set=podLabels.app\\.kubernetes\\.io/name=mine", "--set=commonLabels.app\\.kubernetes\\.io/instance=mine")
@@ -302,7 +301,7 @@ func TestPodLabelsKeepTheSelector(t *testing.T) {
 	}
 }
 
-// Two releases with names of their own have no object in common, so a second operator can watch other namespaces.
+// Two releases with different names have no object in common, so a second operator can watch other namespaces.
 func TestTwoReleases(t *testing.T) {
 	t.Parallel()
 	first := render(t, "helm", "--set=crds.enabled=false")
@@ -317,7 +316,7 @@ func TestTwoReleases(t *testing.T) {
 	}
 }
 
-// Metrics without HTTPS ask nobody who comes.
+// Metrics without HTTPS need no authentication.
 func TestInsecureMetrics(t *testing.T) {
 	t.Parallel()
 	found := render(t, "helm", "--set=metrics.secure=false", "--set=metrics.serviceMonitor.enabled=true", "--set=metrics.tls.secretName=unused",

@@ -14,13 +14,13 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// Some switches need a name as well.
+// Some switches also need a name.
 var withSwitches = "--set=metrics.tls.certManager.issuerRef.name=ca,deadLetters.tls.certManager.issuerRef.name=ca," +
 	"deadLetters.tls.secretName=dead-letters,deadLetters.apiService.injectCAFrom=warren-system/dead-letters"
 
 var switchRow = regexp.MustCompile("(?m)^\\| `([A-Za-z.]+)` \\| (on|off) \\| ([^|]*) \\|")
 
-// The README lists each switch with its default, and with the objects that it adds.
+// The README lists each switch with its default and the objects that it adds.
 func TestReadmeListsWhatEachSwitchAdds(t *testing.T) {
 	t.Parallel()
 	listed := map[string]bool{}
@@ -61,7 +61,7 @@ func TestReadmeListsWhatEachSwitchAdds(t *testing.T) {
 	}
 }
 
-// switches are the values called enabled.
+// switches returns the values named enabled.
 func switches(t *testing.T) []string {
 	t.Helper()
 	values := map[string]any{}
@@ -83,13 +83,13 @@ func switches(t *testing.T) []string {
 	return names
 }
 
-// matches compares a name with a pattern, whose * is any text.
+// matches reports whether a name matches a pattern, whose * is any text.
 func matches(pattern, text string) bool {
 	matched, err := path.Match(pattern, text)
 	return err == nil && matched
 }
 
-// Artifact Hub shows each CRD, with an example that the types know.
+// Artifact Hub shows each CRD with an example that is valid for its type.
 func TestArtifactHubShowsEachCRD(t *testing.T) {
 	t.Parallel()
 	chart := struct{ Annotations map[string]string }{}
@@ -125,7 +125,7 @@ func TestArtifactHubShowsEachCRD(t *testing.T) {
 	}
 }
 
-// The examples of values in the README can be installed.
+// The example values in the README can be installed.
 func TestReadmeExamplesRender(t *testing.T) {
 	t.Parallel()
 	examples := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(read(t, "README.md.gotmpl")), -1)

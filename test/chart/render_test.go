@@ -23,13 +23,13 @@ const (
 	system = "warren-system"
 )
 
-// helms are the majors of Helm that are in use, by the names that hack/tool.sh has for them.
+// helms are the major versions of Helm in use, by their names in hack/tool.sh.
 var helms = []string{"helm", "helm3"}
 
-// objects are those of a rendering, by kind, namespace and name.
+// objects are rendered objects by kind, namespace and name.
 type objects map[string]*unstructured.Unstructured
 
-// render returns what Helm makes of the chart with further arguments.
+// render renders the chart with further arguments.
 func render(t *testing.T, helm string, args ...string) objects {
 	t.Helper()
 	output, err := template(t, helm, args...)
@@ -39,7 +39,7 @@ func render(t *testing.T, helm string, args ...string) objects {
 	return parse(t, output)
 }
 
-// renderValues is render for the text of a file of values.
+// renderValues is render with the text of a values file.
 func renderValues(t *testing.T, values string) objects {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "values.yaml")
@@ -55,7 +55,7 @@ func template(t *testing.T, helm string, args ...string) ([]byte, error) {
 	return run(t, append([]string{helm, "template", "warren", "charts/warren", "--namespace=" + system, "--kube-version=1.37.0"}, args...)...)
 }
 
-// kustomize returns what a kustomization makes.
+// kustomize renders a kustomization.
 func kustomize(t *testing.T, folder string) objects {
 	t.Helper()
 	output, err := run(t, "kustomize", "build", folder)
@@ -90,7 +90,7 @@ func parse(t *testing.T, text []byte) objects {
 			t.Fatal(err)
 		}
 		object := &unstructured.Unstructured{}
-		if err := sigsyaml.UnmarshalStrict(document, &object.Object); err != nil { // strictly: a key must not be there twice
+		if err := sigsyaml.UnmarshalStrict(document, &object.Object); err != nil { // strict, so that a duplicate key is an error
 			t.Fatalf("%v:\n%s", err, document)
 		}
 		if len(object.Object) == 0 {
@@ -106,7 +106,7 @@ func parse(t *testing.T, text []byte) objects {
 
 func key(kind, namespace, name string) string { return kind + " " + namespace + "/" + name }
 
-// get returns an object of the operator, whose namespace it need not name.
+// get returns an object. The operator's namespace is the default.
 func (o objects) get(t *testing.T, kind, name string) *unstructured.Unstructured {
 	t.Helper()
 	for _, namespace := range []string{system, "", "monitoring", "grafana"} {
@@ -118,7 +118,7 @@ func (o objects) get(t *testing.T, kind, name string) *unstructured.Unstructured
 	return nil
 }
 
-// ofKind lists the names of the objects of a kind, sorted.
+// ofKind returns the names of the objects of a kind, sorted.
 func (o objects) ofKind(kind string) []string {
 	var names []string
 	for _, object := range o {

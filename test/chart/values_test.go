@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// values.schema.json knows each value of values.yaml, and no others.
+// values.schema.json contains exactly the values of values.yaml.
 func TestSchemaKnowsAllValues(t *testing.T) {
 	t.Parallel()
 	values, schema := map[string]any{}, map[string]any{}
@@ -29,14 +29,14 @@ func TestSchemaKnowsAllValues(t *testing.T) {
 	}
 }
 
-// fixed leaves out the paths inside of values that have some fields of Kubernetes by default, and take others.
+// fixed removes the paths inside values that contain arbitrary Kubernetes fields.
 func fixed(paths []string) []string {
 	return slices.DeleteFunc(paths, func(path string) bool {
 		return regexp.MustCompile(`^\.(resources|livenessProbe|readinessProbe)\.`).MatchString(path)
 	})
 }
 
-// inSchema lists the paths of all properties.
+// inSchema returns the paths of all properties.
 func inSchema(path string, schema map[string]any) []string {
 	properties, _ := schema["properties"].(map[string]any)
 	var list []string
@@ -48,7 +48,7 @@ func inSchema(path string, schema map[string]any) []string {
 	return list
 }
 
-// inValues lists the paths of all values, as deep as the schema knows them.
+// inValues returns the paths of all values, as deep as the schema describes them.
 func inValues(path string, values, schema map[string]any) []string {
 	properties, _ := schema["properties"].(map[string]any)
 	var list []string
@@ -73,7 +73,7 @@ func read(t *testing.T, name string) []byte {
 	return content
 }
 
-// A value that does not exist or cannot be is refused, and the message names the value.
+// Unknown and invalid values are refused with a message that names them.
 func TestValuesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ set, want string }{
@@ -103,7 +103,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 	}
 }
 
-// A cluster that is too old is refused before anything is installed.
+// An unsupported Kubernetes version is refused before the installation.
 func TestOldCluster(t *testing.T) {
 	t.Parallel()
 	_, err := template(t, "helm", "--kube-version=1.30.9")
@@ -112,7 +112,7 @@ func TestOldCluster(t *testing.T) {
 	}
 }
 
-// The notes after an installation name what is missing for production.
+// The notes after an installation list the missing settings for production.
 func TestNotesNameWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -9,8 +9,8 @@ import (
 )
 
 var _ = Describe("Message counts", func() {
-	// The broker leaves a queue out of its listing whose leader is down. That is not an empty queue.
-	It("stay what they were while a queue cannot be asked, and go on when the queue is back", func() {
+	// The broker's listing omits a queue whose leader is down. The queue is not empty.
+	It("keep their last values while a queue is unavailable, and continue when it is back", func() {
 		w := newWorld(1, 1)
 		w.VHost.Through(nodes.Node(3)).DeclareQueue("orders.dlq", map[string]any{
 			"x-queue-type": "quorum", "x-quorum-initial-group-size": 1, "x-delivery-limit": -1,
@@ -23,7 +23,7 @@ var _ = Describe("Message counts", func() {
 		w.Eventually("orders", dead(1))
 
 		nodes.Kill(3)
-		By("counting others: once their numbers are told, a count was made after the kill")
+		By("counting other queues: their numbers show that a count was made after the kill")
 		w.VHost.Publish("", "invoices.dlq", make([]string, 1)...)
 		w.Eventually("invoices", dead(1))
 		w.VHost.Publish("", "invoices.dlq", make([]string, 9)...)
@@ -55,7 +55,7 @@ var _ = Describe("Dead letters", func() {
 	})
 })
 
-// dead matches a ConsumerQueue by how many dead letters its status tells of.
+// dead matches a ConsumerQueue by the number of dead letters in its status.
 func dead(count int) types.GomegaMatcher {
 	return HaveField("Status.Messages.DeadLettered", HaveValue(BeEquivalentTo(count)))
 }

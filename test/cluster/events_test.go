@@ -10,7 +10,7 @@ import (
 )
 
 var _ = Describe("Events", func() {
-	It("of all nodes count as silent when a refresh finds what one of them did not announce", func() {
+	It("are not trusted after a refresh finds a change that one node did not announce", func() {
 		w := newWorld(1, 1)
 		names := w.Queues("orders", 30, `{retry: {policy: None}, deadLetter: {policy: Disabled}}`)
 		w.AllReady(len(names))
@@ -19,8 +19,8 @@ var _ = Describe("Events", func() {
 		DeferCleanup(func() { nodes.Eval(2, `gen_event:add_handler(rabbit_event, rabbit_exchange_type_event, []).`) })
 		second := w.VHost.Through(nodes.Node(2))
 		turn := 0
-		Eventually(func() *v1alpha1.BrokerConnection { // each pause after silence is longer than the one before
-			second.DeleteQueue(names[turn%len(names)]) // what is deleted again and again is declared again late
+		Eventually(func() *v1alpha1.BrokerConnection { // the delay grows each time
+			second.DeleteQueue(names[turn%len(names)]) // a queue that is deleted repeatedly is recreated late
 			turn++
 			return w.Connection()
 		}).WithPolling(2 * time.Second).Should(SatisfyAll(

@@ -12,14 +12,14 @@ import (
 	"github.com/warren-mq/warren/test/traffic"
 )
 
-var _ = Describe("A node that is killed", func() {
-	It("while a hundred ConsumerQueues come, and another while they go, leaves nothing undone and loses nothing", func() {
+var _ = Describe("Killing a node", func() {
+	It("while a hundred ConsumerQueues are created, and another one while they are deleted, loses no message and leaves no object", func() {
 		w := newWorld(1, 1)
 		steady := w.Queues("steady", 3, quick)
 		w.AllReady(3)
 		near, far := w.flow(1, steady[0], steady[1]), w.flow(2, steady[1], steady[2])
 
-		By("killing node 2 while they come")
+		By("killing node 2 during the creation")
 		names := w.Queues("orders", 100, patient)
 		Eventually(w.readyCount).WithPolling(100 * time.Millisecond).Should(BeNumerically(">", 20))
 		nodes.Kill(2)
@@ -29,7 +29,7 @@ var _ = Describe("A node that is killed", func() {
 		nodes.Start(2)
 		expectGoesOn(far)
 
-		By("killing node 3 while they go, with somebody who publishes to one of them")
+		By("killing node 3 during the deletion, while messages are published to one queue")
 		w.Delete(names...)
 		near.Publishers = append(near.Publishers, traffic.Publish(GinkgoTB(), w.VHost, traffic.Publishing{
 			Targets: []traffic.Target{traffic.ToQueue(names[0])}, Every: 50 * time.Millisecond,
@@ -43,8 +43,8 @@ var _ = Describe("A node that is killed", func() {
 	})
 })
 
-// retainedNames are the ConsumerQueues that were let go with a word about what stays: a message was there first, or it could not be
-// shown for a minute that there is none, on a machine that has better to do.
+// retainedNames returns the ConsumerQueues that were deleted with a Retained Event, because a message was there first, or because
+// a busy machine could not prove within a minute that there was none.
 func (w *world) retainedNames() []string {
 	GinkgoHelper()
 	var names []string
@@ -56,7 +56,8 @@ func (w *world) retainedNames() []string {
 	return names
 }
 
-// expectExactlyButRetained waits until the vhost holds what the ConsumerQueues want, and nothing else but what was said to stay.
+// expectExactlyButRetained waits until the virtual host contains the topologies of the ConsumerQueues and the retained objects,
+// and nothing else.
 func (w *world) expectExactlyButRetained() {
 	GinkgoHelper()
 	var retained []string

@@ -10,11 +10,11 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-var _ = Describe("The leaders of queues", func() {
-	It("that move while messages flow, drift is corrected and ConsumerQueues are deleted, cost nothing", func() {
+var _ = Describe("Moving the leaders of queues", func() {
+	It("while messages flow, drift is corrected and ConsumerQueues are deleted, loses no message", func() {
 		w := newWorld(1, 1)
 		names := w.Queues("orders", 12, quick)
-		idle := names[5:] // dead letters that reach no queue wait for minutes
+		idle := names[5:] // dead letters without a destination are retried only after minutes
 		leaving := w.Queues("leaving", 3, patient)
 		w.AllReady(15)
 		near, far := w.flow(1, names[:3]...), w.flow(2, names[2:5]...)
@@ -28,11 +28,11 @@ var _ = Describe("The leaders of queues", func() {
 		w.VHost.DeleteQueue(idle[0] + tier)
 		turn := 0
 		for moves := ""; moves == ""; turn++ {
-			name := idle[turn%len(idle)] // what is deleted again and again is declared again late
+			name := idle[turn%len(idle)] // a queue that is deleted repeatedly is recreated late
 			w.VHost.Unbind(name+".dlx", name+".dlq", "", nil)
 			Eventually(w.Differences).ShouldNot(ContainElement(Not(HaveSuffix("is too much"))))
 			select {
-			case moves = <-moved: // nothing if it failed
+			case moves = <-moved: // empty if it failed
 				Expect(len(movedLeader.FindAllString(moves, -1))).To(BeNumerically(">", 3*10), moves)
 			default:
 			}
@@ -44,10 +44,10 @@ var _ = Describe("The leaders of queues", func() {
 	})
 })
 
-// movedLeader is what RabbitMQ says of a leader that moved: 4.3 says ok, and before it said migrated.
+// movedLeader matches RabbitMQ's result for a moved leader: ok in 4.3, migrated before.
 var movedLeader = regexp.MustCompile(`\{(ok|migrated),`)
 
-// moveLeaders has each node in turn lead all queues of the vhost, twice, and returns what came of it.
+// moveLeaders makes each node in rotation the leader of all queues of the virtual host, twice, and returns the results.
 func (w *world) moveLeaders() string {
 	GinkgoHelper()
 	var names []string

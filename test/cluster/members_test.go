@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("The members of a queue", func() {
-	It("that are fewer than asked for are told by an advisory, as long as they are", func() {
+	It("have an advisory while they are fewer than the spec requests", func() {
 		w := newWorld(1, 1)
 		name := w.Queues("orders", 1, quick)[0]
 		alone := w.Queues("alone", 1, `{queue: {initialGroupSize: 1}, retry: {policy: None}, deadLetter: {policy: Disabled}}`)[0]

@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("A cluster", func() {
-	It("whose node that Warren is connected to is stopped and started, is unknown meanwhile and mended afterwards", func() {
+	It("is Unknown while Warren's node is stopped, and its drift is corrected afterwards", func() {
 		w := newWorld(2, 1)
 		names := w.Queues("orders", 3, quick)
 		leaving := w.Queues("leaving", 1, patient)[0]
@@ -38,7 +38,7 @@ var _ = Describe("A cluster", func() {
 		noneLost(w.VHost, first, third)
 	})
 
-	It("without a majority of its nodes is unknown, nothing of it is missing or deleted, and all is well when they are back", func() {
+	It("is Unknown without a majority of its nodes: no object is Missing or deleted, and all are Ready when the nodes are back", func() {
 		w := newWorld(1, 1)
 		names := w.Queues("orders", 3, quick)
 		leaving := w.Queues("leaving", 1, patient)[0]
@@ -78,8 +78,8 @@ var _ = Describe("A cluster", func() {
 	})
 })
 
-// whole says, later, what is left of a ConsumerQueue that is deleted now: nothing or, where it could not be shown to be empty
-// in time, all of it.
+// whole reports, after a ConsumerQueue was deleted, what is left of it: nothing, or all of it if it could not be proved empty in
+// time.
 func (w *world) whole(name string) func() []v1alpha1.ConsumerQueue {
 	GinkgoHelper()
 	cq := *w.Get(name)

@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("A Redrive", func() {
-	It("between queues whose leaders' node is killed, or stopped, loses no message, and moves few twice", func() {
+	It("loses no message and moves few twice when the node with the queues' leaders is killed or stopped", func() {
 		const messages, rate = 1000, 100
 		const window = rate / 4
 		w := newWorld(1, 1)
@@ -49,7 +49,7 @@ var _ = Describe("A Redrive", func() {
 	})
 })
 
-// lead has a node lead the quorum queues of the vhost.
+// lead makes a node the leader of the virtual host's quorum queues.
 func (w *world) lead(number int) {
 	GinkgoHelper()
 	name := nodes.Name(number)
@@ -60,7 +60,7 @@ func (w *world) lead(number int) {
 	}).Should(Equal("true"))
 }
 
-// take takes all messages out of a queue, as soon as it has so many, and returns their bodies.
+// take waits until a queue has count messages, removes them, and returns their bodies.
 func (w *world) take(queue string, atLeast int) []string {
 	GinkgoHelper()
 	connection, err := w.VHost.Connect("take")

@@ -1,6 +1,6 @@
-// Package cluster shows what Warren does when nodes of a RabbitMQ cluster fail: killed, stopped, without a quorum, and with
-// the leaders of queues on the move. All parts are real. Messages go through the topologies meanwhile, and none that was
-// confirmed may be lost. Specs run one after the other, for they have one cluster, and its nodes fail for all of them.
+// Package cluster tests Warren while nodes of a RabbitMQ cluster fail: killed, stopped, without a quorum, and while leaders of
+// queues move. All parts are real. Messages flow through the topologies meanwhile, and no confirmed message may be lost. Specs
+// run one after the other, because they share one cluster.
 package cluster
 
 import (
@@ -15,10 +15,10 @@ import (
 )
 
 var (
-	// nodes is the cluster of this suite. A spec that ends a node has it running again at its end.
+	// nodes is the cluster of this suite. A spec that stops a node must start it again.
 	nodes *brokers.Cluster
 	kube  *APIServer
-	// managerBinary is what cmd/main.go is built into.
+	// managerBinary is the manager.
 	managerBinary string
 )
 

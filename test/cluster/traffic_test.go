@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// quick is a spec with a delay tier that retries go through, and tier is what its queue is called after the main queue.
+	// quick is a spec with a delay tier for retries, and tier is the suffix of the tier's queue.
 	quick = `{retry: {delayTiers: [{delay: 1s}]}}`
 	tier  = ".retry.1s"
-	// patient is for ConsumerQueues that are deleted while nodes fail: in a short tier, a sentinel could expire before
-	// somebody takes it back.
+	// patient is for ConsumerQueues that are deleted while nodes fail. In a short tier, a sentinel could expire before
+	// Warren removes it.
 	patient = `{retry: {delayTiers: [{delay: 30s}]}}`
 )
 
-// flow starts a flow through main queues, by the way of one node.
+// flow starts a flow through main queues, connected to one node.
 func (w *world) flow(node int, queues ...string) *traffic.Flow {
 	GinkgoHelper()
 	return traffic.StartFlow(GinkgoTB(), w.VHost.Through(nodes.Node(node)), tier, queues...)
@@ -34,7 +34,7 @@ func expectGoesOn(f *traffic.Flow) {
 	}
 }
 
-// noneLost ends flows of a vhost and accounts for each message.
+// noneLost stops flows of a virtual host and accounts for each message.
 func noneLost(vh *brokers.VHost, flows ...*traffic.Flow) {
 	GinkgoHelper()
 	accounting := traffic.Accounting{Quiet: 30 * time.Second}

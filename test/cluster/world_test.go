@@ -7,16 +7,16 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// world has a manager of its own, which reaches the vhost through one node of the cluster.
+// world has its own manager, which reaches the virtual host through one node of the cluster.
 type world struct{ *World }
 
-// newWorld starts a manager that is connected to one node, for a test that reads the vhost through another, which the test
-// leaves alone.
+// newWorld starts a manager that is connected to one node. The test reads the virtual host through another node, which it must
+// not stop.
 func newWorld(connected, reading int) *world {
 	GinkgoHelper()
 	vhost := nodes.Node(reading).NewVHost(GinkgoTB())
 	w := &world{NewWorld(kube, vhost)}
-	DeferCleanup(nodes.StartAll) // before the vhost is deleted, which a part of a cluster cannot do
+	DeferCleanup(nodes.StartAll) // before the virtual host is deleted, which needs all nodes
 	DeferCleanup(w.Clear)
 	w.Broker = nodes.Node(connected)
 	w.Secret(w.Broker.Username, w.Broker.Password)
@@ -25,7 +25,7 @@ func newWorld(connected, reading int) *world {
 	return w
 }
 
-// readyCount counts the ConsumerQueues that are Ready.
+// readyCount returns the number of Ready ConsumerQueues.
 func (w *world) readyCount() int {
 	GinkgoHelper()
 	count := 0

@@ -19,37 +19,37 @@ import (
 //go:embed */consumerqueues.yaml */expect.json
 var files embed.FS
 
-// Vector is one or more ConsumerQueues that share a vhost, and what the vhost has to hold.
+// Vector is one or more ConsumerQueues in a virtual host, and the expected objects.
 type Vector struct {
 	Name           string
 	ConsumerQueues []v1alpha1.ConsumerQueue
-	// States by rising version.
+	// States are in ascending order of versions.
 	States []State
 }
 
-// State is everything in a vhost from one RabbitMQ version on, in the form of the broker's definitions.
+// State contains all objects of a virtual host from one RabbitMQ version on, in the format of definitions.
 type State struct {
-	// From is the first version that the state holds for.
+	// From is the first version for which the state is expected.
 	From      string     `json:"from"`
 	Exchanges []Exchange `json:"exchanges"`
 	Queues    []Queue    `json:"queues"`
 	Bindings  []Binding  `json:"bindings"`
 }
 
-// Exchange is never auto-delete or internal and has no arguments.
+// Exchange is an exchange that is not auto-delete or internal and has no arguments.
 type Exchange struct {
 	Name    string `json:"name"`
 	Type    string `json:"type"`
 	Durable bool   `json:"durable"`
 }
 
-// Queue is durable.
+// Queue is a durable queue.
 type Queue struct {
 	Name      string          `json:"name"`
 	Arguments vhost.Arguments `json:"arguments"`
 }
 
-// Binding leads from an exchange to a queue.
+// Binding is a binding of a queue to an exchange.
 type Binding struct {
 	Source      string          `json:"source"`
 	Destination string          `json:"destination"`
@@ -57,7 +57,7 @@ type Binding struct {
 	Arguments   vhost.Arguments `json:"arguments"`
 }
 
-// Load reads all vectors, in the order of their names. Arguments are normalized.
+// Load reads all vectors, sorted by name, and normalizes their arguments.
 func Load(tb testing.TB) []Vector {
 	tb.Helper()
 	folders, err := fs.Glob(files, "*")
@@ -75,7 +75,7 @@ func Load(tb testing.TB) []Vector {
 	return vectors
 }
 
-// Named is the vector of that name.
+// Named returns the vector with a name.
 func Named(tb testing.TB, name string) Vector {
 	tb.Helper()
 	for _, vector := range Load(tb) {
@@ -87,14 +87,14 @@ func Named(tb testing.TB, name string) Vector {
 	return Vector{}
 }
 
-// Expect returns the state that holds for a version, false where the resources must be UnsupportedByBroker and the
-// vhost stay empty.
+// Expect returns the expected state for a version. It returns false if the resources must be UnsupportedByBroker and the virtual
+// host empty.
 func (v Vector) Expect(version vhost.Version) (State, bool) {
 	var holding State
 	found := false
 	for _, state := range v.States {
 		from, err := vhost.ParseVersion(state.From)
-		if err == nil && version.AtLeast(from) { // Load has parsed it
+		if err == nil && version.AtLeast(from) { // Load has checked that it parses
 			holding, found = state, true
 		}
 	}
@@ -148,7 +148,7 @@ func read(tb testing.TB, file string) []byte {
 	return content
 }
 
-// strict refuses unknown fields: a vector must not say anything that no test looks at.
+// strict decodes YAML or JSON and refuses unknown fields, which no test would check.
 func strict(tb testing.TB, file string, content []byte, into any) {
 	tb.Helper()
 	decoder := json.NewDecoder(bytes.NewReader(content))

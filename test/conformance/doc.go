@@ -1,3 +1,3 @@
-// Package conformance holds what ConsumerQueues must become at a broker, vector by vector: resources, and the exact
-// content of the vhost for each range of RabbitMQ versions. Only tests use it; it knows nothing of how to get there.
+// Package conformance contains vectors: ConsumerQueues, and the exact objects in the virtual host for each range of RabbitMQ
+// versions. It is only for tests and does not depend on how the operator works.
 package conformance

@@ -29,11 +29,11 @@ import (
 type shape struct {
 	messages, prefetch, concurrency, body int
 	fails                                 bool
-	slow                                  time.Duration // how long one message takes, in the middle
+	slow                                  time.Duration // average time per message
 }
 
-// BenchmarkConsumer consumes a backlog with amqp091-go alone, which acks each message, and then with the library. One iteration is one run
-// of both. The benchmark reports geometric means of the library's figures divided by those of amqp091-go.
+// BenchmarkConsumer consumes a backlog with amqp091-go alone, which acks each message, and then with the library. One iteration
+// runs both. It reports geometric means of the library's figures divided by amqp091-go's.
 func BenchmarkConsumer(b *testing.B) {
 	for name, s := range map[string]shape{
 		"prefetch 1":                      {messages: 5000, prefetch: 1, concurrency: 1, body: 100},
@@ -71,10 +71,10 @@ func BenchmarkConsumer(b *testing.B) {
 	}
 }
 
-// figures are those of one run: messages a second, CPU seconds and allocations for each message.
+// figures are the results of one run: messages per second, and CPU seconds and allocations per message.
 type figures struct{ rate, client, broker, allocations float64 }
 
-// handled counts messages, and says when the first and the last of them came.
+// handled counts messages and records the times of the first and the last.
 type handled struct {
 	count       atomic.Int64
 	begun       atomic.Int64
@@ -93,14 +93,14 @@ func (h *handled) add() {
 	}
 }
 
-// begin takes its time with one message.
+// begin simulates the work for one message.
 func (h *handled) begin(s shape) {
 	if s.slow > 0 && h.begun.Add(1) == h.of/2 {
 		time.Sleep(s.slow)
 	}
 }
 
-// measure fills the queue, and has it consumed.
+// measure fills the queue and consumes it.
 func (w *world) measure(s shape, broker int, consume func(*world, shape, *handled)) figures {
 	w.tb.Helper()
 	w.Publish("", "orders", repeated(strings.Repeat("x", s.body), s.messages)...)
@@ -125,7 +125,7 @@ func repeated(body string, count int) []string {
 	return all
 }
 
-// consumeBare acks each message. Where messages fail, each is published to the tier, and its confirm awaited, by the goroutine that has it.
+// consumeBare acks each message. If messages fail, the handling goroutine publishes each to the tier and waits for its confirm.
 func consumeBare(w *world, s shape, counted *handled) {
 	connection, err := w.Connect("bare")
 	w.check(err)
@@ -164,7 +164,7 @@ func consumeBare(w *world, s shape, counted *handled) {
 
 func consumeByLibrary(w *world, s shape, counted *handled) {
 	observe := consumer.Observer{}
-	if s.fails { // what counts is the end, not the handler's return
+	if s.fails { // measured is the end of the delivery, not the return of the handler
 		observe.Settled = func(consumer.Settlement) { counted.add() }
 	}
 	made, err := consumer.New(w.conn(), w.kept, func(context.Context, *consumer.Message[[]byte]) error {
@@ -200,11 +200,11 @@ func mallocs() uint64 {
 
 func cpuOf(who int) time.Duration {
 	usage := syscall.Rusage{}
-	_ = syscall.Getrusage(who, &usage) // fails for an unknown who only
+	_ = syscall.Getrusage(who, &usage) // fails only for an unknown who
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// processOf is the process on this machine that listens at a broker's port.
+// processOf returns the local process that listens at a broker's port.
 func processOf(tb testing.TB, broker brokers.Broker) int {
 	tb.Helper()
 	uri, err := url.Parse(broker.AMQPURI)
@@ -233,7 +233,7 @@ func processOf(tb testing.TB, broker brokers.Broker) int {
 	return 0
 }
 
-// listeningSocket names the socket that listens at a port, as links in /proc do; see proc_net_tcp(5).
+// listeningSocket returns the socket that listens at a port, as it appears in links in /proc; see proc_net_tcp(5).
 func listeningSocket(tb testing.TB, port int) string {
 	tb.Helper()
 	const address, state, inode, listens = 1, 3, 9, "0A"
@@ -253,7 +253,7 @@ func listeningSocket(tb testing.TB, port int) string {
 	return ""
 }
 
-// cpuOfProcess is the CPU time of a process; Linux counts it in hundredths of a second.
+// cpuOfProcess returns the CPU time of a process, which Linux counts in hundredths of a second.
 func cpuOfProcess(tb testing.TB, pid int) time.Duration {
 	tb.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

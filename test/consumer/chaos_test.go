@@ -25,15 +25,15 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// chaosMessages is how many messages each case has; WARREN_CHAOS_MESSAGES gives another number.
+// chaosMessages is the default for WARREN_CHAOS_MESSAGES, the number of messages of each case.
 const chaosMessages = 100_000
 
-// chaosStride is after how many messages something goes wrong, again and again. They keep a consumer busy for seconds: how pauses grow with
-// connections that do not hold is not what is measured here.
+// chaosStride is the number of messages between two faults. It keeps a consumer busy for seconds, because the growth of reconnect
+// delays is not measured here.
 const chaosStride = 20_000
 
-// BenchmarkChaos consumes a backlog by a process of its own while something goes wrong again and again, and counts which messages were lost
-// and which were handled twice. One message in five fails at first.
+// BenchmarkChaos consumes a backlog in a separate process while a fault occurs repeatedly, and counts lost and repeated messages.
+// One message in five fails at first.
 func BenchmarkChaos(b *testing.B) {
 	count := chaosMessages
 	if given, err := strconv.Atoi(os.Getenv("WARREN_CHAOS_MESSAGES")); err == nil {
@@ -61,7 +61,7 @@ func BenchmarkChaos(b *testing.B) {
 	}
 }
 
-// chaos is a broker of its own, and a consumer in a process of its own that writes down what it has handled.
+// chaos is a private broker and a consumer in a separate process, which records the handled messages.
 type chaos struct {
 	b        *testing.B
 	count    int
@@ -71,10 +71,10 @@ type chaos struct {
 	folder   string
 	consumer *exec.Cmd
 	faults   int
-	unclean  int // drains that did not end well
+	unclean  int // drains that failed
 
 	written *bufio.Reader
-	partial string         // a line that was not written to its end yet
+	partial string         // an incomplete line
 	times   map[string]int // how often each message was handled
 }
 
@@ -124,7 +124,7 @@ func (c *chaos) run(fault func(*chaos)) {
 	c.b.ReportMetric(float64(c.unclean), "unclean-drains")
 }
 
-// start starts the consumer: this program, see TestMain.
+// start starts the consumer, which is this program; see TestMain.
 func (c *chaos) start() {
 	c.consumer = exec.Command(os.Args[0])
 	c.consumer.Env = append(os.Environ(), "WARREN_CHAOS_FOLDER="+c.folder, "WARREN_CHAOS_URI="+c.world.uri(c.proxy.Address))
@@ -137,14 +137,14 @@ func (c *chaos) restart(how syscall.Signal) {
 	c.start()
 }
 
-// freeze stops the consumer for longer than the consumer timeout, and for less than the connection lives without heartbeats.
+// freeze stops the consumer for longer than the consumer timeout, but shorter than the connection survives without heartbeats.
 func (c *chaos) freeze() {
 	c.world.check(c.consumer.Process.Signal(syscall.SIGSTOP))
 	time.Sleep(8 * time.Second)
 	c.world.check(c.consumer.Process.Signal(syscall.SIGCONT))
 }
 
-// revoke takes the permission to write for a while. A channel asks for it once, so the connections are cut.
+// revoke revokes the permission to write for a while. A channel caches permissions, so revoke closes the connections.
 func (c *chaos) revoke() {
 	user := brokers.User{Username: c.world.Broker.Username, Password: c.world.Broker.Password}
 	c.world.Grant(user, ".*", "^$", ".*")
@@ -160,7 +160,7 @@ func (c *chaos) end(how syscall.Signal) {
 	}
 }
 
-// handled is how many different messages were handled. It reads what has been written since it was called last.
+// handled returns the number of different messages that were handled. It reads the new lines since the last call.
 func (c *chaos) handled() int {
 	c.b.Helper()
 	for {
@@ -175,7 +175,8 @@ func (c *chaos) handled() int {
 	}
 }
 
-// consumeInChaos is the process of the consumer. What it has handled is in the file once a write has returned, whatever happens to the process.
+// consumeInChaos is the process of the consumer. A handled message is in the file once a write has returned, whatever happens to
+// the process.
 func consumeInChaos(folder, uri string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

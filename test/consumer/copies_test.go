@@ -19,8 +19,8 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// A copy is published by another user than the original, to one queue, and waits for as long as the tier says.
-func TestACopyLeavesOutWhatWouldLeadItAstray(t *testing.T) {
+// A copy is published by a different user than the original, to only one queue, and waits for the delay of the tier.
+func TestACopyOmitsUserIDAndExpiration(t *testing.T) {
 	t.Parallel()
 	onEach(t, publish, func(w *world) {
 		g := NewWithT(w.tb)
@@ -59,7 +59,7 @@ func TestACopyLeavesOutWhatWouldLeadItAstray(t *testing.T) {
 	})
 }
 
-// refusing is a policy under which a queue takes nothing.
+// refusing is a policy with which a queue refuses all messages.
 var refusing = map[string]any{"max-length": 0, "overflow": "reject-publish"}
 
 func TestAFullTierKeepsTheOriginal(t *testing.T) {
@@ -67,7 +67,7 @@ func TestAFullTierKeepsTheOriginal(t *testing.T) {
 	onEach(t, publish, func(w *world) {
 		g := NewWithT(w.tb)
 		w.SetPolicy("full", brokers.Policy{Pattern: `^orders\.retry\.`, Definition: refusing, ApplyTo: "queues", Priority: 9})
-		seen, refused := &tally{}, atomic.Int64{}
+		seen, refused := &handledCounts{}, atomic.Int64{}
 		w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
 			if seen.add(m.Body) == 1 {
 				return errors.New("no stock")
@@ -78,20 +78,20 @@ func TestAFullTierKeepsTheOriginal(t *testing.T) {
 				refused.Add(1)
 			}
 		}}))
-		w.Publish("", "orders", bodies(300)...) // a channel is told of the policy by its first messages
+		w.Publish("", "orders", bodies(300)...) // a channel learns of the policy from its first messages
 		g.Eventually(refused.Load).WithTimeout(deadline.For(20 * time.Second)).Should(BeNumerically(">", 0))
 		w.DeletePolicy("full")
 		g.Eventually(seen.repeated).WithTimeout(deadline.For(40 * time.Second)).Should(Equal(300))
 	})
 }
 
-// A dead-letter exchange that is missing closes the channel of whoever publishes to it: others are not to suffer, and what is given up waits.
-func TestAMissingDeadLetterExchangeHoldsUpNobodyElse(t *testing.T) {
+// A missing dead-letter exchange closes the publishing channel. Other messages are not affected, and the failed message waits.
+func TestAMissingDeadLetterExchangeDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	onEach(t, publish, func(w *world) {
 		g := NewWithT(w.tb)
 		w.DeleteExchange("orders.dlx")
-		seen := &tally{}
+		seen := &handledCounts{}
 		running := w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
 			if strings.HasPrefix(m.Body, "bad") {
 				return consumer.Permanent(errors.New("no such customer"))
@@ -113,7 +113,7 @@ func TestAMissingDeadLetterExchangeHoldsUpNobodyElse(t *testing.T) {
 	})
 }
 
-// connAs is a Conn of a user with these permissions.
+// connAs returns a Conn of a user with these permissions.
 func (w *world) connAs(write, read string) *consumer.Conn {
 	w.tb.Helper()
 	user := w.Broker.NewUser(w.tb)
@@ -124,7 +124,7 @@ func (w *world) connAs(write, read string) *consumer.Conn {
 	return consumer.NewConn(consumer.URI(uri.String()))
 }
 
-// A consumer asks at its start whether it may write. No queue gets anything by that.
+// A consumer checks at its start whether it may write. No queue receives a message from this check.
 func TestPermissionsAreCheckedAtTheStart(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -162,7 +162,7 @@ func TestPermissionsAreCheckedAtTheStart(t *testing.T) {
 	}
 }
 
-// Without the permission, messages wait for it, and the consumer opens no connection after the other.
+// Without the permission, messages wait, and the consumer does not reconnect repeatedly.
 func TestAForbiddenCopyWaitsForThePermission(t *testing.T) {
 	t.Parallel()
 	onEach(t, publish, func(w *world) {
@@ -172,7 +172,7 @@ func TestAForbiddenCopyWaitsForThePermission(t *testing.T) {
 		uri, err := url.Parse(w.uri(""))
 		g.Expect(err).NotTo(HaveOccurred())
 		uri.User = url.UserPassword(user.Username, user.Password)
-		dials, seen, refused := atomic.Int64{}, &tally{}, atomic.Int64{}
+		dials, seen, refused := atomic.Int64{}, &handledCounts{}, atomic.Int64{}
 		conn := consumer.NewConn(consumer.URI(uri.String()), consumer.WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
 			dials.Add(1)
 			return (&net.Dialer{}).DialContext(ctx, network, address)
@@ -196,13 +196,13 @@ func TestAForbiddenCopyWaitsForThePermission(t *testing.T) {
 	})
 }
 
-// The broker takes a message back that its consumer keeps for too long: up to 4.2 by closing the channel, from 4.3 on by cancelling
-// the consumer.
-func TestAMessageThatTheBrokerTakesBackIsHandledAgain(t *testing.T) {
+// After the consumer timeout the broker takes a message back, up to 4.2 by closing the channel and from 4.3 on by cancelling the
+// consumer.
+func TestAMessageIsHandledAgainAfterTheConsumerTimeout(t *testing.T) {
 	t.Parallel()
 	for _, broker := range brokers.All(t) {
 		if strings.HasPrefix(broker.Version, "3.") {
-			continue // knows no x-consumer-timeout
+			continue // does not support x-consumer-timeout
 		}
 		t.Run(broker.Version, func(t *testing.T) {
 			t.Parallel()
@@ -216,7 +216,7 @@ func TestAMessageThatTheBrokerTakesBackIsHandledAgain(t *testing.T) {
 					handled <- m.Body
 					return nil
 				}
-				<-release // whatever the context says
+				<-release // ignores the context
 				causes <- context.Cause(ctx)
 				return nil
 			}, consumer.WithTimeout(time.Duration(*kept.ConsumerTimeout)-time.Second))
@@ -229,7 +229,7 @@ func TestAMessageThatTheBrokerTakesBackIsHandledAgain(t *testing.T) {
 	}
 }
 
-func TestHeadersOfACopyTellWhereTheMessageCameFrom(t *testing.T) {
+func TestACopyHasTheOriginalRoute(t *testing.T) {
 	t.Parallel()
 	onEach(t, `{retry: {maxAttempts: 2, delayTiers: [{delay: 200ms}]}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [order.placed]}]}`, func(w *world) {
 		g := NewWithT(w.tb)

@@ -14,8 +14,8 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// Connections that are cut lose no message. What is handled twice was on its way when the connection was cut.
-func TestCutConnectionsLoseNothing(t *testing.T) {
+// Only unacked messages are handled twice.
+func TestLostConnectionsLoseNoMessage(t *testing.T) {
 	t.Parallel()
 	const messages, cuts = 3000, 5
 	for name, spec := range map[string]string{"Publish": publish, "Reject": reject, "Requeue": `{retry: {strategy: Requeue, maxAttempts: 20}}`} {
@@ -25,7 +25,7 @@ func TestCutConnectionsLoseNothing(t *testing.T) {
 				g := NewWithT(w.tb)
 				w.Publish("", "orders", bodies(messages)...)
 				proxy := netfault.NewProxy(w.tb, w.Broker.AMQPURI)
-				seen := &tally{}
+				seen := &handledCounts{}
 				w.run(consumer.NewConn(consumer.URI(w.uri(proxy.Address))), func(_ context.Context, m *consumer.Message[string]) error {
 					if m.Body[len(m.Body)-1] == '7' && m.Attempt() == 1 {
 						return errors.New("no stock")
@@ -53,7 +53,7 @@ func TestAMissingTierKeepsTheOriginal(t *testing.T) {
 	onEach(t, publish, func(w *world) {
 		g := NewWithT(w.tb)
 		w.DeleteQueue("orders.retry.200ms")
-		seen := &tally{}
+		seen := &handledCounts{}
 		running := w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
 			if seen.add(m.Body) == 1 {
 				return errors.New("no stock")
@@ -72,11 +72,11 @@ func TestAMissingTierKeepsTheOriginal(t *testing.T) {
 	})
 }
 
-func TestAQueueThatIsDeletedAndDeclaredAgain(t *testing.T) {
+func TestARecreatedQueueIsConsumed(t *testing.T) {
 	t.Parallel()
 	onEach(t, none, func(w *world) {
 		g := NewWithT(w.tb)
-		seen := &tally{}
+		seen := &handledCounts{}
 		running := w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
 			seen.add(m.Body)
 			return nil
@@ -92,13 +92,13 @@ func TestAQueueThatIsDeletedAndDeclaredAgain(t *testing.T) {
 	})
 }
 
-// A connection on which nothing comes any more is left, and so is one that stalls while its channel is opened.
-func TestAStalledConnectionIsLeft(t *testing.T) {
+// A stalled connection is closed, even if it stalls while its channel is opened.
+func TestAStalledConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	onEach(t, none, func(w *world) {
 		g := NewWithT(w.tb)
 		proxy := netfault.NewSlowAMQP(w.tb, w.Broker.AMQPURI)
-		seen := &tally{}
+		seen := &handledCounts{}
 		running := w.run(consumer.NewConn(consumer.URI(w.uri(strings.TrimPrefix(proxy.URI, "amqp://")))),
 			func(_ context.Context, m *consumer.Message[string]) error {
 				seen.add(m.Body)
@@ -142,7 +142,7 @@ func TestCredentialsAreReadAtEachConnect(t *testing.T) {
 	onEach(t, none, func(w *world) {
 		g := NewWithT(w.tb)
 		credentials := &changing{uri: w.uri("")[:len("amqp://")] + "nobody:wrong@" + w.uri("")[len("amqp://guest:guest@"):]}
-		seen := &tally{}
+		seen := &handledCounts{}
 		running := w.run(consumer.NewConn(credentials), func(_ context.Context, m *consumer.Message[string]) error {
 			seen.add(m.Body)
 			return nil

@@ -23,7 +23,7 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// attempts gathers the numbers of the attempts at one message.
+// attempts records the attempt numbers of one message.
 type attempts struct {
 	mu  sync.Mutex
 	all []int
@@ -41,7 +41,7 @@ func (a *attempts) list() []int {
 	return append([]int(nil), a.all...)
 }
 
-// oneTo lists the numbers from 1 on.
+// oneTo returns the numbers from 1 to n.
 func oneTo(n int) []int {
 	all := make([]int, n)
 	for i := range all {
@@ -50,8 +50,8 @@ func oneTo(n int) []int {
 	return all
 }
 
-// RabbitMQ before 4.0 drops a message that comes by the same queue twice without a reject, if x-death is kept on the copy.
-func TestThirtyRoundsThroughATier(t *testing.T) {
+// If a copy keeps x-death, RabbitMQ before 4.0 drops a message that reaches the same queue twice without a reject.
+func TestThirtyRetriesThroughATier(t *testing.T) {
 	t.Parallel()
 	onEach(t, `{retry: {maxAttempts: 30, delayTiers: [{delay: 20ms}]}}`, func(w *world) {
 		tried := &attempts{}
@@ -66,8 +66,8 @@ func TestThirtyRoundsThroughATier(t *testing.T) {
 	})
 }
 
-// From 4.0 on a message brings its delivery count along when it comes back by dead-lettering. That is no count of attempts under Reject.
-func TestALostConnectionIsNoAttemptUnderReject(t *testing.T) {
+// From 4.0 on, a dead-lettered message keeps its delivery count. Under Reject this is not the number of attempts.
+func TestALostConnectionIsNotAnAttemptUnderReject(t *testing.T) {
 	t.Parallel()
 	onEach(t, `{retry: {strategy: Reject, maxAttempts: 9, delayTiers: [{delay: 50ms}]}}`, func(w *world) {
 		proxy, tried, cut := netfault.NewProxy(w.tb, w.Broker.AMQPURI), &attempts{}, &atomic.Bool{}
@@ -85,15 +85,15 @@ func TestALostConnectionIsNoAttemptUnderReject(t *testing.T) {
 	})
 }
 
-// Each lost connection costs each message that was prefetched an attempt under Requeue. With the default prefetch those are the messages
-// that were at work.
-func TestLostConnectionsCostFewMessagesAnAttempt(t *testing.T) {
+// Under Requeue, each lost connection costs each prefetched message an attempt. With the default prefetch those are the messages
+// being handled.
+func TestLostConnectionsCostUnackedMessagesAnAttempt(t *testing.T) {
 	t.Parallel()
 	const messages, cuts = 50, 5
 	onEach(t, `{retry: {strategy: Requeue, maxAttempts: 4}}`, func(w *world) {
 		g := NewWithT(w.tb)
 		w.Publish("", "orders", bodies(messages)...)
-		proxy, release, seen := netfault.NewProxy(w.tb, w.Broker.AMQPURI), make(chan struct{}), &tally{}
+		proxy, release, seen := netfault.NewProxy(w.tb, w.Broker.AMQPURI), make(chan struct{}), &handledCounts{}
 		running := w.run(consumer.NewConn(consumer.URI(w.uri(proxy.Address))), func(ctx context.Context, m *consumer.Message[string]) error {
 			select {
 			case <-release:
@@ -117,8 +117,8 @@ func TestLostConnectionsCostFewMessagesAnAttempt(t *testing.T) {
 	})
 }
 
-// Where parking stays refused for 30 s, the message is rejected: under Reject it waits in the tier, and is parked when it comes back.
-func TestAFullDeadLetterQueueSendsMessagesRound(t *testing.T) {
+// If parking is refused for 30 s, the message is rejected. Under Reject it waits in the tier and is parked afterwards.
+func TestAFullDeadLetterQueueDelaysMessages(t *testing.T) {
 	t.Parallel()
 	const first, messages = 5, 20
 	onEach(t, reject, func(w *world) {
@@ -129,7 +129,7 @@ func TestAFullDeadLetterQueueSendsMessagesRound(t *testing.T) {
 			handled.Add(1)
 			return consumer.Permanent(errors.New("no such customer"))
 		}, quiet)
-		w.Publish("", "orders", bodies(first)...) // by which the channel is told of the policy
+		w.Publish("", "orders", bodies(first)...) // the channel learns of the policy from these messages
 		g.Eventually(w.Ready).WithArguments("orders.dlq").WithTimeout(deadline.For(20 * time.Second)).Should(BeNumerically(">", 0))
 		w.Publish("", "orders", bodies(messages)[first:]...)
 		g.Eventually(handled.Load).WithTimeout(deadline.For(time.Minute)).Should(BeNumerically(">", messages), "one was rejected, and has come back")
@@ -138,10 +138,10 @@ func TestAFullDeadLetterQueueSendsMessagesRound(t *testing.T) {
 	})
 }
 
-// fullDeadLetterQueue has the dead-letter queue take nothing.
+// fullDeadLetterQueue is a policy with which the dead-letter queue refuses all messages.
 var fullDeadLetterQueue = brokers.Policy{Pattern: `^orders\.dlq$`, Definition: refusing, ApplyTo: "queues", Priority: 9}
 
-// A producer may fill a frame with headers. What is told of the failure is left out then, and the copy is published all the same.
+// A producer may fill a frame with headers. Then the copy is published without the headers about the failure.
 func TestHeadersThatFillAFrame(t *testing.T) {
 	t.Parallel()
 	onEach(t, publish, func(w *world) {
@@ -163,16 +163,17 @@ func TestHeadersThatFillAFrame(t *testing.T) {
 	})
 }
 
-// While a limiter grants nothing, messages wait in the queue: the broker takes none back, which would count as an attempt before 4.3.
+// While a limiter grants nothing, messages wait in the queue. If the broker took them back, that would count as an attempt before
+// 4.3.
 func TestALimiterThatGrantsNothingCostsNoAttempt(t *testing.T) {
 	t.Parallel()
 	const messages = 20
 	onEach(t, `{retry: {strategy: Requeue, maxAttempts: 3}, queue: {consumerTimeout: 5s}}`, func(w *world) {
 		if strings.HasPrefix(w.Broker.Version, "3.") {
-			return // knows no x-consumer-timeout
+			return // does not support x-consumer-timeout
 		}
 		g := NewWithT(w.tb)
-		open, seen := make(chan struct{}), &tally{}
+		open, seen := make(chan struct{}), &handledCounts{}
 		running := w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
 			seen.add(m.Body)
 			return nil
@@ -195,13 +196,13 @@ func TestALimiterThatGrantsNothingCostsNoAttempt(t *testing.T) {
 	})
 }
 
-// What no handler can do anything with is parked at once, and the workers go on.
+// Messages that no handler can process are parked without a retry, and the workers continue.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	const good = 300
 	onEach(t, publish, func(w *world) {
 		g := NewWithT(w.tb)
-		seen := &tally{}
+		seen := &handledCounts{}
 		decode := func(d *consumer.Delivery) (string, error) {
 			switch string(d.Raw.Body) {
 			case "{":
@@ -232,19 +233,19 @@ func TestPoison(t *testing.T) {
 	})
 }
 
-// A message that takes the connection down each time never fails. It is parked before the handler sees it once more.
+// A message that loses the connection on each delivery never fails. It is parked instead of handled again.
 func TestAMessageThatNeverFailsIsParked(t *testing.T) {
 	t.Parallel()
 	onEach(t, publish, func(w *world) {
 		g := NewWithT(w.tb)
-		proxy, seen := netfault.NewProxy(w.tb, w.Broker.AMQPURI), &tally{}
+		proxy, seen := netfault.NewProxy(w.tb, w.Broker.AMQPURI), &handledCounts{}
 		w.run(consumer.NewConn(consumer.URI(w.uri(proxy.Address))), func(ctx context.Context, m *consumer.Message[string]) error {
 			if seen.add(m.Body); m.Body == "kills" {
 				proxy.Cut()
 				<-ctx.Done()
 			}
 			return nil
-		}, consumer.WithMaxCrashes(3), consumer.WithConcurrency(1), consumer.WithPrefetch(1)) // a message that is prefetched crashes, too
+		}, consumer.WithMaxCrashes(3), consumer.WithConcurrency(1), consumer.WithPrefetch(1)) // a prefetched message counts a crash, too
 		w.Publish("", "orders", "kills", "good")
 		g.Expect(w.deadLetters(1)).To(Equal(map[string]letter{
 			"kills": {Kind: "crashed", Message: "delivered 3 times without a success or a failure", Retries: int64(0)},
@@ -253,8 +254,9 @@ func TestAMessageThatNeverFailsIsParked(t *testing.T) {
 	})
 }
 
-// A kubelet swaps a symbolic link. Another strategy needs another session; what is at work ends by the contract that it began with.
-func TestAContractThatTheKubeletSwaps(t *testing.T) {
+// A kubelet replaces a symbolic link. A new strategy needs a new session, and messages being handled finish under the old
+// contract.
+func TestAContractReplacedByTheKubelet(t *testing.T) {
 	t.Parallel()
 	onEach(t, publish, func(w *world) {
 		g := NewWithT(w.tb)
@@ -295,14 +297,14 @@ func TestAContractThatTheKubeletSwaps(t *testing.T) {
 		close(release)
 		w.Publish("", "orders", "after")
 		g.Expect(w.deadLetters(2)).To(Equal(map[string]letter{
-			"before": {Kind: "exhausted", Message: "no stock", Retries: int64(1)}, // each attempt is the first one under None
+			"before": {Kind: "exhausted", Message: "no stock", Retries: int64(1)}, // under None, each attempt is the first one
 			"after":  {Kind: "exhausted", Message: "no stock", Retries: int64(1)},
 		}))
 	})
 }
 
-// RabbitMQ 4.3 counts deliveries across rejects: beyond its limit of 20, it dead-letters a message whose connection is lost. The advisory
-// DeliveryLimitBelowAttempts is about that.
+// RabbitMQ 4.3 counts deliveries across rejects. Above its limit of 20, it dead-letters a message whose connection is lost. The
+// advisory DeliveryLimitBelowAttempts warns of this.
 func TestALostConnectionAfterTwentyRejects(t *testing.T) {
 	t.Parallel()
 	onEach(t, `{retry: {strategy: Reject, maxAttempts: 25, delayTiers: [{delay: 20ms}]}}`, func(w *world) {

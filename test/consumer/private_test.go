@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// A broker that runs out of memory blocks whoever publishes. Failed messages wait in hand meanwhile, and a drain returns them.
+// A broker without memory blocks publishers. Failed messages wait in the consumer meanwhile, and a drain returns them.
 func TestABrokerThatBlocksPublishers(t *testing.T) {
 	t.Parallel()
 	const messages = 500
@@ -22,7 +22,7 @@ func TestABrokerThatBlocksPublishers(t *testing.T) {
 	w, g := newWorld(t, broker.Broker, publish), NewWithT(t)
 	w.Publish("", "orders", bodies(messages)...)
 	broker.Eval(`vm_memory_monitor:set_vm_memory_high_watermark(0.000001).`)
-	seen := &tally{}
+	seen := &handledCounts{}
 	handle := func(_ context.Context, m *consumer.Message[string]) error {
 		if seen.add(m.Body); m.Attempt() == 1 {
 			return errors.New("no stock")
@@ -46,8 +46,8 @@ func TestABrokerThatBlocksPublishers(t *testing.T) {
 	g.Eventually(w.Ready).WithArguments("orders.dlq").Should(BeZero())
 }
 
-// Under Publish the broker keeps a rejected message until the dead-letter queue has room. It tries again when a confirm has not come for 3
-// minutes, here 2 s.
+// Under Publish the broker keeps a rejected message until the dead-letter queue has room. It retries if a confirm is missing for
+// 3 minutes, here 2 s.
 func TestAFullDeadLetterQueueKeepsMessages(t *testing.T) {
 	t.Parallel()
 	const first, messages = 5, 20
@@ -59,7 +59,7 @@ func TestAFullDeadLetterQueueKeepsMessages(t *testing.T) {
 	running := w.run(w.conn(), func(context.Context, *consumer.Message[string]) error {
 		return consumer.Permanent(errors.New("no such customer"))
 	}, quiet, consumer.WithObserver(consumer.Observer{Settled: func(consumer.Settlement) { settled.Add(1) }}))
-	w.Publish("", "orders", bodies(first)...) // by which the channel is told of the policy
+	w.Publish("", "orders", bodies(first)...) // the channel learns of the policy from these messages
 	g.Eventually(w.Ready).WithArguments("orders.dlq").WithTimeout(deadline.For(20 * time.Second)).Should(BeNumerically(">", 0))
 	w.Publish("", "orders", bodies(messages)[first:]...)
 	g.Eventually(settled.Load).WithTimeout(deadline.For(time.Minute)).Should(BeEquivalentTo(messages))
@@ -70,14 +70,14 @@ func TestAFullDeadLetterQueueKeepsMessages(t *testing.T) {
 	g.Expect(w.deadLetters(messages)).To(HaveLen(messages))
 }
 
-// What a broker had not been told to be done with when it died comes again.
-func TestABrokerThatDies(t *testing.T) {
+// Messages that were not acked when the broker was killed are delivered again.
+func TestAKilledBroker(t *testing.T) {
 	t.Parallel()
 	const messages, deaths = 400, 3
 	broker := brokers.NewPrivate(t)
 	w, g := newWorld(t, broker.Broker, publish), NewWithT(t)
 	w.Publish("", "orders", bodies(messages)...)
-	seen := &tally{}
+	seen := &handledCounts{}
 	w.run(w.conn(), func(ctx context.Context, m *consumer.Message[string]) error {
 		timer := time.NewTimer(20 * time.Millisecond)
 		defer timer.Stop()

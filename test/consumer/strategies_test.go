@@ -19,7 +19,7 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// Specs with short delays.
+// The specs have short delays.
 const (
 	publish = `{retry: {maxAttempts: 3, delayTiers: [{delay: 200ms}, {delay: 300ms}]}}`
 	reject  = `{retry: {strategy: Reject, maxAttempts: 3, delayTiers: [{delay: 200ms}]}}`
@@ -27,8 +27,8 @@ const (
 	none    = `{retry: {policy: None}}`
 )
 
-// outcomes handles a message as its body says.
-func outcomes(seen *tally) consumer.Handler[string] {
+// outcomes handles a message according to its body.
+func outcomes(seen *handledCounts) consumer.Handler[string] {
 	return func(_ context.Context, m *consumer.Message[string]) error {
 		attempt := seen.add(m.Body)
 		if attempt != m.Attempt() {
@@ -57,7 +57,7 @@ func decodeUnlessOdd(d *consumer.Delivery) (string, error) {
 	return string(d.Raw.Body), nil
 }
 
-// decoded is consumer.Decode for run, which takes handlers of strings.
+// decoded is consumer.Decode for run, which accepts handlers of strings.
 func decoded(decode func(*consumer.Delivery) (string, error), handle consumer.Handler[string]) consumer.Handler[string] {
 	handleBytes := consumer.Decode(decode, handle)
 	return func(ctx context.Context, m *consumer.Message[string]) error {
@@ -65,7 +65,7 @@ func decoded(decode func(*consumer.Delivery) (string, error), handle consumer.Ha
 	}
 }
 
-// strategyCase is how often each message is handled under a strategy, and what becomes a dead letter.
+// strategyCase is how often each message is handled under a strategy, and which dead letters result.
 type strategyCase struct {
 	spec    string
 	handled map[string]int
@@ -76,7 +76,7 @@ func strategyCases() map[string]strategyCase {
 	exhausted := func(text string, attempts int64) letter {
 		return letter{Kind: "exhausted", Message: text, Retries: attempts}
 	}
-	byBroker := letter{} // which says nothing of failures
+	byBroker := letter{} // dead-lettered by the broker, without failure headers
 	permanent := letter{Kind: "permanent", Message: "no such customer", Retries: int64(1)}
 	undecodable := letter{Kind: "undecodable", Message: "unexpected {", Retries: int64(0)}
 	threeTimes := map[string]int{"good": 1, "discarded": 1, "fails": 3, "fails once": 2, "permanent": 1, "panics": 3}
@@ -98,19 +98,19 @@ func strategyCases() map[string]strategyCase {
 	}
 }
 
-// allMessages are those of a strategyCase.
+// allMessages returns the messages of a strategyCase.
 func allMessages() []string {
 	return []string{"good", "discarded", "fails", "fails once", "permanent", "panics", "{"}
 }
 
-func TestEachStrategyKeepsItsContract(t *testing.T) {
+func TestEachStrategyFollowsItsContract(t *testing.T) {
 	t.Parallel()
 	for name, test := range strategyCases() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			onEach(t, test.spec, func(w *world) {
 				g := NewWithT(w.tb)
-				seen := &tally{}
+				seen := &handledCounts{}
 				running := w.run(w.conn(), decoded(decodeUnlessOdd, outcomes(seen)))
 				w.Publish("", "orders", allMessages()...)
 				dead := w.deadLetters(len(test.dead))
@@ -126,8 +126,8 @@ func TestEachStrategyKeepsItsContract(t *testing.T) {
 	}
 }
 
-// The broker in memory does what the real ones do.
-func TestTheBrokerInMemoryAgrees(t *testing.T) {
+// The in-memory broker behaves like real brokers.
+func TestTheInMemoryBrokerBehavesLikeRabbitMQ(t *testing.T) {
 	t.Parallel()
 	for name, test := range strategyCases() {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestTheBrokerInMemoryAgrees(t *testing.T) {
 			kept, err := topology.ContractOf(topologytest.ConsumerQueue(t, test.spec), "/", topologytest.V43)
 			topologytest.Equal(t, "error", nil, err)
 			synctest.Test(t, func(t *testing.T) {
-				seen := &tally{}
+				seen := &handledCounts{}
 				b := consumertest.New(t, kept, consumer.Decode(decodeUnlessOdd, outcomes(seen)))
 				for _, body := range allMessages() {
 					b.Publish(consumer.Publishing{Body: []byte(body)})
@@ -153,8 +153,8 @@ func TestTheBrokerInMemoryAgrees(t *testing.T) {
 	}
 }
 
-// What consumertest.DeclareTopology declares behaves like the operator's topology.
-func TestARealBrokerForTestsOfApplications(t *testing.T) {
+// The topology of consumertest.DeclareTopology behaves like the operator's.
+func TestDeclareTopology(t *testing.T) {
 	t.Parallel()
 	for name, test := range strategyCases() {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestARealBrokerForTestsOfApplications(t *testing.T) {
 			kept, err := topology.ContractOf(topologytest.ConsumerQueue(t, test.spec), "/", topologytest.V43)
 			topologytest.Equal(t, "error", nil, err)
 			w := &world{VHost: brokers.Newest(t).NewVHost(t), tb: t, kept: kept}
-			seen := &tally{}
+			seen := &handledCounts{}
 			running := w.run(consumertest.DeclareTopology(t, w.uri(""), kept), decoded(decodeUnlessOdd, outcomes(seen)))
 			w.Publish("", "orders", allMessages()...)
 			dead := w.deadLetters(len(test.dead))
@@ -173,7 +173,7 @@ func TestARealBrokerForTestsOfApplications(t *testing.T) {
 	}
 }
 
-// A drain under load repeats nothing: acks that a quorum queue would forget are followed by basic.cancel.
+// A drain under load repeats nothing, because basic.cancel follows the acks, which a quorum queue would lose otherwise.
 func TestADrainRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	const messages, drains = 2000, 5
@@ -183,7 +183,7 @@ func TestADrainRepeatsNothing(t *testing.T) {
 			onEach(t, spec, func(w *world) {
 				g := NewWithT(w.tb)
 				w.Publish("", "orders", bodies(messages)...)
-				seen, conn := &tally{}, w.conn()
+				seen, conn := &handledCounts{}, w.conn()
 				handle := func(_ context.Context, m *consumer.Message[string]) error {
 					time.Sleep(time.Millisecond)
 					seen.add(m.Body)

@@ -15,13 +15,13 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// connThrough is a Conn whose frames a test decides about.
+// connThrough returns a Conn through a proxy that lets a test decide about frames.
 func (w *world) connThrough(decide func(netfault.Frame) netfault.Verdict) *consumer.Conn {
 	w.tb.Helper()
 	return consumer.NewConn(consumer.URI(w.uri(netfault.NewFrameProxy(w.tb, w.Broker.AMQPURI, decide).Address)))
 }
 
-// transitions gathers how a consumer's state changes.
+// transitions records state changes of a consumer.
 type transitions struct {
 	mu  sync.Mutex
 	all []consumer.Transition
@@ -35,7 +35,7 @@ func (o *transitions) option() consumer.Option {
 	}})
 }
 
-// losses are why connections were lost.
+// losses returns the errors of lost connections.
 func (o *transitions) losses() (texts []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -47,14 +47,14 @@ func (o *transitions) losses() (texts []string) {
 	return texts
 }
 
-// amqp091-go waits for an answer for as long as heartbeats come (#225).
-func TestARequestThatIsNeverAnsweredEndsTheConnection(t *testing.T) {
+// amqp091-go waits for a response as long as heartbeats arrive (#225).
+func TestARequestWithoutAnswerEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	onEach(t, none, func(w *world) {
 		g := NewWithT(w.tb)
 		silent := atomic.Bool{}
 		silent.Store(true)
-		seen, began := &tally{}, time.Now()
+		seen, began := &handledCounts{}, time.Now()
 		running := w.run(w.connThrough(func(f netfault.Frame) netfault.Verdict {
 			if f.Method == netfault.ChannelOpenOK && silent.Load() {
 				return netfault.Drop
@@ -72,8 +72,8 @@ func TestARequestThatIsNeverAnsweredEndsTheConnection(t *testing.T) {
 	})
 }
 
-// Whether the broker took a copy whose confirm never comes is not known. The copy is published once more, on another connection.
-func TestAConfirmThatNeverComesMeansUnknown(t *testing.T) {
+// If a confirm never arrives, the outcome is unknown, and the copy is published once more on another connection.
+func TestAMissingConfirmIsAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	onEach(t, publish, func(w *world) {
 		g := NewWithT(w.tb)
@@ -119,12 +119,13 @@ func TestAConfirmThatNeverComesMeansUnknown(t *testing.T) {
 	})
 }
 
-// The broker closes the channel of whoever acks a tag twice. What it takes back is handled again, and nothing else of the session is settled.
+// The broker closes a channel that acks a tag twice. The returned messages are handled again, and nothing else of the session is
+// settled.
 func TestAnAckThatTheBrokerRefusesEndsTheSession(t *testing.T) {
 	t.Parallel()
 	onEach(t, none, func(w *world) {
 		g := NewWithT(w.tb)
-		repeated, seen, states := atomic.Bool{}, &tally{}, &transitions{}
+		repeated, seen, states := atomic.Bool{}, &handledCounts{}, &transitions{}
 		w.run(w.connThrough(func(f netfault.Frame) netfault.Verdict {
 			if !f.FromBroker && f.Method == netfault.BasicAck && repeated.CompareAndSwap(false, true) {
 				return netfault.Repeat
@@ -142,8 +143,8 @@ func TestAnAckThatTheBrokerRefusesEndsTheSession(t *testing.T) {
 	})
 }
 
-// A consumer that dies between the confirm of a copy and the ack of the original leaves both behind.
-func TestADeathBetweenConfirmAndAckLeavesOneDuplicate(t *testing.T) {
+// If a consumer crashes between the confirm of a copy and the ack of the original, both messages remain.
+func TestACrashBetweenConfirmAndAckLeavesOneDuplicate(t *testing.T) {
 	t.Parallel()
 	onEach(t, publish, func(w *world) {
 		g := NewWithT(w.tb)
@@ -179,14 +180,14 @@ func TestADeathBetweenConfirmAndAckLeavesOneDuplicate(t *testing.T) {
 	})
 }
 
-// The tags of a channel begin at 1. What a handler of a lost session returns settles no message of the next one.
+// Delivery tags of a channel begin with 1. The result of a handler of a lost session must not settle a message of the next one.
 func TestALateResultSettlesNoOtherMessage(t *testing.T) {
 	t.Parallel()
 	onEach(t, none, func(w *world) {
 		g := NewWithT(w.tb)
 		proxy := netfault.NewProxy(w.tb, w.Broker.AMQPURI)
 		started, release, stale := make(chan string, 10), make(chan struct{}), make(chan string, 10)
-		seen := &tally{}
+		seen := &handledCounts{}
 		running := w.run(consumer.NewConn(consumer.URI(w.uri(proxy.Address))), func(_ context.Context, m *consumer.Message[string]) error {
 			seen.add(m.Body)
 			started <- m.Body
@@ -202,18 +203,18 @@ func TestALateResultSettlesNoOtherMessage(t *testing.T) {
 		g.Eventually(started).WithTimeout(deadline.For(10 * time.Second)).Should(Receive())
 		proxy.Cut()
 		g.Eventually(func() bool { h := running.Health(); return h.Ready && h.Reconnects >= 1 }).WithTimeout(deadline.For(20 * time.Second)).Should(BeTrue())
-		release <- struct{}{} // one of the handlers that linger returns, and the other session has its tag 1 in hand
+		release <- struct{}{} // a handler of the old session returns while the new session handles a delivery with the same tag
 		g.Eventually(stale).WithTimeout(deadline.For(10 * time.Second)).Should(Receive())
 		g.Eventually(started).WithTimeout(deadline.For(10 * time.Second)).Should(Receive())
 		seen.forget()
-		proxy.Cut() // what was acked does not come again
+		proxy.Cut() // acked messages are not delivered again
 		close(release)
 		g.Eventually(seen.different).WithTimeout(deadline.For(30 * time.Second)).Should(Equal(2))
 		g.Eventually(w.Ready).WithArguments("orders").Should(BeZero())
 	})
 }
 
-// A copy is published once more for each time that its connection is lost, and never while the connection lives.
+// A copy is published again once for each lost connection, and never while the connection lives.
 func TestCopiesMultiplyOnlyByLostConnections(t *testing.T) {
 	t.Parallel()
 	const messages, cuts = 300, 20
@@ -243,8 +244,8 @@ func TestCopiesMultiplyOnlyByLostConnections(t *testing.T) {
 	})
 }
 
-// An error of Publish that does not say that the outcome is unknown means that the message was not taken, and no error that it was.
-func TestPublishTellsWhatIsKnown(t *testing.T) {
+// Except for an UnknownOutcomeError, an error of Publish means that the broker does not have the message, and nil that it does.
+func TestPublishReturnsOnlyCertainErrors(t *testing.T) {
 	t.Parallel()
 	const publishers, each, cuts = 100, 40, 20
 	onEach(t, none, func(w *world) {
@@ -282,8 +283,8 @@ func TestPublishTellsWhatIsKnown(t *testing.T) {
 	})
 }
 
-// Whether a consumer is ended while it connects, consumes or reconnects, Run returns soon.
-func TestRunReturnsSoonWheneverItIsEnded(t *testing.T) {
+// Run returns soon after ctx ends while the consumer connects, consumes or reconnects.
+func TestRunReturnsSoonAfterCancellation(t *testing.T) {
 	t.Parallel()
 	const rounds = 60
 	onEach(t, none, func(w *world) {
@@ -308,12 +309,12 @@ func TestRunReturnsSoonWheneverItIsEnded(t *testing.T) {
 	})
 }
 
-// An application whose observer does not return is none of the consumer's business.
-func TestAnObserverThatStallsHoldsUpNothing(t *testing.T) {
+// An observer that never returns does not delay the consumer.
+func TestABlockedObserverDelaysNothing(t *testing.T) {
 	t.Parallel()
 	onEach(t, none, func(w *world) {
 		g := NewWithT(w.tb)
-		release, seen := make(chan struct{}), &tally{}
+		release, seen := make(chan struct{}), &handledCounts{}
 		running := w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
 			seen.add(m.Body)
 			return nil
@@ -327,8 +328,8 @@ func TestAnObserverThatStallsHoldsUpNothing(t *testing.T) {
 	})
 }
 
-// There is one consumer at a time, and the broker never sends more than the prefetch.
-func TestAReconnectLeavesNoConsumerBehind(t *testing.T) {
+// There is one consumer at a time, and the broker never sends more messages than the prefetch.
+func TestAReconnectLeavesOneConsumer(t *testing.T) {
 	t.Parallel()
 	const messages, prefetch = 50, 4
 	onEach(t, none, func(w *world) {

@@ -31,8 +31,8 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// atOnce is how many tests run at the same time. Most of them wait: for a delay, or for a timeout.
-const atOnce = 24
+// maxTests is how many tests run at the same time. Most of them wait for a delay or a timeout.
+const maxTests = 24
 
 func TestMain(m *testing.M) {
 	if folder := os.Getenv("WARREN_CHAOS_FOLDER"); folder != "" { // see BenchmarkChaos
@@ -44,11 +44,11 @@ func TestMain(m *testing.M) {
 	}
 	SetDefaultEventuallyTimeout(deadline.For(10 * time.Second))
 	flag.Parse()
-	if err := flag.Set("test.parallel", strconv.Itoa(atOnce)); err != nil {
+	if err := flag.Set("test.parallel", strconv.Itoa(maxTests)); err != nil {
 		panic(err)
 	}
 	code := m.Run()
-	// The tests' own requests keep connections for a while.
+	// The tests' own HTTP connections stay open for a while.
 	idle := []goleak.Option{goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop")}
 	if err := goleak.Find(idle...); code == 0 && err != nil {
 		_, _ = io.WriteString(os.Stderr, err.Error())
@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// world is the topology of a ConsumerQueue named orders in a vhost of its own.
+// world is the topology of a ConsumerQueue named orders in its own virtual host.
 type world struct {
 	*brokers.VHost
 
@@ -112,7 +112,7 @@ func (w *world) declare(desired topology.Topology) {
 	}
 }
 
-// uri leads to the vhost, by another address if one is given.
+// uri returns the URI of the virtual host, with another address if one is given.
 func (w *world) uri(address string) string {
 	uri, err := url.Parse(w.Broker.AMQPURI)
 	if err != nil {
@@ -126,7 +126,7 @@ func (w *world) uri(address string) string {
 	return uri.String()
 }
 
-// running is a consumer that runs.
+// running is a running consumer.
 type running struct {
 	*consumer.Consumer
 
@@ -134,7 +134,7 @@ type running struct {
 	ended chan error
 }
 
-// run runs a consumer until the test ends, or stop is called.
+// run runs a consumer until the test ends or end is called.
 func (w *world) run(conn *consumer.Conn, handle consumer.Handler[string], options ...consumer.Option) *running {
 	w.tb.Helper()
 	logger := slog.New(slog.NewTextHandler(testLog{w.tb}, &slog.HandlerOptions{Level: slog.LevelInfo}))
@@ -149,7 +149,7 @@ func (w *world) run(conn *consumer.Conn, handle consumer.Handler[string], option
 		close(r.ended)
 	}()
 	w.tb.Cleanup(func() {
-		_ = r.end() // nil once the test has asked
+		_ = r.end() // nil if the test has called it before
 	})
 	return r
 }
@@ -158,7 +158,8 @@ func (w *world) conn(options ...consumer.ConnOption) *consumer.Conn {
 	return consumer.NewConn(consumer.URI(w.uri("")), options...)
 }
 
-// connPublishingThrough is a Conn that consumes directly and publishes through a proxy: a consumer connects for consuming first.
+// connPublishingThrough returns a Conn that consumes directly and publishes through a proxy. A consumer opens the consuming
+// connection first.
 func (w *world) connPublishingThrough(proxy *netfault.Proxy) *consumer.Conn {
 	consumes := &atomic.Bool{}
 	return w.conn(consumer.WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -169,10 +170,10 @@ func (w *world) connPublishingThrough(proxy *netfault.Proxy) *consumer.Conn {
 	}))
 }
 
-// quiet is for consumers whose log would tell nothing.
+// quiet discards the log.
 var quiet = consumer.WithLogger(slog.New(slog.DiscardHandler))
 
-// end stops a consumer, and returns what Run returned.
+// end stops a consumer and returns the result of Run.
 func (r *running) end() error {
 	r.stop()
 	return <-r.ended
@@ -186,13 +187,13 @@ func (l testLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// tally counts how often each message was handled.
-type tally struct {
+// handledCounts counts how often each message was handled.
+type handledCounts struct {
 	mu      sync.Mutex
 	handled map[string]int
 }
 
-func (c *tally) add(id string) int {
+func (c *handledCounts) add(id string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.handled == nil {
@@ -202,20 +203,20 @@ func (c *tally) add(id string) int {
 	return c.handled[id]
 }
 
-func (c *tally) forget() {
+func (c *handledCounts) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handled = nil
 }
 
-// different is how many messages were handled, and repeated how often one was handled once more.
-func (c *tally) different() int {
+// different returns the number of handled messages, and repeated the number of repetitions.
+func (c *handledCounts) different() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.handled)
 }
 
-func (c *tally) repeated() (count int) {
+func (c *handledCounts) repeated() (count int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, times := range c.handled {
@@ -224,7 +225,7 @@ func (c *tally) repeated() (count int) {
 	return count
 }
 
-// letter is what a dead letter tells of its failure.
+// letter contains the failure headers of a dead letter.
 type letter struct {
 	Kind, Message string
 	Retries       any
@@ -236,7 +237,7 @@ func letterOf(message amqp.Delivery) letter {
 	return letter{kind, text, message.Headers[contract.HeaderRetryCount]}
 }
 
-// deadLetters takes all that is in the dead-letter queue, by the bodies, once there are so many.
+// deadLetters waits until the dead-letter queue has count messages, removes them, and returns them by body.
 func (w *world) deadLetters(count int) map[string]letter {
 	w.tb.Helper()
 	g := NewWithT(w.tb)
@@ -262,7 +263,7 @@ type changing struct {
 	uri string
 }
 
-// URI is what was set last.
+// URI returns the last URI that was set.
 func (c *changing) URI(context.Context) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 
 const contractFolder = "../../consumer/contract/"
 
-// The schema of a contract refuses what Validate refuses, so that a test in any language finds the same mistakes.
+// The schema of a contract refuses the same mistakes as Validate, for tests in any language.
 func TestContractSchema(t *testing.T) {
 	t.Parallel()
 	schema := contractSchema(t, "contract.schema.json")
@@ -80,7 +80,7 @@ func TestContractSchema(t *testing.T) {
 	}
 }
 
-// onlySchema are what Go reads as a zero value.
+// onlySchema are mistakes that Go decodes to a zero value, so that only the schema finds them.
 var onlySchema = map[string]bool{"a redelivery delay without max": true}
 
 func route(exchange, key string) map[string]any {
@@ -120,7 +120,7 @@ func TestVectorsMatchTheirSchema(t *testing.T) {
 	}
 }
 
-// contractSchema compiles a schema. References lead to files beside it.
+// contractSchema compiles a schema. References are resolved to files in the same directory.
 func contractSchema(t *testing.T, name string) *jsonschema.Schema {
 	t.Helper()
 	compiler := jsonschema.NewCompiler()

@@ -1,5 +1,5 @@
-// Package docs keeps the documentation true where it lists what stands elsewhere: rights, flags, reasons, files. It reads
-// files and needs neither an API server nor a broker. What Warren does, the other packages show.
+// Package docs checks that lists in the documentation match their sources, such as permissions, flags, reasons and files. It only
+// reads files. Other packages test what Warren does.
 package docs
 
 import (
@@ -15,7 +15,7 @@ import (
 
 const root = "../.."
 
-// read returns a file of the repository.
+// read returns the content of a file in the repository.
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(path)))
@@ -25,13 +25,13 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// pages are all Markdown files that are written by hand, below the root.
+// pages returns the hand-written Markdown files, relative to the root.
 func pages(t *testing.T) []string {
 	t.Helper()
 	return slices.DeleteFunc(allPages(t), func(page string) bool { return strings.HasPrefix(page, "docs/reference/") })
 }
 
-// table returns the rows of the first table after a text, without its head; cells are trimmed.
+// table returns the rows of the first table after a text, without its header and with trimmed cells.
 func table(t *testing.T, page, after string) [][]string {
 	t.Helper()
 	_, rest, found := strings.Cut(page, after)
@@ -59,7 +59,7 @@ func table(t *testing.T, page, after string) [][]string {
 	return rows[2:]
 }
 
-// code lists what is between single backticks.
+// code returns the texts in single backticks.
 func code(text string) []string {
 	var list []string
 	for _, found := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(text, -1) {
@@ -68,7 +68,7 @@ func code(text string) []string {
 	return list
 }
 
-// sameSet compares without regard to order and repetition.
+// sameSet compares without regard to order and duplicates.
 func sameSet(t *testing.T, what string, documented, actual []string) {
 	t.Helper()
 	for _, list := range []*[]string{&documented, &actual} {
@@ -82,7 +82,7 @@ func sameSet(t *testing.T, what string, documented, actual []string) {
 
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
-// Every relative link of the documentation leads to a file, and to a heading in it.
+// Every relative link in the documentation points to an existing file and heading.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	known := map[string][]string{}
@@ -111,10 +111,10 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// notInAnchors are the characters that GitHub takes out of a heading.
+// notInAnchors are the characters that GitHub removes from a heading.
 var notInAnchors = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 
-// headings are the anchors of a page.
+// headings returns the anchors of a page.
 func headings(page string) []string {
 	var list []string
 	for line := range strings.Lines(page) {
@@ -126,8 +126,7 @@ func headings(page string) []string {
 	return list
 }
 
-// docs/README.md, which is the navigation of the site too, lists every page; or the README.md of a folder does that
-// docs/README.md lists.
+// docs/README.md, which is also the navigation of the site, lists every page, or a README.md of a folder that it lists does.
 func TestEveryPageIsListed(t *testing.T) {
 	t.Parallel()
 	indexes := []string{"docs/README.md"}
@@ -151,7 +150,7 @@ func TestEveryPageIsListed(t *testing.T) {
 	sameSet(t, "docs/README.md", listed, want)
 }
 
-// docs/development.md says where things are: each of the folders and files exists, and no folder with code is left out.
+// The folders and files that docs/development.md lists exist, and no folder with code is missing.
 func TestWhereThingsAre(t *testing.T) {
 	t.Parallel()
 	page := read(t, "docs/development.md")
@@ -165,7 +164,7 @@ func TestWhereThingsAre(t *testing.T) {
 	for _, row := range table(t, page, "## Where things are") {
 		for _, name := range code(row[1]) {
 			if !strings.Contains(name, "/") {
-				continue // a file beside the one named before it
+				continue // a file in the same directory as the previous one
 			}
 			if found, err := filepath.Glob(filepath.Join(root, name)); err != nil || len(found) == 0 {
 				t.Errorf("%s: there is no %s", row[0], name)
@@ -191,7 +190,7 @@ func TestWhereThingsAre(t *testing.T) {
 	}
 }
 
-// docs/development.md lists the targets of the Makefile.
+// docs/development.md lists all targets of the Makefile.
 func TestMakeTargets(t *testing.T) {
 	t.Parallel()
 	var documented, actual []string

@@ -11,8 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kubectl explain shows the descriptions of the CRDs. Each field has one, and it tells more than the names on the way to the
-// field do.
+// kubectl explain shows the descriptions in the CRDs. Each field has one that says more than the names in the path of the field.
 func TestEveryFieldIsExplained(t *testing.T) {
 	t.Parallel()
 	for _, crd := range crds(t) {
@@ -50,7 +49,7 @@ func TestDescriptionsThatSayNothing(t *testing.T) {
 	}
 }
 
-// crds are those that `make manifests` generates.
+// crds returns the CRDs that `make manifests` generates.
 func crds(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, "config/crd/bases/*.yaml"))
@@ -66,7 +65,7 @@ func crds(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
 	return list
 }
 
-// walk calls visit for each field below a schema, but for metadata, which Kubernetes explains.
+// walk calls visit for each field of a schema, except metadata, which Kubernetes documents.
 func walk(path string, schema *apiextensionsv1.JSONSchemaProps, visit func(path, description string)) {
 	for name, field := range schema.Properties {
 		if name == "metadata" {
@@ -85,11 +84,11 @@ func walk(path string, schema *apiextensionsv1.JSONSchemaProps, visit func(path,
 
 var (
 	word = regexp.MustCompile(`[A-Z]+s?\b|[A-Z]?[a-z]+|[0-9]+`)
-	// small words tell nothing by themselves.
+	// small words have no meaning of their own.
 	small = strings.Fields("a an and are as at be by for has have if in is it its no not of on or ref s that the this to was which with")
 )
 
-// toldBy lists the words of a description that are neither small nor in the path of its field.
+// toldBy returns the words of a description that are neither small words nor in the path of its field.
 func toldBy(description, path string) []string {
 	known := words(path)
 	return slices.DeleteFunc(words(description), func(w string) bool {
@@ -97,7 +96,7 @@ func toldBy(description, path string) []string {
 	})
 }
 
-// words splits a text, and names such as queueName, into words in small letters, each once.
+// words splits a text, and names such as queueName, into lower-case words without duplicates.
 func words(text string) []string {
 	var list []string
 	for _, found := range word.FindAllString(text, -1) {

@@ -11,11 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// foreign lists names that look like ours and are not. A path is listed by its last part.
+// foreign lists names that look like ours but are not. A path is listed by its last element.
 var foreign = slices.Concat(
 	strings.Fields("FreeFlow MassTransit OpenAPI OpenTelemetry TypeScript flag macOS"),  // products, and a package of Go
 	strings.Fields("crd.yaml cqueue.yaml install.yaml kubectl-warren.yaml"),             // arguments of commands, and files of a release
-	strings.Fields("release-notes.md"),                                                  // of a release, too
+	strings.Fields("release-notes.md"),                                                  // also of a release
 	strings.Fields("WithConsumerOptionsQOSPrefetch consumer.Close wagslane"),            // another library for consumers
 	strings.Fields("addConfirmListener addReturnListener getNextPublishSeqNo"),          // the RabbitMQ client for Java
 	strings.Fields("CorrelationData getReturned"),                                       // Spring AMQP
@@ -30,10 +30,10 @@ var foreign = slices.Concat(
 	strings.Fields("Connection.NotifyBlocked"),                                          // amqp091-go
 )
 
-// resources lists the words with which dotted paths begin in resources, in CEL and in AMQP.
+// resources lists the first words of dotted paths in resources, in CEL and in AMQP.
 var resources = strings.Fields("basic body channel confirm connection destination metadata self spec status")
 
-// Pages and comments name what exists: paths, ADRs, make targets, environment variables, packages and identifiers.
+// Names in pages and comments exist: paths, ADRs, make targets, environment variables, packages and identifiers.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	tree := readTree(t)
@@ -50,7 +50,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// before matches what stands before a name. After any other character, a match is the rest of a URL, a path or a longer name.
+// before matches the text before a name. After any other character, a match is the rest of a URL, a path or a longer name.
 const before = `(?:^|[^\w./:@$*}>-])`
 
 var (
@@ -64,7 +64,7 @@ var (
 	located     = regexp.MustCompile("`(\\w+)`\\sin\\s`(?:[\\w-]+/)+(\\w+)`")
 )
 
-// missing lists what a passage names and the tree does not have.
+// missing returns the names in a passage that do not exist in the tree.
 func (tree *tree) missing(p passage) []string {
 	var list []string
 	check := func(form *regexp.Regexp, prefix string, exists func(name string) bool) {
@@ -90,8 +90,8 @@ func (tree *tree) missing(p passage) []string {
 	return list
 }
 
-// hasPath reports whether a name is a path from the root or from the page, or the end of a path. A name with an asterisk has to
-// begin like a path. Ignored are placeholders, which have capitals, and files outside of the tree that are no sources.
+// hasPath reports whether a name is a path relative to the root or the page, or the end of a path. A name with an asterisk must
+// be the beginning of a path. Placeholders in capitals and files that are not sources are ignored.
 func (tree *tree) hasPath(page, name string) bool {
 	top, _, _ := strings.Cut(name, "/")
 	isOutside := !tree.paths["./"+top] && !sources.MatchString(name)
@@ -107,8 +107,9 @@ func (tree *tree) hasPath(page, name string) bool {
 	return false
 }
 
-// hasMember reports whether each part of a dotted name is a member of the part before it: of a package, a type or a variable.
-// What others declare is ignored. Two words in small letters may be of another language, so only Go comments have to know them.
+// hasMember reports whether each element of a dotted name is a member of the element before it: a package, type or variable.
+// Names of other projects are ignored. Two lower-case words may belong to another language, so only Go comments must resolve
+// them.
 func (tree *tree) hasMember(file, name string) bool {
 	parts := strings.Split(name, ".")
 	for i, member := range parts[1:] {
@@ -125,7 +126,8 @@ func (tree *tree) hasMember(file, name string) bool {
 }
 
 // beginsWithAnotherName reports whether a doc comment begins with a name that it does not document. A sentence begins with a
-// capital, so any other first word is a name. The comment of a field may have its JSON name, and that of a test any name.
+// capital letter, so any other first word is a name. The comment of a field may begin with its JSON name, and the comment of a
+// test with any name.
 func beginsWithAnotherName(comment string, documented []string) bool {
 	first, _, _ := strings.Cut(comment, " ")
 	isOwn := func(name string) bool { return strings.EqualFold(name, first) || strings.HasPrefix(name, "Test") }

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// schemas is where kubeconform finds the schema of a resource, as docs/editors.md says.
+// schemas is the location of a resource's schema for kubeconform, as in docs/editors.md.
 const schemas = "docs/reference/schemas/{{.Group}}/{{.ResourceKind}}_{{.ResourceAPIVersion}}.json"
 
 // All samples are valid by our schemas. Secrets beside them have no schema here.
@@ -33,21 +33,21 @@ func TestSamplesConform(t *testing.T) {
 	expectConform(t, texts)
 }
 
-// So is each resource of ours in the documentation. What one field means for another, test/e2e asks the API server.
+// Our resources in the documentation are valid, too. test/e2e checks rules across fields with the API server.
 func TestResourcesInPagesConform(t *testing.T) {
 	t.Parallel()
 	var texts []string
 	for _, page := range allPages(t) {
 		for _, block := range regexp.MustCompile("(?ms)^( *)```yaml\n(.*?)^ *```").FindAllStringSubmatch(read(t, page), -1) {
 			if strings.Contains(block[2], "apiVersion: messaging.warren.dev/") {
-				texts = append(texts, regexp.MustCompile("(?m)^"+block[1]).ReplaceAllString(block[2], "")) // in a list it is indented
+				texts = append(texts, regexp.MustCompile("(?m)^"+block[1]).ReplaceAllString(block[2], "")) // blocks in lists are indented
 			}
 		}
 	}
 	expectConform(t, texts)
 }
 
-// The conformance vectors have no status. The testdata for Argo CD and kubectl warren have one; test/gitops recorded most of them.
+// The conformance vectors have no status. The testdata for Argo CD and kubectl warren has one; test/gitops recorded most of it.
 func TestResourcesWithStatusConform(t *testing.T) {
 	t.Parallel()
 	var texts []string
@@ -71,7 +71,7 @@ func TestResourcesWithStatusConform(t *testing.T) {
 	expectConform(t, texts)
 }
 
-// What the schemas refuse, an editor marks before the API server refuses it.
+// Editors mark what the schemas refuse before the API server does.
 func TestWhatDoesNotConform(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ kind, spec, want string }{
@@ -92,7 +92,7 @@ func TestWhatDoesNotConform(t *testing.T) {
 	}
 }
 
-// all.json leads to the schema of each kind, by paths that exist.
+// all.json refers to the schema of each kind, by existing paths.
 func TestSchemaOfAllKinds(t *testing.T) {
 	t.Parallel()
 	schema := struct {
@@ -121,7 +121,7 @@ func TestSchemaOfAllKinds(t *testing.T) {
 	sameSet(t, "kinds", found, want)
 }
 
-// allPages are all Markdown files of the documentation, generated ones too.
+// allPages returns all Markdown files of the documentation, including generated ones.
 func allPages(t *testing.T) []string {
 	t.Helper()
 	list := []string{"README.md", "CONTRIBUTING.md"}
@@ -137,10 +137,10 @@ func allPages(t *testing.T) []string {
 	return list
 }
 
-// conformity is what kubeconform finds of a resource.
+// conformity is kubeconform's result for a resource.
 type conformity struct{ Kind, Name, Status, Msg string }
 
-// conform runs kubeconform as docs/editors.md says.
+// conform runs kubeconform as docs/editors.md describes.
 func conform(t *testing.T, text string) []conformity {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "hack/tool.sh", "kubeconform", "-strict", "-output=json", "-verbose",
@@ -159,7 +159,7 @@ func conform(t *testing.T, text string) []conformity {
 	return found.Resources
 }
 
-// expectConform fails for each resource in the texts that is not valid, and if kubeconform has not seen all of them.
+// expectConform fails for each invalid resource in the texts, and if kubeconform has not checked all of them.
 func expectConform(t *testing.T, texts []string) {
 	t.Helper()
 	var documents []string

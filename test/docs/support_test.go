@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// SUPPORT.md says which versions are tested: those that the tests of each night and the workflow of releases run on.
+// SUPPORT.md lists the versions on which the nightly tests and the release workflow run.
 func TestTestedVersions(t *testing.T) {
 	t.Parallel()
 	minors := func(text string) []string { return regexp.MustCompile(`\b\d+\.\d+\b`).FindAllString(text, -1) }
@@ -33,7 +33,7 @@ func TestTestedVersions(t *testing.T) {
 	sameSet(t, "tested versions of Kubernetes", documented["Kubernetes"], append(released, newest))
 }
 
-// An action is pinned to a commit, because its owner can move a tag. The tag stands behind it.
+// Actions are pinned to commits, because their owners can move tags. The tag is in a comment.
 func TestActionsArePinned(t *testing.T) {
 	t.Parallel()
 	workflows, err := filepath.Glob(filepath.Join(root, ".github", "workflows", "*"))

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// docs/monitoring.md lists the alerts of config/prometheus/rules.yaml.
+// docs/monitoring.md lists the alerts in config/prometheus/rules.yaml.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	var manifest struct {
@@ -38,7 +38,7 @@ func TestAlerts(t *testing.T) {
 	sameSet(t, "alerts", documented, actual)
 }
 
-// docs/security.md says what Warren may do, by a table of its rights: they are those of the roles.
+// docs/security.md lists the permissions in the manager's roles.
 func TestRightsOfTheManager(t *testing.T) {
 	t.Parallel()
 	objects := map[string][]string{
@@ -90,7 +90,7 @@ func TestRightsOfTheManager(t *testing.T) {
 	sameSet(t, "rights", documented, actual)
 }
 
-// docs/security.md names the ClusterRoles for users; those of viewers get the status and no role writes one.
+// docs/security.md lists the ClusterRoles for users. Viewers can read the status, and no role can write it.
 func TestRolesForUsers(t *testing.T) {
 	t.Parallel()
 	var documented, actual []string
@@ -113,8 +113,7 @@ func TestRolesForUsers(t *testing.T) {
 	sameSet(t, "roles", documented, actual)
 }
 
-// Warren brings no webhook and needs no certificates: nothing in the manifests is of such a kind, but for the APIService that is for who
-// asks for one.
+// Warren has no webhook and needs no certificates, so the manifests contain no such kinds, except the optional APIService.
 func TestNoWebhookAndNoCertificates(t *testing.T) {
 	t.Parallel()
 	var files []string
@@ -139,8 +138,8 @@ func TestNoWebhookAndNoCertificates(t *testing.T) {
 	}
 }
 
-// The image holds one static binary, without a shell, and runs as user 65532: its last stage begins with an image that has
-// neither a shell nor libraries, and copies one file. Its labels are checked beside those of hack/tools/image.
+// The image contains one static binary and no shell, and runs as user 65532: its last stage begins with an image without shell
+// and libraries, and copies one file. The tests in hack/tools/image check its labels.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	text := read(t, "Dockerfile")
@@ -155,7 +154,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// The overlay in docs/how-to/single-namespaces.md is the one that test/deployment installs.
+// docs/how-to/single-namespaces.md shows the overlay that test/deployment installs.
 func TestOverlayForSingleNamespaces(t *testing.T) {
 	t.Parallel()
 	page := read(t, "docs/how-to/single-namespaces.md")

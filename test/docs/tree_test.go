@@ -15,17 +15,17 @@ import (
 	"unicode"
 )
 
-// passage is text that may name something: a text in backticks or a call of make on a page, or a line of a comment.
+// passage is text that may contain names: a text in backticks or a make call on a page, or a line of a comment.
 type passage struct {
 	file      string
 	line      int
 	text      string
-	documents []string // what a comment in Go documents, if the line is its first one
+	documents []string // what a Go comment documents, if this is its first line
 }
 
-// tree is what the files of the repository declare, and the passages in them.
+// tree contains the declarations in the files of the repository, and the passages.
 type tree struct {
-	paths    map[string]bool // of files and folders, and each end of them; "./" stands before those from the root
+	paths    map[string]bool // of files and folders, and each suffix of a path; complete paths begin with "./"
 	targets  map[string]bool // of the Makefile
 	code     map[string]bool // words and dotted words outside of comments, and "plan.Decide" for each declaration
 	ours     map[string]bool // packages and exported types
@@ -36,10 +36,10 @@ func newTree() *tree {
 	return &tree{paths: map[string]bool{}, targets: map[string]bool{}, code: map[string]bool{}, ours: map[string]bool{}}
 }
 
-// unread matches what is generated from files that are read, and examples for the test.
+// unread matches generated files and examples for this test.
 var unread = regexp.MustCompile(`^(docs/reference|charts/warren/files|config/crd)/|^test/docs/names_test.go$`)
 
-// readTree reads the files that git tracks or would add.
+// readTree reads the files that Git tracks or would add.
 func readTree(t *testing.T) *tree {
 	t.Helper()
 	tree := newTree()
@@ -52,7 +52,7 @@ func readTree(t *testing.T) *tree {
 	for file := range strings.FieldsSeq(string(files)) {
 		text, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
-			continue // the file is deleted, and the deletion is not committed
+			continue // the file is deleted in the working tree
 		}
 		tree.addPath(file)
 		switch {
@@ -85,7 +85,7 @@ var (
 	hashFiles = regexp.MustCompile(`\.(sh|ya?ml)$|^(Makefile|Dockerfile|\.ci/run)$`)
 )
 
-// addPage adds what stands in backticks. Of a block of code it adds the lines that call make.
+// addPage adds texts in backticks, and lines in code blocks that call make.
 func (tree *tree) addPage(file, page string) {
 	var prose strings.Builder
 	inBlock := false
@@ -159,7 +159,7 @@ func (tree *tree) addGo(t *testing.T, file, text string) {
 			documented[doc] = append(documented[doc], name.Name)
 		}
 	}
-	var group *ast.CommentGroup // of the const, type or var before the names
+	var group *ast.CommentGroup // comment of the declaration that contains the names
 	ast.Inspect(parsed, func(node ast.Node) bool {
 		switch n := node.(type) {
 		case *ast.Ident:
@@ -199,7 +199,7 @@ func (tree *tree) addGo(t *testing.T, file, text string) {
 		for _, comment := range comments.List {
 			line := set.Position(comment.Pos()).Line
 			for text := range strings.Lines(comment.Text) {
-				// A tab begins code, and a plus sign a marker.
+				// Code begins with a tab, and a marker with a plus sign.
 				if text = strings.TrimPrefix(text, "//"); !strings.HasPrefix(text, "\t") && !strings.HasPrefix(text, " +") {
 					tree.passages = append(tree.passages, passage{file, line, strings.TrimSpace(text), names})
 				}

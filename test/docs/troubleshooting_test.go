@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// docs/troubleshooting has an entry for each reason of a condition, each Event, and each code and reason of an advisory,
-// and no other entry. Below its heading an entry says what of these it is.
+// docs/troubleshooting has exactly one entry for each reason of a condition, each Event, and each code and reason of an advisory.
+// An entry says which of these it is.
 func TestTroubleshooting(t *testing.T) {
 	t.Parallel()
 	var documented, actual []string
@@ -30,7 +30,7 @@ func TestTroubleshooting(t *testing.T) {
 	sameSet(t, "docs/troubleshooting", documented, actual)
 }
 
-// The first page lists each word with a link to its entry, and leads to no other word.
+// The first page lists exactly the words of all entries, with links.
 func TestTroubleshootingIndex(t *testing.T) {
 	t.Parallel()
 	var listed, want []string
@@ -45,7 +45,7 @@ func TestTroubleshootingIndex(t *testing.T) {
 	sameSet(t, "docs/troubleshooting/README.md", listed, want)
 }
 
-// Each entry says what its word means, what to look at, and what to do. To look is a command, or leads to a page.
+// Each entry says what its word means, what to check, and what to do. The check is a command or a link.
 func TestTroubleshootingEntries(t *testing.T) {
 	t.Parallel()
 	var words []string
@@ -63,7 +63,7 @@ func TestTroubleshootingEntries(t *testing.T) {
 	}
 }
 
-// Conditions and Events get their reasons from the constants that TestTroubleshooting knows, not from texts of their own.
+// Conditions and Events use the constants that TestTroubleshooting finds as reasons, not string literals.
 func TestReasonsAreConstants(t *testing.T) {
 	t.Parallel()
 	seen := 0
@@ -92,7 +92,7 @@ func TestReasonsAreConstants(t *testing.T) {
 	}
 }
 
-// reasonArgument is the reason that a call makes a condition or an Event with; nil for other calls.
+// reasonArgument returns the reason argument of a call that creates a condition or an Event, or nil.
 func reasonArgument(call *ast.CallExpr) ast.Expr {
 	function, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
@@ -111,7 +111,7 @@ func reasonArgument(call *ast.CallExpr) ast.Expr {
 	return nil
 }
 
-// nameOf is the last name of an expression such as v1alpha1.ReasonInSync or reason; empty for a text.
+// nameOf returns the last name of an expression such as v1alpha1.ReasonInSync or reason, or "" for a literal.
 func nameOf(expression ast.Expr) string {
 	switch e := expression.(type) {
 	case *ast.Ident:
@@ -122,12 +122,12 @@ func nameOf(expression ast.Expr) string {
 	return ""
 }
 
-// entry is one of a page in docs/troubleshooting.
+// entry is an entry of a page in docs/troubleshooting.
 type entry struct{ page, word, kinds, means, look, do string }
 
 var entryText = regexp.MustCompile("(?s)^`(\\w+)`\n\n_([^_]+)_\n\n- \\*\\*Means:\\*\\* (.*)\n- \\*\\*Look:\\*\\* (.*)\n- \\*\\*Do:\\*\\* (.*)$")
 
-// entries are read from the pages beside docs/troubleshooting/README.md: each heading of the second level is one.
+// entries returns the entries of the pages in docs/troubleshooting, which are their headings of the second level.
 func entries(t *testing.T) []entry {
 	t.Helper()
 	pages, err := filepath.Glob(filepath.Join(root, "docs/troubleshooting/*.md"))
@@ -143,7 +143,7 @@ func entries(t *testing.T) []entry {
 		for _, text := range strings.Split(read(t, "docs/troubleshooting/"+page), "\n## ")[1:] {
 			found := entryText.FindStringSubmatch(strings.TrimSpace(text))
 			if found == nil {
-				t.Errorf("%s: this is no entry with its kinds, Means, Look and Do:\n%s", page, text)
+				t.Errorf("%s: not an entry with kinds, Means, Look and Do:\n%s", page, text)
 				continue
 			}
 			list = append(list, entry{page, found[1], found[2], found[3], found[4], found[5]})
@@ -152,10 +152,10 @@ func entries(t *testing.T) []entry {
 	return list
 }
 
-// namedReason is a constant that a user gets to see.
+// namedReason is a constant that users see.
 type namedReason struct{ kind, value string }
 
-// namedReasons are found by the types and names of constants.
+// namedReasons finds constants by their types and names.
 func namedReasons(t *testing.T) []namedReason {
 	t.Helper()
 	found := map[namedReason]bool{}
@@ -181,7 +181,7 @@ func namedReasons(t *testing.T) []namedReason {
 	return slices.Collect(maps.Keys(found))
 }
 
-// eachConstant visits the constants of a file that are texts, with their types.
+// eachConstant visits the string constants of a file with their types.
 func eachConstant(t *testing.T, file *ast.File, visit func(name, kind, value string)) {
 	t.Helper()
 	for _, declaration := range file.Decls {
@@ -206,7 +206,7 @@ func eachConstant(t *testing.T, file *ast.File, visit func(name, kind, value str
 	}
 }
 
-// eachFile parses the Go files below a folder, but for tests.
+// eachFile parses the Go files below a folder, except tests.
 func eachFile(t *testing.T, folder string, visit func(*token.FileSet, *ast.File)) {
 	t.Helper()
 	set := token.NewFileSet()

@@ -1,4 +1,4 @@
-// Package stopping shows that a run which is stopped leaves no process behind.
+// Package stopping tests that an interrupted run leaves no process behind.
 package stopping
 
 import (
@@ -21,11 +21,11 @@ import (
 
 const (
 	checkout = "../.."
-	// limit is how long a run may take to end, as docs/development.md promises.
+	// limit is how long a run may take to end, see docs/development.md.
 	limit = 10 * time.Second
 )
 
-// A run has an API server with its etcd, a RabbitMQ of its own in a session of its own, and a child that ignores signals.
+// A run has an API server with etcd, a private RabbitMQ in its own session, and a child that ignores signals.
 const everything = `hack/brokers.sh private start "$FOLDER/broker" && { setsid sh -c 'trap "" INT TERM; sleep 600' & } &&
 	touch "$FOLDER/started" && sleep 600`
 
@@ -40,7 +40,7 @@ func TestSIGTERMEndsEveryProcessOfARun(t *testing.T) {
 	}
 }
 
-// Make passes SIGINT on to nobody: a terminal sends it to the whole process group.
+// Make does not forward SIGINT. A terminal sends it to the whole process group.
 func TestCtrlCEndsEveryProcessOfARun(t *testing.T) {
 	t.Parallel()
 	r := start(t, "hack/supervise.sh", "sh", "-c", `{ setsid sleep 600 & } && touch "$FOLDER/started" && sleep 600`)
@@ -54,7 +54,7 @@ func TestARunEndsWhatItsCommandLeftBehind(t *testing.T) {
 	r.expectEnd(t, 7)
 }
 
-// run is a script with a command that creates the file "started" in the folder $FOLDER.
+// run is a script with a command that creates the file "started" in $FOLDER.
 type run struct {
 	command *exec.Cmd
 	folder  string
@@ -70,7 +70,7 @@ func start(t *testing.T, script string, arguments ...string) *run {
 	r := &run{command: exec.Command(filepath.Join(checkout, script), arguments...), folder: folder}
 	r.command.Path, _ = filepath.Abs(r.command.Path)
 	r.command.Dir = checkout
-	// The run is its own: it is not part of the run that this test belongs to. TMPDIR tells the processes of both apart.
+	// The run is independent of the run of this test. TMPDIR distinguishes their processes.
 	r.command.Env = append(slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		return strings.HasPrefix(variable, "WARREN_RUN=") || strings.HasPrefix(variable, "WARREN_TEST_KUBECONFIG=")
 	}), "TMPDIR="+folder, "FOLDER="+folder)
@@ -119,7 +119,7 @@ func (r *run) stop(t *testing.T, signal syscall.Signal, status int) {
 // expectEnd waits for the end of the script, and fails if a process or a temporary file is left.
 func (r *run) expectEnd(t *testing.T, status int) {
 	t.Helper()
-	_ = r.command.Wait() // the status says how it ended
+	_ = r.command.Wait() // the exit status is not checked here
 	if got := r.command.ProcessState.ExitCode(); got != status {
 		t.Errorf("exit status %d, want %d:\n%s", got, status, &r.output)
 	}
@@ -131,8 +131,8 @@ func (r *run) expectEnd(t *testing.T, status int) {
 	}
 }
 
-// processes lists the command lines of the processes of the run, which inherit FOLDER unless they run inside of a broker's
-// root, which is a folder below it.
+// processes returns the command lines of the run's processes. They inherit FOLDER, unless they run inside a broker's root, which
+// is a folder below it.
 func (r *run) processes(t *testing.T) []string {
 	t.Helper()
 	environments, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -142,7 +142,7 @@ func (r *run) processes(t *testing.T) []string {
 	var found []string
 	for _, file := range environments {
 		process := filepath.Dir(file)
-		environment, _ := os.ReadFile(file) // the process may be gone
+		environment, _ := os.ReadFile(file) // the process may have ended
 		root, _ := os.Readlink(filepath.Join(process, "root"))
 		line, _ := os.ReadFile(filepath.Join(process, "cmdline"))
 		if bytes.Contains(environment, []byte("FOLDER="+r.folder+"\x00")) || strings.HasPrefix(root, r.folder) {
