@@ -38,17 +38,17 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-var _ = Describe("With config/apiservice, dead letters are an API of the cluster", Extended, Ordered, func() {
+var _ = Describe("With config/apiservice, the dead-letter API is served by the API server", Extended, Ordered, func() {
 	var (
-		s         *shift
-		strangers *authority // that nobody trusts
+		s         *fixture
+		untrusted *authority // an authority that no server trusts
 	)
 
 	BeforeAll(func() {
 		proxies, serving := newAuthority(), newAuthority()
-		strangers = newAuthority()
+		untrusted = newAuthority()
 		tokens := filepath.Join(GinkgoT().TempDir(), "tokens.csv")
-		c := startCluster(passingOnWith(proxies), func(environment *envtest.Environment) {
+		c := startCluster(withAggregation(proxies), func(environment *envtest.Environment) {
 			var lines strings.Builder
 			for _, role := range deadLetterRoles {
 				fmt.Fprintf(&lines, "token-of-the-%s,the-%s,%s\n", role, role, role)
@@ -58,10 +58,10 @@ var _ = Describe("With config/apiservice, dead letters are an API of the cluster
 		})
 		c.Kubectl("apply", "--server-side", "-k", filepath.Join(config, "default"))
 		c.Kubectl("apply", "-f", filepath.Join(config, "apiservice", "front_proxy_role_binding.yaml"))
-		s = newShift(c, "")
+		s = newFixture(c, "")
 		folder := serving.issue("warren-dead-letters.warren-system.svc")
 		s.manager = startManager(c, "--dead-letters-front-proxy", "--dead-letters-cert-path="+folder)
-		c.leadTo(s.deadLetters, serving)
+		c.pointAPIServiceTo(s.deadLetters, serving)
 		s.applyConnection()
 		s.applyQueue()
 		s.until(s.queueReady)
@@ -81,7 +81,7 @@ var _ = Describe("With config/apiservice, dead letters are an API of the cluster
 		return "/apis/deadletters.messaging.warren.dev/v1alpha1/namespaces/" + s.Namespace + "/deadletterqueues"
 	}
 	messages := func() string { return queues() + "/orders/messages" }
-	// answers are the codes of a list of queues, a summary, a page of messages and an export.
+	// answers are the status codes for a list of queues, a summary, a page of messages and an export.
 	answers := func(d door) (codes []int) {
 		GinkgoHelper()
 		for _, path := range []string{"", "/orders", "/orders/messages", "/orders/export"} {
@@ -91,7 +91,7 @@ var _ = Describe("With config/apiservice, dead letters are an API of the cluster
 		return codes
 	}
 
-	It("to kubectl get, with the user's own rights", func() {
+	It("for kubectl get with the user's permissions", func() {
 		Eventually(func() (string, error) { return by("the-viewer", "get", "deadletterqueues") }).Should(MatchRegexp(`orders +orders\.dlq`))
 		Eventually(func() (string, error) { return by("the-viewer", "get", "dlq", "orders", "-o", "yaml") }).Should(ContainSubstring("reason: Parked"))
 		_, err := by("the-viewer", "get", "--raw", messages())
@@ -109,7 +109,7 @@ var _ = Describe("With config/apiservice, dead letters are an API of the cluster
 	} {
 		unknown := slices.Repeat([]int{http.StatusUnauthorized}, 4)
 
-		It("to the role "+role+", by the API server for whoever it knows, and by the manager for tokens that are meant for it", func() {
+		It("for the role "+role+", through the API server for all its users, and by the manager for tokens with its audience", func() {
 			user, err := s.cluster.Environment.AddUser(envtest.User{Name: "the-" + role}, nil)
 			Expect(err).NotTo(HaveOccurred())
 			certificate, err := tls.X509KeyPair(user.Config().CertData, user.Config().KeyData)
@@ -139,7 +139,7 @@ var _ = Describe("With config/apiservice, dead letters are an API of the cluster
 		})
 	}
 
-	It("to kubectl warren, which says which role is missing", func() {
+	It("for kubectl warren, which names a missing role", func() {
 		plugins := BuildPlugin()
 		for _, kind := range []string{"consumerqueue", "redrive", "purge"} {
 			s.cluster.Kubectl("create", "rolebinding", kind, "--namespace="+s.Namespace,
@@ -180,8 +180,8 @@ var _ = Describe("With config/apiservice, dead letters are an API of the cluster
 		}
 	})
 
-	It("and to nobody who only says that the API server has let them pass", func() {
-		others, err := tls.LoadX509KeyPair(pairIn(strangers.issue("front-proxy")))
+	It("but not for clients that forge the headers of the API server", func() {
+		others, err := tls.LoadX509KeyPair(pairIn(untrusted.issue("front-proxy")))
 		Expect(err).NotTo(HaveOccurred())
 		user, err := s.cluster.Environment.AddUser(envtest.User{Name: "front-proxy"}, nil)
 		Expect(err).NotTo(HaveOccurred())
@@ -199,14 +199,14 @@ var _ = Describe("With config/apiservice, dead letters are an API of the cluster
 		}
 	})
 
-	// Before the controller of namespaces deletes what is in a namespace, it asks for this, and lets the namespace be while there is an error.
+	// The namespace controller lists these resources first, and does not delete the namespace while the list fails.
 	discovered := func() ([]*metav1.APIResourceList, error) {
 		finder, err := discovery.NewDiscoveryClientForConfig(s.cluster.Config)
 		Expect(err).NotTo(HaveOccurred())
 		return discovery.ServerPreferredNamespacedResources(finder)
 	}
 
-	It("until the manager dies, which leaves all other APIs as they are", func() {
+	It("until the manager dies, without an effect on other APIs", func() {
 		s.until(func() error { _, err := discovered(); return err })
 		s.Kill()
 		var found []*metav1.APIResourceList
@@ -222,7 +222,7 @@ var _ = Describe("With config/apiservice, dead letters are an API of the cluster
 		Expect(s.cluster.Kubectl("get", "consumerqueues", "--namespace="+s.Namespace)).To(ContainSubstring("orders"))
 	})
 
-	It("and after hack/undeploy.sh, which removes the APIService first, no API is missing, and namespaces are deleted again", func() {
+	It("and hack/undeploy.sh removes the APIService first, so that no API is unavailable and namespaces can be deleted", func() {
 		DeferCleanup(s.cluster.restoreCRDs)
 		s.cluster.RunController("namespace-controller")
 		doomed := s.Namespace + "-doomed"
@@ -232,7 +232,7 @@ var _ = Describe("With config/apiservice, dead letters are an API of the cluster
 			Should(ContainSubstring("NamespaceDeletionDiscoveryFailure"))
 		calls := filepath.Join(GinkgoT().TempDir(), "calls")
 		undeploy := exec.CommandContext(ctx(), filepath.Join(Checkout, "hack", "undeploy.sh"))
-		undeploy.Env = append(os.Environ(), "KUBECONFIG="+s.cluster.KubeConfig, "KUBECTL="+hasty(calls))
+		undeploy.Env = append(os.Environ(), "KUBECONFIG="+s.cluster.KubeConfig, "KUBECTL="+kubectlWithoutWaiting(calls))
 		output, err := undeploy.CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), "%s", output)
 		content, err := os.ReadFile(calls)
@@ -254,10 +254,10 @@ var _ = Describe("With config/apiservice, dead letters are an API of the cluster
 	})
 })
 
-// deadLetterRoles are the roles on dead letters.
+// deadLetterRoles are the roles for dead letters.
 var deadLetterRoles = []string{"viewer", "editor", "admin"}
 
-// door is a way to the dead-letter API, and what somebody shows there.
+// door is an address of the dead-letter API with the credentials to use there.
 type door struct {
 	address     string
 	token       string           // none if empty
@@ -265,10 +265,10 @@ type door struct {
 	header      http.Header
 }
 
-// ask asks for a path, and returns the answer.
+// ask sends a GET request and returns the response.
 func (d door) ask(path string) (code int, body string) {
 	GinkgoHelper()
-	settings := &tls.Config{InsecureSkipVerify: true} // this is about who the client is
+	settings := &tls.Config{InsecureSkipVerify: true} // the test is about the client's identity
 	if d.certificate != nil {
 		settings.Certificates = []tls.Certificate{*d.certificate}
 	}
@@ -288,9 +288,9 @@ func (d door) ask(path string) (code int, body string) {
 	return response.StatusCode, string(content)
 }
 
-// hasty makes a kubectl that writes down how it is called, and does not wait for the end of what it deletes: no controllers run here that
-// would see to the end of a Deployment or a namespace.
-func hasty(calls string) string {
+// kubectlWithoutWaiting creates a kubectl that records its arguments and does not wait for deletions, because no controller would
+// finish the deletion of a Deployment or namespace.
+func kubectlWithoutWaiting(calls string) string {
 	GinkgoHelper()
 	kubectl, err := filepath.Abs(KubectlPath())
 	Expect(err).NotTo(HaveOccurred())
@@ -304,8 +304,8 @@ exec '%s' "$@"
 	return path
 }
 
-// passingOnWith has an API server pass requests on to others with a certificate of an authority.
-func passingOnWith(proxies *authority) func(*envtest.Environment) {
+// withAggregation makes an API server forward requests with a client certificate of an authority.
+func withAggregation(proxies *authority) func(*envtest.Environment) {
 	GinkgoHelper()
 	folder := proxies.issue("front-proxy")
 	return func(environment *envtest.Environment) {
@@ -324,8 +324,8 @@ func passingOnWith(proxies *authority) func(*envtest.Environment) {
 	}
 }
 
-// leadTo has the APIService lead to an address of this machine: there is neither a network of pods nor cert-manager.
-func (c *cluster) leadTo(address string, serving *authority) {
+// pointAPIServiceTo makes the APIService use a local address, because there is neither a pod network nor cert-manager.
+func (c *cluster) pointAPIServiceTo(address string, serving *authority) {
 	GinkgoHelper()
 	host, port, err := net.SplitHostPort(address)
 	Expect(err).NotTo(HaveOccurred())
@@ -360,7 +360,7 @@ func (c *cluster) leadTo(address string, serving *authority) {
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
-	file        string // its own certificate
+	file        string // path of its certificate
 }
 
 func newAuthority() *authority {
@@ -374,7 +374,7 @@ func newAuthority() *authority {
 	return a
 }
 
-// issue makes a folder with tls.crt and tls.key for a name, of a client or a server.
+// issue creates a directory with tls.crt and tls.key for a name, of a client or a server.
 func (a *authority) issue(name string) string {
 	GinkgoHelper()
 	certificate, key := sign(&x509.Certificate{
@@ -389,12 +389,12 @@ func (a *authority) issue(name string) string {
 	return folder
 }
 
-// pairIn are the files of a certificate and its key in a folder.
+// pairIn returns the paths of the certificate and key in a directory.
 func pairIn(folder string) (certificate, key string) {
 	return filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
 }
 
-// sign makes a certificate, signed by an authority or by itself.
+// sign creates a certificate that is signed by an authority, or self-signed.
 func sign(template *x509.Certificate, by *authority) (*x509.Certificate, *ecdsa.PrivateKey) {
 	GinkgoHelper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -16,19 +16,19 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// cluster is an API server of its own.
+// cluster is a private API server.
 type cluster struct {
 	*APIServer
 
-	// scraper and stranger are tokens of one who may read metrics and of one who may not.
+	// scraper is a token with permission to read metrics, stranger is one without.
 	scraper, stranger string
-	// writesContracts says that config/contract is installed.
+	// writesContracts reports whether config/contract is installed.
 	writesContracts bool
 }
 
-// startCluster starts an API server that is stopped with the suite or container. It has RBAC, as envtest's always have, and
-// no CRDs: they come with the manifests. Without WatchList, a beta feature that is on since Kubernetes 1.34, clients list and
-// then watch as they did before: that takes the permissions that they need with either. Functions may change the environment before.
+// startCluster starts an API server that stops with the suite or container. It has RBAC, like every envtest server, and no CRDs:
+// the manifests contain them. The beta feature WatchList, on since Kubernetes 1.34, is off. Clients then list and watch, which
+// needs all permissions that they need with either setting. change functions may change the environment before.
 func startCluster(change ...func(*envtest.Environment)) *cluster {
 	GinkgoHelper()
 	return &cluster{APIServer: StartAPIServer(append(change, func(environment *envtest.Environment) {
@@ -45,7 +45,7 @@ func (c *cluster) deployment() *appsv1.Deployment {
 	return deployment
 }
 
-// token asks for a token of a ServiceAccount, as the kubelet does for a pod.
+// token requests a token of a ServiceAccount, as the kubelet does for a pod.
 func (c *cluster) token(namespace, serviceAccount string) string {
 	GinkgoHelper()
 	account := &corev1.ServiceAccount{}
@@ -55,7 +55,7 @@ func (c *cluster) token(namespace, serviceAccount string) string {
 	return request.Status.Token
 }
 
-// addScrapers makes two ServiceAccounts, and gives one of them the role that docs/installation.md names.
+// addScrapers creates two ServiceAccounts. One of them gets the role in docs/installation.md.
 func (c *cluster) addScrapers() {
 	GinkgoHelper()
 	c.Kubectl("create", "namespace", "monitoring")
@@ -66,7 +66,7 @@ func (c *cluster) addScrapers() {
 	c.scraper, c.stranger = c.token("monitoring", "scraper"), c.token("monitoring", "stranger")
 }
 
-// restoreCRDs applies CRDs that a spec has deleted, before what is left over is cleared.
+// restoreCRDs applies the CRDs that a spec has deleted, before the remaining resources are deleted.
 func (c *cluster) restoreCRDs() {
 	GinkgoHelper()
 	Eventually(func() error {

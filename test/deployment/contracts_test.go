@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// asManager is what has kubectl ask with the manager's rights.
+// asManager is the kubectl flag to use the manager's permissions.
 const asManager = "--as=system:serviceaccount:" + system + ":" + serviceAccount
 
 var _ = Describe("With config/contract, the manager", func() {
@@ -23,20 +23,20 @@ var _ = Describe("With config/contract, the manager", func() {
 	})
 
 	It("writes ConfigMaps with the label of contracts", func() {
-		Eventually(func() error { // the API server takes a moment to hear of a new role
+		Eventually(func() error { // the API server applies a new role with a delay
 			_, err := whole.TryKubectl("apply", "--server-side", "-n", namespace, "-f", filepath.Join("testdata", "contract.yaml"), asManager)
 			return err
 		}).Should(Succeed())
 	})
 
 	It("creates no other ConfigMap", func() {
-		Eventually(func() error { // the API server takes a moment to hear of a new policy
+		Eventually(func() error { // the API server applies a new policy with a delay
 			_, err := whole.TryKubectl("create", "configmap", "settings", "-n", namespace, "--dry-run=server", asManager)
 			return err
 		}).Should(MatchError(ContainSubstring("Warren writes only ConfigMaps with the label messaging.warren.dev/contract")))
 	})
 
-	It("takes over no other ConfigMap", func() {
+	It("adopts no other ConfigMap", func() {
 		whole.Kubectl("create", "configmap", "orders-contract", "-n", namespace)
 		Eventually(func() error {
 			_, err := whole.TryKubectl("apply", "--server-side", "-n", namespace, "--dry-run=server", "-f",
@@ -45,7 +45,7 @@ var _ = Describe("With config/contract, the manager", func() {
 		}).Should(MatchError(ContainSubstring("Warren takes over no ConfigMap that lacks the label messaging.warren.dev/contract")))
 	})
 
-	It("lists and deletes none", func() {
+	It("cannot list or delete ConfigMaps", func() {
 		for _, verb := range []string{"list", "watch", "delete"} {
 			answer, err := whole.TryKubectl("auth", "can-i", verb, "configmaps", "-n", namespace, asManager)
 			Expect(strings.TrimSpace(answer)).To(Equal("no"), "%s: %v", verb, err)

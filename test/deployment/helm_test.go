@@ -21,7 +21,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// test/incluster shows the same of the Helm of today, in a cluster with a kubelet.
+// test/incluster tests the current version of Helm in a cluster with a kubelet.
 var _ = Describe("The Helm chart", func() {
 	It("is installed, upgraded, rolled back and uninstalled by Helm 3", Extended, Long, func() {
 		r := &release{cluster: startCluster(), tool: "helm3"}
@@ -29,28 +29,28 @@ var _ = Describe("The Helm chart", func() {
 		By("installing an older chart")
 		r.apply("install", OlderChart(chart))
 		Expect(r.KnowsConsumerTimeout()).To(BeFalse())
-		r.roll()
+		r.replaceProcess()
 		w := NewWorld(r.APIServer, broker.NewVHost(GinkgoTB()))
 		w.Secret(broker.Username, broker.Password)
 		w.Connect(v1alpha1.BrokerConnectionSpec{})
 		w.Queue("orders", `{deletionPolicy: Delete}`)
 		w.Ready("orders")
 
-		By("upgrading to this chart: so are the CRDs")
+		By("upgrading to this chart, which upgrades the CRDs")
 		r.apply("upgrade", chart, "--set=manager.maxConcurrentReconciles=4")
 		Expect(r.KnowsConsumerTimeout()).To(BeTrue())
 		Expect(r.arguments()).To(ContainElement("--max-concurrent-reconciles=4"))
-		r.roll()
-		mends(w)
+		r.replaceProcess()
+		expectDriftCorrected(w)
 
 		By("rolling back")
 		r.helm("rollback", "warren", "1")
 		Expect(r.KnowsConsumerTimeout()).To(BeFalse())
 		Expect(r.arguments()).NotTo(ContainElement(HavePrefix("--max-concurrent-reconciles")))
-		r.roll()
-		mends(w)
+		r.replaceProcess()
+		expectDriftCorrected(w)
 
-		By("uninstalling: CRDs, resources and queues stay, and nothing else")
+		By("uninstalling: only CRDs, resources and queues stay")
 		r.stop()
 		r.helm("uninstall", "warren", "--wait")
 		Expect(r.left()).To(ConsistOf(HaveSuffix("/"+ConnectionsCRD), HaveSuffix("/"+QueuesCRD), HaveSuffix("/"+RedrivesCRD),
@@ -58,11 +58,11 @@ var _ = Describe("The Helm chart", func() {
 		Expect(w.Exists("orders")).To(BeTrue())
 		Expect(Observed(w.VHost).HasQueue("orders")).To(BeTrue())
 
-		By("installing again, over the CRDs that stayed")
+		By("installing again over the retained CRDs")
 		r.apply("install", chart)
 		Expect(r.KnowsConsumerTimeout()).To(BeTrue())
-		r.roll()
-		mends(w)
+		r.replaceProcess()
+		expectDriftCorrected(w)
 
 		By("removing all of it")
 		w.Delete("orders")
@@ -76,7 +76,7 @@ var _ = Describe("The Helm chart", func() {
 	})
 })
 
-var _ = Describe("What the Helm chart installs", Extended, Ordered, func() {
+var _ = Describe("The installation by the Helm chart", Extended, Ordered, func() {
 	var r *release
 
 	BeforeAll(func() {
@@ -95,7 +95,7 @@ var _ = Describe("What the Helm chart installs", Extended, Ordered, func() {
 		r.Kubectl("create", "serviceaccount", "--namespace=monitoring", "scraper")
 	})
 
-	It("can be what make deploy has installed, which stays as it is", func() {
+	It("can adopt an installation by make deploy without changing it", func() {
 		r.Kubectl("apply", "--server-side", "-k", filepath.Join(config, "default"))
 		before := r.deployment()
 		r.apply("install", chart, "--take-ownership", "--force-conflicts")
@@ -105,8 +105,8 @@ var _ = Describe("What the Helm chart installs", Extended, Ordered, func() {
 		Expect(after.Spec.Template.Spec.Containers[0].Image).To(Equal("ghcr.io/warren-mq/warren:latest"))
 	})
 
-	It("with everything turned on is understood by the API server, the Prometheus operator and cert-manager", func() {
-		// What kubectl has written above stays its own until somebody else insists.
+	It("is valid with all features for the API server, the Prometheus operator and cert-manager", func() {
+		// kubectl owns the fields that it applied above until another manager forces them.
 		r.apply("upgrade", chart, "--force-conflicts", "--values="+filepath.Join("..", "chart", "testdata", "everything.yaml"))
 		manifest := filepath.Join(GinkgoT().TempDir(), "manifest.yaml")
 		Expect(os.WriteFile(manifest, []byte(r.helm("get", "manifest", "warren")), 0o600)).To(Succeed())
@@ -118,7 +118,7 @@ var _ = Describe("What the Helm chart installs", Extended, Ordered, func() {
 		Expect(r.Create(ctx(), pod, client.DryRunAll)).To(Succeed(), "the namespace enforces restricted Pod Security")
 	})
 
-	// issue writes a new certificate of the Service into the Secret, and returns how those connect who trust no other one.
+	// issue writes a new certificate of the Service into the Secret, and returns a TLS configuration that trusts only this one.
 	issue := func() *tls.Config {
 		GinkgoHelper()
 		const name = "warren-controller-manager-metrics.warren-system.svc"
@@ -137,7 +137,7 @@ var _ = Describe("What the Helm chart installs", Extended, Ordered, func() {
 		return &tls.Config{RootCAs: trusted, ServerName: name}
 	}
 
-	It("serves metrics with the certificate of a Secret to the readers that the values name, and takes up the next one", func() {
+	It("serves metrics with the certificate of a Secret to the configured readers, and reloads the certificate", func() {
 		r.apply("upgrade", chart, "--force-conflicts", "--set=metrics.tls.secretName=metrics-tls",
 			"--set=metrics.readers[0].namespace=monitoring", "--set=metrics.readers[0].name=scraper")
 		trusting := issue()
@@ -153,7 +153,7 @@ var _ = Describe("What the Helm chart installs", Extended, Ordered, func() {
 		m.Stop()
 	})
 
-	It("does not start with a folder for the certificate that has none, instead of making one", func() {
+	It("does not start if the configured certificate is missing", func() {
 		m := startManager(r.cluster, "--metrics-cert-path="+GinkgoT().TempDir())
 		Eventually(m.Ended).Should(BeClosed())
 		Expect(m.log.String()).To(ContainSubstring("load the certificate of --metrics-cert-path"))

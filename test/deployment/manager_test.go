@@ -26,14 +26,14 @@ import (
 type manager struct {
 	*Manager
 
-	// gate is its only way to the API server.
-	gate    *gate
-	log     locked
-	metrics string
-	probes  string
-	// deadLetters is where the dead-letter API is served, and pod the name of the pod that the manager takes for its own.
+	// recorder forwards all its requests to the API server.
+	recorder *recorder
+	log      locked
+	metrics  string
+	probes   string
+	// deadLetters is the address of the dead-letter API, and pod the name of the manager's pod.
 	deadLetters, pod string
-	// mounts are the folders of this machine that stand for those that the container mounts.
+	// mounts are local directories that replace the mounts of the container.
 	mounts map[string]*secretMount
 }
 
@@ -47,7 +47,7 @@ func startManager(c *cluster, further ...string) *manager {
 	GinkgoHelper()
 	deployment := c.deployment()
 	pod := deployment.Spec.Template.Spec
-	m := &manager{gate: openGate(c.Config), mounts: mountSecrets(c, deployment)}
+	m := &manager{recorder: newRecorder(c.Config), mounts: mountSecrets(c, deployment)}
 	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	m.writeKubeconfig(kubeconfig, c.token(deployment.Namespace, pod.ServiceAccountName))
 
@@ -58,7 +58,7 @@ func startManager(c *cluster, further ...string) *manager {
 	command.Stdout, command.Stderr = &m.log, &m.log
 	m.Manager = Run(command)
 	DeferCleanup(func() {
-		_ = command.Process.Kill() // without a permission, it may not stop in good order
+		_ = command.Process.Kill() // without a permission, it may not stop cleanly
 		<-m.Ended
 		GinkgoWriter.Printf("The manager's log:\n%s", m.log.String())
 	})
@@ -68,14 +68,14 @@ func startManager(c *cluster, further ...string) *manager {
 func (m *manager) writeKubeconfig(path, token string) {
 	GinkgoHelper()
 	file := clientcmdapi.NewConfig()
-	file.Clusters["c"] = &clientcmdapi.Cluster{Server: m.gate.URI, CertificateAuthorityData: m.gate.CA}
+	file.Clusters["c"] = &clientcmdapi.Cluster{Server: m.recorder.URI, CertificateAuthorityData: m.recorder.CA}
 	file.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token}
 	file.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	file.CurrentContext = "x"
 	Expect(clientcmd.WriteToFile(*file, path)).To(Succeed())
 }
 
-// arguments moves the addresses to listen at to the loopback.
+// arguments replaces the listen addresses with loopback addresses.
 func (m *manager) arguments(given []string) []string {
 	GinkgoHelper()
 	args := slices.Clone(given)
@@ -99,7 +99,8 @@ func (m *manager) arguments(given []string) []string {
 	return args
 }
 
-// environment is that of the container; an empty one is not the test's own. A pod that nobody runs stands for that of the manager.
+// environment returns the environment of the container, without the test's own. A pod that does not run replaces the manager's
+// pod.
 func (m *manager) environment(c *cluster, deployment *appsv1.Deployment) []string {
 	GinkgoHelper()
 	list := []string{}
@@ -114,7 +115,7 @@ func (m *manager) environment(c *cluster, deployment *appsv1.Deployment) []strin
 				m.pod = c.createPod(deployment)
 				value = m.pod
 			default:
-				Fail(variable.Name + ": this test does not know the field " + from.FieldRef.FieldPath)
+				Fail(variable.Name + ": this test does not support the field " + from.FieldRef.FieldPath)
 			}
 		}
 		list = append(list, variable.Name+"="+value)
@@ -122,7 +123,7 @@ func (m *manager) environment(c *cluster, deployment *appsv1.Deployment) []strin
 	return list
 }
 
-// createPod makes a pod as the Deployment does.
+// createPod creates a pod like the Deployment does.
 func (c *cluster) createPod(deployment *appsv1.Deployment) string {
 	GinkgoHelper()
 	pod := podOf(deployment)
@@ -136,7 +137,7 @@ func (c *cluster) createPod(deployment *appsv1.Deployment) string {
 
 var refusal = regexp.MustCompile(`cannot (\S+) resource "([^"]+)" in API group "([^"]*)"`)
 
-// refused lists what the API server has refused so far, by the manager's own log.
+// refused returns the requests that the API server has refused, from the manager's log.
 func (m *manager) refused() []permission {
 	var list []permission
 	for _, found := range refusal.FindAllStringSubmatch(strings.ReplaceAll(m.log.String(), `\"`, `"`), -1) {
@@ -148,13 +149,13 @@ func (m *manager) refused() []permission {
 	return list
 }
 
-// scrape asks for the metrics by HTTPS, with a token unless it is empty, and returns the status of the answer. It would take
-// HTTP/2, which the manager does not serve.
+// scrape reads the metrics over HTTPS, with a token unless it is empty, and returns the status code. It offers HTTP/2, which the
+// manager does not serve.
 func (m *manager) scrape(token string) (int, error) {
-	return m.scrapeBy(&tls.Config{InsecureSkipVerify: true}, token) // a certificate that it made itself
+	return m.scrapeBy(&tls.Config{InsecureSkipVerify: true}, token) // the certificate is self-signed
 }
 
-// scrapeBy is scrape with the certificate checked as config says.
+// scrapeBy is scrape with a TLS configuration.
 func (m *manager) scrapeBy(config *tls.Config, token string) (int, error) {
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()

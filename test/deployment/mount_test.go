@@ -11,14 +11,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// secretMount is a folder that shows a Secret, as the kubelet would mount it.
+// secretMount is a directory with the content of a Secret, like a mount of the kubelet.
 type secretMount struct {
 	cluster *cluster
 	secret  client.ObjectKey
 	folder  string
 }
 
-// mountSecrets mounts what the Deployment's container does, by path.
+// mountSecrets creates the mounts of the Deployment's container, by path.
 func mountSecrets(c *cluster, deployment *appsv1.Deployment) map[string]*secretMount {
 	GinkgoHelper()
 	mounts := map[string]*secretMount{}
@@ -40,7 +40,7 @@ func mountSecrets(c *cluster, deployment *appsv1.Deployment) map[string]*secretM
 	return mounts
 }
 
-// refresh shows what the Secret holds now. As in a pod, files are links into a folder that is swapped as a whole.
+// refresh updates the content. As in a pod, files are links into a directory that is replaced atomically.
 func (s *secretMount) refresh() {
 	GinkgoHelper()
 	secret := &corev1.Secret{}

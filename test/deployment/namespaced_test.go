@@ -33,20 +33,20 @@ var _ = Describe("Installed for single namespaces", Extended, Ordered, Long, fun
 		{filepath.Join(config, "namespaced"), []string{"default"}},
 		{filepath.Join("testdata", "teams"), []string{"team-a", "team-b"}},
 	} {
-		It("by "+filepath.Base(install.kustomization)+", the manager works there, ignores all others, and needs no more rights", func() {
+		It("by "+filepath.Base(install.kustomization)+", the manager works in these, ignores all others, and needs no further permissions", func() {
 			single.Kubectl("apply", "--server-side", "-k", install.kustomization)
-			elsewhere := newShift(single, "elsewhere")
+			elsewhere := newFixture(single, "elsewhere")
 			elsewhere.applyConnection()
 			elsewhere.applyQueue()
 			for _, namespace := range install.namespaces {
-				s := beginShift(single, namespace)
-				s.work()
+				s := startFixture(single, namespace)
+				s.runTasks()
 				Expect(s.refused()).To(BeEmpty())
 				Expect(s.metrics).To(BeEmpty(), "metrics are off")
 				s.Stop()
 				Expect(strings.ToLower(s.log.String())).NotTo(ContainSubstring("forbidden"))
 			}
-			// The manager has looked at everything else it could see by now.
+			// By now the manager has reconciled everything that it can see.
 			cq, err := elsewhere.queue()
 			Expect(err).NotTo(HaveOccurred())
 			Expect(cq.Status.ObservedGeneration).To(BeEquivalentTo(-1))
@@ -55,7 +55,7 @@ var _ = Describe("Installed for single namespaces", Extended, Ordered, Long, fun
 		})
 	}
 
-	It("with --metrics-secure=false it serves metrics to everyone who reaches the port", func() {
+	It("with --metrics-secure=false it serves metrics without authentication", func() {
 		m := startManager(single, "--metrics-secure=false", "--metrics-bind-address=:8080")
 		Eventually(func() (string, error) {
 			response, err := http.Get("http://" + m.metrics + "/metrics")
@@ -94,9 +94,9 @@ var _ = Describe("Installed for single namespaces", Extended, Ordered, Long, fun
 		m.Stop()
 	})
 
-	// As make undeploy and make uninstall do, which delete the CRDs and with them every resource of both kinds.
-	It("while it runs, a deletion of the CRDs means the queues too, as far as deletionPolicy goes", func() {
-		s := beginShift(single, "team-a")
+	// make undeploy and make uninstall delete the CRDs, and with them all resources.
+	It("deletes queues according to deletionPolicy when the CRDs are deleted while it runs", func() {
+		s := startFixture(single, "team-a")
 		DeferCleanup(single.restoreCRDs)
 		s.applyConnection()
 		s.applyQueue() // with deletionPolicy Delete
@@ -105,7 +105,7 @@ var _ = Describe("Installed for single namespaces", Extended, Ordered, Long, fun
 		Expect(s.VHost.Definitions().Queues).To(BeEmpty())
 	})
 
-	It("it has no rights in the whole cluster", func() {
+	It("it has no cluster-wide permissions", func() {
 		bindings := &rbacv1.ClusterRoleBindingList{}
 		Expect(single.List(ctx(), bindings)).To(Succeed())
 		for _, binding := range bindings.Items {

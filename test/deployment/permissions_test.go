@@ -20,7 +20,7 @@ import (
 
 const serviceAccount = "warren-controller-manager"
 
-// permission is the smallest part of a role: one verb on one resource.
+// permission is one verb on one resource.
 type permission struct{ group, resource, verb string }
 
 func (p permission) String() string {
@@ -34,9 +34,9 @@ type role struct {
 }
 
 var _ = Describe("The permissions of the manager", func() {
-	It("suffice for all of its work", func() {
-		s := beginShift(whole, "")
-		s.work()
+	It("are sufficient for all of its tasks", func() {
+		s := startFixture(whole, "")
+		s.runTasks()
 		Expect(s.refused()).To(BeEmpty())
 		s.Stop()
 		Expect(strings.ToLower(s.log.String())).NotTo(ContainSubstring("forbidden"))
@@ -45,17 +45,17 @@ var _ = Describe("The permissions of the manager", func() {
 	for _, role := range roles {
 		for _, taken := range role.permissions {
 			It(fmt.Sprintf("include %s, by %s: without it there is work that the API server refuses", taken, role.name), Extended, func() {
-				take(role, taken)
-				s := beginShift(whole, "")
-				s.work()
+				revoke(role, taken)
+				s := startFixture(whole, "")
+				s.runTasks()
 				Expect(s.refused()).To(ConsistOf(taken), "if nothing was refused, nothing needs the permission: remove it")
 			})
 		}
 	}
 })
 
-// take takes a permission out of a role until the test ends.
-func take(from role, taken permission) {
+// revoke removes a permission from a role until the test ends.
+func revoke(from role, taken permission) {
 	GinkgoHelper()
 	left := slices.DeleteFunc(slices.Clone(from.permissions), func(p permission) bool { return p == taken })
 	setRules(from, left)
@@ -81,7 +81,7 @@ func setRules(of role, permissions []permission) {
 	Expect(whole.Update(context.Background(), object)).To(Succeed())
 }
 
-// awaitAccess waits until the API server has heard of a change of the roles.
+// awaitAccess waits until the API server applies changed roles.
 func awaitAccess(namespace string, p permission, allowed bool, why string) {
 	GinkgoHelper()
 	resource, sub, _ := strings.Cut(p.resource, "/")
@@ -97,7 +97,7 @@ func awaitAccess(namespace string, p permission, allowed bool, why string) {
 	}).Should(Equal(allowed), why)
 }
 
-// manifest is what the kinds that are looked at have in common.
+// manifest has the common fields of the roles and bindings.
 type manifest struct {
 	Kind     string
 	Metadata struct{ Namespace, Name string }
@@ -106,7 +106,7 @@ type manifest struct {
 	Subjects []rbacv1.Subject
 }
 
-// rolesIn lists the roles that a kustomization binds to the manager's ServiceAccount.
+// rolesIn returns the roles that a kustomization binds to the manager's ServiceAccount.
 func rolesIn(t *testing.T, folder string) []role {
 	t.Helper()
 	output, err := exec.CommandContext(t.Context(), KubectlPath(), "kustomize", folder).Output()

@@ -12,7 +12,7 @@ import (
 var _ = Describe("The pod of the manager", func() {
 	pod := func() *corev1.Pod { return podOf(whole.deployment()) }
 
-	It("is admitted to its namespace, which enforces restricted Pod Security", func() {
+	It("is admitted to its namespace, which enforces the restricted Pod Security Standard", func() {
 		namespace := &corev1.Namespace{}
 		Expect(whole.Get(ctx(), client.ObjectKey{Name: system}, namespace)).To(Succeed())
 		Expect(namespace.Labels).To(HaveKeyWithValue("pod-security.kubernetes.io/enforce", "restricted"))
@@ -34,7 +34,7 @@ var _ = Describe("The pod of the manager", func() {
 		})
 	}
 
-	It("has what the standard does not ask for: a root file system that is read-only, and nothing of the node's", func() {
+	It("has a read-only root file system and no access to the node, which the standard does not require", func() {
 		spec := pod().Spec
 		Expect(spec.Containers[0].SecurityContext.ReadOnlyRootFilesystem).To(HaveValue(BeTrue()))
 		Expect(spec.Volumes).To(BeEmpty())
@@ -44,7 +44,7 @@ var _ = Describe("The pod of the manager", func() {
 	})
 })
 
-// podOf is what the Deployment's controllers, which envtest does not run, would make.
+// podOf returns the pod that the Deployment's controllers would create. envtest does not run them.
 func podOf(deployment *appsv1.Deployment) *corev1.Pod {
 	template := deployment.Spec.Template
 	made := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}

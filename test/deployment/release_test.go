@@ -15,17 +15,17 @@ import (
 
 const chart = Checkout + "/charts/warren"
 
-// release is the chart in a cluster, as the release "warren" in the namespace of the operator.
+// release is the chart, installed as release "warren" in the operator's namespace.
 type release struct {
 	*cluster
 
-	// tool is a major of Helm, by the name that hack/tool.sh has for it.
+	// tool is a major version of Helm, by its name in hack/tool.sh.
 	tool string
 	// process is nil while the manager does not run.
 	process *manager
 }
 
-// helm runs Helm as the administrator, and returns its output.
+// helm runs Helm as the administrator and returns its output.
 func (r *release) helm(args ...string) string {
 	GinkgoHelper()
 	command := exec.CommandContext(ctx(), Checkout+"/hack/tool.sh", append([]string{r.tool, "--namespace=" + system}, args...)...)
@@ -35,7 +35,7 @@ func (r *release) helm(args ...string) string {
 	return string(output)
 }
 
-// apply installs or upgrades the release to a chart, with further arguments.
+// apply installs or upgrades the release, with further arguments.
 func (r *release) apply(verb, chart string, args ...string) {
 	GinkgoHelper()
 	args = append([]string{verb, "warren", chart}, args...)
@@ -45,8 +45,8 @@ func (r *release) apply(verb, chart string, args ...string) {
 	r.helm(args...)
 }
 
-// roll replaces the process, as a kubelet replaces the Deployment's pod.
-func (r *release) roll() {
+// replaceProcess replaces the process, as a kubelet replaces the Deployment's pod.
+func (r *release) replaceProcess() {
 	GinkgoHelper()
 	r.stop()
 	r.process = startManager(r.cluster)
@@ -65,7 +65,7 @@ func (r *release) arguments() []string {
 	return r.deployment().Spec.Template.Spec.Containers[0].Args
 }
 
-// left lists all objects of the release, by kind and name.
+// left returns all objects of the release, by kind and name.
 func (r *release) left() []string {
 	GinkgoHelper()
 	kinds := "deployments,services,serviceaccounts,configmaps,secrets,roles,rolebindings,clusterroles,clusterrolebindings," +
@@ -74,8 +74,8 @@ func (r *release) left() []string {
 	return strings.Fields(output)
 }
 
-// mends has Warren declare a queue again that somebody has deleted.
-func mends(w *World) {
+// expectDriftCorrected deletes a queue and waits until Warren has recreated it.
+func expectDriftCorrected(w *World) {
 	GinkgoHelper()
 	w.VHost.DeleteQueue("orders.dlq")
 	Eventually(func() bool { return Observed(w.VHost).HasQueue("orders.dlq") }).WithTimeout(deadline.For(time.Minute)).Should(BeTrue())

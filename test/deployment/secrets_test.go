@@ -11,39 +11,39 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// All that the manager and the API server say to each other passes the gate: what does not pass there, the manager does
-// not know.
+// All traffic between the manager and the API server passes the recorder, so the manager does not have data that the
+// recorder has not seen.
 var _ = Describe("Secrets", func() {
-	It("are read one by one, when a BrokerConnection names them; of all others only metadata reaches the manager", func() {
+	It("are read one by one when a BrokerConnection references them, and only as metadata otherwise", func() {
 		const content = "what is in a Secret that nobody names"
-		s := beginShift(whole, "")
+		s := startFixture(whole, "")
 		s.create(&corev1.Secret{StringData: map[string]string{"password": content}}, "nobodys")
-		s.work()
+		s.runTasks()
 		Expect(s.refused()).To(BeEmpty())
 
 		read := map[string]bool{}
-		for _, passed := range s.gate.all() {
+		for _, passed := range s.recorder.all() {
 			folder, name := path.Split(passed.url.Path)
 			switch {
 			case strings.HasSuffix(folder, "/secrets/"):
 				Expect(passed.method).To(Equal(http.MethodGet))
 				Expect(name).To(Equal("rabbitmq"))
-				read["one, whole"] = read["one, whole"] || passed.holds(s.user.Password)
+				read["one, whole"] = read["one, whole"] || passed.contains(s.user.Password)
 			case name == "secrets":
 				Expect(passed.method).To(Equal(http.MethodGet))
-				read["all, listed or watched"] = read["all, listed or watched"] || passed.holds("nobodys")
+				read["all, listed or watched"] = read["all, listed or watched"] || passed.contains("nobodys")
 				fallthrough
 			default:
-				Expect(passed.holds(content) || passed.holds(s.user.Password)).To(BeFalse(), "%s %s", passed.method, passed.url)
+				Expect(passed.contains(content) || passed.contains(s.user.Password)).To(BeFalse(), "%s %s", passed.method, passed.url)
 			}
 		}
-		// Otherwise the gate would have seen nothing, and proved nothing.
+		// This shows that the recorder finds the content of Secrets.
 		Expect(read).To(Equal(map[string]bool{"one, whole": true, "all, listed or watched": true}))
 	})
 })
 
-// holds says whether a text is part of an answer, be that protobuf or JSON, in which the content of Secrets is base64.
-func (e *exchange) holds(text string) bool {
+// contains reports whether a response contains a text, in protobuf or in JSON, where the content of Secrets is base64.
+func (e *exchange) contains(text string) bool {
 	answer := e.answer.String()
 	return strings.Contains(answer, text) || strings.Contains(answer, base64.StdEncoding.EncodeToString([]byte(text)))
 }

@@ -1,6 +1,5 @@
-// Package deployment runs the manager as the manifests deploy it: the real binary, with the arguments and the environment
-// of the Deployment and a token of its ServiceAccount, against a real API server that enforces RBAC. What it may not do
-// shows as a real refusal.
+// Package deployment runs the manager as the manifests deploy it: the binary, with the Deployment's arguments and environment and
+// a token of its ServiceAccount, against a real API server with RBAC. A missing permission is a real refusal.
 package deployment
 
 import (
@@ -19,17 +18,17 @@ import (
 const (
 	// system is the namespace of the operator.
 	system = "warren-system"
-	// config is where the manifests are.
+	// config is the directory of the manifests.
 	config = Checkout + "/config"
 )
 
 var (
 	broker brokers.Broker
-	// binary is the manager, built as it goes into the image.
+	// binary is the manager, built as for the image.
 	binary string
-	// roles are what config/default and config/contract give the manager.
+	// roles are the manager's roles in config/default and config/contract.
 	roles []role
-	// whole is a cluster with both.
+	// whole is a cluster with both installed.
 	whole *cluster
 )
 
@@ -43,7 +42,7 @@ func TestDeployment(t *testing.T) {
 	RunSpecs(t, "Warren, deployed")
 }
 
-// The first process builds the binary for all. Each process has a cluster of its own, because a spec changes the roles and a
+// The first process builds the binary for all. Each process has its own cluster, because a spec changes roles and a
 // cluster has one leader. A cluster takes 10 s of CPU, so there are few.
 //
 // processes: 2

@@ -25,23 +25,23 @@ var (
 
 var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, func() {
 	BeforeAll(func() {
-		aggregate()
+		aggregateRoles()
 		whole.Kubectl("create", "namespace", "shop")
 		for _, name := range []string{"view", "edit", "admin"} {
 			whole.Kubectl("create", "rolebinding", name, "--namespace=shop", "--clusterrole="+name, "--user=the-"+name)
-			// RBAC learns of roles and bindings a moment later.
+			// RBAC applies roles and bindings with a delay.
 			Eventually(func() bool { return may("the-"+name, "get", "consumerqueues", "", "shop") }).Should(BeTrue())
 			Eventually(func() bool { return may("the-"+name, "create", "consumerqueues", "", "shop") }).Should(Equal(name != "view"))
 		}
 	})
 
-	// Messages that a Purge deletes are gone, so who may only edit may not create one.
+	// A Purge deletes messages irrevocably, so the role edit may not create one.
 	for name, verbs := range map[string][]string{
 		"view":  reading,
 		"edit":  slices.Concat(reading, writing),
 		"admin": slices.Concat(reading, writing, []string{"whatever-comes"}),
 	} {
-		It(name+" may do as much with Warren's resources as with Kubernetes' own, there and nowhere else", func() {
+		It(name+" has the same permissions on Warren's resources as on Kubernetes' own, only in that namespace", func() {
 			user := "the-" + name
 			for _, resource := range resources {
 				verbs := verbs
@@ -57,15 +57,15 @@ var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, f
 		})
 	}
 
-	// No role writes a status: that is Warren's. No viewer reads a Secret.
-	It("view sees what is there, and can neither write nor read a Secret", func() {
+	// No role may write a status, and no viewer may read a Secret.
+	It("view can read resources, but neither write them nor read Secrets", func() {
 		viewer := as("the-view")
 		Expect(viewer.List(ctx(), &v1alpha1.ConsumerQueueList{}, client.InNamespace("shop"))).To(Succeed())
 		Expect(viewer.Create(ctx(), queueOf("shop"))).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
 		Expect(may("the-view", "get", "secrets", "", "shop")).To(BeFalse())
 	})
 
-	It("edit asks for a Redrive in nobody else's name", func() {
+	It("edit cannot request a Redrive in another user's name", func() {
 		redrive := func(by string) *v1alpha1.Redrive {
 			return &v1alpha1.Redrive{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "orders-"},
@@ -73,7 +73,7 @@ var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, f
 			}
 		}
 		editor := as("the-edit")
-		// The API server takes up a policy a moment after it was made.
+		// The API server applies a new policy with a delay.
 		Eventually(func() error { return editor.Create(ctx(), redrive("the-admin")) }).Should(SatisfyAll(
 			MatchError(apierrors.IsForbidden, "IsForbidden"),
 			MatchError(ContainSubstring("spec.requestedBy must be the-edit, who creates the Redrive: correct or remove spec.requestedBy")),
@@ -84,7 +84,7 @@ var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, f
 
 		whole.Kubectl("apply", "--server-side", "-k", filepath.Join(config, "requested-by"))
 		DeferCleanup(func() { whole.Kubectl("delete", "-k", filepath.Join(config, "requested-by")) })
-		Eventually(func() (string, error) { // for a moment the API server refuses what a new policy may change
+		Eventually(func() (string, error) { // the API server refuses requests until it applies a new policy
 			anonymous := redrive("")
 			err := editor.Create(ctx(), anonymous)
 			return anonymous.Spec.RequestedBy, err
@@ -92,7 +92,7 @@ var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, f
 		Expect(editor.Create(ctx(), redrive("the-admin"))).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
 	})
 
-	It("admin asks for a Purge in nobody else's name, and edit for none", func() {
+	It("admin cannot request a Purge in another user's name, and edit cannot create one", func() {
 		purge := func(by string) *v1alpha1.Purge {
 			return &v1alpha1.Purge{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", GenerateName: "orders-"},
@@ -123,7 +123,7 @@ var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, f
 		} {
 			Expect(as(user).Create(ctx(), restored)).To(Succeed())
 			restored.SetAnnotations(nil)
-			// The API server takes up a policy a moment after it was made.
+			// The API server applies a new policy with a delay.
 			Eventually(func() error { return as(user).Update(ctx(), restored, client.DryRunAll) }).Should(SatisfyAll(
 				MatchError(apierrors.IsForbidden, "IsForbidden"),
 				MatchError(ContainSubstring("the annotation messaging.warren.dev/completed-at cannot be removed: create another ")),
@@ -131,7 +131,7 @@ var _ = Describe("A user who has, in a namespace, the built-in role", Ordered, f
 		}
 	})
 
-	It("edit makes and deletes ConsumerQueues, and leaves their status to Warren", func() {
+	It("edit can create and delete ConsumerQueues, but not write their status", func() {
 		editor, cq := as("the-edit"), queueOf("shop")
 		Expect(editor.Create(ctx(), queueOf("bank"))).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
 		Expect(editor.Create(ctx(), cq)).To(Succeed())
@@ -145,11 +145,11 @@ func queueOf(namespace string) *v1alpha1.ConsumerQueue {
 	return &v1alpha1.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "orders"}}
 }
 
-// aggregate does what the controller of that name in kube-controller-manager does, which envtest does not run: it puts
-// into the built-in roles the rules of those that their aggregationRule selects.
-func aggregate() {
+// aggregateRoles adds the rules of the roles that their aggregationRule selects to the built-in roles. envtest does not run the
+// controller that does this.
+func aggregateRoles() {
 	GinkgoHelper()
-	for _, name := range []string{"view", "edit", "admin"} { // each is part of the next
+	for _, name := range []string{"view", "edit", "admin"} { // each is included in the next
 		role := &rbacv1.ClusterRole{}
 		Eventually(func() error { return whole.Get(ctx(), client.ObjectKey{Name: name}, role) }).Should(Succeed())
 		role.Rules = nil
@@ -182,7 +182,7 @@ func may(user, verb, resource, subresource, namespace string) bool {
 	return review.Status.Allowed
 }
 
-// as is a client of a user.
+// as returns a client of a user.
 func as(user string) client.Client {
 	GinkgoHelper()
 	config := rest.CopyConfig(whole.Config)

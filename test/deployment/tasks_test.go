@@ -21,38 +21,38 @@ import (
 	"github.com/warren-mq/warren/internal/deadletterapi"
 )
 
-// work is something that the manager is there for: it is set off, and then must come about.
-type work struct {
+// task is something that the manager must be able to do. start triggers it, and done reports whether it happened.
+type task struct {
 	name string
 	// start may be nil.
-	start func(s *shift)
-	done  func(s *shift) error
+	start func(s *fixture)
+	done  func(s *fixture) error
 }
 
-// works are all that a manager does with the API server, in an order in which each can be done.
-var works = []work{
-	{"answers its probes, which ask no broker", nil, (*shift).probed},
-	{"becomes leader, and says so in an Event", nil, (*shift).isLeader},
-	{"connects by a Secret", (*shift).applyConnection, func(s *shift) error { return s.connected("default") }},
-	{"makes a ConsumerQueue Ready", (*shift).applyQueue, (*shift).queueReady},
-	{"puts its finalizer on it", nil, (*shift).hasFinalizer},
-	{"records an Event about it", nil, func(s *shift) error { return s.recorded("Declared") }},
-	{"connects by a RabbitmqCluster", (*shift).applyCluster, func(s *shift) error { return s.connected("by-cluster") }},
-	{"takes over another Secret", (*shift).changeSecret, (*shift).secretTakenOver},
-	{"serves metrics to those who may read them", nil, (*shift).servesMetrics},
-	{"serves the dead-letter API, and labels its pod", (*shift).addLooker, (*shift).servesDeadLetters},
-	{"mends drift", (*shift).drift, func(s *shift) error { return s.recorded("DriftCorrected") }},
-	{"writes a status although the resource has changed meanwhile", (*shift).requestAmidChanges, (*shift).requestHandled},
-	{"writes a contract", func(s *shift) { s.applyContract(5) }, func(s *shift) error { return s.contractWritten(5) }},
-	{"writes another contract", func(s *shift) { s.applyContract(7) }, func(s *shift) error { return s.contractWritten(7) }},
-	{"carries out a Redrive, and deletes it in time", (*shift).createRedrive, (*shift).redriveGone},
-	{"carries out a Purge, and deletes it in time", (*shift).createPurge, (*shift).purgeGone},
-	{"stays leader", nil, (*shift).renewed},
-	{"lets a ConsumerQueue go", (*shift).deleteQueue, (*shift).queueGone},
+// tasks are all tasks for which the manager uses the API server, in an order in which each is possible.
+var tasks = []task{
+	{"answers its probes without a broker", nil, (*fixture).probesSucceed},
+	{"becomes leader and records an Event", nil, (*fixture).isLeader},
+	{"connects with a Secret", (*fixture).applyConnection, func(s *fixture) error { return s.connected("default") }},
+	{"makes a ConsumerQueue Ready", (*fixture).applyQueue, (*fixture).queueReady},
+	{"adds its finalizer", nil, (*fixture).hasFinalizer},
+	{"records an Event about the ConsumerQueue", nil, func(s *fixture) error { return s.eventRecorded("Declared") }},
+	{"connects with a RabbitmqCluster", (*fixture).applyCluster, func(s *fixture) error { return s.connected("by-cluster") }},
+	{"uses a changed Secret", (*fixture).changeSecret, (*fixture).secretTakenOver},
+	{"serves metrics to authorized clients", nil, (*fixture).servesMetrics},
+	{"serves the dead-letter API and labels its pod", (*fixture).addReader, (*fixture).servesDeadLetters},
+	{"corrects drift", (*fixture).drift, func(s *fixture) error { return s.eventRecorded("DriftCorrected") }},
+	{"writes a status although the resource has changed", (*fixture).requestDuringChanges, (*fixture).requestHandled},
+	{"writes a contract", func(s *fixture) { s.applyContract(5) }, func(s *fixture) error { return s.contractWritten(5) }},
+	{"writes another contract", func(s *fixture) { s.applyContract(7) }, func(s *fixture) error { return s.contractWritten(7) }},
+	{"completes a Redrive and deletes it after its TTL", (*fixture).createRedrive, (*fixture).redriveGone},
+	{"completes a Purge and deletes it after its TTL", (*fixture).createPurge, (*fixture).purgeGone},
+	{"stays leader", nil, (*fixture).renewed},
+	{"deletes a ConsumerQueue", (*fixture).deleteQueue, (*fixture).queueGone},
 }
 
-// probed asks /healthz and /readyz, at a time when there is no broker yet.
-func (s *shift) probed() error {
+// probesSucceed requests /healthz and /readyz before there is a broker.
+func (s *fixture) probesSucceed() error {
 	var problems []error
 	for _, path := range []string{"/healthz", "/readyz"} {
 		response, err := http.Get("http://" + s.probes + path)
@@ -69,8 +69,8 @@ func (s *shift) probed() error {
 	return errors.Join(problems...)
 }
 
-// addLooker makes a ServiceAccount that may see dead-letter queues, where the API is served.
-func (s *shift) addLooker() {
+// addReader creates a ServiceAccount that may read dead letters, if the API is served.
+func (s *fixture) addReader() {
 	if s.deadLetters == "" {
 		return
 	}
@@ -79,8 +79,8 @@ func (s *shift) addLooker() {
 		"--clusterrole=warren-deadletterqueue-viewer-role", "--serviceaccount="+s.Namespace+":looker")
 }
 
-// servesDeadLetters asks for the dead-letter queues of the namespace.
-func (s *shift) servesDeadLetters() error {
+// servesDeadLetters lists the dead-letter queues of the namespace.
+func (s *fixture) servesDeadLetters() error {
 	if s.deadLetters == "" {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (s *shift) servesDeadLetters() error {
 	if pod.Labels[deadletterapi.ActiveLabel] != "true" {
 		return fmt.Errorf("the labels of the pod are %v", pod.Labels)
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // a certificate that the manager made
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // the manager's certificate is self-signed
 	defer transport.CloseIdleConnections()
 	url := "https://" + s.deadLetters + "/apis/deadletters.messaging.warren.dev/v1alpha1/namespaces/" + s.Namespace + "/deadletterqueues"
 	request, err := http.NewRequestWithContext(ctx(), http.MethodGet, url, http.NoBody)
@@ -113,7 +113,7 @@ func (s *shift) servesDeadLetters() error {
 	return nil
 }
 
-func (s *shift) isLeader() error {
+func (s *fixture) isLeader() error {
 	lease, err := s.lease()
 	if err != nil {
 		return err
@@ -130,12 +130,12 @@ func (s *shift) isLeader() error {
 	return errors.New("no Event of a leader")
 }
 
-func (s *shift) lease() (*coordinationv1.Lease, error) {
+func (s *fixture) lease() (*coordinationv1.Lease, error) {
 	lease := &coordinationv1.Lease{}
 	return lease, s.cluster.Get(ctx(), client.ObjectKey{Namespace: system, Name: "warren.messaging.warren.dev"}, lease)
 }
 
-func (s *shift) renewed() error {
+func (s *fixture) renewed() error {
 	lease, err := s.lease()
 	if err == nil && !lease.Spec.RenewTime.After(lease.Spec.AcquireTime.Time) {
 		err = errors.New("the lease has not been renewed")
@@ -143,12 +143,12 @@ func (s *shift) renewed() error {
 	return err
 }
 
-func (s *shift) applyConnection() {
+func (s *fixture) applyConnection() {
 	s.Secret(s.user.Username, s.user.Password)
 	s.Connect(v1alpha1.BrokerConnectionSpec{})
 }
 
-func (s *shift) connected(name string) error {
+func (s *fixture) connected(name string) error {
 	bc := &v1alpha1.BrokerConnection{}
 	if err := s.cluster.Get(ctx(), s.key(name), bc); err != nil {
 		return err
@@ -156,9 +156,9 @@ func (s *shift) connected(name string) error {
 	return isReady(bc.Status.Conditions, bc.Generation)
 }
 
-func (s *shift) applyQueue() { s.Queue("orders", `{deletionPolicy: Delete}`) }
+func (s *fixture) applyQueue() { s.Queue("orders", `{deletionPolicy: Delete}`) }
 
-func (s *shift) queueReady() error {
+func (s *fixture) queueReady() error {
 	cq, err := s.queue()
 	if err != nil {
 		return err
@@ -166,12 +166,12 @@ func (s *shift) queueReady() error {
 	return isReady(cq.Status.Conditions, cq.Generation)
 }
 
-func (s *shift) queue() (*v1alpha1.ConsumerQueue, error) {
+func (s *fixture) queue() (*v1alpha1.ConsumerQueue, error) {
 	cq := &v1alpha1.ConsumerQueue{}
 	return cq, s.cluster.Get(ctx(), s.key("orders"), cq)
 }
 
-func (s *shift) hasFinalizer() error {
+func (s *fixture) hasFinalizer() error {
 	cq, err := s.queue()
 	if err == nil && !slices.Contains(cq.Finalizers, "messaging.warren.dev/topology") {
 		err = fmt.Errorf("finalizers are %v", cq.Finalizers)
@@ -179,8 +179,8 @@ func (s *shift) hasFinalizer() error {
 	return err
 }
 
-// recorded looks for an Event about the queue.
-func (s *shift) recorded(reason string) error {
+// eventRecorded checks that there is an Event with this reason about the queue.
+func (s *fixture) eventRecorded(reason string) error {
 	for _, event := range s.EventsSoFar() {
 		if event.Regarding.Name == "orders" && event.Reason == reason {
 			return nil
@@ -189,7 +189,7 @@ func (s *shift) recorded(reason string) error {
 	return fmt.Errorf("no Event %s", reason)
 }
 
-func (s *shift) applyCluster() {
+func (s *fixture) applyCluster() {
 	s.create(rabbitmqCluster(), "rabbit")
 	cluster := rabbitmqCluster()
 	Expect(s.cluster.Get(ctx(), s.key("rabbit"), cluster)).To(Succeed())
@@ -200,8 +200,8 @@ func (s *shift) applyCluster() {
 	}}, "by-cluster")
 }
 
-// changeSecret spoils the password, and puts it right again when that was noticed.
-func (s *shift) changeSecret() {
+// changeSecret sets a wrong password, and the right one after the manager has noticed.
+func (s *fixture) changeSecret() {
 	s.changeKey("password", func(string) string { return "this is not it" })
 	s.until(func() error {
 		if s.connected("default") == nil {
@@ -212,18 +212,18 @@ func (s *shift) changeSecret() {
 	s.changeKey("password", func(string) string { return s.user.Password })
 }
 
-func (s *shift) changeKey(key string, change func(string) string) {
+func (s *fixture) changeKey(key string, change func(string) string) {
 	secret := &corev1.Secret{}
 	Expect(s.cluster.Get(ctx(), s.key("rabbitmq"), secret)).To(Succeed())
 	secret.Data[key] = []byte(change(string(secret.Data[key])))
 	Expect(s.cluster.Update(ctx(), secret)).To(Succeed())
 }
 
-func (s *shift) secretTakenOver() error { return errors.Join(s.connected("default"), s.queueReady()) }
+func (s *fixture) secretTakenOver() error { return errors.Join(s.connected("default"), s.queueReady()) }
 
-// servesMetrics asks as somebody with the role warren-metrics-reader, as somebody without, and as nobody: others get 401 or
-// 403. Metrics are off where the installation is for single namespaces.
-func (s *shift) servesMetrics() error {
+// servesMetrics requests metrics with the role warren-metrics-reader, without it, and without a token. The latter get 403 and
+// 401. In an installation for single namespaces, metrics are off.
+func (s *fixture) servesMetrics() error {
 	if s.metrics == "" {
 		return nil
 	}
@@ -241,14 +241,14 @@ func (s *shift) servesMetrics() error {
 	return errors.Join(problems...)
 }
 
-// applyContract asks for a contract, where the manager may write contracts.
-func (s *shift) applyContract(maxAttempts int) {
+// applyContract requests a contract, if the manager may write contracts.
+func (s *fixture) applyContract(maxAttempts int) {
 	if s.cluster.writesContracts {
 		s.Queue("orders", fmt.Sprintf(`{deletionPolicy: Delete, contract: {configMap: orders-contract}, retry: {maxAttempts: %d}}`, maxAttempts))
 	}
 }
 
-func (s *shift) contractWritten(maxAttempts int) error {
+func (s *fixture) contractWritten(maxAttempts int) error {
 	if !s.cluster.writesContracts {
 		return nil
 	}
@@ -262,31 +262,30 @@ func (s *shift) contractWritten(maxAttempts int) error {
 	return s.queueReady()
 }
 
-func (s *shift) drift() { s.VHost.DeleteQueue("orders.dlq") }
+func (s *fixture) drift() { s.VHost.DeleteQueue("orders.dlq") }
 
-// requestAmidChanges asks for another look, and has the resource change just before each status is written, as it may
-// by chance at any time.
-func (s *shift) requestAmidChanges() {
+// requestDuringChanges requests a refresh, and changes the resource just before each status write, as may happen by chance.
+func (s *fixture) requestDuringChanges() {
 	count := 0
-	s.gate.Before(func(request *http.Request) {
+	s.recorder.Before(func(request *http.Request) {
 		if request.Method != http.MethodPut || !strings.HasSuffix(request.URL.Path, "/consumerqueues/orders/status") {
 			return
 		}
 		if count++; count == 1 {
-			_ = s.annotate("somebody.else/was-here", "yes") // without it, there is no conflict, and the test notices
+			_ = s.annotate("somebody.else/was-here", "yes") // if this fails, there is no conflict, and the test fails
 		}
 	})
 	Expect(s.annotate(v1alpha1.RequestedAtAnnotation, "now")).To(Succeed())
 }
 
-func (s *shift) annotate(key, value string) error {
+func (s *fixture) annotate(key, value string) error {
 	cq := &v1alpha1.ConsumerQueue{}
 	cq.Namespace, cq.Name = s.Namespace, "orders"
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value)
 	return s.cluster.Patch(ctx(), cq, client.RawPatch(types.MergePatchType, []byte(patch)))
 }
 
-func (s *shift) requestHandled() error {
+func (s *fixture) requestHandled() error {
 	cq, err := s.queue()
 	if err == nil && (cq.Status.LastHandledReconcileAt != "now" || cq.Annotations["somebody.else/was-here"] == "") {
 		err = fmt.Errorf("handled %q, annotations %v", cq.Status.LastHandledReconcileAt, cq.Annotations)
@@ -294,12 +293,12 @@ func (s *shift) requestHandled() error {
 	return err
 }
 
-func (s *shift) createRedrive() {
+func (s *fixture) createRedrive() {
 	s.VHost.Publish("", "orders.dlq", "a message")
 	s.Redrive("again", `{consumerQueueRef: {name: orders}, ttlSecondsAfterFinished: 0}`)
 }
 
-func (s *shift) redriveGone() error {
+func (s *fixture) redriveGone() error {
 	redrive := &v1alpha1.Redrive{}
 	if err := s.cluster.Get(ctx(), s.key("again"), redrive); !apierrors.IsNotFound(err) {
 		return fmt.Errorf("the Redrive is still there: %w, %+v", err, redrive.Status.Conditions)
@@ -310,12 +309,12 @@ func (s *shift) redriveGone() error {
 	return nil
 }
 
-func (s *shift) createPurge() {
+func (s *fixture) createPurge() {
 	s.VHost.Publish("", "orders.dlq", "a message")
 	s.Purge("gone", `{consumerQueueRef: {name: orders}, expectedAtMost: 1, ttlSecondsAfterFinished: 0}`)
 }
 
-func (s *shift) purgeGone() error {
+func (s *fixture) purgeGone() error {
 	purge := &v1alpha1.Purge{}
 	if err := s.cluster.Get(ctx(), s.key("gone"), purge); !apierrors.IsNotFound(err) {
 		return fmt.Errorf("the Purge is still there: %w, %+v", err, purge.Status.Conditions)
@@ -326,9 +325,9 @@ func (s *shift) purgeGone() error {
 	return nil
 }
 
-func (s *shift) deleteQueue() { s.Delete("orders") }
+func (s *fixture) deleteQueue() { s.Delete("orders") }
 
-func (s *shift) queueGone() error {
+func (s *fixture) queueGone() error {
 	cq, err := s.queue()
 	if err == nil {
 		return fmt.Errorf("the ConsumerQueue is still there: %+v", cq.Status.Conditions)
@@ -342,8 +341,8 @@ func (s *shift) queueGone() error {
 	return nil
 }
 
-// until waits for work to be done, or to be refused: then there is nothing more to wait for.
-func (s *shift) until(done func() error) {
+// until waits until a task is done or refused.
+func (s *fixture) until(done func() error) {
 	GinkgoHelper()
 	Eventually(func() error {
 		if len(s.refused()) > 0 {

@@ -15,35 +15,35 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// gate stands between a manager and the API server. It changes nothing of what passes, and remembers it.
-type gate struct {
+// recorder is a proxy between a manager and the API server that records all requests and responses unchanged.
+type recorder struct {
 	*netfault.HTTPProxy
 
 	mu      sync.Mutex
 	crossed []*exchange
 }
 
-// exchange is a request and its answer.
+// exchange is a request with its response.
 type exchange struct {
 	method string
 	url    *url.URL
 	answer locked
 }
 
-func openGate(config *rest.Config) *gate {
+func newRecorder(config *rest.Config) *recorder {
 	GinkgoHelper()
 	tlsConfig, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData}})
 	Expect(err).NotTo(HaveOccurred())
-	g := &gate{HTTPProxy: netfault.NewHTTPProxy(GinkgoTB(), config.Host, netfault.HTTPOptions{
+	g := &recorder{HTTPProxy: netfault.NewHTTPProxy(GinkgoTB(), config.Host, netfault.HTTPOptions{
 		TLS: &tls.Config{MinVersion: tls.VersionTLS12},
-		// Answers that are to be read here are not compressed.
+		// Recorded responses must not be compressed.
 		Transport: &http.Transport{TLSClientConfig: tlsConfig, MaxIdleConnsPerHost: 100, DisableCompression: true},
 	})}
 	g.Change(g.remember)
 	return g
 }
 
-func (g *gate) remember(response *http.Response) error {
+func (g *recorder) remember(response *http.Response) error {
 	passed := &exchange{method: response.Request.Method, url: response.Request.URL}
 	g.mu.Lock()
 	g.crossed = append(g.crossed, passed)
@@ -56,14 +56,14 @@ func (g *gate) remember(response *http.Response) error {
 	return nil
 }
 
-// all lists what has crossed so far.
-func (g *gate) all() []*exchange {
+// all returns all recorded exchanges.
+func (g *recorder) all() []*exchange {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return append([]*exchange(nil), g.crossed...)
 }
 
-// locked is a buffer that is written and read at the same time.
+// locked is a buffer for concurrent reads and writes.
 type locked struct {
 	mu     sync.Mutex
 	buffer bytes.Buffer

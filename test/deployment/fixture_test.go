@@ -19,31 +19,31 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// shift is one run of the manager, with a namespace, a vhost and a user of its own.
-type shift struct {
+// fixture is a run of the manager with its own namespace, virtual host and user.
+type fixture struct {
 	*manager
-	*World // its vhost has what the ConsumerQueues ask for
+	*World // its virtual host contains the topologies
 
 	cluster *cluster
-	// other is for connections alone.
+	// other is used only by BrokerConnections.
 	other *brokers.VHost
-	// user is of this shift alone, so that its password is nowhere by chance.
+	// user is used only here, so that its password appears nowhere by chance.
 	user brokers.User
 }
 
-// beginShift starts a manager in a cluster where no other one runs. Its work is in the given namespace, or in a new one.
-func beginShift(c *cluster, namespace string) *shift {
+// startFixture starts a manager in a cluster without other managers. It works in the given namespace, or in a new one.
+func startFixture(c *cluster, namespace string) *fixture {
 	GinkgoHelper()
-	s := newShift(c, namespace)
+	s := newFixture(c, namespace)
 	s.manager = startManager(c)
 	return s
 }
 
-// newShift has no manager yet.
-func newShift(c *cluster, namespace string) *shift {
+// newFixture returns a fixture without a manager.
+func newFixture(c *cluster, namespace string) *fixture {
 	GinkgoHelper()
-	s := &shift{cluster: c, user: broker.NewUser(GinkgoTB(), "administrator"), other: broker.NewVHost(GinkgoTB())}
-	broker.GrantEvents(GinkgoTB(), s.user) // so that drift is mended many times a second
+	s := &fixture{cluster: c, user: broker.NewUser(GinkgoTB(), "administrator"), other: broker.NewVHost(GinkgoTB())}
+	broker.GrantEvents(GinkgoTB(), s.user) // so that drift is detected immediately
 	if vhost := broker.NewVHost(GinkgoTB()); namespace == "" {
 		s.World = NewWorld(c.APIServer, vhost)
 	} else {
@@ -56,23 +56,23 @@ func newShift(c *cluster, namespace string) *shift {
 	return s
 }
 
-// work has the manager do the works, until one of them is refused.
-func (s *shift) work() {
+// runTasks runs the tasks until one of them is refused.
+func (s *fixture) runTasks() {
 	GinkgoHelper()
-	for _, work := range works {
-		By(work.name)
-		if work.start != nil {
-			work.start(s)
+	for _, task := range tasks {
+		By(task.name)
+		if task.start != nil {
+			task.start(s)
 		}
-		s.until(func() error { return work.done(s) })
+		s.until(func() error { return task.done(s) })
 		if len(s.refused()) > 0 {
 			return
 		}
 	}
 }
 
-// clear removes what a manager that was killed leaves behind.
-func (s *shift) clear() {
+// clear removes the resources of a manager that was killed.
+func (s *fixture) clear() {
 	GinkgoHelper()
 	s.Clear()
 	background := context.Background()
@@ -82,11 +82,11 @@ func (s *shift) clear() {
 	}
 }
 
-func (s *shift) key(name string) client.ObjectKey {
+func (s *fixture) key(name string) client.ObjectKey {
 	return client.ObjectKey{Namespace: s.Namespace, Name: name}
 }
 
-func (s *shift) create(object client.Object, name string) {
+func (s *fixture) create(object client.Object, name string) {
 	GinkgoHelper()
 	object.SetNamespace(s.Namespace)
 	object.SetName(name)
