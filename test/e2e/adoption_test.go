@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("A queue that exists with other arguments", func() {
-	It("is reported with both values, and neither it nor its messages are touched", func() {
+	It("is reported with both values and stays unchanged with its messages", func() {
 		w := newWorld(newest)
 		w.VHost.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum", "x-message-ttl": 60000})
 		w.VHost.Publish("", "orders", "one", "two")
@@ -43,7 +43,7 @@ var _ = Describe("A queue that exists with other arguments", func() {
 		w.EventuallyMessages("orders", Equal(2))
 	})
 
-	It("holds back what is new, and lets what was in sync before come back", func() {
+	It("blocks new objects, but objects that were in sync are recreated", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{retry: {delayTiers: [{delay: 30s}]}}`)
 		w.Ready("orders")
@@ -59,7 +59,7 @@ var _ = Describe("A queue that exists with other arguments", func() {
 			HaveField("Name", "orders.retry.1h"), HaveField("Effect", v1alpha1.EffectDeclare))))
 	})
 
-	It("is no longer stalled once it was recreated by hand", func() {
+	It("is no longer Stalled after it was recreated by hand", func() {
 		w := newWorld(newest)
 		w.VHost.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		w.Queue("orders", `{}`)
@@ -74,7 +74,7 @@ var _ = Describe("A queue that exists with other arguments", func() {
 		if !hasOld || sameQueues(old, now) {
 			continue
 		}
-		It("stays Ready where only a broker upgrade explains it, for vector "+vector.Name, func() {
+		It("stays Ready if only a broker upgrade explains the difference, for vector "+vector.Name, func() {
 			w := newWorld(newest)
 			w.declareState(old)
 			before := w.VHost.Definitions()
@@ -108,7 +108,7 @@ var _ = Describe("A classic queue of the same name", func() {
 })
 
 var _ = Describe("An exchange of another type", func() {
-	It("needs recreation; what hangs on it is left alone", func() {
+	It("needs recreation, and its bindings stay", func() {
 		w := newWorld(newest)
 		w.VHost.DeclareExchange("orders.dlx", "topic", nil)
 		w.Queue("orders", `{}`)

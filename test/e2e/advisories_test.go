@@ -17,7 +17,7 @@ import (
 	"github.com/warren-mq/warren/test/traffic"
 )
 
-// traps are the advisories of a ConsumerQueue, as "code reason queue".
+// traps returns the advisories of a ConsumerQueue, as "code reason queue".
 func (w *world) traps(name string) []string {
 	GinkgoHelper()
 	var all []string
@@ -27,7 +27,7 @@ func (w *world) traps(name string) []string {
 	return all
 }
 
-// forbidReading gives Warren a user who may do anything but read a queue, which allow lets the user do.
+// forbidReading gives Warren a user with all permissions except to read a queue. allow grants this permission.
 func (w *world) forbidReading(queue string) (allow func()) {
 	GinkgoHelper()
 	user := w.VHost.Broker.NewUser(GinkgoTB(), "administrator")
@@ -37,7 +37,7 @@ func (w *world) forbidReading(queue string) (allow func()) {
 }
 
 var _ = Describe("A dead-letter queue", func() {
-	It("that Warren declares has no advisory, whatever the strategy", func() {
+	It("that Warren declares has no advisory under any strategy", func() {
 		w := newWorld(newest)
 		for name, spec := range map[string]string{
 			"publish": `{}`, "reject": `{retry: {strategy: Reject}}`, "requeue": `{retry: {strategy: Requeue}}`, "none": `{retry: {policy: None}}`,
@@ -79,14 +79,14 @@ var _ = Describe("A dead-letter queue", func() {
 			"DeadLettersCanBeLost OperatorPolicy orders.dlq", "DeadLettersExpire Policy orders.dlq", "DeadLettersDropped Policy orders.dlq"))
 		w.Ready("orders")
 
-		By("refusing what is too much in the place of dropping the oldest")
+		By("refusing new messages instead of dropping the oldest")
 		w.VHost.SetPolicy("short", brokers.Policy{
 			Pattern: `\.dlq$`, ApplyTo: "queues", Definition: map[string]any{"max-length": 100, "overflow": "reject-publish"},
 		})
 		Eventually(w.traps).WithArguments("orders").Should(ConsistOf(HavePrefix("ShadowedByPolicy"), HavePrefix("ShadowedByPolicy"),
 			HavePrefix("ShadowedByPolicy"), Equal("DeadLettersCanBeLost OperatorPolicy orders.dlq")))
 
-		By("taking the policies away")
+		By("removing the policies")
 		w.VHost.DeletePolicy("short")
 		w.VHost.DeleteOperatorPolicy("limits")
 		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
@@ -105,7 +105,7 @@ var _ = Describe("A dead-letter queue", func() {
 		Expect(w.traps("orders")).To(Equal([]string{"DeadLettersCanBeLost BrokerDefault orders.dlq"}))
 	})
 
-	It("that is shared has an advisory with each who shares it, until one is left", func() {
+	It("that is shared has an advisory on each of its ConsumerQueues, until one is left", func() {
 		const shared = "SharedDeadLetterQueue  graveyard"
 		w := newWorld(newest)
 		for _, name := range []string{"orders", "invoices"} {
@@ -122,7 +122,7 @@ var _ = Describe("A dead-letter queue", func() {
 		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
 	})
 
-	It("that may not be read has an advisory once somebody tries, until a Redrive gets on", func() {
+	It("that Warren may not read has an advisory after a Redrive tried, until a Redrive continues", func() {
 		w := newWorld(newest)
 		allow := w.forbidReading("orders.dlq")
 		w.Queue("orders", `{}`)
@@ -134,12 +134,12 @@ var _ = Describe("A dead-letter queue", func() {
 		Eventually(w.traps).WithArguments("orders").Should(Equal([]string{"RedriveImpossible  orders.dlq"}))
 		w.Ready("orders")
 		allow()
-		w.EditRedrive("again", func(spec *v1alpha1.RedriveSpec) { spec.Rate = new(intstr.FromInt32(1000)) }) // otherwise a minute passes
+		w.EditRedrive("again", func(spec *v1alpha1.RedriveSpec) { spec.Rate = new(intstr.FromInt32(1000)) }) // otherwise the Redrive takes a minute
 		w.EventuallyRedrive("again", HaveField("Status.Moved", HaveValue(BeEquivalentTo(3))))
 		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
 	})
 
-	It("that may not be read has an advisory once somebody looks, until a look succeeds", func() {
+	It("that Warren may not read has an advisory after a failed browse, until a browse succeeds", func() {
 		w := newWorld(newest)
 		allow := w.forbidReading("orders.dlq")
 		w.Queue("orders", `{}`)
@@ -158,7 +158,7 @@ var _ = Describe("A dead-letter queue", func() {
 		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
 	})
 
-	It("has an advisory while others consume it, and none because of Warren's own looks and Redrives", func() {
+	It("has an advisory while others consume it, but not for Warren's own browses and Redrives", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -170,7 +170,7 @@ var _ = Describe("A dead-letter queue", func() {
 			found := deadletters.DeadLetterList{}
 			someone.Get("/orders/messages", &found)
 		}
-		Expect(*w.completed("slowly").Moved).To(BeEquivalentTo(6)) // in six seconds and as many counts
+		Expect(*w.completed("slowly").Moved).To(BeEquivalentTo(6)) // takes six seconds and six counts
 		Expect(w.traps("orders")).To(BeEmpty())
 
 		By("consuming")
@@ -178,7 +178,7 @@ var _ = Describe("A dead-letter queue", func() {
 		Eventually(w.traps).WithArguments("orders").Should(Equal([]string{"DeadLetterQueueConsumed  orders.dlq"}))
 		w.Ready("orders")
 
-		By("consuming no more")
+		By("stopping the consumer")
 		others.Stop()
 		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
 	})

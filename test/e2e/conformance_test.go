@@ -33,7 +33,7 @@ var _ = Describe("The conformance vectors", func() {
 					w.Ready(cq.Name)
 				}
 				Expect(w.holds()).To(equalState(want))
-				if len(vector.ConsumerQueues) == 1 { // several declare what they share, whoever comes first
+				if len(vector.ConsumerQueues) == 1 { // with several, any of them may declare the shared objects
 					w.expectDeclared(vector.ConsumerQueues[0].Name)
 				}
 			})
@@ -42,7 +42,7 @@ var _ = Describe("The conformance vectors", func() {
 				w := newWorld(broker)
 				want, supported := vector.Expect(versionOf(broker))
 				if !supported {
-					return // there is nothing to adopt
+					return // no objects to adopt
 				}
 				w.declareState(want)
 				before := w.VHost.Definitions()
@@ -77,7 +77,7 @@ func (w *world) applyVector(vector conformance.Vector) {
 	}
 }
 
-// declareState makes the objects of a vector by other means than Warren, in another order.
+// declareState declares the objects of a vector without Warren and in another order.
 func (w *world) declareState(state conformance.State) {
 	GinkgoHelper()
 	for _, queue := range slices.Backward(state.Queues) {
@@ -91,7 +91,7 @@ func (w *world) declareState(state conformance.State) {
 	}
 }
 
-// expectDeclared checks that a status knows of every exchange and queue that Warren declared it, and that one Event said so.
+// expectDeclared checks that a status lists every exchange and queue as declared by Warren, and that there is one Event.
 func (w *world) expectDeclared(name string) {
 	GinkgoHelper()
 	w.EventuallyReasons(name, Equal([]string{"Declared"}))

@@ -32,8 +32,8 @@ var _ = Describe("A BrokerConnection", func() {
 		Expect(kstatusOf(bc)).To(Equal(status.CurrentStatus))
 	})
 
-	// Order does not matter: what waits for a Secret or a BrokerConnection goes on when it comes.
-	It("waits for a Secret that is missing, and names it", func() {
+	// Resources may be created in any order: a missing Secret or BrokerConnection delays only the resources that need it.
+	It("waits for a missing Secret and names it", func() {
 		w := newBareWorld(newest)
 		w.Connect(v1alpha1.BrokerConnectionSpec{})
 		w.Queue("orders", `{}`)
@@ -47,7 +47,7 @@ var _ = Describe("A BrokerConnection", func() {
 		w.Ready("orders")
 	})
 
-	It("takes over a changed Secret without a restart, and never shows the password", func() {
+	It("uses a changed Secret without a restart and never shows the password", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -62,7 +62,7 @@ var _ = Describe("A BrokerConnection", func() {
 
 	// A ConsumerQueue uses only BrokerConnections of its own namespace, the one named default unless connectionRef names
 	// another: those of the other specs, all called default, are in namespaces of their own.
-	It("is missing: the ConsumerQueue waits and says which, and is Ready when it comes", func() {
+	It("that is missing is named by the ConsumerQueue, which becomes Ready when it is created", func() {
 		w := newBareWorld(newest)
 		w.Queue("orders", `{connectionRef: {name: default}}`)
 		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "ConnectionNotReady"),
@@ -73,13 +73,13 @@ var _ = Describe("A BrokerConnection", func() {
 	})
 
 	// The CRD of the RabbitMQ cluster operator need not be installed as long as no BrokerConnection uses it.
-	It("follows a RabbitmqCluster, and says so where there is no such resource", func() {
+	It("follows a RabbitmqCluster and reports a missing one", func() {
 		w := newBareWorld(newest)
 		w.Connect(v1alpha1.BrokerConnectionSpec{ClusterRef: &v1alpha1.LocalObjectReference{Name: "rabbit"}})
 		w.EventuallyConnection(Condition("Ready", metav1.ConditionFalse, "ClusterNotReady"), Message(ContainSubstring("no resource RabbitmqCluster")))
 	})
 
-	It("whose user may not read definitions works through the lesser listings", func() {
+	It("whose user may not read definitions reads the separate listings", func() {
 		w := newBareWorld(newest)
 		user := newest.NewUser(GinkgoTB(), "management")
 		w.VHost.Grant(user, ".*", ".*", ".*")
@@ -95,7 +95,7 @@ var _ = Describe("A BrokerConnection", func() {
 
 	// In the end the user has just the tags and permissions of the example in docs/broker-connection.md: `orders`, bound to `shop`. They
 	// are enough to delete the queues, too.
-	It("whose user may not declare names the permission; what there is, is still compared", func() {
+	It("whose user may not declare names the missing permission and still compares existing objects", func() {
 		w := newBareWorld(newest)
 		user := newest.NewUser(GinkgoTB(), "management", "policymaker")
 		w.VHost.Grant(user, "^$", ".*", ".*")
@@ -115,7 +115,7 @@ var _ = Describe("A BrokerConnection", func() {
 		Expect(w.queues()).To(BeEmpty())
 	})
 
-	It("that is suspended closes its connection and stops everything that uses it", func() {
+	It("that is suspended closes its connection and stops its ConsumerQueues", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -132,8 +132,8 @@ var _ = Describe("A BrokerConnection", func() {
 })
 
 var _ = Describe("A broker that cannot be read", Long, func() {
-	// A broker that was reached and fails keeps Ready=True until it has failed for three times resyncInterval.
-	It("changes nothing for three intervals, then is Unreachable, and its objects Unknown, never Missing", func() {
+	// Ready stays True until a broker has been unreachable for three times resyncInterval.
+	It("changes nothing for three intervals, then becomes Unreachable and its objects Unknown, never Missing", func() {
 		w, proxy := newProxiedWorld("5s")
 		w.Queue("orders", `{}`)
 		synced := w.Counted("orders")
@@ -154,13 +154,13 @@ var _ = Describe("A broker that cannot be read", Long, func() {
 		w.ConsistentlyReasons("orders", Equal([]string{"Declared"}))
 	})
 
-	It("makes a new generation Reconciling at once", func() {
+	It("makes a new generation Reconciling immediately", func() {
 		w, proxy := newProxiedWorld("20s")
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		proxy.Refuse()
 		refused := 0
-		w.request("orders", "now") // so that the failure is noticed before the interval is over
+		w.request("orders", "now") // so that Warren notices the failure before the interval is over
 		Eventually(func() int {
 			for _, request := range proxy.Requests() {
 				if request.Status == 0 {
@@ -178,10 +178,10 @@ var _ = Describe("A broker that cannot be read", Long, func() {
 
 var _ = Describe("In a steady state", func() {
 	// All ConsumerQueues of a BrokerConnection share one AMQP connection and one view of the vhost.
-	// A status is written when something changes, not at each look.
-	// An administrator reads the vhost by one request for its definitions each interval. Two small requests come on top: for the
-	// user's tags, and for the connections of the vhost. A fourth one counts messages, here each second and not once a minute.
-	It("nothing is written to the API server, and the vhost is read by one request each interval", func() {
+	// A status is written when something changes, not on each refresh.
+	// With an administrator's user, Warren reads the virtual host with one request for its definitions per interval. Two small requests are for the
+	// user's tags and for the connections of the virtual host. A fourth one counts messages, here each second instead of each minute.
+	It("nothing is written to the API server, and one request per interval reads the virtual host", func() {
 		w, proxy := newProxiedWorld("1s")
 		for _, name := range []string{"a", "b", "c"} {
 			w.Queue(name, typedAs(name))
@@ -218,7 +218,7 @@ var _ = Describe("In a steady state", func() {
 	})
 })
 
-// request sets the annotation that asks for a look now.
+// request sets the annotation that requests a refresh.
 func (w *world) request(name, value string) {
 	GinkgoHelper()
 	cq := w.Get(name)
@@ -228,7 +228,7 @@ func (w *world) request(name, value string) {
 }
 
 var _ = Describe("The annotation requested-at", func() {
-	It("has the broker looked at now, and is echoed", func() {
+	It("triggers a refresh and is echoed in the status", func() {
 		w := newBareWorld(newest)
 		w.Secret(w.Broker.Username, w.Broker.Password)
 		w.Connect(v1alpha1.BrokerConnectionSpec{ResyncInterval: "1h"})
@@ -242,7 +242,7 @@ var _ = Describe("The annotation requested-at", func() {
 })
 
 var _ = Describe("The annotation requested-at of a BrokerConnection", func() {
-	It("has the capabilities follow the user's tags now, and is echoed", func() {
+	It("updates the capabilities after a change of the user's tags and is echoed in the status", func() {
 		w := newBareWorld(newest)
 		user := w.Broker.NewUser(GinkgoTB(), "management")
 		w.VHost.Grant(user, ".*", ".*", ".*")
@@ -279,14 +279,14 @@ var _ = Describe("A broker behind TLS", func() {
 	})
 })
 
-// administratorsOf is what an administrator can do on a broker of this version.
+// administratorsOf returns the capabilities of an administrator on a broker of this version.
 func administratorsOf(broker brokers.Broker) types.GomegaMatcher {
 	return SatisfyAll(
 		HaveField("Definitions", true), HaveField("Policies", true),
 		HaveField("DelayedRedelivery", versionOf(broker).AtLeast(vhost.RabbitMQ43)))
 }
 
-// typedAs is typed with names that don't meet those of another.
+// typedAs is typed with a different prefix of names.
 func typedAs(name string) string {
 	return `
 bindings: [{exchange: {name: shop, type: topic}, routingKeys: [order.placed]}]

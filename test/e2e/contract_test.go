@@ -20,7 +20,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// configMap reads the ConfigMap that consumers are told by; without a name if there is none.
+// configMap reads the contract's ConfigMap. Its name is empty if there is none.
 func (w *world) configMap(name string) *corev1.ConfigMap {
 	GinkgoHelper()
 	found := &corev1.ConfigMap{}
@@ -28,7 +28,7 @@ func (w *world) configMap(name string) *corev1.ConfigMap {
 	return found
 }
 
-// contractOf is what a ConfigMap says.
+// contractOf returns the contract in a ConfigMap.
 func contractOf(found *corev1.ConfigMap) contract.Contract {
 	GinkgoHelper()
 	kept, err := contract.Parse([]byte(found.Data["contract.json"]))
@@ -37,7 +37,7 @@ func contractOf(found *corev1.ConfigMap) contract.Contract {
 }
 
 var _ = Describe("spec.contract", func() {
-	It("has a consumer that mounts the ConfigMap consume", func() {
+	It("writes a ConfigMap that a consumer can mount", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{contract: {configMap: orders-contract}}`)
 		cq := w.Ready("orders")
@@ -71,7 +71,7 @@ var _ = Describe("spec.contract", func() {
 		Eventually(ended).Should(Receive(BeNil()))
 	})
 
-	It("takes a tier out of the ConfigMap first, and out of the broker three minutes later", Extended, func() {
+	It("removes a tier from the ConfigMap first, and from the broker three minutes later", Extended, func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{contract: {configMap: orders-contract}, retry: {delayTiers: [{delay: 10s}, {delay: 20s}]}}`)
 		before := w.Ready("orders").Status.Contract
@@ -87,7 +87,7 @@ var _ = Describe("spec.contract", func() {
 		w.Ready("orders")
 	})
 
-	It("leaves a ConfigMap of others alone, and says so until that is gone", func() {
+	It("does not change a ConfigMap that Warren does not manage, and reports it until it is deleted", func() {
 		w := newWorld(newest)
 		theirs := &corev1.ConfigMap{Data: map[string]string{"contract.json": "theirs"}}
 		theirs.Name = "orders-contract"
@@ -102,7 +102,7 @@ var _ = Describe("spec.contract", func() {
 		Expect(contractOf(w.configMap("orders-contract")).Queue).To(Equal("orders"))
 	})
 
-	It("brings back what was deleted or edited, when the ConsumerQueue is reconciled", func() {
+	It("restores a deleted or edited ConfigMap when the ConsumerQueue is reconciled", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{contract: {configMap: orders-contract}}`)
 		w.Ready("orders")
@@ -118,7 +118,7 @@ var _ = Describe("spec.contract", func() {
 		Eventually(func() map[string]string { return w.configMap("orders-contract").Data }).Should(Equal(want))
 	})
 
-	It("leaves the ConfigMap behind when it is taken out of the spec", Extended, func() {
+	It("retains the ConfigMap when it is removed from the spec", Extended, func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{contract: {configMap: orders-contract}}`)
 		w.Ready("orders")

@@ -13,7 +13,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// dead is the column DEAD of kubectl get, as the API server prints it.
+// dead returns the column DEAD of kubectl get.
 func (w *world) dead(name string) string {
 	GinkgoHelper()
 	lines := strings.Split(kube.Kubectl("get", "-n", w.Namespace, "consumerqueue", name), "\n")
@@ -22,14 +22,14 @@ func (w *world) dead(name string) string {
 	return strings.TrimSpace(lines[1][from : from+len("DEAD")])
 }
 
-// holding matches a ConsumerQueue by the numbers of its messages.
+// holding matches a ConsumerQueue by its message counts.
 func holding(main, delayed, deadLettered int) types.GomegaMatcher {
 	return HaveField("Status.Messages", And(
 		HaveField("Main", HaveValue(BeEquivalentTo(main))), HaveField("Delayed", HaveValue(BeEquivalentTo(delayed))),
 		HaveField("DeadLettered", HaveValue(BeEquivalentTo(deadLettered))), HaveField("AsOf.Time", Not(BeZero()))))
 }
 
-// publish publishes a number of messages to a queue.
+// publish publishes count messages to a queue.
 func (w *world) publish(queue string, count int) {
 	GinkgoHelper()
 	bodies := make([]string, count)
@@ -39,11 +39,11 @@ func (w *world) publish(queue string, count int) {
 	w.VHost.Publish("", queue, bodies...)
 }
 
-// Messages are counted by one listing per vhost, here each second. A status is written only when a number changes its order of
-// magnitude, or becomes zero, or is zero no more. So a number is exact here where it is the first of its order: a count may be made
+// One listing per virtual host counts the messages, here each second. A status is written only when a number changes its order of
+// magnitude, or changes to or from zero. So these tests only expect numbers that are the first of their order, because a count may be made
 // while messages are being published.
 var _ = Describe("Message counts", func() {
-	It("are told by kubectl get and in the status, which is written when they change by far", func() {
+	It("appear in kubectl get and in the status, which is written when they change significantly", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{retry: {delayTiers: [{delay: 1h}, {delay: 2h}]}}`)
 		first := w.Eventually("orders", Condition("Ready", metav1.ConditionTrue, "InSync"), holding(0, 0, 0))
@@ -69,7 +69,7 @@ var _ = Describe("Message counts", func() {
 		w.Eventually("orders", holding(10, 10, 0))
 		Expect(w.dead("orders")).To(Equal("0"))
 
-		By("touching nothing else")
+		By("changing nothing else")
 		last := w.Get("orders")
 		first.Status.Messages = last.Status.Messages
 		Expect(last.Status).To(Equal(first.Status))
@@ -77,7 +77,7 @@ var _ = Describe("Message counts", func() {
 		w.ConsistentlyReasons("orders", Equal([]string{"Declared"}))
 	})
 
-	It("are those of the whole queue where a dead-letter queue is shared, are told where Warren only reports, and stay while suspended", func() {
+	It("cover the whole shared dead-letter queue, also with driftPolicy Report, and stay while suspended", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{retry: {policy: None}, deadLetter: {queue: {name: dead}}}`)
 		w.Queue("invoices", `{retry: {policy: None}, deadLetter: {queue: {name: dead}}}`)
@@ -91,7 +91,7 @@ var _ = Describe("Message counts", func() {
 		w.publish("dead", 1)
 		Eventually(func() []string { return []string{w.dead("orders"), w.dead("reported"), w.dead("invoices")} }).
 			Should(Equal([]string{"1", "1", "0"}))
-		w.Eventually("reported", HaveField("Status.Messages", And( // there are no such queues
+		w.Eventually("reported", HaveField("Status.Messages", And( // these queues do not exist
 			HaveField("Main", BeNil()), HaveField("Delayed", BeNil()))))
 		Consistently(func() *v1alpha1.ConsumerQueue { return w.Get("invoices") }).Should(
 			HaveField("Status.Messages.DeadLettered", HaveValue(BeZero())))

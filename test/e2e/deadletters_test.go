@@ -23,20 +23,20 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// viewer, editor and admin are the ClusterRoles of config/rbac that the built-in roles of these names have as their part.
+// viewer, editor and admin are the ClusterRoles of config/rbac that are aggregated to the built-in roles view, edit and admin.
 const (
 	viewer = "deadletterqueue_viewer_role"
 	editor = "deadletterqueue_editor_role"
 	admin  = "deadletterqueue_admin_role"
 )
 
-// looker asks with a role.
+// looker returns a client with a role.
 func (w *world) looker(role string) *Looker {
 	GinkgoHelper()
 	return w.Looker(deadLetterServer, strings.ReplaceAll(role, "_", "-"), role)
 }
 
-// letters are the messages of an answer.
+// letters returns the messages of a response.
 func letters(list v1alpha1.DeadLetterList) []v1alpha1.DeadLetter {
 	GinkgoHelper()
 	found := make([]v1alpha1.DeadLetter, len(list.Items))
@@ -46,7 +46,7 @@ func letters(list v1alpha1.DeadLetterList) []v1alpha1.DeadLetter {
 	return found
 }
 
-// ids are the IDs of messages, in their order.
+// ids returns the IDs of messages in order.
 func ids(list v1alpha1.DeadLetterList) []string {
 	GinkgoHelper()
 	var found []string
@@ -65,7 +65,7 @@ func exportEnd(lines []byte) (end v1alpha1.ExportEnd) {
 }
 
 var _ = Describe("The dead-letter API", func() {
-	It("shows messages page by page, and leaves them as they were", func() {
+	It("lists messages in pages without changing them", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -89,7 +89,7 @@ var _ = Describe("The dead-letter API", func() {
 		Expect(second.NextPosition).To(BeNil())
 		Expect(letters(second)[0].Body).To(Equal(`{"n": 30}`))
 
-		for range 25 { // RabbitMQ deletes at the 21st look what has a limit
+		for range 25 { // RabbitMQ deletes messages on the 21st browse if the queue has a delivery limit
 			again := v1alpha1.DeadLetterList{}
 			someone.Get("/orders/messages?limit=30", &again)
 			Expect(ids(again)).To(Equal(ids(first)))
@@ -157,7 +157,7 @@ var _ = Describe("The dead-letter API", func() {
 		Expect(list.Items[0].Queue).To(Equal("orders.dlq"))
 	})
 
-	It("exports messages as they are", func() {
+	It("exports messages unchanged", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -221,11 +221,11 @@ var _ = Describe("The dead-letter API", func() {
 			w.Redrive("all", `{consumerQueueRef: {name: orders}}`)
 			Expect(*w.completed("all").Moved).To(BeEquivalentTo(1))
 			w.EventuallyMessages("orders.dlq", BeZero())
-			w.rejectOften("orders", 3) // it begins anew
+			w.rejectOften("orders", 3) // starts again from zero
 			Eventually(func() []string { return bodies(w.take("orders.dlq")) }).Should(Equal([]string{"rejected often"}))
 		})
 
-	It("shows the same to two who look a hundred times each, and loses nothing beside a Redrive", Extended, func() {
+	It("returns the same to two clients that browse a hundred times each, and loses no message beside a Redrive", Extended, func() {
 		const messages, page = 300, 40
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
@@ -244,7 +244,7 @@ var _ = Describe("The dead-letter API", func() {
 					defer GinkgoRecover()
 					for range times {
 						var body []byte
-						Eventually(func() (code int) { // they take turns
+						Eventually(func() (code int) { // only one browses at a time
 							code, body = someone.Ask(fmt.Sprintf("/orders/messages?limit=%d", page))
 							return code
 						}).WithPolling(10 * time.Millisecond).Should(Equal(http.StatusOK))
@@ -280,7 +280,7 @@ var _ = Describe("The dead-letter API", func() {
 		}
 	})
 
-	It("shows of a shared queue what is the ConsumerQueue's own", func() {
+	It("returns only the ConsumerQueue's own messages from a shared queue", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{deadLetter: {queue: {name: shared.dlq}}}`)
 		w.Queue("bills", `{deadLetter: {queue: {name: shared.dlq}}}`)
@@ -300,7 +300,7 @@ var _ = Describe("The dead-letter API", func() {
 		Expect(letters(found)).To(ConsistOf(HaveField("Body", "orders"), HaveField("Body", "whose?")))
 	})
 
-	It("shows what a Redrive does not hold, and says how many messages it holds", func() {
+	It("returns the messages that a Redrive does not hold, and how many it holds", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -323,7 +323,7 @@ var _ = Describe("The dead-letter API", func() {
 		w.EventuallyMessages("orders", Equal(100-len(found.Items)))
 	})
 
-	It("exports all messages, and a dry run counts all, when both begin at the same time", func() {
+	It("exports all messages while a dry run that begins at the same time counts all", func() {
 		const messages = 5000
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
@@ -345,7 +345,7 @@ var _ = Describe("The dead-letter API", func() {
 		}
 	})
 
-	It("does not let a dry run pass over messages that a consumer holds", Extended, func() { // a connection that was cut may hold them: 40 s
+	It("does not let a dry run skip messages that a consumer holds", Extended, func() { // a lost connection may hold them: 40 s
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -364,7 +364,7 @@ var _ = Describe("The dead-letter API", func() {
 			`60 of 100 messages would be moved, 40 not seen: another consumer of queue "orders.dlq" holds them or has taken them`)))
 	})
 
-	It("lets in whom RBAC lets, with a token that is meant for it", func() {
+	It("accepts tokens with its audience of users whom RBAC authorizes", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -375,8 +375,8 @@ var _ = Describe("The dead-letter API", func() {
 			admin:  {http.StatusOK, http.StatusOK, http.StatusOK, http.StatusOK},
 		} {
 			someone := w.looker(role)
-			for i, path := range paths { // the first is allowed to all: from then on, the API server knows of the role
-				By(role + " asks for " + path)
+			for i, path := range paths { // every role allows the first path, so it shows when the API server applies the role
+				By(role + " requests " + path)
 				someone.Answers(path, want[i])
 			}
 		}
@@ -384,7 +384,7 @@ var _ = Describe("The dead-letter API", func() {
 		Expect(code).To(Equal(http.StatusForbidden))
 	})
 
-	It("refuses whoever brings no token that is meant for it", func() {
+	It("refuses other tokens", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -407,7 +407,7 @@ var _ = Describe("The dead-letter API", func() {
 			Expect(status.Message).To(ContainSubstring("--audience=warren"))
 		}
 		someone.Header = http.Header{}
-		someone.ShowCertificate(kube.Config) // that of an administrator of the cluster
+		someone.ShowCertificate(kube.Config) // the certificate of a cluster administrator
 		code, body := someone.Ask("/orders/messages")
 		Expect(code).To(Equal(http.StatusUnauthorized))
 		Expect(string(body)).To(ContainSubstring("Client certificates and tokens for the API server are not accepted"))
@@ -415,7 +415,7 @@ var _ = Describe("The dead-letter API", func() {
 		someone.Answers("", http.StatusOK)
 	})
 
-	It("tells nobody but who asks of what messages hold", func() {
+	It("shows the content of messages only to its client", func() {
 		const secret = "payload-nobody-logs-4711"
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
@@ -434,7 +434,7 @@ var _ = Describe("The dead-letter API", func() {
 	})
 })
 
-// eventuallyRefused waits until each way to look is refused, because RabbitMQ would delete what is looked at.
+// eventuallyRefused waits until every kind of browse is refused, because RabbitMQ would delete the messages.
 func eventuallyRefused(someone *Looker) {
 	GinkgoHelper()
 	for _, path := range []string{"/orders", "/orders/messages", "/orders/export"} {
@@ -446,7 +446,7 @@ func eventuallyRefused(someone *Looker) {
 	}
 }
 
-// rejectOften takes the first message of a queue, gives it back so many times, and then has it dead-lettered.
+// rejectOften requeues the first message of a queue count times and then dead-letters it.
 func (w *world) rejectOften(queue string, times int) {
 	GinkgoHelper()
 	messages, stop := w.oneByOne(queue)

@@ -20,23 +20,23 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// deletion is what becomes of a topology when its ConsumerQueue "orders" is deleted. All of a
-// broker are deleted at the same time, for each takes its time.
+// deletion is the expected result for a topology when its ConsumerQueue "orders" is deleted. All deletions on a
+// broker run at the same time, because each takes several seconds.
 type deletion struct {
-	// spec is typed unless given.
+	// spec is typed by default.
 	spec string
-	// before happens at the broker when the resource is Ready.
+	// before changes the broker after the resource became Ready.
 	before func(w *world)
-	// stays picks what stays of the vhost; everything if nil.
+	// stays selects the retained objects; all if nil.
 	stays func(conformance.State) conformance.State
 	// note is a regular expression for the Retained Event; empty if there is none.
 	note string
-	// warning says that it is a Warning.
+	// warning reports whether the Event is a Warning.
 	warning bool
 }
 
-// onlySources is what of typed is never Warren's to delete: exchanges named in bindings, the source exchanges, even those that
-// Warren declared.
+// onlySources selects the objects of typed that Warren never deletes: the exchanges named in bindings and source exchanges, even if
+// Warren declared them.
 func onlySources(state conformance.State) conformance.State {
 	return conformance.State{Exchanges: slices.DeleteFunc(slices.Clone(state.Exchanges), func(e conformance.Exchange) bool { return e.Name != "shop" })}
 }
@@ -140,7 +140,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		}
 	})
 
-	It("waits for nothing where the broker cannot be asked", func() {
+	It("does not wait if the broker is unreachable", func() {
 		gone, suspended, never := newWorld(newest), newWorld(newest), newBareWorld(newest)
 		never.Queue("orders", typed)
 		for _, w := range []*world{gone, suspended} {
@@ -164,7 +164,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		Expect(suspended.holds()).To(equalState(before))
 	})
 
-	It("keeps a dead-letter queue that a retained queue still dead-letters to through its own exchange", func() {
+	It("retains a dead-letter queue that a retained queue still dead-letters to through its own exchange", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{retry: {policy: None}, deadLetter: {queue: {name: team.dlq}}}`)
 		w.Queue("bills", `{retry: {policy: None}, deadLetter: {queue: {name: team.dlq}}, deletionPolicy: Retain}`)
@@ -181,10 +181,10 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		w.EventuallyMessages("team.dlq", Equal(1))
 	})
 
-	It("of what was there before and never as it is wanted touches nothing", func() {
+	It("deletes nothing that existed before and never matched the spec", func() {
 		w := newWorld(newest)
 		w.VHost.DeclareQueue("orders", map[string]any{"x-queue-type": "classic"})
-		w.VHost.DeclareQueue("orders.retry.30s", map[string]any{ // just as it is wanted, and in use by those who have the main queue
+		w.VHost.DeclareQueue("orders.retry.30s", map[string]any{ // matches the spec and is used by the owner of the main queue
 			"x-queue-type": "quorum", "x-message-ttl": 30000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
 			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
 		})
@@ -197,12 +197,12 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		w.expectRetained(`the main queue "orders" was not declared by Warren or is shared; it stays with all that it needs: .*queue "orders.retry.30s"`, true, "never ours")
 	})
 
-	It("with driftPolicy Report takes away nothing that Warren did not declare", func() {
+	It("with driftPolicy Report deletes nothing that Warren did not declare", func() {
 		main := map[string]any{
 			"x-queue-type": "quorum", "x-dead-letter-exchange": "orders.dlx",
 			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
 		}
-		delayTier := map[string]any{ // just as it is wanted
+		delayTier := map[string]any{ // matches the spec
 			"x-queue-type": "quorum", "x-message-ttl": 30000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
 			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
 		}
@@ -238,7 +238,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		}
 	})
 
-	It("with its messages spares the tiers that were found beside a main queue of somebody else", func() {
+	It("with messages retains tiers that were found beside a main queue of another owner", func() {
 		w := newWorld(newest)
 		w.VHost.DeclareQueue("orders", map[string]any{"x-queue-type": "classic"})
 		w.VHost.DeclareQueue("orders.retry.30s", map[string]any{
@@ -254,7 +254,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		w.expectRetained(`Warren found it, and the main queue "orders" is somebody else's: queue "orders.retry.30s"`, false, "found")
 	})
 
-	It("touches nothing in another vhost that the connection was led to", func() {
+	It("deletes nothing in another virtual host to which the connection was changed", func() {
 		w := newWorld(newest)
 		w.Queue("orders", typed)
 		w.Ready("orders")
@@ -278,7 +278,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		Expect(w.holds()).To(equalState(before))
 	})
 
-	It("goes on while the broker comes back, and gives up in the end", Long, func() {
+	It("is retried while the broker is down, and ends after the retry budget", Long, func() {
 		back, proxyOfBack := newProxiedWorld("1s")
 		lost, proxyOfLost := newProxiedWorld("1s")
 		for w, proxy := range map[*world]*netfault.HTTPProxy{back: proxyOfBack, lost: proxyOfLost} {
@@ -298,8 +298,8 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 	})
 })
 
-// gone waits until a resource has been let go, which takes two looks at queues, 10 s apart, for main queue and tiers and
-// again for the dead-letter queue.
+// gone waits until a resource is deleted. That takes two checks of main queue and tiers, 10 s apart, and
+// two checks of the dead-letter queue.
 func (w *world) gone(name string) {
 	GinkgoHelper()
 	Eventually(w.Exists).WithArguments(name).WithTimeout(deadline.For(60 * time.Second)).Should(BeFalse())
@@ -320,7 +320,7 @@ func (w *world) expectRetained(note string, warning bool, name string) {
 	w.EventuallyEvents("Retained", ConsistOf(SatisfyAll(HaveField("Note", MatchRegexp(note)), HaveField("Type", kind))))
 }
 
-// consume takes up consuming a queue, and leaves what is delivered unacknowledged, until the test ends.
+// consume consumes a queue until the test ends, and acks nothing.
 func (w *world) consume(queue string) {
 	GinkgoHelper()
 	connection, err := w.VHost.Connect("consumer of " + queue)

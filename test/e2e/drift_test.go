@@ -35,7 +35,7 @@ var _ = Describe("Drift", func() {
 			v.DeleteExchange("retries")
 		},
 	} {
-		It("is corrected where somebody deletes "+what, func() {
+		It("is corrected after the deletion of "+what, func() {
 			w := newWorld(newest)
 			w.Queue("orders", typed)
 			w.Ready("orders")
@@ -44,8 +44,8 @@ var _ = Describe("Drift", func() {
 			meddle(w.VHost)
 
 			Eventually(w.VHost.Definitions).WithTimeout(deadline.For(5 * time.Second)).Should(Equal(before))
-			// The vhost may be read between two deletions: then each part is detected, and corrected, for itself. Events of one
-			// note are one Event with a count.
+			// A refresh may happen between two deletions. Then they are detected and corrected separately. Events with the same
+			// note become one Event with a count.
 			joined := func(reasons []string) string { return strings.Join(reasons, " ") }
 			w.EventuallyReasons("orders", WithTransform(joined, BeElementOf(
 				"Declared DriftDetected DriftCorrected",
@@ -59,7 +59,7 @@ var _ = Describe("Drift", func() {
 		})
 	}
 
-	It("is only said with driftPolicy Report", func() {
+	It("is only reported with driftPolicy Report", func() {
 		w := newWorld(newest)
 		w.Queue("orders", typed)
 		w.Ready("orders")
@@ -77,7 +77,7 @@ var _ = Describe("Drift", func() {
 		Consistently(w.VHost.Definitions).Should(Equal(damaged))
 		w.EventuallyReasons("orders", Equal([]string{"Declared", "DriftDetected"}))
 
-		By("becoming Ready by itself when mended by hand")
+		By("becoming Ready when it was corrected by hand")
 		w.VHost.DeclareQueue("orders.retry.10s", map[string]any{
 			"x-queue-type": "quorum", "x-message-ttl": 10000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
 			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
@@ -86,8 +86,8 @@ var _ = Describe("Drift", func() {
 		w.Ready("orders")
 	})
 
-	// A new ConsumerQueue with Report lists in status.changes everything that would be declared, and writes nothing to the broker.
-	It("is what a topology that does not exist is with driftPolicy Report: nothing is declared", func() {
+	// A new ConsumerQueue with Report lists all objects to declare in status.changes, and changes nothing at the broker.
+	It("is reported for a missing topology with driftPolicy Report, and nothing is declared", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{driftPolicy: Report}`)
 		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "Drifted"), Condition("Stalled", metav1.ConditionTrue, "Drifted"))
@@ -97,7 +97,7 @@ var _ = Describe("Drift", func() {
 		}))
 	})
 
-	It("is not what a further binding is: it is Foreign and left alone", func() {
+	It("does not include further bindings, which are Foreign and stay", func() {
 		w := newWorld(newest)
 		w.Queue("orders", typed)
 		synced := w.Ready("orders").Status.LastSyncedTime
@@ -112,7 +112,7 @@ var _ = Describe("Drift", func() {
 		Expect(w.VHost.Definitions().Bindings).To(ContainElement(HaveField("Source", "amq.topic")))
 	})
 
-	It("is not what another ConsumerQueue binds to a shared dead-letter queue", func() {
+	It("does not include bindings of another ConsumerQueue to a shared dead-letter queue", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{deadLetter: {exchange: {name: dead, type: direct}, routingKey: orders, queue: {name: graveyard}}}`)
 		w.Queue("invoices", `{deadLetter: {exchange: {name: dead, type: direct}, routingKey: invoices, queue: {name: graveyard}}}`)
@@ -142,8 +142,8 @@ var _ = Describe("A policy that shadows an argument", func() {
 	})
 })
 
-var _ = Describe("A fence of somebody else", func() {
-	It("is an advisory for as long as it stands", func() {
+var _ = Describe("A fence of another instance", func() {
+	It("is an advisory while it exists", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")

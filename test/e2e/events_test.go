@@ -14,13 +14,13 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// hearingWorld has a BrokerConnection that hears events, and reads the vhost so seldom that nothing is found by reading in time.
+// hearingWorld has a BrokerConnection that receives events, and refreshes so rarely that no refresh finds a change in time.
 func hearingWorld(broker brokers.Broker) *world {
 	w, _ := proxiedHearingWorld(broker)
 	return w
 }
 
-// proxiedHearingWorld is hearingWorld with a proxy in front of the management API.
+// proxiedHearingWorld is hearingWorld with a proxy for the management API.
 func proxiedHearingWorld(broker brokers.Broker) (*world, *netfault.HTTPProxy) {
 	w := newBareWorld(broker)
 	proxy := netfault.NewHTTPProxy(GinkgoTB(), w.Broker.ManagementURI, netfault.HTTPOptions{})
@@ -33,7 +33,7 @@ func proxiedHearingWorld(broker brokers.Broker) (*world, *netfault.HTTPProxy) {
 	return w, proxy
 }
 
-// readings are the times at which a vhost was read through a proxy since the last call of Requests.
+// readings returns the times of refreshes through a proxy since the last call of Requests.
 func readings(proxy *netfault.HTTPProxy) (times []time.Time) {
 	for _, request := range proxy.Requests() {
 		if strings.HasPrefix(request.Path, "/api/definitions/") {
@@ -43,8 +43,8 @@ func readings(proxy *netfault.HTTPProxy) (times []time.Time) {
 	return times
 }
 
-var _ = Describe("Where the broker announces changes", func() {
-	It("drift is corrected at once", func() {
+var _ = Describe("With events of the broker", func() {
+	It("drift is corrected immediately", func() {
 		w := hearingWorld(newest)
 		w.VHost.DeclareExchange("shop", "topic", nil)
 		w.Queue("orders", `{bindings: [{exchange: {name: shop}, routingKeys: [orders.#]}], retry: {delayTiers: [{delay: 10s}]}}`)
@@ -57,16 +57,16 @@ var _ = Describe("Where the broker announces changes", func() {
 		w.EventuallyReasons("orders", ContainElement("DriftCorrected"))
 	})
 
-	It("a deleted queue is declared again at the first attempt, and the vhost is not read for that", func() {
+	It("a deleted queue is declared again on the first attempt without a refresh", func() {
 		w, proxy := proxiedHearingWorld(newest)
 		w.VHost.DeclareExchange("shop", "topic", nil)
-		names := []string{"orders", "invoices", "parcels"} // each is deleted once: one that is deleted often is declared again later
+		names := []string{"orders", "invoices", "parcels"} // each is deleted once, because a queue that is deleted repeatedly is recreated late
 		for _, name := range names {
 			w.Queue(name, `{bindings: [{exchange: {name: shop}, routingKeys: [a, b, c, d, e, f, g, h]}]}`)
 			w.Eventually(name, Condition("Ready", metav1.ConditionTrue, "InSync"))
 		}
 		declared, last := w.VHost.Definitions(), time.Now()
-		Eventually(func() time.Duration { // the readings that follow a connect have been made
+		Eventually(func() time.Duration { // the refreshes after a connect are over
 			for _, at := range readings(proxy) {
 				last = at
 			}
@@ -81,7 +81,7 @@ var _ = Describe("Where the broker announces changes", func() {
 		Expect(logged(w.Namespace)).NotTo(ContainElement(ContainSubstring("Reconciler error")))
 	})
 
-	It("what was made right before a ConsumerQueue is adopted", func() {
+	It("objects that were declared just before a ConsumerQueue are adopted", func() {
 		w := hearingWorld(newest)
 		w.VHost.DeclareQueue("orders.dlq", map[string]any{"x-queue-type": "quorum"})
 		w.Queue("orders", `{}`)
@@ -95,7 +95,7 @@ var _ = Describe("Where the broker announces changes", func() {
 		}, Equal(v1alpha1.OriginAdopted)))
 	})
 
-	It("says why it does not hear them", func() {
+	It("the status says why events are not received", func() {
 		w := newBareWorld(newest)
 		user := w.Broker.NewUser(GinkgoTB(), "administrator")
 		w.VHost.Grant(user, ".*", ".*", ".*")
@@ -106,7 +106,7 @@ var _ = Describe("Where the broker announces changes", func() {
 			HaveField("Status.Capabilities.EventsReason", ContainSubstring(`connecting to vhost "/" for events: access refused`)))
 	})
 
-	It("a user who may hear them from now on does", func() {
+	It("a user who gets the permission receives events", func() {
 		w := newBareWorld(newest)
 		user := w.Broker.NewUser(GinkgoTB(), "administrator")
 		w.VHost.Grant(user, ".*", ".*", ".*")

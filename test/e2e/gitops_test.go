@@ -23,9 +23,9 @@ import (
 )
 
 var _ = Describe("GitOps", func() {
-	// No surprises in spec: defaults are filled in only for scalars at the top level, everything deeper is left as written,
-	// and the operator never writes to spec.
-	It("sees no difference: the spec read back has nothing but the defaults of top-level scalars more", func() {
+	// Defaults are only set for scalars at the top level. Everything deeper stays as written,
+	// and the operator never changes the spec.
+	It("sees no difference, because only top-level scalars have defaults", func() {
 		w := newWorld(newest)
 		w.Queue("orders", typed)
 		w.Ready("orders")
@@ -42,9 +42,9 @@ var _ = Describe("GitOps", func() {
 		Expect(stored.GetGeneration()).To(BeEquivalentTo(1), "nobody has written to spec since it was applied")
 	})
 
-	// A resource that was Ready when it was suspended stays Ready: neither kubectl wait nor Flux hangs. spec.suspend stops all
-	// reading and writing for it; conditions keep their values.
-	It("does not hang on a suspended resource", func() {
+	// A resource that was Ready when it was suspended stays Ready, so neither kubectl wait nor Flux blocks. spec.suspend stops all
+	// work on the resource; conditions keep their values.
+	It("does not wait for a suspended resource", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -55,7 +55,7 @@ var _ = Describe("GitOps", func() {
 		Expect(kstatusOf(cq)).To(Equal(status.CurrentStatus))
 		kube.Kubectl("wait", "-n", w.Namespace, "--for=condition=Ready", "consumerqueue/orders", "--timeout="+deadline.For(5*time.Second).String())
 
-		By("not touching the broker")
+		By("not changing the broker")
 		w.VHost.DeleteQueue("orders.dlq")
 		Consistently(func() []brokers.Queue { return w.VHost.Definitions().Queues }).Should(HaveLen(4))
 		w.Queue("orders", `{suspend: false}`)
@@ -91,7 +91,7 @@ var _ = Describe("kubectl", func() {
 })
 
 var _ = Describe("The samples", func() {
-	samples := map[string]string{ // by file, the conformance vector that it equals
+	samples := map[string]string{ // conformance vectors that have the same result, by file
 		"foodies": "seed-000-foodies", "chronicle": "seed-001-chronicle", "chronicle-delayed": "seed-001-chronicle-delayed",
 		"freeflow": "seed-002-freeflow", "ratatoskr": "seed-003-ratatoskr", "pipeline": "seed-004-pipeline", "quickstart": "",
 	}
@@ -124,13 +124,13 @@ var _ = Describe("The samples", func() {
 		for _, file := range files {
 			name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 			if name == "kustomization" || name == "redrive" || name == "purge" || strings.HasPrefix(name, "brokerconnection") {
-				continue // these are applied below
+				continue // applied below
 			}
 			Expect(samples).To(HaveKey(name))
 		}
 	})
 
-	It("are accepted by the API server as they are", func() {
+	It("are accepted by the API server unchanged", func() {
 		for _, namespace := range []string{"foodies", "chronicle", "freeflow", "ratatoskr", "pipeline"} {
 			kube.Kubectl("create", "namespace", namespace)
 		}
@@ -141,7 +141,7 @@ var _ = Describe("The samples", func() {
 		kube.Kubectl("create", "--dry-run=server", "-f", filepath.Join("..", "..", "config", "samples", "purge.yaml"))
 	})
 
-	It("lead a connection to the broker once the Secret tells where it is", func() {
+	It("connect to the broker when the Secret has its address", func() {
 		w := newBareWorld(newest)
 		for _, object := range readSample("brokerconnection") {
 			content := &unstructured.Unstructured{}

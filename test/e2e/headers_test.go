@@ -20,21 +20,21 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/headers/*.golden anew")
 
-// way is one by which a message comes to the dead-letter queue.
+// way is a way in which a message reaches the dead-letter queue.
 type way struct {
 	spec string
 	// expiration is a property of the message.
 	expiration string
-	// retries says that there is a delay tier.
+	// retries reports whether there is a delay tier.
 	retries bool
-	// dies brings the message of the main queue to the dead-letter queue; parks says that a consumer publishes the message there.
+	// dies moves the message from the main queue to the dead-letter queue. parks reports whether a consumer publishes it there.
 	dies  func(w *world)
 	parks bool
-	// diesAgain does so after a Redrive; as before if not given.
+	// diesAgain does the same after a Redrive; dies by default.
 	diesAgain func(w *world)
 }
 
-// ways have one main queue, orders.
+// ways are the ways with the main queue orders.
 var ways = map[string]way{
 	"publish": {spec: `delayTiers: [{delay: 1s}]`, retries: true, dies: rejects},
 	"expired": {spec: `delayTiers: [{delay: 1s}]`, retries: true, expiration: "50", dies: expires, diesAgain: rejects},
@@ -50,7 +50,7 @@ func rejects(w *world) {
 	w.deliver("orders", func(message amqp.Delivery) error { return message.Reject(false) })
 }
 
-// requeues fails as often as the delivery limit allows. RabbitMQ counts.
+// requeues fails as often as the delivery limit allows. RabbitMQ counts the deliveries.
 func requeues(w *world) {
 	for w.VHost.Ready("orders.dlq") == 0 {
 		w.deliver("orders", func(message amqp.Delivery) error { return message.Reject(true) })
@@ -58,7 +58,7 @@ func requeues(w *world) {
 	}
 }
 
-// rejectsAndParks fails twice, with the tier in between. The consumer gives up with a copy that has all headers: a careless client.
+// rejectsAndParks fails twice, with the tier in between. The consumer parks a copy with all headers, like a careless client.
 func rejectsAndParks(w *world) {
 	rejects(w)
 	w.deliver("orders", func(message amqp.Delivery) error {
@@ -72,7 +72,7 @@ func rejectsAndParks(w *world) {
 	})
 }
 
-// deliver waits for a message of a queue and settles it. Without settle the message goes back, as after a look.
+// deliver waits for a message of a queue and settles it. If settle is nil, it requeues the message, like a browse.
 func (w *world) deliver(queue string, settle func(amqp.Delivery) error) amqp.Delivery {
 	GinkgoHelper()
 	messages, stop := w.oneByOne(queue)
@@ -91,7 +91,7 @@ func (w *world) oneByOne(queue string) (messages <-chan amqp.Delivery, stop func
 	connection, err := w.VHost.Connect("one by one")
 	Expect(err).NotTo(HaveOccurred())
 	end := func() { _ = connection.Close() }
-	DeferCleanup(end) // should the spec fail before
+	DeferCleanup(end) // if the spec fails before
 	channel, err := connection.Channel()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(channel.Qos(1, 0, false)).To(Succeed())
@@ -104,7 +104,7 @@ func (w *world) oneByOne(queue string) (messages <-chan amqp.Delivery, stop func
 	}
 }
 
-// complete is a message with each property that RabbitMQ takes, and with headers of several types.
+// complete is a message with every property that RabbitMQ accepts, and headers of several types.
 func (w *world) complete(expiration string) amqp.Publishing {
 	return amqp.Publishing{
 		ContentType: "application/json", ContentEncoding: "identity", DeliveryMode: amqp.Persistent, Priority: 5, CorrelationId: "c1",
@@ -117,7 +117,7 @@ func (w *world) complete(expiration string) amqp.Publishing {
 	}
 }
 
-var _ = Describe("What a message has before and after a Redrive", func() {
+var _ = Describe("Headers and properties before and after a Redrive", func() {
 	for _, name := range slices.Sorted(maps.Keys(ways)) {
 		onEachBroker("is in a golden table: "+name, func(broker brokers.Broker) {
 			w, how := newWorld(broker), ways[name]
@@ -136,7 +136,7 @@ var _ = Describe("What a message has before and after a Redrive", func() {
 			if how.retries {
 				destinations = append(destinations, "Retry")
 			}
-			copies, hidden := 0, 0 // what CC and BCC have brought to other queues, without a Redrive
+			copies, hidden := 0, 0 // messages in other queues because of CC and BCC, without a Redrive
 			for _, destination := range destinations {
 				w.VHost.Send("shop", "placed", w.complete(how.expiration))
 				how.dies(w)
@@ -174,7 +174,7 @@ var _ = Describe("What a message has before and after a Redrive", func() {
 	}
 })
 
-// redriven moves the dead letter by a Redrive, and returns what a consumer of the queue gets. back leaves the message in the queue.
+// redriven moves the dead letter by a Redrive and returns the delivery to a consumer. back requeues the message.
 func (w *world) redriven(destination, queue string, back bool, dead amqp.Delivery) amqp.Delivery {
 	GinkgoHelper()
 	name := strings.ToLower(destination)
@@ -182,7 +182,7 @@ func (w *world) redriven(destination, queue string, back bool, dead amqp.Deliver
 	if destination == "ConsumerQueue" {
 		more = ", consumerQueueRef: {name: aside}"
 	}
-	// The admission policy, which another spec may have installed, allows no other name.
+	// The admission policy, if another spec has installed it, allows no other name.
 	w.Redrive(name, fmt.Sprintf(`{consumerQueueRef: {name: orders}, requestedBy: admin, reason: a test,
 		destination: {type: %s%s}}`, destination, more))
 	Expect(*w.completed(name).Moved).To(BeEquivalentTo(1))
@@ -200,7 +200,7 @@ func (w *world) redriven(destination, queue string, back bool, dead amqp.Deliver
 	return message
 }
 
-// countsOf are the counts in x-death.
+// countsOf returns the counts in x-death.
 func countsOf(message amqp.Delivery) []any {
 	deaths, _ := message.Headers["x-death"].([]any)
 	counts := make([]any, len(deaths))
@@ -210,17 +210,17 @@ func countsOf(message amqp.Delivery) []any {
 	return counts
 }
 
-// series is a broker's version without the patch.
+// series returns a broker's version without the patch number.
 func series(broker brokers.Broker) string {
 	parts := strings.Split(broker.Version, ".")
 	return parts[0] + "." + parts[1]
 }
 
-// headerTable has a column for each state of a message, and a row for each property and header.
+// headerTable has one column for each state of a message, and one row for each property and header.
 type headerTable struct {
 	world   *world
 	columns []string
-	cells   map[string]map[string]string // by column and row
+	cells   map[string]map[string]string // by column, then row
 }
 
 // add adds a column. The column of the dead letter is the same for each destination.
@@ -238,7 +238,7 @@ func (h *headerTable) add(column string, message amqp.Delivery) {
 	h.cells[column] = cells
 }
 
-// read writes what a consumer gets, with words in place of what each run has anew.
+// read formats a delivery, with placeholders for values that differ in each run.
 func (h *headerTable) read(message amqp.Delivery) map[string]string {
 	cells := map[string]string{
 		"content-type": h.written(message.ContentType), "content-encoding": h.written(message.ContentEncoding),
@@ -288,7 +288,7 @@ func (h *headerTable) written(value any) string {
 	return fmt.Sprintf("%T(%v)", value, value)
 }
 
-// String writes each cell as what became of that of the dead letter.
+// String formats each cell by its difference to the dead letter's.
 func (h *headerTable) String() string {
 	rows := map[string]bool{}
 	for _, cells := range h.cells {
@@ -321,7 +321,7 @@ func (h *headerTable) String() string {
 	return text.String()
 }
 
-// expectGolden compares a table with testdata/headers/NAME.golden. There, a row that only some versions of RabbitMQ have begins with these
+// expectGolden compares a table with testdata/headers/NAME.golden. A row that only some versions of RabbitMQ have begins with these
 // versions.
 func expectGolden(name string, broker brokers.Broker, got string) {
 	GinkgoHelper()
@@ -339,7 +339,7 @@ func expectGolden(name string, broker brokers.Broker, got string) {
 	Expect(got).To(Equal(tableOf(string(text), series(broker))))
 }
 
-// tableOf returns the table of one version.
+// tableOf returns the table for one version.
 func tableOf(golden, version string) string {
 	table := &strings.Builder{}
 	for line := range strings.Lines(golden) {
@@ -351,9 +351,9 @@ func tableOf(golden, version string) string {
 	return table.String()
 }
 
-// withTable returns a golden file with a new table for one of the versions.
+// withTable returns a golden file with a new table for one version.
 func withTable(golden, table, version string, versions []string) string {
-	having := map[string][]string{} // the versions that have a row
+	having := map[string][]string{} // versions by row
 	for _, one := range versions {
 		rows := table
 		if one != version {

@@ -12,11 +12,11 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// oddText has what JSON must escape, and what YAML admits only where it is escaped.
+// oddText contains characters that JSON must escape, and characters that YAML accepts only escaped.
 const oddText = "\x00\x01\x1f\t\"'\\<>&\u007f\u0080\u2028\ufeff\ufffe😀"
 
-var _ = Describe("What others bind to a queue of ours", func() {
-	It("never keeps the status from being written", func() {
+var _ = Describe("Bindings that Warren has not declared", func() {
+	It("never prevent a status write", func() {
 		w := newWorld(newest)
 		w.Queue("orders", typed)
 		w.Ready("orders")

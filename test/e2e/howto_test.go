@@ -26,7 +26,7 @@ import (
 	"github.com/warren-mq/warren/test/traffic"
 )
 
-// declareByHand makes what docs/how-to/adopt-what-exists.md begins with, with a message in each queue.
+// declareByHand declares the initial topology of docs/how-to/adopt-what-exists.md, with a message in each queue.
 func declareByHand(w *world) {
 	GinkgoHelper()
 	w.VHost.DeclareExchange("shop", "topic", nil)
@@ -40,13 +40,13 @@ func declareByHand(w *world) {
 }
 
 var _ = Describe("The how-to", Extended, func() {
-	It("on adoption takes over queues with their messages, and declares only what is missing", func() {
+	It("on adoption adopts queues with their messages and declares only missing objects", func() {
 		w := newWorld(newest)
 		declareByHand(w)
 		before := w.holds()
 		page := w.follow("adopt-what-exists.md", "Step by step")
 
-		By("reporting what differs")
+		By("reporting differences")
 		Expect(page.step()).To(SatisfyAll(
 			ContainSubstring("Recreate\torders\tx-dead-letter-strategy is not set, should be at-least-once"),
 			ContainSubstring("Recreate\torders\tx-overflow is not set, should be reject-publish"),
@@ -54,12 +54,12 @@ var _ = Describe("The how-to", Extended, func() {
 			ContainSubstring("Declare\torders.retry.30s\tqueue \"orders.retry.30s\" is missing")))
 		Expect(w.holds()).To(equalState(before))
 
-		By("reporting what is missing, once the spec says what is there")
+		By("reporting missing objects after the spec was adjusted")
 		Expect(page.step()).To(SatisfyAll(ContainSubstring("Declare\torders.retry.30s"), Not(ContainSubstring("Recreate"))))
 		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "Drifted"), HaveField("Status.Changes", HaveLen(1)))
 		Expect(w.holds()).To(equalState(before))
 
-		By("declaring what is missing")
+		By("declaring missing objects")
 		Expect(page.step()).To(SatisfyAll(ContainSubstring("Exchange orders.dlx: Adopted\n"), ContainSubstring("Queue orders: Adopted\n"),
 			ContainSubstring("Queue orders.retry.30s: Declared\n"), ContainSubstring("Queue orders.dlq: Adopted\n")))
 		page.end()
@@ -73,7 +73,7 @@ var _ = Describe("The how-to", Extended, func() {
 		Expect(w.Ready("orders").Status.Topology).To(HaveEach(HaveField("State", v1alpha1.StateInSync)))
 	})
 
-	It("on a TTL recreates the queue while publishers pause, and loses nothing", func() {
+	It("on a TTL recreates the queue while publishers pause, without losing a message", func() {
 		w := newWorld(newest)
 		for _, name := range []string{"orders-publisher", "orders-consumer"} {
 			kube.Kubectl("create", "deployment", name, "--image=none", "--namespace="+w.Namespace)
@@ -87,7 +87,7 @@ var _ = Describe("The how-to", Extended, func() {
 		Eventually(func() int { return publisher.Counts().Made }).Should(BeNumerically(">", 50))
 		page := w.follow("change-a-ttl.md", "Publishers can pause")
 
-		By("leaving the queue as it is while the new TTL is in the spec already, as it comes from Git")
+		By("not changing the queue when the new TTL comes from Git")
 		w.Queue("orders", strings.ReplaceAll(oneHour, "1h", "10m"))
 		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
 		page.step()
@@ -95,7 +95,7 @@ var _ = Describe("The how-to", Extended, func() {
 		publisher.Stop()
 		Eventually(w.VHost.Ready).WithArguments("orders").Should(BeZero())
 
-		By("deleting what is empty, and keeping the dead letters")
+		By("deleting empty queues and retaining the dead letters")
 		consumer.Stop()
 		page.step()
 		w.EventuallyEvents("Retained", ContainElement(HaveField("Note", MatchRegexp(`queue "orders.dlq" holds \d+ messages`))))
@@ -112,7 +112,7 @@ var _ = Describe("The how-to", Extended, func() {
 		report.NoneLost(GinkgoTB())
 	})
 
-	It("on a TTL leaves everything where a queue is not empty after all", func() {
+	It("on a TTL retains everything if a queue is not empty", func() {
 		w := newWorld(newest)
 		for _, name := range []string{"orders-publisher", "orders-consumer"} {
 			kube.Kubectl("create", "deployment", name, "--image=none", "--namespace="+w.Namespace)
@@ -127,7 +127,7 @@ var _ = Describe("The how-to", Extended, func() {
 		page.step()
 		page.step()
 		Eventually(func() string {
-			return page.run("kubectl get events --field-selector involvedObject.name=orders,reason=Retained") // as the step does, too early
+			return page.run("kubectl get events --field-selector involvedObject.name=orders,reason=Retained") // runs the step before the queue is empty
 		}).Should(ContainSubstring(`queue "orders" holds 1 message`))
 		Expect(w.holds()).To(equalState(before))
 		w.Queue("orders", oneHour)
@@ -135,7 +135,7 @@ var _ = Describe("The how-to", Extended, func() {
 		w.EventuallyMessages("orders", Equal(1))
 	})
 
-	It("on a TTL has a new queue take over while nobody pauses, and loses nothing", func() {
+	It("on a TTL switches to a new queue without a pause, without losing a message", func() {
 		w := newWorld(newest)
 		page := w.follow("change-a-ttl.md", "Nobody can pause")
 		page.given("orders", oneHour)
@@ -164,7 +164,7 @@ var _ = Describe("The how-to", Extended, func() {
 		report.NoneLost(GinkgoTB())
 	})
 
-	It("on a shared dead-letter queue has all dead letters in one queue, which stays when one of them goes", func() {
+	It("on a shared dead-letter queue collects all dead letters in one queue, which stays until the last ConsumerQueue is deleted", func() {
 		w := newWorld(newest)
 		page := w.follow("share-a-dead-letter-queue.md", "Step by step")
 		page.step()
@@ -174,7 +174,7 @@ var _ = Describe("The how-to", Extended, func() {
 		}
 		Eventually(w.VHost.Ready).WithArguments("shop.dlq").Should(Equal(2))
 
-		By("refusing who asks for other settings")
+		By("refusing a ConsumerQueue with other settings")
 		Expect(page.step()).To(MatchRegexp(w.Namespace + `/(orders|invoices) has the dead-letter queue "shop.dlq" with other settings`))
 		w.Eventually("returns", Condition("Ready", metav1.ConditionFalse, "Conflict"))
 		w.Queue("returns", `{deadLetter: {queue: {name: shop.dlq, maxLength: 100000}}}`)
@@ -186,7 +186,7 @@ var _ = Describe("The how-to", Extended, func() {
 		w.Ready("invoices")
 	})
 
-	It("on dead letters counts them, moves some, and then all", func() {
+	It("on redriving counts dead letters, moves some, and then all", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -203,7 +203,7 @@ var _ = Describe("The how-to", Extended, func() {
 		w.EventuallyMessages("orders.dlq", BeZero())
 	})
 
-	It("on dead letters that nobody wants counts them, and deletes as many as expected", func() {
+	It("on purging counts dead letters and deletes as many as expected", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -216,7 +216,7 @@ var _ = Describe("The how-to", Extended, func() {
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(3))
 	})
 
-	It("on definitions.json has a ConsumerQueue that is in sync with the file, which stays Ready as Warren corrects", func() {
+	It("on definitions.json creates a ConsumerQueue that is in sync and stays Ready", func() {
 		w := newWorld(newest)
 		page := w.follow("move-from-definitions-json.md", "Step by step")
 		page.finds(BuildPlugin())
@@ -236,7 +236,7 @@ var _ = Describe("The how-to", Extended, func() {
 		Eventually(w.holds).Should(equalState(before), "what goes missing is declared as it was in the file")
 	})
 
-	It("on credentials changes the user, and the old user is not missed", func() {
+	It("on credentials changes the user, so that the old one can be deleted", func() {
 		w := newBareWorld(newest)
 		former, latter := w.Broker.NewUser(GinkgoTB(), "management", "policymaker"), w.Broker.NewUser(GinkgoTB(), "management", "policymaker")
 		for _, user := range []brokers.User{former, latter} {
@@ -255,7 +255,7 @@ var _ = Describe("The how-to", Extended, func() {
 		w.Ready("orders")
 	})
 
-	It("on tenants has a user who may all that Warren does in the team's vhost, and a team that writes ConsumerQueues only", func() {
+	It("on tenants creates a user with sufficient permissions in one virtual host, and a team that may only write ConsumerQueues", func() {
 		kube.Kubectl("apply", "--server-side", "--force-conflicts", "-k", filepath.Join(Checkout, "config", "default"))
 		w := newBareWorld(newest)
 		user := w.Broker.NewUser(GinkgoTB(), "management", "policymaker")
@@ -276,7 +276,7 @@ var _ = Describe("The how-to", Extended, func() {
 		Expect(w.queues()).To(BeEmpty())
 	})
 
-	It("on TLS reaches a broker with a CA and a client certificate, and has the messages of what can go wrong", func() {
+	It("on TLS connects with a CA and a client certificate, and shows the messages of common errors", func() {
 		secured, certificates := brokers.AllTLS(GinkgoTB())
 		w := newBareWorld(secured[0])
 		w.Secret(w.Broker.Username, w.Broker.Password)
@@ -310,7 +310,7 @@ var _ = Describe("The how-to", Extended, func() {
 		page.end()
 	})
 
-	It("on the messaging topology operator takes its resources away although its finalizers and webhooks stand", func() {
+	It("on the messaging topology operator deletes its resources despite finalizers and webhooks", func() {
 		w := newWorld(newest)
 		otherOperator()
 		for _, resource := range []string{"Queue orders", "Queue orders-dlq", "Exchange orders-dlx", "Binding orders"} {
@@ -344,7 +344,7 @@ var _ = Describe("The how-to", Extended, func() {
 })
 
 var _ = Describe("The resources in the documentation", func() {
-	It("are accepted by the API server, with all rules of validation", func() {
+	It("are accepted by the API server with all validation rules", func() {
 		var resources []string
 		Expect(filepath.WalkDir(filepath.Join(Checkout, "docs"), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".md") {
@@ -365,13 +365,13 @@ var _ = Describe("The resources in the documentation", func() {
 	})
 })
 
-// oneHour is what docs/how-to/change-a-ttl.md begins with.
+// oneHour is the initial spec in docs/how-to/change-a-ttl.md.
 const oneHour = `
 queue: {messageTTL: 1h}
 bindings: [{exchange: {name: shop, type: topic}, routingKeys: [order.placed]}]
 retry: {delayTiers: [{delay: 30s}]}`
 
-// argument is that of a queue at the broker.
+// argument returns an argument of a queue at the broker.
 func (w *world) argument(queue, name string) any {
 	GinkgoHelper()
 	for _, found := range w.VHost.Definitions().Queues {
@@ -379,11 +379,11 @@ func (w *world) argument(queue, name string) any {
 			return found.Arguments[name]
 		}
 	}
-	Fail("there is no queue " + queue)
+	Fail("queue " + queue + " does not exist")
 	return nil
 }
 
-// replicas is how many of a Deployment are asked for.
+// replicas returns spec.replicas of a Deployment.
 func (w *world) replicas(deployment string) int32 {
 	GinkgoHelper()
 	found := &appsv1.Deployment{}
@@ -391,7 +391,7 @@ func (w *world) replicas(deployment string) int32 {
 	return *found.Spec.Replicas
 }
 
-// otherOperator makes what the page on the messaging topology operator finds of it: kinds, and a Deployment.
+// otherOperator creates the CRDs and the Deployment of the messaging topology operator.
 func otherOperator() {
 	GinkgoHelper()
 	for _, kind := range []string{"Queue", "Exchange", "Binding"} {
@@ -415,7 +415,7 @@ func otherOperator() {
 	kube.Kubectl("create", "deployment", "messaging-topology-operator", "--image=none", "--namespace=rabbitmq-system")
 }
 
-// guard has a webhook refuse changes of the other operator's resources, since nobody answers.
+// guard installs a webhook without a server, so that changes of the other operator's resources are refused.
 func guard(policy admissionv1.FailurePolicyType) {
 	GinkgoHelper()
 	none := admissionv1.SideEffectClassNone

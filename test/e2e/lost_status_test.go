@@ -13,7 +13,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// restore deletes an object and creates it again as a backup does: with labels and annotations, without a status.
+// restore deletes an object and creates it again like a backup, with labels and annotations but without a status.
 func (w *world) restore(object client.Object) {
 	GinkgoHelper()
 	Expect(kube.Delete(ctx(), object)).To(Succeed())
@@ -33,7 +33,7 @@ func (w *world) restore(object client.Object) {
 	Expect(kube.Create(ctx(), object)).To(Succeed())
 }
 
-// finishBoth moves one dead letter by a Redrive, deletes another one by a Purge, and returns both jobs once they are recorded.
+// finishBoth moves one dead letter with a Redrive and deletes one with a Purge. It returns both jobs when they are recorded.
 func (w *world) finishBoth() (*v1alpha1.Redrive, *v1alpha1.Purge) {
 	GinkgoHelper()
 	w.Queue("orders", `{}`)
@@ -55,7 +55,7 @@ func (w *world) finishBoth() (*v1alpha1.Redrive, *v1alpha1.Purge) {
 	return redrive, purge
 }
 
-// expectNothingDone expects both jobs to say that they have finished before, and all dead letters to be there.
+// expectNothingDone expects both jobs to report that they had finished before, and all dead letters to be retained.
 func (w *world) expectNothingDone() {
 	GinkgoHelper()
 	w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionTrue, "AlreadyFinished"), HaveField("Status.Total", BeNil()))
@@ -63,7 +63,7 @@ func (w *world) expectNothingDone() {
 	Consistently(w.VHost.Ready).WithArguments("orders.dlq").Should(Equal(2))
 }
 
-// loseStatus takes the status away from the ConsumerQueue "orders" and from its BrokerConnection.
+// loseStatus removes the status of the ConsumerQueue "orders" and of its BrokerConnection.
 func (w *world) loseStatus(patch string) {
 	GinkgoHelper()
 	for _, object := range []client.Object{
@@ -74,7 +74,7 @@ func (w *world) loseStatus(patch string) {
 	}
 }
 
-// expectStatus expects both statuses to be written again, and the vhost to be as before.
+// expectStatus expects both statuses to be written again, and the virtual host to be unchanged.
 func (w *world) expectStatus(before conformance.State) {
 	GinkgoHelper()
 	cq := w.Ready("orders")
@@ -98,7 +98,7 @@ var _ = Describe("A status that was lost", func() {
 		})
 	}
 
-	It("is written again after both kinds were restored without it", func() {
+	It("is written again after both resources were restored without it", func() {
 		w := newWorld(newest)
 		w.Queue("orders", typed+"\ndeletionPolicy: Retain")
 		w.Ready("orders")
@@ -112,7 +112,7 @@ var _ = Describe("A status that was lost", func() {
 		w.expectStatus(before)
 	})
 
-	It("lets no finished Redrive or Purge run again after a restore, also where the ConsumerQueue lost its record", func() {
+	It("does not let a finished Redrive or Purge run again after a restore, even if the ConsumerQueue lost its record", func() {
 		w := newWorld(newest)
 		redrive, purge := w.finishBoth()
 		w.loseStatus(`[{"op": "replace", "path": "/status", "value": {}}]`)
@@ -122,7 +122,7 @@ var _ = Describe("A status that was lost", func() {
 		w.expectNothingDone()
 	})
 
-	It("lets no finished Redrive or Purge run again that is created from its manifest", func() {
+	It("does not let a finished Redrive or Purge run again when it is created from its manifest", func() {
 		w := newWorld(newest)
 		redrive, purge := w.finishBoth()
 		for _, object := range []client.Object{redrive, purge} {
@@ -133,7 +133,7 @@ var _ = Describe("A status that was lost", func() {
 		w.expectNothingDone()
 	})
 
-	It("is no reason to leave an empty topology when the ConsumerQueue is deleted", func() {
+	It("does not prevent the deletion of an empty topology with its ConsumerQueue", func() {
 		w := newWorld(newest)
 		w.Queue("orders", typed)
 		w.Ready("orders")

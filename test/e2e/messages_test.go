@@ -13,8 +13,8 @@ import (
 	"github.com/warren-mq/warren/test/traffic"
 )
 
-// retrying is a consumer's way with a topology whose tiers wait 2 s and 4 s: every fifth message fails once, every
-// fiftieth for good.
+// retrying decides for a topology whose tiers wait 2 s and 4 s: every fifth message fails once, every
+// fiftieth always.
 func retrying() func(traffic.Delivery) traffic.Action {
 	first := map[string]int{}
 	return func(d traffic.Delivery) traffic.Action {
@@ -67,12 +67,12 @@ var _ = Describe("Messages", Long, func() {
 		step("tiers shuffled", "paid", "retry: {delayTiers: [{delay: 2s}, {delay: 3s}]}\ndeadLetter: {queue: {name: one}}")
 		step("and back", "paid, placed", "retry: {delayTiers: [{delay: 2s}, {delay: 4s}]}\ndeadLetter: {queue: {name: one}}")
 
-		By("another strategy, which takes recreation, and back")
+		By("changing the strategy, which needs recreation, and reverting the change")
 		edit("paid", "retry: {strategy: Reject, delayTiers: [{delay: 2s}]}\ndeadLetter: {queue: {name: one}}")
 		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
 		step("and back", "paid, placed", "retry: {delayTiers: [{delay: 2s}, {delay: 4s}]}\ndeadLetter: {queue: {name: one}}")
 
-		By("a deletion, which leaves everything as it is")
+		By("a deletion that retains everything")
 		w.Delete("orders")
 		w.gone("orders")
 		w.expectRetained(`queue "orders.*" (has 1 consumer|holds \d+ messages?)`, true, "in use")

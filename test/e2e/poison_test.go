@@ -17,13 +17,13 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// large has headers that fit into a frame of AMQP, but not with those of a Redrive.
+// large has headers that fit into a frame of AMQP, but not together with the headers of a Redrive.
 func large() amqp.Publishing {
 	return amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte("large"), Headers: amqp.Table{"text": strings.Repeat("x", 130_900)}}
 }
 
-// sendUnreadable publishes a message that the broker cannot deliver over AMQP 0-9-1: AMQP 0-9-1 knows no UUID, and RabbitMQ 3.10 adds a
-// header to what it delivers again.
+// sendUnreadable publishes a message that the broker cannot deliver over AMQP 0-9-1, which has no UUIDs. RabbitMQ 3.10 adds a
+// header to messages that it delivers again.
 func (w *world) sendUnreadable(queue string) {
 	GinkgoHelper()
 	if w.Broker.KnowsAMQP10() {
@@ -68,7 +68,7 @@ var _ = Describe("A Redrive", func() {
 			refused := map[string]v1alpha1.RedriveFailure{
 				"large": {Reason: "HeadersTooLarge", Message: "its headers leave less than 8 KiB of a frame of AMQP for those that the broker adds"},
 			}
-			if broker.KnowsAMQP10() { // nothing else can make such messages
+			if broker.KnowsAMQP10() { // only AMQP 1.0 can create such messages
 				w.VHost.SendAMQP10("orders.dlq",
 					brokers.AMQP10{Body: "CC is no list", Properties: map[string]any{"CC": "elsewhere"}},
 					brokers.AMQP10{Body: "direct reply", ReplyTo: "amq.rabbitmq.reply-to"})
@@ -93,7 +93,7 @@ var _ = Describe("A Redrive", func() {
 			Expect(named).To(Equal(refused))
 			moved := w.take("orders")
 			arrived := bodies(moved)
-			// Copies that the broker had not confirmed yet when it closed the channel because of another may be there twice.
+			// Copies that were unconfirmed when the broker closed the channel because of another message may exist twice.
 			front := arrived[:len(arrived)-len(behind)]
 			slices.Sort(front)
 			Expect(slices.Compact(front)).To(ConsistOf(want))
@@ -128,10 +128,10 @@ var _ = Describe("A Redrive", func() {
 			Expect(ended.Status.CompletionTime).NotTo(BeNil())
 			w.EventuallyReasons("again", Equal([]string{"Started", "Failed"}))
 			moved := bodies(w.take("orders"))
-			slices.Sort(moved) // a copy that was on its way when the connection ended is there twice
+			slices.Sort(moved) // an unconfirmed copy may exist twice after the connection was lost
 			moved = slices.Compact(moved)
 			left := 2
-			if slices.Contains(moved, "behind") { // it can get in front when the broker puts messages back
+			if slices.Contains(moved, "behind") { // it may be in front after the broker has requeued messages
 				left = 1
 				moved = slices.DeleteFunc(moved, func(body string) bool { return body == "behind" })
 			}
@@ -139,7 +139,7 @@ var _ = Describe("A Redrive", func() {
 			Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(left))
 		})
 
-	It("ends when as many messages could not be moved as may be", func() {
+	It("ends when too many messages could not be moved", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")

@@ -16,7 +16,7 @@ import (
 )
 
 var _ = Describe("A BrokerConnection without its finalizer", func() {
-	It("has nothing declared through it", func() {
+	It("is not used to declare anything", func() {
 		w := newBareWorld(newest)
 		w.Secret(w.Broker.Username, w.Broker.Password)
 		w.Connect(v1alpha1.BrokerConnectionSpec{})
@@ -30,13 +30,13 @@ var _ = Describe("A BrokerConnection without its finalizer", func() {
 		w.Ready("orders")
 		Expect(w.Connection().Finalizers).To(ConsistOf(v1alpha1.ConnectionFinalizer))
 
-		By("giving it the finalizer again when somebody takes it off")
+		By("adding the finalizer again after it was removed")
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
 		Expect(kube.Patch(ctx(), w.Connection(), patch)).To(Succeed())
 		Eventually(func() []string { return w.Connection().Finalizers }).Should(ConsistOf(v1alpha1.ConnectionFinalizer))
 	})
 
-	It("has nothing declared through it for the first time while it is being deleted", func() {
+	It("is not used for new topologies while it is being deleted", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -47,7 +47,7 @@ var _ = Describe("A BrokerConnection without its finalizer", func() {
 	})
 })
 
-// forbidFinalizer has the API server refuse finalizers of the world's BrokerConnections until the returned function is called.
+// forbidFinalizer makes the API server refuse finalizers on the world's BrokerConnections until the returned function is called.
 func (w *world) forbidFinalizer() (allow func()) {
 	GinkgoHelper()
 	name := "no-finalizer." + w.Namespace

@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/test/traffic"
 )
 
-// numbersBut are the bodies of numbered messages but those from first to last.
+// numbersBut returns the bodies of numbered messages except the ones from first to last.
 func numbersBut(count, first, last int) []string {
 	var left []string
 	for i := range count {
@@ -24,7 +24,7 @@ func numbersBut(count, first, last int) []string {
 	return left
 }
 
-// purged waits until a Purge has ended well, and returns what it has counted.
+// purged waits until a Purge is complete and returns its counts.
 func (w *world) purged(name string) v1alpha1.PurgeStatus {
 	GinkgoHelper()
 	purge := w.EventuallyPurge(name, Condition("Ready", metav1.ConditionTrue, "Completed"))
@@ -32,7 +32,7 @@ func (w *world) purged(name string) v1alpha1.PurgeStatus {
 	return purge.Status
 }
 
-// left are the bodies in the dead-letter queue of orders, when so many are ready.
+// left waits until the dead-letter queue of orders has count messages and returns their bodies.
 func (w *world) left(count int) []string {
 	GinkgoHelper()
 	Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(count))
@@ -42,7 +42,7 @@ func (w *world) left(count int) []string {
 const someParked = `consumerQueueRef: {name: orders}, selector: {reasons: [Parked], expression: "headers.n >= 40 && body.n < 45"}`
 
 var _ = Describe("A Purge", func() {
-	It("deletes those that are selected, and leaves the others in their order", func() {
+	It("deletes the selected messages and keeps the order of the others", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -72,7 +72,7 @@ var _ = Describe("A Purge", func() {
 		w.EventuallyReasons("orders", ContainElement("Purged"))
 	})
 
-	It("deletes nothing where more match than its limit", func() {
+	It("deletes nothing if more messages match than expectedAtMost", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -89,7 +89,7 @@ var _ = Describe("A Purge", func() {
 		Expect(w.left(50)).To(Equal(numbersBut(50, 50, 50)))
 	})
 
-	It("deletes all of them, and not what has died since", func() {
+	It("deletes all messages that were there at its start, and no later ones", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -103,7 +103,7 @@ var _ = Describe("A Purge", func() {
 		Expect(w.left(5)).To(Equal(numbersBut(45, 0, 39)))
 	})
 
-	It("does not look at messages that a delivery limit may delete, whatever is selected", func() {
+	It("does not browse messages that a delivery limit may delete, with any selector", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{deadLetter: {queue: {deliveryLimit: 5}}}`)
 		w.Ready("orders")
@@ -123,7 +123,7 @@ var _ = Describe("A Purge", func() {
 		}
 	})
 
-	It("deletes from a shared queue only what its ConsumerQueue has lost", func() {
+	It("deletes only its ConsumerQueue's dead letters from a shared queue", func() {
 		w := newWorld(newest)
 		for _, name := range []string{"orders", "invoices"} {
 			w.Queue(name, `{deadLetter: {queue: {name: shop.dlq}}}`)

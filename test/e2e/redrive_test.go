@@ -19,7 +19,7 @@ import (
 	"github.com/warren-mq/warren/test/traffic"
 )
 
-// deadLetters publishes messages to a main queue and has them rejected.
+// deadLetters publishes messages to a main queue and rejects them.
 func (w *world) deadLetters(queue string, count int) {
 	GinkgoHelper()
 	before := w.VHost.Ready(queue + ".dlq")
@@ -30,7 +30,7 @@ func (w *world) deadLetters(queue string, count int) {
 	consumer.Stop()
 }
 
-// numbered are messages whose bodies and header n count from zero.
+// numbered returns messages whose bodies and header n count from zero.
 func numbered(count int) []amqp.Publishing {
 	messages := make([]amqp.Publishing, count)
 	for i := range messages {
@@ -41,7 +41,7 @@ func numbered(count int) []amqp.Publishing {
 	return messages
 }
 
-// take takes all messages out of a queue, in their order.
+// take removes all messages from a queue and returns them in order.
 func (w *world) take(queue string) []amqp.Delivery {
 	GinkgoHelper()
 	connection, err := w.VHost.Connect("take")
@@ -60,7 +60,7 @@ func (w *world) take(queue string) []amqp.Delivery {
 	}
 }
 
-// completed waits until a Redrive has ended well, and returns what it has counted.
+// completed waits until a Redrive is complete and returns its counts.
 func (w *world) completed(name string) v1alpha1.RedriveStatus {
 	GinkgoHelper()
 	redrive := w.EventuallyRedrive(name, Condition("Ready", metav1.ConditionTrue, "Completed"))
@@ -68,7 +68,7 @@ func (w *world) completed(name string) v1alpha1.RedriveStatus {
 	return redrive.Status
 }
 
-// incomplete waits until a Redrive has ended although not all messages were moved, and returns what it has counted.
+// incomplete waits until a Redrive has ended without moving all messages and returns its counts.
 func (w *world) incomplete(name string) v1alpha1.RedriveStatus {
 	GinkgoHelper()
 	redrive := w.EventuallyRedrive(name, Condition("Ready", metav1.ConditionFalse, v1alpha1.ReasonIncomplete))
@@ -116,7 +116,7 @@ var _ = Describe("A Redrive", func() {
 		w.EventuallyReasons("orders", ContainElement("Redriven"))
 	})
 
-	It("moves those that are selected, and leaves the others as they were", func() {
+	It("moves the selected messages and leaves the others unchanged", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -145,7 +145,7 @@ var _ = Describe("A Redrive", func() {
 		}
 	})
 
-	It("moves as many as its limit", func() {
+	It("moves at most maxMessages", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -181,7 +181,7 @@ var _ = Describe("A Redrive", func() {
 			Condition("Stalled", metav1.ConditionTrue, "InvalidDestination"), Message(ContainSubstring(`delay tiers of "1h0m0s"`)))
 	})
 
-	It("moves to where each message was published first, and leaves what may not go there", func() {
+	It("moves each message to its original exchange, except messages that the user may not publish there", func() {
 		w := newWorld(newest)
 		w.VHost.DeclareQueue("audit", map[string]any{"x-queue-type": "quorum"})
 		w.Queue("orders", `{bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}]}`)
@@ -200,9 +200,9 @@ var _ = Describe("A Redrive", func() {
 		Expect(found).To(SatisfyAll(HaveField("Destination", BeEmpty()), HaveField("Moved", HaveValue(BeEquivalentTo(2))),
 			HaveField("Failed", HaveValue(BeEquivalentTo(3))),
 			HaveField("Failures", ConsistOf(HaveField("Reason", "Refused"), HaveField("Reason", "Refused"), HaveField("Reason", "NoRoute")))))
-		for _, queue := range []string{"orders", "audit"} { // whoever is bound by now gets a copy, too
+		for _, queue := range []string{"orders", "audit"} { // all currently bound queues get a copy
 			arrived := w.take(queue)
-			// The copies that the broker had not confirmed yet when it closed the channel because of a refused one may be there twice.
+			// Copies that were unconfirmed when the broker closed the channel because of a refused one may exist twice.
 			Expect(slices.Compact(slices.Sorted(slices.Values(bodies(arrived))))).To(Equal([]string{"a", "b"}))
 			for _, message := range arrived {
 				Expect(message.Exchange).To(Equal("shop"))
@@ -230,7 +230,7 @@ var _ = Describe("A Redrive", func() {
 		w.EventuallyMessages("orders", Equal(10))
 	})
 
-	It("takes from a shared queue only what its ConsumerQueue has lost", func() {
+	It("moves only its ConsumerQueue's dead letters from a shared queue", func() {
 		w := newWorld(newest)
 		for _, name := range []string{"orders", "invoices"} {
 			w.Queue(name, `{deadLetter: {queue: {name: shop.dlq}}}`)
@@ -251,7 +251,7 @@ var _ = Describe("A Redrive", func() {
 		w.EventuallyMessages("orders", Equal(3))
 	})
 
-	It("waits for its destination: missing, full, or with enough to do", func() {
+	It("waits while its destination is missing, full or busy", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{queue: {maxLength: 5}}`)
 		w.Ready("orders")
@@ -275,7 +275,7 @@ var _ = Describe("A Redrive", func() {
 		Expect(*w.completed("busy").Moved).To(BeEquivalentTo(20))
 	})
 
-	It("moves a message once, and by all Redrives no more often than maxRedrives, however often a consumer fails", func() {
+	It("moves a message once, and no more than maxRedrives times in all Redrives", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{retry: {delayTiers: [{delay: 1s}]}}`)
 		w.Ready("orders")
@@ -288,7 +288,7 @@ var _ = Describe("A Redrive", func() {
 		})
 		for i := range 5 {
 			name := fmt.Sprintf("again-%d", i)
-			w.Redrive(name, `{consumerQueueRef: {name: orders}, rate: 5, maxRedrives: 2}`) // the first come back while it moves the last
+			w.Redrive(name, `{consumerQueueRef: {name: orders}, rate: 5, maxRedrives: 2}`) // the first messages return while it moves the last
 			moved := 10
 			if i >= 2 {
 				moved = 0
@@ -299,7 +299,7 @@ var _ = Describe("A Redrive", func() {
 	})
 })
 
-// bodies are the bodies of messages.
+// bodies returns the bodies of messages.
 func bodies(messages []amqp.Delivery) []string {
 	found := make([]string, len(messages))
 	for i, message := range messages {

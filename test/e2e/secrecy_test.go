@@ -30,9 +30,9 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// A password appears in no log, Event, status, metric or error, and nothing that a message holds does. witness hears all that is said
-// during the suite: what the controllers log, and each version of each Event and of what the controllers write. It learns from the Secrets
-// what is secret: passwords, and what tests hide in messages.
+// witness checks that neither a password nor the content of a message appears in a log, Event, status, metric or error. During
+// the suite it records the log of the controllers, and each version of each Event and of each object that the controllers write.
+// Secrets tell it what is secret: passwords, and texts that tests hide in messages.
 type witness struct {
 	mu       sync.Mutex
 	log      bytes.Buffer
@@ -40,20 +40,20 @@ type witness struct {
 	accounts []account
 }
 
-// statement is where something was said, and what.
+// statement is a recorded text with its source.
 type statement struct{ where, text string }
 
-// account is a user name and a password that a Secret has held.
+// account is a user name and a password from a Secret.
 type account struct{ username, password string }
 
-// Write takes the log.
+// Write records the log.
 func (w *witness) Write(text []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.log.Write(text)
 }
 
-// listen watches until the context ends. A watch that the API server ends, as it does when it is busy, goes on where it was.
+// listen watches until the context ends. It resumes a watch that the API server ends, for example when it is busy.
 func (w *witness) listen(ctx context.Context, kube client.WithWatch) {
 	GinkgoHelper()
 	for _, list := range []client.ObjectList{
@@ -74,7 +74,7 @@ func (w *witness) listen(ctx context.Context, kube client.WithWatch) {
 	}
 }
 
-// lister watches one kind.
+// lister lists and watches one kind.
 type lister struct {
 	kube client.WithWatch
 	list client.ObjectList
@@ -84,7 +84,7 @@ func (l lister) WatchWithContext(ctx context.Context, options metav1.ListOptions
 	return l.kube.Watch(ctx, l.list, &client.ListOptions{Raw: &options})
 }
 
-// deaf is said by the witness itself when a watch has ended too early.
+// deaf is recorded by the witness itself when a watch has ended too early.
 const deaf = "nowhere any more: a watch ended too early"
 
 func (w *witness) hear(event watch.Event) {
@@ -113,7 +113,7 @@ func (w *witness) add(said statement) {
 	w.said = append(w.said, said)
 }
 
-// leaks lists where passwords were said, each place once.
+// leaks lists the sources of texts with passwords, each once.
 func (w *witness) leaks() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +122,7 @@ func (w *witness) leaks() []string {
 	return leaks(said, w.accounts)
 }
 
-// leaks finds all passwords in one pass: there are thousands of them, and megabytes of text. It lists a watch that ended too early as well.
+// leaks searches all passwords in one pass, because there are thousands of them and megabytes of text. It also lists watches that ended too early.
 func leaks(said []statement, accounts []account) []string {
 	var replacements []string
 	for _, a := range accounts {
@@ -141,12 +141,12 @@ func leaks(said []statement, accounts []account) []string {
 	return slices.Compact(places)
 }
 
-// spellings are the ways in which a password may be written. One of a few letters is in other words by chance.
+// spellings returns the forms in which a password may be written. Short passwords are skipped, because other words contain them.
 func (a account) spellings() []string {
 	if len(a.password) < 8 {
 		return nil
 	}
-	quoted, _ := json.Marshal(a.password) // a string has JSON
+	quoted, _ := json.Marshal(a.password) // a string can always be encoded
 	return []string{
 		a.password, url.QueryEscape(a.password), url.PathEscape(a.password), strings.Trim(string(quoted), `"`),
 		strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(a.password)), "="),
@@ -154,8 +154,8 @@ func (a account) spellings() []string {
 	}
 }
 
-// testify fails if a password was said anywhere. First it is made sure that the witness would have heard: a password of
-// its own is put wherever it listens. The manager must have stopped, so that it does not act on that.
+// testify fails if a password was recorded anywhere. First it shows that the witness would have recorded it: it writes a password of
+// its own to each source. The manager must have stopped, so that it does not act on that.
 func (w *witness) testify() {
 	background := context.Background()
 	known := w.leaks()
@@ -195,7 +195,7 @@ func (w *witness) testify() {
 	}), "what the witness hears")
 }
 
-// hide makes a text that the witness knows to be secret.
+// hide returns a text that the witness treats as secret.
 func (w *world) hide() string {
 	GinkgoHelper()
 	hidden := rand.Text()
@@ -205,9 +205,9 @@ func (w *world) hide() string {
 	return hidden
 }
 
-// The witness listens on: this only has something to hide, and does with the messages all that can be done.
-var _ = Describe("What dead letters hold", func() {
-	It("is told to nobody by looks, Redrives and Purges, of which some fail", func() {
+// The witness checks these texts at the end of the suite. This spec only uses the messages in every possible way.
+var _ = Describe("The content of dead letters", func() {
+	It("is not shown by browses, Redrives and Purges, even if they fail", func() {
 		w := newWorld(newest)
 		for _, name := range []string{"orders", "stuck"} {
 			w.Queue(name, `{}`)
@@ -233,7 +233,7 @@ var _ = Describe("What dead letters hold", func() {
 			}),
 			message(func(m *amqp.Publishing) { m.Headers["x-original-exchange"] = "amq.rabbitmq.trace" }),
 		)
-		// Taken and given back, this message has a header more, and is too large for a frame.
+		// After a requeue, this message has one more header and is too large for a frame.
 		w.VHost.Send("", "stuck.dlq", amqp.Publishing{
 			DeliveryMode: amqp.Persistent, Headers: amqp.Table{"text": strings.Repeat(header, 6000)[:131_015]}, Body: []byte(body),
 		})
@@ -275,7 +275,7 @@ var _ = Describe("What dead letters hold", func() {
 	})
 })
 
-// giveBack has a message taken and given back.
+// giveBack receives a message and requeues it.
 func (w *world) giveBack(queue string) {
 	GinkgoHelper()
 	connection, err := w.VHost.Connect("give back")
@@ -289,7 +289,7 @@ func (w *world) giveBack(queue string) {
 	Eventually(func() int { return w.VHost.Ready(queue) }).Should(Equal(1))
 }
 
-// A password is found in whatever way it is written, and nothing else is taken for one.
+// A password is found in each of its forms, and nothing else is reported.
 func TestLeaks(t *testing.T) {
 	t.Parallel()
 	accounts := []account{{"bob", `correct "horse"/2`}, {"eve", "guest"}, {"", ""}}

@@ -19,7 +19,7 @@ import (
 )
 
 var _ = Describe("ConsumerQueues that share exchanges and a dead-letter queue", func() {
-	It("break nothing of those that stay when some are deleted, and leave nothing when all are", func() {
+	It("retain the objects of the others when some are deleted, and leave nothing when all are deleted", func() {
 		vector := conformance.Named(GinkgoTB(), "seed-002-freeflow")
 		all, some := newWorld(newest), newWorld(newest)
 		want, _ := vector.Expect(versionOf(newest))
@@ -50,13 +50,13 @@ var _ = Describe("ConsumerQueues that share exchanges and a dead-letter queue", 
 		left := ownersPart(want, stays.QueueName())
 		Expect(some.holds()).To(equalState(left))
 
-		By("whatever the one that stays still needs being there until it goes too")
+		By("retaining the objects of the last one until it is deleted")
 		some.Delete(stays.Name)
 		some.gone(stays.Name)
 		Expect(some.holds()).To(equalState(all.holds()))
 	})
 
-	It("do so across namespaces that reach the vhost by different ways", func() {
+	It("do so across namespaces that use different addresses of the virtual host", func() {
 		const shared = `{deadLetter: {exchange: {name: dead, type: direct, sharedWith: [%[2]s]}, routingKey: %[1]q, queue: {name: graveyard, sharedWith: [%[2]s]}}}`
 		here := newWorld(newest)
 		there := here.neighbour()
@@ -78,7 +78,7 @@ var _ = Describe("ConsumerQueues that share exchanges and a dead-letter queue", 
 })
 
 var _ = Describe("A dead-letter queue that another namespace names", func() {
-	It("is shared with the consent of its holder, and stays shared when the consent is withdrawn", func() {
+	It("is shared with its holder's consent, and stays shared after the consent is withdrawn", func() {
 		here := newWorld(newest)
 		there := here.neighbour()
 		spec := func(consent string) string {
@@ -110,7 +110,7 @@ var _ = Describe("A dead-letter queue that another namespace names", func() {
 		Eventually(advisories(here, "orders")).ShouldNot(unconsented)
 	})
 
-	It("is read by a binding of another namespace not unseen", func() {
+	It("reports a binding of another namespace that reads it", func() {
 		here := newWorld(newest)
 		there := here.neighbour()
 		here.Queue("orders", `{retry: {policy: None}}`)
@@ -124,7 +124,7 @@ var _ = Describe("A dead-letter queue that another namespace names", func() {
 	})
 })
 
-// conflicts: first is there before second comes; what second cannot have is in the message.
+// conflicts: first exists before second is created. The message names the object that second cannot have.
 var conflicts = map[string]struct{ first, second, message string }{
 	"the same main queue": {
 		`{queue: {name: work}}`, `{queue: {name: work, messageTTL: 1m}, deadLetter: {exchange: {name: x}, queue: {name: y}}, retry: {policy: None}}`,
@@ -157,8 +157,8 @@ var conflicts = map[string]struct{ first, second, message string }{
 	},
 }
 
-// The holders go at the same time, for each takes its time.
-var _ = Describe("ConsumerQueues that want", Ordered, ContinueOnFailure, func() {
+// All holders are deleted at the same time, because each deletion takes several seconds.
+var _ = Describe("ConsumerQueues that name", Ordered, ContinueOnFailure, func() {
 	worlds, before := map[string]*world{}, map[string]conformance.State{}
 	BeforeAll(func() {
 		for name, test := range conflicts {
@@ -172,7 +172,7 @@ var _ = Describe("ConsumerQueues that want", Ordered, ContinueOnFailure, func() 
 	})
 
 	for name, test := range conflicts {
-		It(name+" are told of each other", func() {
+		It(name+" name each other in their conflicts", func() {
 			w := worlds[name]
 			showLog(w.Namespace)
 			cq := w.Eventually("second", Condition("Ready", metav1.ConditionFalse, "Conflict"),
@@ -186,7 +186,7 @@ var _ = Describe("ConsumerQueues that want", Ordered, ContinueOnFailure, func() 
 		})
 	}
 
-	Describe("when the holder goes", func() {
+	Describe("when the holder is deleted", func() {
 		BeforeAll(func() {
 			for _, w := range worlds {
 				w.Delete("first")
@@ -194,7 +194,7 @@ var _ = Describe("ConsumerQueues that want", Ordered, ContinueOnFailure, func() 
 		})
 
 		for name := range conflicts {
-			It("have it: "+name, func() {
+			It("become its holder: "+name, func() {
 				w := worlds[name]
 				showLog(w.Namespace)
 				w.gone("first")
@@ -204,8 +204,8 @@ var _ = Describe("ConsumerQueues that want", Ordered, ContinueOnFailure, func() 
 	})
 })
 
-var _ = Describe("ConsumerQueues that want one object differently", func() {
-	It("are told of each other where that is a source exchange's type; it stays as it is when the holder goes", func() {
+var _ = Describe("ConsumerQueues that name one object with different settings", func() {
+	It("name each other if that is the type of a source exchange, which stays unchanged when the holder is deleted", func() {
 		w := newWorld(newest)
 		w.Queue("first", `{bindings: [{exchange: {name: shop, type: topic}}]}`)
 		w.Ready("first")
@@ -220,7 +220,7 @@ var _ = Describe("ConsumerQueues that want one object differently", func() {
 		w.Eventually("second", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
 	})
 
-	It("become Ready when the holder changes, across namespaces too", func() {
+	It("become Ready when the holder changes its spec, also across namespaces", func() {
 		here := newWorld(newest)
 		there := here.neighbour()
 		here.Queue("orders", `{deadLetter: {queue: {name: graveyard}}}`)
@@ -230,10 +230,10 @@ var _ = Describe("ConsumerQueues that want one object differently", func() {
 			Message(And(ContainSubstring("a ConsumerQueue in another namespace wants queue"), Not(ContainSubstring(here.Namespace)))))
 		here.Queue("orders", `{}`)
 		here.Ready("orders")
-		there.readyWithin("invoices", time.Minute) // the empty queue is deleted, and declared as it is wanted there
+		there.readyWithin("invoices", time.Minute) // the empty queue is deleted and declared with the new settings
 	})
 
-	It("have the holder keep it, even if it is younger and changes its spec in between", func() {
+	It("do not change the holder, even if it is younger and changes its spec", func() {
 		w := newWorld(newest)
 		w.Queue("first", `{deadLetter: {queue: {name: one}}}`)
 		w.Ready("first")
@@ -246,7 +246,7 @@ var _ = Describe("ConsumerQueues that want one object differently", func() {
 		w.Ready("first")
 	})
 
-	It("let exactly one of several newcomers have it, and that one is Ready", func() {
+	It("make exactly one of several new ConsumerQueues the holder, which is Ready", func() {
 		w := newWorld(newest)
 		for i := range 6 {
 			w.Queue(fmt.Sprintf("newcomer-%d", i), `{queue: {name: work}, retry: {policy: None}}`)
@@ -267,8 +267,8 @@ var _ = Describe("ConsumerQueues that want one object differently", func() {
 	})
 })
 
-var _ = Describe("Another operator on the vhost", func() {
-	It("is told by the advisory SharedVHost, which does not touch Ready, until it goes", func() {
+var _ = Describe("Another instance on the virtual host", func() {
+	It("is reported by the advisory SharedVHost, which does not affect Ready, until it stops", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{retry: {policy: None}}`)
 		w.Ready("orders")
@@ -286,7 +286,7 @@ var _ = Describe("Another operator on the vhost", func() {
 	})
 })
 
-// neighbour is another namespace with a connection to the same vhost, spelled in another way.
+// neighbour returns another namespace whose connection names the same virtual host in a different way.
 func (w *world) neighbour() *world {
 	GinkgoHelper()
 	other := newWorldAt(w.VHost)
@@ -296,7 +296,7 @@ func (w *world) neighbour() *world {
 	return other
 }
 
-// ownersPart is what of a state has to do with one main queue, its delay tiers, and what all share.
+// ownersPart returns the part of a state that belongs to one main queue and its delay tiers, and the shared objects.
 func ownersPart(state conformance.State, main string) conformance.State {
 	ours := func(queue string) bool {
 		return queue == main || queue == "freeflow.events.dlq" || strings.HasPrefix(queue, main+".retry.")

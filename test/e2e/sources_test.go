@@ -17,10 +17,10 @@ var _ = Describe("Source bindings", func() {
 		return ContainElement(And(HaveField("Source", "orders.shop"), HaveField("Destination", "orders")))
 	}
 
-	It("are bound last: no message comes in while a delay tier cannot be declared", func() {
+	It("are bound last, so that no message arrives while a delay tier cannot be declared", func() {
 		w := newBareWorld(newest)
 		user := newest.NewUser(GinkgoTB(), "management")
-		w.VHost.Grant(user, "^orders", "^orders", "^orders") // the tiers need amq.default too
+		w.VHost.Grant(user, "^orders", "^orders", "^orders") // the tiers also need amq.default
 		w.Secret(user.Username, user.Password)
 		w.Connect(v1alpha1.BrokerConnectionSpec{})
 		w.Queue("orders", shop)
@@ -29,13 +29,13 @@ var _ = Describe("Source bindings", func() {
 		Expect(definitions.Queues).To(ContainElement(HaveField("Name", "orders")))
 		Expect(definitions.Bindings).NotTo(fromShop())
 
-		By("being bound when everything else is there")
+		By("being bound when everything else exists")
 		w.VHost.Grant(user, "^orders", "^orders|^amq.default$", "^orders")
 		w.Ready("orders")
 		Expect(w.VHost.Definitions().Bindings).To(fromShop())
 	})
 
-	It("that were in sync are healed although a delay tier is missing", func() {
+	It("that were in sync are corrected although a delay tier is missing", func() {
 		w := newWorld(newest)
 		w.Queue("orders", shop)
 		w.Ready("orders")
@@ -43,7 +43,7 @@ var _ = Describe("Source bindings", func() {
 		w.VHost.Grant(user, "^orders", "^orders", "^orders")
 		w.Secret(user.Username, user.Password)
 		Eventually(func() *v1alpha1.ConsumerQueue {
-			w.VHost.DeleteQueue("orders.retry.30s") // the user of before may still declare it
+			w.VHost.DeleteQueue("orders.retry.30s") // the former user may still declare it
 			return w.Get("orders")
 		}).Should(Condition("Ready", metav1.ConditionFalse, "PermissionDenied"))
 

@@ -1,5 +1,5 @@
-// Package e2e shows what Warren promises through its real parts: a kube-apiserver, the controllers as the manager runs
-// them, and every RabbitMQ of the matrix. Each test has a namespace and a vhost of its own.
+// Package e2e tests Warren with real parts: a kube-apiserver, the controllers as the manager runs
+// them, and every RabbitMQ of the matrix. Each test has its own namespace and virtual host.
 package e2e
 
 import (
@@ -24,9 +24,9 @@ import (
 )
 
 var (
-	// matrix is every broker to test with, the newest first. `make test` gives the newest alone.
+	// matrix are the brokers, the newest first. `make test` provides only the newest.
 	matrix []brokers.Broker
-	// newest is what a claim about Warren is tested with.
+	// newest is the broker for claims about Warren.
 	newest brokers.Broker
 	kube   *APIServer
 )
@@ -34,7 +34,7 @@ var (
 func TestE2E(t *testing.T) {
 	SetUpGomega(30 * time.Second)
 	matrix = brokers.All(t)
-	for i := range matrix { // passwords that are no words, so that they can be searched for
+	for i := range matrix { // random passwords, so that they can be searched for
 		user := matrix[i].NewUser(t, "administrator")
 		matrix[i].Username, matrix[i].Password = user.Username, user.Password
 	}
@@ -42,18 +42,18 @@ func TestE2E(t *testing.T) {
 	RunSpecs(t, "Warren")
 }
 
-// shared is what the first process of a run gives to all: `make test` runs the specs in several. One manager works for
-// all of them, as it does for many namespaces of a cluster.
+// shared is created by the first process of a run: `make test` runs the specs in several. One manager works for
+// all of them, like for many namespaces of a cluster.
 type shared struct {
 	KubeConfig string
-	// Log is the file that the manager's log is in.
+	// Log is the path of the manager's log.
 	Log string
-	// DeadLetters is where the manager serves the dead-letter API.
+	// DeadLetters is the address of the manager's dead-letter API.
 	DeadLetters DeadLetterServer
 }
 
 var (
-	// managerLog is the file that the manager's log is in.
+	// managerLog is the path of the manager's log.
 	managerLog       string
 	deadLetterServer DeadLetterServer
 )
@@ -70,7 +70,7 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 	listening, stopListening := context.WithCancel(context.Background())
 	DeferCleanup(stopListening)
 	heard.listen(listening, server)
-	DeferCleanup(heard.testify) // after the manager has stopped: what is deferred later comes first
+	DeferCleanup(heard.testify) // after the manager has stopped, because later cleanups run first
 
 	caching, err := controller.CacheOptions("")
 	Expect(err).NotTo(HaveOccurred())
@@ -81,7 +81,7 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 	ctx, cancel := context.WithCancel(context.Background())
 	deadLetters := NewDeadLetterServer()
 	finder, users, err := controller.Setup(ctx, mgr, controller.Options{
-		// All specs use one broker, of whose ConsumerQueues half as many are reconciled at a time.
+		// All specs use one broker, and one broker's ConsumerQueues may use only half of the workers.
 		MaxConcurrentReconciles: 64, MessageCountsInterval: time.Second,
 	})
 	Expect(err).NotTo(HaveOccurred())
@@ -104,7 +104,7 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 	}
 })
 
-// showLog has the report of a spec that fails show what the manager said about a namespace.
+// showLog adds the manager's log lines about a namespace to the report of a failed spec.
 func showLog(namespace string) {
 	GinkgoHelper()
 	DeferCleanup(func() {
@@ -117,7 +117,7 @@ func showLog(namespace string) {
 	})
 }
 
-// logged are the lines of the manager's log that have a text.
+// logged returns the lines of the manager's log that contain a text.
 func logged(text string) (lines []string) {
 	GinkgoHelper()
 	content, err := os.ReadFile(managerLog)
@@ -130,7 +130,7 @@ func logged(text string) (lines []string) {
 	return lines
 }
 
-// onEachBroker makes one spec for each broker of the matrix. It is for outcomes that depend on RabbitMQ's version.
+// onEachBroker creates one spec for each broker of the matrix. It is for results that depend on RabbitMQ's version.
 func onEachBroker(text string, body func(broker brokers.Broker)) {
 	GinkgoHelper()
 	for i, broker := range matrix {
@@ -138,8 +138,8 @@ func onEachBroker(text string, body func(broker brokers.Broker)) {
 	}
 }
 
-// togetherOnEachBroker makes one container for each broker of the matrix. Its specs share a BeforeAll, which starts
-// everything that takes long at the same time.
+// togetherOnEachBroker creates one container for each broker of the matrix. Its specs share a BeforeAll, which starts
+// all slow work at the same time.
 func togetherOnEachBroker(text string, body func(broker brokers.Broker)) {
 	GinkgoHelper()
 	for i, broker := range matrix {
@@ -147,7 +147,7 @@ func togetherOnEachBroker(text string, body func(broker brokers.Broker)) {
 	}
 }
 
-// labels leaves what needs an older broker to `make test-all`.
+// labels makes specs on older brokers Extended.
 func labels(at int) Labels {
 	if at == 0 {
 		return nil

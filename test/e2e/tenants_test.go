@@ -20,8 +20,8 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// attacks are ways of a tenant to claim a vhost of another tenant. The attacker may edit its own namespace and has servers of its
-// own. It has no access to the vhost.
+// attacks are ways to claim a virtual host of another tenant. The attacker may edit its own namespace and has its own servers,
+// but has no access to the virtual host.
 var attacks = map[string]func(victim, attacker *world){
 	"a management API that forges the cluster's name, at the AMQP address of the cluster": func(victim, attacker *world) {
 		attacker.connectWithWrongPassword(victim, victim.Broker.AMQPURI)
@@ -41,7 +41,7 @@ var attacks = map[string]func(victim, attacker *world){
 		}
 	},
 	"forged intents": func(victim, attacker *world) {
-		reading := atomic.Bool{} // takes longer than the attack
+		reading := atomic.Bool{} // set while a request takes longer than the attack
 		api := hostile.NewManagement(GinkgoTB(), func(_ http.ResponseWriter, r *http.Request) bool {
 			if !reading.Load() || !strings.HasPrefix(r.URL.Path, "/api/definitions") {
 				return false
@@ -71,7 +71,7 @@ var attacks = map[string]func(victim, attacker *world){
 
 var _ = Describe("A tenant without access to a vhost", func() {
 	for name, attack := range attacks {
-		It("gains nothing there by "+name, func() {
+		It("gains no claim by "+name, func() {
 			victim := newWorld(newest)
 			victim.Queue("orders", `{}`)
 			victim.Queue("bills", `{retry: {delayTiers: [{delay: 1m}]}}`)
@@ -92,8 +92,8 @@ var _ = Describe("A tenant without access to a vhost", func() {
 	}
 })
 
-var _ = Describe("Tenants of one vhost that reach it at different addresses", func() {
-	It("are told of each other, although neither may read the cluster's ID", func() {
+var _ = Describe("Tenants that use different addresses of one virtual host", func() {
+	It("see each other's conflicts, although neither may read the cluster's ID", func() {
 		here := newTenant(newest.NewVHost(GinkgoTB()), newest.AMQPURI)
 		there := newTenant(here.VHost, netfault.NewProxy(GinkgoTB(), newest.AMQPURI).URI)
 		here.Queue("orders", `{queue: {name: work}}`)
@@ -104,7 +104,7 @@ var _ = Describe("Tenants of one vhost that reach it at different addresses", fu
 	})
 })
 
-// newTenant is a namespace whose RabbitMQ user has no tag but management.
+// newTenant returns a namespace whose RabbitMQ user has only the tag management.
 func newTenant(vh *brokers.VHost, amqpURI string) *world {
 	GinkgoHelper()
 	w := newWorldAt(vh)
@@ -115,7 +115,7 @@ func newTenant(vh *brokers.VHost, amqpURI string) *world {
 	return w
 }
 
-// connectWithWrongPassword leads AMQP to a broker that refuses the user, and the management API to a fake that has the cluster's name.
+// connectWithWrongPassword uses a broker that refuses the user for AMQP, and a fake management API with the cluster's name.
 func (w *world) connectWithWrongPassword(victim *world, amqpURI string) {
 	GinkgoHelper()
 	api := hostile.NewManagement(GinkgoTB(), hostile.At("global-parameters", func(w http.ResponseWriter, _ *http.Request) {
@@ -128,14 +128,14 @@ func (w *world) connectWithWrongPassword(victim *world, amqpURI string) {
 	w.EventuallyConnection(Condition("Ready", metav1.ConditionFalse, "AuthenticationFailed"))
 }
 
-// connectToServers leads both ends to servers of the attacker.
+// connectToServers uses servers of the attacker for both protocols.
 func (w *world) connectToServers(api *hostile.Management) {
 	GinkgoHelper()
 	w.Secret("any", "thing")
 	w.Connect(v1alpha1.BrokerConnectionSpec{AMQPURI: hostile.NewAMQP(GinkgoTB(), nil).URI, ManagementURI: api.URI})
 }
 
-// claimVictimsQueues makes ConsumerQueues that want what the victim has, or is going to want.
+// claimVictimsQueues creates ConsumerQueues that name the victim's current and future objects.
 func (w *world) claimVictimsQueues() {
 	GinkgoHelper()
 	w.Queue("orders", `{}`)
@@ -143,7 +143,7 @@ func (w *world) claimVictimsQueues() {
 	w.Queue("pay", `{queue: {maxLength: 5}}`)
 }
 
-// forgeIntents writes the annotation that Warren writes before it declares something, and suspends the ConsumerQueue, so that its own
+// forgeIntents writes the annotation that Warren writes before it declares objects, and suspends the ConsumerQueue, so that its own
 // connection never contradicts the annotation.
 func (w *world) forgeIntents(name string, cluster vhost.Cluster, queues map[string]v1alpha1.Role) {
 	GinkgoHelper()
@@ -162,7 +162,7 @@ func (w *world) forgeIntents(name string, cluster vhost.Cluster, queues map[stri
 		HaveField("Status.Topology", HaveLen(len(queues))))
 }
 
-// queueNames lists the queues of the vhost.
+// queueNames returns the queues of the virtual host.
 func (w *world) queueNames() []string {
 	GinkgoHelper()
 	var names []string

@@ -13,7 +13,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-var _ = Describe("Odd names and combinations", func() {
+var _ = Describe("Unusual names and combinations", func() {
 	onEachBroker("become what the API says", func(broker brokers.Broker) {
 		w := newWorld(broker)
 		w.Queue("odd", `
@@ -66,8 +66,8 @@ var _ = Describe("Odd names and combinations", func() {
 	})
 })
 
-var _ = Describe("A source exchange that Warren is not asked to declare", func() {
-	It("is named while it is missing; the rest is declared", func() {
+var _ = Describe("A source exchange that Warren does not declare", func() {
+	It("is named while it is missing, and the other objects are declared", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{bindings: [{exchange: {name: legacy}, routingKeys: [x]}, {exchange: {name: shop, type: topic}}]}`)
 		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "ExchangeMissing"),
@@ -82,7 +82,7 @@ var _ = Describe("A source exchange that Warren is not asked to declare", func()
 })
 
 var _ = Describe("A return route", func() {
-	It("that leads nowhere is said, until somebody binds it", func() {
+	It("without a binding to the main queue is reported until it is bound", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{retry: {returnTo: {exchange: back, routingKey: again}}}`)
 		w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "ReturnRouteMissing"),
@@ -92,7 +92,7 @@ var _ = Describe("A return route", func() {
 		w.VHost.Bind("back", "orders", "#", nil)
 		Expect(w.Ready("orders").Status.Topology).NotTo(ContainElement(HaveField("State", v1alpha1.StateForeign)))
 
-		By("warning where each retry is copied to further queues")
+		By("warning if each retry is copied to further queues")
 		w.VHost.DeclareQueue("audit", map[string]any{"x-queue-type": "quorum"})
 		w.VHost.Bind("back", "audit", "again", nil)
 		Eventually(func() []v1alpha1.Advisory { return w.Get("orders").Status.Advisories }).Should(ConsistOf(SatisfyAll(
@@ -101,7 +101,7 @@ var _ = Describe("A return route", func() {
 	})
 })
 
-var _ = Describe("What this broker's version makes unsafe or lacks", func() {
+var _ = Describe("Settings that this broker's version does not support or makes unsafe", func() {
 	onEachBroker("is refused and nothing is declared", func(broker brokers.Broker) {
 		w := newWorld(broker)
 		version := versionOf(broker)

@@ -11,7 +11,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// upgrades are specs on the old broker, and what has to be recreated on the new one.
+// upgrades are specs on the old broker with the objects to recreate on the new one.
 var upgrades = map[string]struct{ spec, recreate string }{
 	"plain": {`{}`, `queue "plain.dlq" must be recreated: x-delivery-limit is not set, should be -1`},
 	"rejected": {
@@ -26,8 +26,8 @@ var upgrades = map[string]struct{ spec, recreate string }{
 	},
 }
 
-// The oldest broker stands for the one before the upgrade: what the operator made there is exported and imported at the
-// newest, and the connection leads there from then on.
+// The oldest broker is the one before the upgrade. The operator's objects there are exported, imported at the
+// newest, and the connection is changed to it.
 var _ = Describe("A broker that is upgraded", Extended, Ordered, ContinueOnFailure, func() {
 	var (
 		w      *world
@@ -55,7 +55,7 @@ var _ = Describe("A broker that is upgraded", Extended, Ordered, ContinueOnFailu
 	})
 
 	for name, upgrade := range upgrades {
-		It("leaves what is as the old version needed it Ready, and says what to recreate: "+name, func() {
+		It("keeps objects Ready that match the old version, and reports the ones to recreate: "+name, func() {
 			showLog(w.Namespace)
 			cq := w.Eventually(name, Condition("Ready", metav1.ConditionTrue, "InSync"), NoCondition("Stalled"), NoCondition("Reconciling"),
 				Condition("Drifted", metav1.ConditionFalse, "InSync"), Condition("RecreationRequired", metav1.ConditionTrue, "BrokerUpgraded"))
@@ -68,7 +68,7 @@ var _ = Describe("A broker that is upgraded", Extended, Ordered, ContinueOnFailu
 		})
 	}
 
-	It("has each Ready without reserve when its queues have been recreated", func() {
+	It("makes each Ready without advisories after its queues were recreated", func() {
 		showLog(w.Namespace)
 		for _, queue := range before.Queues {
 			after.DeleteQueue(queue.Name)

@@ -22,10 +22,10 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// world is a test's own namespace and vhost.
+// world is a namespace and a virtual host for one test.
 type world struct{ *World }
 
-// newWorld has a Secret and a BrokerConnection whose broker is read every second.
+// newWorld has a Secret and a BrokerConnection with a refresh every second.
 func newWorld(broker brokers.Broker) *world {
 	GinkgoHelper()
 	w := newBareWorld(broker)
@@ -34,7 +34,7 @@ func newWorld(broker brokers.Broker) *world {
 	return w
 }
 
-// newProxiedWorld is newWorld at the newest broker, with a proxy in front of the management API and another interval.
+// newProxiedWorld is newWorld at the newest broker, with a proxy for the management API and another interval.
 func newProxiedWorld(interval v1alpha1.Duration) (*world, *netfault.HTTPProxy) {
 	GinkgoHelper()
 	w := newBareWorld(newest)
@@ -44,13 +44,13 @@ func newProxiedWorld(interval v1alpha1.Duration) (*world, *netfault.HTTPProxy) {
 	return w, proxy
 }
 
-// newBareWorld has neither Secret nor BrokerConnection yet.
+// newBareWorld has neither a Secret nor a BrokerConnection.
 func newBareWorld(broker brokers.Broker) *world {
 	GinkgoHelper()
 	return newWorldAt(broker.NewVHost(GinkgoTB()))
 }
 
-// newWorldAt is newBareWorld for a vhost that exists.
+// newWorldAt is newBareWorld for an existing virtual host.
 func newWorldAt(vh *brokers.VHost) *world {
 	GinkgoHelper()
 	w := &world{NewWorld(kube, vh)}
@@ -61,14 +61,14 @@ func newWorldAt(vh *brokers.VHost) *world {
 
 func ctx() context.Context { return GinkgoT().Context() }
 
-// readyWithin is for what waits until a queue is known to be empty.
+// readyWithin is Ready with a limit, for ConsumerQueues that wait for the proof that a queue is empty.
 func (w *world) readyWithin(name string, limit time.Duration) {
 	GinkgoHelper()
 	Eventually(func() *v1alpha1.ConsumerQueue { return w.Get(name) }).WithTimeout(deadline.For(limit)).
 		Should(SatisfyAll(Condition("Ready", metav1.ConditionTrue, "InSync"), BeCurrent()))
 }
 
-// holds is what the vhost has, in the form of the conformance vectors.
+// holds returns the objects of the virtual host, in the format of the conformance vectors.
 func (w *world) holds() conformance.State {
 	GinkgoHelper()
 	found := w.VHost.Definitions()
@@ -90,7 +90,7 @@ func (w *world) holds() conformance.State {
 	return state
 }
 
-// equalState compares vhosts without regard to order.
+// equalState compares virtual hosts without regard to order.
 func equalState(want conformance.State) types.GomegaMatcher {
 	return SatisfyAll(
 		HaveField("Exchanges", ConsistOf(asAny(want.Exchanges)...)),
@@ -107,7 +107,7 @@ func asAny[T any](list []T) []any {
 	return result
 }
 
-// kstatusOf computes what Flux, Argo CD and kubectl plugins make of a resource. Conditions follow kstatus: Reconciling is in
+// kstatusOf returns the status that Flux, Argo CD and kubectl plugins compute. Conditions follow kstatus: Reconciling is in
 // progress, Stalled is failed, Ready with the current observedGeneration is done. So a Kustomization of Flux with wait: true
 // becomes Ready when its ConsumerQueues are, and fails when one is Stalled.
 func kstatusOf(object client.Object) status.Status {

@@ -14,10 +14,10 @@ import (
 	"github.com/warren-mq/warren/test/traffic"
 )
 
-// A queue goes only after two looks 10 s apart; those that hold messages when they have been taken out or expired.
+// A queue is deleted only after two checks 10 s apart. A queue with messages is deleted after they were removed or expired.
 var untilEmpty = deadline.For(45 * time.Second)
 
-// edits are specs, and specs that need less.
+// edits are specs, each with an edit that needs fewer objects.
 var edits = map[string]struct{ from, to string }{
 	"source bindings and keys": {
 		`{bindings: [{exchange: {name: shop, type: topic}, routingKeys: [a, b]}, {exchange: {name: old, type: fanout}}]}`,
@@ -43,8 +43,8 @@ var edits = map[string]struct{ from, to string }{
 	},
 }
 
-var _ = Describe("What leaves the spec", Long, func() {
-	Describe("goes when nothing needs it any more", Ordered, ContinueOnFailure, func() {
+var _ = Describe("An object that left the spec", Long, func() {
+	Describe("is deleted when nothing needs it any more", Ordered, ContinueOnFailure, func() {
 		worlds := map[string]*world{}
 		BeforeAll(func() {
 			for name, edit := range edits {
@@ -71,7 +71,7 @@ var _ = Describe("What leaves the spec", Long, func() {
 		}
 	})
 
-	It("stays, Orphaned, while it holds messages, and those of a delay tier return first", func() {
+	It("stays Orphaned while it has messages, and messages of a delay tier return first", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{retry: {delayTiers: [{delay: 15s}, {delay: 1m}]}, deadLetter: {queue: {name: one}}}`)
 		w.Ready("orders")
@@ -88,13 +88,13 @@ var _ = Describe("What leaves the spec", Long, func() {
 		Eventually(w.queues).WithTimeout(untilEmpty).Should(ConsistOf("orders", "orders.retry.1m", "one", "two"))
 		w.EventuallyMessages("one", Equal(1))
 
-		By("a dead-letter queue being deleted when somebody has emptied it")
+		By("deleting a dead-letter queue after it was emptied")
 		traffic.Drain(GinkgoTB(), w.VHost, time.Second, "one")
 		Eventually(w.queues).WithTimeout(untilEmpty).Should(ConsistOf("orders", "orders.retry.1m", "two"))
 		w.Ready("orders")
 	})
 
-	It("stays while a queue that must be recreated still needs it, through edits back and forth", func() {
+	It("stays while a queue that must be recreated needs it, also after several edits", func() {
 		w := newWorld(newest)
 		w.Queue("orders", typed)
 		w.Ready("orders")
@@ -137,7 +137,7 @@ var _ = Describe("What leaves the spec", Long, func() {
 		Consistently(w.holds).Should(equalState(before))
 	})
 
-	It("stays where the status that remembered it is lost", func() {
+	It("stays if the status that listed it is lost", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{deadLetter: {queue: {name: one}}}`)
 		w.Ready("orders")
@@ -155,7 +155,7 @@ var _ = Describe("What leaves the spec", Long, func() {
 		w.Eventually("orders", HaveField("Status.Topology", ContainElement(SatisfyAll(
 			HaveField("Name", "two"), HaveField("Origin", v1alpha1.OriginDeclared)))))
 
-		By("everything else being known again, and deleted one day")
+		By("deleting everything else with the ConsumerQueue")
 		w.Delete("orders")
 		w.gone("orders")
 		Expect(w.queues()).To(ConsistOf("one"))

@@ -17,16 +17,16 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// reader follows a section of a how-to word for word, in the namespace of a world. A YAML block is a file, which the block
-// names in its first line; a block of sh runs in bash. Blocks of console are pictures of what an engineer sees, and do not run;
-// neither are JSON blocks followed.
+// reader follows a section of a how-to word for word in the namespace of a world. A YAML block is a file, whose name is
+// in its first line. A block of sh runs in bash. Blocks of console show output and do not run,
+// and neither do JSON blocks.
 type reader struct {
 	folder, kubeConfig string
 	environment        []string
 	blocks             []fenced
 }
 
-// fenced is a block of a page, without the indentation that it has in a list.
+// fenced is a code block of a page, without indentation from a list.
 type fenced struct{ language, text string }
 
 var block = regexp.MustCompile("(?ms)^( *)```(yaml|json|sh)\n(.*?)^ *```")
@@ -39,7 +39,7 @@ func blocksOf(page string) []fenced {
 	return blocks
 }
 
-// follow opens a section of a page. Variables, as in NAME=value, are what the page asks its reader to set.
+// follow opens a section of a page. variables (NAME=value) are the ones that the page asks its reader to set.
 func (w *world) follow(page, section string, variables ...string) *reader {
 	GinkgoHelper()
 	text, err := os.ReadFile(filepath.Join(Checkout, "docs", "how-to", page))
@@ -58,7 +58,7 @@ func (w *world) follow(page, section string, variables ...string) *reader {
 	return r
 }
 
-// replace puts what the reader has in the place of an example, such as the name of a vhost.
+// replace replaces an example value, such as the name of a virtual host, with the reader's.
 func (r *reader) replace(example, own string) {
 	GinkgoHelper()
 	found := 0
@@ -69,18 +69,18 @@ func (r *reader) replace(example, own string) {
 	Expect(found).To(BeNumerically(">", 0), "the page has no %q", example)
 }
 
-// has is a file that the reader has already.
+// has adds a file that the reader already has.
 func (r *reader) has(name string, content []byte) {
 	GinkgoHelper()
 	Expect(os.WriteFile(filepath.Join(r.folder, name), content, 0o600)).To(Succeed())
 }
 
-// finds has commands found in a folder, too.
+// finds adds a directory to PATH.
 func (r *reader) finds(folder string) {
 	r.environment = append(r.environment, "PATH="+strings.Join([]string{folder, os.Getenv("KUBEBUILDER_ASSETS"), os.Getenv("PATH")}, ":"))
 }
 
-// wrote returns a file that the commands have written.
+// wrote returns the content of a file that the commands have written.
 func (r *reader) wrote(name string) string {
 	GinkgoHelper()
 	content, err := os.ReadFile(filepath.Join(r.folder, name))
@@ -88,7 +88,7 @@ func (r *reader) wrote(name string) string {
 	return string(content)
 }
 
-// next returns the next block of a language, without following it.
+// next returns the next block in a language without following it.
 func (r *reader) next(language string) string {
 	GinkgoHelper()
 	at := slices.IndexFunc(r.blocks, func(f fenced) bool { return f.language == language })
@@ -96,14 +96,14 @@ func (r *reader) next(language string) string {
 	return r.blocks[at].text
 }
 
-// given applies what the reader has before the page begins.
+// given applies the resources that the page requires.
 func (r *reader) given(name, spec string) {
 	GinkgoHelper()
 	cq := "apiVersion: messaging.warren.dev/v1alpha1\nkind: ConsumerQueue\nmetadata: {name: " + name + "}\nspec:" + strings.ReplaceAll(spec, "\n", "\n  ")
 	r.run("kubectl apply --server-side -f - <<'END'\n" + cq + "\nEND\nkubectl wait --for=condition=Ready --timeout=60s consumerqueue/" + name)
 }
 
-// step writes the files up to the next block of commands, runs the commands, and returns what they print.
+// step writes the files before the next block of commands, runs the commands, and returns their output.
 func (r *reader) step() string {
 	GinkgoHelper()
 	for len(r.blocks) > 0 {
@@ -113,18 +113,18 @@ func (r *reader) step() string {
 			return r.run(next.text)
 		}
 		if next.language == "json" {
-			continue // what the reader has already
+			continue // the reader already has this file
 		}
 		first, _, _ := strings.Cut(next.text, "\n")
 		name := strings.TrimPrefix(first, "# ")
 		Expect(name).To(MatchRegexp(`^[a-z0-9-]+\.yaml$`), "the block names its file in its first line:\n%s", next.text)
 		Expect(os.WriteFile(filepath.Join(r.folder, name), []byte(next.text), 0o600)).To(Succeed())
 	}
-	Fail("the section has no further commands")
+	Fail("the section has no more commands")
 	return ""
 }
 
-// end expects that the section has no commands left.
+// end fails if the section has more commands.
 func (r *reader) end() {
 	GinkgoHelper()
 	for _, left := range r.blocks {
@@ -136,7 +136,7 @@ func (r *reader) run(script string) string {
 	GinkgoHelper()
 	limited, cancel := context.WithTimeout(ctx(), deadline.For(90*time.Second))
 	defer cancel()
-	// On a machine with much to do, everything may take longer than a page says.
+	// On a busy machine, everything may take longer than a page says.
 	script = strings.ReplaceAll(script, "--timeout=60s", "--timeout="+deadline.For(time.Minute).String())
 	command := exec.CommandContext(limited, "bash", "-euo", "pipefail", "-c", script)
 	command.Dir, command.Env = r.folder, r.environment

@@ -23,15 +23,15 @@ import (
 )
 
 const (
-	// pairLetters is how many dead letters a queue has when a pair begins. A Redrive moves the first share of them, and a Purge deletes the
+	// pairLetters is the number of dead letters in a queue when a pair begins. A Redrive moves the first share of them, and a Purge deletes the
 	// last share.
 	pairLetters = 2000
 	share       = 100
-	// pairLanes is how many queues have pairs at a time.
+	// pairLanes is the number of queues in use at the same time.
 	pairLanes = 2
 )
 
-// pairCount is how many pairs there are; `make chaos-pairs` has 500.
+// pairCount returns the number of pairs; `make chaos-pairs` sets 500.
 func pairCount() int {
 	if given, err := strconv.Atoi(os.Getenv("WARREN_PAIRS")); err == nil {
 		return given
@@ -39,17 +39,17 @@ func pairCount() int {
 	return 12
 }
 
-// lane is a queue in which users of dead letters work in pairs.
+// lane is a queue whose dead letters are used in pairs.
 type lane struct {
 	*world
 
 	queue  string
 	looker *Looker
-	// jobs is how many jobs were created.
+	// jobs is the number of jobs created.
 	jobs atomic.Int64
 }
 
-// verb uses the dead letters of a lane. It checks its numbers, and reports whether it has seen all of them.
+// verb uses the dead letters of a lane. It checks its numbers and reports whether it has seen all of them.
 type verb func(l *lane, totals []int) (complete bool)
 
 var verbs = map[string]verb{
@@ -57,7 +57,7 @@ var verbs = map[string]verb{
 	"consumer": (*lane).consume,
 }
 
-// fill gives the queue its dead letters, and no other messages.
+// fill makes the queue contain exactly its dead letters.
 func (l *lane) fill() {
 	GinkgoHelper()
 	l.VHost.Purge(l.queue)
@@ -67,7 +67,7 @@ func (l *lane) fill() {
 	l.EventuallyMessages(l.queue+".dlq", Equal(pairLetters))
 }
 
-// pair has two users begin at random moments, and expects no wrong number. It reports whether both have seen all dead letters.
+// pair starts two users at random moments and expects no wrong number. It reports whether both have seen all dead letters.
 func (l *lane) pair(first, second string) (complete bool) {
 	GinkgoHelper()
 	l.fill()
@@ -84,7 +84,7 @@ func (l *lane) pair(first, second string) (complete bool) {
 	for i, name := range []string{first, second} {
 		both.Go(func() {
 			defer GinkgoRecover()
-			<-time.After(rand.N(600 * time.Millisecond)) // the moment is the test's subject
+			<-time.After(rand.N(600 * time.Millisecond)) // the random moment is what is tested
 			done[i] = verbs[name](l, totals)
 		})
 	}
@@ -103,7 +103,7 @@ func (l *lane) pair(first, second string) (complete bool) {
 
 func (l *lane) jobName() string { return fmt.Sprintf("%s-%d", l.queue, l.jobs.Add(1)) }
 
-// eventuallyGet asks until the answer is not 429.
+// eventuallyGet repeats a request until its status is not 429.
 func (l *lane) eventuallyGet(path string) (body []byte) {
 	GinkgoHelper()
 	Eventually(func() (code int) {
@@ -150,12 +150,12 @@ func (l *lane) count(totals []int) bool {
 func (l *lane) move(totals []int) bool {
 	GinkgoHelper()
 	ended := l.redriven(fmt.Sprintf(`rate: Unlimited, selector: {expression: "headers.n < %d"}`, share))
-	Expect(*ended.Status.Moved).To(BeElementOf(int64(0), int64(share)), "moved") // another Redrive may have been first
+	Expect(*ended.Status.Moved).To(BeElementOf(int64(0), int64(share)), "moved") // another Redrive may have moved them first
 	Expect(totals).To(ContainElement(BeEquivalentTo(*ended.Status.Total)), "total of a Redrive")
 	return isComplete(ended.Status.Conditions)
 }
 
-// redriven creates a Redrive, and waits for its end.
+// redriven creates a Redrive and waits for its end.
 func (l *lane) redriven(spec string) *v1alpha1.Redrive {
 	GinkgoHelper()
 	name := l.jobName()
@@ -178,7 +178,7 @@ func (l *lane) purge(totals []int) bool {
 	return isComplete(ended.Status.Conditions)
 }
 
-// consume takes some messages, and gives them back after a while.
+// consume receives some messages and requeues them after a while.
 func (l *lane) consume([]int) bool {
 	GinkgoHelper()
 	connection, err := l.VHost.Connect("holds")
@@ -188,7 +188,7 @@ func (l *lane) consume([]int) bool {
 	Expect(channel.Qos(40, 0, false)).To(Succeed())
 	_, err = channel.Consume(l.queue+".dlq", "", false, false, false, false, nil)
 	Expect(err).NotTo(HaveOccurred())
-	<-time.After(rand.N(2 * time.Second)) // for how long messages are held is the test's subject
+	<-time.After(rand.N(2 * time.Second)) // the random time is what is tested
 	Expect(connection.Close()).To(Succeed())
 	return true
 }
@@ -200,7 +200,7 @@ func isComplete(conditions []metav1.Condition) bool {
 }
 
 var _ = Describe("Two users of dead letters that begin at random moments", Label("pairs"), Extended, Long, func() {
-	It("report no wrong number, and see all dead letters unless somebody else holds some", func() {
+	It("report correct numbers, and see all dead letters unless a consumer holds some", func() {
 		w := newWorld(newest)
 		names := []string{"browse", "export", "count", "Redrive", "Purge", "consumer"}
 		someone := w.looker(admin)

@@ -18,18 +18,18 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-var _ = Describe("Fifty ConsumerQueues that are deleted at once", func() {
-	It("share their waiting, and leave nothing behind", func() {
+var _ = Describe("Fifty ConsumerQueues that are deleted together", func() {
+	It("wait together and leave no object behind", func() {
 		w := newWorld(newest)
 		w.fifty()
 		Expect(kube.DeleteAllOf(ctx(), &v1alpha1.ConsumerQueue{}, client.InNamespace(w.Namespace))).To(Succeed())
-		// One after the other, the two looks at each main queue alone would take 500 s.
+		// One after the other, the two checks of each main queue alone would take 500 s.
 		Eventually(w.count).WithTimeout(deadline.For(time.Minute)).Should(BeZero())
 		Expect(w.holds()).To(equalState(conformance.State{}))
 		Eventually(w.VHost.Policies).Should(BeEmpty())
 	})
 
-	It("go while the broker is down and its BrokerConnection and Secret are deleted with them, in whatever order", Extended, Long, func() {
+	It("are deleted after a broker failure, together with their BrokerConnection and Secret in any order", Extended, Long, func() {
 		w, proxy := newProxiedWorld("1s")
 		w.fifty()
 		before := w.holds()
@@ -54,11 +54,11 @@ var _ = Describe("Fifty ConsumerQueues that are deleted at once", func() {
 	})
 })
 
-// fifty makes that many ConsumerQueues, and waits until each is Ready.
+// fifty creates fifty ConsumerQueues and waits until each is Ready.
 func (w *world) fifty() {
 	GinkgoHelper()
 	for i := range 50 {
-		// A tier of a few seconds cannot be proved empty where each step takes a second.
+		// A tier of a few seconds cannot be proved empty if each step takes a second.
 		w.Queue(fmt.Sprintf("orders-%d", i), `{retry: {delayTiers: [{delay: 1m}]}}`)
 	}
 	for i := range 50 {
@@ -71,13 +71,13 @@ func (w *world) count() int {
 }
 
 var _ = Describe("A ConsumerQueue that is deleted together with its BrokerConnection and its Secret", func() {
-	// As by kubectl delete -f, or pruned by GitOps, or with a namespace: BrokerConnection and Secret may go in any order.
+	// kubectl delete -f, GitOps and a namespace deletion may delete BrokerConnection and Secret in any order.
 	for order, first := range map[string][]string{
 		"the Secret first":           {"Secret", "BrokerConnection", "ConsumerQueue"},
 		"the BrokerConnection first": {"BrokerConnection", "ConsumerQueue", "Secret"},
 		"the ConsumerQueue first":    {"ConsumerQueue", "Secret", "BrokerConnection"},
 	} {
-		It("is cleaned up after all the same, "+order, func() {
+		It("is cleaned up, "+order, func() {
 			w := newWorld(newest)
 			w.Queue("orders", typed)
 			w.Ready("orders")

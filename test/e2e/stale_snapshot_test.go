@@ -19,10 +19,10 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// rarely is the interval of a broker that is read when somebody asks for that.
+// rarely is a resyncInterval with which only requests trigger a refresh.
 const rarely = "10m"
 
-// deadLettersTo declares a queue of somebody else that dead-letters.
+// deadLettersTo declares a foreign queue that dead-letters to an exchange or queue.
 func (w *world) deadLettersTo(exchange, key string) {
 	GinkgoHelper()
 	w.VHost.DeclareQueue("audit", map[string]any{
@@ -38,8 +38,8 @@ func (w *world) advisories(name string) []string {
 	return messages
 }
 
-var _ = Describe("What somebody began to dead-letter to since the last look", func() {
-	It("is not unbound or deleted when it leaves the spec", func() {
+var _ = Describe("An object to which a foreign queue dead-letters since the last refresh", func() {
+	It("is neither unbound nor deleted when it leaves the spec", func() {
 		w, _ := newProxiedWorld(rarely)
 		w.Queue("orders", `{retry: {exchange: {name: orders.retry}, delayTiers: [{delay: 10s}]}}`)
 		w.Ready("orders")
@@ -53,7 +53,7 @@ var _ = Describe("What somebody began to dead-letter to since the last look", fu
 		Expect(w.holds().Bindings).To(Equal(before.Bindings))
 	})
 
-	It("stays, if that was while it was looked at whether it is empty", func() {
+	It("stays if the foreign queue was declared during the check for messages", func() {
 		leaving, first := newProxiedWorld(rarely)
 		deleted, second := newProxiedWorld(rarely)
 		for _, w := range []*world{leaving, deleted} {
@@ -66,7 +66,7 @@ var _ = Describe("What somebody began to dead-letter to since the last look", fu
 		DeferCleanup(goOn)
 		for _, proxy := range []*netfault.HTTPProxy{first, second} {
 			proxy.Before(func(request *http.Request) {
-				if strings.HasPrefix(request.URL.Path, "/api/policies/") { // a deletion begins with the policies
+				if strings.HasPrefix(request.URL.Path, "/api/policies/") { // a deletion begins with its policies
 					<-held
 				}
 			})
@@ -78,7 +78,7 @@ var _ = Describe("What somebody began to dead-letter to since the last look", fu
 		for _, w := range []*world{leaving, deleted} {
 			w.deadLettersTo("", "orders.retry.10s")
 		}
-		// Whether the queues may go may have been asked before; the answer is too old then.
+		// The permission to delete may have been checked before. Then the result is outdated.
 		changed := time.Now()
 		Eventually(time.Since).WithArguments(changed).WithTimeout(deadline.For(time.Minute)).Should(BeNumerically(">", 6*time.Second))
 		goOn()
@@ -92,8 +92,8 @@ var _ = Describe("What somebody began to dead-letter to since the last look", fu
 	})
 })
 
-var _ = Describe("A queue that somebody declares again while its ConsumerQueue is being deleted", func() {
-	It("is left to them", func() {
+var _ = Describe("A queue that is declared again by others while its ConsumerQueue is being deleted", func() {
+	It("is retained", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -108,8 +108,8 @@ var _ = Describe("A queue that somebody declares again while its ConsumerQueue i
 	})
 })
 
-var _ = Describe("A queue that was to be declared and could not be", func() {
-	It("is somebody else's if they declare it otherwise, even with deletionPolicy Delete", func() {
+var _ = Describe("A queue that Warren could not declare", func() {
+	It("is foreign if others declare it with other arguments, even with deletionPolicy Delete", func() {
 		w := newBareWorld(newest)
 		user := w.Broker.NewUser(GinkgoTB(), "administrator")
 		w.VHost.Grant(user, `^orders(\.dl[xq])?$`, ".*", ".*")
@@ -126,7 +126,7 @@ var _ = Describe("A queue that was to be declared and could not be", func() {
 			return slices.DeleteFunc(slices.Clone(events), func(event eventsv1.Event) bool { return event.Reason != "Retained" })
 		}
 		Eventually(w.EventsSoFar).Should(SatisfyAny(
-			ContainElement(HaveField("Reason", "RecreationRequired")), // a look before the deletion found that already
+			ContainElement(HaveField("Reason", "RecreationRequired")), // a refresh before the deletion had found that
 			WithTransform(retained, ConsistOf(SatisfyAll(HaveField("Type", corev1.EventTypeNormal), HaveField("Note",
 				MatchRegexp(`it differs from the spec, and Warren does not know that it declared it: queue "orders.retry.10s"`)))))))
 	})
