@@ -40,7 +40,7 @@ type manager struct {
 // startManager runs the binary as the kubelet would run the Deployment's container: with its arguments, its environment
 // and a token of its ServiceAccount, and nothing else. What differs is what a pod has of its own:
 //   - the address of the API server and the token come in a kubeconfig instead of files in /var/run/secrets;
-//   - so does the namespace of the pod, which --leader-election-namespace gives;
+//   - the namespace of the pod comes from --leader-election-namespace;
 //   - addresses to listen at are on the loopback, at free ports, for there is no network of its own;
 //   - Secrets are mounted to folders of the test, for there is no file system of its own.
 func startManager(c *cluster, further ...string) *manager {

@@ -10,21 +10,21 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// asker asks for the consumers of queues by passive declarations.
-type asker struct {
+// counter counts the consumers of queues with passive declarations.
+type counter struct {
 	w       *world
 	channel *amqp.Channel
 }
 
-func (w *world) asker() *asker {
+func (w *world) counter() *counter {
 	w.t.Helper()
 	channel, err := w.connection.Channel()
 	w.must(err)
-	return &asker{w, channel}
+	return &counter{w, channel}
 }
 
-// consumers is how many consumers a queue says that it has; false if the queue does not exist.
-func (a *asker) consumers(queue string) (count int, exists bool) {
+// consumers returns the number of consumers of a queue, or false if the queue does not exist.
+func (a *counter) consumers(queue string) (count int, exists bool) {
 	a.w.t.Helper()
 	declared, err := a.channel.QueueDeclarePassive(queue, true, false, false, false, nil)
 	if refusal := (&amqp.Error{}); errors.As(err, &refusal) && refusal.Code == amqp.NotFound {
@@ -34,8 +34,8 @@ func (a *asker) consumers(queue string) (count int, exists bool) {
 	return declared.Consumers, true
 }
 
-// eventually waits until a queue says that it has so many consumers.
-func (a *asker) eventually(when, queue string, want int) {
+// eventually waits until a queue reports this number of consumers.
+func (a *counter) eventually(when, queue string, want int) {
 	a.w.t.Helper()
 	a.w.eventually(func() bool {
 		count, exists := a.consumers(queue)
@@ -43,12 +43,13 @@ func (a *asker) eventually(when, queue string, want int) {
 	}, "%s: %q has %d consumers", when, queue, want)
 }
 
-// A passive declaration counts subscriptions. Of a quorum queue it also counts whoever holds messages without a subscription, by basic.get
-// or after a cancellation; of a single active consumer's queue it leaves out those that wait. Of a classic queue it is the other way round.
-func TestWhoCountsAsAConsumer(t *testing.T) {
+// A passive declaration counts subscriptions. A quorum queue also counts channels that hold messages without a subscription,
+// after basic.get or a cancellation, and a queue with a single active consumer does not count waiting consumers. For a classic
+// queue it is the opposite.
+func TestConsumerCountsOfPassiveDeclarations(t *testing.T) {
 	type figures struct{ holder, cancelled, waiting int }
 	onEachBroker(t, func(w *world) {
-		ask := w.asker()
+		ask := w.counter()
 		for kind, want := range map[string]figures{
 			vhost.TypeQuorum:  {holder: 1, cancelled: 2, waiting: 1},
 			vhost.TypeClassic: {holder: 0, cancelled: 0, waiting: 2},
@@ -91,8 +92,7 @@ func TestWhoCountsAsAConsumer(t *testing.T) {
 	})
 }
 
-// The listing of queues that costs the broker little tells how many messages there are, and nothing of consumers. The listing that tells of
-// consumers gathers statistics.
+// The cheap listing of queues has message counts but no consumers. The listing with consumers collects statistics.
 func TestListingsOfConsumers(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		w.quorum("orders")
@@ -112,20 +112,20 @@ func TestListingsOfConsumers(t *testing.T) {
 	})
 }
 
-// A quorum queue with x-expires is deleted though somebody asks for its consumers again and again. A classic queue stays.
-func TestQueuesThatAreAskedExpire(t *testing.T) {
+// A quorum queue with x-expires is deleted despite repeated passive declarations. A classic queue stays.
+func TestPassiveDeclarationsDoNotDelayExpiry(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		w.DeclareQueue("alone", map[string]any{"x-queue-type": vhost.TypeClassic, "x-expires": 1000})
 		w.DeclareQueue("classic", map[string]any{"x-queue-type": vhost.TypeClassic, "x-expires": 10000})
 		w.quorum("quorum", "x-expires", 10000)
-		quorum, classic := w.asker(), w.asker()
+		quorum, classic := w.counter(), w.counter()
 		w.eventually(func() bool {
 			_, classicExists := classic.consumers("classic")
 			w.equal("the classic queue exists", classicExists, true)
 			_, exists := quorum.consumers("quorum")
 			return !exists
 		}, "the quorum queue has expired")
-		_, exists := w.asker().consumers("alone")
+		_, exists := w.counter().consumers("alone")
 		w.equal("the classic queue that nobody asked exists", exists, false)
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// At least once needs both x-dead-letter-strategy: at-least-once and x-overflow: reject-publish: without reject-publish
-// RabbitMQ falls back to at-most-once, silently. AtMostOnce: a message that is dead-lettered into a missing exchange is lost.
+// At-least-once needs both x-dead-letter-strategy: at-least-once and x-overflow: reject-publish. Without reject-publish, RabbitMQ
+// silently falls back to at-most-once. AtMostOnce loses a message that is dead-lettered to a missing exchange.
 func TestAtLeastOnceNeedsRejectPublish(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		w.quorum("both", "x-dead-letter-exchange", "missing", "x-dead-letter-strategy", "at-least-once", "x-overflow", "reject-publish")
@@ -27,15 +27,15 @@ func TestAtLeastOnceNeedsRejectPublish(t *testing.T) {
 	})
 }
 
-// A DLQ with a maximum length and no overflow drops the oldest dead letters. With x-overflow: reject-publish, which a
-// ConsumerQueue's has unless overflow is given, a full DLQ keeps dead letters waiting in the main queue.
+// A DLQ with a maximum length and no overflow drops the oldest dead letters. With x-overflow: reject-publish, which is the
+// default of a ConsumerQueue, a full DLQ keeps dead letters waiting in the main queue.
 func TestAFullDLQ(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		w.declare(`{retry: {policy: None}, deadLetter: {queue: {maxLength: 1}}}`)
 		w.quorum("bare", "x-max-length", 1)
 		w.quorum("source", "x-dead-letter-exchange", "", "x-dead-letter-routing-key", "bare",
 			"x-dead-letter-strategy", "at-least-once", "x-overflow", "reject-publish")
-		bodies := []string{"oldest", "1", "2", "3", "4", "5", "6", "newest"} // some get in before the DLQ is known to be full
+		bodies := []string{"oldest", "1", "2", "3", "4", "5", "6", "newest"} // some are accepted before the DLQ is full
 		for queue, dlq := range map[string]string{"orders": "orders.dlq", "source": "bare"} {
 			w.Publish("", queue, bodies...)
 			c := w.consume(queue)
@@ -55,7 +55,7 @@ func TestAFullDLQ(t *testing.T) {
 	})
 }
 
-// A full DLQ refuses what is published, and takes what is dead-lettered at most once: it grows beyond its length, and nothing is lost.
+// A full DLQ refuses published messages, but accepts at-most-once dead letters: it exceeds its length, and no message is lost.
 func TestAFullDLQBehindAtMostOnce(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		w.declare(`{retry: {policy: None}, deadLetterStrategy: AtMostOnce, deadLetter: {queue: {maxLength: 1}}}`)
@@ -100,7 +100,7 @@ func TestAWaitingDeadLetterCountsTowardsTheLength(t *testing.T) {
 		channel, err := w.connection.Channel()
 		w.must(err)
 		w.must(channel.Confirm(false))
-		w.eventually(func() bool { // for the length is judged a little late
+		w.eventually(func() bool { // the length is checked with a delay
 			confirmation, err := channel.PublishWithDeferredConfirm("", "orders", false, false, amqp.Publishing{Body: []byte("another")})
 			w.must(err)
 			confirmed, err := confirmation.WaitContext(w.t.Context())
@@ -111,8 +111,8 @@ func TestAWaitingDeadLetterCountsTowardsTheLength(t *testing.T) {
 	})
 }
 
-// What is given up is dropped where dead-lettering is disabled.
-func TestWithoutADLXWhatIsGivenUpIsDropped(t *testing.T) {
+// Rejected messages are dropped if dead-lettering is disabled.
+func TestWithoutADLXRejectedMessagesAreDropped(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		w.declare(`{retry: {policy: None}, deadLetter: {policy: Disabled}}`)
 		w.Publish("", "orders", "given up", "the next")
@@ -124,8 +124,8 @@ func TestWithoutADLXWhatIsGivenUpIsDropped(t *testing.T) {
 	})
 }
 
-// A policy can defeat arguments: overflow drop-head drops pending dead letters, and a broad delivery-limit loses dead
-// letters at the next look.
+// A policy can override arguments: overflow drop-head drops pending dead letters, and a broad delivery-limit loses dead letters
+// on the next browse.
 func TestPoliciesDefeatArguments(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		w.quorum("pending", "x-dead-letter-exchange", "missing", "x-dead-letter-strategy", "at-least-once", "x-overflow", "reject-publish")
@@ -138,23 +138,22 @@ func TestPoliciesDefeatArguments(t *testing.T) {
 		w.counted("pending", counts{})
 
 		w.quorum("seen")
-		unlimited := []any{"x-dead-letter-exchange", "", "x-dead-letter-routing-key", "seen"} // so that the loss is seen
+		unlimited := []any{"x-dead-letter-exchange", "", "x-dead-letter-routing-key", "seen"} // so that the loss is visible
 		if w.is40() {
 			unlimited = append(unlimited, "x-delivery-limit", -1)
 		}
 		w.quorum("graves", unlimited...)
 		w.SetPolicy("limits", brokers.Policy{Pattern: "^graves$", ApplyTo: "queues", Definition: map[string]any{"delivery-limit": 5}})
 		w.Publish("", "graves", "dead letter")
-		const most = 100_000 // for a policy takes effect a moment later
+		const most = 100_000 // a policy takes effect with a delay
 		if w.deliveries("graves", reject(true), "seen", most) == most {
 			t.Error("the policy has no effect")
 		}
 	})
 }
 
-// What is published to a queue that is gone gets a positive confirm and reaches nobody, unless it is published with
-// mandatory: then it is returned.
-func TestAConfirmForAMessageThatReachesNobody(t *testing.T) {
+// A message to a deleted queue gets a positive confirm, although no queue receives it. With mandatory it is returned.
+func TestUnroutableMessagesAreConfirmed(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		w.quorum("tier")
 		w.DeleteQueue("tier")
@@ -174,12 +173,12 @@ func TestAConfirmForAMessageThatReachesNobody(t *testing.T) {
 	})
 }
 
-// RabbitMQ cannot delete a quorum queue on condition that it is empty: if-empty and if-unused are refused.
-func TestNoDeletionOnCondition(t *testing.T) {
+// RabbitMQ cannot delete a quorum queue only if it is empty: it refuses if-empty and if-unused.
+func TestQuorumQueuesRefuseConditionalDeletion(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		w.quorum("orders")
 		for _, unused := range []bool{true, false} {
-			connection, err := w.Connect("deleter") // which the refusal closes
+			connection, err := w.Connect("deleter") // the refusal closes the channel
 			w.must(err)
 			channel, err := connection.Channel()
 			w.must(err)

@@ -1,6 +1,5 @@
-// Package facts shows what RabbitMQ itself does, without Warren, where the documentation says something about it: most
-// of it stands in docs/concepts.md. Each test takes its topology from a spec or declares the queues of an example, and
-// runs on every broker of the matrix.
+// Package facts tests the claims of the documentation about RabbitMQ itself, without Warren. Most of them are in
+// docs/concepts.md. Each test takes its topology from a spec or declares the queues of an example, and runs on every broker.
 package facts
 
 import (
@@ -20,10 +19,10 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// limit is how long anything may take.
+// limit is the timeout of each wait.
 var limit = deadline.For(20 * time.Second)
 
-// world is a vhost, and a connection to it for one publisher and consumer.
+// world is a virtual host and a connection for one publisher and consumer.
 type world struct {
 	*brokers.VHost
 
@@ -32,7 +31,7 @@ type world struct {
 	connection *amqp.Connection
 }
 
-// onEachBroker runs a test on every broker of the matrix, in a vhost of its own.
+// onEachBroker runs a test on every broker, each in its own virtual host.
 func onEachBroker(t *testing.T, test func(w *world)) {
 	t.Helper()
 	on(t, brokers.All(t), test)
@@ -60,7 +59,7 @@ func on(t *testing.T, some []brokers.Broker, test func(w *world)) {
 	}
 }
 
-// declare makes what a ConsumerQueue "orders" with this spec asks for on this broker.
+// declare declares the topology of a ConsumerQueue "orders" with this spec.
 func (w *world) declare(spec string) {
 	w.t.Helper()
 	cq := &v1alpha1.ConsumerQueue{}
@@ -83,7 +82,7 @@ func (w *world) declare(spec string) {
 	}
 }
 
-// quorum declares a quorum queue, with further arguments given by name and value.
+// quorum declares a quorum queue with further arguments, as pairs of name and value.
 func (w *world) quorum(name string, further ...any) {
 	w.t.Helper()
 	arguments := map[string]any{"x-queue-type": "quorum"}
@@ -93,7 +92,7 @@ func (w *world) quorum(name string, further ...any) {
 	w.DeclareQueue(name, arguments)
 }
 
-// consumer has the deliveries of one queue, one unacknowledged at a time.
+// consumer receives the deliveries of one queue with a prefetch of one.
 type consumer struct {
 	w          *world
 	channel    *amqp.Channel
@@ -136,7 +135,7 @@ func (c *consumer) close() {
 	c.w.must(c.channel.Close())
 }
 
-// take consumes one message of a queue, checks its body, and acknowledges it.
+// take consumes and acks one message of a queue, and checks its body.
 func (w *world) take(queue, body string) amqp.Delivery {
 	w.t.Helper()
 	c := w.consume(queue)
@@ -145,13 +144,13 @@ func (w *world) take(queue, body string) amqp.Delivery {
 		w.t.Fatalf("%q has %q, want %q", queue, delivery.Body, body)
 	}
 	w.must(delivery.Ack(false))
-	w.must(c.channel.Cancel(delivery.ConsumerTag, false)) // the ack is done when the answer is there
+	w.must(c.channel.Cancel(delivery.ConsumerTag, false)) // the ack has been processed when basic.cancel-ok arrives
 	c.close()
 	return delivery
 }
 
-// deliveries settles each delivery of a queue in the given way, until a message is in the other queue or there have been
-// as many as given, and returns how many there were.
+// deliveries settles each delivery of a queue until a message is in the other queue, or for at most the given number of
+// deliveries. It returns the number of deliveries.
 func (w *world) deliveries(queue string, settle func(amqp.Delivery) error, other string, most int) int {
 	w.t.Helper()
 	c := w.consume(queue)
@@ -182,16 +181,16 @@ func reject(requeue bool) func(amqp.Delivery) error {
 // nack returns a delivery to its queue by basic.nack.
 func nack(d amqp.Delivery) error { return d.Nack(false, true) }
 
-// holds waits until a queue has so many ready messages.
+// holds waits until a queue has count ready messages.
 func (w *world) holds(queue string, count int) {
 	w.t.Helper()
 	w.eventually(func() bool { return w.Ready(queue) == count }, "%q holds %d messages", queue, count)
 }
 
-// counts are those of the management API, which come late.
+// counts are message counts of the management API, which are delayed.
 type counts struct {
 	Messages int `json:"messages"`
-	// Waiting are those that wait to be dead-lettered at least once.
+	// Waiting is the number of messages that wait for at-least-once dead-lettering.
 	Waiting int `json:"messages_dlx"`
 }
 
@@ -202,7 +201,7 @@ func (w *world) counts(queue string) counts {
 	return found
 }
 
-// get asks the management API.
+// get sends a GET request to the management API.
 func (w *world) get(path string, answer any) {
 	w.t.Helper()
 	request, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.Broker.ManagementURI+path, http.NoBody)
@@ -214,7 +213,7 @@ func (w *world) get(path string, answer any) {
 	w.must(json.NewDecoder(response.Body).Decode(answer))
 }
 
-// counted waits until the management API counts just so.
+// counted waits until the management API reports exactly these counts.
 func (w *world) counted(queue string, want counts) {
 	w.t.Helper()
 	w.eventually(func() bool { return w.counts(queue) == want }, "%q counts %+v", queue, want)

@@ -12,7 +12,7 @@ func TestDeliveryLimitByDefault(t *testing.T) {
 		w.quorum("dead")
 		w.quorum("orders", "x-dead-letter-exchange", "", "x-dead-letter-routing-key", "dead")
 		w.Publish("", "orders", "poison")
-		want := 30 // that is, no limit
+		want := 30 // no limit
 		if w.is40() {
 			want = 21
 		}
@@ -34,8 +34,8 @@ func TestDeliveryLimitMinusOne(t *testing.T) {
 	})
 }
 
-// basic.nack with requeue=true counts towards the delivery limit on RabbitMQ 3.10 and 4.0 and not on 4.3, where a poison
-// message would come back for ever; basic.reject with requeue=true counts on all of them.
+// basic.nack with requeue=true counts for the delivery limit on RabbitMQ 3.10 and 4.0, but not on 4.3, where a poison message
+// would be redelivered forever. basic.reject with requeue=true counts on all versions.
 func TestNackWithRequeueCountsUntil43(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		for queue, settle := range map[string]func(amqp.Delivery) error{"rejected": reject(true), "nacked": nack} {
@@ -52,7 +52,7 @@ func TestNackWithRequeueCountsUntil43(t *testing.T) {
 	})
 }
 
-// A consumer that dies counts as well: a closed channel and a lost connection return its messages.
+// A crashed consumer counts as well: closing a channel or losing a connection returns its messages.
 func TestClosedChannelsAndLostConnectionsCount(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		w.quorum("dead")
@@ -72,9 +72,9 @@ func TestClosedChannelsAndLostConnectionsCount(t *testing.T) {
 	})
 }
 
-// Whoever looks at a dead letter 21 times deletes it, from RabbitMQ 4.0 on, if the DLQ has no deliveryLimit Unlimited:
-// the DLQ of a ConsumerQueue has one, so that looking at it loses nothing.
-func TestLookingAtADeadLetter21Times(t *testing.T) {
+// From RabbitMQ 4.0 on, the 21st browse deletes a dead letter unless the DLQ has deliveryLimit Unlimited. The DLQ of a
+// ConsumerQueue has it, so browsing loses nothing.
+func TestBrowsingADeadLetter21Times(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		w.declare(`{retry: {policy: None}}`)
 		w.quorum("bare")
@@ -101,9 +101,9 @@ func TestLookingAtADeadLetter21Times(t *testing.T) {
 	})
 }
 
-// A message brings the count of its rejects along when it is dead-lettered, from RabbitMQ 4.3 on: in a DLQ with the default limit, the
-// first look deletes a message that was rejected more often than that elsewhere.
-func TestTheFirstLookCanDeleteFrom43On(t *testing.T) {
+// From RabbitMQ 4.3 on, a dead-lettered message keeps the number of its rejects. In a DLQ with the default limit, the first
+// browse deletes a message that was rejected more often before.
+func TestTheFirstBrowseCanDeleteFrom43On(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		unlimited := []any{}
 		if w.is40() {
@@ -130,8 +130,8 @@ func TestTheFirstLookCanDeleteFrom43On(t *testing.T) {
 	})
 }
 
-// Requeue: the limit counts returns to the queue, so there are maxAttempts deliveries; after them the broker dead-letters
-// the message.
+// Under Requeue the limit counts returns to the queue, so there are maxAttempts deliveries before the broker dead-letters the
+// message.
 func TestRequeueHasMaxAttemptsDeliveries(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		w.declare(`{retry: {strategy: Requeue, maxAttempts: 3}}`)

@@ -10,9 +10,9 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// No broker takes these over AMQP 0-9-1, so a dead letter can have an expiration that is no number, or a CC that is no list, only by another
-// way. RabbitMQ closes the channel, and for headers that fit into no frame the connection.
-func TestMessagesThatNoBrokerTakes(t *testing.T) {
+// No broker accepts these messages over AMQP 0-9-1, so a dead letter can only get an expiration that is not a number, or a CC
+// that is not a list, in other ways. RabbitMQ closes the channel, or the connection if headers do not fit into a frame.
+func TestMessagesThatEveryBrokerRefuses(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		w.quorum("orders")
 		const closesChannel, closesConnection = amqp.PreconditionFailed, amqp.FrameError
@@ -35,7 +35,7 @@ func TestMessagesThatNoBrokerTakes(t *testing.T) {
 			w.must(channel.Confirm(false))
 			closed := channel.NotifyClose(make(chan *amqp.Error, 1))
 			confirmation, err := channel.PublishWithDeferredConfirm("", "orders", false, false, try.message)
-			if err == nil { // otherwise the broker was quick
+			if err == nil { // otherwise the broker has already closed the channel
 				_, err = confirmation.WaitContext(w.t.Context())
 			}
 			if len(try.message.Body) > 0 && !w.is40() {
@@ -58,8 +58,8 @@ func TestMessagesThatNoBrokerTakes(t *testing.T) {
 	})
 }
 
-// AMQP 1.0 can say what AMQP 0-9-1 cannot: an application property becomes a CC that is no list, a reply-to is taken as it is, and a
-// message with a UUID ends the connection of each client of AMQP 0-9-1.
+// AMQP 1.0 can express more than AMQP 0-9-1: an application property becomes a CC that is not a list, any reply-to is accepted,
+// and a message with a UUID closes the connection of every AMQP 0-9-1 client.
 func TestMessagesOfAMQP10(t *testing.T) {
 	knowing := slices.DeleteFunc(brokers.All(t), func(broker brokers.Broker) bool { return !broker.KnowsAMQP10() })
 	on(t, knowing, func(w *world) {

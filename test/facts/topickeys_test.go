@@ -6,7 +6,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// A topic key with more than two words "#" is refused from RabbitMQ 4.3.5 on, and taken before.
+// A topic key with more than two words "#" is refused from RabbitMQ 4.3.5 on, and accepted before.
 func TestTopicKeysWithManyHashWords(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		w.quorum("orders")

@@ -32,8 +32,8 @@ func TestRedeliveryDelayIsMinTimesDeliveriesAtMostMax(t *testing.T) {
 	})
 }
 
-// A policy wins over x-delayed-retry-type: with delayed-retry-type disabled, messages of Requeue come back at once. The lower of both
-// delays holds. A policy needs RabbitMQ 4.3.1.
+// A policy overrides x-delayed-retry-type: with delayed-retry-type disabled, requeued messages are redelivered immediately. The
+// lower of both delays applies. A policy needs RabbitMQ 4.3.1.
 func TestAPolicyWinsOverTheRedeliveryDelay(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		if !w.is43() {
@@ -48,8 +48,8 @@ func TestAPolicyWinsOverTheRedeliveryDelay(t *testing.T) {
 	})
 }
 
-// A policy that delays returned messages hides a dead letter that was consumed and given back by closing the channel.
-func TestAPolicyHidesDeadLettersAfterALook(t *testing.T) {
+// A policy that delays returned messages hides a dead letter that a closed channel returned.
+func TestAPolicyHidesDeadLettersAfterABrowse(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		if !w.is43() {
 			return // see above
@@ -71,7 +71,7 @@ func TestAPolicyHidesDeadLettersAfterALook(t *testing.T) {
 	})
 }
 
-// delayedRetry is what the management API shows of the delay of returned messages.
+// delayedRetry is the management API's view of the delay of returned messages.
 func (w *world) delayedRetry(queue string) string {
 	w.t.Helper()
 	var found struct {
@@ -81,9 +81,9 @@ func (w *world) delayedRetry(queue string) string {
 	return fmt.Sprint(found.DelayedRetry)
 }
 
-// Publish: when the delay is over, the tier sends the message to the main queue through the default exchange, so its
-// routing key is the main queue's name then. RabbitMQ ignores an x-death that a client sends from 4.0 on; on 3.10 the cycle
-// rule drops a copy that still has one.
+// Under Publish, the tier dead-letters the message to the main queue through the default exchange after the delay, so its routing
+// key becomes the name of the main queue. From 4.0 on, RabbitMQ ignores an x-death that a client sends. On 3.10 the cycle rule
+// drops a copy with one.
 func TestACopyReturnsFromItsTier(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		w.declare(`{retry: {delayTiers: [{delay: 300ms}]}}`)
@@ -116,8 +116,8 @@ func (w *world) publishWith(headers amqp.Table, queue, body string) {
 	w.must(channel.Close())
 }
 
-// Reject: the broker moves the message to the tier, and back after the delay, and counts in the header x-death. By reason,
-// from RabbitMQ 4.0 on: rejected goes to the tier; delivery_limit, expired and maxlen go to the DLQ.
+// Under Reject, the broker moves the message to the tier and back after the delay, and counts in the header x-death. From
+// RabbitMQ 4.0 on it routes by reason: rejected goes to the tier; delivery_limit, expired and maxlen go to the DLQ.
 func TestRejectRoutesByReason(t *testing.T) {
 	for _, reason := range []struct {
 		name, spec string
@@ -146,7 +146,7 @@ func TestRejectRoutesByReason(t *testing.T) {
 					if attempt < 2 {
 						w.must(delivery.Reject(false))
 					} else {
-						c.close() // the message is in the queue again
+						c.close() // returns the message to the queue
 					}
 				}
 				reason.die(w)
@@ -157,7 +157,7 @@ func TestRejectRoutesByReason(t *testing.T) {
 	}
 }
 
-// rejections is how often a message was rejected, by its header x-death.
+// rejections returns how often a message was rejected, from its header x-death.
 func rejections(delivery amqp.Delivery) int64 {
 	deaths, _ := delivery.Headers["x-death"].([]any)
 	for _, death := range deaths {
@@ -169,9 +169,9 @@ func rejections(delivery amqp.Delivery) int64 {
 	return 0
 }
 
-// The cycle rule: main --rejected--> tier --expired--> main works, on every version. With another death than rejected,
-// main --delivery_limit--> tier --expired--> main loses the message. So straight Reject, where whatever dies in the main
-// queue goes to the tier, has no delivery limit.
+// The cycle rule: main --rejected--> tier --expired--> main works on every version. With another death than rejected, main
+// --delivery_limit--> tier --expired--> main loses the message. So straight Reject, which dead-letters every message of the main
+// queue to the tier, has no delivery limit.
 func TestCycleRule(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		w.quorum("tier", "x-message-ttl", 2000, "x-dead-letter-exchange", "", "x-dead-letter-routing-key", "main")
@@ -190,14 +190,14 @@ func TestCycleRule(t *testing.T) {
 		w.must(c.next().Reject(true))
 		c.close()
 		w.holds("tier", 1)
-		w.Publish("", "tier", "the next") // which expires after it
+		w.Publish("", "tier", "the next") // expires after the first message
 		w.take("main", "the next")
 		w.holds("tier", 0)
 		w.holds("main", 0)
 	})
 }
 
-// With at-least-once dead-lettering the cycle rule does not drop the message: it stays in its queue for ever.
+// With at-least-once dead-lettering the cycle rule does not drop the message, which stays in its queue forever.
 func TestCycleRuleAtLeastOnce(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		w.quorum("tier", "x-message-ttl", 300, "x-dead-letter-exchange", "", "x-dead-letter-routing-key", "main",

@@ -10,8 +10,8 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-var _ = Describe("Access that is missing", func() {
-	It("is named, and what waits for it goes on when it is granted", func() {
+var _ = Describe("A missing permission", func() {
+	It("is named, and waiting resources continue when it is granted", func() {
 		password, vhost, tag := newBareWorld(shared), newBareWorld(shared), newBareWorld(shared)
 		configure := newBareWorld(shared)
 		startManager(password, vhost, tag, configure)
@@ -55,7 +55,7 @@ var _ = Describe("Access that is missing", func() {
 		flow.noneLost()
 	})
 
-	It("that is withdrawn breaks nothing that is there, and is named", func() {
+	It("that was revoked is named, and existing objects stay", func() {
 		w := newBareWorld(shared)
 		user := shared.NewUser(GinkgoTB(), "management")
 		w.VHost.Grant(user, ".*", ".*", ".*")
@@ -74,7 +74,7 @@ var _ = Describe("Access that is missing", func() {
 		w.Secret(changed.Username, changed.Password)
 		w.Ready("orders")
 
-		By("taking the tag away")
+		By("removing the tag")
 		shared.SetTags(GinkgoTB(), changed)
 		w.denied("PermissionDenied", ContainSubstring("management"))
 		shared.SetTags(GinkgoTB(), changed, "management")
@@ -84,7 +84,7 @@ var _ = Describe("Access that is missing", func() {
 	})
 })
 
-// denied waits until the BrokerConnection says why it is not Ready, and its ConsumerQueues that they wait for it.
+// denied waits until the BrokerConnection reports why it is not Ready, and its ConsumerQueues wait for it.
 func (w *world) denied(reason string, text matcher) {
 	GinkgoHelper()
 	Eventually(w.Connection).Should(SatisfyAll(Condition("Ready", metav1.ConditionFalse, reason),

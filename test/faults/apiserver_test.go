@@ -10,7 +10,7 @@ import (
 )
 
 var _ = Describe("An API server that is stopped and started again", func() {
-	It("makes the manager wait. Then the manager fixes the drift of the outage, and writes and declares nothing else", Extended, func() {
+	It("makes the manager wait. Afterwards the manager corrects the drift of the outage, and writes and declares nothing else", Extended, func() {
 		useOwnAPIServer()
 		server := kube.Environment.ControlPlane.GetAPIServer()
 		w := newWorld(shared)
@@ -23,7 +23,7 @@ var _ = Describe("An API server that is stopped and started again", func() {
 
 		stopped := true
 		DeferCleanup(func() {
-			if stopped { // a server that runs would be started a second time, and the first one outlive the suite
+			if stopped { // a second start would leave the first process running after the suite
 				Expect(server.Start()).To(Succeed())
 			}
 		})
@@ -46,7 +46,7 @@ var _ = Describe("An API server that is stopped and started again", func() {
 	})
 })
 
-// versions are the resource versions of all ConsumerQueues.
+// versions returns the resource versions of all ConsumerQueues.
 func (w *world) versions() map[string]string {
 	GinkgoHelper()
 	versions := map[string]string{}

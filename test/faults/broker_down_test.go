@@ -15,7 +15,7 @@ var _ = Describe("A broker", func() {
 	It("that fails for less than three intervals causes no write at all", func() {
 		w := newBareWorld(shared)
 		w.Secret(shared.Username, shared.Password)
-		w.Connect(v1alpha1.BrokerConnectionSpec{ResyncInterval: "5s"}) // three are longer than any hitch of a loaded machine
+		w.Connect(v1alpha1.BrokerConnectionSpec{ResyncInterval: "5s"}) // three intervals are longer than any delay of a busy machine
 		startManager(w)
 		names := w.Queues("orders", 3, ordinary)
 		w.settled(3)
@@ -23,17 +23,17 @@ var _ = Describe("A broker", func() {
 		counts := w.countWrites()
 		w.amqp.Refuse()
 		w.management.Refuse()
-		Consistently(counts.of).WithTimeout(5 * time.Second).Should(BeEmpty()) // Warren tries again some seconds later
+		Consistently(counts.of).WithTimeout(5 * time.Second).Should(BeEmpty()) // Warren retries after some seconds
 		w.amqp.Accept()
 		w.management.Accept()
-		w.VHost.DeleteQueue(names[0] + ".dlq") // it is looked at again
+		w.VHost.DeleteQueue(names[0] + ".dlq") // refreshed again
 		w.ExpectExactly()
 		Consistently(counts.of).WithTimeout(6 * time.Second).Should(SatisfyAll(
 			Not(HaveKey("ConsumerQueue/"+names[1])), Not(HaveKey("ConsumerQueue/"+names[2])), Not(HaveKey("BrokerConnection/default"))))
 	})
 
 	// Warren uses both AMQP and the management API, so the broker needs the plugin rabbitmq_management.
-	It("that answers over AMQP only, or by its management API only, is unreachable and says by which way", func() {
+	It("with only AMQP or only the management API is Unreachable, and the message names the missing one", func() {
 		noManagement, noAMQP := newWorld(shared), newWorld(shared)
 		startManager(noManagement, noAMQP)
 		flows := []*flow{}

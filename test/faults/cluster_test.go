@@ -13,12 +13,12 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// The specs share a private broker, for one takes ten seconds to start; its cluster has the name that each spec wants.
-var _ = Describe("Of two clusters", Ordered, func() {
+// The specs share a private broker, because starting one takes ten seconds. Each spec sets the name of its cluster.
+var _ = Describe("With two clusters", Ordered, func() {
 	var private *brokers.Private
 	BeforeAll(func() { private = brokers.NewPrivate(GinkgoTB()) })
 
-	DescribeTable("the one that a connection suddenly leads to gets the topology, and nothing is removed there or here", func(sameName bool) {
+	DescribeTable("a connection whose address changes to the other one declares the topology there and deletes nothing in either", func(sameName bool) {
 		w := newWorld(shared)
 		there := w.VHost.At(private.Broker)
 		if sameName {
@@ -34,14 +34,14 @@ var _ = Describe("Of two clusters", Ordered, func() {
 		flow := w.flow("orders")
 		here, first := w.VHost.Definitions(), w.identified().Location.ClusterID
 
-		By("somebody has queues of the same names there")
+		By("declaring foreign queues with the same names there")
 		for _, name := range []string{"orders.retry.5s", "doomed", "doomed.retry.5s", "gone"} {
 			there.DeclareQueue(name, map[string]any{"x-queue-type": "quorum"})
 		}
 		there.Publish("", "doomed", "not yours")
 		theirs := there.Definitions()
 
-		By("the way leads there while one tier leaves a spec and two resources are deleted")
+		By("changing the address while one tier leaves a spec and two resources are deleted")
 		w.amqp.Refuse()
 		w.management.Refuse()
 		w.dropLastTier("orders")
@@ -67,11 +67,11 @@ var _ = Describe("Of two clusters", Ordered, func() {
 		Expect(w.VHost.Definitions()).To(Equal(here))
 		flow.noneLost()
 	},
-		Entry("where their names differ", false),
-		Entry("where both have one name, as blue and green may", true),
+		Entry("with different names", false),
+		Entry("with the same name, as blue and green clusters may have", true),
 	)
 
-	It("of one name, with a BrokerConnection each, equal queues in equal vhosts are no Conflict, and go each for themselves", func() {
+	It("with the same name and a BrokerConnection each, equal queues in equal virtual hosts do not conflict and are deleted separately", func() {
 		w := newWorld(shared)
 		private.NameCluster(clusterName(shared))
 		other := newWorldAt(w.VHost.At(private.Broker))
@@ -97,7 +97,7 @@ var _ = Describe("Of two clusters", Ordered, func() {
 		flow.noneLost()
 	})
 
-	It("of which AMQP leads to one and management to the other, neither is changed: ClusterMismatch, until both lead to one", func() {
+	It("a connection to one over AMQP and to the other over management has ClusterMismatch and changes neither", func() {
 		w := newWorld(shared)
 		private.NameCluster(clusterName(shared))
 		there := w.VHost.At(private.Broker)
@@ -134,7 +134,7 @@ var _ = Describe("Of two clusters", Ordered, func() {
 	})
 })
 
-// mismatched waits until the BrokerConnection says which brokers its addresses lead to.
+// mismatched waits until the BrokerConnection reports the two brokers of its addresses.
 func (w *world) mismatched() {
 	GinkgoHelper()
 	Eventually(w.Connection).Should(SatisfyAll(
@@ -142,13 +142,13 @@ func (w *world) mismatched() {
 		Message(SatisfyAll(ContainSubstring("AMQP at "+w.amqp.Address), ContainSubstring("the management API at "+w.management.Address)))))
 }
 
-// identified waits until the BrokerConnection tells which cluster it leads to.
+// identified waits until the BrokerConnection reports its cluster.
 func (w *world) identified() v1alpha1.BrokerConnectionStatus {
 	GinkgoHelper()
 	return w.EventuallyConnection(HaveField("Status.Location.ClusterID", Not(BeEmpty()))).Status
 }
 
-// settledEvents counts the Events of the namespace as soon as none has come for a second.
+// settledEvents returns the number of Events in the namespace when none was added for a second.
 func (w *world) settledEvents() int {
 	GinkgoHelper()
 	count := -1
@@ -160,7 +160,7 @@ func (w *world) settledEvents() int {
 	return count
 }
 
-// countEvents counts the Events of the namespace, each repetition too.
+// countEvents returns the number of Events in the namespace, including repetitions.
 func (w *world) countEvents() int {
 	GinkgoHelper()
 	count := 0
@@ -170,7 +170,7 @@ func (w *world) countEvents() int {
 	return count
 }
 
-// dropLastTier takes the last delay tier out of a spec.
+// dropLastTier removes the last delay tier from a spec.
 func (w *world) dropLastTier(name string) {
 	GinkgoHelper()
 	cq := w.Get(name)

@@ -17,8 +17,8 @@ retry: {exchange: {name: %[1]s.retries}, delayTiers: [{delay: 1s}, {delay: 5s}]}
 deadLetter: {exchange: {name: %[1]s.dead, type: direct}}`, name)
 }
 
-// The specs share a manager, and the connections are cut at the same time.
-var _ = Describe("A connection that is cut in the middle of declarations", Ordered, ContinueOnFailure, func() {
+// The specs share a manager, and the connections are closed at the same time.
+var _ = Describe("A connection that is lost during declarations", Ordered, ContinueOnFailure, func() {
 	bytes := []int{1, 20, 100, 250, 400, 600, 800, 1000}
 	worlds, flows := map[int]*world{}, map[int]*flow{}
 
@@ -41,7 +41,7 @@ var _ = Describe("A connection that is cut in the middle of declarations", Order
 	})
 
 	for _, n := range bytes {
-		It(fmt.Sprintf("leaves nothing half done for long, after byte %d", n), func() {
+		It(fmt.Sprintf("does not leave an incomplete topology, after byte %d", n), func() {
 			w := worlds[n]
 			Eventually(w.amqp.HasCut).Should(BeTrue())
 			w.AllReady(2)
@@ -52,7 +52,7 @@ var _ = Describe("A connection that is cut in the middle of declarations", Order
 })
 
 var _ = Describe("A connection", func() {
-	It("that answers nothing for a while, in the middle of a declaration, is not waited for by anybody else", func() {
+	It("that stalls during a declaration does not delay other ConsumerQueues", func() {
 		w := newWorld(shared)
 		startManager(w)
 		w.Queue("steady", ordinary)
@@ -61,7 +61,7 @@ var _ = Describe("A connection", func() {
 		w.amqp.Hold()
 		w.Queue("orders", rich("orders"))
 		Eventually(w.amqp.Held).Should(BeNumerically(">", 100))
-		// After ten seconds the operator gives the connection up and makes another, which is not held back for long.
+		// After ten seconds the operator closes the connection and opens another, which is stalled only briefly.
 		w.amqp.Cut()
 		w.amqp.Release()
 		w.AllReady(2)

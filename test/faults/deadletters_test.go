@@ -18,14 +18,14 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// large is how many messages of 64 kB there are to look at.
+// large is the number of messages with 64 kB to browse.
 const large = 1000
 
 // soon is the limit for messages to be ready again. An idle machine needs less than a second. A broker under load needed 6 s to
 // requeue a quarter of the messages, which is why this limit, stretched by deadline.For, is 30 s.
 const soon = 5 * time.Second
 
-// looking is a manager that serves the dead-letter API, and somebody who may look at large messages in the queue of orders.
+// looking is a manager that serves the dead-letter API, and a client that may browse the large messages of orders.
 type looking struct {
 	*world
 
@@ -58,7 +58,7 @@ func newLooking() *looking {
 	return l
 }
 
-// status asks, and leaves the answer alone.
+// status sends a request and returns its status code.
 func (l *looking) status(path string) (int, error) {
 	response, err := l.looker.TryOpen(path)
 	if err != nil {
@@ -67,7 +67,7 @@ func (l *looking) status(path string) (int, error) {
 	return response.StatusCode, response.Body.Close()
 }
 
-// open asks until there is an answer: what a look before gives back may still be on its way.
+// open repeats a request until it succeeds, because an earlier browse may still return messages.
 func (l *looking) open(path string) *http.Response {
 	GinkgoHelper()
 	var response *http.Response
@@ -83,7 +83,7 @@ func (l *looking) open(path string) *http.Response {
 	return response
 }
 
-// begin begins an export, of which it reads the first message.
+// begin starts an export and reads the first message.
 func (l *looking) begin() *http.Response {
 	GinkgoHelper()
 	response := l.open("/orders/export")
@@ -92,7 +92,7 @@ func (l *looking) begin() *http.Response {
 	return response
 }
 
-// readExport reads an export to its end, and counts the lines before the last.
+// readExport reads an export to its end and counts the lines before the last.
 func readExport(response *http.Response) (messages int, end v1alpha1.ExportEnd) {
 	GinkgoHelper()
 	defer func() { _ = response.Body.Close() }()
@@ -109,7 +109,7 @@ func readExport(response *http.Response) (messages int, end v1alpha1.ExportEnd) 
 	}
 }
 
-// returned waits until all messages are ready again, and returns how long that took.
+// returned waits until all messages are ready again and returns how long that took.
 func (l *looking) returned(within time.Duration) time.Duration {
 	GinkgoHelper()
 	began := time.Now()
@@ -118,8 +118,8 @@ func (l *looking) returned(within time.Duration) time.Duration {
 	return time.Since(began)
 }
 
-var _ = Describe("A look at dead letters", Label("looks"), func() {
-	It("takes little memory of the manager, however large messages are", Extended, func() {
+var _ = Describe("Browsing dead letters", Label("looks"), func() {
+	It("uses little memory of the manager, also for large messages", Extended, func() {
 		l := newLooking()
 		memory := watchMemory(l.manager)
 		for range 3 {
@@ -127,10 +127,10 @@ var _ = Describe("A look at dead letters", Label("looks"), func() {
 			l.looker.Get("/orders/messages?limit=1000&bodyLimit=1000000", &list)
 			Expect(len(list.Items)).To(BeNumerically(">", 200))
 			Expect(list.NextPosition).NotTo(BeNil())
-			// A client on a busy machine may read too slowly once.
+			// A client on a busy machine may be too slow once.
 			Eventually(func() v1alpha1.ExportEnd {
 				_, end := readExport(l.open("/orders/export"))
-				if end.Error == "" { // otherwise the export says that messages are missing
+				if end.Error == "" { // otherwise the export reports missing messages
 					Expect(end).To(Equal(v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: large, Ready: large}))
 				}
 				return end
@@ -142,23 +142,23 @@ var _ = Describe("A look at dead letters", Label("looks"), func() {
 		Expect(peak - before).To(BeNumerically("<=", 100<<20))
 	})
 
-	It("gives messages back when the client goes away", func() {
+	It("returns messages when the client disconnects", func() {
 		l := newLooking()
 		response := l.begin()
 		Expect(response.Body.Close()).To(Succeed())
 		AddReportEntry("look", ReportEntryVisibilityAlways, fmt.Sprintf("messages were back %v after the client had gone", l.returned(soon)))
 	})
 
-	It("gives messages back while the client does not read, and goes on when it reads", func() {
+	It("returns messages while the client does not read, and continues when it reads", func() {
 		l := newLooking()
 		response := l.begin()
 		AddReportEntry("look", ReportEntryVisibilityAlways, fmt.Sprintf("messages were back %v after the client had stopped", l.returned(soon)))
 		messages, end := readExport(response)
 		Expect(end).To(Equal(v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: large, Ready: large}))
-		Expect(messages).To(Equal(large)) // begin has read most of the first line, and left its end
+		Expect(messages).To(Equal(large)) // begin has read most of the first line, but not its end
 	})
 
-	DescribeTable("gives messages back before the client reads", func(path string) {
+	DescribeTable("returns messages before the client reads", func(path string) {
 		l := newLooking()
 		response := l.open(path)
 		took := l.returned(soon)
@@ -171,7 +171,7 @@ var _ = Describe("A look at dead letters", Label("looks"), func() {
 		Entry("an export that is small", "/orders/export?expression=headers.n+%3C+100"),
 	)
 
-	It("whose manager is killed loses no message", func() {
+	It("loses no message when the manager is killed", func() {
 		l := newLooking()
 		response := l.begin()
 		defer func() { _ = response.Body.Close() }()

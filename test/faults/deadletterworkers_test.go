@@ -9,14 +9,14 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-var _ = Describe("A broker whose supervisor of dead-letter workers has ended", Extended, func() {
-	It("is named as the cause by the ConsumerQueue that needs a new queue, and by no other", func() {
+var _ = Describe("A broker whose supervisor of dead-letter workers has terminated", Extended, func() {
+	It("is reported only by a ConsumerQueue that needs a new queue", func() {
 		private := brokers.NewPrivate(GinkgoTB())
 		w := newStraightWorld(private.Broker)
 		startManager(w)
 		w.Queue("before", ordinary)
 		w.settled(1)
-		// Without its specification, the script of the tests' brokers cannot start the supervisor again.
+		// Without its child specification, the test brokers' script cannot restart the supervisor.
 		private.Eval("supervisor:terminate_child(rabbit_sup, rabbit_fifo_dlx_sup), supervisor:delete_child(rabbit_sup, rabbit_fifo_dlx_sup).")
 
 		w.Queue("orders", ordinary)

@@ -17,9 +17,9 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// hostileWays are the ways of package hostile that differ most in what they cost a client, and what the BrokerConnection
-// then says. Where nothing is given, the request takes until its time-out, which this test does not wait for. Which limit is
-// exceeded first depends on what the others take at the time.
+// hostileWays are the ways of package hostile with the most different costs for a client, and the message of the BrokerConnection
+// then. Without a message, the request runs into its timeout, which this test does not wait for. Which limit is
+// exceeded first depends on the other connections.
 var hostileWays = map[string]string{
 	"one endless string":      "management API, GET /api/whoami: response too large: ",
 	"endless space":           "management API, GET /api/whoami: response too large: ",
@@ -42,20 +42,20 @@ var hostileWays = map[string]string{
 	"silence in the middle":   "",
 }
 
-// responseLimit is the manager's, and mostMemory what it may take at most, in bytes: what is kept of all vhosts may take six
-// times the limit, garbage that is not yet collected as much again, and the manager itself the rest.
+// responseLimit is the manager's flag, and mostMemory the memory that it may use, in bytes: the snapshots of all virtual hosts may take six
+// times the limit, uncollected garbage as much again, and the manager itself the rest.
 const (
 	responseLimit = 8 << 20
 	mostMemory    = 256 << 20
 )
 
-// All of them misbehave at the same time, beside one manager.
+// All of them misbehave at the same time for one manager.
 var _ = Describe("Management APIs that misbehave", Ordered, ContinueOnFailure, func() {
 	var (
 		w *world
 		m *Manager
 	)
-	bad := map[string]string{} // BrokerConnections by the way in which theirs misbehaves
+	bad := map[string]string{} // names of BrokerConnections by the way in which their API misbehaves
 
 	BeforeAll(func() {
 		w = newWorld(shared)
@@ -69,21 +69,21 @@ var _ = Describe("Management APIs that misbehave", Ordered, ContinueOnFailure, f
 
 	for way, says := range hostileWays {
 		if says != "" {
-			It("are told by the BrokerConnection: "+way, func() {
+			It("are reported by the BrokerConnection: "+way, func() {
 				Eventually(w.connectionNamed).WithArguments(bad[way]).
 					Should(SatisfyAll(readiness(metav1.ConditionFalse), Message(ContainSubstring(says))))
 			})
 		}
 	}
 
-	It("do not take the time of a ConsumerQueue at another broker, which is healed while all of them are at it", func() {
+	It("do not delay a ConsumerQueue at another broker, whose drift is corrected meanwhile", func() {
 		before := w.VHost.Definitions()
 		w.VHost.DeleteQueue("orders.dlq")
 		Eventually(w.VHost.Definitions).Should(Equal(before))
 		w.Ready("orders")
 	})
 
-	It("never become Ready, and do not take the manager's memory", func() {
+	It("never become Ready and do not exhaust the manager's memory", func() {
 		for way, name := range bad {
 			Expect(w.connectionNamed(name)).NotTo(readiness(metav1.ConditionTrue), way)
 		}
@@ -94,7 +94,7 @@ var _ = Describe("Management APIs that misbehave", Ordered, ContinueOnFailure, f
 	})
 })
 
-// connectToHostile makes a BrokerConnection whose management API misbehaves in the given way, and returns its name.
+// connectToHostile creates a BrokerConnection whose management API misbehaves in this way and returns its name.
 func (w *world) connectToHostile(name, way string) string {
 	GinkgoHelper()
 	misbehave, known := hostile.Ways()[way]
@@ -125,7 +125,7 @@ func readiness(value metav1.ConditionStatus) matcher {
 
 var peak = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 
-// peakMemory is the most memory that the manager had at a time, in bytes.
+// peakMemory returns the peak memory of the manager in bytes.
 func peakMemory(m *Manager) int {
 	GinkgoHelper()
 	m.ExpectRuns()

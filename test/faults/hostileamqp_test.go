@@ -21,7 +21,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// What twenty hostile BrokerConnections may cost a manager together: mostMemory, and after a minute a quarter of a core.
+// Twenty hostile BrokerConnections may use mostMemory together, and a quarter of a core after a minute.
 const (
 	hostileTogether = 20
 	startUp         = time.Minute
@@ -29,14 +29,14 @@ const (
 	mostCPU         = measured / 4
 )
 
-// managementWays are all ways of the management API; the answers of those that are well-formed are almost as large as the manager reads.
+// managementWays are all ways of the management API. Well-formed responses are almost as large as the manager accepts.
 func managementWays() map[string]func(http.ResponseWriter, *http.Request) bool {
 	ways := hostile.WellFormed(responseLimit * 9 / 10)
 	maps.Copy(ways, hostile.Ways())
 	return ways
 }
 
-// hostileGroups are all ways of both protocols, dealt out to groups of twenty at most.
+// hostileGroups are all ways of both protocols in groups of at most twenty.
 func hostileGroups() [][]string {
 	names := slices.Concat(slices.Sorted(maps.Keys(hostile.AMQPWays())), slices.Sorted(maps.Keys(managementWays())))
 	groups := make([][]string, (len(names)+hostileTogether-1)/hostileTogether)
@@ -48,7 +48,7 @@ func hostileGroups() [][]string {
 
 var _ = Describe("Twenty hostile BrokerConnections", Extended, Long, func() {
 	for i, ways := range hostileGroups() {
-		It(fmt.Sprintf("cost little and are closed in time, group %d", i), func() {
+		It(fmt.Sprintf("use few resources and are closed in time, group %d", i), func() {
 			w := newWorld(shared)
 			for number, way := range ways {
 				w.connectHostile(fmt.Sprintf("bad-%d", number), way)
@@ -81,7 +81,7 @@ var _ = Describe("Twenty hostile BrokerConnections", Extended, Long, func() {
 	}
 })
 
-// connectHostile makes a BrokerConnection to a server that misbehaves in the given way, over one of the protocols.
+// connectHostile creates a BrokerConnection to a server that misbehaves in this way on one of the protocols.
 func (w *world) connectHostile(name, way string) {
 	GinkgoHelper()
 	spec := v1alpha1.BrokerConnectionSpec{
@@ -92,13 +92,13 @@ func (w *world) connectHostile(name, way string) {
 	} else {
 		spec.ManagementURI = hostile.NewManagement(GinkgoTB(), managementWays()[way]).URI
 		if _, ok := hostile.Ways()[way]; !ok {
-			spec.AMQPURI = "amqp://127.0.0.1:1" // where nobody contradicts the management API
+			spec.AMQPURI = "amqp://127.0.0.1:1" // no server, which could contradict the management API
 		}
 	}
 	Expect(kube.Create(ctx(), &v1alpha1.BrokerConnection{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.Namespace}, Spec: spec})).To(Succeed())
 }
 
-// cpuOf is the CPU time that a manager has used.
+// cpuOf returns the CPU time of a manager.
 func cpuOf(m *Manager) time.Duration {
 	GinkgoHelper()
 	m.ExpectRuns()

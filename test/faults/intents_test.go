@@ -16,10 +16,10 @@ import (
 )
 
 var _ = Describe("New ConsumerQueues", func() {
-	It("are written twice each and have one Event each, from their creation until they are Ready", func() {
+	It("are written twice and have one Event from their creation until they are Ready", func() {
 		w := newWorld(shared)
 		startManager(w)
-		w.Queue("steady", ordinary) // whose BrokerConnection has its finalizer by then
+		w.Queue("steady", ordinary) // after this, the BrokerConnection has its finalizer
 		w.settled(1)
 		counts := w.countWrites()
 		names := w.Queues("orders", 20, ordinary)
@@ -39,13 +39,13 @@ var _ = Describe("New ConsumerQueues", func() {
 			w.EventuallyReasons(name, Equal([]string{"Declared"}))
 		}
 
-		By("keeping the annotation as it is when a user applies another spec")
+		By("keeping the annotation when a user applies another spec")
 		before := w.Get(names[0]).Annotations[v1alpha1.IntentsAnnotation]
 		Expect(before).NotTo(BeEmpty())
 		w.Queue(names[0], `{retry: {delayTiers: [{delay: 1s}, {delay: 2s}]}}`)
 		w.Ready(names[0])
 		Expect(w.Get(names[0]).Annotations).To(HaveKeyWithValue(v1alpha1.IntentsAnnotation, before))
-		five := HaveKeyWithValue("ConsumerQueue/"+names[0], 5) // the user's write, what is intended, what was done
+		five := HaveKeyWithValue("ConsumerQueue/"+names[0], 5) // the user's writes, the intents and the status
 		Eventually(counts.of).Should(five)
 		Consistently(counts.of).WithTimeout(time.Second).Should(five)
 	})
@@ -53,15 +53,15 @@ var _ = Describe("New ConsumerQueues", func() {
 
 var _ = Describe("A manager that is killed between its intents and the status", Long, func() {
 	for _, moment := range []string{"before anything is declared", "while much is declared"} {
-		It("leaves nothing behind that the next one does not know of: "+moment, func() {
-			moments := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1)) // they can be repeated by the seed of the run
+		It("leaves no object behind that the next one does not know: "+moment, func() {
+			moments := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1)) // reproducible with the seed of the run
 			w := newWorld(shared)
 			running := startManager(w)
 			w.Queue("steady", ordinary)
 			w.settled(1)
 			w.amqp.Hold()
 			stay, edited, deleted := w.Queues("stays", 2, patient), w.Queues("edited", 3, patient), w.Queues("deleted", 3, patient)
-			// As many are declared at a time as half of the workers.
+			// Half of the workers declare at the same time.
 			Eventually(w.intending).Should(HaveLen(4), "and wait for the broker")
 			if moment == "while much is declared" {
 				some := 1 + moments.IntN(12)
@@ -90,7 +90,7 @@ var _ = Describe("A manager that is killed between its intents and the status", 
 	}
 })
 
-// intending are the ConsumerQueues that have said what they intend, and whose status was not written yet.
+// intending returns the ConsumerQueues with intents whose status was not written yet.
 func (w *world) intending() (names []string) {
 	GinkgoHelper()
 	for _, cq := range w.All() {
@@ -101,8 +101,8 @@ func (w *world) intending() (names []string) {
 	return names
 }
 
-var _ = Describe("Intents that were carried out long ago", func() {
-	It("come back neither with a lost status nor with a copy: what is somebody else's by then stays theirs", func() {
+var _ = Describe("Outdated intents", func() {
+	It("are not used after a lost status or in a copied annotation, so that objects of others stay foreign", func() {
 		w := newWorld(shared)
 		running := startManager(w)
 		w.Queue("steady", ordinary)
@@ -142,7 +142,7 @@ var _ = Describe("Intents that were carried out long ago", func() {
 	})
 })
 
-// loseStatus takes the status of three ConsumerQueues away, of each in another way.
+// loseStatus removes the status of three ConsumerQueues in different ways.
 func (w *world) loseStatus(emptied, removed, replaced string) {
 	GinkgoHelper()
 	cq := w.Get(emptied)

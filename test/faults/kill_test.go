@@ -16,13 +16,13 @@ import (
 	"github.com/warren-mq/warren/test/traffic"
 )
 
-// patient has a delay that outlasts a restart: with a shorter one, a sentinel that a killed manager left in the tier can
-// expire towards the fenced main queue, where it arrives minutes later; and until then the tier is not provably empty.
+// patient has a delay that is longer than a restart. With a shorter one, a sentinel that a killed manager left in the tier could
+// expire to the fenced main queue, where it arrives minutes later. Until then the tier cannot be proved empty.
 const patient = `{retry: {delayTiers: [{delay: 30s}]}}`
 
 var _ = Describe("A manager that is killed", Extended, Long, func() {
-	It("at ten moments while 150 ConsumerQueues come and 50 go, leaves nothing undone and loses nothing", func() {
-		moments := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0)) // they can be repeated by the seed of the run
+	It("ten times while 150 ConsumerQueues are created and 50 deleted completes all work and loses no message", func() {
+		moments := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0)) // reproducible with the seed of the run
 		w := newWorld(shared)
 		running := startManager(w)
 		steady := w.Queues("steady", 3, ordinary)
@@ -33,8 +33,8 @@ var _ = Describe("A manager that is killed", Extended, Long, func() {
 		for round := range 10 {
 			made := w.Queues(fmt.Sprintf("round-%d", round), 15, patient)
 			switch {
-			case round >= 7: // a deletion takes ten seconds to its decisive moments
-				w.Ready(before[3]) // what is kept must have been whole
+			case round >= 7: // a deletion reaches its critical phase after ten seconds
+				w.Ready(before[3]) // a retained topology must have been complete
 				w.Ready(before[4])
 				w.Delete(before[:3]...)
 				contests.begin(before[3])
@@ -59,15 +59,15 @@ var _ = Describe("A manager that is killed", Extended, Long, func() {
 	})
 })
 
-// contests are deletions of queues that somebody publishes to at the same time. Each ends in one of two ways: all is
-// gone, or all is kept, for a message was there first.
+// contests are deletions of queues while messages are published to them. Each has one of two results: everything is
+// deleted, or everything is retained because a message arrived first.
 type contests struct {
 	world      *world
 	queues     []v1alpha1.ConsumerQueue
 	publishers []*traffic.Publisher
 }
 
-// begin deletes a ConsumerQueue and publishes at once.
+// begin deletes a ConsumerQueue and publishes immediately.
 func (c *contests) begin(name string) {
 	GinkgoHelper()
 	c.queues = append(c.queues, *c.world.Get(name))
@@ -75,7 +75,7 @@ func (c *contests) begin(name string) {
 	c.publish(name)
 }
 
-// beginAtFence publishes once fences stand.
+// beginAtFence publishes when fences exist.
 func (c *contests) beginAtFence(name string) {
 	GinkgoHelper()
 	c.queues = append(c.queues, *c.world.Get(name))
@@ -91,7 +91,7 @@ func (c *contests) publish(queue string) {
 	}))
 }
 
-// kept are those whose main queue is there. What else they want must be there then, and must not be otherwise.
+// kept returns the ConsumerQueues whose main queue exists. Their other objects must exist if and only if the main queue does.
 func (c *contests) kept() []v1alpha1.ConsumerQueue {
 	GinkgoHelper()
 	holds := Observed(c.world.VHost)
@@ -104,7 +104,7 @@ func (c *contests) kept() []v1alpha1.ConsumerQueue {
 	return kept
 }
 
-// waitReady waits until some of the ConsumerQueues are Ready, no matter which: others are being worked at by then.
+// waitReady waits until a number of ConsumerQueues are Ready, while others are still being reconciled.
 func (w *world) waitReady(names []string, count int) {
 	GinkgoHelper()
 	Eventually(func() int {
@@ -118,7 +118,7 @@ func (w *world) waitReady(names []string, count int) {
 	}).WithPolling(100 * time.Millisecond).Should(BeNumerically(">=", count))
 }
 
-// waitDismantled waits until the main queues of more than some of the ConsumerQueues are gone.
+// waitDismantled waits until more than a number of main queues are deleted.
 func (w *world) waitDismantled(names []string, count int) {
 	GinkgoHelper()
 	Eventually(func() int {

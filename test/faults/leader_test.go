@@ -17,8 +17,8 @@ import (
 )
 
 var _ = Describe("Two replicas", func() {
-	// A restart of the operator changes nothing of what is well, and an upgrade is one: the queues of consumers do not notice.
-	It("have one leader; when it is killed the other takes over and goes on", func() {
+	// A restart of the operator, as in an upgrade, does not affect queues and consumers.
+	It("have one leader, and the other one takes over and continues when the leader is killed", func() {
 		w := newWorld(shared)
 		leader := w.replica()
 		var first string
@@ -32,7 +32,7 @@ var _ = Describe("Two replicas", func() {
 		leader.Kill()
 		w.Queue("later", ordinary)
 		w.VHost.DeleteQueue(names[2] + ".dlq")
-		// A lease lasts 15 seconds, and is asked for every two.
+		// A lease lasts 15 seconds and is polled every two.
 		Eventually(w.leader).WithTimeout(deadline.For(25 * time.Second)).ShouldNot(BeElementOf(first, ""))
 		w.settled(4)
 		w.ExpectExactly()
@@ -42,7 +42,7 @@ var _ = Describe("Two replicas", func() {
 		}
 		flow.noneLost()
 
-		By("handing over at once when the leader ends in good order")
+		By("handing over immediately when the leader stops gracefully")
 		second := w.leader()
 		third := w.replica()
 		other.Stop()
@@ -54,7 +54,7 @@ var _ = Describe("Two replicas", func() {
 	})
 })
 
-var _ = Describe("A leader that is stopped in the middle of deletions, and goes on when another one leads", Extended, Long, func() {
+var _ = Describe("A leader that is paused during deletions and resumes when another one leads", Extended, Long, func() {
 	It("deletes nothing and changes no fence", func() {
 		w := newBareWorld(shared)
 		management := netfault.NewHTTPProxy(GinkgoTB(), shared.ManagementURI, netfault.HTTPOptions{})
@@ -72,7 +72,7 @@ var _ = Describe("A leader that is stopped in the middle of deletions, and goes 
 		w.eventuallyNone(4 * time.Minute)
 		Eventually(w.VHost.Policies).WithTimeout(deadline.For(2 * time.Minute)).WithPolling(time.Second).Should(BeEmpty())
 
-		By("going on, for all that it knows, with deletions of queues that others have declared again")
+		By("resuming deletions of queues that others have declared again")
 		for _, name := range names {
 			w.VHost.DeclareQueue(name, map[string]any{"x-queue-type": "quorum"})
 		}
@@ -89,13 +89,13 @@ var _ = Describe("A leader that is stopped in the middle of deletions, and goes 
 	})
 })
 
-// replica starts a manager that is one of several: it works once it has the lease.
+// replica starts one of several managers. It works when it has the lease.
 func (w *world) replica() *Manager {
 	GinkgoHelper()
 	return kube.StartManager(managerBinary, []string{w.Namespace}, uncounted, "--leader-elect", "--leader-election-namespace", w.Namespace)
 }
 
-// leader is the identity of the manager that has the lease.
+// leader returns the identity of the manager that has the lease.
 func (w *world) leader() string {
 	GinkgoHelper()
 	leases := &coordinationv1.LeaseList{}

@@ -19,16 +19,16 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// memoryPercent is how many of the messages of a load there are; `make bench-memory` has all of them.
+// memoryPercent is the percentage of a load's messages to use; `make bench-memory` uses all of them.
 var memoryPercent = numberFrom("WARREN_MEMORY_PERCENT", 10)
 
-// What a manager may take beside what it takes at rest: for one verb, and for all verbs at the same time.
+// These are the limits for additional memory of a manager: for one verb, and for all verbs at the same time.
 const (
 	maxOfOne = 128 << 20
 	maxOfAll = 256 << 20
 )
 
-// load is how many messages of which size a queue has, one kind behind the other.
+// load is a list of message numbers and sizes for a queue, in order.
 type load []struct{ messages, bytes int }
 
 var loads = map[string]load{
@@ -37,7 +37,7 @@ var loads = map[string]load{
 	"100 messages of 15 MiB":                                {{100, 15 << 20}},
 }
 
-// messages is how many messages there are.
+// messages returns the number of messages.
 func (l load) messages() (count int) {
 	for _, kind := range l {
 		count += max(1, kind.messages*memoryPercent/100)
@@ -45,22 +45,22 @@ func (l load) messages() (count int) {
 	return count
 }
 
-// Selections of the messages with even and with odd numbers. Both have the body of each message parsed.
+// These selectors match messages with even and odd numbers. Both parse the body of each message.
 const (
 	selectsEven = `selector: {expression: "headers.n % 2 == 0 && body.text != ''"}`
 	selectsOdd  = `selector: {expression: "headers.n % 2 == 1 && body.text != ''"}`
 )
 
-// weighing is a manager at a broker of its own, whose memory is measured.
+// weighing is a manager with a private broker, whose memory is measured.
 type weighing struct {
 	*world
 
 	manager *Manager
 	looker  *Looker
-	rest    int // what the manager takes at rest, in bytes
+	rest    int // memory of the idle manager in bytes
 }
 
-// newWeighing has a ConsumerQueue of each name.
+// newWeighing creates a ConsumerQueue for each name.
 func newWeighing(names ...string) *weighing {
 	GinkgoHelper()
 	private := brokers.NewPrivate(GinkgoTB())
@@ -98,7 +98,7 @@ func (w *weighing) fill(name string, l load) {
 	w.EventuallyMessages(name+".dlq", Equal(l.messages()))
 }
 
-// weighs measures the largest amount of memory that the manager takes while something is done, beside what it takes at rest.
+// weighs returns the manager's peak memory during a function, minus the memory of the idle manager.
 func (w *weighing) weighs(what string, limit int, do func()) {
 	GinkgoHelper()
 	pid := w.manager.Command.Process.Pid
@@ -111,7 +111,7 @@ func (w *weighing) weighs(what string, limit int, do func()) {
 	Expect(took).To(BeNumerically("<=", limit), what)
 }
 
-// browse looks at the first pages of the dead letters of a ConsumerQueue.
+// browse reads the first pages of a ConsumerQueue's dead letters.
 func (w *weighing) browse(name string) {
 	GinkgoHelper()
 	position := int64(0)
@@ -138,7 +138,7 @@ func (w *weighing) export(name string, l load) {
 	}).WithTimeout(deadline.For(5 * time.Minute)).Should(Succeed())
 }
 
-// count, redrive and purge wait for jobs that take half of the dead letters of a ConsumerQueue.
+// count, redrive and purge wait for jobs that process half of a ConsumerQueue's dead letters.
 func (w *weighing) count(name string) {
 	GinkgoHelper()
 	w.Redrive("count-"+name, fmt.Sprintf(`{consumerQueueRef: {name: %s}, dryRun: true, %s}`, name, selectsEven))
@@ -170,7 +170,7 @@ func (w *weighing) ends(kind, name, reason string) {
 
 var _ = Describe("The memory of a manager", Label("memory"), Extended, Long, func() {
 	for name, messages := range loads {
-		It("stays within 128 MiB for each verb, with "+name, func() {
+		It("grows by less than 128 MiB for each verb, with "+name, func() {
 			w := newWeighing("orders")
 			w.fill("orders", messages)
 			w.weighs("browse", maxOfOne, func() { w.browse("orders") })
@@ -181,7 +181,7 @@ var _ = Describe("The memory of a manager", Label("memory"), Extended, Long, fun
 			w.EventuallyMessages("orders.dlq", BeZero())
 		})
 
-		It("stays within 256 MiB for all verbs at the same time, with a fifth of "+name+" for each", func() {
+		It("grows by less than 256 MiB for all verbs at the same time, with a fifth of "+name+" for each", func() {
 			fifth := make(load, len(messages))
 			for i, kind := range messages {
 				fifth[i].messages, fifth[i].bytes = kind.messages/5, kind.bytes

@@ -10,8 +10,8 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-var _ = Describe("Access that is missing", func() {
-	It("to policies keeps a queue that is not wanted any more, says so, and lets it go when it is granted", func() {
+var _ = Describe("A missing permission", func() {
+	It("on policies retains and reports a queue that left the spec, and the queue is deleted when the permission is granted", func() {
 		w := newBareWorld(shared)
 		user := shared.NewUser(GinkgoTB(), "management")
 		w.VHost.Grant(user, ".*", ".*", ".*")

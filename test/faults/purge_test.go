@@ -16,7 +16,7 @@ import (
 )
 
 var _ = Describe("A Purge", Label("redrive"), func() {
-	It("whose manager is killed deletes no more than its limit, and says how many at least", func() {
+	It("whose manager is killed deletes at most expectedAtMost messages and reports the minimum", func() {
 		r := newRedrive(newWorld(shared))
 		even := redriven / 2
 		for i := range mishaps {
@@ -32,7 +32,7 @@ var _ = Describe("A Purge", Label("redrive"), func() {
 		r.expectOdd(true)
 	})
 
-	It("whose manager is restarted goes on where it was", Extended, func() {
+	It("whose manager is restarted continues", Extended, func() {
 		r := newRedrive(newWorld(shared))
 		r.purge("once", redriven/2, redriven/20+1)
 		r.EventuallyPurge("once", HaveField("Status.Deleted", HaveValue(BeNumerically(">", 0))))
@@ -46,7 +46,7 @@ var _ = Describe("A Purge", Label("redrive"), func() {
 		r.expectOdd(false)
 	})
 
-	It("whose connection is cut deletes no more than its limit, and says how many at least", Extended, func() {
+	It("whose connection is lost deletes at most expectedAtMost messages and reports the minimum", Extended, func() {
 		r := newRedrive(newWorld(shared))
 		r.purge("cut", redriven/2, redriven/20+1)
 		r.EventuallyPurge("cut", HaveField("Status.Deleted", HaveValue(BeNumerically(">", 0))))
@@ -55,7 +55,7 @@ var _ = Describe("A Purge", Label("redrive"), func() {
 	})
 })
 
-// purge has messages with even numbers deleted, so many each second; as fast as can be if zero.
+// purge deletes messages with even numbers at a rate per second; unlimited if zero.
 func (r *redrive) purge(name string, limit, rate int) {
 	GinkgoHelper()
 	perSecond := strconv.Itoa(rate)
@@ -66,7 +66,7 @@ func (r *redrive) purge(name string, limit, rate int) {
 		`{consumerQueueRef: {name: orders}, selector: {expression: "int(body) %% 2 == 0"}, expectedAtMost: %d, rate: %s}`, limit, perSecond))
 }
 
-// expectInterrupted waits until a Purge has ended in the middle, and returns how many messages with even numbers are left of so many.
+// expectInterrupted waits until a Purge was interrupted and returns how many of the messages with even numbers are left.
 func (r *redrive) expectInterrupted(name string, even int) (left int) {
 	GinkgoHelper()
 	var purge *v1alpha1.Purge
@@ -85,7 +85,7 @@ func (r *redrive) expectInterrupted(name string, even int) (left int) {
 	return left
 }
 
-// expectOdd expects the messages with odd numbers in the dead-letter queue, and no others. They are in their order unless something has
+// expectOdd expects exactly the messages with odd numbers in the dead-letter queue, in order unless something has
 // crashed.
 func (r *redrive) expectOdd(crashed bool) {
 	GinkgoHelper()

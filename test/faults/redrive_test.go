@@ -19,20 +19,20 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// How many messages are redriven, and how often something goes wrong meanwhile; `make chaos-redrive` gives larger numbers.
+// redriven is the number of messages and mishaps the number of faults meanwhile; `make chaos-redrive` sets larger numbers.
 var (
 	redriven = numberFrom("WARREN_CHAOS_MESSAGES", 3000)
 	mishaps  = numberFrom("WARREN_CHAOS_FAULTS", 2)
 )
 
-// window is how many messages of a Redrive wait for their confirm at most, and windowOfSome how many may be unsettled where some stay.
+// window is how many messages of a Redrive may wait for their confirm, and windowOfSome how many may be unsettled if some messages stay.
 const (
 	window       = 500
 	windowOfSome = 2048
 )
 
 var _ = Describe("A Redrive", Label("redrive"), func() {
-	It("whose manager is killed loses no message, and moves few twice", func() {
+	It("whose manager is killed loses no message and moves few twice", func() {
 		r := newRedrive(newWorld(shared))
 		r.suffer(func() {
 			r.manager.Kill()
@@ -41,10 +41,10 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		r.expectMoved(mishaps * window)
 	})
 
-	It("with a limit whose manager is killed moves no more than the limit, and says how many", Extended, func() {
+	It("with maxMessages whose manager is killed moves at most maxMessages and reports how many", Extended, func() {
 		r := newRedrive(newWorld(shared))
 		r.limit = redriven / 2
-		r.takes = max(r.takes, time.Duration(r.limit)*time.Millisecond) // the steps of atMost are small then
+		r.takes = max(r.takes, time.Duration(r.limit)*time.Millisecond) // so that the steps of atMost are small
 		r.suffer(func() {
 			r.manager.Kill()
 			r.manager = startManager(r.world)
@@ -60,7 +60,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		r.EventuallyMessages("orders.dlq", Equal(redriven-distinct))
 	})
 
-	It("whose manager is restarted loses no message, and moves none twice", Extended, func() {
+	It("whose manager is restarted loses no message and moves none twice", Extended, func() {
 		r := newRedrive(newWorld(shared))
 		r.suffer(func() {
 			r.manager.Stop()
@@ -129,7 +129,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 	It("whose broker is killed loses no message, and moves few twice", Extended, Long, func() {
 		private := brokers.NewPrivate(GinkgoTB())
 		r := newRedrive(newStraightWorld(private.Broker))
-		DeferCleanup(private.Start) // should the test fail in between
+		DeferCleanup(private.Start) // if the test fails before
 		r.suffer(func() {
 			private.Stop()
 			private.Start()
@@ -137,7 +137,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		r.expectMoved(mishaps * window)
 	})
 
-	It("whose broker takes no messages stands still, goes on by itself, and moves none twice", Extended, Long, func() {
+	It("whose broker blocks publishers pauses, continues by itself, and moves no message twice", Extended, Long, func() {
 		private := brokers.NewPrivate(GinkgoTB())
 		r := newRedrive(newStraightWorld(private.Broker))
 		r.takes = time.Duration(mishaps) * 30 * time.Second // a busy machine takes seconds to raise an alarm
@@ -150,7 +150,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		r.expectMoved(0)
 	})
 
-	It("leaves a message that is larger than the broker takes by now, names it, and moves the others", Extended, Long, func() {
+	It("leaves and names a message that exceeds the broker's new size limit, and moves the others", Extended, Long, func() {
 		private := brokers.NewPrivate(GinkgoTB())
 		w := newStraightWorld(private.Broker)
 		startManager(w)
@@ -169,7 +169,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		w.EventuallyMessages("orders", BeNumerically(">=", 2))
 	})
 
-	It("takes little memory of the manager and few writes of its status, however many messages there are", Extended, func() {
+	It("uses little memory of the manager and few status writes for any number of messages", Extended, func() {
 		r := newRedrive(newWorld(shared))
 		writes, memory := r.countWrites(), watchMemory(r.manager)
 		r.begin()
@@ -189,10 +189,10 @@ type redrive struct {
 	*world
 
 	manager *Manager
-	takes   time.Duration // to move all messages if nothing goes wrong; zero if as fast as can be
+	takes   time.Duration // time to move all messages without a fault; zero for unlimited
 	even    bool          // only messages with even numbers are moved
-	limit   int           // of the Redrive; none if zero
-	rate    int           // messages a second; zero if unlimited
+	limit   int           // maxMessages; none if zero
+	rate    int           // messages per second; unlimited if zero
 	began   time.Time
 }
 
@@ -201,11 +201,11 @@ func newRedrive(w *world) *redrive {
 	return newRedriveOf(w, startManager(w))
 }
 
-// newRedriveOf is newRedrive for a manager that runs.
+// newRedriveOf is newRedrive for a running manager.
 func newRedriveOf(w *world, manager *Manager) *redrive {
 	GinkgoHelper()
 	r := &redrive{world: w, manager: manager}
-	if redriven <= 50_000 { // there must be time for something to go wrong
+	if redriven <= 50_000 { // there must be time for faults
 		r.takes = 4 * time.Second
 	}
 	w.Queue("orders", ordinary)
@@ -220,7 +220,7 @@ func newRedriveOf(w *world, manager *Manager) *redrive {
 	return r
 }
 
-// begin has the messages moved.
+// begin creates the Redrive.
 func (r *redrive) begin() {
 	GinkgoHelper()
 	rate := v1alpha1.Unlimited
@@ -239,7 +239,7 @@ func (r *redrive) begin() {
 	r.Redrive("again", fmt.Sprintf("{consumerQueueRef: {name: orders}, maxDestinationDepth: Unlimited, rate: %s%s}", rate, more))
 }
 
-// selected is how many messages are to be moved.
+// selected returns the number of messages to be moved.
 func (r *redrive) selected() int {
 	switch {
 	case r.limit > 0:
@@ -250,7 +250,7 @@ func (r *redrive) selected() int {
 	return redriven
 }
 
-// suffer begins, and has something go wrong again and again while messages are moved.
+// suffer calls begin and causes faults repeatedly while messages are moved.
 func (r *redrive) suffer(mishap func()) {
 	GinkgoHelper()
 	r.begin()
@@ -262,7 +262,7 @@ func (r *redrive) suffer(mishap func()) {
 	}
 }
 
-// expectMoved waits for the end, and expects each selected message in the main queue, so many twice at most, and no others.
+// expectMoved waits for the end, and expects exactly the selected messages in the main queue, at most the given number twice.
 func (r *redrive) expectMoved(twiceAtMost int) {
 	GinkgoHelper()
 	Eventually(r.GetRedrive).WithArguments("again").WithTimeout(deadline.For(10 * time.Minute)).
@@ -287,8 +287,8 @@ func (r *redrive) expectMoved(twiceAtMost int) {
 	r.expectRange(r.selected())
 }
 
-// expectRange expects the status to tell how many distinct messages were moved. The range has the width that docs/how-to/redrive.md
-// promises: five seconds of the rate, or 20,000 messages, and for each fault a 64th of that and the window.
+// expectRange expects the number of distinct moved messages within the status's range. docs/how-to/redrive.md documents the width:
+// five seconds of the rate, or 20,000 messages, and for each fault a 64th of that and the window.
 func (r *redrive) expectRange(distinct int) {
 	GinkgoHelper()
 	status := r.GetRedrive("again").Status
@@ -310,7 +310,7 @@ func (r *redrive) expectRange(distinct int) {
 	Expect(most-least).To(BeNumerically("<=", width), "width of the range")
 }
 
-// moved is how often each message is in the main queue.
+// moved returns how often each message is in the main queue.
 func (r *redrive) moved() []int {
 	GinkgoHelper()
 	moved := make([]int, redriven)
@@ -320,7 +320,7 @@ func (r *redrive) moved() []int {
 	return moved
 }
 
-// numbersIn takes all messages out of a queue, in their order.
+// numbersIn removes all messages from a queue and returns their numbers in order.
 func (r *redrive) numbersIn(queue string) []int {
 	GinkgoHelper()
 	connection, err := r.VHost.Connect("account")
@@ -338,7 +338,7 @@ func (r *redrive) numbersIn(queue string) []int {
 	return numbers
 }
 
-// watchMemory watches how much memory a manager takes, until the function is called or the test ends: in bytes, at first and at most.
+// watchMemory observes a manager's memory until the function is called or the test ends. It returns the first and the highest value in bytes.
 func watchMemory(manager *Manager) func() (before, peak int) {
 	GinkgoHelper()
 	before := memoryOf(manager)
@@ -366,13 +366,13 @@ func watchMemory(manager *Manager) func() (before, peak int) {
 	}
 }
 
-// memoryOf is what a manager has of the machine's memory, in bytes.
+// memoryOf returns the resident memory of a manager in bytes.
 func memoryOf(manager *Manager) int {
 	GinkgoHelper()
 	return sizeOfProcess(manager, "VmRSS:")
 }
 
-// sizeOfProcess is a size that Linux tells of a manager, in bytes.
+// sizeOfProcess returns a size from /proc for a manager, in bytes.
 func sizeOfProcess(manager *Manager, field string) int {
 	GinkgoHelper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", manager.Command.Process.Pid))

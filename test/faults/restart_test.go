@@ -11,7 +11,7 @@ import (
 )
 
 var _ = Describe("A broker", func() {
-	It("that is stopped and started again: nothing changes for three intervals, then each resource is written as often as it must", Long, func() {
+	It("that is restarted changes nothing for three intervals, and then only necessary writes follow", Long, func() {
 		private := brokers.NewPrivate(GinkgoTB())
 		w := newStraightWorld(private.Broker)
 		startManager(w)
@@ -23,7 +23,7 @@ var _ = Describe("A broker", func() {
 		flow.hasRetried()
 		counts := w.countWrites()
 
-		DeferCleanup(private.Start) // should the test fail in between
+		DeferCleanup(private.Start) // if the test fails before
 		stopped := time.Now()
 		private.Stop()
 		for _, name := range names {
@@ -42,7 +42,7 @@ var _ = Describe("A broker", func() {
 	})
 })
 
-// haveWritten matches writes of just so many to each ConsumerQueue. Why a broker cannot be reached changes while it boots;
+// haveWritten matches exactly this number of writes to each ConsumerQueue. The reason for being unreachable changes while a broker boots;
 // the BrokerConnection says so, and may be written once per retry of a second and a little.
 func haveWritten(names []string, count int) matcher {
 	counts := []matcher{HaveKeyWithValue("BrokerConnection/default", BeNumerically("<=", 10)), HaveLen(len(names) + 1)}

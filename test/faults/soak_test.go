@@ -15,7 +15,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// soak is for how long the manager works: WARREN_SOAK=2h, which `make soak` sets.
+// soak is the duration of the test: WARREN_SOAK=2h, which `make soak` sets.
 var soak = func() time.Duration {
 	given, err := time.ParseDuration(os.Getenv("WARREN_SOAK"))
 	if err != nil {
@@ -24,15 +24,15 @@ var soak = func() time.Duration {
 	return given
 }()
 
-// leakedBytes and leakedPercent are how much more memory the manager may take in the last quarter of a soak than in the
-// second one. A leak of 4 kB, a ConsumerQueue's status, in each of about 5 rounds a minute would be 1 MiB an hour.
+// leakedBytes and leakedPercent limit the growth of the manager's memory in the last quarter of a soak over the
+// second one. A leak of 4 kB (a ConsumerQueue's status) in each of about 5 rounds per minute would be 1 MiB per hour.
 const (
 	leakedBytes   = 6 << 20
 	leakedPercent = 5
 )
 
-var _ = Describe("A manager that works for hours", Label("soak"), func() {
-	It("takes no more memory at the end than after the first half hour", func() {
+var _ = Describe("A manager that runs for hours", Label("soak"), func() {
+	It("uses no more memory at the end than after the first half hour", func() {
 		w := newWorld(shared)
 		server := NewDeadLetterServer()
 		manager := kube.StartManager(managerBinary, []string{w.Namespace}, append(server.Flags(), "--message-counts-interval=1s")...)
@@ -57,7 +57,7 @@ var _ = Describe("A manager that works for hours", Label("soak"), func() {
 	})
 })
 
-// soaking is a world in which everything happens again and again that a manager may keep something of.
+// soaking is a world that repeats everything for which a manager may retain memory.
 type soaking struct {
 	*world
 
@@ -65,7 +65,7 @@ type soaking struct {
 	stay   []string
 }
 
-// round lets ConsumerQueues come and go, drift and change, cuts the connections, and browses, moves and deletes dead letters.
+// round creates, changes and deletes ConsumerQueues, causes drift, closes connections, and browses, moves and deletes dead letters.
 func (s *soaking) round(number int) {
 	GinkgoHelper()
 	come := s.Queues(fmt.Sprintf("come-%d", number), 5, ordinary)
@@ -90,7 +90,7 @@ func (s *soaking) round(number int) {
 	s.VHost.Purge("orders")
 	Expect(s.Kube.Delete(ctx(), s.GetRedrive(redrive))).To(Succeed())
 	Expect(s.Kube.Delete(ctx(), s.GetPurge(purge))).To(Succeed())
-	// A sentinel that expires in a tier waits for the broker's next try to deliver it, every three minutes. Warren is patient for ten.
+	// A sentinel that expires in a tier waits for the broker's next attempt to deliver it, every three minutes. Warren's retry budget is ten.
 	Eventually(func() bool { return slices.ContainsFunc(come, s.Exists) }).WithTimeout(deadline.For(2 * time.Minute)).Should(BeFalse())
 	s.AllReady(len(s.stay) + 1)
 }

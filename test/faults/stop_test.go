@@ -13,11 +13,11 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// mostStopping is two thirds of what a kubelet allows. One broker after the other took 25 s; all together take 6 s.
+// mostStopping is two thirds of the time that a kubelet allows. One broker after the other took 25 s, all at the same time take 6 s.
 const mostStopping = 20 * time.Second
 
 var _ = Describe("A manager that is stopped while ConsumerQueues are deleted at twenty brokers, ten of which hang", Extended, Long, func() {
-	It("ends in time, and leaves no fence at the brokers that answer", func() {
+	It("exits in time and leaves no fence at the responding brokers", func() {
 		const count, queues = 10, 6
 		answering, hanging := make([]*world, count), make([]*world, count)
 		for i := range count {
@@ -55,7 +55,7 @@ func (w *world) deleteQueues() {
 	Expect(kube.DeleteAllOf(ctx(), &v1alpha1.ConsumerQueue{}, client.InNamespace(w.Namespace))).To(Succeed())
 }
 
-// deleteUntilFence deletes all ConsumerQueues, and returns while a fence stands.
+// deleteUntilFence deletes all ConsumerQueues and returns when a fence exists.
 func (w *world) deleteUntilFence() {
 	GinkgoHelper()
 	w.deleteQueues()

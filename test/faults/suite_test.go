@@ -1,7 +1,7 @@
-// Package faults shows what Warren does when something around it fails: brokers, connections, permissions, the API
-// server, and the manager itself. All parts are real; each test runs a manager process of its own, which watches the
-// test's namespaces only, and reaches brokers through proxies that it can cut, hold and lead elsewhere. Messages go
-// through the topologies meanwhile, and none that was confirmed may be lost.
+// Package faults tests Warren while brokers, connections, permissions, the API
+// server or the manager itself fail. All parts are real. Each test runs its own manager process, which watches only the
+// test's namespaces and reaches brokers through proxies that fail on request. Messages flow
+// through the topologies meanwhile, and no confirmed message may be lost.
 package faults
 
 import (
@@ -18,12 +18,12 @@ import (
 )
 
 var (
-	// shared is the newest broker, which other tests use too.
+	// shared is the newest broker, which other tests use, too.
 	shared brokers.Broker
 	// older are further brokers that other tests use, too.
 	older []brokers.Broker
 	kube  *APIServer
-	// managerBinary is what cmd/main.go is built into.
+	// managerBinary is the path of the manager.
 	managerBinary string
 )
 
@@ -34,7 +34,7 @@ func TestFaults(t *testing.T) {
 	RunSpecs(t, "Faults")
 }
 
-// given is what the first process of a run gives to all: `make test` runs the specs in several.
+// given is created by the first process of a run: `make test` runs the specs in several.
 type given struct{ ManagerBinary, KubeConfig string }
 
 var _ = SynchronizedBeforeSuite(func() []byte {
@@ -48,7 +48,7 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 	managerBinary, kube = from.ManagerBinary, Connect(from.KubeConfig)
 })
 
-// useOwnAPIServer gives a spec an API server that the spec may stop: the worlds that it makes afterwards are there.
+// useOwnAPIServer starts a private API server, which the spec may stop. Worlds that it creates afterwards use it.
 func useOwnAPIServer() {
 	GinkgoHelper()
 	before := kube

@@ -18,7 +18,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// tenant is a namespace with two BrokerConnections, which lead to one vhost by addresses of their own.
+// tenant is a namespace with two BrokerConnections to one virtual host with different addresses.
 type tenant struct {
 	*world
 
@@ -44,7 +44,7 @@ func newTenant(broker brokers.Broker) *tenant {
 	return &tenant{world: first, second: second}
 }
 
-// countCompared counts the ConsumerQueues that were compared with the broker.
+// countCompared returns the number of ConsumerQueues that were compared with the broker.
 func (t *tenant) countCompared() int {
 	GinkgoHelper()
 	count := 0
@@ -60,7 +60,7 @@ func (t *tenant) proxies() []*netfault.Proxy {
 	return []*netfault.Proxy{t.amqp, t.management, t.second.amqp, t.second.management}
 }
 
-// hold has both brokers fall silent, and release ends that.
+// hold makes both brokers silent until release is called.
 func (t *tenant) hold() {
 	for _, p := range t.proxies() {
 		p.Hold()
@@ -73,7 +73,7 @@ func (t *tenant) release() {
 	}
 }
 
-// edit applies a number of ConsumerQueues to each BrokerConnection. Each time, every one has a binding more than before: to declare it,
+// edit applies a number of ConsumerQueues to each BrokerConnection. Each call adds a binding to each of them. To declare it,
 // no refresh is needed.
 func (t *tenant) edit(count int) {
 	GinkgoHelper()
@@ -93,7 +93,7 @@ func (t *tenant) apply(count int, spec string) {
 	t.Queues("second", count, "{connectionRef: {name: second}, "+spec+"}")
 }
 
-// flap has both brokers cut their connections every two seconds, until the returned function is called.
+// flap closes the connections to both brokers every two seconds until the returned function is called.
 func (t *tenant) flap() (stop func()) {
 	stopping, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -136,17 +136,17 @@ var _ = Describe("A ConsumerQueue beside a tenant", Label("bench"), func() {
 		})
 	})
 
-	It("whose brokers cut their connections again and again", func() {
+	It("whose brokers close their connections repeatedly", func() {
 		const flapping = 1000
 		healthy, bad := newWorld(shared), newTenant(other())
 		startManager(healthy, bad.world)
-		bad.apply(flapping, "driftPolicy: Report") // which costs the broker nothing
+		bad.apply(flapping, "driftPolicy: Report") // needs no work of the broker
 		Eventually(bad.countCompared).WithTimeout(deadline.For(time.Minute)).Should(Equal(2 * flapping))
 		var stop func()
 		healthy.compare(func() { stop = bad.flap() }, func() { stop() })
 	})
 
-	It("whose brokers take two seconds for each answer", func() {
+	It("whose brokers take two seconds for each response", func() {
 		healthy, bad := newWorld(shared), newTenant(other())
 		answers := netfault.NewSlowAMQP(GinkgoTB(), bad.VHost.Broker.AMQPURI)
 		bad.amqp.LeadTo(answers.URI)
@@ -164,7 +164,7 @@ var _ = Describe("A ConsumerQueue beside a tenant", Label("bench"), func() {
 	})
 })
 
-// other is another broker than shared, where there is one: what a tenant costs its own broker is no concern here.
+// other returns a broker other than shared, if there is one, because the tenant's load on its own broker is not measured.
 func other() brokers.Broker {
 	if len(older) > 0 {
 		return older[0]
@@ -172,8 +172,8 @@ func other() brokers.Broker {
 	return shared
 }
 
-// compare measures ten rounds, in turns: how long a ConsumerQueue takes to become Ready while another tenant behaves, and while it
-// misbehaves, for longer than an operation may take. A round counts by its median, for other processes disturb single ConsumerQueues.
+// compare measures how long a ConsumerQueue takes to become Ready while another tenant behaves well, and while it
+// misbehaves for longer than an operation may take, in ten alternating rounds. It uses medians, because other processes disturb single ones.
 func (w *world) compare(misbehave, behave func()) {
 	GinkgoHelper()
 	const rounds, maxRatio = 10, 3
@@ -196,7 +196,7 @@ func (w *world) compare(misbehave, behave func()) {
 	Expect(ratio).To(BeNumerically("<=", maxRatio), "alone %v, beside %v", alone, beside)
 }
 
-// timesToReady are the times, in rising order, from the creation of a ConsumerQueue until it is Ready. One is created after the other, as
+// timesToReady returns the times from the creation of a ConsumerQueue until it is Ready, ascending. It creates one after the other, as
 // long as the given time lasts.
 func (w *world) timesToReady(prefix string, window time.Duration) []time.Duration {
 	GinkgoHelper()

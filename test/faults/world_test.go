@@ -12,20 +12,20 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// world leads to its broker through proxies. Tests themselves, with their publishers and consumers, take the straight way.
+// world connects Warren to its broker through proxies. Tests, publishers and consumers connect directly.
 type world struct {
 	*World
 
 	amqp, management *netfault.Proxy
 }
 
-// newWorld has a Secret and a BrokerConnection.
+// newWorld creates a Secret and a BrokerConnection.
 func newWorld(broker brokers.Broker) *world {
 	GinkgoHelper()
 	return newWorldAt(broker.NewVHost(GinkgoTB()))
 }
 
-// newWorldAt is newWorld for a vhost that exists.
+// newWorldAt is newWorld for an existing virtual host.
 func newWorldAt(vhost *brokers.VHost) *world {
 	GinkgoHelper()
 	w := newBareWorldAt(vhost)
@@ -33,7 +33,7 @@ func newWorldAt(vhost *brokers.VHost) *world {
 	return w
 }
 
-// newStraightWorld is newWorld without proxies: a broker that is stopped refuses connections itself.
+// newStraightWorld is newWorld without proxies, because a stopped broker itself refuses connections.
 func newStraightWorld(broker brokers.Broker) *world {
 	GinkgoHelper()
 	w := newBareWorld(broker)
@@ -42,7 +42,7 @@ func newStraightWorld(broker brokers.Broker) *world {
 	return w
 }
 
-// newBareWorld has neither Secret nor BrokerConnection yet.
+// newBareWorld creates neither a Secret nor a BrokerConnection.
 func newBareWorld(broker brokers.Broker) *world {
 	GinkgoHelper()
 	return newBareWorldAt(broker.NewVHost(GinkgoTB()))
@@ -55,20 +55,20 @@ func newBareWorldAt(vhost *brokers.VHost) *world {
 		amqp:  netfault.NewProxy(GinkgoTB(), vhost.Broker.AMQPURI), management: netfault.NewProxy(GinkgoTB(), vhost.Broker.ManagementURI),
 	}
 	w.Broker.AMQPURI, w.Broker.ManagementURI = w.amqp.URI, w.management.URI
-	// By then the manager is stopped, for it was started later: nothing is declared while the vhost is being deleted, which
+	// The manager was started later, so it has stopped before: nothing is declared while the virtual host is being deleted, which
 	// can break a broker.
 	DeferCleanup(w.Clear)
 	return w
 }
 
-// connect makes the Secret and the BrokerConnection.
+// connect creates the Secret and the BrokerConnection.
 func (w *world) connect(username, password string) {
 	GinkgoHelper()
 	w.Secret(username, password)
 	w.Connect(v1alpha1.BrokerConnectionSpec{})
 }
 
-// startManager runs a manager for the worlds' namespaces alone until the test ends.
+// startManager runs a manager only for the worlds' namespaces until the test ends.
 func startManager(worlds ...*world) *Manager {
 	GinkgoHelper()
 	namespaces := make([]string, len(worlds))
@@ -78,10 +78,10 @@ func startManager(worlds ...*world) *Manager {
 	return kube.StartManager(managerBinary, namespaces, uncounted)
 }
 
-// uncounted is the flag of managers whose writes are counted: with traffic, message counts are a reason for further writes.
+// uncounted is the flag for tests that count writes, because message counts cause further writes.
 const uncounted = "--message-counts-interval=0"
 
-// settled waits until all ConsumerQueues are Ready and the BrokerConnection has counted them: nothing more is written.
+// settled waits until all ConsumerQueues are Ready and the BrokerConnection has counted them, so that nothing more is written.
 func (w *world) settled(count int) {
 	GinkgoHelper()
 	w.AllReady(count)

@@ -14,15 +14,15 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// writes counts how often each resource of a namespace is changed: a write that changes nothing is no event, and costs
-// nobody anything.
+// writes counts how often each resource of a namespace is changed. A write without a change is not an event and has
+// no cost.
 type writes struct {
 	mu     sync.Mutex
 	counts map[string]int
 	began  time.Time // when the first was seen
 }
 
-// countWrites begins to count. What there is already does not count.
+// countWrites starts counting. Existing resources do not count.
 func (w *world) countWrites() *writes {
 	GinkgoHelper()
 	counter := &writes{counts: map[string]int{}}
@@ -55,14 +55,14 @@ func (c *writes) add(name string) {
 	c.counts[name]++
 }
 
-// first is when the first write was seen.
+// first returns when the first write was seen.
 func (c *writes) first() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.began
 }
 
-// of is how many writes there were to each of the resources that were written.
+// of returns the number of writes per written resource.
 func (c *writes) of() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,10 +16,10 @@ import (
 )
 
 var _ = Describe("A broker that accepts connections and never answers", Extended, Long, func() {
-	It("does not slow down the ConsumerQueues of another, whatever number of names it has", func() {
+	It("does not delay ConsumerQueues of another broker, with any number of addresses", func() {
 		const edited = 20
 		healthy, mute, falling := newWorld(shared), newWorld(shared), newTenant(shared)
-		for _, p := range []*netfault.Proxy{mute.amqp, mute.management} { // one is silent from the beginning…
+		for _, p := range []*netfault.Proxy{mute.amqp, mute.management} { // one broker is silent from the beginning
 			p.Hold()
 		}
 		startManager(healthy, mute, falling.world)
@@ -30,14 +30,14 @@ var _ = Describe("A broker that accepts connections and never answers", Extended
 		alone := healthy.best("alone", median)
 
 		mute.Queues("orders", 20, ordinary)
-		falling.hold() // …and one falls silent that has two names
+		falling.hold() // one with two addresses becomes silent
 		falling.edit(edited)
 		Eventually(falling.second.amqp.Held).ShouldNot(BeZero(), "an operation waits for its answer")
 		beside := healthy.best("beside", median)
 		AddReportEntry("time to Ready", fmt.Sprintf("alone %v, beside silent brokers %v", alone, beside))
 		Expect(beside).To(BeNumerically("<=", 5*alone), "alone %v, beside %v", alone, beside)
 
-		// A request that is not answered ends after 30 s, and the condition stays for three intervals more.
+		// A request without a response ends after 30 s, and the condition changes three intervals later.
 		Eventually(func() string { return readyReason(falling.Get("steady")) }).WithTimeout(deadline.For(time.Minute)).Should(Equal("BrokerUnreachable"))
 		mute.amqp.Release()
 		mute.management.Release()
@@ -50,8 +50,8 @@ var _ = Describe("A broker that accepts connections and never answers", Extended
 	})
 })
 
-var _ = Describe("A broker that takes seconds for each answer", Extended, Long, func() {
-	It("does not slow down the ConsumerQueues of another, and gets its own", func() {
+var _ = Describe("A broker that takes seconds for each response", Extended, Long, func() {
+	It("does not delay ConsumerQueues of another broker, and its own become Ready", func() {
 		healthy, slow := newWorld(shared), newWorld(shared)
 		answers := netfault.NewSlowAMQP(GinkgoTB(), shared.AMQPURI)
 		slow.amqp.LeadTo(answers.URI)
@@ -74,7 +74,7 @@ var _ = Describe("A broker that takes seconds for each answer", Extended, Long, 
 	})
 })
 
-// countReady is how many ConsumerQueues are Ready as their specs are now.
+// countReady returns how many ConsumerQueues are Ready in their current generation.
 func (w *world) countReady() int {
 	GinkgoHelper()
 	count := 0
@@ -86,7 +86,7 @@ func (w *world) countReady() int {
 	return count
 }
 
-// best is the best of three rounds of latencies, each taken by the given measure: other tests, which take the machine's time, disturb one
+// best returns the best of three rounds of latencies, each reduced by a measure, because other tests on the machine disturb one
 // or two rounds.
 func (w *world) best(prefix string, measure func([]time.Duration) time.Duration) time.Duration {
 	GinkgoHelper()
@@ -97,7 +97,7 @@ func (w *world) best(prefix string, measure func([]time.Duration) time.Duration)
 	return best
 }
 
-// latencies are the times from the creation of ConsumerQueues until they are Ready, of 15 that come at once.
+// latencies returns the times from the creation of 15 ConsumerQueues at the same time until they are Ready, in ascending order.
 func (w *world) latencies(prefix string) []time.Duration {
 	GinkgoHelper()
 	began := time.Now()
@@ -115,10 +115,10 @@ func (w *world) latencies(prefix string) []time.Duration {
 	return all
 }
 
-// median is that of times that rise.
+// median returns the median of ascending times.
 func median[T any](sorted []T) T { return sorted[len(sorted)/2] }
 
-// longest is that of times that rise.
+// longest returns the last of ascending times.
 func longest(times []time.Duration) time.Duration { return times[len(times)-1] }
 
 func readyReason(cq *v1alpha1.ConsumerQueue) string {

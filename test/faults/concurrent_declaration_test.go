@@ -8,8 +8,8 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-var _ = Describe("Somebody else who declares a queue between the look and the declaration", func() {
-	It("stalls the ConsumerQueue of that queue, which says so, and breaks nothing else", func() {
+var _ = Describe("A queue that others declare between refresh and declaration", func() {
+	It("makes its ConsumerQueue Stalled, and no other", func() {
 		w := newWorld(shared)
 		startManager(w)
 		w.Queue("steady", ordinary)
@@ -32,7 +32,7 @@ var _ = Describe("Somebody else who declares a queue between the look and the de
 			HaveField("Name", "orders.retry.1s"), HaveField("Arguments", HaveKeyWithValue("x-message-ttl", 5000.0)))))
 		Expect(w.Get("steady").ResourceVersion).To(Equal(steady))
 
-		By("becoming Ready by itself when the other queue is gone")
+		By("becoming Ready when the other queue is deleted")
 		w.VHost.DeleteQueue("orders.retry.1s")
 		w.AllReady(2)
 		w.ExpectExactly()

@@ -20,8 +20,8 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// deletedTogether is how many ConsumerQueues are deleted with their BrokerConnection: enough for fences to stand for a while.
-// WARREN_DELETED_TOGETHER=200 shows the same for more.
+// deletedTogether is the number of ConsumerQueues to delete with their BrokerConnection, enough for fences to exist for a while.
+// WARREN_DELETED_TOGETHER=200 sets a higher number.
 func deletedTogether() int {
 	if number, err := strconv.Atoi(os.Getenv("WARREN_DELETED_TOGETHER")); err == nil {
 		return number
@@ -30,14 +30,14 @@ func deletedTogether() int {
 }
 
 var _ = Describe("A manager that is killed while fences stand, when ConsumerQueues are deleted with their BrokerConnection", Long, func() {
-	It("has all of it deleted when it is back", func() {
+	It("deletes everything after its restart", func() {
 		w := newWorld(shared)
 		w.killAtFence(false)
 		startManager(w)
 		w.expectAllGone()
 	})
 
-	It("waits for a Secret that comes back within the minute", Extended, func() {
+	It("waits for a Secret that is recreated within a minute", Extended, func() {
 		w := newWorld(shared)
 		w.killAtFence(true)
 		startManager(w)
@@ -47,7 +47,7 @@ var _ = Describe("A manager that is killed while fences stand, when ConsumerQueu
 		w.expectAllGone()
 	})
 
-	It("says how to take down fences when the Secret does not come back, and the next connection does", Extended, func() {
+	It("says how to remove fences if the Secret is not recreated, and the next connection removes them", Extended, func() {
 		w := newWorld(shared)
 		w.killAtFence(true)
 		startManager(w)
@@ -63,8 +63,8 @@ var _ = Describe("A manager that is killed while fences stand, when ConsumerQueu
 	})
 })
 
-// killAtFence makes ConsumerQueues, deletes them with their BrokerConnection, and the Secret if asked for, and kills the
-// manager when fences stand.
+// killAtFence creates ConsumerQueues, deletes them with their BrokerConnection and optionally the Secret, and kills the
+// manager when fences exist.
 func (w *world) killAtFence(secret bool) {
 	GinkgoHelper()
 	running := startManager(w)
@@ -80,7 +80,7 @@ func (w *world) killAtFence(secret bool) {
 	Expect(w.VHost.Policies()).NotTo(BeEmpty(), "fences stand")
 }
 
-// stopAtFence stops a manager, as SIGSTOP does, when fences stand.
+// stopAtFence stops a manager with SIGSTOP when fences exist.
 func (w *world) stopAtFence(running *Manager) {
 	GinkgoHelper()
 	Eventually(func() bool {
@@ -91,7 +91,7 @@ func (w *world) stopAtFence(running *Manager) {
 		if len(w.VHost.Policies()) > 0 {
 			return true
 		}
-		signal(running, syscall.SIGCONT) // the last fence came down before
+		signal(running, syscall.SIGCONT) // the last fence was removed before
 		return false
 	}).WithTimeout(deadline.For(time.Minute)).WithPolling(10 * time.Millisecond).Should(BeTrue())
 }
