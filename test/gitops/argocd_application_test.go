@@ -15,7 +15,7 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// argoCD delivers by Applications that compare and apply in one of several ways.
+// argoCD delivers with Applications that compare and apply in one of several modes.
 type argoCD struct {
 	serverSideDiff, serverSideApply bool
 }
@@ -39,7 +39,7 @@ var _ = Describe("Argo CD", Ordered, ContinueOnFailure, func() {
 
 	for _, serverSide := range []bool{true, false} {
 		by := argoCD{serverSide, serverSide}
-		It("leaves alone what actions change, as Git says nothing about that, with "+by.String(), func() {
+		It("keeps changes by actions, which are not in Git, with "+by.String(), func() {
 			w, d := newDelivery(by, files{"orders.yaml": consumerQueue("orders", `{}`)})
 			delivered := d.(application)
 			w.act("reconcile")
@@ -58,7 +58,7 @@ var _ = Describe("Argo CD", Ordered, ContinueOnFailure, func() {
 // application is a namespaced name.
 type application client.ObjectKey
 
-// applicationStatus is what the tests read of an Application's status.
+// applicationStatus is the part of an Application's status that the tests read.
 type applicationStatus struct {
 	Sync struct {
 		Status   string `json:"status"`
@@ -82,7 +82,7 @@ type health struct {
 	Message string `json:"message"`
 }
 
-// Deliver makes an Application that syncs by itself, mends what is changed by hand, prunes, and is deleted with what it made.
+// Deliver creates an Application with automated sync, self-heal and prune, whose deletion deletes its resources.
 func (by argoCD) Deliver(w *world, folder string) delivery {
 	GinkgoHelper()
 	made := &unstructured.Unstructured{Object: map[string]any{
@@ -129,7 +129,7 @@ func (a application) Unhealthy(revision, name, message string) {
 			HaveField("Health.Status", "Degraded"), HaveField("Health.Message", ContainSubstring(message)))))))
 }
 
-// Refused finds the message already in the comparison, where that is done by the API server, and otherwise in the sync that failed.
+// Refused finds the message in the comparison if the API server does it, and otherwise in the failed sync.
 func (a application) Refused(revision, message string) {
 	GinkgoHelper()
 	a.Compare()
@@ -139,14 +139,14 @@ func (a application) Refused(revision, message string) {
 			HaveField("Type", BeElementOf("ComparisonError", "SyncError")), HaveField("Message", ContainSubstring(message)))))))
 }
 
-// settled waits until Argo CD has looked again, sees no difference, and says so of the health.
+// settled waits until Argo CD has compared again, sees no difference, and reports this health.
 func (a application) settled(health string) {
 	GinkgoHelper()
 	a.Compare()
 	Eventually(a.status).Should(SatisfyAll(HaveField("Sync.Status", "Synced"), HaveField("Health.Status", health)))
 }
 
-// Compare asks for a look at Git and cluster. Argo CD takes the annotation away when it writes what it has seen.
+// Compare requests a comparison of Git and cluster. Argo CD removes the annotation when it writes the result.
 func (a application) Compare() {
 	GinkgoHelper()
 	const refresh = "argocd.argoproj.io/refresh"

@@ -14,13 +14,13 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// customizations has a folder for each kind, as the repository of Argo CD has them.
+// customizations has a folder for each kind, like the repository of Argo CD.
 const customizations = Checkout + "/config/argocd/resource_customizations/messaging.warren.dev"
 
-// argoCDProgram runs Argo CD; its first argument is "argocd".
+// argoCDProgram runs Argo CD. Its first argument is "argocd".
 var argoCDProgram string
 
-// healthTests is the form of Argo CD's health_test.yaml.
+// healthTests is the format of Argo CD's health_test.yaml.
 type healthTests struct {
 	Tests []struct {
 		InputPath    string `json:"inputPath"`
@@ -31,7 +31,7 @@ type healthTests struct {
 	} `json:"tests"`
 }
 
-// actionTests is the form of Argo CD's action_test.yaml.
+// actionTests is the format of Argo CD's action_test.yaml.
 type actionTests struct {
 	DiscoveryTests []struct {
 		InputPath string `json:"inputPath"`
@@ -47,19 +47,19 @@ type actionTests struct {
 	} `json:"actionTests"`
 }
 
-// Argo CD's own Lua engine runs health checks and actions as config/argocd adds them to argocd-cm, over recorded resources.
-var _ = Describe("Argo CD, by the component config/argocd,", func() {
+// Argo CD's Lua engine runs the health checks and actions that config/argocd adds to argocd-cm on recorded resources.
+var _ = Describe("Argo CD with the component config/argocd", func() {
 	BeforeEach(func() { argoCDProgram = toolScript("argocd") })
 
 	for _, kind := range []string{"BrokerConnection", "ConsumerQueue"} {
-		It("tells the health of a "+kind, func() {
+		It("computes the health of a "+kind, func() {
 			for _, test := range load[healthTests](kind, "health_test.yaml").Tests {
 				want := "STATUS: " + test.HealthStatus.Status + "\nMESSAGE: " + test.HealthStatus.Message + "\n"
 				Expect(customization("health", filepath.Join(customizations, kind, test.InputPath))).To(Equal(want), test.InputPath)
 			}
 		})
 
-		It("tells the health of every recorded "+kind, func() {
+		It("computes the health of every recorded "+kind, func() {
 			var tested []string
 			for _, test := range load[healthTests](kind, "health_test.yaml").Tests {
 				tested = append(tested, test.InputPath)
@@ -71,7 +71,7 @@ var _ = Describe("Argo CD, by the component config/argocd,", func() {
 			Expect(tested).To(ConsistOf(recorded))
 		})
 
-		It("offers actions for a "+kind+", but none that makes no sense", func() {
+		It("offers only useful actions for a "+kind, func() {
 			for _, test := range load[actionTests](kind, "actions/action_test.yaml").DiscoveryTests {
 				want := map[string]string{"NAME": "DISABLED"}
 				for _, action := range test.Result {
@@ -82,7 +82,7 @@ var _ = Describe("Argo CD, by the component config/argocd,", func() {
 			}
 		})
 
-		It("runs actions on a "+kind+", and changes nothing else", func() {
+		It("runs actions on a "+kind+" and changes nothing else", func() {
 			for _, test := range load[actionTests](kind, "actions/action_test.yaml").ActionTests {
 				folder := filepath.Join(customizations, kind, "actions")
 				want, err := os.ReadFile(filepath.Join(folder, test.ExpectedOutputPath))
@@ -101,13 +101,13 @@ func load[T any](kind, file string) (content T) {
 	return content
 }
 
-// customization asks Argo CD what it makes of a resource.
+// customization runs an argocd command on a resource.
 func customization(command, path string, arguments ...string) string {
 	GinkgoHelper()
 	arguments = append([]string{"argocd", "admin", "settings", "resource-overrides", command, path}, arguments...)
 	arguments = append(arguments, "--argocd-cm-path", filepath.Join(Checkout, "config", "argocd", "argocd-cm.yaml"))
 	process := exec.CommandContext(ctx(), argoCDProgram, arguments...)
-	// In place of a difference, Argo CD prints the changed resource.
+	// Argo CD prints the changed resource instead of a difference.
 	process.Env = append(os.Environ(), `KUBECTL_EXTERNAL_DIFF=sh -c 'cat "$1"'`)
 	process.Stderr = GinkgoWriter
 	output, err := process.Output()
@@ -115,7 +115,7 @@ func customization(command, path string, arguments ...string) string {
 	return string(output)
 }
 
-// act runs an action on the ConsumerQueue "orders" and patches it, as Argo CD's server does for a user.
+// act runs an action on the ConsumerQueue "orders" and patches it, like Argo CD's server.
 func (w *world) act(action string) {
 	GinkgoHelper()
 	path := filepath.Join(GinkgoT().TempDir(), "orders.yaml")
@@ -125,7 +125,7 @@ func (w *world) act(action string) {
 	kube.Kubectl("patch", "consumerqueue", "orders", "--namespace", w.Namespace, "--type=merge", "--patch-file", path)
 }
 
-// changedBy is a resource as an action leaves it.
+// changedBy returns the resource after an action.
 func changedBy(action, path string) string {
 	GinkgoHelper()
 	_, changed, _ := strings.Cut(customization("run-action", path, action), "Following fields have been changed:")
@@ -145,5 +145,5 @@ func table(text string) map[string]string {
 
 var requestedAt = regexp.MustCompile(`(messaging\.warren\.dev/requested-at:) "\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"`)
 
-// withoutTime leaves out when an action was asked for.
+// withoutTime removes the time of a requested action.
 func withoutTime(text string) string { return requestedAt.ReplaceAllString(text, "$1 then") }

@@ -24,10 +24,10 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// scene is a World in which a situation is brought about.
+// scene is a World for a situation.
 type scene struct{ *World }
 
-// situations bring about, by kind, what the testdata of Argo CD's health checks show: by the name of the file, what happens to
+// situations are functions that create the testdata of Argo CD's health checks, by kind and name of the file. They change
 // the ConsumerQueue "orders" or to the BrokerConnection "default".
 var situations = map[string]map[string]func(s *scene){
 	"ConsumerQueue": {
@@ -56,7 +56,7 @@ var situations = map[string]map[string]func(s *scene){
 			s.Queue("orders", `{suspend: true}`)
 			s.Eventually("orders", Condition("Suspended", metav1.ConditionTrue, "Suspended"))
 			s.VHost.DeleteQueue("orders.dlq")
-			s.VHost.DeclareQueue("orders.dlq", map[string]any{"x-queue-type": "quorum"}) // as it is on RabbitMQ 3.x
+			s.VHost.DeclareQueue("orders.dlq", map[string]any{"x-queue-type": "quorum"}) // as on RabbitMQ 3.x
 			s.VHost.Bind("orders.dlx", "orders.dlq", "", nil)
 			s.Queue("orders", `{}`)
 			s.Eventually("orders", Condition("Ready", metav1.ConditionTrue, "InSync"),
@@ -99,15 +99,15 @@ var situations = map[string]map[string]func(s *scene){
 	},
 }
 
-// wholeRecordings are the situations whose recording keeps the whole status. The tests of kubectl warren print it, and test/docs compares
-// it with the schemas. The other recordings keep what Argo CD's Lua reads: the conditions and the observed generation.
+// wholeRecordings are the situations whose recording contains the whole status. The tests of kubectl warren print it, and test/docs validates
+// it with the schemas. The other recordings contain only what Argo CD's Lua reads: the conditions and the observed generation.
 var wholeRecordings = []string{"pending", "healthy", "recreation_required"}
 
-// With WARREN_RECORD=1 the specs write the files. Otherwise they compare them with what the operator writes today.
+// With WARREN_RECORD=1 the specs write the files. Otherwise they compare them with the operator's current status.
 var _ = Describe("The testdata of Argo CD's health checks", func() {
 	for kind, byName := range situations {
 		for name, happens := range byName {
-			It("are what the operator writes: "+kind+" "+name, func() {
+			It("match the operator's status: "+kind+" "+name, func() {
 				s := newScene()
 				happens(s)
 				file := filepath.Join(customizations, kind, "testdata", name+".yaml")
@@ -150,14 +150,14 @@ func (s *scene) ready() {
 	s.Counted("orders")
 }
 
-// lock has the broker refuse the password.
+// lock makes the broker refuse the password.
 func (s *scene) lock() {
 	GinkgoHelper()
 	s.Secret(s.Broker.Username, "wrong")
 	s.EventuallyConnection(Condition("Ready", metav1.ConditionFalse, "AuthenticationFailed"))
 }
 
-// whilePaused has something happen that the manager does not see yet, and reads nothing more before the manager goes on.
+// whilePaused calls a function while the manager is paused, and reads the resource before the manager resumes.
 func (s *scene) whilePaused(happens func()) {
 	GinkgoHelper()
 	Expect(manager.Command.Process.Signal(syscall.SIGSTOP)).To(Succeed())
@@ -165,8 +165,8 @@ func (s *scene) whilePaused(happens func()) {
 	happens()
 }
 
-// hook gives the ConsumerQueue the finalizer of what Argo CD calls a hook: of all resources that are being deleted, Argo CD asks
-// for the health of hooks alone.
+// hook gives the ConsumerQueue the finalizer of an Argo CD hook. Of all resources that are being deleted, Argo CD only computes
+// the health of hooks.
 func (s *scene) hook() {
 	GinkgoHelper()
 	hook := s.Get("orders")
@@ -181,7 +181,7 @@ func (s *scene) hook() {
 
 var timestamp = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 
-// recording returns the resource as YAML, with fixed words for values that differ between runs.
+// recording returns the resource as YAML, with placeholders for values that differ between runs.
 func (s *scene) recording(kind, situation string) string {
 	GinkgoHelper()
 	object := &unstructured.Unstructured{}
@@ -207,7 +207,7 @@ func (s *scene) recording(kind, situation string) string {
 	return written(object.Object)
 }
 
-// written writes a resource as YAML. Each field of the status, and each item of a list there, takes one line.
+// written formats a resource as YAML. Each field of the status, and each item of a list there, is one line.
 func written(resource map[string]any) string {
 	GinkgoHelper()
 	status, _ := resource["status"].(map[string]any)

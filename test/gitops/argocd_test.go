@@ -14,19 +14,19 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// installation is a running Argo CD: application controller, repository server and Redis, as processes. Its server is left out:
-// nobody logs in.
+// installation is a running Argo CD: application controller, repository server and Redis as processes. The server is not needed, because
+// no user logs in.
 type installation struct {
 	folder              string
 	redis, repositories string
 }
 
-// startArgoCD installs Argo CD's own manifests with the component config/argocd, as far as processes need them.
+// startArgoCD installs the parts of Argo CD's manifests that the processes need, with the component config/argocd.
 func startArgoCD() {
 	GinkgoHelper()
 	i := &installation{folder: GinkgoT().TempDir(), redis: FreeAddress(), repositories: FreeAddress()}
 	i.install()
-	kube.RunController("garbage-collector-controller") // it ends a deletion in the foreground, which is how Argo CD deletes
+	kube.RunController("garbage-collector-controller") // completes foreground deletions, which Argo CD uses
 	host, port, err := net.SplitHostPort(i.redis)
 	Expect(err).NotTo(HaveOccurred())
 	RunAside(exec.Command(filepath.Join(Checkout, "hack", "redis.sh"), "--bind", host, "--port", port, "--save", "", "--appendonly", "no"))
@@ -53,7 +53,7 @@ func (i *installation) install() {
 		"components": []string{i.relative(filepath.Join(Checkout, "config", "argocd"))},
 	}))
 	kube.Kubectl("apply", "--server-side", "--kustomize", i.folder)
-	// Argo CD's server would make the key when it starts for the first time.
+	// Argo CD's server would create the key on its first start.
 	kube.Kubectl("patch", "--namespace", "argocd", "secret", "argocd-secret", "--patch", fmt.Sprintf(`{"stringData":{"server.secretkey":%q}}`, rand.Text()))
 	project := i.write("project.yaml", manifest("argoproj.io/v1alpha1", "AppProject", "default", map[string]any{"spec": map[string]any{
 		"sourceRepos": []string{"*"}, "destinations": []any{map[string]any{"server": "*", "namespace": "*"}},
@@ -61,7 +61,7 @@ func (i *installation) install() {
 	kube.Kubectl("apply", "--server-side", "--namespace", "argocd", "--filename", project)
 }
 
-// write writes a file of the installation, and returns its path.
+// write writes a file of the installation and returns its path.
 func (i *installation) write(name, text string) string {
 	GinkgoHelper()
 	path := filepath.Join(i.folder, name)
@@ -70,7 +70,7 @@ func (i *installation) write(name, text string) string {
 	return path
 }
 
-// relative is a folder as a kustomization names it.
+// relative returns a directory relative to a kustomization.
 func (i *installation) relative(folder string) string {
 	GinkgoHelper()
 	absolute, err := filepath.Abs(folder)

@@ -11,31 +11,31 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// tool delivers what is in Git to a cluster.
+// tool delivers resources from Git to a cluster.
 type tool interface {
-	// Deliver has the tool bring a folder of the world's repository into the world's namespace, keep it so, and remove what is
+	// Deliver makes the tool apply a folder of the world's repository to the world's namespace, correct changes, and delete resources that were
 	// removed from Git.
 	Deliver(w *world, folder string) delivery
 }
 
 // delivery is what a tool delivers from one folder: a Kustomization of Flux, or an Application of Argo CD.
 type delivery interface {
-	// Healthy waits until the tool has delivered the revision, and says that all of it is healthy.
+	// Healthy waits until the tool has delivered the revision and reports all resources as healthy.
 	Healthy(revision string)
-	// Unhealthy waits until the tool has delivered the revision, and says that a ConsumerQueue has failed. The user finds the
-	// message where the tool shows it.
+	// Unhealthy waits until the tool has delivered the revision and reports a ConsumerQueue as failed. The user finds the
+	// message in the tool's usual place.
 	Unhealthy(revision, name, message string)
-	// Refused waits until the tool says that the API server refuses the revision, and why.
+	// Refused waits until the tool reports that, and why, the API server refuses the revision.
 	Refused(revision, message string)
-	// Compare has the tool compare the cluster with Git once more, and returns when it has.
+	// Compare makes the tool compare the cluster with Git and waits until it has.
 	Compare()
-	// Delete deletes the delivery with all that it delivered, and does not wait.
+	// Delete deletes the delivery with its resources and does not wait.
 	Delete()
-	// IsGone says whether the deletion has ended.
+	// IsGone reports whether the deletion has ended.
 	IsGone() bool
 }
 
-// sampleSets are the samples that can be applied together, and how many ConsumerQueues they have.
+// sampleSets are samples that can be applied together, with their number of ConsumerQueues.
 var sampleSets = []struct {
 	text   string
 	files  []string
@@ -46,10 +46,10 @@ var sampleSets = []struct {
 	{"the sample of a RabbitmqCluster", []string{"samples/brokerconnection-rabbitmqcluster.yaml", "samples/quickstart.yaml"}, 1},
 }
 
-// itDeliversSamples holds for each tool, whatever its settings.
+// itDeliversSamples defines the specs for each tool and each of its settings.
 func itDeliversSamples(by tool) {
 	for _, set := range sampleSets {
-		It("makes "+set.text+" healthy, and finds nothing more to change", func() {
+		It("makes "+set.text+" healthy and finds no further difference", func() {
 			w := newWorld()
 			w.addRabbitmqCluster()
 			revision := w.Commit(w.samples(set.files...))
@@ -71,9 +71,9 @@ func itDeliversSamples(by tool) {
 	}
 }
 
-// itDelivers are the other sentences that hold for each tool.
+// itDelivers defines the other specs for each tool.
 func itDelivers(by tool) {
-	It("calls a ConsumerQueue failed that Warren refuses, until Git is mended", func() {
+	It("reports a ConsumerQueue that Warren refuses as failed until it is fixed in Git", func() {
 		w, d := newDelivery(by, files{"orders.yaml": consumerQueue("orders", `{}`)})
 		revision := w.Commit(files{"orders.yaml": consumerQueue("orders",
 			`{retry: {exchange: {name: retries, type: topic}, delayTiers: [{delay: 10s, routingKey: "retry.#"}, {delay: 1m, routingKey: retry.1m}]}}`)})
@@ -81,7 +81,7 @@ func itDelivers(by tool) {
 		d.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{}`)}))
 	})
 
-	It("says why the API server refuses a ConsumerQueue, and leaves what is there", func() {
+	It("reports why the API server refuses a ConsumerQueue, and keeps the existing one", func() {
 		w, d := newDelivery(by, files{"orders.yaml": consumerQueue("orders", `{retry: {maxAttempts: 3}}`)})
 		before := w.spec("orders")
 		d.Refused(w.Commit(files{"orders.yaml": consumerQueue("orders", `{retry: {strategy: Requeue, delayTiers: [{delay: 10s}]}}`)}),
@@ -91,7 +91,7 @@ func itDelivers(by tool) {
 		d.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{retry: {maxAttempts: 4}}`)}))
 	})
 
-	It("calls a ConsumerQueue failed when a TTL changes, and names the argument", func() {
+	It("reports a ConsumerQueue with a changed TTL as failed and names the argument", func() {
 		w, d := newDelivery(by, files{"orders.yaml": consumerQueue("orders", `{queue: {messageTTL: 1h}}`)})
 		held := w.VHost.Definitions()
 		revision := w.Commit(files{"orders.yaml": consumerQueue("orders", `{queue: {messageTTL: 2h}}`)})
@@ -100,7 +100,7 @@ func itDelivers(by tool) {
 		d.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{queue: {messageTTL: 1h}}`)}))
 	})
 
-	It("takes back what is edited by hand, and removes what is removed from Git", func() {
+	It("reverts manual changes and deletes resources that were removed from Git", func() {
 		w, d := newDelivery(by, files{
 			"orders.yaml":   consumerQueue("orders", `{retry: {maxAttempts: 3}}`),
 			"invoices.yaml": consumerQueue("invoices", `{}`),
@@ -149,14 +149,14 @@ func itDelivers(by tool) {
 	})
 }
 
-// deletions are deliveries to one world that are deleted one after the other.
+// deletions deletes several deliveries to one world one after the other.
 type deletions struct {
 	world    *world
 	revision string
 	left     []delivery
 }
 
-// newDeletions delivers a ConsumerQueue and what leads Warren to the vhost from a folder each.
+// newDeletions delivers a ConsumerQueue, a BrokerConnection and a Secret from one folder each.
 func newDeletions(by tool, folders []string) *deletions {
 	GinkgoHelper()
 	w := newWorld()
@@ -180,7 +180,7 @@ func (d *deletions) begin() {
 	d.left[0].Delete()
 }
 
-// proceed deletes the next delivery when the one before is gone, and says how many are left.
+// proceed deletes the next delivery when the previous one is gone, and returns how many are left.
 func (d *deletions) proceed() int {
 	GinkgoHelper()
 	if len(d.left) > 0 && d.left[0].IsGone() {
@@ -192,7 +192,7 @@ func (d *deletions) proceed() int {
 	return len(d.left)
 }
 
-// newDelivery delivers files, and what leads Warren to the vhost, and waits until all is healthy.
+// newDelivery delivers files with a BrokerConnection and Secret, and waits until all are healthy.
 func newDelivery(by tool, given files) (*world, delivery) {
 	GinkgoHelper()
 	w := newWorld()
@@ -204,7 +204,7 @@ func newDelivery(by tool, given files) (*world, delivery) {
 	return w, d
 }
 
-// gone waits until a deletion has ended: with the Secret gone, Warren tries for a minute to delete what is at the broker.
+// gone waits until a deletion has ended. Without the Secret, Warren tries for a minute to delete the objects at the broker.
 func gone(d delivery) {
 	GinkgoHelper()
 	Eventually(d.IsGone).WithTimeout(deadline.For(90 * time.Second)).Should(BeTrue())

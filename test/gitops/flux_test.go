@@ -35,7 +35,7 @@ var _ = Describe("Flux", Ordered, ContinueOnFailure, func() {
 	itDeliversSamples(flux{})
 	itDelivers(flux{})
 
-	It("takes the manifests of the documentation", func() {
+	It("accepts the manifests in the documentation", func() {
 		kube.Kubectl("create", "namespace", "shop")
 		text, err := os.ReadFile(filepath.Join(Checkout, "docs", "gitops.md"))
 		Expect(err).NotTo(HaveOccurred())
@@ -56,7 +56,7 @@ var _ = Describe("Flux", Ordered, ContinueOnFailure, func() {
 		Expect(taken).To(Equal(3))
 	})
 
-	It("takes back a field that is not in Git, too", func() {
+	It("also reverts a field that is not in Git", func() {
 		w, d := newDelivery(flux{}, files{"orders.yaml": consumerQueue("orders", `{}`)})
 		kube.Kubectl("patch", "consumerqueue", "orders", "--namespace", w.Namespace, "--type=merge", "--patch", `{"spec":{"suspend":true}}`)
 		Eventually(func() bool { return w.Get("orders").Spec.Suspend }).Should(BeFalse())
@@ -64,7 +64,7 @@ var _ = Describe("Flux", Ordered, ContinueOnFailure, func() {
 		w.Ready("orders")
 	})
 
-	It("does not wait for a ConsumerQueue that is suspended", func() {
+	It("does not wait for a suspended ConsumerQueue", func() {
 		w, d := newDelivery(flux{}, files{"orders.yaml": consumerQueue("orders", `{}`)})
 		d.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{suspend: true, retry: {maxAttempts: 9}}`)}))
 		w.Eventually("orders", Condition("Suspended", metav1.ConditionTrue, "Suspended"), Condition("Ready", metav1.ConditionTrue, "InSync"))
@@ -91,7 +91,7 @@ func startFlux() {
 	kube.Kubectl("create", "namespace", "flux-system")
 	storage := FreeAddress()
 	startFluxController("source-controller", "--storage-path="+GinkgoT().TempDir(), "--storage-addr="+storage, "--storage-adv-addr="+storage)
-	startFluxController("kustomize-controller", "--concurrent=20") // each that waits for a resource keeps one busy
+	startFluxController("kustomize-controller", "--concurrent=20") // each waiting Kustomization occupies a worker
 }
 
 // startFluxController runs a controller until the container ends.
@@ -105,7 +105,7 @@ func startFluxController(name string, flags ...string) {
 	DeferCleanup(Run(command).Stop)
 }
 
-// flux delivers by a GitRepository and a Kustomization in the namespace that they deliver to.
+// flux delivers with a GitRepository and a Kustomization in the target namespace.
 type flux struct{}
 
 func (flux) Deliver(w *world, folder string) delivery {
@@ -151,7 +151,7 @@ func (k *kustomization) Healthy(revision string) {
 	k.eventually(metav1.ConditionTrue, "ReconciliationSucceeded", revision)
 }
 
-// Unhealthy finds the ConsumerQueue in the message of the condition, and Warren's message at the ConsumerQueue.
+// Unhealthy finds the ConsumerQueue in the message of the condition, and Warren's message in the ConsumerQueue.
 func (k *kustomization) Unhealthy(revision, name, message string) {
 	GinkgoHelper()
 	k.eventually(metav1.ConditionFalse, "HealthCheckFailed", fmt.Sprintf("ConsumerQueue/%s/%s status: 'Failed'", k.Namespace, name))
@@ -165,7 +165,7 @@ func (k *kustomization) Refused(revision, message string) {
 	Eventually(k.status).Should(HaveField("LastAttemptedRevision", HaveSuffix(revision)))
 }
 
-// eventually is about the Ready condition.
+// eventually waits for the Ready condition.
 func (k *kustomization) eventually(ready metav1.ConditionStatus, reason, message string) {
 	GinkgoHelper()
 	Eventually(func() string {
@@ -195,7 +195,7 @@ func (k *kustomization) IsGone() bool {
 	return apierrors.IsNotFound(kube.Get(context.Background(), client.ObjectKeyFromObject(k.object), k.object.DeepCopy()))
 }
 
-// kustomizationStatus is what the tests read of a Kustomization's status.
+// kustomizationStatus is the part of a Kustomization's status that the tests read.
 type kustomizationStatus struct {
 	Conditions             []metav1.Condition `json:"conditions"`
 	LastAttemptedRevision  string             `json:"lastAttemptedRevision"`

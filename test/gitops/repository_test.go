@@ -15,16 +15,16 @@ import (
 // branch is the branch of every repository.
 const branch = "main"
 
-// repository is a Git repository that others clone by HTTP.
+// repository is a Git repository that is served over HTTP.
 type repository struct {
-	// URL is where to clone the repository.
+	// URL is the address of the repository.
 	URL string
 
 	// folder is the working tree.
 	folder string
 }
 
-// newRepository serves an empty repository as a Git server does, until the test ends.
+// newRepository serves an empty repository until the test ends.
 func newRepository() *repository {
 	GinkgoHelper()
 	root := GinkgoT().TempDir()
@@ -45,10 +45,10 @@ func newRepository() *repository {
 	return r
 }
 
-// files are contents by path.
+// files are the contents of files by path.
 type files map[string]string
 
-// Commit writes files, and returns the revision.
+// Commit writes files and returns the revision.
 func (r *repository) Commit(changed files) string {
 	GinkgoHelper()
 	for name, content := range changed {
@@ -59,7 +59,7 @@ func (r *repository) Commit(changed files) string {
 	return r.commit()
 }
 
-// Remove removes files, and returns the revision.
+// Remove removes files and returns the revision.
 func (r *repository) Remove(names ...string) string {
 	GinkgoHelper()
 	for _, name := range names {

@@ -1,6 +1,6 @@
-// Package gitops shows Warren in the hands of the tools that deliver resources from Git: the real controllers of Flux and of Argo CD
-// apply what is in a Git repository to a real API server, where the real manager works at a real broker. What all tools must do
-// is written once, in cases_test.go; each tool has a file of its own.
+// Package gitops tests Warren with tools that deliver resources from Git: the real controllers of Flux and Argo CD
+// apply a Git repository to a real API server, where the real manager works with a real broker. The specs for all tools
+// are in cases_test.go, and each tool has its own file.
 package gitops
 
 import (

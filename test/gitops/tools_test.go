@@ -10,7 +10,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// toolScript is hack/tool.sh, which has built a program when this returns: the first time on a machine that takes minutes.
+// toolScript returns hack/tool.sh for a program that it has built. The first build on a machine takes minutes.
 func toolScript(name string) string {
 	GinkgoHelper()
 	script, err := filepath.Abs(filepath.Join(Checkout, "hack", "tool.sh"))

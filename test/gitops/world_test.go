@@ -18,7 +18,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// world is a test's own namespace, vhost and repository.
+// world is a namespace, a virtual host and a repository for one test.
 type world struct {
 	*World
 	*repository
@@ -31,7 +31,7 @@ func newWorld() *world {
 	return w
 }
 
-// access are the files that lead Warren to the vhost, in a folder of the repository.
+// access returns the files with BrokerConnection and Secret, in a folder of the repository.
 func (w *world) access(folder string) files {
 	return files{
 		filepath.Join(folder, "secret.yaml"): manifest("v1", "Secret", "rabbitmq", map[string]any{
@@ -46,7 +46,7 @@ func (w *world) access(folder string) files {
 	}
 }
 
-// consumerQueue is the file of a ConsumerQueue whose spec is given as YAML.
+// consumerQueue returns the file of a ConsumerQueue with a spec in YAML.
 func consumerQueue(name, spec string) string {
 	GinkgoHelper()
 	content := map[string]any{}
@@ -54,7 +54,7 @@ func consumerQueue(name, spec string) string {
 	return manifest(v1alpha1.GroupVersion.String(), "ConsumerQueue", name, map[string]any{"spec": content})
 }
 
-// manifest has no namespace: the tool knows where to deliver to.
+// manifest has no namespace, because the tool sets it.
 func manifest(apiVersion, kind, name string, content map[string]any) string {
 	GinkgoHelper()
 	content["apiVersion"], content["kind"], content["metadata"] = apiVersion, kind, map[string]any{"name": name}
@@ -63,8 +63,8 @@ func manifest(apiVersion, kind, name string, content map[string]any) string {
 	return string(text)
 }
 
-// samples are the files of config/samples as they are, and in the root a kustomization that brings some of them into one
-// namespace and leads their BrokerConnection to the vhost.
+// samples returns the unchanged files of config/samples, and a kustomization in the root that applies some of them to one
+// namespace and changes their BrokerConnection to the virtual host.
 func (w *world) samples(names ...string) files {
 	GinkgoHelper()
 	paths, err := filepath.Glob(filepath.Join(Checkout, "config", "samples", "*.yaml"))
@@ -97,7 +97,7 @@ func (w *world) overlay(resources []string) string {
 	return string(text)
 }
 
-// setAll is a patch of a kustomization for all resources of a kind.
+// setAll returns a patch of a kustomization for all resources of a kind.
 func setAll(kind string, values map[string]string) map[string]any {
 	patch := ""
 	for path, value := range values {
@@ -106,7 +106,7 @@ func setAll(kind string, values map[string]string) map[string]any {
 	return map[string]any{"target": map[string]string{"kind": kind}, "patch": patch}
 }
 
-// addRabbitmqCluster adds what the RabbitMQ cluster operator makes, and leads by it to the vhost.
+// addRabbitmqCluster adds a RabbitmqCluster with its resources and makes the BrokerConnection use it.
 func (w *world) addRabbitmqCluster() {
 	GinkgoHelper()
 	w.SecretNamed("rabbitmq-default-user", w.Broker.Username, w.Broker.Password)
@@ -117,7 +117,7 @@ func (w *world) addRabbitmqCluster() {
 		`--patch={"status":{"defaultUser":{"secretReference":{"name":"rabbitmq-default-user"}}}}`)
 }
 
-// versions are the resourceVersions of all that is delivered: a write to a resource changes its version.
+// versions returns the resourceVersions of all delivered resources, which each write changes.
 func (w *world) versions() map[string]string {
 	GinkgoHelper()
 	found := map[string]string{}
@@ -135,7 +135,7 @@ func (w *world) versions() map[string]string {
 	return found
 }
 
-// settledVersions are versions that stay for two seconds: the last of what the operator counts and writes is there.
+// settledVersions waits until versions did not change for two seconds, so that the operator has written all counts.
 func (w *world) settledVersions() map[string]string {
 	GinkgoHelper()
 	var found map[string]string
@@ -147,7 +147,7 @@ func (w *world) settledVersions() map[string]string {
 	return found
 }
 
-// spec is the spec of a ConsumerQueue as it is in the cluster, as YAML.
+// spec returns the spec of a ConsumerQueue in the cluster, as YAML.
 func (w *world) spec(name string) string {
 	GinkgoHelper()
 	text, err := yaml.Marshal(w.Get(name).Spec)
@@ -155,7 +155,7 @@ func (w *world) spec(name string) string {
 	return string(text)
 }
 
-// queues are the names of the queues in the vhost.
+// queues returns the names of the queues in the virtual host.
 func (w *world) queues() []string {
 	GinkgoHelper()
 	var names []string

@@ -13,15 +13,15 @@ import (
 
 const gettingStarted = "docs/getting-started.md"
 
-// A newcomer follows the page in a fresh clone, from starting a cluster to ending it. Every command block runs word for word, in one
-// shell, and prints what the page says.
+// The test follows the page in a fresh clone, from starting a cluster to stopping it. Every command block runs word for word, in one
+// shell, and must print the output on the page.
 func TestGettingStarted(t *testing.T) {
 	clone := freshClone(t)
 	blocks := commandBlocks(t, filepath.Join(clone, gettingStarted))
 	if output, err := inClone(clone, "hack/cluster.sh", "status").CombinedOutput(); err == nil {
 		t.Fatalf("the page starts a cluster and ends it, so none may run: hack/cluster.sh down\n%s", output)
 	}
-	t.Cleanup(func() { _ = inClone(clone, "hack/cluster.sh", "down").Run() }) // is done already unless a block failed
+	t.Cleanup(func() { _ = inClone(clone, "hack/cluster.sh", "down").Run() }) // needed only if a block failed
 
 	outputs, err := runBlocks(t, clone, blocks)
 	for i, output := range outputs {
@@ -35,7 +35,7 @@ func TestGettingStarted(t *testing.T) {
 	}
 }
 
-// freshClone is what a newcomer has: this commit, and nothing that was built.
+// freshClone returns a clone of this commit without build results.
 func freshClone(t *testing.T) string {
 	t.Helper()
 	checkout, err := filepath.Abs("../..")
@@ -49,7 +49,7 @@ func freshClone(t *testing.T) string {
 	return clone
 }
 
-// inClone is a command with the environment of a newcomer, who has none of the variables of `make e2e-cluster`.
+// inClone returns a command without the environment variables of `make e2e-cluster`.
 func inClone(clone, name string, arguments ...string) *exec.Cmd {
 	command := exec.Command(name, arguments...)
 	command.Dir = clone
@@ -59,14 +59,14 @@ func inClone(clone, name string, arguments ...string) *exec.Cmd {
 	return command
 }
 
-// commandBlock is a block of commands of the page, with the output that the page shows for it.
+// commandBlock is a block of commands on the page with the output that the page shows.
 type commandBlock struct {
 	line     int
 	commands string
 	output   []string
 }
 
-// commandBlocks are all code blocks of the page: commands, each followed by its output.
+// commandBlocks returns the code blocks of the page: commands, each followed by their output.
 func commandBlocks(t *testing.T, page string) []commandBlock {
 	t.Helper()
 	content, err := os.ReadFile(page)
@@ -99,7 +99,7 @@ func commandBlocks(t *testing.T, page string) []commandBlock {
 	return blocks
 }
 
-// runBlocks runs the blocks in one shell until one fails, and returns the output of each that ran.
+// runBlocks runs the blocks in one shell until one fails, and returns the outputs.
 func runBlocks(t *testing.T, clone string, blocks []commandBlock) ([]string, error) {
 	t.Helper()
 	const separator = "--- the next block of commands"
@@ -107,7 +107,7 @@ func runBlocks(t *testing.T, clone string, blocks []commandBlock) ([]string, err
 	for _, block := range blocks {
 		script += fmt.Sprintf("echo '%s'\n%s", separator, block.commands)
 	}
-	// A file: background processes cannot keep the test waiting, as they could by a pipe.
+	// The output goes to a file, because background processes would keep a pipe open.
 	path := filepath.Join(t.TempDir(), "output")
 	output, err := os.Create(path)
 	if err != nil {
@@ -130,7 +130,7 @@ func runBlocks(t *testing.T, clone string, blocks []commandBlock) ([]string, err
 	return outputs[1:], failed
 }
 
-// missing is the first line of the page's output that the real output does not have, in the same order.
+// missing returns the first line of the page's output that is not in the real output, in the same order.
 func (b commandBlock) missing(output string) string {
 	lines := strings.Split(output, "\n")
 	for _, expected := range b.output {
@@ -147,7 +147,7 @@ func (b commandBlock) missing(output string) string {
 
 var age = regexp.MustCompile(`^\d+[smh]$`)
 
-// linePattern matches a line of output, however wide its columns are and however old a resource is; … is any text.
+// linePattern matches a line of output with any width of columns and any age of resources; … is any text.
 func linePattern(expected string) *regexp.Regexp {
 	fields := strings.Fields(expected)
 	for i, field := range fields {

@@ -31,7 +31,7 @@ var _ = Describe("The Helm chart in a cluster", Ordered, func() {
 		atHand = c.settled("team-a")
 	})
 
-	// appears lists what is there and was not before the chart.
+	// appears returns the objects that did not exist before the chart.
 	appears := func() []string { return added(atHand, c.objects()) }
 
 	It("of the commit before is installed with an older CRD, and a ConsumerQueue becomes Ready", func() {
@@ -44,7 +44,7 @@ var _ = Describe("The Helm chart in a cluster", Ordered, func() {
 		Expect(c.Kube.KnowsConsumerTimeout()).To(BeFalse())
 	})
 
-	It("is upgraded with its CRDs and other values, and nothing changes at the broker", func() {
+	It("is upgraded with its CRDs and other values without a change at the broker", func() {
 		declared, news := c.VHost.Definitions(), c.settledNews()
 
 		c.helm("upgrade", chart, withImage(now), "--set=replicaCount=2", "--set=podDisruptionBudget.enabled=true")
@@ -62,7 +62,7 @@ var _ = Describe("The Helm chart in a cluster", Ordered, func() {
 		c.correctsDrift()
 	})
 
-	It("is rolled back to the commit before, and works as it did", func() {
+	It("is rolled back to the commit before and works", func() {
 		c.helm("rollback", "1")
 		c.rollOut()
 		Eventually(c.pods).Should(HaveExactElements(HaveField("Spec.Containers", HaveExactElements(HaveField("Image", before)))))
@@ -77,7 +77,7 @@ var _ = Describe("The Helm chart in a cluster", Ordered, func() {
 		Eventually(appears).WithTimeout(deadline.For(30 * time.Second)).Should(ConsistOf(
 			"CustomResourceDefinition <none> "+QueuesCRD, "CustomResourceDefinition <none> "+ConnectionsCRD,
 			"CustomResourceDefinition <none> "+RedrivesCRD, "CustomResourceDefinition <none> "+PurgesCRD,
-			"APIService <none> v1alpha1.messaging.warren.dev", // Kubernetes makes it for the CRDs
+			"APIService <none> v1alpha1.messaging.warren.dev", // Kubernetes creates it for the CRDs
 			"ConsumerQueue team-a orders", "BrokerConnection team-a default",
 			"Namespace <none> "+system, "ConfigMap "+system+" kube-root-ca.crt", "ServiceAccount "+system+" default",
 			"Lease "+system+" "+lease,
@@ -86,7 +86,7 @@ var _ = Describe("The Helm chart in a cluster", Ordered, func() {
 		Eventually(func() int { return c.VHost.Ready("orders") }).Should(Equal(2))
 	})
 
-	It("takes the CRDs over when it is installed again, and finds the queues", func() {
+	It("adopts the CRDs when it is installed again, and finds the queues", func() {
 		declared := c.VHost.Definitions()
 		c.helm("install", chart, withImage(now))
 		c.rollOut()
@@ -96,7 +96,7 @@ var _ = Describe("The Helm chart in a cluster", Ordered, func() {
 		Expect(c.VHost.Definitions()).To(Equal(declared))
 	})
 
-	It("leaves nothing once CRDs and namespace are deleted too", func() {
+	It("leaves nothing after CRDs and namespace were deleted, too", func() {
 		c.Kube.Kubectl("delete", "consumerqueues,brokerconnections", "--all", "--namespace=team-a")
 		c.helm("uninstall", "--wait")
 		c.Kube.Kubectl("delete", "crd", QueuesCRD, ConnectionsCRD, RedrivesCRD, PurgesCRD)
@@ -112,7 +112,7 @@ func (c *cluster) helm(verb string, arguments ...string) {
 	c.script("hack/tool.sh", append([]string{"helm", "--namespace=" + system, verb, "warren"}, arguments...)...)
 }
 
-// withImage is the argument that makes the chart run an image.
+// withImage returns the argument for the chart to use an image.
 func withImage(image string) string {
 	registry, name, _ := strings.Cut(image, "/")
 	repository, tag, _ := strings.Cut(name, ":")

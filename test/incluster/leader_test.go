@@ -16,7 +16,7 @@ import (
 
 const lease = "warren.messaging.warren.dev"
 
-// leader is the pod that leads, or nothing.
+// leader returns the name of the leading pod, or "".
 func (c *cluster) leader() string {
 	GinkgoHelper()
 	found := &coordinationv1.Lease{}
@@ -24,7 +24,7 @@ func (c *cluster) leader() string {
 	return holder(found)
 }
 
-// holder is the pod: an identity is the pod's name and something that is unique.
+// holder returns the pod of an identity, which is the pod's name and a unique suffix.
 func holder(lease *coordinationv1.Lease) string {
 	if lease.Spec.HolderIdentity == nil {
 		return ""
@@ -33,17 +33,17 @@ func holder(lease *coordinationv1.Lease) string {
 	return pod
 }
 
-// handover is how the leadership went from one pod to another.
+// handover describes how the leadership moved from one pod to another.
 type handover struct {
 	// from and to are pods.
 	from, to string
-	// gap is from the last sign of the one to the first of the other.
+	// gap is the time between the last renewal of the first pod and the first renewal of the second.
 	gap time.Duration
-	// givenBack says that between them the lease had no holder.
+	// givenBack reports whether the lease had no holder in between.
 	givenBack bool
 }
 
-// watchLeadership returns a function that waits until another pod leads than does now.
+// watchLeadership returns a function that waits until another pod than the current one leads.
 func (c *cluster) watchLeadership() func() handover {
 	GinkgoHelper()
 	from := c.leader()

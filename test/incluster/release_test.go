@@ -22,12 +22,12 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// version is the one that docs/installation.md installs.
+// version is the version in docs/installation.md.
 const version = "v0.1.0"
 
-// published is a release at a registry and a web server on this machine, in the place of ghcr.io and of the releases of GitHub.
+// published is a release at a local registry and web server, which replace ghcr.io and the releases of GitHub.
 type published struct {
-	// folder is what `make release` wrote. registry and downloads are where it can be had.
+	// folder is the output of `make release`. registry and downloads are the addresses of the servers.
 	folder, registry, downloads string
 }
 
@@ -47,7 +47,7 @@ var _ = Describe("A release", Ordered, func() {
 		atHand = c.settled("team-release")
 	})
 
-	// works shows that the manager is the one of the release and declares queues.
+	// works checks that the manager has the version of the release and declares queues.
 	works := func() {
 		GinkgoHelper()
 		c.Connect(v1alpha1.BrokerConnectionSpec{})
@@ -57,7 +57,7 @@ var _ = Describe("A release", Ordered, func() {
 			HaveField("Image", "ghcr.io/warren-mq/warren@"+release.file("image.digest"))))))
 		Expect(c.Kube.Kubectl("exec", "--namespace", system, deployment, "--", "/manager", "--version")).To(HavePrefix("warren " + version))
 	}
-	// gone removes what works and the release have made.
+	// gone removes the resources of works and the release, and checks that no object is left.
 	gone := func(remove func()) {
 		GinkgoHelper()
 		c.Kube.Kubectl("delete", "consumerqueues,brokerconnections", "--all", "--namespace=team-release")
@@ -74,7 +74,7 @@ var _ = Describe("A release", Ordered, func() {
 		}
 	})
 
-	It("is installed from its registry by Helm, as the page says, and passes helm test", func() {
+	It("is installed by Helm as the page says, and passes helm test", func() {
 		commands := c.commands("helm install")
 		Expect(commands).To(ContainSubstring("helm test"))
 		c.run(release, commands)
@@ -86,19 +86,19 @@ var _ = Describe("A release", Ordered, func() {
 		})
 	})
 
-	It("is installed by one file, as the page says, and removed by it", func() {
+	It("is installed and removed with one file as the page says", func() {
 		c.run(release, c.commands("kubectl apply"))
 		works()
 		gone(func() { c.run(release, c.commands("kubectl delete -f")) })
 	})
 
-	It("has a plugin that the page installs, and that knows its version", func() {
+	It("has a plugin that is installed as the page says and prints its version", func() {
 		platform := runtime.GOOS + "_" + runtime.GOARCH
 		commands := strings.ReplaceAll(c.commands("curl"), "linux_amd64", platform)
 		Expect(c.run(release, commands)).To(ContainSubstring(version))
 	})
 
-	It("has checksums, SBOMs and a provenance of all that is installed", func() {
+	It("has checksums, SBOMs and provenance for all artifacts", func() {
 		check := exec.CommandContext(ctx(), "sha256sum", "--check", "--strict", "checksums.txt")
 		check.Dir = release.folder
 		output, err := check.CombinedOutput()
@@ -113,7 +113,7 @@ var _ = Describe("A release", Ordered, func() {
 	})
 })
 
-// publish builds the release in a clone, so that it is that of the commit, pushes it, and has the cluster pull from there.
+// publish builds the release of the commit in a clone, pushes it, and makes the cluster pull from the registry.
 func (c *cluster) publish() *published {
 	GinkgoHelper()
 	clone := filepath.Join(GinkgoT().TempDir(), "warren")
@@ -138,7 +138,7 @@ func (c *cluster) publish() *published {
 	return release
 }
 
-// serveRegistry starts a registry in memory and returns its address.
+// serveRegistry starts an in-memory registry and returns its address.
 func serveRegistry(clone, address string) string {
 	GinkgoHelper()
 	program := filepath.Join(clone, "dist", "bin", "image")
@@ -167,7 +167,7 @@ func (p *published) file(name string) string {
 	return strings.TrimSpace(string(content))
 }
 
-// commands is the first block of docs/installation.md that has a command.
+// commands returns the first block of docs/installation.md that contains a command.
 func (c *cluster) commands(command string) string {
 	GinkgoHelper()
 	page, err := os.ReadFile(filepath.Join(c.checkout, "docs", "installation.md"))
@@ -181,7 +181,7 @@ func (c *cluster) commands(command string) string {
 	return ""
 }
 
-// run runs commands of the page, with the hosts replaced, and returns what they print. Helm needs to be told that the registry has no TLS.
+// run runs commands of the page with replaced hosts and returns their output. Helm needs a flag for a registry without TLS.
 func (c *cluster) run(release *published, commands string) string {
 	GinkgoHelper()
 	home := GinkgoT().TempDir()

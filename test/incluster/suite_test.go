@@ -1,7 +1,7 @@
-// Package incluster shows what a platform team sees of Warren: the operator in a pod of a real cluster with a kubelet, installed,
-// upgraded and removed by make and by Helm. The cluster comes from hack/cluster.sh; the broker runs on the machine. Specs are Ordered
-// stories, of which each leaves the cluster as it was: there is one installation in a cluster. A newcomer's story,
-// docs/getting-started.md, has a cluster of its own.
+// Package incluster tests the operator in a pod of a real cluster with a kubelet, installed,
+// upgraded and removed with make and with Helm. The cluster is started by hack/cluster.sh, and the broker runs on the machine. Specs are in Ordered
+// containers, each of which restores the cluster, because a cluster has one installation. The test of
+// docs/getting-started.md has its own cluster.
 package incluster
 
 import (
@@ -19,9 +19,9 @@ import (
 
 var (
 	broker brokers.Broker
-	// prepared is the cluster. Specs that upgrade need loadImages as well.
+	// prepared returns the cluster. Specs that upgrade also need loadImages.
 	prepared *cluster
-	// loadImages makes the cluster know the images of this commit and of the one before. Only the first call does anything.
+	// loadImages loads the images of this commit and the one before into the cluster. Further calls do nothing.
 	loadImages = sync.OnceFunc(func() { prepared.buildImages() })
 )
 

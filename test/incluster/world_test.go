@@ -34,7 +34,7 @@ const (
 	before = "warren.local/warren:before"
 )
 
-// cluster is a real one, used as its administrator uses it.
+// cluster is a real cluster with its administrator's credentials.
 type cluster struct {
 	*World
 
@@ -42,7 +42,7 @@ type cluster struct {
 	checkout, previous string
 }
 
-// newCluster has pods reach the broker at the usual ports of RabbitMQ, which a NetworkPolicy lets through.
+// newCluster makes the broker available to pods at RabbitMQ's default ports, which the NetworkPolicy allows.
 func newCluster() *cluster {
 	GinkgoHelper()
 	checkout, err := filepath.Abs(Checkout)
@@ -56,7 +56,7 @@ func newCluster() *cluster {
 	return c
 }
 
-// in is the cluster as seen from a namespace, with a vhost of its own.
+// in returns a World for a namespace of the cluster, with its own virtual host.
 func (c cluster) in(namespace string) *cluster {
 	GinkgoHelper()
 	c.World = &World{
@@ -66,7 +66,7 @@ func (c cluster) in(namespace string) *cluster {
 	return &c
 }
 
-// buildImages makes the cluster know the images of this commit and of the one before, built in the same way.
+// buildImages builds and loads the images of this commit and the one before.
 func (c *cluster) buildImages() {
 	GinkgoHelper()
 	commit := os.Getenv("WARREN_UPGRADE_FROM")
@@ -100,18 +100,18 @@ func (c *cluster) wrapProbe(output string) {
 	c.script("hack/cluster.sh", "load", archive)
 }
 
-// script runs a command in this checkout, and returns what it wrote to standard output.
+// script runs a command in this checkout and returns its standard output.
 func (c *cluster) script(name string, arguments ...string) string {
 	GinkgoHelper()
 	return c.scriptIn(c.checkout, name, arguments...)
 }
 
-// scriptIn runs a command in a folder as a user would, with kubectl on the path.
+// scriptIn runs a command in a folder like a user, with kubectl in PATH.
 func (c *cluster) scriptIn(folder, name string, arguments ...string) string {
 	GinkgoHelper()
 	command := exec.CommandContext(ctx(), name, arguments...)
 	command.Dir = folder
-	// A newcomer has none of the variables of this suite's own make.
+	// A user does not have the variables of the make that runs this suite.
 	command.Env = append(os.Environ(), "PATH="+os.Getenv("KUBEBUILDER_ASSETS")+":"+os.Getenv("PATH"), "MAKEFLAGS=", "MAKELEVEL=")
 	var output, trouble bytes.Buffer
 	command.Stdout, command.Stderr = &output, &trouble
@@ -121,7 +121,7 @@ func (c *cluster) scriptIn(folder, name string, arguments ...string) string {
 	return output.String()
 }
 
-// printedCommands are what `make deploy` tells its user to do next.
+// printedCommands returns the commands that `make deploy` prints as next steps.
 func printedCommands(output string) []string {
 	var list []string
 	for _, found := range regexp.MustCompile(`(?m)^    (kubectl .*)$`).FindAllStringSubmatch(output, -1) {
@@ -130,7 +130,7 @@ func printedCommands(output string) []string {
 	return list
 }
 
-// follow runs the commands that `make deploy` prints. The sample of a BrokerConnection is filled in before, as its user is told.
+// follow runs the commands that `make deploy` prints, after it has filled in the sample of a BrokerConnection as the output says.
 func (c *cluster) follow(output string) {
 	GinkgoHelper()
 	const sample = "config/samples/brokerconnection.yaml"
@@ -162,7 +162,7 @@ func (c *cluster) filledIn(sample string) string {
 	return path
 }
 
-// deadLetters asks for the messages in the dead-letter queue of the sample, as a ServiceAccount with a built-in role.
+// deadLetters browses the dead-letter queue of the sample as a ServiceAccount with a built-in role.
 func (c *cluster) deadLetters(role string) (string, error) {
 	GinkgoHelper()
 	c.Kube.Kubectl("create", "serviceaccount", role)
@@ -187,7 +187,7 @@ func (c *cluster) deadLetters(role string) (string, error) {
 	return string(answer), nil
 }
 
-// objects lists all that the cluster holds but Events, or says why it cannot: a kind may go while it is read.
+// objects returns all objects of the cluster except Events. It returns an error if, for example, a kind is deleted meanwhile.
 func (c *cluster) objects() []string {
 	GinkgoHelper()
 	var kinds []string
@@ -208,7 +208,7 @@ func (c *cluster) objects() []string {
 	return list
 }
 
-// news counts the Events about Warren's resources.
+// news returns the number of Events about Warren's resources.
 func (c *cluster) news() int {
 	GinkgoHelper()
 	count := 0
@@ -220,7 +220,7 @@ func (c *cluster) news() int {
 	return count
 }
 
-// settledNews counts the Events about Warren's resources as soon as none has come for a second.
+// settledNews returns the number of Events about Warren's resources when none was added for a second.
 func (c *cluster) settledNews() int {
 	GinkgoHelper()
 	count := -1
@@ -232,7 +232,7 @@ func (c *cluster) settledNews() int {
 	return count
 }
 
-// pods are those of the manager that are not on their way out.
+// pods returns the manager's pods that are not being deleted.
 func (c *cluster) pods() []corev1.Pod {
 	GinkgoHelper()
 	list := &corev1.PodList{}
@@ -262,7 +262,7 @@ func (c *cluster) rollOut() {
 	c.Kube.Kubectl("rollout", "status", "--namespace", system, deployment, "--timeout="+deadline.For(time.Minute).String())
 }
 
-// correctsDrift deletes a queue at the broker and waits until it is back, which takes a manager that leads.
+// correctsDrift deletes a queue at the broker and waits until the leading manager has recreated it.
 func (c *cluster) correctsDrift() time.Duration {
 	GinkgoHelper()
 	begin := time.Now()

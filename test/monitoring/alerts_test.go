@@ -23,19 +23,19 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// leaderless is the alert that has no resource.
+// leaderless is the only alert without a resource.
 const leaderless = "WarrenOperatorWithoutLeader"
 
-// fault describes a failure and the alerts that it fires.
+// fault describes a failure and the alerts that must fire.
 type fault struct {
 	name    string
 	happens func()
 	fires   func() []string
-	quiet   func() string // an alert that would name another cause; nil if there is none
+	quiet   func() string // an alert that must not fire, because it names another cause; nil if there is none
 	repair  func()        // nil if the alerts keep firing
 }
 
-// A manager works for a few namespaces, and a Prometheus scrapes it. In the namespaces everything goes wrong at the same time.
+// Prometheus scrapes a manager for a few namespaces, in which all faults happen at the same time.
 var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 	var (
 		kube       *APIServer
@@ -43,7 +43,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		prometheus *prometheus
 		address    string
 		token      string
-		// All but well are named by what becomes of them.
+		// Except well, their names are their faults.
 		well, unmanaged, severed, locked, fenced, refused, leaving *world
 
 		worlds  []*world
@@ -82,7 +82,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		Eventually(prometheus.firing).ShouldNot(ContainElement(alert))
 	}
 
-	It("tells of nothing while all is well", func() {
+	It("fires no alert while all resources are Ready", func() {
 		for _, w := range worlds {
 			w.AllReady(1)
 		}
@@ -95,13 +95,13 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		Expect(found.Groups[0].Rules).To(HaveLen(len(rules().Groups[0].Rules)))
 	})
 
-	It("finds names and units by Prometheus' conventions in what the manager serves", func() {
+	It("finds names and units that follow Prometheus' conventions", func() {
 		problems, err := promlint.New(strings.NewReader(scrape(address, token))).Lint()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(problems).To(BeEmpty())
 	})
 
-	It("has the namespace of a resource, not of the manager, and that of the manager where a metric has none", func() {
+	It("stores the namespace of the resource, or of the manager if a metric has none", func() {
 		var named []any
 		for _, w := range worlds {
 			named = append(named, HaveField("Metric", HaveKeyWithValue(model.LabelName("namespace"), model.LabelValue(w.Namespace))))
@@ -139,7 +139,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 			happens: func() {
 				locked.Kube.Kubectl("delete", "secret", "--namespace="+locked.Namespace, "rabbitmq")
 				locked.Kube.Kubectl("patch", "brokerconnection", "--namespace="+locked.Namespace, "default", "--type=merge",
-					`--patch={"spec":{"resyncInterval":"2s"}}`) // a new generation does not wait for the Secret to come back
+					`--patch={"spec":{"resyncInterval":"2s"}}`) // a new generation does not wait for the Secret
 			},
 			fires:  func() []string { return []string{locked.is("WarrenBrokerUnreachable", "default")} },
 			repair: func() { locked.Secret(locked.user.Username, locked.user.Password) },
@@ -259,7 +259,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		},
 	}
 
-	It("scrapes while everything goes wrong", func() {
+	It("scrapes while all faults happen", func() {
 		for _, fault := range faults {
 			fault.happens()
 		}
@@ -273,7 +273,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		})
 	}
 
-	It("blames no other cause", func() {
+	It("fires no alert for another cause", func() {
 		var others []string
 		for _, fault := range faults {
 			if fault.quiet != nil {
@@ -288,7 +288,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 			well.Namespace), HaveExactElements(HaveField("Value", BeNumerically("==", 2))))
 	})
 
-	It("ends the alerts of what is repaired", func() {
+	It("ends the alerts of repaired faults", func() {
 		repaired := slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return f.repair == nil })
 		for _, fault := range repaired {
 			fault.repair()
@@ -301,23 +301,23 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		prometheus.eventually(fmt.Sprintf(`warren_connection_reconnects_total{namespace=%q} > 0`, severed.Namespace), HaveLen(1))
 	})
 
-	It("forgets what is deleted", func() {
+	It("removes the series of deleted resources", func() {
 		leaving.Kube.Kubectl("delete", "brokerconnection", "--namespace="+leaving.Namespace, "default")
 		Eventually(func() model.Vector {
 			return prometheus.query(fmt.Sprintf(`{__name__=~"warren_.*", namespace=%q}`, leaving.Namespace))
 		}).Should(BeEmpty())
 	})
 
-	It("counts what a Redrive moves", func() {
+	It("counts messages that a Redrive moves", func() {
 		well.VHost.Publish("", "orders.dlq", "third", "fourth", "fifth")
-		well.Redrive("again", `{consumerQueueRef: {name: orders}, rate: 1}`) // it is seen while it runs
+		well.Redrive("again", `{consumerQueueRef: {name: orders}, rate: 1}`) // slow enough to be scraped while it runs
 		prometheus.eventually(`last_over_time(warren_redrive_in_flight[1h])`, HaveLen(1))
 		Eventually(func() model.Vector {
 			return prometheus.query(`warren_redrive_messages_total{consumerqueue="orders", kind="Redrive", result="moved"} == 5`)
 		}).Should(HaveLen(1))
 	})
 
-	It("counts what a Purge deletes", func() {
+	It("counts messages that a Purge deletes", func() {
 		well.VHost.Publish("", "orders.dlq", "sixth", "seventh")
 		Eventually(func() int { return well.VHost.Ready("orders.dlq") }).Should(Equal(2))
 		well.Purge("away", `{consumerQueueRef: {name: orders}, expectedAtMost: 2}`)
@@ -343,7 +343,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		save(answers)
 	})
 
-	It("has seen every metric of the reference, and no other", func() {
+	It("has scraped exactly the metrics in the reference", func() {
 		values := func() (model.LabelValues, error) {
 			found, _, err := prometheus.LabelValues(ctx(), "__name__", []string{`{__name__=~"warren_.*"}`}, prometheus.started, time.Now())
 			return found, err
@@ -359,7 +359,7 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		Eventually(values).Should(ConsistOf(asValues(want)...))
 	})
 
-	It("tells of an operator that is gone, and then of nothing else", func() {
+	It("fires only one alert when the operator has stopped", func() {
 		manager.Stop()
 		Eventually(prometheus.firing).WithTimeout(deadline.For(20 * time.Second)).Should(ConsistOf(leaderless))
 	})
@@ -373,7 +373,7 @@ func asValues(names []string) []any {
 	return list
 }
 
-// scrape reads what the manager serves.
+// scrape reads the manager's metrics.
 func scrape(address, tokenFile string) string {
 	GinkgoHelper()
 	token, err := os.ReadFile(tokenFile)
@@ -381,7 +381,7 @@ func scrape(address, tokenFile string) string {
 	request, err := http.NewRequestWithContext(ctx(), http.MethodGet, "https://"+address+"/metrics", http.NoBody)
 	Expect(err).NotTo(HaveOccurred())
 	request.Header.Set("Authorization", "Bearer "+string(token))
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // a certificate that it made itself
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // the certificate is self-signed
 	defer transport.CloseIdleConnections()
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	Expect(err).NotTo(HaveOccurred())

@@ -27,7 +27,7 @@ type target struct {
 	Legend string `json:"legendFormat"`
 }
 
-// panels are those of the dashboard, but for the titles of its rows.
+// panels returns the panels of the dashboard, except row titles.
 func panels() []panel {
 	GinkgoHelper()
 	text, err := os.ReadFile(filepath.Join(Checkout, "config", "grafana", "warren.json"))
@@ -37,24 +37,24 @@ func panels() []panel {
 	return slices.DeleteFunc(dashboard.Panels, func(p panel) bool { return len(p.Targets) == 0 })
 }
 
-// expression is what Grafana makes of a query, for all namespaces.
+// expression returns a query with Grafana's variables replaced, for all namespaces.
 func (t target) expression() string {
 	return strings.NewReplacer("$namespace", ".*", "$__rate_interval", "15s").Replace(t.Expr)
 }
 
-// hasNumber says whether a series has a value that can be shown.
+// hasNumber reports whether a series has a value that can be drawn.
 func hasNumber(series *model.SampleStream) bool {
 	return slices.ContainsFunc(series.Values, func(pair model.SamplePair) bool { return !math.IsNaN(float64(pair.Value)) })
 }
 
-// drawn is a query with what Prometheus answered.
+// drawn is a query with Prometheus's response.
 type drawn struct {
 	Panel  string       `json:"panel"`
 	Legend string       `json:"legend"`
 	Series model.Matrix `json:"series"`
 }
 
-// save keeps the answers to the queries in the file that WARREN_DASHBOARD_DATA names; hack/dashboard draws them.
+// save writes the responses to the file WARREN_DASHBOARD_DATA, from which hack/dashboard draws them.
 func save(answers []drawn) {
 	GinkgoHelper()
 	if file := os.Getenv("WARREN_DASHBOARD_DATA"); file != "" {

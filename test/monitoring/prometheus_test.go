@@ -25,7 +25,7 @@ type prometheus struct {
 	started time.Time
 }
 
-// hasty makes every rule fire as soon as its expression holds; nothing else of it changes.
+// hasty makes every rule fire as soon as its expression is true.
 func hasty(spec monitoringv1.PrometheusRuleSpec) monitoringv1.PrometheusRuleSpec {
 	for g := range spec.Groups {
 		for r := range spec.Groups[g].Rules {
@@ -35,8 +35,8 @@ func hasty(spec monitoringv1.PrometheusRuleSpec) monitoringv1.PrometheusRuleSpec
 	return spec
 }
 
-// startPrometheus scrapes a manager each second as the ServiceMonitor says, with labels such as the Prometheus operator gives
-// to a target, and evaluates the rules as often.
+// startPrometheus scrapes a manager each second with the settings of the ServiceMonitor and the labels that the Prometheus operator adds
+// to a target, and evaluates the rules each second.
 func startPrometheus(target, tokenFile string) *prometheus {
 	GinkgoHelper()
 	folder, address := GinkgoT().TempDir(), FreeAddress()
@@ -83,7 +83,7 @@ func (p *prometheus) eventually(expression string, matcher types.GomegaMatcher) 
 	Eventually(p.query).WithArguments(expression).Should(matcher, "%s", expression)
 }
 
-// query evaluates an expression now. The number lags: the manager counts some time after it acts, and Prometheus scrapes each second.
+// query evaluates an expression now. The result is delayed: the manager counts after it acts, and Prometheus scrapes each second.
 func (p *prometheus) query(expression string) model.Vector {
 	GinkgoHelper()
 	value, _, err := p.Query(ctx(), expression, time.Now())
@@ -99,7 +99,7 @@ func (p *prometheus) queryAll(expression string) model.Matrix {
 	return value.(model.Matrix)
 }
 
-// firing lists the alerts that fire as "Name namespace/name"; without the namespace where an alert has none.
+// firing returns the firing alerts as "Name namespace/name", without the namespace if an alert has none.
 func (p *prometheus) firing() (list []string) {
 	GinkgoHelper()
 	found, err := p.Alerts(ctx())
@@ -110,7 +110,7 @@ func (p *prometheus) firing() (list []string) {
 	return list
 }
 
-// fired lists the alerts that fire, or have fired in this test: some end by themselves, as a deletion does that waits for a minute.
+// fired returns the alerts that fire or have fired in this test. Some end by themselves, for example for a deletion that waits for a minute.
 func (p *prometheus) fired() (list []string) {
 	GinkgoHelper()
 	for _, alert := range p.query(`max_over_time(ALERTS{alertstate="firing"}[1h])`) {

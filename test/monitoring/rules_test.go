@@ -17,7 +17,7 @@ import (
 )
 
 var _ = Describe("The rules", func() {
-	It("fire when testdata/rules_test.yaml says so, and not before: promtool", func() {
+	It("fire exactly when testdata/rules_test.yaml expects them, by promtool", func() {
 		folder := GinkgoT().TempDir()
 		promtool("check", "rules", write(folder, "rules.yaml", rules()))
 		tests, err := os.ReadFile(filepath.Join("testdata", "rules_test.yaml"))
@@ -30,11 +30,11 @@ var _ = Describe("The rules", func() {
 		}
 	})
 
-	It("fire for each advisory by which messages can be lost", func() {
+	It("fire for each advisory about possible loss of messages", func() {
 		harmless := []v1alpha1.AdvisoryCode{
 			v1alpha1.AdvisoryDeliveryLimitBelowAttempts, // the message goes to the dead-letter queue
 			v1alpha1.AdvisoryFenced,                     // WarrenFenceStanding
-			v1alpha1.AdvisoryDeadLettersDelayed,         // they come back after the delay
+			v1alpha1.AdvisoryDeadLettersDelayed,         // they return after the delay
 			v1alpha1.AdvisoryUnsupportedByNewerBroker,   // nothing happens before the upgrade
 			v1alpha1.AdvisoryOrphaned, v1alpha1.AdvisoryRedriveImpossible, v1alpha1.AdvisoryReturnRouteFansOut,
 			v1alpha1.AdvisorySentinelLeft, v1alpha1.AdvisorySharedDeadLetterQueue, v1alpha1.AdvisorySharedVHost,
@@ -52,7 +52,7 @@ var _ = Describe("The rules", func() {
 		}
 	})
 
-	It("say what is wrong, and where to read what to do", func() {
+	It("describe the problem and link to the solution", func() {
 		for _, rule := range rules().Groups[0].Rules {
 			Expect(rule.Alert).To(HavePrefix("Warren"))
 			Expect(rule.Labels).To(HaveKeyWithValue("severity", BeElementOf("info", "warning", "critical")), rule.Alert)
@@ -67,7 +67,7 @@ var _ = Describe("The rules", func() {
 	})
 })
 
-// advisoryCodes are the codes that the CRD allows.
+// advisoryCodes returns the codes that the CRD allows.
 func advisoryCodes() []string {
 	GinkgoHelper()
 	text, err := os.ReadFile(filepath.Join(Checkout, "config", "crd", "bases", "messaging.warren.dev_consumerqueues.yaml"))

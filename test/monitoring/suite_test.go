@@ -1,5 +1,5 @@
-// Package monitoring shows that the alerts and the dashboard mean what they say: promtool tests the rules against made-up
-// series, and a real Prometheus scrapes the real manager while something goes wrong.
+// Package monitoring tests the alerts and the dashboard: promtool tests the rules with artificial
+// series, and a real Prometheus scrapes the real manager during faults.
 package monitoring
 
 import (
@@ -22,7 +22,7 @@ import (
 
 var (
 	broker brokers.Broker
-	// programs is the folder of prometheus and promtool.
+	// programs is the directory of prometheus and promtool.
 	programs string
 )
 
@@ -43,7 +43,7 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 	LogTo(GinkgoWriter)
 })
 
-// manifest reads a manifest of config/prometheus, and wants every field to be one that the Prometheus operator knows.
+// manifest reads a manifest of config/prometheus and fails for fields that the Prometheus operator does not know.
 func manifest[T any](file string) T {
 	GinkgoHelper()
 	text, err := os.ReadFile(filepath.Join(Checkout, "config", "prometheus", file))
@@ -53,13 +53,13 @@ func manifest[T any](file string) T {
 	return object
 }
 
-// rules are the alerts of config/prometheus.
+// rules returns the alerts in config/prometheus.
 func rules() monitoringv1.PrometheusRuleSpec {
 	GinkgoHelper()
 	return manifest[monitoringv1.PrometheusRule]("rules.yaml").Spec
 }
 
-// write writes an object as YAML into a folder, and returns the path.
+// write writes an object as YAML to a directory and returns the path.
 func write(folder, name string, object any) string {
 	GinkgoHelper()
 	text, err := yaml.Marshal(object)

@@ -15,7 +15,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// world has a user of its own, and leads to its broker through proxies.
+// world has its own user and connects to its broker through proxies.
 type world struct {
 	*World
 
@@ -39,10 +39,10 @@ func newWorld(kube *APIServer, tags ...string) *world {
 	return w
 }
 
-// is names a resource as alerts do.
+// is returns the name of a resource as in alerts.
 func (w *world) is(alert, name string) string { return alert + " " + w.Namespace + "/" + name }
 
-// tokenFile holds the token of a ServiceAccount that may read metrics.
+// tokenFile writes the token of a ServiceAccount that may read metrics to a file.
 func tokenFile(kube *APIServer) string {
 	GinkgoHelper()
 	kube.Kubectl("create", "namespace", "monitoring")

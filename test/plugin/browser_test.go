@@ -22,7 +22,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// chromium is the program.
+// chromium is the path of the browser.
 var chromium = sync.OnceValue(func() string {
 	command := exec.CommandContext(context.Background(), filepath.Join(Checkout, "hack", "chromium.sh"), "path")
 	command.Stderr = GinkgoWriter
@@ -31,7 +31,7 @@ var chromium = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(path))
 })
 
-// serve runs `kubectl warren ui` until the test ends, and returns the URL that it prints.
+// serve runs `kubectl warren ui` until the test ends and returns the URL that it prints.
 func (w *world) serve(args ...string) string {
 	GinkgoHelper()
 	command := w.command(append([]string{"ui"}, args...)...)
@@ -50,7 +50,7 @@ func (w *world) serve(args ...string) string {
 // browser is a window of a headless Chromium.
 type browser struct{ ctx context.Context }
 
-// open opens a URL in a new browser, as wide as this.
+// open opens a URL in a new browser with this width.
 func open(url string, width int64) browser {
 	GinkgoHelper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium()), chromedp.NoSandbox,
@@ -63,11 +63,11 @@ func open(url string, width int64) browser {
 	Expect(chromedp.Do(window)).To(Succeed()) // the browser lives as long as the context of the first call
 	b := browser{window}
 	b.run(chromedp.EmulateViewport(width, 900), chromedp.Navigate(url))
-	Eventually(b.text).ShouldNot(BeEmpty()) // the entry leads on to another page
+	Eventually(b.text).ShouldNot(BeEmpty()) // the entry page redirects
 	return b
 }
 
-// run does something, and fails the test if that takes too long.
+// run runs actions and fails the test if they take too long.
 func (b browser) run(actions ...chromedp.Action[chromedp.Void]) {
 	GinkgoHelper()
 	limited, cancel := context.WithTimeout(b.ctx, deadline.For(20*time.Second))
@@ -81,14 +81,14 @@ func (b browser) run(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// isForgottenNode reports whether an action has done nothing because Chromium forgot its node: when a page has loaded, or refreshes itself,
+// isForgottenNode reports whether an action had no effect because its node no longer exists: when a page has loaded, or refreshes itself,
 // nodes get other IDs.
 func isForgottenNode(err error) bool {
 	refused, ok := errors.AsType[*cdproto.Error](err)
 	return ok && refused.Message == "Could not find node with given id"
 }
 
-// value does something that has a value.
+// value runs an action that returns a value.
 func value[T any](b browser, action chromedp.Action[T]) T {
 	GinkgoHelper()
 	limited, cancel := context.WithTimeout(b.ctx, deadline.For(20*time.Second))
@@ -98,7 +98,7 @@ func value[T any](b browser, action chromedp.Action[T]) T {
 	return found
 }
 
-// text is what a person reads on the page; nothing until the page has loaded. Before that, the stylesheet may still move what is clicked.
+// text returns the visible text of the page, or "" until it has loaded. Before that, the stylesheet may still move elements.
 func (b browser) text() string {
 	limited, cancel := context.WithTimeout(b.ctx, deadline.For(20*time.Second))
 	defer cancel()
@@ -110,7 +110,7 @@ func (b browser) text() string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// follow clicks on a link or a button, and waits until another page has loaded.
+// follow clicks a link or button and waits until another page has loaded.
 func (b browser) follow(selector, heading string) {
 	GinkgoHelper()
 	b.run(chromedp.Click(selector, chromedp.NodeVisible))
@@ -123,7 +123,7 @@ func evaluate[T any](b browser, expression string) T {
 	return value(b, chromedp.Evaluate[T](expression))
 }
 
-// dark has the page look as on a machine that is set to dark.
+// dark switches the page to the dark color scheme.
 func (b browser) dark() {
 	GinkgoHelper()
 	b.run(func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
@@ -134,7 +134,7 @@ func (b browser) dark() {
 	})
 }
 
-// screenshot keeps a picture for the docs, where WARREN_SCREENSHOTS names a folder.
+// screenshot saves a picture for the docs if WARREN_SCREENSHOTS is set.
 func (b browser) screenshot(name string) {
 	GinkgoHelper()
 	folder := os.Getenv("WARREN_SCREENSHOTS")

@@ -14,8 +14,8 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// editor has in the namespace of a test what the built-in role edit gives, but for the rights on dead letters, which the ServiceAccount
-// has. The controllers that would put the parts of edit together do not run here.
+// editor returns a user with the built-in role edit in the namespace, except the permissions on dead letters, which the ServiceAccount
+// has. The controller that would aggregate the role does not run here.
 const editor = "--as=editor"
 
 func (w *world) letEdit() {
@@ -26,8 +26,8 @@ func (w *world) letEdit() {
 	Eventually(func() int { return w.warren("dlq", "ls", editor).Code }).Should(Equal(0))
 }
 
-var _ = Describe("kubectl warren dlq, looking", func() {
-	It("lists, counts, prints and exports dead letters for whoever may edit in the namespace", func() {
+var _ = Describe("kubectl warren dlq, browsing", func() {
+	It("lists, counts, prints and exports dead letters for users with the role edit", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.letEdit()
@@ -92,7 +92,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 		Expect(moved).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", ContainSubstring("Completed: 1 of 3 messages moved"))))
 	})
 
-	It("lets a ServiceAccount with the role view count, and not read", func() {
+	It("lets a ServiceAccount with the role view count but not read", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.letEdit()
@@ -106,7 +106,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 				" create rolebinding warren-dead-letters-deadletterqueue-editor-role --clusterrole=warren-deadletterqueue-editor-role"))), "dlq", "peek", "orders", editor)
 	})
 
-	It("tells who has the role view which role is missing for the rest", func() {
+	It("names the missing role to users with the role view", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 2)
@@ -141,7 +141,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(2))
 	})
 
-	It("completes names where kubectl asks its script", func() {
+	It("completes names with kubectl's completion script", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		folder := GinkgoT().TempDir()
@@ -160,7 +160,7 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 		}
 	})
 
-	It("says what is in the way of a look", func() {
+	It("says why a browse is not possible", func() {
 		w := newWorld()
 		w.queue("orders", `{deadLetter: {queue: {deliveryLimit: 3}}}`)
 		w.letEdit()

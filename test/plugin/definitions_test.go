@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("kubectl warren", func() {
-	It("prints the contract of a ConsumerQueue, with the vhost of its BrokerConnection", func() {
+	It("prints the contract of a ConsumerQueue with the virtual host of its BrokerConnection", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		want := contract.Default("orders")
@@ -23,7 +23,7 @@ var _ = Describe("kubectl warren", func() {
 		Expect(contract.Parse([]byte(printed.Out))).To(Equal(want))
 	})
 
-	It("exports what Warren declares, so that another vhost can import it", func() {
+	It("exports definitions that another virtual host can import", func() {
 		w := newWorld()
 		w.queue("orders", `{bindings: [{exchange: {name: shop, type: topic}, routingKeys: [order.placed]}], deadLetter: {queue: {name: dead}, exchange: {name: dead}}}`)
 		w.queue("payments", `{retry: {strategy: Reject}, deadLetter: {queue: {name: dead}}}`)
@@ -40,7 +40,7 @@ var _ = Describe("kubectl warren", func() {
 		Expect(Desired(broker, w.All()).Differences(Observed(elsewhere))).To(BeEmpty())
 	})
 
-	It("imports what a broker has, so that Warren finds all as it should be", func() {
+	It("imports definitions as ConsumerQueues that are in sync", func() {
 		w := newWorld()
 		state, supported := conformance.Named(GinkgoTB(), "seed-004-pipeline").Expect(version())
 		Expect(supported).To(BeTrue())
@@ -61,7 +61,7 @@ var _ = Describe("kubectl warren", func() {
 		w.ExpectExactly()
 	})
 
-	It("imports ConsumerQueues that the API server takes, for every vector", func() {
+	It("imports every vector as ConsumerQueues that the API server accepts", func() {
 		w := newWorld()
 		var imports []string
 		for _, vector := range conformance.Load(GinkgoTB()) {
@@ -81,7 +81,7 @@ var _ = Describe("kubectl warren", func() {
 		Expect(strings.Count(taken, "created (server dry run)")).To(BeNumerically(">", len(imports)))
 	})
 
-	It("tells its version, and that of the manager", func() {
+	It("prints its version and the manager's", func() {
 		w := newWorld()
 		Expect(w.warren("version")).To(SatisfyAll(
 			HaveField("Code", 0), HaveField("Out", HavePrefix("kubectl warren devel, revision ")),
@@ -96,7 +96,7 @@ var _ = Describe("kubectl warren", func() {
 	})
 })
 
-// durable are queues in the form of a definitions.json.
+// durable returns queues in the format of definitions.json.
 func durable(queues []conformance.Queue) []map[string]any {
 	list := make([]map[string]any, len(queues))
 	for i, queue := range queues {

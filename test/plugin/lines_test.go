@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// lines is what a process has printed so far.
+// lines are the lines that a process has printed.
 type lines struct {
 	lock   sync.Mutex
 	buffer bytes.Buffer

@@ -14,7 +14,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// purges lists the Purges of the namespace.
+// purges returns the Purges of the namespace.
 func (w *world) purges() []v1alpha1.Purge {
 	GinkgoHelper()
 	list := &v1alpha1.PurgeList{}
@@ -22,7 +22,7 @@ func (w *world) purges() []v1alpha1.Purge {
 	return list.Items
 }
 
-// remain takes all messages out of orders.dlq when so many are ready, and returns their headers n.
+// remain waits until orders.dlq has count messages, removes them, and returns their headers n.
 func (w *world) remain(count int) []string {
 	GinkgoHelper()
 	Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(count))
@@ -41,7 +41,7 @@ func (w *world) remain(count int) []string {
 	return numbers
 }
 
-// purge begins to delete the messages of orders.dlq, so slowly that the test can do something meanwhile, and returns the Purge's name.
+// purge starts to delete the messages of orders.dlq slowly and returns the Purge's name.
 func (w *world) purge() (*running, string) {
 	GinkgoHelper()
 	r := w.start("dlq", "purge", "orders", "--yes", "--expected-at-most=200", "--rate=2")
@@ -50,7 +50,7 @@ func (w *world) purge() (*running, string) {
 }
 
 var _ = Describe("kubectl warren dlq purge", func() {
-	It("counts, asks for the number, deletes what is selected, and leaves a record", func() {
+	It("counts, asks for the number, deletes the selected messages, and leaves a record", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 8)
@@ -85,7 +85,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		Expect(w.remain(5)).To(Equal([]string{"0", "1", "2", "6", "7"}))
 	})
 
-	It("refuses where more match than --expected-at-most, and asks for the limit", func() {
+	It("refuses if more messages match than --expected-at-most, and asks for a number", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 8)
@@ -101,7 +101,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		Expect(w.remain(8)).To(HaveLen(8))
 	})
 
-	It("prints the Purge, whose limit is that of --expected-at-most where nobody was asked", Extended, func() {
+	It("prints the Purge with the number of --expected-at-most if it does not ask", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 4)
@@ -117,7 +117,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		Expect(w.remain(0)).To(BeEmpty())
 	})
 
-	It("leaves a Purge alone on Ctrl-C, follows it again, and cancels it", Extended, func() {
+	It("does not stop a Purge on Ctrl-C, follows it again, and cancels it", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 200)
@@ -139,7 +139,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("has ended already: Cancelled"))))
 	})
 
-	It("ends as failed where the ConsumerQueue is deleted meanwhile, and as cancelled where somebody cancels", Extended, func() {
+	It("fails if the ConsumerQueue is deleted meanwhile, and reports a cancelled Purge", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{deletionPolicy: Retain}`)
 		w.park("orders.dlq", 200)
@@ -153,7 +153,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		Expect(failed.wait()).To(SatisfyAll(HaveField("Code", 3), HaveField("Out", ContainSubstring("ConsumerQueueGone"))))
 	})
 
-	It("is for who has the role admin", func() {
+	It("needs the role admin", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.letEdit()
@@ -167,7 +167,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		Expect(w.remain(2)).To(HaveLen(2))
 	})
 
-	It("says what the operator says where nothing can be counted", Extended, func() {
+	It("prints the operator's message if messages cannot be counted", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{deadLetter: {queue: {deliveryLimit: 3}}}`)
 		w.park("orders.dlq", 4)
@@ -183,7 +183,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		Expect(w.remain(4)).To(HaveLen(4))
 	})
 
-	It("returns at once with --detach, and says who has the turn", Extended, func() {
+	It("returns immediately with --detach and names the running job", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 100)

@@ -18,10 +18,10 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// interrupt is what Ctrl-C sends.
+// interrupt is the signal of Ctrl-C.
 var interrupt = os.Interrupt
 
-// park publishes messages to a dead-letter queue, whose header n counts from zero.
+// park publishes messages to a dead-letter queue. Their header n counts from zero.
 func (w *world) park(queue string, count int) {
 	GinkgoHelper()
 	messages := make([]amqp.Publishing, count)
@@ -34,7 +34,7 @@ func (w *world) park(queue string, count int) {
 	Eventually(func() int { return w.VHost.Ready(queue) }).Should(Equal(count))
 }
 
-// redrives lists the Redrives of the namespace.
+// redrives returns the Redrives of the namespace.
 func (w *world) redrives() []v1alpha1.Redrive {
 	GinkgoHelper()
 	list := &v1alpha1.RedriveList{}
@@ -42,7 +42,7 @@ func (w *world) redrives() []v1alpha1.Redrive {
 	return list.Items
 }
 
-// running is `kubectl warren` while it goes on.
+// running is a running `kubectl warren`.
 type running struct {
 	command     *exec.Cmd
 	out, errOut *bytes.Buffer
@@ -57,7 +57,7 @@ func (w *world) start(args ...string) *running {
 	return r
 }
 
-// move begins to move the messages of orders.dlq, so slowly that the test can do something meanwhile.
+// move starts to move the messages of orders.dlq slowly.
 func (w *world) move() *running {
 	GinkgoHelper()
 	r := w.start("dlq", "redrive", "orders", "--yes", "--rate=2")
@@ -68,12 +68,12 @@ func (w *world) move() *running {
 // wait waits for the end of the command.
 func (r *running) wait() ended {
 	GinkgoHelper()
-	_ = r.command.Wait() // the code tells
+	_ = r.command.Wait() // the exit code is checked by the caller
 	return ended{r.out.String(), r.errOut.String(), r.command.ProcessState.ExitCode()}
 }
 
 var _ = Describe("kubectl warren dlq", func() {
-	It("counts, asks, moves, and leaves a record", func() {
+	It("counts, asks, moves messages, and leaves a record", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 20)
@@ -124,7 +124,7 @@ var _ = Describe("kubectl warren dlq", func() {
 			HaveField("Out", ContainSubstring("3 of 4 messages moved, 1 could not be moved"))))
 	})
 
-	It("moves elsewhere, and prints the Redrive", Extended, func() {
+	It("moves to another destination and prints the Redrive", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{retry: {delayTiers: [{delay: 1h}]}}`)
 		w.park("orders.dlq", 7)
@@ -137,7 +137,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		Eventually(func() int { return w.VHost.Ready("orders.retry.1h") }).Should(Equal(3))
 	})
 
-	It("leaves a Redrive alone on Ctrl-C, follows it again, and cancels it", Extended, func() {
+	It("does not stop a Redrive on Ctrl-C, follows it again, and cancels it", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 200)
@@ -189,7 +189,7 @@ var _ = Describe("kubectl warren dlq", func() {
 			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring(`the Redrive "first" has ended already: Cancelled`))))
 	})
 
-	It("ends as failed where the ConsumerQueue is deleted meanwhile", Extended, func() {
+	It("fails if the ConsumerQueue is deleted meanwhile", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{deletionPolicy: Retain}`)
 		w.park("orders.dlq", 200)
@@ -198,7 +198,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		Expect(going.wait()).To(SatisfyAll(HaveField("Code", 3), HaveField("Out", ContainSubstring("ConsumerQueueGone"))))
 	})
 
-	It("says what the operator says of a selection that cannot be understood", Extended, func() {
+	It("prints the operator's message about an invalid selector", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		Expect(w.warren("dlq", "redrive", "orders", "--expression=headers.n <")).To(SatisfyAll(
@@ -210,7 +210,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		Expect(w.redrives()).To(BeEmpty())
 	})
 
-	It("offers what works where messages cannot be counted", Extended, func() {
+	It("offers alternatives if messages cannot be counted", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{deadLetter: {queue: {deliveryLimit: 3}}}`)
 		w.park("orders.dlq", 4)
@@ -226,7 +226,7 @@ var _ = Describe("kubectl warren dlq", func() {
 			HaveField("Out", ContainSubstring("Completed: 4 of 4 messages moved"))))
 	})
 
-	It("returns at once with --detach, and says who has the turn", Extended, func() {
+	It("returns immediately with --detach and names the running job", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 100)

@@ -30,7 +30,7 @@ import (
 var (
 	broker brokers.Broker
 	kube   *APIServer
-	// plugins is the folder that kubectl finds the plugin in.
+	// plugins is the directory in which kubectl finds the plugin.
 	plugins string
 )
 
@@ -71,7 +71,7 @@ func startManager(server *APIServer) {
 	deadLetters := NewProxiedDeadLetterServer(server)
 	ctx, cancel := context.WithCancel(context.Background())
 	finder, users, err := controller.Setup(ctx, mgr, controller.Options{
-		// All specs use one broker, of whose ConsumerQueues half as many are reconciled at a time.
+		// All specs use one broker, and one broker's ConsumerQueues may use only half of the workers.
 		MaxConcurrentReconciles: 64, MessageCountsInterval: time.Second,
 	})
 	Expect(err).NotTo(HaveOccurred())
@@ -84,7 +84,7 @@ func startManager(server *APIServer) {
 	})
 }
 
-// world is a test's own namespace and vhost.
+// world is a namespace and a virtual host for one test.
 type world struct{ *World }
 
 func newWorld() *world {
@@ -103,13 +103,13 @@ func (w *world) queue(name, spec string) {
 	w.Ready(name)
 }
 
-// ended is how a command ended.
+// ended is the result of a command.
 type ended struct {
 	Out, ErrOut string
 	Code        int
 }
 
-// command is `kubectl warren` in the namespace of the test.
+// command returns `kubectl warren` in the namespace of the test.
 func (w *world) command(args ...string) *exec.Cmd {
 	args = slices.Concat([]string{"warren", args[0], "--namespace=" + w.Namespace}, args[1:])
 	command := exec.CommandContext(GinkgoT().Context(), KubectlPath(), args...)
@@ -117,11 +117,11 @@ func (w *world) command(args ...string) *exec.Cmd {
 	return command
 }
 
-// warren runs `kubectl warren` to its end.
+// warren runs `kubectl warren` until it exits.
 func (w *world) warren(args ...string) ended { return w.answer("", args...) }
 
-// eventuallyWarren runs `kubectl warren`, which changes nothing, until it ends as wanted, and returns how it ended. At first, the API server
-// may not know of a role, and an earlier look may still give messages back.
+// eventuallyWarren runs a read-only `kubectl warren` until its result matches, and returns the result. At first, the API server
+// may not know a role, and an earlier browse may still return messages.
 func (w *world) eventuallyWarren(matcher types.GomegaMatcher, args ...string) ended {
 	GinkgoHelper()
 	var last ended
@@ -132,7 +132,7 @@ func (w *world) eventuallyWarren(matcher types.GomegaMatcher, args ...string) en
 	return last
 }
 
-// answer runs `kubectl warren` with something on stdin.
+// answer runs `kubectl warren` with an input.
 func (w *world) answer(stdin string, args ...string) ended {
 	GinkgoHelper()
 	command := w.command(args...)
@@ -151,7 +151,7 @@ func run(command *exec.Cmd) ended {
 	return ended{out.String(), errOut.String(), command.ProcessState.ExitCode()}
 }
 
-// file writes a file, and returns its path.
+// file writes a file and returns its path.
 func file(name, content string) string {
 	GinkgoHelper()
 	path := filepath.Join(GinkgoT().TempDir(), name)
@@ -161,7 +161,7 @@ func file(name, content string) string {
 
 func ctx() context.Context { return GinkgoT().Context() }
 
-// version is that of the broker.
+// version returns the version of the broker.
 func version() vhost.Version {
 	GinkgoHelper()
 	parsed, err := vhost.ParseVersion(broker.Version)

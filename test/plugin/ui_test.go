@@ -17,7 +17,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// letter is a message that a consumer parked, with what the consumer says of the failure.
+// letter is a message that a consumer parked, with kind and message of the failure.
 type letter struct{ kind, message, body string }
 
 var failures = []letter{
@@ -27,7 +27,7 @@ var failures = []letter{
 	{"permanent", "order 4714: unknown country XX", `{"order":{"id":4714,"country":"XX","lines":[]}}`},
 }
 
-// fail publishes messages to orders.dlq as Warren's consumer library parks them.
+// fail publishes messages to orders.dlq like Warren's consumer library.
 func (w *world) fail(letters ...letter) {
 	GinkgoHelper()
 	before := w.VHost.Ready("orders.dlq")
@@ -40,7 +40,7 @@ func (w *world) fail(letters ...letter) {
 	Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(before + len(letters)))
 }
 
-// failing is a world with failed messages, and a ServiceAccount that may look at them.
+// failing returns a world with failed messages and a ServiceAccount that may browse them.
 func failing(letters ...letter) *world {
 	GinkgoHelper()
 	w := newWorld()
@@ -48,7 +48,7 @@ func failing(letters ...letter) *world {
 	w.queue("invoices", `{}`)
 	w.fail(letters...)
 	w.Account("warren-dead-letters", "deadletterqueue_admin_role")
-	// A page shows what is there when it comes: by then, the account may look, and no earlier look has messages that it gives back.
+	// A page is loaded only once. Before that, the account must be authorized, and earlier browses must have returned their messages.
 	w.eventuallyWarren(HaveField("Out", ContainSubstring(fmt.Sprintf("Queue orders.dlq: %d message", len(letters)))), "dlq", "show", "orders")
 	w.EventuallyMessages("orders.dlq", Equal(len(letters)))
 	Eventually(func() int64 {
@@ -61,7 +61,7 @@ func failing(letters ...letter) *world {
 }
 
 var _ = Describe("kubectl warren ui", Extended, func() {
-	It("shows what failed, why and how much, and moves a group back to the end", func() {
+	It("shows failed messages by reason with counts, and moves a group back", func() {
 		w := failing(failures...)
 		b := open(w.serve(), 1200)
 		Eventually(b.text).Should(SatisfyAll(HavePrefix("4 dead letters in "+w.Namespace), ContainSubstring("orders orders.dlq 4"),
@@ -105,7 +105,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		b.follow(`//a[text()="Look at the queue again"]`, "orders: 1 dead letter")
 	})
 
-	It("shows how a Redrive goes on without being asked again, and cancels it", func() {
+	It("shows the progress of a Redrive without a reload, and cancels it", func() {
 		w := failing(failures...)
 		w.park("invoices.dlq", 200)
 		w.Redrive("slow", `{consumerQueueRef: {name: invoices}, rate: 2}`)
@@ -125,7 +125,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		Expect(w.EventuallyRedrive("slow", HaveField("Spec.Cancel", BeTrue()))).NotTo(BeNil())
 	})
 
-	It("keeps a link that is pressed while the list refreshes", func() {
+	It("follows a link that is pressed while the list refreshes", func() {
 		w := failing(failures...)
 		b := open(w.serve(), 1200)
 		refresh := func(event string) {
@@ -147,7 +147,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		Eventually(isReplaced).Should(BeTrue(), "the link is not pressed any more")
 	})
 
-	It("moves the messages that are chosen", func() {
+	It("moves the chosen messages", func() {
 		w := failing(failures...)
 		b := open(w.serve(), 1200)
 		b.follow(`//a[text()="orders"]`, "orders: 4 dead letters")
@@ -161,7 +161,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		w.EventuallyMessages("orders", Equal(2))
 	})
 
-	It("deletes only when the number is typed", func() {
+	It("deletes only if the user types the number", func() {
 		w := failing(failures...)
 		b := open(w.serve(), 1200)
 		b.follow(`//a[text()="orders"]`, "orders: 4 dead letters")
@@ -178,7 +178,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(3))
 	})
 
-	It("says in words what somebody may not do", func() {
+	It("explains missing permissions", func() {
 		w := failing(failures...)
 		w.letEdit()
 		b := open(w.serve("--as=editor"), 1200)
@@ -193,7 +193,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		Eventually(stranger.text).Should(HavePrefix("You may not do that"))
 	})
 
-	It("shows counts, and why no messages, to a ServiceAccount with the role view", func() {
+	It("shows a ServiceAccount with the role view counts, and why it shows no messages", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.fail(failures...)
@@ -206,7 +206,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 			Not(ContainSubstring("payment API"))))
 	})
 
-	It("says why nobody can look into a queue with a delivery limit, and still moves all of it", func() {
+	It("says why a queue with a delivery limit cannot be browsed, and moves all its messages", func() {
 		w := newWorld()
 		w.queue("orders", `{deadLetter: {queue: {deliveryLimit: 3}}}`)
 		w.fail(failures...)
@@ -225,7 +225,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		b.follow(`//button[text()="Move all"]`, "4 moved Completed")
 	})
 
-	It("takes what messages hold for text", func() {
+	It("shows the content of messages as text", func() {
 		const attack = `<script>document.title="owned"</script><img src=x onerror="document.title='owned'">`
 		w := failing(letter{kind: attack, message: attack, body: attack}, letter{kind: `"><b>`, message: "javascript:alert(1)", body: `{"a":"` + "\u202e" + `</pre><script>"}`})
 		b := open(w.serve(), 1200)
@@ -248,7 +248,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		})()`)).NotTo(Equal("owned"), "the policy forbids inline code")
 	})
 
-	It("can be used by keyboard alone", func() {
+	It("can be used with only a keyboard", func() {
 		w := failing(failures...)
 		b := open(w.serve(), 1200)
 		b.tabTo("orders")
@@ -309,7 +309,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 			ContainSubstring(`"position":2`), ContainSubstring(`"position":3`), ContainSubstring(`"kind":"ExportEnd","count":4`), BeEmpty()))
 	})
 
-	It("lets in the browser that has the URL, once, and no other site", func() {
+	It("accepts the URL once, and no requests from other sites", func() {
 		w := failing(failures...)
 		entry := w.serve()
 		base, _, _ := strings.Cut(entry, "/?")
@@ -336,7 +336,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 			HaveHTTPHeaderWithValue("Cache-Control", "no-store"), HaveHTTPHeaderWithValue("X-Frame-Options", "DENY")))
 		Expect(get(stranger, entry)).To(HaveHTTPStatus(http.StatusUnauthorized), "the URL was used")
 
-		By("a name of another site that leads to this address")
+		By("a request with another host name that resolves to this address")
 		request, err := http.NewRequestWithContext(ctx(), http.MethodGet, queue, http.NoBody)
 		Expect(err).NotTo(HaveOccurred())
 		request.Host = "rebound.example.com"
@@ -344,13 +344,13 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(answer).To(HaveHTTPStatus(http.StatusMisdirectedRequest))
 
-		By("a form of another site, should a browser send the cookie")
+		By("a form of another site with the cookie")
 		Expect(post(known, queue+"/redrive", "http://evil.example.com", url.Values{"counted": {"4"}})).To(HaveHTTPStatus(http.StatusForbidden))
 		Expect(w.redrives()).To(BeEmpty())
 	})
 })
 
-// tabTo presses Tab until a link or a button with this text has the focus.
+// tabTo presses Tab until a link or button with this text has the focus.
 func (b browser) tabTo(text string) {
 	GinkgoHelper()
 	for range 60 {
@@ -359,15 +359,15 @@ func (b browser) tabTo(text string) {
 			return
 		}
 	}
-	Fail("Tab does not lead to " + text)
+	Fail("Tab does not reach " + text)
 }
 
-// base is the URL that all pages are below.
+// base returns the URL of the page's root.
 func base(b browser) string {
 	return evaluate[string](b, `location.origin + "/" + location.pathname.split("/")[1]`)
 }
 
-// visitor is a client that was let in, and the address.
+// visitor is an authenticated client with the address.
 func (w *world) visitor() (client *http.Client, base string) {
 	GinkgoHelper()
 	entry := w.serve()
@@ -386,7 +386,7 @@ func get(client *http.Client, address string) *http.Response {
 	return do(client, request)
 }
 
-// post sends a form, as a page of the origin would.
+// post sends a form like a page of the same origin.
 func post(client *http.Client, address, origin string, form url.Values) *http.Response {
 	GinkgoHelper()
 	request, err := http.NewRequestWithContext(ctx(), http.MethodPost, address, strings.NewReader(form.Encode()))

@@ -1,4 +1,4 @@
-// Command probe says how the first process of its container's PID namespace is confined. As an ephemeral container it looks at
+// Command probe prints how the first process of its container's PID namespace is confined. As an ephemeral container it inspects
 // the manager.
 package main
 
@@ -29,7 +29,7 @@ func run() error {
 			fmt.Println(name, strings.Join(strings.Fields(value), " "))
 		}
 	}
-	// The root directory of the manager, as the manager has it mounted.
+	// /proc/1/root is the manager's root directory with its mount options.
 	err = os.WriteFile("/proc/1/root/written", nil, 0o600)
 	fmt.Println("ReadOnlyRoot", errors.Is(err, syscall.EROFS))
 	return nil

@@ -34,7 +34,7 @@ var _ = Describe("The operator in a cluster", Ordered, func() {
 		c.Kube.Kubectl("label", "namespace", "monitoring", "metrics=enabled")
 		c.Kube.Kubectl("create", "serviceaccount", "--namespace=monitoring", "prometheus")
 		c.Kube.Kubectl("create", "serviceaccount", "--namespace=monitoring", "stranger")
-		c.Kube.Kubectl("create", "secret", "generic", "rabbitmq") // is the user's own: the operator neither makes nor deletes it
+		c.Kube.Kubectl("create", "secret", "generic", "rabbitmq") // belongs to the user: the operator neither creates nor deletes it
 		atHand = c.settled("monitoring")
 	})
 
@@ -48,7 +48,7 @@ var _ = Describe("The operator in a cluster", Ordered, func() {
 		c.ExpectExactly()
 	})
 
-	It("is upgraded in place: what make deploy prints leads to a Ready sample, and nothing changes at the broker", func() {
+	It("is upgraded in place: the commands that make deploy prints make the sample Ready, and nothing changes at the broker", func() {
 		c.VHost.Publish("", "orders", "one", "two")
 		declared, news := c.VHost.Definitions(), c.settledNews()
 		old := c.pod()
@@ -70,15 +70,15 @@ var _ = Describe("The operator in a cluster", Ordered, func() {
 		Expect(version).To(ContainSubstring(strings.TrimSpace(c.script("git", "rev-parse", "HEAD"))))
 	})
 
-	It("is confined as its manifest says, at run time", func() {
+	It("is confined at run time as its manifest says", func() {
 		pod := c.pod()
 		c.Kube.Kubectl("debug", "--namespace", system, "pod/"+pod, "--image="+probeImage, "--image-pull-policy=IfNotPresent",
 			"--target=manager", "--profile=restricted", "--container=probe", "--", "/probe")
 		probe := func() string {
-			output, _ := c.Kube.TryKubectl("logs", "--namespace", system, pod, "--container=probe") // it has to start first
+			output, _ := c.Kube.TryKubectl("logs", "--namespace", system, pod, "--container=probe") // the container may not have started
 			return output
 		}
-		Eventually(probe).Should(ContainSubstring("ReadOnlyRoot")) // which is said last
+		Eventually(probe).Should(ContainSubstring("ReadOnlyRoot")) // the last line of the output
 		for _, fact := range []string{
 			"Uid 65532 65532 65532 65532", "Gid 65532 65532 65532 65532", "CapEff 0000000000000000", "CapBnd 0000000000000000",
 			"NoNewPrivs 1", "Seccomp 2", "ReadOnlyRoot true",
@@ -87,12 +87,12 @@ var _ = Describe("The operator in a cluster", Ordered, func() {
 		}
 	})
 
-	It("shares its namespace with no pod that is less confined", func() {
+	It("does not share its namespace with less confined pods", func() {
 		_, err := c.Kube.TryKubectl("run", "loose", "--namespace", system, "--image="+probeImage, "--privileged", "--dry-run=server")
 		Expect(err).To(MatchError(ContainSubstring(`violates PodSecurity "restricted`)))
 	})
 
-	It("shows its metrics to a ServiceAccount that has the role, and to nobody else", func() {
+	It("serves its metrics only to a ServiceAccount with the role", func() {
 		c.Kube.Kubectl("create", "clusterrolebinding", "prometheus-warren",
 			"--clusterrole=warren-metrics-reader", "--serviceaccount=monitoring:prometheus")
 		DeferCleanup(func() { c.Kube.Kubectl("delete", "clusterrolebinding", "prometheus-warren") })
@@ -107,7 +107,7 @@ var _ = Describe("The operator in a cluster", Ordered, func() {
 		Expect(err).To(MatchError(ContainSubstring("Forbidden")))
 	})
 
-	It("shows dead letters to a ServiceAccount that may see them, through the proxy of the API server, and to nobody else", func() {
+	It("serves dead letters only to a ServiceAccount with the role, through the proxy of the API server", func() {
 		c.VHost.Publish("", "orders.dlq", "dead")
 		DeferCleanup(func() { c.VHost.Purge("orders.dlq") })
 		Eventually(func() (string, error) { return c.deadLetters("edit") }).Should(ContainSubstring(`"body":"dead"`))
@@ -115,8 +115,8 @@ var _ = Describe("The operator in a cluster", Ordered, func() {
 		Expect(err).To(MatchError(ContainSubstring(`cannot get resource \"deadletterqueues/messages\"`)))
 	})
 
-	// The API server of the oldest supported Kubernetes runs these rules, too: see the workflow of releases.
-	It("has the API server refuse a Redrive that names another requester, and changes of a Redrive", func() {
+	// The release workflow also tests these rules on the API server of the oldest supported Kubernetes.
+	It("makes the API server refuse a Redrive with another requester, and changes of a Redrive", func() {
 		create := func(spec string, arguments ...string) error {
 			file := filepath.Join(GinkgoT().TempDir(), "redrive.yaml")
 			Expect(os.WriteFile(file, []byte(`apiVersion: messaging.warren.dev/v1alpha1
@@ -141,7 +141,7 @@ spec: {consumerQueueRef: {name: orders}, suspend: true, `+spec+`}
 		Expect(change(`{"spec":{"rate":6}}`)).To(Succeed())
 	})
 
-	It("goes on after its pod was killed", func() {
+	It("continues after its pod was killed", func() {
 		next := c.watchLeadership()
 		c.Kube.Kubectl("delete", "pod", "--namespace", system, c.pod(), "--grace-period=0", "--force")
 		say("drift is corrected %.1f s after the kill", c.correctsDrift().Seconds())
@@ -158,7 +158,7 @@ spec: {consumerQueueRef: {name: orders}, suspend: true, `+spec+`}
 		Expect(standby).To(HaveLen(1))
 		next := c.watchLeadership()
 
-		// The cluster has one node. So only the leader's pod is evicted, and no new one can start, as it would be elsewhere.
+		// The cluster has one node, so only the leader's pod is evicted, and no new pod can start elsewhere.
 		node := standby[0].Spec.NodeName
 		c.Kube.Kubectl("label", "pod", "--namespace", system, leader, "drained=yes")
 		DeferCleanup(func() { c.Kube.Kubectl("uncordon", node) })
@@ -177,7 +177,7 @@ spec: {consumerQueueRef: {name: orders}, suspend: true, `+spec+`}
 		}).Should(Succeed(), "the dead-letter API has moved along")
 	})
 
-	It("is removed by make undeploy without an object left, and its queues stay with their messages", func() {
+	It("is removed by make undeploy without leaving an object, and its queues stay with their messages", func() {
 		declared := c.VHost.Definitions()
 		c.script("make", "undeploy")
 		Eventually(func() []string { return added(atHand, c.objects()) }).WithTimeout(deadline.For(30 * time.Second)).Should(BeEmpty())
@@ -186,7 +186,7 @@ spec: {consumerQueueRef: {name: orders}, suspend: true, `+spec+`}
 		Eventually(func() int { return c.VHost.Ready("orders") }).Should(Equal(2))
 	})
 
-	It("finds its queues again when it is installed anew", func() {
+	It("finds its queues when it is installed again", func() {
 		declared := c.VHost.Definitions()
 		c.follow(c.script("make", "deploy", "IMG="+now))
 		Expect(c.Ready("orders").Status.Topology).To(HaveEach(HaveField("State", v1alpha1.StateInSync)))
@@ -194,26 +194,26 @@ spec: {consumerQueueRef: {name: orders}, suspend: true, `+spec+`}
 		Eventually(func() int { return c.VHost.Ready("orders") }).Should(Equal(2))
 	})
 
-	It("is removed in the same way while its broker does not answer", func() {
+	It("is removed in the same way while its broker is unreachable", func() {
 		c.Kube.Kubectl("patch", "secret", "rabbitmq", "--type=merge", "-p", `{"stringData":{"amqpURI":"amqp://192.0.2.1:5672"}}`)
 		c.script("make", "undeploy")
 		Eventually(func() []string { return added(atHand, c.objects()) }).WithTimeout(deadline.For(30 * time.Second)).Should(BeEmpty())
 	})
 })
 
-// settled lists all objects once a new namespace has what Kubernetes gives to each.
+// settled returns all objects after Kubernetes has created the default objects of a new namespace.
 func (c *cluster) settled(namespace string) []string {
 	GinkgoHelper()
 	Eventually(c.objects).Should(ContainElements("ConfigMap "+namespace+" kube-root-ca.crt", "ServiceAccount "+namespace+" default"))
 	return c.objects()
 }
 
-// added lists what is in the second list and not in the first.
+// added returns the items of the second list that are not in the first.
 func added(first, second []string) []string {
 	return slices.DeleteFunc(slices.Clone(second), func(object string) bool { return slices.Contains(first, object) })
 }
 
-// forward makes a port of the manager's pod one of this machine until the test ends, and returns its address.
+// forward forwards a local port to the manager's pod until the test ends, and returns its address.
 func (c *cluster) forward(port string) string {
 	GinkgoHelper()
 	command := exec.CommandContext(ctx(), KubectlPath(), "--kubeconfig", c.Kube.KubeConfig,

@@ -39,7 +39,7 @@ var _ = Describe("kubectl warren", func() {
 		Expect(w.warren("status", "-A", "-o", "name").Out).To(ContainSubstring("consumerqueue.messaging.warren.dev/orders\n"))
 	})
 
-	It("says of a changed file what then comes to be", func() {
+	It("plans the changes of an edited file", func() {
 		w := newWorld()
 		w.queue("orders", `{retry: {delayTiers: [{delay: 30s}]}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [a]}]}`)
 		changed := file("changed.yaml", ordersYAML+
@@ -58,7 +58,7 @@ var _ = Describe("kubectl warren", func() {
 		w.eventuallyWarren(HaveField("Code", 0), "plan", "-f", changed)
 	})
 
-	It("says that a queue has to be recreated, before and after the file is applied", func() {
+	It("reports that a queue must be recreated, before and after the file is applied", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		changed := file("changed.yaml", ordersYAML+"  queue: {messageTTL: 5m}\n")
@@ -79,7 +79,7 @@ var _ = Describe("kubectl warren", func() {
 			HaveField("Path", "arguments.x-message-ttl"), HaveField("Desired", "300000"), HaveField("Effect", "Recreate"))))
 	})
 
-	It("plans for the broker of the BrokerConnection where there is no such ConsumerQueue yet", func() {
+	It("plans a new ConsumerQueue for the broker of its BrokerConnection", func() {
 		w := newWorld()
 		Eventually(w.Connection).Should(Condition("Ready", metav1.ConditionTrue, "Connected"))
 		planned := w.warren("plan", "-f", file("orders.yaml", ordersYAML+"  deadLetter: {policy: Disabled}\n"))
@@ -88,7 +88,7 @@ var _ = Describe("kubectl warren", func() {
 			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring(`BrokerConnection "elsewhere"`))))
 	})
 
-	It("prints what changes while it watches", func() {
+	It("prints changes while it watches", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		watching := w.command("status", "--watch")
@@ -108,12 +108,12 @@ var _ = Describe("kubectl warren", func() {
 		}
 		Expect(lines.Text()).To(HavePrefix("payments"))
 		Expect(watching.Process.Signal(interrupt)).To(Succeed())
-		for lines.Scan() { // until the end
+		for lines.Scan() { // until the command ends
 		}
 		Expect(watching.Wait()).To(Succeed(), "Ctrl-C is no error")
 	})
 
-	It("is of use to who may only look", func() {
+	It("works for users who may only read", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		for _, role := range []string{"brokerconnection", "consumerqueue", "redrive"} {
