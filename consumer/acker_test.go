@@ -11,19 +11,19 @@ import (
 
 // strictChannel checks acks as strictly as RabbitMQ, and also fails if an unfinished delivery is acked.
 type strictChannel struct {
-	mu              sync.Mutex
-	runningHandlers map[uint64]bool
-	settled         map[uint64]string
-	highest         uint64
-	frames          int
-	wrong           error
-	delay           func()
+	mu         sync.Mutex
+	unfinished map[uint64]bool
+	settled    map[uint64]string
+	highest    uint64
+	frames     int
+	wrong      error
+	delay      func()
 }
 
 func (c *strictChannel) deliver(tag uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.runningHandlers[tag] = true
+	c.unfinished[tag] = true
 	c.highest = tag
 }
 
@@ -31,7 +31,7 @@ func (c *strictChannel) deliver(tag uint64) {
 func (c *strictChannel) finish(tag uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.runningHandlers, tag)
+	delete(c.unfinished, tag)
 }
 
 func (c *strictChannel) Ack(tag uint64, multiple bool) error { return c.settle(tag, multiple, "acked") }
@@ -62,7 +62,7 @@ func (c *strictChannel) settle(tag uint64, multiple bool, how string) error {
 		if c.settled[each] != "" {
 			continue
 		}
-		if c.runningHandlers[each] && how == "acked" {
+		if c.unfinished[each] && how == "acked" {
 			c.wrong = fmt.Errorf("tag %d is acked by %d and is at work", each, tag)
 		}
 		c.settled[each] = how
@@ -79,7 +79,7 @@ func TestAckerSettlesEachDeliveryOnce(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 1))
 			prefetch := 1 + random.IntN(200)
-			channel := &strictChannel{runningHandlers: map[uint64]bool{}, settled: map[uint64]string{}}
+			channel := &strictChannel{unfinished: map[uint64]bool{}, settled: map[uint64]string{}}
 			if seed%3 == 0 {
 				channel.delay = func() { time.Sleep(time.Duration(rand.IntN(50)) * time.Microsecond) }
 			}
@@ -111,14 +111,14 @@ func deliverAndSettle(a *acker, channel *strictChannel, random *rand.Rand, prefe
 	for tag := uint64(1); tag <= deliveries; tag++ {
 		slots <- struct{}{}
 		channel.deliver(tag)
-		end, sleep := random.IntN(10), time.Duration(random.IntN(300))*time.Microsecond
+		end, pause := random.IntN(10), time.Duration(random.IntN(300))*time.Microsecond
 		want[tag] = map[int]string{0: "rejected, requeue false", 1: "rejected, requeue true", 2: "returned"}[end]
 		if end > 2 {
 			want[tag] = "acked"
 		}
 		working.Go(func() {
 			defer func() { <-slots }()
-			time.Sleep(sleep)
+			time.Sleep(pause)
 			channel.finish(tag)
 			switch end {
 			case 0:
@@ -138,7 +138,7 @@ func deliverAndSettle(a *acker, channel *strictChannel, random *rand.Rand, prefe
 
 func TestAckerSendsAcksTogether(t *testing.T) {
 	t.Parallel()
-	channel := &strictChannel{runningHandlers: map[uint64]bool{}, settled: map[uint64]string{}}
+	channel := &strictChannel{unfinished: map[uint64]bool{}, settled: map[uint64]string{}}
 	a := newAcker(channel, 100) // 25 acks in one frame
 	for tag := uint64(1); tag <= 100; tag++ {
 		if err := a.ack(tag); err != nil {
@@ -152,7 +152,7 @@ func TestAckerSendsAcksTogether(t *testing.T) {
 
 func TestAckerAcksFinishedDeliveriesAfterAnUnfinishedOne(t *testing.T) {
 	t.Parallel()
-	channel := &strictChannel{runningHandlers: map[uint64]bool{1: true}, settled: map[uint64]string{}}
+	channel := &strictChannel{unfinished: map[uint64]bool{1: true}, settled: map[uint64]string{}}
 	a := newAcker(channel, 8) // 2 acks in one frame
 	for tag := uint64(2); tag <= 9; tag++ {
 		if err := a.ack(tag); err != nil {
@@ -166,11 +166,11 @@ func TestAckerAcksFinishedDeliveriesAfterAnUnfinishedOne(t *testing.T) {
 
 func TestAClosedAckerSendsNothing(t *testing.T) {
 	t.Parallel()
-	channel := &strictChannel{runningHandlers: map[uint64]bool{}, settled: map[uint64]string{}}
+	channel := &strictChannel{unfinished: map[uint64]bool{}, settled: map[uint64]string{}}
 	a := newAcker(channel, 1)
 	a.close()
 	for name, err := range map[string]error{
-		"ack": a.ack(1), "reject": a.reject(1, false), "giveBack": a.returnMessage(1), "flush": a.flush(), "giveBackAll": a.returnAll(),
+		"ack": a.ack(1), "reject": a.reject(1, false), "returnMessage": a.returnMessage(1), "flush": a.flush(), "returnAll": a.returnAll(),
 	} {
 		if !errors.Is(err, errStale) {
 			t.Errorf("%s: %v", name, err)

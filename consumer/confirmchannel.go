@@ -180,24 +180,24 @@ func (ch *confirmChannel) watch(retire func()) {
 
 // inspect acts on overdue confirms.
 func (ch *confirmChannel) inspect(retire func()) {
-	silent, longest, shortest := ch.waitTimes()
+	silent, oldest, newest := ch.waitTimes()
 	switch {
 	case silent > confirmTimeout:
 		ch.reason = fmt.Errorf("no confirm arrived for %s", confirmTimeout)
 		ch.connection.Kill()
-	case ch.retired.Load() && shortest > maxConfirmWait:
+	case ch.retired.Load() && newest > maxConfirmWait:
 		ch.reason = fmt.Errorf("no confirm arrived for %s", maxConfirmWait)
 		go ch.close()
-	case ch.retired.Load() && longest == 0:
+	case ch.retired.Load() && oldest == 0:
 		go ch.close()
-	case longest > maxConfirmWait:
+	case oldest > maxConfirmWait:
 		retire()
 	}
 }
 
 // waitTimes returns for how long no confirm has arrived, and for how long the oldest and the newest message have waited. All are
 // 0 if no message waits or if the broker blocks publishers.
-func (ch *confirmChannel) waitTimes() (silent, longest, shortest time.Duration) {
+func (ch *confirmChannel) waitTimes() (silent, oldest, newest time.Duration) {
 	openedAt, open := ch.connection.gate.since()
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -205,12 +205,12 @@ func (ch *confirmChannel) waitTimes() (silent, longest, shortest time.Duration) 
 		return 0, 0, 0
 	}
 	now := time.Now()
-	shortest = now.Sub(openedAt)
+	newest = now.Sub(openedAt)
 	for _, sent := range ch.pending {
 		wait := now.Sub(later(sent, openedAt))
-		longest, shortest = max(longest, wait), min(shortest, wait)
+		oldest, newest = max(oldest, wait), min(newest, wait)
 	}
-	return min(longest, now.Sub(ch.confirmed)), longest, shortest
+	return min(oldest, now.Sub(ch.confirmed)), oldest, newest
 }
 
 func later(a, b time.Time) time.Time {

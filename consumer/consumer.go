@@ -51,7 +51,10 @@ func New[T any](conn *Conn, source contract.Source, handle Handler[T], options .
 	if conn == nil || source == nil || handle == nil {
 		return nil, errors.New("consumer: New needs a Conn, a contract and a handler")
 	}
-	c := &Consumer{conn: conn, source: source, options: options, contractChecks: make(chan struct{}, 1), permissionChecks: make(chan struct{}, 1)}
+	c := &Consumer{
+		conn: conn, source: source, options: options,
+		contractChecks: make(chan struct{}, 1), permissionChecks: make(chan struct{}, 1),
+	}
 	c.handle = newHandleFunc(decodeJSON[T], handle)
 	loaded, err := load(context.Background(), source)
 	switch {
@@ -114,7 +117,8 @@ func (c *Consumer) useContract(loaded contract.Contract) error {
 	}
 	s.handle = chain(s.middleware, c.handle)
 	if loaded.Strategy == contract.StrategyRequeue && loaded.RedeliveryDelay == nil {
-		s.logger.Warn("The broker redelivers failed messages without delay, so this consumer waits before it returns them. Set spec.retry.redeliveryDelay to delay them at the broker",
+		s.logger.Warn("The broker redelivers failed messages without delay, so this consumer waits before it returns them; "+
+			"set spec.retry.redeliveryDelay to delay them at the broker",
 			"queue", loaded.Queue)
 	}
 	c.settings.Store(s)
@@ -330,7 +334,8 @@ func consumeError(err error, current contract.Contract) error {
 	isReply := errors.As(err, &reply)
 	switch {
 	case isReply && reply.Code == amqp.NotFound:
-		return fmt.Errorf("queue %q does not exist in virtual host %q; check that the ConsumerQueue is Ready and that the URI names this virtual host: %w",
+		return fmt.Errorf("queue %q does not exist in virtual host %q; "+
+			"check that the ConsumerQueue is Ready and that the URI names this virtual host: %w",
 			current.Queue, current.VirtualHost, err)
 	case isReply && reply.Code == amqp.AccessRefused:
 		return fmt.Errorf("the user may not consume queue %q; grant it read permission in virtual host %q: %w",

@@ -164,7 +164,7 @@ func hang(release chan struct{}) { <-release }
 func TestStuckHandlersAreReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		release, log, reportTargets := make(chan struct{}), &record{}, []string{}
+		release, log, reported := make(chan struct{}), &record{}, []string{}
 		b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
 			if strings.HasPrefix(m.Body, "hangs") {
 				hang(release)
@@ -172,7 +172,7 @@ func TestStuckHandlersAreReported(t *testing.T) {
 			return nil
 		}, consumer.WithConcurrency(2), consumer.WithTimeout(time.Second), consumer.WithLogger(slog.New(slog.NewTextHandler(log, nil))),
 			consumer.WithObserver(consumer.Observer{Stuck: func(s consumer.StuckHandler) {
-				reportTargets = append(reportTargets, s.Delivery.ID()+" "+s.Took.Truncate(time.Second).String())
+				reported = append(reported, s.Delivery.ID()+" "+s.Took.Truncate(time.Second).String())
 			}}))
 		b.send(t, "hangs 1", "good")
 		pass(time.Minute)
@@ -180,7 +180,7 @@ func TestStuckHandlersAreReported(t *testing.T) {
 		equal(t, "stuck", 1, health.Stuck)
 		equal(t, "active", 1, health.Active)
 		equal(t, "live", true, health.Live)
-		equal(t, "told", []string{"hangs 1 4s"}, reportTargets)
+		equal(t, "reported", []string{"hangs 1 4s"}, reported)
 		equal(t, "logged with the stack of the handler", 1, log.count("consumer_test.hang("))
 		b.Cut() // a new session has the same slots
 		b.send(t, "hangs 2")

@@ -51,12 +51,12 @@ func (c *Consumer) drain(s *session) error {
 func (s *session) awaitIdle(limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	alive := time.NewTicker(livenessTimeout / 4)
-	defer alive.Stop()
+	ticker := time.NewTicker(livenessTimeout / 4)
+	defer ticker.Stop()
 	for s.active.Load() > 0 {
 		select {
 		case <-s.idle:
-		case <-alive.C:
+		case <-ticker.C:
 			s.consumer.status.recordProgress()
 		case err := <-s.over: // later results are ignored
 			s.lose(fmt.Errorf("%w: %w", ErrDeliveryLost, err))

@@ -100,7 +100,7 @@ type UnknownOutcomeError struct {
 }
 
 func (e *UnknownOutcomeError) Error() string {
-	return fmt.Sprintf("the broker did not confirm the message, which it may have: %v", e.Cause)
+	return fmt.Sprintf("the broker may or may not have the message: %v", e.Cause)
 }
 
 // Unwrap returns Cause.

@@ -214,14 +214,14 @@ func TestRedrives(t *testing.T) {
 func TestReconnectedIsReportedAfterALoss(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		reportTargets := make(chan consumer.Reconnection, 10)
+		reported := make(chan consumer.Reconnection, 10)
 		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error { return nil },
-			consumer.WithObserver(consumer.Observer{Reconnected: func(r consumer.Reconnection) { reportTargets <- r }}))
+			consumer.WithObserver(consumer.Observer{Reconnected: func(r consumer.Reconnection) { reported <- r }}))
 		pass(time.Second)
-		equal(t, "told at the start", 0, len(reportTargets))
+		equal(t, "reported at the start", 0, len(reported))
 		b.Cut()
 		pass(time.Second)
-		got := <-reportTargets
+		got := <-reported
 		equal(t, "queue", "orders", got.Queue)
 		equal(t, "attempts", 1, got.Attempts)
 		if got.Took < 200*time.Millisecond || got.Took > 300*time.Millisecond {
@@ -235,8 +235,8 @@ func TestReconnectedIsReportedAfterALoss(t *testing.T) {
 func TestReconnectsImmediatelyAfterALongSession(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		held    time.Duration
-		longest time.Duration
+		held        time.Duration
+		maxDuration time.Duration
 	}{
 		"held for 3 s":                 {3 * time.Second, 300 * time.Millisecond},
 		"ended immediately, ten times": {0, 12 * time.Second},
@@ -244,17 +244,17 @@ func TestReconnectsImmediatelyAfterALongSession(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				reportTargets := make(chan consumer.Reconnection, 20)
+				reported := make(chan consumer.Reconnection, 20)
 				b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error { return nil },
-					consumer.WithObserver(consumer.Observer{Reconnected: func(r consumer.Reconnection) { reportTargets <- r }}))
+					consumer.WithObserver(consumer.Observer{Reconnected: func(r consumer.Reconnection) { reported <- r }}))
 				last := time.Duration(0)
 				for range 10 {
 					pass(test.held)
 					b.Cut()
-					last = (<-reportTargets).Took
+					last = (<-reported).Took
 				}
-				if last > test.longest || 2*last < test.longest {
-					t.Errorf("the last reconnection took %s, should be at most %s and not much less", last, test.longest)
+				if last > test.maxDuration || 2*last < test.maxDuration {
+					t.Errorf("the last reconnection took %s, should be at most %s and not much less", last, test.maxDuration)
 				}
 				equal(t, "Run", nil, b.end())
 			})
@@ -388,13 +388,13 @@ func TestNewRefusesWrongArguments(t *testing.T) {
 		options  []consumer.Option
 		want     string
 	}{
-		"the contract":      {broken, nil, "maxAttempts is 0"},
-		"the concurrency":   {contract.Default("orders"), []consumer.Option{consumer.WithConcurrency(-1)}, "WithConcurrency(-1)"},
-		"a small prefetch":  {contract.Default("orders"), []consumer.Option{consumer.WithPrefetch(5)}, "WithPrefetch(5) must be between the concurrency, 10"},
-		"a long timeout":    {contract.Default("orders"), []consumer.Option{consumer.WithTimeout(time.Hour)}, "shorter than the consumer timeout of the broker, 30m0s"},
-		"the drain timeout": {contract.Default("orders"), []consumer.Option{consumer.WithDrainTimeout(-1)}, "WithDrainTimeout"},
-		"the crash limit":   {contract.Default("orders"), []consumer.Option{consumer.WithMaxCrashes(-1)}, "WithMaxCrashes"},
-		"no logger":         {contract.Default("orders"), []consumer.Option{consumer.WithLogger(nil)}, "must not be given nil"},
+		"the contract":           {broken, nil, "maxAttempts is 0"},
+		"the concurrency":        {contract.Default("orders"), []consumer.Option{consumer.WithConcurrency(-1)}, "WithConcurrency(-1)"},
+		"a small prefetch":       {contract.Default("orders"), []consumer.Option{consumer.WithPrefetch(5)}, "WithPrefetch(5) must be between the concurrency, 10"},
+		"a long timeout":         {contract.Default("orders"), []consumer.Option{consumer.WithTimeout(time.Hour)}, "shorter than the consumer timeout of the broker, 30m0s"},
+		"the drain timeout":      {contract.Default("orders"), []consumer.Option{consumer.WithDrainTimeout(-1)}, "WithDrainTimeout"},
+		"the maximum of crashes": {contract.Default("orders"), []consumer.Option{consumer.WithMaxCrashes(-1)}, "WithMaxCrashes"},
+		"no logger":              {contract.Default("orders"), []consumer.Option{consumer.WithLogger(nil)}, "must not be given nil"},
 	} {
 		if _, err := consumer.New(conn, test.contract, handle, test.options...); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: want %q, got %v", name, test.want, err)

@@ -47,7 +47,8 @@ func (c *Consumer) recordForbidden(current *contract.Contract, refusals map[stri
 	known := c.status.setForbidden(refusals)
 	for _, exchange := range slices.Sorted(maps.Keys(refusals)) {
 		if known[exchange] == nil {
-			c.settings.Load().logger.Warn("The broker refuses copies of failed messages; check that the exchange exists and grant the user write permission on it",
+			c.settings.Load().logger.Warn("The broker refuses copies of failed messages; "+
+				"check that the exchange exists and grant the user write permission on it",
 				"queue", current.Queue, "exchange", exchange, "error", refusals[exchange])
 		}
 	}

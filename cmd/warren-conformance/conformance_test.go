@@ -45,7 +45,7 @@ func TestTheLibraryPasses(t *testing.T) {
 				names = quick
 			}
 			if testing.Short() && strategy != contract.StrategyPublish {
-				t.Skip("one strategy shows that library and runner fit together")
+				t.Skip("one strategy is enough to test library and runner together")
 			}
 			passes(t, "library", strategy, names, nil)
 		})
@@ -55,7 +55,7 @@ func TestTheLibraryPasses(t *testing.T) {
 func TestTheLibrarySurvivesARestart(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("a broker of its own")
+		t.Skip("needs a private broker")
 	}
 	passes(t, "library", contract.StrategyPublish, "broker-restart", brokers.NewPrivate(t))
 }

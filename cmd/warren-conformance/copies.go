@@ -38,7 +38,8 @@ func (t *trial) expectCopy(id, body string, kind contract.FailureKind, attempts 
 		"message-id": "message-" + id, "delivery-mode": 2, "header trace": "7", "header flag": true, "header price": 2.5,
 	}
 	got := map[string]any{
-		"body": string(deadLetter.Body), "content-type": deadLetter.ContentType, "correlation-id": deadLetter.CorrelationId, "type": deadLetter.Type,
+		"body": string(deadLetter.Body), "content-type": deadLetter.ContentType, "correlation-id": deadLetter.CorrelationId,
+		"type":   deadLetter.Type,
 		"app-id": deadLetter.AppId, "message-id": deadLetter.MessageId, "delivery-mode": int(deadLetter.DeliveryMode),
 	}
 	for name, value := range map[string]any{

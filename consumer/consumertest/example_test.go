@@ -42,9 +42,9 @@ func TestShip(t *testing.T) {
 		dead int
 		took time.Duration
 	}{
-		"an order is shipped with the third attempt": {body: `{"amount": 7}`, took: 5*time.Minute + 30*time.Second},
-		"a negative amount is dead-lettered":         {body: `{"amount": -1}`, dead: 1},
-		"a body that is no order is dead-lettered":   {body: `{`, dead: 1},
+		"an order is shipped on the third attempt": {body: `{"amount": 7}`, took: 5*time.Minute + 30*time.Second},
+		"a negative amount is dead-lettered":       {body: `{"amount": -1}`, dead: 1},
+		"an undecodable body is dead-lettered":     {body: `{`, dead: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -97,7 +97,7 @@ func TestWrongArguments(t *testing.T) {
 	t.Parallel()
 	for _, argument := range []string{"linux/amd64", "linux=binary", "linux/amd64=none"} {
 		if err := run([]string{"-output", t.TempDir(), "-license", "main.go", argument}); err == nil {
-			t.Errorf("%q is taken", argument)
+			t.Errorf("%q was accepted", argument)
 		}
 	}
 }

@@ -100,7 +100,8 @@ func showMessages(ctx context.Context, url, token string, want []string) error {
 		if err := json.Unmarshal(item, &deadLetter); err != nil || deadLetter.Body != want[i] {
 			return fmt.Errorf("message %d is %s", i, item)
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", deadLetter.Position, deadLetter.ID, deadLetter.Reason, deadLetter.Origin.Queue, deadLetter.Body)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", deadLetter.Position, deadLetter.ID,
+			deadLetter.Reason, deadLetter.Origin.Queue, deadLetter.Body)
 	}
 	return w.Flush()
 }

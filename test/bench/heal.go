@@ -122,7 +122,7 @@ func deleteAndAwait(ctx context.Context, connection *amqp.Connection, queue stri
 			return 0, fmt.Errorf("look for queue %q: %w", queue, err)
 		}
 		if after > timeLimit {
-			return 0, fmt.Errorf("queue %q did not come back", queue)
+			return 0, fmt.Errorf("queue %q was not recreated", queue)
 		}
 		if err := pause(ctx, max(5*time.Millisecond, after/50)); err != nil {
 			return 0, err

@@ -107,12 +107,12 @@ func mebibytes(bytes int64) string {
 func (r *report) writeGrowth(text *strings.Builder) {
 	var lines []string
 	for _, layout := range r.layouts() {
-		least, most := r.extremes(layout)
-		if least == most {
+		minCount, maxCount := r.extremes(layout)
+		if minCount == maxCount {
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("- `%s`: %s. The manager's memory at its peak is %s.",
-			layout, r.growth(layout, least, most), r.memory(layout, least, most)))
+			layout, r.growth(layout, minCount, maxCount), r.memory(layout, minCount, maxCount)))
 	}
 	if len(lines) > 0 {
 		text.WriteString("\nFrom the smallest number to the largest:\n\n" + strings.Join(lines, "\n") + "\n")
@@ -131,26 +131,26 @@ func (r *report) layouts() []string {
 }
 
 // extremes returns the smallest and the largest number of ConsumerQueues that were measured in a layout.
-func (r *report) extremes(layout string) (least, most int) {
+func (r *report) extremes(layout string) (minCount, maxCount int) {
 	for _, row := range r.rows {
 		if row.layout == layout {
-			least, most = cmp.Or(min(least, row.count), row.count), max(most, row.count)
+			minCount, maxCount = cmp.Or(min(minCount, row.count), row.count), max(maxCount, row.count)
 		}
 	}
-	return least, most
+	return minCount, maxCount
 }
 
 // growth compares the time per ConsumerQueue.
-func (r *report) growth(layout string, least, most int) string {
+func (r *report) growth(layout string, minCount, maxCount int) string {
 	var parts []string
 	for _, phase := range []string{"bare declare", phaseBareAPI, phaseCreate, "bare delete", "delete"} {
-		few, many := r.find(layout, least, phase), r.find(layout, most, phase)
+		few, many := r.find(layout, minCount, phase), r.find(layout, maxCount, phase)
 		if few != nil && many != nil {
-			each := (many.took.Seconds() / float64(most)) / (few.took.Seconds() / float64(least))
+			each := (many.took.Seconds() / float64(maxCount)) / (few.took.Seconds() / float64(minCount))
 			parts = append(parts, fmt.Sprintf("%s %.2f", phase, each))
 		}
 	}
-	return fmt.Sprintf("the time for each at %d, compared with that at %d: %s", most, least, strings.Join(parts, ", "))
+	return fmt.Sprintf("the time for each at %d, compared with that at %d: %s", maxCount, minCount, strings.Join(parts, ", "))
 }
 
 func (r *report) find(layout string, count int, phase string) *row {
@@ -162,13 +162,13 @@ func (r *report) find(layout string, count int, phase string) *row {
 }
 
 // memory describes how the manager's peak memory grows: a constant part, and a part per ConsumerQueue.
-func (r *report) memory(layout string, least, most int) string {
+func (r *report) memory(layout string, minCount, maxCount int) string {
 	var parts []string
 	for _, phase := range []string{phaseCreate, "delete"} {
-		few, many := r.find(layout, least, phase), r.find(layout, most, phase)
+		few, many := r.find(layout, minCount, phase), r.find(layout, maxCount, phase)
 		if few != nil && many != nil {
-			each := float64(many.peak-few.peak) / float64(most-least)
-			itself := float64(few.peak) - float64(least)*each
+			each := float64(many.peak-few.peak) / float64(maxCount-minCount)
+			itself := float64(few.peak) - float64(minCount)*each
 			parts = append(parts, fmt.Sprintf("%.0f MiB and %.1f KiB for each during %s", itself/(1<<20), each/(1<<10), phase))
 		}
 	}
@@ -183,7 +183,7 @@ func (r *report) writeBounds(text *strings.Builder) {
 		"writes to the API server")
 	text.WriteString("| --- | --- | --: | --: | --: | --: | --: | --- | --- |\n")
 	for _, row := range r.rows {
-		if _, most := r.extremes(row.layout); row.count != most {
+		if _, maxCount := r.extremes(row.layout); row.count != maxCount {
 			continue
 		}
 		share := func(d time.Duration) string {

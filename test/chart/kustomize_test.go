@@ -53,7 +53,7 @@ var chartLabels = []string{
 func expectSame(t *testing.T, fromKustomize, fromChart objects) {
 	t.Helper()
 	if _, there := fromKustomize[key("Namespace", "", system)]; !there {
-		t.Error("kustomize does not make the namespace")
+		t.Error("kustomize does not render the namespace")
 	}
 	delete(fromKustomize, key("Namespace", "", system))
 	for name, object := range fromChart {

@@ -196,7 +196,7 @@ func TestRolesInWatchedNamespaces(t *testing.T) {
 }
 
 // Disabled features render no objects.
-func TestWhatCanBeTurnedOff(t *testing.T) {
+func TestDisabledFeaturesRenderNoObjects(t *testing.T) {
 	t.Parallel()
 	for set, gone := range map[string][]string{
 		"crds.enabled=false": {"CustomResourceDefinition"},

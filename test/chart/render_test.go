@@ -98,7 +98,7 @@ func parse(t *testing.T, text []byte) objects {
 		}
 		name := key(object.GetKind(), object.GetNamespace(), object.GetName())
 		if found[name] != nil {
-			t.Errorf("%s is there twice", name)
+			t.Errorf("%s exists twice", name)
 		}
 		found[name] = object
 	}

@@ -88,8 +88,8 @@ func TestValuesThatAreRefused(t *testing.T) {
 		"a certificate of no issuer":                  {"metrics.tls.certManager.enabled=true", "metrics.tls.certManager.issuerRef.name is required"},
 		"a certificate of no issuer for dead letters": {"deadLetters.tls.certManager.enabled=true", "deadLetters.tls.certManager.issuerRef.name is required"},
 		"a ServiceMonitor without a token":            {"metrics.serviceMonitor.enabled=true,rbac.create=false", "metrics.serviceMonitor.authorization"},
-		"a limit that is no quantity":                 {"resources.limits.memory=1GB", "memory"},
-		"a probe of one's own":                        {"livenessProbe.exec.command={true}", "exec"},
+		"a limit that is not a quantity":              {"resources.limits.memory=1GB", "memory"},
+		"a custom probe":                              {"livenessProbe.exec.command={true}", "exec"},
 		"an APIService without TLS":                   {"deadLetters.apiService.enabled=true", "deadLetters.tls.secretName"},
 		"no ServiceAccount at all":                    {"serviceAccount.create=false", "serviceAccount.name is required"},
 	} {

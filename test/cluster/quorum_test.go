@@ -78,8 +78,8 @@ var _ = Describe("A cluster", func() {
 	})
 })
 
-// whole reports, after a ConsumerQueue was deleted, what is left of it: nothing, or all of it if it could not be proved empty in
-// time.
+// whole returns a function for the time after the deletion of a ConsumerQueue. It returns the ConsumerQueue if its topology was
+// retained, because it could not be proved empty in time.
 func (w *world) whole(name string) func() []v1alpha1.ConsumerQueue {
 	GinkgoHelper()
 	cq := *w.Get(name)

@@ -126,7 +126,7 @@ func states(tb testing.TB, file string) []State {
 	for _, state := range all {
 		from, err := vhost.ParseVersion(state.From)
 		if err != nil || last.AtLeast(from) {
-			tb.Fatalf("%s: from %q: want versions that rise (%v)", file, state.From, err)
+			tb.Fatalf("%s: from %q: versions must ascend (%v)", file, state.From, err)
 		}
 		last = from
 		for i := range state.Queues {

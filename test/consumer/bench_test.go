@@ -144,7 +144,7 @@ func consumeBare(w *world, s shape, counted *handled) {
 			for d := range deliveries {
 				counted.begin(s)
 				if s.fails {
-					confirmation, err := publishing.PublishWithDeferredConfirm("", w.kept.Tiers[0].RoutingKey, true, false,
+					confirmation, err := publishing.PublishWithDeferredConfirm("", w.contract.Tiers[0].RoutingKey, true, false,
 						amqp.Publishing{DeliveryMode: amqp.Persistent, Body: d.Body, Headers: amqp.Table{"x-retry-count": int64(1)}})
 					if err != nil || !confirmation.Wait() {
 						return
@@ -167,7 +167,7 @@ func consumeByLibrary(w *world, s shape, counted *handled) {
 	if s.fails { // measured is the end of the delivery, not the return of the handler
 		observe.Settled = func(consumer.Settlement) { counted.add() }
 	}
-	made, err := consumer.New(w.conn(), w.kept, func(context.Context, *consumer.Message[[]byte]) error {
+	made, err := consumer.New(w.conn(), w.contract, func(context.Context, *consumer.Message[[]byte]) error {
 		counted.begin(s)
 		if s.fails {
 			return errors.New("no stock")
@@ -229,7 +229,7 @@ func processOf(tb testing.TB, broker brokers.Broker) int {
 			return pid
 		}
 	}
-	tb.Fatalf("no process on this machine listens at port %d", port)
+	tb.Fatalf("no local process listens on port %d", port)
 	return 0
 }
 
@@ -249,7 +249,7 @@ func listeningSocket(tb testing.TB, port int) string {
 			}
 		}
 	}
-	tb.Fatalf("nothing listens at port %d", port)
+	tb.Fatalf("no process listens on port %d", port)
 	return ""
 }
 

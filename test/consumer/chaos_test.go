@@ -86,7 +86,7 @@ func newChaos(b *testing.B, spec string, count int) *chaos {
 		c.world.Publish("", "orders", backlog...)
 	}
 	c.proxy = netfault.NewProxy(b, c.broker.Broker.AMQPURI)
-	document, err := json.Marshal(c.world.kept)
+	document, err := json.Marshal(c.world.contract)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(c.folder, "contract.json"), document, 0o600)
 	}

@@ -210,7 +210,7 @@ func TestAMessageIsHandledAgainAfterTheConsumerTimeout(t *testing.T) {
 			g := NewWithT(t)
 			causes, handled := make(chan error, 10), make(chan string, 10)
 			release := make(chan struct{})
-			kept := w.kept
+			current := w.contract
 			w.run(w.conn(), func(ctx context.Context, m *consumer.Message[string]) error {
 				if m.Raw.Redelivered {
 					handled <- m.Body
@@ -219,7 +219,7 @@ func TestAMessageIsHandledAgainAfterTheConsumerTimeout(t *testing.T) {
 				<-release // ignores the context
 				causes <- context.Cause(ctx)
 				return nil
-			}, consumer.WithTimeout(time.Duration(*kept.ConsumerTimeout)-time.Second))
+			}, consumer.WithTimeout(time.Duration(*current.ConsumerTimeout)-time.Second))
 			w.Publish("", "orders", "slow")
 			g.Eventually(handled).WithTimeout(deadline.For(3 * time.Minute)).Should(Receive(Equal("slow")))
 			close(release)

@@ -261,15 +261,15 @@ func TestAContractReplacedByTheKubelet(t *testing.T) {
 	onEach(t, publish, func(w *world) {
 		g := NewWithT(w.tb)
 		folder := w.tb.(*testing.T).TempDir()
-		project := func(version string, kept contract.Contract) {
-			document, err := json.Marshal(kept)
+		project := func(version string, current contract.Contract) {
+			document, err := json.Marshal(current)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(os.Mkdir(filepath.Join(folder, version), 0o755)).To(Succeed())
 			g.Expect(os.WriteFile(filepath.Join(folder, version, "contract.json"), document, 0o600)).To(Succeed())
 			g.Expect(os.Symlink(version, filepath.Join(folder, "..new"))).To(Succeed())
 			g.Expect(os.Rename(filepath.Join(folder, "..new"), filepath.Join(folder, "..data"))).To(Succeed())
 		}
-		project("..1", w.kept)
+		project("..1", w.contract)
 		path := filepath.Join(folder, "contract.json")
 		g.Expect(os.Symlink(filepath.Join("..data", "contract.json"), path)).To(Succeed())
 		began, release := make(chan string, 10), make(chan struct{})
@@ -290,7 +290,7 @@ func TestAContractReplacedByTheKubelet(t *testing.T) {
 		}()
 		w.Publish("", "orders", "before")
 		g.Eventually(began).WithTimeout(deadline.For(10 * time.Second)).Should(Receive(Equal("before")))
-		changed := w.kept
+		changed := w.contract
 		changed.Strategy, changed.MaxAttempts, changed.Tiers = contract.StrategyNone, 1, nil
 		project("..2", changed)
 		g.Eventually(func() consumer.State { return running.Health().State }).WithTimeout(deadline.For(45 * time.Second)).Should(Equal(consumer.StateDrainingQueue))

@@ -117,7 +117,7 @@ func TestEachStrategyFollowsItsContract(t *testing.T) {
 				g.Expect(running.end()).To(Succeed())
 				topologytest.Equal(w.tb, "dead letters", test.dead, dead)
 				topologytest.Equal(w.tb, "handled", test.handled, seen.handled)
-				for _, tier := range w.kept.Tiers {
+				for _, tier := range w.contract.Tiers {
 					g.Eventually(w.Ready).WithArguments(tier.RoutingKey).Should(BeZero())
 				}
 				g.Eventually(w.Ready).WithArguments("orders").Should(BeZero())
@@ -132,11 +132,11 @@ func TestTheInMemoryBrokerBehavesLikeRabbitMQ(t *testing.T) {
 	for name, test := range strategyCases() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			kept, err := topology.ContractOf(topologytest.ConsumerQueue(t, test.spec), "/", topologytest.V43)
+			current, err := topology.ContractOf(topologytest.ConsumerQueue(t, test.spec), "/", topologytest.V43)
 			topologytest.Equal(t, "error", nil, err)
 			synctest.Test(t, func(t *testing.T) {
 				seen := &handledCounts{}
-				b := consumertest.New(t, kept, consumer.Decode(decodeUnlessOdd, outcomes(seen)))
+				b := consumertest.New(t, current, consumer.Decode(decodeUnlessOdd, outcomes(seen)))
 				for _, body := range allMessages() {
 					b.Publish(consumer.Publishing{Body: []byte(body)})
 				}
@@ -159,11 +159,11 @@ func TestDeclareTopology(t *testing.T) {
 	for name, test := range strategyCases() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			kept, err := topology.ContractOf(topologytest.ConsumerQueue(t, test.spec), "/", topologytest.V43)
+			current, err := topology.ContractOf(topologytest.ConsumerQueue(t, test.spec), "/", topologytest.V43)
 			topologytest.Equal(t, "error", nil, err)
-			w := &world{VHost: brokers.Newest(t).NewVHost(t), tb: t, kept: kept}
+			w := &world{VHost: brokers.Newest(t).NewVHost(t), tb: t, contract: current}
 			seen := &handledCounts{}
-			running := w.run(consumertest.DeclareTopology(t, w.uri(""), kept), decoded(decodeUnlessOdd, outcomes(seen)))
+			running := w.run(consumertest.DeclareTopology(t, w.uri(""), current), decoded(decodeUnlessOdd, outcomes(seen)))
 			w.Publish("", "orders", allMessages()...)
 			dead := w.deadLetters(len(test.dead))
 			topologytest.Equal(t, "Run", nil, running.end())

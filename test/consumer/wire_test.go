@@ -293,7 +293,7 @@ func TestRunReturnsSoonAfterCancellation(t *testing.T) {
 		for round := range rounds {
 			ctx, cancel := context.WithCancel(context.Background())
 			ended := make(chan error, 1)
-			made, err := consumer.New(consumer.NewConn(consumer.URI(w.uri(proxy.Address))), w.kept, func(context.Context, *consumer.Message[string]) error {
+			made, err := consumer.New(consumer.NewConn(consumer.URI(w.uri(proxy.Address))), w.contract, func(context.Context, *consumer.Message[string]) error {
 				return nil
 			}, quiet)
 			g.Expect(err).NotTo(HaveOccurred())

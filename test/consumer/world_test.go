@@ -61,8 +61,8 @@ func TestMain(m *testing.M) {
 type world struct {
 	*brokers.VHost
 
-	tb   testing.TB
-	kept contract.Contract
+	tb       testing.TB
+	contract contract.Contract
 }
 
 // onEach runs a test on each version of RabbitMQ, with the topology of a spec.
@@ -88,7 +88,7 @@ func newWorld(t testing.TB, broker brokers.Broker, spec string) *world {
 		t.Fatal(err)
 	}
 	w := &world{VHost: broker.NewVHost(t), tb: t}
-	if w.kept, err = topology.ContractOf(cq, w.Name, version); err != nil {
+	if w.contract, err = topology.ContractOf(cq, w.Name, version); err != nil {
 		t.Fatal(err)
 	}
 	desired, err := topology.Desired(cq, version)
@@ -138,7 +138,7 @@ type running struct {
 func (w *world) run(conn *consumer.Conn, handle consumer.Handler[string], options ...consumer.Option) *running {
 	w.tb.Helper()
 	logger := slog.New(slog.NewTextHandler(testLog{w.tb}, &slog.HandlerOptions{Level: slog.LevelInfo}))
-	made, err := consumer.New(conn, w.kept, handle, append([]consumer.Option{consumer.WithLogger(logger)}, options...)...)
+	made, err := consumer.New(conn, w.contract, handle, append([]consumer.Option{consumer.WithLogger(logger)}, options...)...)
 	if err != nil {
 		w.tb.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func letterOf(message amqp.Delivery) letter {
 func (w *world) deadLetters(count int) map[string]letter {
 	w.tb.Helper()
 	g := NewWithT(w.tb)
-	g.Eventually(func() int { return w.Ready(w.kept.DeadLetterQueue) }).WithTimeout(deadline.For(time.Minute)).WithPolling(100 * time.Millisecond).Should(Equal(count))
+	g.Eventually(func() int { return w.Ready(w.contract.DeadLetterQueue) }).WithTimeout(deadline.For(time.Minute)).WithPolling(100 * time.Millisecond).Should(Equal(count))
 	connection, err := w.Connect("dead letters")
 	g.Expect(err).NotTo(HaveOccurred())
 	defer connection.Close()
@@ -249,7 +249,7 @@ func (w *world) deadLetters(count int) map[string]letter {
 	g.Expect(err).NotTo(HaveOccurred())
 	found := map[string]letter{}
 	for range count {
-		message, ok, err := channel.Get(w.kept.DeadLetterQueue, true)
+		message, ok, err := channel.Get(w.contract.DeadLetterQueue, true)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(ok).To(BeTrue())
 		found[string(message.Body)] = letterOf(message)

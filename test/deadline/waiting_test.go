@@ -59,7 +59,7 @@ func TestTestsWait(t *testing.T) {
 				return err
 			}
 			files++
-			for _, wrong := range impatient(t, path, nil) {
+			for _, wrong := range withoutWait(t, path, nil) {
 				t.Error(wrong)
 			}
 			return nil
@@ -73,7 +73,7 @@ func TestTestsWait(t *testing.T) {
 	}
 }
 
-func TestImpatient(t *testing.T) {
+func TestFindsReadsWithoutWait(t *testing.T) {
 	t.Parallel()
 	for statement, advice := range map[string]string{
 		`Expect(w.EventsSoFar()).To(BeEmpty())`:                                   "EventuallyReasons",
@@ -103,16 +103,16 @@ func TestImpatient(t *testing.T) {
 		`Eventually(f).WithPolling(time.Second).Should(full)`:                     "",
 		`Consistently(f).WithTimeout(time.Second).Should(full)`:                   "",
 	} {
-		found := strings.Join(impatient(t, "a_test.go", "package a\nfunc _() {"+statement+"}"), "\n")
+		found := strings.Join(withoutWait(t, "a_test.go", "package a\nfunc _() {"+statement+"}"), "\n")
 		if advice == "" && found != "" || !strings.Contains(found, advice) {
 			t.Errorf("%s: %q", statement, found)
 		}
 	}
 }
 
-// impatient returns the places in a file that read an asynchronous value once, or wait only as long as an idle machine needs,
+// withoutWait returns the places in a file that read an asynchronous value once, or wait only as long as an idle machine needs,
 // each with advice. If content is nil, it reads the file.
-func impatient(t *testing.T, path string, content any) (wrong []string) {
+func withoutWait(t *testing.T, path string, content any) (wrong []string) {
 	t.Helper()
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, path, content, 0)

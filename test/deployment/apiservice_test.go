@@ -188,7 +188,7 @@ var _ = Describe("With config/apiservice, the dead-letter API is served by the A
 		users, err := tls.X509KeyPair(user.Config().CertData, user.Config().KeyData)
 		Expect(err).NotTo(HaveOccurred())
 		for name, certificate := range map[string]*tls.Certificate{
-			"no certificate": nil, "one of an authority that nobody trusts": &others, "a user's, of the same name": &users,
+			"no certificate": nil, "a certificate of an untrusted authority": &others, "a user's certificate with the same name": &users,
 		} {
 			spoofer := door{address: "https://" + s.deadLetters, certificate: certificate, header: http.Header{
 				"X-Remote-User": {"the-admin"}, "X-Remote-Group": {"system:masters"},

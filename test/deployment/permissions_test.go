@@ -44,7 +44,7 @@ var _ = Describe("The permissions of the manager", func() {
 
 	for _, role := range roles {
 		for _, taken := range role.permissions {
-			It(fmt.Sprintf("include %s, by %s: without it there is work that the API server refuses", taken, role.name), Extended, func() {
+			It(fmt.Sprintf("need %s in %s: without it the API server refuses a task", taken, role.name), Extended, func() {
 				revoke(role, taken)
 				s := startFixture(whole, "")
 				s.runTasks()
@@ -142,7 +142,7 @@ func roleOf(t *testing.T, all []manifest, binding manifest) role {
 		found := role{namespace: one.Metadata.Namespace, name: one.Metadata.Name}
 		for _, rule := range one.Rules {
 			if len(rule.ResourceNames)+len(rule.NonResourceURLs) > 0 {
-				t.Fatalf("%s %s: this test does not know such rules: %+v", one.Kind, one.Metadata.Name, rule)
+				t.Fatalf("%s %s: this test does not support these rules: %+v", one.Kind, one.Metadata.Name, rule)
 			}
 			found.permissions = append(found.permissions, permissionsOf(rule)...)
 		}

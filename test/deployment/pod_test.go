@@ -20,9 +20,9 @@ var _ = Describe("The pod of the manager", func() {
 	})
 
 	for name, loosen := range map[string]func(*corev1.Pod){
-		"may run as root":    func(p *corev1.Pod) { p.Spec.SecurityContext.RunAsNonRoot = nil },
-		"has no seccomp":     func(p *corev1.Pod) { p.Spec.SecurityContext.SeccompProfile = nil },
-		"keeps capabilities": func(p *corev1.Pod) { p.Spec.Containers[0].SecurityContext.Capabilities = nil },
+		"may run as root":        func(p *corev1.Pod) { p.Spec.SecurityContext.RunAsNonRoot = nil },
+		"has no seccomp profile": func(p *corev1.Pod) { p.Spec.SecurityContext.SeccompProfile = nil },
+		"keeps capabilities":     func(p *corev1.Pod) { p.Spec.Containers[0].SecurityContext.Capabilities = nil },
 		"may gain privileges": func(p *corev1.Pod) {
 			p.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil
 		},

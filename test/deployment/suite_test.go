@@ -37,7 +37,7 @@ func TestDeployment(t *testing.T) {
 	broker = brokers.Newest(t)
 	roles = slices.Concat(rolesIn(t, filepath.Join(config, "default")), rolesIn(t, filepath.Join(config, "contract")))
 	if len(roles) < 4 {
-		t.Fatalf("config/ has not the roles that are to be tested: %v", roles)
+		t.Fatalf("config/ does not have the roles to test: %v", roles)
 	}
 	RunSpecs(t, "Warren, deployed")
 }

@@ -103,9 +103,9 @@ func TestLinks(t *testing.T) {
 				path = page
 			}
 			if _, err := os.Stat(filepath.Join(root, path)); err != nil {
-				t.Errorf("%s: %s: there is no such file", page, found[1])
+				t.Errorf("%s: %s: this file does not exist", page, found[1])
 			} else if heading != "" && !slices.Contains(anchors(path), heading) {
-				t.Errorf("%s: %s: there is no such heading", page, found[1])
+				t.Errorf("%s: %s: this heading does not exist", page, found[1])
 			}
 		}
 	}

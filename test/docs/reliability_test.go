@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// docs/reliability.md names the tests that keep a promise, or keep a defect away: a link leads to the file, and its text is the function or
-// the text of the spec. Each row has one.
+// docs/reliability.md names at least one test for each promise and each former defect. The text of a link is the name of the function or
+// spec in the linked file.
 func TestReliability(t *testing.T) {
 	t.Parallel()
 	toTest := regexp.MustCompile(`\[([^\]]+)\]\((\.\./[^)]+_test\.go)\)`)

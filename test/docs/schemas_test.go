@@ -72,15 +72,15 @@ func TestResourcesWithStatusConform(t *testing.T) {
 }
 
 // Editors mark what the schemas refuse before the API server does.
-func TestWhatDoesNotConform(t *testing.T) {
+func TestInvalidResourcesDoNotConform(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ kind, spec, want string }{
-		"a misspelt field":       {"ConsumerQueue", `{retry: {delayTier: []}}`, "additional properties 'delayTier' not allowed"},
-		"a value of no choice":   {"ConsumerQueue", `{retry: {strategy: Republish}}`, "value must be one of"},
-		"a text for a number":    {"ConsumerQueue", `{queue: {maxLength: many}}`, "got string, want integer"},
-		"a name of no namespace": {"ConsumerQueue", `{deadLetter: {queue: {sharedWith: [Shop]}}}`, "does not match pattern"},
-		"a reference to nothing": {"BrokerConnection", `{secretRef: {}}`, "missing property 'name'"},
-		"no spec":                {"ConsumerQueue", `null`, "got null, want object"},
+		"a misspelt field":        {"ConsumerQueue", `{retry: {delayTier: []}}`, "additional properties 'delayTier' not allowed"},
+		"a value not in the enum": {"ConsumerQueue", `{retry: {strategy: Republish}}`, "value must be one of"},
+		"a string for a number":   {"ConsumerQueue", `{queue: {maxLength: many}}`, "got string, want integer"},
+		"a name of no namespace":  {"ConsumerQueue", `{deadLetter: {queue: {sharedWith: [Shop]}}}`, "does not match pattern"},
+		"a reference to nothing":  {"BrokerConnection", `{secretRef: {}}`, "missing property 'name'"},
+		"no spec":                 {"ConsumerQueue", `null`, "got null, want object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

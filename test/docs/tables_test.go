@@ -64,7 +64,7 @@ func TestRightsOfTheManager(t *testing.T) {
 			on = row[0]
 		}
 		if objects[on] == nil {
-			t.Errorf("%q: this test does not know what that is", on)
+			t.Errorf("%q: this test does not support this object", on)
 		}
 		for _, object := range objects[on] {
 			for verb := range strings.SplitSeq(row[1], ", ") {

@@ -52,10 +52,10 @@ func TestTroubleshootingEntries(t *testing.T) {
 	for _, entry := range entries(t) {
 		words = append(words, entry.word)
 		if entry.means == "" || entry.do == "" {
-			t.Errorf("%s: it is not said what it means, or what to do", entry.word)
+			t.Errorf("%s: the meaning or the solution is missing", entry.word)
 		}
 		if !slices.ContainsFunc(code(entry.look), func(c string) bool { return strings.Contains(c, "kubectl ") || strings.Contains(c, "rabbitmq") }) {
-			t.Errorf("%s: no command says where to look", entry.word)
+			t.Errorf("%s: no command shows where to look", entry.word)
 		}
 	}
 	if slices.Sort(words); len(slices.Compact(slices.Clone(words))) != len(words) {
@@ -82,7 +82,7 @@ func TestReasonsAreConstants(t *testing.T) {
 			case name == "":
 				t.Errorf("%s: this reason has no name", set.Position(call.Pos()))
 			case name != strings.ToLower(name) && !strings.HasPrefix(name, "Reason") && !strings.HasPrefix(name, "event"):
-				t.Errorf("%s: %s should be named Reason… or event…, to be found", set.Position(call.Pos()), name)
+				t.Errorf("%s: %s must be named Reason… or event…, so that this test finds it", set.Position(call.Pos()), name)
 			}
 			return true
 		})

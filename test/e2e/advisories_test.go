@@ -49,7 +49,7 @@ var _ = Describe("A dead-letter queue", func() {
 		}
 	})
 
-	onEachBroker("has an advisory for each way in which the spec lets dead letters be lost", func(broker brokers.Broker) {
+	onEachBroker("has an advisory for each setting in the spec that can lose dead letters", func(broker brokers.Broker) {
 		w := newWorld(broker)
 		w.Queue("orders", `{deadLetter: {queue: {deliveryLimit: 5, messageTTL: 24h, maxLength: 10, overflow: DropHead}}}`)
 		w.Queue("default", `{deadLetter: {queue: {deliveryLimit: BrokerDefault}}}`)
@@ -65,7 +65,7 @@ var _ = Describe("A dead-letter queue", func() {
 		}
 	})
 
-	onEachBroker("has an advisory for what policies do, as long as they do", func(broker brokers.Broker) {
+	onEachBroker("has an advisory while a policy can lose dead letters", func(broker brokers.Broker) {
 		w := newWorld(broker)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -92,7 +92,7 @@ var _ = Describe("A dead-letter queue", func() {
 		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
 	})
 
-	onEachBroker("that was there without a limit of its own is limited from 4.0 on", func(broker brokers.Broker) {
+	onEachBroker("that existed without a delivery limit has RabbitMQ's default limit from 4.0 on", func(broker brokers.Broker) {
 		w := newWorld(broker)
 		w.VHost.DeclareQueue("orders.dlq", map[string]any{"x-queue-type": "quorum"})
 		w.Queue("orders", `{}`)
@@ -134,7 +134,7 @@ var _ = Describe("A dead-letter queue", func() {
 		Eventually(w.traps).WithArguments("orders").Should(Equal([]string{"RedriveImpossible  orders.dlq"}))
 		w.Ready("orders")
 		allow()
-		w.EditRedrive("again", func(spec *v1alpha1.RedriveSpec) { spec.Rate = new(intstr.FromInt32(1000)) }) // otherwise the Redrive takes a minute
+		w.EditRedrive("again", func(spec *v1alpha1.RedriveSpec) { spec.Rate = new(intstr.FromInt32(1000)) }) // a new generation is reconciled immediately, instead of within a minute
 		w.EventuallyRedrive("again", HaveField("Status.Moved", HaveValue(BeEquivalentTo(3))))
 		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
 	})
@@ -145,16 +145,16 @@ var _ = Describe("A dead-letter queue", func() {
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(3)...)
-		someone := w.looker(editor)
-		look := func() int {
-			code, _ := someone.Ask("/orders/messages")
+		reader := w.deadLetterClient(editor)
+		browse := func() int {
+			code, _ := reader.Request("/orders/messages")
 			return code
 		}
-		Eventually(look).Should(Equal(http.StatusConflict))
+		Eventually(browse).Should(Equal(http.StatusConflict))
 		Eventually(w.traps).WithArguments("orders").Should(Equal([]string{"RedriveImpossible  orders.dlq"}))
 		w.Ready("orders")
 		allow()
-		Eventually(look).Should(Equal(http.StatusOK))
+		Eventually(browse).Should(Equal(http.StatusOK))
 		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
 	})
 
@@ -163,12 +163,12 @@ var _ = Describe("A dead-letter queue", func() {
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(6)...)
-		someone := w.looker(editor)
+		reader := w.deadLetterClient(editor)
 		w.Redrive("slowly", `{consumerQueueRef: {name: orders}, rate: 1}`)
 		w.EventuallyRedrive("slowly", HaveField("Status.Moved", HaveValue(BeNumerically(">=", 1))))
 		for range 10 {
 			found := deadletters.DeadLetterList{}
-			someone.Get("/orders/messages", &found)
+			reader.Get("/orders/messages", &found)
 		}
 		Expect(*w.completed("slowly").Moved).To(BeEquivalentTo(6)) // takes six seconds and six counts
 		Expect(w.traps("orders")).To(BeEmpty())

@@ -44,7 +44,7 @@ type lane struct {
 	*world
 
 	queue  string
-	looker *Looker
+	client *DeadLetterClient
 	// jobs is the number of jobs created.
 	jobs atomic.Int64
 }
@@ -107,7 +107,7 @@ func (l *lane) jobName() string { return fmt.Sprintf("%s-%d", l.queue, l.jobs.Ad
 func (l *lane) eventuallyGet(path string) (body []byte) {
 	GinkgoHelper()
 	Eventually(func() (code int) {
-		code, body = l.looker.Ask("/" + l.queue + path)
+		code, body = l.client.Request("/" + l.queue + path)
 		return code
 	}).WithTimeout(deadline.For(2 * time.Minute)).Should(Equal(http.StatusOK))
 	return body
@@ -203,12 +203,12 @@ var _ = Describe("Two users of dead letters that begin at random moments", Label
 	It("report correct numbers, and see all dead letters unless a consumer holds some", func() {
 		w := newWorld(newest)
 		names := []string{"browse", "export", "count", "Redrive", "Purge", "consumer"}
-		someone := w.looker(admin)
+		reader := w.deadLetterClient(admin)
 		pairs := pairCount()
 		var whole atomic.Int64
 		var all sync.WaitGroup
 		for number := range pairLanes {
-			l := &lane{world: w, queue: fmt.Sprintf("orders-%d", number), looker: someone}
+			l := &lane{world: w, queue: fmt.Sprintf("orders-%d", number), client: reader}
 			w.Queue(l.queue, `{}`)
 			w.Ready(l.queue)
 			all.Go(func() {

@@ -17,7 +17,7 @@ import (
 var _ = Describe("The conformance vectors", func() {
 	for _, vector := range conformance.Load(GinkgoTB()) {
 		Describe(vector.Name, func() {
-			onEachBroker("become exactly what they must at the broker", func(broker brokers.Broker) {
+			onEachBroker("become exactly the expected objects at the broker", func(broker brokers.Broker) {
 				w := newWorld(broker)
 				want, supported := vector.Expect(versionOf(broker))
 				w.applyVector(vector)
@@ -38,7 +38,7 @@ var _ = Describe("The conformance vectors", func() {
 				}
 			})
 
-			onEachBroker("are adopted where they exist, without a write", func(broker brokers.Broker) {
+			onEachBroker("are adopted without a write if all objects exist", func(broker brokers.Broker) {
 				w := newWorld(broker)
 				want, supported := vector.Expect(versionOf(broker))
 				if !supported {

@@ -20,7 +20,7 @@ import (
 )
 
 var _ = Describe("A BrokerConnection", func() {
-	onEachBroker("tells what it is connected to", func(broker brokers.Broker) {
+	onEachBroker("reports the broker to which it is connected", func(broker brokers.Broker) {
 		w := newWorld(broker)
 		w.Queue("orders", `{}`)
 		w.Queue("invoices", `{}`)

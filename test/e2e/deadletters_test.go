@@ -30,10 +30,10 @@ const (
 	admin  = "deadletterqueue_admin_role"
 )
 
-// looker returns a client with a role.
-func (w *world) looker(role string) *Looker {
+// deadLetterClient returns a client with a role.
+func (w *world) deadLetterClient(role string) *DeadLetterClient {
 	GinkgoHelper()
-	return w.Looker(deadLetterServer, strings.ReplaceAll(role, "_", "-"), role)
+	return w.DeadLetterClient(deadLetterServer, strings.ReplaceAll(role, "_", "-"), role)
 }
 
 // letters returns the messages of a response.
@@ -70,9 +70,9 @@ var _ = Describe("The dead-letter API", func() {
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(50)...)
-		someone := w.looker(editor)
+		reader := w.deadLetterClient(editor)
 		first, second := v1alpha1.DeadLetterList{}, v1alpha1.DeadLetterList{}
-		someone.Get("/orders/messages?limit=30", &first)
+		reader.Get("/orders/messages?limit=30", &first)
 		Expect(first.Queue).To(Equal("orders.dlq"))
 		Expect(first.Ready).To(BeEquivalentTo(50))
 		Expect(first.Partial).To(BeFalse())
@@ -84,14 +84,14 @@ var _ = Describe("The dead-letter API", func() {
 			Expect(letter.Headers).To(HaveKeyWithValue("n", BeEquivalentTo(i)))
 			Expect(letter.Warnings).To(ConsistOf(v1alpha1.WarningNoOrigin))
 		}
-		someone.Get("/orders/messages?position=30&limit=30", &second)
+		reader.Get("/orders/messages?position=30&limit=30", &second)
 		Expect(second.Items).To(HaveLen(20))
 		Expect(second.NextPosition).To(BeNil())
 		Expect(letters(second)[0].Body).To(Equal(`{"n": 30}`))
 
 		for range 25 { // RabbitMQ deletes messages on the 21st browse if the queue has a delivery limit
 			again := v1alpha1.DeadLetterList{}
-			someone.Get("/orders/messages?limit=30", &again)
+			reader.Get("/orders/messages?limit=30", &again)
 			Expect(ids(again)).To(Equal(ids(first)))
 		}
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(50))
@@ -106,22 +106,22 @@ var _ = Describe("The dead-letter API", func() {
 		w.Ready("orders")
 		w.deadLetters("orders", 3)
 		w.VHost.Send("", "orders.dlq", numbered(10)...)
-		someone := w.looker(editor)
+		reader := w.deadLetterClient(editor)
 		found := v1alpha1.DeadLetterList{}
-		someone.Get("/orders/messages?expression=body.n+%3E%3D+4+%26%26+body.n+%3C+6", &found)
+		reader.Get("/orders/messages?expression=body.n+%3E%3D+4+%26%26+body.n+%3C+6", &found)
 		Expect(found.Items).To(HaveLen(2))
 		Expect(letters(found)[0].Position).To(BeEquivalentTo(7))
 		byID := v1alpha1.DeadLetterList{}
-		someone.Get("/orders/messages?id="+ids(found)[1], &byID)
+		reader.Get("/orders/messages?id="+ids(found)[1], &byID)
 		Expect(ids(byID)).To(Equal(ids(found)[1:]))
 		rejected := v1alpha1.DeadLetterList{}
-		someone.Get("/orders/messages?reason=Rejected", &rejected)
+		reader.Get("/orders/messages?reason=Rejected", &rejected)
 		Expect(rejected.Items).To(HaveLen(3))
 		origin := letters(rejected)[0].Origin
 		Expect(origin.Queue).To(Equal("orders"))
 		Expect(origin.DiedAt).NotTo(BeNil())
-		someone.Answers("/orders/messages?expression=body.n", http.StatusOK)
-		Expect(string(someone.Answers("/orders/messages?expression=nothing", http.StatusBadRequest))).To(ContainSubstring("expression: "))
+		reader.EventuallyStatus("/orders/messages?expression=body.n", http.StatusOK)
+		Expect(string(reader.EventuallyStatus("/orders/messages?expression=nothing", http.StatusBadRequest))).To(ContainSubstring("expression: "))
 	})
 
 	It("summarizes messages without their content", func() {
@@ -133,9 +133,9 @@ var _ = Describe("The dead-letter API", func() {
 			return amqp.Publishing{DeliveryMode: amqp.Persistent, Headers: amqp.Table{"tenant": name}, Body: []byte("unspeakable")}
 		}
 		w.VHost.Send("", "orders.dlq", tenant("acme"), tenant("acme"), tenant("umbrella"))
-		someone := w.looker(viewer)
+		reader := w.deadLetterClient(viewer)
 		queue := v1alpha1.DeadLetterQueue{}
-		someone.Get("/orders?groupBy=tenant", &queue)
+		reader.Get("/orders?groupBy=tenant", &queue)
 		Expect(*queue.Messages).To(BeEquivalentTo(8))
 		Expect(*queue.Consumers).To(BeZero())
 		Expect(queue.Summary.Examined).To(BeEquivalentTo(8))
@@ -145,11 +145,11 @@ var _ = Describe("The dead-letter API", func() {
 			HaveField("Oldest", Not(BeNil()))))
 		Expect(queue.Summary.Groups[1]).To(SatisfyAll(
 			HaveField("Reason", "Parked"), HaveField("Count", BeEquivalentTo(2)), HaveField("Value", HaveValue(Equal("acme")))))
-		Expect(string(someone.Answers("/orders?groupBy=tenant", http.StatusOK))).NotTo(ContainSubstring("unspeakable"))
+		Expect(string(reader.EventuallyStatus("/orders?groupBy=tenant", http.StatusOK))).NotTo(ContainSubstring("unspeakable"))
 
 		list := v1alpha1.DeadLetterQueueList{}
 		Eventually(func() *int64 {
-			someone.Get("", &list)
+			reader.Get("", &list)
 			return list.Items[0].Messages
 		}).Should(HaveValue(BeEquivalentTo(8)))
 		Expect(list.Items).To(HaveLen(1))
@@ -165,8 +165,8 @@ var _ = Describe("The dead-letter API", func() {
 		messages[7].Headers["password"] = "secret-7"
 		messages[7].Body = []byte{0xff, 0x00}
 		w.VHost.Send("", "orders.dlq", messages...)
-		someone := w.looker(admin)
-		lines := bufio.NewScanner(bytes.NewReader(someone.Answers("/orders/export", http.StatusOK)))
+		reader := w.deadLetterClient(admin)
+		lines := bufio.NewScanner(bytes.NewReader(reader.EventuallyStatus("/orders/export", http.StatusOK)))
 		for i := range messages {
 			Expect(lines.Scan()).To(BeTrue())
 			letter := v1alpha1.ExportedDeadLetter{}
@@ -186,16 +186,16 @@ var _ = Describe("The dead-letter API", func() {
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(3000))
 	})
 
-	onEachBroker("refuses to look where the broker deletes what is looked at", func(broker brokers.Broker) {
+	onEachBroker("refuses to browse if the broker would delete browsed messages", func(broker brokers.Broker) {
 		w := newWorld(broker)
 		w.Queue("orders", `{deadLetter: {queue: {deliveryLimit: 3}}}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(2)...)
-		someone := w.looker(admin)
-		eventuallyRefused(someone)
+		reader := w.deadLetterClient(admin)
+		eventuallyRefused(reader)
 	})
 
-	onEachBroker("refuses, as a dry run and a Purge do, to look at a message that the first look would delete, and a Redrive moves it",
+	onEachBroker("refuses, like a dry run and a Purge, to browse a message that the first browse would delete, but a Redrive moves it",
 		func(broker brokers.Broker) {
 			w := newWorld(broker)
 			w.Queue("orders", `{queue: {deliveryLimit: Unlimited}, deadLetter: {queue: {deliveryLimit: 20}}}`)
@@ -204,16 +204,16 @@ var _ = Describe("The dead-letter API", func() {
 			w.rejectOften("orders", 21)
 			Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(1))
 
-			someone := w.looker(admin)
-			eventuallyRefused(someone)
-			w.Redrive("look", `{consumerQueueRef: {name: orders}, dryRun: true}`)
+			reader := w.deadLetterClient(admin)
+			eventuallyRefused(reader)
+			w.Redrive("count", `{consumerQueueRef: {name: orders}, dryRun: true}`)
 			w.Redrive("some", `{consumerQueueRef: {name: orders}, selector: {reasons: [Rejected]}}`)
 			w.Purge("none", `{consumerQueueRef: {name: orders}, expectedAtMost: 1}`)
 			refused := []gomegatypes.GomegaMatcher{
 				Condition("Ready", metav1.ConditionFalse, "DeliveryLimited"), Condition("Stalled", metav1.ConditionTrue, "DeliveryLimited"),
 				Message(ContainSubstring(`queue "orders.dlq" has a delivery limit`)),
 			}
-			w.EventuallyRedrive("look", refused...)
+			w.EventuallyRedrive("count", refused...)
 			w.EventuallyRedrive("some", refused...)
 			w.EventuallyPurge("none", refused...)
 			w.EventuallyMessages("orders.dlq", Equal(1))
@@ -231,12 +231,12 @@ var _ = Describe("The dead-letter API", func() {
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(messages)...)
-		someone := w.looker(editor)
+		reader := w.deadLetterClient(editor)
 		all := v1alpha1.DeadLetterList{}
-		someone.Get("/orders/messages?limit=1000", &all)
+		reader.Get("/orders/messages?limit=1000", &all)
 		Expect(all.Items).To(HaveLen(messages))
 		known := ids(all)
-		looks := func(times int, check func(seen []string)) {
+		browses := func(times int, check func(seen []string)) {
 			GinkgoHelper()
 			var both sync.WaitGroup
 			for range 2 {
@@ -245,7 +245,7 @@ var _ = Describe("The dead-letter API", func() {
 					for range times {
 						var body []byte
 						Eventually(func() (code int) { // only one browses at a time
-							code, body = someone.Ask(fmt.Sprintf("/orders/messages?limit=%d", page))
+							code, body = reader.Request(fmt.Sprintf("/orders/messages?limit=%d", page))
 							return code
 						}).WithPolling(10 * time.Millisecond).Should(Equal(http.StatusOK))
 						found := v1alpha1.DeadLetterList{}
@@ -256,14 +256,14 @@ var _ = Describe("The dead-letter API", func() {
 			}
 			both.Wait()
 		}
-		looks(60, func(seen []string) { Expect(seen).To(Equal(known[:page])) })
+		browses(60, func(seen []string) { Expect(seen).To(Equal(known[:page])) })
 		again := v1alpha1.DeadLetterList{}
-		someone.Get("/orders/messages?limit=1000", &again)
+		reader.Get("/orders/messages?limit=1000", &again)
 		Expect(ids(again)).To(Equal(known), "no order has changed")
 
 		w.Redrive("again", `{consumerQueueRef: {name: orders}, rate: 30, selector: {expression: "headers.n % 2 == 0"}}`)
 		w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionUnknown, "Moving"))
-		looks(40, func(seen []string) { Expect(known).To(ContainElements(seen)) })
+		browses(40, func(seen []string) { Expect(known).To(ContainElements(seen)) })
 		Expect(*w.completed("again").Moved).To(BeEquivalentTo(messages / 2))
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(messages / 2))
 		left := w.take("orders.dlq")
@@ -290,13 +290,13 @@ var _ = Describe("The dead-letter API", func() {
 			return amqp.Publishing{Headers: amqp.Table{"x-failure-queue": queue}, Body: []byte(queue)}
 		}
 		w.VHost.Send("", "shared.dlq", from("orders"), from("bills"), from("bills"), amqp.Publishing{Body: []byte("whose?")})
-		someone := w.looker(editor)
+		reader := w.deadLetterClient(editor)
 		found := v1alpha1.DeadLetterList{}
-		someone.Get("/orders/messages", &found)
+		reader.Get("/orders/messages", &found)
 		Expect(letters(found)).To(ConsistOf(HaveField("Body", "orders")))
 		Expect(found.Skipped).To(Equal(map[string]int64{"OtherOrigin": 2, "NoOrigin": 1}))
 		Expect(found.Partial).To(BeFalse())
-		someone.Get("/orders/messages?unknownOrigin=true", &found)
+		reader.Get("/orders/messages?unknownOrigin=true", &found)
 		Expect(letters(found)).To(ConsistOf(HaveField("Body", "orders"), HaveField("Body", "whose?")))
 	})
 
@@ -305,11 +305,11 @@ var _ = Describe("The dead-letter API", func() {
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(100)...)
-		someone := w.looker(editor)
+		reader := w.deadLetterClient(editor)
 		w.Redrive("again", `{consumerQueueRef: {name: orders}, rate: 1}`)
 		w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionUnknown, "Moving"))
 		found := v1alpha1.DeadLetterList{}
-		someone.Get("/orders/messages?limit=1000", &found)
+		reader.Get("/orders/messages?limit=1000", &found)
 		Expect(found.PartialReason).To(Equal(v1alpha1.PartialJobRunning))
 		Expect(found.Held).To(BeNumerically(">", 0))
 		Expect(found.Items).NotTo(BeEmpty())
@@ -317,7 +317,7 @@ var _ = Describe("The dead-letter API", func() {
 		Expect(w.Kube.Delete(ctx(), w.GetRedrive("again"))).To(Succeed())
 		Eventually(func() bool {
 			found = v1alpha1.DeadLetterList{}
-			someone.Get("/orders/messages?limit=1000", &found)
+			reader.Get("/orders/messages?limit=1000", &found)
 			return found.Partial
 		}).Should(BeFalse())
 		w.EventuallyMessages("orders", Equal(100-len(found.Items)))
@@ -329,13 +329,13 @@ var _ = Describe("The dead-letter API", func() {
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(messages)...)
-		someone := w.looker(admin)
+		reader := w.deadLetterClient(admin)
 		for round := range 3 {
 			dry := fmt.Sprintf("dry-%d", round)
 			var exporting sync.WaitGroup
 			exporting.Go(func() {
 				defer GinkgoRecover()
-				Expect(exportEnd(someone.Answers("/orders/export", http.StatusOK))).To(Equal(
+				Expect(exportEnd(reader.EventuallyStatus("/orders/export", http.StatusOK))).To(Equal(
 					v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: messages, Ready: messages}))
 			})
 			w.Redrive(dry, `{consumerQueueRef: {name: orders}, dryRun: true}`)
@@ -374,13 +374,13 @@ var _ = Describe("The dead-letter API", func() {
 			editor: {http.StatusOK, http.StatusOK, http.StatusOK, http.StatusForbidden},
 			admin:  {http.StatusOK, http.StatusOK, http.StatusOK, http.StatusOK},
 		} {
-			someone := w.looker(role)
+			reader := w.deadLetterClient(role)
 			for i, path := range paths { // every role allows the first path, so it shows when the API server applies the role
 				By(role + " requests " + path)
-				someone.Answers(path, want[i])
+				reader.EventuallyStatus(path, want[i])
 			}
 		}
-		code, _ := w.Looker(deadLetterServer, "nobody", "").Ask("")
+		code, _ := w.DeadLetterClient(deadLetterServer, "nobody", "").Request("")
 		Expect(code).To(Equal(http.StatusForbidden))
 	})
 
@@ -388,8 +388,8 @@ var _ = Describe("The dead-letter API", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
-		someone := w.looker(admin)
-		someone.Answers("", http.StatusOK)
+		reader := w.deadLetterClient(admin)
+		reader.EventuallyStatus("", http.StatusOK)
 		const account = "deadletterqueue-admin-role"
 		for name, header := range map[string]http.Header{
 			"none":                        {},
@@ -398,21 +398,21 @@ var _ = Describe("The dead-letter API", func() {
 			"a made-up token":             {"Authorization": {"Bearer abc"}},
 			"the header of a proxy":       {"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}},
 		} {
-			someone.Header = header
-			code, body := someone.Ask("/orders/messages")
+			reader.Header = header
+			code, body := reader.Request("/orders/messages")
 			Expect(code).To(Equal(http.StatusUnauthorized), "%s: %s", name, body)
 			status := metav1.Status{}
 			Expect(json.Unmarshal(body, &status)).To(Succeed())
 			Expect(status.Kind).To(Equal("Status"))
 			Expect(status.Message).To(ContainSubstring("--audience=warren"))
 		}
-		someone.Header = http.Header{}
-		someone.ShowCertificate(kube.Config) // the certificate of a cluster administrator
-		code, body := someone.Ask("/orders/messages")
+		reader.Header = http.Header{}
+		reader.UseClientCertificate(kube.Config) // the certificate of a cluster administrator
+		code, body := reader.Request("/orders/messages")
 		Expect(code).To(Equal(http.StatusUnauthorized))
 		Expect(string(body)).To(ContainSubstring("Client certificates and tokens for the API server are not accepted"))
-		someone.Header = http.Header{v1alpha1.TokenHeader: {w.Token(account, v1alpha1.Audience)}}
-		someone.Answers("", http.StatusOK)
+		reader.Header = http.Header{v1alpha1.TokenHeader: {w.Token(account, v1alpha1.Audience)}}
+		reader.EventuallyStatus("", http.StatusOK)
 	})
 
 	It("shows the content of messages only to its client", func() {
@@ -421,13 +421,13 @@ var _ = Describe("The dead-letter API", func() {
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", amqp.Publishing{Headers: amqp.Table{"h": secret, "api-key": "k-" + secret}, Body: []byte(secret)})
-		someone := w.looker(admin)
+		reader := w.deadLetterClient(admin)
 		found := v1alpha1.DeadLetterList{}
-		someone.Get("/orders/messages", &found)
+		reader.Get("/orders/messages", &found)
 		Expect(letters(found)[0].Body).To(Equal(secret))
 		Expect(letters(found)[0].Headers).To(Equal(map[string]any{"h": secret, "api-key": "[redacted]"}))
-		someone.Get("/orders", &v1alpha1.DeadLetterQueue{})
-		someone.Answers("/orders/messages?expression="+secret, http.StatusBadRequest)
+		reader.Get("/orders", &v1alpha1.DeadLetterQueue{})
+		reader.EventuallyStatus("/orders/messages?expression="+secret, http.StatusBadRequest)
 		Eventually(logged).WithArguments("Somebody looked at dead letters").Should(ContainElement(SatisfyAll(
 			ContainSubstring(w.Namespace+"/orders"), ContainSubstring("system:serviceaccount:"+w.Namespace))))
 		Consistently(logged).WithArguments(secret).WithTimeout(time.Second).Should(BeEmpty())
@@ -435,11 +435,11 @@ var _ = Describe("The dead-letter API", func() {
 })
 
 // eventuallyRefused waits until every kind of browse is refused, because RabbitMQ would delete the messages.
-func eventuallyRefused(someone *Looker) {
+func eventuallyRefused(reader *DeadLetterClient) {
 	GinkgoHelper()
 	for _, path := range []string{"/orders", "/orders/messages", "/orders/export"} {
 		Eventually(func(g Gomega) {
-			code, body := someone.Ask(path)
+			code, body := reader.Request(path)
 			g.Expect(code).To(Equal(http.StatusConflict), "%s", body)
 			g.Expect(string(body)).To(ContainSubstring(`queue \"orders.dlq\" has a delivery limit`))
 		}).Should(Succeed())

@@ -42,20 +42,20 @@ func onlySources(state conformance.State) conformance.State {
 }
 
 var deletions = map[string]deletion{
-	"is empty: all of it goes, but for the exchanges that messages come from": {stays: onlySources},
-	"holds a message: it stays, untouched": {
+	"is empty: all objects except source exchanges are deleted": {stays: onlySources},
+	"has a message: it stays unchanged": {
 		before: func(w *world) { w.VHost.Publish("shop", "order.paid", "a message") },
 		note:   `queue "orders" holds 1 message.*: exchange "retries"; exchange "dead"; queue "orders"; .*`, warning: true,
 	},
-	"has a consumer: it stays, untouched": {
+	"has a consumer: it stays unchanged": {
 		before: func(w *world) { w.consume("orders") },
 		note:   `queue "orders" has 1 consumer`, warning: true,
 	},
-	"has a message in a delay tier: it stays, untouched": {
+	"has a message in a delay tier: it stays unchanged": {
 		before: func(w *world) { w.VHost.Publish("retries", "orders.retry.1m", "a message") },
 		note:   `queue "orders.retry.1m" holds 1 message`, warning: true,
 	},
-	"has a message in the dead-letter queue: that stays with its exchange": {
+	"has a message in the dead-letter queue: only this queue and its exchange stay": {
 		before: func(w *world) { w.VHost.Publish("dead", "orders.dlq", "a message") },
 		stays: func(s conformance.State) conformance.State {
 			return conformance.State{
@@ -66,10 +66,10 @@ var deletions = map[string]deletion{
 		},
 		note: `queue "orders.dlq" holds 1 message.*: queue "orders.dlq"\. "orders.dlq" is bound to it: exchange "dead"$`,
 	},
-	"is to be retained: it stays": {
+	"has the deletionPolicy Retain: it stays": {
 		spec: typed + "\ndeletionPolicy: Retain", note: "deletionPolicy is Retain",
 	},
-	"is to be deleted with its messages: all of it goes": {
+	"has the deletionPolicy Delete: all objects except source exchanges are deleted": {
 		spec: typed + "\ndeletionPolicy: Delete",
 		before: func(w *world) {
 			w.VHost.Publish("shop", "order.paid", "a message")
@@ -81,7 +81,7 @@ var deletions = map[string]deletion{
 	"is suspended: it stays": {
 		spec: typed + "\nsuspend: true", note: "spec.suspend is set", warning: true,
 	},
-	"feeds and is fed by others: an exchange that somebody bound to stays, and so does what somebody dead-letters to": {
+	"is used by others: exchanges with foreign bindings and objects to which foreign queues dead-letter stay": {
 		before: func(w *world) {
 			w.VHost.DeclareQueue("audit", map[string]any{"x-queue-type": "quorum"})
 			w.VHost.Bind("retries", "audit", "audit", nil)
@@ -103,7 +103,7 @@ var deletions = map[string]deletion{
 }
 
 var _ = Describe("The deletion of a ConsumerQueue", func() {
-	togetherOnEachBroker("by its deletionPolicy", func(broker brokers.Broker) {
+	togetherOnEachBroker("follows its deletionPolicy", func(broker brokers.Broker) {
 		worlds, before := map[string]*world{}, map[string]conformance.State{}
 		BeforeAll(func() {
 			for name, d := range deletions {

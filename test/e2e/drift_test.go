@@ -125,7 +125,7 @@ var _ = Describe("Drift", func() {
 })
 
 var _ = Describe("A policy that shadows an argument", func() {
-	onEachBroker("is an advisory and never touches Ready", func(broker brokers.Broker) {
+	onEachBroker("is an advisory and never affects Ready", func(broker brokers.Broker) {
 		w := newWorld(broker)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")

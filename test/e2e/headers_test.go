@@ -119,7 +119,7 @@ func (w *world) complete(expiration string) amqp.Publishing {
 
 var _ = Describe("Headers and properties before and after a Redrive", func() {
 	for _, name := range slices.Sorted(maps.Keys(ways)) {
-		onEachBroker("is in a golden table: "+name, func(broker brokers.Broker) {
+		onEachBroker("match the golden table: "+name, func(broker brokers.Broker) {
 			w, how := newWorld(broker), ways[name]
 			for _, queue := range []string{"copied", "hidden"} {
 				w.VHost.DeclareQueue(queue, map[string]any{"x-queue-type": "quorum"})

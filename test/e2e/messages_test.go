@@ -34,7 +34,7 @@ func retrying() func(traffic.Delivery) traffic.Action {
 }
 
 var _ = Describe("Messages", Long, func() {
-	onEachBroker("are never lost while a topology is edited, meddled with, and its deletion tried", func(broker brokers.Broker) {
+	onEachBroker("are never lost while a topology is edited, changed by others, and its deletion attempted", func(broker brokers.Broker) {
 		const sources = "deletionPolicy: DeleteIfEmpty\nbindings: [{exchange: {name: shop, type: topic}, routingKeys: [%s]}]\n"
 		w := newWorld(broker)
 		edit := func(keys, rest string) {

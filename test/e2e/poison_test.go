@@ -34,7 +34,7 @@ func (w *world) sendUnreadable(queue string) {
 	w.VHost.Send("", queue, amqp.Publishing{
 		DeliveryMode: amqp.Persistent, Body: []byte("unreadable"), Headers: amqp.Table{"text": strings.Repeat("x", 131_015)},
 	})
-	connection, err := w.VHost.Connect("look")
+	connection, err := w.VHost.Connect("browse")
 	Expect(err).NotTo(HaveOccurred())
 	channel, err := connection.Channel()
 	Expect(err).NotTo(HaveOccurred())
@@ -48,7 +48,7 @@ func (w *world) sendUnreadable(queue string) {
 }
 
 var _ = Describe("A Redrive", func() {
-	onEachBroker("moves messages that could not be published again as they are, and names and leaves those that the broker refuses",
+	onEachBroker("moves messages that cannot be published unchanged, and leaves and names messages that the broker refuses",
 		func(broker brokers.Broker) {
 			w := newWorld(broker)
 			w.VHost.DeclareQueue("elsewhere", map[string]any{"x-queue-type": "quorum"})
@@ -102,7 +102,7 @@ var _ = Describe("A Redrive", func() {
 			Expect(bodies(w.take("elsewhere"))).To(Equal([]string{"copied"}), "where it was copied to when it was published first")
 		})
 
-	onEachBroker("ends where the broker cannot deliver a message, after those in front of it, as all that read the queue do",
+	onEachBroker("ends at a message that the broker cannot deliver, as every consumer of the queue does",
 		func(broker brokers.Broker) {
 			w := newWorld(broker)
 			w.Queue("orders", `{}`)
@@ -112,7 +112,7 @@ var _ = Describe("A Redrive", func() {
 			w.VHost.Publish("", "orders.dlq", "behind")
 
 			found := deadletters.DeadLetterList{}
-			w.looker(editor).Get("/orders/messages?limit=100", &found)
+			w.deadLetterClient(editor).Get("/orders/messages?limit=100", &found)
 			Expect(found.PartialReason).To(Equal(deadletters.PartialUnreadable))
 			Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(22))
 			w.Purge("none", `{consumerQueueRef: {name: orders}, expectedAtMost: 100}`)

@@ -47,11 +47,11 @@ var _ = Describe("A Purge", func() {
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(50)...)
-		w.Purge("look", `{`+someParked+`, expectedAtMost: 5, dryRun: true}`)
-		looked := w.EventuallyPurge("look", Condition("Ready", metav1.ConditionTrue, "DryRun"),
+		w.Purge("count", `{`+someParked+`, expectedAtMost: 5, dryRun: true}`)
+		counted := w.EventuallyPurge("count", Condition("Ready", metav1.ConditionTrue, "DryRun"),
 			Message(Equal("5 of 50 messages would be deleted, 45 skipped (NotSelected)")))
-		Expect(*looked.Status.Matched).To(BeEquivalentTo(5))
-		Expect(*looked.Status.Deleted).To(BeZero())
+		Expect(*counted.Status.Matched).To(BeEquivalentTo(5))
+		Expect(*counted.Status.Deleted).To(BeZero())
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(50))
 
 		w.Purge("go", `{`+someParked+`, expectedAtMost: 5, reason: they were mended by hand}`)
@@ -108,9 +108,9 @@ var _ = Describe("A Purge", func() {
 		w.Queue("orders", `{deadLetter: {queue: {deliveryLimit: 5}}}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(10)...)
-		w.Purge("look", `{consumerQueueRef: {name: orders}, expectedAtMost: 10, dryRun: true}`)
+		w.Purge("count", `{consumerQueueRef: {name: orders}, expectedAtMost: 10, dryRun: true}`)
 		w.Purge("all", `{consumerQueueRef: {name: orders}, expectedAtMost: 10}`)
-		for _, name := range []string{"look", "all"} {
+		for _, name := range []string{"count", "all"} {
 			stalled := w.EventuallyPurge(name, Condition("Ready", metav1.ConditionFalse, "DeliveryLimited"),
 				Condition("Stalled", metav1.ConditionTrue, "DeliveryLimited"))
 			Expect(kstatusOf(stalled)).To(Equal(status.FailedStatus))

@@ -77,7 +77,7 @@ func (w *world) incomplete(name string) v1alpha1.RedriveStatus {
 }
 
 var _ = Describe("A Redrive", func() {
-	onEachBroker("moves all dead letters back to the main queue, in order, as if they had never died", func(broker brokers.Broker) {
+	onEachBroker("moves all dead letters back to the main queue, in order and without traces of their death", func(broker brokers.Broker) {
 		w := newWorld(broker)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -122,10 +122,10 @@ var _ = Describe("A Redrive", func() {
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(50)...)
 		const selected = `{consumerQueueRef: {name: orders}, selector: {reasons: [Parked], expression: "headers.n >= 40 && body.n < 45"}, dryRun: %t}`
-		w.Redrive("look", fmt.Sprintf(selected, true))
-		looked := w.EventuallyRedrive("look", Condition("Ready", metav1.ConditionTrue, "DryRun"))
-		Expect(*looked.Status.Moved).To(BeEquivalentTo(5))
-		Expect(looked.Status.Skipped).To(Equal(map[string]int64{"NotSelected": 45}))
+		w.Redrive("count", fmt.Sprintf(selected, true))
+		counted := w.EventuallyRedrive("count", Condition("Ready", metav1.ConditionTrue, "DryRun"))
+		Expect(*counted.Status.Moved).To(BeEquivalentTo(5))
+		Expect(counted.Status.Skipped).To(Equal(map[string]int64{"NotSelected": 45}))
 		w.EventuallyMessages("orders", BeZero())
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(50))
 
@@ -213,14 +213,14 @@ var _ = Describe("A Redrive", func() {
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(3))
 	})
 
-	onEachBroker("does not look at messages that a delivery limit may delete, and moves all of them", func(broker brokers.Broker) {
+	onEachBroker("does not browse messages that a delivery limit may delete, but moves all of them", func(broker brokers.Broker) {
 		w := newWorld(broker)
 		w.Queue("orders", `{deadLetter: {queue: {deliveryLimit: 5}}}`)
 		w.Ready("orders")
 		w.VHost.Send("", "orders.dlq", numbered(10)...)
-		w.Redrive("look", `{consumerQueueRef: {name: orders}, dryRun: true}`)
+		w.Redrive("count", `{consumerQueueRef: {name: orders}, dryRun: true}`)
 		w.Redrive("some", `{consumerQueueRef: {name: orders}, selector: {reasons: [Parked]}}`)
-		for _, name := range []string{"look", "some"} {
+		for _, name := range []string{"count", "some"} {
 			stalled := w.EventuallyRedrive(name, Condition("Ready", metav1.ConditionFalse, "DeliveryLimited"),
 				Condition("Stalled", metav1.ConditionTrue, "DeliveryLimited"))
 			Expect(kstatusOf(stalled)).To(Equal(status.FailedStatus))

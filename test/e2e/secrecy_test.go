@@ -239,14 +239,14 @@ var _ = Describe("The content of dead letters", func() {
 		})
 		w.giveBack("stuck.dlq")
 
-		someone := w.looker(admin)
+		reader := w.deadLetterClient(admin)
 		for _, name := range []string{"orders", "stuck"} {
 			for _, path := range []string{
 				"", "?groupBy=h", "?groupBy=api-key", "/messages", "/messages?expression=int(headers.h)>3", "/messages?expression=body." + header + ">3",
 				"/messages?expression=" + body + "(", "/messages?id=" + property, "/messages?reason=" + header, "/export", "/export?expression=body.x==1",
 			} {
 				Eventually(func() int {
-					code, _ := someone.Ask("/" + name + path)
+					code, _ := reader.Request("/" + name + path)
 					return code
 				}).Should(BeElementOf(http.StatusOK, http.StatusBadRequest))
 			}

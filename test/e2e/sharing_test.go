@@ -59,7 +59,7 @@ var _ = Describe("ConsumerQueues that share exchanges and a dead-letter queue", 
 	It("do so across namespaces that use different addresses of the virtual host", func() {
 		const shared = `{deadLetter: {exchange: {name: dead, type: direct, sharedWith: [%[2]s]}, routingKey: %[1]q, queue: {name: graveyard, sharedWith: [%[2]s]}}}`
 		here := newWorld(newest)
-		there := here.neighbour()
+		there := here.otherNamespace()
 		here.Queue("orders", fmt.Sprintf(shared, "orders", there.Namespace))
 		there.Queue("invoices", fmt.Sprintf(shared, "invoices", here.Namespace))
 		here.Ready("orders")
@@ -80,7 +80,7 @@ var _ = Describe("ConsumerQueues that share exchanges and a dead-letter queue", 
 var _ = Describe("A dead-letter queue that another namespace names", func() {
 	It("is shared with its holder's consent, and stays shared after the consent is withdrawn", func() {
 		here := newWorld(newest)
-		there := here.neighbour()
+		there := here.otherNamespace()
 		spec := func(consent string) string {
 			return fmt.Sprintf(`{retry: {policy: None}, deadLetter: {queue: {name: graveyard%s}}}`, consent)
 		}
@@ -112,7 +112,7 @@ var _ = Describe("A dead-letter queue that another namespace names", func() {
 
 	It("reports a binding of another namespace that reads it", func() {
 		here := newWorld(newest)
-		there := here.neighbour()
+		there := here.otherNamespace()
 		here.Queue("orders", `{retry: {policy: None}}`)
 		here.Ready("orders")
 		there.Queue("reader", `{retry: {policy: None}, bindings: [{exchange: {name: orders.dlx}}]}`)
@@ -222,7 +222,7 @@ var _ = Describe("ConsumerQueues that name one object with different settings", 
 
 	It("become Ready when the holder changes its spec, also across namespaces", func() {
 		here := newWorld(newest)
-		there := here.neighbour()
+		there := here.otherNamespace()
 		here.Queue("orders", `{deadLetter: {queue: {name: graveyard}}}`)
 		here.Ready("orders")
 		there.Queue("invoices", `{deadLetter: {queue: {name: graveyard, maxLength: 5}}}`)
@@ -286,8 +286,8 @@ var _ = Describe("Another instance on the virtual host", func() {
 	})
 })
 
-// neighbour returns another namespace whose connection names the same virtual host in a different way.
-func (w *world) neighbour() *world {
+// otherNamespace returns another namespace whose connection names the same virtual host in a different way.
+func (w *world) otherNamespace() *world {
 	GinkgoHelper()
 	other := newWorldAt(w.VHost)
 	proxy := netfault.NewHTTPProxy(GinkgoTB(), w.Broker.ManagementURI, netfault.HTTPOptions{})

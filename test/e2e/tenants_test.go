@@ -41,7 +41,7 @@ var attacks = map[string]func(victim, attacker *world){
 		}
 	},
 	"forged intents": func(victim, attacker *world) {
-		reading := atomic.Bool{} // set while a request takes longer than the attack
+		reading := atomic.Bool{} // while true, requests for definitions take longer than the attack
 		api := hostile.NewManagement(GinkgoTB(), func(_ http.ResponseWriter, r *http.Request) bool {
 			if !reading.Load() || !strings.HasPrefix(r.URL.Path, "/api/definitions") {
 				return false

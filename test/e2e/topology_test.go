@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("Unusual names and combinations", func() {
-	onEachBroker("become what the API says", func(broker brokers.Broker) {
+	onEachBroker("become exactly the specified objects", func(broker brokers.Broker) {
 		w := newWorld(broker)
 		w.Queue("odd", `
             queue: {name: "größe/50% süß & co.", singleActiveConsumer: true, maxLength: 0}
@@ -102,7 +102,7 @@ var _ = Describe("A return route", func() {
 })
 
 var _ = Describe("Settings that this broker's version does not support or makes unsafe", func() {
-	onEachBroker("is refused and nothing is declared", func(broker brokers.Broker) {
+	onEachBroker("are refused, and nothing is declared", func(broker brokers.Broker) {
 		w := newWorld(broker)
 		version := versionOf(broker)
 		w.Queue("straight", `{queue: {deliveryLimit: BrokerDefault}, retry: {strategy: Reject}, deadLetter: {policy: Disabled}}`)

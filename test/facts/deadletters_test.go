@@ -145,8 +145,8 @@ func TestPoliciesDefeatArguments(t *testing.T) {
 		w.quorum("graves", unlimited...)
 		w.SetPolicy("limits", brokers.Policy{Pattern: "^graves$", ApplyTo: "queues", Definition: map[string]any{"delivery-limit": 5}})
 		w.Publish("", "graves", "dead letter")
-		const most = 100_000 // a policy takes effect with a delay
-		if w.deliveries("graves", reject(true), "seen", most) == most {
+		const maxDeliveries = 100_000 // a policy takes effect with a delay
+		if w.deliveries("graves", reject(true), "seen", maxDeliveries) == maxDeliveries {
 			t.Error("the policy has no effect")
 		}
 	})

@@ -151,7 +151,7 @@ func (w *world) take(queue, body string) amqp.Delivery {
 
 // deliveries settles each delivery of a queue until a message is in the other queue, or for at most the given number of
 // deliveries. It returns the number of deliveries.
-func (w *world) deliveries(queue string, settle func(amqp.Delivery) error, other string, most int) int {
+func (w *world) deliveries(queue string, settle func(amqp.Delivery) error, other string, maxDeliveries int) int {
 	w.t.Helper()
 	c := w.consume(queue)
 	defer c.close()
@@ -159,7 +159,7 @@ func (w *world) deliveries(queue string, settle func(amqp.Delivery) error, other
 		select {
 		case delivery := <-c.deliveries:
 			count++
-			if count == most {
+			if count == maxDeliveries {
 				return count
 			}
 			w.must(settle(delivery))

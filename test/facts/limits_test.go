@@ -80,17 +80,17 @@ func TestBrowsingADeadLetter21Times(t *testing.T) {
 		w.quorum("bare")
 		w.Publish("", "orders.dlq", "dead letter")
 		w.Publish("", "bare", "dead letter")
-		look := func(queue string, times int) {
+		browse := func(queue string, times int) {
 			c := w.consume(queue)
 			for range times {
 				w.must(c.next().Reject(true))
 			}
 			c.close()
 		}
-		look("orders.dlq", 25)
+		browse("orders.dlq", 25)
 		w.take("orders.dlq", "dead letter")
 
-		look("bare", 21)
+		browse("bare", 21)
 		w.Publish("", "bare", "the next")
 		if w.is40() {
 			w.take("bare", "the next")
@@ -119,9 +119,9 @@ func TestTheFirstBrowseCanDeleteFrom43On(t *testing.T) {
 		w.must(c.next().Reject(false))
 		c.close()
 		w.holds("bare", 1)
-		look := w.consume("bare")
-		look.next()
-		look.close()
+		browse := w.consume("bare")
+		browse.next()
+		browse.close()
 		if w.is43() {
 			w.counted("bare", counts{})
 		} else {

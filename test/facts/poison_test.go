@@ -20,10 +20,10 @@ func TestMessagesThatEveryBrokerRefuses(t *testing.T) {
 			message amqp.Publishing
 			code    int
 		}{
-			"the user-id of another":                {amqp.Publishing{UserId: "another"}, closesChannel},
-			"a reply-to nobody waits at":            {amqp.Publishing{ReplyTo: "amq.rabbitmq.reply-to"}, closesChannel},
-			"an expiration that is no number":       {amqp.Publishing{Expiration: "soon"}, closesChannel},
-			"a CC that is no list":                  {amqp.Publishing{Headers: amqp.Table{"CC": "elsewhere"}}, closesChannel},
+			"another user's user-id":                {amqp.Publishing{UserId: "another"}, closesChannel},
+			"a reply-to without a consumer":         {amqp.Publishing{ReplyTo: "amq.rabbitmq.reply-to"}, closesChannel},
+			"an expiration that is not a number":    {amqp.Publishing{Expiration: "soon"}, closesChannel},
+			"a CC that is not a list":               {amqp.Publishing{Headers: amqp.Table{"CC": "elsewhere"}}, closesChannel},
 			"headers that are larger than a frame":  {amqp.Publishing{Headers: amqp.Table{"text": strings.Repeat("x", 131_072)}}, closesConnection},
 			"a body of more than 16 MiB (not 3.10)": {amqp.Publishing{Body: make([]byte, 16<<20+1)}, closesChannel},
 		}

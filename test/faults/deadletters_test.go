@@ -25,18 +25,18 @@ const large = 1000
 // requeue a quarter of the messages, which is why this limit, stretched by deadline.For, is 30 s.
 const soon = 5 * time.Second
 
-// looking is a manager that serves the dead-letter API, and a client that may browse the large messages of orders.
-type looking struct {
+// browsing is a manager that serves the dead-letter API, and a client that may browse the large messages of orders.
+type browsing struct {
 	*world
 
 	manager *Manager
-	looker  *Looker
+	client  *DeadLetterClient
 	restart func()
 }
 
-func newLooking() *looking {
+func newLooking() *browsing {
 	GinkgoHelper()
-	l := &looking{world: newWorld(shared)}
+	l := &browsing{world: newWorld(shared)}
 	server := NewDeadLetterServer()
 	l.restart = func() {
 		GinkgoHelper()
@@ -53,14 +53,14 @@ func newLooking() *looking {
 		}
 		l.VHost.Send("", "orders.dlq", messages...)
 	}
-	l.looker = l.Looker(server, "looker", "deadletterqueue_admin_role")
+	l.client = l.DeadLetterClient(server, "looker", "deadletterqueue_admin_role")
 	Eventually(func() (int, error) { return l.status("/orders/messages?limit=1") }).Should(Equal(http.StatusOK))
 	return l
 }
 
 // status sends a request and returns its status code.
-func (l *looking) status(path string) (int, error) {
-	response, err := l.looker.TryOpen(path)
+func (l *browsing) status(path string) (int, error) {
+	response, err := l.client.TryResponse(path)
 	if err != nil {
 		return 0, err
 	}
@@ -68,12 +68,12 @@ func (l *looking) status(path string) (int, error) {
 }
 
 // open repeats a request until it succeeds, because an earlier browse may still return messages.
-func (l *looking) open(path string) *http.Response {
+func (l *browsing) open(path string) *http.Response {
 	GinkgoHelper()
 	var response *http.Response
 	Eventually(func(g Gomega) {
 		var err error
-		response, err = l.looker.TryOpen(path)
+		response, err = l.client.TryResponse(path)
 		g.Expect(err).NotTo(HaveOccurred())
 		if response.StatusCode != http.StatusOK {
 			_ = response.Body.Close()
@@ -84,7 +84,7 @@ func (l *looking) open(path string) *http.Response {
 }
 
 // begin starts an export and reads the first message.
-func (l *looking) begin() *http.Response {
+func (l *browsing) begin() *http.Response {
 	GinkgoHelper()
 	response := l.open("/orders/export")
 	_, err := io.ReadFull(response.Body, make([]byte, 64_000))
@@ -110,7 +110,7 @@ func readExport(response *http.Response) (messages int, end v1alpha1.ExportEnd) 
 }
 
 // returned waits until all messages are ready again and returns how long that took.
-func (l *looking) returned(within time.Duration) time.Duration {
+func (l *browsing) returned(within time.Duration) time.Duration {
 	GinkgoHelper()
 	began := time.Now()
 	Eventually(func() int { return l.VHost.Ready("orders.dlq") }).WithTimeout(deadline.For(within)).WithPolling(10 * time.Millisecond).
@@ -124,7 +124,7 @@ var _ = Describe("Browsing dead letters", Label("looks"), func() {
 		memory := watchMemory(l.manager)
 		for range 3 {
 			list := v1alpha1.DeadLetterList{}
-			l.looker.Get("/orders/messages?limit=1000&bodyLimit=1000000", &list)
+			l.client.Get("/orders/messages?limit=1000&bodyLimit=1000000", &list)
 			Expect(len(list.Items)).To(BeNumerically(">", 200))
 			Expect(list.NextPosition).NotTo(BeNil())
 			// A client on a busy machine may be too slow once.
@@ -168,7 +168,7 @@ var _ = Describe("Browsing dead letters", Label("looks"), func() {
 		Expect(response.Body.Close()).To(Succeed())
 	},
 		Entry("a page of large messages", "/orders/messages?limit=1000&bodyLimit=1000000"),
-		Entry("an export that is small", "/orders/export?expression=headers.n+%3C+100"),
+		Entry("a small export", "/orders/export?expression=headers.n+%3C+100"),
 	)
 
 	It("loses no message when the manager is killed", func() {
@@ -179,7 +179,7 @@ var _ = Describe("Browsing dead letters", Label("looks"), func() {
 		l.returned(30 * time.Second)
 		l.restart()
 		list := v1alpha1.DeadLetterList{}
-		l.looker.Get("/orders/messages", &list)
+		l.client.Get("/orders/messages", &list)
 		Expect(list.Ready).To(BeEquivalentTo(large))
 	})
 })

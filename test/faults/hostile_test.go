@@ -42,11 +42,11 @@ var hostileWays = map[string]string{
 	"silence in the middle":   "",
 }
 
-// responseLimit is the manager's flag, and mostMemory the memory that it may use, in bytes: the snapshots of all virtual hosts may take six
+// responseLimit is the manager's flag, and maxMemory the memory that it may use, in bytes: the snapshots of all virtual hosts may take six
 // times the limit, uncollected garbage as much again, and the manager itself the rest.
 const (
 	responseLimit = 8 << 20
-	mostMemory    = 256 << 20
+	maxMemory     = 256 << 20
 )
 
 // All of them misbehave at the same time for one manager.
@@ -90,7 +90,7 @@ var _ = Describe("Management APIs that misbehave", Ordered, ContinueOnFailure, f
 		w.EventuallyConnection(readiness(metav1.ConditionTrue))
 		peak := peakMemory(m)
 		AddReportEntry("memory", fmt.Sprintf("%d MiB at most, beside %d hostile brokers", peak>>20, len(bad)))
-		Expect(peak).To(BeNumerically("<", mostMemory))
+		Expect(peak).To(BeNumerically("<", maxMemory))
 	})
 })
 

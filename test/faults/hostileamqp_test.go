@@ -21,12 +21,12 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// Twenty hostile BrokerConnections may use mostMemory together, and a quarter of a core after a minute.
+// Twenty hostile BrokerConnections may use maxMemory together, and a quarter of a core after a minute.
 const (
 	hostileTogether = 20
 	startUp         = time.Minute
 	measured        = 30 * time.Second
-	mostCPU         = measured / 4
+	maxCPU          = measured / 4
 )
 
 // managementWays are all ways of the management API. Well-formed responses are almost as large as the manager accepts.
@@ -63,8 +63,8 @@ var _ = Describe("Twenty hostile BrokerConnections", Extended, Long, func() {
 			used, peak := cpuOf(m)-before, peakMemory(m)
 			AddReportEntry("cost", fmt.Sprintf("%d MiB at most, %.2f cores after %v, beside %s", peak>>20, used.Seconds()/measured.Seconds(), startUp,
 				strings.Join(ways, ", ")))
-			Expect(peak).To(BeNumerically("<", mostMemory))
-			Expect(used).To(BeNumerically("<", mostCPU))
+			Expect(peak).To(BeNumerically("<", maxMemory))
+			Expect(used).To(BeNumerically("<", maxCPU))
 			w.Queue("late", ordinary)
 			w.Ready("late")
 

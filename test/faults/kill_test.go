@@ -91,7 +91,7 @@ func (c *contests) publish(queue string) {
 	}))
 }
 
-// kept returns the ConsumerQueues whose main queue exists. Their other objects must exist if and only if the main queue does.
+// kept returns the ConsumerQueues whose main queue exists. The callers expect exactly their topologies.
 func (c *contests) kept() []v1alpha1.ConsumerQueue {
 	GinkgoHelper()
 	holds := Observed(c.world.VHost)

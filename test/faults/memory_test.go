@@ -56,7 +56,7 @@ type weighing struct {
 	*world
 
 	manager *Manager
-	looker  *Looker
+	client  *DeadLetterClient
 	rest    int // memory of the idle manager in bytes
 }
 
@@ -72,8 +72,8 @@ func newWeighing(names ...string) *weighing {
 		w.Queue(name, ordinary)
 	}
 	w.settled(len(names))
-	w.looker = w.Looker(server, "looker", "deadletterqueue_admin_role")
-	w.looker.Answers("/"+names[0]+"/messages", http.StatusOK)
+	w.client = w.DeadLetterClient(server, "looker", "deadletterqueue_admin_role")
+	w.client.EventuallyStatus("/"+names[0]+"/messages", http.StatusOK)
 	w.rest = memoryOf(w.manager)
 	return w
 }
@@ -117,7 +117,7 @@ func (w *weighing) browse(name string) {
 	position := int64(0)
 	for range 3 {
 		list := v1alpha1.DeadLetterList{}
-		w.looker.Get(fmt.Sprintf("/%s/messages?limit=1000&bodyLimit=1000000&position=%d", name, position), &list)
+		w.client.Get(fmt.Sprintf("/%s/messages?limit=1000&bodyLimit=1000000&position=%d", name, position), &list)
 		if list.NextPosition == nil {
 			return
 		}
@@ -129,7 +129,7 @@ func (w *weighing) browse(name string) {
 func (w *weighing) export(name string, l load) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		response, err := w.looker.TryOpen("/" + name + "/export")
+		response, err := w.client.TryResponse("/" + name + "/export")
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(response.StatusCode).To(Equal(http.StatusOK))
 		messages, end := readExport(response)

@@ -34,7 +34,7 @@ const (
 var _ = Describe("A Redrive", Label("redrive"), func() {
 	It("whose manager is killed loses no message and moves few twice", func() {
 		r := newRedrive(newWorld(shared))
-		r.suffer(func() {
+		r.causeFaults(func() {
 			r.manager.Kill()
 			r.manager = startManager(r.world)
 		})
@@ -45,7 +45,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		r := newRedrive(newWorld(shared))
 		r.limit = redriven / 2
 		r.takes = max(r.takes, time.Duration(r.limit)*time.Millisecond) // so that the steps of atMost are small
-		r.suffer(func() {
+		r.causeFaults(func() {
 			r.manager.Kill()
 			r.manager = startManager(r.world)
 		})
@@ -62,7 +62,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 
 	It("whose manager is restarted loses no message and moves none twice", Extended, func() {
 		r := newRedrive(newWorld(shared))
-		r.suffer(func() {
+		r.causeFaults(func() {
 			r.manager.Stop()
 			r.manager = startManager(r.world)
 		})
@@ -72,7 +72,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 	It("that selects messages and whose manager is killed loses none, moves few twice, and leaves the others", Extended, Long, func() {
 		r := newRedrive(newWorld(shared))
 		r.even = true
-		r.suffer(func() {
+		r.causeFaults(func() {
 			r.manager.Kill()
 			r.manager = startManager(r.world)
 		})
@@ -83,7 +83,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 	It("that selects messages and whose manager is restarted moves none twice, and leaves the others in their order", Extended, Long, func() {
 		r := newRedrive(newWorld(shared))
 		r.even = true
-		r.suffer(func() {
+		r.causeFaults(func() {
 			r.manager.Stop()
 			r.manager = startManager(r.world)
 		})
@@ -109,7 +109,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 	for _, broker := range older {
 		It("whose manager is killed and whose connections are cut loses no message, and moves few twice, on RabbitMQ "+broker.Version, Extended, Long, func() {
 			r := newRedrive(newWorld(broker))
-			r.suffer(func() {
+			r.causeFaults(func() {
 				r.manager.Kill()
 				r.manager = startManager(r.world)
 				moved := r.VHost.Ready("orders")
@@ -122,7 +122,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 
 	It("whose connections are cut loses no message, and moves few twice", Extended, func() {
 		r := newRedrive(newWorld(shared))
-		r.suffer(r.amqp.Cut)
+		r.causeFaults(r.amqp.Cut)
 		r.expectMoved(mishaps * window)
 	})
 
@@ -130,7 +130,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		private := brokers.NewPrivate(GinkgoTB())
 		r := newRedrive(newStraightWorld(private.Broker))
 		DeferCleanup(private.Start) // if the test fails before
-		r.suffer(func() {
+		r.causeFaults(func() {
 			private.Stop()
 			private.Start()
 		})
@@ -142,7 +142,7 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		r := newRedrive(newStraightWorld(private.Broker))
 		r.takes = time.Duration(mishaps) * 30 * time.Second // a busy machine takes seconds to raise an alarm
 		const memory = "{resource_limit, memory, node()}"
-		r.suffer(func() {
+		r.causeFaults(func() {
 			private.Eval("rabbit_alarm:set_alarm({" + memory + ", []}).")
 			r.EventuallyRedrive("again", Condition("Ready", metav1.ConditionUnknown, v1alpha1.ReasonBlocked))
 			private.Eval("rabbit_alarm:clear_alarm(" + memory + ").")
@@ -156,10 +156,10 @@ var _ = Describe("A Redrive", Label("redrive"), func() {
 		startManager(w)
 		w.Queue("orders", ordinary)
 		w.settled(1)
-		const most = 16 << 20
-		private.Eval(fmt.Sprintf("persistent_term:put(max_message_size, %d).", 2*most))
-		w.VHost.Publish("", "orders.dlq", "before", strings.Repeat("x", most+1), "behind")
-		private.Eval(fmt.Sprintf("persistent_term:put(max_message_size, %d).", most))
+		const maxSize = 16 << 20
+		private.Eval(fmt.Sprintf("persistent_term:put(max_message_size, %d).", 2*maxSize))
+		w.VHost.Publish("", "orders.dlq", "before", strings.Repeat("x", maxSize+1), "behind")
+		private.Eval(fmt.Sprintf("persistent_term:put(max_message_size, %d).", maxSize))
 		w.Redrive("again", "{consumerQueueRef: {name: orders}}")
 		ended := w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionFalse, v1alpha1.ReasonIncomplete))
 		Expect(*ended.Status.Moved).To(BeEquivalentTo(2))
@@ -250,8 +250,8 @@ func (r *redrive) selected() int {
 	return redriven
 }
 
-// suffer calls begin and causes faults repeatedly while messages are moved.
-func (r *redrive) suffer(mishap func()) {
+// causeFaults calls begin and causes faults repeatedly while messages are moved.
+func (r *redrive) causeFaults(mishap func()) {
 	GinkgoHelper()
 	r.begin()
 	for i := range mishaps {
@@ -292,9 +292,9 @@ func (r *redrive) expectMoved(twiceAtMost int) {
 func (r *redrive) expectRange(distinct int) {
 	GinkgoHelper()
 	status := r.GetRedrive("again").Status
-	least, most := int(*status.Moved), int(*status.Moved)
+	lower, upper := int(*status.Moved), int(*status.Moved)
 	if status.AtMost != nil {
-		most = int(*status.AtMost)
+		upper = int(*status.AtMost)
 	}
 	width := 20_000
 	if r.rate > 0 {
@@ -305,9 +305,9 @@ func (r *redrive) expectRange(distinct int) {
 		width += mishaps * (windowOfSome - window)
 	}
 	AddReportEntry("Redrive", ReportEntryVisibilityAlways, fmt.Sprintf(
-		"%d distinct messages moved, from %d to %d by the status; at most %d wide", distinct, least, most, width))
-	Expect(distinct).To(And(BeNumerically(">=", least), BeNumerically("<=", most)), "distinct messages moved")
-	Expect(most-least).To(BeNumerically("<=", width), "width of the range")
+		"%d distinct messages moved, from %d to %d by the status; at most %d wide", distinct, lower, upper, width))
+	Expect(distinct).To(And(BeNumerically(">=", lower), BeNumerically("<=", upper)), "distinct messages moved")
+	Expect(upper-lower).To(BeNumerically("<=", width), "width of the range")
 }
 
 // moved returns how often each message is in the main queue.

@@ -36,7 +36,7 @@ var _ = Describe("A manager that runs for hours", Label("soak"), func() {
 		w := newWorld(shared)
 		server := NewDeadLetterServer()
 		manager := kube.StartManager(managerBinary, []string{w.Namespace}, append(server.Flags(), "--message-counts-interval=1s")...)
-		s := &soaking{world: w, looker: w.Looker(server, "looker", "deadletterqueue_admin_role")}
+		s := &soaking{world: w, client: w.DeadLetterClient(server, "looker", "deadletterqueue_admin_role")}
 		s.Queue("orders", ordinary)
 		s.stay = s.Queues("stay", 50, ordinary)
 		s.AllReady(len(s.stay) + 1)
@@ -61,7 +61,7 @@ var _ = Describe("A manager that runs for hours", Label("soak"), func() {
 type soaking struct {
 	*world
 
-	looker *Looker
+	client *DeadLetterClient
 	stay   []string
 }
 
@@ -81,7 +81,7 @@ func (s *soaking) round(number int) {
 	s.Delete(come...)
 
 	s.VHost.Send("", "orders.dlq", slices.Repeat([]amqp.Publishing{{DeliveryMode: amqp.Persistent, Body: []byte("soak")}}, 200)...)
-	Eventually(func() int { code, _ := s.looker.Ask("/orders/messages?limit=100"); return code }).Should(Equal(200))
+	Eventually(func() int { code, _ := s.client.Request("/orders/messages?limit=100"); return code }).Should(Equal(200))
 	redrive, purge := "redrive-"+strconv.Itoa(number), "purge-"+strconv.Itoa(number)
 	s.Redrive(redrive, `{consumerQueueRef: {name: orders}, maxMessages: 100, rate: Unlimited}`)
 	s.EventuallyRedrive(redrive, Condition("Ready", "True", "Completed"))

@@ -13,8 +13,8 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// mostStopping is two thirds of the time that a kubelet allows. One broker after the other took 25 s, all at the same time take 6 s.
-const mostStopping = 20 * time.Second
+// maxStopping is two thirds of the time that a kubelet allows. One broker after the other took 25 s, all at the same time take 6 s.
+const maxStopping = 20 * time.Second
 
 var _ = Describe("A manager that is stopped while ConsumerQueues are deleted at twenty brokers, ten of which hang", Extended, Long, func() {
 	It("exits in time and leaves no fence at the responding brokers", func() {
@@ -43,7 +43,7 @@ var _ = Describe("A manager that is stopped while ConsumerQueues are deleted at 
 		answering[0].deleteUntilFence()
 		began := time.Now()
 		m.Stop()
-		Expect(time.Since(began)).To(BeNumerically("<", mostStopping))
+		Expect(time.Since(began)).To(BeNumerically("<", maxStopping))
 		for _, w := range answering {
 			Expect(w.VHost.Policies()).To(BeEmpty())
 		}

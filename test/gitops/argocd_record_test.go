@@ -157,7 +157,7 @@ func (s *scene) lock() {
 	s.EventuallyConnection(Condition("Ready", metav1.ConditionFalse, "AuthenticationFailed"))
 }
 
-// whilePaused calls a function while the manager is paused, and reads the resource before the manager resumes.
+// whilePaused pauses the manager until the spec ends, and calls a function whose effect the manager must not see.
 func (s *scene) whilePaused(happens func()) {
 	GinkgoHelper()
 	Expect(manager.Command.Process.Signal(syscall.SIGSTOP)).To(Succeed())

@@ -151,17 +151,17 @@ func retry(t *rapid.T) *v1alpha1.RetrySpec {
 		}
 	}
 	if yes(t, "has delayTiers") {
-		most := 16
+		maxCount := 16
 		if spec.Strategy == v1alpha1.RetryStrategyReject {
-			most = 1
+			maxCount = 1
 		}
-		spec.DelayTiers = tiers(t, most, spec.Exchange != nil)
+		spec.DelayTiers = tiers(t, maxCount, spec.Exchange != nil)
 	}
 	return spec
 }
 
-func tiers(t *rapid.T, most int, keyed bool) []v1alpha1.DelayTier {
-	waits := delays(t, 1, most)
+func tiers(t *rapid.T, maxCount int, keyed bool) []v1alpha1.DelayTier {
+	waits := delays(t, 1, maxCount)
 	all := make([]v1alpha1.DelayTier, 0, len(waits))
 	for i, delay := range waits {
 		tier := v1alpha1.DelayTier{Delay: delay}
@@ -210,8 +210,8 @@ func deadLetter(t *rapid.T, retry *v1alpha1.RetrySpec) *v1alpha1.DeadLetterSpec 
 }
 
 // delays generates different delays in ascending order.
-func delays(t *rapid.T, least, most int) []v1alpha1.Duration {
-	lengths := rapid.SliceOfNDistinct(rapid.Int64Range(1, 1<<32-1), least, most, rapid.ID).Draw(t, "delays")
+func delays(t *rapid.T, minCount, maxCount int) []v1alpha1.Duration {
+	lengths := rapid.SliceOfNDistinct(rapid.Int64Range(1, 1<<32-1), minCount, maxCount, rapid.ID).Draw(t, "delays")
 	slices.Sort(lengths)
 	all := make([]v1alpha1.Duration, 0, len(lengths))
 	for _, length := range lengths {

@@ -75,8 +75,8 @@ func (s DeadLetterServer) Client() *http.Client {
 	return &http.Client{Transport: transport, Timeout: deadline.For(40 * time.Second)}
 }
 
-// Looker is a ServiceAccount that sends requests to the dead-letter API of a namespace.
-type Looker struct {
+// DeadLetterClient is a ServiceAccount that sends requests to the dead-letter API of a namespace.
+type DeadLetterClient struct {
 	server    DeadLetterServer
 	client    *http.Client
 	namespace string
@@ -84,17 +84,17 @@ type Looker struct {
 	Header http.Header
 }
 
-// Looker creates a ServiceAccount with a ClusterRole of config/rbac in the namespace, or with none if role is empty.
-func (w *World) Looker(server DeadLetterServer, name, role string) *Looker {
+// DeadLetterClient creates a ServiceAccount with a ClusterRole of config/rbac in the namespace, or with none if role is empty.
+func (w *World) DeadLetterClient(server DeadLetterServer, name, role string) *DeadLetterClient {
 	GinkgoHelper()
 	w.Account(name, role)
-	looker := &Looker{server: server, client: server.Client(), namespace: w.Namespace, Header: http.Header{}}
-	looker.Header.Set("Authorization", "Bearer "+w.Token(name, v1alpha1.Audience))
-	return looker
+	client := &DeadLetterClient{server: server, client: server.Client(), namespace: w.Namespace, Header: http.Header{}}
+	client.Header.Set("Authorization", "Bearer "+w.Token(name, v1alpha1.Audience))
+	return client
 }
 
-// ShowCertificate sends the client certificate of a user instead of the token.
-func (l *Looker) ShowCertificate(user *rest.Config) {
+// UseClientCertificate sends the client certificate of a user instead of the token.
+func (l *DeadLetterClient) UseClientCertificate(user *rest.Config) {
 	GinkgoHelper()
 	pair, err := tls.X509KeyPair(user.CertData, user.KeyData)
 	Expect(err).NotTo(HaveOccurred())
@@ -142,26 +142,26 @@ func (w *World) bind(account *corev1.ServiceAccount, file string) {
 	Expect(w.Kube.Create(ctx(), binding)).To(Succeed())
 }
 
-// Ask sends a GET request for a path below the dead-letter queues of the namespace, such as /orders/messages.
-func (l *Looker) Ask(path string) (code int, body []byte) {
+// Request sends a GET request for a path below the dead-letter queues of the namespace, such as /orders/messages.
+func (l *DeadLetterClient) Request(path string) (code int, body []byte) {
 	GinkgoHelper()
-	response := l.Open(path)
+	response := l.Response(path)
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	Expect(err).NotTo(HaveOccurred())
 	return response.StatusCode, body
 }
 
-// Open is Ask for a response whose body the caller reads and closes.
-func (l *Looker) Open(path string) *http.Response {
+// Response is Request for a response whose body the caller reads and closes.
+func (l *DeadLetterClient) Response(path string) *http.Response {
 	GinkgoHelper()
-	response, err := l.TryOpen(path)
+	response, err := l.TryResponse(path)
 	Expect(err).NotTo(HaveOccurred())
 	return response
 }
 
-// TryOpen is Open for a server that may be unreachable.
-func (l *Looker) TryOpen(path string) (*http.Response, error) {
+// TryResponse is Response for a server that may be unreachable.
+func (l *DeadLetterClient) TryResponse(path string) (*http.Response, error) {
 	GinkgoHelper()
 	url := fmt.Sprintf("https://%s/apis/%s/namespaces/%s/deadletterqueues%s", l.server.Address, v1alpha1.GroupVersion, l.namespace, path)
 	request, err := http.NewRequestWithContext(ctx(), http.MethodGet, url, http.NoBody)
@@ -170,19 +170,19 @@ func (l *Looker) TryOpen(path string) (*http.Response, error) {
 	return l.client.Do(request)
 }
 
-// Get repeats Ask until it succeeds, and decodes the response.
-func (l *Looker) Get(path string, into any) {
+// Get repeats Request until it succeeds, and decodes the response.
+func (l *DeadLetterClient) Get(path string, into any) {
 	GinkgoHelper()
-	Expect(json.Unmarshal(l.Answers(path, http.StatusOK), into)).To(Succeed())
+	Expect(json.Unmarshal(l.EventuallyStatus(path, http.StatusOK), into)).To(Succeed())
 }
 
-// Answers repeats Ask until the response has the status code. At first the API server may not know the account's role, the
+// EventuallyStatus repeats Request until the response has the status code. At first the API server may not know the account's role, the
 // operator may not know the queue, or an earlier browse may still return messages.
-func (l *Looker) Answers(path string, code int) []byte {
+func (l *DeadLetterClient) EventuallyStatus(path string, code int) []byte {
 	GinkgoHelper()
 	var body []byte
 	Eventually(func(g Gomega) {
-		response, err := l.TryOpen(path)
+		response, err := l.TryResponse(path)
 		g.Expect(err).NotTo(HaveOccurred())
 		defer func() { _ = response.Body.Close() }()
 		body, err = io.ReadAll(response.Body)

@@ -73,7 +73,7 @@ func TestImageOfEachPlatformReachesARegistry(t *testing.T) {
 	}
 }
 
-func TestImageRunsTheManagerAsNoRoot(t *testing.T) {
+func TestImageRunsTheManagerAsNonRoot(t *testing.T) {
 	config := configFile(t, write(t), "arm64")
 	if config.Architecture != "arm64" || config.OS != "linux" {
 		t.Errorf("%s/%s", config.OS, config.Architecture)
