@@ -41,7 +41,7 @@ func createdLater(c ownership.Candidate) ownership.Candidate {
 	return c
 }
 
-const advice = "; choose another name here or there, or the same settings where both mean to share it"
+const advice = "; choose another name for one of them, or use the same settings to share it"
 
 // Each case is about b, of the two the one that is second by name, and both new: if there is a conflict, b loses it.
 func TestFindConflict(t *testing.T) {
@@ -116,7 +116,7 @@ func TestFindConflict(t *testing.T) {
 		},
 		"a fanout exchange for two dead-letter queues": {
 			a: `{deadLetter: {exchange: {name: dead}, queue: {name: one}}}`, b: `{deadLetter: {exchange: {name: dead}, queue: {name: two}}}`,
-			want: `leads the fanout exchange "dead" to dead-letter queue "one" (here to "two")`,
+			want: `routes the fanout exchange "dead" to dead-letter queue "one" (here to "two")`,
 		},
 		"a retry exchange with a key for each": {
 			a: `{retry: {exchange: {name: again}, delayTiers: [{delay: 1m}]}}`, b: `{retry: {exchange: {name: again}, delayTiers: [{delay: 1m}]}}`,
@@ -124,7 +124,7 @@ func TestFindConflict(t *testing.T) {
 		"a retry exchange with one key for two delay tiers": {
 			a:    `{retry: {exchange: {name: again}, delayTiers: [{delay: 1m, routingKey: soon}]}}`,
 			b:    `{retry: {exchange: {name: again}, delayTiers: [{delay: 1m, routingKey: soon}]}}`,
-			want: `leads key "soon" of the retry exchange "again" to delay tier "a.retry.1m" (here to "b.retry.1m")`,
+			want: `routes key "soon" of the retry exchange "again" to delay tier "a.retry.1m" (here to "b.retry.1m")`,
 		},
 		"a source exchange with one key": {
 			a: `{bindings: [{exchange: {name: shop, type: fanout}, routingKeys: [k]}]}`, b: `{bindings: [{exchange: {name: shop, type: fanout}, routingKeys: [k]}]}`,
@@ -331,7 +331,7 @@ func TestConflictWithAnotherNamespace(t *testing.T) {
 	} {
 		a, b := candidate(t, "a", test.a), candidate(t, "b", test.b)
 		a.Name = "elsewhere/secret"
-		want := "a ConsumerQueue in another namespace wants " + test.want + " for itself, or with other settings" + advice
+		want := "a ConsumerQueue in another namespace uses " + test.want + " exclusively, or with other settings" + advice
 		conflict := ownership.FindConflict(b, []ownership.Candidate{a})
 		topologytest.Equal(t, name, &ownership.Conflict{Holder: "elsewhere/secret", Message: want}, conflict)
 	}

@@ -62,7 +62,7 @@ func indexed(all ...*v1alpha1.ConsumerQueue) *Index {
 
 func consentMessage(object, field string) string {
 	return fmt.Sprintf(`%s belongs to a ConsumerQueue in another namespace, whose %s does not name namespace "bank"; `+
-		"have it name the namespace, or choose another name here", object, field)
+		"ask its owner to add the namespace, or choose another name", object, field)
 }
 
 // A newcomer in namespace bank wants what a ConsumerQueue in namespace shop has.

@@ -101,7 +101,7 @@ func TestDiffChanges(t *testing.T) {
 			change: func(o vhost.Observed) { delete(o.Exchanges, "legacy") },
 			want: []v1alpha1.Change{{
 				Kind: v1alpha1.KindExchange, Name: "legacy", Effect: v1alpha1.EffectNone,
-				Message: `exchange "legacy" does not exist and Warren is not asked to declare it: declare it, or give the binding's exchange a type`,
+				Message: `exchange "legacy" does not exist, and Warren does not declare it without a type: declare it, or give the binding's exchange a type`,
 			}},
 			state: v1alpha1.StateMissing,
 		},
@@ -432,10 +432,10 @@ func TestDiffUpgraded(t *testing.T) {
 func TestDiffReturnRoute(t *testing.T) {
 	t.Parallel()
 	const (
-		nowhere = `exchange "back" of retry.returnTo routes key "again" to no queue: messages whose delay is over would be lost or stay in their delay tier; bind queue "orders" to it with that key`
-		astray  = `exchange "back" of retry.returnTo routes key "again" to other queues ("other") and not to queue "orders": messages whose delay is over go there and do not come back; bind queue "orders" to it with that key`
-		noWay   = `no binding leads from exchange "back" of retry.returnTo to queue "orders": messages whose delay is over would be lost or stay in their delay tier; bind the queue to it`
-		absent  = `exchange "back" of retry.returnTo does not exist: messages whose delay is over would be lost or stay in their delay tier; declare it, or give a binding to it a type`
+		nowhere = `exchange "back" of retry.returnTo routes key "again" to no queue: messages would be lost after their delay, or stay in their delay tier; bind queue "orders" to it with that key`
+		astray  = `exchange "back" of retry.returnTo routes key "again" to other queues ("other") and not to queue "orders": messages go there after their delay and do not return; bind queue "orders" to it with that key`
+		noWay   = `no binding leads from exchange "back" of retry.returnTo to queue "orders": messages would be lost after their delay, or stay in their delay tier; bind the queue to it`
+		absent  = `exchange "back" of retry.returnTo does not exist: messages would be lost after their delay, or stay in their delay tier; declare it, or give a binding to it a type`
 	)
 	to := func(source, destination, key string) vhost.Binding {
 		return vhost.Binding{Source: source, Destination: destination, RoutingKey: key}
@@ -555,8 +555,8 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 		policies []vhost.Policy
 		want     []string // queue: message
 	}{
-		"overflow":                      {spec: everything, policies: policy("overflow", "drop-head"), want: []string{`orders: policy "p" sets overflow drop-head over the queue's reject-publish: messages can be dropped instead of refused, or the other way round`}},
-		"overflow without an own":       {spec: topologytest.Alone, policies: policy("overflow", "drop-head"), want: []string{`orders: policy "p" sets overflow drop-head over the queue's default: messages can be dropped instead of refused, or the other way round`}},
+		"overflow":                      {spec: everything, policies: policy("overflow", "drop-head"), want: []string{`orders: policy "p" sets overflow drop-head over the queue's reject-publish: messages can be dropped instead of refused, or refused instead of dropped`}},
+		"overflow without an own":       {spec: topologytest.Alone, policies: policy("overflow", "drop-head"), want: []string{`orders: policy "p" sets overflow drop-head over the queue's default: messages can be dropped instead of refused, or refused instead of dropped`}},
 		"the same overflow":             {spec: everything, policies: policy("overflow", "reject-publish")},
 		"message-ttl":                   {spec: everything, policies: policy("message-ttl", 299999), want: []string{`orders: policy "p" sets message-ttl 299999 over the queue's 300000: messages expire early`}},
 		"message-ttl without an own":    {spec: topologytest.Alone, policies: policy("message-ttl", 5), want: []string{`orders: policy "p" sets message-ttl 5 over the queue's none: messages expire early`}},
@@ -567,30 +567,30 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 		"delivery-limit over unlimited": {spec: topologytest.Alone, policies: policy("delivery-limit", 5), want: []string{`orders: policy "p" sets delivery-limit 5 over the queue's unlimited: messages can be dropped or dead-lettered early`}},
 		"an unlimited delivery-limit":   {spec: everything, policies: policy("delivery-limit", -1)},
 		"a limit that is no number":     {spec: everything, policies: policy("delivery-limit", "5")},
-		"dead-letter-exchange":          {spec: topologytest.Alone, policies: policy("dead-letter-exchange", "x"), want: []string{`orders: policy "p" sets dead-letter-exchange x over the queue's none: messages go where this ConsumerQueue does not send them`}},
+		"dead-letter-exchange":          {spec: topologytest.Alone, policies: policy("dead-letter-exchange", "x"), want: []string{`orders: policy "p" sets dead-letter-exchange x over the queue's none: dead letters go to another destination than this ConsumerQueue specifies`}},
 		"dead-letter-exchange loses":    {spec: everything, policies: policy("dead-letter-exchange", "x")},
-		"dead-letter-routing-key":       {spec: topologytest.NoRetry, policies: policy("dead-letter-routing-key", "x"), want: []string{`orders: policy "p" sets dead-letter-routing-key x over the queue's none: messages go where this ConsumerQueue does not send them`}},
+		"dead-letter-routing-key":       {spec: topologytest.NoRetry, policies: policy("dead-letter-routing-key", "x"), want: []string{`orders: policy "p" sets dead-letter-routing-key x over the queue's none: dead letters go to another destination than this ConsumerQueue specifies`}},
 		"a routing key loses":           {spec: everything, policies: policy("dead-letter-routing-key", "x")},
-		"dead-letter-strategy":          {spec: `{retry: {policy: None}, deadLetterStrategy: AtMostOnce}`, policies: policy("dead-letter-strategy", "at-least-once"), want: []string{`orders: policy "p" sets dead-letter-strategy at-least-once over the queue's none: messages are dead-lettered in another way than asked for`}},
+		"dead-letter-strategy":          {spec: `{retry: {policy: None}, deadLetterStrategy: AtMostOnce}`, policies: policy("dead-letter-strategy", "at-least-once"), want: []string{`orders: policy "p" sets dead-letter-strategy at-least-once over the queue's none: messages are dead-lettered differently than specified`}},
 		"a strategy loses":              {spec: everything, policies: policy("dead-letter-strategy", "at-most-once")},
-		"expires":                       {spec: topologytest.Alone, policies: policy("expires", 20000), want: []string{`orders: policy "p" sets expires 20000 over the queue's none: the broker deletes the queue with its messages when nobody has used it for that long`}},
-		"expires of dead letters":       {spec: topologytest.NoRetry, policies: onDLQ("expires", 20000), want: []string{`orders.dlq: policy "p" sets expires 20000 over the queue's none: the broker deletes the queue with its messages when nobody has used it for that long`}},
+		"expires":                       {spec: topologytest.Alone, policies: policy("expires", 20000), want: []string{`orders: policy "p" sets expires 20000 over the queue's none: the broker deletes the queue with its messages when it was unused for that long`}},
+		"expires of dead letters":       {spec: topologytest.NoRetry, policies: onDLQ("expires", 20000), want: []string{`orders.dlq: policy "p" sets expires 20000 over the queue's none: the broker deletes the queue with its messages when it was unused for that long`}},
 		"keys that do no harm":          {spec: everything, policies: policy("queue-leader-locator", "balanced")},
 
-		"delayed-retry-type disabled": {spec: delayed, policies: policy("delayed-retry-type", "disabled"), want: []string{`orders: policy "p" sets delayed-retry-type disabled over the queue's all: returned messages come back at once, or later than asked for`}},
+		"delayed-retry-type disabled": {spec: delayed, policies: policy("delayed-retry-type", "disabled"), want: []string{`orders: policy "p" sets delayed-retry-type disabled over the queue's all: returned messages are redelivered immediately, or later than specified`}},
 		"delayed-retry-type the same": {spec: delayed, policies: policy("delayed-retry-type", "all")},
 		"delayed-retry-type alone":    {spec: topologytest.Alone, policies: policy("delayed-retry-type", "disabled")},
-		"a lower delayed-retry-min":   {spec: delayed, policies: policy("delayed-retry-min", 1), want: []string{`orders: policy "p" sets delayed-retry-min 1 over the queue's 1000: returned messages come back at once, or later than asked for`}},
+		"a lower delayed-retry-min":   {spec: delayed, policies: policy("delayed-retry-min", 1), want: []string{`orders: policy "p" sets delayed-retry-min 1 over the queue's 1000: returned messages are redelivered immediately, or later than specified`}},
 		"a higher delayed-retry-min":  {spec: delayed, policies: policy("delayed-retry-min", 1001)},
-		"a lower delayed-retry-max":   {spec: delayed, policies: policy("delayed-retry-max", 1999), want: []string{`orders: policy "p" sets delayed-retry-max 1999 over the queue's 2000: returned messages come back at once, or later than asked for`}},
+		"a lower delayed-retry-max":   {spec: delayed, policies: policy("delayed-retry-max", 1999), want: []string{`orders: policy "p" sets delayed-retry-max 1999 over the queue's 2000: returned messages are redelivered immediately, or later than specified`}},
 		"a delay where none is asked for": {
 			spec: topologytest.Alone,
 			policies: []vhost.Policy{{Name: "p", Pattern: vhost.ReadPattern("."), ApplyTo: "queues", Definition: definition{
 				"delayed-retry-type": "all", "delayed-retry-min": 1000,
 			}}},
 			want: []string{
-				`orders: policy "p" sets delayed-retry-min 1000 over the queue's none: returned messages come back at once, or later than asked for`,
-				`orders: policy "p" sets delayed-retry-type all over the queue's none: returned messages come back at once, or later than asked for`,
+				`orders: policy "p" sets delayed-retry-min 1000 over the queue's none: returned messages are redelivered immediately, or later than specified`,
+				`orders: policy "p" sets delayed-retry-type all over the queue's none: returned messages are redelivered immediately, or later than specified`,
 			},
 		},
 		"a length of a delay without a delay":               {spec: topologytest.Alone, policies: policy("delayed-retry-min", 1000)},
@@ -606,7 +606,7 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 		"members of dead letters":                           {spec: topologytest.NoRetry, policies: onDLQ("target-group-size", 5), want: []string{`orders.dlq: policy "p" sets target-group-size 5 over the queue's none: RabbitMQ adds members to the queue, which copies all its messages`}},
 
 		"dead letters at risk": {spec: topologytest.NoRetry, policies: onDLQ("delivery-limit", 5), want: []string{`orders.dlq: policy "p" sets delivery-limit 5 over the queue's unlimited: dead letters can be lost`}},
-		"dead letters moved":   {spec: topologytest.NoRetry, policies: onDLQ("dead-letter-exchange", "x"), want: []string{`orders.dlq: policy "p" sets dead-letter-exchange x over the queue's none: messages go where this ConsumerQueue does not send them`}},
+		"dead letters moved":   {spec: topologytest.NoRetry, policies: onDLQ("dead-letter-exchange", "x"), want: []string{`orders.dlq: policy "p" sets dead-letter-exchange x over the queue's none: dead letters go to another destination than this ConsumerQueue specifies`}},
 
 		"several keys and queues": {
 			spec:     `{retry: {policy: None}}`,
@@ -651,7 +651,7 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 			spec:     topologytest.NoRetry,
 			policies: []vhost.Policy{{Name: "all", Pattern: vhost.ReadPattern(`^(?!amq\.).*`), ApplyTo: "queues", Definition: definition{"overflow": "drop-head"}}},
 			want: []string{
-				`orders: policy "all" sets overflow drop-head over the queue's reject-publish: messages can be dropped instead of refused, or the other way round`,
+				`orders: policy "all" sets overflow drop-head over the queue's reject-publish: messages can be dropped instead of refused, or refused instead of dropped`,
 				`orders.dlq: policy "all" sets overflow drop-head over the queue's default: dead letters can be lost`,
 			},
 		},

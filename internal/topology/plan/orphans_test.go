@@ -75,7 +75,7 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 		direct   = `{retry: {policy: None}, deadLetter: {exchange: {name: dead, type: direct}, routingKey: %q, queue: {name: %s}}}`
 		byReason = `{retry: {strategy: Reject, delayTiers: [{delay: %s}]}, deadLetter: {queue: {name: %s}}}`
 		fanout   = `{retry: {policy: None}, deadLetter: {exchange: {name: %s}, queue: {name: %s}}}`
-		instead  = ": what is wanted instead is not there yet"
+		instead  = ": the objects that replace it do not exist yet"
 	)
 	to := func(source, destination, key string) vhost.Binding {
 		return vhost.Binding{Source: source, Destination: destination, RoutingKey: key}
@@ -159,7 +159,7 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "again", "wait") }},
 			want: []string{
 				`Exchange again: "wait" is bound to it`, `Queue wait: queue "theirs" still dead-letters to it`,
-				`Binding again -> wait "wait": queue "theirs" still dead-letters by it`,
+				`Binding again -> wait "wait": queue "theirs" still dead-letters through it`,
 			},
 		},
 		"with a key that leads nowhere from there, only the exchange stays": {
@@ -209,7 +209,7 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 			},
 			want: []string{
 				`Exchange orders.dlx: "orders.dlq" is bound to it`, `Queue orders.dlq: queue "theirs" still dead-letters to it`,
-				`Binding orders.dlx -> orders.dlq "": queue "theirs" still dead-letters by it`,
+				`Binding orders.dlx -> orders.dlq "": queue "theirs" still dead-letters through it`,
 			},
 		},
 		"another queue that is bound there is way enough": {
@@ -237,7 +237,7 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 			},
 			want: []string{
 				`Exchange orders.dlx: "audit" is bound to it`, `Queue orders.dlq: queue "theirs" still dead-letters to it`,
-				`Binding orders.dlx -> orders.dlq "": queue "theirs" still dead-letters by it`,
+				`Binding orders.dlx -> orders.dlq "": queue "theirs" still dead-letters through it`,
 			},
 		},
 		"by way of another exchange it is still needed": {
@@ -247,7 +247,7 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 			}},
 			want: []string{
 				`Exchange again: "wait" is bound to it`, `Queue wait: queue "theirs" still dead-letters to it`,
-				`Binding again -> wait "wait": queue "theirs" still dead-letters by it`,
+				`Binding again -> wait "wait": queue "theirs" still dead-letters through it`,
 			},
 		},
 		"and by way of one that hands on what it cannot route": {
@@ -257,7 +257,7 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 			}},
 			want: []string{
 				`Exchange again: "wait" is bound to it`, `Queue wait: queue "theirs" still dead-letters to it`,
-				`Binding again -> wait "wait": queue "theirs" still dead-letters by it`,
+				`Binding again -> wait "wait": queue "theirs" still dead-letters through it`,
 			},
 		},
 
@@ -297,7 +297,7 @@ deadLetter: {queue: {maxLength: 10}}`},
 				was: `{retry: {policy: None}, bindings: [{exchange: {name: events, type: fanout}}]}`, spec: `{retry: {policy: None}}`,
 				then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "events", "") },
 			},
-			want: []string{`Binding events -> orders "": queue "theirs" still dead-letters by it`},
+			want: []string{`Binding events -> orders "": queue "theirs" still dead-letters through it`},
 		},
 		"a source exchange that is missing does not hold the rest": {
 			edit: edit{was: tiered, spec: `{bindings: [{exchange: {name: legacy}}], retry: {delayTiers: [{delay: 20s}]}}`},
@@ -349,7 +349,7 @@ func TestChangesOfDepartures(t *testing.T) {
 	}.compare(t)
 	topologytest.Equal(t, "changes", []v1alpha1.Change{
 		{
-			Kind: v1alpha1.KindExchange, Name: "again", Effect: v1alpha1.EffectDelete, Message: `exchange "again" is not wanted any more`,
+			Kind: v1alpha1.KindExchange, Name: "again", Effect: v1alpha1.EffectDelete, Message: `exchange "again" has left the spec`,
 		},
 		{
 			Kind: v1alpha1.KindBinding, Source: "events", Destination: "orders", RoutingKey: "k", Arguments: `{"x-n":1}`, Effect: v1alpha1.EffectUnbind,
