@@ -301,7 +301,7 @@ func TestExpressionWithLargeMessages(t *testing.T) {
 			`size(` + strings.Repeat("body.t + ", 100) + `"") > 0`, `{"t": "` + strings.Repeat("a", 1<<20) + `"}`,
 		},
 		"comparisons in a loop": {
-			`body.l.all(x, body.m == body.m)`, `{"l": [1, 2, 3], "m": [[0` + strings.Repeat(", 0", bodyValues/2) + `]]}`,
+			`body.l.all(x, body.m == body.m)`, `{"l": [1, 2, 3], "m": [[0` + strings.Repeat(", 0", maxBodyValues/2) + `]]}`,
 		},
 		"many values": {`body == 1`, `[{"": 0}` + strings.Repeat(`, {"": 0}`, 1<<20) + `]`},
 	} {

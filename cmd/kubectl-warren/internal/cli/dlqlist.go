@@ -34,7 +34,7 @@ func newDLQList(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "ls [NAME...]",
 		Short: "List dead-letter queues, with the number of messages that Warren counted last",
 		Long: "List the dead-letter queues of the namespace, the fullest first, with the number of messages that Warren counted last. " +
-			"UNDER WAY is how many messages running Redrives and Purges have still to go through. The command reads ConsumerQueues, " +
+			"UNDER WAY is how many messages running Redrives and Purges have yet to examine. The command reads ConsumerQueues, " +
 			"Redrives and Purges: the role view is enough.",
 		ValidArgsFunction: c.completeConsumerQueues,
 		RunE:              func(cmd *cobra.Command, args []string) error { return l.run(cmd.Context(), args) },
