@@ -20,7 +20,7 @@ import (
 func newJobs(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs [NAME]",
-		Short: "List Redrives and Purges: how far they are, and who asked for them",
+		Short: "List Redrives and Purges with their progress and requester",
 		Long: "List the Redrives and Purges of the namespace, or those of one ConsumerQueue, the newest first. `dlq follow`, `rate`, " +
 			"`suspend`, `resume` and `cancel` take the names.",
 		Args:              usage(cobra.MaximumNArgs(1)),
@@ -33,7 +33,7 @@ func newJobs(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 			return err
 		}
 		if *all && len(args) > 0 {
-			return usageError("a NAME and --all-namespaces do not go together")
+			return usageError("NAME and --all-namespaces exclude each other: remove one of them")
 		}
 		return listJobs(cmd.Context(), c, streams, output, args, *all)
 	}
@@ -78,7 +78,7 @@ func listJobs(
 	})
 }
 
-// jobList is a list of Redrives and Purges as kubectl prints lists of several kinds.
+// jobList returns Redrives and Purges as kubectl prints lists of several kinds.
 func jobList(listed []job) any {
 	objects := make([]client.Object, len(listed))
 	for i, each := range listed {
@@ -90,7 +90,6 @@ func jobList(listed []job) any {
 	}{metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, objects}
 }
 
-// outcomeColour colours the reason of a job.
 var outcomeColour = map[jobs.Outcome]colour{
 	jobs.Completed: green, jobs.Incomplete: yellow, jobs.Failed: red, jobs.Stalled: red,
 }

@@ -42,14 +42,14 @@ func newDLQList(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	l.output = addOutput(cmd, formatTable, formatJSON, formatYAML, formatName)
 	cmd.Flags().BoolVarP(&l.all, "all-namespaces", "A", false, "list the dead-letter queues of all namespaces")
 	cmd.Flags().BoolVar(&l.nonEmpty, "non-empty", false, "list only queues with messages")
-	cmd.Flags().BoolVarP(&l.watch, "watch", "w", false, "go on, and print what changes")
+	cmd.Flags().BoolVarP(&l.watch, "watch", "w", false, "watch for changes after listing")
 	return cmd
 }
 
 func (l *listCommand) run(ctx context.Context, names []string) error {
 	switch {
 	case l.all && len(names) > 0:
-		return usageError("a NAME and --all-namespaces do not go together")
+		return usageError("NAME and --all-namespaces exclude each other: remove one of them")
 	case l.watch && l.output.format != formatTable:
 		return usageError("--watch prints a table: remove --output %s", l.output.format)
 	}
@@ -91,7 +91,7 @@ func (l *listCommand) run(ctx context.Context, names []string) error {
 	return l.print(list.Items, true)
 }
 
-// list reads the dead-letter queues. Users who may not list Redrives get them without the messages under way.
+// list returns the dead-letter queues. If the user may not list Redrives, it leaves out the messages under way.
 func (l *listCommand) list(ctx context.Context, kube session) (*v1alpha1.DeadLetterQueueList, error) {
 	queues, err := kube.consumerQueues(ctx, l.all)
 	if err != nil {
@@ -110,8 +110,8 @@ func (l *listCommand) list(ctx context.Context, kube session) (*v1alpha1.DeadLet
 	return list, nil
 }
 
-// watchInterval is how often `dlq ls --watch` lists. Its rows depend on three kinds of resources, so three watches would cost more than
-// they save.
+// watchInterval is how often `dlq ls --watch` lists. Its rows depend on three kinds of resources, so three watches would cost
+// more than they save.
 const watchInterval = 2 * time.Second
 
 // follow prints the queues, then a row for each queue that changes, until the command is stopped.
@@ -141,7 +141,7 @@ func (l *listCommand) follow(ctx context.Context, kube session, names []string, 
 	}
 }
 
-// changed returns the queues that are new or have other numbers than before. A queue that is gone has no row.
+// changed returns the queues that are new or have different numbers than before. It leaves out queues that are gone.
 func changed(before, now []v1alpha1.DeadLetterQueue) []v1alpha1.DeadLetterQueue {
 	type numbers struct{ messages, underWay string }
 	numbersOf := func(queue v1alpha1.DeadLetterQueue) numbers {
@@ -157,7 +157,7 @@ func changed(before, now []v1alpha1.DeadLetterQueue) []v1alpha1.DeadLetterQueue 
 	})
 }
 
-// checkNames refuses the name of a ConsumerQueue that does not exist or has no dead-letter queue.
+// checkNames returns an error if a name is not that of a ConsumerQueue with a dead-letter queue.
 func checkNames(queues []v1alpha1.DeadLetterQueue, names []string) error {
 	for _, name := range names {
 		if !slices.ContainsFunc(queues, func(queue v1alpha1.DeadLetterQueue) bool { return queue.Name == name }) {
@@ -168,7 +168,7 @@ func checkNames(queues []v1alpha1.DeadLetterQueue, names []string) error {
 	return nil
 }
 
-// fullest returns the queues of these names, or all if there are none, with the most messages first.
+// fullest returns the queues with these names, or all if names is empty, with the most messages first.
 func fullest(queues []v1alpha1.DeadLetterQueue, names []string, nonEmpty bool) []v1alpha1.DeadLetterQueue {
 	queues = slices.DeleteFunc(queues, func(queue v1alpha1.DeadLetterQueue) bool {
 		return len(names) > 0 && !slices.Contains(names, queue.Name) || nonEmpty && number(queue.Messages) == 0

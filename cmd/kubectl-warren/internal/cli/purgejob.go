@@ -8,7 +8,6 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// purgeJob is a Purge as a job.
 type purgeJob struct{ purge *v1alpha1.Purge }
 
 func (p purgeJob) object() client.Object            { return p.purge }
@@ -20,10 +19,10 @@ func (p purgeJob) requestedBy() string              { return p.purge.Spec.Reques
 func (p purgeJob) status() *v1alpha1.TransferStatus { return &p.purge.Status.TransferStatus }
 func (p purgeJob) remarks() []string                { return nil }
 
-// counts says how many messages were looked at, and once all were counted, how many of those that match were deleted.
+// counts describes how many messages were examined, and after the count, how many of the matching ones were deleted.
 func (p purgeJob) counts() string {
 	status := p.purge.Status
-	line := fmt.Sprintf("%d of %d looked at", number(status.Examined), number(status.Total))
+	line := fmt.Sprintf("%d of %d examined", number(status.Examined), number(status.Total))
 	if status.Matched != nil && !p.purge.Spec.DryRun {
 		line = fmt.Sprintf("%s of %d deleted", doneText(p, status.Deleted), *status.Matched)
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// redriveJob is a Redrive as a job.
 type redriveJob struct{ redrive *v1alpha1.Redrive }
 
 func (r redriveJob) object() client.Object            { return r.redrive }
@@ -23,7 +22,7 @@ func (r redriveJob) counts() string {
 	status := r.redrive.Status
 	line := fmt.Sprintf("%s of %d moved", doneText(r, status.Moved), number(status.Total))
 	if r.redrive.Spec.DryRun {
-		line = fmt.Sprintf("%d of %d looked at", number(status.Examined), number(status.Total))
+		line = fmt.Sprintf("%d of %d examined", number(status.Examined), number(status.Total))
 	}
 	if left := number(status.Examined) - number(status.Moved) - number(status.Failed); left > 0 {
 		line += fmt.Sprintf(", %d skipped", left)

@@ -8,7 +8,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// printStatus prints all about one ConsumerQueue but its single objects.
+// printStatus prints the status of one ConsumerQueue, without its objects.
 func printStatus(out io.Writer, cq *v1alpha1.ConsumerQueue, coloured bool) error {
 	status, summary := cq.Status, summaryOf(cq)
 	rows := newTable(coloured)

@@ -16,7 +16,7 @@ type Basis string
 
 // The values of Basis.
 const (
-	// BasisNothing: as if nothing were at the broker.
+	// BasisNothing: for an empty broker.
 	BasisNothing Basis = "Nothing"
 	// BasisStatus: what the operator wrote into the status of the ConsumerQueue when it last compared.
 	BasisStatus Basis = "Status"
@@ -110,7 +110,7 @@ func OnEmptyBroker(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Preview, 
 	for _, exchange := range desired.Exchanges {
 		if !exchange.Declare {
 			nothing.observed.Exchanges[exchange.Name] = vhost.Exchange{Durable: true}
-			preview.note("exchange %q is taken to exist: Warren does not declare it, because its binding gives no type", exchange.Name)
+			preview.note("exchange %q is taken to exist: Warren does not declare it, because its binding has no exchange type", exchange.Name)
 		}
 	}
 	preview.noteReturn(desired)
