@@ -39,7 +39,7 @@ func TestExports(t *testing.T) {
 		"of a shared queue": {
 			answer: strings.NewReader(`{"kind":"ExportEnd","count":0,"partial":false,"skipped":{"OtherOrigin":3}}` + "\n"),
 			want:   `{"kind":"ExportEnd","count":0,"partial":false,"skipped":{"OtherOrigin":3}}` + "\n",
-			errOut: "Left out, as others share the queue: 3 from queues of other ConsumerQueues (OtherOrigin).\nExported 0 messages.\n",
+			errOut: "Left out because other ConsumerQueues share the queue: 3 from queues of other ConsumerQueues (OtherOrigin).\nExported 0 messages.\n",
 		},
 		"control characters": {
 			answer: strings.NewReader("{\"body\":\"\u009b2J\"}\n" + `{"kind":"ExportEnd","count":1,"partial":false}` + "\n"),
@@ -48,7 +48,7 @@ func TestExports(t *testing.T) {
 		"partial": {
 			answer: strings.NewReader(exportedLine + `{"kind":"ExportEnd","count":1,"partial":true,"partialReason":"HeldByConsumers"}` + "\n"),
 			want:   exportedLine + `{"kind":"ExportEnd","count":1,"partial":true,"partialReason":"HeldByConsumers"}` + "\n",
-			failed: "the export is not complete: others consume the queue; what they hold cannot be seen. The received part is in FILE.part: 1 message",
+			failed: "the export is not complete: other consumers of the queue hold messages. The received part is in FILE.part: 1 message",
 		},
 		"ended by an error": {
 			answer: strings.NewReader(exportedLine + `{"kind":"ExportEnd","count":1,"partial":false,"error":"the broker is gone"}` + "\n"),
@@ -57,24 +57,24 @@ func TestExports(t *testing.T) {
 		},
 		"without its end": {
 			answer: strings.NewReader(exportedLine), want: exportedLine,
-			failed: "the export is not complete: it broke off: unexpected EOF. The received part is in FILE.part: 1 message",
+			failed: "the export is not complete: it was truncated: unexpected EOF. The received part is in FILE.part: 1 message",
 		},
 		"without anything": {
 			answer: strings.NewReader(""),
-			failed: "the export is not complete: it broke off: unexpected EOF. The received part is in FILE.part: 0 messages",
+			failed: "the export is not complete: it was truncated: unexpected EOF. The received part is in FILE.part: 0 messages",
 		},
 		"cut within a line": {
 			answer: cut(exportedLine + exportedLine[:20]), want: exportedLine,
-			failed: "the export is not complete: it broke off: connection reset. The received part is in FILE.part: 1 message",
+			failed: "the export is not complete: it was truncated: connection reset. The received part is in FILE.part: 1 message",
 		},
 		"cut within the last line": {
 			answer: strings.NewReader(exportedLine + `{"kind":"ExportEnd","count":1,"partial":false}`), want: exportedLine,
-			failed: "the export is not complete: it broke off: unexpected EOF. The received part is in FILE.part: 1 message",
+			failed: "the export is not complete: it was truncated: unexpected EOF. The received part is in FILE.part: 1 message",
 		},
 		"with another number of messages": {
 			answer: strings.NewReader(exportedLine + `{"kind":"ExportEnd","count":2,"partial":false}` + "\n"),
 			want:   exportedLine + `{"kind":"ExportEnd","count":2,"partial":false}` + "\n",
-			failed: "the export is not complete: 1 of 2 messages have come. The received part is in FILE.part: 1 message",
+			failed: "the export is not complete: received 1 of 2 messages. The received part is in FILE.part: 1 message",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestExportKeepsAnEarlierOne(t *testing.T) {
 	}{
 		"without --force":             {complete, false, "FILE exists: choose another name for --file, or replace the file with --force. The export is in FILE.part", "former"},
 		"with --force":                {complete, true, "", complete},
-		"with --force, and cut short": {exportedLine, true, "the export is not complete: it broke off: unexpected EOF. The received part is in FILE.part: 1 message", "former"},
+		"with --force, and cut short": {exportedLine, true, "the export is not complete: it was truncated: unexpected EOF. The received part is in FILE.part: 1 message", "former"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -206,7 +206,7 @@ func TestRefused(t *testing.T) {
 	services := schema.GroupResource{Resource: "services"}
 	queues := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: v1alpha1.Resource}
 	forbidden := failure(apierrors.NewForbidden(queues, "orders", errors.New("no")))
-	const nobody = "\n" + `Nobody answers at Service "warren-dead-letters" in namespace "warren-system". Is Warren in another namespace (--warren-namespace, --warren-service)? Otherwise the manager does not run, is older than the dead-letter API, or does not serve it. The one that does is shown by:
+	const nobody = "\n" + `Service "warren-dead-letters" in namespace "warren-system" does not answer. Check --warren-namespace and --warren-service. Otherwise the manager is not running, is older than the dead-letter API, or does not serve it. To find the pod that serves it:
   kubectl --namespace warren-system get pods --selector messaging.warren.dev/active=true`
 	const isForbidden = `deadletterqueues.deadletters.messaging.warren.dev "orders" is forbidden: no` + "\n"
 	const grant = isForbidden + "A user with the role admin in the namespace gives the ServiceAccount the role (Helm names roles after the release):\n  kubectl --namespace shop create rolebinding warren-dead-letters-"
@@ -220,7 +220,7 @@ func TestRefused(t *testing.T) {
 ` + "`kubectl warren dlq ls --namespace shop` lists the dead-letter queues of the namespace."},
 		"no Service": {answer: failure(apierrors.NewNotFound(services, "warren-dead-letters")), want: `services "warren-dead-letters" not found` + nobody},
 		"no right on the proxy": {answer: failure(apierrors.NewForbidden(services, "https:warren-dead-letters:https", errors.New("no"))), want: `services "https:warren-dead-letters:https" is forbidden: no
-Everybody may get services/proxy of this one Service by the Role warren-dead-letters-proxy-role: is the Role still in namespace "warren-system", and Warren nowhere else (--warren-namespace, --warren-service)?`},
+The Role warren-dead-letters-proxy-role allows every user to use the proxy of this Service. Check that the Role exists in namespace "warren-system", and check --warren-namespace and --warren-service.`},
 		"no endpoints": {
 			answer: failure(apierrors.NewNotFound(schema.GroupResource{Resource: "endpoints"}, "warren-dead-letters")),
 			want:   `endpoints "warren-dead-letters" not found` + nobody,
@@ -237,7 +237,7 @@ Everybody may get services/proxy of this one Service by the Role warren-dead-let
 		"no right to count":    {answer: forbidden, want: grant + "deadletterqueue-viewer-role --clusterrole=warren-deadletterqueue-viewer-role --serviceaccount=shop:warren-dead-letters"},
 		"no right to look":     {answer: forbidden, subresource: v1alpha1.SubresourceMessages, want: grant + "deadletterqueue-editor-role --clusterrole=warren-deadletterqueue-editor-role --serviceaccount=shop:warren-dead-letters"},
 		"no right to export":   {answer: forbidden, subresource: v1alpha1.SubresourceExport, want: grant + "deadletterqueue-admin-role --clusterrole=warren-deadletterqueue-admin-role --serviceaccount=shop:warren-dead-letters"},
-		"no right at the API":  {answer: forbidden, served: true, want: isForbidden + `Ask for the role in namespace "shop": view is enough to count, edit to look at messages, admin to export them.`},
+		"no right at the API":  {answer: forbidden, served: true, want: isForbidden + `Ask for the role in namespace "shop": view is enough to count, edit to read messages, admin to export them.`},
 		"a job at the queue": {
 			answer: failure(apierrors.NewTooManyRequests(`Redrive "a" takes messages of queue "q". Suspend the Redrive, or try again when it has ended`, 30)),
 			want:   `Redrive "a" takes messages of queue "q". Suspend the Redrive, or try again when it has ended`,
@@ -277,7 +277,7 @@ func TestTriesAgain(t *testing.T) {
 			said:    []string{"somebody else looks at the queue; try again", "1s", "2s"}, asked: 3,
 		},
 		"not for ever": {
-			answers: []http.HandlerFunc{busy}, want: "somebody else looks at the queue; try again\nAsked 10 times.",
+			answers: []http.HandlerFunc{busy}, want: "somebody else looks at the queue; try again\nTried 10 times.",
 			said: append([]string{"somebody else looks at the queue; try again"}, strings.Fields(strings.Repeat("1s ", 9))...), asked: 10,
 		},
 	} {
@@ -324,10 +324,10 @@ func TestAnAnswerBreaksOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	for subresource, remedy := range map[string]string{
-		"": "Try again.", v1alpha1.SubresourceMessages: "Try again, or ask for less at a time with --limit and --body-limit.",
+		"": "Try again.", v1alpha1.SubresourceMessages: "Try again, or request less with --limit and --body-limit.",
 	} {
 		_, err := c.Read(t.Context(), "orders", subresource, nil)
-		if want := "the answer broke off: unexpected EOF\n" + remedy; err == nil || err.Error() != want {
+		if want := "the response was truncated: unexpected EOF\n" + remedy; err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}

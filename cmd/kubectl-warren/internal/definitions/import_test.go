@@ -251,7 +251,7 @@ func decode(t *testing.T, specs map[string]string, into map[string]any) {
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	if _, err := definitions.Parse([]byte("queues: []")); err == nil || !strings.Contains(err.Error(), "no definitions.json") {
+	if _, err := definitions.Parse([]byte("queues: []")); err == nil || !strings.Contains(err.Error(), "not a definitions.json") {
 		t.Errorf("YAML is taken for JSON: %v", err)
 	}
 	file, err := definitions.Parse([]byte(`{"rabbitmq_version": "4.3.6", "queues": [{"name": "a", "vhost": "/"}], "exchanges": [{"name": "b", "vhost": "x"}]}`))

@@ -85,7 +85,7 @@ retry: {delayTiers: [{delay: 1m}]}
 	if difference := cmp.Diff(want, describe(made)); difference != "" {
 		t.Errorf("objects (-want +got):\n%s", difference)
 	}
-	if notes := strings.Join(made.Notes, "; "); !strings.Contains(notes, `exchange "shop" is taken to exist`) {
+	if notes := strings.Join(made.Notes, "; "); !strings.Contains(notes, `exchange "shop" is assumed to exist`) {
 		t.Errorf("notes: %q", notes)
 	}
 	if !made.Differs() {

@@ -248,7 +248,7 @@ func TestDestinationsOfTheForm(t *testing.T) {
 	other.Name = "quarantine"
 	s := newSite(t, orders(3), other)
 	s.expect(path("namespaces", "shop", "queues", "orders", "redrive"), "the main queue the delay tier of 30s the delay tier of 5m "+
-		"the delay tier of 30m where each message was published first the main queue of quarantine")
+		"the delay tier of 30m the exchange that each message was first published to the main queue of quarantine")
 }
 
 // The progress of a job with a limit is against the limit.
