@@ -21,7 +21,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// What __complete, which all scripts call, offers.
+// The completions of __complete, which all scripts call.
 func TestCompletions(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

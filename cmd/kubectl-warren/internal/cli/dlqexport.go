@@ -18,18 +18,18 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
 )
 
-type exportLettersCommand struct {
+type exportDeadLettersCommand struct {
 	*cluster
 	genericiooptions.IOStreams
-	letterFlags
+	selectorFlags
 
-	door  doorFlags
+	api  apiFlags
 	file  string
 	force bool
 }
 
 func newDLQExport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
-	e := &exportLettersCommand{cluster: c, IOStreams: streams}
+	e := &exportDeadLettersCommand{cluster: c, IOStreams: streams}
 	cmd := &cobra.Command{
 		Use:   "export NAME",
 		Short: "Export dead letters unredacted, as lines of JSON",
@@ -46,7 +46,7 @@ func newDLQExport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command
 	cmd.Flags().StringVar(&e.file, "file", "", "write to this file; its name is FILE.part until the export is complete")
 	cmd.Flags().BoolVar(&e.force, "force", false, "replace the file if it exists")
 	e.add(cmd)
-	e.door.add(cmd, c)
+	e.api.add(cmd, c)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		query, err := e.query(time.Now())
 		if err != nil {
@@ -57,11 +57,11 @@ func newDLQExport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command
 	return cmd
 }
 
-func (e *exportLettersCommand) run(ctx context.Context, name string, query url.Values) error {
+func (e *exportDeadLettersCommand) run(ctx context.Context, name string, query url.Values) error {
 	if err := e.checkFile(); err != nil {
 		return err
 	}
-	asked, _, err := e.deadLetters(ctx, e.door, saying(e.ErrOut))
+	asked, _, err := e.deadLetters(ctx, e.api, saying(e.ErrOut))
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (e *exportLettersCommand) run(ctx context.Context, name string, query url.V
 
 // writeFile writes to a temporary name until the export is complete. Only the file's owner can read it, because nothing is
 // redacted.
-func (e *exportLettersCommand) writeFile(body io.Reader) error {
+func (e *exportDeadLettersCommand) writeFile(body io.Reader) error {
 	part := e.file + ".part"
 	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -99,7 +99,7 @@ func (e *exportLettersCommand) writeFile(body io.Reader) error {
 }
 
 // checkFile returns an error if the file exists, unless --force is given.
-func (e *exportLettersCommand) checkFile() error {
+func (e *exportDeadLettersCommand) checkFile() error {
 	if e.file == "" || e.force {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (e *exportLettersCommand) checkFile() error {
 }
 
 // write copies an export. Its error says what is missing, and where the received part is.
-func (e *exportLettersCommand) write(out io.Writer, body io.Reader, where string) error {
+func (e *exportDeadLettersCommand) write(out io.Writer, body io.Reader, where string) error {
 	count, end, err := deadletterclient.CopyExport(out, body)
 	for _, line := range letters.SeenLines(v1alpha1.Seen{Skipped: end.Skipped, EvaluationError: end.EvaluationError}) {
 		printf(e.ErrOut, "%s\n", line)

@@ -16,7 +16,8 @@ import (
 
 const exportedLine = `{"kind":"ExportedDeadLetter","position":0,"body":"AA=="}` + "\n"
 
-// An export is complete when its last line says so; otherwise the error says what is missing, and the file keeps another name.
+// An export is complete if its last line confirms it. Otherwise the error says what is missing, and the file keeps its temporary
+// name.
 func TestExports(t *testing.T) {
 	t.Parallel()
 	cut := func(text string) io.Reader {
@@ -24,7 +25,7 @@ func TestExports(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		answer io.Reader
-		want   string // what is written
+		want   string // the written output
 		errOut string
 		failed string
 	}{
@@ -81,7 +82,7 @@ func TestExports(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "orders.ndjson")
 			errOut := &bytes.Buffer{}
-			command := &exportLettersCommand{IOStreams: genericiooptions.IOStreams{ErrOut: errOut}, file: path}
+			command := &exportDeadLettersCommand{IOStreams: genericiooptions.IOStreams{ErrOut: errOut}, file: path}
 			err := command.writeFile(test.answer)
 			written, other := path, path+".part"
 			if test.failed != "" {
@@ -105,14 +106,14 @@ func TestExports(t *testing.T) {
 	}
 }
 
-// What an earlier export has left, and others may read, is not written to.
+// The command does not write to a file of an earlier export, which others may be able to read.
 func TestExportIsReadByItsOwnerOnly(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "orders.ndjson")
 	if err := os.WriteFile(path+".part", []byte("former"), 0o644); err != nil { //nolint:gosec // it is to be readable by others
 		t.Fatal(err)
 	}
-	command := &exportLettersCommand{IOStreams: genericiooptions.NewTestIOStreamsDiscard(), file: path}
+	command := &exportDeadLettersCommand{IOStreams: genericiooptions.NewTestIOStreamsDiscard(), file: path}
 	if err := command.writeFile(strings.NewReader(`{"kind":"ExportEnd","count":0,"partial":false}` + "\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +142,7 @@ func TestExportKeepsAnEarlierOne(t *testing.T) {
 			if err := os.WriteFile(path, []byte("former"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			command := &exportLettersCommand{IOStreams: genericiooptions.NewTestIOStreamsDiscard(), file: path, force: test.force}
+			command := &exportDeadLettersCommand{IOStreams: genericiooptions.NewTestIOStreamsDiscard(), file: path, force: test.force}
 			refused := ""
 			if err := command.writeFile(strings.NewReader(test.answer)); err != nil {
 				refused = strings.ReplaceAll(err.Error(), path, "FILE")

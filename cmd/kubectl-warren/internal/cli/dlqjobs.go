@@ -73,7 +73,7 @@ func listJobs(
 		printf(streams.ErrOut, "There is no Redrive and no Purge %s%s.\n", of, kube.where(all))
 		return nil
 	}
-	return printJobs(streams.Out, listed, time.Now(), tableLook{
+	return printJobs(streams.Out, listed, time.Now(), tableLayout{
 		namespaces: all, wide: output.format == formatWide, head: true, coloured: isColoured(streams.Out),
 	})
 }
@@ -94,15 +94,15 @@ var outcomeColour = map[jobs.Outcome]colour{
 	jobs.Completed: green, jobs.Incomplete: yellow, jobs.Failed: red, jobs.Stalled: red,
 }
 
-func printJobs(out io.Writer, listed []job, now time.Time, look tableLook) error {
+func printJobs(out io.Writer, listed []job, now time.Time, layout tableLayout) error {
 	head := []string{"NAME", "CONSUMERQUEUE", "STATE", "PROGRESS", "AGE", "BY"}
-	if look.namespaces {
+	if layout.namespaces {
 		head = append([]string{"NAMESPACE"}, head...)
 	}
-	if look.wide {
+	if layout.wide {
 		head = append(head, "MESSAGE")
 	}
-	rows := newTable(look.coloured, head...)
+	rows := newTable(layout.coloured, head...)
 	for _, each := range listed {
 		state, progress := "Pending", "-"
 		if ready := readyOf(each); ready != nil {
@@ -118,10 +118,10 @@ func printJobs(out io.Writer, listed []job, now time.Time, look tableLook) error
 			text(progress),
 			text(age(now, &created)), text(cmp.Or(each.requestedBy(), "-")),
 		}
-		if look.namespaces {
+		if layout.namespaces {
 			row = append([]cell{text(each.object().GetNamespace())}, row...)
 		}
-		if look.wide {
+		if layout.wide {
 			row = append(row, text(messageOf(each)))
 		}
 		rows.add(row...)

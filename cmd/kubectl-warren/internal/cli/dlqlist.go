@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
@@ -171,33 +172,33 @@ func checkNames(queues []v1alpha1.DeadLetterQueue, names []string) error {
 // fullest returns the queues with these names, or all if names is empty, with the most messages first.
 func fullest(queues []v1alpha1.DeadLetterQueue, names []string, nonEmpty bool) []v1alpha1.DeadLetterQueue {
 	queues = slices.DeleteFunc(queues, func(queue v1alpha1.DeadLetterQueue) bool {
-		return len(names) > 0 && !slices.Contains(names, queue.Name) || nonEmpty && number(queue.Messages) == 0
+		return len(names) > 0 && !slices.Contains(names, queue.Name) || nonEmpty && ptr.Deref(queue.Messages, 0) == 0
 	})
 	slices.SortFunc(queues, func(a, b v1alpha1.DeadLetterQueue) int {
-		return cmp.Or(cmp.Compare(number(b.Messages), number(a.Messages)), strings.Compare(a.Namespace, b.Namespace),
+		return cmp.Or(cmp.Compare(ptr.Deref(b.Messages, 0), ptr.Deref(a.Messages, 0)), strings.Compare(a.Namespace, b.Namespace),
 			strings.Compare(a.Name, b.Name))
 	})
 	return queues
 }
 
 func (l *listCommand) print(queues []v1alpha1.DeadLetterQueue, withHead bool) error {
-	return printDeadLetterQueues(l.Out, queues, time.Now(), tableLook{namespaces: l.all, head: withHead, coloured: isColoured(l.Out)})
+	return printDeadLetterQueues(l.Out, queues, time.Now(), tableLayout{namespaces: l.all, head: withHead, coloured: isColoured(l.Out)})
 }
 
-func printDeadLetterQueues(out io.Writer, queues []v1alpha1.DeadLetterQueue, now time.Time, look tableLook) error {
+func printDeadLetterQueues(out io.Writer, queues []v1alpha1.DeadLetterQueue, now time.Time, layout tableLayout) error {
 	head := []string{"NAME", "QUEUE", "MESSAGES", "COUNTED", "UNDER WAY"}
-	if look.namespaces {
+	if layout.namespaces {
 		head = append([]string{"NAMESPACE"}, head...)
 	}
-	rows := newTable(look.coloured, head...)
-	rows.goesOn = !look.head
+	rows := newTable(layout.coloured, head...)
+	rows.goesOn = !layout.head
 	for _, queue := range queues {
 		counted := "-"
 		if queue.AsOf != nil {
 			counted = duration.HumanDuration(now.Sub(queue.AsOf.Time))
 		}
 		row := []cell{text(queue.Name), text(queue.Queue), deadCell(queue.Messages), text(counted), deadCell(queue.UnderWay)}
-		if look.namespaces {
+		if layout.namespaces {
 			row = append([]cell{text(queue.Namespace)}, row...)
 		}
 		rows.add(row...)

@@ -17,9 +17,9 @@ import (
 type peekCommand struct {
 	*cluster
 	genericiooptions.IOStreams
-	letterFlags
+	selectorFlags
 
-	door   doorFlags
+	api   apiFlags
 	output *output
 }
 
@@ -44,7 +44,7 @@ func newPeek(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	flags.Int("limit", 0, "the maximum number of messages (default 20)")
 	flags.Int("body-limit", 0, "the maximum bytes of each body (default 4096)")
 	p.add(cmd)
-	p.door.add(cmd, c)
+	p.api.add(cmd, c)
 	p.output = addOutput(cmd, formatTable, formatJSON, formatYAML, formatName)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		query, err := p.query(time.Now())
@@ -61,7 +61,7 @@ func (p *peekCommand) run(ctx context.Context, name string, query url.Values) er
 	if err := p.output.validate(); err != nil {
 		return err
 	}
-	answer, _, err := p.ask(ctx, p.door, p.ErrOut, name, v1alpha1.SubresourceMessages, query)
+	answer, _, err := p.ask(ctx, p.api, p.ErrOut, name, v1alpha1.SubresourceMessages, query)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (p *peekCommand) run(ctx context.Context, name string, query url.Values) er
 		}
 		return nil
 	}
-	if err := printLetters(p.Out, list, decoded, time.Now()); err != nil {
+	if err := printDeadLetters(p.Out, list, decoded, time.Now()); err != nil {
 		return err
 	}
 	if list.NextPosition != nil {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
@@ -25,7 +26,7 @@ type showCommand struct {
 	*cluster
 	genericiooptions.IOStreams
 
-	door   doorFlags
+	api   apiFlags
 	output *output
 }
 
@@ -43,7 +44,7 @@ func newDLQShow(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	groupBy := cmd.Flags().String("group-by", "", "also group by the values of this header")
 	cmd.Flags().Int("depth", 0, "the maximum number of messages to examine (default 10000)")
-	s.door.add(cmd, c)
+	s.api.add(cmd, c)
 	s.output = addOutput(cmd, formatTable, formatJSON, formatYAML)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		query := url.Values{}
@@ -60,7 +61,7 @@ func (s *showCommand) run(ctx context.Context, name string, query url.Values) er
 	if err := s.output.validate(); err != nil {
 		return err
 	}
-	answer, namespace, err := s.ask(ctx, s.door, s.ErrOut, name, "", query)
+	answer, namespace, err := s.ask(ctx, s.api, s.ErrOut, name, "", query)
 	if err != nil {
 		return err
 	}
@@ -89,9 +90,9 @@ func unknownAnswer(err error) error {
 
 // ask returns the whole response of the dead-letter API.
 func (c *cluster) ask(
-	ctx context.Context, door doorFlags, errOut io.Writer, name, subresource string, query url.Values,
+	ctx context.Context, api apiFlags, errOut io.Writer, name, subresource string, query url.Values,
 ) (answer []byte, namespace string, err error) {
-	asked, namespace, err := c.deadLetters(ctx, door, saying(errOut))
+	asked, namespace, err := c.deadLetters(ctx, api, saying(errOut))
 	if err != nil {
 		return nil, "", err
 	}
@@ -106,8 +107,8 @@ func saying(errOut io.Writer) func(string) {
 
 func printSummary(out io.Writer, queue v1alpha1.DeadLetterQueue, now time.Time, coloured bool) error {
 	summary := queue.Summary
-	printf(out, "Queue %s: %s", printable.Text(queue.Queue), messages(number(queue.Messages)))
-	if summary.Examined != number(queue.Messages) {
+	printf(out, "Queue %s: %s", printable.Text(queue.Queue), messages(ptr.Deref(queue.Messages, 0)))
+	if summary.Examined != ptr.Deref(queue.Messages, 0) {
 		printf(out, ", %d examined", summary.Examined)
 	}
 	printf(out, ".\n")

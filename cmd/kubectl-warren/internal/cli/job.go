@@ -2,13 +2,13 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -58,12 +58,8 @@ func readyText(j job) string {
 	return printable.Text(ready.Reason + ": " + ready.Message)
 }
 
-// doneText returns the number of moved or deleted messages. After a crash, only a range is known.
 func doneText(j job, done *int64) string {
-	if atMost := number(j.status().AtMost); outcomeOf(j).Ended() && atMost > number(done) {
-		return fmt.Sprintf("%d to %d", number(done), atMost)
-	}
-	return decimal(number(done))
+	return jobs.DoneText(outcomeOf(j), ptr.Deref(done, 0), ptr.Deref(j.status().AtMost, 0), decimal)
 }
 
 func messageOf(j job) string {
@@ -111,11 +107,4 @@ func (s session) await(ctx context.Context, j job, wanted func(job) bool, errOut
 		case <-ticker.C:
 		}
 	}
-}
-
-func number(field *int64) int64 {
-	if field == nil {
-		return 0
-	}
-	return *field
 }

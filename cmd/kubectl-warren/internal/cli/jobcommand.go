@@ -36,7 +36,7 @@ type jobCommand struct {
 
 // The values of --dry-run.
 const (
-	dryRunNone = "none"
+	dryRunNone   = "none"
 	dryRunServer = "server"
 	// dryRunClient prints the manifest without sending it.
 	dryRunClient = "client"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
@@ -46,14 +47,14 @@ func newPurge(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 
 // purgeFlags are the flags that form the spec of a Purge.
 type purgeFlags struct {
-	letterFlags
+	selectorFlags
 
 	expectedAtMost int32
 	rate, reason   string
 }
 
 func (f *purgeFlags) add(cmd *cobra.Command) {
-	f.letterFlags.add(cmd)
+	f.selectorFlags.add(cmd)
 	flags := cmd.Flags()
 	flags.Int32Var(&f.expectedAtMost, "expected-at-most", 0, "the largest number of messages that you expect: if more match, none is deleted; optional with --dry-run")
 	flags.StringVar(&f.rate, "rate", "", "the number of messages per second, or unlimited (default unlimited)")
@@ -110,7 +111,7 @@ func (p *purgeCommand) run(ctx context.Context, name string) error {
 		return err
 	}
 	status := counted.(purgeJob).purge.Status
-	matched := number(status.Matched)
+	matched := ptr.Deref(status.Matched, 0)
 	if err := asExpected(matched, spec.ExpectedAtMost); err != nil {
 		return errors.Join(err, p.print(counted))
 	}

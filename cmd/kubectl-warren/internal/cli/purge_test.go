@@ -22,12 +22,12 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
-// What the flags of a purge become. Those that select messages are the flags of a redrive, and tested there.
+// The spec that the flags of a purge form. The redrive tests cover the flags that select messages.
 func TestPurgeFlags(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		args []string
-		// want is the spec as YAML, without consumerQueueRef; or an error of usage.
+		// want is the spec as YAML, without consumerQueueRef; or a usage error.
 		want, refused string
 	}{
 		"nothing": {want: "{}"},
@@ -118,7 +118,7 @@ func TestStagesOfAPurge(t *testing.T) {
 	}
 }
 
-// A dry run is never said to delete.
+// The output of a dry run never says that messages were deleted.
 func TestProgressOfACount(t *testing.T) {
 	t.Parallel()
 	counted := purgeIn(t, `{total: 20, examined: 20, matched: 14, deleted: 0, skipped: {NotSelected: 6}}`)
@@ -128,7 +128,7 @@ func TestProgressOfACount(t *testing.T) {
 	}
 }
 
-// What is printed at the end of a Purge, word for word, and the exit code.
+// The output at the end of a Purge, and the exit code.
 func TestEndsOfAPurge(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -173,7 +173,7 @@ func TestMoreThanTheLimit(t *testing.T) {
 	}
 }
 
-// Only the number of messages is an answer that deletes.
+// Only the number of messages confirms a deletion.
 func TestNumberTyped(t *testing.T) {
 	t.Parallel()
 	for answer, deletes := range map[string]bool{
@@ -227,7 +227,7 @@ func TestJobsNamed(t *testing.T) {
 	}
 }
 
-// A job is silent if the operator has not read it, or if its counts do not change.
+// A job is silent if Warren has not read it, or if its counts do not change.
 func TestSilentJobs(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -261,11 +261,11 @@ func TestPrintJobs(t *testing.T) {
 	waiting := purgeIn(t, `{conditions: [{type: Ready, status: "Unknown", reason: Queued, message: 'Redrive "orders-wl7xb" comes first, and has not ended'}]}`)
 	waiting.purge.CreationTimestamp, waiting.purge.Spec.ConsumerQueueRef.Name = metav1.NewTime(now.Add(-time.Minute)), "orders"
 	golden(t, "jobs", printed(t, func(out *bytes.Buffer) error {
-		return printJobs(out, []job{waiting, redrive}, now, tableLook{namespaces: true, wide: true})
+		return printJobs(out, []job{waiting, redrive}, now, tableLayout{namespaces: true, wide: true})
 	}))
 }
 
-// What users are told who lack a role, or have mistaken a name.
+// The advice for users who lack a role, or mistyped a name.
 func TestErrorsExplained(t *testing.T) {
 	t.Parallel()
 	of := func(resource string) schema.GroupResource {

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -22,7 +23,7 @@ func (p purgeJob) remarks() []string                { return nil }
 // counts describes how many messages were examined, and after the count, how many of the matching ones were deleted.
 func (p purgeJob) counts() string {
 	status := p.purge.Status
-	line := fmt.Sprintf("%d of %d examined", number(status.Examined), number(status.Total))
+	line := fmt.Sprintf("%d of %d examined", ptr.Deref(status.Examined, 0), ptr.Deref(status.Total, 0))
 	if status.Matched != nil && !p.purge.Spec.DryRun {
 		line = fmt.Sprintf("%s of %d deleted", doneText(p, status.Deleted), *status.Matched)
 	}
@@ -39,6 +40,6 @@ func (p purgeJob) counts() string {
 func (p purgeJob) pace() pace {
 	status := p.purge.Status
 	return pace{
-		begun: status.Matched != nil, done: number(status.Deleted), left: number(status.Matched) - number(status.Deleted),
+		begun: status.Matched != nil, done: ptr.Deref(status.Deleted, 0), left: ptr.Deref(status.Matched, 0) - ptr.Deref(status.Deleted, 0),
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
@@ -99,7 +100,7 @@ func (r *redriveCommand) question(counted job, spec *v1alpha1.RedriveSpec) (stri
 		return "", err
 	}
 	status := counted.(redriveJob).redrive.Status
-	count := min(number(status.Moved), math.MaxInt32)
+	count := min(ptr.Deref(status.Moved, 0), math.MaxInt32)
 	if spec.MaxMessages != nil {
 		count = min(count, int64(*spec.MaxMessages))
 	}

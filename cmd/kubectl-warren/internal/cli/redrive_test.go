@@ -15,13 +15,13 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
-// What the flags of a redrive become.
+// The spec that the flags of a redrive form.
 func TestRedriveFlags(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
 		args []string
-		// want is the spec as YAML, without consumerQueueRef; or the beginning of an error of usage.
+		// want is the spec as YAML, without consumerQueueRef; or the beginning of a usage error.
 		want, refused string
 	}{
 		"all of them":    {want: "{}"},
@@ -108,10 +108,10 @@ func wantUsage(t *testing.T, err error, message string) {
 	}
 }
 
-// The same flags become the parameters of the dead-letter API, so that users look at what they move.
+// The same flags form the parameters of the dead-letter API, so that users browse the messages that they move.
 func TestQueryFlags(t *testing.T) {
 	t.Parallel()
-	flags, cmd := &letterFlags{}, &cobra.Command{}
+	flags, cmd := &selectorFlags{}, &cobra.Command{}
 	flags.add(cmd)
 	if err := cmd.ParseFlags([]string{
 		"--id=aaaaaaaaaaaaaaaa", "--died-reason=rejected", "--header=x-tenant=acme, inc", "--header=!x-kind", "--died-after=2h",

@@ -13,7 +13,7 @@ import (
 
 // redriveFlags are the flags that form the spec of a Redrive.
 type redriveFlags struct {
-	letterFlags
+	selectorFlags
 
 	flags                            *pflag.FlagSet
 	maxMessages, maxFailures         int32
@@ -23,7 +23,7 @@ type redriveFlags struct {
 }
 
 func (f *redriveFlags) add(cmd *cobra.Command) {
-	f.letterFlags.add(cmd)
+	f.selectorFlags.add(cmd)
 	f.flags = cmd.Flags()
 	flags := f.flags
 	flags.Int32Var(&f.maxMessages, "max-messages", 0, "the maximum number of messages to move")

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -163,7 +164,7 @@ func (s *statusCommand) printRows(queues []v1alpha1.ConsumerQueue, withHead bool
 		}
 		return nil
 	}
-	return printStatuses(s.Out, queues, tableLook{
+	return printStatuses(s.Out, queues, tableLayout{
 		namespaces: s.all, wide: s.output.format == formatWide, head: withHead, coloured: isColoured(s.Out),
 	})
 }
@@ -221,18 +222,18 @@ var conditionColour = map[metav1.ConditionStatus]colour{
 // badIfTrue has the colours of conditions that should be False.
 var badIfTrue = map[metav1.ConditionStatus]colour{metav1.ConditionTrue: red, metav1.ConditionUnknown: yellow}
 
-type tableLook struct{ namespaces, wide, head, coloured bool }
+type tableLayout struct{ namespaces, wide, head, coloured bool }
 
-func printStatuses(out io.Writer, queues []v1alpha1.ConsumerQueue, look tableLook) error {
+func printStatuses(out io.Writer, queues []v1alpha1.ConsumerQueue, layout tableLayout) error {
 	head := []string{"NAME", "QUEUE", "READY", "REASON", "DRIFTED", "RECREATE", "OBJECTS", "DEAD"}
-	if look.namespaces {
+	if layout.namespaces {
 		head = append([]string{"NAMESPACE"}, head...)
 	}
-	if look.wide {
+	if layout.wide {
 		head = append(head, "ADVISORIES", "MESSAGE")
 	}
-	rows := newTable(look.coloured, head...)
-	rows.goesOn = !look.head
+	rows := newTable(layout.coloured, head...)
+	rows.goesOn = !layout.head
 	for _, each := range summaries(queues) {
 		row := []cell{
 			text(each.Name), text(each.Queue),
@@ -242,10 +243,10 @@ func printStatuses(out io.Writer, queues []v1alpha1.ConsumerQueue, look tableLoo
 			{string(each.Recreate), badIfTrue[each.Recreate]},
 			text(fmt.Sprintf("%d/%d", each.InSync, each.Objects)), deadOrStuckCell(each.DeadLettered, each.Stuck),
 		}
-		if look.namespaces {
+		if layout.namespaces {
 			row = append([]cell{text(each.Namespace)}, row...)
 		}
-		if look.wide {
+		if layout.wide {
 			row = append(row, text(strconv.Itoa(each.Advisories)), text(each.Message))
 		}
 		rows.add(row...)
@@ -256,7 +257,7 @@ func printStatuses(out io.Writer, queues []v1alpha1.ConsumerQueue, look tableLoo
 // deadOrStuckCell shows the dead letters, and how many of them RabbitMQ cannot route.
 func deadOrStuckCell(dead, stuck *int64) cell {
 	shown := deadCell(dead)
-	if number(stuck) > 0 {
+	if ptr.Deref(stuck, 0) > 0 {
 		return cell{fmt.Sprintf("%s, %d stuck", shown.text, *stuck), red}
 	}
 	return shown

@@ -14,7 +14,7 @@ import (
 )
 
 func newUI(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
-	door, port := doorFlags{}, uint16(0)
+	api, port := apiFlags{}, uint16(0)
 	cmd := &cobra.Command{
 		Use:   "ui",
 		Short: "Browse dead letters in a web browser, and move them back",
@@ -24,15 +24,15 @@ func newUI(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 		Example: "  kubectl warren ui --namespace shop",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return serveUI(cmd.Context(), c, door, port, streams)
+			return serveUI(cmd.Context(), c, api, port, streams)
 		},
 	}
 	cmd.Flags().Uint16Var(&port, "port", 0, "the port on 127.0.0.1; zero chooses a free port")
-	door.add(cmd, c)
+	api.add(cmd, c)
 	return cmd
 }
 
-func serveUI(ctx context.Context, c *cluster, door doorFlags, port uint16, streams genericiooptions.IOStreams) error {
+func serveUI(ctx context.Context, c *cluster, api apiFlags, port uint16, streams genericiooptions.IOStreams) error {
 	kube, err := c.open()
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func serveUI(ctx context.Context, c *cluster, door doorFlags, port uint16, strea
 	server := ui.NewServer(ui.Config{
 		Kube: kube.WithWatch, Namespace: kube.namespace, Username: kube.username, Explain: explain,
 		DeadLetters: func(ctx context.Context, namespace string) (*deadletterclient.Client, error) {
-			return c.deadLettersOf(ctx, namespace, door, func(string) {})
+			return c.deadLettersOf(ctx, namespace, api, func(string) {})
 		},
 	}, listener.Addr().String())
 	printf(streams.Out, "%s\n", server.URL())

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
@@ -104,7 +105,7 @@ func (s *Server) queue(w http.ResponseWriter, r *http.Request) error {
 	}
 	page := queuePage{
 		Namespace: namespace, Name: name, Queue: queue.Queue,
-		Messages: number(queue.Messages), AsOf: timeOf(queue.AsOf), Trouble: troubleOf(cq),
+		Messages: ptr.Deref(queue.Messages, 0), AsOf: timeOf(queue.AsOf), Trouble: troubleOf(cq),
 	}
 	for _, advisory := range cq.Status.Advisories {
 		if advisory.Name == queue.Queue {
@@ -168,7 +169,7 @@ func (p *queuePage) summarize(ctx context.Context, asked *deadletterclient.Clien
 	if counted.Summary == nil {
 		return errors.New("the answer of the dead-letter API is no summary")
 	}
-	p.Messages, p.Consumers, p.AsOf = number(counted.Messages), number(counted.Consumers), timeOf(counted.AsOf)
+	p.Messages, p.Consumers, p.AsOf = ptr.Deref(counted.Messages, 0), ptr.Deref(counted.Consumers, 0), timeOf(counted.AsOf)
 	p.Notices, p.Others = letters.SeenLines(counted.Summary.Seen), counted.Summary.Others
 	if counted.Summary.Examined < p.Messages {
 		p.Notices = append(p.Notices, fmt.Sprintf("The groups are those of the first %s messages.", thousands(counted.Summary.Examined)))
@@ -200,7 +201,7 @@ func (p *queuePage) list(ctx context.Context, asked *deadletterclient.Client, gi
 	p.Selection = selectionOf(given)
 	position, _ := strconv.ParseInt(given.Get("position"), 10, 64) // an invalid number means the beginning
 	p.Position = max(0, position)
-	query := p.Selection.query()
+	query := deadletterclient.Parameters(p.Selection.spec())
 	query.Set("position", strconv.FormatInt(p.Position, 10))
 	query.Set("limit", strconv.Itoa(pageLimit))
 	query.Set("bodyLimit", strconv.Itoa(snippet))

@@ -88,23 +88,6 @@ func (s selection) values() url.Values {
 	return values
 }
 
-// query returns the parameters of the dead-letter API for the selection.
-func (s selection) query() url.Values {
-	query := selection{IDs: s.IDs, Reasons: s.Reasons, Expression: s.Expression}.values()
-	switch {
-	case s.Header == "":
-	case s.Operator == "Exists":
-		query.Set(parameterHeader, s.Header)
-	case s.Operator == "DoesNotExist":
-		query.Set(parameterHeader, "!"+s.Header)
-	case s.Operator == "NotIn":
-		query.Set(parameterHeader, s.Header+"!="+s.Value)
-	default:
-		query.Set(parameterHeader, s.Header+"="+s.Value)
-	}
-	return query
-}
-
 // Words describes the selection.
 func (s selection) Words() []string {
 	var words []string

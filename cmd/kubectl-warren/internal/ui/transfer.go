@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -83,13 +84,8 @@ func (t transfer) Progress() int64 {
 	return t.Examined
 }
 
-// DoneText returns the number of moved or deleted messages. After a crash, only a range is known.
-func (t transfer) DoneText() string {
-	if t.Ended() && t.AtMost > t.Done {
-		return thousands(t.Done) + " to " + thousands(t.AtMost)
-	}
-	return thousands(t.Done)
-}
+// DoneText returns the number of moved or deleted messages.
+func (t transfer) DoneText() string { return jobs.DoneText(t.Outcome, t.Done, t.AtMost, thousands) }
 
 // Noun is the kind in words.
 func (t transfer) Noun() string {
@@ -111,7 +107,7 @@ func redriveOf(r *v1alpha1.Redrive) transfer {
 	t := transfer{Kind: redrive, ConsumerQueue: r.Spec.ConsumerQueueRef.Name, Dest: string(r.Status.Destination)}
 	t.DryRun, t.RequestedBy, t.Why = r.Spec.DryRun, r.Spec.RequestedBy, r.Spec.Reason
 	t.Rate, t.Suspended = rateOf(r.Spec.Rate), r.Spec.Suspend
-	t.Done, t.Failed, t.Failures = number(r.Status.Moved), number(r.Status.Failed), r.Status.Failures
+	t.Done, t.Failed, t.Failures = ptr.Deref(r.Status.Moved, 0), ptr.Deref(r.Status.Failed, 0), r.Status.Failures
 	t.UnderWay = listing.UnderWayByRedrive(r)
 	if r.Spec.MaxMessages != nil {
 		t.Limit = int64(*r.Spec.MaxMessages)
@@ -124,9 +120,9 @@ func purgeOf(p *v1alpha1.Purge) transfer {
 	t := transfer{Kind: purge, ConsumerQueue: p.Spec.ConsumerQueueRef.Name}
 	t.DryRun, t.RequestedBy, t.Why = p.Spec.DryRun, p.Spec.RequestedBy, p.Spec.Reason
 	t.Rate, t.Suspended = rateOf(p.Spec.Rate), p.Spec.Suspend
-	t.Done, t.Limit, t.UnderWay = number(p.Status.Deleted), int64(p.Spec.ExpectedAtMost), listing.UnderWayByPurge(p)
+	t.Done, t.Limit, t.UnderWay = ptr.Deref(p.Status.Deleted, 0), int64(p.Spec.ExpectedAtMost), listing.UnderWayByPurge(p)
 	if t.DryRun {
-		t.Done = number(p.Status.Matched)
+		t.Done = ptr.Deref(p.Status.Matched, 0)
 	}
 	t.take(p, p.Status.TransferStatus)
 	return t
@@ -139,7 +135,7 @@ func (t *transfer) take(object client.Object, status v1alpha1.TransferStatus) {
 	if status.CompletionTime != nil {
 		t.Completed = status.CompletionTime.Time
 	}
-	t.Total, t.Examined, t.AtMost = number(status.Total), number(status.Examined), number(status.AtMost)
+	t.Total, t.Examined, t.AtMost = ptr.Deref(status.Total, 0), ptr.Deref(status.Examined, 0), ptr.Deref(status.AtMost, 0)
 	for _, reason := range slices.Sorted(maps.Keys(status.Skipped)) {
 		t.Skipped = append(t.Skipped, skipped{reason, status.Skipped[reason]})
 	}
@@ -286,11 +282,4 @@ func (s *Server) jobs(w http.ResponseWriter, r *http.Request) error {
 	}
 	page.Jobs = slices.DeleteFunc(all, func(each transfer) bool { return each.DryRun })
 	return render(w, "jobs", page)
-}
-
-func number(field *int64) int64 {
-	if field == nil {
-		return 0
-	}
-	return *field
 }

@@ -19,14 +19,14 @@ import (
 )
 
 // selectorFlags are the flags that select messages to browse, move or delete.
-type letterFlags struct {
+type selectorFlags struct {
 	ids, diedReasons, headers []string
 	diedAfter, diedBefore     string
 	expression                string
 	unknownOrigin             bool
 }
 
-func (f *letterFlags) add(cmd *cobra.Command) {
+func (f *selectorFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.ids, "id", nil, "only messages with these IDs")
 	flags.StringSliceVar(&f.diedReasons, "died-reason", nil, "only messages with these reasons: "+strings.Join(letters.Reasons, ", "))
@@ -42,7 +42,7 @@ func (f *letterFlags) add(cmd *cobra.Command) {
 }
 
 // selection returns the selector; nil if all dead letters are selected.
-func (f *letterFlags) selection(now time.Time) (*v1alpha1.DeadLetterSelector, error) {
+func (f *selectorFlags) selection(now time.Time) (*v1alpha1.DeadLetterSelector, error) {
 	selection := v1alpha1.DeadLetterSelector{IDs: f.ids, Expression: f.expression}
 	if f.unknownOrigin {
 		selection.UnknownOrigin = true
@@ -71,33 +71,9 @@ func (f *letterFlags) selection(now time.Time) (*v1alpha1.DeadLetterSelector, er
 }
 
 // query returns the selector as parameters of the dead-letter API.
-func (f *letterFlags) query(now time.Time) (url.Values, error) {
-	query := url.Values{}
-	selection, err := f.selection(now)
-	if err != nil || selection == nil {
-		return query, err
-	}
-	for _, id := range selection.IDs {
-		query.Add("id", id)
-	}
-	for _, reason := range selection.Reasons {
-		query.Add("reason", string(reason))
-	}
-	for _, header := range f.headers {
-		query.Add("header", header)
-	}
-	for parameter, at := range map[string]*metav1.Time{"diedAfter": selection.DiedAfter, "diedBefore": selection.DiedBefore} {
-		if at != nil {
-			query.Set(parameter, at.UTC().Format(time.RFC3339))
-		}
-	}
-	if f.expression != "" {
-		query.Set("expression", f.expression)
-	}
-	if f.unknownOrigin {
-		query.Set("unknownOrigin", "true")
-	}
-	return query, nil
+func (f *selectorFlags) query(now time.Time) (url.Values, error) {
+	selector, err := f.selection(now)
+	return deadletterclient.Parameters(selector), err
 }
 
 // headersOf parses the values of --header. It merges the values of one header and operator into one requirement.
@@ -182,11 +158,11 @@ func numbers(query url.Values, cmd *cobra.Command, parameterOf map[string]string
 }
 
 // apiFlags configure access to the dead-letter API.
-type doorFlags struct {
+type apiFlags struct {
 	serviceAccount, warrenNamespace, warrenService string
 }
 
-func (f *doorFlags) add(cmd *cobra.Command, c *cluster) {
+func (f *apiFlags) add(cmd *cobra.Command, c *cluster) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.serviceAccount, "service-account", "warren-dead-letters",
 		"the ServiceAccount of the namespace that authenticates to the dead-letter API")
@@ -197,7 +173,7 @@ func (f *doorFlags) add(cmd *cobra.Command, c *cluster) {
 
 // deadLetters connects to the dead-letter API, and returns the namespace of the queues. It calls say with the reason if it must
 // wait.
-func (c *cluster) deadLetters(ctx context.Context, flags doorFlags, say func(string)) (*deadletterclient.Client, string, error) {
+func (c *cluster) deadLetters(ctx context.Context, flags apiFlags, say func(string)) (*deadletterclient.Client, string, error) {
 	namespace, err := c.namespace()
 	if err != nil {
 		return nil, "", err
@@ -208,7 +184,7 @@ func (c *cluster) deadLetters(ctx context.Context, flags doorFlags, say func(str
 
 // deadLettersOf connects to the dead-letter API for the queues of a namespace.
 func (c *cluster) deadLettersOf(
-	ctx context.Context, namespace string, flags doorFlags, say func(string),
+	ctx context.Context, namespace string, flags apiFlags, say func(string),
 ) (*deadletterclient.Client, error) {
 	config, err := c.flags.ToRESTConfig()
 	if err != nil {
