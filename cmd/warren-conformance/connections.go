@@ -74,8 +74,9 @@ func hotReconnect(t *trial) {
 	t.handleOne()
 }
 
-// staleAcks cuts the connection while handlers are at work. They return when the program has a new channel, on which a tag of theirs is a
-// message that waits behind others. Whether that one is settled by mistake shows when the program is killed before it handles it.
+// staleAcks cuts the connection while handlers are at work. They return when the program has a new channel, on which one of their
+// tags belongs to a message that waits behind others. The trial kills the program before it handles that message, which reveals
+// whether the program has settled it by mistake.
 func staleAcks(t *trial) {
 	t.start()
 	t.sendAll(concurrency, "ok") // so that tags differ on the new channel

@@ -6,8 +6,8 @@ import (
 	"text/tabwriter"
 )
 
-// mostShown is how many mistakes of one pitfall are printed.
-const mostShown = 6
+// maxShown is how many mistakes of one pitfall are printed.
+const maxShown = 6
 
 // printReport prints a line for each pitfall, and one more for each further mistake.
 func printReport(out io.Writer, results []result) {
@@ -25,10 +25,10 @@ func printReport(out io.Writer, results []result) {
 		case r.failed():
 			failed++
 			fmt.Fprintf(table, "FAIL\t%s\t%d\t%d\t%s\n", r.pitfall.name, r.lost, r.repeated, r.seen[0])
-			for _, mistake := range r.seen[1:min(len(r.seen), mostShown)] {
+			for _, mistake := range r.seen[1:min(len(r.seen), maxShown)] {
 				fmt.Fprintf(table, "\t\t\t\t%s\n", mistake)
 			}
-			if more := len(r.seen) - mostShown; more > 0 {
+			if more := len(r.seen) - maxShown; more > 0 {
 				fmt.Fprintf(table, "\t\t\t\tand %d more\n", more)
 			}
 		default:

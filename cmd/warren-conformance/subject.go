@@ -47,7 +47,7 @@ func (t *trial) start() {
 	})
 }
 
-// kill ends the program and its children at once, and reads the rest of what they printed.
+// kill ends the program and its children immediately, and reads the rest of their output.
 func (t *trial) kill() {
 	if t.subject == nil {
 		return

@@ -39,8 +39,8 @@ var specs = map[contract.Strategy]string{
 		retry: {policy: None}, deadLetter: {exchange: {name: jobs.dead, type: direct}, routingKey: given-up, queue: {name: jobs.cellar}}}`,
 }
 
-// trial is one pitfall: a topology in a vhost of its own, and a program that consumes through a proxy, as a user who may do no more
-// than a consumer needs. Its methods end the trial when RabbitMQ cannot be asked or the program cannot be started.
+// trial is one pitfall: a topology in a vhost of its own, and a program that consumes through a proxy, as a user with only the
+// permissions of a consumer. Its methods end the trial if RabbitMQ does not answer or the program does not start.
 type trial struct {
 	*program.Program
 
@@ -65,7 +65,7 @@ type trial struct {
 // message is a message that was sent.
 type message struct {
 	id string
-	// dies says that the message has to become a dead letter, instead of being handled.
+	// dies is true if the message must become a dead letter, instead of being handled.
 	dies bool
 }
 
@@ -133,7 +133,7 @@ func (t *trial) allow() {
 	t.vhost.Grant(t.user, "^$", "^("+strings.Join(exchanges, "|")+")$", "^"+t.contract.Queue+"$")
 }
 
-// forbid takes away the permission to publish. The broker remembers permissions for each channel.
+// forbid removes the permission to publish. The broker caches permissions for each channel.
 func (t *trial) forbid() { t.vhost.Grant(t.user, "^$", "^$", "^"+t.contract.Queue+"$") }
 
 // routes are where the program publishes copies.
@@ -162,7 +162,7 @@ func (t *trial) environment() []string {
 	}
 }
 
-// writeContract replaces the file at once, as a kubelet does.
+// writeContract replaces the file atomically, as a kubelet does.
 func (t *trial) writeContract() {
 	document, err := json.Marshal(t.contract)
 	t.check(err)
@@ -267,8 +267,8 @@ func (t *trial) judge() {
 	}
 }
 
-// waiting counts the messages in the queues, once they have all come back from the program: there are so many, or they are lost. A
-// message that waits to be dead-lettered is not ready, and not lost.
+// waiting counts the messages in the queues once all have returned from the program: either there are so many, or some are lost.
+// A message that waits to be dead-lettered is not ready, and not lost.
 func (t *trial) waiting(expected int) int {
 	queues := make([]string, 0, 2+len(t.contract.Tiers))
 	queues = append(queues, t.contract.Queue, t.contract.DeadLetterQueue)

@@ -162,7 +162,7 @@ func TestCompileRefuses(t *testing.T) {
 	}
 }
 
-// A time zone costs the read of a file, so its name must not come from a message, and few are read for each message.
+// CEL reads a file for each time zone, so a message must not choose the zone, and the number of reads per message is limited.
 func TestTimeZones(t *testing.T) {
 	t.Parallel()
 	const at12 = `timestamp("2026-01-31T11:00:00Z").getHours("Europe/Berlin") == 12`
@@ -186,7 +186,7 @@ func TestTimeZones(t *testing.T) {
 	}
 }
 
-// An expression tells why it failed, by names of fields and without values of a message.
+// The error of an expression names fields, and contains no values of a message.
 func TestEvaluationError(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2"
@@ -209,7 +209,7 @@ func TestEvaluationError(t *testing.T) {
 			t.Fatalf("%s: %v", expression, err)
 		}
 		selector.skips(Source{}.Read(&amqp.Delivery{Body: []byte(`{"password": "` + secret + `", "items": []}`)}), at)
-		if want != "" { // the first error is the one that counts
+		if want != "" { // the first error is reported
 			selector.skips(Source{}.Read(&amqp.Delivery{Body: []byte("no JSON")}), at)
 		}
 		if got := selector.EvaluationError(); got != want {

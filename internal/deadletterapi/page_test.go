@@ -8,7 +8,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// A distinct page has one message of each ID, and ends when it has all requested IDs.
+// A distinct page shows one message of each ID, and ends when it contains all requested IDs.
 func TestDistinctPage(t *testing.T) {
 	t.Parallel()
 	first, second := rejected("a"), rejected("b")

@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Fragments of specs and of topologies that many cases share. alone is a main queue and nothing else.
+// Fragments of specs and topologies that many cases share. alone is only a main queue.
 const (
 	defaults = `
 		exchange orders.dlx: DeadLetter, fanout
@@ -432,7 +432,7 @@ func TestDesiredRefuses(t *testing.T) {
 			message: `queue.maxLength and queue.maxLengthBytes with retry.strategy Reject and deadLetterStrategy AtMostOnce lose the messages that exceed them on this broker (3.13): use AtLeastOnce, remove the limits, or upgrade to RabbitMQ 4.0`,
 		},
 
-		// What only objects stored past validation can show:
+		// Only objects that were stored without validation reach these errors:
 		"a TTL that is none":          {spec: `{queue: {messageTTL: 1 day}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "1 day": must be integers with d, h, m, s, ms in that order, such as 14d, 1h30m or 90s`},
 		"a TTL of a DLQ that is none": {spec: `{deadLetter: {queue: {consumerTimeout: soon}}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "soon": must be integers with d, h, m, s, ms in that order, such as 14d, 1h30m or 90s`},
 		"a delay that is none":        {spec: `{retry: {delayTiers: [{delay: later}]}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "later": must be integers with d, h, m, s, ms in that order, such as 14d, 1h30m or 90s`},

@@ -72,7 +72,7 @@ func Owned(entries []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
 	return slices.DeleteFunc(slices.Clone(entries), func(entry v1alpha1.TopologyEntry) bool { return !Owns(entry) })
 }
 
-// OwnedView is Owned for readers: it returns entries itself if the ConsumerQueue owns all of them.
+// OwnedView is Owned without a copy if the ConsumerQueue owns all entries. The caller must not change the result.
 func OwnedView(entries []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
 	if slices.ContainsFunc(entries, func(entry v1alpha1.TopologyEntry) bool { return !Owns(entry) }) {
 		return Owned(entries)

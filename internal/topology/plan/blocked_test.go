@@ -9,7 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Each check, with what makes it keep an object and with the nearest thing that does not.
+// Each check, with a case that blocks and the nearest case that does not.
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	queue := v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: "dlq", Role: v1alpha1.RoleDeadLetter}

@@ -294,7 +294,7 @@ func TestDiffChanges(t *testing.T) {
 	}
 }
 
-// An extra binding into one of the queues is Foreign, unless another ConsumerQueue wants it.
+// An extra binding into one of the queues is Foreign, unless another ConsumerQueue specifies it.
 func TestDiffForeignBindings(t *testing.T) {
 	t.Parallel()
 	foreign := func(source, destination, key, arguments string) v1alpha1.TopologyEntry {
@@ -366,8 +366,8 @@ func TestDiffForeignBindings(t *testing.T) {
 	}
 }
 
-// After an upgrade of the broker: if every object that differs is just what the spec asks for on an older supported version,
-// that is BrokerUpgraded and no drift.
+// After an upgrade of the broker: if every object that differs matches the spec on an older supported version, the reason is
+// BrokerUpgraded, and this is not drift.
 func TestDiffUpgraded(t *testing.T) {
 	t.Parallel()
 	const reject = `{retry: {strategy: Reject}}`
@@ -505,7 +505,7 @@ func TestDiffReturnRoute(t *testing.T) {
 	}
 }
 
-// The first look at a broker must not complain of a route that declaring the topology makes.
+// The first comparison must not report a return route as missing that the topology's own declaration creates.
 func TestDiffReturnRouteOfOurOwn(t *testing.T) {
 	t.Parallel()
 	const returns = `retry: {returnTo: {exchange: back, routingKey: again}}, `
@@ -703,14 +703,14 @@ func TestPlanHash(t *testing.T) {
 		return got
 	}
 	topologytest.Equal(t, "of nothing", "", hash(nil))
-	// It is kept in status and in people's approvals: it must not change from one release to the next.
+	// The status and user approvals store it: it must not change between releases.
 	topologytest.Equal(t, "of one", "sha256:6552", hash([]v1alpha1.Change{{Kind: v1alpha1.KindQueue, Name: "orders", Effect: v1alpha1.EffectDeclare, Message: "m"}})[:11])
 	if hash(changes) == hash(changes[1:]) {
 		t.Error("hash of less is the same")
 	}
 }
 
-// entriesOf are the entries of a comparison as the status shows them.
+// entriesOf returns the entries of a comparison as in the status.
 func entriesOf(comparison plan.Comparison) []v1alpha1.TopologyEntry {
 	entries := make([]v1alpha1.TopologyEntry, len(comparison.Entries))
 	for i, entry := range comparison.Entries {

@@ -17,7 +17,7 @@ import (
 // edit is a change of a spec, with the broker as it was declared before.
 type edit struct {
 	was, spec string
-	// declared says that what is new is at the broker already.
+	// declared is true if the new objects already exist at the broker.
 	declared bool
 	from, on vhost.Version
 	// then changes the broker.
@@ -50,7 +50,7 @@ func (e edit) compare(t *testing.T) plan.Comparison {
 	})
 }
 
-// leaving renders what departs: what is to be done at once, or why nothing is. A queue that may go waits to be empty.
+// leaving formats the orphans: their immediate change, or why they are retained. A queue without a reason waits to be empty.
 func leaving(comparison plan.Comparison) []string {
 	lines := []string{}
 	for _, orphan := range comparison.Orphans {
@@ -337,7 +337,7 @@ retry: {exchange: {name: again}, delayTiers: [{delay: 30s}]}
 deadLetter: {queue: {maxLength: 9}}
 `
 
-// A orphan is a change where it may go at once; a queue has none, for that it waits to be empty is not drift.
+// An orphan is a change if it can be removed immediately. A queue has no change: waiting until it is empty is not drift.
 func TestChangesOfDepartures(t *testing.T) {
 	t.Parallel()
 	got := edit{

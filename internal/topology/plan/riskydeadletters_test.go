@@ -9,7 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// risks is how dead letters can be lost, by version; what a broker has besides the topology of the spec is in policies and then.
+// risks are the expected advisories by version. policies and then change the broker besides the topology of the spec.
 type risks struct {
 	spec     string
 	policies []vhost.Policy
@@ -54,7 +54,7 @@ func ofDLQ(key string, value any) []vhost.Policy {
 	return []vhost.Policy{{Name: "p", Pattern: vhost.ReadPattern(`\.dlq$`), ApplyTo: "queues", Definition: vhost.Arguments{key: value}}}
 }
 
-// mayMatch is a policy whose pattern Warren cannot read.
+// mayMatch returns a policy whose pattern Warren cannot evaluate.
 func mayMatch(definition vhost.Arguments) []vhost.Policy {
 	return []vhost.Policy{{Name: "p", Pattern: vhost.ReadPattern("^[[:alpha:].]+$"), ApplyTo: "queues", Definition: definition}}
 }

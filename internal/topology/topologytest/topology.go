@@ -105,8 +105,8 @@ func Trimmed(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Observe returns what a broker has after these topologies were declared. The bindings of each exchange and queue are in reverse
-// order, and numbers have the types of decoded JSON.
+// Observe returns the broker's objects after these topologies were declared. The bindings of each exchange and queue are in
+// reverse order, and numbers are as decoded from JSON.
 func Observe(t testing.TB, topologies ...topology.Topology) vhost.Observed {
 	t.Helper()
 	observed := vhost.Observed{

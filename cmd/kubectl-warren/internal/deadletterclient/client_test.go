@@ -29,15 +29,15 @@ const (
 	orders  = group + "/namespaces/shop/deadletterqueues/orders"
 )
 
-// apiServer answers requests in the way of an API server, and notes them.
+// apiServer simulates an API server, and records requests.
 type apiServer struct {
 	*httptest.Server
 
-	// served says that the API server serves the dead-letter API itself.
+	// served is true if the API server serves the dead-letter API itself.
 	served bool
-	// tokens answers requests for a token, unless it is nil.
+	// tokens handles requests for tokens, unless it is nil.
 	tokens *apierrors.StatusError
-	// answers are those of the dead-letter API, in their order; the last one stays.
+	// answers are the responses of the dead-letter API, in order; the last one repeats.
 	answers []http.HandlerFunc
 	asked   []string
 }
@@ -99,7 +99,7 @@ func success(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte(`{"kind":"DeadLetterQueue"}`))
 }
 
-// start starts the server, and returns what leads to it.
+// start starts the server, and returns a configuration for it.
 func (s *apiServer) start(t *testing.T) *rest.Config {
 	t.Helper()
 	s.Server = httptest.NewServer(s)
@@ -107,7 +107,7 @@ func (s *apiServer) start(t *testing.T) *rest.Config {
 	return &rest.Config{Host: s.URL, QPS: -1}
 }
 
-// client is one that notes how long it would wait, and what it says.
+// client returns a Client that records its waits and messages instead of waiting.
 func client(t *testing.T, s *apiServer) (*Client, *[]string, error) {
 	t.Helper()
 	said := &[]string{}
@@ -200,7 +200,7 @@ func later(seconds int32) *apierrors.StatusError {
 	return err
 }
 
-// What is said of answers that are no success. Each is that of the manager, or of the API server on the way to the manager.
+// The errors for responses of the manager, and of the API server in front of it.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	services := schema.GroupResource{Resource: "services"}
@@ -297,7 +297,7 @@ func TestTriesAgain(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends waiting.
+// Ctrl-C ends the wait.
 func TestStoppedWhileItWaits(t *testing.T) {
 	t.Parallel()
 	server := &apiServer{answers: []http.HandlerFunc{failure(apierrors.NewTooManyRequests("try again", 5))}}
@@ -312,7 +312,7 @@ func TestStoppedWhileItWaits(t *testing.T) {
 	}
 }
 
-// The manager cuts off a client that takes nothing for too long.
+// The manager disconnects a client that is too slow.
 func TestAnAnswerBreaksOff(t *testing.T) {
 	t.Parallel()
 	server := &apiServer{answers: []http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) {
@@ -333,7 +333,7 @@ func TestAnAnswerBreaksOff(t *testing.T) {
 	}
 }
 
-// A name leads to no other path.
+// A name cannot change the path.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	server := &apiServer{answers: []http.HandlerFunc{success}}

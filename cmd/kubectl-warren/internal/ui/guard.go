@@ -75,7 +75,7 @@ func (g *guard) isKnown(r *http.Request) bool {
 	return err == nil && isSame(cookie.Value, g.session)
 }
 
-// admits reports whether a request has the unused token.
+// admits reports whether a request carries the unused token.
 func (g *guard) admits(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.URL.Path == path("") && isSame(r.URL.Query().Get(tokenParameter), g.token) &&
 		g.used.CompareAndSwap(false, true)
