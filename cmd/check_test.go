@@ -58,13 +58,13 @@ func TestCheckOfAnInstallation(t *testing.T) {
 				}
 				client.Resources = []*metav1.APIResourceList{list}
 			}
-			looks := 0
+			checks := 0
 			client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 				if len(test.renewals) == 0 {
 					return false, nil, nil
 				}
-				renewed := metav1.NewMicroTime(test.renewals[min(looks, len(test.renewals)-1)])
-				looks++
+				renewed := metav1.NewMicroTime(test.renewals[min(checks, len(test.renewals)-1)])
+				checks++
 				return true, &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &test.holder, RenewTime: &renewed}}, nil
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

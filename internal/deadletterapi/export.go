@@ -99,7 +99,7 @@ func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
 	written := chain{}
 	for {
 		part := &chunk{out: out, written: &written, before: written}
-		_, looked, err := h.browse(out.client, r, q, part.visit)
+		_, seen, err := h.browse(out.client, r, q, part.visit)
 		if err != nil && out.count == 0 {
 			return nil, err
 		}
@@ -109,7 +109,7 @@ func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
 		if errors.Is(err, errUnread) && out.drain() == nil {
 			continue
 		}
-		out.end(looked, err)
+		out.end(seen, err)
 		return nil, nil
 	}
 }

@@ -265,7 +265,7 @@ func (h *Handler) summary(_ http.ResponseWriter, r request) (any, error) {
 	defer cancel()
 	counted := newCounter(q.groupBy)
 	began := time.Now()
-	at, looked, err := h.browse(ctx, r, q, func(_ int, letter deadletter.Letter) bool {
+	at, seen, err := h.browse(ctx, r, q, func(_ int, letter deadletter.Letter) bool {
 		counted.add(letter)
 		return true
 	})
@@ -273,9 +273,9 @@ func (h *Handler) summary(_ http.ResponseWriter, r request) (any, error) {
 		return nil, err
 	}
 	queue, _ := listing.QueueOf(at.ConsumerQueue)
-	queue.Messages, queue.AsOf = new(int64(looked.ready)), new(metav1.NewTime(began.UTC()))
-	queue.Consumers = new(int64(looked.consumers))
-	queue.Summary = &v1alpha1.Summary{Examined: int64(looked.examined), Seen: looked.Seen, GroupBy: q.groupBy}
+	queue.Messages, queue.AsOf = new(int64(seen.ready)), new(metav1.NewTime(began.UTC()))
+	queue.Consumers = new(int64(seen.consumers))
+	queue.Summary = &v1alpha1.Summary{Examined: int64(seen.examined), Seen: seen.Seen, GroupBy: q.groupBy}
 	queue.Summary.Groups, queue.Summary.Others = counted.largest()
 	if wantsTable(r.Header.Get("Accept")) {
 		return tableOf([]v1alpha1.DeadLetterQueue{queue}, time.Now()), nil
@@ -293,12 +293,12 @@ func (h *Handler) messages(_ http.ResponseWriter, r request) (any, error) {
 	defer cancel()
 	q.paged, q.depth = true, maxDepth
 	page := page{query: q, redact: h.redact, room: maxPageBytes}
-	at, looked, err := h.browse(ctx, r, q, page.add)
+	at, seen, err := h.browse(ctx, r, q, page.add)
 	if err == nil {
 		err = page.err
 	}
 	if err != nil {
 		return nil, err
 	}
-	return page.list(at.Names.Queue, looked), nil
+	return page.list(at.Names.Queue, seen), nil
 }

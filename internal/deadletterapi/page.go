@@ -55,14 +55,14 @@ func (p *page) add(position int, letter deadletter.Letter) bool {
 }
 
 // list returns the response.
-func (p *page) list(queue string, looked browsed) v1alpha1.DeadLetterList {
+func (p *page) list(queue string, seen browsed) v1alpha1.DeadLetterList {
 	list := v1alpha1.DeadLetterList{
-		TypeMeta: v1alpha1.TypeOf(v1alpha1.KindDeadLetterList), Queue: queue, Ready: int64(looked.ready), Seen: looked.Seen, Items: p.items,
+		TypeMeta: v1alpha1.TypeOf(v1alpha1.KindDeadLetterList), Queue: queue, Ready: int64(seen.ready), Seen: seen.Seen, Items: p.items,
 	}
 	if list.Items == nil {
 		list.Items = []json.RawMessage{}
 	}
-	if p.next > 0 && p.next < looked.ready {
+	if p.next > 0 && p.next < seen.ready {
 		list.NextPosition = new(int64(p.next))
 	}
 	return list

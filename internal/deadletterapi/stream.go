@@ -146,8 +146,8 @@ func (s *stream) drain() error {
 }
 
 // end writes the last line, after all others.
-func (s *stream) end(looked browsed, failure error) {
-	last := v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: s.count, Ready: int64(looked.ready), Seen: looked.Seen}
+func (s *stream) end(seen browsed, failure error) {
+	last := v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: s.count, Ready: int64(seen.ready), Seen: seen.Seen}
 	if failure != nil {
 		last.Error = failure.Error()
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// lazyClient receives nothing until it is told to read.
+// lazyClient receives nothing until the test tells it to read.
 type lazyClient struct {
 	*httptest.ResponseRecorder
 
@@ -113,7 +113,7 @@ func TestALookOfAnExportEndsInTime(t *testing.T) {
 	})
 }
 
-// An export gives messages back while its client reads, and goes on behind those that it has exported. If they have changed, it says so.
+// An export returns messages while its client reads, and continues behind the exported messages. It reports an error if these have changed.
 func TestExportToALazyClient(t *testing.T) {
 	t.Parallel()
 	letters := make([]amqp.Delivery, 300)

@@ -21,7 +21,7 @@ const handoverTTL = time.Hour
 //
 // Each ConsumerQueue decides once, just before it deletes its shared objects. It leaves an object to any active peer that holds
 // it, or else to a terminating peer that has not decided yet. After its decision, no peer leaves an object to it. Decisions are
-// serialized. The last ConsumerQueue of those that share an object therefore finds no peer, and deletes the object.
+// serialized. The last ConsumerQueue that shares an object therefore finds no peer, and deletes the object.
 //
 // A restart loses the decisions. ConsumerQueues that still exist decide again, in any order, and again the last one finds no
 // peer. Objects that were deleted before no longer exist, and ConsumerQueues that are gone have left their objects to one that

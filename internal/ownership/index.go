@@ -208,8 +208,8 @@ func (x *Index) after(name client.ObjectKey, set func() []client.ObjectKey) *rec
 
 func (r *record) isLeaving() bool { return !r.cq.DeletionTimestamp.IsZero() }
 
-// waitsFor returns the objects for which a ConsumerQueue waits: all of them if it lost a conflict, and otherwise those that have
-// left its spec and that others may need. For a deleted ConsumerQueue, Index.leaving has this information.
+// waitsFor returns the objects for which a ConsumerQueue waits: all of them if it lost a conflict, and otherwise its
+// orphans, which others may need. For a deleted ConsumerQueue, Index.leaving has this information.
 func (r *record) waitsFor() []mark {
 	if r.isLeaving() {
 		return nil
@@ -230,8 +230,8 @@ func (r *record) waitsFor() []mark {
 // objects returns the objects that a ConsumerQueue needs or owns.
 func (r *record) objects() []mark { return union(r.wants, r.owns) }
 
-// Await returns true once the index has recorded this version of a ConsumerQueue, and with it every earlier change. A
-// reconciliation therefore sees everything that the cache knew. It returns false if this takes longer than the limit.
+// waitsFor returns the objects for which a ConsumerQueue waits: all of them if it lost a conflict, and otherwise its orphans,
+// which others may need. For a deleted ConsumerQueue, Index.leaving has this information.
 func (x *Index) Await(ctx context.Context, cq *v1alpha1.ConsumerQueue, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

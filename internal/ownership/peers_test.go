@@ -23,7 +23,7 @@ import (
 const (
 	withGrave    = `{deadLetter: {queue: {name: grave}}}`
 	withBigGrave = `{deadLetter: {queue: {name: grave, maxLength: 5}}}`
-	// unknownSpec has a refused spec.
+	// unknownSpec is the spec of a ConsumerQueue that Warren refuses.
 	unknownSpec = `{retry: {delayTiers: [{delay: later}]}}`
 )
 

@@ -34,6 +34,14 @@ func IDOf(entry v1alpha1.TopologyEntry) vhost.ID {
 	}
 }
 
+// IDOfChange returns the ID of a change's object.
+func IDOfChange(change v1alpha1.Change) vhost.ID {
+	return vhost.ID{
+		Kind: vhost.Kind(change.Kind), Name: change.Name,
+		Source: change.Source, Destination: change.Destination, RoutingKey: change.RoutingKey, Arguments: change.Arguments,
+	}
+}
+
 // EntryOf returns an entry for an object.
 func EntryOf(id vhost.ID) v1alpha1.TopologyEntry {
 	return v1alpha1.TopologyEntry{
@@ -94,8 +102,8 @@ func Owns(entry v1alpha1.TopologyEntry) bool {
 	return entry.Origin == v1alpha1.OriginDeclared || entry.LastSyncedHash != ""
 }
 
-// SplitByOrigin separates the entries that Warren declared from those that it found. A binding has no origin: it counts as
-// declared if Warren declared both its ends.
+// SplitByOrigin separates entries into those declared by Warren and those found. A binding has no origin: it counts as declared
+// if Warren declared both its ends.
 func SplitByOrigin(owned []v1alpha1.TopologyEntry) (declared, found []v1alpha1.TopologyEntry) {
 	isDeclared := func(kind v1alpha1.ObjectKind, name string) bool {
 		return slices.ContainsFunc(owned, func(e v1alpha1.TopologyEntry) bool {

@@ -34,6 +34,17 @@ func DeadLettersOf(name string, queue Queue, policy Arguments) (DeadLetter, bool
 	return letter, dead
 }
 
+// DeadLettersIn returns the routes of the queues that dead-letter by their arguments, sorted by queue.
+func DeadLettersIn(queues map[string]Queue) []DeadLetter {
+	var found []DeadLetter
+	for _, name := range slices.Sorted(maps.Keys(queues)) {
+		if letter, dead := DeadLettersOf(name, queues[name], nil); dead {
+			found = append(found, letter)
+		}
+	}
+	return found
+}
+
 // leadingTo returns a function that reports whether dead letters can reach an exchange, directly or through other exchanges. It
 // ignores the keys of the bindings between exchanges, so it may retain too much, but never too little. It visits each dead-letter
 // exchange once, because thousands of queues may share one with thousands of bindings.

@@ -166,14 +166,14 @@ var _ = Describe("kubectl warren dlq, looking", func() {
 		w.letEdit()
 		w.Account("warren-dead-letters", "deadletterqueue_editor_role")
 		for because, args := range map[string][]string{
-			`queue "orders.dlq" has a delivery limit`:            {"orders"},
-			`"none" not found`:                                   {"none"},
-			`limit: "5000" must be a number from 1 to 1000`:      {"orders", "--limit=5000"},
-			`expression: `:                                       {"orders", "--expression=nothing"},
-			`Nobody answers at Service "warren-dead-letters" in`: {"orders", "--warren-namespace=default", "--as=admin", "--as-group=system:masters"},
-			`warren-dead-letters-proxy-role`:                     {"orders", "--warren-namespace=default"},
-			`serviceaccounts "nobody" not found`:                 {"orders", "--service-account=nobody"},
-			`you may not create tokens of "warren-dead-letters"`: {"orders", "--as=stranger"},
+			`queue "orders.dlq" has a delivery limit`:       {"orders"},
+			`"none" not found`:                              {"none"},
+			`limit: "5000" must be a number from 1 to 1000`: {"orders", "--limit=5000"},
+			`expression: `:                                  {"orders", "--expression=nothing"},
+			`Service "warren-dead-letters" in namespace "default" does not answer`: {"orders", "--warren-namespace=default", "--as=admin", "--as-group=system:masters"},
+			`warren-dead-letters-proxy-role`:                                       {"orders", "--warren-namespace=default"},
+			`serviceaccounts "nobody" not found`:                                   {"orders", "--service-account=nobody"},
+			`you may not create tokens of "warren-dead-letters"`:                   {"orders", "--as=stranger"},
 		} {
 			w.eventuallyWarren(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", ContainSubstring(because))),
 				append([]string{"dlq", "peek", editor}, args...)...)

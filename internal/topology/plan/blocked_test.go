@@ -33,7 +33,7 @@ func TestChecks(t *testing.T) {
 			Queues:    []topology.Queue{{Name: "dlq"}, {Name: "theirs", Arguments: vhost.Arguments{key: value}}},
 			Bindings:  []topology.Binding{{Source: "dlx", Destination: "dlq"}},
 		})
-		observed.DeadLetters = topologytest.DeadLetters(observed)
+		observed.DeadLetters = vhost.DeadLettersIn(observed.Queues)
 		return observed
 	}
 	unbound := func(observed vhost.Observed) vhost.Observed {
@@ -46,7 +46,7 @@ func TestChecks(t *testing.T) {
 	twice.BindingsFrom["dlx"] = append(twice.BindingsFrom["dlx"], vhost.Binding{Source: "dlx", Destination: "theirs"})
 	theirs := byName.Queues["theirs"]
 	theirs.Arguments[vhost.ArgDeadLetterRoutingKey] = "dlq"
-	byName.DeadLetters = topologytest.DeadLetters(byName)
+	byName.DeadLetters = vhost.DeadLettersIn(byName.Queues)
 	leaving := vhost.IDs{topology.IDOf(binding): true}
 	for name, test := range map[string]struct {
 		check   check

@@ -18,7 +18,7 @@ func (c Comparison) Drift(known topology.Inventory, policy v1alpha1.DriftPolicy)
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(c.ChangesBeyondUpgrade(known)), func(change v1alpha1.Change) bool {
-		return change.Effect != v1alpha1.EffectNone && isNew[changeID(change)]
+		return change.Effect != v1alpha1.EffectNone && isNew[topology.IDOfChange(change)]
 	})
 }
 

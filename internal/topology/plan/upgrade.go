@@ -54,13 +54,6 @@ func (c Comparison) ChangesBeyondUpgrade(known topology.Inventory) []v1alpha1.Ch
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(c.Changes), func(change v1alpha1.Change) bool {
-		return change.Effect == v1alpha1.EffectRecreate || change.Effect == v1alpha1.EffectBind && explained[changeID(change)]
+		return change.Effect == v1alpha1.EffectRecreate || change.Effect == v1alpha1.EffectBind && explained[topology.IDOfChange(change)]
 	})
-}
-
-func changeID(change v1alpha1.Change) vhost.ID {
-	return vhost.ID{
-		Kind: vhost.Kind(change.Kind), Name: change.Name,
-		Source: change.Source, Destination: change.Destination, RoutingKey: change.RoutingKey, Arguments: change.Arguments,
-	}
 }

@@ -45,23 +45,6 @@ func AddDeadLettering(o *vhost.Observed, queue, exchange, key string) {
 	o.Queues[queue] = vhost.Queue{Durable: true, Arguments: arguments}
 }
 
-// DeadLetters returns the routes of the queues that dead-letter, sorted by queue.
-func DeadLetters(o vhost.Observed) []vhost.DeadLetter {
-	var found []vhost.DeadLetter
-	for _, name := range slices.Sorted(maps.Keys(o.Queues)) {
-		exchange, dead := o.Queues[name].Arguments[vhost.ArgDeadLetterExchange].(string)
-		if !dead {
-			continue
-		}
-		letter := vhost.DeadLetter{Queue: name, Exchange: exchange}
-		if key, given := o.Queues[name].Arguments[vhost.ArgDeadLetterRoutingKey].(string); given {
-			letter.RoutingKey = &key
-		}
-		found = append(found, letter)
-	}
-	return found
-}
-
 // DropQueue deletes a queue and its bindings.
 func DropQueue(o *vhost.Observed, name string) {
 	delete(o.Queues, name)

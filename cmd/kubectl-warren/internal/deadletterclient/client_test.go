@@ -265,7 +265,7 @@ The Role warren-dead-letters-proxy-role allows every user to use the proxy of th
 
 func TestTriesAgain(t *testing.T) {
 	t.Parallel()
-	busy := failure(apierrors.NewTooManyRequests("somebody else looks at the queue; try again", 1))
+	busy := failure(apierrors.NewTooManyRequests("another user browses the queue; try again", 1))
 	for name, test := range map[string]struct {
 		answers []http.HandlerFunc
 		want    string
@@ -274,11 +274,11 @@ func TestTriesAgain(t *testing.T) {
 	}{
 		"until its turn comes": {
 			answers: []http.HandlerFunc{busy, failure(later(2)), success},
-			said:    []string{"somebody else looks at the queue; try again", "1s", "2s"}, asked: 3,
+			said:    []string{"another user browses the queue; try again", "1s", "2s"}, asked: 3,
 		},
 		"not for ever": {
-			answers: []http.HandlerFunc{busy}, want: "somebody else looks at the queue; try again\nTried 10 times.",
-			said: append([]string{"somebody else looks at the queue; try again"}, strings.Fields(strings.Repeat("1s ", 9))...), asked: 10,
+			answers: []http.HandlerFunc{busy}, want: "another user browses the queue; try again\nTried 10 times.",
+			said: append([]string{"another user browses the queue; try again"}, strings.Fields(strings.Repeat("1s ", 9))...), asked: 10,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -49,7 +49,7 @@ func read(status v1alpha1.ConsumerQueueStatus, before, after topology.Topology) 
 		r.add(entry, desired, changesOf(id, status.Changes))
 	}
 	r.addUnlisted(status, before)
-	r.observed.DeadLetters = deadLettersOf(r.observed)
+	r.observed.DeadLetters = vhost.DeadLettersIn(r.observed.Queues)
 	return r
 }
 
@@ -98,18 +98,11 @@ const routePath = "route"
 func changesOf(id vhost.ID, all []v1alpha1.Change) []v1alpha1.Change {
 	var changes []v1alpha1.Change
 	for _, change := range all {
-		if changeID(change) == id {
+		if topology.IDOfChange(change) == id {
 			changes = append(changes, change)
 		}
 	}
 	return changes
-}
-
-func changeID(change v1alpha1.Change) vhost.ID {
-	return vhost.ID{
-		Kind: vhost.Kind(change.Kind), Name: change.Name,
-		Source: change.Source, Destination: change.Destination, RoutingKey: change.RoutingKey, Arguments: change.Arguments,
-	}
 }
 
 func exchangeFrom(name string, desired topology.Topology, changes []v1alpha1.Change) vhost.Exchange {

@@ -45,7 +45,7 @@ func settle(
 		if !changed {
 			break
 		}
-		observed.DeadLetters = deadLettersOf(observed)
+		observed.DeadLetters = vhost.DeadLettersIn(observed.Queues)
 	}
 	return s
 }
@@ -100,14 +100,4 @@ func copyOf(observed vhost.Observed) vhost.Observed {
 	}
 	observed.BindingsTo, observed.BindingsFrom = to, from
 	return observed
-}
-
-func deadLettersOf(observed vhost.Observed) []vhost.DeadLetter {
-	var letters []vhost.DeadLetter
-	for _, name := range slices.Sorted(maps.Keys(observed.Queues)) {
-		if letter, sends := vhost.DeadLettersOf(name, observed.Queues[name], nil); sends {
-			letters = append(letters, letter)
-		}
-	}
-	return letters
 }
