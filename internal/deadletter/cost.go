@@ -51,12 +51,13 @@ func tooCostlyAlone(tree *ast.AST, expression ast.Expr) error {
 			return fmt.Errorf("calls %s, which is not allowed because its result can use all memory. Compare the text as it "+
 				"is, for example by contains, startsWith or matches", name)
 		case slices.Contains(slow, name):
-			return fmt.Errorf("calls %s, which is not allowed because it can take hours. Use contains, startsWith, endsWith or matches", name)
+			return fmt.Errorf("calls %s, which is not allowed because it can take hours. Use contains, startsWith, endsWith or "+
+				"matches", name)
 		case name == overloads.Matches && call.Args()[len(call.Args())-1].Kind() != ast.LiteralKind:
 			return errors.New("calls matches with a pattern that is not a literal, which is not allowed because it can use all memory")
 		case slices.Contains(zoned, name) && len(call.Args()) > 0 && call.Args()[len(call.Args())-1].Kind() != ast.LiteralKind:
-			return fmt.Errorf("calls %s with a time zone that is not a literal, which is not allowed because each message could name another "+
-				"file to read", name)
+			return fmt.Errorf("calls %s with a time zone that is not a literal, which is not allowed because each message could name "+
+				"another file to read", name)
 		}
 	case ast.StructKind:
 		return fmt.Errorf("makes a %s, which is not allowed", expression.AsStruct().TypeName())

@@ -85,7 +85,8 @@ func (h *Handler) routes() http.Handler {
 // serve authorizes a request, and writes its response.
 func (h *Handler) serve(verb, subresource string, answers answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked := request{Request: r, attributes: attributes{verb, r.PathValue("namespace"), r.PathValue("name"), subresource}, end: func() {}}
+		about := attributes{verb, r.PathValue("namespace"), r.PathValue("name"), subresource}
+		asked := request{Request: r, attributes: about, end: func() {}}
 		defer func() { asked.end() }()
 		result, err := h.answer(w, &asked, answers)
 		switch {

@@ -79,6 +79,7 @@ func compareKeys(a, b client.ObjectKey) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
+// NewIndex returns an empty Index.
 func NewIndex() *Index {
 	return &Index{
 		records: map[client.ObjectKey]*record{}, wants: sets{}, active: sets{}, leaving: sets{}, waits: sets{},
@@ -230,8 +231,8 @@ func (r *record) waitsFor() []mark {
 // objects returns the objects that a ConsumerQueue needs or owns.
 func (r *record) objects() []mark { return union(r.wants, r.owns) }
 
-// waitsFor returns the objects for which a ConsumerQueue waits: all of them if it lost a conflict, and otherwise its orphans,
-// which others may need. For a deleted ConsumerQueue, Index.leaving has this information.
+// Await returns true once the index has recorded this version of a ConsumerQueue, and with it every earlier change. A
+// reconciliation therefore sees everything that the cache knew. It returns false if this takes longer than the limit.
 func (x *Index) Await(ctx context.Context, cq *v1alpha1.ConsumerQueue, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

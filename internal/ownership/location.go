@@ -40,13 +40,13 @@ func (l Location) Record(status *v1alpha1.Location) {
 type Nearness int
 
 const (
-	// Elsewhere: it is at another location.
+	// Elsewhere means that it is at another location.
 	Elsewhere Nearness = iota
-	// Unplaced: its location is unknown until its connection is made.
+	// Unplaced means that its location is unknown until its connection is made.
 	Unplaced
-	// Perhaps: it is at a cluster of the same name. Warren removes nothing that it may need, and refuses nothing because of it.
+	// Perhaps means that it is at a cluster of the same name. Warren removes nothing that it may need, and refuses nothing because of it.
 	Perhaps
-	// Same: it is at the location.
+	// Same means that it is at the location.
 	Same
 )
 

@@ -108,7 +108,8 @@ func checkSafe(spec resolved) error {
 			"remove it, or upgrade to RabbitMQ 4.0", version)
 	case (spec.queue.MaxLength != nil || spec.queue.MaxLengthBytes != nil) && !spec.atLeastOnce:
 		return unsafe("queue.maxLength and queue.maxLengthBytes with retry.strategy Reject and deadLetterStrategy AtMostOnce "+
-			"lose the messages that exceed them on this broker (%s): use AtLeastOnce, remove the limits, or upgrade to RabbitMQ 4.0", version)
+			"lose the messages that exceed them on this broker (%s): use AtLeastOnce, remove the limits, or upgrade to "+
+			"RabbitMQ 4.0", version)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ type Exchange struct {
 	Declare bool
 }
 
+// ID identifies the exchange.
 func (e Exchange) ID() vhost.ID { return vhost.ExchangeID(e.Name) }
 
 // Queue is a durable quorum queue.
@@ -23,6 +24,7 @@ type Queue struct {
 	Arguments vhost.Arguments
 }
 
+// ID identifies the queue.
 func (q Queue) ID() vhost.ID { return vhost.QueueID(q.Name) }
 
 // Binding binds a queue to an exchange. Source, Destination, RoutingKey and Arguments form its identity.
@@ -32,6 +34,7 @@ type Binding struct {
 	Role                            v1alpha1.Role
 }
 
+// ID identifies the binding.
 func (b Binding) ID() vhost.ID { return b.AtBroker().ID() }
 
 // AtBroker returns the binding in the broker model.

@@ -27,8 +27,10 @@ type ID struct {
 	Arguments string
 }
 
+// ExchangeID identifies an exchange.
 func ExchangeID(name string) ID { return ID{Kind: KindExchange, Name: name} }
 
+// QueueID identifies a queue.
 func QueueID(name string) ID { return ID{Kind: KindQueue, Name: name} }
 
 // Compare returns the order of two IDs, as cmp.Compare does.

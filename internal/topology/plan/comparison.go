@@ -45,6 +45,7 @@ type Entry struct {
 	Binding  *topology.Binding
 }
 
+// ID identifies the object.
 func (e Entry) ID() vhost.ID { return topology.IDOf(e.TopologyEntry) }
 
 // Comparison is the result of Diff.

@@ -24,6 +24,7 @@ type Block struct {
 	Message string
 }
 
+// ID identifies the object.
 func (o Orphan) ID() vhost.ID { return topology.IDOf(o.Entry) }
 
 // Blocked reports whether Warren retains the object for now.

@@ -47,8 +47,8 @@ func lostByLooking(dlq settings, version vhost.Version) *v1alpha1.Advisory {
 	clause, reason := found.introduced(dlq.name)
 	return &v1alpha1.Advisory{
 		Code: v1alpha1.AdvisoryDeadLettersCanBeLost, Reason: reason, Name: dlq.name,
-		Message: fmt.Sprintf("%s: the broker deletes messages that exceed the limit, and on this version (%s) %s; %s", clause, version, effect,
-			found.remedy("set deadLetter.queue.deliveryLimit to Unlimited")),
+		Message: fmt.Sprintf("%s: the broker deletes messages that exceed the limit, and on this version (%s) %s; %s",
+			clause, version, effect, found.remedy("set deadLetter.queue.deliveryLimit to Unlimited")),
 	}
 }
 

@@ -23,7 +23,7 @@ type exportDeadLettersCommand struct {
 	genericiooptions.IOStreams
 	selectorFlags
 
-	api  apiFlags
+	api   apiFlags
 	file  string
 	force bool
 }

@@ -19,7 +19,7 @@ type peekCommand struct {
 	genericiooptions.IOStreams
 	selectorFlags
 
-	api   apiFlags
+	api    apiFlags
 	output *output
 }
 

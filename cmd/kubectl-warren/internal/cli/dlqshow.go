@@ -26,7 +26,7 @@ type showCommand struct {
 	*cluster
 	genericiooptions.IOStreams
 
-	api   apiFlags
+	api    apiFlags
 	output *output
 }
 
