@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// checkCommand is the first argument that makes the manager check an installation instead of running. `helm test` runs it in a pod.
+	// checkCommand as the first argument checks an installation instead of running the manager. `helm test` runs it in a pod.
 	checkCommand = "check"
-	// leaseName is the Lease by which managers elect their leader.
+	// leaseName is the Lease of the leader election.
 	leaseName = "warren.messaging.warren.dev"
 )
 
-// resources are those of the API that this manager works with.
+// resources are the API resources that this manager needs.
 var resources = []string{"brokerconnections", "consumerqueues", "purges", "redrives"}
 
-// checkInstallation waits until the API server serves the resources of Warren and a manager renews the Lease of the leader.
+// checkInstallation waits until the API server serves Warren's resources and a manager renews the Lease of the leader.
 func checkInstallation(arguments []string, out io.Writer) error {
 	flags := flag.NewFlagSet(checkCommand, flag.ContinueOnError)
 	namespace := flags.String("namespace", "warren-system", "The `namespace` of the managers.")
@@ -60,13 +60,13 @@ func checkInstallation(arguments []string, out io.Writer) error {
 type check struct {
 	client    kubernetes.Interface
 	namespace string
-	// first is when the Lease was last renewed at the first look; nil before that.
+	// first is the renewal time of the Lease at the first check; nil before that.
 	first *metav1.MicroTime
 	// leader is set once the check has passed.
 	leader string
 }
 
-// until repeats the check until it passes. The error is that of the last try.
+// until repeats the check until it passes. The error is that of the last attempt.
 func (c *check) until(ctx context.Context, interval time.Duration) error {
 	var failed error
 	err := wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
@@ -85,7 +85,7 @@ func (c *check) until(ctx context.Context, interval time.Duration) error {
 func (c *check) once(ctx context.Context) error {
 	served, err := c.client.Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
 	if err != nil {
-		return fmt.Errorf("the API server does not serve %s, so install the CRDs: %w", v1alpha1.GroupVersion, err)
+		return fmt.Errorf("the API server does not serve %s, install the CRDs: %w", v1alpha1.GroupVersion, err)
 	}
 	names := map[string]bool{}
 	for _, resource := range served.APIResources {
@@ -93,7 +93,7 @@ func (c *check) once(ctx context.Context) error {
 	}
 	for _, name := range resources {
 		if !names[name] {
-			return fmt.Errorf("the API server serves no %s of %s, so upgrade the CRDs", name, v1alpha1.GroupVersion)
+			return fmt.Errorf("the API server does not serve %s of %s: upgrade the CRDs", name, v1alpha1.GroupVersion)
 		}
 	}
 	lease, err := c.client.CoordinationV1().Leases(c.namespace).Get(ctx, leaseName, metav1.GetOptions{})
@@ -103,7 +103,7 @@ func (c *check) once(ctx context.Context) error {
 	return c.renewed(lease)
 }
 
-// renewed compares with an earlier look, because the clock of the manager's node may differ from the clock here.
+// renewed compares with an earlier check, because the clock of the manager's node may differ from the clock here.
 func (c *check) renewed(lease *coordinationv1.Lease) error {
 	holder, renewed := lease.Spec.HolderIdentity, lease.Spec.RenewTime
 	if holder == nil || *holder == "" || renewed == nil {

@@ -20,7 +20,7 @@ func TestCheckOfAnInstallation(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
 		serves []string
-		// renewals are the times of the Lease, one for each look; the last one stays.
+		// renewals are the renewal times of the Lease, one per check; the last one stays.
 		renewals []time.Time
 		holder   string
 		want     string
@@ -41,11 +41,11 @@ func TestCheckOfAnInstallation(t *testing.T) {
 			want:   `no manager leads: read Lease "warren.messaging.warren.dev" in namespace "warren-system"`,
 		},
 		"no CRDs": {
-			want: "the API server does not serve messaging.warren.dev/v1alpha1, so install the CRDs",
+			want: "the API server does not serve messaging.warren.dev/v1alpha1, install the CRDs",
 		},
 		"older CRDs": {
 			serves: resources[:3],
-			want:   "the API server serves no redrives of messaging.warren.dev/v1alpha1, so upgrade the CRDs",
+			want:   "the API server does not serve redrives of messaging.warren.dev/v1alpha1: upgrade the CRDs",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,13 +58,13 @@ func TestCheckOfAnInstallation(t *testing.T) {
 				}
 				client.Resources = []*metav1.APIResourceList{list}
 			}
-			looks := 0
+			checks := 0
 			client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 				if len(test.renewals) == 0 {
 					return false, nil, nil
 				}
-				renewed := metav1.NewMicroTime(test.renewals[min(looks, len(test.renewals)-1)])
-				looks++
+				renewed := metav1.NewMicroTime(test.renewals[min(checks, len(test.renewals)-1)])
+				checks++
 				return true, &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &test.holder, RenewTime: &renewed}}, nil
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

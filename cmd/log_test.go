@@ -9,7 +9,7 @@ import (
 	ctrlzap "sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
-// rendered counts how often a value is rendered.
+// rendered counts how often a value is encoded.
 type rendered struct{ times *int }
 
 func (r rendered) MarshalJSON() ([]byte, error) {
@@ -17,7 +17,7 @@ func (r rendered) MarshalJSON() ([]byte, error) {
 	return []byte(`"orders"`), nil
 }
 
-// Values are rendered for what is said, and not otherwise.
+// Values are encoded only if a line is written.
 func TestLoggerRendersLate(t *testing.T) {
 	t.Parallel()
 	output, times := &bytes.Buffer{}, 0
@@ -45,7 +45,7 @@ func TestLoggerRendersLate(t *testing.T) {
 	}
 }
 
-// A logger that says nothing takes next to no memory.
+// A logger that writes nothing uses almost no memory.
 func BenchmarkLoggerOfAReconciliation(b *testing.B) {
 	logger := newLogger(&ctrlzap.Options{DestWriter: &bytes.Buffer{}})
 	b.ReportAllocs()

@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // every way to log in to a cluster
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // all authentication plugins
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -53,11 +53,11 @@ func main() {
 	}
 }
 
-// gcPercent has the collector run when the heap has grown by this much, where Go's own default is to let it double. What lives on the
-// heap is a few KiB for each ConsumerQueue, and marking that is fast: see docs/adr/0029-memory.md.
+// gcPercent is the growth of the heap at which the garbage collector runs; Go's default is 100. The live heap is a few KiB per
+// ConsumerQueue, and marking it is fast: see docs/adr/0029-memory.md.
 const gcPercent = 30
 
-// setGCPercent leaves the choice to the environment, as Go does.
+// setGCPercent does not override GOGC.
 func setGCPercent() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -75,7 +75,7 @@ func run(given *options.Options) error {
 	if err != nil {
 		return fmt.Errorf("find cluster (--kubeconfig, KUBECONFIG, in-cluster): %w", err)
 	}
-	config.QPS = -1 // the API server's priority and fairness knows better when to slow down
+	config.QPS = -1 // the API server's priority and fairness limits requests better
 	serving, err := metricsOptions(given)
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func run(given *options.Options) error {
 	if err := deadletterapi.Setup(mgr, finder, users, deadLetterOptions(given, caching)); err != nil {
 		return fmt.Errorf("set up the dead-letter API: %w", err)
 	}
-	// Neither check asks a broker: the operator is well while brokers are not.
+	// The checks do not depend on brokers: the manager is healthy while brokers are not.
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("add liveness check: %w", err)
 	}
@@ -128,7 +128,7 @@ func run(given *options.Options) error {
 	return mgr.Start(ctx)
 }
 
-// deadLetterOptions say how the dead-letter API is served. The Deployment tells the pod its own name.
+// deadLetterOptions returns the options of the dead-letter API. The Deployment passes the pod's name.
 func deadLetterOptions(given *options.Options, caching cache.Options) deadletterapi.Options {
 	return deadletterapi.Options{
 		BindAddress: given.DeadLettersBindAddress, CertPath: given.DeadLettersCertPath, FrontProxy: given.DeadLettersFrontProxy,
@@ -143,14 +143,14 @@ func metricsOptions(given *options.Options) (metricsserver.Options, error) {
 		BindAddress:   given.MetricsBindAddress,
 		SecureServing: given.MetricsSecure,
 		CertDir:       given.MetricsCertPath,
-		// HTTP/2 has had denials of service that a metrics endpoint need not risk (CVE-2023-44487).
+		// HTTP/2 is disabled, because its denial-of-service risks are not worth it for metrics (CVE-2023-44487).
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }},
 	}
 	if given.MetricsSecure {
 		serving.FilterProvider = metricsaccess.Filter
 	}
 	if given.MetricsCertPath != "" {
-		// Where files are missing, controller-runtime would make a certificate of its own, and say nothing.
+		// If files are missing, controller-runtime would silently generate a certificate.
 		_, err := tls.LoadX509KeyPair(filepath.Join(given.MetricsCertPath, "tls.crt"), filepath.Join(given.MetricsCertPath, "tls.key"))
 		if err != nil {
 			return serving, fmt.Errorf("load the certificate of --metrics-cert-path: %w", err)

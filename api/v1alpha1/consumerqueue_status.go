@@ -4,13 +4,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The most entries of status.topology and status.changes; what exceeds them is counted.
+// Limits of status.topology and status.changes. The status counts further entries in topologyOmitted and changesOmitted.
 const (
 	MaxTopologyEntries = 256
 	MaxChangeEntries   = 64
 )
 
-// MaxFinishedJobs is how many entries status.finishedJobs has at most.
+// MaxFinishedJobs is the limit of status.finishedJobs.
 const MaxFinishedJobs = 32
 
 // ConsumerQueueStatus compares the desired topology with the broker.
@@ -22,7 +22,7 @@ type ConsumerQueueStatus struct {
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation of the spec that the conditions speak of.
+	// observedGeneration is the generation of the spec that the conditions describe.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -31,18 +31,18 @@ type ConsumerQueueStatus struct {
 	// +optional
 	QueueName string `json:"queueName,omitempty"`
 
-	// rejectMode says how messages reach the delay tier under retry.strategy Reject. ByReason: a headers exchange routes rejected
+	// rejectMode is how messages reach the delay tier with retry.strategy Reject. ByReason: a headers exchange routes rejected
 	// messages to the delay tier, and other dead letters to the dead-letter queue. Straight: every dead letter of the main queue
-	// goes to the delay tier. It is absent under other strategies.
+	// goes to the delay tier. It is absent with other strategies.
 	// +optional
 	RejectMode RejectMode `json:"rejectMode,omitempty"`
 
-	// connectionName is the BrokerConnection in use, also where the spec names none.
+	// connectionName is the BrokerConnection in use, including the default one.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	ConnectionName string `json:"connectionName,omitempty"`
 
-	// location is where the topology is. Warren deletes nothing at another location.
+	// location is the vhost of the topology. Warren deletes nothing at another location.
 	// +optional
 	Location Location `json:"location,omitempty,omitzero"`
 
@@ -52,35 +52,36 @@ type ConsumerQueueStatus struct {
 	// +optional
 	Topology []TopologyEntry `json:"topology,omitempty"`
 
-	// topologyOmitted is how many objects the list of the topology leaves out.
+	// topologyOmitted is the number of objects that topology leaves out.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	TopologyOmitted int32 `json:"topologyOmitted,omitempty"`
 
-	// changes is what differs between desired and observed; empty when in sync.
+	// changes are the differences between desired and observed; empty when in sync.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Changes []Change `json:"changes,omitempty"`
 
-	// changesOmitted is how many changes the list leaves out.
+	// changesOmitted is the number of differences that changes leaves out.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	ChangesOmitted int32 `json:"changesOmitted,omitempty"`
 
-	// advisories are things that are as asked for, and yet a trap. They never touch Ready.
+	// advisories describe configuration that is applied but risky. They do not affect Ready.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Advisories []Advisory `json:"advisories,omitempty"`
 
-	// messages is how many messages the queues of this topology held when they were last counted. It is written when a number
-	// becomes zero or is zero no more, or changes its order of magnitude, and whenever something else in the status changes.
-	// Absent where messages are not counted.
+	// messages counts the messages in the queues of this topology. Warren writes it when a number becomes zero, stops being zero or
+	// changes its order of magnitude, and together with any other change of the status. It is absent if the broker does not count
+	// messages.
 	// +optional
 	Messages *MessageCounts `json:"messages,omitempty"`
 
-	// contract says what was written into the ConfigMap of spec.contract; absent before that, and without spec.contract.
+	// contract describes the ConfigMap that Warren wrote for spec.contract. It is absent without spec.contract, and before the first
+	// write.
 	// +optional
 	Contract *ContractStatus `json:"contract,omitempty"`
 
@@ -89,24 +90,24 @@ type ConsumerQueueStatus struct {
 	// +optional
 	PlanHash string `json:"planHash,omitempty"`
 
-	// lastSyncedTime is when the topology last became in sync, not when it was last looked at.
+	// lastSyncedTime is when the topology last became in sync. Later checks do not change it.
 	// +optional
 	LastSyncedTime *metav1.Time `json:"lastSyncedTime,omitempty"`
 
-	// lastHandledReconcileAt echoes the annotation messaging.warren.dev/requested-at that was last acted on.
+	// lastHandledReconcileAt is the last value of the annotation messaging.warren.dev/requested-at that Warren acted on.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
 
-	// finishedJobs are the last Redrives and Purges of this ConsumerQueue that finished, the newest last. A Redrive or Purge with the same
-	// kind, name and spec as one of them does nothing. Dry runs are not listed.
+	// finishedJobs are the latest finished Redrives and Purges of this ConsumerQueue, the newest last. A Redrive or Purge with the
+	// same kind, name and spec as an entry does nothing. Dry runs are not listed.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
 	FinishedJobs []FinishedJob `json:"finishedJobs,omitempty"`
 }
 
-// RejectMode is how messages reach the delay tier under strategy Reject.
+// RejectMode is how messages reach the delay tier with strategy Reject.
 //
 // +kubebuilder:validation:Enum=ByReason;Straight
 type RejectMode string
@@ -117,14 +118,14 @@ const (
 	RejectStraight RejectMode = "Straight"
 )
 
-// FinishedJob is a Redrive or a Purge that has finished, well or badly.
+// FinishedJob is a Redrive or Purge that has finished, successfully or not.
 type FinishedJob struct {
-	// kind says what the job did: a Redrive moved messages, a Purge deleted them.
+	// kind is Redrive, which moved messages, or Purge, which deleted them.
 	// +kubebuilder:validation:Enum=Redrive;Purge
 	// +required
 	Kind string `json:"kind,omitempty"`
 
-	// name is that of the resource, in the namespace of the ConsumerQueue. The resource itself may be gone.
+	// name of the resource, in the namespace of the ConsumerQueue. The resource itself may be gone.
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Name string `json:"name,omitempty"`
@@ -134,7 +135,7 @@ type FinishedJob struct {
 	// +required
 	SpecHash string `json:"specHash,omitempty"`
 
-	// completionTime is when the Redrive or Purge finished first.
+	// completionTime is when the Redrive or Purge first finished.
 	// +required
 	CompletionTime metav1.Time `json:"completionTime,omitzero"`
 }
@@ -151,47 +152,48 @@ const (
 	KindBinding  ObjectKind = "Binding"
 )
 
-// Role is what an object is for in a topology.
+// Role is the purpose of an object in a topology.
 //
 // +kubebuilder:validation:Enum=Main;DelayTier;DeadLetter;Retry;Source
 type Role string
 
 // The values of Role.
 const (
-	// RoleMain is the queue that the application consumes.
+	// RoleMain is the main queue. The application consumes it.
 	RoleMain Role = "Main"
 	// RoleDelayTier is a queue in which messages wait, or its binding.
 	RoleDelayTier Role = "DelayTier"
-	// RoleDeadLetter is the dead-letter exchange or queue, or their binding.
+	// RoleDeadLetter is the dead-letter exchange, the dead-letter queue, or their binding.
 	RoleDeadLetter Role = "DeadLetter"
 	// RoleRetry is the exchange in front of the delay tiers.
 	RoleRetry Role = "Retry"
-	// RoleSource is an exchange that the main queue is bound to, or that binding.
+	// RoleSource is an exchange that feeds the main queue, or its binding.
 	RoleSource Role = "Source"
 )
 
-// ObjectState is how an object at the broker compares with what is desired.
+// ObjectState compares an object at the broker with the desired one.
 //
 // +kubebuilder:validation:Enum=InSync;Missing;RecreationRequired;Foreign;Orphaned;Unknown
 type ObjectState string
 
 // The values of ObjectState.
 const (
-	// StateInSync: as desired.
+	// StateInSync: the object matches the spec.
 	StateInSync ObjectState = "InSync"
-	// StateMissing: not at the broker.
+	// StateMissing: the broker does not have the object.
 	StateMissing ObjectState = "Missing"
-	// StateRecreationRequired: differs in what cannot be changed.
+	// StateRecreationRequired: the object differs in a property that RabbitMQ cannot change.
 	StateRecreationRequired ObjectState = "RecreationRequired"
-	// StateForeign: a binding into one of our queues that no ConsumerQueue wants, or from our dead-letter or retry exchange to others.
+	// StateForeign: a binding that no ConsumerQueue specifies. It leads into a queue of Warren, or from a dead-letter or retry
+	// exchange of Warren to another queue.
 	StateForeign ObjectState = "Foreign"
-	// StateOrphaned: ours, no longer wanted, and not yet safe to delete.
+	// StateOrphaned: Warren's object has left the spec, and is not safe to delete yet.
 	StateOrphaned ObjectState = "Orphaned"
-	// StateUnknown: the broker could not be read.
+	// StateUnknown: Warren could not read the broker.
 	StateUnknown ObjectState = "Unknown"
 )
 
-// Origin says whether Warren declared an object or found it. An object that is yet to be declared has it already.
+// Origin records whether Warren declared an object or found it. An object that Warren is about to declare already has an origin.
 //
 // +kubebuilder:validation:Enum=Declared;Adopted
 type Origin string
@@ -219,7 +221,7 @@ type TopologyEntry struct {
 	// +optional
 	Source string `json:"source,omitempty"`
 
-	// destination is the queue that a binding brings messages to; empty for other objects.
+	// destination is the queue at the end of a binding; empty for other objects.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	Destination string `json:"destination,omitempty"`
@@ -238,23 +240,23 @@ type TopologyEntry struct {
 	// +optional
 	Role Role `json:"role,omitempty"`
 
-	// state of the object at the broker compared with what is desired, such as InSync or Missing.
+	// state of the object at the broker compared with the desired one, such as InSync or Missing.
 	// +required
 	State ObjectState `json:"state,omitempty"`
 
-	// origin says whether Warren declared the exchange or queue, or found it. What Warren found is its to delete only if
-	// it was in sync once, which is when it has a lastSyncedHash.
+	// origin records whether Warren declared the exchange or queue, or found it. Warren deletes a found object only if it was in
+	// sync once, which lastSyncedHash shows.
 	// +optional
 	Origin Origin `json:"origin,omitempty"`
 
-	// lastSyncedHash is a hash of how the object was desired when it was last seen in sync, after the version of the hash, as
-	// in v1:06967e3c5605e8ec; empty if the object never was in sync.
+	// lastSyncedHash is a hash of the desired object when it was last in sync. It begins with the version of the hash, as in
+	// v1:06967e3c5605e8ec. It is empty if the object was never in sync.
 	// +kubebuilder:validation:MaxLength=32
 	// +optional
 	LastSyncedHash string `json:"lastSyncedHash,omitempty"`
 }
 
-// Effect is what it takes to make a change.
+// Effect is the action that makes a change.
 //
 // +kubebuilder:validation:Enum=Declare;Bind;Unbind;Delete;Recreate;None
 type Effect string
@@ -265,17 +267,17 @@ const (
 	EffectDeclare Effect = "Declare"
 	// EffectBind binds a queue to an exchange.
 	EffectBind Effect = "Bind"
-	// EffectUnbind takes away a binding that is not wanted any more.
+	// EffectUnbind removes a binding that has left the spec.
 	EffectUnbind Effect = "Unbind"
-	// EffectDelete deletes an exchange or queue that is not wanted any more.
+	// EffectDelete deletes an exchange or queue that has left the spec.
 	EffectDelete Effect = "Delete"
 	// EffectRecreate deletes the object and declares it again.
 	EffectRecreate Effect = "Recreate"
-	// EffectNone: Warren has nothing to do; somebody else has.
+	// EffectNone: Warren has nothing to do. The user or another system must act.
 	EffectNone Effect = "None"
 )
 
-// Change is one difference between desired and observed.
+// Change is one difference between the desired and the observed topology.
 type Change struct {
 	// kind of the object: Exchange, Queue or Binding.
 	// +required
@@ -306,26 +308,26 @@ type Change struct {
 	// +optional
 	Arguments string `json:"arguments,omitempty"`
 
-	// path of what differs within the object, such as arguments.x-message-ttl; empty where the whole object is missing.
+	// path of the property that differs, such as arguments.x-message-ttl; empty if the whole object is missing.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	Path string `json:"path,omitempty"`
 
-	// desired value; empty where there should be none.
+	// desired value; empty if there should be none.
 	// +kubebuilder:validation:MaxLength=65536
 	// +optional
 	Desired string `json:"desired,omitempty"`
 
-	// observed value; empty where there is none.
+	// observed value; empty if there is none.
 	// +kubebuilder:validation:MaxLength=65536
 	// +optional
 	Observed string `json:"observed,omitempty"`
 
-	// effect is what it takes to make the change.
+	// effect is what it takes to make the change, such as Declare or Recreate.
 	// +required
 	Effect Effect `json:"effect,omitempty"`
 
-	// message says in a sentence what differs and what is to be done.
+	// message describes the difference and what to do about it.
 	// +kubebuilder:validation:MaxLength=131072
 	// +optional
 	Message string `json:"message,omitempty"`

@@ -4,63 +4,65 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ConsumerQueueSpec describes the topology of one consumer: the main queue, how failed messages wait and return, and
-// where messages go that are given up. Everything has a default: an empty spec is a full topology.
+// ConsumerQueueSpec describes the topology of one consumer: the main queue, the retry of failed messages, and the destination of
+// dead letters. All fields have defaults: an empty spec is a full topology.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.queue) && has(self.queue.deliveryLimit)) || !hasStrategy(self, 'Requeue')",message="queue.deliveryLimit follows from retry.maxAttempts with retry.strategy Requeue: remove queue.deliveryLimit and set retry.maxAttempts"
-// +kubebuilder:validation:XValidation:rule="!isDeadLetterDisabled(self) || !hasStrategy(self, 'Requeue')",message="retry.strategy Requeue needs dead-lettering: with deadLetter.policy Disabled the broker would drop what it gives up; remove deadLetter.policy"
-// +kubebuilder:validation:XValidation:rule="!(has(self.queue) && has(self.queue.messageTTL)) || !deadLettersToTier(self)",message="queue.messageTTL loses or jams what expires with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: remove queue.messageTTL, or dead-letter through an exchange of type headers, without retry.exchange"
-// +kubebuilder:validation:XValidation:rule="!limitsAtMostOnce(self) || !deadLettersToTier(self)",message="queue.maxLength and queue.maxLengthBytes with deadLetterStrategy AtMostOnce lose what exceeds them with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: use AtLeastOnce, remove the limits, or dead-letter through an exchange of type headers, without retry.exchange"
+// +kubebuilder:validation:XValidation:rule="!isDeadLetterDisabled(self) || !hasStrategy(self, 'Requeue')",message="retry.strategy Requeue needs dead-lettering: with deadLetter.policy Disabled the broker would drop messages that reach the limit; remove deadLetter.policy"
+// +kubebuilder:validation:XValidation:rule="!(has(self.queue) && has(self.queue.messageTTL)) || !deadLettersToTier(self)",message="queue.messageTTL loses or blocks expired messages with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: remove queue.messageTTL, or dead-letter through an exchange of type headers, without retry.exchange"
+// +kubebuilder:validation:XValidation:rule="!limitsAtMostOnce(self) || !deadLettersToTier(self)",message="queue.maxLength and queue.maxLengthBytes with deadLetterStrategy AtMostOnce lose the messages that exceed them with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: use AtLeastOnce, remove the limits, or dead-letter through an exchange of type headers, without retry.exchange"
 // +kubebuilder:validation:XValidation:rule="!(has(self.queue) && has(self.queue.deliveryLimit) && type(self.queue.deliveryLimit) == int) || !deadLettersToTier(self)",message="a numeric queue.deliveryLimit loses messages with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: use Unlimited, or dead-letter through an exchange of type headers, without retry.exchange"
 // +kubebuilder:validation:XValidation:rule="!(hasDeadLetterExchangeType(self) && self.deadLetter.exchange.type == 'headers') || (hasStrategy(self, 'Reject') && !has(self.retry.exchange))",message="deadLetter.exchange.type headers routes rejected messages to the delay tier: it needs retry.strategy Reject without retry.exchange; use another type"
 // +kubebuilder:validation:XValidation:rule="!dropHeadDefeatsAtLeastOnce(self)",message="queue.overflow DropHead defeats at-least-once dead-lettering: use RejectPublish, or deadLetterStrategy AtMostOnce"
 type ConsumerQueueSpec struct {
-	// connectionRef names the BrokerConnection in this namespace, "default" if not given. It cannot be changed.
+	// connectionRef names the BrokerConnection in this namespace. It is "default" if not given, and cannot be changed.
 	// +optional
 	ConnectionRef *LocalObjectReference `json:"connectionRef,omitempty"`
 
-	// queue is the main queue, the one that the application consumes.
+	// queue is the main queue. The application consumes it.
 	// +optional
 	Queue *QueueSpec `json:"queue,omitempty"`
 
-	// bindings are the exchanges and routing keys from which the main queue gets its messages.
+	// bindings are the exchanges and routing keys that feed the main queue.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.all(a, self.all(b, a.exchange.name != b.exchange.name || !has(a.exchange.type) || !has(b.exchange.type) || a.exchange.type == b.exchange.type))",message="the same exchange is given with two types: give it one"
 	// +optional
 	Bindings []SourceBinding `json:"bindings,omitempty"`
 
-	// retry says how a message that failed comes to wait before it is tried again.
+	// retry defines how a failed message waits before its next attempt.
 	// +optional
 	Retry *RetrySpec `json:"retry,omitempty"`
 
-	// deadLetter says where messages go that are given up.
+	// deadLetter defines the destination of messages that are out of attempts, rejected or expired.
 	// +optional
 	DeadLetter *DeadLetterSpec `json:"deadLetter,omitempty"`
 
-	// deadLetterStrategy says how safely queues of this topology dead-letter. AtLeastOnce keeps a message in its
-	// queue until the next queue has confirmed it, and refuses publishes to a full queue; AtMostOnce may lose it.
+	// deadLetterStrategy is the guarantee with which queues of this topology dead-letter. With AtLeastOnce, a queue retains a
+	// message until the next queue has confirmed it, and refuses publishes while it is full. AtMostOnce may lose messages.
 	// +kubebuilder:default=AtLeastOnce
 	// +optional
 	DeadLetterStrategy DeadLetterStrategy `json:"deadLetterStrategy,omitempty"`
 
-	// contract has Warren tell the application's consumers what they have to keep. Without it, they are told by other means.
+	// contract publishes this topology to the application's consumers in a ConfigMap. Without it, you configure the consumers
+	// yourself.
 	// +optional
 	Contract *ContractSpec `json:"contract,omitempty"`
 
-	// driftPolicy says what happens when exchanges, queues or bindings are missing at the broker: Correct declares them
-	// again, Report only says so.
+	// driftPolicy is what Warren does if exchanges, queues or bindings are missing at the broker. Correct declares them again.
+	// Report only reports them.
 	// +kubebuilder:default=Correct
 	// +optional
 	DriftPolicy DriftPolicy `json:"driftPolicy,omitempty"`
 
-	// recreatePolicy says what may be done when a change of arguments needs a queue to be recreated. Manual: it is
-	// reported and nothing is touched.
+	// recreatePolicy is what Warren may do if a changed argument requires a queue to be recreated. Manual reports the change and
+	// leaves the queue as it is.
 	// +kubebuilder:default=Manual
 	// +optional
 	RecreatePolicy RecreatePolicy `json:"recreatePolicy,omitempty"`
 
-	// deletionPolicy says what happens to the topology when this resource is deleted.
+	// deletionPolicy is what Warren does with the topology when this resource is deleted. DeleteIfEmpty deletes queues that are
+	// proven empty and objects that nothing else uses. Retain leaves everything at the broker. Delete also deletes messages.
 	// +kubebuilder:default=DeleteIfEmpty
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
@@ -73,22 +75,22 @@ type ConsumerQueueSpec struct {
 
 // SourceBinding binds the main queue to an exchange, once for each routing key.
 type SourceBinding struct {
-	// exchange that the main queue gets messages from.
+	// exchange from which the main queue receives messages.
 	// +required
 	Exchange SourceExchange `json:"exchange,omitzero"`
 
-	// routingKeys to bind with, one empty key if none is given.
+	// routingKeys of the bindings; one empty key if not given.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	RoutingKeys []RoutingKey `json:"routingKeys,omitempty"`
 
-	// arguments of the binding, as a headers exchange needs them.
+	// arguments of the binding, as needed by a headers exchange.
 	// +optional
 	Arguments Arguments `json:"arguments,omitempty"`
 }
 
-// SourceExchange is an exchange that the main queue is bound to. Warren never deletes it.
+// SourceExchange is an exchange that feeds the main queue. Warren never deletes it.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.type) || !self.name.startsWith('amq.')",message="exchanges that begin with amq. are the broker's own: leave type out to use one"
 type SourceExchange struct {
@@ -96,13 +98,14 @@ type SourceExchange struct {
 	// +required
 	Name ExchangeName `json:"name,omitempty"`
 
-	// type of the exchange. With it, Warren declares the exchange (durable) if it is missing. Without, it must exist.
+	// type of the exchange. With a type, Warren declares the exchange (durable) if it is missing. Without a type, the exchange must
+	// exist.
 	// +kubebuilder:validation:Enum=direct;fanout;topic;headers
 	// +optional
 	Type ExchangeType `json:"type,omitempty"`
 }
 
-// ExchangeType is a type of exchange, in RabbitMQ's words.
+// ExchangeType is a type of exchange, as RabbitMQ names it.
 type ExchangeType string
 
 // The exchange types that RabbitMQ always has.
@@ -113,7 +116,7 @@ const (
 	ExchangeHeaders ExchangeType = "headers"
 )
 
-// DriftPolicy says what happens to drift.
+// DriftPolicy is what Warren does about drift.
 //
 // +kubebuilder:validation:Enum=Correct;Report
 type DriftPolicy string
@@ -124,36 +127,36 @@ const (
 	DriftPolicyReport  DriftPolicy = "Report"
 )
 
-// RecreatePolicy says what may be done when recreation is required.
+// RecreatePolicy is what Warren may do if a queue requires recreation.
 //
 // +kubebuilder:validation:Enum=Manual
 type RecreatePolicy string
 
-// RecreatePolicyManual reports and touches nothing.
+// RecreatePolicyManual reports the change and leaves the queue as it is.
 const RecreatePolicyManual RecreatePolicy = "Manual"
 
-// DeletionPolicy says what happens to the topology when its resource is deleted.
+// DeletionPolicy is what Warren does with the topology of a deleted resource.
 //
 // +kubebuilder:validation:Enum=DeleteIfEmpty;Retain;Delete
 type DeletionPolicy string
 
 // The values of DeletionPolicy.
 const (
-	// DeletionPolicyDeleteIfEmpty deletes what is provably empty and nobody else needs.
+	// DeletionPolicyDeleteIfEmpty deletes queues that are proven empty, and objects that nothing else uses.
 	DeletionPolicyDeleteIfEmpty DeletionPolicy = "DeleteIfEmpty"
-	// DeletionPolicyRetain touches nothing.
+	// DeletionPolicyRetain leaves everything at the broker.
 	DeletionPolicyRetain DeletionPolicy = "Retain"
-	// DeletionPolicyDelete deletes what nobody else needs, messages included.
+	// DeletionPolicyDelete deletes all objects that nothing else uses, including their messages.
 	DeletionPolicyDelete DeletionPolicy = "Delete"
 )
 
-// The queue's name and the connection are what makes the topology this one:
+// The queue's name and the connection identify the topology:
 // +kubebuilder:validation:XValidation:rule="mainQueueName(self) == mainQueueName(oldSelf)",fieldPath=".spec.queue",message="the name of the main queue cannot be changed: create another ConsumerQueue for another queue"
 // +kubebuilder:validation:XValidation:rule="connectionName(self) == connectionName(oldSelf)",fieldPath=".spec.connectionRef",message="the connection cannot be changed: create another ConsumerQueue for another connection"
 //
 // +kubebuilder:validation:XValidation:rule="!self.metadata.name.startsWith('amq.') || namesQueue(self.spec)",fieldPath=".spec.queue",message="the resource's name is that of the main queue, and names that begin with amq. are reserved by the broker: give queue.name"
 //
-// Names that follow from the main queue's must fit, and all names must differ:
+// Names derived from the main queue's name must fit, and all names must differ:
 // +kubebuilder:validation:XValidation:rule="defaultDeadLetterNamesFit(self)",fieldPath=".spec.deadLetter",message="the name <main queue>.dlx or <main queue>.dlq exceeds 255 bytes: give deadLetter.exchange.name and deadLetter.queue.name, or a shorter queue.name"
 // +kubebuilder:validation:XValidation:rule="defaultTierNamesFit(self)",fieldPath=".spec.retry",message="the name <main queue>.retry.<delay> exceeds 255 bytes: give delayTiers with queueName, or a shorter queue.name"
 // +kubebuilder:validation:XValidation:rule="deadLetterQueueIsNotMain(self)",fieldPath=".spec.deadLetter.queue.name",message="the dead-letter queue and the main queue have the same name: choose another"
@@ -164,8 +167,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="deadLetterExchangeIsNoOther(self)",fieldPath=".spec.deadLetter",message="the dead-letter exchange must be another than retry.exchange and those of bindings: choose another deadLetter.exchange.name"
 // +kubebuilder:validation:XValidation:rule="retryExchangeIsNoSource(self.spec)",fieldPath=".spec.retry.exchange",message="the retry exchange must be another than those of bindings: choose another name"
 
-// ConsumerQueue is one consumer's topology at a RabbitMQ broker: its main queue, delay tiers, dead-letter exchange and
-// dead-letter queue, all quorum queues, kept as described and compared with the broker in status.
+// ConsumerQueue is the topology of one consumer at a RabbitMQ broker: its main queue, delay tiers, dead-letter exchange and
+// dead-letter queue. All queues are quorum queues. Warren declares them and reports in status how they compare with the spec.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -187,12 +190,12 @@ type ConsumerQueue struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the desired topology: the main queue, how failed messages wait and return, and where messages go that are
-	// given up. It may be empty.
+	// spec is the desired topology: the main queue, the retry of failed messages, and the destination of dead letters. It may be
+	// empty.
 	// +required
 	Spec ConsumerQueueSpec `json:"spec"`
 
-	// status compares the desired topology with the broker: what is in sync, and what differs.
+	// status compares the desired topology with the broker.
 	// +kubebuilder:default:={"observedGeneration":-1, "conditions":{{"type":"Ready", "status":"Unknown", "reason":"Pending", "message":"not reconciled yet", "lastTransitionTime":"1970-01-01T00:00:00Z"}, {"type":"Drifted", "status":"Unknown", "reason":"Pending", "message":"not reconciled yet", "lastTransitionTime":"1970-01-01T00:00:00Z"}, {"type":"RecreationRequired", "status":"Unknown", "reason":"Pending", "message":"not reconciled yet", "lastTransitionTime":"1970-01-01T00:00:00Z"}}}
 	// +optional
 	Status ConsumerQueueStatus `json:"status,omitempty"`
@@ -208,7 +211,7 @@ type ConsumerQueueList struct {
 	Items []ConsumerQueue `json:"items"`
 }
 
-// QueueName is the main queue's effective name.
+// QueueName returns the main queue's effective name.
 func (c *ConsumerQueue) QueueName() string {
 	if c.Spec.Queue != nil && c.Spec.Queue.Name != "" {
 		return string(c.Spec.Queue.Name)
@@ -216,7 +219,7 @@ func (c *ConsumerQueue) QueueName() string {
 	return c.Name
 }
 
-// ConnectionName is the effective name of the BrokerConnection.
+// ConnectionName returns the effective name of the BrokerConnection.
 func (c *ConsumerQueue) ConnectionName() string {
 	if c.Spec.ConnectionRef != nil {
 		return c.Spec.ConnectionRef.Name

@@ -2,30 +2,31 @@ package v1alpha1
 
 // DeadLetterQueueSpec is the dead-letter queue.
 type DeadLetterQueueSpec struct {
-	// name of the dead-letter queue, <main queue>.dlq if not given.
+	// name of the dead-letter queue; <main queue>.dlq if not given.
 	// +optional
 	Name QueueName `json:"name,omitempty"`
 
 	QueueSettings `json:",inline"`
 
-	// sharedWith names other namespaces whose ConsumerQueues may have this queue as their dead-letter queue, too. They see, move and
-	// delete its dead letters. ConsumerQueues of this namespace need no consent.
+	// sharedWith names other namespaces whose ConsumerQueues may use this queue as their dead-letter queue. These namespaces can
+	// read, move and delete its dead letters. ConsumerQueues of this namespace need no consent.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	SharedWith []NamespaceName `json:"sharedWith,omitempty"`
 }
 
-// DeadLetterSpec says where messages go that are given up.
+// DeadLetterSpec defines the destination of dead letters.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.policy) && self.policy == 'Disabled') || !(has(self.exchange) || has(self.routingKey) || has(self.queue))",message="deadLetter.policy Disabled takes no other deadLetter fields: remove them, or remove policy"
 // +kubebuilder:validation:XValidation:rule="!has(self.routingKey) || (has(self.exchange) && has(self.exchange.type) && self.exchange.type in ['direct', 'topic'])",message="deadLetter.routingKey has no meaning for a fanout or headers exchange: remove it, or set deadLetter.exchange with type direct or topic"
 type DeadLetterSpec struct {
-	// policy is Enabled, or Disabled: no dead-letter exchange and queue, what is given up is dropped.
+	// policy is Enabled or Disabled. With Disabled there is no dead-letter exchange and no dead-letter queue, and the broker drops
+	// these messages.
 	// +optional
 	Policy DeadLetterPolicy `json:"policy,omitempty"`
 
-	// exchange is the dead-letter exchange, <main queue>.dlx if not given.
+	// exchange is the dead-letter exchange; <main queue>.dlx if not given.
 	// +optional
 	Exchange *DeadLetterExchange `json:"exchange,omitempty"`
 
@@ -33,36 +34,36 @@ type DeadLetterSpec struct {
 	// +optional
 	RoutingKey *RoutingKey `json:"routingKey,omitempty"`
 
-	// queue is the dead-letter queue, <main queue>.dlq if not given.
+	// queue is the dead-letter queue; <main queue>.dlq if not given.
 	// +optional
 	Queue *DeadLetterQueueSpec `json:"queue,omitempty"`
 }
 
-// DeadLetterExchange is the exchange that dead letters go through.
+// DeadLetterExchange is the exchange that dead letters pass through.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.name) || !self.name.startsWith('amq.')",message="exchanges that begin with amq. are the broker's own: choose another name"
 type DeadLetterExchange struct {
-	// name of the exchange, <main queue>.dlx if not given.
+	// name of the exchange; <main queue>.dlx if not given.
 	// +optional
 	Name ExchangeName `json:"name,omitempty"`
 
-	// type of the exchange: fanout routes every dead letter to the dead-letter queue, direct and topic those with a routing key
-	// that matches. headers, only for retry.strategy Reject without retry.exchange, routes rejected messages to the delay tier
-	// and other dead letters to the dead-letter queue; it needs RabbitMQ 4.0 and cannot be shared. Without a type it is headers
-	// where that is possible, and fanout otherwise.
+	// type of the exchange. fanout routes every dead letter to the dead-letter queue; direct and topic route dead letters with a
+	// matching routing key. headers routes rejected messages to the delay tier and other dead letters to the dead-letter queue.
+	// headers requires retry.strategy Reject without retry.exchange, and RabbitMQ 4.0, and such an exchange cannot be shared. If not
+	// given, the type is headers if these requirements are met, and fanout otherwise.
 	// +kubebuilder:validation:Enum=fanout;direct;topic;headers
 	// +optional
 	Type ExchangeType `json:"type,omitempty"`
 
-	// sharedWith names other namespaces whose ConsumerQueues may have this exchange as their dead-letter exchange, too.
-	// ConsumerQueues of this namespace need no consent.
+	// sharedWith names other namespaces whose ConsumerQueues may use this exchange as their dead-letter exchange. ConsumerQueues of
+	// this namespace need no consent.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	SharedWith []NamespaceName `json:"sharedWith,omitempty"`
 }
 
-// DeadLetterPolicy says whether there is a dead-letter queue.
+// DeadLetterPolicy enables or disables the dead-letter queue.
 //
 // +kubebuilder:validation:Enum=Enabled;Disabled
 type DeadLetterPolicy string
@@ -73,7 +74,7 @@ const (
 	DeadLetterPolicyDisabled DeadLetterPolicy = "Disabled"
 )
 
-// DeadLetterStrategy says how safely queues dead-letter.
+// DeadLetterStrategy is the guarantee with which queues dead-letter.
 //
 // +kubebuilder:validation:Enum=AtLeastOnce;AtMostOnce
 type DeadLetterStrategy string

@@ -15,7 +15,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!isDuration(self) || (lengthOf(self) >= 1 && lengthOf(self) <= 4294967295)",message="must be between 1ms and 1193h2m47s295ms (49 days), the longest time that RabbitMQ accepts"
 type Duration string
 
-// Parse returns the length. It fails only for a value that the API server would have refused.
+// Parse returns the length. It returns an error only for a value that the API server would have refused.
 func (d Duration) Parse() (time.Duration, error) {
 	text := string(d)
 	days, rest, hasDays := strings.Cut(text, "d")

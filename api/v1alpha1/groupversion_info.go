@@ -7,7 +7,7 @@ import (
 )
 
 var (
-	// GroupVersion is the API group and version of all of Warren's resources.
+	// GroupVersion is the API group and version of Warren's resources.
 	GroupVersion = schema.GroupVersion{Group: "messaging.warren.dev", Version: "v1alpha1"}
 
 	schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)

@@ -7,18 +7,18 @@ type Location struct {
 	// +optional
 	ClusterName string `json:"clusterName,omitempty"`
 
-	// clusterID is a hash of the id that the RabbitMQ cluster gave itself. It distinguishes clusters of one name. It is empty if
-	// the user never had the tag policymaker or administrator, without which the id cannot be read.
+	// clusterID is a hash of the ID that the RabbitMQ cluster gave itself. It distinguishes clusters of the same name. It is empty
+	// if Warren could never read the ID, for which the user needs the tag policymaker or administrator.
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	ClusterID string `json:"clusterID,omitempty"`
 
-	// clusterEndpoint is host:port of the AMQP address. It distinguishes clusters of one name if clusterID is empty.
+	// clusterEndpoint is host:port of the AMQP address. It distinguishes clusters of the same name if clusterID is empty.
 	// +kubebuilder:validation:MaxLength=1100
 	// +optional
 	ClusterEndpoint string `json:"clusterEndpoint,omitempty"`
 
-	// vhost is the virtual host in that RabbitMQ cluster.
+	// vhost is the virtual host in the RabbitMQ cluster.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	VHost string `json:"vhost,omitempty"`
@@ -26,7 +26,7 @@ type Location struct {
 
 // LocalObjectReference names an object in the same namespace.
 type LocalObjectReference struct {
-	// name of an object in the same namespace. Objects of other namespaces cannot be named.
+	// name of an object in the same namespace.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required

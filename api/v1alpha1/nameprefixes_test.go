@@ -17,7 +17,7 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// applyNamePrefixes applies the sample policy, to the namespaces with a label of this test only.
+// applyNamePrefixes applies the sample policy to the namespaces with a label of this test.
 func applyNamePrefixes(t *testing.T, label string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "config", "samples", "admission", "name-prefixes.yaml"))
@@ -37,7 +37,7 @@ func applyNamePrefixes(t *testing.T, label string) {
 	}
 }
 
-// With the sample policy, a namespace can name only objects whose names begin with its own, and those that are meant for all.
+// With the sample policy, a namespace can name only objects whose names begin with its own name or with a shared prefix.
 func TestNamePrefixes(t *testing.T) {
 	t.Parallel()
 	name := namespace(t)

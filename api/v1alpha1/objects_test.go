@@ -44,7 +44,7 @@ func TestAnyCombinationOfFieldsIsAccepted(t *testing.T) {
 	})
 }
 
-// TestStoredObjectsAreListed: whatever was accepted can be listed by Go, or no controller would ever start again.
+// TestStoredObjectsAreListed: Go must be able to list every accepted object, or no controller would start again.
 func TestStoredObjectsAreListed(t *testing.T) {
 	t.Parallel()
 	space := namespace(t)
@@ -124,8 +124,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestGitOpsToolsSeeNoDifference applies each conformance vector and some specs by server-side apply and reads back: the
-// spec is what was applied, and the top-level defaults.
+// TestGitOpsToolsSeeNoDifference applies each conformance vector and some specs by server-side apply, and reads them back. The
+// read spec equals the applied one, plus the top-level defaults.
 func TestGitOpsToolsSeeNoDifference(t *testing.T) {
 	t.Parallel()
 	given := []*unstructured.Unstructured{
@@ -149,7 +149,7 @@ func TestGitOpsToolsSeeNoDifference(t *testing.T) {
 					want[field] = value
 				}
 			}
-			for range 2 { // and applied again, nothing changes
+			for range 2 { // the second apply changes nothing
 				sent := applied.DeepCopy()
 				if err := kube.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(sent), client.FieldOwner("gitops")); err != nil {
 					t.Fatal(err)
@@ -169,7 +169,7 @@ func TestGitOpsToolsSeeNoDifference(t *testing.T) {
 	}
 }
 
-// Lists are atomic: who applies one has all of it, and what another has applied is not mixed in.
+// Lists are atomic: the last applier owns the whole list, and entries of two appliers are not merged.
 func TestListsAreAtomic(t *testing.T) {
 	t.Parallel()
 	space := namespace(t)
@@ -198,8 +198,8 @@ func TestListsAreAtomic(t *testing.T) {
 	}
 }
 
-// TestDefaultedConditionsCanBeReplaced updates a status as Warren does. The conditions of the default that are not part of the update
-// are gone afterwards.
+// TestDefaultedConditionsCanBeReplaced updates a status as Warren does. Default conditions that are not part of the update
+// disappear.
 func TestDefaultedConditionsCanBeReplaced(t *testing.T) {
 	t.Parallel()
 	for kind, spec := range map[string]string{"ConsumerQueue": `{}`, "BrokerConnection": `{secretRef: {name: broker}}`} {
@@ -227,9 +227,9 @@ func TestKubectlExplains(t *testing.T) {
 	t.Parallel()
 	awaitSchemas(t)
 	for path, want := range map[string][]string{
-		"consumerqueue": {"ConsumerQueue is one consumer's topology"},
+		"consumerqueue": {"ConsumerQueue is the topology of one consumer"},
 		"consumerqueue.spec.retry": {
-			"says how a message that failed", "delayTiers", "exchange", "maxAttempts", "policy", "redeliveryDelay", "returnTo", "strategy",
+			"defines how a failed message waits", "delayTiers", "exchange", "maxAttempts", "policy", "redeliveryDelay", "returnTo", "strategy",
 			"enum: Publish, Reject, Requeue", "enum: MaxAttempts, None",
 		},
 		"consumerqueue.spec.queue.deliveryLimit": {"Unlimited", "BrokerDefault", "x-delivery-limit"},
@@ -247,8 +247,8 @@ func TestKubectlExplains(t *testing.T) {
 	}
 }
 
-// awaitSchemas waits until the API server publishes the schemas of both kinds, which kubectl explain reads: a new CRD is
-// served a moment before its schema is published.
+// awaitSchemas waits until the API server publishes the schemas of both kinds, which kubectl explain reads. The API server serves
+// a new CRD a moment before it publishes its schema.
 func awaitSchemas(t *testing.T) {
 	t.Helper()
 	group := "apis/" + v1alpha1.GroupVersion.String()

@@ -5,76 +5,77 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// PurgeSpec says which dead letters of a ConsumerQueue are deleted, and how many there may be. All but rate, suspend, cancel and
-// ttlSecondsAfterFinished is fixed.
+// PurgeSpec selects the dead letters of a ConsumerQueue that are deleted, and limits their number. Only rate, suspend, cancel and
+// ttlSecondsAfterFinished can be changed.
 //
 // +kubebuilder:validation:XValidation:rule="isSamePurge(self, oldSelf)",message="only rate, suspend, cancel and ttlSecondsAfterFinished can be changed: create another Purge"
 // +kubebuilder:validation:XValidation:rule="!(has(oldSelf.cancel) && oldSelf.cancel) || has(self.cancel) && self.cancel",fieldPath=".cancel",message="a cancelled Purge stays cancelled: create another Purge"
 type PurgeSpec struct {
-	// consumerQueueRef names the ConsumerQueue in this namespace whose dead-letter queue the messages are deleted from.
+	// consumerQueueRef names the ConsumerQueue in this namespace from whose dead-letter queue messages are deleted.
 	// +required
 	ConsumerQueueRef LocalObjectReference `json:"consumerQueueRef,omitzero"`
 
-	// selector chooses the messages that are deleted: those that match each of its fields. An empty selector chooses all messages.
+	// selector chooses the messages that are deleted. A message must match all fields. An empty selector chooses all messages.
 	// +optional
 	Selector *DeadLetterSelector `json:"selector,omitempty"`
 
-	// expectedAtMost is the largest number of messages that you expect. The Purge counts the messages first: if more match, it deletes
-	// none.
+	// expectedAtMost is the largest number of messages that you expect. The Purge counts the messages first. If more match, it
+	// deletes none.
 	// +kubebuilder:validation:Minimum=1
 	// +required
 	ExpectedAtMost int32 `json:"expectedAtMost,omitempty"`
 
-	// rate is how many messages are deleted each second, or Unlimited. It can be changed while the Purge runs.
+	// rate is the number of messages that are deleted per second, or Unlimited. It can be changed while the Purge runs.
 	// +kubebuilder:default=Unlimited
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="isNumberOrUnlimited(self, 1, 100000)",message="must be between 1 and 100000 messages a second, or Unlimited"
 	// +optional
 	Rate *intstr.IntOrString `json:"rate,omitempty"`
 
-	// requestedBy is who asked for the Purge, the user name that the API server knows.
+	// requestedBy is the user who requested the Purge, under the name that the API server knows. Trust it only if the admission
+	// policies in config/admission are installed.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	RequestedBy string `json:"requestedBy,omitempty"`
 
-	// reason is why somebody asked for the Purge.
+	// reason is why the user requested the Purge.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// dryRun counts the messages that match, and deletes none.
+	// dryRun counts the matching messages, and deletes none.
 	// +kubebuilder:default=false
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
 
-	// suspend stops the Purge until suspend is taken back.
+	// suspend pauses the Purge while it is true.
 	// +kubebuilder:default=false
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// cancel ends the Purge. Messages that were deleted are gone.
+	// cancel ends the Purge. Deleted messages cannot be recovered.
 	// +kubebuilder:default=false
 	// +optional
 	Cancel bool `json:"cancel,omitempty"`
 
-	// ttlSecondsAfterFinished is for how long the Purge is kept after it has ended; for ever if not given.
+	// ttlSecondsAfterFinished is how long the Purge is retained after it has ended; forever if not given.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 }
 
-// PurgeStatus is how a Purge fares. Examined and skipped are those of the count.
+// PurgeStatus is the progress and outcome of a Purge. Examined and skipped are those of the count.
 type PurgeStatus struct {
 	TransferStatus `json:",inline"`
 
-	// matched is how many messages match, when all were counted. No more than these are deleted.
+	// matched is the number of matching messages after all were counted. The Purge deletes no more than these.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Matched *int64 `json:"matched,omitempty"`
 
-	// deleted is how many messages were deleted; with atMost, at least so many.
+	// deleted is the number of deleted messages. With atMost, it is a lower bound.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Deleted *int64 `json:"deleted,omitempty"`
@@ -101,11 +102,11 @@ type Purge struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says which dead letters are deleted, and how many there may be.
+	// spec selects the dead letters that are deleted, and limits their number.
 	// +required
 	Spec PurgeSpec `json:"spec,omitzero"`
 
-	// status is how far the Purge is: what matched, what was deleted, what stays, and why.
+	// status is the progress of the Purge: the matched, deleted and skipped messages, and its outcome.
 	// +kubebuilder:default:={"observedGeneration":-1, "conditions":{{"type":"Ready", "status":"Unknown", "reason":"Pending", "message":"not reconciled yet", "lastTransitionTime":"1970-01-01T00:00:00Z"}}}
 	// +optional
 	Status PurgeStatus `json:"status,omitempty"`

@@ -35,14 +35,14 @@ type RoutingKey string
 // +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 type NamespaceName string
 
-// Limit is a number of things or bytes that RabbitMQ takes as a limit.
+// Limit is a number of messages or bytes, in the range that RabbitMQ accepts.
 //
 // +kubebuilder:validation:Minimum=0
 // +kubebuilder:validation:Maximum=2147483647
 type Limit int64
 
-// Arguments are arguments of a queue or binding by name; their values are integers (32 bit) or strings of at most 1024
-// bytes. Validation counts characters, for it cannot count the bytes of so many values; topology.Desired counts bytes.
+// Arguments are arguments of a queue or binding, by name. The values are integers (32 bit) or strings of at most 1024 bytes.
+// Validation counts characters, because CEL cannot count the bytes of so many values; topology.Desired counts bytes.
 //
 // +kubebuilder:validation:MaxProperties=32
 // +kubebuilder:validation:XValidation:rule="self.all(k, size(k) > 0 && size(bytes(k)) <= 255)",message="names of arguments must be 1 to 255 bytes"
@@ -50,13 +50,13 @@ type Limit int64
 // +kubebuilder:validation:XValidation:rule="self.all(k, type(self[k]) != string || size(self[k]) <= 1024)",message="strings must be at most 1024 bytes"
 type Arguments map[string]intstr.IntOrString
 
-// The words of queue.deliveryLimit that are not numbers.
+// Values of queue.deliveryLimit that are not numbers.
 const (
 	DeliveryLimitUnlimited     = "Unlimited"
 	DeliveryLimitBrokerDefault = "BrokerDefault"
 )
 
-// QueueSettings are the settings that a main queue and a dead-letter queue have in common.
+// QueueSettings are the common settings of a main queue and a dead-letter queue.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.deliveryLimit) || isDeliveryLimit(self.deliveryLimit)",fieldPath=".deliveryLimit",message="must be a number from 0 to 2147483647, Unlimited, or BrokerDefault"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxLengthBytes) || isNumberOfBytes(self.maxLengthBytes)",fieldPath=".maxLengthBytes",message="must be a whole number of bytes, such as 1073741824, 500M or 1Gi"
@@ -65,34 +65,33 @@ type QueueSettings struct {
 	// +optional
 	MessageTTL Duration `json:"messageTTL,omitempty"`
 
-	// deliveryLimit is how many times a message may be returned to the queue before it is dead-lettered or dropped
-	// (x-delivery-limit): a number, Unlimited, or BrokerDefault, which leaves the argument out. The default depends on
-	// the queue's role: a dead-letter queue has Unlimited; a main queue BrokerDefault where it dead-letters to a
-	// dead-letter queue, Unlimited where it has nowhere to give up to, and retry.maxAttempts - 1 for the strategy
-	// Requeue.
+	// deliveryLimit is how often a message may be returned to the queue before the broker dead-letters or drops it
+	// (x-delivery-limit). It is a number, Unlimited, or BrokerDefault, which leaves the argument out. A dead-letter queue has
+	// Unlimited by default. The default of a main queue is retry.maxAttempts - 1 with retry.strategy Requeue, BrokerDefault if it
+	// dead-letters to a dead-letter queue, and Unlimited otherwise.
 	// +optional
 	DeliveryLimit *intstr.IntOrString `json:"deliveryLimit,omitempty"`
 
-	// maxLength is how many messages the queue holds at most (x-max-length).
+	// maxLength is the largest number of messages in the queue (x-max-length).
 	// +optional
 	MaxLength *Limit `json:"maxLength,omitempty"`
 
-	// maxLengthBytes is how many bytes of messages the queue holds at most, such as 1Gi (x-max-length-bytes).
+	// maxLengthBytes is the largest size of all messages in the queue, such as 1Gi (x-max-length-bytes).
 	// +optional
 	MaxLengthBytes *resource.Quantity `json:"maxLengthBytes,omitempty"`
 
-	// overflow says what happens when the queue is full (x-overflow): RejectPublish refuses new messages, DropHead drops
-	// or dead-letters the oldest. A dead-letter queue with a maximum length has RejectPublish by default.
+	// overflow is what the broker does when the queue is full (x-overflow). RejectPublish refuses new messages. DropHead drops or
+	// dead-letters the oldest. The default of a dead-letter queue with a maximum length is RejectPublish.
 	// +optional
 	Overflow Overflow `json:"overflow,omitempty"`
 
-	// initialGroupSize is how many replicas the queue is declared with (x-quorum-initial-group-size).
+	// initialGroupSize is the number of replicas with which Warren declares the queue (x-quorum-initial-group-size).
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	// +optional
 	InitialGroupSize *int32 `json:"initialGroupSize,omitempty"`
 
-	// leaderLocator says on which node the queue's leader is placed when it is declared (x-queue-leader-locator).
+	// leaderLocator chooses the node of the queue's leader when the queue is declared (x-queue-leader-locator).
 	// +optional
 	LeaderLocator LeaderLocator `json:"leaderLocator,omitempty"`
 
@@ -100,8 +99,8 @@ type QueueSettings struct {
 	// +optional
 	ConsumerTimeout Duration `json:"consumerTimeout,omitempty"`
 
-	// arguments are any further arguments that begin with x-. Those that have a field here, or that Warren sets by
-	// itself, are refused.
+	// arguments are further arguments, which begin with x-. Arguments that have a field here, and arguments that Warren sets, are
+	// refused.
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.startsWith('x-'))",message="names of queue arguments begin with x-"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['x-message-ttl', 'x-delivery-limit', 'x-max-length', 'x-max-length-bytes', 'x-overflow', 'x-single-active-consumer', 'x-quorum-initial-group-size', 'x-queue-leader-locator', 'x-consumer-timeout']))",message="this argument has a field of its own: use messageTTL, deliveryLimit, maxLength, maxLengthBytes, overflow, singleActiveConsumer, initialGroupSize, leaderLocator or consumerTimeout"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k != 'x-queue-type' && !k.startsWith('x-dead-letter-') && !k.startsWith('x-delayed-retry-'))",message="x-queue-type, x-dead-letter-* and x-delayed-retry-* follow from the spec: use deadLetter, deadLetterStrategy and retry"
@@ -113,18 +112,18 @@ type QueueSettings struct {
 
 // QueueSpec is the main queue.
 type QueueSpec struct {
-	// name of the main queue, the resource's name if not given. It cannot be changed.
+	// name of the main queue; the resource's name if not given. It cannot be changed.
 	// +optional
 	Name QueueName `json:"name,omitempty"`
 
 	QueueSettings `json:",inline"`
 
-	// singleActiveConsumer lets only one consumer at a time get messages (x-single-active-consumer).
+	// singleActiveConsumer lets only one consumer at a time receive messages (x-single-active-consumer).
 	// +optional
 	SingleActiveConsumer bool `json:"singleActiveConsumer,omitempty"`
 }
 
-// Overflow says what happens when a queue is full.
+// Overflow is what the broker does when a queue is full.
 //
 // +kubebuilder:validation:Enum=RejectPublish;DropHead
 type Overflow string
@@ -135,7 +134,7 @@ const (
 	OverflowDropHead      Overflow = "DropHead"
 )
 
-// LeaderLocator says on which node a queue's leader is placed.
+// LeaderLocator chooses the node of a queue's leader.
 //
 // +kubebuilder:validation:Enum=Balanced;ClientLocal
 type LeaderLocator string

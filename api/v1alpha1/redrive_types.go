@@ -5,60 +5,62 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// RedriveSpec says which dead letters of a ConsumerQueue are moved, where to, and how fast. All but rate, suspend, cancel and
-// ttlSecondsAfterFinished is fixed.
+// RedriveSpec defines which dead letters of a ConsumerQueue are moved, their destination and the rate. Only rate, suspend, cancel
+// and ttlSecondsAfterFinished can be changed.
 //
 // +kubebuilder:validation:XValidation:rule="isSameRedrive(self, oldSelf)",message="only rate, suspend, cancel and ttlSecondsAfterFinished can be changed: create another Redrive"
 // +kubebuilder:validation:XValidation:rule="!(has(oldSelf.cancel) && oldSelf.cancel) || has(self.cancel) && self.cancel",fieldPath=".cancel",message="a cancelled Redrive stays cancelled: create another Redrive"
 type RedriveSpec struct {
-	// consumerQueueRef names the ConsumerQueue in this namespace whose dead-letter queue the messages are taken from.
+	// consumerQueueRef names the ConsumerQueue in this namespace from whose dead-letter queue messages are moved.
 	// +required
 	ConsumerQueueRef LocalObjectReference `json:"consumerQueueRef,omitzero"`
 
-	// destination is where the messages are moved to, the main queue if not given.
+	// destination of the messages; the main queue if not given.
 	// +optional
 	Destination *RedriveDestination `json:"destination,omitempty"`
 
-	// selector chooses the messages that are moved: those that match each of its fields. An empty selector chooses all messages.
+	// selector chooses the messages that are moved. A message must match all fields. An empty selector chooses all messages.
 	// +optional
 	Selector *DeadLetterSelector `json:"selector,omitempty"`
 
-	// maxMessages is how many messages are moved at most. A Redrive also reads no more messages than were ready when it began.
+	// maxMessages is the largest number of messages that are moved. A Redrive also reads no more messages than were ready when it
+	// began.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	MaxMessages *int32 `json:"maxMessages,omitempty"`
 
-	// rate is how many messages are moved each second, or Unlimited. It can be changed while the Redrive runs.
+	// rate is the number of messages that are moved per second, or Unlimited. It can be changed while the Redrive runs.
 	// +kubebuilder:default=100
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="isNumberOrUnlimited(self, 1, 100000)",message="must be between 1 and 100000 messages a second, or Unlimited"
 	// +optional
 	Rate *intstr.IntOrString `json:"rate,omitempty"`
 
-	// maxDestinationDepth is how many ready messages the destination may have, or Unlimited. Where it has more, the Redrive waits. For
-	// destination.type Retry, the messages of the main queue count, too. Original has no such limit.
+	// maxDestinationDepth is the largest number of ready messages in the destination, or Unlimited. While the destination has more,
+	// the Redrive waits. For destination.type Retry, the messages of the main queue also count. For Original, the limit does not
+	// apply.
 	// +kubebuilder:default=10000
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="isNumberOrUnlimited(self, 1, 2147483647)",message="must be at least 1, or Unlimited"
 	// +optional
 	MaxDestinationDepth *intstr.IntOrString `json:"maxDestinationDepth,omitempty"`
 
-	// maxRedrives is how often a message may be moved in all, by this and former Redrives, or Unlimited.
+	// maxRedrives is how often a message may be moved in total, by this and earlier Redrives, or Unlimited.
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="isNumberOrUnlimited(self, 1, 2147483647)",message="must be at least 1, or Unlimited"
 	// +optional
 	MaxRedrives *intstr.IntOrString `json:"maxRedrives,omitempty"`
 
-	// maxFailures ends the Redrive when so many messages could not be moved.
+	// maxFailures is the number of messages that could not be moved at which the Redrive ends.
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	// +optional
 	MaxFailures *int32 `json:"maxFailures,omitempty"`
 
-	// removeHeaders are headers that messages lose, besides those of RabbitMQ and of Warren's consumers: the application's own count of
-	// attempts.
+	// removeHeaders are headers that the Redrive removes from messages, besides those of RabbitMQ and of Warren's consumers. Name
+	// the header in which the application counts attempts.
 	// +kubebuilder:default={"x-retry-count"}
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -67,13 +69,14 @@ type RedriveSpec struct {
 	// +optional
 	RemoveHeaders []string `json:"removeHeaders,omitempty"`
 
-	// requestedBy is who asked for the Redrive, the user name that the API server knows. It is written on each message.
+	// requestedBy is the user who requested the Redrive, under the name that the API server knows. The Redrive writes it into each
+	// message. Trust it only if the admission policies in config/admission are installed.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	RequestedBy string `json:"requestedBy,omitempty"`
 
-	// reason is why somebody asked for the Redrive. It is written on each message.
+	// reason is why the user requested the Redrive. The Redrive writes it into each message.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
@@ -84,7 +87,7 @@ type RedriveSpec struct {
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
 
-	// suspend stops the Redrive until suspend is taken back.
+	// suspend pauses the Redrive while it is true.
 	// +kubebuilder:default=false
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
@@ -94,23 +97,24 @@ type RedriveSpec struct {
 	// +optional
 	Cancel bool `json:"cancel,omitempty"`
 
-	// ttlSecondsAfterFinished is for how long the Redrive is kept after it has ended; for ever if not given.
+	// ttlSecondsAfterFinished is how long the Redrive is retained after it has ended; forever if not given.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 }
 
-// RedriveDestination is where messages are moved to.
+// RedriveDestination is the destination of moved messages.
 //
-// +kubebuilder:validation:XValidation:rule="(self.type == 'ConsumerQueue') == has(self.consumerQueueRef)",message="consumerQueueRef belongs to type ConsumerQueue, which needs it"
-// +kubebuilder:validation:XValidation:rule="self.type == 'Retry' || !has(self.delay)",message="delay belongs to type Retry: remove delay, or set type Retry"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'ConsumerQueue') == has(self.consumerQueueRef)",message="type ConsumerQueue requires consumerQueueRef, and no other type takes it"
+// +kubebuilder:validation:XValidation:rule="self.type == 'Retry' || !has(self.delay)",message="delay requires type Retry: remove delay, or set type Retry"
 type RedriveDestination struct {
-	// type is Main: the main queue; Retry: a delay tier, so that the messages wait once more; Original: the exchange that each message was
-	// published to first, which may lead to queues of others, too; or ConsumerQueue: the main queue of another ConsumerQueue.
+	// type is Main (the main queue), Retry (a delay tier, so that the messages wait once more), Original (the exchange that each
+	// message was first published to, which may also lead to queues of others) or ConsumerQueue (the main queue of another
+	// ConsumerQueue).
 	// +required
 	Type RedriveDestinationType `json:"type,omitempty"`
 
-	// delay is that of the tier, the first tier if not given.
+	// delay of the delay tier; the first tier if not given.
 	// +optional
 	Delay Duration `json:"delay,omitempty"`
 
@@ -119,7 +123,7 @@ type RedriveDestination struct {
 	ConsumerQueueRef *LocalObjectReference `json:"consumerQueueRef,omitempty"`
 }
 
-// RedriveDestinationType says where messages are moved to.
+// RedriveDestinationType is a kind of destination.
 //
 // +kubebuilder:validation:Enum=Main;Retry;Original;ConsumerQueue
 type RedriveDestinationType string
@@ -132,7 +136,7 @@ const (
 	RedriveToConsumerQueue RedriveDestinationType = "ConsumerQueue"
 )
 
-// RedriveStatus is how a Redrive fares.
+// RedriveStatus is the progress and outcome of a Redrive.
 type RedriveStatus struct {
 	TransferStatus `json:",inline"`
 
@@ -140,36 +144,37 @@ type RedriveStatus struct {
 	// +optional
 	Destination QueueName `json:"destination,omitempty"`
 
-	// moved is how many messages were moved; with atMost, at least so many. In a dry run it is how many would be moved.
+	// moved is the number of moved messages. With atMost, it is a lower bound. In a dry run it is the number of messages that would
+	// be moved.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Moved *int64 `json:"moved,omitempty"`
 
-	// failed is how many messages could not be moved. They stay in the dead-letter queue.
+	// failed is the number of messages that could not be moved. They stay in the dead-letter queue.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Failed *int64 `json:"failed,omitempty"`
 
-	// failures are the first of the messages that could not be moved.
+	// failures are the first messages that could not be moved.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	// +optional
 	Failures []RedriveFailure `json:"failures,omitempty"`
 }
 
-// RedriveFailure is a message that could not be moved. Nothing of its headers or body is told.
+// RedriveFailure is a message that could not be moved. It contains no headers and no body.
 type RedriveFailure struct {
-	// id is a fingerprint, as in spec.selector.ids.
+	// id of the message, as in spec.selector.ids.
 	// +kubebuilder:validation:MaxLength=16
 	// +required
 	ID string `json:"id,omitempty"`
 
-	// reason says in a word why the message could not be moved.
+	// reason is the cause in one word.
 	// +kubebuilder:validation:MaxLength=64
 	// +required
 	Reason string `json:"reason,omitempty"`
 
-	// message says what the broker said.
+	// message is what the broker answered.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Message string `json:"message,omitempty"`
@@ -197,11 +202,11 @@ type Redrive struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says which dead letters are moved, where to, and how fast.
+	// spec defines which dead letters are moved, their destination and the rate.
 	// +required
 	Spec RedriveSpec `json:"spec,omitzero"`
 
-	// status is how far the Redrive is: what was moved, what stays, and why.
+	// status is the progress of the Redrive: the moved, failed and skipped messages, and its outcome.
 	// +kubebuilder:default:={"observedGeneration":-1, "conditions":{{"type":"Ready", "status":"Unknown", "reason":"Pending", "message":"not reconciled yet", "lastTransitionTime":"1970-01-01T00:00:00Z"}}}
 	// +optional
 	Status RedriveStatus `json:"status,omitempty"`

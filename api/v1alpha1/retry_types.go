@@ -1,6 +1,6 @@
 package v1alpha1
 
-// RetrySpec says how a message that failed comes to wait before it is tried again.
+// RetrySpec defines how a failed message waits before its next attempt.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.policy) && self.policy == 'None') || !(has(self.maxAttempts) || has(self.strategy) || has(self.delayTiers) || has(self.exchange) || has(self.returnTo) || has(self.redeliveryDelay))",message="retry.policy None takes no other retry fields: remove them, or remove policy"
 // +kubebuilder:validation:XValidation:rule="!(has(self.strategy) && self.strategy == 'Requeue') || !(has(self.delayTiers) || has(self.exchange) || has(self.returnTo))",message="strategy Requeue has no delay tiers: remove delayTiers, exchange and returnTo; redeliveryDelay delays redeliveries on RabbitMQ 4.3"
@@ -8,26 +8,26 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:rule="!(has(self.strategy) && self.strategy == 'Reject') || !has(self.delayTiers) || size(self.delayTiers) == 1",message="strategy Reject has exactly one delay tier: remove the others, or use strategy Publish"
 // +kubebuilder:validation:XValidation:rule="has(self.exchange) || !has(self.delayTiers) || self.delayTiers.all(t, !has(t.routingKey))",message="routingKey of a delay tier needs retry.exchange: set it, or remove routingKey"
 type RetrySpec struct {
-	// policy is MaxAttempts, or None: no retry objects.
+	// policy is MaxAttempts or None. With None there are no retry objects.
 	// +optional
 	Policy RetryPolicy `json:"policy,omitempty"`
 
-	// maxAttempts is how many times a message is delivered in all before it is given up. Without it, Publish uses each
-	// delay tier once: the number of delay tiers plus one. Reject and Requeue deliver 5 times. Consumers count the
-	// attempts; with strategy Requeue the broker counts them.
+	// maxAttempts is how many times a message is delivered in total. A message that fails its last attempt goes to the dead-letter
+	// queue. If not given, Publish uses each delay tier once: it is the number of delay tiers plus one. For Reject and Requeue it is
+	// 5. Consumers count the attempts; with strategy Requeue the broker counts them.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
 	// +optional
 	MaxAttempts *int32 `json:"maxAttempts,omitempty"`
 
-	// strategy says how a failed message comes to wait. Publish (the default): the consumer publishes a copy to a delay
-	// tier, then acknowledges. Reject: the consumer rejects and the broker moves the message to the one delay tier.
-	// Requeue: the consumer requeues by basic.reject, and the broker dead-letters after maxAttempts.
+	// strategy is how a failed message reaches its wait. Publish (the default): the consumer publishes a copy to a delay tier, then
+	// acknowledges. Reject: the consumer rejects the message, and the broker moves it to the single delay tier. Requeue: the
+	// consumer requeues the message by basic.reject, and the broker dead-letters it after maxAttempts.
 	// +optional
 	Strategy RetryStrategy `json:"strategy,omitempty"`
 
-	// delayTiers are the queues in which messages wait, by ascending delay: 30s, 5m, 30m for Publish and 30s for
-	// Reject if not given. Reject has exactly one, Requeue none.
+	// delayTiers are the queues in which messages wait, by ascending delay. If not given, they are 30s, 5m and 30m for Publish, and
+	// 30s for Reject. Reject has exactly one tier, Requeue none.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
@@ -37,29 +37,28 @@ type RetrySpec struct {
 	// +optional
 	DelayTiers []DelayTier `json:"delayTiers,omitempty"`
 
-	// exchange is declared, if given, and has each delay tier bound to it. Otherwise tiers are reached through the
-	// default exchange by their queue names.
+	// exchange is the exchange in front of the delay tiers. Warren declares it and binds each tier to it. If not given, consumers
+	// publish to the tiers through the default exchange, by queue name.
 	// +optional
 	Exchange *RetryExchange `json:"exchange,omitempty"`
 
-	// returnTo is where a message goes when its delay is over: to the main queue, through the default exchange, if not
-	// given.
+	// returnTo is the route of a message after its delay. If not given, the message returns to the main queue through the default
+	// exchange.
 	// +optional
 	ReturnTo *ReturnRoute `json:"returnTo,omitempty"`
 
-	// redeliveryDelay delays redeliveries by the broker itself, for strategy Requeue on RabbitMQ 4.3.
+	// redeliveryDelay delays redeliveries in the broker itself, for strategy Requeue on RabbitMQ 4.3.
 	// +optional
 	RedeliveryDelay *RedeliveryDelay `json:"redeliveryDelay,omitempty"`
 }
 
-// DelayTier is a queue in which messages wait for a fixed time and from which they return.
+// DelayTier is a queue in which messages wait for a fixed time before they return.
 type DelayTier struct {
 	// delay is how long a message waits.
 	// +required
 	Delay Duration `json:"delay,omitempty"`
 
-	// queueName is what the tier's queue is called at the broker, <main queue>.retry.<delay> if not given, such as
-	// orders.retry.30s.
+	// queueName is the tier's queue at the broker; <main queue>.retry.<delay> if not given, such as orders.retry.30s.
 	// +optional
 	QueueName QueueName `json:"queueName,omitempty"`
 
@@ -72,31 +71,31 @@ type DelayTier struct {
 //
 // +kubebuilder:validation:XValidation:rule="!self.name.startsWith('amq.')",message="exchanges that begin with amq. are the broker's own: choose another name"
 type RetryExchange struct {
-	// name of the exchange at the broker; not one of its own, which begin with amq.
+	// name of the exchange at the broker. Names that begin with amq. are reserved for the broker.
 	// +required
 	Name ExchangeName `json:"name,omitempty"`
 
-	// type of the exchange: direct, or topic, where the routing keys of the delay tiers may have wildcards; direct if not
-	// given.
+	// type of the exchange: direct, or topic, which allows wildcards in the routing keys of the delay tiers; direct if not given.
 	// +kubebuilder:validation:Enum=direct;topic
 	// +optional
 	Type ExchangeType `json:"type,omitempty"`
 
-	// sharedWith names other namespaces whose ConsumerQueues may have this exchange as their retry exchange, too. ConsumerQueues of
-	// this namespace need no consent.
+	// sharedWith names other namespaces whose ConsumerQueues may use this exchange as their retry exchange. ConsumerQueues of this
+	// namespace need no consent.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	SharedWith []NamespaceName `json:"sharedWith,omitempty"`
 }
 
-// ReturnRoute is an exchange and a routing key. Warren does not declare the exchange; a binding with a type may.
+// ReturnRoute is an exchange and a routing key. Warren declares the exchange only if an entry of spec.bindings has its name and a
+// type.
 type ReturnRoute struct {
-	// exchange that messages are published to when their delay is over. It must exist and lead them to the main queue.
+	// exchange that receives messages after their delay. It must exist and route them to the main queue.
 	// +required
 	Exchange ExchangeName `json:"exchange,omitempty"`
 
-	// routingKey that messages return with. If not given they keep the key that they came to the delay tier with.
+	// routingKey of returning messages. If not given, they retain the key with which they entered the delay tier.
 	// +optional
 	RoutingKey *RoutingKey `json:"routingKey,omitempty"`
 }
@@ -109,12 +108,12 @@ type RedeliveryDelay struct {
 	// +required
 	Min Duration `json:"min,omitempty"`
 
-	// max is the longest wait, however often a message has failed.
+	// max is the longest wait, regardless of the number of failures.
 	// +required
 	Max Duration `json:"max,omitempty"`
 }
 
-// RetryPolicy says whether there is a retry.
+// RetryPolicy enables or disables retries.
 //
 // +kubebuilder:validation:Enum=MaxAttempts;None
 type RetryPolicy string
@@ -125,7 +124,7 @@ const (
 	RetryPolicyNone        RetryPolicy = "None"
 )
 
-// RetryStrategy says how a failed message comes to wait.
+// RetryStrategy is how a failed message reaches its wait.
 //
 // +kubebuilder:validation:Enum=Publish;Reject;Requeue
 type RetryStrategy string

@@ -23,13 +23,13 @@ import (
 	"github.com/warren-mq/warren/test/testenv/controlplane"
 )
 
-// kube speaks to the API server that all tests of this package share. It refuses unknown fields, as kubectl does.
+// kube is the client of the API server that all tests of this package share. It refuses unknown fields, as kubectl does.
 var kube client.Client
 
 // server is that API server.
 var server *controlplane.Server
 
-// schemas are the OpenAPI documents that it publishes.
+// schemas are the OpenAPI documents of that API server.
 var schemas openapi.Client
 
 func TestMain(m *testing.M) {
@@ -67,7 +67,7 @@ func withAPIServer(run func() int) (code int, err error) {
 	return run(), nil
 }
 
-// object is a resource of ours with a spec as a user writes it.
+// object is a Warren resource whose spec is YAML, as a user writes it.
 func object(t testing.TB, kind, name, spec string) *unstructured.Unstructured {
 	t.Helper()
 	parsed := map[string]any{}
@@ -85,7 +85,7 @@ func object(t testing.TB, kind, name, spec string) *unstructured.Unstructured {
 	return made
 }
 
-// unstructuredOf is a typed object as a client sends it.
+// unstructuredOf returns a typed object as a client sends it.
 func unstructuredOf(t testing.TB, typed client.Object) *unstructured.Unstructured {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
@@ -99,7 +99,7 @@ func unstructuredOf(t testing.TB, typed client.Object) *unstructured.Unstructure
 	return made
 }
 
-// wantDecodes: one stored object that Go cannot decode would break every list.
+// wantDecodes fails if Go cannot decode the stored object. One such object would break every list.
 func wantDecodes(t testing.TB, stored *unstructured.Unstructured) {
 	t.Helper()
 	text, err := json.Marshal(stored)
@@ -115,8 +115,8 @@ func wantDecodes(t testing.TB, stored *unstructured.Unstructured) {
 	}
 }
 
-// wantRefused checks the message that a user sees: each part of want, which are parted by …, in this order, and no
-// second complaint.
+// wantRefused compares the message that a user sees. want has parts separated by …, which must occur in this order, and nothing
+// else may be wrong.
 func wantRefused(t testing.TB, err error, want string) {
 	t.Helper()
 	if err == nil {
@@ -141,8 +141,8 @@ func wantRefused(t testing.TB, err error, want string) {
 	}
 }
 
-// complaints counts what we say. Of a value of a wrong type Kubernetes itself complains several times, and then of rules
-// that could not be checked.
+// complaints counts the errors of Warren's rules. For a value of a wrong type, Kubernetes reports several errors of its own, and
+// then rules that it could not check.
 func complaints(status metav1.Status) int {
 	if status.Details == nil {
 		return 1

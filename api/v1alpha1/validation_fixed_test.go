@@ -17,15 +17,15 @@ import (
 // change is two values of a field.
 type change struct{ before, after string }
 
-// oneShot is a kind whose spec is fixed but for a few fields.
+// oneShot is a kind whose spec is immutable except for a few fields.
 type oneShot struct {
-	// required are the fields that each spec has.
+	// required are the fields that every spec has.
 	required map[string]string
-	// fixed are the fields that cannot be changed, changeable those that can.
+	// fixed are the immutable fields, changeable the others.
 	fixed, changeable map[string]change
-	// refusal is what the user sees.
+	// refusal is the message that the user sees.
 	refusal string
-	// rules are those of the kind, which show the other messages.
+	// rules are the kind's other validation rules.
 	rules map[string]rule
 }
 
@@ -61,7 +61,7 @@ var oneShots = map[string]oneShot{
 	},
 }
 
-// with is a spec with the required fields and another, which is left out if the value is empty.
+// with returns a spec with the required fields and one more, which is left out if its value is empty.
 func (o oneShot) with(field, value string) string {
 	fields := maps.Clone(o.required)
 	fields[field] = value
@@ -74,7 +74,7 @@ func (o oneShot) with(field, value string) string {
 	return "{" + strings.Join(written, ", ") + "}"
 }
 
-// Each field of a Redrive and of a Purge is either fixed, or can be changed.
+// Each field of a Redrive and of a Purge is either immutable or changeable.
 func TestFixedFields(t *testing.T) {
 	t.Parallel()
 	for kind, o := range oneShots {
@@ -105,7 +105,7 @@ func TestFixedFields(t *testing.T) {
 	}
 }
 
-// No field of a spec is left out of the test above.
+// The test above covers every field of the spec.
 func TestFixedFieldsAreAll(t *testing.T) {
 	t.Parallel()
 	for kind, o := range oneShots {
@@ -118,7 +118,7 @@ func TestFixedFieldsAreAll(t *testing.T) {
 	}
 }
 
-// For each validation rule of a spec, some spec is refused with the message of the rule.
+// For each validation rule, some spec is refused with the rule's message.
 func TestEachRuleRefuses(t *testing.T) {
 	t.Parallel()
 	for kind, o := range oneShots {
@@ -138,7 +138,7 @@ func TestEachRuleRefuses(t *testing.T) {
 	}
 }
 
-// specSchema is the schema of a kind's spec.
+// specSchema returns the schema of a kind's spec.
 func specSchema(t *testing.T, kind string) apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "messaging.warren.dev_"+strings.ToLower(kind)+"s.yaml"))
@@ -152,7 +152,7 @@ func specSchema(t *testing.T, kind string) apiextensionsv1.JSONSchemaProps {
 	return crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
 }
 
-// messagesOf are the messages of the rules of a schema and of all schemas within.
+// messagesOf returns the messages of the rules of a schema and of its nested schemas.
 func messagesOf(schema apiextensionsv1.JSONSchemaProps) []string {
 	var messages []string
 	for _, r := range schema.XValidations {

@@ -8,10 +8,10 @@ import (
 
 const samePurge = "only rate, suspend, cancel and ttlSecondsAfterFinished can be changed: create another Purge"
 
-// upTo5 is the spec of a Purge with more than its source and expectedAtMost.
+// upTo5 returns the spec of a Purge with expectedAtMost 5 and these further fields.
 func upTo5(more string) string { return of("expectedAtMost: 5, " + more) }
 
-// eachUpTo5 is upTo5 for several.
+// eachUpTo5 calls upTo5 for each.
 func eachUpTo5(more ...string) []string {
 	specs := make([]string, len(more))
 	for i, one := range more {

@@ -10,15 +10,15 @@ import (
 const (
 	badRate      = "spec.rate: Invalid value: … must be between 1 and 100000 messages a second, or Unlimited"
 	sameRedrive  = "only rate, suspend, cancel and ttlSecondsAfterFinished can be changed: create another Redrive"
-	refBelongs   = "consumerQueueRef belongs to type ConsumerQueue, which needs it"
-	delayBelongs = "delay belongs to type Retry: remove delay, or set type Retry"
-	needsValues  = "values belong to the operators In and NotIn, which need at least one"
+	refBelongs   = "type ConsumerQueue requires consumerQueueRef, and no other type takes it"
+	delayBelongs = "delay requires type Retry: remove delay, or set type Retry"
+	needsValues  = "operators In and NotIn require values, and no other operator takes them"
 )
 
-// of is the spec of a Redrive with more than its source.
+// of returns the spec of a Redrive with these further fields.
 func of(more string) string { return `{consumerQueueRef: {name: orders}, ` + more + `}` }
 
-// ofEach is of for several.
+// ofEach calls of for each.
 func ofEach(more ...string) []string {
 	specs := make([]string, len(more))
 	for i, one := range more {

@@ -11,15 +11,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// rule is a sentence of the specification, with specs that keep to it and specs that don't.
+// rule is a rule of the specification, with specs that follow it and specs that violate it.
 type rule struct {
 	// kind is ConsumerQueue if not given, name is orders.
 	kind, name string
-	// from is the spec that the object had before, for rules about changes; without it objects are created.
+	// from is the spec before the change, for rules about changes. Without it the test creates objects.
 	from string
 	// accepted are specs.
 	accepted []string
-	// refused are specs, each with the message that the user sees; … stands for what is left out.
+	// refused are specs, each with the message that the user sees. … stands for omitted text.
 	refused map[string]string
 }
 
@@ -40,8 +40,8 @@ const (
 	derivedTier  = "the name <main queue>.retry.<delay> exceeds 255 bytes: give delayTiers with queueName, or a shorter queue.name"
 	renamed      = "spec.queue: Invalid value: … the name of the main queue cannot be changed: create another ConsumerQueue for another queue"
 	reconnected  = "spec.connectionRef: Invalid value: … the connection cannot be changed: create another ConsumerQueue for another connection"
-	ttlStraight  = "queue.messageTTL loses or jams what expires with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: remove queue.messageTTL, or dead-letter through an exchange of type headers, without retry.exchange"
-	lenStraight  = "queue.maxLength and queue.maxLengthBytes with deadLetterStrategy AtMostOnce lose what exceeds them with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: use AtLeastOnce, remove the limits, or dead-letter through an exchange of type headers, without retry.exchange"
+	ttlStraight  = "queue.messageTTL loses or blocks expired messages with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: remove queue.messageTTL, or dead-letter through an exchange of type headers, without retry.exchange"
+	lenStraight  = "queue.maxLength and queue.maxLengthBytes with deadLetterStrategy AtMostOnce lose the messages that exceed them with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: use AtLeastOnce, remove the limits, or dead-letter through an exchange of type headers, without retry.exchange"
 	numStraight  = "a numeric queue.deliveryLimit loses messages with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: use Unlimited, or dead-letter through an exchange of type headers, without retry.exchange"
 	noPolicy     = "retry.policy None takes no other retry fields: remove them, or remove policy"
 	noTiers      = "strategy Requeue has no delay tiers: remove delayTiers, exchange and returnTo; redeliveryDelay delays redeliveries on RabbitMQ 4.3"
@@ -50,7 +50,7 @@ const (
 	dropHead     = "queue.overflow DropHead defeats at-least-once dead-lettering: use RejectPublish, or deadLetterStrategy AtMostOnce"
 	fanoutKey    = "deadLetter.routingKey has no meaning for a fanout or headers exchange: remove it, or set deadLetter.exchange with type direct or topic"
 	oneSource    = "set exactly one of secretRef (a Secret with username, password and URIs) and clusterRef (a RabbitmqCluster)"
-	noPassword   = "must not hold a user or password: put them into the Secret"
+	noPassword   = "must not contain a user or password: put them into the Secret"
 )
 
 var (
@@ -359,7 +359,7 @@ var consumerQueueRules = map[string]rule{
 	"Requeue: needs dead-lettering": {
 		accepted: []string{`{retry: {strategy: Requeue}, deadLetter: {policy: Enabled}}`},
 		refused: map[string]string{
-			`{retry: {strategy: Requeue}, deadLetter: {policy: Disabled}}`: "retry.strategy Requeue needs dead-lettering: with deadLetter.policy Disabled the broker would drop what it gives up; remove deadLetter.policy",
+			`{retry: {strategy: Requeue}, deadLetter: {policy: Disabled}}`: "retry.strategy Requeue needs dead-lettering: with deadLetter.policy Disabled the broker would drop messages that reach the limit; remove deadLetter.policy",
 		},
 	},
 
@@ -672,7 +672,7 @@ func (r rule) check(t *testing.T) {
 	}
 }
 
-// updater creates an object in a namespace of its own, and tries changes of it.
+// updater creates an object in its own namespace, and changes it.
 func updater(t *testing.T, kind, name, from string) func(spec string) (*unstructured.Unstructured, error) {
 	t.Helper()
 	space := namespace(t)
@@ -689,7 +689,7 @@ func updater(t *testing.T, kind, name, from string) func(spec string) (*unstruct
 	}
 }
 
-// durations are the rules of every field that is one.
+// durations are the rules of every field of type Duration.
 func durations(spec, path string) rule {
 	rules := rule{refused: map[string]string{}}
 	for _, good := range []string{"1ms", "90s", "1h30m", "90m", "24h", "0h0m1s", "1h2m3s4ms", "1193h2m47s295ms", "4294967295ms", "000001h", "14d", "1d12h", "49d", "0d1ms"} {

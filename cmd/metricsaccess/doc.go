@@ -1,3 +1,3 @@
-// Package metricsaccess serves metrics to users whom the API server allows to read them. The filter of
-// controller-runtime answers an invalid token with 500, and sends any number of tokens to the API server at a time.
+// Package metricsaccess serves metrics only to users that the API server authorizes. The filter of controller-runtime answers an
+// invalid token with 500, and does not limit the reviews that it sends to the API server.
 package metricsaccess

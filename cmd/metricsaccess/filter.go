@@ -14,11 +14,11 @@ import (
 	"github.com/warren-mq/warren/internal/apiaccess"
 )
 
-// timeLimit is how long the API server may take for both of its answers.
+// timeLimit is the limit for both reviews of the API server.
 const timeLimit = 10 * time.Second
 
-// Filter is a filter of the metrics server that lets those pass whose bearer token belongs to somebody (TokenReview) who may do
-// what they ask (SubjectAccessReview of a path). Others get 401 or 403, and 500 where the API server cannot be asked.
+// Filter returns a filter of the metrics server. It admits a request if its bearer token is valid (TokenReview) and its owner may
+// access the path (SubjectAccessReview). Otherwise the response is 401 or 403, or 500 if the API server does not answer.
 func Filter(config *rest.Config, httpClient *http.Client) (metricsserver.Filter, error) {
 	access, err := apiaccess.New(config, httpClient)
 	if err != nil {
@@ -30,7 +30,7 @@ func Filter(config *rest.Config, httpClient *http.Client) (metricsserver.Filter,
 			status, err := asked.admit(r)
 			switch {
 			case err != nil:
-				log.Error(err, "Cannot tell whether a caller may read metrics")
+				log.Error(err, "Cannot authorize a request for metrics")
 				http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 			case status != http.StatusOK:
 				http.Error(w, http.StatusText(status), status)
@@ -41,10 +41,10 @@ func Filter(config *rest.Config, httpClient *http.Client) (metricsserver.Filter,
 	}, nil
 }
 
-// gate decides who passes.
+// gate admits or rejects requests.
 type gate struct{ access *apiaccess.Access }
 
-// admit returns 200 for a request that may pass.
+// admit returns 200 for a request that is authorized.
 func (g *gate) admit(r *http.Request) (status int, err error) {
 	token, given := apiaccess.BearerToken(r.Header.Get("Authorization"))
 	if !given {

@@ -13,12 +13,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// apiServer answers like an API server that knows some users by their tokens; test/deployment asks a real one. It counts questions, and
-// fails where that is said.
+// apiServer simulates an API server that knows some users by their tokens; test/deployment uses a real one. It counts reviews,
+// and can fail.
 type apiServer struct {
 	users  map[string]authenticationv1.UserInfo
-	reads  string // who may get /metrics
-	failed string // a resource that fails
+	reads  string // the user that may get /metrics
+	failed string // the resource whose requests fail
 	asked  []string
 	access authorizationv1.SubjectAccessReviewSpec
 }
@@ -55,7 +55,7 @@ func (s *apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// metrics makes a filter that asks the server, before a handler that answers 200.
+// metrics returns the filter in front of a handler that answers 200.
 func (s *apiServer) metrics(t *testing.T) http.Handler {
 	t.Helper()
 	config := &rest.Config{Host: "https://kubernetes", ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
@@ -128,7 +128,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// What a user may do can depend on all that the API server said of the user.
+// Authorization can depend on everything that the API server reported about the user.
 func TestFilterPassesOnWhoTheUserIs(t *testing.T) {
 	t.Parallel()
 	server := newServer()

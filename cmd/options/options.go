@@ -42,46 +42,46 @@ func (o *Options) MaxManagementResponse() int64 { return o.maxManagementResponse
 func (o *Options) Bind(flags *flag.FlagSet) {
 	o.maxManagementResponse = quantity{resource.NewQuantity(management.DefaultResponseLimit, resource.BinarySI)}
 	flags.StringVar(&o.MetricsBindAddress, "metrics-bind-address", "0",
-		"Where metrics are served, such as :8443 for HTTPS or :8080 for HTTP; 0 turns them off.")
+		"The listen address of the metrics, such as :8443 for HTTPS or :8080 for HTTP; 0 disables them.")
 	flags.BoolVar(&o.MetricsSecure, "metrics-secure", true,
-		"Serve metrics by HTTPS, to those whom the API server lets read them.")
+		"Serve metrics over HTTPS, to users that the API server authorizes.")
 	flags.StringVar(&o.MetricsCertPath, "metrics-cert-path", "",
-		"The folder with tls.crt and tls.key that metrics are served with; a certificate made at the start if not given. "+
-			"Changed files are taken up.")
+		"The folder with tls.crt and tls.key for metrics. The manager reloads changed files. Without it, the manager generates a "+
+			"certificate at its start.")
 	flags.StringVar(&o.DeadLettersBindAddress, "dead-letters-bind-address", "0",
-		"Where the dead-letter API is served by HTTPS, such as :8444; 0 turns that off.")
+		"The listen address of the dead-letter API (HTTPS), such as :8444; 0 disables it.")
 	flags.StringVar(&o.DeadLettersCertPath, "dead-letters-cert-path", "",
-		"The folder with tls.crt and tls.key that the dead-letter API is served with; a certificate made at the start if not given. "+
-			"Changed files are taken up.")
+		"The folder with tls.crt and tls.key for the dead-letter API. The manager reloads changed files. Without it, the manager "+
+			"generates a certificate at its start.")
 	flags.BoolVar(&o.DeadLettersFrontProxy, "dead-letters-front-proxy", false,
-		"Take the API server's word for who asks for dead letters, where it passes requests on. An APIService needs that.")
+		"Trust the user headers of the aggregation layer for the dead-letter API. An APIService requires it.")
 	flags.StringVar(&o.DeadLettersRedact, "dead-letters-redact", deadletterapi.DefaultRedacted,
-		"A regular expression for the names of headers whose values the dead-letter API does not show, but for exports.")
+		"A regular expression for the names of message headers whose values the dead-letter API hides, except in exports.")
 	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081",
-		"Where /healthz and /readyz are served; neither asks a broker.")
+		"The listen address of /healthz and /readyz, which do not depend on brokers.")
 	flags.StringVar(&o.PprofBindAddress, "pprof-bind-address", "0",
-		"Where Go's profiles are served, such as 127.0.0.1:6060; 0 turns that off. Whoever reaches the address may read them.")
+		"The listen address of Go's profiles, such as 127.0.0.1:6060; 0 disables them. There is no access control.")
 	flags.BoolVar(&o.LeaderElect, "leader-elect", false,
-		"Let only one of several managers work at a time.")
+		"Elect a leader, so that only one of several managers works at a time.")
 	flags.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", "",
-		"Where managers elect their leader; that of the manager's own pod if not given.")
+		"The namespace of the leader election; that of the manager's pod if not given.")
 	flags.StringVar(&o.WatchNamespaces, "watch-namespaces", "",
 		"The namespaces to work in, separated by commas; all if not given.")
 	flags.IntVar(&o.MaxConcurrentReconciles, "max-concurrent-reconciles", 8,
-		"How many ConsumerQueues are reconciled at a time.")
+		"The maximum number of ConsumerQueues that are reconciled at a time.")
 	flags.Var(o.maxManagementResponse, "max-management-response",
-		"How large an answer of a broker's management API may be that grows with the vhost, as a quantity such as 128Mi. "+
-			"What is kept of all vhosts may take six times as much memory.")
+		"The size limit of a management API response that grows with the vhost, as a quantity such as 128Mi. "+
+			"The snapshots of all vhosts together may use six times as much memory.")
 	flags.DurationVar(&o.MessageCountsInterval, "message-counts-interval", time.Minute,
-		"How often the messages of a vhost's queues are counted, for status.messages and metrics, at most; 0 turns that off.")
-	flags.BoolVar(&o.Version, "version", false, "Print the version and end.")
+		"The minimum interval between counts of the messages in a vhost's queues, for status.messages and metrics; 0 disables counts.")
+	flags.BoolVar(&o.Version, "version", false, "Print the version and exit.")
 	o.Zap.BindFlags(flags)
 }
 
 // quantity is a flag that takes a number of bytes.
 type quantity struct{ *resource.Quantity }
 
-// Set refuses what is too little for the smallest vhost.
+// Set refuses values that are too small for the smallest vhost.
 func (q quantity) Set(text string) error {
 	parsed, err := resource.ParseQuantity(text)
 	if err != nil {
@@ -94,7 +94,7 @@ func (q quantity) Set(text string) error {
 	return nil
 }
 
-// String is asked of a zero value, too.
+// String also accepts the zero value, which package flag uses.
 func (q quantity) String() string {
 	if q.Quantity == nil {
 		return ""

@@ -1,5 +1,6 @@
-// Package apiaccess asks the API server who sends a request, and what the sender may do. It is k8s.io/apiserver's delegating authenticator
-// and authorizer with bounds: answers are cached, and few questions are open at a time, because anyone who reaches a port can ask.
+// Package apiaccess authenticates and authorizes requests through the API server. It wraps the delegating authenticator and
+// authorizer of k8s.io/apiserver, caches their answers, and limits concurrent reviews, because anyone who reaches a port can
+// cause reviews.
 package apiaccess
 
 import (
@@ -24,24 +25,23 @@ import (
 )
 
 const (
-	// maxReviews is how many TokenReviews and SubjectAccessReviews are open at a time.
+	// maxReviews is the maximum of concurrent TokenReviews and SubjectAccessReviews.
 	maxReviews = 16
-	// reviewTime is how long the API server may take for a review.
+	// reviewTime is the limit for a review.
 	reviewTime = 10 * time.Second
-	// keep is how long an answer is cached, and so how long a permission that was revoked still holds. A refusal for lack of permission
-	// is cached for keepDenial, because a user who is given a role asks again at once.
+	// keep is how long an answer is cached, and therefore how long a revoked permission remains effective. A denial is cached only
+	// for keepDenial, because a user who is granted a role retries soon.
 	keep       = 10 * time.Second
 	keepDenial = 2 * time.Second
 )
 
-// Access answers from its caches, or asks the API server. Its zero value must not be used.
+// Access caches answers of the API server. Create it with New.
 type Access struct {
 	tokens      authenticator.Token
 	permissions authorizer.Authorizer
 }
 
-// New returns an Access that asks with the rights of a configuration. The configuration must be allowed to create TokenReviews and
-// SubjectAccessReviews.
+// New returns an Access with the credentials of config, which must allow creating TokenReviews and SubjectAccessReviews.
 func New(config *rest.Config, httpClient *http.Client) (*Access, error) {
 	limited := *httpClient
 	limited.Transport = &limiter{slots: make(chan struct{}, maxReviews), next: httpClient.Transport}
@@ -55,7 +55,7 @@ func New(config *rest.Config, httpClient *http.Client) (*Access, error) {
 	}
 	retries := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 3}
 	none := func(context.Context, string) {}
-	// No audience is implied: an API server that knows nothing of audiences leaves them out of its answer, which is then refused.
+	// No audience is implied: an API server without support for audiences omits them in its answer, and that answer is refused.
 	delegated, err := webhook.NewFromInterface(reviews, nil, retries, reviewTime, webhook.AuthenticatorMetrics{
 		RecordRequestTotal: none, RecordRequestLatency: func(context.Context, string, float64) {},
 	})
@@ -71,8 +71,9 @@ func New(config *rest.Config, httpClient *http.Client) (*Access, error) {
 	return &Access{tokens: cache.New(tokens{delegated}, false, keep, keep), permissions: permissions}, nil
 }
 
-// Identify returns whose token this is; nil if the token is not valid for the audience. Without an audience the token must be meant for the
-// API server. With one, only tokens that claim the audience are sent to the API server. An error says that the API server did not answer.
+// Identify returns the owner of a token, or nil if the token is not valid for the audience. Without an audience, the token must
+// be intended for the API server. With an audience, only tokens that claim it are sent to the API server. An error means that the
+// API server did not answer.
 func (a *Access) Identify(ctx context.Context, token, audience string) (user.Info, error) {
 	if audience != "" {
 		if !claims(token, audience) {
@@ -90,7 +91,7 @@ func (a *Access) Identify(ctx context.Context, token, audience string) (user.Inf
 	return response.User, nil
 }
 
-// Allows reports whether a user may do something. An error says that the API server did not answer.
+// Allows reports whether a user may do something. An error means that the API server did not answer.
 func (a *Access) Allows(ctx context.Context, attributes authorizer.AttributesRecord) (bool, error) {
 	decision, _, err := a.permissions.Authorize(ctx, attributes)
 	if err != nil {
@@ -99,10 +100,11 @@ func (a *Access) Allows(ctx context.Context, attributes authorizer.AttributesRec
 	return decision == authorizer.DecisionAllow, nil
 }
 
-// unanswered hides the type of an error, which would pass for the answer to the sender: a 403 of a review is about the operator.
+// unanswered hides the type of an error. Otherwise a 403 of a review, which concerns the manager, would become the response to
+// the sender.
 func unanswered(attempt string, err error) error { return errors.New(attempt + err.Error()) }
 
-// tokens makes the API server's refusal of a token an answer, which is cached, where the delegating authenticator makes it an error.
+// tokens turns a token that the API server rejects from an error into an answer, which is cached.
 type tokens struct{ authenticator.Token }
 
 func (t tokens) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
@@ -113,7 +115,7 @@ func (t tokens) AuthenticateToken(ctx context.Context, token string) (*authentic
 	return response, known, err
 }
 
-// isFailure reports whether an error says that the API server did not answer.
+// isFailure reports whether an error means that the API server did not answer.
 func isFailure(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || wait.Interrupted(err) {
 		return true

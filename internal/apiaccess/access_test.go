@@ -21,18 +21,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// apiServer answers like an API server that knows one token, of alice, for some audiences. It counts questions.
+// apiServer simulates an API server that knows one token, of alice, for some audiences. It counts reviews.
 type apiServer struct {
 	audiences []string
 	token     string
-	// silent says that the server leaves audiences out of its answer.
+	// silent is true if the server omits audiences in its answer.
 	silent bool
 	// may is the ConsumerQueue that alice may browse.
 	may    string
-	failed int // the code of all answers; 0 for answers
+	failed int // the code of all responses; 0 for answers
 	asked  atomic.Int64
 	access authorizationv1.SubjectAccessReviewSpec
-	// wait, if not nil, is where questions wait.
+	// wait blocks reviews until it is closed, unless it is nil.
 	wait chan struct{}
 }
 
@@ -100,7 +100,7 @@ func (s *apiServer) new(t *testing.T) *Access {
 	return access
 }
 
-// jwt is a token with these claims, which nobody has signed.
+// jwt returns an unsigned token with these claims.
 func jwt(claims string) string {
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
 }
@@ -165,7 +165,7 @@ func TestIdentifyForTheAPIServer(t *testing.T) {
 	equal(t, "user", user.Info(nil), sender)
 }
 
-// What a user may do can depend on all that the API server said of the user.
+// Authorization can depend on everything that the API server reported about the user.
 func TestAllows(t *testing.T) {
 	t.Parallel()
 	server := &apiServer{may: "orders"}
@@ -185,7 +185,7 @@ func TestAllows(t *testing.T) {
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Namespace: "shop", Resource: "deadletterqueues", Name: name},
 		}, server.access)
 	}
-	server.failed = http.StatusForbidden // the operator may not ask
+	server.failed = http.StatusForbidden // the manager may not create reviews
 	allowed, err := access.Allows(t.Context(), asks("other"))
 	equal(t, "allowed", false, allowed)
 	if err == nil || !strings.HasPrefix(err.Error(), `create SubjectAccessReview for user "alice": `) {
@@ -224,7 +224,7 @@ func TestAnswersAreCached(t *testing.T) {
 	})
 }
 
-// A flood of tokens does not become a flood of questions.
+// A flood of tokens does not cause a flood of reviews.
 func TestFewQuestionsAreOpen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

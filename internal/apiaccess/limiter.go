@@ -2,7 +2,7 @@ package apiaccess
 
 import "net/http"
 
-// limiter lets so many requests be open at a time as there are slots. Others wait for a slot, or until they are cancelled.
+// limiter limits concurrent requests. Further requests wait for a slot, or until they are cancelled.
 type limiter struct {
 	slots chan struct{}
 	next  http.RoundTripper

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// BearerToken is the token in an Authorization header, if there is one.
+// BearerToken returns the token in an Authorization header, if there is one.
 func BearerToken(header string) (token string, given bool) {
 	scheme, token, _ := strings.Cut(strings.TrimSpace(header), " ")
 	token = strings.TrimSpace(token)
 	return token, strings.EqualFold(scheme, "bearer") && token != ""
 }
 
-// claims reports whether a token is a JSON Web Token that claims an audience. Only the API server can tell whether the claim is true.
+// claims reports whether a token is a JSON Web Token that claims an audience. Only the API server can verify the claim.
 func claims(token, audience string) bool {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

@@ -7,13 +7,13 @@ import (
 	"runtime/debug"
 )
 
-// The linker sets both (-X) where a release or an image is built; see hack/image.sh.
+// Set by the linker (-X) for releases and images; see hack/image.sh.
 var (
 	version  string
 	revision string
 )
 
-// Info is what is known about the build of this process.
+// Info describes the build of this process.
 type Info struct {
 	Version, Revision, GoVersion string
 }

@@ -2,7 +2,7 @@ package deadletter
 
 import "testing"
 
-// BenchmarkJudge is what a selection costs for each message.
+// BenchmarkJudge measures a selection per message.
 func BenchmarkJudge(b *testing.B) {
 	for name, selection := range map[string]Selection{
 		"everything":              {},

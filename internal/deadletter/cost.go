@@ -14,14 +14,14 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// CEL charges an operation after the operation has ended, and charges nothing for some. So an expression must not have an operation
-// that takes much more than its operands are large, nor make an operand that is much larger than the message.
+// CEL charges an operation after it has ended, and charges nothing for some operations. An expression must therefore not contain
+// an operation that is much slower than its operands are large, or that creates a value much larger than the message.
 
-// growing are functions that make more of a text than there was, and slow are those that look at each place of a text for the other.
+// growing are functions whose result can be longer than their operands. slow are functions that search a text at each position.
 var (
 	growing = []string{"replace", "join", "format", "split", "strings.quote"}
 	slow    = []string{"indexOf", "lastIndexOf"}
-	// zoned are functions that take the name of a time zone, whose file is then read.
+	// zoned are functions with a time zone argument, for which CEL reads a file.
 	zoned = []string{
 		overloads.TimeGetFullYear, overloads.TimeGetMonth, overloads.TimeGetDayOfYear, overloads.TimeGetDayOfMonth, overloads.TimeGetDate,
 		overloads.TimeGetDayOfWeek, overloads.TimeGetHours, overloads.TimeGetMinutes, overloads.TimeGetSeconds,
@@ -29,7 +29,7 @@ var (
 	}
 )
 
-// tooCostly says what an expression does that could take all memory, or take for ever; nil if the expression does nothing of that kind.
+// tooCostly returns an error if an expression could use all memory or run forever.
 func tooCostly(checked *cel.Ast) error {
 	var found error
 	tree := checked.NativeRep()
@@ -41,22 +41,23 @@ func tooCostly(checked *cel.Ast) error {
 	return found
 }
 
-// tooCostlyAlone is tooCostly for an expression without those within.
+// tooCostlyAlone is tooCostly for one node of an expression, without its children.
 func tooCostlyAlone(tree *ast.AST, expression ast.Expr) error {
 	switch expression.Kind() {
 	case ast.CallKind:
 		call := expression.AsCall()
 		switch name := call.FunctionName(); {
 		case slices.Contains(growing, name):
-			return fmt.Errorf("calls %s, which is not allowed: of a text it can make one that takes all memory. Compare the text as it "+
+			return fmt.Errorf("calls %s, which is not allowed because its result can use all memory. Compare the text as it "+
 				"is, for example by contains, startsWith or matches", name)
 		case slices.Contains(slow, name):
-			return fmt.Errorf("calls %s, which is not allowed: it can take hours. Use contains, startsWith, endsWith or matches", name)
+			return fmt.Errorf("calls %s, which is not allowed because it can take hours. Use contains, startsWith, endsWith or "+
+				"matches", name)
 		case name == overloads.Matches && call.Args()[len(call.Args())-1].Kind() != ast.LiteralKind:
-			return errors.New("calls matches with a pattern that is not a plain text, which is not allowed: it can take all memory")
+			return errors.New("calls matches with a pattern that is not a literal, which is not allowed because it can use all memory")
 		case slices.Contains(zoned, name) && len(call.Args()) > 0 && call.Args()[len(call.Args())-1].Kind() != ast.LiteralKind:
-			return fmt.Errorf("calls %s with a time zone that is not a plain text, which is not allowed: each message could name another "+
-				"file to read", name)
+			return fmt.Errorf("calls %s with a time zone that is not a literal, which is not allowed because each message could name "+
+				"another file to read", name)
 		}
 	case ast.StructKind:
 		return fmt.Errorf("makes a %s, which is not allowed", expression.AsStruct().TypeName())
@@ -76,17 +77,18 @@ func tooCostlyAlone(tree *ast.AST, expression ast.Expr) error {
 	return nil
 }
 
-// errNested is about [[x, x]].exists(y, [[y, y]].exists(z, …)): each turn doubles what a comparison has to look at.
-var errNested = errors.New("puts a list, a map, or something of an unknown type into a list or a map, which is not allowed: a few " +
-	"turns of that take all memory. Use fields and plain values there, such as int(body.a) + 1 instead of body.a + 1")
+// errNested concerns expressions such as [[x, x]].exists(y, [[y, y]].exists(z, …)), in which each level doubles the size of a
+// comparison.
+var errNested = errors.New("nests a list, a map, or a value of unknown type in a list or a map, which is not allowed because a few " +
+	"levels use all memory. Use fields and plain values there, such as int(body.a) + 1 instead of body.a + 1")
 
-// plain are types whose values are no larger than what they were made of.
+// plain are types whose values are no larger than their sources.
 var plain = []types.Kind{
 	types.BoolKind, types.IntKind, types.UintKind, types.DoubleKind, types.StringKind, types.BytesKind, types.DurationKind,
 	types.TimestampKind, types.NullTypeKind, types.TypeKind,
 }
 
-// isPlain says whether an element of a list or a map is a part of the message, a constant or of a plain type.
+// isPlain reports whether an element of a list or map is a part of the message, a constant, or of a plain type.
 func isPlain(tree *ast.AST, element ast.Expr) bool {
 	if slices.Contains(plain, tree.GetType(element.ID()).Kind()) || isPart(element) || isConstant(element) {
 		return true
@@ -98,7 +100,7 @@ func isPlain(tree *ast.AST, element ast.Expr) bool {
 	return isPlain(tree, branches[0]) && isPlain(tree, branches[1])
 }
 
-// isPart says whether an expression is a variable, or a field or an element of one.
+// isPart reports whether an expression is a variable, or a field or element of a variable.
 func isPart(expression ast.Expr) bool {
 	switch expression.Kind() {
 	case ast.IdentKind:
@@ -111,7 +113,7 @@ func isPart(expression ast.Expr) bool {
 	return false
 }
 
-// isConstant says whether an expression is a value that is written out.
+// isConstant reports whether an expression is a literal, or a list or map of literals.
 func isConstant(expression ast.Expr) bool {
 	switch expression.Kind() {
 	case ast.LiteralKind:
@@ -126,10 +128,11 @@ func isConstant(expression ast.Expr) bool {
 	return false
 }
 
-// charges are for what CEL undercharges: operations on texts whose type nobody knows before, and comparisons of lists and maps.
+// charges adds the costs that CEL undercharges: operations on texts whose type is unknown at compile time, and comparisons of
+// lists and maps.
 type charges struct{}
 
-// zoneCost is for the file of a time zone: reading one takes up to 50 µs.
+// zoneCost is the cost of a time zone's file, which takes up to 50 µs to read.
 const zoneCost = 500
 
 // CallCost implements interpreter.ActualCostEstimator.
@@ -154,12 +157,12 @@ func (charges) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
 			cost = zoneCost
 			break
 		}
-		return nil // what CEL charges
+		return nil // CEL's own cost
 	}
 	return &cost
 }
 
-// extentOf counts the values in a value, and ten bytes of a text as one. It counts no further than a limit.
+// extentOf counts the nested values of a value; ten bytes of a text count as one. It stops at a limit.
 func extentOf(value ref.Val, limit uint64) uint64 {
 	counted := uint64(1)
 	count := func(item ref.Val) {

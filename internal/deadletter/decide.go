@@ -2,38 +2,38 @@ package deadletter
 
 import "time"
 
-// SkipReason says why a Redrive leaves a message where it is.
+// SkipReason is why a Redrive or Purge leaves a message in its queue.
 type SkipReason string
 
-// The reasons to skip a message.
+// The values of SkipReason.
 const (
-	// NotSelected: the Selection does not mean the message.
+	// NotSelected: the Selection does not match the message.
 	NotSelected SkipReason = "NotSelected"
-	// Undated: the Selection bounds when messages died, and this message does not tell.
+	// Undated: the Selection has diedAfter or diedBefore, and the message's time of death is unknown.
 	Undated SkipReason = "Undated"
-	// NotEvaluated: the expression failed on this message, for instance because the message lacks a header.
+	// NotEvaluated: the expression failed on this message, for example because the message lacks a header.
 	NotEvaluated SkipReason = "NotEvaluated"
-	// MaxRedrives: the message was moved as often as it may be.
+	// MaxRedrives: the message was already moved maxRedrives times.
 	MaxRedrives SkipReason = "MaxRedrives"
-	// CameBack: this Redrive has moved the message already.
+	// CameBack: this Redrive already moved the message.
 	CameBack SkipReason = "CameBack"
 	// OtherOrigin: the message died in a queue of another ConsumerQueue that shares the dead-letter queue.
 	OtherOrigin SkipReason = "OtherOrigin"
-	// NoOrigin: the dead-letter queue is shared, and the message does not tell whose it is.
+	// NoOrigin: the dead-letter queue is shared, and the message's queue of origin is unknown.
 	NoOrigin SkipReason = "NoOrigin"
 )
 
-// Rules are how a Redrive judges each message.
+// Rules decide which messages a job moves or deletes.
 type Rules struct {
 	Source   Source
 	Selector *Selector
 	// RedriveID is the UID of the Redrive.
 	RedriveID string
-	// MaxRedrives is how often a message may have been moved; no limit if negative.
+	// MaxRedrives is the limit of moves per message; negative means no limit.
 	MaxRedrives int
 }
 
-// Skips says why a message stays where it is; empty if the message is to be moved.
+// Skips returns why a message stays in its queue; empty if the job moves or deletes it.
 func (r Rules) Skips(letter Letter, now time.Time) SkipReason {
 	if id, _ := letter.Headers[HeaderRedriveID].(string); r.RedriveID != "" && id == r.RedriveID {
 		return CameBack
@@ -50,7 +50,7 @@ func (r Rules) Skips(letter Letter, now time.Time) SkipReason {
 	return ""
 }
 
-// skipsOrigin keeps a Redrive from messages of others. Those that may be of others have to be selected as such.
+// skipsOrigin protects messages of other ConsumerQueues. Messages of unknown origin need UnknownOrigin.
 func (r Rules) skipsOrigin(letter Letter) SkipReason {
 	switch {
 	case !r.Source.Shared, r.Source.comesFrom(letter.Origin):
@@ -63,5 +63,5 @@ func (r Rules) skipsOrigin(letter Letter) SkipReason {
 	return NoOrigin
 }
 
-// MayBeOfOthers reports whether a message of a shared dead-letter queue does not tell which queue it comes from.
+// MayBeOfOthers reports whether the dead-letter queue is shared and the message's queue of origin is unknown.
 func (s Source) MayBeOfOthers(letter Letter) bool { return s.Shared && letter.Origin.Queue == "" }

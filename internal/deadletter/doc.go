@@ -1,5 +1,5 @@
-// Package deadletter decides what a dead letter is and what is done with the message: where the message came from and why it died,
-// whether somebody selected the message, and which headers the message has when it is moved back.
+// Package deadletter models dead letters: their origin and reason, the selection of dead letters by users, and the headers of a
+// dead letter that is moved back.
 //
-// The package is pure: there is no context, no I/O and no clock here.
+// The package is pure: it has no context, no I/O and no clock. Begin reading at message.go.
 package deadletter

@@ -19,21 +19,21 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// MaxExpressionBytes is how long an expression may be, in bytes.
+// MaxExpressionBytes is the limit of an expression's length in bytes.
 const MaxExpressionBytes = 2048
 
-// maxExpressionCost is how much one message may cost, in the units of CEL: about a millisecond.
+// maxExpressionCost is the limit of the evaluation on one message, in CEL's units. It takes about a millisecond.
 const maxExpressionCost = 10_000
 
-// bodyValues is how many values the JSON of a body may have: they take about 350 bytes each, and a body of 16 MiB can have five million.
-const bodyValues = 100_000
+// maxBodyValues is the limit of JSON values in a body. A value takes about 350 bytes, and a body of 16 MiB can have five million.
+const maxBodyValues = 100_000
 
-// expressionEnvironment has what an expression can ask of a message.
+// expressionEnvironment declares the variables and functions of expressions.
 var expressionEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	texts := cel.MapType(cel.StringType, cel.DynType)
 	return cel.NewEnv(
 		cel.Variable("headers", texts),
-		cel.Variable("properties", texts), // messageId, contentType and so on; those that the message has
+		cel.Variable("properties", texts), // messageId, contentType and so on, if the message has them
 		cel.Variable("reason", cel.StringType),
 		cel.Variable("origin", texts), // queue, exchange, routingKey
 		cel.Variable("age", cel.DurationType),
@@ -44,15 +44,15 @@ var expressionEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// compiledExpression is ready for use by several goroutines.
+// compiledExpression is safe for concurrent use.
 type compiledExpression struct {
 	program    cel.Program
 	expression string
-	// failure says why the expression failed on a message for the first time; nil if it has not failed.
+	// failure describes the first evaluation error; nil if there was none.
 	failure atomic.Pointer[string]
 }
 
-// compileExpression checks an expression.
+// compileExpression checks and compiles an expression.
 func compileExpression(expression string) (*compiledExpression, error) {
 	if len(expression) > MaxExpressionBytes {
 		return nil, fmt.Errorf("is %d bytes long, at most %d are allowed", len(expression), MaxExpressionBytes)
@@ -79,7 +79,7 @@ func compileExpression(expression string) (*compiledExpression, error) {
 	return &compiledExpression{program: program, expression: expression}, nil
 }
 
-// skips says why the expression does not mean a message; empty if the expression does.
+// skips returns why the expression does not select a message; empty if it does.
 func (e *compiledExpression) skips(letter Letter, now time.Time) SkipReason {
 	result, _, err := e.program.Eval(&variables{letter: letter, now: now})
 	switch {
@@ -95,10 +95,11 @@ func (e *compiledExpression) skips(letter Letter, now time.Time) SkipReason {
 	return NotEvaluated
 }
 
-// The beginnings of errors that hold no value of a message. The last two are in this file.
+// Prefixes of errors that contain no value of a message. The last two originate in this file.
 var plainFailures = []string{"no such overload", "operation cancelled", "division by zero", "modulus by zero", "the body ", "the message "}
 
-// failureText describes an error of CEL without values of a message. Conversions such as int(body.n) put the value into their error.
+// failureText describes a CEL error without values of a message. Conversions such as int(body.n) include the value in their
+// error.
 func (e *compiledExpression) failureText(err error) string {
 	text := err.Error()
 	if key, found := strings.CutPrefix(text, "no such key: "); found {
@@ -113,17 +114,16 @@ func (e *compiledExpression) failureText(err error) string {
 	return "an operation failed, such as the conversion of a value"
 }
 
-// variables give an expression what it asks for, and nothing more: to parse a body takes longest.
+// variables resolves the variables of an expression on demand, because parsing the body is slow.
 type variables struct {
 	letter Letter
 	now    time.Time
-	body   any // nil until it is asked for
+	body   any // nil until an expression reads it
 }
 
-// Parent is part of interpreter.Activation.
 func (v *variables) Parent() interpreter.Activation { return nil }
 
-// ResolveName gives the value of a variable. A body that is no JSON is an error of the expression.
+// ResolveName returns the value of a variable. A body that is not JSON is an evaluation error.
 func (v *variables) ResolveName(name string) (any, bool) {
 	switch name {
 	case "headers":
@@ -137,7 +137,7 @@ func (v *variables) ResolveName(name string) (any, bool) {
 		return map[string]any{"queue": origin.Queue, "exchange": origin.Exchange, "routingKey": origin.RoutingKey}, true
 	case "age":
 		if v.letter.Origin.DiedAt.IsZero() {
-			return types.NewErr("the message does not tell when it died"), true
+			return types.NewErr("the message has no time of death"), true
 		}
 		return v.now.Sub(v.letter.Origin.DiedAt), true
 	case "size":
@@ -153,7 +153,7 @@ func (v *variables) ResolveName(name string) (any, bool) {
 	return nil, false
 }
 
-// Properties are those that a message has, by the names of AMQP in camel case.
+// Properties returns the properties of a message, by their AMQP names in camel case.
 func Properties(message *amqp.Delivery) map[string]any {
 	had := map[string]any{}
 	for name, value := range map[string]string{
@@ -172,24 +172,24 @@ func Properties(message *amqp.Delivery) map[string]any {
 	return had
 }
 
-// parse reads a body as JSON.
+// parse parses a body as JSON.
 func parse(body []byte) any {
-	if hasMoreValues(body, bodyValues) {
-		return types.NewErr("the body has more than %d values", bodyValues)
+	if hasMoreValues(body, maxBodyValues) {
+		return types.NewErr("the body has more than %d values", maxBodyValues)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.UseNumber()
 	var value any
 	if err := decoder.Decode(&value); err != nil {
-		return types.NewErr("the body is no JSON")
+		return types.NewErr("the body is not JSON")
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return types.NewErr("the body is no JSON")
+		return types.NewErr("the body is not JSON")
 	}
 	return valueOf(value)
 }
 
-// hasMoreValues says whether a JSON text has more values than a limit: each begins after a bracket, a brace or a comma.
+// hasMoreValues reports whether a JSON text has more values than a limit. Each value begins after a bracket, a brace or a comma.
 func hasMoreValues(text []byte, limit int) bool {
 	if len(text) <= limit {
 		return false
@@ -200,7 +200,7 @@ func hasMoreValues(text []byte, limit int) bool {
 		case '"':
 			quoted = !quoted
 		case '\\':
-			i++ // what is escaped, such as a quote
+			i++ // skip the escaped character
 		case '[', '{', ',':
 			if !quoted {
 				count++
@@ -210,7 +210,8 @@ func hasMoreValues(text []byte, limit int) bool {
 	return count > limit
 }
 
-// valueOf is a field of AMQP or JSON as CEL knows values. Numbers of JSON without a fraction are integers, as large ids have to be.
+// valueOf converts a field of AMQP or JSON to a CEL value. JSON numbers without a fraction become integers, because large IDs
+// need all digits.
 func valueOf(value any) any {
 	switch value := value.(type) {
 	case nil:

@@ -15,12 +15,12 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// FingerprintLength is the number of characters of a Fingerprint.
+// FingerprintLength is the number of characters in a Fingerprint.
 const FingerprintLength = 16
 
-// Fingerprint identifies a dead letter by what it holds: exchange, routing key, properties, headers and body. The counters that RabbitMQ
-// changes with each delivery are left out, so that the fingerprint is the same at each look. Messages that are alike in all of that have
-// one fingerprint. The format is 16 characters of a to z and 2 to 7.
+// Fingerprint identifies a dead letter by its exchange, routing key, properties, headers and body. It ignores the counters that
+// RabbitMQ changes with each delivery, so that it is stable. Identical messages share a fingerprint. Its characters are a to z
+// and 2 to 7.
 func Fingerprint(message *amqp.Delivery) string {
 	h := hasher{sha256.New()}
 	for _, text := range []string{
@@ -37,7 +37,7 @@ func Fingerprint(message *amqp.Delivery) string {
 	return strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)))[:FingerprintLength]
 }
 
-// hasher writes values with their types and lengths, so that no two messages are written alike.
+// hasher writes values with their types and lengths, so that different messages never produce the same bytes.
 type hasher struct{ hash.Hash }
 
 func (h hasher) number(value uint64) {
@@ -53,7 +53,7 @@ func (h hasher) bytes(value []byte) {
 
 func (h hasher) text(value string) { h.bytes([]byte(value)) }
 
-// time writes whole seconds, which is all that AMQP has.
+// time writes seconds, the resolution of AMQP.
 func (h hasher) time(value time.Time) {
 	if value.IsZero() {
 		h.number(0)
@@ -72,7 +72,7 @@ func (h hasher) table(table map[string]any, without ...string) {
 	}
 }
 
-// value writes a field of a table: those that carry more than a number or a text by their parts.
+// value writes a field of a table. It writes nested tables and lists element by element.
 func (h hasher) value(value any) {
 	h.text(fmt.Sprintf("%T", value))
 	switch value := value.(type) {
@@ -92,7 +92,7 @@ func (h hasher) value(value any) {
 		}
 	case float64:
 		h.number(math.Float64bits(value))
-	default: // numbers, truth values, decimals
+	default: // numbers, booleans, decimals
 		h.text(fmt.Sprint(value))
 	}
 }

@@ -7,7 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// The format is part of the API: somebody may have written a fingerprint down.
+// The format is part of the API, because users may store fingerprints.
 func TestFingerprintFormat(t *testing.T) {
 	t.Parallel()
 	equal(t, "fingerprint", "nf23wuubtf3kga22", Fingerprint(letter()))

@@ -24,7 +24,7 @@ func TestMessages(t *testing.T) {
 
 func FuzzMessages(f *testing.F) { f.Fuzz(rapid.MakeFuzz(checkMessage)) }
 
-// checkMessage shows that whatever somebody publishes can be read, judged and copied.
+// checkMessage shows that every message that a client can publish can be read, selected and copied.
 func checkMessage(t *rapid.T) {
 	message := anyMessage(t)
 	checkFingerprint(t, message)
@@ -166,7 +166,7 @@ func anyText(t *rapid.T, label string) string {
 
 func anyTime(t *rapid.T) time.Time { return time.Unix(rapid.Int64().Draw(t, "seconds"), 0) }
 
-// anyDeaths is x-death as RabbitMQ writes it, but for some fields that are of any type or missing.
+// anyDeaths is x-death as RabbitMQ writes it, except that some fields are missing or of any type.
 func anyDeaths(t *rapid.T) []any {
 	deaths := make([]any, rapid.IntRange(0, 3).Draw(t, "deaths"))
 	for i := range deaths {
@@ -290,18 +290,18 @@ func FuzzExpression(f *testing.F) {
 			return
 		}
 		letter := orders.Read(&amqp.Delivery{Headers: tableOf(parsed).(amqp.Table), Body: []byte(body)})
-		_ = checkCost(t, compiled, letter) // an error is as good as an answer
+		_ = checkCost(t, compiled, letter) // an error is a valid result
 	})
 }
 
-// Large messages are no way round the limits, either.
+// Large messages do not evade the limits.
 func TestExpressionWithLargeMessages(t *testing.T) {
 	for name, test := range map[string]struct{ expression, body string }{
 		"texts that are added": {
 			`size(` + strings.Repeat("body.t + ", 100) + `"") > 0`, `{"t": "` + strings.Repeat("a", 1<<20) + `"}`,
 		},
 		"comparisons in a loop": {
-			`body.l.all(x, body.m == body.m)`, `{"l": [1, 2, 3], "m": [[0` + strings.Repeat(", 0", bodyValues/2) + `]]}`,
+			`body.l.all(x, body.m == body.m)`, `{"l": [1, 2, 3], "m": [[0` + strings.Repeat(", 0", maxBodyValues/2) + `]]}`,
 		},
 		"many values": {`body == 1`, `[{"": 0}` + strings.Repeat(`, {"": 0}`, 1<<20) + `]`},
 	} {

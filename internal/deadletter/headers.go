@@ -11,23 +11,23 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// Headers that a Redrive sets on each message that it moves. All hold plain values: AMQP 1.0 knows no others in its application
-// properties.
+// Headers that a Redrive sets on each moved message. Their values are simple types, because application properties of AMQP 1.0
+// support no others.
 const (
-	// HeaderRedriveID is the UID of the Redrive, and HeaderRedriveName its namespace and name.
+	// HeaderRedriveID is the UID of the Redrive, and HeaderRedriveName its namespace/name.
 	HeaderRedriveID   = "x-warren-redrive-id"
 	HeaderRedriveName = "x-warren-redrive-name"
-	// HeaderRedriveBy, HeaderRedriveReason and HeaderRedriveAt say who asked, why, and when the message was moved.
+	// HeaderRedriveBy, HeaderRedriveReason and HeaderRedriveAt are the user, the user's reason, and the time of the move.
 	HeaderRedriveBy     = "x-warren-redrive-by"
 	HeaderRedriveReason = "x-warren-redrive-reason"
 	HeaderRedriveAt     = "x-warren-redrive-at"
 	// HeaderRedriveFrom is the dead-letter queue.
 	HeaderRedriveFrom = "x-warren-redrive-from"
-	// HeaderRedriveSeq numbers what one run of a Redrive publishes.
+	// HeaderRedriveSeq numbers the messages of one run of a Redrive.
 	HeaderRedriveSeq = "x-warren-redrive-seq"
 )
 
-// Headers that the first Redrive of a message sets, and that later ones keep.
+// Headers that the first Redrive of a message sets, and that later Redrives keep.
 const (
 	HeaderOriginExchange   = "x-warren-origin-exchange"
 	HeaderOriginRoutingKey = "x-warren-origin-routing-key"
@@ -43,30 +43,30 @@ const (
 	headerDeliveryCount = "x-delivery-count"
 	headerAcquiredCount = "x-acquired-count"
 	headerCC            = "CC"
-	// RabbitMQ 4.4 holds a message back until headerDeliveryTime, unless a consumer asks for its headerDeferralToken. Both survive
-	// dead-lettering.
+	// RabbitMQ 4.4 delays a message until headerDeliveryTime, unless a consumer requests its headerDeferralToken. Both headers
+	// survive dead-lettering.
 	headerDeliveryTime  = "x-opt-delivery-time"
 	headerDeferralToken = "x-opt-deferral-token"
 )
 
-// prefixFailure begins the headers in which Warren's consumers tell of a failure.
+// prefixFailure is the prefix of the headers in which Warren's consumers describe a failure.
 const prefixFailure = "x-failure-"
 
-// Stamp is what a Redrive writes on each message that it moves.
+// Stamp holds the values of the headers that a Redrive sets and removes on each message.
 type Stamp struct {
 	// ID is the UID of the Redrive, Name its namespace/name.
 	ID, Name string
-	// By and Reason are who asked, and why; either may be empty.
+	// By is the user who requested the Redrive, Reason the user's reason. Either may be empty.
 	By, Reason string
 	// From is the dead-letter queue.
 	From string
-	// Remove are further headers that are not moved along.
+	// Remove are further headers to remove.
 	Remove []string
 }
 
-// Copy is a dead letter as it is published again, at a time, as the seq-th of a run. Properties stay, except those with which the
-// message could not be published or would expire: user-id, expiration, and a reply-to of RabbitMQ's direct reply-to, whose consumer no
-// longer exists.
+// Copy returns the message to publish for a dead letter. at is the time of the move, seq its number in this run. The copy keeps
+// all properties except those with which publishing would fail or the copy would expire: user-id, expiration, and a reply-to of
+// RabbitMQ's direct reply-to, whose consumer no longer exists.
 func (s Stamp) Copy(letter Letter, at time.Time, seq int64) amqp.Publishing {
 	replyTo := letter.ReplyTo
 	if strings.HasPrefix(replyTo, directReplyTo) {
@@ -80,11 +80,13 @@ func (s Stamp) Copy(letter Letter, at time.Time, seq int64) amqp.Publishing {
 	}
 }
 
-// directReplyTo begins the names of the pseudo-queues of direct reply-to. RabbitMQ refuses a message that names one without a consumer.
+// directReplyTo is the name prefix of the pseudo-queues of direct reply-to. RabbitMQ refuses a message that names one without a
+// consumer.
 const directReplyTo = "amq.rabbitmq.reply-to"
 
-// headers are those of a copy, without what tells of attempts that are over, and without what would delay the copy. RabbitMQ 3.10 goes
-// on counting a client's x-death, and on every version consumers that count by it would give up at once.
+// headers returns the headers of a copy. It removes headers about past attempts and headers that would delay the copy. RabbitMQ
+// 3.10 continues to count in a client's x-death, and on every version consumers that count attempts by x-death would dead-letter
+// the copy immediately.
 func (s Stamp) headers(letter Letter, at time.Time, seq int64) amqp.Table {
 	headers := amqp.Table(contract.CopyHeaders(letter.Headers))
 	left := []string{contract.HeaderDeferCount, contract.HeaderCopyID, headerDeliveryTime, headerDeferralToken}
@@ -95,13 +97,13 @@ func (s Stamp) headers(letter Letter, at time.Time, seq int64) amqp.Table {
 	setOrigin(headers, letter)
 	headers[HeaderRedriveID], headers[HeaderRedriveName], headers[HeaderRedriveFrom] = s.ID, s.Name, s.From
 	headers[HeaderRedriveAt], headers[HeaderRedriveSeq] = at.UTC().Format(time.RFC3339), seq
-	headers[contract.HeaderRedriveCount] = min(int64(letter.Redrives)+1, math.MaxInt32) // a larger number reads as 0
+	headers[contract.HeaderRedriveCount] = min(int64(letter.Redrives)+1, math.MaxInt32) // a larger number is read as 0
 	set(headers, HeaderRedriveBy, s.By)
 	set(headers, HeaderRedriveReason, s.Reason)
 	return headers
 }
 
-// setOrigin keeps where the message came from, which the removed headers told. What an earlier Redrive kept stays.
+// setOrigin records the origin of the message, which the removed headers contained. It keeps the record of an earlier Redrive.
 func setOrigin(headers amqp.Table, letter Letter) {
 	if _, kept := headers[HeaderOriginReason]; kept {
 		return
@@ -118,7 +120,7 @@ func setOrigin(headers amqp.Table, letter Letter) {
 	}
 }
 
-// set sets a header, or removes it where there is nothing to say: the value would be that of an earlier Redrive.
+// set sets a header, or removes it if the value is empty, so that no value of an earlier Redrive remains.
 func set(headers amqp.Table, name, value string) {
 	if value == "" {
 		delete(headers, name)
@@ -127,7 +129,7 @@ func set(headers amqp.Table, name, value string) {
 	headers[name] = value
 }
 
-// joined are the routing keys of a CC header, separated by commas.
+// joined returns the routing keys of a CC header, separated by commas.
 func joined(cc any) string {
 	list, _ := cc.([]any)
 	keys := make([]string, 0, len(list))

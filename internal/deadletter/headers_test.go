@@ -86,8 +86,8 @@ func TestCopyHeaders(t *testing.T) {
 	}
 }
 
-// A Redrive that nobody signed does not carry the signature of an earlier one.
-// Somebody forged the number. A Redrive leaves the copy where it is as before.
+// A Redrive without requester does not keep the requester of an earlier one. A forged count does not matter: a Redrive leaves the
+// copy where it is as before.
 func TestCopyOfTheLargestCount(t *testing.T) {
 	t.Parallel()
 	forged := amqp.Delivery{Headers: amqp.Table{"x-warren-redrive-count": int64(math.MaxInt32)}}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// ParseHeaders reads requirements of headers as the dead-letter API takes them: NAME, !NAME, NAME=VALUE or NAME!=VALUE. Several values of
-// one header become one requirement.
+// ParseHeaders parses requirements of headers in the form of the dead-letter API: NAME, !NAME, NAME=VALUE or NAME!=VALUE. It
+// merges the values of one header and operator into one requirement.
 func ParseHeaders(given []string) ([]HeaderRequirement, error) {
 	var requirements []HeaderRequirement
 	for _, text := range given {

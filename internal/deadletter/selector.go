@@ -10,25 +10,25 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Selection says which dead letters are meant: those for which all that is given holds.
+// Selection selects the dead letters that match all its fields.
 type Selection struct {
 	// IDs are fingerprints.
 	IDs []string
 	// Reasons are why the messages died.
 	Reasons []Reason
 	Headers []HeaderRequirement
-	// DiedAfter and DiedBefore bound when the messages died first in the queue that they came from; zero is no bound.
+	// DiedAfter and DiedBefore bound the time of a message's first death in its queue of origin. Zero is no bound.
 	DiedAfter, DiedBefore time.Time
 	// Expression is a CEL expression; see expressionEnvironment.
 	Expression string
-	// UnknownOrigin has messages of a shared dead-letter queue selected, too, that do not tell which queue they come from.
+	// UnknownOrigin also selects messages of a shared dead-letter queue whose queue of origin is unknown.
 	UnknownOrigin bool
 }
 
 // Operator compares a header.
 type Operator string
 
-// The operators, as label selectors have them.
+// The values of Operator, as in label selectors.
 const (
 	In           Operator = "In"
 	NotIn        Operator = "NotIn"
@@ -36,26 +36,26 @@ const (
 	DoesNotExist Operator = "DoesNotExist"
 )
 
-// HeaderRequirement compares a header with values. Numbers and truth values are compared as text.
+// HeaderRequirement compares a header with values. Numbers and booleans are compared as text.
 type HeaderRequirement struct {
 	Name     string
 	Operator Operator
 	Values   []string
 }
 
-// Selector is a Selection that is ready for use. Its methods may be called at the same time.
+// Selector is a compiled Selection. It is safe for concurrent use.
 type Selector struct {
 	Selection
 	ids        map[string]bool
 	expression *compiledExpression // nil if there is no expression
 }
 
-// Compile checks a Selection. Its errors begin with the field.
+// Compile checks and compiles a Selection. Its errors begin with the name of the field.
 func Compile(selection Selection) (*Selector, error) {
 	s := &Selector{Selection: selection}
 	for _, id := range selection.IDs {
 		if !isFingerprint.MatchString(id) {
-			return nil, fmt.Errorf("ids: %q is no id of a dead letter: an id has %d characters of a-z and 2-7", id, FingerprintLength)
+			return nil, fmt.Errorf("ids: %q is not the ID of a dead letter, which has %d characters of a-z and 2-7", id, FingerprintLength)
 		}
 		if s.ids == nil {
 			s.ids = map[string]bool{}
@@ -74,14 +74,13 @@ func Compile(selection Selection) (*Selector, error) {
 
 var isFingerprint = regexp.MustCompile(fmt.Sprintf("^[a-z2-7]{%d}$", FingerprintLength))
 
-// All says whether the Selection leaves out no message.
+// All reports whether the Selection selects every message.
 func (s *Selector) All() bool {
 	return s.ids == nil && len(s.Reasons) == 0 && len(s.Headers) == 0 && s.expression == nil &&
 		s.DiedAfter.IsZero() && s.DiedBefore.IsZero()
 }
 
-// EvaluationError says why the expression failed on a message for the first time, without values of the message; empty if it has not
-// failed.
+// EvaluationError describes the first evaluation error of the expression, without values of the message; empty if there was none.
 func (s *Selector) EvaluationError() string {
 	if s.expression == nil {
 		return ""
@@ -92,7 +91,7 @@ func (s *Selector) EvaluationError() string {
 	return ""
 }
 
-// skips says why a message is not meant; empty if the message is. What costs little is asked first.
+// skips returns why a message is not selected; empty if it is. Cheap checks come first.
 func (s *Selector) skips(letter Letter, now time.Time) SkipReason {
 	if len(s.Reasons) > 0 && !slices.Contains(s.Reasons, letter.Reason) {
 		return NotSelected
@@ -120,8 +119,7 @@ func (s *Selector) skips(letter Letter, now time.Time) SkipReason {
 	return ""
 }
 
-// holds says whether a message has the header that is required. A header that holds neither text nor number nor truth value has no text
-// to compare: it is in no list of values.
+// holds reports whether a message meets the requirement. A header whose value has no text form is in no list of values.
 func (r HeaderRequirement) holds(headers amqp.Table) bool {
 	value, exists := headers[r.Name]
 	switch r.Operator {
@@ -135,7 +133,7 @@ func (r HeaderRequirement) holds(headers amqp.Table) bool {
 	return listed == (r.Operator == In)
 }
 
-// HeaderText is how a header is written in a list of values.
+// HeaderText returns the text form of a header's value. ok is false for tables and lists.
 func HeaderText(value any) (text string, ok bool) {
 	switch value := value.(type) {
 	case string:

@@ -103,8 +103,8 @@ func TestSelectByWhatAMessageDoesNotTell(t *testing.T) {
 		"undated, asked for age":    {Selection{Expression: `age > duration("1s")`}, amqp.Delivery{}, NotEvaluated},
 		"a body that is no JSON":    {Selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte("a=1")}, NotEvaluated},
 		"a body that goes on":       {Selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1} and more`)}, NotEvaluated},
-		"a body of too many values": {Selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":[` + strings.Repeat("0,", bodyValues) + `0]}`)}, NotEvaluated},
-		"a body of a long text":     {Selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":"` + strings.Repeat(`,\"`, bodyValues) + `"}`)}, ""},
+		"a body of too many values": {Selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":[` + strings.Repeat("0,", maxBodyValues) + `0]}`)}, NotEvaluated},
+		"a body of a long text":     {Selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":"` + strings.Repeat(`,\"`, maxBodyValues) + `"}`)}, ""},
 		"a body nobody asked for":   {Selection{Expression: `size == 3`}, amqp.Delivery{Body: []byte("a=1")}, ""},
 		"no header asked with has":  {Selection{Expression: `!has(headers.tenant)`}, amqp.Delivery{}, ""},
 	} {
@@ -125,7 +125,7 @@ func TestCompileRefuses(t *testing.T) {
 		selection Selection
 		want      string
 	}{
-		"an id":                                {Selection{IDs: []string{"m1"}}, `ids: "m1" is no id of a dead letter`},
+		"an id":                                {Selection{IDs: []string{"m1"}}, `ids: "m1" is not the ID of a dead letter`},
 		"an expression that does not parse":    {Selection{Expression: `headers.`}, "expression: ERROR: <input>:1:9: Syntax error"},
 		"an expression of unknown words":       {Selection{Expression: `payload.size > 3`}, "expression: ERROR: <input>:1:1: undeclared reference to 'payload'"},
 		"an expression that is no truth value": {Selection{Expression: `size`}, "expression: is of type int and must be true or false"},
@@ -139,17 +139,17 @@ func TestCompileRefuses(t *testing.T) {
 			Selection{Expression: `headers.a.indexOf(headers.b) > 0`}, "expression: calls indexOf, which is not allowed",
 		},
 		"an expression whose pattern comes from the message": {
-			Selection{Expression: `matches(headers.a, headers.b)`}, "expression: calls matches with a pattern that is not a plain text",
+			Selection{Expression: `matches(headers.a, headers.b)`}, "expression: calls matches with a pattern that is not a literal",
 		},
 		"an expression that makes a message of Protocol Buffers": {
 			Selection{Expression: `google.protobuf.ListValue{}.size() == 0`}, "expression: makes a google.protobuf.ListValue, which is not allowed",
 		},
-		"an expression that doubles lists":        {Selection{Expression: `[[1]].map(x, [x, x]).exists(x, x == x)`}, "expression: puts a list, a map, or"},
-		"an expression that adds lists":           {Selection{Expression: `[[1]].map(x, x + x).exists(x, size(x) > 2)`}, "expression: puts a list, a map, or"},
-		"an expression that doubles maps":         {Selection{Expression: `[1].exists(x, [{"a": {"b": x}}].exists(y, y == y))`}, "expression: puts a list, a map, or"},
-		"an expression that doubles a text":       {Selection{Expression: `[headers.a].map(x, x + x).exists(x, x == "")`}, "expression: puts a list, a map, or"},
-		"an expression that doubles either way":   {Selection{Expression: `[true ? headers.a : [headers.a]].exists(x, x == x)`}, "expression: puts a list, a map, or"},
-		"an expression that doubles a kept value": {Selection{Expression: `[dyn([1])].exists(x, x == x)`}, "expression: puts a list, a map, or"},
+		"an expression that doubles lists":        {Selection{Expression: `[[1]].map(x, [x, x]).exists(x, x == x)`}, "expression: nests a list, a map, or"},
+		"an expression that adds lists":           {Selection{Expression: `[[1]].map(x, x + x).exists(x, size(x) > 2)`}, "expression: nests a list, a map, or"},
+		"an expression that doubles maps":         {Selection{Expression: `[1].exists(x, [{"a": {"b": x}}].exists(y, y == y))`}, "expression: nests a list, a map, or"},
+		"an expression that doubles a text":       {Selection{Expression: `[headers.a].map(x, x + x).exists(x, x == "")`}, "expression: nests a list, a map, or"},
+		"an expression that doubles either way":   {Selection{Expression: `[true ? headers.a : [headers.a]].exists(x, x == x)`}, "expression: nests a list, a map, or"},
+		"an expression that doubles a kept value": {Selection{Expression: `[dyn([1])].exists(x, x == x)`}, "expression: nests a list, a map, or"},
 		"an expression that is too long":          {Selection{Expression: strings.Repeat("(", 2049)}, "expression: is 2049 bytes long, at most 2048 are allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestCompileRefuses(t *testing.T) {
 	}
 }
 
-// A time zone costs the read of a file, so its name must not come from a message, and few are read for each message.
+// CEL reads a file for each time zone, so a message must not choose the zone, and the number of reads per message is limited.
 func TestTimeZones(t *testing.T) {
 	t.Parallel()
 	const at12 = `timestamp("2026-01-31T11:00:00Z").getHours("Europe/Berlin") == 12`
@@ -180,13 +180,13 @@ func TestTimeZones(t *testing.T) {
 	}
 	for _, function := range []string{"getHours", "getFullYear", "getDate", "getMilliseconds"} {
 		_, err := Compile(Selection{Expression: `properties.timestamp.` + function + `(body.zone) == 1`})
-		if err == nil || !strings.Contains(err.Error(), "expression: calls "+function+" with a time zone that is not a plain text") {
+		if err == nil || !strings.Contains(err.Error(), "expression: calls "+function+" with a time zone that is not a literal") {
 			t.Errorf("%s: error %v", function, err)
 		}
 	}
 }
 
-// An expression tells why it failed, by names of fields and without values of a message.
+// The error of an expression names fields, and contains no values of a message.
 func TestEvaluationError(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2"
@@ -198,7 +198,7 @@ func TestEvaluationError(t *testing.T) {
 		`int(body.password) > 3`:            "an operation failed, such as the conversion of a value",
 		`duration(body.password) > age`:     "an operation failed, such as the conversion of a value",
 		`body.password`:                     "the result is of type string and must be true or false",
-		`age > duration("1s")`:              "the message does not tell when it died",
+		`age > duration("1s")`:              "the message has no time of death",
 		`1 / (size - size) == 1`:            "division by zero",
 		`body.items[size] == 1`:             "an operation failed, such as the conversion of a value",
 		`body.password == "` + secret + `"`: "",
@@ -209,7 +209,7 @@ func TestEvaluationError(t *testing.T) {
 			t.Fatalf("%s: %v", expression, err)
 		}
 		selector.skips(Source{}.Read(&amqp.Delivery{Body: []byte(`{"password": "` + secret + `", "items": []}`)}), at)
-		if want != "" { // the first error is the one that counts
+		if want != "" { // the first error is reported
 			selector.skips(Source{}.Read(&amqp.Delivery{Body: []byte("no JSON")}), at)
 		}
 		if got := selector.EvaluationError(); got != want {

@@ -14,28 +14,28 @@ import (
 	"github.com/warren-mq/warren/internal/apiaccess"
 )
 
-// gate decides who sends a request, and whether the sender may.
+// gate authenticates and authorizes requests.
 type gate struct {
 	access *apiaccess.Access
 	proxy  *frontProxy // nil without --dead-letters-front-proxy
 }
 
-// wish is what a request is about, in the words of RBAC.
-type wish struct {
+// attributes describe a request in terms of RBAC.
+type attributes struct {
 	verb, namespace, name, subresource string
 }
 
 var resource = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: v1alpha1.Resource}
 
-// The lengths of names in Kubernetes. What is longer names nothing, and would fill the caches of answers.
+// Limits of names in Kubernetes. A longer name names nothing, and would fill the caches of reviews.
 const (
 	maxNamespace = 63
 	maxName      = 253
 )
 
-// admit returns the name of the sender, or the error that answers the request. The error of a sender who may not names both the sender and
-// what was asked for.
-func (g gate) admit(ctx context.Context, r *http.Request, w wish) (name string, err error) {
+// authorize returns the name of the sender, or the error to respond with. If the sender lacks permission, it returns the name and
+// an error that names the sender and the request.
+func (g gate) authorize(ctx context.Context, r *http.Request, w attributes) (name string, err error) {
 	if len(w.namespace) > maxNamespace || len(w.name) > maxName {
 		return "", apierrors.NewBadRequest("the name of the namespace or the ConsumerQueue is too long")
 	}
@@ -57,8 +57,8 @@ func (g gate) admit(ctx context.Context, r *http.Request, w wish) (name string, 
 	return sender.GetName(), nil
 }
 
-// identify returns the sender of a request: the user that the API server names, or the owner of the token. Client certificates of others
-// are ignored.
+// identify returns the sender of a request: the user that the API server names, or the owner of the token. It ignores other
+// client certificates.
 func (g gate) identify(ctx context.Context, r *http.Request) (user.Info, error) {
 	if sender := g.proxy.identify(r); sender != nil {
 		return sender, nil
@@ -81,7 +81,7 @@ const howToAuthenticate = "give a token for the audience " + v1alpha1.Audience +
 	v1alpha1.TokenHeader + "; kubectl create token SERVICEACCOUNT --audience=" + v1alpha1.Audience + " makes one. " +
 	"Client certificates and tokens for the API server are not accepted"
 
-func forbidden(sender string, w wish) error {
+func forbidden(sender string, w attributes) error {
 	what := resource
 	if w.subresource != "" {
 		what.Resource += "/" + w.subresource

@@ -8,7 +8,7 @@ import (
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 )
 
-// addDiscovery tells the API server, and clients that come through it, which resources there are.
+// addDiscovery serves the list of resources to the API server, and to clients that come through it.
 func addDiscovery(mux *http.ServeMux) {
 	group, version := v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version
 	versioned := metav1.GroupVersionForDiscovery{GroupVersion: v1alpha1.GroupVersion.String(), Version: version}

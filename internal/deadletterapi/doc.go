@@ -1,14 +1,15 @@
-// Package deadletterapi serves the dead-letter API: who may, sees over HTTPS what is in a dead-letter queue. Messages are taken from the
-// broker and given back in their order; nothing of them is kept, logged, or written to the cluster.
+// Package deadletterapi serves the dead-letter API, which shows the contents of dead-letter queues over HTTPS to authorized
+// users. It reads messages from the broker and returns them in their order. It does not store or log them, or write them to the
+// cluster.
 //
-//   - server.go: the listener, its certificate, and the label of the pod that serves
-//   - handler.go: which request gets which answer
-//   - access.go: who asks, and whether they may
-//   - frontproxy.go: requests that the API server passes on
-//   - query.go: what a request asks for
-//   - looks.go: how many look at a time, and what goes wrong with a look
-//   - letters.go, page.go, summary.go, export.go: what is told of messages
-//   - redact.go: which headers are not
+//   - server.go: the listener, its certificate, and the label of the serving pod
+//   - handler.go: the paths and their responses
+//   - access.go: authentication and authorization
+//   - frontproxy.go: requests that the API server forwards
+//   - query.go: the parameters of a request
+//   - browse.go: reading the messages of a queue, and its errors
+//   - message.go, page.go, summary.go, export.go: the forms in which messages are shown
+//   - redact.go: headers whose values are hidden
 //   - queues.go: the list of queues, also as a table for kubectl
-//   - discovery.go: what the API server asks an API that it aggregates
+//   - discovery.go: the responses that an aggregating API server needs
 package deadletterapi

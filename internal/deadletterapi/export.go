@@ -15,7 +15,7 @@ import (
 	"github.com/warren-mq/warren/internal/deadletter"
 )
 
-// exported is a message as it is.
+// exported returns a message without redaction.
 func exported(message *amqp.Delivery, position int) v1alpha1.ExportedDeadLetter {
 	return v1alpha1.ExportedDeadLetter{
 		Kind: v1alpha1.KindExportedDeadLetter, Position: int64(position), ID: deadletter.Fingerprint(message),
@@ -75,10 +75,10 @@ func typedValue(value any) v1alpha1.TypedValue {
 	case string:
 		return typedText(value)
 	}
-	return of("unknown", nil) // the library knows no other types
+	return of("unknown", nil) // the AMQP library has no other types
 }
 
-// typedText is a text, or bytes if it is no UTF-8: AMQP has one type for both.
+// typedText returns a text, or bytes if it is not UTF-8, because AMQP has one type for both.
 func typedText(value string) v1alpha1.TypedValue {
 	if utf8.ValidString(value) {
 		return v1alpha1.TypedValue{Type: "longstr", Value: value}
@@ -86,8 +86,8 @@ func typedText(value string) v1alpha1.TypedValue {
 	return v1alpha1.TypedValue{Type: "longstr", Encoding: v1alpha1.Base64, Value: []byte(value)}
 }
 
-// export writes all messages as they are. It takes as many as fit into the memory of a stream, and gives them back. When the client has
-// read them, it goes on behind them.
+// export writes all messages without redaction. It reads as many messages as the memory of a stream can hold, and returns them to
+// the queue. When the client has received them, it continues behind them.
 func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
 	q, err := parse(r.URL.Query(), selectionParameters)
 	if err != nil {
@@ -99,7 +99,7 @@ func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
 	written := chain{}
 	for {
 		part := &chunk{out: out, written: &written, before: written}
-		_, looked, err := h.look(out.client, r, q, part.visit)
+		_, seen, err := h.browse(out.client, r, q, part.visit)
 		if err != nil && out.count == 0 {
 			return nil, err
 		}
@@ -109,13 +109,13 @@ func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
 		if errors.Is(err, errUnread) && out.drain() == nil {
 			continue
 		}
-		out.end(looked, err)
+		out.end(seen, err)
 		return nil, nil
 	}
 }
 
-// errChanged ends an export whose messages were not in front of the others any more when it went on.
-var errChanged = errors.New("messages that were exported left the queue, or changed their order, before all were exported. Export again")
+// errChanged ends an export if exported messages are no longer at the head of the queue when it continues.
+var errChanged = errors.New("exported messages left the queue or changed their order before the export was complete: export again")
 
 // chain identifies a sequence of messages.
 type chain struct {
@@ -123,15 +123,15 @@ type chain struct {
 	sum    [sha256.Size]byte
 }
 
-// with is the chain with another message at its end.
+// with returns the chain extended by a message.
 func (c chain) with(id string) chain {
 	return chain{c.length + 1, sha256.Sum256(append(c.sum[:], id...))}
 }
 
-// chunk is a look of an export. It passes over the messages that earlier looks have exported, and exports those behind them.
+// chunk is one browse of an export. It skips the messages that earlier browses exported, and exports the messages behind them.
 type chunk struct {
 	out *stream
-	// written are the exported messages, before those of earlier looks, and passed those of them that came again.
+	// written are all exported messages, before those of earlier browses, and passed those of them that this browse has seen again.
 	written        *chain
 	before, passed chain
 }
@@ -146,7 +146,7 @@ func (c *chunk) visit(position int, letter deadletter.Letter) bool {
 	return c.out.add(position, letter)
 }
 
-// err is why the look did not export all messages.
+// err returns why the browse did not export all messages.
 func (c *chunk) err() error {
 	if c.passed != c.before {
 		return errChanged

@@ -13,15 +13,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// frontProxy knows the API server as one that passes requests on: by the certificate that its ConfigMap in kube-system tells of. Such
-// requests name their sender in headers.
+// frontProxy identifies the API server as a proxy of requests, by the certificate in its ConfigMap in kube-system. Such requests
+// name their sender in headers.
 type frontProxy struct {
 	authority *dynamiccertificates.ConfigMapCAController
 	headers   *headerrequest.RequestHeaderAuthRequestController
 	requests  authenticator.Request
 }
 
-// The ConfigMap in which every API server says how it passes requests on, and its keys. See
+// The ConfigMap in which every API server publishes its proxy settings, and its keys. See
 // https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/.
 const (
 	frontProxyNamespace = "kube-system"
@@ -54,7 +54,7 @@ func newFrontProxy(config *rest.Config, httpClient *http.Client) (*frontProxy, e
 	)}, nil
 }
 
-// start reads the ConfigMap, and takes up its changes until the context ends.
+// start reads the ConfigMap, and watches it until the context ends.
 func (p *frontProxy) start(ctx context.Context) error {
 	for _, read := range []func(context.Context) error{p.authority.RunOnce, p.headers.RunOnce} {
 		if err := read(ctx); err != nil {
@@ -72,7 +72,7 @@ func (p *frontProxy) identify(r *http.Request) user.Info {
 		return nil
 	}
 	response, known, err := p.requests.AuthenticateRequest(r)
-	if err != nil || !known { // an error says that the certificate is another's
+	if err != nil || !known { // an error means that the certificate is not the API server's
 		return nil
 	}
 	return response.User

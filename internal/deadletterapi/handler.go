@@ -22,45 +22,45 @@ import (
 )
 
 const (
-	// mostAnswer is how large an answer with messages may be, in bytes.
-	mostAnswer = 8 << 20
-	// reviewTime is how long the API server may take to say who asks and whether they may.
+	// maxPageBytes is the limit of messages in a response, in bytes.
+	maxPageBytes = 8 << 20
+	// reviewTime is the limit for authentication and authorization by the API server.
 	reviewTime = 10 * time.Second
-	// writeTime is how long a client may take for the next part of an answer, answerTime for all of a page.
+	// writeTime is the limit for a client to receive the next part of a response, answerTime for a whole page.
 	writeTime  = 10 * time.Second
 	answerTime = 2 * time.Minute
 )
 
-// Handler answers requests.
+// Handler handles requests.
 type Handler struct {
 	reader client.Reader
 	finder *deadletterjob.Finder
-	// admit returns the name of the sender of a request, or the error that answers the request.
-	admit func(context.Context, *http.Request, wish) (user string, err error)
-	// answers and looks are those under way.
-	answers, looks *shares
-	// users are those who take messages out of dead-letter queues.
+	// authorize returns the name of a request's sender, or the error to respond with.
+	authorize func(context.Context, *http.Request, attributes) (user string, err error)
+	// answers and browses limit concurrent responses and browses.
+	answers, browses *shares
+	// users are the users of dead-letter queues in this process.
 	users *deadletterjob.Register
-	// redact matches the names of headers whose values are not shown.
+	// redact matches the names of headers whose values are hidden.
 	redact *regexp.Regexp
-	// watches says whether the operator works in a namespace.
+	// watches reports whether Warren works in a namespace.
 	watches func(namespace string) bool
 	log     logr.Logger
 }
 
-// request is one of somebody who may ask.
+// request is an authorized request.
 type request struct {
 	*http.Request
-	wish
+	attributes
 	user string
-	// end is called when the answer is written.
+	// end is called when the response is written.
 	end func()
 }
 
-// answer is what a request gets: JSON, or nothing more if it was written already.
+// answer returns the JSON of a response, or nil if it has written the response itself.
 type answer func(w http.ResponseWriter, r request) (any, error)
 
-// routes are the paths of the API.
+// routes returns the paths of the API.
 func (h *Handler) routes() http.Handler {
 	base := "GET /apis/" + v1alpha1.GroupVersion.String()
 	mux := http.NewServeMux()
@@ -82,10 +82,11 @@ func (h *Handler) routes() http.Handler {
 	return mux
 }
 
-// serve admits a request, and writes its answer.
+// serve authorizes a request, and writes its response.
 func (h *Handler) serve(verb, subresource string, answers answer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked := request{Request: r, wish: wish{verb, r.PathValue("namespace"), r.PathValue("name"), subresource}, end: func() {}}
+		about := attributes{verb, r.PathValue("namespace"), r.PathValue("name"), subresource}
+		asked := request{Request: r, attributes: about, end: func() {}}
 		defer func() { asked.end() }()
 		result, err := h.answer(w, &asked, answers)
 		switch {
@@ -100,15 +101,15 @@ func (h *Handler) serve(verb, subresource string, answers answer) http.Handler {
 func (h *Handler) answer(w http.ResponseWriter, r *request, answers answer) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), reviewTime)
 	defer cancel()
-	user, err := h.admit(ctx, r.Request, r.wish)
+	user, err := h.authorize(ctx, r.Request, r.attributes)
 	r.user = user
 	if err != nil {
 		return nil, err
 	}
 	if r.namespace != "" && !h.watches(r.namespace) {
-		return nil, conflict("the operator does not work in namespace %q", r.namespace)
+		return nil, conflict("Warren does not watch namespace %q", r.namespace)
 	}
-	if r.name != "" { // the answer is about messages
+	if r.name != "" { // the response contains messages
 		end, err := h.answers.take(r.namespace)
 		if err != nil {
 			return nil, err
@@ -118,7 +119,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *request, answers answer) (any
 	return answers(w, *r)
 }
 
-// fail writes an error. It logs errors that are not the client's, and denials.
+// fail writes an error. It logs internal errors and denials.
 func (h *Handler) fail(w http.ResponseWriter, r request, err error) {
 	if apierrors.IsForbidden(err) {
 		h.log.Info("Denied a request for dead letters", "user", r.user, "verb", r.verb, "resource", v1alpha1.Resource,
@@ -126,7 +127,7 @@ func (h *Handler) fail(w http.ResponseWriter, r request, err error) {
 	}
 	if _, told := errors.AsType[*apierrors.StatusError](err); !told {
 		h.log.Error(err, "Request failed", "path", r.URL.Path, "user", r.user)
-		err = apierrors.NewInternalError(errors.New("the operator's log tells why"))
+		err = apierrors.NewInternalError(errors.New("see the log of the manager"))
 	}
 	writeError(w, err)
 }
@@ -141,16 +142,16 @@ func writeError(w http.ResponseWriter, err error) {
 	writeJSON(w, int(status.Code), status)
 }
 
-// writeJSON writes an answer, part by part, as long as the client takes some in time.
+// writeJSON writes a response in parts, while the client receives them in time.
 func writeJSON(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	setSecurityHeaders(w)
 	w.WriteHeader(code)
-	// The answers are made of texts, numbers and times, so an error says that the client has gone.
+	// The response consists of texts, numbers and times, so an error means that the client is gone.
 	_ = json.NewEncoder(partWriter{w, time.Now().Add(answerTime)}).Encode(body)
 }
 
-// partWriter writes an answer part by part, each of which may take the client writeTime.
+// partWriter writes a response in parts. The client must receive each part within writeTime.
 type partWriter struct {
 	w     http.ResponseWriter
 	until time.Time
@@ -189,7 +190,7 @@ func (h *Handler) queues(_ http.ResponseWriter, r request) (any, error) {
 	return list, nil
 }
 
-// target finds the queue that a request is about, and takes the turn at it.
+// target finds the queue of a request, and waits for its place at the queue.
 func (h *Handler) target(ctx context.Context, r request, complete bool) (target, func(), error) {
 	found, blocker, err := h.finder.Find(ctx, client.ObjectKey{Namespace: r.namespace, Name: r.name})
 	if err != nil {
@@ -209,7 +210,7 @@ func (h *Handler) target(ctx context.Context, r request, complete bool) (target,
 	if err != nil {
 		return target{}, nil, err
 	}
-	end, err := h.looks.take(r.namespace)
+	end, err := h.browses.take(r.namespace)
 	if err != nil {
 		place.Leave()
 		return target{}, nil, err
@@ -217,20 +218,20 @@ func (h *Handler) target(ctx context.Context, r request, complete bool) (target,
 	return target{found, details, place}, func() { end(); place.Leave() }, nil
 }
 
-// look shows messages that are the ConsumerQueue's own, and logs who has looked at how many.
-func (h *Handler) look(
+// browse shows messages of the ConsumerQueue to visit. It logs the user and the number of messages.
+func (h *Handler) browse(
 	ctx context.Context, r request, q query, visit func(position int, letter deadletter.Letter) bool,
-) (target, lookedAt, error) {
+) (target, browsed, error) {
 	at, end, err := h.target(ctx, r, q.complete)
 	if err != nil {
-		return at, lookedAt{}, err
+		return at, browsed{}, err
 	}
 	defer end()
 	rules := deadletter.Rules{Source: at.Source, Selector: q.selector, MaxRedrives: -1}
 	left := map[deadletter.SkipReason]int64{}
-	result := lookedAt{}
+	result := browsed{}
 	log := h.log.WithValues("consumerQueue", r.namespace+"/"+r.name)
-	looked, seen, err := at.look(ctx, log, q.most(at.Source.Shared), func(position int, letter deadletter.Letter) bool {
+	looked, seen, err := at.browse(ctx, log, q.maxMessages(at.Source.Shared), func(position int, letter deadletter.Letter) bool {
 		result.examined = position + 1
 		if position < q.position || !shows(rules, letter, left) {
 			return true
@@ -240,13 +241,13 @@ func (h *Handler) look(
 	})
 	result.ready, result.consumers, result.Seen = looked.Ready, looked.Consumers, seen
 	result.Skipped, result.EvaluationError = skips(left), q.selector.EvaluationError()
-	log.Info("Somebody looked at dead letters", "user", r.user, "queue", at.Names.Queue, "resource", v1alpha1.Resource,
+	log.Info("Browsed dead letters", "user", r.user, "queue", at.Names.Queue, "resource", v1alpha1.Resource,
 		"subresource", r.subresource, "examined", result.examined, "shown", result.shown)
 	return at, result, err
 }
 
-// lookedAt is what a look went through.
-type lookedAt struct {
+// browsed is the result of a browse.
+type browsed struct {
 	v1alpha1.Seen
 	ready, consumers int
 	examined, shown  int
@@ -261,11 +262,11 @@ func (h *Handler) summary(_ http.ResponseWriter, r request) (any, error) {
 	if q.groupBy != "" && h.redact.MatchString(q.groupBy) {
 		return nil, apierrors.NewBadRequest("groupBy: the values of header \"" + q.groupBy + "\" are redacted")
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), lookTime)
+	ctx, cancel := context.WithTimeout(r.Context(), browseTime)
 	defer cancel()
 	counted := newCounter(q.groupBy)
 	began := time.Now()
-	at, looked, err := h.look(ctx, r, q, func(_ int, letter deadletter.Letter) bool {
+	at, seen, err := h.browse(ctx, r, q, func(_ int, letter deadletter.Letter) bool {
 		counted.add(letter)
 		return true
 	})
@@ -273,9 +274,9 @@ func (h *Handler) summary(_ http.ResponseWriter, r request) (any, error) {
 		return nil, err
 	}
 	queue, _ := listing.QueueOf(at.ConsumerQueue)
-	queue.Messages, queue.AsOf = new(int64(looked.ready)), new(metav1.NewTime(began.UTC()))
-	queue.Consumers = new(int64(looked.consumers))
-	queue.Summary = &v1alpha1.Summary{Examined: int64(looked.examined), Seen: looked.Seen, GroupBy: q.groupBy}
+	queue.Messages, queue.AsOf = new(int64(seen.ready)), new(metav1.NewTime(began.UTC()))
+	queue.Consumers = new(int64(seen.consumers))
+	queue.Summary = &v1alpha1.Summary{Examined: int64(seen.examined), Seen: seen.Seen, GroupBy: q.groupBy}
 	queue.Summary.Groups, queue.Summary.Others = counted.largest()
 	if wantsTable(r.Header.Get("Accept")) {
 		return tableOf([]v1alpha1.DeadLetterQueue{queue}, time.Now()), nil
@@ -283,22 +284,22 @@ func (h *Handler) summary(_ http.ResponseWriter, r request) (any, error) {
 	return queue, nil
 }
 
-// messages shows a page of messages.
+// messages returns a page of messages.
 func (h *Handler) messages(_ http.ResponseWriter, r request) (any, error) {
 	q, err := parse(r.URL.Query(), messageParameters)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), lookTime)
+	ctx, cancel := context.WithTimeout(r.Context(), browseTime)
 	defer cancel()
-	q.paged, q.depth = true, mostDepth
-	page := page{query: q, redact: h.redact, room: mostAnswer}
-	at, looked, err := h.look(ctx, r, q, page.add)
+	q.paged, q.depth = true, maxDepth
+	page := page{query: q, redact: h.redact, room: maxPageBytes}
+	at, seen, err := h.browse(ctx, r, q, page.add)
 	if err == nil {
 		err = page.err
 	}
 	if err != nil {
 		return nil, err
 	}
-	return page.list(at.Names.Queue, looked), nil
+	return page.list(at.Names.Queue, seen), nil
 }

@@ -33,12 +33,12 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// world is a handler with an API server and a broker in memory, and a ConsumerQueue named orders that is in sync.
+// world has a handler, an API server and a broker in memory, and a ConsumerQueue named orders that is in sync.
 type world struct {
 	t       *testing.T
 	handler *Handler
 	broker  *brokerstest.Broker
-	asked   wish
+	asked   attributes
 	denied  error
 }
 
@@ -76,9 +76,9 @@ func newWorld(t *testing.T, spec string, change func(*messaging.ConsumerQueue)) 
 	}
 	w.handler = &Handler{
 		reader: api, finder: deadletterjob.NewFinder(api, pool, alone), users: &deadletterjob.Register{},
-		answers: newAnswers(), looks: newLooks(), redact: defaults,
+		answers: newAnswers(), browses: newBrowses(), redact: defaults,
 		watches: func(namespace string) bool { return namespace != "elsewhere" }, log: logr.Discard(),
-		admit: func(_ context.Context, _ *http.Request, asked wish) (string, error) {
+		authorize: func(_ context.Context, _ *http.Request, asked attributes) (string, error) {
 			w.asked = asked
 			return "alice", w.denied
 		},
@@ -86,7 +86,7 @@ func newWorld(t *testing.T, spec string, change func(*messaging.ConsumerQueue)) 
 	return w
 }
 
-// replace has somebody else recreate the dead-letter queue with other arguments.
+// replace recreates the dead-letter queue with other arguments.
 func (w *world) replace(arguments vhost.Arguments) {
 	w.broker.Change(func(s *snapshot.Snapshot) {
 		s.DropQueue("orders.dlq")
@@ -96,7 +96,7 @@ func (w *world) replace(arguments vhost.Arguments) {
 
 func unchanged(*messaging.ConsumerQueue) {}
 
-// get asks, and reads the answer into a value.
+// get sends a request, and decodes the response.
 func (w *world) get(path, accept string, into any) *http.Response {
 	w.t.Helper()
 	recorder, request := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, http.NoBody)
@@ -108,7 +108,7 @@ func (w *world) get(path, accept string, into any) *http.Response {
 	return recorder.Result()
 }
 
-// refusal is an error as it arrives.
+// refusal is the error in a response.
 type refusal struct {
 	Code    int32
 	Reason  metav1.StatusReason
@@ -125,10 +125,10 @@ func (w *world) refusal(path string) refusal {
 	return refusal{status.Code, status.Reason, status.Message, response.Header.Get("Retry-After")}
 }
 
-// Each path asks for its own right.
+// Each path requires its own permission.
 func TestWhatIsAskedOfRBAC(t *testing.T) {
 	t.Parallel()
-	for path, want := range map[string]wish{
+	for path, want := range map[string]attributes{
 		allQueues:                    {verb: "list"},
 		ofShop:                       {verb: "list", namespace: "shop"},
 		ofShop + "/orders":           {verb: "get", namespace: "shop", name: "orders"},
@@ -172,7 +172,7 @@ func TestRefusals(t *testing.T) {
 		},
 		"a namespace of others": {
 			path: "/apis/deadletters.messaging.warren.dev/v1alpha1/namespaces/elsewhere/deadletterqueues/orders/messages",
-			want: refusal{409, metav1.StatusReasonConflict, `the operator does not work in namespace "elsewhere"`, ""},
+			want: refusal{409, metav1.StatusReasonConflict, `Warren does not watch namespace "elsewhere"`, ""},
 		},
 		"suspended": {
 			cq:   func(cq *messaging.ConsumerQueue) { cq.Spec.Suspend = true },
@@ -234,7 +234,7 @@ func TestRefusals(t *testing.T) {
 		},
 		"the API server cannot be asked": {
 			change: func(w *world) { w.denied = errors.New("create TokenReview: connection refused") },
-			want:   refusal{500, metav1.StatusReasonInternalError, "Internal error occurred: the operator's log tells why", ""},
+			want:   refusal{500, metav1.StatusReasonInternalError, "Internal error occurred: see the log of the manager", ""},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -259,13 +259,13 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Who was denied what stands in the log.
+// Denials are logged.
 func TestDenialsAreLogged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `{}`, unchanged)
 	var logged []string
 	w.handler.log = funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{})
-	w.denied = forbidden("alice", wish{verb: "get", namespace: "shop", name: "orders", subresource: "messages"})
+	w.denied = forbidden("alice", attributes{verb: "get", namespace: "shop", name: "orders", subresource: "messages"})
 	w.refusal(ofShop + "/orders/messages")
 	topologytest.Equal(t, "log", []string{
 		`"level"=0 "msg"="Denied a request for dead letters" "user"="alice" "verb"="get" "resource"="deadletterqueues" ` +
@@ -283,7 +283,7 @@ func TestOnlyGet(t *testing.T) {
 	}
 }
 
-// kubectl get asks for a table.
+// kubectl get requests a table.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `{}`, func(cq *messaging.ConsumerQueue) {
@@ -307,7 +307,7 @@ func TestTable(t *testing.T) {
 	topologytest.Equal(t, "kind", v1alpha1.KindDeadLetterQueueList, got.Kind)
 }
 
-// What kubectl and the API server ask for before anything else.
+// kubectl and the API server first request discovery.
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `{}`, unchanged)
@@ -332,7 +332,7 @@ func TestNobodyKeepsACopy(t *testing.T) {
 	}
 }
 
-// The look of a request that fails ends, too.
+// The browse of a failed request ends, too.
 func TestLooksEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `{}`, unchanged)
@@ -340,11 +340,11 @@ func TestLooksEnd(t *testing.T) {
 	w.broker.Fail(vhost.QueueID("orders.dlq"), errors.New("no connection"))
 	topologytest.Equal(t, "refusal", refusal{503, metav1.StatusReasonServiceUnavailable, `queue "orders.dlq": no connection`, "1"},
 		w.refusal(ofShop+"/orders/messages"))
-	topologytest.Equal(t, "running", 0, w.handler.looks.inAll)
+	topologytest.Equal(t, "running", 0, w.handler.browses.inAll)
 	topologytest.Equal(t, "answers", 0, w.handler.answers.inAll)
 }
 
-// A look waits for a job that takes messages out of the same queue, and names it where that takes too long.
+// A browse waits for a job that holds messages of the same queue, and names the job if this takes too long.
 func TestALookWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -378,7 +378,7 @@ func TestALookWaitsForItsTurn(t *testing.T) {
 	})
 }
 
-// Clients that do not read their answers use up the share of their namespace, and no list of queues waits for them.
+// Clients that do not receive their responses use only the slots of their namespace, and a list of queues never waits for them.
 func TestAnswersAtATime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `{}`, unchanged)
@@ -403,7 +403,7 @@ func TestAnswersAtATime(t *testing.T) {
 	topologytest.Equal(t, "messages", http.StatusOK, w.get(ofShop+"/orders/messages", "", &v1alpha1.DeadLetterList{}).StatusCode)
 }
 
-// Whoever reads steadily may take longer for a large answer than for one part.
+// A steady client may take longer for a large response than for one part.
 func TestALargeAnswerIsWrittenInParts(t *testing.T) {
 	t.Parallel()
 	w := &patient{ResponseRecorder: httptest.NewRecorder()}
@@ -412,7 +412,7 @@ func TestALargeAnswerIsWrittenInParts(t *testing.T) {
 	topologytest.Equal(t, "deadlines", 4, w.deadlines)
 }
 
-// patient takes note of the parts of an answer.
+// patient records the parts of a response.
 type patient struct {
 	*httptest.ResponseRecorder
 	deadlines int

@@ -12,29 +12,29 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ActiveLabel is the label of the pod whose manager leads and serves the API. The Service selects pods by it.
+// ActiveLabel marks the pod of the leader, which serves the API. The Service selects pods by this label.
 const ActiveLabel = "messaging.warren.dev/active"
 
-// Pod is the pod that the manager runs in; the zero Pod outside of a cluster.
+// Pod is the pod of this manager; the zero value outside of a cluster.
 type Pod struct{ Namespace, Name string }
 
-// label keeps ActiveLabel.
+// label sets and clears ActiveLabel.
 type label struct {
 	pod    Pod
 	client client.Client
 	log    logr.Logger
-	// cleared is closed when Start is done.
+	// cleared is closed when Start returns.
 	cleared chan struct{}
 }
 
-// Start takes away the label that the pod has from a time when its manager led: the container was restarted since.
+// Start removes a label from an earlier leadership of the pod, before its container was restarted.
 func (l label) Start(ctx context.Context) error {
 	defer close(l.cleared)
 	l.patch(ctx, nil)
 	return nil
 }
 
-// NeedLeaderElection has that done at the start.
+// NeedLeaderElection makes the manager call Start before it leads.
 func (l label) NeedLeaderElection() bool { return false }
 
 func (l label) set(ctx context.Context) {
@@ -44,7 +44,7 @@ func (l label) set(ctx context.Context) {
 
 func (l label) clear(ctx context.Context) { l.patch(ctx, nil) }
 
-// patch sets the label, or removes it with nil. The API is of no use to others without the label, and the operator is: so it goes on.
+// patch sets the label, or removes it if value is nil. An error is only logged: without the label only the API is unreachable.
 func (l label) patch(ctx context.Context, value any) {
 	if l.pod.Name == "" {
 		return
@@ -55,7 +55,7 @@ func (l label) patch(ctx context.Context, value any) {
 		err = l.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, change))
 	}
 	if err != nil {
-		l.log.Error(err, "The label of the manager's pod cannot be changed, by which the Service of the dead-letter API finds it",
+		l.log.Error(err, "Cannot change the label by which the Service of the dead-letter API selects the manager's pod",
 			"pod", l.pod.Name, "label", ActiveLabel)
 	}
 }

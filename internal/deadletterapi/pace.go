@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// minRate is how many bytes a second a client must read at least, over a whole export.
+// minRate is the minimum average rate of a client during an export, in bytes per second.
 const minRate = 64 << 10
 
-// pace is how fast a client reads an answer. Its zero value is for a client that has read nothing.
+// pace measures how fast a client receives a response. The zero value is ready to use.
 type pace struct {
 	written int
 	waited  time.Duration // for the client
 }
 
-// allowance is how long the next write may take: writeTime, and less if the client has used up the time for all that was written.
+// allowance returns the time limit of the next write: writeTime, or less if the client was too slow so far.
 func (p *pace) allowance() time.Duration {
 	inAll := writeTime + time.Duration(p.written)*time.Second/minRate
 	return min(writeTime, inAll-p.waited)
 }
 
-// write passes a part on to the client.
+// write sends a part to the client.
 func (p *pace) write(w http.ResponseWriter, part []byte) error {
 	control, began := http.NewResponseController(w), time.Now()
 	_ = control.SetWriteDeadline(began.Add(p.allowance()))

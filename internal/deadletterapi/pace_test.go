@@ -10,12 +10,12 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// A client that reads slowly is cut off, also if it reads something all the time. A server that has nothing to write costs the client nothing.
+// A slow client is disconnected even if it reads continuously. Time during which the server has nothing to write does not count.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		each, idle time.Duration // for each part: what the client takes, and what the server needs before
-		parts      int           // that the client gets
+		each, idle time.Duration // per part: the client's time, and the server's time before it
+		parts      int           // that the client receives
 	}{
 		"64 KiB in 9 s":                {each: 9 * time.Second, parts: 1},
 		"64 KiB in 2 s":                {each: 2 * time.Second, parts: 9},
@@ -37,7 +37,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// slowClient takes so long for each part, if the deadline allows that.
+// slowClient needs this time for each part, if the deadline allows.
 type slowClient struct {
 	*httptest.ResponseRecorder
 

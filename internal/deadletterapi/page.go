@@ -9,21 +9,21 @@ import (
 	"github.com/warren-mq/warren/internal/deadletter"
 )
 
-// page gathers the messages of an answer.
+// page collects the messages of a response.
 type page struct {
 	query
 	redact *regexp.Regexp
 	room   int // for items, in bytes
 	items  []json.RawMessage
 	size   int
-	// next is where the next page begins; zero if nothing was left out.
+	// next is the position of the next page; zero if nothing was left out.
 	next int
 	err  error
-	// found are the IDs of the items where the query is distinct.
+	// found has the IDs of the items, if the query is distinct.
 	found map[string]bool
 }
 
-// add takes a message into the page, and says whether there is room for more.
+// add adds a message to the page, and reports whether it has room for more.
 func (p *page) add(position int, letter deadletter.Letter) bool {
 	described := describe(letter, position, p.bodyLimit, p.redact)
 	if p.distinct && p.found[described.ID] {
@@ -54,15 +54,15 @@ func (p *page) add(position int, letter deadletter.Letter) bool {
 	return true
 }
 
-// list is the answer.
-func (p *page) list(queue string, looked lookedAt) v1alpha1.DeadLetterList {
+// list returns the response.
+func (p *page) list(queue string, seen browsed) v1alpha1.DeadLetterList {
 	list := v1alpha1.DeadLetterList{
-		TypeMeta: v1alpha1.TypeOf(v1alpha1.KindDeadLetterList), Queue: queue, Ready: int64(looked.ready), Seen: looked.Seen, Items: p.items,
+		TypeMeta: v1alpha1.TypeOf(v1alpha1.KindDeadLetterList), Queue: queue, Ready: int64(seen.ready), Seen: seen.Seen, Items: p.items,
 	}
 	if list.Items == nil {
 		list.Items = []json.RawMessage{}
 	}
-	if p.next > 0 && p.next < looked.ready {
+	if p.next > 0 && p.next < seen.ready {
 		list.NextPosition = new(int64(p.next))
 	}
 	return list

@@ -8,7 +8,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// A distinct page has one message of each ID, and ends when all IDs that are asked for are found.
+// A distinct page shows one message of each ID, and ends when it contains all requested IDs.
 func TestDistinctPage(t *testing.T) {
 	t.Parallel()
 	first, second := rejected("a"), rejected("b")
@@ -48,7 +48,7 @@ func TestPage(t *testing.T) {
 					break
 				}
 			}
-			list := p.list("orders.dlq", lookedAt{ready: len(test.bodies)})
+			list := p.list("orders.dlq", browsed{ready: len(test.bodies)})
 			topologytest.Equal(t, "items", test.items, len(list.Items))
 			topologytest.Equal(t, "next position", test.next, list.NextPosition)
 			topologytest.Equal(t, "queue", "orders.dlq", list.Queue)

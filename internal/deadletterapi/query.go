@@ -10,42 +10,42 @@ import (
 	"github.com/warren-mq/warren/internal/deadletter"
 )
 
-// The bounds of what a request may ask for.
+// Limits and defaults of parameters.
 const (
-	mostLimit    = 1000
-	mostBody     = 1 << 20
-	mostDepth    = 100_000
+	maxLimit     = 1000
+	maxBody      = 1 << 20
+	maxDepth     = 100_000
 	defaultLimit = 20
 	defaultBody  = 4096
-	// summaryDepth is how many messages a summary is about, unless a request asks for more.
+	// summaryDepth is the default number of messages in a summary.
 	summaryDepth = 10_000
 )
 
-// query is what a request asks for.
+// query has the parameters of a request.
 type query struct {
-	// position is where to begin, limit how many messages to tell of at most, bodyLimit how much of each body, in bytes.
+	// position is the first message, limit the maximum number of messages, bodyLimit the maximum bytes of each body.
 	position, limit, bodyLimit int
-	// depth is how many messages are looked at, at most.
+	// depth is the maximum number of messages to read.
 	depth int
-	// paged says that no more than a page is looked at where that is all it takes.
+	// paged stops reading after one page, if nothing filters the messages.
 	paged bool
-	// distinct asks for one message of each ID, and for no more messages once all IDs are found.
+	// distinct requests one message of each ID, and ends the browse when all IDs are found.
 	distinct bool
-	// complete asks for all messages, so the request waits until no job takes messages.
+	// complete requests all messages, so the request waits until no job holds any.
 	complete bool
 	groupBy  string
 	selector *deadletter.Selector
 }
 
-// most is how many messages are looked at. Where some are left out, nobody knows how many a page takes.
-func (q query) most(shared bool) int {
+// maxMessages returns the maximum number of messages to read. If messages are filtered, a page may need any number of them.
+func (q query) maxMessages(shared bool) int {
 	if q.paged && q.selector.All() && !shared {
 		return min(q.position+q.limit, q.depth)
 	}
 	return q.depth
 }
 
-// The parameters of a summary, of messages, and of an export. Any request may have those that the API server adds.
+// The parameters of messages, of an export and of a summary. The API server may add anyParameters to every request.
 var (
 	selectionParameters = []string{"id", "reason", "header", "diedAfter", "diedBefore", "expression", "unknownOrigin"}
 	messageParameters   = append([]string{"position", "limit", "bodyLimit", "distinct"}, selectionParameters...)
@@ -53,12 +53,12 @@ var (
 	anyParameters       = []string{"timeout", "pretty"}
 )
 
-// parse reads the parameters of a request. Its errors name the parameter.
+// parse parses the parameters of a request. Its errors begin with the name of the parameter.
 func parse(values url.Values, allowed []string) (query, error) {
 	q := query{}
 	for name := range values {
 		if !slices.Contains(allowed, name) && !slices.Contains(anyParameters, name) {
-			return q, fmt.Errorf("%s: unknown parameter; known are %v", name, allowed)
+			return q, fmt.Errorf("%s: unknown parameter, use %v", name, allowed)
 		}
 	}
 	for _, number := range []struct {
@@ -67,10 +67,10 @@ func parse(values url.Values, allowed []string) (query, error) {
 		smallest, largest int
 		otherwise         int
 	}{
-		{"position", &q.position, 0, mostDepth, 0},
-		{"limit", &q.limit, 1, mostLimit, defaultLimit},
-		{"bodyLimit", &q.bodyLimit, 0, mostBody, defaultBody},
-		{"depth", &q.depth, 1, mostDepth, summaryDepth},
+		{"position", &q.position, 0, maxDepth, 0},
+		{"limit", &q.limit, 1, maxLimit, defaultLimit},
+		{"bodyLimit", &q.bodyLimit, 0, maxBody, defaultBody},
+		{"depth", &q.depth, 1, maxDepth, summaryDepth},
 	} {
 		*number.value = number.otherwise
 		given := values.Get(number.name)
@@ -84,7 +84,7 @@ func parse(values url.Values, allowed []string) (query, error) {
 		*number.value = parsed
 	}
 	q.groupBy = values.Get("groupBy")
-	distinct, err := truth(values, "distinct")
+	distinct, err := parseBool(values, "distinct")
 	if err != nil {
 		return q, err
 	}
@@ -92,7 +92,7 @@ func parse(values url.Values, allowed []string) (query, error) {
 	return q, q.selects(values)
 }
 
-// reasons are the words that the parameter reason may have.
+// reasons are the values of the parameter reason.
 var reasons = []deadletter.Reason{
 	deadletter.Rejected, deadletter.Expired, deadletter.MaxLength, deadletter.DeliveryLimit, deadletter.Parked,
 }
@@ -108,21 +108,21 @@ func (q *query) selects(values url.Values) (err error) {
 	if selection.Headers, err = deadletter.ParseHeaders(values["header"]); err != nil {
 		return fmt.Errorf("header: %w", err)
 	}
-	if selection.DiedAfter, err = moment(values, "diedAfter"); err != nil {
+	if selection.DiedAfter, err = parseTime(values, "diedAfter"); err != nil {
 		return err
 	}
-	if selection.DiedBefore, err = moment(values, "diedBefore"); err != nil {
+	if selection.DiedBefore, err = parseTime(values, "diedBefore"); err != nil {
 		return err
 	}
-	if selection.UnknownOrigin, err = truth(values, "unknownOrigin"); err != nil {
+	if selection.UnknownOrigin, err = parseBool(values, "unknownOrigin"); err != nil {
 		return err
 	}
 	q.selector, err = deadletter.Compile(selection)
 	return err
 }
 
-// truth reads a parameter that is true or false; false if it is not given.
-func truth(values url.Values, name string) (bool, error) {
+// parseBool parses a boolean parameter; false if it is not given.
+func parseBool(values url.Values, name string) (bool, error) {
 	given := values.Get(name)
 	if given == "" {
 		return false, nil
@@ -134,8 +134,8 @@ func truth(values url.Values, name string) (bool, error) {
 	return parsed, nil
 }
 
-// moment reads a parameter that is a time; zero if it is not given.
-func moment(values url.Values, name string) (time.Time, error) {
+// parseTime parses a time parameter; zero if it is not given.
+func parseTime(values url.Values, name string) (time.Time, error) {
 	given := values.Get(name)
 	if given == "" {
 		return time.Time{}, nil

@@ -42,13 +42,13 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
-		"limt=5":          "limt: unknown parameter; known are [position limit bodyLimit distinct id reason header diedAfter diedBefore expression unknownOrigin]",
+		"limt=5":          "limt: unknown parameter, use [position limit bodyLimit distinct id reason header diedAfter diedBefore expression unknownOrigin]",
 		"limit=0":         `limit: "0" must be a number from 1 to 1000`,
 		"limit=1001":      `limit: "1001" must be a number from 1 to 1000`,
 		"position=-1":     `position: "-1" must be a number from 0 to 100000`,
 		"bodyLimit=many":  `bodyLimit: "many" must be a number from 0 to 1048576`,
 		"reason=Lost":     `reason: "Lost" must be one of [Rejected Expired MaxLength DeliveryLimit Parked]`,
-		"id=7":            `ids: "7" is no id of a dead letter: an id has 16 characters of a-z and 2-7`,
+		"id=7":            `ids: "7" is not the ID of a dead letter, which has 16 characters of a-z and 2-7`,
 		"unknownOrigin=7": `unknownOrigin: "7" must be true or false`,
 		"header=!":        `header: "!" must be NAME, !NAME, NAME=VALUE or NAME!=VALUE`,
 		"diedAfter=2h":    `diedAfter: "2h" must be a time such as 2026-01-31T08:00:00Z`,
@@ -69,7 +69,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// The parameters select what the fields of spec.selector of a Redrive select.
+// The parameters have the same meaning as the fields of a Redrive's spec.selector.
 func TestParseSelects(t *testing.T) {
 	t.Parallel()
 	values := url.Values{
@@ -88,7 +88,7 @@ func TestParseSelects(t *testing.T) {
 	}, q.selector.Selection)
 }
 
-// A page looks no deeper than it has to.
+// A page reads no more messages than necessary.
 func TestMost(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -107,7 +107,7 @@ func TestMost(t *testing.T) {
 			q, err := parse(url.Values{"position": {"30"}, "limit": {"20"}, "expression": {test.expression}}, messageParameters)
 			topologytest.Equal(t, "error", nil, err)
 			q.paged, q.depth = test.paged, 1000
-			topologytest.Equal(t, "most", test.want, q.most(test.shared))
+			topologytest.Equal(t, "limit", test.want, q.maxMessages(test.shared))
 		})
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/deadletterapi/listing"
 )
 
-// list lists the dead-letter queues of a namespace, or of all, from the caches of the manager. It asks no broker.
+// list returns the dead-letter queues of a namespace, or of all, from the manager's caches, without a request to a broker.
 func (h *Handler) list(ctx context.Context, namespace string) (*v1alpha1.DeadLetterQueueList, error) {
 	queues, redrives, purges := &messaging.ConsumerQueueList{}, &messaging.RedriveList{}, &messaging.PurgeList{}
 	for _, list := range []client.ObjectList{queues, redrives, purges} {
@@ -27,7 +27,7 @@ func (h *Handler) list(ctx context.Context, namespace string) (*v1alpha1.DeadLet
 	return listing.List(queues.Items, redrives.Items, purges.Items), nil
 }
 
-// wantsTable says whether a client such as kubectl asks for a table to print.
+// wantsTable reports whether a client such as kubectl requests a table.
 func wantsTable(accept string) bool {
 	for wanted := range strings.SplitSeq(accept, ",") {
 		parameters := strings.ReplaceAll(wanted, " ", "")
@@ -39,7 +39,7 @@ func wantsTable(accept string) bool {
 	return false
 }
 
-// tableOf prints queues for kubectl get.
+// tableOf formats queues for kubectl get.
 func tableOf(queues []v1alpha1.DeadLetterQueue, now time.Time) *metav1.Table {
 	table := &metav1.Table{
 		TypeMeta: metav1.TypeMeta{Kind: "Table", APIVersion: metav1.SchemeGroupVersion.String()},
@@ -48,7 +48,7 @@ func tableOf(queues []v1alpha1.DeadLetterQueue, now time.Time) *metav1.Table {
 			{Name: "Queue", Type: "string", Description: "the dead-letter queue at the broker"},
 			{Name: "Messages", Type: "string", Description: "how many messages there were"},
 			{Name: "Counted", Type: "string", Description: "how long ago they were counted"},
-			{Name: "Under way", Type: "string", Description: "how many messages running Redrives and Purges have still to go through"},
+			{Name: "Under way", Type: "string", Description: "how many messages running Redrives and Purges have yet to examine"},
 		},
 		Rows: []metav1.TableRow{},
 	}
@@ -73,5 +73,5 @@ func tableOf(queues []v1alpha1.DeadLetterQueue, now time.Time) *metav1.Table {
 	return table
 }
 
-// ago is a span of time as kubectl prints ages.
+// ago formats an age as kubectl does.
 func ago(now time.Time, then *metav1.Time) string { return duration.HumanDuration(now.Sub(then.Time)) }

@@ -11,13 +11,13 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// DefaultRedacted matches the names of headers that seem to hold credentials.
+// DefaultRedacted matches the names of headers that are likely to contain credentials.
 const DefaultRedacted = `(?i)authorization|cookie|token|secret|passw|pwd|credential|(api|access|private)[-_.]?key|session|jwt|signature`
 
-// redacted takes the place of a value.
+// redacted replaces a hidden value.
 const redacted = "[redacted]"
 
-// plain are headers as JSON knows values. Headers whose names match are redacted, at every depth.
+// plain converts headers to JSON values. It redacts headers with matching names, at every depth.
 func plain(table map[string]any, secret *regexp.Regexp) map[string]any {
 	values := make(map[string]any, len(table))
 	for name, value := range table {
@@ -59,7 +59,7 @@ func plainValue(value any, secret *regexp.Regexp) any {
 	return value
 }
 
-// finite is a number as JSON knows numbers, which has neither infinity nor NaN.
+// finite converts a number to JSON, which has neither infinity nor NaN.
 func finite(number float64) any {
 	if math.IsNaN(number) || math.IsInf(number, 0) {
 		return strconv.FormatFloat(number, 'g', -1, 64)
@@ -67,7 +67,7 @@ func finite(number float64) any {
 	return number
 }
 
-// text is a text that need not be UTF-8, for AMQP does not ask.
+// text returns a text, base64-encoded if it is not UTF-8, which AMQP does not require.
 func text(value string) string {
 	if utf8.ValidString(value) {
 		return value
@@ -75,7 +75,7 @@ func text(value string) string {
 	return base64.StdEncoding.EncodeToString([]byte(value))
 }
 
-// decimalText writes a decimal, whose value is divided by ten as often as its scale says.
+// decimalText formats a decimal: its value divided by ten to the power of its scale.
 func decimalText(value amqp.Decimal) string {
 	return strconv.FormatInt(int64(value.Value), 10) + "e-" + strconv.Itoa(int(value.Scale))
 }

@@ -21,26 +21,26 @@ import (
 	"github.com/warren-mq/warren/internal/controller/deadletterjob"
 )
 
-// Options say how the API is served.
+// Options configure the API.
 type Options struct {
-	// BindAddress is where, such as :8444; empty or 0 for nowhere.
+	// BindAddress is the listen address, such as :8444; empty or 0 disables the API.
 	BindAddress string
-	// CertPath is the folder with tls.crt and tls.key; a certificate made at the start if empty.
+	// CertPath is the folder with tls.crt and tls.key. If empty, the manager generates a certificate.
 	CertPath string
-	// FrontProxy says that requests may come through the API server, which names their senders: an APIService leads there.
+	// FrontProxy accepts requests that the API server forwards with the sender's name in headers, as an APIService needs.
 	FrontProxy bool
-	// Redact is a regular expression that matches the names of headers whose values are not shown.
+	// Redact is a regular expression for the names of headers whose values are hidden.
 	Redact string
-	// Namespaces are those that the operator works in; all if empty.
+	// Namespaces are the namespaces in which Warren works; all if empty.
 	Namespaces []string
-	// Pod is that of the manager, which gets the label of ActiveLabel while it serves; none outside of a cluster.
+	// Pod is the manager's pod, which gets ActiveLabel while it serves. It is zero outside of a cluster.
 	Pod Pod
 }
 
-// certificateTime is how long a certificate is valid that is made at the start.
+// certificateTime is the validity of a generated certificate.
 const certificateTime = 10 * 365 * 24 * time.Hour
 
-// Setup adds the API to a manager. Only the leader serves, for only the leader is connected to brokers.
+// Setup adds the API to a manager. Only the leader serves it, because only the leader is connected to brokers.
 func Setup(mgr ctrl.Manager, finder *deadletterjob.Finder, users *deadletterjob.Register, options Options) error {
 	if options.BindAddress == "" || options.BindAddress == "0" {
 		return nil
@@ -66,8 +66,8 @@ func Setup(mgr ctrl.Manager, finder *deadletterjob.Finder, users *deadletterjob.
 	log := mgr.GetLogger().WithName("dead-letters")
 	label := label{pod: options.Pod, client: mgr.GetClient(), log: log, cleared: make(chan struct{})}
 	handler := &Handler{
-		reader: mgr.GetClient(), finder: finder, admit: gate{access, proxy}.admit, users: users,
-		answers: newAnswers(), looks: newLooks(), redact: redact,
+		reader: mgr.GetClient(), finder: finder, authorize: gate{access, proxy}.authorize, users: users,
+		answers: newAnswers(), browses: newBrowses(), redact: redact,
 		log: log,
 		watches: func(namespace string) bool {
 			return len(options.Namespaces) == 0 || slices.Contains(options.Namespaces, namespace)
@@ -77,13 +77,13 @@ func Setup(mgr ctrl.Manager, finder *deadletterjob.Finder, users *deadletterjob.
 	return errors.Join(mgr.Add(label), mgr.Add(s))
 }
 
-// certificates are those that the API is served with.
+// certificates provides the certificate of the API.
 type certificates struct {
 	get   func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	watch func(context.Context) error // nil if they never change
+	watch func(context.Context) error // nil if the certificate never changes
 }
 
-// certificatesOf loads the certificate of a folder, whose changes are taken up, or makes a certificate.
+// certificatesOf loads and watches the certificate in a folder, or generates one if folder is empty.
 func certificatesOf(folder string) (certificates, error) {
 	if folder != "" {
 		watcher, err := certwatcher.New(filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key"))
@@ -111,14 +111,13 @@ type server struct {
 	log          logr.Logger
 }
 
-// The times that a client has: to send the header of a request, and before an idle connection is closed. Each answer sets how long it may
-// take itself.
+// Limits for a client to send the header of a request, and for idle connections. Each response sets its own limit.
 const (
 	headerTime = 10 * time.Second
 	idleTime   = 2 * time.Minute
-	// shutdownTime is how long looks may take to give messages back when the manager stops.
-	shutdownTime = 5 * time.Second
-	mostHeader   = 64 << 10
+	// shutdownTime is how long browses may take to return messages when the manager stops.
+	shutdownTime   = 5 * time.Second
+	maxHeaderBytes = 64 << 10
 )
 
 // Start serves until the context ends.
@@ -129,7 +128,7 @@ func (s *server) Start(ctx context.Context) error {
 	}
 	serving := &http.Server{
 		Handler: s.handler.routes(), ReadHeaderTimeout: headerTime, ReadTimeout: headerTime, IdleTimeout: idleTime,
-		MaxHeaderBytes: mostHeader, BaseContext: func(net.Listener) context.Context { return ctx },
+		MaxHeaderBytes: maxHeaderBytes, BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	if s.proxy != nil {
 		if err := s.proxy.start(ctx); err != nil {
@@ -139,7 +138,7 @@ func (s *server) Start(ctx context.Context) error {
 	if s.certificates.watch != nil {
 		go func() {
 			if err := s.certificates.watch(ctx); err != nil {
-				s.log.Error(err, "Changes of the certificate are not taken up")
+				s.log.Error(err, "Cannot watch the certificate")
 			}
 		}()
 	}
@@ -158,13 +157,13 @@ func (s *server) Start(ctx context.Context) error {
 	return serving.Shutdown(last)
 }
 
-// NeedLeaderElection makes this a runnable of the leader.
+// NeedLeaderElection makes the manager call Start only while it leads.
 func (s *server) NeedLeaderElection() bool { return true }
 
-// tls leaves HTTP/2 out, which has had denials of service that an API for people need not risk (CVE-2023-44487).
+// tls disables HTTP/2, whose denial-of-service risks this API need not take (CVE-2023-44487).
 func (s *server) tls() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: s.certificates.get,
-		ClientAuth: tls.RequestClientCert, // which only frontProxy looks at
+		ClientAuth: tls.RequestClientCert, // frontProxy verifies it
 	}
 }

@@ -28,7 +28,7 @@ func labelOf(t *testing.T, c client.Client) string {
 	return pod.Labels[ActiveLabel]
 }
 
-// The pod of a manager that served before its container was restarted is not taken for the one that serves.
+// The pod of a restarted manager that served before does not keep the label.
 func TestLabel(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{}
@@ -45,7 +45,7 @@ func TestLabel(t *testing.T) {
 	topologytest.Equal(t, "in the end", "", labelOf(t, c))
 }
 
-// Outside of a cluster there is no pod.
+// Outside of a cluster there is no pod to label.
 func TestNoLabelWithoutAPod(t *testing.T) {
 	t.Parallel()
 	l := label{cleared: make(chan struct{})}
@@ -76,13 +76,13 @@ func TestServer(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Start(ctx) }()
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true} // a certificate of its own
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true} // a generated certificate
 	defer transport.CloseIdleConnections()
 	asks := &http.Client{Transport: transport}
 	body := ""
 	for end := time.Now().Add(deadline.For(10 * time.Second)); body == "" && time.Now().Before(end); {
 		response, err := asks.Get("https://" + address + "/healthz")
-		if err != nil { // it has to start first
+		if err != nil { // it is not listening yet
 			continue
 		}
 		content, _ := io.ReadAll(response.Body)

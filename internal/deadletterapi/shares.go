@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// maxAnswers is how many answers are gathered and written at a time. Each takes up to twice 8 MiB until the client has it.
+	// maxAnswers is how many responses are collected and written at a time. Each uses up to twice 8 MiB until the client has it.
 	maxAnswers = 8
-	// maxLooks is how many browses run at a time. Each may take 8 MiB of messages that it shows, and amqpconn.ConnectionBodies under way.
-	maxLooks = 4
-	// maxEach is how many answers, and how many browses, one namespace may have.
+	// maxBrowses is how many browses run at a time. Each uses up to 8 MiB for shown messages, and amqpconn.ConnectionBodies for
+	// messages in flight.
+	maxBrowses = 4
+	// maxEach is how many responses, and how many browses, one namespace may have.
 	maxEach = 2
 )
 
-// shares are slots for requests, by the namespace that a request is about. Clients that read slowly, and browses that take long, keep only
-// the slots of their own namespace. A namespace gets its second slot only out of the first half of all: the rest is for namespaces that
-// have none.
+// shares are slots for requests, by namespace. Slow clients and long browses occupy only the slots of their own namespace. A
+// namespace gets its second slot only from the first half of all slots: the other half is reserved for namespaces without a slot.
 type shares struct {
-	// verb describes what a request does while it has a slot.
+	// verb completes "other requests …" in messages.
 	verb string
 	max  int
 
@@ -29,15 +29,15 @@ type shares struct {
 	inAll int
 }
 
-func newShares(verb string, most int) *shares {
-	return &shares{verb: verb, max: most, taken: map[string]int{}}
+func newShares(verb string, limit int) *shares {
+	return &shares{verb: verb, max: limit, taken: map[string]int{}}
 }
 
 func newAnswers() *shares { return newShares("wait for answers", maxAnswers) }
 
-func newLooks() *shares { return newShares("browse queues", maxLooks) }
+func newBrowses() *shares { return newShares("browse queues", maxBrowses) }
 
-// take takes a slot of a namespace until the end is called.
+// take occupies a slot of a namespace until end is called. If there is none, it returns 429 immediately.
 func (s *shares) take(namespace string) (end func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

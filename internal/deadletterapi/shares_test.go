@@ -8,7 +8,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// A namespace has a second slot only while half of all slots are free, so that two namespaces cannot take all.
+// A namespace gets a second slot only while half of all slots are free, so that two namespaces cannot occupy all.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	s := newShares("wait", 4)
@@ -17,9 +17,9 @@ func TestShares(t *testing.T) {
 		namespace string
 		granted   bool
 	}{
-		{"a", true}, {"a", true}, {"a", false}, // its share
-		{"b", true}, {"b", false}, // a second slot out of the second half
-		{"c", true}, {"d", false}, // all are taken
+		{"a", true}, {"a", true}, {"a", false}, // its limit
+		{"b", true}, {"b", false}, // no second slot from the second half
+		{"c", true}, {"d", false}, // no slot is left
 	} {
 		end, err := s.take(step.namespace)
 		if step.granted {

@@ -14,48 +14,48 @@ import (
 )
 
 const (
-	// partSize is how much of an export is written at a time, in bytes.
+	// partSize is how many bytes of an export are written at a time.
 	partSize = 64 << 10
-	// patience is how long a look waits for a client that reads slowly: messages that a look holds are hidden from others.
-	patience = 500 * time.Millisecond
-	// holdTime is how long one look of an export may last, after which others have their turn.
+	// slowClientWait is how long a browse waits for a slow client, because the browse hides its messages from other users.
+	slowClientWait = 500 * time.Millisecond
+	// holdTime is the limit of one browse of an export. Afterwards other users get the queue.
 	holdTime = 10 * time.Second
-	// chunkTime is how long a client may take for what waits in a stream, and for the last lines.
+	// chunkTime is the limit for a client to receive the buffered lines, and the last lines.
 	chunkTime = 10 * time.Minute
 )
 
-// errUnread says that the client has to read first what waits.
+// errUnread means that the client must first receive the buffered lines.
 var errUnread = errors.New("the client reads too slowly")
 
-// stream writes the lines of an export. Up to mostAnswer bytes of lines wait for the client, so that the look does not.
+// stream writes the lines of an export. It buffers up to maxPageBytes, so that the browse does not wait for the client.
 type stream struct {
-	// client ends when the client has gone.
+	// client ends when the client is gone.
 	client context.Context
 	leave  context.CancelFunc
 	w      http.ResponseWriter
-	// lines are those that are in no part yet.
+	// lines are not part of a part yet.
 	lines []byte
 	parts chan []byte
-	// unread has the parts that wait for the client.
+	// unread counts the parts that the client has not received.
 	unread sync.WaitGroup
-	// written is closed when no more is written.
+	// written is closed when the writer has ended.
 	written chan struct{}
 
 	count int64
-	// until is when messages have to go back; zero before the first one of a look.
+	// until is when the browse must return its messages; zero before its first message.
 	until time.Time
-	err   error // why no more messages were added
+	err   error // why the last message was not added
 }
 
-// newStream begins to write. The caller must close the stream, and leaves w alone until then.
+// newStream starts the writer. The caller must close the stream, and must not use w until then.
 func newStream(client context.Context, w http.ResponseWriter) *stream {
-	s := &stream{w: w, parts: make(chan []byte, mostAnswer/partSize), written: make(chan struct{})}
+	s := &stream{w: w, parts: make(chan []byte, maxPageBytes/partSize), written: make(chan struct{})}
 	s.client, s.leave = context.WithCancel(client)
 	go s.write()
 	return s
 }
 
-// write writes parts as they come. The header goes with the first of them: until then the answer may become an error.
+// write writes parts as they arrive. It sends the header with the first part: before that, the response can become an error.
 func (s *stream) write() {
 	defer close(s.written)
 	reads := pace{}
@@ -75,7 +75,7 @@ func (s *stream) writePart(reads *pace, part []byte) {
 	}
 }
 
-// add takes a message, and says whether there is room for more.
+// add adds a message, and reports whether there is room for more.
 func (s *stream) add(position int, letter deadletter.Letter) bool {
 	if err := json.NewEncoder(lineWriter{s}).Encode(exported(letter.Delivery, position)); err != nil {
 		s.err = fmt.Errorf("write the message at position %d: %w", position, err)
@@ -83,7 +83,7 @@ func (s *stream) add(position int, letter deadletter.Letter) bool {
 	}
 	s.count++
 	for len(s.lines) >= partSize {
-		if s.err = s.send(partSize, patience); s.err != nil {
+		if s.err = s.send(partSize, slowClientWait); s.err != nil {
 			return false
 		}
 	}
@@ -96,7 +96,7 @@ func (s *stream) add(position int, letter deadletter.Letter) bool {
 	return s.err == nil
 }
 
-// lineWriter adds lines to a stream without a copy of them, which json.Marshal would make.
+// lineWriter appends lines to a stream without the copy that json.Marshal would make.
 type lineWriter struct{ *stream }
 
 func (w lineWriter) Write(line []byte) (int, error) {
@@ -104,7 +104,8 @@ func (w lineWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// send passes the first lines on, at the latest when the client has had so much time. Of what is not passed on, nothing is lost.
+// send passes the first size bytes to the writer. It returns errUnread if the writer has no room within the limit; the bytes then
+// stay in lines.
 func (s *stream) send(size int, within time.Duration) error {
 	if err := s.client.Err(); err != nil {
 		return err
@@ -112,7 +113,7 @@ func (s *stream) send(size int, within time.Duration) error {
 	part := s.lines[:size:size]
 	s.unread.Add(1)
 	select {
-	case s.parts <- part: // there is room: a busy machine must not read this as a slow client
+	case s.parts <- part: // there is room: do not mistake a busy machine for a slow client
 	default:
 		waiting := time.NewTimer(within)
 		defer waiting.Stop()
@@ -130,7 +131,7 @@ func (s *stream) send(size int, within time.Duration) error {
 	return nil
 }
 
-// drain waits until the client has read all that waits, so that there is room again.
+// drain waits until the client has received all lines, so that there is room again.
 func (s *stream) drain() error {
 	late := time.AfterFunc(chunkTime, s.leave)
 	defer late.Stop()
@@ -145,14 +146,14 @@ func (s *stream) drain() error {
 }
 
 // end writes the last line, after all others.
-func (s *stream) end(looked lookedAt, failure error) {
-	last := v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: s.count, Ready: int64(looked.ready), Seen: looked.Seen}
+func (s *stream) end(seen browsed, failure error) {
+	last := v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: s.count, Ready: int64(seen.ready), Seen: seen.Seen}
 	if failure != nil {
 		last.Error = failure.Error()
 	}
-	line, _ := json.Marshal(last) // texts and numbers
+	line, _ := json.Marshal(last) // only texts and numbers, which cannot fail
 	s.lines = append(append(s.lines, line...), '\n')
-	_ = s.drain() // nobody is left to be told
+	_ = s.drain() // an error means that the client is gone
 }
 
 // close waits until all is written, or the client has gone.

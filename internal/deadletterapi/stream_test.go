@@ -23,12 +23,12 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// lazyClient takes nothing until it is told to read.
+// lazyClient receives nothing until the test tells it to read.
 type lazyClient struct {
 	*httptest.ResponseRecorder
 
 	reads chan struct{}
-	begun chan struct{} // nil, or told when there is something to read
+	begun chan struct{} // nil, or signalled when there is something to read
 }
 
 func (c lazyClient) Write(part []byte) (int, error) {
@@ -40,7 +40,7 @@ func (c lazyClient) Write(part []byte) (int, error) {
 	return c.ResponseRecorder.Write(part)
 }
 
-// exportedLines checks the lines of an export of messages that all have the same body: how many there are, and the last line.
+// exportedLines checks the lines of an export of messages with equal bodies: their number, and the last line.
 func exportedLines(t *testing.T, export, body []byte) (count int, end v1alpha1.ExportEnd) {
 	t.Helper()
 	tail := []byte(`"body":"` + base64.StdEncoding.EncodeToString(body) + "\"}\n")
@@ -58,7 +58,7 @@ func exportedLines(t *testing.T, export, body []byte) (count int, end v1alpha1.E
 	return count, end
 }
 
-// A look does not wait for a client that reads nothing. What does not fit is exported by the next look, when the client has read.
+// A browse does not wait for a client that reads nothing. The next browse exports the rest, once the client has read.
 func TestStreamToALazyClient(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -85,7 +85,7 @@ func TestStreamToALazyClient(t *testing.T) {
 			}
 			reads()
 			topologytest.Equal(t, "slow", test.slow, slow)
-			out.end(lookedAt{ready: test.messages}, out.err)
+			out.end(browsed{ready: test.messages}, out.err)
 			out.close()
 			count, end := exportedLines(t, client.Body.Bytes(), letter.Body)
 			topologytest.Equal(t, "count", test.messages, count)
@@ -96,7 +96,7 @@ func TestStreamToALazyClient(t *testing.T) {
 	}
 }
 
-// A look of an export holds messages for ten seconds. The time that it waits for its turn does not count.
+// A browse of an export holds messages for ten seconds. Waiting for other users of the queue does not count.
 func TestALookOfAnExportEndsInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestALookOfAnExportEndsInTime(t *testing.T) {
 	})
 }
 
-// An export gives messages back while its client reads, and goes on behind those that it has exported. If they have changed, it says so.
+// An export returns messages while its client reads, and continues behind the exported messages. It reports an error if these have changed.
 func TestExportToALazyClient(t *testing.T) {
 	t.Parallel()
 	letters := make([]amqp.Delivery, 300)
@@ -168,7 +168,7 @@ func TestStreamOfLargeMessages(t *testing.T) {
 	for position := range 2 {
 		topologytest.Equal(t, "more", true, out.add(position, letter))
 	}
-	out.end(lookedAt{}, nil)
+	out.end(browsed{}, nil)
 	out.close()
 	count, end := exportedLines(t, recorder.Body.Bytes(), letter.Body)
 	topologytest.Equal(t, "count", 2, count)
@@ -184,7 +184,7 @@ func TestStreamToNobody(t *testing.T) {
 	leave()
 	topologytest.Equal(t, "more", false, out.add(0, orders.Read(&amqp.Delivery{Body: make([]byte, 64<<10)})))
 	topologytest.Equal(t, "gone", true, errors.Is(out.err, context.Canceled))
-	out.end(lookedAt{}, out.err)
+	out.end(browsed{}, out.err)
 	out.close()
 	topologytest.Equal(t, "written", 0, recorder.Body.Len())
 }

@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// mostGroups is how many groups a summary tells of.
-	mostGroups = 100
-	// mostKept is how many groups are told apart while messages are counted: each message may have a value of its own.
-	mostKept = 10_000
+	// maxGroups is the number of groups in a summary.
+	maxGroups = 100
+	// maxCountedGroups is the number of groups that are counted separately. Each message may have a value of its own.
+	maxCountedGroups = 10_000
 )
 
-// groupKey is what the messages of a group have in common.
+// groupKey identifies a group.
 type groupKey struct {
 	reason deadletter.Reason
 	queue  string
 	value  string
-	has    bool // the header
+	has    bool // the message has the header
 }
 
-// counter counts messages by groups.
+// counter counts messages by group.
 type counter struct {
-	header string // that tells groups apart; empty if none does
+	header string // whose values form groups; empty for none
 	groups map[groupKey]*v1alpha1.Group
-	order  []groupKey // in which they came
+	order  []groupKey // of the first messages
 	others int64
 }
 
@@ -38,7 +38,6 @@ func newCounter(header string) *counter {
 	return &counter{header: header, groups: map[groupKey]*v1alpha1.Group{}}
 }
 
-// add counts a message.
 func (c *counter) add(letter deadletter.Letter) {
 	key := groupKey{reason: letter.Reason, queue: letter.Origin.Queue}
 	if c.header != "" {
@@ -46,7 +45,7 @@ func (c *counter) add(letter deadletter.Letter) {
 	}
 	group := c.groups[key]
 	if group == nil {
-		if len(c.groups) == mostKept {
+		if len(c.groups) == maxCountedGroups {
 			c.others++
 			return
 		}
@@ -65,7 +64,7 @@ func (c *counter) add(letter deadletter.Letter) {
 	group.Newest = extreme(group.Newest, letter.Origin.DiedAt, time.Time.After)
 }
 
-// extreme is the one of two times that is further out.
+// extreme returns the earlier or later of two times.
 func extreme(known *metav1.Time, at time.Time, further func(time.Time, time.Time) bool) *metav1.Time {
 	if at.IsZero() || known != nil && !further(at, known.Time) {
 		return known
@@ -73,13 +72,13 @@ func extreme(known *metav1.Time, at time.Time, further func(time.Time, time.Time
 	return timeOf(at)
 }
 
-// largest are the groups with the most messages, and how many messages are in none of them.
+// largest returns the groups with the most messages, and the number of messages in other groups.
 func (c *counter) largest() (groups []v1alpha1.Group, others int64) {
 	keys := slices.Clone(c.order)
 	slices.SortStableFunc(keys, func(a, b groupKey) int { return cmp.Compare(c.groups[b].Count, c.groups[a].Count) })
 	groups, others = []v1alpha1.Group{}, c.others
 	for i, key := range keys {
-		if i < mostGroups {
+		if i < maxGroups {
 			groups = append(groups, *c.groups[key])
 		} else {
 			others += c.groups[key].Count
@@ -88,7 +87,7 @@ func (c *counter) largest() (groups []v1alpha1.Group, others int64) {
 	return groups, others
 }
 
-// skips counts the messages that are left out, by the words of package deadletter.
+// skips converts counted reasons to the API's form.
 func skips(counted map[deadletter.SkipReason]int64) map[string]int64 {
 	if len(counted) == 0 {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// parked is a message with a header that a consumer has parked.
+// parked is a parked message with a header.
 func parked(header string, value any) amqp.Delivery {
 	return amqp.Delivery{Headers: amqp.Table{header: value, "x-failure-queue": "orders"}}
 }
@@ -40,16 +40,16 @@ func TestSummary(t *testing.T) {
 	}, groups)
 }
 
-// A header with a value of its own on each message makes neither the answer nor the memory large.
+// A header with a different value on each message makes neither the response nor the memory large.
 func TestSummaryOfManyGroups(t *testing.T) {
 	t.Parallel()
 	c := newCounter("n")
-	for i := range mostKept + 5 {
+	for i := range maxCountedGroups + 5 {
 		message := parked("n", strconv.Itoa(i))
 		c.add(orders.Read(&message))
 	}
 	groups, others := c.largest()
-	topologytest.Equal(t, "groups", mostGroups, len(groups))
-	topologytest.Equal(t, "kept", mostKept, len(c.groups))
-	topologytest.Equal(t, "others", int64(mostKept+5-mostGroups), others)
+	topologytest.Equal(t, "groups", maxGroups, len(groups))
+	topologytest.Equal(t, "kept", maxCountedGroups, len(c.groups))
+	topologytest.Equal(t, "others", int64(maxCountedGroups+5-maxGroups), others)
 }

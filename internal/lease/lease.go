@@ -1,6 +1,6 @@
-// Package lease tells a leader whether it still holds the Lease of the leader election, by its own clock. client-go tells it late: a
-// process that was stopped for longer than the Lease lasts works on beside its successor until its next renewal has failed for ten
-// seconds.
+// Package lease tells a leader by its own clock whether it still holds the Lease of the leader election. client-go notices the
+// loss too late: a process that was stopped for longer than the Lease lasts continues beside its successor until its next renewal
+// has failed for ten seconds.
 package lease
 
 import (
@@ -12,24 +12,24 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// term is for how long a renewal counts: the renew deadline of controller-runtime. Others may take the Lease over 15 s after the
-// renewal, so what begins within the term has 5 s to end.
+// term is how long a renewal counts: the renew deadline of controller-runtime. Others may acquire the Lease 15 s after the
+// renewal, so an action that begins within the term has 5 s to end.
 const term = 10 * time.Second
 
-// Clock knows when this process last renewed the Lease. The zero value holds no Lease.
+// Clock records the last renewal of the Lease. The zero value holds no Lease.
 type Clock struct {
 	renewed atomic.Pointer[time.Time]
 }
 
-// Observe returns a copy of a configuration for the leader election and nothing else: each Lease that is written with it is a renewal.
+// Observe returns a copy of a configuration for the leader election only. Each Lease written with it is a renewal.
 func (c *Clock) Observe(config *rest.Config) *rest.Config {
 	observed := rest.CopyConfig(config)
 	observed.Wrap(func(next http.RoundTripper) http.RoundTripper { return renewals{next, c} })
 	return observed
 }
 
-// Held reports whether the Lease was renewed within the term. Both clocks count: the monotonic one runs on while the process is
-// stopped, and the wall clock is set right when a machine that was paused goes on.
+// Held reports whether the Lease was renewed within the term. It compares two clocks: the monotonic clock runs while the process
+// is stopped, and the wall clock is corrected after a paused machine resumes.
 func (c *Clock) Held() bool {
 	renewed, now := c.renewed.Load(), time.Now()
 	return renewed != nil && max(now.Sub(*renewed), now.Round(0).Sub(renewed.Round(0))) < term
@@ -41,7 +41,7 @@ type renewals struct {
 	clock *Clock
 }
 
-// RoundTrip takes the beginning of a request for the time of the renewal: the others see the renewal later.
+// RoundTrip takes the start of a request as the time of the renewal. Other managers see the renewal later.
 func (r renewals) RoundTrip(request *http.Request) (*http.Response, error) {
 	began := time.Now()
 	response, err := r.next.RoundTrip(request)

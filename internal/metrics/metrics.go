@@ -16,28 +16,28 @@ const (
 	typeHistogram = "histogram"
 )
 
-// Definition is what the reference says of a metric.
+// Definition describes a metric for the reference.
 type Definition struct {
 	Name   string
 	Type   string
 	Labels []string
-	// Help says what a value means.
+	// Help describes the meaning of a value.
 	Help string
 }
 
-// What definitions.go defines.
+// Filled by definitions.go.
 var (
 	definitions []Definition
 	collectors  []prometheus.Collector
 	described   []*prometheus.Desc
 )
 
-// Definitions lists all metrics by name.
+// Definitions returns all metrics by name.
 func Definitions() []Definition {
 	return slices.SortedFunc(slices.Values(definitions), func(a, b Definition) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Register adds all metrics that count and time events to a registry. It may be called more than once.
+// Register adds all event metrics to a registry. It may be called more than once.
 func Register(registry prometheus.Registerer) error {
 	for _, collector := range collectors {
 		err := registry.Register(collector)
@@ -54,41 +54,41 @@ type Counter struct{ vector *prometheus.CounterVec }
 // Inc counts an event.
 func (c *Counter) Inc(labels ...string) { c.vector.WithLabelValues(labels...).Inc() }
 
-// Start has a series begin at zero: rate does not see the event with which a series begins.
+// Start creates a series with the value zero, because rate ignores the event that creates a series.
 func (c *Counter) Start(labels ...string) { c.vector.WithLabelValues(labels...) }
 
-// With is the counter of the events with these labels.
+// With returns the counter with these labels.
 func (c *Counter) With(labels ...string) prometheus.Counter {
 	return c.vector.WithLabelValues(labels...)
 }
 
-// Histogram tells how long something took.
+// Histogram measures durations.
 type Histogram struct{ vector *prometheus.HistogramVec }
 
-// Observe takes note of a duration.
+// Observe records a duration.
 func (h *Histogram) Observe(took time.Duration, labels ...string) {
 	h.vector.WithLabelValues(labels...).Observe(took.Seconds())
 }
 
-// Sizes tells how large something was.
+// Sizes measures sizes.
 type Sizes struct{ histogram prometheus.Histogram }
 
-// Observe takes note of a size.
+// Observe records a size.
 func (s *Sizes) Observe(size int) { s.histogram.Observe(float64(size)) }
 
-// Info is always 1: what it says is in its labels.
+// Info is a metric whose value is always 1 and whose labels have the information.
 type Info struct{ vector *prometheus.GaugeVec }
 
 // Set gives the labels their values.
 func (i *Info) Set(labels ...string) { i.vector.WithLabelValues(labels...).Set(1) }
 
-// State is a metric whose value is read when Prometheus asks.
+// State is a metric whose value is read at scrape time.
 type State struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
 }
 
-// Emit passes on a value.
+// Emit accepts a value.
 type Emit func(prometheus.Metric)
 
 // Emit emits a value.
@@ -96,30 +96,28 @@ func (s *State) Emit(emit Emit, value float64, labels ...string) {
 	emit(prometheus.MustNewConstMetric(s.desc, s.kind, value, labels...))
 }
 
-// EmitTime emits a time in seconds since 1970; nothing if the time is zero.
+// EmitTime emits a time in seconds since 1970, and nothing for the zero time.
 func (s *State) EmitTime(emit Emit, at time.Time, labels ...string) {
 	if !at.IsZero() {
 		s.Emit(emit, float64(at.UnixMilli())/1000, labels...)
 	}
 }
 
-// Source emits the state of what it keeps.
+// Source emits the values of its states.
 type Source func(Emit)
 
-// collector emits the state of all sources.
+// collector emits the values of all sources.
 type collector []Source
 
-// NewCollector makes the collector of all metrics of type State. A registry takes one.
+// NewCollector returns the collector of all State metrics. Register it once per registry.
 func NewCollector(sources ...Source) prometheus.Collector { return collector(sources) }
 
-// Describe lists all metrics of type State.
 func (collector) Describe(to chan<- *prometheus.Desc) {
 	for _, desc := range described {
 		to <- desc
 	}
 }
 
-// Collect asks the sources.
 func (c collector) Collect(to chan<- prometheus.Metric) {
 	for _, source := range c {
 		source(func(metric prometheus.Metric) { to <- metric })
@@ -162,7 +160,7 @@ func gauge(name, help string, labels ...string) *State {
 	return state(typeGauge, prometheus.GaugeValue, name, help, labels)
 }
 
-// total is a counter that its owner keeps.
+// total defines a counter whose value another package counts.
 func total(name, help string, labels ...string) *State {
 	return state(typeCounter, prometheus.CounterValue, name, help, labels)
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/warren-mq/warren/internal/metrics"
 )
 
-// ClaimLock is held while a ConsumerQueue records what it takes for its own: of two that dispute an object, the second sees
-// what the first has taken. Those that claim a subject in one form cannot dispute it, and hold the lock together.
+// ClaimLock is held while a ConsumerQueue records the objects that it claims. Of two ConsumerQueues that dispute an object, the
+// second one therefore sees the record of the first. ConsumerQueues that claim a subject in the same form cannot dispute it, and
+// hold the lock together.
 type ClaimLock struct {
 	mu      sync.Mutex
 	held    map[mark]holding
@@ -21,13 +22,13 @@ type holding struct {
 	count int
 }
 
-// NewClaimLock makes a lock that nobody holds.
+// NewClaimLock returns a free lock.
 func NewClaimLock() *ClaimLock {
 	return &ClaimLock{held: map[mark]holding{}, changed: make(chan struct{})}
 }
 
-// Acquire waits until nobody holds one of the subjects in another form. It takes all of them or none, so no two wait for each
-// other.
+// Acquire waits until none of the subjects is held in another form. It acquires all of them or none, which prevents deadlocks. It
+// returns an error only if ctx ends.
 func (l *ClaimLock) Acquire(ctx context.Context, claims Claims) (release func(), err error) {
 	began := time.Now()
 	for {

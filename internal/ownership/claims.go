@@ -14,21 +14,21 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Claims say what a ConsumerQueue wants that another one can dispute, and in which form: two ConsumerQueues can only be in
-// conflict over a subject that they claim in different forms. Thousands that share an exchange or a dead-letter queue, and
-// agree on it, claim it in one form, and need not be compared with each other. Subjects and forms are kept as marks.
+// Claims maps each subject that other ConsumerQueues can dispute to the form in which a ConsumerQueue claims it. Two
+// ConsumerQueues conflict over a subject only if they claim it in different forms. Thousands that share an exchange or a
+// dead-letter queue with equal settings claim it in one form, and need no comparison. Subjects and forms are stored as marks.
 type Claims map[mark]mark
 
-// subject is what can be in dispute: an exchange, a queue, or what an exchange does with a routing key.
+// subject is an object of dispute: an exchange, a queue, or the route of a key through an exchange.
 type subject struct {
 	kind subjectKind
 	name string // of the exchange or queue
-	key  string // the routing key, of routesKey
+	key  string // the routing key, for routesKey
 }
 
 func (s subject) mark() mark { return mark(maphash.Comparable(marksSeed, s)) }
 
-// form is how a subject is claimed on a version, after the forms on the versions before.
+// form is how a subject is claimed on a version, combined with the forms on earlier versions.
 type form struct {
 	before  mark
 	version vhost.Version
@@ -42,22 +42,22 @@ type subjectKind int
 const (
 	isQueue subjectKind = iota
 	isExchange
-	routesAll     // a fanout exchange leads every message to the queues bound to it
-	routesKey     // a direct exchange leads one routing key
-	routesPattern // a topic exchange leads the keys that match; patterns may overlap without being equal
+	routesAll     // a fanout exchange routes every message to its bound queues
+	routesKey     // a direct exchange routes one key
+	routesPattern // a topic exchange routes matching keys; patterns may overlap without being equal
 )
 
-// versions are those at which topologies change: what a ConsumerQueue wants depends on the version of its broker.
+// versions are the versions at which topologies change.
 var versions = []vhost.Version{vhost.RabbitMQ310, vhost.RabbitMQ312, vhost.RabbitMQ40, vhost.RabbitMQ43}
 
-// claimsOf are the claims of a ConsumerQueue on whatever version of RabbitMQ, with the objects that it wants on any.
+// claimsOf returns the claims of a ConsumerQueue on all versions of RabbitMQ, and the objects that it needs on any of them.
 func claimsOf(cq *v1alpha1.ConsumerQueue) (Claims, vhost.IDs) {
 	claims, wants := Claims{}, vhost.IDs{}
 	var last map[subject]string
 	for _, version := range versions {
 		desired, err := topology.Desired(cq, version)
 		if err != nil {
-			continue // what cannot become a topology claims nothing
+			continue // a refused spec claims nothing
 		}
 		forms := formsOf(desired, client.ObjectKeyFromObject(cq))
 		if !maps.Equal(forms, last) {
@@ -72,14 +72,15 @@ func claimsOf(cq *v1alpha1.ConsumerQueue) (Claims, vhost.IDs) {
 	return claims, wants
 }
 
-// formsOf are the forms in which a topology claims its subjects. FindConflict finds no conflict over a subject between two
-// topologies with one form of it. Main queues and delay tiers cannot be shared: their form names the ConsumerQueue.
+// formsOf returns the form of each subject that a topology claims. If two topologies have the same form of a subject,
+// FindConflict finds no conflict over it. Main queues and delay tiers cannot be shared, so their form contains the
+// ConsumerQueue's name.
 func formsOf(desired topology.Topology, owner client.ObjectKey) map[subject]string {
 	all := map[subject][]string{}
 	for _, queue := range desired.Queues {
 		form := owner.String()
 		if queue.Role == v1alpha1.RoleDeadLetter {
-			form = owner.Namespace + " " + string(queue.Role) + " " + queue.Arguments.JSON() // shared in one namespace, or with consent
+			form = owner.Namespace + " " + string(queue.Role) + " " + queue.Arguments.JSON() // shared within one namespace, or with consent
 		}
 		about := subject{kind: isQueue, name: queue.Name}
 		all[about] = append(all[about], form)
@@ -107,7 +108,7 @@ func formsOf(desired topology.Topology, owner client.ObjectKey) map[subject]stri
 	}
 	forms := map[subject]string{}
 	for about, form := range all {
-		if about.kind == isExchange && len(form) > 1 { // in two roles, which nobody can share
+		if about.kind == isExchange && len(form) > 1 { // an exchange in two roles cannot be shared
 			form = append(form, owner.String())
 		}
 		slices.Sort(form)
@@ -116,7 +117,7 @@ func formsOf(desired topology.Topology, owner client.ObjectKey) map[subject]stri
 	return forms
 }
 
-// routeOf is what a binding of a retry or dead-letter exchange claims.
+// routeOf returns the subject that a binding of a retry or dead-letter exchange claims.
 func routeOf(binding topology.Binding, exchange v1alpha1.ExchangeType) (about subject, disputable bool) {
 	if binding.Role == v1alpha1.RoleSource {
 		return subject{}, false

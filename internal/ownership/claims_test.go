@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Rivals are found from both sides. Thousands that share an object and agree on it are not found at all.
+// Rivals are found from both sides. Thousands of ConsumerQueues that share an object with equal settings are not rivals.
 func TestRivals(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -41,7 +41,7 @@ func TestRivals(t *testing.T) {
 	}
 }
 
-// Whatever FindConflict finds a conflict over has two forms of a claim: nobody who is not a rival can be in conflict.
+// If FindConflict finds a conflict over an object, its claims have two forms. Only rivals can therefore conflict.
 func TestWhoeverIsInConflictIsARival(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -56,7 +56,7 @@ func TestWhoeverIsInConflictIsARival(t *testing.T) {
 	})
 }
 
-// anySpec draws from few names and settings, so that they meet.
+// anySpec draws from few names and settings, so that specs overlap.
 func anySpec(rt *rapid.T, label string) string {
 	draw := func(what string, from ...string) string { return rapid.SampledFrom(from).Draw(rt, label+" "+what) }
 	return fmt.Sprintf(
@@ -70,7 +70,7 @@ func anySpec(rt *rapid.T, label string) string {
 	)
 }
 
-// Ten thousand that share an exchange and a dead-letter queue, and agree on both, are not each other's rivals.
+// Ten thousand ConsumerQueues that share an exchange and a dead-letter queue with equal settings are not rivals.
 func TestManyThatAgreeAreNoRivals(t *testing.T) {
 	t.Parallel()
 	var many []*v1alpha1.ConsumerQueue

@@ -11,45 +11,45 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Candidate is a ConsumerQueue as far as it matters to others in the same vhost.
+// Candidate is a ConsumerQueue in a comparison with others in the same vhost.
 type Candidate struct {
 	// Name is namespace/name.
 	Name    string
 	Created time.Time
-	// Desired is what it wants; empty where its spec cannot become a topology.
+	// Desired is its topology; empty if its spec is refused.
 	Desired topology.Topology
-	// Owned is what Warren declared or took over for it.
+	// Owned are the objects that Warren declared or adopted for it.
 	Owned []v1alpha1.TopologyEntry
-	// Consents are what it lets other namespaces have, too.
+	// Consents are the objects that it shares with other namespaces.
 	Consents topology.Consents
 }
 
-// Conflict says why a ConsumerQueue cannot have what it wants.
+// Conflict is why a ConsumerQueue cannot have an object.
 type Conflict struct {
-	// Holder is the namespace/name of the ConsumerQueue that has the better right. It is not for messages.
+	// Holder is the namespace/name of the ConsumerQueue with the better right. Messages must not contain it.
 	Holder  string
 	Message string
 }
 
 // overlap is an object that two candidates cannot both have.
 type overlap struct {
-	about v1alpha1.TopologyEntry // which of the two has it decides
+	about v1alpha1.TopologyEntry // the candidate that has this entry wins
 	what  string
-	// theirKey is the other candidate's routing key where two bindings overlap: patterns can do so without being equal.
+	// theirKey is the other candidate's routing key if two bindings overlap. Patterns can overlap without being equal.
 	theirKey string
 }
 
-// theirs is what the overlap is about on the other side.
+// theirs returns the other candidate's side of the overlap.
 func (d overlap) theirs() v1alpha1.TopologyEntry {
 	about := d.about
 	about.RoutingKey = d.theirKey
 	return about
 }
 
-// FindConflict finds the first conflict that a candidate loses against one of the others; nil if there is none. Exchanges and
-// dead-letter queues can be shared, in the same role and with equal settings; main queues and delay tiers cannot. Who
-// holds an object just as it wants it keeps it, then who holds it at all; between newcomers it is the oldest, then the
-// first by name.
+// FindConflict returns the first conflict that a candidate loses against the others; nil if there is none. Exchanges and
+// dead-letter queues can be shared in the same role with equal settings; main queues and delay tiers cannot. A candidate that
+// holds an object in its desired form wins, then a candidate that holds the object in any form. Between newcomers the older one
+// wins, then the first by name.
 func FindConflict(own Candidate, others []Candidate) *Conflict {
 	for _, other := range others {
 		for _, d := range overlaps(own.Desired, other.Desired) {
@@ -62,10 +62,10 @@ func FindConflict(own Candidate, others []Candidate) *Conflict {
 	return nil
 }
 
-// message says why an object cannot be had. Of a ConsumerQueue in another namespace, which the reader may not know of, it tells
-// neither the name nor what it wants.
+// message describes the conflict to the user. If the other ConsumerQueue is in another namespace, the message contains neither
+// its name nor its settings, because the reader may not know of it.
 func (d overlap) message(own, other Candidate) string {
-	const advice = "choose another name here or there, or the same settings where both mean to share it"
+	const advice = "choose another name for one of them, or use the same settings to share it"
 	if other.namespace() == own.namespace() {
 		return fmt.Sprintf("ConsumerQueue %s %s; %s", other.Name, d.what, advice)
 	}
@@ -76,7 +76,7 @@ func (d overlap) message(own, other Candidate) string {
 	case v1alpha1.KindBinding:
 		object = fmt.Sprintf("routing key %q of exchange %q", d.about.RoutingKey, d.about.Source)
 	}
-	return fmt.Sprintf("a ConsumerQueue in another namespace wants %s for itself, or with other settings; %s", object, advice)
+	return fmt.Sprintf("a ConsumerQueue in another namespace uses %s exclusively, or with other settings; %s", object, advice)
 }
 
 func (c Candidate) namespace() string {
@@ -84,7 +84,7 @@ func (c Candidate) namespace() string {
 	return namespace
 }
 
-// NeedsLiveRead lists the others that a newcomer beats only because they are not known to hold what both want.
+// NeedsLiveRead returns the others over which a newcomer wins only because nothing is known of their holding the disputed object.
 func NeedsLiveRead(own Candidate, others []Candidate) []string {
 	var names []string
 	for _, other := range others {
@@ -98,7 +98,7 @@ func NeedsLiveRead(own Candidate, others []Candidate) []string {
 	return names
 }
 
-// precedence is how good a candidate's right to an object is.
+// precedence is the strength of a candidate's right to an object.
 type precedence int
 
 const (
@@ -129,8 +129,8 @@ func (c Candidate) precedence(about v1alpha1.TopologyEntry) precedence {
 	return holder
 }
 
-// isAbout says whether an entry of a candidate is what an overlap is about: an exchange or queue by its name, a binding by
-// its source and key and where this candidate leads it.
+// isAbout reports whether an entry of a candidate is the object of an overlap. It compares an exchange or queue by name, and a
+// binding by source, key and this candidate's destination.
 func (c Candidate) isAbout(entry, about v1alpha1.TopologyEntry) bool {
 	if about.Kind != v1alpha1.KindBinding {
 		return entry.Kind == about.Kind && entry.Name == about.Name
@@ -139,7 +139,7 @@ func (c Candidate) isAbout(entry, about v1alpha1.TopologyEntry) bool {
 		slices.ContainsFunc(c.Desired.Bindings, func(b topology.Binding) bool { return b.ID() == topology.IDOf(entry) })
 }
 
-// overlaps lists what two topologies cannot both have.
+// overlaps returns the objects that two topologies cannot both have.
 func overlaps(own, other topology.Topology) []overlap {
 	var found []overlap
 	for _, mine := range own.Queues {
@@ -169,7 +169,7 @@ func overlaps(own, other topology.Topology) []overlap {
 	return found
 }
 
-// roleNames are how messages call the roles.
+// roleNames are the names of roles in messages.
 var roleNames = map[v1alpha1.Role]string{
 	v1alpha1.RoleMain: "main queue", v1alpha1.RoleDelayTier: "delay tier", v1alpha1.RoleDeadLetter: "dead-letter",
 	v1alpha1.RoleRetry: "retry", v1alpha1.RoleSource: "source",
@@ -204,14 +204,14 @@ func exchangeOverlap(mine, theirs topology.Exchange) []overlap {
 		mine.Name, roleNames[theirs.Role], theirs.Type, roleNames[mine.Role], mine.Type)}}
 }
 
-// isExclusive reports whether an exchange belongs to one ConsumerQueue alone. A dead-letter exchange that routes by reason would copy each
-// rejected message to the delay tiers of all who share it.
+// isExclusive reports whether an exchange cannot be shared. A dead-letter exchange that routes by reason would copy each rejected
+// message to the delay tiers of all its sharers.
 func isExclusive(exchange topology.Exchange) bool {
 	return exchange.Role == v1alpha1.RoleDeadLetter && exchange.Type == v1alpha1.ExchangeHeaders
 }
 
-// bindingOverlap: an exchange that leads one key to two dead-letter queues copies each dead letter into both, and one that
-// leads a key to two delay tiers has each retry wait in both.
+// bindingOverlap returns the overlap of two bindings. If an exchange routes one key to two dead-letter queues, both receive a
+// copy of each dead letter. If it routes one key to two delay tiers, each retry waits in both.
 func bindingOverlap(own topology.Topology, mine, theirs topology.Binding) []overlap {
 	at := slices.IndexFunc(own.Exchanges, func(e topology.Exchange) bool { return e.Name == mine.Source })
 	if at < 0 || !own.Exchanges[at].Declare || !vhost.Overlap(string(own.Exchanges[at].Type), mine.RoutingKey, theirs.RoutingKey) {
@@ -222,16 +222,16 @@ func bindingOverlap(own topology.Topology, mine, theirs topology.Binding) []over
 	what := ""
 	switch {
 	case mine.Role == v1alpha1.RoleDeadLetter && exchange.Type == v1alpha1.ExchangeFanout:
-		what = fmt.Sprintf("leads the fanout exchange %q to dead-letter queue %q (here to %q)",
+		what = fmt.Sprintf("routes the fanout exchange %q to dead-letter queue %q (here to %q)",
 			mine.Source, theirs.Destination, mine.Destination)
 	case mine.Role == v1alpha1.RoleDeadLetter:
-		what = fmt.Sprintf("leads key %q of the dead-letter exchange %q to dead-letter queue %q (here key %q to %q)",
+		what = fmt.Sprintf("routes key %q of the dead-letter exchange %q to dead-letter queue %q (here key %q to %q)",
 			theirs.RoutingKey, mine.Source, theirs.Destination, mine.RoutingKey, mine.Destination)
 	case mine.Role == v1alpha1.RoleDelayTier && exchange.Role == v1alpha1.RoleRetry && mine.RoutingKey == theirs.RoutingKey:
-		what = fmt.Sprintf("leads key %q of the retry exchange %q to delay tier %q (here to %q)",
+		what = fmt.Sprintf("routes key %q of the retry exchange %q to delay tier %q (here to %q)",
 			mine.RoutingKey, mine.Source, theirs.Destination, mine.Destination)
 	case mine.Role == v1alpha1.RoleDelayTier && exchange.Role == v1alpha1.RoleRetry:
-		what = fmt.Sprintf("leads key %q of the retry exchange %q to delay tier %q (here the overlapping key %q to %q)",
+		what = fmt.Sprintf("routes key %q of the retry exchange %q to delay tier %q (here the overlapping key %q to %q)",
 			theirs.RoutingKey, mine.Source, theirs.Destination, mine.RoutingKey, mine.Destination)
 	default:
 		return nil

@@ -17,7 +17,7 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// candidate is a ConsumerQueue of a name with a spec, created at noon, that holds nothing.
+// candidate returns a ConsumerQueue with a name and a spec, created at noon, that holds nothing.
 func candidate(t testing.TB, name, spec string) ownership.Candidate {
 	t.Helper()
 	cq := topologytest.ConsumerQueue(t, spec)
@@ -29,7 +29,7 @@ func candidate(t testing.TB, name, spec string) ownership.Candidate {
 	return ownership.Candidate{Name: "shop/" + name, Created: noon, Desired: topo}
 }
 
-// holding says that a candidate has what it wants.
+// holding returns a candidate that holds everything it specifies.
 func holding(t testing.TB, c ownership.Candidate) ownership.Candidate {
 	t.Helper()
 	c.Owned = topologytest.Owned(c.Desired)
@@ -41,9 +41,9 @@ func createdLater(c ownership.Candidate) ownership.Candidate {
 	return c
 }
 
-const advice = "; choose another name here or there, or the same settings where both mean to share it"
+const advice = "; choose another name for one of them, or use the same settings to share it"
 
-// Each case is about b, of the two the one that is second by name, and both new: if there is a conflict, b loses it.
+// Each case expects the result for b. Both candidates are new, and b is second by name: it loses every conflict.
 func TestFindConflict(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -116,7 +116,7 @@ func TestFindConflict(t *testing.T) {
 		},
 		"a fanout exchange for two dead-letter queues": {
 			a: `{deadLetter: {exchange: {name: dead}, queue: {name: one}}}`, b: `{deadLetter: {exchange: {name: dead}, queue: {name: two}}}`,
-			want: `leads the fanout exchange "dead" to dead-letter queue "one" (here to "two")`,
+			want: `routes the fanout exchange "dead" to dead-letter queue "one" (here to "two")`,
 		},
 		"a retry exchange with a key for each": {
 			a: `{retry: {exchange: {name: again}, delayTiers: [{delay: 1m}]}}`, b: `{retry: {exchange: {name: again}, delayTiers: [{delay: 1m}]}}`,
@@ -124,7 +124,7 @@ func TestFindConflict(t *testing.T) {
 		"a retry exchange with one key for two delay tiers": {
 			a:    `{retry: {exchange: {name: again}, delayTiers: [{delay: 1m, routingKey: soon}]}}`,
 			b:    `{retry: {exchange: {name: again}, delayTiers: [{delay: 1m, routingKey: soon}]}}`,
-			want: `leads key "soon" of the retry exchange "again" to delay tier "a.retry.1m" (here to "b.retry.1m")`,
+			want: `routes key "soon" of the retry exchange "again" to delay tier "a.retry.1m" (here to "b.retry.1m")`,
 		},
 		"a source exchange with one key": {
 			a: `{bindings: [{exchange: {name: shop, type: fanout}, routingKeys: [k]}]}`, b: `{bindings: [{exchange: {name: shop, type: fanout}, routingKeys: [k]}]}`,
@@ -146,14 +146,15 @@ func TestFindConflict(t *testing.T) {
 	}
 }
 
-// Who holds an object just as it wants it keeps it, then who holds it at all, then the older, then the first by name.
+// The winner is the candidate that holds an object in its desired form, then the candidate that holds it at all, then the older,
+// then the first by name.
 func TestFindConflictRanks(t *testing.T) {
 	t.Parallel()
 	a, b := candidate(t, "a", `{deadLetter: {queue: {name: dead}}}`), candidate(t, "b", `{deadLetter: {queue: {name: dead, maxLength: 5}}}`)
 	before := candidate(t, "b", `{deadLetter: {queue: {name: dead}}}`)
-	otherwise := b // it holds the queue and wants it otherwise by now
+	otherwise := b // it holds the queue, but its spec has changed since
 	otherwise.Owned = topologytest.Owned(before.Desired)
-	unseen := holding(t, b) // it is about to declare it, and has not seen it yet
+	unseen := holding(t, b) // it is about to declare the queue
 	for i := range unseen.Owned {
 		unseen.Owned[i].LastSyncedHash = ""
 	}
@@ -184,13 +185,13 @@ func withOwned(c ownership.Candidate, owned []v1alpha1.TopologyEntry) ownership.
 	return c
 }
 
-// A binding is held by whom it leads where that wants it.
+// A candidate holds a binding if it has the binding's destination in its spec.
 func TestFindConflictForABinding(t *testing.T) {
 	t.Parallel()
 	a, b := candidate(t, "a", `{deadLetter: {exchange: {name: dead}, queue: {name: one}}}`), candidate(t, "b", `{deadLetter: {exchange: {name: dead}, queue: {name: two}}}`)
 	topologytest.Equal(t, "a conflict of the holder", nil, ownership.FindConflict(holding(t, b), []ownership.Candidate{a}))
 	topologytest.Equal(t, "the holder", "shop/b", ownership.FindConflict(a, []ownership.Candidate{holding(t, b)}).Holder)
-	leaving := withOwned(b, holding(t, a).Owned) // it held the exchange when that led to the other queue
+	leaving := withOwned(b, holding(t, a).Owned) // it held the exchange with the binding to the other queue
 	topologytest.Equal(t, "whoever led it elsewhere", "shop/a", ownership.FindConflict(leaving, []ownership.Candidate{a}).Holder)
 }
 
@@ -206,7 +207,7 @@ func TestFindConflictNamesTheFirstThatWins(t *testing.T) {
 	topologytest.Equal(t, "with one whose spec cannot become a topology", nil, ownership.FindConflict(own, []ownership.Candidate{{Name: "shop/a", Owned: others[0].Owned}}))
 }
 
-// Of two that each hold one of the things that they want otherwise both lose: somebody must say what is meant.
+// If each of two candidates holds one of two disputed objects, both lose, and a user must decide.
 func TestFindConflictOfTwoHolders(t *testing.T) {
 	t.Parallel()
 	a := candidate(t, "a", `{deadLetter: {queue: {name: dead}, exchange: {name: x, type: direct}}}`)
@@ -219,7 +220,7 @@ func TestFindConflictOfTwoHolders(t *testing.T) {
 	topologytest.Equal(t, "the holder of the exchange", "shop/a", ownership.FindConflict(b, []ownership.Candidate{a}).Holder)
 }
 
-// The vectors with several ConsumerQueues share what can be shared.
+// The ConsumerQueues of one vector can share their objects.
 func TestConformanceVectorsHaveNoConflict(t *testing.T) {
 	t.Parallel()
 	several := 0
@@ -251,7 +252,7 @@ func TestConformanceVectorsHaveNoConflict(t *testing.T) {
 	}
 }
 
-// drawCandidate has names and settings of which there are few, so that conflicts are common.
+// drawCandidate uses few names and settings, so that conflicts are common.
 func drawCandidate(rt *rapid.T, t *testing.T, name string) ownership.Candidate {
 	one := func(label string, of ...string) string { return rapid.SampledFrom(of).Draw(rt, label) }
 	queues := rapid.Permutation([]string{"p", "q", "r", "s", "t"}).Draw(rt, "queues")
@@ -266,8 +267,7 @@ func drawCandidate(rt *rapid.T, t *testing.T, name string) ownership.Candidate {
 	return c
 }
 
-// Of two that want one object otherwise exactly one loses, whichever of them looks: the holder or, of newcomers, the better
-// one wins it.
+// Of two candidates with conflicting specs exactly one loses, whichever is asked: the holder wins, or the better newcomer.
 func TestExactlyOneOfTwoLoses(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -291,7 +291,7 @@ func TestExactlyOneOfTwoLoses(t *testing.T) {
 	})
 }
 
-// Of any number of newcomers at least the oldest has what it wants, and none of those that have it is in another's way.
+// Among newcomers, at least the oldest has no conflict, and the candidates without a conflict do not conflict with each other.
 func TestThoseThatDoNotLoseAreAtPeace(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -314,7 +314,7 @@ func TestThoseThatDoNotLoseAreAtPeace(t *testing.T) {
 	})
 }
 
-// Whoever reads of a conflict may not know of other namespaces, nor of what is asked for there.
+// The message of a conflict reveals neither names nor settings of other namespaces.
 func TestConflictWithAnotherNamespace(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ a, b, want string }{
@@ -331,7 +331,7 @@ func TestConflictWithAnotherNamespace(t *testing.T) {
 	} {
 		a, b := candidate(t, "a", test.a), candidate(t, "b", test.b)
 		a.Name = "elsewhere/secret"
-		want := "a ConsumerQueue in another namespace wants " + test.want + " for itself, or with other settings" + advice
+		want := "a ConsumerQueue in another namespace uses " + test.want + " exclusively, or with other settings" + advice
 		conflict := ownership.FindConflict(b, []ownership.Candidate{a})
 		topologytest.Equal(t, name, &ownership.Conflict{Holder: "elsewhere/secret", Message: want}, conflict)
 	}
@@ -360,7 +360,7 @@ func TestConflictOfOverlappingKeys(t *testing.T) {
 		newer := ownership.Candidate{Name: "shop/two", Created: time.Unix(2, 0), Desired: topologytest.Desired(t, test.b, topologytest.V43)}
 		topologytest.Equal(t, name+": the newer loses", test.conflict, ownership.FindConflict(newer, []ownership.Candidate{older}) != nil)
 		topologytest.Equal(t, name+": the older does not", true, ownership.FindConflict(older, []ownership.Candidate{newer}) == nil)
-		// Who holds a key keeps it, also against an older one whose key merely overlaps.
+		// The holder of a key keeps it, even against an older candidate whose key only overlaps.
 		for _, binding := range newer.Desired.Bindings {
 			newer.Owned = append(newer.Owned, v1alpha1.TopologyEntry{
 				Kind: v1alpha1.KindBinding, Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey, Role: binding.Role,

@@ -15,18 +15,18 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// This file decides which ConsumerQueues of other namespaces may share a dead-letter queue, a dead-letter exchange or a retry exchange.
-// The namespace that holds the object consents, by a field of any of its ConsumerQueues that have the object. See
+// This file decides which ConsumerQueues of other namespaces may share a dead-letter queue, a dead-letter exchange or a retry
+// exchange. The namespace that holds the object consents, through a field of any of its ConsumerQueues that have the object. See
 // docs/adr/0043-consent-to-sharing.md.
 
-// tenure is what is recorded of a candidate and an object. More is better.
+// tenure is the recorded relation of a candidate to an object, from weak to strong.
 type tenure int
 
 const (
 	wanting   tenure = iota
-	intending        // it was about to declare the object; the annotation that says so can be forged
-	having           // it has had the object in sync
-	declaring        // it has had the object in sync, and declared it
+	intending        // Warren was about to declare the object; the annotation that records this can be forged
+	having           // the object was in sync
+	declaring        // the object was in sync, and Warren declared it
 )
 
 func (c Candidate) tenure(id vhost.ID) tenure {
@@ -42,21 +42,21 @@ func (c Candidate) tenure(id vhost.ID) tenure {
 	return having
 }
 
-// holderOf is the candidate that has the best right to an object: the highest tenure, then the oldest, then the first by name.
+// holderOf returns the candidate with the best right to an object: the highest tenure, then the oldest, then the first by name.
 func holderOf(id vhost.ID, all []Candidate) Candidate {
 	return slices.MinFunc(all, func(a, b Candidate) int {
 		return cmp.Or(-cmp.Compare(a.tenure(id), b.tenure(id)), a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
 	})
 }
 
-// consenting reports whether one of the candidates in a namespace lets another namespace have an object.
+// consenting reports whether a candidate in the holder's namespace shares an object with another namespace.
 func consenting(id vhost.ID, all []Candidate, holder, to string) bool {
 	return holder == to || slices.ContainsFunc(all, func(c Candidate) bool {
 		return c.namespace() == holder && slices.Contains(c.Consents[id], v1alpha1.NamespaceName(to))
 	})
 }
 
-// lacksConsent reports whether a candidate may not begin to share an object with its peers.
+// lacksConsent reports whether a candidate may not start to share an object with its peers.
 func (c Candidate) lacksConsent(id vhost.ID, peers []Candidate) bool {
 	if c.tenure(id) >= having {
 		return false
@@ -65,8 +65,8 @@ func (c Candidate) lacksConsent(id vhost.ID, peers []Candidate) bool {
 	return !consenting(id, all, holderOf(id, all).namespace(), c.namespace())
 }
 
-// findMissingConsent finds an object that a ConsumerQueue does not have yet, and may not have without a consent. Where only the cache
-// says that others do not have the object either, they are read from the API server.
+// findMissingConsent returns a conflict over an object that a ConsumerQueue does not have yet and that needs a missing consent.
+// If only the cache shows that the peers do not have the object either, it reads them from the API server.
 func (v View) findMissingConsent(ctx context.Context, own Candidate, live client.Reader) (*Conflict, error) {
 	fields := own.Desired.Shareable()
 	for _, id := range slices.SortedFunc(maps.Keys(fields), vhost.ID.Compare) {
@@ -82,13 +82,13 @@ func (v View) findMissingConsent(ctx context.Context, own Candidate, live client
 		if all := candidatesOf(peers, Same); own.lacksConsent(id, all) {
 			return &Conflict{Holder: holderOf(id, all).Name, Message: fmt.Sprintf(
 				"%v belongs to a ConsumerQueue in another namespace, whose %s does not name namespace %q; "+
-					"have it name the namespace, or choose another name here", id, fields[id], own.namespace())}, nil
+					"ask its owner to add the namespace, or choose another name", id, fields[id], own.namespace())}, nil
 		}
 	}
 	return nil, nil
 }
 
-// reread replaces those peers of other namespaces that are not known to have an object by what the API server has of them.
+// reread updates peers of other namespaces from the API server, unless they are known to have the object.
 func (v View) reread(ctx context.Context, id vhost.ID, peers []Peer, live client.Reader) error {
 	for i := range peers {
 		p := &peers[i]
@@ -107,7 +107,8 @@ func (v View) reread(ctx context.Context, id vhost.ID, peers []Peer, live client
 	return nil
 }
 
-// isAcrossNamespaces reports whether ConsumerQueues of other namespaces own or want an object, or perhaps one with the same mark.
+// isAcrossNamespaces reports whether ConsumerQueues of other namespaces may own or need an object. A different object with the
+// same mark can cause a false positive.
 func (v View) isAcrossNamespaces(id vhost.ID) bool {
 	v.index.mu.RLock()
 	defer v.index.mu.RUnlock()
@@ -119,7 +120,7 @@ func (v View) isAcrossNamespaces(id vhost.ID) bool {
 	return false
 }
 
-// consent is the set of namespaces that the namespace of the ConsumerQueue lets have an object.
+// consent returns the namespaces with which the namespace of the ConsumerQueue shares an object.
 func (v View) consent(id vhost.ID) map[string]bool {
 	if !v.isAcrossNamespaces(id) {
 		return nil
@@ -139,16 +140,16 @@ func (v View) consent(id vhost.ID) map[string]bool {
 	return namespaces
 }
 
-// Unconsented is an object that two namespaces have, although the one that holds it does not consent.
+// Unconsented is an object that two namespaces have although its holder does not consent.
 type Unconsented struct {
 	ID vhost.ID
-	// Field is the field of a spec that would consent.
+	// Field is the field of a spec that would give consent.
 	Field string
-	// Holds says that the namespace of the ConsumerQueue holds the object, and another one has it too; otherwise it is the reverse.
+	// Holds is true if the namespace of the ConsumerQueue holds the object, and false if the other namespace does.
 	Holds bool
 }
 
-// Unconsented lists what a ConsumerQueue shares without consent, which was withdrawn.
+// Unconsented returns the objects that a ConsumerQueue shares after the consent was withdrawn.
 func (v View) Unconsented(own Candidate) []Unconsented {
 	fields := own.Desired.Shareable()
 	var found []Unconsented
@@ -171,8 +172,8 @@ func (v View) Unconsented(own Candidate) []Unconsented {
 	return found
 }
 
-// AffectedByConsent lists the ConsumerQueues whose sharing across namespaces a change of another one concerns: they share an object
-// for which the consents changed, or their status says that they share without consent what the other one has or had.
+// AffectedByConsent returns the ConsumerQueues that a change of consents affects. They share an object whose consents changed, or
+// their status reports missing consent for an object of the changed ConsumerQueue.
 func (x *Index) AffectedByConsent(before, after *v1alpha1.ConsumerQueue) []client.ObjectKey {
 	was, is := topology.ConsentsOf(before), topology.ConsentsOf(after)
 	x.mu.RLock()
@@ -196,7 +197,7 @@ func (x *Index) AffectedByConsent(before, after *v1alpha1.ConsumerQueue) []clien
 	return slices.Compact(sharers)
 }
 
-// sharesWithoutConsent reports whether the status says so of an object.
+// sharesWithoutConsent reports whether the status has the advisory SharedWithoutConsent for an object.
 func (r *record) sharesWithoutConsent(name string) bool {
 	return name != "" && slices.ContainsFunc(r.cq.Status.Advisories, func(a v1alpha1.Advisory) bool {
 		return a.Code == v1alpha1.AdvisorySharedWithoutConsent && a.Name == name

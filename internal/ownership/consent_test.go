@@ -16,7 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// at is a ConsumerQueue in a namespace that has what its spec names, or only wants that.
+// at returns a ConsumerQueue in a namespace that holds what it specifies, or does not hold it yet.
 func at(t *testing.T, namespace, name, spec string, has bool) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	cq := controllertest.Named(t, namespace, name, spec)
@@ -34,7 +34,7 @@ func older(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-// adopting has a ConsumerQueue have found its objects instead of having declared them.
+// adopting marks the objects of a ConsumerQueue as found instead of declared.
 func adopting(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
 	for i := range cq.Status.Topology {
 		if cq.Status.Topology[i].Origin != "" {
@@ -44,7 +44,7 @@ func adopting(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-// intendingAll has a ConsumerQueue be about to declare its objects.
+// intendingAll marks the objects of a ConsumerQueue as about to be declared.
 func intendingAll(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
 	for i := range cq.Status.Topology {
 		cq.Status.Topology[i].LastSyncedHash = ""
@@ -62,10 +62,10 @@ func indexed(all ...*v1alpha1.ConsumerQueue) *Index {
 
 func consentMessage(object, field string) string {
 	return fmt.Sprintf(`%s belongs to a ConsumerQueue in another namespace, whose %s does not name namespace "bank"; `+
-		"have it name the namespace, or choose another name here", object, field)
+		"ask its owner to add the namespace, or choose another name", object, field)
 }
 
-// A newcomer in namespace bank wants what a ConsumerQueue in namespace shop has.
+// A newcomer in namespace bank specifies an object that a ConsumerQueue in namespace shop has.
 func TestConsent(t *testing.T) {
 	t.Parallel()
 	const (
@@ -136,14 +136,14 @@ func TestConsent(t *testing.T) {
 	}
 }
 
-// left has a ConsumerQueue have another dead-letter queue by now.
+// left changes the dead-letter queue of a ConsumerQueue.
 func left(t *testing.T, cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	cq.Spec = controllertest.Named(t, "shop", "orders", `{}`).Spec
 	return cq
 }
 
-// The cache may not have heard yet that the other one has the queue.
+// The cache may not show yet that the other ConsumerQueue has the queue.
 func TestConsentOfOneThatTheCacheDoesNotKnowToHold(t *testing.T) {
 	t.Parallel()
 	own := older(at(t, "bank", "pay", `{queue: {name: pay}, deadLetter: {queue: {name: grave}}}`, false))
@@ -194,7 +194,7 @@ func TestUnconsented(t *testing.T) {
 	}
 }
 
-// A ConsumerQueue of another namespace keeps nothing from being deleted by naming it.
+// A ConsumerQueue of another namespace cannot prevent a deletion by naming the object.
 func TestHeldByAnotherNamespace(t *testing.T) {
 	t.Parallel()
 	const consenting = `{deadLetter: {queue: {name: grave, sharedWith: [bank]}}}`

@@ -1,12 +1,13 @@
-// Package ownership knows which ConsumerQueues want and own which objects of a broker, and settles what several of them want.
+// Package ownership records which ConsumerQueues need and own which objects of a broker, and decides between ConsumerQueues that
+// claim the same object.
 //
-// FindConflict decides who gets an object that two ConsumerQueues cannot both have. Index answers who has to do with an
-// object and which bindings nobody wants, and is kept from watch events. ClaimLock lets those wait for each other that may
-// dispute an object. Handover decides which of several ConsumerQueues that are being deleted deletes what they share: the last
-// one.
+// FindConflict decides between two ConsumerQueues that cannot both have an object. Index finds the ConsumerQueues of an object
+// and the bindings that no ConsumerQueue specifies; watch events keep it up to date. ClaimLock serializes ConsumerQueues that may
+// dispute an object. Handover decides which of several deleted ConsumerQueues deletes their shared objects: the last one.
 //
-// ConsumerQueues of other namespaces belong to other tenants: View uses none of their statuses to find out where they are, only what
-// Locate says was proved. See docs/adr/0042-same-place.md.
+// ConsumerQueues of other namespaces belong to other tenants. View does not trust their statuses about their location, only the
+// proven result of Locate. See docs/adr/0042-same-place.md.
 //
-// Nothing here speaks to a broker, and nothing decides what to declare or to delete otherwise; see package plan.
+// This package does not access a broker, and it decides nothing else about declaring and deleting; see package plan. Begin
+// reading at conflict.go.
 package ownership

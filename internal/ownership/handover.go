@@ -13,19 +13,19 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// handoverTTL exceeds the time that the cache takes to hear that a resource is gone, and the longest deletion.
+// handoverTTL exceeds the delay of the cache after a deletion, and the duration of the longest deletion.
 const handoverTTL = time.Hour
 
-// Handover decides which of several ConsumerQueues that are being deleted deletes an object that they share: exactly one, the
-// last to decide.
+// Handover decides which of several deleted ConsumerQueues deletes an object that they share: exactly one of them, the last to
+// decide.
 //
-// Each ConsumerQueue decides once, when it is about to delete what it shares. It leaves an object to any active peer that holds
-// it, or else to a terminating peer that has not decided yet. From then on nobody leaves anything to it. Decisions are made one
-// at a time, so the last of those that share an object finds nobody to leave it to, and deletes it.
+// Each ConsumerQueue decides once, just before it deletes its shared objects. It leaves an object to any active peer that holds
+// it, or else to a terminating peer that has not decided yet. After its decision, no peer leaves an object to it. Decisions are
+// serialized. The last ConsumerQueue that shares an object therefore finds no peer, and deletes the object.
 //
-// Decisions are lost with the process, and made again: those that have decided and are not gone yet decide anew, in whatever
-// order. Again the last of them finds nobody. What was deleted before is not there any more, and whoever is gone has left its
-// objects to somebody who is not. See docs/adr/0017-who-deletes-last.md.
+// A restart loses the decisions. ConsumerQueues that still exist decide again, in any order, and again the last one finds no
+// peer. Objects that were deleted before no longer exist, and ConsumerQueues that are gone have left their objects to one that
+// still exists. See docs/adr/0017-who-deletes-last.md.
 type Handover struct {
 	mu      sync.Mutex
 	of      map[client.ObjectKey]decision
@@ -33,20 +33,20 @@ type Handover struct {
 	timeNow func() time.Time
 }
 
-// decision is what one ConsumerQueue left to others, with what messages call them.
+// decision maps the objects that a ConsumerQueue left to others to their names in messages.
 type decision struct {
 	uid  types.UID
 	when time.Time
 	left map[vhost.ID]string
 }
 
-// NewHandover makes a Handover in which nobody has decided.
+// NewHandover returns a Handover without decisions.
 func NewHandover() *Handover {
 	return &Handover{of: map[client.ObjectKey]decision{}, timeNow: time.Now}
 }
 
-// Resolve decides, once for each ConsumerQueue, which of its objects it leaves to whom, and returns what messages call whoever
-// has an object then; empty if the ConsumerQueue is to delete it.
+// Resolve decides once for each ConsumerQueue to which peers it leaves its objects. The returned function returns the peer's name
+// for messages, or the empty string if the ConsumerQueue must delete the object.
 func (h *Handover) Resolve(cq *v1alpha1.ConsumerQueue, owned []v1alpha1.TopologyEntry, view View) func(v1alpha1.TopologyEntry) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,13 +66,13 @@ func (h *Handover) Resolve(cq *v1alpha1.ConsumerQueue, owned []v1alpha1.Topology
 	active := view.Active()
 	return func(entry v1alpha1.TopologyEntry) string {
 		if other := active.SharedWith(entry); other != "" {
-			return other // who may have come since
+			return other // a peer that came after the decision
 		}
 		return decided.left[topology.IDOf(entry)]
 	}
 }
 
-// Undecided leaves out the peers that have decided: nothing can be left to them. It decides nothing itself.
+// Undecided excludes the peers that have decided, because nothing can be left to them. It does not decide.
 func (h *Handover) Undecided(view View) View {
 	return view.leaveOut(func(key client.ObjectKey, uid types.UID) bool {
 		h.mu.Lock()

@@ -19,12 +19,12 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// A model of up to maxSharers ConsumerQueues that share a dead-letter queue explores every order in which they are deleted, decide
-// and go, with a crash of the operator between any two steps. A state says of each ConsumerQueue how far it is, and whether
-// the queue is still there.
+// A model of up to maxSharers ConsumerQueues that share a dead-letter queue explores every order of deletions, decisions and
+// removals, with a crash of Warren between any two steps. A state has the progress of each ConsumerQueue, and whether the queue
+// still exists.
 type model struct {
 	sharers []sharer
-	crashes int // how often the operator crashed
+	crashes int // how often Warren crashed
 	deleted int // how often the queue was deleted
 }
 
@@ -41,7 +41,7 @@ const (
 type exploration struct {
 	t       *testing.T
 	objects []*v1alpha1.ConsumerQueue
-	indexes map[string]*Index // by how far the ConsumerQueues are
+	indexes map[string]*Index // by the progress of the ConsumerQueues
 	seen    map[string]bool
 }
 
@@ -85,7 +85,7 @@ func newHandoverModel(of map[client.ObjectKey]decision) *Handover {
 	return h
 }
 
-const mostCrashes = 2
+const maxCrashes = 2
 
 func (e *exploration) explore(m model, h *Handover, path []string) {
 	key := m.key(h)
@@ -123,7 +123,7 @@ func (e *exploration) explore(m model, h *Handover, path []string) {
 			})
 		}
 	}
-	if m.crashes < mostCrashes {
+	if m.crashes < maxCrashes {
 		next("crash", m.crashes, func(then *model, memory *Handover) {
 			then.crashes++
 			clear(memory.of)
@@ -136,7 +136,7 @@ func (e *exploration) explore(m model, h *Handover, path []string) {
 	}
 }
 
-// delete deletes the queue. A second time comes only after a crash, when nobody remembers the first.
+// delete deletes the queue. A second deletion is allowed only after a crash, which loses the decisions.
 func (e *exploration) delete(m model, then *model, i int, path []string) {
 	if slices.Contains(m.sharers, active) {
 		e.t.Fatalf("%d deleted what one that stays has: %s", i, strings.Join(path, ", "))
@@ -147,7 +147,7 @@ func (e *exploration) delete(m model, then *model, i int, path []string) {
 	then.deleted++
 }
 
-// takes says whether a ConsumerQueue finds that the queue is its to delete.
+// takes reports whether a ConsumerQueue must delete the queue.
 func (e *exploration) takes(m model, h *Handover, i int) bool {
 	self := e.objects[i]
 	view := e.index(m).View(self, here, topologytest.V43, leadsHere)
@@ -171,7 +171,7 @@ func (e *exploration) index(m model) *Index {
 	return e.indexes[key]
 }
 
-// key is equal for states that cannot be told apart by what follows.
+// key is equal for states with the same future.
 func (m model) key(h *Handover) string {
 	text := fmt.Sprintf("%s %d %d", m.text(), m.crashes, m.deleted)
 	for _, key := range slices.SortedFunc(maps.Keys(h.of), func(a, b client.ObjectKey) int { return strings.Compare(a.Name, b.Name) }) {
@@ -222,7 +222,7 @@ func TestDecidedOnce(t *testing.T) {
 	topologytest.Equal(t, "decisions that are remembered after a long time", 1, len(h.of))
 }
 
-// What an active ConsumerQueue has is left to it, whoever else is deleted.
+// The objects of an active ConsumerQueue are left to it, whatever else is deleted.
 func TestWhatAnActivePeerHasIsLeftToIt(t *testing.T) {
 	t.Parallel()
 	const spec = `{queue: {name: %s}, deadLetter: {queue: {name: grave}}}`

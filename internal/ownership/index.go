@@ -19,40 +19,40 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Index knows which ConsumerQueues want, own and claim which objects, wherever they are. It is kept from watch events, and
-// empty after a restart until the first of them come. An entry leaves with its ConsumerQueue.
+// Index records which ConsumerQueues need, own and claim which objects, at all locations. Watch events keep it up to date. It is
+// empty after a restart until the first events arrive. Remove deletes the record of a ConsumerQueue.
 type Index struct {
 	mu      sync.RWMutex
 	records map[client.ObjectKey]*record
 	wants   sets
-	// active and leaving are those that want or own an object, apart by whether they are being deleted: of thousands that go together
-	// none need be asked what those that stay have.
+	// active and leaving have the ConsumerQueues that need or own an object, separated by whether they are being deleted. When
+	// thousands are deleted together, Warren needs to check only the active ones.
 	active, leaving sets
 	claims          map[mark]claimants
-	// waits are the objects that active ConsumerQueues wait for others to give up, or to want.
+	// waits are the objects that active ConsumerQueues wait for: others must release them, or start to need them.
 	waits   sets
 	changed chan struct{} // closed when a record changes
-	// withdrawals counts how often a ConsumerQueue may have ceased to want something somewhere; unwanted goes by it.
+	// withdrawals counts the changes after which a ConsumerQueue may need less somewhere. It invalidates unwanted.
 	withdrawals uint64
 	unwanted    unwantedBindings
 }
 
-// record is what the index has of one ConsumerQueue.
+// record is the index's data of one ConsumerQueue.
 type record struct {
 	cq     *v1alpha1.ConsumerQueue // shared with the cache; it must not be changed
 	claims Claims
 	wants  []mark
 	owns   []mark
-	// waits are the objects that the ConsumerQueue waits for; see waitsFor.
+	// waits are the objects for which the ConsumerQueue waits; see waitsFor.
 	waits []mark
-	// deadLetters is the dead-letter queue that the ConsumerQueue wants and owns; empty for none.
+	// deadLetters is the dead-letter queue that the ConsumerQueue needs and owns; empty for none.
 	deadLetters string
 
 	mu         sync.Mutex
 	candidates []versionedCandidate
 }
 
-// sets are sets of ConsumerQueues, by the mark of an object. Each is sorted by name, so that what is said of the first stays the same.
+// sets maps the mark of an object to ConsumerQueues, sorted by name so that messages about the first one are stable.
 type sets map[mark][]client.ObjectKey
 
 func (s sets) add(key mark, member client.ObjectKey) {
@@ -70,7 +70,7 @@ func (s sets) remove(key mark, member client.ObjectKey) {
 	}
 }
 
-// place is where a ConsumerQueue is in a set, or would be.
+// place returns the position of a ConsumerQueue in a set.
 func place(members []client.ObjectKey, member client.ObjectKey) (at int, found bool) {
 	return slices.BinarySearchFunc(members, member, compareKeys)
 }
@@ -79,7 +79,7 @@ func compareKeys(a, b client.ObjectKey) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// NewIndex makes an empty index.
+// NewIndex returns an empty Index.
 func NewIndex() *Index {
 	return &Index{
 		records: map[client.ObjectKey]*record{}, wants: sets{}, active: sets{}, leaving: sets{}, waits: sets{},
@@ -87,7 +87,7 @@ func NewIndex() *Index {
 	}
 }
 
-// Update takes over a ConsumerQueue as the cache has it.
+// Update records a ConsumerQueue from the cache.
 func (x *Index) Update(cq *v1alpha1.ConsumerQueue) {
 	owned := vhost.IDs{}
 	for _, entry := range topology.OwnedView(cq.Status.Topology) {
@@ -115,7 +115,7 @@ func (x *Index) Update(cq *v1alpha1.ConsumerQueue) {
 	x.tell()
 }
 
-// Remove forgets a ConsumerQueue.
+// Remove deletes the record of a ConsumerQueue.
 func (x *Index) Remove(key client.ObjectKey) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -124,7 +124,7 @@ func (x *Index) Remove(key client.ObjectKey) {
 	x.tell()
 }
 
-// tell wakes those that wait for a change.
+// tell wakes all waiters for a change.
 func (x *Index) tell() {
 	close(x.changed)
 	x.changed = make(chan struct{})
@@ -173,7 +173,7 @@ func (x *Index) remove(key client.ObjectKey) {
 	}
 }
 
-// holders are the sets of those that are being deleted, or of those that are not.
+// holders returns the sets of ConsumerQueues that are being deleted, or of the others.
 func (x *Index) holders(leaving bool) sets {
 	if leaving {
 		return x.leaving
@@ -181,7 +181,7 @@ func (x *Index) holders(leaving bool) sets {
 	return x.active
 }
 
-// each lists the records of a set in the order of their names. The index may change meanwhile.
+// each yields the records of a set, ordered by name. The index may change during the iteration.
 func (x *Index) each(set func() []client.ObjectKey) iter.Seq[*record] {
 	return func(yield func(*record) bool) {
 		for one := x.after(client.ObjectKey{}, set); one != nil && yield(one); {
@@ -190,7 +190,7 @@ func (x *Index) each(set func() []client.ObjectKey) iter.Seq[*record] {
 	}
 }
 
-// after is the record of a set that comes after a name; nil if none does.
+// after returns the record of a set that follows a name; nil if there is none.
 func (x *Index) after(name client.ObjectKey, set func() []client.ObjectKey) *record {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -200,18 +200,17 @@ func (x *Index) after(name client.ObjectKey, set func() []client.ObjectKey) *rec
 		at++
 	}
 	for ; at < len(members); at++ {
-		if known := x.records[members[at]]; known != nil { // else the ConsumerQueue has gone since the set was made
+		if known := x.records[members[at]]; known != nil { // otherwise the ConsumerQueue was removed after the set was computed
 			return known
 		}
 	}
 	return nil
 }
 
-// isLeaving says whether a ConsumerQueue is being deleted.
 func (r *record) isLeaving() bool { return !r.cq.DeletionTimestamp.IsZero() }
 
-// waitsFor are the objects that a ConsumerQueue waits for: all of them if it lost a conflict, and those that it does not want any more,
-// which others may want. One that is being deleted is in Index.leaving.
+// waitsFor returns the objects for which a ConsumerQueue waits: all of them if it lost a conflict, and otherwise its
+// orphans, which others may need. For a deleted ConsumerQueue, Index.leaving has this information.
 func (r *record) waitsFor() []mark {
 	if r.isLeaving() {
 		return nil
@@ -229,11 +228,11 @@ func (r *record) waitsFor() []mark {
 	return marksOf(left)
 }
 
-// objects are those that a ConsumerQueue wants or owns.
+// objects returns the objects that a ConsumerQueue needs or owns.
 func (r *record) objects() []mark { return union(r.wants, r.owns) }
 
-// Await returns when the index has heard of a ConsumerQueue in the version that the cache has, and with that of every change
-// before: whoever is reconciled knows all that the cache knew. It is false if that takes longer than the limit.
+// Await returns true once the index has recorded this version of a ConsumerQueue, and with it every earlier change. A
+// reconciliation therefore sees everything that the cache knew. It returns false if this takes longer than the limit.
 func (x *Index) Await(ctx context.Context, cq *v1alpha1.ConsumerQueue, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -261,8 +260,8 @@ func (x *Index) hasHeard(cq *v1alpha1.ConsumerQueue) bool {
 	return err != nil && known.cq.ResourceVersion == cq.ResourceVersion || err == nil && order >= 0
 }
 
-// Affected are the ConsumerQueues that wait for one of the objects of another one, which changed. Those that are being deleted wait
-// for others that come to want their objects, so one that leaves itself does not affect them.
+// Affected returns the ConsumerQueues that wait for an object of a ConsumerQueue that changed. Deleted ConsumerQueues wait for
+// others that start to need their objects, so a ConsumerQueue that is leaving does not affect them.
 func (x *Index) Affected(cq *v1alpha1.ConsumerQueue, leaves bool) []client.ObjectKey {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -290,7 +289,7 @@ func (x *Index) Affected(cq *v1alpha1.ConsumerQueue, leaves bool) []client.Objec
 	return slices.Compact(waiting)
 }
 
-// candidate is the ConsumerQueue of a record as FindConflict sees it on a version of RabbitMQ.
+// candidate returns the ConsumerQueue as a Candidate on a version of RabbitMQ.
 func (r *record) candidate(version vhost.Version) Candidate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -304,20 +303,20 @@ func (r *record) candidate(version vhost.Version) Candidate {
 	return fresh
 }
 
-// versionedCandidate is a ConsumerQueue as FindConflict sees it on a version. As a rule, all are on one.
+// versionedCandidate is a Candidate with its version. Usually all brokers have the same version.
 type versionedCandidate struct {
 	version vhost.Version
 	Candidate
 }
 
-// mayWithdraw says whether a newer record of the ConsumerQueue may want less, or at another location.
+// mayWithdraw reports whether a newer record of the ConsumerQueue may need less, or at another location.
 func (r *record) mayWithdraw(newer *record) bool {
 	before := Recorded(r.cq.Status.Location)
 	moves := before.Cluster.Known() && before != Recorded(newer.cq.Status.Location)
 	return moves || r.cq.UID != newer.cq.UID || r.cq.Generation != newer.cq.Generation || r.released() != newer.released()
 }
 
-// released says whether a ConsumerQueue that is being deleted has let go of everything.
+// released reports whether a deleted ConsumerQueue has released all its objects.
 func (r *record) released() bool {
 	return r.isLeaving() && !controllerutil.ContainsFinalizer(r.cq, v1alpha1.TopologyFinalizer)
 }

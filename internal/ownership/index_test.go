@@ -21,7 +21,7 @@ func inConflict(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-// Whoever waits for an object that another one has, or wants, is affected by what becomes of that.
+// A ConsumerQueue that waits for an object of another one is affected by changes of the other.
 func TestAffected(t *testing.T) {
 	t.Parallel()
 	index := NewIndex()
@@ -44,7 +44,8 @@ func TestAffected(t *testing.T) {
 	topologytest.Equal(t, "when none waits any more", nil, index.Affected(controllertest.Named(t, "shop", "new", withGrave), false))
 }
 
-// A ConsumerQueue that is being deleted concerns nobody who is being deleted too, and whoever comes to want its objects concerns it.
+// A deleted ConsumerQueue does not affect other deleted ones. A ConsumerQueue that starts to need an object affects the deleted
+// one that has it.
 func TestAffectedByDeletions(t *testing.T) {
 	t.Parallel()
 	index := NewIndex()
@@ -54,7 +55,7 @@ func TestAffectedByDeletions(t *testing.T) {
 	topologytest.Equal(t, "another that stays", []client.ObjectKey{{Namespace: "shop", Name: "leaving"}}, index.Affected(other, false))
 }
 
-// Of what was left over, only the object itself is waited for.
+// For an orphan, only the object itself is waited for.
 func TestAffectedByOrphans(t *testing.T) {
 	t.Parallel()
 	orphan := controllertest.Synced(t, "orders", withGrave, "")
@@ -74,7 +75,7 @@ func TestAffectedByOrphans(t *testing.T) {
 	}
 }
 
-// What is removed leaves nothing behind.
+// Removed records leave nothing behind.
 func TestRemove(t *testing.T) {
 	t.Parallel()
 	cq := inConflict(controllertest.Synced(t, "orders", withGrave, ""))
@@ -88,7 +89,7 @@ func TestRemove(t *testing.T) {
 	topologytest.Equal(t, "entries", 0, left)
 }
 
-// A new spec has new claims; of a new status only what it owns is new.
+// A new spec changes the claims; a new status changes only the owned objects.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	cq := controllertest.Named(t, "shop", "orders", withGrave)
@@ -109,7 +110,7 @@ func TestUpdate(t *testing.T) {
 	topologytest.Equal(t, "those that have or want the grave, when it is gone", 0, peersOf("grave"))
 }
 
-// The cache can be ahead of the index by a moment.
+// The cache can be slightly ahead of the index.
 func TestAwait(t *testing.T) {
 	t.Parallel()
 	version := func(resourceVersion string) *v1alpha1.ConsumerQueue {

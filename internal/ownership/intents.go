@@ -12,25 +12,24 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// The most bytes that intents may have, and all annotations of a resource together. The API server admits 256 KiB of annotations.
+// Limits of intents, and of all annotations of a resource together, in bytes. The API server accepts 256 KiB of annotations.
 const (
 	maxIntents     = 32 << 10
 	maxAnnotations = 240 << 10
 )
 
-// intents are what a new ConsumerQueue is about to have declared, and where, in the form of the annotation. They never say more
-// than that: what the broker has may be somebody else's, as with topology.Intended.
+// intents are the objects that Warren is about to declare for a new ConsumerQueue, and their location, as encoded in the
+// annotation. Like topology.Intended, they prove no ownership: objects at the broker may belong to others.
 type intents struct {
-	// UID is the ConsumerQueue's: a copy under another name, or out of a backup, has another one.
+	// UID of the ConsumerQueue. A copy under another name, or from a backup, has another UID.
 	UID     types.UID                `json:"uid"`
 	Cluster vhost.Cluster            `json:"cluster"`
 	VHost   string                   `json:"vhost"`
 	Objects []v1alpha1.TopologyEntry `json:"objects"`
 }
 
-// AnnotateIntents writes into the annotation of a new ConsumerQueue which of the entries are to become its own at a location. It
-// does nothing, and returns false, for a ConsumerQueue whose status was written before, and where the annotation would become too
-// large.
+// AnnotateIntents writes the future owned objects among entries, and their location, into the annotation of a new ConsumerQueue.
+// It returns false and changes nothing if the status was written before, or the annotation would become too large.
 func AnnotateIntents(cq *v1alpha1.ConsumerQueue, here Location, entries []v1alpha1.TopologyEntry) bool {
 	if !isPristine(cq.Status) || !here.Cluster.Known() {
 		return false
@@ -55,11 +54,11 @@ func AnnotateIntents(cq *v1alpha1.ConsumerQueue, here Location, entries []v1alph
 	return true
 }
 
-// RestoreIntents completes a ConsumerQueue right after it was read from the API server: where the annotation counts, its objects
-// and their location become part of the status, as if they had been written there. It takes the annotation off what was read.
+// RestoreIntents completes a ConsumerQueue that was just read from the API server. If the annotation is valid, it adds the
+// objects and their location to the status. It always removes the annotation from the ConsumerQueue in memory.
 //
-// The annotation counts for the ConsumerQueue that it was written for, until its status is written for the first time. A status
-// that was lost brings no old intents back: see isPristine and wasStatusWritten.
+// The annotation is valid for the ConsumerQueue for which it was written, until the first write of the status. A lost status does
+// not revive old intents: see isPristine and wasStatusWritten.
 func RestoreIntents(cq *v1alpha1.ConsumerQueue) (restored bool) {
 	text, found := cq.Annotations[v1alpha1.IntentsAnnotation]
 	if !found {
@@ -85,20 +84,20 @@ func RestoreIntents(cq *v1alpha1.ConsumerQueue) (restored bool) {
 	return true
 }
 
-// isPristine says whether a status is as the API server makes it where there is none: only the CRD's default has a negative
-// generation, and whatever Warren writes names the main queue. An empty status is one that somebody has emptied.
+// isPristine reports whether a status is the API server's default. Only the CRD's default has a negative generation, and every
+// status that Warren writes names the main queue. A client has cleared an empty status.
 func isPristine(status v1alpha1.ConsumerQueueStatus) bool {
 	return status.ObservedGeneration < 0 && status.QueueName == "" && len(status.Topology) == 0 &&
 		!Recorded(status.Location).Cluster.Known()
 }
 
-// wasStatusWritten says whether anybody has written the status. Who takes the status away is said to have written what the API
-// server puts in its place.
+// wasStatusWritten reports whether any client has written the status. A client that removes the status counts as the writer of
+// the API server's default.
 func wasStatusWritten(cq *v1alpha1.ConsumerQueue) bool {
 	return slices.ContainsFunc(cq.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return entry.Subresource == "status" })
 }
 
-// areIntents says whether objects are such as AnnotateIntents writes.
+// areIntents reports whether AnnotateIntents could have written these objects.
 func areIntents(objects []v1alpha1.TopologyEntry) bool {
 	kinds := []v1alpha1.ObjectKind{v1alpha1.KindExchange, v1alpha1.KindQueue, v1alpha1.KindBinding}
 	foreign := func(object v1alpha1.TopologyEntry) bool {

@@ -18,7 +18,7 @@ import (
 
 var shop = ownership.Location{Cluster: vhost.Cluster{ID: "1", Name: "rabbit@a", Endpoint: "mq:5672"}, VHost: "shop"}
 
-// newcomer is a ConsumerQueue as the API server makes it.
+// newcomer is a ConsumerQueue as the API server creates it.
 func newcomer(t *testing.T) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	cq := controllertest.ConsumerQueue(t, `{retry: {policy: None}}`)
@@ -27,7 +27,7 @@ func newcomer(t *testing.T) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-// entries are one of each that Warren makes its own, and some that are somebody else's.
+// entries has one entry of each kind that Warren owns, and some of others.
 func entries() []v1alpha1.TopologyEntry {
 	return []v1alpha1.TopologyEntry{
 		{Kind: v1alpha1.KindExchange, Name: "events", Role: v1alpha1.RoleSource, State: v1alpha1.StateMissing},
@@ -45,7 +45,7 @@ func entries() []v1alpha1.TopologyEntry {
 	}
 }
 
-// annotated is a ConsumerQueue whose intents were written, and nothing else since.
+// annotated is a ConsumerQueue with intents and no later write.
 func annotated(t *testing.T) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	cq := newcomer(t)
@@ -55,7 +55,7 @@ func annotated(t *testing.T) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-// What is restored are intentions: that an object was found, and how, the annotation cannot say.
+// Restored entries are only intents: the annotation cannot claim that an object was found or in sync.
 func TestIntentsAreRestored(t *testing.T) {
 	t.Parallel()
 	cq := annotated(t)
@@ -75,7 +75,7 @@ func TestIntentsAreRestored(t *testing.T) {
 	topologytest.Equal(t, "restored again", false, ownership.RestoreIntents(cq))
 }
 
-// The annotation has no meaning for another ConsumerQueue, nor after the status was written, whatever became of the status.
+// The annotation is invalid for another ConsumerQueue, and after a write of the status, whatever happened to the status since.
 func TestIntentsThatDoNotCount(t *testing.T) {
 	t.Parallel()
 	text := func(change func(map[string]any)) func(*v1alpha1.ConsumerQueue) {
@@ -131,7 +131,7 @@ func TestIntentsThatDoNotCount(t *testing.T) {
 	}
 }
 
-// Where the annotation would not count, or not be admitted, the status has to say what is intended.
+// If the annotation would be invalid or refused, the intents go into the status.
 func TestIntentsThatAreNotAnnotated(t *testing.T) {
 	t.Parallel()
 	many := entries()

@@ -8,7 +8,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// RabbitmqClusters of one name are common. What a status records counts, and where the connection leads.
+// RabbitmqClusters often have the same name. The recorded location and the connection's target both count.
 func TestNearnessTo(t *testing.T) {
 	t.Parallel()
 	location := func(id, name, endpoint string) Location {

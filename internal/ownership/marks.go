@@ -9,17 +9,17 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// mark stands for an object in the index: 8 bytes instead of 96, and of most objects there are several in the index. Two objects may have
-// the same mark, so what is found under the mark of an object are all ConsumerQueues that have to do with it, and perhaps others.
-// Whoever asks compares the objects themselves.
+// mark is a hash that stands for an object in the index: 8 bytes instead of 96, several times per object. Two objects may have
+// the same mark. A lookup by mark therefore returns all ConsumerQueues of an object, and perhaps others, and callers compare the
+// objects themselves.
 type mark uint64
 
-// marksSeed makes marks others in each process: nobody can choose names that have the same mark.
+// marksSeed differs in each process, so that users cannot choose names with colliding marks.
 var marksSeed = maphash.MakeSeed()
 
 func markOf(id vhost.ID) mark { return mark(maphash.Comparable(marksSeed, id)) }
 
-// marksOf are the marks of objects, sorted, each of them once.
+// marksOf returns the marks of objects, sorted and without duplicates.
 func marksOf(ids vhost.IDs) []mark {
 	marks := make([]mark, 0, len(ids))
 	for id := range ids {
@@ -29,17 +29,17 @@ func marksOf(ids vhost.IDs) []mark {
 	return slices.Compact(marks)
 }
 
-// union has what is in either of two slices, as marksOf has it.
+// union merges two slices as marksOf returns them.
 func union(a, b []mark) []mark {
 	all := slices.Concat(a, b)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// claimants are those who claim a subject, by the form in which they claim it. As a rule there is one form.
+// claimants are the ConsumerQueues that claim a subject, by form. Usually there is one form.
 type claimants []sameForm
 
-// sameForm are ConsumerQueues that claim a subject in the same form, sorted by name.
+// sameForm has the ConsumerQueues that claim a subject in the same form, sorted by name.
 type sameForm struct {
 	form    mark
 	members []client.ObjectKey

@@ -15,7 +15,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Two objects with the same mark lead to a ConsumerQueue that has nothing to do with the object, and nothing follows from that.
+// A ConsumerQueue that is found only because of an equal mark has no effect.
 func TestObjectsWithTheSameMark(t *testing.T) {
 	t.Parallel()
 	self, other := controllertest.Synced(t, "orders", withGrave, ""), controllertest.Synced(t, "other", `{}`, "")
@@ -40,7 +40,7 @@ func TestObjectsWithTheSameMark(t *testing.T) {
 	topologytest.Equal(t, "conflict", (*Conflict)(nil), conflict)
 }
 
-// Claims are found by their form, and nothing stays of those that are gone.
+// Claims are found by their form, and removed completely.
 func TestClaimants(t *testing.T) {
 	t.Parallel()
 	one, two := controllertest.Orders, controllertest.Invoices
@@ -52,7 +52,7 @@ func TestClaimants(t *testing.T) {
 	topologytest.Equal(t, "without any", 0, len(all.remove(b, one).remove(a, two)))
 }
 
-// What the index takes of memory for a ConsumerQueue of six objects, besides the ConsumerQueue itself.
+// The memory of the index per ConsumerQueue with six objects, besides the ConsumerQueue itself.
 func BenchmarkIndexMemory(b *testing.B) {
 	const count = 2000
 	resources := make([]*v1alpha1.ConsumerQueue, count)

@@ -17,27 +17,27 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Peer is another ConsumerQueue that has to do with the same objects at what may be the same location.
+// Peer is another ConsumerQueue that names the same object and may be at the same location.
 type Peer struct {
 	Candidate
 
 	key client.ObjectKey
-	// foreign: it is in another namespace, which those who read of it may not know of.
+	// foreign is true if the peer is in another namespace. Messages must not name it.
 	foreign     bool
 	near        Nearness
 	terminating bool
-	// consents are those of the ConsumerQueue that the view is for.
+	// consents of the ConsumerQueue that owns the view.
 	consents topology.Consents
 }
 
-// mayShare reports whether the ConsumerQueue that the view is for lets a peer of another namespace have an object.
+// mayShare reports whether the ConsumerQueue that owns the view shares an object with a peer of another namespace.
 func (p Peer) mayShare(id vhost.ID) bool {
 	return slices.Contains(p.consents[id], v1alpha1.NamespaceName(p.namespace()))
 }
 
-// CandidateOf is a ConsumerQueue as FindConflict sees it. One that is being deleted has no right but to what it owns.
+// CandidateOf returns a ConsumerQueue as a Candidate. A deleted ConsumerQueue has a right only to the objects that it owns.
 func CandidateOf(cq *v1alpha1.ConsumerQueue, version vhost.Version) Candidate {
-	desired, _ := topology.Desired(cq, version) // what cannot become a topology claims nothing
+	desired, _ := topology.Desired(cq, version) // a refused spec claims nothing
 	created := cq.CreationTimestamp.Time
 	if !cq.DeletionTimestamp.IsZero() {
 		created = time.Unix(math.MaxInt32, 0)
@@ -48,7 +48,7 @@ func CandidateOf(cq *v1alpha1.ConsumerQueue, version vhost.Version) Candidate {
 	}
 }
 
-// displayName is what messages call the peer.
+// displayName returns the peer's name in messages.
 func (p Peer) displayName() string {
 	if p.foreign {
 		return "a ConsumerQueue in another namespace"
@@ -56,9 +56,9 @@ func (p Peer) displayName() string {
 	return "ConsumerQueue " + p.Name
 }
 
-// holds reports whether the peer owns the object of an entry, or wants the object exactly as it is. A peer that wants other
-// settings is better served by the object's deletion. A peer of another namespace without consent holds only what it has had in sync: it
-// must not keep an object by naming it.
+// holds reports whether the peer owns the object of an entry, or needs the object exactly in its current form. If the peer needs
+// other settings, deleting the object helps it. A peer of another namespace without consent holds only objects that it has had in
+// sync: naming an object must not be enough to keep it.
 func (p Peer) holds(entry v1alpha1.TopologyEntry) bool {
 	id := topology.IDOf(entry)
 	if p.foreign && !p.mayShare(id) {
@@ -68,49 +68,49 @@ func (p Peer) holds(entry v1alpha1.TopologyEntry) bool {
 	return owns || (!p.terminating && entry.LastSyncedHash != "" && entry.LastSyncedHash == p.Desired.HashOf(id))
 }
 
-// needs says whether the peer holds an object and has a use for it. If every peer that lost its use deferred to the others,
-// nobody would delete the object.
+// needs reports whether the peer holds an object and still uses it. If all peers without a use deferred to each other, the object
+// would never be deleted.
 func (p Peer) needs(entry v1alpha1.TopologyEntry) bool {
-	unknown := len(p.Desired.Queues) == 0 // what it wants
+	unknown := len(p.Desired.Queues) == 0 // its spec is refused
 	return !p.terminating && p.holds(entry) && (unknown || p.Desired.Wants(topology.IDOf(entry)))
 }
 
-// Locate is where the connection of a ConsumerQueue leads. For a ConsumerQueue of another namespace it is the location of the view if
-// the connection was proved to lead there, and the zero Location otherwise.
+// Locate returns the location to which the connection of a ConsumerQueue leads. For a ConsumerQueue of another namespace it is
+// the location of the view if that was proven, and the zero Location otherwise.
 type Locate func(*v1alpha1.ConsumerQueue) Location
 
-// View is the index as one ConsumerQueue sees it, which is at a location whose broker has a version.
+// View is the index from the perspective of one ConsumerQueue, its location and its broker's version.
 type View struct {
 	index   *Index
 	self    *v1alpha1.ConsumerQueue
 	here    Location
 	version vhost.Version
 	locate  Locate
-	// consents are those of the ConsumerQueue itself.
+	// consents of the ConsumerQueue itself.
 	consents topology.Consents
-	// activeOnly leaves out those that are being deleted, and leftOut others.
+	// activeOnly excludes ConsumerQueues that are being deleted; leftOut excludes further ones.
 	activeOnly bool
 	leftOut    func(client.ObjectKey, types.UID) bool
 }
 
-// View shows a ConsumerQueue its peers.
+// View returns the view of a ConsumerQueue.
 func (x *Index) View(self *v1alpha1.ConsumerQueue, here Location, version vhost.Version, locate Locate) View {
 	return View{index: x, self: self, here: here, version: version, locate: locate, consents: topology.ConsentsOf(self)}
 }
 
-// Active leaves out the peers that are being deleted.
+// Active excludes the peers that are being deleted.
 func (v View) Active() View {
 	v.activeOnly = true
 	return v
 }
 
-// leaveOut leaves out these peers as well. A second call takes the place of the first.
+// leaveOut excludes further peers. A second call replaces the first.
 func (v View) leaveOut(these func(client.ObjectKey, types.UID) bool) View {
 	v.leftOut = these
 	return v
 }
 
-// Wants says whether a peer wants an object, in whatever form.
+// Wants reports whether a peer needs an object, in any form.
 func (v View) Wants(id vhost.ID) bool {
 	for p := range v.peers(func() []client.ObjectKey { return v.index.wants[markOf(id)] }) {
 		if p.near != Unplaced && p.Desired.Wants(id) {
@@ -120,7 +120,7 @@ func (v View) Wants(id vhost.ID) bool {
 	return false
 }
 
-// AnyNeeds says whether any peer needs an object.
+// AnyNeeds reports whether any peer needs an object.
 func (v View) AnyNeeds(entry v1alpha1.TopologyEntry) bool {
 	for p := range v.Active().holders(topology.IDOf(entry)) {
 		if p.near != Unplaced && p.needs(entry) {
@@ -130,7 +130,8 @@ func (v View) AnyNeeds(entry v1alpha1.TopologyEntry) bool {
 	return false
 }
 
-// SharedWith is what messages call the first peer that holds an object, of those that stay if there is any; empty if none does.
+// SharedWith returns the name, for messages, of the first peer that holds an object; empty if there is none. Active peers come
+// first.
 func (v View) SharedWith(entry v1alpha1.TopologyEntry) string {
 	for p := range v.holders(topology.IDOf(entry)) {
 		if p.near != Unplaced && p.holds(entry) {
@@ -140,9 +141,9 @@ func (v View) SharedWith(entry v1alpha1.TopologyEntry) string {
 	return ""
 }
 
-// FindConflict finds a conflict that the ConsumerQueue loses, or an object that it may not share for lack of consent; only with those
-// that are surely at the same location. Where it would win only because a peer is not known to hold what both want, or to be here, the
-// peer is read from the API server: the cache may not have heard of it yet.
+// FindConflict returns a conflict that the ConsumerQueue loses, or an object for which it lacks consent. It considers only peers
+// that are certainly at the same location. If the ConsumerQueue would win only because a peer's holding or location is unknown,
+// it reads the peer from the API server, because the cache may be stale.
 func (v View) FindConflict(ctx context.Context, own Candidate, live client.Reader) (*Conflict, error) {
 	rivals := v.rivals()
 	if conflict := FindConflict(own, candidatesOf(rivals, Same)); conflict != nil {
@@ -168,7 +169,7 @@ func (v View) FindConflict(ctx context.Context, own Candidate, live client.Reade
 	return v.findMissingConsent(ctx, own, live)
 }
 
-// read reads a peer from the API server. It returns nil and Elsewhere for one that is gone.
+// read reads a peer from the API server. It returns nil and Elsewhere if the peer is gone.
 func (v View) read(ctx context.Context, key client.ObjectKey, live client.Reader) (*v1alpha1.ConsumerQueue, Nearness, error) {
 	now := &v1alpha1.ConsumerQueue{}
 	err := live.Get(ctx, key, now)
@@ -192,13 +193,13 @@ func candidatesOf(peers []Peer, near Nearness) []Candidate {
 	return candidates
 }
 
-// rivals are the peers that claim a subject in another form, sorted by name.
+// rivals returns the peers that claim a subject in another form, sorted by name.
 func (v View) rivals() []Peer {
 	rivals := v.index.rivals(v.index.ClaimsOf(v.self))
 	return slices.Collect(v.peers(func() []client.ObjectKey { return rivals }))
 }
 
-// rivals are those that claim a subject in another form, sorted by name.
+// rivals returns the ConsumerQueues that claim a subject in another form, sorted by name.
 func (x *Index) rivals(claims Claims) []client.ObjectKey {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -214,7 +215,7 @@ func (x *Index) rivals(claims Claims) []client.ObjectKey {
 	return slices.Compact(found)
 }
 
-// ClaimsOf are the claims of a ConsumerQueue. The index has them unless the spec is newer.
+// ClaimsOf returns the claims of a ConsumerQueue. It computes them if the spec is newer than the index.
 func (x *Index) ClaimsOf(cq *v1alpha1.ConsumerQueue) Claims {
 	x.mu.RLock()
 	known := x.records[client.ObjectKeyFromObject(cq)]
@@ -226,7 +227,7 @@ func (x *Index) ClaimsOf(cq *v1alpha1.ConsumerQueue) Claims {
 	return claims
 }
 
-// holders are those that own or want an object, and perhaps others, see mark: first those that stay, then those that are being deleted.
+// holders yields the peers that own or need an object, active ones first. Because of equal marks it may yield others too.
 func (v View) holders(id vhost.ID) iter.Seq[Peer] {
 	object := markOf(id)
 	return func(yield func(Peer) bool) {
@@ -246,7 +247,7 @@ func (v View) holders(id vhost.ID) iter.Seq[Peer] {
 	}
 }
 
-// peers are those of a set of ConsumerQueues, in the order of their names.
+// peers yields the peers in a set of ConsumerQueues, ordered by name.
 func (v View) peers(set func() []client.ObjectKey) iter.Seq[Peer] {
 	return func(yield func(Peer) bool) {
 		for one := range v.index.each(set) {
@@ -257,7 +258,8 @@ func (v View) peers(set func() []client.ObjectKey) iter.Seq[Peer] {
 	}
 }
 
-// peer is the ConsumerQueue of a record; false if it is this one, elsewhere, has let go of everything, or is left out of the view.
+// peer returns the peer of a record. It returns false if the record is of this ConsumerQueue, of one that is elsewhere or has
+// released all its objects, or excluded from the view.
 func (v View) peer(of *record) (Peer, bool) {
 	key := client.ObjectKeyFromObject(of.cq)
 	switch {
@@ -276,11 +278,10 @@ func (v View) peer(of *record) (Peer, bool) {
 	}, true
 }
 
-// isForeign reports whether a ConsumerQueue is in another namespace than the one that the view is for.
 func (v View) isForeign(cq *v1alpha1.ConsumerQueue) bool { return cq.Namespace != v.self.Namespace }
 
-// nearness is how near a ConsumerQueue is to the location of the view. The status of a ConsumerQueue in another namespace proves nothing:
-// it says what servers of another tenant said, or what that tenant wrote into the intents. See docs/adr/0042-same-place.md.
+// nearness returns how near a ConsumerQueue is to the location of the view. The status of a ConsumerQueue in another namespace
+// proves nothing: its content may come from another tenant's broker or from forged intents. See docs/adr/0042-same-place.md.
 func (v View) nearness(cq *v1alpha1.ConsumerQueue) Nearness {
 	if v.isForeign(cq) {
 		return v.locate(cq).nearnessTo(v.here)
@@ -288,8 +289,8 @@ func (v View) nearness(cq *v1alpha1.ConsumerQueue) Nearness {
 	return NearnessTo(v.here, cq.Status, v.locate(cq))
 }
 
-// rightful leaves out what a ConsumerQueue of another namespace owns by an intention alone, unless the spec wants it: another tenant can
-// forge intents, but gains no more by them than by the spec.
+// rightful removes objects that a ConsumerQueue of another namespace owns only by intent and does not specify. Another tenant can
+// forge intents, but must not gain more by them than by a spec.
 func (v View) rightful(cq *v1alpha1.ConsumerQueue, candidate Candidate) Candidate {
 	forgeable := func(entry v1alpha1.TopologyEntry) bool {
 		intended := topology.Intended(entry) || entry.Kind == v1alpha1.KindBinding

@@ -23,16 +23,16 @@ import (
 const (
 	withGrave    = `{deadLetter: {queue: {name: grave}}}`
 	withBigGrave = `{deadLetter: {queue: {name: grave, maxLength: 5}}}`
-	// unknownSpec cannot become a topology.
+	// unknownSpec is the spec of a ConsumerQueue that Warren refuses.
 	unknownSpec = `{retry: {delayTiers: [{delay: later}]}}`
 )
 
-// here is where controllertest.Synced has topologies.
+// here is the location of the topologies of controllertest.Synced.
 var here = Location{Cluster: vhost.Cluster{Name: "rabbit@a", Endpoint: "mq:5672"}, VHost: "/"}
 
 func leadsHere(*v1alpha1.ConsumerQueue) Location { return here }
 
-// indexOf is an index of ConsumerQueues. Each has a UID of its own.
+// indexOf returns an index of ConsumerQueues with different UIDs.
 func indexOf(resources ...*v1alpha1.ConsumerQueue) *Index {
 	index := NewIndex()
 	for _, cq := range resources {
@@ -42,7 +42,7 @@ func indexOf(resources ...*v1alpha1.ConsumerQueue) *Index {
 	return index
 }
 
-// viewOf shows a ConsumerQueue others that are at the same location.
+// viewOf returns the view of a ConsumerQueue on others at the same location.
 func viewOf(cq *v1alpha1.ConsumerQueue, others ...*v1alpha1.ConsumerQueue) View {
 	return indexOf(others...).View(cq, here, topologytest.V43, leadsHere)
 }
@@ -58,8 +58,8 @@ func entryOf(t *testing.T, cq *v1alpha1.ConsumerQueue, name string) v1alpha1.Top
 	return v1alpha1.TopologyEntry{}
 }
 
-// A ConsumerQueue that is being deleted leaves an object to a peer that has the object, or can have it as it is; one that has
-// no use for the object any more leaves it to a peer that has.
+// A deleted ConsumerQueue leaves an object to a peer that has it, or can use it in its current form. A ConsumerQueue that no
+// longer uses the object leaves it to a peer that does.
 func TestHeldAndNeeded(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -89,8 +89,7 @@ func TestHeldAndNeeded(t *testing.T) {
 	}
 }
 
-// Hundreds that share an object are not asked one after the other: the first answers for all that stay, and of those that are being
-// deleted, none is asked.
+// With hundreds of sharers, the first active one answers for all, and deleted ones are not checked.
 func TestSharedByMany(t *testing.T) {
 	t.Parallel()
 	own := controllertest.Synced(t, "own", withGrave, "")
@@ -129,7 +128,7 @@ func TestSharedByMany(t *testing.T) {
 	}
 }
 
-// Which ConsumerQueues a vhost has in common is a matter of where their connections lead, not of namespaces.
+// Peers are found by the location of their connections, in all namespaces.
 func TestWants(t *testing.T) {
 	t.Parallel()
 	const shared = `{retry: {policy: None}, bindings: [{exchange: {name: events}, routingKeys: [a]}], deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
@@ -175,7 +174,7 @@ func TestWants(t *testing.T) {
 	}, names)
 }
 
-// A tenant can have any location written into the statuses of its own namespace, by a management API of its own or by forged intents.
+// A tenant can put any location into the statuses of its namespace, through its own management API or forged intents.
 func TestTheStatusOfAnotherNamespaceProvesNothing(t *testing.T) {
 	t.Parallel()
 	own := controllertest.Synced(t, "own", withKey("a"), "")
@@ -220,7 +219,7 @@ func TestTheStatusOfAnotherNamespaceProvesNothing(t *testing.T) {
 	}
 }
 
-// Who may edit a ConsumerQueue can write any object into its intents.
+// A user who can edit a ConsumerQueue can write any object into its intents.
 func TestForgedIntentsGainNoMoreThanTheSpec(t *testing.T) {
 	t.Parallel()
 	own := controllertest.Synced(t, "orders", `{retry: {delayTiers: [{delay: 1m}]}}`, "")
@@ -239,7 +238,7 @@ func TestForgedIntentsGainNoMoreThanTheSpec(t *testing.T) {
 	}
 }
 
-// Where a ConsumerQueue would win only because a peer is not known to hold what both want, the API server is asked.
+// If a ConsumerQueue wins only because a peer is not known to hold the object, the view reads the peer from the API server.
 func TestFindConflictReadsWhatTheCacheMayNotKnow(t *testing.T) {
 	t.Parallel()
 	const message = `ConsumerQueue shop/other has the dead-letter queue "grave" with other settings`
@@ -290,7 +289,7 @@ func TestFindConflictReadsWhatTheCacheMayNotKnow(t *testing.T) {
 	}
 }
 
-// A ConsumerQueue that is being deleted has no right but to what it holds, however old it is.
+// A deleted ConsumerQueue has a right only to objects that it holds, whatever its age.
 func TestFindConflictWithATerminatingPeer(t *testing.T) {
 	t.Parallel()
 	young := controllertest.Named(t, "shop", "young", withGrave)
@@ -316,7 +315,7 @@ func withoutFinalizer(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-// A rival that goes while the others are looked at hides none of those that come after.
+// A rival that is removed during an iteration hides none of the later ones.
 func TestRivalGoesMeanwhile(t *testing.T) {
 	t.Parallel()
 	own := controllertest.Named(t, "shop", "own", withGrave)

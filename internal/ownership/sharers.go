@@ -8,13 +8,13 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// DeadLetterQueue is a dead-letter queue that a ConsumerQueue has, and where; the zero value is none.
+// DeadLetterQueue is the dead-letter queue of a ConsumerQueue with its location. The zero value means none.
 type DeadLetterQueue struct {
 	Queue string
 	At    Location
 }
 
-// DeadLetterQueueOf is the dead-letter queue that a ConsumerQueue wants and owns. One that is being deleted has none any more.
+// DeadLetterQueueOf returns the dead-letter queue that a ConsumerQueue needs and owns. A deleted ConsumerQueue has none.
 func DeadLetterQueueOf(cq *v1alpha1.ConsumerQueue) DeadLetterQueue {
 	queue := deadLetterQueueName(cq)
 	if queue == "" {
@@ -23,29 +23,29 @@ func DeadLetterQueueOf(cq *v1alpha1.ConsumerQueue) DeadLetterQueue {
 	return DeadLetterQueue{Queue: queue, At: Recorded(cq.Status.Location)}
 }
 
-// deadLetterQueueName is the name of the queue; empty for none.
+// deadLetterQueueName returns the name of the queue; empty for none.
 func deadLetterQueueName(cq *v1alpha1.ConsumerQueue) string {
-	found, err := topology.DeadLettersOf(cq, vhost.Version{}) // the name depends on no version
+	found, err := topology.DeadLettersOf(cq, vhost.Version{}) // the name is the same on all versions
 	if err != nil || !cq.DeletionTimestamp.IsZero() || found.Queue == "" {
 		return ""
 	}
 	for i := range cq.Status.Topology {
 		entry := &cq.Status.Topology[i]
 		if entry.Kind == v1alpha1.KindQueue && entry.Name == found.Queue && topology.Owns(*entry) {
-			return entry.Name // and not the other copy of the name
+			return entry.Name // share the string of the status
 		}
 	}
 	return ""
 }
 
-// Sharers are the ConsumerQueues other than one whose statuses say that they have a dead-letter queue too, sorted by name, at most so
-// many. Those of which it is not sure that they are at the same location do not count.
-func (x *Index) Sharers(than client.ObjectKey, shared DeadLetterQueue, most int) []client.ObjectKey {
+// Sharers returns up to limit other ConsumerQueues whose statuses have the same dead-letter queue, sorted by name. It ignores
+// ConsumerQueues that may be at another location.
+func (x *Index) Sharers(than client.ObjectKey, shared DeadLetterQueue, limit int) []client.ObjectKey {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	var found []client.ObjectKey
 	for _, member := range x.active[markOf(vhost.QueueID(shared.Queue))] {
-		if len(found) == most {
+		if len(found) == limit {
 			break
 		}
 		other := x.records[member]
@@ -56,7 +56,7 @@ func (x *Index) Sharers(than client.ObjectKey, shared DeadLetterQueue, most int)
 	return found
 }
 
-// Shares reports whether a peer has a dead-letter queue too.
+// Shares reports whether a peer has the same dead-letter queue.
 func (v View) Shares(queue string) bool {
 	object := markOf(vhost.QueueID(queue))
 	for other := range v.index.each(func() []client.ObjectKey { return v.index.active[object] }) {
@@ -74,8 +74,8 @@ func (v View) Shares(queue string) bool {
 	return false
 }
 
-// LastSharer is the ConsumerQueue that alone shares a dead-letter queue of another one, which begins or ends to do so: for the third and
-// those after it, nothing changes that way.
+// LastSharer returns the only other ConsumerQueue that shares a dead-letter queue. Its status changes when a second sharer joins
+// or leaves; with more sharers no status changes.
 func (x *Index) LastSharer(than client.ObjectKey, shared DeadLetterQueue) (last client.ObjectKey, exists bool) {
 	if shared == (DeadLetterQueue{}) {
 		return client.ObjectKey{}, false

@@ -10,18 +10,18 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Thousands of ConsumerQueues may share a dead-letter queue, and the status of each lists the bindings of the queue that nobody
-// wants. To search for whoever wants each binding, for each of them, would cost the square of their number, so the answer is kept
-// and only bindings that are new are asked about.
+// Thousands of ConsumerQueues may share a dead-letter queue, and the status of each lists the queue's unwanted bindings.
+// Searching for the owner of each binding, for each ConsumerQueue, would take quadratic time. The answers are therefore cached,
+// and only new bindings are checked.
 
-// Unwanted lists those bindings of a queue that no peer wants. Bindings of the ConsumerQueue itself may be left out too.
+// Unwanted returns those bindings of a queue that no peer specifies. It may leave out bindings of the ConsumerQueue itself.
 func (v View) Unwanted(queue string, bindings []vhost.Binding) []vhost.ID {
 	key := unwantedKey{vhost.QueueID(queue), v.here, v.version, v.self.Namespace}
 	return slices.DeleteFunc(v.index.unwantedIn(key, bindings), v.Wants)
 }
 
-// UnwantedFrom lists those bindings from an exchange that no peer wants that may have them: one of this namespace, or one of another
-// namespace that shares the exchange with consent. Bindings of the ConsumerQueue itself may be left out too.
+// UnwantedFrom returns those bindings of an exchange that no peer with a right to the exchange specifies. A peer has this right
+// in the same namespace, or with consent. It may leave out bindings of the ConsumerQueue itself.
 func (v View) UnwantedFrom(exchange string, bindings []vhost.Binding) []vhost.ID {
 	id := vhost.ExchangeID(exchange)
 	consent := v.consent(id)
@@ -39,29 +39,29 @@ func (v View) UnwantedFrom(exchange string, bindings []vhost.Binding) []vhost.ID
 	return slices.DeleteFunc(v.index.unwantedIn(unwantedKey{id, v.here, v.version, v.self.Namespace}, bindings), mayHave)
 }
 
-// unwantedKey is what an answer holds for.
+// unwantedKey identifies an answer.
 type unwantedKey struct {
 	id      vhost.ID // of the queue or exchange
 	here    Location
 	version vhost.Version
-	// namespace is that of the ConsumerQueues whose statuses are believed.
+	// namespace is the namespace whose statuses are trusted.
 	namespace string
 }
 
-// unwantedBindings are answers about queues and exchanges that several ConsumerQueues share. The zero value is ready to use.
+// unwantedBindings caches answers for queues and exchanges that several ConsumerQueues share. The zero value is ready to use.
 type unwantedBindings struct {
 	mu      sync.Mutex
 	answers map[unwantedKey]unwantedAnswer
 }
 
-// unwantedAnswer lists those bindings of a queue or exchange that no ConsumerQueue of the namespace at a location wants.
+// unwantedAnswer has those bindings of a queue or exchange that no ConsumerQueue of a namespace at a location specifies.
 type unwantedAnswer struct {
 	withdrawals uint64          // Index.withdrawals at that time
-	bindings    []vhost.Binding // all that were asked about
+	bindings    []vhost.Binding // all checked bindings
 	unwanted    []vhost.ID
 }
 
-// forget drops the answers about what is not shared any more.
+// forget drops the answers for objects that are no longer shared.
 func (u *unwantedBindings) forget(isShared func(vhost.ID) bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -83,8 +83,8 @@ func (u *unwantedBindings) put(key unwantedKey, answer unwantedAnswer) {
 	u.answers[key] = answer
 }
 
-// unwantedIn lists those bindings that no ConsumerQueue of the namespace wants whose status says that its topology is at the location.
-// The connections of other ConsumerQueues may lead elsewhere at any time, so Unwanted calls View.Wants for each answer.
+// unwantedIn returns those bindings that no ConsumerQueue of the namespace specifies whose status has this location. The
+// connections of other ConsumerQueues may lead elsewhere at any time, so Unwanted also calls View.Wants for each answer.
 func (x *Index) unwantedIn(key unwantedKey, bindings []vhost.Binding) []vhost.ID {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -96,7 +96,7 @@ func (x *Index) unwantedIn(key unwantedKey, bindings []vhost.Binding) []vhost.ID
 		known = unwantedAnswer{withdrawals: x.withdrawals}
 	}
 	unwanted := slices.Clone(known.unwanted)
-	if asked := len(known.bindings); asked < len(bindings) { // otherwise another question was about more
+	if asked := len(known.bindings); asked < len(bindings) { // otherwise an earlier check covered more bindings
 		unwanted = append(unwanted, vhost.BindingIDs(bindings[asked:])...)
 		known.bindings = bindings
 	}
@@ -105,7 +105,6 @@ func (x *Index) unwantedIn(key unwantedKey, bindings []vhost.Binding) []vhost.ID
 	return slices.Clone(known.unwanted)
 }
 
-// isShared reports whether several ConsumerQueues want an object.
 func (x *Index) isShared(id vhost.ID) bool { return len(x.wants[markOf(id)]) > 1 }
 
 func (x *Index) isWantedAt(key unwantedKey, id vhost.ID) bool {
@@ -121,6 +120,5 @@ func (x *Index) isWantedAt(key unwantedKey, id vhost.ID) bool {
 	return false
 }
 
-// haveOneBeginning says whether one of two slices is the beginning of the other: what is observed is never changed, only appended to
-// or replaced.
+// haveOneBeginning reports whether one slice is a prefix of the other. Observed slices are only appended to or replaced.
 func haveOneBeginning(a, b []vhost.Binding) bool { return len(a) > 0 && len(b) > 0 && &a[0] == &b[0] }

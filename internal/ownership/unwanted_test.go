@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// withKey shares a dead-letter exchange and a dead-letter queue with others, and has a routing key of its own.
+// withKey is a ConsumerQueue with a shared dead-letter exchange and queue, and its own routing key.
 func withKey(key string) string {
 	return fmt.Sprintf(`{deadLetter: {exchange: {name: dead, type: direct}, routingKey: %s, queue: {name: grave}}}`, key)
 }
@@ -26,7 +26,7 @@ func sharing(t *testing.T, name, key string) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-// bound are bindings of the queue that is shared.
+// bound are bindings of the shared queue.
 func bound(keys ...string) []vhost.Binding {
 	bindings := make([]vhost.Binding, len(keys))
 	for i, key := range keys {
@@ -35,7 +35,7 @@ func bound(keys ...string) []vhost.Binding {
 	return bindings
 }
 
-// unwantedKeys are the keys of the bindings that no peer wants. Of the binding of the ConsumerQueue itself nothing is promised.
+// unwantedKeys returns the keys of unwanted bindings. Whether the ConsumerQueue's own binding is among them is unspecified.
 func unwantedKeys(view View, bindings []vhost.Binding, own string) []string {
 	var keys []string
 	for _, id := range view.Unwanted("grave", bindings) {
@@ -46,7 +46,7 @@ func unwantedKeys(view View, bindings []vhost.Binding, own string) []string {
 	return keys
 }
 
-// Which bindings of a shared queue nobody wants is known after the first question, and found out anew after each change.
+// The unwanted bindings of a shared queue are cached after the first question, and recomputed after each change.
 func TestUnwanted(t *testing.T) {
 	t.Parallel()
 	edited, moved := sharing(t, "other", "z"), sharing(t, "other", "b")
@@ -98,7 +98,7 @@ func TestUnwanted(t *testing.T) {
 	}
 }
 
-// While a vhost grows, bindings are appended to what was observed before, and ConsumerQueues ask about more and more of them.
+// While a vhost grows, observed bindings are appended, and ConsumerQueues check more of them.
 func TestUnwantedOfAGrowingQueue(t *testing.T) {
 	t.Parallel()
 	own := sharing(t, "own", "a")
@@ -112,8 +112,8 @@ func TestUnwantedOfAGrowingQueue(t *testing.T) {
 	topologytest.Equal(t, "of none", nil, unwantedKeys(view, nil, "a"))
 }
 
-// What one ConsumerQueue asks, when it is known, does not depend on how many share the queue: counted in allocations, which do
-// not depend on the machine.
+// The cost of a cached answer does not depend on the number of sharers. The test counts allocations, which do not depend on the
+// machine.
 func TestUnwantedOfACrowd(t *testing.T) {
 	cost := func(count int) float64 {
 		var crowd []*v1alpha1.ConsumerQueue

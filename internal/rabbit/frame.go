@@ -21,14 +21,14 @@ const (
 // frame is too large.
 func (o operation) fits(frameMax int) error {
 	for _, name := range o.names {
-		if len(name) > vhost.LongestName {
-			return fmt.Errorf("%w: %d bytes are more than the %d of AMQP", brokererr.ErrTooLarge, len(name), vhost.LongestName)
+		if len(name) > vhost.MaxNameLength {
+			return fmt.Errorf("%w: %d bytes are more than the %d of AMQP", brokererr.ErrTooLarge, len(name), vhost.MaxNameLength)
 		}
 	}
 	for _, name := range o.arguments.Keys() {
-		if len(name) > vhost.LongestName {
+		if len(name) > vhost.MaxNameLength {
 			return fmt.Errorf("%w: the name of an argument has %d bytes, more than the %d of AMQP",
-				brokererr.ErrTooLarge, len(name), vhost.LongestName)
+				brokererr.ErrTooLarge, len(name), vhost.MaxNameLength)
 		}
 	}
 	overhead := frameOverhead + o.overhead()

@@ -216,7 +216,7 @@ func TestAGroupIsDeletedAsAWhole(t *testing.T) {
 func TestManyQueuesWithLongNames(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		connection := connected(t, configOf(vh), nil)
-		for _, length := range []int{60, vhost.LongestName} {
+		for _, length := range []int{60, vhost.MaxNameLength} {
 			name := func(suffix string) string { return strings.Repeat("(", length-len(suffix)) + suffix }
 			queues := []string{name("")}
 			for tier := range 16 {

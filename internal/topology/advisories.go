@@ -10,7 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Advisories are the traps that a spec has by itself on a broker of the given version. There are none where the spec has no topology.
+// Advisories returns the risks of a spec on a broker of the given version. It returns none if the spec is invalid.
 func Advisories(cq *v1alpha1.ConsumerQueue, version vhost.Version) []v1alpha1.Advisory {
 	spec, err := resolve(cq, version)
 	if err != nil {
@@ -32,7 +32,7 @@ func lowDeliveryLimit(spec resolved) []v1alpha1.Advisory {
 	}}
 }
 
-// refusedLater lists what Desired accepts on this version, and refuses on a newer one.
+// refusedLater returns what this version accepts and a newer version refuses.
 func refusedLater(cq *v1alpha1.ConsumerQueue, version vhost.Version) []v1alpha1.Advisory {
 	desired, err := Desired(cq, version)
 	if err != nil {
@@ -48,8 +48,8 @@ func refusedLater(cq *v1alpha1.ConsumerQueue, version vhost.Version) []v1alpha1.
 	}}
 }
 
-// limitBelowAttempts says whether the main queue's delivery limit ends attempts early, which RabbitMQ 4.3 makes possible under Reject: a
-// message brings the count of its deliveries along when it comes back from the tier.
+// limitBelowAttempts reports whether the main queue's delivery limit is below retry.maxAttempts. RabbitMQ 4.3 makes this possible
+// with Reject: a message that returns from the delay tier retains its delivery count.
 func limitBelowAttempts(spec resolved) (limit int64, isLow bool) {
 	if spec.rejectMode != v1alpha1.RejectByReason || !spec.version.AtLeast(vhost.RabbitMQ43) {
 		return 0, false

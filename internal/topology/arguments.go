@@ -8,48 +8,48 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Values of arguments that are not taken from a spec as they are.
+// Values of arguments that do not come from a spec.
 const (
 	deadLetterAtLeastOnce = "at-least-once"
 	delayedRetryAll       = "all"
 
-	// DelayedRetryDisabled is x-delayed-retry-type of a queue that redelivers at once, as it is without the argument.
+	// DelayedRetryDisabled is the x-delayed-retry-type of a queue that redelivers immediately, which is also the default.
 	DelayedRetryDisabled = "disabled"
 
-	// UnlimitedDeliveries is x-delivery-limit of a queue without a limit, from RabbitMQ 4.0 on.
+	// UnlimitedDeliveries is the x-delivery-limit of a queue without a limit, from RabbitMQ 4.0 on.
 	UnlimitedDeliveries = int64(-1)
 
-	// BrokerDeliveryLimit is the delivery limit of a quorum queue for which none is set, from RabbitMQ 4.0 on.
+	// BrokerDeliveryLimit is RabbitMQ's default delivery limit of a quorum queue, from RabbitMQ 4.0 on.
 	BrokerDeliveryLimit = int64(20)
 )
 
-// Argument is one row of the table of queue arguments: everything that Desired, Diff, the messages, the advisories about
-// policies and the reference page know of an argument.
+// Argument describes a queue argument. Desired, Diff, messages, advisories about policies and the reference page all use this
+// description.
 type Argument struct {
 	// Name at the broker.
 	Name string
-	// Field of the ConsumerQueue that it comes from, relative to spec.
+	// Field of the ConsumerQueue that sets the argument, relative to spec.
 	Field string
-	// Type of its value: int, string or bool.
+	// Type of the value: int, string or bool.
 	Type string
-	// Since is the first RabbitMQ whose quorum queues know it.
+	// Since is the first RabbitMQ whose quorum queues support the argument.
 	Since vhost.Version
-	// Compared is the first RabbitMQ that compares it when a queue is declared again; Warren always compares.
+	// Compared is the first RabbitMQ that compares the argument when a queue is declared again. Warren always compares it.
 	Compared vhost.Version
-	// PolicyKey is the key of a policy about the same; empty if there is none. How key and argument combine says Combine.
+	// PolicyKey is the key of a policy with the same meaning; empty if there is none. Combine is how key and argument combine.
 	PolicyKey string
 	Combine   Combine
 
-	// value is the argument as the settings of a main or dead-letter queue have it, and nil where they have none; nil where the
-	// argument does not follow from settings alone.
+	// value computes the argument from the settings of a main or dead-letter queue. It returns nil if the settings do not set the
+	// argument. value is nil if the argument does not follow from these settings alone.
 	value func(v1alpha1.QueueSettings) (any, error)
 }
 
-// Combine says which of an argument and a policy comes into effect.
+// Combine names the winner between an argument and a policy.
 type Combine string
 
-// The ways in which RabbitMQ combines an argument with a policy (RabbitMQ documentation; overflow and delivery-limit were
-// measured; timeouts, delays and the group size are from the source of 4.3.6).
+// The ways in which RabbitMQ combines an argument with a policy. Sources: RabbitMQ documentation; measurements for overflow and
+// delivery-limit; the source of 4.3.6 for timeouts, delays and the group size.
 const (
 	ArgumentWins Combine = "the argument"
 	PolicyWins   Combine = "the policy"
@@ -57,9 +57,9 @@ const (
 	HigherWins   Combine = "the higher of both"
 )
 
-// ArgumentTable lists the arguments of quorum queues that Warren knows. None of them can be changed on an existing
-// queue: whatever differs needs recreation. Sources: RabbitMQ's documentation of quorum queues; what a declare compares
-// was tried on 3.10, 4.0 and 4.3.
+// ArgumentTable lists the arguments of quorum queues that Warren supports. RabbitMQ cannot change any of them on an existing
+// queue, so a difference requires recreation. Sources: RabbitMQ's documentation of quorum queues; measurements on 3.10, 4.0 and
+// 4.3 of what a declaration compares.
 var ArgumentTable = []Argument{
 	{
 		Name: vhost.ArgQueueType, Field: "(always quorum)", Type: "string", Since: vhost.RabbitMQ310, Compared: vhost.RabbitMQ310,
@@ -151,7 +151,7 @@ var ArgumentTable = []Argument{
 	},
 }
 
-// FreeArguments lists arguments that no field of a ConsumerQueue sets, and that policies can set. A spec may set the last two in
+// FreeArguments lists arguments that policies can set and that have no field in a ConsumerQueue. A spec may set the last two in
 // queue.arguments.
 var FreeArguments = []Argument{
 	{Name: vhost.ArgExpires, PolicyKey: vhost.KeyExpires, Combine: PolicyWins},
@@ -159,7 +159,7 @@ var FreeArguments = []Argument{
 	{Name: vhost.ArgTargetGroupSize, PolicyKey: vhost.KeyTargetGroupSize, Combine: HigherWins},
 }
 
-// overflows and leaderLocators are values of a spec as the broker writes them; the empty value sets nothing.
+// overflows and leaderLocators translate values of a spec to values of the broker. The empty value sets nothing.
 var (
 	overflows = map[v1alpha1.Overflow]any{
 		v1alpha1.OverflowRejectPublish: vhost.OverflowRejectPublish, v1alpha1.OverflowDropHead: vhost.OverflowDropHead,
@@ -183,7 +183,7 @@ func durationValue(given v1alpha1.Duration) (any, error) {
 	return milliseconds(given)
 }
 
-// settingsArguments are the arguments that follow from the settings of a main or dead-letter queue alone.
+// settingsArguments returns the arguments that follow from the settings of a main or dead-letter queue alone.
 func settingsArguments(settings v1alpha1.QueueSettings) (vhost.Arguments, error) {
 	arguments := specArguments(settings.Arguments)
 	if arguments == nil {
@@ -204,8 +204,8 @@ func settingsArguments(settings v1alpha1.QueueSettings) (vhost.Arguments, error)
 	return arguments, nil
 }
 
-// unsupported names the first argument of a queue that a broker of this version does not know; such a broker would
-// store it silently and do nothing.
+// unsupported returns the first argument that a broker of this version does not support. Such a broker stores the argument and
+// silently ignores it.
 func unsupported(arguments vhost.Arguments, version vhost.Version) (Argument, bool) {
 	for _, row := range ArgumentTable {
 		if _, set := arguments[row.Name]; set && !version.AtLeast(row.Since) {
@@ -215,7 +215,7 @@ func unsupported(arguments vhost.Arguments, version vhost.Version) (Argument, bo
 	return Argument{}, false
 }
 
-// fieldOf is the field that an argument of a queue in this role comes from.
+// fieldOf returns the field that sets the argument for a queue in this role.
 func (a Argument) fieldOf(role v1alpha1.Role) string {
 	for field := range strings.SplitSeq(a.Field, ", ") {
 		if strings.HasPrefix(field, "deadLetter.queue.") == (role == v1alpha1.RoleDeadLetter) {
@@ -225,7 +225,7 @@ func (a Argument) fieldOf(role v1alpha1.Role) string {
 	return a.Field
 }
 
-// CompactDelay renders a delay in milliseconds as it appears in names: normalized, without zeros; 90 minutes are 1h30m.
+// CompactDelay formats milliseconds as in the names of delay tiers: without zeros, so that 90 minutes are 1h30m.
 func CompactDelay(milliseconds int64) string {
 	var text strings.Builder
 	for _, unit := range []struct {

@@ -50,8 +50,8 @@ func hasField(in reflect.Type, path []string) bool {
 	return false
 }
 
-// TestRefusedArgumentsAreThoseOfTheTable compares the names in the CEL rules of queue.arguments and
-// deadLetter.queue.arguments with the table: whatever has a row must not be set by hand as well.
+// TestRefusedArgumentsAreThoseOfTheTable compares the names in the CEL rules of queue.arguments and deadLetter.queue.arguments
+// with the table: an argument with a row must not be set in free arguments.
 func TestRefusedArgumentsAreThoseOfTheTable(t *testing.T) {
 	t.Parallel()
 	crd, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "messaging.warren.dev_consumerqueues.yaml"))

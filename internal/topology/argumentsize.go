@@ -10,10 +10,10 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// longestArgument is how long the value of an argument may be, in bytes.
-const longestArgument = 1024
+// maxArgumentBytes is the limit of an argument's value in bytes.
+const maxArgumentBytes = 1024
 
-// checkArgumentSizes refuses values that validation let pass: there it can only count characters.
+// checkArgumentSizes refuses values that are too long in bytes. Validation in the API server can only count characters.
 func checkArgumentSizes(spec v1alpha1.ConsumerQueueSpec) error {
 	if spec.Queue != nil {
 		if err := checkArgumentSize("queue.arguments", spec.Queue.Arguments); err != nil {
@@ -36,11 +36,11 @@ func checkArgumentSizes(spec v1alpha1.ConsumerQueueSpec) error {
 func checkArgumentSize(field string, arguments v1alpha1.Arguments) error {
 	for _, name := range slices.Sorted(maps.Keys(arguments)) {
 		value := arguments[name]
-		if value.Type == intstr.String && len(value.StrVal) > longestArgument {
+		if value.Type == intstr.String && len(value.StrVal) > maxArgumentBytes {
 			return &Refusal{
 				Reason: v1alpha1.ReasonInvalidSpec,
 				Message: fmt.Sprintf("%s: the value of %q has %d bytes, at most %d are allowed: shorten it",
-					field, name, len(value.StrVal), longestArgument),
+					field, name, len(value.StrVal), maxArgumentBytes),
 			}
 		}
 	}

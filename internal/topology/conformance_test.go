@@ -54,7 +54,7 @@ func wantRefusal(t *testing.T, err error, reason string) {
 	}
 }
 
-// unite adds a topology to a vhost: what is shared is there once, and must be the same.
+// unite adds a topology to a vhost: shared objects exist once, and must be equal.
 func unite(t *testing.T, state *conformance.State, topo topology.Topology) {
 	t.Helper()
 	for _, exchange := range topo.Exchanges {

@@ -5,12 +5,12 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Consents are the objects that a ConsumerQueue lets other namespaces have, too, with the names of the namespaces.
+// Consents maps the objects that a ConsumerQueue shares to the namespaces that may use them.
 type Consents map[vhost.ID][]v1alpha1.NamespaceName
 
-// ConsentsOf are the consents in a spec; nil for none.
+// ConsentsOf returns the consents in a spec; nil for none.
 func ConsentsOf(cq *v1alpha1.ConsumerQueue) Consents {
-	spec, err := resolve(cq, vhost.Version{}) // names depend on no version
+	spec, err := resolve(cq, vhost.Version{}) // names are the same on all versions
 	if err != nil {
 		return nil
 	}
@@ -38,7 +38,8 @@ func (c Consents) add(id vhost.ID, namespaces []v1alpha1.NamespaceName) {
 	}
 }
 
-// ConsentField is the field of a spec that lets other namespaces have an exchange or queue of a role, too; empty if none does.
+// ConsentField returns the field of a spec that shares an exchange or queue of this role with other namespaces; empty if there is
+// none.
 func ConsentField(kind vhost.Kind, role v1alpha1.Role) string {
 	switch {
 	case kind == vhost.KindQueue && role == v1alpha1.RoleDeadLetter:
@@ -51,7 +52,8 @@ func ConsentField(kind vhost.Kind, role v1alpha1.Role) string {
 	return ""
 }
 
-// Shareable lists the exchanges and queues of a topology that other namespaces may have only with consent, by the field that gives it.
+// Shareable returns the exchanges and queues that other namespaces may use only with consent. The values are the fields that give
+// consent.
 func (t Topology) Shareable() map[vhost.ID]string {
 	fields := map[vhost.ID]string{}
 	for _, exchange := range t.Exchanges {

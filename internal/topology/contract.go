@@ -9,7 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// ContractOf is what the consumers of a ConsumerQueue keep, on a broker of the given version. The error is a *Refusal.
+// ContractOf returns the contract for the consumers of a ConsumerQueue on a broker of the given version. The error is a *Refusal.
 func ContractOf(cq *v1alpha1.ConsumerQueue, virtualHost string, version vhost.Version) (contract.Contract, error) {
 	if _, err := Desired(cq, version); err != nil {
 		return contract.Contract{}, err
@@ -38,8 +38,8 @@ func ContractOf(cq *v1alpha1.ConsumerQueue, virtualHost string, version vhost.Ve
 	return c, nil
 }
 
-// rejectDeadLetters says whether what is rejected comes to the dead-letter queue for sure. At most once, a message would be lost where
-// that queue is full.
+// rejectDeadLetters reports whether a rejected message certainly reaches the dead-letter queue. With at-most-once dead-lettering,
+// a full dead-letter queue would lose the message.
 func rejectDeadLetters(spec resolved) bool {
 	return spec.dlx != nil && spec.atLeastOnce && spec.strategy != v1alpha1.RetryStrategyReject
 }
@@ -51,7 +51,7 @@ func strategyOf(spec resolved) contract.Strategy {
 	return contract.Strategy(spec.strategy)
 }
 
-// contractTiers lead to the delay tiers: through the retry exchange where there is one.
+// contractTiers returns the routes to the delay tiers, through the retry exchange if there is one.
 func contractTiers(spec resolved) []contract.Tier {
 	tiers := make([]contract.Tier, 0, len(spec.tiers))
 	for _, tier := range spec.tiers {
@@ -64,7 +64,8 @@ func contractTiers(spec resolved) []contract.Tier {
 	return tiers
 }
 
-// parkingRoute leads to the dead-letter queue. An exchange that goes by why a message died cannot be published to.
+// parkingRoute returns the route to the dead-letter queue. Consumers cannot publish to an exchange that routes by the reason of a
+// dead letter, so they publish to the queue itself.
 func parkingRoute(spec resolved) *contract.Route {
 	switch {
 	case spec.dlx == nil:

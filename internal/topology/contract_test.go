@@ -88,7 +88,7 @@ func decoded(t *testing.T, document string) (value any) {
 	return value
 }
 
-// Whatever a ConsumerQueue asks for, its contract is valid, and each route in it leads to the one queue that it is for.
+// Every ConsumerQueue has a valid contract, and each route in it leads to exactly its queue.
 func TestRoutesOfContractsLeadToTheirQueues(t *testing.T) {
 	t.Parallel()
 	for _, vector := range conformance.Load(t) {

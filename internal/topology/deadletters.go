@@ -8,24 +8,25 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// DeadLetters is where the dead letters of a ConsumerQueue come from, where they wait, and where they can be moved to.
+// DeadLetters are the queues of a ConsumerQueue that a job needs: the origin of dead letters, their queue, and possible
+// destinations.
 type DeadLetters struct {
 	// Main is the main queue.
 	Main string
-	// Queue is the dead-letter queue; empty where dead-lettering is disabled.
+	// Queue is the dead-letter queue; empty if dead-lettering is disabled.
 	Queue string
 	// Tiers are the delay tiers, the shortest delay first.
 	Tiers []TierRoute
 }
 
-// TierRoute is a delay tier and how messages come there.
+// TierRoute is a delay tier and the route to it.
 type TierRoute struct {
 	Queue string
 	Delay time.Duration
 	Route contract.Route
 }
 
-// DeadLettersOf finds the queues of a ConsumerQueue, on a broker of the given version. The error is a *Refusal.
+// DeadLettersOf returns the queues of a ConsumerQueue on a broker of the given version. The error is a *Refusal.
 func DeadLettersOf(cq *v1alpha1.ConsumerQueue, version vhost.Version) (DeadLetters, error) {
 	spec, err := resolve(cq, version)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Refusal says why a spec cannot become a topology on the broker it is meant for.
+// Refusal is the error of a spec that has no safe topology on the broker.
 type Refusal struct {
 	// Reason is one of UnsupportedByBroker, UnsafeTopology and InvalidSpec.
 	Reason  string
@@ -19,7 +19,7 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Message }
 
-// Desired turns a ConsumerQueue into its topology on a broker of the given version. The error is a *Refusal.
+// Desired computes the topology of a ConsumerQueue on a broker of the given version. The error is a *Refusal.
 func Desired(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Topology, error) {
 	if err := checkArgumentSizes(cq.Spec); err != nil {
 		return Topology{}, err
@@ -71,8 +71,8 @@ func Desired(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Topology, error
 	return desired, nil
 }
 
-// DesiredOnOlderVersions is what a ConsumerQueue asks for on those supported RabbitMQ versions before the given one that make a
-// difference, newest first.
+// DesiredOnOlderVersions computes the topology on the supported RabbitMQ versions before the given one at which topologies
+// change, newest first. It leaves out versions that refuse the spec.
 func DesiredOnOlderVersions(cq *v1alpha1.ConsumerQueue, version vhost.Version) []Topology {
 	version.Patch = 0
 	var older []Topology
@@ -87,9 +87,9 @@ func DesiredOnOlderVersions(cq *v1alpha1.ConsumerQueue, version vhost.Version) [
 	return older
 }
 
-// checkSafe refuses what would lose or jam messages on this version, where validation could not know the version.
-// Source: the cycle rule in docs/concepts.md; a message that comes back to a queue in which it died for another reason
-// than a reject is dropped or stuck.
+// checkSafe refuses a topology that loses or blocks messages on this version. Validation does not know the version. Source: the
+// cycle rule in docs/concepts.md. A message is dropped or stuck if it returns to a queue in which it died for a reason other than
+// a reject.
 func checkSafe(spec resolved) error {
 	if spec.rejectMode != v1alpha1.RejectStraight {
 		return nil
@@ -98,17 +98,18 @@ func checkSafe(spec resolved) error {
 	limit := spec.queue.DeliveryLimit
 	switch {
 	case version.AtLeast(vhost.RabbitMQ40) && limit != nil && limit.StrVal == v1alpha1.DeliveryLimitBrokerDefault:
-		return unsafe("queue.deliveryLimit BrokerDefault is 20 on this broker (%s), and what exceeds it would be lost: "+
+		return unsafe("queue.deliveryLimit BrokerDefault is 20 on this broker (%s), and messages that exceed it would be lost: "+
 			"use Unlimited or remove it", version)
 	case limit != nil && limit.Type == intstr.Int:
 		return unsafe("a numeric queue.deliveryLimit with retry.strategy Reject loses messages on this broker (%s): "+
 			"use Unlimited, or upgrade to RabbitMQ 4.0", version)
 	case spec.queue.MessageTTL != "":
-		return unsafe("queue.messageTTL with retry.strategy Reject loses or jams what expires on this broker (%s): "+
+		return unsafe("queue.messageTTL with retry.strategy Reject loses or blocks expired messages on this broker (%s): "+
 			"remove it, or upgrade to RabbitMQ 4.0", version)
 	case (spec.queue.MaxLength != nil || spec.queue.MaxLengthBytes != nil) && !spec.atLeastOnce:
 		return unsafe("queue.maxLength and queue.maxLengthBytes with retry.strategy Reject and deadLetterStrategy AtMostOnce "+
-			"lose what exceeds them on this broker (%s): use AtLeastOnce, remove the limits, or upgrade to RabbitMQ 4.0", version)
+			"lose the messages that exceed them on this broker (%s): use AtLeastOnce, remove the limits, or upgrade to "+
+			"RabbitMQ 4.0", version)
 	}
 	return nil
 }
@@ -170,16 +171,15 @@ func addDeadLetter(desired *Topology, spec resolved) {
 	}
 }
 
-// deathReason matches messages by why they were dead-lettered last. The broker sets the header x-last-death-reason; a
-// headers exchange looks at headers that begin with x- only with all-with-x.
+// deathReason returns the arguments that match the latest reason of a dead letter. The broker writes it into the header
+// x-last-death-reason. A headers exchange matches headers that begin with x- only with all-with-x.
 func deathReason(reason string) vhost.Arguments {
 	return vhost.Arguments{"x-match": "all-with-x", "x-last-death-reason": reason}
 }
 
-// bind adds a binding.
 func (t *Topology) bind(binding Binding) { t.Bindings = append(t.Bindings, binding) }
 
-// withoutRepeated leaves out what is in a list of bindings already: bindings are a set.
+// withoutRepeated removes duplicates, because bindings are a set.
 func withoutRepeated(bindings []Binding) []Binding {
 	seen := vhost.IDs{}
 	return slices.DeleteFunc(bindings, func(binding Binding) bool {
@@ -247,7 +247,7 @@ func deadLetterQueue(spec resolved) (Queue, error) {
 		return Queue{}, err
 	}
 	if _, set := arguments[vhost.ArgOverflow]; !set && (spec.dlqSettings.MaxLength != nil || spec.dlqSettings.MaxLengthBytes != nil) {
-		arguments[vhost.ArgOverflow] = vhost.OverflowRejectPublish // otherwise the oldest dead letters would be dropped silently
+		arguments[vhost.ArgOverflow] = vhost.OverflowRejectPublish // otherwise the queue would drop its oldest dead letters silently
 	}
 	limit := intstr.FromString(v1alpha1.DeliveryLimitUnlimited)
 	if spec.dlqSettings.DeliveryLimit != nil {
@@ -257,8 +257,8 @@ func deadLetterQueue(spec resolved) (Queue, error) {
 	return Queue{Name: spec.dlq, Role: v1alpha1.RoleDeadLetter, Arguments: arguments}, nil
 }
 
-// deadLetterTo makes a queue dead-letter to an exchange; a nil key keeps each message's own. A quorum queue dead-letters
-// at least once only with strategy, reject-publish and DLX together.
+// deadLetterTo makes a queue dead-letter to an exchange. With a nil key, each message keeps its own. A quorum queue dead-letters
+// at least once only with all three: the strategy, reject-publish and a dead-letter exchange.
 func deadLetterTo(arguments vhost.Arguments, exchange string, key *string, atLeastOnce bool) {
 	arguments[vhost.ArgDeadLetterExchange] = exchange
 	if key != nil {
@@ -270,8 +270,8 @@ func deadLetterTo(arguments vhost.Arguments, exchange string, key *string, atLea
 	}
 }
 
-// setDeliveryLimit writes a delivery limit. Unlimited is -1 from RabbitMQ 4.0 on; before, there is no limit unless one is
-// set, and -1 would drop at the first redelivery.
+// setDeliveryLimit sets a delivery limit. Unlimited is -1 from RabbitMQ 4.0 on. Older versions have no limit by default, and -1
+// would drop a message at its first redelivery.
 func setDeliveryLimit(arguments vhost.Arguments, limit intstr.IntOrString, version vhost.Version) {
 	switch {
 	case limit.Type == intstr.Int:
@@ -281,7 +281,7 @@ func setDeliveryLimit(arguments vhost.Arguments, limit intstr.IntOrString, versi
 	}
 }
 
-// specArguments converts free arguments of a spec; nil for none.
+// specArguments converts the arguments of a spec; nil for none.
 func specArguments(given v1alpha1.Arguments) vhost.Arguments {
 	if len(given) == 0 {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Fragments of specs and of topologies that many cases share. alone is a main queue and nothing else.
+// Fragments of specs and topologies that many cases share. alone is only a main queue.
 const (
 	defaults = `
 		exchange orders.dlx: DeadLetter, fanout
@@ -413,7 +413,7 @@ func TestDesiredRefuses(t *testing.T) {
 		},
 		"straight Reject with BrokerDefault on 4.0": {
 			on: topologytest.V40, spec: straight, reason: v1alpha1.ReasonUnsafeTopology,
-			message: `queue.deliveryLimit BrokerDefault is 20 on this broker (4.0), and what exceeds it would be lost: use Unlimited or remove it`,
+			message: `queue.deliveryLimit BrokerDefault is 20 on this broker (4.0), and messages that exceed it would be lost: use Unlimited or remove it`,
 		},
 		"straight Reject with a numeric limit on 3.13": {
 			on: topologytest.V313, spec: `{retry: {strategy: Reject}, queue: {deliveryLimit: 3}}`, reason: v1alpha1.ReasonUnsafeTopology,
@@ -421,18 +421,18 @@ func TestDesiredRefuses(t *testing.T) {
 		},
 		"straight Reject with messageTTL on 3.13": {
 			on: topologytest.V313, spec: `{retry: {strategy: Reject}, queue: {messageTTL: 3s}}`, reason: v1alpha1.ReasonUnsafeTopology,
-			message: `queue.messageTTL with retry.strategy Reject loses or jams what expires on this broker (3.13): remove it, or upgrade to RabbitMQ 4.0`,
+			message: `queue.messageTTL with retry.strategy Reject loses or blocks expired messages on this broker (3.13): remove it, or upgrade to RabbitMQ 4.0`,
 		},
 		"straight Reject with maxLength AtMostOnce on 3.13": {
 			on: topologytest.V313, spec: `{retry: {strategy: Reject}, queue: {maxLength: 3}, deadLetterStrategy: AtMostOnce}`, reason: v1alpha1.ReasonUnsafeTopology,
-			message: `queue.maxLength and queue.maxLengthBytes with retry.strategy Reject and deadLetterStrategy AtMostOnce lose what exceeds them on this broker (3.13): use AtLeastOnce, remove the limits, or upgrade to RabbitMQ 4.0`,
+			message: `queue.maxLength and queue.maxLengthBytes with retry.strategy Reject and deadLetterStrategy AtMostOnce lose the messages that exceed them on this broker (3.13): use AtLeastOnce, remove the limits, or upgrade to RabbitMQ 4.0`,
 		},
 		"straight Reject with maxLengthBytes AtMostOnce on 3.13": {
 			on: topologytest.V313, spec: `{retry: {strategy: Reject}, queue: {maxLengthBytes: 3}, deadLetterStrategy: AtMostOnce}`, reason: v1alpha1.ReasonUnsafeTopology,
-			message: `queue.maxLength and queue.maxLengthBytes with retry.strategy Reject and deadLetterStrategy AtMostOnce lose what exceeds them on this broker (3.13): use AtLeastOnce, remove the limits, or upgrade to RabbitMQ 4.0`,
+			message: `queue.maxLength and queue.maxLengthBytes with retry.strategy Reject and deadLetterStrategy AtMostOnce lose the messages that exceed them on this broker (3.13): use AtLeastOnce, remove the limits, or upgrade to RabbitMQ 4.0`,
 		},
 
-		// What only objects stored past validation can show:
+		// Only objects that were stored without validation reach these errors:
 		"a TTL that is none":          {spec: `{queue: {messageTTL: 1 day}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "1 day": must be integers with d, h, m, s, ms in that order, such as 14d, 1h30m or 90s`},
 		"a TTL of a DLQ that is none": {spec: `{deadLetter: {queue: {consumerTimeout: soon}}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "soon": must be integers with d, h, m, s, ms in that order, such as 14d, 1h30m or 90s`},
 		"a delay that is none":        {spec: `{retry: {delayTiers: [{delay: later}]}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "later": must be integers with d, h, m, s, ms in that order, such as 14d, 1h30m or 90s`},

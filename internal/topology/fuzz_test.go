@@ -11,8 +11,8 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// FuzzDuration: what the API server takes for a duration, can be read, and is a number of milliseconds that goes to the
-// broker and comes back. What it refuses does no harm either.
+// FuzzDuration: every duration that the API server accepts can be parsed, and its milliseconds survive the round trip through the
+// broker. Refused texts do not panic.
 func FuzzDuration(f *testing.F) {
 	crd, err := os.ReadFile("../../config/crd/bases/messaging.warren.dev_consumerqueues.yaml")
 	if err != nil {
@@ -51,8 +51,8 @@ func FuzzDuration(f *testing.F) {
 	})
 }
 
-// FuzzNameLengths: names that are made from the main queue's stay within the 255 bytes that AMQP allows, for each name and
-// delay that validation accepts. Validation counts in CEL; its sums are written here as they are there.
+// FuzzNameLengths: names derived from the main queue's name stay within the 255 bytes of AMQP, for each name and delay that
+// validation accepts. Validation computes lengths in CEL; the test repeats its sums.
 func FuzzNameLengths(f *testing.F) {
 	for _, delay := range []int64{1, 999, 1000, 59_999, 60_000, 3_599_999, 3_600_000, 36_000_000, 360_000_000, 3_600_000_000, 1<<32 - 1} {
 		f.Add("orders", delay)

@@ -11,8 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// The forms in which objects are hashed. Hashes are kept in the status of ConsumerQueues: a form must not change without a
-// new version of the hash.
+// The forms in which objects are hashed. The status of ConsumerQueues stores the hashes. A changed form needs a new hashVersion.
 type (
 	exchangeForm struct {
 		Name    string
@@ -32,19 +31,19 @@ type (
 	}
 )
 
-// hashVersion is the version of the forms. Hashes of other versions are never equal to these.
+// hashVersion is the version of the forms. Hashes of different versions never match.
 const hashVersion = "v1:"
 
-// Hash tells how the exchange is desired.
+// Hash identifies the desired exchange.
 func (e Exchange) Hash() string { return hash(exchangeForm(e)) }
 
-// Hash tells how the queue is desired.
+// Hash identifies the desired queue.
 func (q Queue) Hash() string { return hash(queueForm(q)) }
 
-// Hash tells how the binding is desired.
+// Hash identifies the desired binding.
 func (b Binding) Hash() string { return hash(bindingForm(b)) }
 
-// HashOf is the hash of an object of a topology; empty if the object is not part of it.
+// HashOf returns the hash of an object in the topology; empty if it is not part of the topology.
 func (t Topology) HashOf(id vhost.ID) string {
 	for _, exchange := range t.Exchanges {
 		if exchange.ID() == id {
@@ -64,7 +63,7 @@ func (t Topology) HashOf(id vhost.ID) string {
 	return ""
 }
 
-// Wants says whether an object is part of a topology, whatever its type and arguments.
+// Wants reports whether an object is part of the topology, whatever its type and arguments.
 func (t Topology) Wants(id vhost.ID) bool {
 	return slices.ContainsFunc(t.Exchanges, func(e Exchange) bool { return e.ID() == id }) ||
 		slices.ContainsFunc(t.Queues, func(q Queue) bool { return q.ID() == id }) ||

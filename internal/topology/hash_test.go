@@ -9,7 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Hashes are kept in the status of ConsumerQueues: a hash that changes makes every object look as if its spec had changed.
+// The status of ConsumerQueues stores hashes. A changed hash makes every object look as if its spec had changed.
 func TestHashesStay(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

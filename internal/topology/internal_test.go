@@ -7,7 +7,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// A name that is made from a delay tells its length: no two delays share one.
+// A name derived from a delay identifies the delay.
 func FuzzCompactDelay(f *testing.F) {
 	for _, delay := range []int64{1, 999, 1000, 1500, 60_000, 90_000, 120_000, 3_600_000, 5_400_000, 86_400_000, 1<<32 - 1} {
 		f.Add(delay)

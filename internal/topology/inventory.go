@@ -9,10 +9,10 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Inventory is what status.topology records of objects, by their identity.
+// Inventory indexes the entries of status.topology by object.
 type Inventory map[vhost.ID]v1alpha1.TopologyEntry
 
-// InventoryOf reads entries of status.topology.
+// InventoryOf indexes entries of status.topology.
 func InventoryOf(entries []v1alpha1.TopologyEntry) Inventory {
 	inventory := make(Inventory, len(entries))
 	for _, entry := range entries {
@@ -21,12 +21,12 @@ func InventoryOf(entries []v1alpha1.TopologyEntry) Inventory {
 	return inventory
 }
 
-// WasInSync says whether an object was once seen just as it is desired now, which its hash tells.
+// WasInSync reports whether an object was once in sync in its current desired form, which the hash identifies.
 func (i Inventory) WasInSync(id vhost.ID, hash string) bool {
 	return hash != "" && i[id].LastSyncedHash == hash
 }
 
-// IDOf identifies the object of an entry.
+// IDOf returns the ID of an entry's object.
 func IDOf(entry v1alpha1.TopologyEntry) vhost.ID {
 	return vhost.ID{
 		Kind: vhost.Kind(entry.Kind), Name: entry.Name,
@@ -34,7 +34,15 @@ func IDOf(entry v1alpha1.TopologyEntry) vhost.ID {
 	}
 }
 
-// EntryOf is an entry about an object.
+// IDOfChange returns the ID of a change's object.
+func IDOfChange(change v1alpha1.Change) vhost.ID {
+	return vhost.ID{
+		Kind: vhost.Kind(change.Kind), Name: change.Name,
+		Source: change.Source, Destination: change.Destination, RoutingKey: change.RoutingKey, Arguments: change.Arguments,
+	}
+}
+
+// EntryOf returns an entry for an object.
 func EntryOf(id vhost.ID) v1alpha1.TopologyEntry {
 	return v1alpha1.TopologyEntry{
 		Kind: v1alpha1.ObjectKind(id.Kind), Name: id.Name,
@@ -42,19 +50,19 @@ func EntryOf(id vhost.ID) v1alpha1.TopologyEntry {
 	}
 }
 
-// BindingOf is the binding of an entry.
+// BindingOf returns the binding of an entry.
 func BindingOf(entry v1alpha1.TopologyEntry) Binding {
 	var arguments map[string]any
 	decoder := json.NewDecoder(strings.NewReader(entry.Arguments))
 	decoder.UseNumber()
-	_ = decoder.Decode(&arguments) // of a binding without arguments there is nothing to read
+	_ = decoder.Decode(&arguments) // a binding without arguments has an empty text
 	return Binding{
 		Source: entry.Source, Destination: entry.Destination, RoutingKey: entry.RoutingKey,
 		Arguments: vhost.Normalize(arguments), Role: entry.Role,
 	}
 }
 
-// BindingsOf are the bindings among entries.
+// BindingsOf returns the bindings among entries.
 func BindingsOf(entries []v1alpha1.TopologyEntry) []Binding {
 	var bindings []Binding
 	for _, entry := range entries {
@@ -65,14 +73,14 @@ func BindingsOf(entries []v1alpha1.TopologyEntry) []Binding {
 	return bindings
 }
 
-// Owned are the entries of objects that are a ConsumerQueue's own: exchanges and queues that Warren declared for it, or is
-// about to, or has seen just as it wants them, and all bindings but foreign ones. An exchange or queue that was found
-// otherwise is somebody else's until it is recreated.
+// Owned returns the entries that the ConsumerQueue owns. It owns the exchanges and queues that Warren declared or is about to
+// declare, or that were once in sync, and all bindings except foreign ones. An exchange or queue that Warren found in another
+// form belongs to others until it is recreated.
 func Owned(entries []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
 	return slices.DeleteFunc(slices.Clone(entries), func(entry v1alpha1.TopologyEntry) bool { return !Owns(entry) })
 }
 
-// OwnedView is Owned for those who only read: where all entries are own, it is the entries themselves.
+// OwnedView is Owned without a copy if the ConsumerQueue owns all entries. The caller must not change the result.
 func OwnedView(entries []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
 	if slices.ContainsFunc(entries, func(entry v1alpha1.TopologyEntry) bool { return !Owns(entry) }) {
 		return Owned(entries)
@@ -80,13 +88,13 @@ func OwnedView(entries []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
 	return slices.Clip(entries)
 }
 
-// Intended says whether an object was about to be declared and has never been seen as wanted since: the broker may have it
-// from Warren, from somebody else, or not at all.
+// Intended reports whether Warren was about to declare an object and has not seen it in sync since. The object may exist because
+// of Warren, because of others, or not at all.
 func Intended(entry v1alpha1.TopologyEntry) bool {
 	return entry.Kind != v1alpha1.KindBinding && entry.Origin == v1alpha1.OriginDeclared && entry.LastSyncedHash == ""
 }
 
-// Owns says whether an entry is of an object that is a ConsumerQueue's own; see Owned.
+// Owns reports whether the ConsumerQueue owns the object of an entry; see Owned.
 func Owns(entry v1alpha1.TopologyEntry) bool {
 	if entry.Kind == v1alpha1.KindBinding {
 		return entry.Role != ""
@@ -94,8 +102,8 @@ func Owns(entry v1alpha1.TopologyEntry) bool {
 	return entry.Origin == v1alpha1.OriginDeclared || entry.LastSyncedHash != ""
 }
 
-// SplitByOrigin tells what Warren declared from what it found. A binding has no origin: it counts as declared if Warren
-// declared both its ends.
+// SplitByOrigin separates entries into those declared by Warren and those found. A binding has no origin: it counts as declared
+// if Warren declared both its ends.
 func SplitByOrigin(owned []v1alpha1.TopologyEntry) (declared, found []v1alpha1.TopologyEntry) {
 	isDeclared := func(kind v1alpha1.ObjectKind, name string) bool {
 		return slices.ContainsFunc(owned, func(e v1alpha1.TopologyEntry) bool {

@@ -10,7 +10,7 @@ type Exchange struct {
 	Name string
 	Type v1alpha1.ExchangeType
 	Role v1alpha1.Role
-	// Declare is false for an exchange that must exist: Warren uses it and never declares it. Its Type is then empty.
+	// Declare is false for an exchange that Warren uses and never declares. It must exist, and its Type is empty.
 	Declare bool
 }
 
@@ -27,7 +27,7 @@ type Queue struct {
 // ID identifies the queue.
 func (q Queue) ID() vhost.ID { return vhost.QueueID(q.Name) }
 
-// Binding binds a queue to an exchange. Source, Destination, RoutingKey and Arguments together are its identity.
+// Binding binds a queue to an exchange. Source, Destination, RoutingKey and Arguments form its identity.
 type Binding struct {
 	Source, Destination, RoutingKey string
 	Arguments                       vhost.Arguments
@@ -37,12 +37,12 @@ type Binding struct {
 // ID identifies the binding.
 func (b Binding) ID() vhost.ID { return b.AtBroker().ID() }
 
-// AtBroker is the binding as a broker has it.
+// AtBroker returns the binding in the broker model.
 func (b Binding) AtBroker() vhost.Binding {
 	return vhost.Binding{Source: b.Source, Destination: b.Destination, RoutingKey: b.RoutingKey, Arguments: b.Arguments}
 }
 
-// IDsOf are the IDs of bindings.
+// IDsOf returns the IDs of bindings.
 func IDsOf(bindings []Binding) vhost.IDs {
 	ids := make(vhost.IDs, len(bindings))
 	for _, binding := range bindings {
@@ -51,18 +51,18 @@ func IDsOf(bindings []Binding) vhost.IDs {
 	return ids
 }
 
-// Topology is everything that one ConsumerQueue is at the broker, in the order in which it is declared.
+// Topology has the objects of one ConsumerQueue at the broker, in the order in which Warren declares them.
 type Topology struct {
 	Exchanges []Exchange
 	Queues    []Queue
 	Bindings  []Binding
 	// RejectMode is how rejected messages reach the delay tier; empty unless the strategy is Reject.
 	RejectMode v1alpha1.RejectMode
-	// Return is where expired messages of the delay tiers go if not straight to the main queue; nil otherwise.
+	// Return is the route of expired messages from the delay tiers. It is nil if they return directly to the main queue.
 	Return *ReturnRoute
 }
 
-// AddIDs adds the objects of the topology to others.
+// AddIDs adds the IDs of the topology's objects to ids.
 func (t Topology) AddIDs(ids vhost.IDs) {
 	for _, exchange := range t.Exchanges {
 		ids[exchange.ID()] = true
@@ -75,12 +75,12 @@ func (t Topology) AddIDs(ids vhost.IDs) {
 	}
 }
 
-// ReturnRoute is the route that messages take when their delay is over.
+// ReturnRoute is the route of messages after their delay.
 type ReturnRoute struct {
 	Exchange string
-	// Keys are the routing keys that messages arrive with: retry.returnTo's, or those of the tiers; empty where that
+	// Keys are the routing keys of returning messages: the key of retry.returnTo, or those of the tiers. They are empty if the key
 	// depends on each message.
 	Keys []string
-	// Queue is the main queue, where messages should arrive.
+	// Queue is the main queue, which the messages should reach.
 	Queue string
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// resolved is a spec with every default filled in, for a version of RabbitMQ.
+// resolved is a spec with all defaults for a version of RabbitMQ.
 type resolved struct {
 	version vhost.Version
 
@@ -15,19 +15,19 @@ type resolved struct {
 	queue    v1alpha1.QueueSpec
 	bindings []v1alpha1.SourceBinding
 
-	// strategy is empty where there is no retry.
+	// strategy is empty if retry is disabled.
 	strategy    v1alpha1.RetryStrategy
 	maxAttempts int32
 	tiers       []tier
-	// retryExchange is nil where tiers are reached through the default exchange.
+	// retryExchange is nil if messages reach the tiers through the default exchange.
 	retryExchange  *Exchange
 	returnTo       *v1alpha1.ReturnRoute
 	returnExchange string
-	// returnKey is nil where messages keep the key that they came to the tier with.
+	// returnKey is nil if messages keep the key with which they entered the tier.
 	returnKey  *string
 	redelivery *redelivery
 
-	// dlx is nil where dead-lettering is disabled.
+	// dlx is nil if dead-lettering is disabled.
 	dlx         *Exchange
 	dlq         string
 	dlqKey      string
@@ -76,8 +76,8 @@ func rejectModeOf(spec resolved) v1alpha1.RejectMode {
 	return v1alpha1.RejectStraight
 }
 
-// defaultDeadLetterType is headers where a headers exchange can tell rejected messages from other dead letters. The header that it needs
-// exists since RabbitMQ 4.0.
+// defaultDeadLetterType returns headers if a headers exchange can separate rejected messages from other dead letters. The header
+// that this needs exists since RabbitMQ 4.0.
 func defaultDeadLetterType(spec *resolved) v1alpha1.ExchangeType {
 	if spec.strategy == v1alpha1.RetryStrategyReject && spec.retryExchange == nil && spec.version.AtLeast(vhost.RabbitMQ40) {
 		return v1alpha1.ExchangeHeaders
@@ -148,7 +148,7 @@ func resolveRetry(spec *resolved, given *v1alpha1.RetrySpec) error {
 	return resolveRedelivery(spec, given.RedeliveryDelay)
 }
 
-// defaultMaxAttempts is one attempt more than there are delays under Publish, so that no delay is used twice.
+// defaultMaxAttempts is the number of delay tiers plus one under Publish, so that each delay is used once.
 func defaultMaxAttempts(spec *resolved) int32 {
 	if spec.strategy == v1alpha1.RetryStrategyPublish {
 		return int32(len(spec.tiers)) + 1
@@ -156,7 +156,7 @@ func defaultMaxAttempts(spec *resolved) int32 {
 	return 5
 }
 
-// defaultTiers are the delays that a strategy has where the spec gives none.
+// defaultTiers are the delays of each strategy if the spec gives none.
 var defaultTiers = map[v1alpha1.RetryStrategy][]v1alpha1.DelayTier{
 	v1alpha1.RetryStrategyPublish: {{Delay: "30s"}, {Delay: "5m"}, {Delay: "30m"}},
 	v1alpha1.RetryStrategyReject:  {{Delay: "30s"}},
@@ -200,7 +200,7 @@ func resolveRedelivery(spec *resolved, given *v1alpha1.RedeliveryDelay) error {
 	return nil
 }
 
-// mainDeadLettersTo is where the main queue's dead letters go; a nil key keeps each message's own.
+// mainDeadLettersTo returns the route of the main queue's dead letters. With a nil key, each message keeps its own.
 func (r resolved) mainDeadLettersTo() (exchange string, key *string, ok bool) {
 	switch {
 	case r.rejectMode == v1alpha1.RejectStraight && r.retryExchange != nil:
@@ -215,7 +215,7 @@ func (r resolved) mainDeadLettersTo() (exchange string, key *string, ok bool) {
 	return r.dlx.Name, &r.dlqKey, true
 }
 
-// returnRoute is what must be watched so that expired messages find back; nil where they go straight to the main queue.
+// returnRoute returns the route to watch so that expired messages return. It is nil if they return directly to the main queue.
 func returnRoute(spec resolved) *ReturnRoute {
 	if spec.returnTo == nil {
 		return nil
@@ -226,7 +226,7 @@ func returnRoute(spec resolved) *ReturnRoute {
 		return route
 	}
 	if spec.rejectMode == v1alpha1.RejectByReason {
-		return route // a message has kept the key that it was first published with, whatever that was
+		return route // each message keeps the key with which it was first published
 	}
 	for _, tier := range spec.tiers {
 		route.Keys = append(route.Keys, tier.key)

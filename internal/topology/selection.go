@@ -7,7 +7,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// SelectionOf selects the broker objects that a ConsumerQueue has to do with, on whatever version.
+// SelectionOf selects the broker objects of a ConsumerQueue and its neighbours, for all versions.
 func SelectionOf(cq *v1alpha1.ConsumerQueue) vhost.Selection {
 	spec, err := resolve(cq, vhost.Version{})
 	if err != nil {
@@ -32,7 +32,7 @@ func SelectionOf(cq *v1alpha1.ConsumerQueue) vhost.Selection {
 	return selection
 }
 
-// SelectionWith adds the objects of an inventory to those that a ConsumerQueue has to do with.
+// SelectionWith is SelectionOf plus the objects of an inventory.
 func SelectionWith(cq *v1alpha1.ConsumerQueue, owned []v1alpha1.TopologyEntry) vhost.Selection {
 	all := SelectionOf(cq)
 	for _, entry := range owned {

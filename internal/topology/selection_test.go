@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/test/specgen"
 )
 
-// TestSelectionOfHasEverything: what is observed is found by these names, so none may be missing, on any version.
+// TestSelectionOfHasEverything: the selection has the names of all objects, on every version.
 func TestSelectionOfHasEverything(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

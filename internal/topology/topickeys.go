@@ -8,8 +8,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// greedyBinding is the first binding on a topic exchange whose key RabbitMQ refuses from 4.3.5 on: one with more than two words "#".
-// The type of an exchange that the spec does not declare is unknown, so RabbitMQ itself refuses the key there.
+// greedyBinding returns the first binding of a topic exchange with more than two words "#" in its key. RabbitMQ refuses such a
+// key from 4.3.5 on. If the spec does not declare the exchange, its type is unknown here, and RabbitMQ itself refuses the key.
 func greedyBinding(bindings []Binding, exchanges []Exchange) (Binding, bool) {
 	topics := map[string]bool{"amq.topic": true}
 	for _, exchange := range exchanges {
@@ -40,7 +40,7 @@ func greedyKey(binding Binding) string {
 		binding.RoutingKey, binding.Source, vhost.RabbitMQ435)
 }
 
-// checkTopicKeys refuses the bindings that a broker of this version refuses.
+// checkTopicKeys refuses bindings that a broker of this version refuses.
 func checkTopicKeys(desired Topology, version vhost.Version) error {
 	binding, found := greedyBinding(desired.Bindings, desired.Exchanges)
 	if !found || !version.AtLeast(vhost.RabbitMQ435) {

@@ -15,31 +15,31 @@ import (
 // string, bool, float64, nil, and tables and arrays of these.
 type Arguments map[string]any
 
-// Equal says whether two sets of arguments are the same to a broker: integer widths and the order of keys don't matter,
-// absent and empty sets are the same.
+// Equal reports whether a broker treats two sets of arguments as the same. Integer widths and the order of keys do not matter,
+// and an absent set equals an empty one.
 func (a Arguments) Equal(b Arguments) bool {
 	return maps.EqualFunc(a, b, SameValue)
 }
 
-// JSON renders arguments with sorted keys; an empty set as the empty string.
+// JSON encodes arguments with sorted keys. An empty set becomes the empty string.
 func (a Arguments) JSON() string {
 	if len(a) == 0 {
 		return ""
 	}
 	text, err := json.Marshal(a)
-	if err != nil { // only values that JSON and AMQP tables do not share, such as NaN
+	if err != nil { // a value that JSON cannot encode, such as NaN
 		return "{}"
 	}
 	return string(text)
 }
 
-// Keys lists the names of the arguments in order.
+// Keys returns the names of the arguments in order.
 func (a Arguments) Keys() []string {
 	return slices.Sorted(maps.Keys(a))
 }
 
-// Normalize brings values to the types that Desired uses, whatever the way they came: integers of any width, json.Number
-// and whole floats become int64; []byte becomes string. Tables and arrays are normalized within.
+// Normalize converts values to the types that topology.Desired uses. Integers of any width, json.Number and whole floats become
+// int64; []byte becomes string. Normalize also converts the values in tables and arrays.
 func Normalize(arguments map[string]any) Arguments {
 	if len(arguments) == 0 {
 		return nil
@@ -93,12 +93,12 @@ func Normal(value any) any {
 	return value
 }
 
-// SameValue says whether two values are the same to a broker.
+// SameValue reports whether a broker treats two values as the same.
 func SameValue(a, b any) bool {
 	return reflect.DeepEqual(Normal(a), Normal(b))
 }
 
-// Display renders a value for people: strings bare, unless that would make them look like a number or a truth value.
+// Display formats a value for people. Strings are unquoted, unless they would look like a number or a boolean.
 func Display(value any) string {
 	value = Normal(value)
 	text, isString := value.(string)

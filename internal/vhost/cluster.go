@@ -8,24 +8,25 @@ import (
 // Cluster identifies a RabbitMQ cluster. The name alone does not: the RabbitMQ cluster operator names each cluster after its
 // resource, so clusters in several namespaces often have the same name.
 //
-// An identity with an ID is strong, one without is weak. Which question is asked of two identities depends on what follows
-// from the answer: MayBe where something is kept, Is where something is done.
+// An identity with an ID is strong; an identity without an ID is weak. Use MayBe before retaining something, and Is before
+// changing something.
 type Cluster struct {
-	// ID is a hash of the random id that the cluster gave itself when it was made; empty where the user may not read it.
+	// ID is a hash of the random ID that the cluster gave itself at its creation. It is empty if the user may not read the ID.
 	ID string `json:"id,omitempty"`
-	// Name is the cluster's name. It can be changed.
+	// Name is the cluster's name. RabbitMQ can change it.
 	Name string `json:"name,omitempty"`
-	// Endpoint is host:port of the AMQP URI that leads to the cluster.
+	// Endpoint is host:port of the AMQP URI of the cluster.
 	Endpoint string `json:"endpoint,omitempty"`
 }
 
-// Strong says whether the ID is known.
+// Strong reports whether the ID is known.
 func (c Cluster) Strong() bool { return c.ID != "" }
 
-// Known is false for the identity of no cluster.
+// Known returns false for an empty identity.
 func (c Cluster) Known() bool { return c.ID != "" || c.Name != "" }
 
-// MayBe says whether two identities may be of one cluster: then nothing is taken away from whoever is at the other.
+// MayBe reports whether two identities could be the same cluster. If so, Warren removes nothing that belongs to the other
+// identity.
 func (c Cluster) MayBe(other Cluster) bool {
 	if c.Strong() && other.Strong() {
 		return c.ID == other.ID
@@ -33,8 +34,8 @@ func (c Cluster) MayBe(other Cluster) bool {
 	return c.Name != "" && c.Name == other.Name
 }
 
-// Is says whether two identities are surely of one cluster. Clusters of one name that are reached at one endpoint are taken
-// for one where an ID is not known.
+// Is reports whether two identities are certainly the same cluster. If an ID is unknown, clusters with the same name and endpoint
+// are the same.
 func (c Cluster) Is(other Cluster) bool {
 	if c.Strong() && other.Strong() {
 		return c.ID == other.ID
@@ -42,7 +43,7 @@ func (c Cluster) Is(other Cluster) bool {
 	return c.MayBe(other) && c.Endpoint != "" && c.Endpoint == other.Endpoint
 }
 
-// Keeping returns the identity with the ID that is recorded of the same cluster, for a user who may not read the ID any more.
+// Keeping returns the identity with the recorded ID, if both are the same cluster and the user may no longer read the ID.
 func (c Cluster) Keeping(recorded Cluster) Cluster {
 	if c.ID == "" && c.Is(recorded) {
 		c.ID = recorded.ID
@@ -50,16 +51,17 @@ func (c Cluster) Keeping(recorded Cluster) Cluster {
 	return c
 }
 
-// Key is the identity as one text, as calls carry it that must not reach another cluster.
+// Key encodes the identity as text. Calls carry it so that they cannot reach another cluster. An empty identity has the empty
+// key.
 func (c Cluster) Key() string {
 	if !c.Known() {
 		return ""
 	}
-	text, _ := json.Marshal(c) // of strings
+	text, _ := json.Marshal(c) // marshalling strings cannot fail
 	return string(text)
 }
 
-// ClusterOf returns the identity of a Key. Any other text gives the identity of no cluster.
+// ClusterOf decodes a Key. Any other text gives an empty identity.
 func ClusterOf(key string) Cluster {
 	read := Cluster{}
 	if err := json.Unmarshal([]byte(key), &read); err != nil {
@@ -68,7 +70,7 @@ func ClusterOf(key string) Cluster {
 	return read
 }
 
-// String names the cluster for people.
+// String formats the identity for people.
 func (c Cluster) String() string {
 	if c.Endpoint == "" {
 		return fmt.Sprintf("%q", c.Name)

@@ -31,10 +31,10 @@ func TestCluster(t *testing.T) {
 		"weak and renamed":   {weak, Cluster{Name: "hare", Endpoint: "blue:5672"}, answers{false, false}},
 		"weak and elsewhere": {weak, Cluster{Name: "rabbit", Endpoint: "green:5672"}, answers{true, false}},
 
-		"a name is no proof":                {named, strong, answers{true, false}},
-		"a name is no proof, weak now":      {named, weak, answers{true, false}},
-		"a name is no proof, nor to itself": {named, named, answers{true, false}},
-		"another name":                      {named, Cluster{ID: "1", Name: "hare", Endpoint: "blue:5672"}, answers{false, false}},
+		"a name is no proof":                     {named, strong, answers{true, false}},
+		"a name is no proof, weak now":           {named, weak, answers{true, false}},
+		"a name is no proof, not even to itself": {named, named, answers{true, false}},
+		"another name":                           {named, Cluster{ID: "1", Name: "hare", Endpoint: "blue:5672"}, answers{false, false}},
 
 		"nothing is known":        {Cluster{}, Cluster{}, answers{false, false}},
 		"nothing is recorded":     {Cluster{}, strong, answers{false, false}},
@@ -57,7 +57,7 @@ func TestClusterKeepsAnIDThatCannotBeReadNow(t *testing.T) {
 	elsewhere := Cluster{Name: "rabbit", Endpoint: "green:5672"}
 	other := Cluster{ID: "2", Name: "rabbit", Endpoint: "blue:5672"}
 	for name, test := range map[string]struct{ recorded, now, want Cluster }{
-		"the tag was taken away":    {strong, weak, strong},
+		"the tag was removed":       {strong, weak, strong},
 		"it may be another cluster": {strong, elsewhere, elsewhere},
 		"it is another cluster":     {strong, other, other},
 		"the tag was given":         {weak, strong, strong},

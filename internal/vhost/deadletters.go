@@ -7,18 +7,18 @@ import (
 	"slices"
 )
 
-// This file answers what the dead letters of the observed queues still need. What they lead to must not go: a dead letter
-// without a way is dropped, or stuck in its source for ever.
+// This file finds the objects that dead letters of the observed queues still need. Warren must not delete these objects: RabbitMQ
+// drops a dead letter without a route, or keeps it in its source queue forever.
 
-// DeadLetter says where a queue sends its dead letters, by its arguments or by the policy that applies to it.
+// DeadLetter is the route of a queue's dead letters, as set by its arguments or by the policy that applies to it.
 type DeadLetter struct {
 	Queue, Exchange string
-	// RoutingKey is nil where each message keeps its own.
+	// RoutingKey is nil if each message keeps its own key.
 	RoutingKey *string
 }
 
-// DeadLettersOf says where a queue sends its dead letters under a policy with this definition, which may be nil: an argument
-// wins over a policy. It is false if the queue sends them nowhere.
+// DeadLettersOf returns the route of a queue's dead letters under a policy with this definition, which may be nil. An argument
+// overrides a policy. It returns false if the queue does not dead-letter.
 func DeadLettersOf(name string, queue Queue, policy Arguments) (DeadLetter, bool) {
 	value := func(argument, key string) any {
 		if own, given := queue.Arguments[argument]; given {
@@ -34,9 +34,20 @@ func DeadLettersOf(name string, queue Queue, policy Arguments) (DeadLetter, bool
 	return letter, dead
 }
 
-// leadingTo tells whether dead letters can come to an exchange: straight, or by way of others. The keys on the way are not looked at,
-// so that too much rather than too little is kept. Each exchange that queues dead-letter to is looked at once: thousands of queues
-// may share one, with thousands of bindings.
+// DeadLettersIn returns the routes of the queues that dead-letter by their arguments, sorted by queue.
+func DeadLettersIn(queues map[string]Queue) []DeadLetter {
+	var found []DeadLetter
+	for _, name := range slices.Sorted(maps.Keys(queues)) {
+		if letter, dead := DeadLettersOf(name, queues[name], nil); dead {
+			found = append(found, letter)
+		}
+	}
+	return found
+}
+
+// leadingTo returns a function that reports whether dead letters can reach an exchange, directly or through other exchanges. It
+// ignores the keys of the bindings between exchanges, so it may retain too much, but never too little. It visits each dead-letter
+// exchange once, because thousands of queues may share one with thousands of bindings.
 func (o Observed) leadingTo(exchange string) func(from DeadLetter) bool {
 	known := map[string]bool{"": false}
 	return func(from DeadLetter) bool {
@@ -58,7 +69,7 @@ func contains(names iter.Seq[string], name string) bool {
 	return false
 }
 
-// onward lists the exchanges that an exchange can hand messages on to: those bound to it, and its alternate.
+// onward returns the exchanges to which an exchange can pass messages: the exchanges bound to it, and its alternate exchange.
 func (o Observed) onward(exchange string) []string {
 	next := o.boundExchanges(exchange)
 	if alternate, given := o.Exchanges[exchange].Alternate(); given {
@@ -67,27 +78,26 @@ func (o Observed) onward(exchange string) []string {
 	return next
 }
 
-// mayRouteBy tells whether an exchange can hand a queue's dead letters on by a binding.
+// mayRouteBy returns a function that reports whether a binding can route a queue's dead letters.
 func (o Observed) mayRouteBy(binding Binding) func(from DeadLetter) bool {
 	leads := o.leadingTo(binding.Source)
 	return func(from DeadLetter) bool { return leads(from) && o.mayMatch(from, binding) }
 }
 
-// mayMatch reports whether a dead letter that comes to the exchange of a binding may match the binding.
 func (o Observed) mayMatch(from DeadLetter, binding Binding) bool {
 	return from.MayTake(binding, o.Exchanges[binding.Source].Type)
 }
 
-// MayTake reports whether a dead letter that comes to the exchange of a binding, which has this type, may match the binding.
+// MayTake reports whether the binding of an exchange of this type may match a dead letter at that exchange.
 func (d DeadLetter) MayTake(binding Binding, exchangeType string) bool {
 	if d.RoutingKey == nil {
-		return true // it depends on each message
+		return true // it depends on each message's key
 	}
 	matches, known := MatchesKey(exchangeType, binding.RoutingKey, *d.RoutingKey)
 	return matches || !known
 }
 
-// alwaysRoutes says whether an exchange hands on, by a binding, every dead letter of a queue that comes to the exchange.
+// alwaysRoutes reports whether a binding matches every dead letter of a queue that reaches the binding's exchange.
 func (o Observed) alwaysRoutes(from DeadLetter, binding Binding) bool {
 	exchange := o.Exchanges[binding.Source].Type
 	if exchange == TypeFanout {
@@ -100,13 +110,13 @@ func (o Observed) alwaysRoutes(from DeadLetter, binding Binding) bool {
 	return matches && known
 }
 
-// straightTo says whether a queue's dead letters can come to another queue by the default exchange.
+// straightTo reports whether the default exchange can route a queue's dead letters to another queue.
 func (d DeadLetter) straightTo(queue string) bool {
 	return d.Exchange == "" && (d.RoutingKey == nil || *d.RoutingKey == queue)
 }
 
-// NeededByDeadLettersOf names a queue whose dead letters take a binding and would have no other binding to a queue from the
-// same exchange; empty if there is none. Bindings in leaving do not count as another way.
+// NeededByDeadLettersOf returns a queue whose dead letters need the binding: no other binding from the same exchange would route
+// them to a queue. It returns the empty string if there is none. Bindings in leaving do not count as another route.
 func (o Observed) NeededByDeadLettersOf(binding Binding, leaving IDs) string {
 	mayRoute := o.mayRouteBy(binding)
 	for _, from := range o.DeadLetters {
@@ -123,7 +133,7 @@ func (o Observed) NeededByDeadLettersOf(binding Binding, leaving IDs) string {
 	return ""
 }
 
-// HasAlternative says whether all messages that take a binding to a queue take another binding of the exchange to a queue, too. Bindings in
+// HasAlternative reports whether another binding of the exchange routes all messages of this binding to a queue. Bindings in
 // leaving are no alternative.
 func (o Observed) HasAlternative(binding Binding, leaving IDs) bool {
 	isFanout := o.Exchanges[binding.Source].Type == TypeFanout
@@ -132,24 +142,25 @@ func (o Observed) HasAlternative(binding Binding, leaving IDs) bool {
 	})
 }
 
-// leadsToQueue says whether an exchange has a binding to a queue, other than those that are leaving, that takes certain messages.
+// leadsToQueue reports whether an exchange has a binding to a queue that satisfies takes and is not in leaving.
 func (o Observed) leadsToQueue(exchange string, leaving IDs, takes func(Binding) bool) bool {
 	return slices.ContainsFunc(o.BindingsFrom[exchange], func(binding Binding) bool {
 		return !binding.ToExchange && !leaving.hasBinding(binding) && takes(binding)
 	})
 }
 
-// hasBinding says whether a binding is in the set. Bindings of exchanges never are.
+// hasBinding reports whether a binding of a queue is in the set. Bindings between exchanges never are.
 func (s IDs) hasBinding(binding Binding) bool {
 	return len(s) > 0 && !binding.ToExchange && s[binding.ID()]
 }
 
-// sameMatch says whether two bindings of one exchange take the same messages, whatever the type of the exchange.
+// sameMatch reports whether two bindings of one exchange match the same messages, whatever the exchange's type.
 func (b Binding) sameMatch(other Binding) bool {
 	return b.RoutingKey == other.RoutingKey && b.Arguments.Equal(other.Arguments)
 }
 
-// DeadLettersInto names a queue, other than those in except, whose dead letters come to a queue; empty if there is none.
+// DeadLettersInto returns a queue whose dead letters can reach the given queue, ignoring queues in except. It returns the empty
+// string if there is none.
 func (o Observed) DeadLettersInto(queue string, except []string) string {
 	leads := map[string]func(from DeadLetter) bool{} // by source exchange
 	mayRoute := func(from DeadLetter) bool {
@@ -171,8 +182,8 @@ func (o Observed) DeadLettersInto(queue string, except []string) string {
 	return ""
 }
 
-// UsedBy says what still needs an exchange: a binding other than those that are leaving, another exchange, or a queue that
-// dead-letters to it; empty if nothing does.
+// UsedBy describes what still needs an exchange: a binding that is not in leaving, another exchange, or a queue that dead-letters
+// to it. It returns the empty string if nothing does.
 func (o Observed) UsedBy(exchange string, leaving IDs) string {
 	for _, binding := range o.BindingsFrom[exchange] {
 		if !leaving.hasBinding(binding) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// waysToQ is a vhost in which exchanges of each type lead to queue q, and some to others.
+// waysToQ is a vhost in which exchanges of each type lead to queue q, and some lead to other queues.
 func waysToQ() Observed {
 	o := Observed{
 		Exchanges: map[string]Exchange{
@@ -47,8 +47,8 @@ func TestDeadLettersInto(t *testing.T) {
 		"with the key of each message":              {DeadLetter{Exchange: "direct"}, true},
 		"a topic exchange with a key that matches":  {DeadLetter{Exchange: "topic", RoutingKey: key("a.b")}, true},
 		"with one that does not":                    {DeadLetter{Exchange: "topic", RoutingKey: key("a.b.c")}, false},
-		"a headers exchange: nobody knows":          {DeadLetter{Exchange: "headers", RoutingKey: key("k")}, true},
-		"one of a plugin: nobody knows":             {DeadLetter{Exchange: "plugin", RoutingKey: key("k")}, true},
+		"a headers exchange: unknown":               {DeadLetter{Exchange: "headers", RoutingKey: key("k")}, true},
+		"an exchange type of a plugin: unknown":     {DeadLetter{Exchange: "plugin", RoutingKey: key("k")}, true},
 		"through another exchange":                  {DeadLetter{Exchange: "chain", RoutingKey: key("k")}, true},
 		"through another that does not take it":     {DeadLetter{Exchange: "chain", RoutingKey: key("other")}, false},
 		"from one exchange to its alternate":        {DeadLetter{Exchange: "alternating", RoutingKey: key("k")}, true},
@@ -80,7 +80,7 @@ func TestDeadLettersInto(t *testing.T) {
 	}
 }
 
-// A binding is needed by dead letters that take it, unless another one to a queue takes them just as surely and stays.
+// Dead letters need a binding that matches them, unless another binding to a queue certainly matches them too and stays.
 func TestNeededByDeadLetters(t *testing.T) {
 	t.Parallel()
 	key := func(text string) *string { return &text }
@@ -105,7 +105,7 @@ func TestNeededByDeadLetters(t *testing.T) {
 		"another that takes the same headers":                 {exchange: "headers", also: Binding{Destination: "r"}},
 		"another that takes other headers":                    {exchange: "headers", also: Binding{Destination: "r", Arguments: Arguments{"x-match": "any"}}, want: true},
 		"another to an exchange, which may lead nowhere":      {exchange: "fanout", also: Binding{Destination: "empty", ToExchange: true}, want: true},
-		"another that leaves as well":                         {exchange: "fanout", also: Binding{Destination: "left"}, want: true},
+		"another that is leaving as well":                     {exchange: "fanout", also: Binding{Destination: "left"}, want: true},
 		"dead letters that do not take it need nothing":       {exchange: "direct", key: key("l")},
 		"dead letters that come by way of an exchange: chain": {exchange: "chain", key: key("k"), want: true},
 	} {
@@ -130,7 +130,8 @@ func TestNeededByDeadLetters(t *testing.T) {
 	}
 }
 
-// Queues that share a dead-letter exchange, each with a key of its own: a question takes time by the number of queues, not its square.
+// Queues share a dead-letter exchange, each with its own key. The time of a question grows with the number of queues, not with
+// its square.
 func BenchmarkDeadLettersInto(b *testing.B) {
 	for _, count := range []int{300, 3000} {
 		b.Run(fmt.Sprint(count), func(b *testing.B) {
@@ -162,14 +163,14 @@ func TestHasAlternative(t *testing.T) {
 		leave bool
 		want  bool
 	}{
-		"the same key":                  {kind: TypeDirect, other: Binding{Source: "x", Destination: "new", RoutingKey: "a"}, want: true},
-		"another key":                   {kind: TypeDirect, other: Binding{Source: "x", Destination: "new", RoutingKey: "b"}},
-		"another key of a fanout":       {kind: TypeFanout, other: Binding{Source: "x", Destination: "new", RoutingKey: "b"}, want: true},
-		"the same key, other arguments": {kind: "headers", other: Binding{Source: "x", Destination: "new", RoutingKey: "a", Arguments: Arguments{"k": "v"}}},
-		"a pattern, of which who knows": {kind: "topic", other: Binding{Source: "x", Destination: "new", RoutingKey: "#"}},
-		"to an exchange":                {kind: TypeFanout, other: Binding{Source: "x", Destination: "y", RoutingKey: "a", ToExchange: true}},
-		"leaving, too":                  {kind: TypeDirect, other: Binding{Source: "x", Destination: "new", RoutingKey: "a"}, leave: true},
-		"itself":                        {kind: TypeDirect, other: binding},
+		"the same key":                         {kind: TypeDirect, other: Binding{Source: "x", Destination: "new", RoutingKey: "a"}, want: true},
+		"another key":                          {kind: TypeDirect, other: Binding{Source: "x", Destination: "new", RoutingKey: "b"}},
+		"another key of a fanout":              {kind: TypeFanout, other: Binding{Source: "x", Destination: "new", RoutingKey: "b"}, want: true},
+		"the same key, other arguments":        {kind: "headers", other: Binding{Source: "x", Destination: "new", RoutingKey: "a", Arguments: Arguments{"k": "v"}}},
+		"a pattern, whose matches are unknown": {kind: "topic", other: Binding{Source: "x", Destination: "new", RoutingKey: "#"}},
+		"to an exchange":                       {kind: TypeFanout, other: Binding{Source: "x", Destination: "y", RoutingKey: "a", ToExchange: true}},
+		"leaving, too":                         {kind: TypeDirect, other: Binding{Source: "x", Destination: "new", RoutingKey: "a"}, leave: true},
+		"itself":                               {kind: TypeDirect, other: binding},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,4 +1,4 @@
-// Package vhost describes what a RabbitMQ vhost has: exchanges, queues, bindings and policies, how they are told apart, and
-// how messages move between them. It is pure and knows nothing of Kubernetes, of ConsumerQueues, or of the ways to reach a
-// broker.
+// Package vhost models the contents of a RabbitMQ vhost: exchanges, queues, bindings and policies, their identities, and the
+// routes of messages between them. It is pure. It knows nothing of Kubernetes, of ConsumerQueues, or of the protocols of a
+// broker. Begin reading at objects.go.
 package vhost

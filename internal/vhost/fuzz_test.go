@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzNormalize: whatever JSON a broker sends as arguments becomes values that stay the same when they are normalized
-// again, that equal what they came from, and that can be shown.
+// FuzzNormalize: any JSON that a broker sends as arguments is normalized to equal values, which normalize to themselves and can
+// be displayed.
 func FuzzNormalize(f *testing.F) {
 	for _, text := range []string{
 		`{}`, `null`, `{"a":1,"b":-1,"c":1.0,"d":1.5,"e":1e3,"f":9223372036854775808,"g":1e999}`, `{"a":{"b":[1,"x",null,true,{}]}}`, `{"":""}`,
@@ -37,7 +37,7 @@ func FuzzNormalize(f *testing.F) {
 	})
 }
 
-// FuzzParseVersion: what is read as a version is written so that it is read the same again.
+// FuzzParseVersion: a parsed version is written in a form that parses to the same version.
 func FuzzParseVersion(f *testing.F) {
 	for _, text := range []string{"4.3.6", "4.0.0-rc.1", "3.10.8", "4", "", "4.x", "-1.0", "4.3+git", " 4.3", "99999999999999999999.1"} {
 		f.Add(text)

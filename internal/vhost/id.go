@@ -15,15 +15,15 @@ const (
 	KindBinding  Kind = "Binding"
 )
 
-// ID identifies an exchange, a queue, or a binding of a queue to an exchange. It can be compared and used as the key of a
-// map: bindings come in tens of thousands, and are looked up rather than searched for.
+// ID identifies an exchange, a queue, or a binding of a queue to an exchange. It is comparable, so that maps can index tens of
+// thousands of bindings by it.
 type ID struct {
 	Kind Kind
-	// Name is that of an exchange or queue.
+	// Name of an exchange or queue; empty for a binding.
 	Name string
-	// Source, Destination and RoutingKey are those of a binding.
+	// Source, Destination and RoutingKey of a binding; empty for other objects.
 	Source, Destination, RoutingKey string
-	// Arguments are those of a binding, as JSON.
+	// Arguments of a binding, as JSON.
 	Arguments string
 }
 
@@ -33,7 +33,7 @@ func ExchangeID(name string) ID { return ID{Kind: KindExchange, Name: name} }
 // QueueID identifies a queue.
 func QueueID(name string) ID { return ID{Kind: KindQueue, Name: name} }
 
-// Compare orders IDs.
+// Compare returns the order of two IDs, as cmp.Compare does.
 func (id ID) Compare(other ID) int {
 	return cmp.Or(cmp.Compare(id.Kind, other.Kind), cmp.Compare(id.Name, other.Name),
 		cmp.Compare(id.Source, other.Source), cmp.Compare(id.Destination, other.Destination),
@@ -54,7 +54,7 @@ func (id ID) String() string {
 // IDs is a set of objects.
 type IDs map[ID]bool
 
-// HasEitherEnd says whether the set has the exchange or the queue that a binding binds.
+// HasEitherEnd reports whether the set contains the exchange or the queue of a binding.
 func (s IDs) HasEitherEnd(binding ID) bool {
 	return s[ExchangeID(binding.Source)] || s[QueueID(binding.Destination)]
 }

@@ -1,6 +1,6 @@
 package vhost
 
-// The arguments of queues and exchanges that Warren knows.
+// Arguments of queues and exchanges.
 const (
 	ArgQueueType            = "x-queue-type"
 	ArgMessageTTL           = "x-message-ttl"
@@ -22,11 +22,11 @@ const (
 	ArgDelayedRetryMin      = "x-delayed-retry-min"
 	ArgDelayedRetryMax      = "x-delayed-retry-max"
 
-	// ArgAlternateExchange names the exchange that gets the messages that an exchange routes to no queue.
+	// ArgAlternateExchange names the exchange that receives the messages that an exchange routes to no queue.
 	ArgAlternateExchange = "alternate-exchange"
 )
 
-// The keys of policies that mean the same as an argument.
+// Keys of policies, each with the meaning of the argument of that name.
 const (
 	KeyMessageTTL           = "message-ttl"
 	KeyExpires              = "expires"
@@ -45,13 +45,13 @@ const (
 	KeyTargetGroupSize      = "target-group-size"
 )
 
-// The values of overflow: what a full queue does.
+// Values of overflow, the behaviour of a full queue.
 const (
 	OverflowRejectPublish = "reject-publish"
 	OverflowDropHead      = "drop-head"
 )
 
-// The types of exchanges that every broker has.
+// Types of exchanges that every broker has.
 const (
 	TypeDirect  = "direct"
 	TypeFanout  = "fanout"
@@ -59,12 +59,12 @@ const (
 	TypeHeaders = "headers"
 )
 
-// The types of queues.
+// Types of queues.
 const (
 	TypeQuorum  = "quorum"
 	TypeClassic = "classic"
 	TypeStream  = "stream"
 )
 
-// LongestName is how long a name or routing key can be at most, in bytes: a short string of AMQP.
-const LongestName = 255
+// MaxNameLength is the limit of a name or routing key in bytes: a short string of AMQP.
+const MaxNameLength = 255

@@ -14,7 +14,7 @@ type Exchange struct {
 	Arguments  Arguments
 }
 
-// Alternate is the alternate exchange, if there is one.
+// Alternate returns the alternate exchange, if there is one.
 func (e Exchange) Alternate() (name string, given bool) {
 	name, given = e.Arguments[ArgAlternateExchange].(string)
 	return name, given
@@ -28,7 +28,7 @@ type Queue struct {
 	Arguments  Arguments
 }
 
-// Type is classic, quorum, stream, or that of a plugin.
+// Type returns classic, quorum, stream, or a type that a plugin defines.
 func (q Queue) Type() string {
 	kind, _ := q.Arguments[ArgQueueType].(string)
 	return kind
@@ -37,7 +37,7 @@ func (q Queue) Type() string {
 // Binding binds a queue, or another exchange, to an exchange.
 type Binding struct {
 	Source, Destination, RoutingKey string
-	// ToExchange says that the destination is an exchange.
+	// ToExchange is true if the destination is an exchange.
 	ToExchange bool
 	Arguments  Arguments
 }
@@ -49,7 +49,7 @@ func (b Binding) ID() ID {
 	}
 }
 
-// BindingIDs identify bindings of queues, in their order.
+// BindingIDs returns the IDs of bindings of queues, in their order.
 func BindingIDs(bindings []Binding) []ID {
 	ids := make([]ID, len(bindings))
 	for i, binding := range bindings {
@@ -58,48 +58,47 @@ func BindingIDs(bindings []Binding) []ID {
 	return ids
 }
 
-// Is says whether an ID is that of the binding. The routing key is compared first: of a queue that thousands share, it tells the
-// bindings apart. Arguments are compared last: rendering them takes longest.
+// Is reports whether the binding has this ID. It compares the routing key first, which differs most often between the bindings of
+// a shared queue, and the arguments last, because encoding them is the slowest step.
 func (b Binding) Is(id ID) bool {
 	return b.RoutingKey == id.RoutingKey && !b.ToExchange && id.Kind == KindBinding && b.Source == id.Source &&
 		b.Destination == id.Destination && b.Arguments.JSON() == id.Arguments
 }
 
-// Fence is a policy of Warren's own making.
+// Fence is a policy that Warren created to delete queues.
 type Fence struct {
 	Policy
 
-	// Closed: it refuses what is published to the queues that it applies to. If not, it is the record of sentinels that may be left in
-	// them.
+	// Closed is true if the policy refuses publishes to its queues. If false, the policy records that sentinels may be left in them.
 	Closed bool
 
-	// Since is when the fence was put up, according to its name.
+	// Since is when Warren created the fence, taken from its name.
 	Since time.Time
 }
 
-// Observed is the part of a vhost that a Selection asks for. Its slices are shared and must not be changed.
+// Observed is the part of a vhost that a Selection requests. Its slices are shared and must not be changed.
 type Observed struct {
 	Exchanges map[string]Exchange
 	Queues    map[string]Queue
-	// BindingsTo lists, by queue, the bindings into it, without the implicit one of the default exchange.
+	// BindingsTo has the bindings of each queue, without the implicit binding to the default exchange.
 	BindingsTo map[string][]Binding
-	// BindingsFrom lists, by exchange, the bindings from it.
+	// BindingsFrom has the bindings from each exchange.
 	BindingsFrom map[string][]Binding
 	Policies     []Policy
-	// Fences are those that no deletion of this process needs. They are not among the policies.
+	// Fences are the fences that no deletion of this process needs. Policies does not contain them.
 	Fences []Fence
-	// DeadLetters are those queues of the whole vhost that may dead-letter to a selected object; only with
+	// DeadLetters has the queues of the whole vhost that may dead-letter to a selected object. It is empty without
 	// Selection.IncludeDeadLetterSources.
 	DeadLetters []DeadLetter
-	// Nodes is how many nodes the cluster has; zero if that is not known. Members is how many members those of the selected
-	// quorum queues have that have fewer than that.
+	// Nodes is the number of nodes in the cluster, or zero if unknown. Members has the number of members of each selected quorum
+	// queue that has fewer members than that.
 	Nodes   int
 	Members map[string]int
-	// Cluster is the key of the identity of the cluster that was observed.
+	// Cluster is the Key of the observed cluster.
 	Cluster string
 }
 
-// Has says whether the vhost has an object, whatever its arguments and type.
+// Has reports whether the vhost has an object, whatever its arguments and type.
 func (o Observed) Has(id ID) bool {
 	switch id.Kind {
 	case KindExchange:
@@ -112,17 +111,18 @@ func (o Observed) Has(id ID) bool {
 	return slices.ContainsFunc(o.BindingsTo[id.Destination], func(b Binding) bool { return b.Is(id) })
 }
 
-// Selection names the objects of a vhost that are to be observed.
+// Selection names the objects of a vhost to observe.
 type Selection struct {
 	Exchanges []string
 	Queues    []string
-	// Bindings are those of which it is asked whether dead letters need them; see IncludeDeadLetterSources.
+	// Bindings that dead letters may need; see IncludeDeadLetterSources.
 	Bindings []ID
-	// BindingsFrom are exchanges whose bindings are observed.
+	// BindingsFrom are exchanges whose bindings to observe.
 	BindingsFrom []string
-	// FollowFrom is an exchange whose bindings are observed, with all exchanges that can be reached from it; empty for none.
+	// FollowFrom is an exchange whose bindings to observe, together with all exchanges that they reach; empty for none.
 	FollowFrom string
-	// IncludeDeadLetterSources asks also for what has to do with the selected objects: the bindings from each selected
-	// exchange, those between any exchanges, exchanges with an alternate exchange, and the queues that dead-letter here.
+	// IncludeDeadLetterSources also observes the neighbourhood of the selected objects: the bindings from each selected exchange,
+	// all bindings between exchanges, all exchanges with an alternate exchange, and the queues that dead-letter to a selected
+	// object.
 	IncludeDeadLetterSources bool
 }

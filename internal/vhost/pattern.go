@@ -10,45 +10,45 @@ import (
 	"github.com/dlclark/regexp2/v2"
 )
 
-// Match says whether a policy matches a queue.
+// Match is the answer whether a policy matches a queue.
 type Match int
 
-// Whoever protects messages treats MatchUnknown like MatchYes.
+// Code that protects messages treats MatchUnknown as MatchYes.
 const (
 	MatchNo Match = iota
-	// MatchUnknown: Warren cannot read the pattern as the broker does, or matching takes too long.
+	// MatchUnknown: Warren cannot evaluate the pattern as the broker does, or matching takes too long.
 	MatchUnknown
 	MatchYes
 )
 
 const (
-	// matchTime ends a match that backtracks without end. The library measures time in steps of 100 ms.
+	// matchTime is the limit for a match that backtracks endlessly. The library measures time in steps of 100 ms.
 	matchTime = 100 * time.Millisecond
-	// slowPatterns is how many patterns of one vhost may run into matchTime. After them no pattern of the vhost is tried any
-	// more, so that a vhost full of such patterns costs seconds and not minutes.
+	// slowPatterns is how many patterns of one vhost may reach matchTime. Afterwards all patterns of the vhost are MatchUnknown, so
+	// that a vhost full of such patterns costs seconds instead of minutes.
 	slowPatterns = 8
-	// patternLength is more than brokers accept: 4.3 takes 1,024 bytes, older versions at least 4,000.
+	// patternLength exceeds what brokers accept: 4.3 accepts 1,024 bytes, older versions at least 4,000.
 	patternLength = 8192
 )
 
-// Pattern is the pattern of a policy. RabbitMQ matches it with Erlang's re: a PCRE that works on bytes. The zero value is
-// the empty pattern, which matches every name.
+// Pattern is the pattern of a policy. RabbitMQ matches it with Erlang's re, a PCRE on bytes. The zero value is the empty pattern,
+// which matches every name.
 type Pattern struct {
 	text     string
 	compiled *compiledPattern
 }
 
-// compiledPattern is shared by all copies of a pattern, and compiled when a name is first matched.
+// compiledPattern is shared by all copies of a pattern, and compiled at the first match.
 type compiledPattern struct {
 	once       sync.Once
-	expression *regexp2.Regexp // nil if the pattern cannot be read
-	// asciiOnly: whether the pattern matches other names depends on the broker's release of Erlang.
+	expression *regexp2.Regexp // nil if Warren cannot evaluate the pattern
+	// asciiOnly is true if the result for other names depends on the broker's release of Erlang.
 	asciiOnly bool
 	slow      atomic.Bool
 	vhost     *Patterns
 }
 
-// Patterns reads the patterns of one vhost.
+// Patterns reads the patterns of one vhost, and counts the slow ones.
 type Patterns struct{ slow atomic.Int32 }
 
 // Read returns the pattern with this text.
@@ -56,15 +56,15 @@ func (p *Patterns) Read(text string) Pattern {
 	return Pattern{text: text, compiled: &compiledPattern{vhost: p}}
 }
 
-// ReadPattern reads a single pattern.
+// ReadPattern reads a pattern outside of any vhost.
 func ReadPattern(text string) Pattern { return new(Patterns).Read(text) }
 
 func (p Pattern) String() string { return p.text }
 
-// Equal says whether two patterns have the same text.
+// Equal reports whether two patterns have the same text.
 func (p Pattern) Equal(other Pattern) bool { return p.text == other.text }
 
-// Match says whether the pattern matches a name.
+// Match evaluates the pattern on a name.
 func (p Pattern) Match(name string) Match {
 	if p.text == "" {
 		return MatchYes
@@ -100,7 +100,7 @@ func (c *compiledPattern) compile(text string) {
 	c.expression, c.asciiOnly = expression, dependsOnLocale.MatchString(latin1)
 }
 
-// bytesAsRunes makes a rune of each byte: the broker matches bytes, the library matches runes.
+// bytesAsRunes converts each byte to a rune: the broker matches bytes, the library matches runes.
 func bytesAsRunes(text string) []rune {
 	runes := make([]rune, len(text))
 	for i := range len(text) {
@@ -118,12 +118,12 @@ func isASCII(text string) bool {
 	return true
 }
 
-// dependsOnLocale matches the patterns that tell letters, spaces or cases apart. Up to Erlang 27 the bytes from 128 on are
-// Latin 1 characters to such a pattern; from 28 on they are none. An escaped backslash begins no class.
+// dependsOnLocale matches patterns that distinguish letters, spaces or cases. Up to Erlang 27, the bytes from 128 on are Latin-1
+// characters to such a pattern; from 28 on they are not. An escaped backslash does not begin a class.
 var dependsOnLocale = regexp.MustCompile(`(?s)^(?:[^\\]|\\.)*?(?:\\[wWsSbB]|\(\?[ms]*i)`)
 
-// commonSyntax matches the patterns that mean the same to PCRE and to the library, which follows .NET. Each of the two has
-// more: octal numbers, POSIX classes, subtracted classes, recursion, conditions, names.
+// commonSyntax matches patterns that mean the same in PCRE and in the library, which follows .NET. Each has further syntax of its
+// own: octal numbers, POSIX classes, subtracted classes, recursion, conditions, names.
 var commonSyntax = func() *regexp.Regexp {
 	const (
 		literal  = `[^\\\[\](){}*+?|^$]`

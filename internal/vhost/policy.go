@@ -13,13 +13,13 @@ type Policy struct {
 	Definition Arguments
 }
 
-// Outranks says whether the policy holds in the place of another one where both apply: of the policies that match a queue,
-// one with the highest priority holds (RabbitMQ documentation, "Policies").
+// Outranks reports whether the policy wins over another one that also matches. RabbitMQ applies only one policy to a queue: the
+// match with the highest priority (RabbitMQ documentation, "Policies"). Between equal priorities, the lower name wins here.
 func (p *Policy) Outranks(other *Policy) bool {
 	return cmp.Or(cmp.Compare(p.Priority, other.Priority), cmp.Compare(other.Name, p.Name)) > 0
 }
 
-// Match says whether the policy applies to a queue of this name and type.
+// Match reports whether the policy applies to a queue of this name and type.
 func (p *Policy) Match(queue, queueType string) Match {
 	applies := p.ApplyTo == "" || p.ApplyTo == "all" || p.ApplyTo == "queues" || p.ApplyTo == appliesToTypes[queueType]
 	if !applies {
@@ -28,5 +28,5 @@ func (p *Policy) Match(queue, queueType string) Match {
 	return p.Pattern.Match(queue)
 }
 
-// appliesToTypes are the values of apply-to that mean queues of one type.
+// appliesToTypes has the value of apply-to for queues of one type.
 var appliesToTypes = map[string]string{"quorum": "quorum_queues", "classic": "classic_queues", "stream": "streams"}

@@ -2,8 +2,8 @@ package vhost
 
 import "iter"
 
-// Reach yields what can be reached from start, step by step: the nearest first, each name once, start included. next lists
-// where one step leads.
+// Reach yields all names that are reachable from start, breadth first and each once, including start. next returns the names one
+// step away.
 func Reach(start []string, next func(name string) []string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		seen := map[string]bool{}

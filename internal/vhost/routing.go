@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Route lists the queues, sorted, that an exchange leads a routing key to, through further exchanges too. known is false
-// where an exchange decides by more than the key.
+// Route returns the sorted queues to which an exchange routes a key, including routes through further exchanges. known is false
+// if an exchange decides by more than the key.
 func (o Observed) Route(exchange, key string) (queues []string, known bool) {
 	onward := func(name string) (exchanges []string) {
 		for _, binding := range o.BindingsFrom[name] {
@@ -35,8 +35,8 @@ func (o Observed) Route(exchange, key string) (queues []string, known bool) {
 	return slices.Compact(queues), true
 }
 
-// MayLead says whether bindings lead from an exchange to a queue, whatever their keys. What an alternate exchange leads to is
-// not observed, and counts as leading there.
+// MayLead reports whether bindings lead from an exchange to a queue, whatever their keys. Routes of an alternate exchange are not
+// observed, so an exchange with an alternate always may.
 func (o Observed) MayLead(exchange, queue string) bool {
 	for name := range Reach([]string{exchange}, o.boundExchanges) {
 		if _, alternate := o.Exchanges[name].Alternate(); alternate {
@@ -49,7 +49,6 @@ func (o Observed) MayLead(exchange, queue string) bool {
 	return false
 }
 
-// boundExchanges lists the exchanges that are bound to an exchange.
 func (o Observed) boundExchanges(exchange string) (names []string) {
 	for _, binding := range o.BindingsFrom[exchange] {
 		if binding.ToExchange {
@@ -59,7 +58,7 @@ func (o Observed) boundExchanges(exchange string) (names []string) {
 	return names
 }
 
-// MatchesKey says whether an exchange of a type takes a routing key by a binding; known is false where more than the key
+// MatchesKey reports whether a binding of an exchange of this type matches a routing key. known is false if more than the key
 // decides.
 func MatchesKey(exchangeType, bindingKey, key string) (matches, known bool) {
 	switch exchangeType {
@@ -73,7 +72,7 @@ func MatchesKey(exchangeType, bindingKey, key string) (matches, known bool) {
 	return false, false
 }
 
-// Overlap says whether an exchange of a type takes some routing key by both of two bindings.
+// Overlap reports whether an exchange of this type matches some routing key with both bindings.
 func Overlap(exchangeType, a, b string) bool {
 	switch exchangeType {
 	case TypeFanout:
@@ -86,7 +85,7 @@ func Overlap(exchangeType, a, b string) bool {
 	return false
 }
 
-// matchesTopic compares words: * stands for one, # for any number, none included.
+// matchesTopic compares words: * stands for one word, # for any number, including none.
 func matchesTopic(pattern, words []string) bool {
 	reached := make([]bool, len(words)+1) // reached[i]: the pattern so far matches the first i words
 	reached[0] = true
@@ -105,7 +104,7 @@ func matchesTopic(pattern, words []string) bool {
 	return reached[len(words)]
 }
 
-// topicWords splits a key; the empty key has no word.
+// topicWords splits a key into words. The empty key has none.
 func topicWords(key string) []string {
 	if key == "" {
 		return nil
@@ -113,9 +112,9 @@ func topicWords(key string) []string {
 	return strings.Split(key, ".")
 }
 
-// topicsOverlap says whether some key matches both patterns.
+// topicsOverlap reports whether some key matches both patterns.
 func topicsOverlap(a, b []string) bool {
-	below := make([]bool, len(b)+1) // below[j]: the words of a from the next one on and those of b from j on have a common key
+	below := make([]bool, len(b)+1) // below[j]: the words of a after this one, and the words of b from j on, have a common key
 	for i := len(a); i >= 0; i-- {
 		row := make([]bool, len(b)+1)
 		for j := len(b); j >= 0; j-- {

@@ -34,14 +34,14 @@ func TestMatchesTopic(t *testing.T) {
 	}
 }
 
-// The table against the obvious and slow way.
+// Compares the table-based match with a naive recursive one.
 func FuzzMatchesTopic(f *testing.F) {
 	for _, seed := range [][2]string{{"a.*.#", "a.b.c"}, {"#.#", ""}, {"*", "a"}, {"#.a.#.b", "a.a.b.b"}, {".", "."}} {
 		f.Add(seed[0], seed[1])
 	}
 	f.Fuzz(func(t *testing.T, pattern, key string) {
 		if len(pattern) > 12 || len(key) > 12 {
-			return // the slow way is exponential
+			return // the naive match is exponential
 		}
 		want := matchesSlowly(topicWords(pattern), topicWords(key))
 		if got := matchesTopic(topicWords(pattern), topicWords(key)); got != want {

@@ -20,10 +20,11 @@ var (
 	RabbitMQ435 = Version{4, 3, 5}
 )
 
-// NewestTested is the newest RabbitMQ that Warren is tested with, any patch level of it. A newer broker is treated as this one.
+// NewestTested is the newest minor version of RabbitMQ that Warren is tested with. Warren treats a newer broker like this
+// version.
 var NewestTested = RabbitMQ43
 
-// ParseVersion reads what a broker says of itself, such as 4.3.6 or 4.0.0-rc.1.
+// ParseVersion parses a version that a broker reports, such as 4.3.6 or 4.0.0-rc.1.
 func ParseVersion(text string) (Version, error) {
 	parts := append(numbers(text), 0)
 	if len(parts) < 3 {
@@ -37,13 +38,13 @@ func (v Version) AtLeast(other Version) bool {
 	return cmp.Or(cmp.Compare(v.Major, other.Major), cmp.Compare(v.Minor, other.Minor), cmp.Compare(v.Patch, other.Patch)) >= 0
 }
 
-// Untested reports whether v is newer than any RabbitMQ that Warren is tested with.
+// Untested reports whether v is newer than every RabbitMQ that Warren is tested with.
 func (v Version) Untested() bool {
 	v.Patch = 0
 	return v != NewestTested && v.AtLeast(NewestTested)
 }
 
-// String leaves out a patch level of 0.
+// String omits a patch level of 0.
 func (v Version) String() string {
 	if v.Patch == 0 {
 		return fmt.Sprintf("%d.%d", v.Major, v.Minor)
@@ -51,7 +52,7 @@ func (v Version) String() string {
 	return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Patch)
 }
 
-// Lowest returns the lowest of versions such as 4.3.6, patch level included; those that are empty do not count.
+// Lowest returns the lowest of versions such as 4.3.6, including the patch level. It ignores empty versions.
 func Lowest(versions ...string) string {
 	return slices.MinFunc(versions, func(a, b string) int {
 		if a == "" || b == "" {
@@ -61,7 +62,7 @@ func Lowest(versions ...string) string {
 	})
 }
 
-// numbers reads the leading numbers of a version: 4.3.0-rc.1 is 4, 3, 0.
+// numbers parses the leading numbers of a version: 4.3.0-rc.1 gives 4, 3, 0.
 func numbers(version string) []int {
 	var all []int
 	for part := range strings.SplitSeq(version, ".") {

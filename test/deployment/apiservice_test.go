@@ -161,7 +161,7 @@ var _ = Describe("With config/apiservice, the dead-letter API is served by the A
 			Eventually(func() (string, error) { return warren(allowed.user, allowed.command, "orders") }).Should(ContainSubstring(allowed.says))
 		}
 		missing := "Ask for the role in namespace \"" + s.Namespace +
-			"\": view is enough to count, edit to look at messages, admin to export them."
+			"\": view is enough to count, edit to read messages, admin to export them."
 		for _, refused := range []struct {
 			user, says string
 			arguments  []string

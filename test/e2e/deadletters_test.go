@@ -428,7 +428,7 @@ var _ = Describe("The dead-letter API", func() {
 		Expect(letters(found)[0].Headers).To(Equal(map[string]any{"h": secret, "api-key": "[redacted]"}))
 		reader.Get("/orders", &v1alpha1.DeadLetterQueue{})
 		reader.EventuallyStatus("/orders/messages?expression="+secret, http.StatusBadRequest)
-		Eventually(logged).WithArguments("Somebody looked at dead letters").Should(ContainElement(SatisfyAll(
+		Eventually(logged).WithArguments("Browsed dead letters").Should(ContainElement(SatisfyAll(
 			ContainSubstring(w.Namespace+"/orders"), ContainSubstring("system:serviceaccount:"+w.Namespace))))
 		Consistently(logged).WithArguments(secret).WithTimeout(time.Second).Should(BeEmpty())
 	})

@@ -148,12 +148,12 @@ var conflicts = map[string]struct{ first, second, message string }{
 	},
 	"a fanout exchange for two dead-letter queues": {
 		`{deadLetter: {exchange: {name: dead}, queue: {name: one}}}`, `{deadLetter: {exchange: {name: dead}, queue: {name: two}}}`,
-		`leads the fanout exchange "dead" to dead-letter queue "one" (here to "two")`,
+		`routes the fanout exchange "dead" to dead-letter queue "one" (here to "two")`,
 	},
 	"a key of a retry exchange": {
 		`{retry: {exchange: {name: retry}, delayTiers: [{delay: 1m, routingKey: soon}]}}`,
 		`{retry: {exchange: {name: retry}, delayTiers: [{delay: 1m, routingKey: soon}]}}`,
-		`leads key "soon" of the retry exchange "retry" to delay tier "first.retry.1m" (here to "second.retry.1m")`,
+		`routes key "soon" of the retry exchange "retry" to delay tier "first.retry.1m" (here to "second.retry.1m")`,
 	},
 }
 

@@ -64,7 +64,7 @@ var _ = Describe("kubectl warren dlq, browsing", func() {
 
 		w.eventuallyWarren(Equal(ended{Out: ids[0] + "\n" + ids[1] + "\n"}), "dlq", "peek", "orders", "--header=n=1", "--header=n=2", "-o", "name", editor)
 		w.eventuallyWarren(SatisfyAll(HaveField("Code", 0), HaveField("Out", ContainSubstring(
-			"3 messages, 0 printed.\nLeft out, as the expression failed on them: 3 (NotEvaluated). The first error: no such key: oder.\n"))),
+			"3 messages, 0 printed.\nLeft out because the expression failed on them: 3 (NotEvaluated). The first error: no such key: oder.\n"))),
 			"dlq", "peek", "orders", "--expression=body.oder == 1", editor)
 
 		w.eventuallyWarren(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()),
@@ -84,7 +84,7 @@ var _ = Describe("kubectl warren dlq, browsing", func() {
 		Expect(w.warren("dlq", "export", "orders", "--file="+path, editor)).To(SatisfyAll(
 			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("replace the file with --force"))))
 		w.eventuallyWarren(SatisfyAll(HaveField("Code", 0), HaveField("ErrOut", ContainSubstring(
-			"Left out, as they do not tell when they died: 3 (Undated).\nExported 0 messages.\n"))),
+			"Left out because their time of death is unknown: 3 (Undated).\nExported 0 messages.\n"))),
 			"dlq", "export", "orders", "--service-account=exporter", "--died-after=30d", editor)
 
 		w.EventuallyMessages("orders.dlq", Equal(3))
@@ -166,14 +166,14 @@ var _ = Describe("kubectl warren dlq, browsing", func() {
 		w.letEdit()
 		w.Account("warren-dead-letters", "deadletterqueue_editor_role")
 		for because, args := range map[string][]string{
-			`queue "orders.dlq" has a delivery limit`:            {"orders"},
-			`"none" not found`:                                   {"none"},
-			`limit: "5000" must be a number from 1 to 1000`:      {"orders", "--limit=5000"},
-			`expression: `:                                       {"orders", "--expression=nothing"},
-			`Nobody answers at Service "warren-dead-letters" in`: {"orders", "--warren-namespace=default", "--as=admin", "--as-group=system:masters"},
-			`warren-dead-letters-proxy-role`:                     {"orders", "--warren-namespace=default"},
-			`serviceaccounts "nobody" not found`:                 {"orders", "--service-account=nobody"},
-			`you may not create tokens of "warren-dead-letters"`: {"orders", "--as=stranger"},
+			`queue "orders.dlq" has a delivery limit`:       {"orders"},
+			`"none" not found`:                              {"none"},
+			`limit: "5000" must be a number from 1 to 1000`: {"orders", "--limit=5000"},
+			`expression: `:                                  {"orders", "--expression=nothing"},
+			`Service "warren-dead-letters" in namespace "default" does not answer`: {"orders", "--warren-namespace=default", "--as=admin", "--as-group=system:masters"},
+			`warren-dead-letters-proxy-role`:                                       {"orders", "--warren-namespace=default"},
+			`serviceaccounts "nobody" not found`:                                   {"orders", "--service-account=nobody"},
+			`you may not create tokens of "warren-dead-letters"`:                   {"orders", "--as=stranger"},
 		} {
 			w.eventuallyWarren(SatisfyAll(HaveField("Code", 1), HaveField("Out", BeEmpty()), HaveField("ErrOut", ContainSubstring(because))),
 				append([]string{"dlq", "peek", editor}, args...)...)

@@ -64,7 +64,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		for _, answer := range []string{"", "y\n", "yes\n", "5\n", "30\n"} {
 			w.EventuallyMessages("orders.dlq", Equal(8))
 			Expect(w.answer(answer, limited...)).To(SatisfyAll(HaveField("Code", 1),
-				HaveField("ErrOut", ContainSubstring("Delete 3 messages from orders.dlq? There is no way back. Type the number of messages to delete: ")),
+				HaveField("ErrOut", ContainSubstring("Delete 3 messages from orders.dlq? They cannot be recovered. Type the number of messages to delete: ")),
 				HaveField("ErrOut", ContainSubstring("no message was deleted: type 3"))))
 		}
 		Expect(w.purges()).To(BeEmpty())
@@ -80,7 +80,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		w.EventuallyMessages("orders.dlq", Equal(5))
 		Expect(w.warren(append(limited, "--yes")...)).To(SatisfyAll(HaveField("Code", 0),
 			HaveField("Out", "Queue orders.dlq: 0 of 5 messages would be deleted, 5 skipped (NotSelected).\n"),
-			HaveField("ErrOut", MatchRegexp(`^(\d+ of 5 looked at[^\n]*\n)*$`))), "there is nothing to ask")
+			HaveField("ErrOut", MatchRegexp(`^(\d+ of 5 examined[^\n]*\n)*$`))), "there is nothing to ask")
 		Expect(w.purges()).To(HaveLen(1))
 		Expect(w.remain(5)).To(Equal([]string{"0", "1", "2", "6", "7"}))
 	})
@@ -124,7 +124,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		detached, name := w.purge()
 		Expect(detached.command.Process.Signal(interrupt)).To(Succeed())
 		Expect(detached.wait()).To(SatisfyAll(HaveField("Code", 0),
-			HaveField("ErrOut", ContainSubstring("Purge \""+name+"\" goes on without this command")),
+			HaveField("ErrOut", ContainSubstring("Purge \""+name+"\" continues without this command")),
 			HaveField("ErrOut", ContainSubstring("kubectl warren dlq follow purge/"+name)),
 			HaveField("ErrOut", ContainSubstring("kubectl warren dlq cancel purge/"+name))))
 		Expect(w.warren("__complete", "dlq", "cancel", "").Out).To(HavePrefix("purge/" + name + "\n"))
@@ -193,7 +193,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		waiting.Stdout, waiting.Stderr = out, errOut
 		Expect(waiting.Start()).To(Succeed())
 		Eventually(errOut.String).Should(SatisfyAll(ContainSubstring(`Queued: Redrive "first"`), MatchRegexp(
-			`Redrive "first" has to end first \(\d+ of 100 moved.*\n  kubectl warren dlq follow first --namespace `+w.Namespace+"\n")))
+			`Redrive "first" must end first \(\d+ of 100 moved.*\n  kubectl warren dlq follow first --namespace `+w.Namespace+"\n")))
 		Expect(w.warren("dlq", "cancel", "redrive/first")).To(HaveField("Code", 0))
 		Expect(waiting.Wait()).To(Succeed())
 		Expect(out.String()).To(HavePrefix("purge.messaging.warren.dev/orders-"))

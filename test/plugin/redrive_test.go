@@ -145,7 +145,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		name := w.redrives()[0].Name
 		Expect(detached.command.Process.Signal(interrupt)).To(Succeed())
 		Expect(detached.wait()).To(SatisfyAll(HaveField("Code", 0),
-			HaveField("ErrOut", ContainSubstring("goes on without this command")),
+			HaveField("ErrOut", ContainSubstring("continues without this command")),
 			HaveField("ErrOut", ContainSubstring("kubectl warren dlq cancel "+name))))
 		Expect(w.warren("__complete", "dlq", "cancel", "").Out).To(HavePrefix(name + "\n"))
 

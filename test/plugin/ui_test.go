@@ -184,13 +184,13 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		b := open(w.serve("--as=editor"), 1200)
 		b.follow(`//a[text()="orders"]`, "orders: 4 dead letters")
 		b.run(chromedp.Navigate(base(b) + "/namespaces/" + w.Namespace + "/queues/orders/redrive"))
-		b.follow(`//button[text()="Count"]`, "You may not do that")
+		b.follow(`//button[text()="Count"]`, "Permission denied")
 		Eventually(b.text).Should(SatisfyAll(ContainSubstring(`User "editor" cannot create resource "redrives"`), ContainSubstring("ask for a role in the namespace")))
 		b.run(chromedp.Navigate(base(b) + "/all"))
-		Eventually(b.text).Should(SatisfyAll(HavePrefix("You may not do that"), ContainSubstring("consumerqueues.messaging.warren.dev is forbidden")))
+		Eventually(b.text).Should(SatisfyAll(HavePrefix("Permission denied"), ContainSubstring("consumerqueues.messaging.warren.dev is forbidden")))
 
 		stranger := open(w.serve("--as=stranger"), 1200)
-		Eventually(stranger.text).Should(HavePrefix("You may not do that"))
+		Eventually(stranger.text).Should(HavePrefix("Permission denied"))
 	})
 
 	It("shows a ServiceAccount with the role view counts, and why it shows no messages", func() {
@@ -218,7 +218,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		b.follow(`//a[text()="Move back…"]`, "Move dead letters of orders back")
 		b.run(chromedp.SetValue("#to", "Original"))
 		b.follow(`//button[text()="Count"]`, "Move all messages, uncounted?")
-		Eventually(b.text).Should(SatisfyAll(ContainSubstring("where each was published first"), ContainSubstring("100 a second")))
+		Eventually(b.text).Should(SatisfyAll(ContainSubstring("the exchange that each was first published to"), ContainSubstring("100 a second")))
 		b.run(chromedp.NavigateBack(), chromedp.WaitVisible("#to"), chromedp.SetValue("#to", "Main"))
 		b.follow(`//button[text()="Count"]`, "Move all messages, uncounted?")
 		Eventually(b.text).Should(ContainSubstring("the main queue"))

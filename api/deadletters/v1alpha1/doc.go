@@ -1,5 +1,5 @@
-// Package v1alpha1 has the answers of the dead-letter API, which the manager serves. Nothing of them is kept in the cluster: messages are
-// read from the broker while somebody asks.
+// Package v1alpha1 holds the responses of the dead-letter API, which the manager serves. The cluster stores none of them: the
+// manager reads messages from the broker for each request.
 package v1alpha1
 
 import (
@@ -7,25 +7,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is that of all answers.
+// GroupVersion is the API group and version of all responses.
 var GroupVersion = schema.GroupVersion{Group: "deadletters.messaging.warren.dev", Version: "v1alpha1"}
 
-// TypeOf is the type of an answer of this kind.
+// TypeOf returns the type of a response of this kind.
 func TypeOf(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: kind, APIVersion: GroupVersion.String()}
 }
 
-// Resource is what the rules of RBAC name, with the subresources below.
+// Resource is the name of the resource in RBAC rules.
 const Resource = "deadletterqueues"
 
-// The subresources. Each has its verb get.
+// The subresources. RBAC grants each with the verb get.
 const (
 	SubresourceMessages = "messages"
 	SubresourceExport   = "export"
 )
 
-// Audience is the audience of the tokens that the API takes.
+// Audience is the audience of tokens that the API accepts.
 const Audience = "warren"
 
-// TokenHeader is the HTTP header for tokens where the header Authorization does not arrive: the proxy of the API server removes it.
-const TokenHeader = "X-Warren-Token" //nolint:gosec // the name of a header
+// TokenHeader is the HTTP header for tokens if the header Authorization does not arrive: the proxy of the API server removes it.
+const TokenHeader = "X-Warren-Token" //nolint:gosec // it names a header

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The kinds of the answers.
+// The kinds of responses.
 const (
 	KindDeadLetterQueue     = "DeadLetterQueue"
 	KindDeadLetterQueueList = "DeadLetterQueueList"
@@ -15,227 +15,229 @@ const (
 	KindExportEnd           = "ExportEnd"
 )
 
-// DeadLetterQueue is the dead-letter queue of the ConsumerQueue of the same name.
+// DeadLetterQueue is the dead-letter queue of the ConsumerQueue with the same name.
 type DeadLetterQueue struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata are namespace, name, UID, labels and age of the ConsumerQueue.
+	// metadata has the namespace, name, UID, labels and creation time of the ConsumerQueue.
 	metav1.ObjectMeta `json:"metadata"`
 	// queue is the name of the queue at the broker.
 	Queue string `json:"queue"`
-	// messages is how many messages there were at the time of asOf. Absent if nobody has counted.
+	// messages is the number of messages at the time of asOf. It is absent if Warren has not counted them.
 	Messages *int64 `json:"messages,omitempty"`
-	// asOf is when messages were counted.
+	// asOf is when Warren counted the messages.
 	AsOf *metav1.Time `json:"asOf,omitempty"`
-	// underWay is how many messages the running Redrives and Purges of the ConsumerQueue have still to go through, by their status. Absent
-	// outside of lists, and in `kubectl warren dlq ls` for users who may not list Redrives.
+	// underWay is how many messages the running Redrives and Purges of the ConsumerQueue have yet to examine, from their statuses.
+	// It is absent outside of lists, and in `kubectl warren dlq ls` for users without permission to list Redrives.
 	UnderWay *int64 `json:"underWay,omitempty"`
-	// consumers is how many others consume the queue. Absent in lists.
+	// consumers is the number of other consumers of the queue. It is absent in lists.
 	Consumers *int64 `json:"consumers,omitempty"`
-	// summary tells of the messages. Absent in lists.
+	// summary describes the messages. It is absent in lists.
 	Summary *Summary `json:"summary,omitempty"`
 }
 
-// DeadLetterQueueList are the dead-letter queues of a namespace, or of all.
+// DeadLetterQueueList lists the dead-letter queues of one namespace or of all.
 type DeadLetterQueueList struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is empty: the list is always complete.
 	metav1.ListMeta `json:"metadata"`
-	// items are sorted as the operator found them.
+	// items are in no particular order.
 	Items []DeadLetterQueue `json:"items"`
 }
 
-// Summary tells what kinds of messages there are, without their content.
+// Summary groups the messages of a queue, without their content.
 type Summary struct {
-	// examined is how many messages from the head of the queue the summary is about.
+	// examined is the number of messages from the head of the queue that the summary covers.
 	Examined int64 `json:"examined"`
 	Seen     `json:",inline"`
-	// groupBy is the header that the groups tell apart.
+	// groupBy is the header whose values form the groups.
 	GroupBy string `json:"groupBy,omitempty"`
-	// groups are the largest ones, the largest first.
+	// groups are the largest groups, the largest first.
 	Groups []Group `json:"groups"`
-	// others is how many messages are in none of the groups.
+	// others is the number of messages outside of these groups.
 	Others int64 `json:"others,omitempty"`
 }
 
-// Seen says of an answer whether there may be messages that it does not tell of.
+// Seen reports whether the response covers all messages of the queue.
 type Seen struct {
-	// partial says that there are messages that could not be seen.
+	// partial is true if messages may be missing.
 	Partial bool `json:"partial"`
-	// partialReason says why.
+	// partialReason is why messages may be missing.
 	PartialReason PartialReason `json:"partialReason,omitempty"`
-	// unseen is how many messages were ready at the beginning and did not come, because others took them meanwhile.
+	// unseen is how many messages were ready at the beginning and were not delivered, because other consumers received them
+	// meanwhile.
 	Unseen int64 `json:"unseen,omitempty"`
-	// held is how many messages the Redrive or Purge held that ran meanwhile.
+	// held is how many messages a concurrent Redrive or Purge held.
 	Held int64 `json:"held,omitempty"`
-	// skipped counts the messages that are left out, by reason. OtherOrigin and NoOrigin: messages of a shared queue that belong to other
-	// ConsumerQueues, or do not tell which queue they come from. NotEvaluated: where failed on the message. Undated: diedAfter or
-	// diedBefore is set, and the message does not tell when it died.
+	// skipped counts the messages that are left out, by reason. OtherOrigin: in a shared queue, the message belongs to another
+	// ConsumerQueue. NoOrigin: in a shared queue, the queue of origin is unknown. NotEvaluated: the expression failed on the
+	// message. Undated: diedAfter or diedBefore is set, and the time of death is unknown.
 	Skipped map[string]int64 `json:"skipped,omitempty"`
-	// evaluationError says why where failed on the first of the messages that skipped counts as NotEvaluated. It has no values of the
-	// message.
+	// evaluationError is the error of the expression on the first message that skipped counts as NotEvaluated. It contains no values
+	// of the message.
 	EvaluationError string `json:"evaluationError,omitempty"`
 }
 
-// PartialReason says why there are messages that were not seen.
+// PartialReason is why messages may be missing.
 type PartialReason string
 
-// The reasons.
+// The values of PartialReason.
 const (
-	// PartialHeldByConsumers: others consume the queue, and hold messages.
+	// PartialHeldByConsumers: other consumers of the queue hold messages.
 	PartialHeldByConsumers PartialReason = "HeldByConsumers"
-	// PartialJobRunning: a Redrive or a Purge holds messages. It paused during the look.
+	// PartialJobRunning: a Redrive or Purge holds messages. It paused during the request.
 	PartialJobRunning PartialReason = "JobRunning"
-	// PartialDepth: there are more messages than a look goes through.
+	// PartialDepth: the queue has more messages than one request reads.
 	PartialDepth PartialReason = "DepthReached"
-	// PartialTime: the look took too long.
+	// PartialTime: the request took too long.
 	PartialTime PartialReason = "TimeReached"
-	// PartialUnreadable: the broker cannot deliver a message over AMQP 0-9-1, nor what stands behind it.
+	// PartialUnreadable: the broker can deliver neither a certain message over AMQP 0-9-1, nor the messages behind it.
 	PartialUnreadable PartialReason = "UnreadableMessage"
-	// PartialDelayed: a policy or an argument has RabbitMQ hide messages for some time after a look or a job has given them back.
+	// PartialDelayed: because of a policy or an argument, RabbitMQ hides messages for some time after a request or a job has
+	// returned them.
 	PartialDelayed PartialReason = "ReturnsDelayed"
 )
 
-// Group are the messages that died for one reason in one queue, with one value of the header that somebody groups by.
+// Group is the set of messages that died in one queue for one reason, with one value of the groupBy header.
 type Group struct {
-	// reason is why they died: Rejected, Expired, MaxLength, DeliveryLimit or Parked.
+	// reason is why the messages died: Rejected, Expired, MaxLength, DeliveryLimit or Parked.
 	// +required
 	Reason string `json:"reason"`
 	// queue is where the messages died; empty if unknown.
 	Queue string `json:"queue,omitempty"`
-	// value is that of the header; absent if the messages lack the header.
+	// value of the header; absent if the messages lack the header.
 	Value *string `json:"value,omitempty"`
-	// count is how many messages the group has.
+	// count is the number of messages in the group.
 	Count int64 `json:"count"`
-	// redriven is how many of them were moved back before, and failed again.
+	// redriven is how many of these messages were moved back before, and failed again.
 	Redriven int64 `json:"redriven,omitempty"`
-	// oldest is when the first of them died, as far as they tell.
+	// oldest is the earliest known time of death.
 	Oldest *metav1.Time `json:"oldest,omitempty"`
-	// newest is when the last of them died, as far as they tell.
+	// newest is the latest known time of death.
 	Newest *metav1.Time `json:"newest,omitempty"`
-	// sampleID is the ID of the first one.
+	// sampleID is the ID of the first message in the group.
 	SampleID string `json:"sampleID"`
 }
 
-// DeadLetterList are messages of a dead-letter queue.
+// DeadLetterList lists messages of a dead-letter queue.
 type DeadLetterList struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata is empty: nextPosition takes the place of its continue.
+	// metadata is empty: use nextPosition instead of continue.
 	metav1.ListMeta `json:"metadata"`
 	// queue is the name of the queue at the broker.
 	Queue string `json:"queue"`
 	// ready is how many messages were ready.
 	Ready int64 `json:"ready"`
 	Seen  `json:",inline"`
-	// nextPosition is where the next page begins; absent at the end.
+	// nextPosition is the position of the next page; absent at the end.
 	NextPosition *int64 `json:"nextPosition,omitempty"`
 	// items are of type DeadLetter.
 	Items []json.RawMessage `json:"items"`
 }
 
-// DeadLetter is a message.
+// DeadLetter is a message in a dead-letter queue.
 type DeadLetter struct {
-	// position counts from the head of the queue, from zero. It changes when messages leave or come back; the ID does not.
+	// position counts from the head of the queue, from zero. It changes when messages leave or return; the ID does not.
 	Position int64 `json:"position"`
-	// id identifies the message by what it holds: messages that are alike share their ID.
+	// id identifies the message by its content. Identical messages share an ID.
 	ID string `json:"id"`
 	// reason is why the message died: Rejected, Expired, MaxLength, DeliveryLimit or Parked.
 	Reason string `json:"reason"`
-	// origin is where the message was before.
+	// origin is the route of the message before it died.
 	Origin Origin `json:"origin"`
 	// redrives is how often the message was moved back before.
 	Redrives int64 `json:"redrives,omitempty"`
-	// properties are those that the message has, by their names in AMQP.
+	// properties of the message, by their names in AMQP.
 	Properties map[string]any `json:"properties,omitempty"`
-	// headers are plain values. Those that seem to hold credentials are redacted.
+	// headers as plain values. Values that look like credentials are redacted.
 	Headers map[string]any `json:"headers,omitempty"`
 	// size is the length of the body in bytes.
 	Size int64 `json:"size"`
-	// body is text, or base64 as bodyEncoding says.
+	// body as text or base64, see bodyEncoding.
 	Body string `json:"body"`
-	// bodyEncoding says how the body is written.
+	// bodyEncoding is the encoding of body.
 	BodyEncoding Encoding `json:"bodyEncoding"`
-	// bodyTruncated says that the body goes on.
+	// bodyTruncated is true if body is only the beginning.
 	BodyTruncated bool `json:"bodyTruncated"`
-	// warnings are what whoever looks should know.
+	// warnings describe risks of this message.
 	Warnings []Warning `json:"warnings,omitempty"`
 }
 
-// Origin is where a message was before it came to the dead-letter queue, as far as it tells.
+// Origin is the route of a message before it came to the dead-letter queue. Unknown parts are absent.
 type Origin struct {
 	// queue is where the message died, or the main queue of the consumer that parked the message.
 	Queue string `json:"queue,omitempty"`
-	// exchange is where the message was published first.
+	// exchange is the exchange that the message was first published to.
 	Exchange *string `json:"exchange,omitempty"`
-	// routingKey is the key with which the message was published first.
+	// routingKey is the key with which the message was first published.
 	RoutingKey *string `json:"routingKey,omitempty"`
-	// diedAt is when the message died there first.
+	// diedAt is when the message first died in queue.
 	DiedAt *metav1.Time `json:"diedAt,omitempty"`
 }
 
-// Encoding says how bytes are written.
+// Encoding is an encoding of bytes as text.
 type Encoding string
 
-// The encodings.
+// The values of Encoding.
 const (
 	UTF8   Encoding = "utf8"
 	Base64 Encoding = "base64"
 )
 
-// Warning is something that whoever looks at a message should know.
+// Warning is a risk of a message.
 type Warning string
 
-// The warnings.
+// The values of Warning.
 const (
-	// WarningExpiresInQueue: the message has an expiration, and is deleted when that is over.
+	// WarningExpiresInQueue: the message has an expiration, after which the broker deletes it.
 	WarningExpiresInQueue Warning = "ExpiresInQueue"
 	// WarningCameBack: the message was moved back before, and failed again.
 	WarningCameBack Warning = "CameBack"
-	// WarningNoOrigin: the message does not tell which queue it comes from.
+	// WarningNoOrigin: the message's queue of origin is unknown.
 	WarningNoOrigin Warning = "NoOrigin"
-	// WarningAMQP10: the message was published over AMQP 1.0, and not all of it can be seen or moved over AMQP 0-9-1.
+	// WarningAMQP10: the message was published over AMQP 1.0. AMQP 0-9-1 cannot show or move all of it.
 	WarningAMQP10 Warning = "AMQP10"
 )
 
-// ExportedDeadLetter is a message as it is, a line of an export.
+// ExportedDeadLetter is an unabridged message, one line of an export.
 type ExportedDeadLetter struct {
 	// kind is ExportedDeadLetter.
 	Kind string `json:"kind"`
 	// position counts from the head of the queue, from zero.
 	Position int64 `json:"position"`
-	// id identifies the message by what it holds.
+	// id identifies the message by its content.
 	ID string `json:"id"`
-	// exchange is where the message was published or dead-lettered last.
+	// exchange is the exchange of the last publish or dead-lettering.
 	Exchange string `json:"exchange"`
-	// routingKey is the key with which that happened.
+	// routingKey is the key of the last publish or dead-lettering.
 	RoutingKey string `json:"routingKey"`
-	// properties are those of AMQP 0-9-1 that the message has, but for headers.
+	// properties of AMQP 0-9-1 that the message has, except headers.
 	Properties map[string]any `json:"properties"`
-	// headers have their types.
+	// headers with their types.
 	Headers map[string]TypedValue `json:"headers"`
-	// body is base64.
+	// body as base64.
 	Body []byte `json:"body"`
 }
 
-// TypedValue is a field of AMQP 0-9-1 with its type, as the table of RabbitMQ names them: boolean, byte, unsignedbyte, short,
-// unsignedshort, int, unsignedint, long, float, double, decimal, longstr, binary (base64), timestamp (RFC 3339), array, table, void.
+// TypedValue is a field of AMQP 0-9-1 with its type, as RabbitMQ names it: boolean, byte, unsignedbyte, short, unsignedshort,
+// int, unsignedint, long, float, double, decimal, longstr, binary (base64), timestamp (RFC 3339), array, table, void.
 type TypedValue struct {
 	// type is the name of the type.
 	Type string `json:"type"`
-	// encoding is base64 where a longstr is no UTF-8, and empty otherwise.
+	// encoding is base64 if a longstr is not UTF-8, and empty otherwise.
 	Encoding Encoding `json:"encoding,omitempty"`
-	// value is the value as JSON.
+	// value as JSON.
 	Value any `json:"value"`
 }
 
-// ExportEnd is the last line of an export. An export is complete only with this line, if partial is false and there is no error.
+// ExportEnd is the last line of an export. An export is complete only if it has this line, partial is false and error is empty.
 type ExportEnd struct {
 	// kind is ExportEnd.
 	Kind string `json:"kind"`
-	// count is how many messages were written.
+	// count is the number of exported messages.
 	Count int64 `json:"count"`
-	// ready is how many messages were ready when the export looked at the queue last, whatever was selected.
+	// ready is how many messages were ready when the export last checked, regardless of the selection.
 	Ready int64 `json:"ready"`
 	Seen  `json:",inline"`
-	// error says why the export ended early; empty if it did not.
+	// error is why the export ended early; empty if it did not.
 	Error string `json:"error,omitempty"`
 }

@@ -35,7 +35,7 @@ func orphans() plan.Comparison {
 		{Entry: object(v1alpha1.KindQueue, "dlq")},
 		{Entry: object(v1alpha1.KindQueue, "fed"), BlockedBy: plan.Block{Reason: v1alpha1.AdvisoryReasonInUse, Message: `queue "theirs" still dead-letters to it`}},
 		{Entry: binding("a")},
-		{Entry: binding("b"), BlockedBy: plan.Block{Reason: v1alpha1.AdvisoryReasonInUse, Message: `queue "theirs" still dead-letters by it`}},
+		{Entry: binding("b"), BlockedBy: plan.Block{Reason: v1alpha1.AdvisoryReasonInUse, Message: `queue "theirs" still dead-letters through it`}},
 	}}
 }
 

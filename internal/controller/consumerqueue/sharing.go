@@ -40,7 +40,7 @@ func (v *vhostScope) sharedWithoutConsent() []v1alpha1.Advisory {
 	advisories := make([]v1alpha1.Advisory, len(unconsented))
 	for i, shared := range unconsented {
 		message := fmt.Sprintf("%v belongs to a ConsumerQueue in another namespace, whose %s does not name namespace %q any more: "+
-			"this ConsumerQueue keeps using it; have it name the namespace, or choose another name here",
+			"this ConsumerQueue keeps using it; ask its owner to add the namespace, or choose another name",
 			shared.ID, shared.Field, v.cq.Namespace)
 		if shared.Holds {
 			message = fmt.Sprintf("a ConsumerQueue of another namespace, which %s does not name, keeps using %v: "+

@@ -67,7 +67,7 @@ func TestSharedWithoutConsent(t *testing.T) {
 		"the holder": {holder, user, "a ConsumerQueue of another namespace, which spec.deadLetter.queue.sharedWith does not name, keeps using " +
 			`queue "grave": name the namespace, or have its ConsumerQueue choose another name`},
 		"the user": {user, holder, `queue "grave" belongs to a ConsumerQueue in another namespace, whose spec.deadLetter.queue.sharedWith does not ` +
-			`name namespace "zoo" any more: this ConsumerQueue keeps using it; have it name the namespace, or choose another name here`},
+			`name namespace "zoo" any more: this ConsumerQueue keeps using it; ask its owner to add the namespace, or choose another name`},
 	} {
 		desired, err := topology.Desired(test.own, topologytest.V43)
 		if err != nil {

@@ -34,8 +34,8 @@ func TestJudge(t *testing.T) {
 		deadLetter: {policy: Disabled}
 	}`
 	const (
-		mustDeclare  = `exchange "legacy" does not exist and Warren is not asked to declare it: declare it, or give the binding's exchange a type`
-		noReturn     = `exchange "back" of retry.returnTo does not exist: messages whose delay is over would be lost or stay in their delay tier; declare it, or give a binding to it a type`
+		mustDeclare  = `exchange "legacy" does not exist, and Warren does not declare it without a type: declare it, or give the binding's exchange a type`
+		noReturn     = `exchange "back" of retry.returnTo does not exist: messages would be lost after their delay, or stay in their delay tier; declare it, or give a binding to it a type`
 		ttlRecreate  = `queue "orders" must be recreated: x-message-ttl is not set, should be 300000`
 		ttlChange    = `x-message-ttl is not set, should be 300000; a queue's arguments cannot be changed: it must be recreated`
 		limitUpgrade = `queue "dlq" must be recreated: x-delivery-limit is not set, should be -1`

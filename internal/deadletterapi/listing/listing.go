@@ -1,10 +1,11 @@
-// Package listing describes dead-letter queues from the resources of Kubernetes, without asking a broker. The dead-letter API and kubectl
-// warren list the same. It does no I/O.
+// Package listing describes dead-letter queues from ConsumerQueues, Redrives and Purges. The dead-letter API and kubectl warren
+// share it. It does no I/O.
 package listing
 
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
@@ -13,8 +14,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// List returns the dead-letter queues of ConsumerQueues, in their order, with what Redrives and Purges have under way. It leaves out
-// ConsumerQueues without a dead-letter queue.
+// List returns the dead-letter queues of ConsumerQueues, in their order, with the messages that Redrives and Purges have yet to
+// examine. It leaves out ConsumerQueues without a dead-letter queue.
 func List(queues []messaging.ConsumerQueue, redrives []messaging.Redrive, purges []messaging.Purge) *v1alpha1.DeadLetterQueueList {
 	underWay := map[client.ObjectKey]int64{}
 	for i := range redrives {
@@ -37,33 +38,33 @@ func List(queues []messaging.ConsumerQueue, redrives []messaging.Redrive, purges
 	return list
 }
 
-// UnderWayByRedrive returns how many messages a running Redrive has still to move or to pass over, by its status. A Redrive with a limit
-// below its total ends when it has moved that many.
+// UnderWayByRedrive returns how many messages a running Redrive has yet to examine, from its status. A Redrive whose maxMessages
+// is below its total ends after maxMessages moves.
 func UnderWayByRedrive(job *messaging.Redrive) int64 {
 	status := job.Status
 	if !takesMessages(status.TransferStatus, job.Spec.DryRun, job.Spec.Suspend) {
 		return 0
 	}
 	if limit := job.Spec.MaxMessages; limit != nil && int64(*limit) < *status.Total {
-		return max(int64(*limit)-number(status.Moved), 0)
+		return max(int64(*limit)-ptr.Deref(status.Moved, 0), 0)
 	}
-	return max(*status.Total-number(status.Examined), 0)
+	return max(*status.Total-ptr.Deref(status.Examined, 0), 0)
 }
 
-// UnderWayByPurge returns how many messages a running Purge has still to look at, or to delete once it has counted, by its status.
+// UnderWayByPurge returns how many messages a running Purge has yet to count, or to delete after the count, from its status.
 func UnderWayByPurge(job *messaging.Purge) int64 {
 	status := job.Status
 	switch {
 	case !takesMessages(status.TransferStatus, job.Spec.DryRun, job.Spec.Suspend):
 		return 0
 	case status.Matched != nil:
-		return max(*status.Matched-number(status.Deleted), 0)
+		return max(*status.Matched-ptr.Deref(status.Deleted, 0), 0)
 	}
-	return max(*status.Total-number(status.Examined), 0)
+	return max(*status.Total-ptr.Deref(status.Examined, 0), 0)
 }
 
-// takesMessages reports whether a job has counted its queue and takes messages out of it. Other users of the queue cannot see these
-// messages.
+// takesMessages reports whether a job has counted its queue and removes messages from it. Other users of the queue cannot see
+// these messages.
 func takesMessages(status messaging.TransferStatus, dryRun, suspend bool) bool {
 	ready := meta.FindStatusCondition(status.Conditions, messaging.ConditionReady)
 	return status.Total != nil && status.CompletionTime == nil && !dryRun && !suspend &&
@@ -71,16 +72,9 @@ func takesMessages(status messaging.TransferStatus, dryRun, suspend bool) bool {
 		ready != nil && ready.Reason != messaging.ReasonQueued
 }
 
-func number(field *int64) int64 {
-	if field == nil {
-		return 0
-	}
-	return *field
-}
-
-// QueueOf returns what a ConsumerQueue tells of its dead-letter queue; false if it has none.
+// QueueOf returns the dead-letter queue of a ConsumerQueue, from its status; false if it has none.
 func QueueOf(cq *messaging.ConsumerQueue) (v1alpha1.DeadLetterQueue, bool) {
-	names, err := topology.DeadLettersOf(cq, vhost.RabbitMQ40) // names depend on no version
+	names, err := topology.DeadLettersOf(cq, vhost.RabbitMQ40) // names are the same on all versions
 	if err != nil || names.Queue == "" {
 		return v1alpha1.DeadLetterQueue{}, false
 	}

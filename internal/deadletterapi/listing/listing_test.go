@@ -12,7 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/deadletterapi/listing"
 )
 
-// A dead-letter queue has the name that the spec gives it, and the number of messages that the status tells, if the operator has counted.
+// A dead-letter queue has the name from the spec, and the number of messages from the status, if there is one.
 func TestList(t *testing.T) {
 	t.Parallel()
 	at := metav1.NewTime(time.Date(2026, 11, 24, 4, 0, 0, 0, time.UTC))
@@ -45,7 +45,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// running is the status of a job that takes messages.
+// running is the status of a job that removes messages.
 func running(total, examined int64) messaging.TransferStatus {
 	return messaging.TransferStatus{
 		Total: &total, Examined: &examined,

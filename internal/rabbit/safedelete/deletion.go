@@ -118,7 +118,7 @@ func (s *Deleter) mayDelete(cluster string, queues []string) error {
 		return err
 	}
 	for _, queue := range queues {
-		if queue == "" || len(queue) > vhost.LongestName {
+		if queue == "" || len(queue) > vhost.MaxNameLength {
 			return s.errs.Fail(brokererr.ErrPreconditionFailed, "queue %q: no queue can have this name", queue)
 		}
 	}

@@ -9,26 +9,26 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// removal is an object that is to be removed, with everything that may speak against that.
+// removal is an object to remove, with the facts that the checks need.
 type removal struct {
 	entry      v1alpha1.TopologyEntry
 	comparison *Comparison
 	observed   vhost.Observed
 	input      Input
-	// leaving are the bindings that go, too: to a check they are not there any more.
+	// leaving are bindings that are removed together with the object. Checks ignore them.
 	leaving vhost.IDs
 }
 
-// A check finds one reason to keep an object; the zero Block is none. The first check of a chain that finds a reason decides.
+// A check returns a reason to retain an object, or the zero Block. The first reason in a chain of checks decides.
 type check func(removal) Block
 
 var (
 	bindingChecks = []check{
-		anotherOperatorWorksHere, queueMustBeRecreated, exchangeMustBeRecreated, replacementIsPending, consumersPublish,
+		anotherInstanceWorksHere, queueMustBeRecreated, exchangeMustBeRecreated, replacementIsPending, consumersPublish,
 		deadLettersNeedBinding,
 	}
-	exchangeChecks = []check{anotherOperatorWorksHere, replacementIsPending, consumersPublish, exchangeIsInUse}
-	queueChecks    = []check{anotherOperatorWorksHere, replacementIsPending, consumersPublish, deadLettersComeIn, queueIsBound}
+	exchangeChecks = []check{anotherInstanceWorksHere, replacementIsPending, consumersPublish, exchangeIsInUse}
+	queueChecks    = []check{anotherInstanceWorksHere, replacementIsPending, consumersPublish, deadLettersComeIn, queueIsBound}
 )
 
 func firstBlock(checks []check, r removal) Block {
@@ -40,15 +40,15 @@ func firstBlock(checks []check, r removal) Block {
 	return Block{}
 }
 
-// anotherOperatorWorksHere: another operator may need the object, and its ConsumerQueues are not known here.
-func anotherOperatorWorksHere(r removal) Block {
+// anotherInstanceWorksHere: another instance of Warren may need the object, and this instance does not know its ConsumerQueues.
+func anotherInstanceWorksHere(r removal) Block {
 	if r.input.Hold == "" {
 		return Block{}
 	}
 	return Block{v1alpha1.AdvisoryReasonSharedVHost, r.input.Hold}
 }
 
-// queueMustBeRecreated: a queue that waits to be recreated keeps its bindings until then.
+// queueMustBeRecreated: a queue that requires recreation keeps its bindings until then.
 func queueMustBeRecreated(r removal) Block {
 	if r.comparison.Upgraded || !r.comparison.recreated()[vhost.QueueID(r.entry.Destination)] {
 		return Block{}
@@ -59,7 +59,7 @@ func queueMustBeRecreated(r removal) Block {
 	}
 }
 
-// exchangeMustBeRecreated: so does an exchange.
+// exchangeMustBeRecreated: an exchange that requires recreation keeps its bindings until then.
 func exchangeMustBeRecreated(r removal) Block {
 	if r.comparison.Upgraded || !r.comparison.recreated()[vhost.ExchangeID(r.entry.Source)] {
 		return Block{}
@@ -70,17 +70,17 @@ func exchangeMustBeRecreated(r removal) Block {
 	}
 }
 
-// replacementIsPending: what is new comes first. Until everything that is desired is there as desired, only bindings of
-// sources go.
+// replacementIsPending: until every desired object exists as desired, Warren removes only bindings of sources.
 func replacementIsPending(r removal) Block {
 	if r.entry.Kind == v1alpha1.KindBinding && r.entry.Role == v1alpha1.RoleSource || !r.comparison.incomplete() {
 		return Block{}
 	}
-	return Block{v1alpha1.AdvisoryReasonReplacementPending, "what is wanted instead is not there yet"}
+	return Block{v1alpha1.AdvisoryReasonReplacementPending, "the objects that replace it do not exist yet"}
 }
 
-// consumersPublish: consumers may keep the contract of before, and publish to a delay tier or park by it. They publish to no source. A
-// binding goes where another one takes the same messages: with both, each message would be there twice.
+// consumersPublish: consumers may still follow the previous contract, and publish to a delay tier or park by it. They never
+// publish to a source. A binding can go if another binding matches the same messages: with both, a queue would receive each
+// message twice.
 func consumersPublish(r removal) Block {
 	if r.input.ContractHold == "" || r.entry.Role == v1alpha1.RoleSource {
 		return Block{}
@@ -91,13 +91,13 @@ func consumersPublish(r removal) Block {
 	return Block{v1alpha1.AdvisoryReasonContractPending, r.input.ContractHold}
 }
 
-// deadLettersNeedBinding: the binding is the only way that the dead letters of some queue have.
+// deadLettersNeedBinding: the binding is the only route for the dead letters of some queue.
 func deadLettersNeedBinding(r removal) Block {
 	queue := r.observed.NeededByDeadLettersOf(topology.BindingOf(r.entry).AtBroker(), r.leaving)
 	if queue == "" {
 		return Block{}
 	}
-	return Block{v1alpha1.AdvisoryReasonDeadLetters, fmt.Sprintf("queue %q still dead-letters by it", queue)}
+	return Block{v1alpha1.AdvisoryReasonDeadLetters, fmt.Sprintf("queue %q still dead-letters through it", queue)}
 }
 
 // exchangeIsInUse: something is bound to the exchange, or sends messages to it.
@@ -109,7 +109,7 @@ func exchangeIsInUse(r removal) Block {
 	return Block{v1alpha1.AdvisoryReasonInUse, use}
 }
 
-// deadLettersComeIn: some queue still dead-letters to this queue.
+// deadLettersComeIn: another queue still dead-letters to this queue.
 func deadLettersComeIn(r removal) Block {
 	queue := r.observed.DeadLettersInto(r.entry.Name, nil)
 	if queue == "" {
@@ -118,7 +118,7 @@ func deadLettersComeIn(r removal) Block {
 	return Block{v1alpha1.AdvisoryReasonDeadLetters, fmt.Sprintf("queue %q still dead-letters to it", queue)}
 }
 
-// queueIsBound: messages may still come in by a binding.
+// queueIsBound: the queue may still receive messages through a binding.
 func queueIsBound(r removal) Block {
 	bindings := r.observed.BindingsTo[r.entry.Name]
 	if len(bindings) == 0 {
@@ -127,8 +127,8 @@ func queueIsBound(r removal) Block {
 	return Block{v1alpha1.AdvisoryReasonInUse, fmt.Sprintf("it is still bound to exchange %q", bindings[0].Source)}
 }
 
-// incomplete says whether something that is desired is not there, or not as desired; but for what Warren cannot bring about,
-// and for what only a broker upgrade explains.
+// incomplete reports whether a desired object is missing or differs. It ignores missing sources, which Warren cannot always
+// declare, and differences that only a broker upgrade explains.
 func (c *Comparison) incomplete() bool {
 	return slices.ContainsFunc(c.Entries, func(entry Entry) bool {
 		switch entry.State {

@@ -9,7 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Each check, with what makes it keep an object and with the nearest thing that does not.
+// Each check, with a case that blocks and the nearest case that does not.
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	queue := v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: "dlq", Role: v1alpha1.RoleDeadLetter}
@@ -33,7 +33,7 @@ func TestChecks(t *testing.T) {
 			Queues:    []topology.Queue{{Name: "dlq"}, {Name: "theirs", Arguments: vhost.Arguments{key: value}}},
 			Bindings:  []topology.Binding{{Source: "dlx", Destination: "dlq"}},
 		})
-		observed.DeadLetters = topologytest.DeadLetters(observed)
+		observed.DeadLetters = vhost.DeadLettersIn(observed.Queues)
 		return observed
 	}
 	unbound := func(observed vhost.Observed) vhost.Observed {
@@ -46,19 +46,19 @@ func TestChecks(t *testing.T) {
 	twice.BindingsFrom["dlx"] = append(twice.BindingsFrom["dlx"], vhost.Binding{Source: "dlx", Destination: "theirs"})
 	theirs := byName.Queues["theirs"]
 	theirs.Arguments[vhost.ArgDeadLetterRoutingKey] = "dlq"
-	byName.DeadLetters = topologytest.DeadLetters(byName)
+	byName.DeadLetters = vhost.DeadLettersIn(byName.Queues)
 	leaving := vhost.IDs{topology.IDOf(binding): true}
 	for name, test := range map[string]struct {
 		check   check
 		removal removal
 		want    Block
 	}{
-		"anotherOperatorWorksHere: there is one": {
-			anotherOperatorWorksHere,
+		"anotherInstanceWorksHere: there is one": {
+			anotherInstanceWorksHere,
 			removal{entry: queue, input: Input{Hold: "another operator works here"}},
 			Block{v1alpha1.AdvisoryReasonSharedVHost, "another operator works here"},
 		},
-		"anotherOperatorWorksHere: there is none": {anotherOperatorWorksHere, removal{entry: queue}, Block{}},
+		"anotherInstanceWorksHere: there is none": {anotherInstanceWorksHere, removal{entry: queue}, Block{}},
 		"queueMustBeRecreated: the queue of the binding": {
 			queueMustBeRecreated,
 			removal{entry: binding, comparison: recreate(v1alpha1.KindQueue, "dlq")},
@@ -102,12 +102,12 @@ func TestChecks(t *testing.T) {
 		"replacementIsPending: something desired is missing": {
 			replacementIsPending,
 			removal{entry: queue, comparison: state(v1alpha1.KindQueue, "new", v1alpha1.RoleDeadLetter, v1alpha1.StateMissing)},
-			Block{v1alpha1.AdvisoryReasonReplacementPending, "what is wanted instead is not there yet"},
+			Block{v1alpha1.AdvisoryReasonReplacementPending, "the objects that replace it do not exist yet"},
 		},
 		"replacementIsPending: something is not as desired": {
 			replacementIsPending,
 			removal{entry: exchange, comparison: recreate(v1alpha1.KindQueue, "orders")},
-			Block{v1alpha1.AdvisoryReasonReplacementPending, "what is wanted instead is not there yet"},
+			Block{v1alpha1.AdvisoryReasonReplacementPending, "the objects that replace it do not exist yet"},
 		},
 		"replacementIsPending: the exchange of a source is missing, which is somebody else's": {
 			replacementIsPending, removal{entry: queue, comparison: state(v1alpha1.KindExchange, "events", v1alpha1.RoleSource, v1alpha1.StateMissing)}, Block{},
@@ -121,7 +121,7 @@ func TestChecks(t *testing.T) {
 		"deadLettersNeedBinding: it is the only way": {
 			deadLettersNeedBinding,
 			removal{entry: binding, observed: leads, leaving: leaving},
-			Block{v1alpha1.AdvisoryReasonDeadLetters, `queue "theirs" still dead-letters by it`},
+			Block{v1alpha1.AdvisoryReasonDeadLetters, `queue "theirs" still dead-letters through it`},
 		},
 		"deadLettersNeedBinding: another binding stays": {deadLettersNeedBinding, removal{entry: binding, observed: leads}, Block{}},
 		"deadLettersNeedBinding: no queue dead-letters": {deadLettersNeedBinding, removal{entry: binding, observed: quiet, leaving: leaving}, Block{}},

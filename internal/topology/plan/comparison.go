@@ -8,36 +8,38 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Input is what Diff has to know beyond the two sides that it compares.
+// Input is what Diff needs besides the desired and the observed topology.
 type Input struct {
-	// Older returns what the same spec asks for on older RabbitMQ versions: such objects only need recreation because the
-	// broker was upgraded.
+	// Older returns the topology of the same spec on older RabbitMQ versions. An object in such a form requires recreation only
+	// because the broker was upgraded.
 	Older func() []topology.Topology
-	// Unwanted lists those of a queue's bindings that no other ConsumerQueue wants. Nil if there is none that could.
+	// Unwanted returns those bindings of a queue that no other ConsumerQueue specifies. If Unwanted is nil, there is no other
+	// ConsumerQueue.
 	Unwanted func(queue string, bindings []vhost.Binding) []vhost.ID
-	// UnwantedFrom lists those of an exchange's bindings that no other ConsumerQueue wants that may. Nil if there is none that could.
+	// UnwantedFrom returns those bindings of an exchange that no other ConsumerQueue with a right to the exchange specifies. If
+	// UnwantedFrom is nil, there is no other ConsumerQueue.
 	UnwantedFrom func(exchange string, bindings []vhost.Binding) []vhost.ID
-	// Owned are the objects that Warren declared or took over for this ConsumerQueue.
+	// Owned are the objects that Warren declared or adopted for this ConsumerQueue.
 	Owned []v1alpha1.TopologyEntry
-	// Hold says why nothing may be removed for now; empty if it may.
+	// Hold is why nothing may be removed now; empty if removals are allowed.
 	Hold string
-	// ContractHold says why consumers may still publish to what has left the spec; empty if they do not.
+	// ContractHold is why consumers may still publish to objects that have left the spec; empty if they do not.
 	ContractHold string
-	// Shared says whether another ConsumerQueue has, or is to have, an object. Nil if none does.
+	// Shared reports whether another ConsumerQueue has, or will have, an object. If Shared is nil, none does.
 	Shared func(v1alpha1.TopologyEntry) bool
-	// ClearPolicy is the command that deletes a policy. Without it there are no advisories about fences.
+	// ClearPolicy returns the command that deletes a policy. If ClearPolicy is nil, there are no advisories about fences.
 	ClearPolicy func(name string) string
-	// Version is that of the broker. Without it there are no advisories about dead letters.
+	// Version of the broker. If it is zero, there are no advisories about dead letters.
 	Version vhost.Version
 }
 
-// Entry is an object of a comparison: as status.topology tells of it, and as it is desired.
+// Entry is an object of a comparison: its entry in status.topology and its desired form.
 type Entry struct {
 	v1alpha1.TopologyEntry
 
-	// Hash tells how the object is desired; empty if it is not desired any more, or never was.
+	// Hash identifies the desired form; empty if the object is not desired.
 	Hash string
-	// Exchange, Queue or Binding is the desired object; all are nil where Hash is empty.
+	// Exchange, Queue or Binding is the desired object. All are nil if Hash is empty.
 	Exchange *topology.Exchange
 	Queue    *topology.Queue
 	Binding  *topology.Binding
@@ -46,32 +48,32 @@ type Entry struct {
 // ID identifies the object.
 func (e Entry) ID() vhost.ID { return topology.IDOf(e.TopologyEntry) }
 
-// Comparison is what Diff found.
+// Comparison is the result of Diff.
 type Comparison struct {
-	// Entries lists every object of the topology with its state, then orphans, then foreign bindings.
+	// Entries has every object of the topology with its state, then orphans, then foreign bindings.
 	Entries []Entry
-	// Changes is what differs, in the order of the entries; empty when in sync.
+	// Changes are the differences, in the order of the entries; empty when in sync.
 	Changes []v1alpha1.Change
-	// Orphans are the objects that are no longer desired and still there.
+	// Orphans are objects that are no longer desired and still exist.
 	Orphans []Orphan
-	// Advisories are traps in what is as asked for.
+	// Advisories describe configuration that is applied but risky.
 	Advisories []v1alpha1.Advisory
-	// MissingExchanges names exchanges that do not exist and that Warren does not declare.
+	// MissingExchanges are exchanges that do not exist and that Warren does not declare.
 	MissingExchanges []string
-	// MissingReturn says what is wrong with the return route; empty if nothing is.
+	// MissingReturn describes the fault of the return route; empty if there is none.
 	MissingReturn string
-	// Unlisted is how many foreign bindings there are beyond those among the entries.
+	// Unlisted is the number of foreign bindings that Entries leaves out.
 	Unlisted int
-	// Upgraded says that whatever needs recreation is as this spec asks for it on an older RabbitMQ.
+	// Upgraded is true if every object that requires recreation has the form that this spec has on an older RabbitMQ.
 	Upgraded bool
 }
 
-// Recreate says whether any object needs recreation.
+// Recreate reports whether any object requires recreation.
 func (c Comparison) Recreate() bool {
 	return slices.ContainsFunc(c.Changes, func(change v1alpha1.Change) bool { return change.Effect == v1alpha1.EffectRecreate })
 }
 
-// Desired counts the objects that are desired.
+// Desired returns the number of desired objects.
 func (c Comparison) Desired() int {
 	count := 0
 	for _, entry := range c.Entries {
@@ -82,7 +84,7 @@ func (c Comparison) Desired() int {
 	return count
 }
 
-// recreated are the exchanges and queues that need recreation.
+// recreated returns the exchanges and queues that require recreation.
 func (c Comparison) recreated() vhost.IDs {
 	ids := vhost.IDs{}
 	for _, entry := range c.Entries {
@@ -93,7 +95,7 @@ func (c Comparison) recreated() vhost.IDs {
 	return ids
 }
 
-// changeOf is a change of the object of an entry.
+// changeOf returns a change of an entry's object.
 func changeOf(entry v1alpha1.TopologyEntry, effect v1alpha1.Effect, message string) v1alpha1.Change {
 	return v1alpha1.Change{
 		Kind: entry.Kind, Name: entry.Name, Source: entry.Source, Destination: entry.Destination,

@@ -9,76 +9,77 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Verb is what to do about an object.
+// Verb is the kind of an action.
 type Verb string
 
-// The verbs, in the order in which a plan is carried out.
+// The verbs, in the order in which Warren executes a plan.
 const (
 	// Declare declares an exchange or queue.
 	Declare Verb = "Declare"
-	// Bind binds a queue.
+	// Bind binds a queue to an exchange.
 	Bind Verb = "Bind"
-	// BindSource binds the main queue to an exchange that brings messages in for the first time, when all else is there: a
-	// message must find the tiers, the dead-letter exchange and the dead-letter queue that its consumer relies on.
+	// BindSource binds the main queue to a source exchange for the first time, after everything else exists. A message must find the
+	// tiers, the dead-letter exchange and the dead-letter queue that its consumer relies on.
 	BindSource Verb = "BindSource"
-	// Unbind takes a binding away.
+	// Unbind removes a binding.
 	Unbind Verb = "Unbind"
 	// Delete deletes an exchange.
 	Delete Verb = "Delete"
-	// DeleteWhenEmpty deletes a queue once it is provably empty.
+	// DeleteWhenEmpty deletes a queue once it is proven empty.
 	DeleteWhenEmpty Verb = "DeleteWhenEmpty"
-	// Leave does nothing for now; the reason says why.
+	// Leave does nothing now, for the action's reason.
 	Leave Verb = "Leave"
 )
 
-// Reason says why a verb was chosen.
+// Reason is why a verb was chosen.
 type Reason string
 
 // The reasons.
 const (
-	// ReasonNew: the object has never been there as it is desired now.
+	// ReasonNew: the object was never in sync in its desired form.
 	ReasonNew Reason = "New"
-	// ReasonDrifted: the object was there as desired, and is gone.
+	// ReasonDrifted: the object was in sync, and is missing.
 	ReasonDrifted Reason = "Drifted"
 	// ReasonOrphaned: the object is no longer desired.
 	ReasonOrphaned Reason = "Orphaned"
 	// ReasonReportOnly: driftPolicy is Report.
 	ReasonReportOnly Reason = "ReportOnly"
-	// ReasonNotOurs: Warren is not asked to declare the exchange.
+	// ReasonNotOurs: Warren does not declare this exchange.
 	ReasonNotOurs Reason = "NotOurs"
-	// ReasonRecreationRequired: while an object needs recreation, nothing new is declared.
+	// ReasonRecreationRequired: Warren declares nothing new while an object requires recreation.
 	ReasonRecreationRequired Reason = "RecreationRequired"
-	// ReasonEndRecreated: the bindings of an object that needs recreation stay as they are.
+	// ReasonEndRecreated: the bindings of an object that requires recreation stay as they are.
 	ReasonEndRecreated Reason = "EndRecreated"
-	// ReasonEndMissing: what is missing and is not declared cannot be bound.
+	// ReasonEndMissing: an end of the binding is missing and will not be declared.
 	ReasonEndMissing Reason = "EndMissing"
-	// ReasonPostponed: the object is declared again later; see Plan.Postpone.
+	// ReasonPostponed: Warren declares the object again later; see Plan.Postpone.
 	ReasonPostponed Reason = "Postponed"
-	// ReasonBlocked: an orphan has to be kept; see Orphan.BlockedBy.
+	// ReasonBlocked: Warren must retain the orphan; see Orphan.BlockedBy.
 	ReasonBlocked Reason = "Blocked"
 )
 
-// Action is one thing to do at the broker.
+// Action is one operation at the broker.
 type Action struct {
 	Verb   Verb
 	Reason Reason
 	Entry  Entry
 }
 
-// Plan is what to do about a comparison: one action for each object that is missing or orphaned, in the order of the entries.
+// Plan has one action for each missing or orphaned object of a comparison, in the order of the entries.
 type Plan struct {
 	Actions []Action
-	// Drift says that an object is missing that was once in sync, whether or not it is declared again.
+	// Drift is true if an object is missing that was in sync before, whether or not Warren declares it again.
 	Drift bool
-	// Failed are those objects of which the broker did not confirm that they were declared.
+	// Failed are the objects whose declaration the broker did not confirm.
 	Failed vhost.IDs
 }
 
-// Decide chooses what to do about each object that is missing or orphaned.
+// Decide chooses an action for each missing or orphaned object.
 //
-// Under Report nothing is done. While an object needs recreation, only what was in sync before comes back, and the bindings of
-// that object stay as they are; if a broker upgrade is all that made it differ, its bindings come back too. What is missing
-// and not declared cannot be bound. Messages are let in last: a source binding that is new waits for all else.
+// Under Report it only leaves objects. While an object requires recreation, only objects that were in sync before are declared
+// again, and the bindings of that object stay as they are. If only a broker upgrade explains the difference, its bindings are
+// declared again too. An end that is missing and not declared cannot be bound. Messages come in last: a new source binding waits
+// for everything else.
 func Decide(comparison Comparison, known topology.Inventory, policy v1alpha1.DriftPolicy) Plan {
 	decision := decision{comparison: comparison, known: known, policy: policy, absent: vhost.IDs{}}
 	if !comparison.Upgraded {
@@ -102,16 +103,16 @@ func Decide(comparison Comparison, known topology.Inventory, policy v1alpha1.Dri
 	return plan
 }
 
-// decision is what the choices of one plan have in common.
+// decision holds the inputs that all choices of one plan share.
 type decision struct {
 	comparison Comparison
 	known      topology.Inventory
 	policy     v1alpha1.DriftPolicy
-	// frozen are objects that need recreation; absent are those that are missing and not declared.
+	// frozen are objects that require recreation; absent are objects that are missing and not declared.
 	frozen, absent vhost.IDs
 }
 
-// about decides about a missing object; those that it binds were decided about before.
+// about chooses an action for a missing object. The ends of a binding must have been decided before.
 func (d decision) about(missing Entry) Action {
 	leave := func(reason Reason) Action { return Action{Leave, reason, missing} }
 	wasInSync := d.known.WasInSync(missing.ID(), missing.Hash)
@@ -153,7 +154,7 @@ func (o Orphan) action(policy v1alpha1.DriftPolicy) Action {
 	return Action{DeleteWhenEmpty, ReasonOrphaned, entry}
 }
 
-// Drifted are the objects that are declared or bound again.
+// Drifted returns the objects that the plan declares or binds again.
 func (p Plan) Drifted() []vhost.ID {
 	var drifted []vhost.ID
 	for _, action := range p.Actions {
@@ -164,7 +165,7 @@ func (p Plan) Drifted() []vhost.ID {
 	return drifted
 }
 
-// Postpone returns the plan without the declarations of some objects, and without the bindings of these.
+// Postpone returns the plan without the declarations of some objects and of their bindings.
 func (p Plan) Postpone(objects vhost.IDs) Plan {
 	actions := make([]Action, len(p.Actions))
 	for i, action := range p.Actions {
@@ -179,8 +180,7 @@ func (p Plan) Postpone(objects vhost.IDs) Plan {
 	return p
 }
 
-// Declarations are what is declared and bound at first, and the source bindings that are bound when all of that is at the
-// broker.
+// Declarations returns the objects to declare and bind first, and the source bindings to bind once all of those exist.
 func (p Plan) Declarations() (first, last topology.Topology) {
 	for _, action := range p.Actions {
 		switch entry := action.Entry; {
@@ -197,7 +197,7 @@ func (p Plan) Declarations() (first, last topology.Topology) {
 	return first, last
 }
 
-// Removals are the bindings and exchanges that are taken away at once.
+// Removals returns the bindings and exchanges that the plan removes immediately.
 func (p Plan) Removals() (bindings []topology.Binding, exchanges []string) {
 	for _, action := range p.Actions {
 		switch action.Verb {
@@ -210,13 +210,12 @@ func (p Plan) Removals() (bindings []topology.Binding, exchanges []string) {
 	return bindings, exchanges
 }
 
-// Removes says whether anything is taken away at once.
+// Removes reports whether the plan removes anything immediately.
 func (p Plan) Removes() bool {
 	bindings, exchanges := p.Removals()
 	return len(bindings)+len(exchanges) > 0
 }
 
-// declares says whether a plan declares the object of an entry.
 func (p Plan) declares(id vhost.ID) bool {
 	for _, action := range p.Actions {
 		if action.Verb == Declare && action.Entry.ID() == id {
@@ -226,10 +225,10 @@ func (p Plan) declares(id vhost.ID) bool {
 	return false
 }
 
-// confirms says whether an object was declared by a plan, and the broker said so.
+// confirms reports whether the plan declared an object and the broker confirmed it.
 func (p Plan) confirms(id vhost.ID) bool { return p.declares(id) && !p.Failed[id] }
 
-// Count is how many objects a plan declares and binds.
+// Count returns the number of objects that the plan declares and binds.
 func (p Plan) Count() int {
 	exchanges, queues, bindings := p.counts()
 	return exchanges + queues + bindings
@@ -240,7 +239,7 @@ func (p Plan) counts() (exchanges, queues, bindings int) {
 	return len(first.Exchanges), len(first.Queues), len(first.Bindings) + len(last.Bindings)
 }
 
-// Summary counts what a plan declares: 1 exchange, 5 queues and 1 binding.
+// Summary describes what the plan declares: 1 exchange, 5 queues and 1 binding.
 func (p Plan) Summary() string {
 	exchanges, queues, bindings := p.counts()
 	var parts []string

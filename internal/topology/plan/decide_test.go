@@ -16,14 +16,14 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// full is a spec with an object of every kind and role, short names throughout.
+// full is a spec with an object of every kind and role, with short names.
 const full = `{
   bindings: [{exchange: {name: events, type: topic}, routingKeys: [order.placed]}],
   retry: {exchange: {name: again}, delayTiers: [{delay: 30s, queueName: tier}]},
   deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}
 }`
 
-// fullWithTTL is full with an argument more on its main queue, which therefore needs recreation.
+// fullWithTTL is full with a further argument on its main queue, which therefore requires recreation.
 const fullWithTTL = `{
   queue: {messageTTL: 5m},
   bindings: [{exchange: {name: events, type: topic}, routingKeys: [order.placed]}],
@@ -31,8 +31,8 @@ const fullWithTTL = `{
   deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}
 }`
 
-// New source bindings come last, and only when all else of the topology is there. A source binding that was in sync and is
-// deleted comes back at once all the same.
+// New source bindings come last, after all other objects exist. A deleted source binding that was in sync is declared again
+// immediately.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	all := []string{
@@ -219,7 +219,7 @@ func TestPlanSummary(t *testing.T) {
 	}
 }
 
-// planned renders a plan with one line for each object that is declared or bound.
+// planned formats a plan with one line per declared or bound object.
 func planned(p plan.Plan) []string {
 	var lines []string
 	for _, action := range p.Actions {
@@ -240,7 +240,7 @@ func planned(p plan.Plan) []string {
 	return lines
 }
 
-// Each case is the reconciliation after that of the scenario, whose objects Warren found.
+// Each case is the reconciliation after the scenario, whose objects Warren found.
 func TestMergeInventory(t *testing.T) {
 	t.Parallel()
 	const spec = `{retry: {policy: None}, deadLetter: {exchange: {name: orders}, queue: {name: dlq}}}`
@@ -372,8 +372,8 @@ func TestOriginIsKept(t *testing.T) {
 	topologytest.Equal(t, "origin later", v1alpha1.OriginDeclared, later[0].Origin)
 }
 
-// What was written down before it was declared is Warren's only once the broker has confirmed the declaration. If the
-// operator dies in between, or the broker refuses, somebody else may declare it.
+// An object with a recorded intent belongs to Warren only after the broker has confirmed the declaration. If Warren crashes
+// before, or the broker refuses, another client may declare it.
 func TestOriginOfWhatWasToBeDeclared(t *testing.T) {
 	t.Parallel()
 	const spec = `{retry: {policy: None}, deadLetter: {policy: Disabled}}`
@@ -385,7 +385,7 @@ func TestOriginOfWhatWasToBeDeclared(t *testing.T) {
 	for name, test := range map[string]struct {
 		before   *v1alpha1.TopologyEntry
 		declared bool // by this reconciliation
-		refused  bool // or the broker did not say
+		refused  bool // the broker did not confirm
 		then     func(o vhost.Observed)
 		want     v1alpha1.Origin
 	}{
@@ -433,7 +433,7 @@ func TestHasNewObjects(t *testing.T) {
 	}
 }
 
-// What others delete again and again is declared later, and is bound then.
+// An object that others delete repeatedly is declared and bound later.
 func TestPostpone(t *testing.T) {
 	t.Parallel()
 	topo := topologytest.Desired(t, `{retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`, topologytest.V43)

@@ -5,21 +5,21 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// MayLimitDeliveries says whether the broker may drop messages of a queue, or dead-letter them, because they were delivered and given
-// back too often. A policy of which Warren cannot tell whether it matches counts.
+// MayLimitDeliveries reports whether the broker may drop or dead-letter messages of a queue because of their number of
+// deliveries. A policy that may match counts as matching.
 func MayLimitDeliveries(name string, queue vhost.Queue, policies []vhost.Policy, version vhost.Version) bool {
 	_, limited := settingsOf(name, queue, policies).deliveryLimit(version)
 	return limited
 }
 
-// deliveryLimit is how often the broker lets a message of the queue be delivered and given back; false if there is no limit.
+// deliveryLimit returns how often the broker delivers a message of the queue; false if there is no limit.
 func (s settings) deliveryLimit(version vhost.Version) (found limit, limited bool) {
 	if s.queue.Type() != vhost.TypeQuorum {
 		return limit{}, false
 	}
 	const argument, key = vhost.ArgDeliveryLimit, vhost.KeyDeliveryLimit
 	if !version.AtLeast(vhost.RabbitMQ40) {
-		// There is no limit unless one is set, and a negative one is exceeded at once.
+		// There is no limit by default, and a negative limit is exceeded immediately.
 		return s.lowest(argument, key, func(int64) bool { return true })
 	}
 	// There is a limit unless a negative one is set.

@@ -8,7 +8,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Diff compares a topology with what a broker has of it.
+// Diff compares a desired topology with the observed one.
 func Diff(desired topology.Topology, observed vhost.Observed, input Input) Comparison {
 	comparison := Comparison{}
 	for _, exchange := range desired.Exchanges {
@@ -43,7 +43,7 @@ func (c *Comparison) addExchange(desired topology.Exchange, observed vhost.Obser
 		entry.State = v1alpha1.StateMissing
 		c.MissingExchanges = append(c.MissingExchanges, desired.Name)
 		c.Changes = append(c.Changes, changeOf(entry, v1alpha1.EffectNone, fmt.Sprintf(
-			"exchange %q does not exist and Warren is not asked to declare it: "+
+			"exchange %q does not exist, and Warren does not declare it without a type: "+
 				"declare it, or give the binding's exchange a type", desired.Name)))
 	case !exists:
 		entry.State = v1alpha1.StateMissing
@@ -92,11 +92,11 @@ func withArguments(arguments vhost.Arguments) string {
 	return " and arguments " + arguments.JSON()
 }
 
-// fewBindings is how many bindings are searched for one by one. A queue that thousands of ConsumerQueues share has thousands of
-// bindings, and this topology wants few of them: to search takes less than to index all.
+// fewBindings is the number of bindings up to which Diff searches for each one. A queue that thousands of ConsumerQueues share
+// has thousands of bindings, and this topology has few of them. Searching is then cheaper than building an index.
 const fewBindings = 16
 
-// bindingLookup says whether a binding of a topology is observed.
+// bindingLookup returns a function that reports whether a binding of the topology is observed.
 func bindingLookup(desired topology.Topology, observed vhost.Observed) func(vhost.ID) bool {
 	if len(desired.Bindings) <= fewBindings {
 		return observed.Has

@@ -101,7 +101,7 @@ func TestDiffChanges(t *testing.T) {
 			change: func(o vhost.Observed) { delete(o.Exchanges, "legacy") },
 			want: []v1alpha1.Change{{
 				Kind: v1alpha1.KindExchange, Name: "legacy", Effect: v1alpha1.EffectNone,
-				Message: `exchange "legacy" does not exist and Warren is not asked to declare it: declare it, or give the binding's exchange a type`,
+				Message: `exchange "legacy" does not exist, and Warren does not declare it without a type: declare it, or give the binding's exchange a type`,
 			}},
 			state: v1alpha1.StateMissing,
 		},
@@ -294,7 +294,7 @@ func TestDiffChanges(t *testing.T) {
 	}
 }
 
-// An extra binding into one of the queues is Foreign, unless another ConsumerQueue wants it.
+// An extra binding into one of the queues is Foreign, unless another ConsumerQueue specifies it.
 func TestDiffForeignBindings(t *testing.T) {
 	t.Parallel()
 	foreign := func(source, destination, key, arguments string) v1alpha1.TopologyEntry {
@@ -366,8 +366,8 @@ func TestDiffForeignBindings(t *testing.T) {
 	}
 }
 
-// After an upgrade of the broker: if every object that differs is just what the spec asks for on an older supported version,
-// that is BrokerUpgraded and no drift.
+// After an upgrade of the broker: if every object that differs matches the spec on an older supported version, the reason is
+// BrokerUpgraded, and this is not drift.
 func TestDiffUpgraded(t *testing.T) {
 	t.Parallel()
 	const reject = `{retry: {strategy: Reject}}`
@@ -432,10 +432,10 @@ func TestDiffUpgraded(t *testing.T) {
 func TestDiffReturnRoute(t *testing.T) {
 	t.Parallel()
 	const (
-		nowhere = `exchange "back" of retry.returnTo routes key "again" to no queue: messages whose delay is over would be lost or stay in their delay tier; bind queue "orders" to it with that key`
-		astray  = `exchange "back" of retry.returnTo routes key "again" to other queues ("other") and not to queue "orders": messages whose delay is over go there and do not come back; bind queue "orders" to it with that key`
-		noWay   = `no binding leads from exchange "back" of retry.returnTo to queue "orders": messages whose delay is over would be lost or stay in their delay tier; bind the queue to it`
-		absent  = `exchange "back" of retry.returnTo does not exist: messages whose delay is over would be lost or stay in their delay tier; declare it, or give a binding to it a type`
+		nowhere = `exchange "back" of retry.returnTo routes key "again" to no queue: messages would be lost after their delay, or stay in their delay tier; bind queue "orders" to it with that key`
+		astray  = `exchange "back" of retry.returnTo routes key "again" to other queues ("other") and not to queue "orders": messages go there after their delay and do not return; bind queue "orders" to it with that key`
+		noWay   = `no binding leads from exchange "back" of retry.returnTo to queue "orders": messages would be lost after their delay, or stay in their delay tier; bind the queue to it`
+		absent  = `exchange "back" of retry.returnTo does not exist: messages would be lost after their delay, or stay in their delay tier; declare it, or give a binding to it a type`
 	)
 	to := func(source, destination, key string) vhost.Binding {
 		return vhost.Binding{Source: source, Destination: destination, RoutingKey: key}
@@ -505,7 +505,7 @@ func TestDiffReturnRoute(t *testing.T) {
 	}
 }
 
-// The first look at a broker must not complain of a route that declaring the topology makes.
+// The first comparison must not report a return route as missing that the topology's own declaration creates.
 func TestDiffReturnRouteOfOurOwn(t *testing.T) {
 	t.Parallel()
 	const returns = `retry: {returnTo: {exchange: back, routingKey: again}}, `
@@ -555,8 +555,8 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 		policies []vhost.Policy
 		want     []string // queue: message
 	}{
-		"overflow":                      {spec: everything, policies: policy("overflow", "drop-head"), want: []string{`orders: policy "p" sets overflow drop-head over the queue's reject-publish: messages can be dropped instead of refused, or the other way round`}},
-		"overflow without an own":       {spec: topologytest.Alone, policies: policy("overflow", "drop-head"), want: []string{`orders: policy "p" sets overflow drop-head over the queue's default: messages can be dropped instead of refused, or the other way round`}},
+		"overflow":                      {spec: everything, policies: policy("overflow", "drop-head"), want: []string{`orders: policy "p" sets overflow drop-head over the queue's reject-publish: messages can be dropped instead of refused, or refused instead of dropped`}},
+		"overflow without an own":       {spec: topologytest.Alone, policies: policy("overflow", "drop-head"), want: []string{`orders: policy "p" sets overflow drop-head over the queue's default: messages can be dropped instead of refused, or refused instead of dropped`}},
 		"the same overflow":             {spec: everything, policies: policy("overflow", "reject-publish")},
 		"message-ttl":                   {spec: everything, policies: policy("message-ttl", 299999), want: []string{`orders: policy "p" sets message-ttl 299999 over the queue's 300000: messages expire early`}},
 		"message-ttl without an own":    {spec: topologytest.Alone, policies: policy("message-ttl", 5), want: []string{`orders: policy "p" sets message-ttl 5 over the queue's none: messages expire early`}},
@@ -567,30 +567,30 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 		"delivery-limit over unlimited": {spec: topologytest.Alone, policies: policy("delivery-limit", 5), want: []string{`orders: policy "p" sets delivery-limit 5 over the queue's unlimited: messages can be dropped or dead-lettered early`}},
 		"an unlimited delivery-limit":   {spec: everything, policies: policy("delivery-limit", -1)},
 		"a limit that is no number":     {spec: everything, policies: policy("delivery-limit", "5")},
-		"dead-letter-exchange":          {spec: topologytest.Alone, policies: policy("dead-letter-exchange", "x"), want: []string{`orders: policy "p" sets dead-letter-exchange x over the queue's none: messages go where this ConsumerQueue does not send them`}},
+		"dead-letter-exchange":          {spec: topologytest.Alone, policies: policy("dead-letter-exchange", "x"), want: []string{`orders: policy "p" sets dead-letter-exchange x over the queue's none: dead letters go to another destination than this ConsumerQueue specifies`}},
 		"dead-letter-exchange loses":    {spec: everything, policies: policy("dead-letter-exchange", "x")},
-		"dead-letter-routing-key":       {spec: topologytest.NoRetry, policies: policy("dead-letter-routing-key", "x"), want: []string{`orders: policy "p" sets dead-letter-routing-key x over the queue's none: messages go where this ConsumerQueue does not send them`}},
+		"dead-letter-routing-key":       {spec: topologytest.NoRetry, policies: policy("dead-letter-routing-key", "x"), want: []string{`orders: policy "p" sets dead-letter-routing-key x over the queue's none: dead letters go to another destination than this ConsumerQueue specifies`}},
 		"a routing key loses":           {spec: everything, policies: policy("dead-letter-routing-key", "x")},
-		"dead-letter-strategy":          {spec: `{retry: {policy: None}, deadLetterStrategy: AtMostOnce}`, policies: policy("dead-letter-strategy", "at-least-once"), want: []string{`orders: policy "p" sets dead-letter-strategy at-least-once over the queue's none: messages are dead-lettered in another way than asked for`}},
+		"dead-letter-strategy":          {spec: `{retry: {policy: None}, deadLetterStrategy: AtMostOnce}`, policies: policy("dead-letter-strategy", "at-least-once"), want: []string{`orders: policy "p" sets dead-letter-strategy at-least-once over the queue's none: messages are dead-lettered differently than specified`}},
 		"a strategy loses":              {spec: everything, policies: policy("dead-letter-strategy", "at-most-once")},
-		"expires":                       {spec: topologytest.Alone, policies: policy("expires", 20000), want: []string{`orders: policy "p" sets expires 20000 over the queue's none: the broker deletes the queue with its messages when nobody has used it for that long`}},
-		"expires of dead letters":       {spec: topologytest.NoRetry, policies: onDLQ("expires", 20000), want: []string{`orders.dlq: policy "p" sets expires 20000 over the queue's none: the broker deletes the queue with its messages when nobody has used it for that long`}},
+		"expires":                       {spec: topologytest.Alone, policies: policy("expires", 20000), want: []string{`orders: policy "p" sets expires 20000 over the queue's none: the broker deletes the queue with its messages when it was unused for that long`}},
+		"expires of dead letters":       {spec: topologytest.NoRetry, policies: onDLQ("expires", 20000), want: []string{`orders.dlq: policy "p" sets expires 20000 over the queue's none: the broker deletes the queue with its messages when it was unused for that long`}},
 		"keys that do no harm":          {spec: everything, policies: policy("queue-leader-locator", "balanced")},
 
-		"delayed-retry-type disabled": {spec: delayed, policies: policy("delayed-retry-type", "disabled"), want: []string{`orders: policy "p" sets delayed-retry-type disabled over the queue's all: returned messages come back at once, or later than asked for`}},
+		"delayed-retry-type disabled": {spec: delayed, policies: policy("delayed-retry-type", "disabled"), want: []string{`orders: policy "p" sets delayed-retry-type disabled over the queue's all: returned messages are redelivered immediately, or later than specified`}},
 		"delayed-retry-type the same": {spec: delayed, policies: policy("delayed-retry-type", "all")},
 		"delayed-retry-type alone":    {spec: topologytest.Alone, policies: policy("delayed-retry-type", "disabled")},
-		"a lower delayed-retry-min":   {spec: delayed, policies: policy("delayed-retry-min", 1), want: []string{`orders: policy "p" sets delayed-retry-min 1 over the queue's 1000: returned messages come back at once, or later than asked for`}},
+		"a lower delayed-retry-min":   {spec: delayed, policies: policy("delayed-retry-min", 1), want: []string{`orders: policy "p" sets delayed-retry-min 1 over the queue's 1000: returned messages are redelivered immediately, or later than specified`}},
 		"a higher delayed-retry-min":  {spec: delayed, policies: policy("delayed-retry-min", 1001)},
-		"a lower delayed-retry-max":   {spec: delayed, policies: policy("delayed-retry-max", 1999), want: []string{`orders: policy "p" sets delayed-retry-max 1999 over the queue's 2000: returned messages come back at once, or later than asked for`}},
+		"a lower delayed-retry-max":   {spec: delayed, policies: policy("delayed-retry-max", 1999), want: []string{`orders: policy "p" sets delayed-retry-max 1999 over the queue's 2000: returned messages are redelivered immediately, or later than specified`}},
 		"a delay where none is asked for": {
 			spec: topologytest.Alone,
 			policies: []vhost.Policy{{Name: "p", Pattern: vhost.ReadPattern("."), ApplyTo: "queues", Definition: definition{
 				"delayed-retry-type": "all", "delayed-retry-min": 1000,
 			}}},
 			want: []string{
-				`orders: policy "p" sets delayed-retry-min 1000 over the queue's none: returned messages come back at once, or later than asked for`,
-				`orders: policy "p" sets delayed-retry-type all over the queue's none: returned messages come back at once, or later than asked for`,
+				`orders: policy "p" sets delayed-retry-min 1000 over the queue's none: returned messages are redelivered immediately, or later than specified`,
+				`orders: policy "p" sets delayed-retry-type all over the queue's none: returned messages are redelivered immediately, or later than specified`,
 			},
 		},
 		"a length of a delay without a delay":               {spec: topologytest.Alone, policies: policy("delayed-retry-min", 1000)},
@@ -606,7 +606,7 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 		"members of dead letters":                           {spec: topologytest.NoRetry, policies: onDLQ("target-group-size", 5), want: []string{`orders.dlq: policy "p" sets target-group-size 5 over the queue's none: RabbitMQ adds members to the queue, which copies all its messages`}},
 
 		"dead letters at risk": {spec: topologytest.NoRetry, policies: onDLQ("delivery-limit", 5), want: []string{`orders.dlq: policy "p" sets delivery-limit 5 over the queue's unlimited: dead letters can be lost`}},
-		"dead letters moved":   {spec: topologytest.NoRetry, policies: onDLQ("dead-letter-exchange", "x"), want: []string{`orders.dlq: policy "p" sets dead-letter-exchange x over the queue's none: messages go where this ConsumerQueue does not send them`}},
+		"dead letters moved":   {spec: topologytest.NoRetry, policies: onDLQ("dead-letter-exchange", "x"), want: []string{`orders.dlq: policy "p" sets dead-letter-exchange x over the queue's none: dead letters go to another destination than this ConsumerQueue specifies`}},
 
 		"several keys and queues": {
 			spec:     `{retry: {policy: None}}`,
@@ -651,7 +651,7 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 			spec:     topologytest.NoRetry,
 			policies: []vhost.Policy{{Name: "all", Pattern: vhost.ReadPattern(`^(?!amq\.).*`), ApplyTo: "queues", Definition: definition{"overflow": "drop-head"}}},
 			want: []string{
-				`orders: policy "all" sets overflow drop-head over the queue's reject-publish: messages can be dropped instead of refused, or the other way round`,
+				`orders: policy "all" sets overflow drop-head over the queue's reject-publish: messages can be dropped instead of refused, or refused instead of dropped`,
 				`orders.dlq: policy "all" sets overflow drop-head over the queue's default: dead letters can be lost`,
 			},
 		},
@@ -703,14 +703,14 @@ func TestPlanHash(t *testing.T) {
 		return got
 	}
 	topologytest.Equal(t, "of nothing", "", hash(nil))
-	// It is kept in status and in people's approvals: it must not change from one release to the next.
+	// The status and user approvals store it: it must not change between releases.
 	topologytest.Equal(t, "of one", "sha256:6552", hash([]v1alpha1.Change{{Kind: v1alpha1.KindQueue, Name: "orders", Effect: v1alpha1.EffectDeclare, Message: "m"}})[:11])
 	if hash(changes) == hash(changes[1:]) {
 		t.Error("hash of less is the same")
 	}
 }
 
-// entriesOf are the entries of a comparison as the status shows them.
+// entriesOf returns the entries of a comparison as in the status.
 func entriesOf(comparison plan.Comparison) []v1alpha1.TopologyEntry {
 	entries := make([]v1alpha1.TopologyEntry, len(comparison.Entries))
 	for i, entry := range comparison.Entries {

@@ -10,13 +10,13 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// difference is one property that cannot be changed on an existing object.
+// difference is a property that RabbitMQ cannot change on an existing object.
 type difference struct {
 	path              string
 	desired, observed any
 }
 
-// absent is the side of a difference that does not have the property; nil is an argument without a value.
+// absent marks the side of a difference that lacks the property. nil is an argument without a value.
 type absent struct{}
 
 func exchangeDifferences(desired topology.Exchange, found vhost.Exchange) []difference {
@@ -30,7 +30,7 @@ func exchangeDifferences(desired topology.Exchange, found vhost.Exchange) []diff
 		{path: "internal", desired: false, observed: found.Internal},
 	})
 	if desired.Role == v1alpha1.RoleSource {
-		return differences // its owner may have given it an alternate exchange
+		return differences // the exchange's owner may have set an alternate exchange
 	}
 	return append(differences, argumentDifferences(nil, found.Arguments)...)
 }
@@ -48,8 +48,8 @@ func propertyDifferences(properties []difference) []difference {
 	return slices.DeleteFunc(properties, func(d difference) bool { return vhost.SameValue(d.desired, d.observed) })
 }
 
-// argumentDifferences compares arguments one by one. Absent and present with the broker's default differ, as they do to
-// the broker.
+// argumentDifferences compares arguments one by one. An absent argument differs from the broker's default, because the broker
+// treats them as different.
 func argumentDifferences(desired, found vhost.Arguments) []difference {
 	var differences []difference
 	names := append(desired.Keys(), found.Keys()...)
@@ -72,7 +72,7 @@ func argumentDifferences(desired, found vhost.Arguments) []difference {
 	return differences
 }
 
-// changesOf are the changes of an object that these differences take.
+// changesOf returns the changes for these differences of an object.
 func changesOf(differences []difference, entry v1alpha1.TopologyEntry, why string) []v1alpha1.Change {
 	changes := make([]v1alpha1.Change, 0, len(differences))
 	for _, d := range differences {
@@ -90,7 +90,7 @@ func changesOf(differences []difference, entry v1alpha1.TopologyEntry, why strin
 	return changes
 }
 
-// describe says what differs: x-message-ttl is not set, should be 300000.
+// describe describes a difference: x-message-ttl is not set, should be 300000.
 func describe(change v1alpha1.Change) string {
 	is, should := "is not set", "should not be set"
 	if change.Observed != "" {
@@ -102,7 +102,7 @@ func describe(change v1alpha1.Change) string {
 	return fmt.Sprintf("%s %s, %s", strings.TrimPrefix(change.Path, "arguments."), is, should)
 }
 
-// DescribeRecreation lists the objects that need recreation, each with what differs.
+// DescribeRecreation describes each object that requires recreation, with its differences.
 func DescribeRecreation(changes []v1alpha1.Change) []string {
 	var objects []string
 	differences := map[string][]string{}

@@ -1,6 +1,6 @@
-// Package plan compares a desired topology with what a broker has, and decides what to do about the differences. It is pure:
-// comparisons and plans are values, and nothing here reads or changes a broker.
+// Package plan compares a desired topology with a broker, and decides what to do about the differences. It is pure: comparisons
+// and plans are values, and nothing here reads or changes a broker.
 //
-// Diff finds the differences, Decide makes a Plan of Actions of them, Teardown is the next step of taking a topology away.
-// What keeps an object that is no longer desired from being removed stands in blocked.go.
+// Diff finds the differences, Decide turns them into a Plan of Actions, and Teardown is the next step of removing a topology.
+// blocked.go has the reasons to retain an object that is no longer desired.
 package plan

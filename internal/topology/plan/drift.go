@@ -8,8 +8,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Drift are the changes that matter, without those of objects that are declared for the first time. Under Report nothing is
-// declared, so everything that is missing is drift.
+// Drift returns the changes that count as drift. Objects that Warren declares for the first time do not. Under Report Warren
+// declares nothing, so every missing object is drift.
 func (c Comparison) Drift(known topology.Inventory, policy v1alpha1.DriftPolicy) []v1alpha1.Change {
 	isNew := vhost.IDs{}
 	for _, entry := range c.Entries {
@@ -18,11 +18,11 @@ func (c Comparison) Drift(known topology.Inventory, policy v1alpha1.DriftPolicy)
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(c.ChangesBeyondUpgrade(known)), func(change v1alpha1.Change) bool {
-		return change.Effect != v1alpha1.EffectNone && isNew[changeID(change)]
+		return change.Effect != v1alpha1.EffectNone && isNew[topology.IDOfChange(change)]
 	})
 }
 
-// Without are the changes that are not among others, whatever their wording.
+// Without returns the changes that are not in others, ignoring their messages.
 func Without(changes, others []v1alpha1.Change) []v1alpha1.Change {
 	known := make(map[v1alpha1.Change]bool, len(others))
 	for _, other := range others {

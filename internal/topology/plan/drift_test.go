@@ -11,7 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// What is declared for the first time is no drift, unless nothing is ever declared.
+// An object that is declared for the first time is not drift, unless the policy is Report.
 func TestDrift(t *testing.T) {
 	t.Parallel()
 	const small = `{retry: {policy: None}, deadLetter: {policy: Disabled}}`

@@ -7,8 +7,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// DropsMessages reports whether a queue that is full takes a further message and drops another one, or dead-letters either, and which
-// limit is to blame. A policy of which Warren cannot tell whether it matches counts.
+// DropsMessages reports whether a full queue accepts a new message and drops or dead-letters a message instead of refusing the
+// new one. why describes the limit. A policy that may match counts as matching.
 func DropsMessages(name string, queue vhost.Queue, policies []vhost.Policy) (why string, drops bool) {
 	found, drops := settingsOf(name, queue, policies).dropsHead()
 	if !drops {
@@ -18,15 +18,16 @@ func DropsMessages(name string, queue vhost.Queue, policies []vhost.Policy) (why
 	return why, true
 }
 
-// headDrop is a limit of a queue beyond which the queue drops messages.
+// headDrop is a limit beyond which a queue drops messages.
 type headDrop struct {
 	length   limit
 	overflow any
-	// by is the policy that sets overflow; nil if none does.
+	// by is the policy that sets overflow; nil if no policy does.
 	by *vhost.Policy
 }
 
-// dropsHead returns the limit beyond which the queue drops messages; false if there is none, or the queue refuses messages then.
+// dropsHead returns the limit beyond which the queue drops messages. It returns false if there is none, or the queue then refuses
+// messages.
 func (s settings) dropsHead() (headDrop, bool) {
 	length, bounded := s.lowest(vhost.ArgMaxLength, vhost.KeyMaxLength, notNegative)
 	if !bounded {
@@ -36,7 +37,7 @@ func (s settings) dropsHead() (headDrop, bool) {
 	return headDrop{length: length, overflow: overflow, by: by}, bounded && overflow != vhost.OverflowRejectPublish
 }
 
-// introduced is how a message begins that is about the limit, and the reason of an advisory.
+// introduced returns the beginning of a message about the limit, and the reason for an advisory.
 func (d headDrop) introduced(queue string) (clause string, reason v1alpha1.AdvisoryReason) {
 	clause, reason = d.length.introduced(queue)
 	if d.length.policy == nil && d.by != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// fenced lists the queues that take no messages because of a fence, and those that may hold a sentinel. A fence does nothing to a
-// queue for which another policy holds.
+// fenced returns advisories for queues that refuse publishes because of a fence, and for queues that may hold a sentinel. A fence
+// has no effect on a queue to which another policy applies.
 func fenced(desired topology.Topology, observed vhost.Observed, clearPolicy func(name string) string) []v1alpha1.Advisory {
 	if clearPolicy == nil {
 		return nil
@@ -31,8 +31,8 @@ func fenced(desired topology.Topology, observed vhost.Observed, clearPolicy func
 			}
 			advisories = append(advisories, v1alpha1.Advisory{
 				Code: v1alpha1.AdvisoryFenced, Name: queue.Name,
-				Message: fmt.Sprintf("policy %q refuses whatever is published to queue %q, since %s: an operator put it up to delete "+
-					"queues. Warren clears its own such policies and those left behind; if this one stays, clear it: %s",
+				Message: fmt.Sprintf("policy %q has refused publishes to queue %q since %s. Warren created it to delete "+
+					"queues, and clears such policies by itself. If this one stays, clear it: %s",
 					fence.Name, queue.Name, fence.Since.UTC().Format(time.RFC3339), clearPolicy(fence.Name)),
 			})
 		}
@@ -43,8 +43,8 @@ func fenced(desired topology.Topology, observed vhost.Observed, clearPolicy func
 func sentinelLeft(queue string, fence vhost.Fence) v1alpha1.Advisory {
 	return v1alpha1.Advisory{
 		Code: v1alpha1.AdvisorySentinelLeft, Name: queue,
-		Message: fmt.Sprintf("a sentinel of queue %q may be left, a message of type warren.sentinel that an operator published to delete "+
-			"queues. Consumers acknowledge and ignore it. Warren takes it out as soon as few messages are in front of it, and then "+
+		Message: fmt.Sprintf("queue %q may still hold a sentinel, a message of type warren.sentinel that Warren published to delete "+
+			"queues. Consumers acknowledge and ignore it. Warren removes it once few messages are in front of it, and then "+
 			"clears policy %q, which refuses nothing", queue, fence.Name),
 	}
 }

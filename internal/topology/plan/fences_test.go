@@ -22,9 +22,9 @@ func TestFenced(t *testing.T) {
 		}
 	}
 	says := func(queue, fence string) string {
-		return `Fenced ` + queue + `: policy "` + fence + `" refuses whatever is published to queue "` + queue + `", since 2026-11-21T12:00:00Z: ` +
-			`an operator put it up to delete queues. Warren clears its own such policies and those left behind; ` +
-			`if this one stays, clear it: clear ` + fence
+		return `Fenced ` + queue + `: policy "` + fence + `" has refused publishes to queue "` + queue + `" since 2026-11-21T12:00:00Z. ` +
+			`Warren created it to delete queues, and clears such policies by itself. ` +
+			`If this one stays, clear it: clear ` + fence
 	}
 	open := fence("f", `\A(?:orders)\z`)
 	open.Closed = false
@@ -50,8 +50,8 @@ func TestFenced(t *testing.T) {
 		},
 		"a fence that is open, even where another policy holds": {
 			policies: []vhost.Policy{policy("p", "^orders$", 6)}, fences: []vhost.Fence{open},
-			want: []string{`SentinelLeft orders: a sentinel of queue "orders" may be left, a message of type warren.sentinel that an operator ` +
-				`published to delete queues. Consumers acknowledge and ignore it. Warren takes it out as soon as few messages are in front of ` +
+			want: []string{`SentinelLeft orders: queue "orders" may still hold a sentinel, a message of type warren.sentinel that Warren ` +
+				`published to delete queues. Consumers acknowledge and ignore it. Warren removes it once few messages are in front of ` +
 				`it, and then clears policy "f", which refuses nothing`},
 		},
 		"a policy with a higher priority holds": {

@@ -9,11 +9,12 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// listedForeign is how many foreign bindings are listed. The others are counted.
-const listedForeign = 64
+// maxForeign is the number of foreign bindings that a comparison lists. Unlisted counts the others.
+const maxForeign = 64
 
-// addForeign lists bindings into our queues, and from our dead-letter and retry exchanges to queues and exchanges of others, that no
-// ConsumerQueue with a right to them wants: the first ones in order. Warren never removes them: other programs may need them.
+// addForeign lists foreign bindings, the first ones in order. These lead into queues of this topology, or from its dead-letter
+// and retry exchanges to other queues and exchanges, and no ConsumerQueue with a right to them specifies them. Warren never
+// removes them: other programs may need them.
 func (c *Comparison) addForeign(desired topology.Topology, observed vhost.Observed, input Input, older *topology.Topology) {
 	known := topology.IDsOf(desired.Bindings)
 	if older != nil {
@@ -37,7 +38,7 @@ func (c *Comparison) addForeign(desired topology.Topology, observed vhost.Observ
 	}
 	slices.SortFunc(foreign, vhost.ID.Compare)
 	foreign = slices.Compact(foreign)
-	c.Unlisted = max(0, len(foreign)-listedForeign)
+	c.Unlisted = max(0, len(foreign)-maxForeign)
 	for _, id := range foreign[:len(foreign)-c.Unlisted] {
 		entry := topology.EntryOf(id)
 		entry.State = v1alpha1.StateForeign
@@ -45,8 +46,8 @@ func (c *Comparison) addForeign(desired topology.Topology, observed vhost.Observ
 	}
 }
 
-// leadingAway lists the unwanted bindings from an exchange to anything but the queues of a topology: what they match is copied there.
-// Warren binds no exchanges, so a binding to an exchange is always unwanted.
+// leadingAway returns the unwanted bindings from an exchange to anything but the queues of this topology. They copy messages
+// there. Warren binds no exchanges to exchanges, so such a binding is always unwanted.
 func leadingAway(desired topology.Topology, exchange string, observed vhost.Observed, known vhost.IDs, input Input) []vhost.ID {
 	ours := map[string]bool{}
 	for _, queue := range desired.Queues {
@@ -67,7 +68,7 @@ func leadingAway(desired topology.Topology, exchange string, observed vhost.Obse
 	return away
 }
 
-// unwanted lists those bindings of a queue or an exchange that no other ConsumerQueue wants.
+// unwanted returns those bindings of a queue or exchange that no other ConsumerQueue specifies.
 func unwanted(ask func(string, []vhost.Binding) []vhost.ID, name string, bindings []vhost.Binding) []vhost.ID {
 	if ask == nil {
 		return vhost.BindingIDs(bindings)

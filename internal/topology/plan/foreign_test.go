@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// crowded is a topology whose main queue somebody has bound many times: once for each device, say.
+// crowded is a topology whose main queue has many foreign bindings, for example one per device.
 func crowded(t testing.TB, spec string, count int) (topology.Topology, vhost.Observed) {
 	t.Helper()
 	topo, err := topology.Desired(topologytest.ConsumerQueue(t, spec), topologytest.V43)
@@ -53,7 +53,7 @@ func TestDiffListsTheFirstForeignBindings(t *testing.T) {
 	topologytest.Equal(t, "in whatever order they are observed", first, foreign())
 }
 
-// Twice as many bindings take twice as much, not four times: counted in allocations, which do not depend on the machine.
+// Twice as many bindings cost twice as much, not four times. The test counts allocations, which do not depend on the machine.
 func TestDiffGrowsWithTheBindings(t *testing.T) {
 	cost := func(diff func()) float64 { return testing.AllocsPerRun(3, diff) }
 	foreign := func(count int) float64 {

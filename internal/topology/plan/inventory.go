@@ -7,14 +7,15 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 )
 
-// MergeInventory adds to the entries of a comparison what outlives one reconciliation: where an object came from, and the hash
-// with which it was last in sync. What is about to be declared is recorded as declared, without a hash, so that nothing is at
-// the broker that is not recorded, even if the operator dies in between; see topology.Intended.
+// MergeInventory adds the facts that outlive one reconciliation to the entries of a comparison: the origin of each object, and
+// the hash with which it was last in sync. An object that Warren is about to declare is recorded as declared, without a hash.
+// Every object at the broker is therefore recorded, even if Warren crashes between the record and the declaration; see
+// topology.Intended.
 func MergeInventory(comparison Comparison, known topology.Inventory, done Plan) []v1alpha1.TopologyEntry {
 	merged := make([]v1alpha1.TopologyEntry, len(comparison.Entries))
 	for i, found := range comparison.Entries {
 		entry := found.TopologyEntry
-		if entry.Role != "" { // otherwise it is foreign
+		if entry.Role != "" { // a foreign binding has no role
 			before := known[found.ID()]
 			entry.LastSyncedHash = before.LastSyncedHash
 			if entry.State == v1alpha1.StateInSync {
@@ -29,8 +30,8 @@ func MergeInventory(comparison Comparison, known topology.Inventory, done Plan) 
 	return merged
 }
 
-// origin is where an exchange or queue came from. One that is not as it was to be declared, and never was, is somebody
-// else's, who was there first. So may be one that was to be declared and is there, though nobody knows who declared it.
+// origin returns the origin of an exchange or queue. An object that differs from its desired form, and was never in sync, belongs
+// to others and is adopted. An object that Warren meant to declare, without the broker's confirmation, may also belong to others.
 func origin(entry, before v1alpha1.TopologyEntry, done Plan) v1alpha1.Origin {
 	id := topology.IDOf(entry)
 	inSync := entry.State == v1alpha1.StateInSync
@@ -48,7 +49,7 @@ func origin(entry, before v1alpha1.TopologyEntry, done Plan) v1alpha1.Origin {
 	return before.Origin
 }
 
-// HasNewObjects says whether entries have an object that was not the ConsumerQueue's own before.
+// HasNewObjects reports whether entries contain an object that the ConsumerQueue did not own before.
 func HasNewObjects(entries []v1alpha1.TopologyEntry, known topology.Inventory) bool {
 	return slices.ContainsFunc(topology.Owned(entries), func(entry v1alpha1.TopologyEntry) bool {
 		return !topology.Owns(known[topology.IDOf(entry)])

@@ -8,12 +8,12 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// defaultGroupSize is how many members RabbitMQ gives a quorum queue where nothing else is asked for.
+// defaultGroupSize is RabbitMQ's default number of members of a quorum queue.
 const defaultGroupSize = 3
 
-// fewMembers lists the queues that have fewer members than asked for: they were declared when the cluster was smaller, or a
-// member was taken away. Such a queue can stand fewer failures of nodes than its spec promises; one with a single member stands
-// none.
+// fewMembers returns advisories for queues with fewer members than the spec requests. They were declared when the cluster was
+// smaller, or a member was removed. Such a queue tolerates fewer node failures than its spec promises; a queue with one member
+// tolerates none.
 func fewMembers(desired topology.Topology, observed vhost.Observed) []v1alpha1.Advisory {
 	var advisories []v1alpha1.Advisory
 	for _, queue := range desired.Queues {
@@ -32,14 +32,14 @@ func fewMembers(desired topology.Topology, observed vhost.Observed) []v1alpha1.A
 	return advisories
 }
 
-// groupSize is how many members a queue is to have, on a cluster with as many nodes.
+// groupSize returns the requested number of members, if the cluster has enough nodes.
 func groupSize(q topology.Queue) int64 {
 	size, given := vhost.Normal(q.Arguments[vhost.ArgInitialGroupSize]).(int64)
 	if !given {
 		size = defaultGroupSize
 	}
 	if target, given := vhost.Normal(q.Arguments[vhost.ArgTargetGroupSize]).(int64); given {
-		size = max(size, target) // the broker adds members by itself, in time
+		size = max(size, target) // the broker adds these members over time
 	}
 	return size
 }

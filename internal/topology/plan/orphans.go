@@ -9,29 +9,29 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Orphan is an object of ours that the spec no longer has.
+// Orphan is an object of Warren that has left the spec.
 type Orphan struct {
 	Entry v1alpha1.TopologyEntry
-	// BlockedBy says why the object has to be kept for now; zero if it may go: a binding or an exchange at once, a queue as
-	// soon as it is provably empty.
+	// BlockedBy is why Warren retains the object for now. If it is zero, Warren removes a binding or an exchange immediately, and a
+	// queue once it is proven empty.
 	BlockedBy Block
 }
 
-// Block is a reason to keep an object.
+// Block is a reason to retain an object.
 type Block struct {
 	Reason v1alpha1.AdvisoryReason
-	// Message says the reason in words.
+	// Message describes the reason.
 	Message string
 }
 
 // ID identifies the object.
 func (o Orphan) ID() vhost.ID { return topology.IDOf(o.Entry) }
 
-// Blocked says whether the object has to be kept for now.
+// Blocked reports whether Warren retains the object for now.
 func (o Orphan) Blocked() bool { return o.BlockedBy != Block{} }
 
-// collectOrphans lists what a topology owned and no longer has, as far as it is still there. What another ConsumerQueue wants
-// or holds is left to it, and exchanges that messages come from are never ours to delete.
+// collectOrphans finds the owned objects that have left the spec and still exist. It skips objects that another ConsumerQueue
+// specifies or holds, and source exchanges, which Warren never deletes.
 func (c *Comparison) collectOrphans(desired topology.Topology, observed vhost.Observed, input Input) {
 	orphans := slices.DeleteFunc(slices.Clone(input.Owned), func(entry v1alpha1.TopologyEntry) bool {
 		id := topology.IDOf(entry)
@@ -70,20 +70,20 @@ func (c *Comparison) addOrphan(orphan Orphan) {
 	}
 }
 
-// change is what is to be done about an orphan at once. A queue has no change: it goes when it is empty, and waiting for that
-// is not drift.
+// change returns the immediate change of an orphan. A queue has none: Warren deletes it when it is empty, and waiting for that is
+// not drift.
 func (o Orphan) change() (v1alpha1.Change, bool) {
 	switch {
 	case o.Blocked() || o.Entry.Kind == v1alpha1.KindQueue:
 		return v1alpha1.Change{}, false
 	case o.Entry.Kind == v1alpha1.KindExchange:
-		return changeOf(o.Entry, v1alpha1.EffectDelete, fmt.Sprintf("exchange %q is not wanted any more", o.Entry.Name)), true
+		return changeOf(o.Entry, v1alpha1.EffectDelete, fmt.Sprintf("exchange %q has left the spec", o.Entry.Name)), true
 	}
 	return changeOf(o.Entry, v1alpha1.EffectUnbind, fmt.Sprintf("queue %q is still bound to exchange %q with routing key %q",
 		o.Entry.Destination, o.Entry.Source, o.Entry.RoutingKey)), true
 }
 
-// Keep has exchanges stay that were to be deleted at once, for a reason that only the broker knew.
+// Keep blocks the deletion of exchanges, for a reason that only the broker could find.
 func (c *Comparison) Keep(exchanges []string, why Block) {
 	kept := func(kind v1alpha1.ObjectKind, name string) bool {
 		return kind == v1alpha1.KindExchange && slices.Contains(exchanges, name)

@@ -16,7 +16,7 @@ import (
 	"github.com/warren-mq/warren/test/specgen"
 )
 
-// edited is a topology at the broker, and what an edit of its spec wants instead.
+// edited is a topology at the broker, and the topology of its edited spec.
 type edited struct {
 	before, now topology.Topology
 	observed    vhost.Observed
@@ -72,13 +72,13 @@ func retryOf(cq *v1alpha1.ConsumerQueue) *v1alpha1.RetrySpec {
 	return cq.Spec.Retry
 }
 
-// compare is what Diff says now.
+// compare returns the current result of Diff.
 func (e *edited) compare() plan.Comparison {
-	e.observed.DeadLetters = topologytest.DeadLetters(e.observed)
+	e.observed.DeadLetters = vhost.DeadLettersIn(e.observed.Queues)
 	return plan.Diff(e.now, e.observed, plan.Input{Owned: e.owned})
 }
 
-// remove does what Diff says may go: bindings and exchanges at once, and queues, all of which are empty.
+// remove removes what Diff allows: bindings and exchanges immediately, and queues, all of which are empty.
 func (e *edited) remove(comparison plan.Comparison) {
 	for _, change := range comparison.Changes {
 		switch change.Effect {
@@ -95,7 +95,7 @@ func (e *edited) remove(comparison plan.Comparison) {
 	}
 }
 
-// others puts things at the broker that are not Warren's, and have to do with what is.
+// others adds objects of other programs that are connected to existing ones.
 func (e *edited) others(rt *rapid.T) {
 	o := &e.observed
 	exchanges := append(slices.Sorted(maps.Keys(o.Exchanges)), "hub", "")
@@ -131,7 +131,7 @@ func (e *edited) others(rt *rapid.T) {
 	}
 }
 
-// keysOf are the routing keys that make a difference.
+// keysOf returns the routing keys that lead to different routes.
 func keysOf(o vhost.Observed) []string {
 	keys := map[string]bool{"": true, "whatever": true}
 	for _, bindings := range o.BindingsFrom {
@@ -145,13 +145,13 @@ func keysOf(o vhost.Observed) []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
-// way is a dead letter: the queue that it is from, and what decides where it goes.
+// way is a dead letter: its source queue and the values that decide its route.
 type way struct{ queue, key, reason string }
 
-// ways are the dead letters that come to some queue.
+// ways returns the dead letters that reach some queue.
 func ways(o vhost.Observed, keys []string) []way {
 	var found []way
-	for _, from := range topologytest.DeadLetters(o) {
+	for _, from := range vhost.DeadLettersIn(o.Queues) {
 		for _, key := range keys {
 			if from.RoutingKey != nil {
 				key = *from.RoutingKey
@@ -166,8 +166,8 @@ func ways(o vhost.Observed, keys []string) []way {
 	return found
 }
 
-// TestNoDeadLetterLosesItsWay: whatever leaves the spec, and whoever else dead-letters to it, a dead letter that came to a
-// queue before still comes to one, unless its queue is gone; and nothing that is wanted goes.
+// TestNoDeadLetterLosesItsWay: a dead letter that reached a queue before still reaches one, unless its source queue is gone. This
+// holds for every edit of the spec and all other sources of dead letters. Desired objects stay.
 func TestNoDeadLetterLosesItsWay(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -198,7 +198,7 @@ func TestNoDeadLetterLosesItsWay(t *testing.T) {
 	})
 }
 
-// sourcesOf are the source exchanges among what a topology owned that are there.
+// sourcesOf returns the existing source exchanges among the owned objects of a topology.
 func sourcesOf(o vhost.Observed, owned []v1alpha1.TopologyEntry) []string {
 	var names []string
 	for _, entry := range owned {
@@ -209,8 +209,8 @@ func sourcesOf(o vhost.Observed, owned []v1alpha1.TopologyEntry) []string {
 	return names
 }
 
-// TestAnEditEndsInWhatItWants: declaring what is missing and taking away what may go ends in just what the spec wants,
-// as if it had been so from the beginning, and in the source exchanges of before.
+// TestAnEditEndsInWhatItWants: declaring missing objects and removing unblocked ones ends in the topology of the edited spec plus
+// the former source exchanges.
 func TestAnEditEndsInWhatItWants(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -224,7 +224,7 @@ func TestAnEditEndsInWhatItWants(t *testing.T) {
 		}
 		comparison := e.compare()
 		for _, change := range comparison.Changes {
-			topologytest.Equal(rt, "effect of "+change.Message, v1alpha1.EffectNone, change.Effect) // what others have to declare
+			topologytest.Equal(rt, "effect of "+change.Message, v1alpha1.EffectNone, change.Effect) // others must declare it
 		}
 		topologytest.Equal(rt, "orphans", nil, comparison.Orphans)
 		want := topologytest.Observe(t, e.now)
@@ -237,8 +237,8 @@ func TestAnEditEndsInWhatItWants(t *testing.T) {
 	})
 }
 
-// TestTeardownLeavesNothing: taking away step by step what a topology owned ends in an empty vhost, but for the exchanges
-// that messages come from.
+// TestTeardownLeavesNothing: removing the owned objects of a topology step by step ends in an empty vhost, except for source
+// exchanges.
 func TestTeardownLeavesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -246,7 +246,7 @@ func TestTeardownLeavesNothing(t *testing.T) {
 		none := func(v1alpha1.TopologyEntry) string { return "" }
 		var step plan.Teardown
 		for range 5 {
-			e.observed.DeadLetters = topologytest.DeadLetters(e.observed)
+			e.observed.DeadLetters = vhost.DeadLettersIn(e.observed.Queues)
 			step = plan.TeardownOf(e.owned, e.observed, none, nil)
 			topologytest.Equal(rt, "fed by", "", step.FeedingQueue)
 			queues := step.WorkQueues
@@ -277,7 +277,7 @@ func TestTeardownLeavesNothing(t *testing.T) {
 	})
 }
 
-// contents lists what is at a broker.
+// contents lists the objects at a broker.
 func contents(o vhost.Observed) []string {
 	lines := []string{}
 	for name, exchange := range o.Exchanges {

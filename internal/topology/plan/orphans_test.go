@@ -17,7 +17,7 @@ import (
 // edit is a change of a spec, with the broker as it was declared before.
 type edit struct {
 	was, spec string
-	// declared says that what is new is at the broker already.
+	// declared is true if the new objects already exist at the broker.
 	declared bool
 	from, on vhost.Version
 	// then changes the broker.
@@ -41,7 +41,7 @@ func (e edit) compare(t *testing.T) plan.Comparison {
 	if e.then != nil {
 		e.then(&observed)
 	}
-	observed.DeadLetters = topologytest.DeadLetters(observed)
+	observed.DeadLetters = vhost.DeadLettersIn(observed.Queues)
 	return plan.Diff(now, observed, plan.Input{
 		Older: func() []topology.Topology {
 			return topology.DesiredOnOlderVersions(topologytest.ConsumerQueue(t, e.spec), e.on)
@@ -50,7 +50,7 @@ func (e edit) compare(t *testing.T) plan.Comparison {
 	})
 }
 
-// leaving renders what departs: what is to be done at once, or why nothing is. A queue that may go waits to be empty.
+// leaving formats the orphans: their immediate change, or why they are retained. A queue without a reason waits to be empty.
 func leaving(comparison plan.Comparison) []string {
 	lines := []string{}
 	for _, orphan := range comparison.Orphans {
@@ -75,7 +75,7 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 		direct   = `{retry: {policy: None}, deadLetter: {exchange: {name: dead, type: direct}, routingKey: %q, queue: {name: %s}}}`
 		byReason = `{retry: {strategy: Reject, delayTiers: [{delay: %s}]}, deadLetter: {queue: {name: %s}}}`
 		fanout   = `{retry: {policy: None}, deadLetter: {exchange: {name: %s}, queue: {name: %s}}}`
-		instead  = ": what is wanted instead is not there yet"
+		instead  = ": the objects that replace it do not exist yet"
 	)
 	to := func(source, destination, key string) vhost.Binding {
 		return vhost.Binding{Source: source, Destination: destination, RoutingKey: key}
@@ -159,7 +159,7 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "again", "wait") }},
 			want: []string{
 				`Exchange again: "wait" is bound to it`, `Queue wait: queue "theirs" still dead-letters to it`,
-				`Binding again -> wait "wait": queue "theirs" still dead-letters by it`,
+				`Binding again -> wait "wait": queue "theirs" still dead-letters through it`,
 			},
 		},
 		"with a key that leads nowhere from there, only the exchange stays": {
@@ -209,7 +209,7 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 			},
 			want: []string{
 				`Exchange orders.dlx: "orders.dlq" is bound to it`, `Queue orders.dlq: queue "theirs" still dead-letters to it`,
-				`Binding orders.dlx -> orders.dlq "": queue "theirs" still dead-letters by it`,
+				`Binding orders.dlx -> orders.dlq "": queue "theirs" still dead-letters through it`,
 			},
 		},
 		"another queue that is bound there is way enough": {
@@ -237,7 +237,7 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 			},
 			want: []string{
 				`Exchange orders.dlx: "audit" is bound to it`, `Queue orders.dlq: queue "theirs" still dead-letters to it`,
-				`Binding orders.dlx -> orders.dlq "": queue "theirs" still dead-letters by it`,
+				`Binding orders.dlx -> orders.dlq "": queue "theirs" still dead-letters through it`,
 			},
 		},
 		"by way of another exchange it is still needed": {
@@ -247,7 +247,7 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 			}},
 			want: []string{
 				`Exchange again: "wait" is bound to it`, `Queue wait: queue "theirs" still dead-letters to it`,
-				`Binding again -> wait "wait": queue "theirs" still dead-letters by it`,
+				`Binding again -> wait "wait": queue "theirs" still dead-letters through it`,
 			},
 		},
 		"and by way of one that hands on what it cannot route": {
@@ -257,7 +257,7 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 			}},
 			want: []string{
 				`Exchange again: "wait" is bound to it`, `Queue wait: queue "theirs" still dead-letters to it`,
-				`Binding again -> wait "wait": queue "theirs" still dead-letters by it`,
+				`Binding again -> wait "wait": queue "theirs" still dead-letters through it`,
 			},
 		},
 
@@ -297,7 +297,7 @@ deadLetter: {queue: {maxLength: 10}}`},
 				was: `{retry: {policy: None}, bindings: [{exchange: {name: events, type: fanout}}]}`, spec: `{retry: {policy: None}}`,
 				then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "events", "") },
 			},
-			want: []string{`Binding events -> orders "": queue "theirs" still dead-letters by it`},
+			want: []string{`Binding events -> orders "": queue "theirs" still dead-letters through it`},
 		},
 		"a source exchange that is missing does not hold the rest": {
 			edit: edit{was: tiered, spec: `{bindings: [{exchange: {name: legacy}}], retry: {delayTiers: [{delay: 20s}]}}`},
@@ -337,7 +337,7 @@ retry: {exchange: {name: again}, delayTiers: [{delay: 30s}]}
 deadLetter: {queue: {maxLength: 9}}
 `
 
-// A orphan is a change where it may go at once; a queue has none, for that it waits to be empty is not drift.
+// An orphan is a change if it can be removed immediately. A queue has no change: waiting until it is empty is not drift.
 func TestChangesOfDepartures(t *testing.T) {
 	t.Parallel()
 	got := edit{
@@ -349,7 +349,7 @@ func TestChangesOfDepartures(t *testing.T) {
 	}.compare(t)
 	topologytest.Equal(t, "changes", []v1alpha1.Change{
 		{
-			Kind: v1alpha1.KindExchange, Name: "again", Effect: v1alpha1.EffectDelete, Message: `exchange "again" is not wanted any more`,
+			Kind: v1alpha1.KindExchange, Name: "again", Effect: v1alpha1.EffectDelete, Message: `exchange "again" has left the spec`,
 		},
 		{
 			Kind: v1alpha1.KindBinding, Source: "events", Destination: "orders", RoutingKey: "k", Arguments: `{"x-n":1}`, Effect: v1alpha1.EffectUnbind,

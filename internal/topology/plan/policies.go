@@ -11,7 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// shadowed lists what policies change about our queues.
+// shadowed returns advisories for policies that change the queues of the topology.
 func shadowed(desired topology.Topology, policies []vhost.Policy) []v1alpha1.Advisory {
 	var advisories []v1alpha1.Advisory
 	for _, queue := range desired.Queues {
@@ -28,8 +28,8 @@ func shadowed(desired topology.Topology, policies []vhost.Policy) []v1alpha1.Adv
 	return advisories
 }
 
-// policiesOf is the policy (or operator policy) that holds for a queue of a type, and those that would hold instead if they match,
-// which Warren cannot tell. One policy holds for a queue: of those that match its name, one with the highest priority
+// policiesOf returns the policy (or operator policy) that applies to a queue, and the possible policies that would apply instead
+// if they match, which Warren cannot decide. RabbitMQ applies one policy to a queue: the match with the highest priority
 // (RabbitMQ documentation, "Policies").
 func policiesOf(queue, queueType string, policies []vhost.Policy, operator bool) (effective *vhost.Policy, possible []*vhost.Policy) {
 	for i := range policies {
@@ -50,7 +50,7 @@ func policiesOf(queue, queueType string, policies []vhost.Policy, operator bool)
 	return effective, possible
 }
 
-// policyRows are the arguments that a policy can change, sorted by the policy's key.
+// policyRows are the arguments that a policy can override, sorted by the policy's key.
 var policyRows = func() []topology.Argument {
 	rows := slices.Clone(topology.FreeArguments)
 	for _, row := range topology.ArgumentTable {
@@ -63,12 +63,12 @@ var policyRows = func() []topology.Argument {
 }()
 
 const (
-	otherDelay   = "returned messages come back at once, or later than asked for"
+	otherDelay   = "returned messages are redelivered immediately, or later than specified"
 	takenEarly   = "RabbitMQ takes messages away from %s early, which can then be processed twice"
 	addedMembers = "RabbitMQ adds members to the queue, which copies all its messages"
 )
 
-// risks describe the effect of a policy that wins over an argument.
+// risks describes the effect of a policy that overrides an argument.
 var risks = map[string]string{
 	vhost.KeyConsumerTimeout:      fmt.Sprintf(takenEarly, "consumers"),
 	vhost.KeyDisconnectedTimeout:  fmt.Sprintf(takenEarly, "unreachable consumers"),
@@ -76,24 +76,24 @@ var risks = map[string]string{
 	vhost.KeyDelayedRetryMin:      otherDelay,
 	vhost.KeyDelayedRetryType:     otherDelay,
 	vhost.KeyTargetGroupSize:      addedMembers,
-	vhost.KeyDeadLetterExchange:   "messages go where this ConsumerQueue does not send them",
-	vhost.KeyDeadLetterRoutingKey: "messages go where this ConsumerQueue does not send them",
-	vhost.KeyDeadLetterStrategy:   "messages are dead-lettered in another way than asked for",
+	vhost.KeyDeadLetterExchange:   "dead letters go to another destination than this ConsumerQueue specifies",
+	vhost.KeyDeadLetterRoutingKey: "dead letters go to another destination than this ConsumerQueue specifies",
+	vhost.KeyDeadLetterStrategy:   "messages are dead-lettered differently than specified",
 	vhost.KeyDeliveryLimit:        "messages can be dropped or dead-lettered early",
-	vhost.KeyExpires:              "the broker deletes the queue with its messages when nobody has used it for that long",
+	vhost.KeyExpires:              "the broker deletes the queue with its messages when it was unused for that long",
 	vhost.KeyMaxLength:            "messages can be dropped or refused early",
 	vhost.KeyMaxLengthBytes:       "messages can be dropped or refused early",
 	vhost.KeyMessageTTL:           "messages expire early",
-	vhost.KeyOverflow:             "messages can be dropped instead of refused, or the other way round",
+	vhost.KeyOverflow:             "messages can be dropped instead of refused, or refused instead of dropped",
 }
 
-// losesDeadLetters lists the keys by which a policy for a dead-letter queue can lose dead letters.
+// losesDeadLetters are the keys with which a policy for a dead-letter queue can lose dead letters.
 var losesDeadLetters = []string{
 	vhost.KeyDeadLetterRoutingKey, vhost.KeyDeadLetterStrategy, vhost.KeyDeliveryLimit, vhost.KeyMaxLength, vhost.KeyMaxLengthBytes,
 	vhost.KeyMessageTTL, vhost.KeyOverflow,
 }
 
-// policyWins says whether the policy's value comes into effect; the argument is nil where the queue has none.
+// policyWins reports whether the policy's value applies. argument is nil if the queue has none.
 func policyWins(combine topology.Combine, policy, argument any) bool {
 	switch combine {
 	case topology.ArgumentWins:
@@ -110,7 +110,7 @@ func policyWins(combine topology.Combine, policy, argument any) bool {
 	return !vhost.SameValue(policy, argument)
 }
 
-// introduced is how an advisory begins that is about a policy, and its reason.
+// introduced returns the beginning of an advisory about a policy, and its reason.
 func introduced(p *vhost.Policy, match vhost.Match) (subject string, reason v1alpha1.AdvisoryReason) {
 	subject, reason = displayed(p), v1alpha1.AdvisoryReasonPolicy
 	if p.Operator {
@@ -123,7 +123,6 @@ func introduced(p *vhost.Policy, match vhost.Match) (subject string, reason v1al
 	return subject, reason
 }
 
-// displayed is what messages call a policy.
 func displayed(p *vhost.Policy) string {
 	if p.Operator {
 		return fmt.Sprintf("operator policy %q", p.Name)
@@ -131,7 +130,7 @@ func displayed(p *vhost.Policy) string {
 	return fmt.Sprintf("policy %q", p.Name)
 }
 
-// shadows lists what a policy changes about a queue if the policy matches.
+// shadows returns an advisory for each argument of a queue that the policy overrides if it matches.
 func shadows(p *vhost.Policy, queue topology.Queue, match vhost.Match) []v1alpha1.Advisory {
 	subject, reason := introduced(p, match)
 	var advisories []v1alpha1.Advisory
@@ -154,8 +153,8 @@ func shadows(p *vhost.Policy, queue topology.Queue, match vhost.Match) []v1alpha
 	return advisories
 }
 
-// orDefault is the value of an argument, or RabbitMQ's default where the queue has none and the default is known. A policy that only
-// repeats or relaxes a default changes nothing to warn of. The defaults of both timeouts are those of 4.3 without a configuration.
+// orDefault returns the value of an argument, or RabbitMQ's default if the argument is not set and the default is known. A policy
+// that only repeats or relaxes a default is no risk. The defaults of both timeouts are those of 4.3 without a configuration.
 func orDefault(own any, key string, queue topology.Queue) any {
 	if own != nil {
 		return own
@@ -171,7 +170,8 @@ func orDefault(own any, key string, queue topology.Queue) any {
 	return nil
 }
 
-// delaysNothing reports whether a key is about the delay of returned messages, and the queue delays none, with the policy or without it.
+// delaysNothing reports whether a key concerns the delay of returned messages, and the queue delays none with or without the
+// policy.
 func delaysNothing(p *vhost.Policy, queue topology.Queue, key string) bool {
 	switch key {
 	case vhost.KeyDelayedRetryType, vhost.KeyDelayedRetryMin, vhost.KeyDelayedRetryMax:

@@ -11,7 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// manyPolicies is a vhost in which each team has policies of its own, and there is one for all at the bottom.
+// manyPolicies is a vhost in which each team has its own policies, with one fallback for all.
 func manyPolicies(count int) []vhost.Policy {
 	var patterns vhost.Patterns
 	policies := []vhost.Policy{{

@@ -18,8 +18,8 @@ import (
 	"github.com/warren-mq/warren/test/specgen"
 )
 
-// TestAnySpecBecomesATopology also says that nothing is found in what was declared, whatever the numbers and sets of
-// arguments look like when they come back.
+// TestAnySpecBecomesATopology also checks that Diff finds nothing in a declared topology, whatever types its numbers and
+// arguments have in the broker's response.
 func TestAnySpecBecomesATopology(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -53,7 +53,7 @@ func TestAnySpecBecomesATopology(t *testing.T) {
 	})
 }
 
-// wantKnown: every argument that Desired sets is a row of the table, except those that a spec brings.
+// wantKnown: every argument that Desired sets is in the table, except arguments from the spec.
 func wantKnown(rt *rapid.T, name string, version vhost.Version) {
 	if len(name) > 6 && name[:6] == "x-own-" {
 		return
@@ -67,8 +67,8 @@ func wantKnown(rt *rapid.T, name string, version vhost.Version) {
 	}
 }
 
-// TestAnySingleChangeIsFound changes one thing of what was declared. Diff finds it, at the right object and with the
-// right effect, and nothing else.
+// TestAnySingleChangeIsFound makes one change to a declared topology. Diff finds exactly this change, at the right object and
+// with the right effect.
 func TestAnySingleChangeIsFound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -158,7 +158,7 @@ func changeExchange(rt *rapid.T, topo topology.Topology, observed vhost.Observed
 	}
 	observed.Exchanges[exchange.Name] = found
 	if !exchange.Declare {
-		return nil // somebody else's, whatever it is
+		return nil // an object of another program
 	}
 	return changes{want}
 }
@@ -212,7 +212,7 @@ func addForeign(rt *rapid.T, topo topology.Topology, observed vhost.Observed) ch
 	return nil
 }
 
-// otherValue is a value that no argument of a topology has, as Normalize would give it.
+// otherValue returns a value that no argument of a topology has, in normalized form.
 func otherValue(rt *rapid.T) any {
 	return rapid.SampledFrom([]any{int64(-7), "other", true, 0.5, int64(1) << 40, "7", ""}).Draw(rt, "value")
 }
@@ -225,8 +225,8 @@ func shown(value any) string {
 	return string(encoded)
 }
 
-// declaredIn is what a broker has after the topology was declared: numbers in any width, empty sets as nil or not, in any
-// order, and the return route in place.
+// declaredIn returns the broker's state after the declaration: numbers of any width, empty sets as nil or not, in any order, and
+// with the return route in place.
 func declaredIn(rt *rapid.T, t *testing.T, topo topology.Topology) vhost.Observed {
 	observed := topologytest.Observe(t, topo)
 	for name, queue := range observed.Queues {

@@ -12,11 +12,11 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-const lostOrStuck = "messages whose delay is over would be lost or stay in their delay tier"
+const lostOrStuck = "messages would be lost after their delay, or stay in their delay tier"
 
-// checkReturnRoute looks where messages go when their delay is over. It says when they do not come to the main queue, and when
-// they come to further queues too.
-// What this topology itself lacks on the way is a change of its own, and counts as being there.
+// checkReturnRoute checks the destination of messages after their delay. It reports a change if they do not reach the main queue,
+// and an advisory if they reach further queues too. Parts of the route that this topology declares count as existing, because
+// they have changes of their own.
 func (c *Comparison) checkReturnRoute(desired topology.Topology, observed vhost.Observed) {
 	route := desired.Return
 	if route == nil {
@@ -31,7 +31,7 @@ func (c *Comparison) checkReturnRoute(desired topology.Topology, observed vhost.
 	uncertain := len(route.Keys) == 0
 	for _, key := range route.Keys {
 		queues, known := observed.Route(route.Exchange, key)
-		if !known { // a headers exchange or the like: what it does depends on each message
+		if !known { // a headers exchange or similar: the route depends on each message
 			uncertain = true
 			continue
 		}
@@ -54,18 +54,18 @@ func (c *Comparison) checkReturnRoute(desired topology.Topology, observed vhost.
 	}
 }
 
-// wrongReturn says where a key leads that does not lead to the main queue.
+// wrongReturn describes the destination of a key that does not lead to the main queue.
 func wrongReturn(route *topology.ReturnRoute, key string, queues []string) string {
 	remedy := fmt.Sprintf("; bind queue %q to it with that key", route.Queue)
 	if len(queues) == 0 {
 		return fmt.Sprintf("exchange %q of retry.returnTo routes key %q to no queue: %s%s", route.Exchange, key, lostOrStuck, remedy)
 	}
 	return fmt.Sprintf("exchange %q of retry.returnTo routes key %q to other queues (%s) and not to queue %q: "+
-		"messages whose delay is over go there and do not come back%s",
+		"messages go there after their delay and do not return%s",
 		route.Exchange, key, strings.Join(quoted(queues), ", "), route.Queue, remedy)
 }
 
-// isReturnBinding says whether a binding is part of the route: somebody made it so that messages find back.
+// isReturnBinding reports whether a binding is part of the return route: a user created it so that messages return.
 func isReturnBinding(route *topology.ReturnRoute, binding vhost.ID, observed vhost.Observed) bool {
 	if route == nil || binding.Source != route.Exchange || binding.Destination != route.Queue {
 		return false
@@ -84,7 +84,7 @@ func (c *Comparison) missingReturn(route *topology.ReturnRoute, message string) 
 	})
 }
 
-// withDesired is what the broker will have when the exchanges and bindings of a topology have been declared.
+// withDesired returns the observed topology as it will be once Warren has declared the desired exchanges and bindings.
 func withDesired(observed vhost.Observed, desired topology.Topology) vhost.Observed {
 	exchanges, from := map[string]vhost.Exchange{}, map[string][]vhost.Binding{}
 	for _, exchange := range desired.Exchanges {

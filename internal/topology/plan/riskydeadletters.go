@@ -8,8 +8,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// riskyDeadLetters lists how dead letters in a dead-letter queue can be lost or hidden. A queue that is no quorum queue must be recreated,
-// which the changes say.
+// riskyDeadLetters returns advisories for dead-letter queues that can lose or hide dead letters. It skips a queue that is not a
+// quorum queue, because that queue requires recreation, which the changes report.
 func riskyDeadLetters(desired topology.Topology, observed vhost.Observed, version vhost.Version) []v1alpha1.Advisory {
 	if version == (vhost.Version{}) {
 		return nil
@@ -34,25 +34,25 @@ func riskyDeadLetters(desired topology.Topology, observed vhost.Observed, versio
 	return advisories
 }
 
-// lostByLooking is the advisory that looking at dead letters may delete them.
+// lostByLooking returns the advisory that browsing dead letters may delete them.
 func lostByLooking(dlq settings, version vhost.Version) *v1alpha1.Advisory {
 	found, limited := dlq.deliveryLimit(version)
 	if !limited {
 		return nil
 	}
-	effect := "each look at a dead letter that gives the message back counts"
+	effect := "each browse that returns a dead letter counts"
 	if version.AtLeast(vhost.RabbitMQ43) {
-		effect = "rejects in other queues count too, so the first look at a dead letter that gives the message back can exceed the limit"
+		effect = "rejects in other queues count too, so the first browse that returns a dead letter can exceed the limit"
 	}
 	clause, reason := found.introduced(dlq.name)
 	return &v1alpha1.Advisory{
 		Code: v1alpha1.AdvisoryDeadLettersCanBeLost, Reason: reason, Name: dlq.name,
-		Message: fmt.Sprintf("%s: the broker deletes what exceeds the limit, and on this version (%s) %s; %s", clause, version, effect,
-			found.remedy("set deadLetter.queue.deliveryLimit to Unlimited")),
+		Message: fmt.Sprintf("%s: the broker deletes messages that exceed the limit, and on this version (%s) %s; %s",
+			clause, version, effect, found.remedy("set deadLetter.queue.deliveryLimit to Unlimited")),
 	}
 }
 
-// expiring is the advisory that dead letters do not stay.
+// expiring returns the advisory that dead letters expire.
 func expiring(dlq settings) *v1alpha1.Advisory {
 	found, expires := dlq.lowest(vhost.ArgMessageTTL, vhost.KeyMessageTTL, notNegative)
 	if !expires {
@@ -61,13 +61,13 @@ func expiring(dlq settings) *v1alpha1.Advisory {
 	clause, reason := found.introduced(dlq.name)
 	return &v1alpha1.Advisory{
 		Code: v1alpha1.AdvisoryDeadLettersExpire, Reason: reason, Name: dlq.name,
-		Message: fmt.Sprintf("%s: a dead letter is gone after %d ms, and nothing can move it back any more; "+
+		Message: fmt.Sprintf("%s: a dead letter is deleted after %d ms, and nothing can move it back; "+
 			"move dead letters before, or %s", clause, found.value, found.remedy("remove deadLetter.queue.messageTTL")),
 	}
 }
 
-// dropped is the advisory that a full dead-letter queue drops its oldest dead letters. One that refuses what is published loses none:
-// what is dead-lettered at least once waits, and what is dead-lettered at most once is taken beyond the length.
+// dropped returns the advisory that a full dead-letter queue drops its oldest dead letters. A queue that refuses publishes loses
+// none: at-least-once dead letters wait in their source, and at-most-once dead letters are accepted beyond the length.
 func dropped(dlq settings) *v1alpha1.Advisory {
 	found, drops := dlq.dropsHead()
 	if !drops {
@@ -80,12 +80,12 @@ func dropped(dlq settings) *v1alpha1.Advisory {
 	}
 	return &v1alpha1.Advisory{
 		Code: v1alpha1.AdvisoryDeadLettersDropped, Reason: reason, Name: dlq.name,
-		Message: clause + ": once the queue is full, it drops the oldest dead letters, and says so to nobody; " + remedy,
+		Message: clause + ": once the queue is full, it drops the oldest dead letters, without any notice; " + remedy,
 	}
 }
 
-// delayed is the advisory that RabbitMQ hides dead letters for some time after a look. RabbitMQ
-// accepts such policies from 4.3.1 on. A queue with such an argument must be recreated, which the changes say.
+// delayed returns the advisory that RabbitMQ hides dead letters for some time after they were browsed. RabbitMQ accepts such
+// policies from 4.3.1 on. A queue with such an argument requires recreation, which the changes report.
 func delayed(dlq settings) *v1alpha1.Advisory {
 	delay, delayed := dlq.returnDelay()
 	if !delayed || delay.policy == nil {
@@ -94,18 +94,18 @@ func delayed(dlq settings) *v1alpha1.Advisory {
 	clause, reason := delay.introduced(dlq.name)
 	return &v1alpha1.Advisory{
 		Code: v1alpha1.AdvisoryDeadLettersDelayed, Reason: reason, Name: dlq.name,
-		Message: fmt.Sprintf("%s: a dead letter that was looked at and given back is hidden for %d ms or longer, and neither looks "+
+		Message: fmt.Sprintf("%s: a dead letter that was browsed and returned is hidden for %d ms or longer, and neither requests "+
 			"nor Redrives nor Purges find it; %s", clause, delay.value, leaveOut(delay.policy)),
 	}
 }
 
-// MayDelayReturned reports whether the broker may hide messages of a queue for some time after they were taken and given back.
+// MayDelayReturned reports whether the broker may hide messages of a queue for some time after a consumer has returned them.
 func MayDelayReturned(name string, queue vhost.Queue, policies []vhost.Policy) bool {
 	_, delayed := settingsOf(name, queue, policies).returnDelay()
 	return delayed
 }
 
-// returnDelay is for how many milliseconds the broker hides a returned message at least; false if it does not.
+// returnDelay returns how many milliseconds the broker hides a returned message at least; false if it does not.
 func (s settings) returnDelay() (delay limit, delayed bool) {
 	delay, set := s.lowest(vhost.ArgDelayedRetryMin, vhost.KeyDelayedRetryMin, func(value int64) bool { return value > 0 })
 	retryType, _ := s.besides(delay, vhost.ArgDelayedRetryType, vhost.KeyDelayedRetryType)

@@ -9,7 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// risks is how dead letters can be lost, by version; what a broker has besides the topology of the spec is in policies and then.
+// risks are the expected advisories by version. policies and then change the broker besides the topology of the spec.
 type risks struct {
 	spec     string
 	policies []vhost.Policy
@@ -54,7 +54,7 @@ func ofDLQ(key string, value any) []vhost.Policy {
 	return []vhost.Policy{{Name: "p", Pattern: vhost.ReadPattern(`\.dlq$`), ApplyTo: "queues", Definition: vhost.Arguments{key: value}}}
 }
 
-// mayMatch is a policy whose pattern Warren cannot read.
+// mayMatch returns a policy whose pattern Warren cannot evaluate.
 func mayMatch(definition vhost.Arguments) []vhost.Policy {
 	return []vhost.Policy{{Name: "p", Pattern: vhost.ReadPattern("^[[:alpha:].]+$"), ApplyTo: "queues", Definition: definition}}
 }
@@ -73,12 +73,12 @@ func withArgument(name string, value any) func(vhost.Observed) {
 func TestDeadLettersCanBeLost(t *testing.T) {
 	t.Parallel()
 	const (
-		on310 = ": the broker deletes what exceeds the limit, and on this version (3.10) each look at a dead letter that gives the message back counts; "
-		on40  = ": the broker deletes what exceeds the limit, and on this version (4.0) each look at a dead letter that gives the message back counts; "
-		on43  = ": the broker deletes what exceeds the limit, and on this version (4.3) rejects in other queues count too, so the first look at a " +
-			"dead letter that gives the message back can exceed the limit; "
-		recreate = "set deadLetter.queue.deliveryLimit to Unlimited and have the queue recreated"
-		leave    = `take the queue out of the pattern of policy "p"`
+		on310 = ": the broker deletes messages that exceed the limit, and on this version (3.10) each browse that returns a dead letter counts; "
+		on40  = ": the broker deletes messages that exceed the limit, and on this version (4.0) each browse that returns a dead letter counts; "
+		on43  = ": the broker deletes messages that exceed the limit, and on this version (4.3) rejects in other queues count too, so the first " +
+			"browse that returns a dead letter can exceed the limit; "
+		recreate = "set deadLetter.queue.deliveryLimit to Unlimited and recreate the queue"
+		leave    = `exclude the queue from the pattern of policy "p"`
 	)
 	each := func(clause, remedy string) risks {
 		return risks{on310: []string{clause + on310 + remedy}, on40: []string{clause + on40 + remedy}, on43: []string{clause + on43 + remedy}}
@@ -113,13 +113,13 @@ func TestDeadLettersCanBeLost(t *testing.T) {
 		"a policy": of(each(`Policy: policy "p" sets delivery-limit 5 for queue "orders.dlq"`, leave),
 			`{}`, ofDLQ("delivery-limit", 5), nil),
 		"an operator policy": of(each(`OperatorPolicy: operator policy "p" sets delivery-limit 5 for queue "orders.dlq"`,
-			`take the queue out of the pattern of operator policy "p"`), `{}`, byOperator(ofDLQ("delivery-limit", 5)), nil),
+			`exclude the queue from the pattern of operator policy "p"`), `{}`, byOperator(ofDLQ("delivery-limit", 5)), nil),
 		"a policy that may match": of(each(`PolicyMayApply: policy "p" may apply (Warren cannot tell whether its pattern matches): it sets `+
 			`delivery-limit 5 for queue "orders.dlq"`, leave), `{}`, mayMatch(vhost.Arguments{"delivery-limit": 5}), nil),
 		"a policy that may match beside an argument": of(each(`Argument: queue "orders.dlq" has x-delivery-limit 9`, recreate),
 			`{deadLetter: {queue: {deliveryLimit: 9}}}`, mayMatch(vhost.Arguments{"delivery-limit": 5}), nil),
 		"the lower of policy and operator policy": of(each(`OperatorPolicy: operator policy "p" sets delivery-limit 5 for queue "orders.dlq"`,
-			`take the queue out of the pattern of operator policy "p"`), `{}`,
+			`exclude the queue from the pattern of operator policy "p"`), `{}`,
 			append(byOperator(ofDLQ("delivery-limit", 5)), ofDLQ("delivery-limit", 6)...), nil),
 		"a policy that takes the default away": {
 			spec: `{deadLetter: {queue: {deliveryLimit: BrokerDefault}}}`, policies: ofDLQ("delivery-limit", -1),
@@ -135,10 +135,10 @@ func TestDeadLettersCanBeLost(t *testing.T) {
 func TestDeadLettersExpire(t *testing.T) {
 	t.Parallel()
 	const (
-		argument = `Argument: queue "orders.dlq" has x-message-ttl 86400000: a dead letter is gone after 86400000 ms, and nothing can move it back ` +
-			`any more; move dead letters before, or remove deadLetter.queue.messageTTL and have the queue recreated`
-		policy = `Policy: policy "p" sets message-ttl 60000 for queue "orders.dlq": a dead letter is gone after 60000 ms, and nothing can ` +
-			`move it back any more; move dead letters before, or take the queue out of the pattern of policy "p"`
+		argument = `Argument: queue "orders.dlq" has x-message-ttl 86400000: a dead letter is deleted after 86400000 ms, and nothing can move ` +
+			`it back; move dead letters before, or remove deadLetter.queue.messageTTL and recreate the queue`
+		policy = `Policy: policy "p" sets message-ttl 60000 for queue "orders.dlq": a dead letter is deleted after 60000 ms, and nothing can ` +
+			`move it back; move dead letters before, or exclude the queue from the pattern of policy "p"`
 	)
 	expect(t, v1alpha1.AdvisoryDeadLettersExpire, map[string]risks{
 		"by default none":                {spec: `{}`},
@@ -157,9 +157,9 @@ func TestDeadLettersExpire(t *testing.T) {
 func TestDeadLettersDropped(t *testing.T) {
 	t.Parallel()
 	const (
-		oldest = ": once the queue is full, it drops the oldest dead letters, and says so to nobody; "
-		refuse = oldest + "set deadLetter.queue.overflow to RejectPublish and have the queue recreated"
-		leave  = oldest + `take the queue out of the pattern of policy "p"`
+		oldest = ": once the queue is full, it drops the oldest dead letters, without any notice; "
+		refuse = oldest + "set deadLetter.queue.overflow to RejectPublish and recreate the queue"
+		leave  = oldest + `exclude the queue from the pattern of policy "p"`
 	)
 	full := vhost.Arguments{"max-length": 10, "overflow": "reject-publish"}
 	expect(t, v1alpha1.AdvisoryDeadLettersDropped, map[string]risks{
@@ -191,14 +191,14 @@ func TestDeadLettersDropped(t *testing.T) {
 			spec:     `{deadLetter: {queue: {maxLength: 10}}}`,
 			policies: append(ofDLQ("overflow", "reject-publish"), byOperator(ofDLQ("overflow", "drop-head"))...),
 		}.on(`OperatorPolicy: queue "orders.dlq" has x-max-length 10, and operator policy "p" sets overflow drop-head` + oldest +
-			`take the queue out of the pattern of operator policy "p"`),
+			`exclude the queue from the pattern of operator policy "p"`),
 	})
 }
 
 func TestDeadLettersDelayed(t *testing.T) {
 	t.Parallel()
-	const says = ": a dead letter that was looked at and given back is hidden for 60000 ms or longer, and neither looks nor Redrives nor Purges find it; "
-	const leave = `take the queue out of the pattern of policy "p"`
+	const says = ": a dead letter that was browsed and returned is hidden for 60000 ms or longer, and neither requests nor Redrives nor Purges find it; "
+	const leave = `exclude the queue from the pattern of policy "p"`
 	delay := func(kind string) vhost.Arguments {
 		return vhost.Arguments{vhost.KeyDelayedRetryType: kind, vhost.KeyDelayedRetryMin: 60000}
 	}
@@ -215,7 +215,7 @@ func TestDeadLettersDelayed(t *testing.T) {
 		}},
 		"an operator policy": risks{spec: `{}`, policies: byOperator(of(delay("all")))}.on(
 			`OperatorPolicy: operator policy "p" sets delayed-retry-min 60000 for queue "orders.dlq"` + says +
-				`take the queue out of the pattern of operator policy "p"`),
+				`exclude the queue from the pattern of operator policy "p"`),
 		"a policy that may match": risks{spec: `{}`, policies: mayMatch(delay("all"))}.on(
 			`PolicyMayApply: policy "p" may apply (Warren cannot tell whether its pattern matches): it sets delayed-retry-min 60000 for queue "orders.dlq"` +
 				says + leave),

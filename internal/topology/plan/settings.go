@@ -8,12 +8,12 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// settings are what a queue at the broker is set to, by its arguments and by policies.
+// settings are the effective settings of a queue, by its arguments and by policies.
 type settings struct {
 	name  string
 	queue vhost.Queue
-	// holding are the operator policy and the policy that hold for the queue; possible are those that hold instead if they match,
-	// which Warren cannot tell.
+	// holding are the operator policy and the policy that apply to the queue. possible are policies that apply instead if they
+	// match, which Warren cannot decide.
 	holding, possible []*vhost.Policy
 }
 
@@ -29,18 +29,18 @@ func settingsOf(name string, queue vhost.Queue, policies []vhost.Policy) setting
 	return s
 }
 
-// limit is a number that an argument, a policy or the default of the broker sets.
+// limit is a number that an argument, a policy or the broker's default sets.
 type limit struct {
 	value int64
-	// key is the name of the argument, or the key of the policy; empty for the default of the broker.
+	// key is the name of the argument or the key of the policy; empty for the broker's default.
 	key string
-	// policy is nil where no policy sets the number.
+	// policy is nil if no policy sets the number.
 	policy *vhost.Policy
 	match  vhost.Match
 }
 
-// lowest is the lowest number of those that count, which is the one that comes into effect. Policies that may match are asked only where
-// nothing else sets such a number.
+// lowest returns the lowest number for which counts returns true, because RabbitMQ applies the lowest. It considers policies that
+// may match only if nothing else sets such a number.
 func (s settings) lowest(argument, key string, counts func(int64) bool) (found limit, exists bool) {
 	consider := func(value any, candidate limit) {
 		number, isNumber := vhost.Normal(value).(int64)
@@ -66,8 +66,8 @@ func notNegative(value int64) bool { return value >= 0 }
 
 func negative(value int64) bool { return value < 0 }
 
-// besides is the value of an argument whose policy key wins over it, and the policy that sets the value, if one does. Where a policy
-// that may match sets the limit, what else the policy sets counts: both come into effect, or neither does.
+// besides returns the value of an argument that a policy key overrides, and the policy that sets the value, if there is one. If a
+// policy that may match sets the limit, its other keys count too: either all of them apply or none.
 func (s settings) besides(limit limit, argument, key string) (value any, by *vhost.Policy) {
 	policies := s.holding
 	if limit.policy != nil && limit.match == vhost.MatchUnknown {
@@ -81,7 +81,7 @@ func (s settings) besides(limit limit, argument, key string) (value any, by *vho
 	return s.queue.Arguments[argument], nil
 }
 
-// introduced is how an advisory begins that is about a limit of a queue, and its reason.
+// introduced returns the beginning of an advisory about a limit, and its reason.
 func (l limit) introduced(queue string) (clause string, reason v1alpha1.AdvisoryReason) {
 	switch {
 	case l.policy != nil:
@@ -93,14 +93,14 @@ func (l limit) introduced(queue string) (clause string, reason v1alpha1.Advisory
 	return fmt.Sprintf("queue %q has %s %d", queue, l.key, l.value), v1alpha1.AdvisoryReasonArgument
 }
 
-// remedy is what to do about a limit: to leave the queue out of the policy, or else to change the spec.
+// remedy returns the remedy for a limit: exclude the queue from the policy, or else change the spec.
 func (l limit) remedy(change string) string {
 	if l.policy != nil {
 		return leaveOut(l.policy)
 	}
-	return change + " and have the queue recreated"
+	return change + " and recreate the queue"
 }
 
 func leaveOut(policy *vhost.Policy) string {
-	return "take the queue out of the pattern of " + displayed(policy)
+	return "exclude the queue from the pattern of " + displayed(policy)
 }

@@ -9,21 +9,20 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Teardown is the next step in taking away what a ConsumerQueue leaves behind: the first of its lists that is not empty.
-// After each step the teardown is worked out anew, for what is gone makes other objects free to go.
+// Teardown is the next step in removing what a ConsumerQueue leaves behind: the first of its lists that is not empty. Compute it
+// again after each step, because each removal unblocks other objects.
 type Teardown struct {
-	// WorkQueues are the delay tiers and after them the main queue: they go together or not at all.
+	// WorkQueues are the delay tiers followed by the main queue. Warren deletes all of them or none.
 	WorkQueues []string
 	// FeedingQueue is a foreign queue that dead-letters into WorkQueues; empty if there is none.
 	FeedingQueue string
-	// DeadLetterQueues are those that no queue dead-letters to. They go one by one.
+	// DeadLetterQueues are dead-letter queues to which no queue dead-letters. Warren deletes them one by one.
 	DeadLetterQueues []string
-	// Bindings lead to queues that stay for others, and nobody else wants them.
+	// Bindings lead to queues that stay for other ConsumerQueues, and no other ConsumerQueue specifies them.
 	Bindings []topology.Binding
-	// Exchanges are those that nothing needs any more.
+	// Exchanges are exchanges that nothing needs any more.
 	Exchanges []string
-	// Retained is what is left where all lists are empty. Exchanges that messages come from are not counted: they are not
-	// Warren's to delete.
+	// Retained is what stays once all lists are empty. It leaves out source exchanges, which Warren never deletes.
 	Retained []Retained
 }
 
@@ -33,8 +32,8 @@ type Retained struct {
 	Reason string
 }
 
-// TeardownOf decides what to take away of the objects that a ConsumerQueue owned. sharedWith is what messages call the
-// ConsumerQueue that an object is left to, or is empty; kept says of queues that were found not to be empty why they stay.
+// TeardownOf computes the next step for the objects that a ConsumerQueue owned. sharedWith returns the name of the ConsumerQueue
+// that keeps an object, or the empty string. kept maps queues that were found not to be empty to the reason.
 func TeardownOf(
 	owned []v1alpha1.TopologyEntry, observed vhost.Observed, sharedWith func(v1alpha1.TopologyEntry) string, kept map[string]string,
 ) Teardown {
@@ -94,7 +93,7 @@ func (t *Teardown) addDeadLetterQueues(queues []v1alpha1.TopologyEntry, observed
 	}
 }
 
-// addBindings leaves out those of our own queues: they go, or stay, with the queue.
+// addBindings leaves out bindings of queues that the ConsumerQueue owns: they are deleted, or stay, with the queue.
 func (t *Teardown) addBindings(bindings, queues []v1alpha1.TopologyEntry, observed vhost.Observed) {
 	all, own := topology.BindingsOf(bindings), vhost.IDs{}
 	for _, queue := range queues {
@@ -119,9 +118,10 @@ func (t *Teardown) addExchanges(exchanges []v1alpha1.TopologyEntry, observed vho
 	}
 }
 
-// HalfDeleted returns what is missing of a group of work queues whose deletion was stopped in the middle: delay tiers, with their bindings,
-// that are missing beside the main queue and were in sync with desired before. owned are the objects that the ConsumerQueue owned. It
-// is empty where the main queue is missing, too, for that goes last; and where the main queue is somebody else's.
+// HalfDeleted returns the missing part of a group of work queues whose deletion was interrupted: delay tiers, with their
+// bindings, that are missing although the main queue exists, and that were in sync with desired before. owned are the objects
+// that the ConsumerQueue owned. The result is empty if the main queue is missing too, because it is deleted last, and if the main
+// queue belongs to others.
 func HalfDeleted(desired topology.Topology, owned topology.Inventory, observed vhost.Observed) topology.Topology {
 	missing := topology.Topology{}
 	for _, queue := range desired.Queues {

@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// stays renders what is left and why.
+// stays formats the retained objects with their reasons.
 func stays(step plan.Teardown) []string {
 	lines := []string{}
 	for _, stay := range step.Retained {
@@ -172,7 +172,7 @@ func TestTeardown(t *testing.T) {
 					change(&observed)
 				}
 			}
-			observed.DeadLetters = topologytest.DeadLetters(observed)
+			observed.DeadLetters = vhost.DeadLettersIn(observed.Queues)
 			if test.shared == nil {
 				test.shared = sharing()
 			}
@@ -184,7 +184,7 @@ func TestTeardown(t *testing.T) {
 	}
 }
 
-// A delay tier that left the spec before, and could not go, goes with the rest.
+// A delay tier that left the spec earlier, and was retained, is deleted with the rest.
 func TestTeardownOrphans(t *testing.T) {
 	t.Parallel()
 	before := topologytest.Desired(t, `{retry: {delayTiers: [{delay: 10s}, {delay: 20s}]}}`, topologytest.V43)
@@ -195,7 +195,7 @@ func TestTeardownOrphans(t *testing.T) {
 	topologytest.Equal(t, "work", []string{"orders.retry.20s", "orders.retry.10s", "orders"}, got.WorkQueues)
 }
 
-// A manager was killed between the deletions of two work queues.
+// The manager crashed between the deletions of two work queues.
 func TestHalfDeleted(t *testing.T) {
 	t.Parallel()
 	const spec = `{retry: {exchange: {name: again}, delayTiers: [{delay: 10s, queueName: soon}, {delay: 20s, queueName: later}]}}`

@@ -8,10 +8,10 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// matchingOlderVersion is the topology of an older RabbitMQ that the broker still has; nil if there is none, or nothing needs
-// recreation. It must have every object that needs recreation just as it was observed, and also what decides where dead letters go: the
-// main queue and the exchanges. Otherwise it may be another change of the spec that made a part alike, and messages would
-// take a way that neither topology means.
+// matchingOlderVersion returns the topology on an older RabbitMQ that the broker still has; nil if there is none, or nothing
+// requires recreation. That topology must match every object that requires recreation, and also the objects that route dead
+// letters: the main queue and the exchanges. Otherwise another change of the spec may have produced a partial match, and messages
+// would take a route of neither topology.
 func matchingOlderVersion(comparison Comparison, observed vhost.Observed, onOlder func() []topology.Topology) *topology.Topology {
 	if !comparison.Recreate() || onOlder == nil {
 		return nil
@@ -29,7 +29,7 @@ func matchingOlderVersion(comparison Comparison, observed vhost.Observed, onOlde
 	return nil
 }
 
-// matches says whether an observed exchange or queue is as a topology wants it.
+// matches reports whether an observed exchange or queue matches a topology.
 func matches(wanted topology.Topology, id vhost.ID, observed vhost.Observed) bool {
 	if id.Kind == vhost.KindExchange {
 		return slices.ContainsFunc(wanted.Exchanges, func(e topology.Exchange) bool {
@@ -41,8 +41,8 @@ func matches(wanted topology.Topology, id vhost.ID, observed vhost.Observed) boo
 	})
 }
 
-// ChangesBeyondUpgrade are the changes that matter: all but those that only a broker upgrade explains, which are objects that
-// are as an older RabbitMQ needs them, and those of their bindings that are new.
+// ChangesBeyondUpgrade returns the changes that a broker upgrade does not explain. It leaves out objects that match an older
+// RabbitMQ, and their new bindings.
 func (c Comparison) ChangesBeyondUpgrade(known topology.Inventory) []v1alpha1.Change {
 	if !c.Upgraded {
 		return c.Changes
@@ -54,13 +54,6 @@ func (c Comparison) ChangesBeyondUpgrade(known topology.Inventory) []v1alpha1.Ch
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(c.Changes), func(change v1alpha1.Change) bool {
-		return change.Effect == v1alpha1.EffectRecreate || change.Effect == v1alpha1.EffectBind && explained[changeID(change)]
+		return change.Effect == v1alpha1.EffectRecreate || change.Effect == v1alpha1.EffectBind && explained[topology.IDOfChange(change)]
 	})
-}
-
-func changeID(change v1alpha1.Change) vhost.ID {
-	return vhost.ID{
-		Kind: vhost.Kind(change.Kind), Name: change.Name,
-		Source: change.Source, Destination: change.Destination, RoutingKey: change.RoutingKey, Arguments: change.Arguments,
-	}
 }

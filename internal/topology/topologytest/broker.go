@@ -11,9 +11,9 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// This file does to an Observed what a broker does.
+// This file changes an Observed as a broker would.
 
-// Declare adds what is not there yet.
+// Declare adds the objects that are missing.
 func Declare(t testing.TB, o *vhost.Observed, topo topology.Topology) {
 	t.Helper()
 	wanted := Observe(t, topo)
@@ -36,7 +36,7 @@ func Declare(t testing.TB, o *vhost.Observed, topo topology.Topology) {
 	}
 }
 
-// AddDeadLettering adds a queue that dead-letters to an exchange; with the key of each message if none is given.
+// AddDeadLettering adds a queue that dead-letters to an exchange. With an empty key, each message keeps its own.
 func AddDeadLettering(o *vhost.Observed, queue, exchange, key string) {
 	arguments := vhost.Arguments{vhost.ArgQueueType: "quorum", vhost.ArgDeadLetterExchange: exchange}
 	if key != "" {
@@ -45,30 +45,13 @@ func AddDeadLettering(o *vhost.Observed, queue, exchange, key string) {
 	o.Queues[queue] = vhost.Queue{Durable: true, Arguments: arguments}
 }
 
-// DeadLetters are where queues dead-letter to, sorted by queue.
-func DeadLetters(o vhost.Observed) []vhost.DeadLetter {
-	var found []vhost.DeadLetter
-	for _, name := range slices.Sorted(maps.Keys(o.Queues)) {
-		exchange, dead := o.Queues[name].Arguments[vhost.ArgDeadLetterExchange].(string)
-		if !dead {
-			continue
-		}
-		letter := vhost.DeadLetter{Queue: name, Exchange: exchange}
-		if key, given := o.Queues[name].Arguments[vhost.ArgDeadLetterRoutingKey].(string); given {
-			letter.RoutingKey = &key
-		}
-		found = append(found, letter)
-	}
-	return found
-}
-
-// DropQueue deletes a queue with the bindings to it.
+// DropQueue deletes a queue and its bindings.
 func DropQueue(o *vhost.Observed, name string) {
 	delete(o.Queues, name)
 	DropBindings(o, func(b vhost.Binding) bool { return !b.ToExchange && b.Destination == name })
 }
 
-// DropExchange deletes an exchange with all its bindings.
+// DropExchange deletes an exchange and its bindings.
 func DropExchange(o *vhost.Observed, name string) {
 	delete(o.Exchanges, name)
 	DropBindings(o, func(b vhost.Binding) bool {
@@ -76,7 +59,7 @@ func DropExchange(o *vhost.Observed, name string) {
 	})
 }
 
-// DropBindings unbinds what is gone.
+// DropBindings removes the bindings for which gone returns true.
 func DropBindings(o *vhost.Observed, gone func(vhost.Binding) bool) {
 	for _, index := range []map[string][]vhost.Binding{o.BindingsTo, o.BindingsFrom} {
 		for end, bindings := range index {
@@ -88,19 +71,19 @@ func DropBindings(o *vhost.Observed, gone func(vhost.Binding) bool) {
 	}
 }
 
-// SetArgument gives a queue another argument than the one that it was declared with.
+// SetArgument changes an argument of a queue.
 func SetArgument(o *vhost.Observed, queue, argument string, value any) {
 	changed := maps.Clone(o.Queues[queue].Arguments)
 	changed[argument] = value
 	o.Queues[queue] = vhost.Queue{Durable: true, Arguments: changed}
 }
 
-// UnbindFrom takes away all bindings of a queue to an exchange.
+// UnbindFrom removes all bindings of a queue to an exchange.
 func UnbindFrom(o *vhost.Observed, source, destination string) {
 	DropBindings(o, func(b vhost.Binding) bool { return b.Source == source && b.Destination == destination })
 }
 
-// Unbind takes away the binding of a change.
+// Unbind removes the binding of a change.
 func Unbind(o *vhost.Observed, change v1alpha1.Change) {
 	DropBindings(o, func(b vhost.Binding) bool {
 		return !b.ToExchange && b.Source == change.Source && b.Destination == change.Destination && b.RoutingKey == change.RoutingKey &&
@@ -108,16 +91,16 @@ func Unbind(o *vhost.Observed, change v1alpha1.Change) {
 	})
 }
 
-// SameBinding says whether two bindings are one to a broker.
+// SameBinding reports whether a broker treats two bindings as the same.
 func SameBinding(a, b vhost.Binding) bool {
 	return a.Source == b.Source && a.Destination == b.Destination && a.ToExchange == b.ToExchange && a.RoutingKey == b.RoutingKey &&
 		a.Arguments.Equal(b.Arguments)
 }
 
-// Letter is a dead letter on its way.
+// Letter is a dead letter that is being routed.
 type Letter struct{ Key, Reason string }
 
-// Arrives lists the queues that a message comes to that is dead-lettered to an exchange.
+// Arrives returns the queues that receive a message which is dead-lettered to an exchange.
 func Arrives(o vhost.Observed, exchange string, message Letter) map[string]bool {
 	queues, seen := map[string]bool{}, map[string]bool{}
 	if exchange == "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// The Versions that tests go through: every one at which something changes, and some in between.
+// Versions that tests run through: every version at which something changes, and some between.
 var (
 	V39  = vhost.Version{Major: 3, Minor: 9}
 	V310 = vhost.Version{Major: 3, Minor: 10}
@@ -29,13 +29,13 @@ var (
 	Versions = []vhost.Version{V310, V312, V313, V40, V42, V43}
 )
 
-// Fragments of specs that many cases share. Alone is a main queue and nothing else.
+// Fragments of specs that many cases share. Alone is a main queue without retry and dead-lettering.
 const (
 	Alone   = "retry: {policy: None}\ndeadLetter: {policy: Disabled}\n"
 	NoRetry = "retry: {policy: None}\n"
 )
 
-// ConsumerQueue is a ConsumerQueue named orders with a spec as a user writes it.
+// ConsumerQueue returns a ConsumerQueue named orders with this spec in YAML.
 func ConsumerQueue(t testing.TB, spec string) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	cq := &v1alpha1.ConsumerQueue{}
@@ -46,7 +46,7 @@ func ConsumerQueue(t testing.TB, spec string) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-// Desired is the topology of a spec, which must be valid.
+// Desired returns the topology of a spec, which must be valid.
 func Desired(t testing.TB, spec string, version vhost.Version) topology.Topology {
 	t.Helper()
 	got, err := topology.Desired(ConsumerQueue(t, spec), version)
@@ -56,8 +56,8 @@ func Desired(t testing.TB, spec string, version vhost.Version) topology.Topology
 	return got
 }
 
-// Describe renders a topology with one line for each object, so that a table of tests can be read. Every queue is a
-// quorum queue: x-queue-type is checked and left out.
+// Describe formats a topology with one line per object, so that tables of tests are readable. It checks that each queue is a
+// quorum queue, and omits x-queue-type.
 func Describe(t testing.TB, topo topology.Topology) string {
 	t.Helper()
 	var lines []string
@@ -96,7 +96,7 @@ func Describe(t testing.TB, topo topology.Topology) string {
 	return strings.Join(lines, "\n")
 }
 
-// Trimmed drops the indentation of a raw string.
+// Trimmed removes the indentation of a raw string.
 func Trimmed(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for i := range lines {
@@ -105,8 +105,8 @@ func Trimmed(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Observe is what a broker has after a topology was declared on it, with the bindings of each exchange and queue in
-// reverse order and numbers as they come out of JSON.
+// Observe returns the broker's objects after these topologies were declared. The bindings of each exchange and queue are in
+// reverse order, and numbers are as decoded from JSON.
 func Observe(t testing.TB, topologies ...topology.Topology) vhost.Observed {
 	t.Helper()
 	observed := vhost.Observed{
@@ -136,7 +136,7 @@ func Observe(t testing.TB, topologies ...topology.Topology) vhost.Observed {
 	return observed
 }
 
-// Bind puts a binding before those that are there.
+// Bind inserts a binding before the existing ones.
 func Bind(observed *vhost.Observed, binding vhost.Binding) {
 	if !binding.ToExchange {
 		observed.BindingsTo[binding.Destination] = append([]vhost.Binding{binding}, observed.BindingsTo[binding.Destination]...)
@@ -144,7 +144,8 @@ func Bind(observed *vhost.Observed, binding vhost.Binding) {
 	observed.BindingsFrom[binding.Source] = append([]vhost.Binding{binding}, observed.BindingsFrom[binding.Source]...)
 }
 
-// ThroughJSON makes every number a json.Number and an empty set of arguments an empty map, as a broker's answer has them.
+// ThroughJSON encodes and decodes arguments as a broker's response does: numbers become json.Number, and an empty set an empty
+// map.
 func ThroughJSON(t testing.TB, arguments vhost.Arguments) vhost.Arguments {
 	t.Helper()
 	text, err := json.Marshal(arguments)
@@ -160,7 +161,7 @@ func ThroughJSON(t testing.TB, arguments vhost.Arguments) vhost.Arguments {
 	return read
 }
 
-// Equal reports a difference.
+// Equal reports a difference between want and got as an error of the test.
 func Equal[T any](t reporter, what string, want, got T, options ...cmp.Option) {
 	t.Helper()
 	if difference := cmp.Diff(want, got, options...); difference != "" {
@@ -174,7 +175,7 @@ type reporter interface {
 	Errorf(format string, args ...any)
 }
 
-// Owned are the entries of a topology that Warren declared, as a status records them.
+// Owned returns the entries of a topology that Warren declared, as a status records them.
 func Owned(topo topology.Topology) []v1alpha1.TopologyEntry {
 	var entries []v1alpha1.TopologyEntry
 	add := func(id vhost.ID, role v1alpha1.Role, hash string) {

@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// cluster is the API server that kubectl's flags lead to.
+// cluster connects to the API server that kubectl's flags select.
 type cluster struct {
 	flags *genericclioptions.ConfigFlags
 }
@@ -23,19 +23,19 @@ func newCluster() *cluster {
 	return &cluster{flags: genericclioptions.NewConfigFlags(true)}
 }
 
-// namespace is the one of --namespace, or of the context.
+// namespace returns the namespace of --namespace, or of the context.
 func (c *cluster) namespace() (string, error) {
 	namespace, _, err := c.flags.ToRawKubeConfigLoader().Namespace()
 	return namespace, err
 }
 
-// connect makes a client. Nothing is sent yet.
+// connect returns a client. It sends no request.
 func (c *cluster) connect() (client.WithWatch, error) {
 	config, err := c.flags.ToRESTConfig()
 	if err != nil {
 		return nil, err
 	}
-	config.QPS = -1 // the API server has its own limits
+	config.QPS = -1 // the API server limits requests by itself
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -45,7 +45,7 @@ func (c *cluster) connect() (client.WithWatch, error) {
 	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 
-// session is a client and the namespace to work in.
+// session is a client with the namespace of the command.
 type session struct {
 	client.WithWatch
 
@@ -61,20 +61,18 @@ func (c *cluster) open() (session, error) {
 	return session{WithWatch: kube, namespace: namespace}, err
 }
 
-// username is who the API server takes the user for.
+// username returns the user's name at the API server.
 func (s session) username(ctx context.Context) (string, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	err := s.Create(ctx, review)
 	return review.Status.UserInfo.Username, err
 }
 
-// consumerQueue reads a ConsumerQueue of the namespace.
 func (s session) consumerQueue(ctx context.Context, name string) (*v1alpha1.ConsumerQueue, error) {
 	cq := &v1alpha1.ConsumerQueue{}
 	return cq, s.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, cq)
 }
 
-// consumerQueues lists the ConsumerQueues of the namespace, or of all.
 func (s session) consumerQueues(ctx context.Context, all bool) (*v1alpha1.ConsumerQueueList, error) {
 	list := &v1alpha1.ConsumerQueueList{}
 	return list, s.List(ctx, list, s.inNamespace(all)...)
@@ -87,7 +85,7 @@ func (s session) inNamespace(all bool) []client.ListOption {
 	return []client.ListOption{client.InNamespace(s.namespace)}
 }
 
-// where names the namespace of a list in a sentence.
+// where describes the namespaces of a list in a sentence.
 func (s session) where(all bool) string {
 	if all {
 		return "in any namespace"
@@ -95,21 +93,21 @@ func (s session) where(all bool) string {
 	return fmt.Sprintf("in namespace %q", s.namespace)
 }
 
-// elsewhere says how to look in other namespaces, unless all are listed.
+// elsewhere suggests other namespaces, unless all are listed.
 func elsewhere(all bool) string {
 	if all {
 		return ""
 	}
-	return " To look elsewhere, add --namespace, or -A for all namespaces."
+	return " For other namespaces, add --namespace NAME, or -A for all."
 }
 
-// connection reads the BrokerConnection of a ConsumerQueue.
+// connection returns the BrokerConnection of a ConsumerQueue.
 func (s session) connection(ctx context.Context, cq *v1alpha1.ConsumerQueue) (*v1alpha1.BrokerConnection, error) {
 	bc := &v1alpha1.BrokerConnection{}
 	return bc, s.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: cq.ConnectionName()}, bc)
 }
 
-// brokerVersion is the version of the broker that a ConsumerQueue is at.
+// brokerVersion returns the version of a ConsumerQueue's broker.
 func (s session) brokerVersion(ctx context.Context, cq *v1alpha1.ConsumerQueue) (vhost.Version, error) {
 	bc, err := s.connection(ctx, cq)
 	if err != nil {
@@ -118,7 +116,7 @@ func (s session) brokerVersion(ctx context.Context, cq *v1alpha1.ConsumerQueue) 
 	return versionAt(bc)
 }
 
-// located reads a ConsumerQueue, with its vhost and the version of its broker.
+// located returns a ConsumerQueue with its vhost and the version of its broker.
 func (s session) located(ctx context.Context, name string) (*v1alpha1.ConsumerQueue, string, vhost.Version, error) {
 	cq, err := s.consumerQueue(ctx, name)
 	if err != nil {
@@ -132,7 +130,7 @@ func (s session) located(ctx context.Context, name string) (*v1alpha1.ConsumerQu
 	return cq, bc.Spec.VHost, version, err
 }
 
-// versionAt is the version of the broker that a BrokerConnection leads to.
+// versionAt returns the version of a BrokerConnection's broker.
 func versionAt(bc *v1alpha1.BrokerConnection) (vhost.Version, error) {
 	if bc.Status.BrokerVersion == "" {
 		return vhost.Version{}, fmt.Errorf("the status of BrokerConnection %q has no version of the broker yet: wait until it is Ready, "+
@@ -141,7 +139,6 @@ func versionAt(bc *v1alpha1.BrokerConnection) (vhost.Version, error) {
 	return vhost.ParseVersion(bc.Status.BrokerVersion)
 }
 
-// parseBrokerVersion parses the value of --broker-version.
 func parseBrokerVersion(text string) (vhost.Version, error) {
 	version, err := vhost.ParseVersion(text)
 	if err != nil {

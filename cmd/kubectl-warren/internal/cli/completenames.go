@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// completeConsumerQueue completes the first argument of a command with the names of ConsumerQueues.
+// completeConsumerQueue completes the first argument with names of ConsumerQueues.
 func (c *cluster) completeConsumerQueue(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -21,7 +21,7 @@ func (c *cluster) completeConsumerQueue(cmd *cobra.Command, args []string, _ str
 	return c.completeConsumerQueues(cmd, args, "")
 }
 
-// completeConsumerQueues completes any argument of a command with the names of ConsumerQueues.
+// completeConsumerQueues completes any argument with names of ConsumerQueues.
 func (c *cluster) completeConsumerQueues(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	kube, err := c.open()
 	if err != nil {
@@ -57,7 +57,7 @@ func (c *cluster) completeContexts(*cobra.Command, []string, string) ([]cobra.Co
 	return slices.Sorted(maps.Keys(config.Contexts)), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeListed completes a flag with the names of the objects of a list, in the namespace unless they are in none.
+// completeListed completes a flag with the names in a list, which is restricted to the namespace if inNamespace is true.
 func (c *cluster) completeListed(
 	list client.ObjectList, inNamespace bool,
 ) func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// completeForKubectl is the script that kubectl runs to complete `kubectl warren`, by the name kubectl_complete-warren.
+// completeForKubectl is the script kubectl_complete-warren, which kubectl runs to complete `kubectl warren`.
 const completeForKubectl = `#!/bin/sh
 # Completes "kubectl warren". Put this file on PATH as kubectl_complete-warren, executable.
 exec kubectl warren __complete "$@"
@@ -26,10 +26,10 @@ func newCompletion(streams genericiooptions.IOStreams) *cobra.Command {
 	shells := []string{"bash", "zsh", "fish", "powershell"}
 	cmd := &cobra.Command{
 		Use:   "completion (--for-kubectl | " + strings.Join(shells, " | ") + ")",
-		Short: "Print what completes commands, flags and names",
-		Long: "Print what completes commands, flags and the names of ConsumerQueues, Redrives and Purges. With --for-kubectl, print " +
-			"the script by which kubectl completes `kubectl warren`: it has to be on PATH, by the name kubectl_complete-warren. The " +
-			"others complete kubectl-warren where it is called by that name.",
+		Short: "Print a shell completion script",
+		Long: "Print a script that completes commands, flags and the names of ConsumerQueues, Redrives and Purges. With --for-kubectl, print " +
+			"the script with which kubectl completes `kubectl warren`: save it on PATH as kubectl_complete-warren. The other scripts " +
+			"complete kubectl-warren if you call it by that name.",
 		Example: "  kubectl warren completion --for-kubectl >~/.local/bin/kubectl_complete-warren\n" +
 			"  chmod +x ~/.local/bin/kubectl_complete-warren",
 		Args:      usage(cobra.MaximumNArgs(1)),

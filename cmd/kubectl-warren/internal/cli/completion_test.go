@@ -21,14 +21,14 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// What __complete, which all scripts call, offers.
+// The completions of __complete, which all scripts call.
 func TestCompletions(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		args []string
 		want string
 	}{
-		"commands": {[]string{"d"}, "diff\tSay what differs between a ConsumerQueue and the broker, by object and argument\ndlq\tLook into dead-letter queues, and move or delete dead letters\n:4\n"},
+		"commands": {[]string{"d"}, "diff\tShow the differences between a ConsumerQueue and the broker\ndlq\tBrowse, move and delete dead letters\n:4\n"},
 		"formats":  {[]string{"plan", "-o", ""}, "table\nwide\njson\nyaml\n:4\n"},
 		"reasons":  {[]string{"dlq", "redrive", "orders", "--died-reason", ""}, "Rejected\nExpired\nMaxLength\nDeliveryLimit\nParked\n:4\n"},
 		"contexts": {[]string{"tree", "--context", ""}, "nowhere\n:4\n"},

@@ -31,21 +31,21 @@ func newContract(c *cluster, streams genericiooptions.IOStreams) *cobra.Command 
 	cmd := &cobra.Command{
 		Use:   "contract (NAME | [NAME] -f FILE --broker-version VERSION)",
 		Short: "Print the contract of a ConsumerQueue, which its consumers read",
-		Long: "Print the contract of a ConsumerQueue as JSON: where a failed message waits, and when it is given up. The consumer " +
+		Long: "Print the contract of a ConsumerQueue as JSON: where a failed message waits, and how many attempts it has. The consumer " +
 			"library and consumers in other languages read this file.\n\n" +
-			"With --check, nothing is printed while the file holds the contract. Otherwise the exit code is 2, and stderr has the " +
-			"contract.",
+			"With --check, the command prints nothing if the file has the current contract. Otherwise the exit code is 2, and the " +
+			"contract is on stderr.",
 		Example: "  kubectl warren contract orders >contract.json\n" +
 			"  kubectl warren contract -f orders.yaml --broker-version 4.3 --check contract.json",
 		Args:              usage(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
 		RunE:              func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) },
 	}
-	k.files = addFiles(cmd, "the ConsumerQueue, instead of that of the cluster")
-	cmd.Flags().StringVar(&k.version, "broker-version", "", "with -f: the RabbitMQ of the queue, such as 4.3; no cluster is asked")
+	k.files = addFiles(cmd, "read the ConsumerQueue from files instead of the cluster")
+	cmd.Flags().StringVar(&k.version, "broker-version", "", "with -f: the RabbitMQ version of the broker, such as 4.3; the command does not contact a cluster")
 	cmd.Flags().StringVar(&k.vhost, "vhost", "",
 		"the vhost to write into the contract (default that of the BrokerConnection, or / with -f)")
-	cmd.Flags().StringVar(&k.check, "check", "", "a file that must hold the contract")
+	cmd.Flags().StringVar(&k.check, "check", "", "compare the contract with this file")
 	return cmd
 }
 
@@ -78,13 +78,13 @@ func (k *contractCommand) run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// documentOf returns a contract as JSON that a terminal takes for text.
+// documentOf returns a contract as JSON, with terminal control characters escaped.
 func documentOf(made contract.Contract) ([]byte, error) {
 	document, err := json.MarshalIndent(made, "", "  ")
 	return printable.JSON(document), err
 }
 
-// find returns the ConsumerQueue of the cluster or of the files, with its vhost and the version of its broker.
+// find returns the ConsumerQueue from the cluster or from the files, with its vhost and the version of its broker.
 func (k *contractCommand) find(ctx context.Context, args []string) (*v1alpha1.ConsumerQueue, string, vhost.Version, error) {
 	if k.files.given() {
 		version, err := parseBrokerVersion(k.version)
@@ -101,7 +101,7 @@ func (k *contractCommand) find(ctx context.Context, args []string) (*v1alpha1.Co
 	return kube.located(ctx, args[0])
 }
 
-// fromFiles returns the ConsumerQueue that the argument names. Without an argument, the files must have one ConsumerQueue only.
+// fromFiles returns the ConsumerQueue that the argument names. Without an argument, the files must contain exactly one.
 func (k *contractCommand) fromFiles(args []string) (*v1alpha1.ConsumerQueue, error) {
 	queues, _, err := k.files.consumerQueues(k.In)
 	if err != nil {
@@ -117,7 +117,8 @@ func (k *contractCommand) fromFiles(args []string) (*v1alpha1.ConsumerQueue, err
 	return queues[at], nil
 }
 
-// compare compares the file of --check with a contract. A field that Parse ignores is a difference, because a program may read it.
+// compare compares the file of --check with a contract. A field that Parse ignores is a difference, because a program may read
+// it.
 func (k *contractCommand) compare(want []byte) error {
 	found, err := os.ReadFile(k.check)
 	if err != nil {
@@ -131,7 +132,7 @@ func (k *contractCommand) compare(want []byte) error {
 		return fmt.Errorf("file %q: %w", k.check, err)
 	}
 	if !bytes.Equal(indented.Bytes(), want) {
-		return &exit{exitDiffers, fmt.Errorf("file %q is not the contract; write it again. It should be:\n%s", k.check, want)}
+		return &exit{exitDiffers, fmt.Errorf("file %q is not the current contract; replace it by:\n%s", k.check, want)}
 	}
 	return nil
 }

@@ -15,9 +15,9 @@ import (
 func newDiff(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff NAME",
-		Short: "Say what differs between a ConsumerQueue and the broker, by object and argument",
-		Long: "Say what differs between a ConsumerQueue and the broker, by object and argument, as Warren wrote it into the status. " +
-			"Exit code 2 means that something differs.",
+		Short: "Show the differences between a ConsumerQueue and the broker",
+		Long: "Show the differences between a ConsumerQueue and the broker by object and argument, from its status. " +
+			"Exit code 2 means that there are differences.",
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
 	}
@@ -31,12 +31,12 @@ func newDiff(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// difference is what diff prints as JSON and YAML.
+// difference is the JSON and YAML form of diff.
 type difference struct {
 	Namespace     string            `json:"namespace"`
 	ConsumerQueue string            `json:"consumerQueue"`
 	Changes       []v1alpha1.Change `json:"changes"`
-	// Omitted is how many further changes the status leaves out.
+	// Omitted is the number of further changes that the status leaves out.
 	Omitted  int32  `json:"omitted,omitempty"`
 	PlanHash string `json:"planHash,omitempty"`
 }
@@ -67,7 +67,7 @@ func showDiff(ctx context.Context, c *cluster, streams genericiooptions.IOStream
 	return err
 }
 
-// checkCompared says why the status tells nothing, or nothing of the newest spec.
+// checkCompared returns an error if the status has no comparison, or none of the current spec.
 func checkCompared(cq *v1alpha1.ConsumerQueue) error {
 	ready := meta.FindStatusCondition(cq.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
@@ -75,7 +75,7 @@ func checkCompared(cq *v1alpha1.ConsumerQueue) error {
 		return fmt.Errorf("ConsumerQueue %q has not been compared with the broker: Ready is %s (%s): %s",
 			cq.Name, ready.Status, ready.Reason, ready.Message)
 	case len(cq.Status.Topology) == 0:
-		return fmt.Errorf("ConsumerQueue %q has not been compared with the broker: is the operator running?", cq.Name)
+		return fmt.Errorf("ConsumerQueue %q has not been compared with the broker: is Warren running?", cq.Name)
 	case cq.Status.ObservedGeneration != cq.Generation:
 		return fmt.Errorf("ConsumerQueue %q has changed since Warren compared it with the broker: try again in a moment, or "+
 			"see `kubectl warren status %s`", cq.Name, cq.Name)
@@ -120,7 +120,7 @@ func changeName(change v1alpha1.Change) string {
 	return change.Name
 }
 
-// valueText is one side of a difference; empty where a whole object differs.
+// valueText returns one side of a difference; empty if a whole object differs.
 func valueText(change v1alpha1.Change, value string) string {
 	if change.Path == "" {
 		return value
@@ -134,9 +134,9 @@ func differs(change v1alpha1.Change) string {
 	case change.Path != "":
 		return change.Path
 	case change.Effect == v1alpha1.EffectUnbind || change.Effect == v1alpha1.EffectDelete:
-		return "is too much"
+		return "unexpected"
 	}
-	return "is missing"
+	return "missing"
 }
 
 var effectColour = map[v1alpha1.Effect]colour{

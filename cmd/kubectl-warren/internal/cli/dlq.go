@@ -5,11 +5,11 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// newDLQ is the group of commands about dead letters.
+// newDLQ returns the group of commands for dead letters.
 func newDLQ(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dlq",
-		Short: "Look into dead-letter queues, and move or delete dead letters",
+		Short: "Browse, move and delete dead letters",
 		Args:  onlyCommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -22,8 +22,8 @@ func newDLQ(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 func newFollow(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	return &cobra.Command{
 		Use:               "follow NAME",
-		Short:             "Print the progress of a Redrive or a Purge until it has ended",
-		Long:              "Print the progress of a Redrive or a Purge until it has ended. Ctrl-C ends only the printing.\n\n" + exitCodes,
+		Short:             "Watch a Redrive or Purge",
+		Long:              "Print the progress of a Redrive or Purge until it ends. Ctrl-C stops only this command.\n\n" + exitCodes,
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,7 +41,7 @@ func newFollow(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	}
 }
 
-// completeJob completes the first argument of a command with the names of Redrives and Purges that have not ended.
+// completeJob completes the first argument with the names of Redrives and Purges that have not ended.
 func (c *cluster) completeJob(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

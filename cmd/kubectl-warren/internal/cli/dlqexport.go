@@ -18,35 +18,35 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
 )
 
-type exportLettersCommand struct {
+type exportDeadLettersCommand struct {
 	*cluster
 	genericiooptions.IOStreams
-	letterFlags
+	selectorFlags
 
-	door  doorFlags
+	api   apiFlags
 	file  string
 	force bool
 }
 
 func newDLQExport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
-	e := &exportLettersCommand{cluster: c, IOStreams: streams}
+	e := &exportDeadLettersCommand{cluster: c, IOStreams: streams}
 	cmd := &cobra.Command{
 		Use:   "export NAME",
-		Short: "Write dead letters as they are, a line of JSON for each",
-		Long: "Write all messages of the dead-letter queue of a ConsumerQueue, a line of JSON for each, with all properties, typed " +
-			"headers and the whole body; nothing is redacted. The last line is of kind ExportEnd. Exit code 1 means that messages are " +
-			"missing.",
-		Example: "  # orders.ndjson appears when all messages are there, and only you can read it\n" +
+		Short: "Export dead letters unredacted, as lines of JSON",
+		Long: "Export all messages of a ConsumerQueue's dead-letter queue, one line of JSON per message, with all properties, typed " +
+			"headers and the whole body. Nothing is redacted. The last line has the kind ExportEnd. Exit code 1 means that messages " +
+			"are missing.",
+		Example: "  # Write orders.ndjson once the export is complete, readable only by you\n" +
 			"  kubectl warren dlq export orders --file orders.ndjson\n\n" +
-			"  # What a tenant lost in the last 30 days\n" +
+			"  # Export the dead letters of a tenant from the last 30 days\n" +
 			"  kubectl warren dlq export orders --header x-tenant=acme --died-after 30d --file acme.ndjson",
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
 	}
-	cmd.Flags().StringVar(&e.file, "file", "", "write to this file, which is FILE.part until all messages are there")
-	cmd.Flags().BoolVar(&e.force, "force", false, "replace the file of --file if there is one")
+	cmd.Flags().StringVar(&e.file, "file", "", "write to this file; its name is FILE.part until the export is complete")
+	cmd.Flags().BoolVar(&e.force, "force", false, "replace the file if it exists")
 	e.add(cmd)
-	e.door.add(cmd, c)
+	e.api.add(cmd, c)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		query, err := e.query(time.Now())
 		if err != nil {
@@ -57,11 +57,11 @@ func newDLQExport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command
 	return cmd
 }
 
-func (e *exportLettersCommand) run(ctx context.Context, name string, query url.Values) error {
+func (e *exportDeadLettersCommand) run(ctx context.Context, name string, query url.Values) error {
 	if err := e.checkFile(); err != nil {
 		return err
 	}
-	asked, _, err := e.deadLetters(ctx, e.door, saying(e.ErrOut))
+	asked, _, err := e.deadLetters(ctx, e.api, saying(e.ErrOut))
 	if err != nil {
 		return err
 	}
@@ -76,8 +76,9 @@ func (e *exportLettersCommand) run(ctx context.Context, name string, query url.V
 	return e.writeFile(body)
 }
 
-// writeFile writes to a file by another name, until all messages are there. Only its owner may read what nobody has redacted.
-func (e *exportLettersCommand) writeFile(body io.Reader) error {
+// writeFile writes to a temporary name until the export is complete. Only the file's owner can read it, because nothing is
+// redacted.
+func (e *exportDeadLettersCommand) writeFile(body io.Reader) error {
 	part := e.file + ".part"
 	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -87,7 +88,7 @@ func (e *exportLettersCommand) writeFile(body io.Reader) error {
 		return err
 	}
 	err = e.write(file, body, "in "+part)
-	// A script may purge the messages after this command: they have to be on the disk.
+	// A script may purge the messages after this command, so the export must be on disk.
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
 	}
@@ -97,8 +98,8 @@ func (e *exportLettersCommand) writeFile(body io.Reader) error {
 	return os.Rename(part, e.file)
 }
 
-// checkFile refuses to replace a file, such as an earlier export, without --force.
-func (e *exportLettersCommand) checkFile() error {
+// checkFile returns an error if the file exists, unless --force is given.
+func (e *exportDeadLettersCommand) checkFile() error {
 	if e.file == "" || e.force {
 		return nil
 	}
@@ -112,14 +113,14 @@ func (e *exportLettersCommand) checkFile() error {
 	return fmt.Errorf("%s exists: choose another name for --file, or replace the file with --force", e.file)
 }
 
-// write copies an export. Its error says what is missing, and where what came is.
-func (e *exportLettersCommand) write(out io.Writer, body io.Reader, where string) error {
+// write copies an export. Its error says what is missing, and where the received part is.
+func (e *exportDeadLettersCommand) write(out io.Writer, body io.Reader, where string) error {
 	count, end, err := deadletterclient.CopyExport(out, body)
 	for _, line := range letters.SeenLines(v1alpha1.Seen{Skipped: end.Skipped, EvaluationError: end.EvaluationError}) {
 		printf(e.ErrOut, "%s\n", line)
 	}
 	if err != nil {
-		return fmt.Errorf("the export is not complete: %w. What came is %s: %s", err, where, messages(count))
+		return fmt.Errorf("the export is not complete: %w. The received part is %s: %s", err, where, messages(count))
 	}
 	printf(e.ErrOut, "Exported %s.\n", messages(count))
 	return nil

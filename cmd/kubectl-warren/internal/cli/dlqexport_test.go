@@ -16,7 +16,8 @@ import (
 
 const exportedLine = `{"kind":"ExportedDeadLetter","position":0,"body":"AA=="}` + "\n"
 
-// An export is complete when its last line says so; otherwise the error says what is missing, and the file keeps another name.
+// An export is complete if its last line confirms it. Otherwise the error says what is missing, and the file keeps its temporary
+// name.
 func TestExports(t *testing.T) {
 	t.Parallel()
 	cut := func(text string) io.Reader {
@@ -24,7 +25,7 @@ func TestExports(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		answer io.Reader
-		want   string // what is written
+		want   string // the written output
 		errOut string
 		failed string
 	}{
@@ -39,7 +40,7 @@ func TestExports(t *testing.T) {
 		"of a shared queue": {
 			answer: strings.NewReader(`{"kind":"ExportEnd","count":0,"partial":false,"skipped":{"OtherOrigin":3}}` + "\n"),
 			want:   `{"kind":"ExportEnd","count":0,"partial":false,"skipped":{"OtherOrigin":3}}` + "\n",
-			errOut: "Left out, as others share the queue: 3 from queues of other ConsumerQueues (OtherOrigin).\nExported 0 messages.\n",
+			errOut: "Left out because other ConsumerQueues share the queue: 3 from queues of other ConsumerQueues (OtherOrigin).\nExported 0 messages.\n",
 		},
 		"control characters": {
 			answer: strings.NewReader("{\"body\":\"\u009b2J\"}\n" + `{"kind":"ExportEnd","count":1,"partial":false}` + "\n"),
@@ -48,40 +49,40 @@ func TestExports(t *testing.T) {
 		"partial": {
 			answer: strings.NewReader(exportedLine + `{"kind":"ExportEnd","count":1,"partial":true,"partialReason":"HeldByConsumers"}` + "\n"),
 			want:   exportedLine + `{"kind":"ExportEnd","count":1,"partial":true,"partialReason":"HeldByConsumers"}` + "\n",
-			failed: "the export is not complete: others consume the queue; what they hold cannot be seen. What came is in FILE.part: 1 message",
+			failed: "the export is not complete: other consumers of the queue hold messages. The received part is in FILE.part: 1 message",
 		},
 		"ended by an error": {
 			answer: strings.NewReader(exportedLine + `{"kind":"ExportEnd","count":1,"partial":false,"error":"the broker is gone"}` + "\n"),
 			want:   exportedLine + `{"kind":"ExportEnd","count":1,"partial":false,"error":"the broker is gone"}` + "\n",
-			failed: "the export is not complete: the broker is gone. What came is in FILE.part: 1 message",
+			failed: "the export is not complete: the broker is gone. The received part is in FILE.part: 1 message",
 		},
 		"without its end": {
 			answer: strings.NewReader(exportedLine), want: exportedLine,
-			failed: "the export is not complete: it broke off: unexpected EOF. What came is in FILE.part: 1 message",
+			failed: "the export is not complete: it was truncated: unexpected EOF. The received part is in FILE.part: 1 message",
 		},
 		"without anything": {
 			answer: strings.NewReader(""),
-			failed: "the export is not complete: it broke off: unexpected EOF. What came is in FILE.part: 0 messages",
+			failed: "the export is not complete: it was truncated: unexpected EOF. The received part is in FILE.part: 0 messages",
 		},
 		"cut within a line": {
 			answer: cut(exportedLine + exportedLine[:20]), want: exportedLine,
-			failed: "the export is not complete: it broke off: connection reset. What came is in FILE.part: 1 message",
+			failed: "the export is not complete: it was truncated: connection reset. The received part is in FILE.part: 1 message",
 		},
 		"cut within the last line": {
 			answer: strings.NewReader(exportedLine + `{"kind":"ExportEnd","count":1,"partial":false}`), want: exportedLine,
-			failed: "the export is not complete: it broke off: unexpected EOF. What came is in FILE.part: 1 message",
+			failed: "the export is not complete: it was truncated: unexpected EOF. The received part is in FILE.part: 1 message",
 		},
 		"with another number of messages": {
 			answer: strings.NewReader(exportedLine + `{"kind":"ExportEnd","count":2,"partial":false}` + "\n"),
 			want:   exportedLine + `{"kind":"ExportEnd","count":2,"partial":false}` + "\n",
-			failed: "the export is not complete: 1 of 2 messages have come. What came is in FILE.part: 1 message",
+			failed: "the export is not complete: received 1 of 2 messages. The received part is in FILE.part: 1 message",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "orders.ndjson")
 			errOut := &bytes.Buffer{}
-			command := &exportLettersCommand{IOStreams: genericiooptions.IOStreams{ErrOut: errOut}, file: path}
+			command := &exportDeadLettersCommand{IOStreams: genericiooptions.IOStreams{ErrOut: errOut}, file: path}
 			err := command.writeFile(test.answer)
 			written, other := path, path+".part"
 			if test.failed != "" {
@@ -105,14 +106,14 @@ func TestExports(t *testing.T) {
 	}
 }
 
-// What an earlier export has left, and others may read, is not written to.
+// The command does not write to a file of an earlier export, which others may be able to read.
 func TestExportIsReadByItsOwnerOnly(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "orders.ndjson")
 	if err := os.WriteFile(path+".part", []byte("former"), 0o644); err != nil { //nolint:gosec // it is to be readable by others
 		t.Fatal(err)
 	}
-	command := &exportLettersCommand{IOStreams: genericiooptions.NewTestIOStreamsDiscard(), file: path}
+	command := &exportDeadLettersCommand{IOStreams: genericiooptions.NewTestIOStreamsDiscard(), file: path}
 	if err := command.writeFile(strings.NewReader(`{"kind":"ExportEnd","count":0,"partial":false}` + "\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +134,7 @@ func TestExportKeepsAnEarlierOne(t *testing.T) {
 	}{
 		"without --force":             {complete, false, "FILE exists: choose another name for --file, or replace the file with --force. The export is in FILE.part", "former"},
 		"with --force":                {complete, true, "", complete},
-		"with --force, and cut short": {exportedLine, true, "the export is not complete: it broke off: unexpected EOF. What came is in FILE.part: 1 message", "former"},
+		"with --force, and cut short": {exportedLine, true, "the export is not complete: it was truncated: unexpected EOF. The received part is in FILE.part: 1 message", "former"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -141,7 +142,7 @@ func TestExportKeepsAnEarlierOne(t *testing.T) {
 			if err := os.WriteFile(path, []byte("former"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			command := &exportLettersCommand{IOStreams: genericiooptions.NewTestIOStreamsDiscard(), file: path, force: test.force}
+			command := &exportDeadLettersCommand{IOStreams: genericiooptions.NewTestIOStreamsDiscard(), file: path, force: test.force}
 			refused := ""
 			if err := command.writeFile(strings.NewReader(test.answer)); err != nil {
 				refused = strings.ReplaceAll(err.Error(), path, "FILE")

@@ -20,7 +20,7 @@ import (
 func newJobs(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs [NAME]",
-		Short: "List Redrives and Purges: how far they are, and who asked for them",
+		Short: "List Redrives and Purges with their progress and requester",
 		Long: "List the Redrives and Purges of the namespace, or those of one ConsumerQueue, the newest first. `dlq follow`, `rate`, " +
 			"`suspend`, `resume` and `cancel` take the names.",
 		Args:              usage(cobra.MaximumNArgs(1)),
@@ -33,7 +33,7 @@ func newJobs(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 			return err
 		}
 		if *all && len(args) > 0 {
-			return usageError("a NAME and --all-namespaces do not go together")
+			return usageError("NAME and --all-namespaces exclude each other: remove one of them")
 		}
 		return listJobs(cmd.Context(), c, streams, output, args, *all)
 	}
@@ -73,12 +73,12 @@ func listJobs(
 		printf(streams.ErrOut, "There is no Redrive and no Purge %s%s.\n", of, kube.where(all))
 		return nil
 	}
-	return printJobs(streams.Out, listed, time.Now(), tableLook{
+	return printJobs(streams.Out, listed, time.Now(), tableLayout{
 		namespaces: all, wide: output.format == formatWide, head: true, coloured: isColoured(streams.Out),
 	})
 }
 
-// jobList is a list of Redrives and Purges as kubectl prints lists of several kinds.
+// jobList returns Redrives and Purges as kubectl prints lists of several kinds.
 func jobList(listed []job) any {
 	objects := make([]client.Object, len(listed))
 	for i, each := range listed {
@@ -90,20 +90,19 @@ func jobList(listed []job) any {
 	}{metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, objects}
 }
 
-// outcomeColour colours the reason of a job.
 var outcomeColour = map[jobs.Outcome]colour{
 	jobs.Completed: green, jobs.Incomplete: yellow, jobs.Failed: red, jobs.Stalled: red,
 }
 
-func printJobs(out io.Writer, listed []job, now time.Time, look tableLook) error {
+func printJobs(out io.Writer, listed []job, now time.Time, layout tableLayout) error {
 	head := []string{"NAME", "CONSUMERQUEUE", "STATE", "PROGRESS", "AGE", "BY"}
-	if look.namespaces {
+	if layout.namespaces {
 		head = append([]string{"NAMESPACE"}, head...)
 	}
-	if look.wide {
+	if layout.wide {
 		head = append(head, "MESSAGE")
 	}
-	rows := newTable(look.coloured, head...)
+	rows := newTable(layout.coloured, head...)
 	for _, each := range listed {
 		state, progress := "Pending", "-"
 		if ready := readyOf(each); ready != nil {
@@ -119,10 +118,10 @@ func printJobs(out io.Writer, listed []job, now time.Time, look tableLook) error
 			text(progress),
 			text(age(now, &created)), text(cmp.Or(each.requestedBy(), "-")),
 		}
-		if look.namespaces {
+		if layout.namespaces {
 			row = append([]cell{text(each.object().GetNamespace())}, row...)
 		}
-		if look.wide {
+		if layout.wide {
 			row = append(row, text(messageOf(each)))
 		}
 		rows.add(row...)

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
@@ -34,7 +35,7 @@ func newDLQList(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "ls [NAME...]",
 		Short: "List dead-letter queues, with the number of messages that Warren counted last",
 		Long: "List the dead-letter queues of the namespace, the fullest first, with the number of messages that Warren counted last. " +
-			"UNDER WAY is how many messages running Redrives and Purges have still to go through. The command reads ConsumerQueues, " +
+			"UNDER WAY is how many messages running Redrives and Purges have yet to examine. The command reads ConsumerQueues, " +
 			"Redrives and Purges: the role view is enough.",
 		ValidArgsFunction: c.completeConsumerQueues,
 		RunE:              func(cmd *cobra.Command, args []string) error { return l.run(cmd.Context(), args) },
@@ -42,14 +43,14 @@ func newDLQList(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	l.output = addOutput(cmd, formatTable, formatJSON, formatYAML, formatName)
 	cmd.Flags().BoolVarP(&l.all, "all-namespaces", "A", false, "list the dead-letter queues of all namespaces")
 	cmd.Flags().BoolVar(&l.nonEmpty, "non-empty", false, "list only queues with messages")
-	cmd.Flags().BoolVarP(&l.watch, "watch", "w", false, "go on, and print what changes")
+	cmd.Flags().BoolVarP(&l.watch, "watch", "w", false, "watch for changes after listing")
 	return cmd
 }
 
 func (l *listCommand) run(ctx context.Context, names []string) error {
 	switch {
 	case l.all && len(names) > 0:
-		return usageError("a NAME and --all-namespaces do not go together")
+		return usageError("NAME and --all-namespaces exclude each other: remove one of them")
 	case l.watch && l.output.format != formatTable:
 		return usageError("--watch prints a table: remove --output %s", l.output.format)
 	}
@@ -91,7 +92,7 @@ func (l *listCommand) run(ctx context.Context, names []string) error {
 	return l.print(list.Items, true)
 }
 
-// list reads the dead-letter queues. Users who may not list Redrives get them without the messages under way.
+// list returns the dead-letter queues. If the user may not list Redrives, it leaves out the messages under way.
 func (l *listCommand) list(ctx context.Context, kube session) (*v1alpha1.DeadLetterQueueList, error) {
 	queues, err := kube.consumerQueues(ctx, l.all)
 	if err != nil {
@@ -110,8 +111,8 @@ func (l *listCommand) list(ctx context.Context, kube session) (*v1alpha1.DeadLet
 	return list, nil
 }
 
-// watchInterval is how often `dlq ls --watch` lists. Its rows depend on three kinds of resources, so three watches would cost more than
-// they save.
+// watchInterval is how often `dlq ls --watch` lists. Its rows depend on three kinds of resources, so three watches would cost
+// more than they save.
 const watchInterval = 2 * time.Second
 
 // follow prints the queues, then a row for each queue that changes, until the command is stopped.
@@ -141,7 +142,7 @@ func (l *listCommand) follow(ctx context.Context, kube session, names []string, 
 	}
 }
 
-// changed returns the queues that are new or have other numbers than before. A queue that is gone has no row.
+// changed returns the queues that are new or have different numbers than before. It leaves out queues that are gone.
 func changed(before, now []v1alpha1.DeadLetterQueue) []v1alpha1.DeadLetterQueue {
 	type numbers struct{ messages, underWay string }
 	numbersOf := func(queue v1alpha1.DeadLetterQueue) numbers {
@@ -157,7 +158,7 @@ func changed(before, now []v1alpha1.DeadLetterQueue) []v1alpha1.DeadLetterQueue 
 	})
 }
 
-// checkNames refuses the name of a ConsumerQueue that does not exist or has no dead-letter queue.
+// checkNames returns an error if a name is not that of a ConsumerQueue with a dead-letter queue.
 func checkNames(queues []v1alpha1.DeadLetterQueue, names []string) error {
 	for _, name := range names {
 		if !slices.ContainsFunc(queues, func(queue v1alpha1.DeadLetterQueue) bool { return queue.Name == name }) {
@@ -168,36 +169,36 @@ func checkNames(queues []v1alpha1.DeadLetterQueue, names []string) error {
 	return nil
 }
 
-// fullest returns the queues of these names, or all if there are none, with the most messages first.
+// fullest returns the queues with these names, or all if names is empty, with the most messages first.
 func fullest(queues []v1alpha1.DeadLetterQueue, names []string, nonEmpty bool) []v1alpha1.DeadLetterQueue {
 	queues = slices.DeleteFunc(queues, func(queue v1alpha1.DeadLetterQueue) bool {
-		return len(names) > 0 && !slices.Contains(names, queue.Name) || nonEmpty && number(queue.Messages) == 0
+		return len(names) > 0 && !slices.Contains(names, queue.Name) || nonEmpty && ptr.Deref(queue.Messages, 0) == 0
 	})
 	slices.SortFunc(queues, func(a, b v1alpha1.DeadLetterQueue) int {
-		return cmp.Or(cmp.Compare(number(b.Messages), number(a.Messages)), strings.Compare(a.Namespace, b.Namespace),
+		return cmp.Or(cmp.Compare(ptr.Deref(b.Messages, 0), ptr.Deref(a.Messages, 0)), strings.Compare(a.Namespace, b.Namespace),
 			strings.Compare(a.Name, b.Name))
 	})
 	return queues
 }
 
 func (l *listCommand) print(queues []v1alpha1.DeadLetterQueue, withHead bool) error {
-	return printDeadLetterQueues(l.Out, queues, time.Now(), tableLook{namespaces: l.all, head: withHead, coloured: isColoured(l.Out)})
+	return printDeadLetterQueues(l.Out, queues, time.Now(), tableLayout{namespaces: l.all, head: withHead, coloured: isColoured(l.Out)})
 }
 
-func printDeadLetterQueues(out io.Writer, queues []v1alpha1.DeadLetterQueue, now time.Time, look tableLook) error {
+func printDeadLetterQueues(out io.Writer, queues []v1alpha1.DeadLetterQueue, now time.Time, layout tableLayout) error {
 	head := []string{"NAME", "QUEUE", "MESSAGES", "COUNTED", "UNDER WAY"}
-	if look.namespaces {
+	if layout.namespaces {
 		head = append([]string{"NAMESPACE"}, head...)
 	}
-	rows := newTable(look.coloured, head...)
-	rows.goesOn = !look.head
+	rows := newTable(layout.coloured, head...)
+	rows.goesOn = !layout.head
 	for _, queue := range queues {
 		counted := "-"
 		if queue.AsOf != nil {
 			counted = duration.HumanDuration(now.Sub(queue.AsOf.Time))
 		}
 		row := []cell{text(queue.Name), text(queue.Queue), deadCell(queue.Messages), text(counted), deadCell(queue.UnderWay)}
-		if look.namespaces {
+		if layout.namespaces {
 			row = append([]cell{text(queue.Namespace)}, row...)
 		}
 		rows.add(row...)

@@ -42,7 +42,7 @@ func TestFullestQueuesFirst(t *testing.T) {
 	}
 }
 
-// Each change of a number is a row of its own, and time alone is no change.
+// Each change of a number prints a row. Elapsed time alone does not.
 func TestChangedQueues(t *testing.T) {
 	t.Parallel()
 	queue := func(name string, messages, underWay *int64) v1alpha1.DeadLetterQueue {

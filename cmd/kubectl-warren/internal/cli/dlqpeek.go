@@ -17,9 +17,9 @@ import (
 type peekCommand struct {
 	*cluster
 	genericiooptions.IOStreams
-	letterFlags
+	selectorFlags
 
-	door   doorFlags
+	api    apiFlags
 	output *output
 }
 
@@ -27,10 +27,9 @@ func newPeek(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	p := &peekCommand{cluster: c, IOStreams: streams}
 	cmd := &cobra.Command{
 		Use:   "peek NAME",
-		Short: "Print dead letters, which stay where they are",
-		Long: "Print messages of the dead-letter queue of a ConsumerQueue, from its head. They stay there, in their order. What a " +
-			"terminal would take for more than text is printed as an escape, such as \\x1b. -o json prints the answer of the " +
-			"dead-letter API.",
+		Short: "Print dead letters and leave them in place",
+		Long: "Print messages of a ConsumerQueue's dead-letter queue, from its head. They stay in the queue, in their order. Terminal " +
+			"control characters are escaped, such as \\x1b. -o json prints the response of the dead-letter API.",
 		Example: "  # The first 20\n" +
 			"  kubectl warren dlq peek orders\n\n" +
 			"  # Rejected orders from Germany\n" +
@@ -41,11 +40,11 @@ func newPeek(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 		ValidArgsFunction: c.completeConsumerQueue,
 	}
 	flags := cmd.Flags()
-	flags.Int("position", 0, "begin with the message at this position, from the head of the queue")
-	flags.Int("limit", 0, "print so many messages at most (default 20)")
-	flags.Int("body-limit", 0, "print so many bytes of each body at most (default 4096)")
+	flags.Int("position", 0, "the position of the first message, from the head of the queue")
+	flags.Int("limit", 0, "the maximum number of messages (default 20)")
+	flags.Int("body-limit", 0, "the maximum bytes of each body (default 4096)")
 	p.add(cmd)
-	p.door.add(cmd, c)
+	p.api.add(cmd, c)
 	p.output = addOutput(cmd, formatTable, formatJSON, formatYAML, formatName)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		query, err := p.query(time.Now())
@@ -62,7 +61,7 @@ func (p *peekCommand) run(ctx context.Context, name string, query url.Values) er
 	if err := p.output.validate(); err != nil {
 		return err
 	}
-	answer, _, err := p.ask(ctx, p.door, p.ErrOut, name, v1alpha1.SubresourceMessages, query)
+	answer, _, err := p.ask(ctx, p.api, p.ErrOut, name, v1alpha1.SubresourceMessages, query)
 	if err != nil {
 		return err
 	}
@@ -86,11 +85,11 @@ func (p *peekCommand) run(ctx context.Context, name string, query url.Values) er
 		}
 		return nil
 	}
-	if err := printLetters(p.Out, list, decoded, time.Now()); err != nil {
+	if err := printDeadLetters(p.Out, list, decoded, time.Now()); err != nil {
 		return err
 	}
 	if list.NextPosition != nil {
-		printf(p.ErrOut, "\nThere are more: the same again with --position %d.\n", *list.NextPosition)
+		printf(p.ErrOut, "\nThere are more messages: repeat the command with --position %d.\n", *list.NextPosition)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
@@ -25,7 +26,7 @@ type showCommand struct {
 	*cluster
 	genericiooptions.IOStreams
 
-	door   doorFlags
+	api    apiFlags
 	output *output
 }
 
@@ -33,17 +34,17 @@ func newDLQShow(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	s := &showCommand{cluster: c, IOStreams: streams}
 	cmd := &cobra.Command{
 		Use:   "show NAME",
-		Short: "Count dead letters by why and where they died",
-		Long: "Count the dead letters of a ConsumerQueue by why and where they died, and by the values of a header if you like. REDRIVEN " +
-			"counts those that were moved back before, and failed again. SAMPLE is the ID of a message of the group.",
-		Example: "  # What went wrong, in the words of the consumers\n" +
+		Short: "Count dead letters by reason and queue",
+		Long: "Count the dead letters of a ConsumerQueue by the reason and the queue in which they died, and optionally by the values of a " +
+			"header. REDRIVEN counts messages that were moved back before and failed again. SAMPLE is the ID of a message in the group.",
+		Example: "  # Count dead letters by the kind of failure that consumers recorded\n" +
 			"  kubectl warren dlq show orders --group-by x-failure-kind",
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
 	}
-	groupBy := cmd.Flags().String("group-by", "", "a header whose values make groups of their own")
-	cmd.Flags().Int("depth", 0, "look at so many messages at most (default 10000)")
-	s.door.add(cmd, c)
+	groupBy := cmd.Flags().String("group-by", "", "also group by the values of this header")
+	cmd.Flags().Int("depth", 0, "the maximum number of messages to examine (default 10000)")
+	s.api.add(cmd, c)
 	s.output = addOutput(cmd, formatTable, formatJSON, formatYAML)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		query := url.Values{}
@@ -60,7 +61,7 @@ func (s *showCommand) run(ctx context.Context, name string, query url.Values) er
 	if err := s.output.validate(); err != nil {
 		return err
 	}
-	answer, namespace, err := s.ask(ctx, s.door, s.ErrOut, name, "", query)
+	answer, namespace, err := s.ask(ctx, s.api, s.ErrOut, name, "", query)
 	if err != nil {
 		return err
 	}
@@ -81,17 +82,17 @@ func (s *showCommand) run(ctx context.Context, name string, query url.Values) er
 	return nil
 }
 
-// unknownAnswer is the error of an answer that this version cannot read.
+// unknownAnswer is the error for a response that this version cannot read.
 func unknownAnswer(err error) error {
-	return fmt.Errorf("this version of kubectl warren cannot read the answer of the dead-letter API, `kubectl warren version` prints both "+
-		"versions: %w", err)
+	return fmt.Errorf("this version of kubectl warren cannot read the response of the dead-letter API; compare versions with `kubectl warren version"+
+		"`: %w", err)
 }
 
-// ask returns the whole answer of the dead-letter API.
+// ask returns the whole response of the dead-letter API.
 func (c *cluster) ask(
-	ctx context.Context, door doorFlags, errOut io.Writer, name, subresource string, query url.Values,
+	ctx context.Context, api apiFlags, errOut io.Writer, name, subresource string, query url.Values,
 ) (answer []byte, namespace string, err error) {
-	asked, namespace, err := c.deadLetters(ctx, door, saying(errOut))
+	asked, namespace, err := c.deadLetters(ctx, api, saying(errOut))
 	if err != nil {
 		return nil, "", err
 	}
@@ -99,16 +100,16 @@ func (c *cluster) ask(
 	return answer, namespace, err
 }
 
-// saying prints why a command waits.
+// saying returns a function that prints why a command waits.
 func saying(errOut io.Writer) func(string) {
 	return func(sentence string) { printf(errOut, "Waiting: %s\n", printable.Text(sentence)) }
 }
 
 func printSummary(out io.Writer, queue v1alpha1.DeadLetterQueue, now time.Time, coloured bool) error {
 	summary := queue.Summary
-	printf(out, "Queue %s: %s", printable.Text(queue.Queue), messages(number(queue.Messages)))
-	if summary.Examined != number(queue.Messages) {
-		printf(out, ", %d looked at", summary.Examined)
+	printf(out, "Queue %s: %s", printable.Text(queue.Queue), messages(ptr.Deref(queue.Messages, 0)))
+	if summary.Examined != ptr.Deref(queue.Messages, 0) {
+		printf(out, ", %d examined", summary.Examined)
 	}
 	printf(out, ".\n")
 	for _, line := range letters.SeenLines(summary.Seen) {
@@ -147,7 +148,7 @@ func redrivenCell(count int64) cell {
 	return text("0")
 }
 
-// queueText is where messages died, as far as they tell.
+// queueText returns the queue in which messages died, or a dash.
 func queueText(name string) string {
 	if name == "" {
 		return "-"
@@ -155,7 +156,7 @@ func queueText(name string) string {
 	return printable.Text(name)
 }
 
-// headerText is the value of a header. A message may lack the header, or have an empty text there.
+// headerText returns the value of a header. A message may lack the header, or its value may be empty.
 func headerText(value *string) string {
 	switch {
 	case value == nil:
@@ -166,7 +167,7 @@ func headerText(value *string) string {
 	return printable.Text(*value)
 }
 
-// age is how long ago something was, as kubectl prints ages.
+// age formats an age as kubectl does.
 func age(now time.Time, at *metav1.Time) string {
 	if at == nil {
 		return "-"
@@ -174,26 +175,26 @@ func age(now time.Time, at *metav1.Time) string {
 	return duration.HumanDuration(now.Sub(at.Time))
 }
 
-// plainWord is a name or a value that means itself in a shell, and in the flag --header. Values are written by whoever publishes.
+// plainWord matches names and values that need no quoting in a shell or in --header. Publishers control these values.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9._:/@-]+$`)
 
-// nextOf says what can be done with the largest group.
+// nextOf suggests commands for the largest group.
 func nextOf(queue v1alpha1.DeadLetterQueue, namespace string) string {
 	if len(queue.Summary.Groups) == 0 || !plainWord.MatchString(queue.Summary.Groups[0].SampleID) {
 		return ""
 	}
 	group := queue.Summary.Groups[0]
-	next := fmt.Sprintf("\nTo look at the sample of the first group:\n  kubectl warren dlq peek %s --namespace %s --id %s\n",
+	next := fmt.Sprintf("\nTo print the sample of the first group:\n  kubectl warren dlq peek %s --namespace %s --id %s\n",
 		queue.Name, namespace, group.SampleID)
 	selection, isPlain := groupFlags(queue.Summary.GroupBy, group)
 	if !isPlain {
 		return next
 	}
-	return next + fmt.Sprintf("To count the group, and to move it back if you agree:\n  kubectl warren dlq redrive %s --namespace %s %s\n",
+	return next + fmt.Sprintf("To count the group, and move it back after a confirmation:\n  kubectl warren dlq redrive %s --namespace %s %s\n",
 		queue.Name, namespace, selection)
 }
 
-// groupFlags are the flags of a Redrive that mean a group; false if the value of the header cannot be written in a shell without care.
+// groupFlags returns the flags of a Redrive that select a group; false if the header's value needs quoting in a shell.
 func groupFlags(groupBy string, group v1alpha1.Group) (flags string, isPlain bool) {
 	flags = "--died-reason " + group.Reason
 	if group.Queue != "" {

@@ -1,3 +1,3 @@
-// Package cli is the commands of kubectl warren: their flags, what they ask of the API server, and what they print. What they print is
-// decided in packages without I/O.
+// Package cli holds the commands of kubectl warren: their flags, their requests to the API server, and their output. Packages without
+// I/O compute the output. Begin reading at root.go.
 package cli

@@ -64,7 +64,7 @@ func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// onlyCommands is for commands that do nothing by themselves.
+// onlyCommands checks the arguments of commands that only group subcommands.
 func onlyCommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -79,7 +79,7 @@ func onlyCommands(cmd *cobra.Command, args []string) error {
 	return usageError("%s; see %s --help", message, cmd.CommandPath())
 }
 
-// codeOf prints why a command has ended, and returns the exit code.
+// codeOf prints the error of a command, and returns the exit code.
 func codeOf(err error, out io.Writer) int {
 	if err == nil {
 		return 0
@@ -94,33 +94,33 @@ func codeOf(err error, out io.Writer) int {
 	return ends.code
 }
 
-// explain adds to an error of the API server what can be done about it.
+// explain returns an error of the API server with advice.
 func explain(err error) string {
 	if told, ok := errors.AsType[*deadletterclient.Error](err); ok {
 		return told.Error()
 	}
 	switch {
 	case meta.IsNoMatchError(err), isUnknownResource(err):
-		return "the API server does not know Warren's resources: is Warren installed in this cluster, and --context the right one?"
+		return "the API server does not know Warren's resources: check that Warren is installed in this cluster, and check --context"
 	case apierrors.IsNotFound(err) && slices.Contains([]string{"redrives", "purges"}, resourceOf(err)):
 		return err.Error() + ": `kubectl warren dlq jobs` lists the Redrives and Purges of the namespace"
 	case apierrors.IsNotFound(err):
 		return err.Error() + ": `kubectl warren status` lists the ConsumerQueues of a namespace, and with -A of all"
 	case utilnet.IsConnectionRefused(err), utilnet.IsTimeout(err):
-		return err.Error() + ": does the API server run, and is --context the right one?"
+		return err.Error() + ": check that the API server is running, and check --context"
 	case apierrors.IsUnauthorized(err):
 		return err.Error() + ": the API server does not accept your credentials. Log in again, or choose another --context"
 	case apierrors.IsForbidden(err) && resourceOf(err) == "purges":
-		return err.Error() + ": only the role admin in the namespace lets you delete dead letters; view is enough to look at Purges"
+		return err.Error() + ": deleting dead letters needs the role admin in the namespace; view is enough to list Purges"
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "at the cluster scope"):
-		return err.Error() + ": a role in one namespace is not enough for -A; name the namespace with --namespace"
+		return err.Error() + ": -A needs a cluster role; for one namespace, add --namespace NAME"
 	case apierrors.IsForbidden(err):
-		return err.Error() + ": ask for a role in the namespace; view is enough to look, edit to move dead letters"
+		return err.Error() + ": ask for a role in the namespace; view is enough to read, edit to move dead letters"
 	}
 	return err.Error()
 }
 
-// resourceOf is the resource that an error of the API server is about, such as purges; empty if the API server does not say.
+// resourceOf returns the resource of an API server error, such as purges; empty if unknown.
 func resourceOf(err error) string {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || status.Status().Details == nil {
@@ -129,7 +129,7 @@ func resourceOf(err error) string {
 	return status.Status().Details.Kind
 }
 
-// isUnknownResource says whether the API server has no such resource, rather than no such object.
+// isUnknownResource reports whether the API server lacks the resource type, rather than the object.
 func isUnknownResource(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	return ok && apierrors.IsNotFound(err) && (status.Status().Details == nil || status.Status().Details.Name == "")

@@ -26,21 +26,21 @@ func newExport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export (NAME... | -f FILE --broker-version VERSION)",
 		Short: "Print the topologies of ConsumerQueues as a definitions.json of RabbitMQ",
-		Long: "Print the topologies of ConsumerQueues, as the specs ask for them, as a definitions.json of RabbitMQ. Exchanges that " +
-			"Warren does not declare are not in it, and are named on stderr.",
+		Long: "Print the desired topologies of ConsumerQueues as a definitions.json of RabbitMQ. Exchanges that Warren does not declare " +
+			"are left out, and listed on stderr.",
 		Example: "  kubectl warren export orders payments >definitions.json\n" +
 			"  kubectl warren export -f orders.yaml --broker-version 4.3 --vhost shop",
 		Args:              usage(cobra.ArbitraryArgs),
 		ValidArgsFunction: c.completeConsumerQueues,
 		RunE:              func(cmd *cobra.Command, args []string) error { return e.run(cmd.Context(), args) },
 	}
-	e.files = addFiles(cmd, "the ConsumerQueues to export, instead of those of the cluster")
-	cmd.Flags().StringVar(&e.version, "broker-version", "", "with -f: the RabbitMQ to export for, such as 4.3; no cluster is asked")
+	e.files = addFiles(cmd, "read the ConsumerQueues from files instead of the cluster")
+	cmd.Flags().StringVar(&e.version, "broker-version", "", "with -f: the RabbitMQ version to export for, such as 4.3; the command does not contact a cluster")
 	cmd.Flags().StringVar(&e.vhost, "vhost", "", "the vhost to write into the file (default that of the BrokerConnection, or / with -f)")
 	return cmd
 }
 
-// located is a topology and the vhost that the topology is in.
+// located is a topology with its vhost.
 type located struct {
 	topology.Topology
 
@@ -71,7 +71,7 @@ func (e *exportCommand) run(ctx context.Context, args []string) error {
 		file.Queues = append(file.Queues, part.Queues...)
 		file.Bindings = append(file.Bindings, part.Bindings...)
 		for _, exchange := range missing {
-			printf(e.ErrOut, "note: exchange %q is not in the file: Warren does not declare it, because its binding gives no type\n",
+			printf(e.ErrOut, "note: exchange %q is not in the file: Warren does not declare it, because its binding has no exchange type\n",
 				exchange)
 		}
 	}
@@ -133,7 +133,7 @@ func (e *exportCommand) offline() ([]located, error) {
 	return topologies, nil
 }
 
-// locate is the topology of a ConsumerQueue in a vhost, unless --vhost names another.
+// locate returns the topology of a ConsumerQueue in a vhost, which --vhost overrides.
 func (e *exportCommand) locate(cq *v1alpha1.ConsumerQueue, version vhost.Version, name string) (located, error) {
 	desired, err := topology.Desired(cq, version)
 	if err != nil {

@@ -19,22 +19,22 @@ type files struct{ resource.FilenameOptions }
 func addFiles(cmd *cobra.Command, purpose string) *files {
 	f := &files{}
 	cmd.Flags().StringSliceVarP(&f.Filenames, "filename", "f", nil, purpose+"; a file, a folder, a URL, or - for stdin")
-	cmd.Flags().BoolVarP(&f.Recursive, "recursive", "R", false, "read the folders within a folder of -f, too")
+	cmd.Flags().BoolVarP(&f.Recursive, "recursive", "R", false, "also read subfolders of a folder")
 	return f
 }
 
 func (f *files) given() bool { return len(f.Filenames) > 0 }
 
-// checkBrokerVersion refuses -f without --broker-version, for a command that asks no cluster with -f, and the flag without -f.
+// checkBrokerVersion returns an error if only one of -f and --broker-version is given.
 func (f *files) checkBrokerVersion(version string) error {
 	if f.given() != (version != "") {
-		return usageError("-f and --broker-version belong together: without a cluster, Warren does not know the version of the broker")
+		return usageError("-f and --broker-version require each other: without a cluster, the version of the broker is unknown")
 	}
 	return nil
 }
 
-// consumerQueues reads the ConsumerQueues of the files, in their order, and the kinds and names of what else is there. A field that a
-// ConsumerQueue does not have is an error.
+// consumerQueues reads the ConsumerQueues of the files, in their order, and the kinds and names of other objects. An unknown
+// field is an error.
 func (f *files) consumerQueues(in io.Reader) (queues []*v1alpha1.ConsumerQueue, others []string, err error) {
 	builder := resource.NewLocalBuilder().Unstructured()
 	named := f.FilenameOptions
@@ -62,7 +62,7 @@ func (f *files) consumerQueues(in io.Reader) (queues []*v1alpha1.ConsumerQueue, 
 		queues = append(queues, cq)
 	}
 	if len(queues) == 0 {
-		return nil, nil, fmt.Errorf("there is no ConsumerQueue (%s) in the files of -f", v1alpha1.GroupVersion)
+		return nil, nil, fmt.Errorf("the files of -f contain no ConsumerQueue (%s)", v1alpha1.GroupVersion)
 	}
 	return queues, others, nil
 }

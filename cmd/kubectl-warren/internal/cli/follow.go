@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
-// follow prints the progress of a job until the job has ended, and returns the job; nil if the command is stopped before.
+// follow prints the progress of a job until it ends, and returns the job. It returns nil if the command is stopped first.
 func follow(ctx context.Context, kube session, streams genericiooptions.IOStreams, j job) (job, error) {
 	progress := &progress{out: streams.ErrOut, terminal: isTerminal(streams.ErrOut)}
 	last, err := kube.await(ctx, j, func(now job) bool {
@@ -26,7 +26,7 @@ func follow(ctx context.Context, kube session, streams genericiooptions.IOStream
 		return nil, err
 	}
 	if last == nil {
-		printf(streams.ErrOut, "%s %q goes on without this command. To see its progress, or to end it:\n"+
+		printf(streams.ErrOut, "%s %q continues without this command. To watch it, or to cancel it:\n"+
 			"  kubectl warren dlq follow %s --namespace %s\n  kubectl warren dlq cancel %s --namespace %s\n",
 			j.kind(), j.object().GetName(), j.argument(), kube.namespace, j.argument(), kube.namespace)
 		return nil, nil
@@ -34,7 +34,7 @@ func follow(ctx context.Context, kube session, streams genericiooptions.IOStream
 	return last, sayEnd(streams, last)
 }
 
-// sayEnd prints how a job has ended. The error has the exit code.
+// sayEnd prints the outcome of a job. The error has the exit code.
 func sayEnd(streams genericiooptions.IOStreams, j job) error {
 	printf(streams.Out, "%s %s: %s\n", j.kind(), j.object().GetName(), readyText(j))
 	for _, remark := range j.remarks() {
@@ -48,24 +48,24 @@ func sayEnd(streams genericiooptions.IOStreams, j job) error {
 	case jobs.Failed:
 		return &exit{code: exitFailed}
 	case jobs.Stalled:
-		printf(streams.ErrOut, "The %s goes on by itself when you fix the cause. To end it: "+
+		printf(streams.ErrOut, "The %s continues by itself once you fix the cause. To cancel it: "+
 			"kubectl warren dlq cancel %s --namespace %s\n", j.kind(), j.argument(), j.object().GetNamespace())
 		return &exit{code: exitFailed}
 	}
 	return nil
 }
 
-// progress prints the progress of a job: on a terminal in one line, elsewhere a line for each change.
+// progress prints the progress of a job: on a terminal in one line, otherwise one line per change.
 type progress struct {
 	out      io.Writer
 	terminal bool
 	last     string
-	// begun and from are when messages were first seen to be moved or deleted, and how many had been by then.
+	// begun and from are the time when messages were first seen to be moved or deleted, and their number at that time.
 	begun time.Time
 	from  int64
 }
 
-// newFor is for how long nothing is said of a job that the operator has not begun with: usually that takes a moment.
+// newFor is how long nothing is printed about a job that Warren has not started, which usually takes a moment.
 const newFor = 3 * time.Second
 
 func (p *progress) show(j job, now time.Time) {
@@ -84,10 +84,9 @@ func (p *progress) show(j job, now time.Time) {
 		return
 	}
 	line += remaining(pace.done-p.from, pace.left, now.Sub(p.begun))
-	_, _ = fmt.Fprintf(p.out, "\r\x1b[K%s", cut(line, widthOf(p.out)-1)) // a line that wraps would stay on the screen
+	_, _ = fmt.Fprintf(p.out, "\r\x1b[K%s", cut(line, widthOf(p.out)-1)) // a wrapped line could not be erased
 }
 
-// cut returns the beginning of a line.
 func cut(line string, width int) string {
 	characters := []rune(line)
 	if len(characters) <= width {
@@ -102,7 +101,7 @@ func (p *progress) end() {
 	}
 }
 
-// working are the reasons of jobs that get on.
+// working are the reasons of jobs that make progress.
 var working = []string{v1alpha1.ReasonMoving, v1alpha1.ReasonCounting, v1alpha1.ReasonDeleting}
 
 func progressText(j job) string {
@@ -116,7 +115,7 @@ func progressText(j job) string {
 	return line
 }
 
-// remaining guesses how long a job will take, from how many messages were done with in a while.
+// remaining estimates how long a job will take, from the progress so far.
 func remaining(done, left int64, within time.Duration) string {
 	if done <= 0 || left <= 0 || within <= 0 {
 		return ""

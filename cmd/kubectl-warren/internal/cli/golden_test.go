@@ -36,13 +36,13 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// result is what a command printed, and its exit code.
+// result is the output of a command, and its exit code.
 type result struct {
 	out, errOut string
 	code        int
 }
 
-// run runs kubectl warren without a cluster: a command that asks one fails.
+// run runs kubectl warren without a cluster: a command that contacts one fails.
 func run(t *testing.T, stdin string, args ...string) result {
 	t.Helper()
 	streams, _, out, errOut := genericiooptions.NewTestIOStreams()
@@ -66,7 +66,7 @@ func load(t *testing.T, name string) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-// printed is what a function prints.
+// printed returns the output of a function.
 func printed(t *testing.T, write func(*bytes.Buffer) error) string {
 	t.Helper()
 	out := &bytes.Buffer{}

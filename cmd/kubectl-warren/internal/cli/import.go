@@ -29,22 +29,22 @@ func newImport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Print ConsumerQueues for the queues of a definitions.json of RabbitMQ",
-		Long: "Print ConsumerQueues for the queues of a definitions.json of RabbitMQ, as YAML on stdout. FILE may be - for stdin. No " +
-			"cluster and no broker is asked.\n\n" +
-			"Which queue is a main queue, a delay tier or a dead-letter queue follows from where dead letters go; names tell only where " +
-			"that does not. Each ConsumerQueue is then compared with the file by the operator's own planner. On stderr is what differs, " +
-			"what the file does not tell, and what has no place in a ConsumerQueue: read it before you apply anything.",
+		Long: "Print ConsumerQueues for the queues of a definitions.json of RabbitMQ, as YAML on stdout. FILE may be - for stdin. The " +
+			"command contacts neither a cluster nor a broker.\n\n" +
+			"The routes of dead letters decide which queue is a main queue, a delay tier or a dead-letter queue; names decide only if the " +
+			"routes do not. Warren's planner then compares each ConsumerQueue with the file. The command lists on stderr the differences, " +
+			"the assumptions, and the objects that no ConsumerQueue can have. Read this list before you apply anything.",
 		Example: "  rabbitmqctl export_definitions definitions.json\n" +
 			"  kubectl warren import definitions.json --vhost shop >consumerqueues.yaml",
 		Args: usage(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error { return i.run(args[0]) },
 	}
 	cmd.Flags().StringVar(&i.version, "broker-version", "",
-		"the RabbitMQ that the queues are on, such as 4.3 (default the one that wrote FILE)")
-	cmd.Flags().StringVar(&i.vhost, "vhost", "", "the vhost to take queues from, where FILE has several")
+		"the RabbitMQ version of the broker, such as 4.3 (default the version that wrote FILE)")
+	cmd.Flags().StringVar(&i.vhost, "vhost", "", "the vhost to import, if FILE has several")
 	cmd.Flags().StringVar(&i.connection, "connection", "", "the BrokerConnection of the ConsumerQueues (default \"default\")")
 	cmd.Flags().StringVar(&i.driftPolicy, "drift-policy", string(v1alpha1.DriftPolicyReport),
-		"Report: Warren writes nothing to the broker until you change that; or Correct")
+		"Report, so that Warren writes nothing to the broker until you change it, or Correct")
 	return cmd
 }
 
@@ -88,7 +88,7 @@ func (i *importCommand) options(file definitions.File) (definitions.Options, err
 		text = file.Version()
 	}
 	if text == "" {
-		return options, usageError("the file does not tell which RabbitMQ wrote it: give --broker-version, such as 4.3")
+		return options, usageError("the file does not contain the RabbitMQ version: add --broker-version, such as 4.3")
 	}
 	var err error
 	if options.Version, err = parseBrokerVersion(text); err != nil {
@@ -97,13 +97,13 @@ func (i *importCommand) options(file definitions.File) (definitions.Options, err
 	vhosts := file.VHosts()
 	switch {
 	case len(vhosts) == 0:
-		return options, errors.New("the file has neither queues nor exchanges: want what `rabbitmqctl export_definitions` writes")
+		return options, errors.New("the file has neither queues nor exchanges: want a file of `rabbitmqctl export_definitions`")
 	case i.vhost == "" && len(vhosts) > 1:
-		return options, usageError("the file has several vhosts: choose one by --vhost, of %s", quotedList(vhosts))
+		return options, usageError("the file has several vhosts: choose one with --vhost: %s", quotedList(vhosts))
 	case i.vhost == "":
 		options.VHost = vhosts[0]
 	case slices.Equal(vhosts, []string{""}):
-		options.VHost = "" // the file of one vhost does not name it
+		options.VHost = "" // the file of a single vhost does not name it
 	case !slices.Contains(vhosts, i.vhost):
 		return options, usageError("--vhost is %q: the file has %s", i.vhost, quotedList(vhosts))
 	}
@@ -118,7 +118,7 @@ func quotedList(names []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// manifest is a ConsumerQueue as somebody writes one: without status.
+// manifest is a ConsumerQueue as a user writes it, without status.
 type manifest struct {
 	APIVersion string                     `json:"apiVersion"`
 	Kind       string                     `json:"kind"`
@@ -155,9 +155,9 @@ var findingTitles = []struct {
 	kind  definitions.Kind
 	title string
 }{
-	{definitions.Differs, "Differs from the file, so that Warren would not be in sync"},
-	{definitions.Assumed, "Not in the file, please check"},
-	{definitions.LeftOut, "Has no place in a ConsumerQueue, and stays in the file"},
+	{definitions.Differs, "Differs from the file, so that the ConsumerQueue would not be in sync"},
+	{definitions.Assumed, "Assumed, because the file does not contain it"},
+	{definitions.LeftOut, "Left out, because no ConsumerQueue can have it"},
 }
 
 func printFindings(out io.Writer, count int, version vhost.Version, findings []definitions.Finding) {

@@ -14,7 +14,7 @@ import (
 func newRate(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rate NAME (N | unlimited)",
-		Short: "Change how many messages a second a Redrive or a Purge takes",
+		Short: "Change the rate of a Redrive or Purge",
 		Example: "  kubectl warren dlq rate orders-wl7xb 20\n" +
 			"  kubectl warren dlq rate purge/orders-t5jzc unlimited",
 		Args:              usage(cobra.ExactArgs(2)),

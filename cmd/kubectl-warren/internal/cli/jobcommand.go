@@ -22,13 +22,13 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
-// jobCommand is what `dlq redrive` and `dlq purge` have in common: both count by a dry run, ask, create a job and follow the job.
+// jobCommand is the common part of `dlq redrive` and `dlq purge`: both count with a dry run, ask, create a job and follow it.
 type jobCommand struct {
 	*cluster
 	genericiooptions.IOStreams
 
 	output *output
-	// say is where sentences go: stdout, unless that is to have the job and nothing else.
+	// say is the stream for sentences: stdout, or stderr if the output format prints the job to stdout.
 	say         io.Writer
 	yes, detach bool
 	dryRun      string
@@ -36,22 +36,21 @@ type jobCommand struct {
 
 // The values of --dry-run.
 const (
-	dryRunNone = "none"
-	// dryRunServer counts the messages.
+	dryRunNone   = "none"
 	dryRunServer = "server"
-	// dryRunClient prints the manifest, and sends nothing.
+	// dryRunClient prints the manifest without sending it.
 	dryRunClient = "client"
 )
 
 func (c *jobCommand) addFlags(cmd *cobra.Command, kind string) {
 	c.output = addOutput(cmd, formatTable, formatJSON, formatYAML, formatName)
-	cmd.Flags().BoolVarP(&c.yes, "yes", "y", false, "do not ask")
-	cmd.Flags().StringVar(&c.dryRun, "dry-run", dryRunNone, "server, the default of the flag, only counts the messages; client prints the "+
-		"manifest of the "+kind+" and sends nothing")
+	cmd.Flags().BoolVarP(&c.yes, "yes", "y", false, "skip the confirmation")
+	cmd.Flags().StringVar(&c.dryRun, "dry-run", dryRunNone, "server (if no value is given) only counts the messages; client prints the "+
+		"manifest of the "+kind+" without sending it")
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = dryRunServer
 	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(
 		[]string{dryRunNone, dryRunServer, dryRunClient}, cobra.ShellCompDirectiveNoFileComp))
-	cmd.Flags().BoolVar(&c.detach, "detach", false, "do not wait until the "+kind+" has ended")
+	cmd.Flags().BoolVar(&c.detach, "detach", false, "do not wait until the "+kind+" ends")
 }
 
 func (c *jobCommand) validate() error {
@@ -61,7 +60,7 @@ func (c *jobCommand) validate() error {
 	return c.output.validate()
 }
 
-// begin connects, and checks that there is such a ConsumerQueue.
+// begin connects, and checks that the ConsumerQueue exists.
 func (c *jobCommand) begin(ctx context.Context, consumerQueue string) (session, error) {
 	c.say = c.Out
 	if c.output.format != formatTable {
@@ -75,21 +74,21 @@ func (c *jobCommand) begin(ctx context.Context, consumerQueue string) (session, 
 	return kube, err
 }
 
-// requester returns the user name that the API server knows.
+// requester returns the user's name at the API server.
 func (c *jobCommand) requester(ctx context.Context, kube session) (string, error) {
 	name, err := kube.username(ctx)
 	if err != nil {
-		return "", fmt.Errorf("spec.requestedBy: the API server does not say who you are: %w", err)
+		return "", fmt.Errorf("cannot read your user name from the API server for spec.requestedBy: %w", err)
 	}
 	return name, nil
 }
 
-// generated returns the metadata of a job of a ConsumerQueue. The API server completes the name.
+// generated returns the metadata of a job. The API server completes the name.
 func generated(namespace, consumerQueue string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, GenerateName: consumerQueue + "-"}
 }
 
-// count has a job count and do nothing else, waits until the job has counted, and deletes the job.
+// count creates a dry run, waits until it has counted, and deletes it.
 func (c *jobCommand) count(ctx context.Context, kube session, dryRun job) (job, error) {
 	jobs.MakeDryRun(dryRun.object())
 	if err := kube.Create(ctx, dryRun.object()); err != nil {
@@ -99,7 +98,7 @@ func (c *jobCommand) count(ctx context.Context, kube session, dryRun job) (job, 
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		if err := client.IgnoreNotFound(kube.Delete(ending, dryRun.object())); err != nil {
-			printf(c.ErrOut, "%s %q, which has counted, could not be deleted: %v\n", dryRun.kind(), dryRun.object().GetName(), err)
+			printf(c.ErrOut, "could not delete the dry run %s %q: %v\n", dryRun.kind(), dryRun.object().GetName(), err)
 		}
 	}()
 	progress := &progress{out: c.ErrOut, terminal: isTerminal(c.ErrOut)}
@@ -112,12 +111,12 @@ func (c *jobCommand) count(ctx context.Context, kube session, dryRun job) (job, 
 	}, c.ErrOut)
 	progress.end()
 	if err == nil && counted == nil {
-		err = errors.New("stopped while the messages were counted; all of them stay where they are")
+		err = errors.New("stopped while counting; all messages stay in the queue")
 	}
 	return counted, err
 }
 
-// sayCount prints what a dry run has counted. A dry run that could not count is an error.
+// sayCount prints the count of a dry run. It returns an error if the dry run could not count.
 func (c *jobCommand) sayCount(counted job, consumerQueue string) error {
 	outcome := outcomeOf(counted)
 	if !outcome.HasCounted() {
@@ -134,7 +133,7 @@ func (c *jobCommand) sayCount(counted job, consumerQueue string) error {
 	return nil
 }
 
-// endCount ends a command that only counts, or for which no message matches. It prints the dry run, which is deleted by now.
+// endCount ends a command that only counts, or for which no message matches. It prints the dry run, which is already deleted.
 func (c *jobCommand) endCount(counted job) error {
 	if err := c.print(counted); err != nil {
 		return err
@@ -145,11 +144,11 @@ func (c *jobCommand) endCount(counted job) error {
 	return nil
 }
 
-// ask prints a question, and returns the answer without spaces; none if the command is stopped.
+// ask prints a question, and returns the trimmed answer; empty if the command is stopped.
 func (c *jobCommand) ask(ctx context.Context, question string) string {
 	printf(c.ErrOut, "%s ", question)
 	answered := make(chan string, 1)
-	go func() { // reading cannot be stopped, and the process ends soon
+	go func() { // a read cannot be cancelled, but the process ends soon
 		answer, _ := bufio.NewReader(c.In).ReadString('\n')
 		answered <- strings.TrimSpace(answer)
 	}()
@@ -162,7 +161,7 @@ func (c *jobCommand) ask(ctx context.Context, question string) string {
 	}
 }
 
-// carryOut creates a job and follows the job.
+// carryOut creates a job and follows it.
 func (c *jobCommand) carryOut(ctx context.Context, kube session, created job) error {
 	if err := kube.Create(ctx, created.object()); err != nil {
 		return err
@@ -178,7 +177,7 @@ func (c *jobCommand) carryOut(ctx context.Context, kube session, created job) er
 	return errors.Join(c.print(last), ends)
 }
 
-// print prints a job for -o. Nothing is printed for a table, as sentences have told the outcome.
+// print prints a job in the format of -o. It prints nothing for a table, because sentences have described the outcome.
 func (c *jobCommand) print(j job) error {
 	if c.output.format == formatName {
 		printf(c.Out, "%s\n", resourceNameOf(j))
@@ -188,7 +187,7 @@ func (c *jobCommand) print(j job) error {
 	return err
 }
 
-// resourceNameOf returns what -o name prints.
+// resourceNameOf returns the name for -o name.
 func resourceNameOf(j job) string {
 	return strings.ToLower(j.kind()) + "." + v1alpha1.GroupVersion.Group + "/" + cmp.Or(j.object().GetName(), j.object().GetGenerateName())
 }
@@ -201,7 +200,7 @@ func typed(j job) client.Object {
 	return object
 }
 
-// printManifest prints the job that the command would create, without asking the API server. YAML is the default.
+// printManifest prints the job that the command would create, without a request to the API server. YAML is the default.
 func (c *jobCommand) printManifest(j job) error {
 	namespace, err := c.namespace()
 	if err != nil {

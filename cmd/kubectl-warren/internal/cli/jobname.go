@@ -11,13 +11,13 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// jobsNamed returns the jobs that an argument may mean: NAME for both kinds, or the one of redrive/NAME or purge/NAME.
+// jobsNamed returns the candidates for an argument: NAME means both kinds, redrive/NAME or purge/NAME one of them.
 func jobsNamed(argument, namespace string) ([]job, error) {
 	resource, name, hasKind := strings.Cut(argument, "/")
 	if !hasKind {
 		resource, name = "", argument
 	}
-	resource, _, _ = strings.Cut(strings.ToLower(resource), ".") // -o name prints the group, too
+	resource, _, _ = strings.Cut(strings.ToLower(resource), ".") // -o name includes the group
 	metadata := metav1.ObjectMeta{Namespace: namespace, Name: name}
 	redrive, purge := redriveJob{&v1alpha1.Redrive{ObjectMeta: metadata}}, purgeJob{&v1alpha1.Purge{ObjectMeta: metadata}}
 	switch {
@@ -32,7 +32,7 @@ func jobsNamed(argument, namespace string) ([]job, error) {
 	return nil, usageError("%q is neither a Redrive nor a Purge: want NAME, redrive/NAME or purge/NAME", argument)
 }
 
-// job reads the job that an argument names.
+// job returns the job that an argument names.
 func (s session) job(ctx context.Context, argument string) (job, error) {
 	named, err := jobsNamed(argument, s.namespace)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s session) job(ctx context.Context, argument string) (job, error) {
 	return nil, usageError("there are a Redrive and a Purge %q: want redrive/%[1]s or purge/%[1]s", argument)
 }
 
-// jobs lists the Redrives and Purges of the namespace, or of all. A user who may not list Purges gets the Redrives.
+// jobs returns the Redrives and Purges of the namespace, or of all. It leaves out Purges if the user may not list them.
 func (s session) jobs(ctx context.Context, all bool) ([]job, error) {
 	redrives, purges, err := s.redrivesAndPurges(ctx, all)
 	return jobsOf(redrives, purges), err

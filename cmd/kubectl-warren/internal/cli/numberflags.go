@@ -9,7 +9,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// numberOrUnlimited reads a value that is a number or unlimited, such as that of --rate.
+// numberOrUnlimited parses a number or unlimited, such as the value of --rate.
 func numberOrUnlimited(flag, text string) (*intstr.IntOrString, error) {
 	if strings.EqualFold(text, v1alpha1.Unlimited) {
 		return new(intstr.FromString(v1alpha1.Unlimited)), nil
@@ -21,7 +21,7 @@ func numberOrUnlimited(flag, text string) (*intstr.IntOrString, error) {
 	return new(intstr.FromInt32(int32(number))), nil
 }
 
-// givenNumber is numberOrUnlimited for a flag; nil if the flag is not given.
+// givenNumber is numberOrUnlimited for an optional flag; nil if it is not given.
 func givenNumber(flag, text string) (*intstr.IntOrString, error) {
 	if text == "" {
 		return nil, nil

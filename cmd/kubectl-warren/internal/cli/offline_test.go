@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// What kubectl warren prints without a cluster, word for word, and how it ends.
+// The output of kubectl warren without a cluster, and its exit code.
 func TestOffline(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

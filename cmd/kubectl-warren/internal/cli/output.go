@@ -34,7 +34,7 @@ const (
 type output struct {
 	format  string
 	allowed []string
-	// template is set by validate where the format is a template.
+	// template is set by validate if the format is a template.
 	template printers.ResourcePrinter
 }
 
@@ -45,7 +45,7 @@ func addOutput(cmd *cobra.Command, allowed ...string) *output {
 	return o
 }
 
-// formats lists the values of -o. A command that prints JSON takes kubectl's templates, too.
+// formats returns the values of -o. A command that prints JSON also accepts kubectl's templates.
 func (o *output) formats() []string {
 	if !slices.Contains(o.allowed, formatJSON) {
 		return o.allowed
@@ -70,7 +70,7 @@ func (o *output) validate() error {
 	return usageError("--output is %q: want one of %s", o.format, strings.Join(o.formats(), ", "))
 }
 
-// printed prints a value as JSON or YAML or by a template, and reports whether the user asked for that.
+// printed prints a value as JSON, as YAML or with a template. It returns false if the format is none of these.
 func (o *output) printed(out io.Writer, value any) (bool, error) {
 	content := &bytes.Buffer{}
 	encoder := json.NewEncoder(content)
@@ -81,14 +81,13 @@ func (o *output) printed(out io.Writer, value any) (bool, error) {
 	return o.printedAnswer(out, content.Bytes())
 }
 
-// printedAnswer is printed for a value that is JSON already, such as an answer of the dead-letter API. It keeps fields that this version
-// does not know.
+// printedAnswer is printed for JSON, such as a response of the dead-letter API. It keeps fields that this version does not know.
 func (o *output) printedAnswer(out io.Writer, answer []byte) (bool, error) {
 	switch {
 	case o.format == formatJSON:
 		indented := &bytes.Buffer{}
 		if err := json.Indent(indented, bytes.TrimSpace(answer), "", "  "); err != nil {
-			return true, fmt.Errorf("the answer is no JSON: %w", err)
+			return true, fmt.Errorf("the response is not JSON: %w", err)
 		}
 		_, err := out.Write(append(printable.JSON(indented.Bytes()), '\n'))
 		return true, err
@@ -107,7 +106,7 @@ func (o *output) printedAnswer(out io.Writer, answer []byte) (bool, error) {
 func (o *output) printTemplate(out io.Writer, answer []byte) error {
 	var value any
 	if err := utiljson.Unmarshal(answer, &value); err != nil {
-		return fmt.Errorf("the answer is no JSON: %w", err)
+		return fmt.Errorf("the response is not JSON: %w", err)
 	}
 	fields, isObject := value.(map[string]any)
 	if !isObject {
@@ -121,17 +120,17 @@ func (o *output) printTemplate(out io.Writer, answer []byte) error {
 	return nil
 }
 
-// yamlOf returns JSON as YAML, which escapes what a terminal would not take for text. A YAML parser cannot read the JSON instead: it
-// refuses the name of a header that takes more than 1024 characters.
+// yamlOf converts JSON to YAML, and escapes terminal control characters. It does not parse the JSON as YAML, because a YAML
+// parser refuses keys of more than 1024 characters.
 func yamlOf(answer []byte) ([]byte, error) {
 	var value any
 	if err := utiljson.Unmarshal(answer, &value); err != nil {
-		return nil, fmt.Errorf("the answer is no JSON: %w", err)
+		return nil, fmt.Errorf("the response is not JSON: %w", err)
 	}
 	return goyaml.Marshal(value)
 }
 
-// colour is how a word is shown on a terminal.
+// colour is the colour of a word on a terminal.
 type colour string
 
 const (
@@ -143,7 +142,7 @@ const (
 	reset         = "\x1b[0m"
 )
 
-// isColoured says whether words are coloured: on a terminal, unless NO_COLOR is set (https://no-color.org).
+// isColoured reports whether words are coloured: on a terminal, unless NO_COLOR is set (https://no-color.org).
 func isColoured(out io.Writer) bool {
 	return isTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
@@ -153,7 +152,7 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// widthOf returns how many columns a terminal has, 80 if unknown.
+// widthOf returns the number of columns of a terminal, or 80 if unknown.
 func widthOf(stream any) int {
 	if file, ok := stream.(*os.File); ok {
 		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
@@ -168,18 +167,18 @@ type cell struct {
 	colour colour
 }
 
-// table is columns that are as wide as their widest cell.
+// table has columns that are as wide as their widest cell.
 type table struct {
 	head     []string
 	rows     [][]cell
 	coloured bool
-	// goesOn says that the head was printed before. It still counts for the width of the columns, so that rows stand below it.
+	// goesOn is true if the head was printed before. It still counts for the width of the columns, so that rows are aligned.
 	goesOn bool
 }
 
 func newTable(coloured bool, head ...string) *table { return &table{head: head, coloured: coloured} }
 
-// add adds a row. The text of its cells may come from a broker: a terminal gets no control characters.
+// add adds a row. It escapes terminal control characters, because cells may contain text from a broker.
 func (t *table) add(cells ...cell) {
 	for i := range cells {
 		cells[i].text = printable.Text(cells[i].text)
@@ -224,7 +223,7 @@ func widthsOf(rows [][]cell) []int {
 	return widths
 }
 
-// line renders a row. The last cell that is not empty has no spaces after it.
+// line formats a row without trailing spaces.
 func (t *table) line(row []cell, widths []int) string {
 	last := len(row)
 	for last > 0 && row[last-1].text == "" {
@@ -244,8 +243,8 @@ func (t *table) line(row []cell, widths []int) string {
 	return line.String() + "\n"
 }
 
-// printf prints sentences. Names and messages in them may come from a broker: a terminal gets no control characters but line feeds and
-// tabs.
+// printf prints sentences. It escapes terminal control characters except line feeds and tabs, because names and messages may come
+// from a broker.
 func printf(out io.Writer, format string, values ...any) {
 	sentences := fmt.Sprintf(format, values...)
 	escaped := strings.Join(printable.Lines(sentences), "\n")

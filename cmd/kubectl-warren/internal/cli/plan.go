@@ -26,18 +26,18 @@ func newPlan(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	p := &planCommand{cluster: c, IOStreams: streams}
 	cmd := &cobra.Command{
 		Use:   "plan (-f FILE | NAME)",
-		Short: "Say what applying a ConsumerQueue would change at the broker",
-		Long: "Say what applying a ConsumerQueue would change at the broker, worked out by the operator's own planner. " +
-			"Nothing is changed.\n\n" +
-			"kubectl warren has no connection to the broker. What is there, it takes from the status of the ConsumerQueue, which Warren " +
-			"writes when it has compared the two. An object that somebody made by hand and that the status does not list is not seen. " +
-			"The rules of validation are not checked: `kubectl apply --dry-run=server` does that.\n\n" +
-			"Exit code 2 means that something is to be done.",
-		Example: "  # Every object that would be declared, without a cluster\n" +
+		Short: "Show what applying a ConsumerQueue would change at the broker",
+		Long: "Show what applying a ConsumerQueue would change at the broker, as Warren's planner computes it. " +
+			"The command changes nothing.\n\n" +
+			"kubectl warren does not connect to the broker. It reads the state of the broker from the status of the ConsumerQueue, which " +
+			"Warren writes after each comparison. It does not see manually created objects that the status does not list. " +
+			"It does not validate the spec: use `kubectl apply --dry-run=server` for that.\n\n" +
+			"Exit code 2 means that there are changes.",
+		Example: "  # Show every object that would be declared, without a cluster\n" +
 			"  kubectl warren plan -f orders.yaml --broker-version 4.3\n\n" +
-			"  # What a changed file does to the ConsumerQueue in the cluster\n" +
+			"  # Show what a changed file does to the ConsumerQueue in the cluster\n" +
 			"  kubectl warren plan -f orders.yaml\n\n" +
-			"  # What Warren has yet to do about a ConsumerQueue\n" +
+			"  # Show what Warren has yet to do for a ConsumerQueue\n" +
 			"  kubectl warren plan orders",
 		Args:              usage(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
@@ -46,7 +46,7 @@ func newPlan(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	p.files = addFiles(cmd, "the ConsumerQueues to plan for")
 	p.output = addOutput(cmd, formatTable, formatWide, formatJSON, formatYAML)
 	cmd.Flags().StringVar(&p.version, "broker-version", "",
-		"plan for this RabbitMQ, such as 4.3, with nothing at the broker; no cluster is asked")
+		"plan for an empty broker of this RabbitMQ version, such as 4.3; the command does not contact a cluster")
 	return cmd
 }
 
@@ -66,7 +66,7 @@ func (p *planCommand) validate(args []string) error {
 	case p.files.given() == (len(args) > 0):
 		return usageError("want either -f FILE or the NAME of a ConsumerQueue; see kubectl warren plan --help")
 	case p.version != "" && !p.files.given():
-		return usageError("--broker-version belongs to -f: what is in the cluster is compared with its own broker")
+		return usageError("--broker-version requires -f: a ConsumerQueue in the cluster is compared with its own broker")
 	}
 	return p.output.validate()
 }
@@ -89,7 +89,7 @@ func (p *planCommand) previews(ctx context.Context, args []string) ([]preview.Pr
 		return nil, err
 	}
 	for _, other := range others {
-		printf(p.ErrOut, "note: %s is no ConsumerQueue and is left out\n", other)
+		printf(p.ErrOut, "note: skipped %s, which is not a ConsumerQueue\n", other)
 	}
 	if p.version != "" {
 		return p.offline(queues)
@@ -133,7 +133,7 @@ func (p *planCommand) forFiles(ctx context.Context, queues []*v1alpha1.ConsumerQ
 	return previews, nil
 }
 
-// inNamespaceOf is a session in the namespace of an object that was read from a file.
+// inNamespaceOf returns a session in the namespace of an object from a file.
 func (p *planCommand) inNamespaceOf(kube session, cq *v1alpha1.ConsumerQueue) (session, error) {
 	switch given := *p.flags.Namespace; {
 	case cq.Namespace == "":
@@ -146,7 +146,7 @@ func (p *planCommand) inNamespaceOf(kube session, cq *v1alpha1.ConsumerQueue) (s
 	return kube, nil
 }
 
-// forFile previews a ConsumerQueue that may be in the cluster already.
+// forFile previews a ConsumerQueue that may already be in the cluster.
 func forFile(ctx context.Context, kube session, cq *v1alpha1.ConsumerQueue) (preview.Preview, error) {
 	inCluster, err := kube.consumerQueue(ctx, cq.Name)
 	switch {
@@ -166,7 +166,7 @@ func forFile(ctx context.Context, kube session, cq *v1alpha1.ConsumerQueue) (pre
 	return againstStatus(ctx, kube, cq, inCluster)
 }
 
-// checkImmutable says what the API server would refuse to change.
+// checkImmutable returns an error for changes that the API server would refuse.
 func checkImmutable(before, after *v1alpha1.ConsumerQueue) error {
 	if a, b := before.QueueName(), after.QueueName(); a != b {
 		return fmt.Errorf("ConsumerQueue %q: spec.queue.name is %q in the cluster and %q in the file, and cannot be changed: "+
@@ -198,7 +198,7 @@ func againstStatus(ctx context.Context, kube session, cq, inCluster *v1alpha1.Co
 	return made, refused(cq, err)
 }
 
-// refused names the ConsumerQueue that an error is about.
+// refused adds the name of the ConsumerQueue to an error.
 func refused(cq *v1alpha1.ConsumerQueue, err error) error {
 	if err == nil {
 		return nil

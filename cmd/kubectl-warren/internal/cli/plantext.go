@@ -10,8 +10,8 @@ import (
 )
 
 var basisText = map[preview.Basis]string{
-	preview.BasisNothing: "as if nothing were at the broker",
-	preview.BasisStatus:  "compared with what the status says of the broker",
+	preview.BasisNothing: "for an empty broker",
+	preview.BasisStatus:  "compared with the broker according to the status",
 }
 
 var rejectModeText = map[v1alpha1.RejectMode]string{
@@ -76,7 +76,7 @@ func argumentsText(arguments vhost.Arguments) []string {
 	return []string{strings.Join(parts, " ")}
 }
 
-// summary counts the objects by what becomes of them.
+// summary counts the objects by action.
 func summary(made preview.Preview) string {
 	var parts []string
 	for _, each := range []struct {

@@ -9,10 +9,10 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// recorded are statuses that the operator wrote at a real broker, and that the tests of Argo CD's health checks use, too.
+// recorded are statuses that Warren wrote for a real broker. The tests of Argo CD's health checks use them, too.
 const recorded = "../../../../../config/argocd/resource_customizations/messaging.warren.dev/ConsumerQueue/testdata/"
 
-// What is printed about ConsumerQueues of a cluster, word for word.
+// The output for ConsumerQueues of a cluster.
 func TestPrinted(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{recorded + "healthy", recorded + "recreation_required", recorded + "pending", "foreign"} {
@@ -22,7 +22,7 @@ func TestPrinted(t *testing.T) {
 			"diff":   func(out *bytes.Buffer) error { return printDiff(out, cq, true, false) },
 			"status": func(out *bytes.Buffer) error { return printStatus(out, cq, false) },
 			"list": func(out *bytes.Buffer) error {
-				return printStatuses(out, []v1alpha1.ConsumerQueue{*cq}, tableLook{namespaces: true, wide: true, head: true})
+				return printStatuses(out, []v1alpha1.ConsumerQueue{*cq}, tableLayout{namespaces: true, wide: true, head: true})
 			},
 			"planned": func(out *bytes.Buffer) error {
 				made, err := preview.AgainstStatus(cq, cq, vhost.RabbitMQ43, nil)
@@ -54,7 +54,7 @@ func TestStuckDeadLetters(t *testing.T) {
 	}
 }
 
-// Colours stand around words and change no width.
+// Colours enclose words, and change no width.
 func TestColours(t *testing.T) {
 	t.Parallel()
 	golden(t, "coloured", printed(t, func(out *bytes.Buffer) error { return printTree(out, load(t, "foreign"), true) }))

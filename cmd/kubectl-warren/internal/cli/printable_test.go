@@ -25,7 +25,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Whatever a message, a spec or a broker says, each command prints text, and JSON stays the same JSON.
+// Each command escapes every text of a message, a spec or a broker, and JSON keeps its meaning.
 func FuzzPrintable(f *testing.F) {
 	for _, value := range []string{"Straße 7", "\x1b]0;owned\x07", "a\nb\tc", "\u202etxt.exe", "a\U000e0041", "no UTF-8 \x9b"} {
 		f.Add(value)
@@ -38,8 +38,8 @@ func FuzzPrintable(f *testing.F) {
 	})
 }
 
-// wantTextOfCommands checks what each command prints. Names come from a spec or a broker, messages from a broker, bodies and headers from
-// publishers.
+// wantTextOfCommands checks the output of each command. Names come from a spec or a broker, messages from a broker, bodies and
+// headers from publishers.
 func wantTextOfCommands(t *testing.T, value string) {
 	t.Helper()
 	for command, print := range printedByCommands(value) {
@@ -51,14 +51,14 @@ func wantTextOfCommands(t *testing.T, value string) {
 	}
 }
 
-// printNoTexts are the commands that print no text of a broker, a spec or a message: names of jobs are DNS names.
+// printNoTexts are the commands that print no text of a broker, a spec or a message. Names of jobs are DNS names.
 var printNoTexts = []string{"completion", "dlq rate", "dlq resume", "dlq suspend", "ui"}
 
-// printedByCommands are the functions by which commands print, given this value for each text that they have not made themselves.
+// printedByCommands are the output functions of commands, called with this value for each external text.
 func printedByCommands(value string) map[string]func(out *bytes.Buffer) error {
 	cq, redrive, queue := resourcesOf(value)
 	queues := []messaging.ConsumerQueue{*cq}
-	all := tableLook{namespaces: true, wide: true, head: true}
+	all := tableLayout{namespaces: true, wide: true, head: true}
 	count := func(out *bytes.Buffer) error {
 		command := &jobCommand{IOStreams: genericiooptions.IOStreams{Out: out, ErrOut: out, In: strings.NewReader("")}, say: out}
 		codeOf(command.sayCount(redrive, value), out)
@@ -90,7 +90,7 @@ func printedByCommands(value string) map[string]func(out *bytes.Buffer) error {
 		},
 		"dlq peek": func(out *bytes.Buffer) error {
 			list := v1alpha1.DeadLetterList{Queue: value, Seen: queue.Summary.Seen}
-			return printLetters(out, list, []v1alpha1.DeadLetter{letterOf(value)}, now)
+			return printDeadLetters(out, list, []v1alpha1.DeadLetter{letterOf(value)}, now)
 		},
 		"dlq export": func(out *bytes.Buffer) error {
 			line, err := json.Marshal(v1alpha1.ExportedDeadLetter{ID: value, RoutingKey: value, Properties: map[string]any{value: value}})
@@ -146,7 +146,7 @@ func printedByCommands(value string) map[string]func(out *bytes.Buffer) error {
 	}
 }
 
-// resourcesOf are resources and an answer of the dead-letter API in which each text is this value.
+// resourcesOf returns resources and a response of the dead-letter API in which each text is this value.
 func resourcesOf(value string) (*messaging.ConsumerQueue, redriveJob, v1alpha1.DeadLetterQueue) {
 	conditions := []metav1.Condition{{Type: messaging.ConditionReady, Status: metav1.ConditionFalse, Reason: value, Message: value}}
 	cq := &messaging.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: value, Name: value}, Status: messaging.ConsumerQueueStatus{
@@ -193,7 +193,7 @@ func letterOf(value string) v1alpha1.DeadLetter {
 	}
 }
 
-// A command that is added has to be added to the fuzz test, too.
+// A new command must be added to the fuzz test.
 func TestFuzzPrintableCoversEachCommand(t *testing.T) {
 	t.Parallel()
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()

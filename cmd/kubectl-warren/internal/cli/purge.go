@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
@@ -23,17 +24,17 @@ func newPurge(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	p := &purgeCommand{jobCommand: jobCommand{cluster: c, IOStreams: streams}}
 	cmd := &cobra.Command{
 		Use:   "purge NAME --expected-at-most N",
-		Short: "Delete dead letters of a ConsumerQueue; nobody can get them back",
-		Long: "Delete dead letters of a ConsumerQueue: those that the flags select, or all of them. Nobody can get them back. The " +
-			"messages are counted first, by a dry run, which leaves them in their order. If more than --expected-at-most match, none is deleted. " +
-			"Otherwise you are asked to type their number, a Purge is created, and its progress is printed. The Purge deletes no more " +
-			"messages than you have typed, or with --yes than --expected-at-most. Ctrl-C ends only the printing. The Purge itself is deleted a day " +
-			"after it has ended.\n\n" +
-			"It takes the role admin in the namespace.\n\n" +
+		Short: "Delete dead letters of a ConsumerQueue permanently",
+		Long: "Delete the dead letters of a ConsumerQueue that the flags select, or all of them. Deleted messages cannot be recovered. A dry " +
+			"run counts the messages first, and leaves them in their order. If more than --expected-at-most match, none is deleted. " +
+			"Otherwise the command asks you to type their number, creates a Purge, and prints its progress. The Purge deletes no more " +
+			"messages than you typed, or with --yes than --expected-at-most. Ctrl-C stops only this command. Warren deletes the Purge " +
+			"resource one day after it has ended.\n\n" +
+			"The command requires the role admin in the namespace.\n\n" +
 			exitCodes,
-		Example: "  # Count what died more than 30 days ago\n" +
+		Example: "  # Count the messages that died more than 30 days ago\n" +
 			"  kubectl warren dlq purge orders --died-before 30d --dry-run\n\n" +
-			"  # Delete them: no more than you expect\n" +
+			"  # Delete them, if there are no more than expected\n" +
 			"  kubectl warren dlq purge orders --died-before 30d --expected-at-most 412 --reason 'older than 30 days'",
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
@@ -44,20 +45,20 @@ func newPurge(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// purgeFlags are the flags that become the spec of a Purge.
+// purgeFlags are the flags that form the spec of a Purge.
 type purgeFlags struct {
-	letterFlags
+	selectorFlags
 
 	expectedAtMost int32
 	rate, reason   string
 }
 
 func (f *purgeFlags) add(cmd *cobra.Command) {
-	f.letterFlags.add(cmd)
+	f.selectorFlags.add(cmd)
 	flags := cmd.Flags()
-	flags.Int32Var(&f.expectedAtMost, "expected-at-most", 0, "the number of messages that you expect: if more match, none is deleted; not needed with --dry-run")
-	flags.StringVar(&f.rate, "rate", "", "delete so many messages a second, or unlimited (default unlimited)")
-	flags.StringVar(&f.reason, "reason", "", "why you delete the messages; the Purge has the reason in its spec")
+	flags.Int32Var(&f.expectedAtMost, "expected-at-most", 0, "the largest number of messages that you expect: if more match, none is deleted; optional with --dry-run")
+	flags.StringVar(&f.rate, "rate", "", "the number of messages per second, or unlimited (default unlimited)")
+	flags.StringVar(&f.reason, "reason", "", "why you delete the messages, for spec.reason of the Purge")
 }
 
 // spec returns the spec of a Purge of a ConsumerQueue. ExpectedAtMost is zero if the flag is not given.
@@ -86,8 +87,8 @@ func (p *purgeCommand) run(ctx context.Context, name string) error {
 		return err
 	}
 	if spec.ExpectedAtMost == 0 && p.dryRun != dryRunServer {
-		return usageError("want --expected-at-most N, the number of messages that you expect; " +
-			"the same command with --dry-run instead of --expected-at-most tells how many match")
+		return usageError("want --expected-at-most N, the largest number of messages that you expect; " +
+			"repeat the command with --dry-run instead to count them")
 	}
 	newJob := func(namespace string) job {
 		return purgeJob{&v1alpha1.Purge{ObjectMeta: generated(namespace, name), Spec: spec}}
@@ -110,7 +111,7 @@ func (p *purgeCommand) run(ctx context.Context, name string) error {
 		return err
 	}
 	status := counted.(purgeJob).purge.Status
-	matched := number(status.Matched)
+	matched := ptr.Deref(status.Matched, 0)
 	if err := asExpected(matched, spec.ExpectedAtMost); err != nil {
 		return errors.Join(err, p.print(counted))
 	}
@@ -118,7 +119,7 @@ func (p *purgeCommand) run(ctx context.Context, name string) error {
 		return p.endCount(counted)
 	}
 	if !p.yes {
-		spec.ExpectedAtMost = int32(matched) // the user agrees to no more messages than match now
+		spec.ExpectedAtMost = int32(matched) // the user confirms no more messages than match now
 		if err := p.confirm(ctx, status.Source, spec); err != nil {
 			return err
 		}
@@ -132,17 +133,17 @@ func asExpected(matched int64, expected int32) error {
 	if expected == 0 || matched <= int64(expected) {
 		return nil
 	}
-	return fmt.Errorf("%s match, and --expected-at-most is %d: none is deleted. Select fewer messages, or give a higher --expected-at-most",
+	return fmt.Errorf("%s match, and --expected-at-most is %d: none is deleted. Select fewer messages, or increase --expected-at-most",
 		messages(matched), expected)
 }
 
-// confirm asks for the number of messages, which nobody types by habit. Another answer is an error.
+// confirm asks for the number of messages, which a user does not type by habit. Another answer is an error.
 func (p *purgeCommand) confirm(ctx context.Context, queue v1alpha1.QueueName, spec v1alpha1.PurgeSpec) error {
 	want := strconv.Itoa(int(spec.ExpectedAtMost))
 	if p.ask(ctx, purgeQuestion(queue, spec)) == want {
 		return nil
 	}
-	return fmt.Errorf("cancelled, and no message was deleted: type %s, the number of messages, or add --yes", want)
+	return fmt.Errorf("cancelled. No message was deleted: type %s, the number of messages, or add --yes", want)
 }
 
 func purgeQuestion(queue v1alpha1.QueueName, spec v1alpha1.PurgeSpec) string {
@@ -150,6 +151,6 @@ func purgeQuestion(queue v1alpha1.QueueName, spec v1alpha1.PurgeSpec) string {
 	if spec.Rate != nil && spec.Rate.StrVal != v1alpha1.Unlimited {
 		rate = ", " + spec.Rate.String() + " a second"
 	}
-	return fmt.Sprintf("Delete %s from %s%s? There is no way back. Type the number of messages to delete:",
+	return fmt.Sprintf("Delete %s from %s%s? They cannot be recovered. Type the number of messages to delete:",
 		messages(int64(spec.ExpectedAtMost)), queue, rate)
 }

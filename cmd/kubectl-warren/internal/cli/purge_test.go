@@ -22,12 +22,12 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
-// What the flags of a purge become. Those that select messages are the flags of a redrive, and tested there.
+// The spec that the flags of a purge form. The redrive tests cover the flags that select messages.
 func TestPurgeFlags(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		args []string
-		// want is the spec as YAML, without consumerQueueRef; or an error of usage.
+		// want is the spec as YAML, without consumerQueueRef; or a usage error.
 		want, refused string
 	}{
 		"nothing": {want: "{}"},
@@ -40,7 +40,7 @@ func TestPurgeFlags(t *testing.T) {
 		"why":                 {args: []string{"--reason=too old"}, want: "reason: too old"},
 		"a limit below one":   {args: []string{"--expected-at-most=-1"}, refused: "--expected-at-most is -1: want at least 1"},
 		"another rate":        {args: []string{"--rate=fast"}, refused: `--rate is "fast": want a number from 1, or unlimited`},
-		"a time that is none": {args: []string{"--died-before=today"}, refused: `--died-before is "today": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d for so long ago`},
+		"a time that is none": {args: []string{"--died-before=today"}, refused: `--died-before is "today": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -89,7 +89,7 @@ func TestStagesOfAPurge(t *testing.T) {
 	}{
 		"new":      {`{}`, jobs.Pending, "Pending", pace{}},
 		"queued":   {`{conditions: [{type: Ready, status: "Unknown", reason: Queued, message: "waits for Redrive \"a\""}]}`, jobs.Pending, `Queued: waits for Redrive "a"`, pace{}},
-		"counting": {`{total: 20, examined: 9, skipped: {NotSelected: 4, OtherOrigin: 2}, conditions: [{type: Ready, status: "Unknown", reason: Counting}]}`, jobs.Pending, "9 of 20 looked at, 6 skipped", pace{}},
+		"counting": {`{total: 20, examined: 9, skipped: {NotSelected: 4, OtherOrigin: 2}, conditions: [{type: Ready, status: "Unknown", reason: Counting}]}`, jobs.Pending, "9 of 20 examined, 6 skipped", pace{}},
 		"deleting": {
 			`{total: 20, examined: 20, matched: 14, deleted: 5, atMost: 14, skipped: {NotSelected: 6}, conditions: [{type: Ready, status: "Unknown", reason: Deleting}]}`,
 			jobs.Pending, "5 of 14 deleted, 6 skipped",
@@ -118,17 +118,17 @@ func TestStagesOfAPurge(t *testing.T) {
 	}
 }
 
-// A dry run is never said to delete.
+// The output of a dry run never says that messages were deleted.
 func TestProgressOfACount(t *testing.T) {
 	t.Parallel()
 	counted := purgeIn(t, `{total: 20, examined: 20, matched: 14, deleted: 0, skipped: {NotSelected: 6}}`)
 	counted.purge.Spec.DryRun = true
-	if got, want := progressText(counted), "20 of 20 looked at, 6 skipped"; got != want {
+	if got, want := progressText(counted), "20 of 20 examined, 6 skipped"; got != want {
 		t.Errorf("progress %q, want %q", got, want)
 	}
 }
 
-// What is printed at the end of a Purge, word for word, and the exit code.
+// The output at the end of a Purge, and the exit code.
 func TestEndsOfAPurge(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -161,7 +161,7 @@ func TestMoreThanTheLimit(t *testing.T) {
 	}{
 		{12, 12, ""},
 		{1 << 40, 0, ""},
-		{13, 12, "13 messages match, and --expected-at-most is 12: none is deleted. Select fewer messages, or give a higher --expected-at-most"},
+		{13, 12, "13 messages match, and --expected-at-most is 12: none is deleted. Select fewer messages, or increase --expected-at-most"},
 	} {
 		got := ""
 		if err := asExpected(test.matched, test.limit); err != nil {
@@ -173,7 +173,7 @@ func TestMoreThanTheLimit(t *testing.T) {
 	}
 }
 
-// Only the number of messages is an answer that deletes.
+// Only the number of messages confirms a deletion.
 func TestNumberTyped(t *testing.T) {
 	t.Parallel()
 	for answer, deletes := range map[string]bool{
@@ -185,10 +185,10 @@ func TestNumberTyped(t *testing.T) {
 		if deletes != (err == nil) {
 			t.Errorf("%q: %v", answer, err)
 		}
-		if err != nil && err.Error() != "cancelled, and no message was deleted: type 12, the number of messages, or add --yes" {
+		if err != nil && err.Error() != "cancelled. No message was deleted: type 12, the number of messages, or add --yes" {
 			t.Errorf("%q: %v", answer, err)
 		}
-		if want := "Delete 12 messages from orders.dlq? There is no way back. Type the number of messages to delete: "; errOut.String() != want {
+		if want := "Delete 12 messages from orders.dlq? They cannot be recovered. Type the number of messages to delete: "; errOut.String() != want {
 			t.Errorf("%q, want %q", errOut, want)
 		}
 	}
@@ -197,8 +197,8 @@ func TestNumberTyped(t *testing.T) {
 func TestPurgeQuestion(t *testing.T) {
 	t.Parallel()
 	for want, spec := range map[string]v1alpha1.PurgeSpec{
-		"Delete 1 message from q? There is no way back. Type the number of messages to delete:":               {ExpectedAtMost: 1, Rate: new(intstr.FromString("Unlimited"))},
-		"Delete 2 messages from q, 20 a second? There is no way back. Type the number of messages to delete:": {ExpectedAtMost: 2, Rate: new(intstr.FromInt32(20))},
+		"Delete 1 message from q? They cannot be recovered. Type the number of messages to delete:":               {ExpectedAtMost: 1, Rate: new(intstr.FromString("Unlimited"))},
+		"Delete 2 messages from q, 20 a second? They cannot be recovered. Type the number of messages to delete:": {ExpectedAtMost: 2, Rate: new(intstr.FromInt32(20))},
 	} {
 		if got := purgeQuestion("q", spec); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -227,7 +227,7 @@ func TestJobsNamed(t *testing.T) {
 	}
 }
 
-// A job is silent if the operator has not read it, or if its counts do not change.
+// A job is silent if Warren has not read it, or if its counts do not change.
 func TestSilentJobs(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -261,11 +261,11 @@ func TestPrintJobs(t *testing.T) {
 	waiting := purgeIn(t, `{conditions: [{type: Ready, status: "Unknown", reason: Queued, message: 'Redrive "orders-wl7xb" comes first, and has not ended'}]}`)
 	waiting.purge.CreationTimestamp, waiting.purge.Spec.ConsumerQueueRef.Name = metav1.NewTime(now.Add(-time.Minute)), "orders"
 	golden(t, "jobs", printed(t, func(out *bytes.Buffer) error {
-		return printJobs(out, []job{waiting, redrive}, now, tableLook{namespaces: true, wide: true})
+		return printJobs(out, []job{waiting, redrive}, now, tableLayout{namespaces: true, wide: true})
 	}))
 }
 
-// What users are told who lack a role, or have mistaken a name.
+// The advice for users who lack a role, or mistyped a name.
 func TestErrorsExplained(t *testing.T) {
 	t.Parallel()
 	of := func(resource string) schema.GroupResource {
@@ -277,18 +277,18 @@ func TestErrorsExplained(t *testing.T) {
 	}{
 		"no role for Purges": {
 			apierrors.NewForbidden(of("purges"), "", errors.New("not you")),
-			"only the role admin in the namespace lets you delete dead letters; view is enough to look at Purges",
+			"deleting dead letters needs the role admin in the namespace; view is enough to list Purges",
 		},
 		"no role for Redrives": {
 			apierrors.NewForbidden(of("redrives"), "", errors.New("not you")),
-			"ask for a role in the namespace; view is enough to look, edit to move dead letters",
+			"ask for a role in the namespace; view is enough to read, edit to move dead letters",
 		},
 		"no role for all namespaces": {
 			apierrors.NewForbidden(of("consumerqueues"), "", errors.New("not you at the cluster scope")),
-			"a role in one namespace is not enough for -A; name the namespace with --namespace",
+			"-A needs a cluster role; for one namespace, add --namespace NAME",
 		},
 		"no API server": {
-			&url.Error{Op: "Get", URL: "https://127.0.0.1:1", Err: syscall.ECONNREFUSED}, "does the API server run, and is --context the right one?",
+			&url.Error{Op: "Get", URL: "https://127.0.0.1:1", Err: syscall.ECONNREFUSED}, "check that the API server is running, and check --context",
 		},
 		"credentials that expired": {
 			apierrors.NewUnauthorized("Unauthorized"), "the API server does not accept your credentials. Log in again, or choose another --context",

@@ -3,12 +3,12 @@ package cli
 import (
 	"fmt"
 
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// purgeJob is a Purge as a job.
 type purgeJob struct{ purge *v1alpha1.Purge }
 
 func (p purgeJob) object() client.Object            { return p.purge }
@@ -20,10 +20,10 @@ func (p purgeJob) requestedBy() string              { return p.purge.Spec.Reques
 func (p purgeJob) status() *v1alpha1.TransferStatus { return &p.purge.Status.TransferStatus }
 func (p purgeJob) remarks() []string                { return nil }
 
-// counts says how many messages were looked at, and once all were counted, how many of those that match were deleted.
+// counts describes how many messages were examined, and after the count, how many of the matching ones were deleted.
 func (p purgeJob) counts() string {
 	status := p.purge.Status
-	line := fmt.Sprintf("%d of %d looked at", number(status.Examined), number(status.Total))
+	line := fmt.Sprintf("%d of %d examined", ptr.Deref(status.Examined, 0), ptr.Deref(status.Total, 0))
 	if status.Matched != nil && !p.purge.Spec.DryRun {
 		line = fmt.Sprintf("%s of %d deleted", doneText(p, status.Deleted), *status.Matched)
 	}
@@ -40,6 +40,6 @@ func (p purgeJob) counts() string {
 func (p purgeJob) pace() pace {
 	status := p.purge.Status
 	return pace{
-		begun: status.Matched != nil, done: number(status.Deleted), left: number(status.Matched) - number(status.Deleted),
+		begun: status.Matched != nil, done: ptr.Deref(status.Deleted, 0), left: ptr.Deref(status.Matched, 0) - ptr.Deref(status.Deleted, 0),
 	}
 }

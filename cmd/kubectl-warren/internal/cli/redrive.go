@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
@@ -27,11 +28,12 @@ func newRedrive(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "redrive NAME",
 		Short: "Move dead letters of a ConsumerQueue back",
-		Long: "Move dead letters of a ConsumerQueue back: to its main queue, or to where --to says. A dry run counts the messages first, " +
-			"and leaves them in their order. Then the command asks, creates a Redrive that moves no more messages than were counted, and " +
-			"prints its progress. Ctrl-C ends only the printing. The Redrive is deleted a day after it has ended.\n\n" +
+		Long: "Move dead letters of a ConsumerQueue back to its main queue, or to the destination of --to. A dry run counts the messages " +
+			"first, and leaves them in their order. Then the command asks for confirmation, creates a Redrive that moves no more messages " +
+			"than were counted, and prints its progress. Ctrl-C stops only this command. Warren deletes the Redrive resource one day " +
+			"after it has ended.\n\n" +
 			exitCodes,
-		Example: "  # Count what was rejected in the last two hours\n" +
+		Example: "  # Count the messages that were rejected in the last two hours\n" +
 			"  kubectl warren dlq redrive orders --died-reason Rejected --died-after 2h --dry-run\n\n" +
 			"  # Move the dead letters of a tenant, 20 a second\n" +
 			"  kubectl warren dlq redrive orders --header x-tenant=acme --rate 20 --reason 'the payment API is back'\n\n" +
@@ -91,14 +93,14 @@ func (r *redriveCommand) run(ctx context.Context, name string) error {
 	return r.carryOut(ctx, kube, newJob(kube.namespace))
 }
 
-// question prints what a dry run has counted, makes the count the limit, and returns the question; empty if there is nothing to ask. More
-// messages may match by the time the Redrive runs: they have died since, or their age matches by now.
+// question prints the count of a dry run, sets it as the limit, and returns the question; empty if there is nothing to confirm.
+// More messages may match when the Redrive runs, because they died since, or because of their age.
 func (r *redriveCommand) question(counted job, spec *v1alpha1.RedriveSpec) (string, error) {
 	if err := r.sayCount(counted, spec.ConsumerQueueRef.Name); err != nil {
 		return "", err
 	}
 	status := counted.(redriveJob).redrive.Status
-	count := min(number(status.Moved), math.MaxInt32)
+	count := min(ptr.Deref(status.Moved, 0), math.MaxInt32)
 	if spec.MaxMessages != nil {
 		count = min(count, int64(*spec.MaxMessages))
 	}
@@ -110,7 +112,7 @@ func (r *redriveCommand) question(counted job, spec *v1alpha1.RedriveSpec) (stri
 	return fmt.Sprintf("Move %s from %s to %s, %s?", messages(count), status.Source, to, jobs.RateText(spec.Rate)), nil
 }
 
-// offerAll says what works with a dead-letter queue whose messages cannot be counted: to move all of them.
+// offerAll handles a dead-letter queue whose messages cannot be counted: it returns the question whether to move all of them.
 func (r *redriveCommand) offerAll(counted job, spec v1alpha1.RedriveSpec) (question string, err error) {
 	name := spec.ConsumerQueueRef.Name
 	if r.dryRun == dryRunServer || spec.Selector != nil || spec.MaxMessages != nil {
@@ -122,10 +124,10 @@ func (r *redriveCommand) offerAll(counted job, spec v1alpha1.RedriveSpec) (quest
 		name, jobs.DestinationText(spec.Destination), jobs.RateText(spec.Rate)), nil
 }
 
-// confirm asks. An answer other than yes is an error.
+// confirm asks the question. An answer other than yes is an error.
 func (r *redriveCommand) confirm(ctx context.Context, question string) error {
 	if r.yes || slices.Contains([]string{"y", "yes"}, strings.ToLower(r.ask(ctx, question+" [y/N]"))) {
 		return nil
 	}
-	return errors.New("cancelled, and no message was moved: answer y, or add --yes")
+	return errors.New("cancelled. No message was moved: answer y, or add --yes")
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
-// What the flags of a redrive become.
+// The spec that the flags of a redrive form.
 func TestRedriveFlags(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
 		args []string
-		// want is the spec as YAML, without consumerQueueRef; or the beginning of an error of usage.
+		// want is the spec as YAML, without consumerQueueRef; or the beginning of a usage error.
 		want, refused string
 	}{
 		"all of them":    {want: "{}"},
@@ -49,9 +49,9 @@ func TestRedriveFlags(t *testing.T) {
 			args: []string{"--died-after=2h", "--died-before=2026-01-31T11:30:00Z"},
 			want: `selector: {diedAfter: "2026-01-31T10:00:00Z", diedBefore: "2026-01-31T11:30:00Z"}`,
 		},
-		"another time":           {args: []string{"--died-after=yesterday"}, refused: `--died-after is "yesterday": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d for so long ago`},
-		"days without a number":  {args: []string{"--died-after=d"}, refused: `--died-after is "d": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d for so long ago`},
-		"days that are negative": {args: []string{"--died-after=-3d"}, refused: `--died-after is "-3d": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d for so long ago`},
+		"another time":           {args: []string{"--died-after=yesterday"}, refused: `--died-after is "yesterday": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d`},
+		"days without a number":  {args: []string{"--died-after=d"}, refused: `--died-after is "d": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d`},
+		"days that are negative": {args: []string{"--died-after=-3d"}, refused: `--died-after is "-3d": want a time such as 2026-01-31T08:00:00Z, or 2h or 30d`},
 		"how many":               {args: []string{"--max-messages=5", "--rate=20"}, want: "{maxMessages: 5, rate: 20}"},
 		"as fast as can be":      {args: []string{"--rate=unlimited"}, want: "rate: Unlimited"},
 		"a limit below one":      {args: []string{"--max-messages=-1"}, refused: "--max-messages is -1: want at least 1"},
@@ -65,7 +65,7 @@ func TestRedriveFlags(t *testing.T) {
 		"another rate":         {args: []string{"--rate=fast"}, refused: `--rate is "fast": want a number from 1, or unlimited`},
 		"a tier":               {args: []string{"--to=Retry", "--delay=5m"}, want: "destination: {type: Retry, delay: 5m}"},
 		"the first tier":       {args: []string{"--to=retry"}, want: "destination: {type: Retry}"},
-		"a delay without tier": {args: []string{"--delay=5m"}, refused: "--delay belongs to --to retry: remove --delay, or add --to retry"},
+		"a delay without tier": {args: []string{"--delay=5m"}, refused: "--delay requires --to retry: remove --delay, or add --to retry"},
 		"where it came from":   {args: []string{"--to=original"}, want: "destination: {type: Original}"},
 		"another":              {args: []string{"--to=consumerqueue/quarantine"}, want: "destination: {type: ConsumerQueue, consumerQueueRef: {name: quarantine}}"},
 		"another without name": {args: []string{"--to=consumerqueue/"}, refused: `--to is "consumerqueue/": want main, retry, original or consumerqueue/NAME`},
@@ -108,10 +108,10 @@ func wantUsage(t *testing.T, err error, message string) {
 	}
 }
 
-// The same flags become the parameters of the dead-letter API, so that users look at what they move.
+// The same flags form the parameters of the dead-letter API, so that users browse the messages that they move.
 func TestQueryFlags(t *testing.T) {
 	t.Parallel()
-	flags, cmd := &letterFlags{}, &cobra.Command{}
+	flags, cmd := &selectorFlags{}, &cobra.Command{}
 	flags.add(cmd)
 	if err := cmd.ParseFlags([]string{
 		"--id=aaaaaaaaaaaaaaaa", "--died-reason=rejected", "--header=x-tenant=acme, inc", "--header=!x-kind", "--died-after=2h",

@@ -11,9 +11,9 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// redriveFlags are the flags that become the spec of a Redrive.
+// redriveFlags are the flags that form the spec of a Redrive.
 type redriveFlags struct {
-	letterFlags
+	selectorFlags
 
 	flags                            *pflag.FlagSet
 	maxMessages, maxFailures         int32
@@ -23,25 +23,25 @@ type redriveFlags struct {
 }
 
 func (f *redriveFlags) add(cmd *cobra.Command) {
-	f.letterFlags.add(cmd)
+	f.selectorFlags.add(cmd)
 	f.flags = cmd.Flags()
 	flags := f.flags
-	flags.Int32Var(&f.maxMessages, "max-messages", 0, "move so many messages at most")
-	flags.StringVar(&f.rate, "rate", "", "move so many messages a second, or unlimited (default 100)")
+	flags.Int32Var(&f.maxMessages, "max-messages", 0, "the maximum number of messages to move")
+	flags.StringVar(&f.rate, "rate", "", "the number of messages per second, or unlimited (default 100)")
 	flags.StringVar(&f.maxRedrives, "max-redrives", "",
-		"move no message more often than this, counting earlier Redrives, or unlimited (default 3)")
+		"how often a message may be moved, including earlier Redrives, or unlimited (default 3)")
 	flags.StringVar(&f.maxDestinationDepth, "max-destination-depth", "",
 		"wait while the destination has more ready messages than this, or unlimited (default 10000)")
-	flags.Int32Var(&f.maxFailures, "max-failures", 0, "end the Redrive when so many messages could not be moved (default 10)")
+	flags.Int32Var(&f.maxFailures, "max-failures", 0, "end the Redrive after this many messages could not be moved (default 10)")
 	flags.StringArrayVar(&f.removeHeaders, "remove-header", nil,
-		"remove this header from each message, in place of x-retry-count; repeat the flag for several headers")
-	flags.StringVar(&f.to, "to", "main", "main: the main queue; retry: a delay tier; original: where each message was published first; "+
+		"remove this header from each message, instead of x-retry-count; repeat the flag for several headers")
+	flags.StringVar(&f.to, "to", "main", "main: the main queue; retry: a delay tier; original: the exchange that each message was first published to; "+
 		"consumerqueue/NAME: the main queue of another ConsumerQueue")
-	flags.StringVar(&f.delay, "delay", "", "with --to retry: the delay of the tier (default that of the first)")
-	flags.StringVar(&f.reason, "reason", "", "why you move the messages; each carries it in a header")
+	flags.StringVar(&f.delay, "delay", "", "with --to retry: the delay of the tier (default the first tier)")
+	flags.StringVar(&f.reason, "reason", "", "why you move the messages, written into a header of each")
 }
 
-// spec is the spec of a Redrive of a ConsumerQueue.
+// spec returns the spec of a Redrive of a ConsumerQueue.
 func (f *redriveFlags) spec(consumerQueue string, now time.Time) (v1alpha1.RedriveSpec, error) {
 	spec := v1alpha1.RedriveSpec{ConsumerQueueRef: v1alpha1.LocalObjectReference{Name: consumerQueue}, Reason: f.reason}
 	selection, err := f.selection(now)
@@ -80,7 +80,7 @@ func (f *redriveFlags) spec(consumerQueue string, now time.Time) (v1alpha1.Redri
 	return spec, nil
 }
 
-// destination is nil for the main queue, the default.
+// destination returns the destination; nil for the main queue, the default.
 func (f *redriveFlags) destination() (*v1alpha1.RedriveDestination, error) {
 	kind, name, named := strings.Cut(f.to, "/")
 	var destination *v1alpha1.RedriveDestination
@@ -98,7 +98,7 @@ func (f *redriveFlags) destination() (*v1alpha1.RedriveDestination, error) {
 		return nil, usageError("--to is %q: want main, retry, original or consumerqueue/NAME", f.to)
 	}
 	if f.delay != "" && kind != "retry" {
-		return nil, usageError("--delay belongs to --to retry: remove --delay, or add --to retry")
+		return nil, usageError("--delay requires --to retry: remove --delay, or add --to retry")
 	}
 	return destination, nil
 }

@@ -3,12 +3,12 @@ package cli
 import (
 	"fmt"
 
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// redriveJob is a Redrive as a job.
 type redriveJob struct{ redrive *v1alpha1.Redrive }
 
 func (r redriveJob) object() client.Object            { return r.redrive }
@@ -21,14 +21,14 @@ func (r redriveJob) status() *v1alpha1.TransferStatus { return &r.redrive.Status
 
 func (r redriveJob) counts() string {
 	status := r.redrive.Status
-	line := fmt.Sprintf("%s of %d moved", doneText(r, status.Moved), number(status.Total))
+	line := fmt.Sprintf("%s of %d moved", doneText(r, status.Moved), ptr.Deref(status.Total, 0))
 	if r.redrive.Spec.DryRun {
-		line = fmt.Sprintf("%d of %d looked at", number(status.Examined), number(status.Total))
+		line = fmt.Sprintf("%d of %d examined", ptr.Deref(status.Examined, 0), ptr.Deref(status.Total, 0))
 	}
-	if left := number(status.Examined) - number(status.Moved) - number(status.Failed); left > 0 {
+	if left := ptr.Deref(status.Examined, 0) - ptr.Deref(status.Moved, 0) - ptr.Deref(status.Failed, 0); left > 0 {
 		line += fmt.Sprintf(", %d skipped", left)
 	}
-	if count := number(status.Failed); count > 0 {
+	if count := ptr.Deref(status.Failed, 0); count > 0 {
 		line += fmt.Sprintf(", %d failed", count)
 	}
 	return line
@@ -36,7 +36,7 @@ func (r redriveJob) counts() string {
 
 func (r redriveJob) pace() pace {
 	status := r.redrive.Status
-	return pace{begun: status.Total != nil, done: number(status.Moved), left: number(status.Total) - number(status.Examined)}
+	return pace{begun: status.Total != nil, done: ptr.Deref(status.Moved, 0), left: ptr.Deref(status.Total, 0) - ptr.Deref(status.Examined, 0)}
 }
 
 func (r redriveJob) remarks() []string {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// Run runs the command that the arguments ask for, and returns the exit code.
+// Run runs the command that the arguments name, and returns the exit code.
 func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
 	root := newRoot(streams)
 	root.SetArgs(args)
@@ -18,9 +18,8 @@ func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams)
 func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-warren",
-		Short: "Look at ConsumerQueues, and move dead letters back",
-		Long: "Look at ConsumerQueues, see what a change would do at the broker, look into dead-letter queues, and move " +
-			"dead letters back.\n\n" +
+		Short: "Inspect ConsumerQueues, and move dead letters back",
+		Long: "Inspect ConsumerQueues, preview changes at the broker, browse dead-letter queues, and move dead letters back.\n\n" +
 			exitCodes,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl warren"},
 		Args:              onlyCommands,

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -40,14 +41,14 @@ func newStatus(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	s.output = addOutput(cmd, formatTable, formatWide, formatJSON, formatYAML, formatName)
 	cmd.Flags().BoolVarP(&s.all, "all-namespaces", "A", false, "show the ConsumerQueues of all namespaces")
-	cmd.Flags().BoolVarP(&s.watch, "watch", "w", false, "go on, and print what changes")
+	cmd.Flags().BoolVarP(&s.watch, "watch", "w", false, "watch for changes after listing")
 	return cmd
 }
 
 func (s *statusCommand) run(ctx context.Context, args []string) error {
 	switch {
 	case s.all && len(args) > 0:
-		return usageError("a NAME and --all-namespaces do not go together")
+		return usageError("NAME and --all-namespaces exclude each other: remove one of them")
 	case s.watch && (s.output.format == formatJSON || s.output.format == formatYAML):
 		return usageError("--watch prints a table: remove --output %s", s.output.format)
 	}
@@ -116,8 +117,8 @@ func (s *statusCommand) list(ctx context.Context, kube session, args []string) e
 	return s.follow(ctx, kube, list.ResourceVersion, options)
 }
 
-// follow prints a row for each change until the command is stopped. The API server ends each watch after some minutes, and a new one goes
-// on where the former left off.
+// follow prints a row for each change until the command is stopped. The API server ends each watch after some minutes; a new
+// watch then continues from the last resource version.
 func (s *statusCommand) follow(ctx context.Context, kube session, from string, options []client.ListOption) error {
 	for ctx.Err() == nil {
 		at := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: from, AllowWatchBookmarks: true}}
@@ -126,14 +127,14 @@ func (s *statusCommand) follow(ctx context.Context, kube session, from string, o
 			from, err = s.printEvents(watching, from)
 			watching.Stop()
 		}
-		if err != nil && ctx.Err() == nil { // otherwise the command was stopped on purpose
+		if err != nil && ctx.Err() == nil { // otherwise the user stopped the command
 			return err
 		}
 	}
 	return nil
 }
 
-// printEvents prints what changes until the watch ends, and returns the resource version that it came to.
+// printEvents prints changes until the watch ends, and returns the last resource version.
 func (s *statusCommand) printEvents(watching watch.Interface, from string) (string, error) {
 	for event := range watching.ResultChan() {
 		cq, ok := event.Object.(*v1alpha1.ConsumerQueue)
@@ -163,7 +164,7 @@ func (s *statusCommand) printRows(queues []v1alpha1.ConsumerQueue, withHead bool
 		}
 		return nil
 	}
-	return printStatuses(s.Out, queues, tableLook{
+	return printStatuses(s.Out, queues, tableLayout{
 		namespaces: s.all, wide: s.output.format == formatWide, head: withHead, coloured: isColoured(s.Out),
 	})
 }
@@ -218,21 +219,21 @@ var conditionColour = map[metav1.ConditionStatus]colour{
 	metav1.ConditionTrue: green, metav1.ConditionFalse: red, metav1.ConditionUnknown: yellow,
 }
 
-// badIfTrue colours a condition that is good news when it is False.
+// badIfTrue has the colours of conditions that should be False.
 var badIfTrue = map[metav1.ConditionStatus]colour{metav1.ConditionTrue: red, metav1.ConditionUnknown: yellow}
 
-type tableLook struct{ namespaces, wide, head, coloured bool }
+type tableLayout struct{ namespaces, wide, head, coloured bool }
 
-func printStatuses(out io.Writer, queues []v1alpha1.ConsumerQueue, look tableLook) error {
+func printStatuses(out io.Writer, queues []v1alpha1.ConsumerQueue, layout tableLayout) error {
 	head := []string{"NAME", "QUEUE", "READY", "REASON", "DRIFTED", "RECREATE", "OBJECTS", "DEAD"}
-	if look.namespaces {
+	if layout.namespaces {
 		head = append([]string{"NAMESPACE"}, head...)
 	}
-	if look.wide {
+	if layout.wide {
 		head = append(head, "ADVISORIES", "MESSAGE")
 	}
-	rows := newTable(look.coloured, head...)
-	rows.goesOn = !look.head
+	rows := newTable(layout.coloured, head...)
+	rows.goesOn = !layout.head
 	for _, each := range summaries(queues) {
 		row := []cell{
 			text(each.Name), text(each.Queue),
@@ -242,10 +243,10 @@ func printStatuses(out io.Writer, queues []v1alpha1.ConsumerQueue, look tableLoo
 			{string(each.Recreate), badIfTrue[each.Recreate]},
 			text(fmt.Sprintf("%d/%d", each.InSync, each.Objects)), deadOrStuckCell(each.DeadLettered, each.Stuck),
 		}
-		if look.namespaces {
+		if layout.namespaces {
 			row = append([]cell{text(each.Namespace)}, row...)
 		}
-		if look.wide {
+		if layout.wide {
 			row = append(row, text(strconv.Itoa(each.Advisories)), text(each.Message))
 		}
 		rows.add(row...)
@@ -253,10 +254,10 @@ func printStatuses(out io.Writer, queues []v1alpha1.ConsumerQueue, look tableLoo
 	return rows.print(out)
 }
 
-// deadOrStuckCell also shows the dead letters that RabbitMQ cannot route.
+// deadOrStuckCell shows the dead letters, and how many of them RabbitMQ cannot route.
 func deadOrStuckCell(dead, stuck *int64) cell {
 	shown := deadCell(dead)
-	if number(stuck) > 0 {
+	if ptr.Deref(stuck, 0) > 0 {
 		return cell{fmt.Sprintf("%s, %d stuck", shown.text, *stuck), red}
 	}
 	return shown

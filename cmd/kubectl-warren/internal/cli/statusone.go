@@ -5,10 +5,12 @@ import (
 	"io"
 	"strconv"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// printStatus prints all about one ConsumerQueue but its single objects.
+// printStatus prints the status of one ConsumerQueue, without its objects.
 func printStatus(out io.Writer, cq *v1alpha1.ConsumerQueue, coloured bool) error {
 	status, summary := cq.Status, summaryOf(cq)
 	rows := newTable(coloured)
@@ -20,7 +22,7 @@ func printStatus(out io.Writer, cq *v1alpha1.ConsumerQueue, coloured bool) error
 	if counts := status.Messages; counts != nil {
 		rows.add(text("Messages:"), text(fmt.Sprintf("%s in the main queue, %s in delay tiers, %s in the dead-letter queue",
 			orDash(counts.Main), orDash(counts.Delayed), orDash(counts.DeadLettered))))
-		if stuck := number(counts.Stuck); stuck > 0 {
+		if stuck := ptr.Deref(counts.Stuck, 0); stuck > 0 {
 			rows.add(text("Stuck:"), cell{fmt.Sprintf("%d dead letters that RabbitMQ cannot route", stuck), red})
 		}
 	}

@@ -16,8 +16,8 @@ func newTree(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tree NAME",
 		Short: "Show the topology of a ConsumerQueue as a tree, with the state of each object",
-		Long: "Show the topology of a ConsumerQueue as a tree, with the state of each object as the status has it: where messages come " +
-			"from, the main queue, and below it the delay tiers, the dead-letter exchange and the dead-letter queue.",
+		Long: "Show the topology of a ConsumerQueue as a tree, with the state of each object from the status: the source exchanges, the main " +
+			"queue, and below it the delay tiers, the dead-letter exchange and the dead-letter queue.",
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
 	}
@@ -69,7 +69,7 @@ var stateColour = map[v1alpha1.ObjectState]colour{
 	v1alpha1.StateForeign: faint, v1alpha1.StateOrphaned: yellow, v1alpha1.StateUnknown: yellow,
 }
 
-// readyCell says whether a ConsumerQueue is Ready, and why.
+// readyCell shows the condition Ready and its reason.
 func readyCell(cq *v1alpha1.ConsumerQueue) cell {
 	ready := meta.FindStatusCondition(cq.Status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil {

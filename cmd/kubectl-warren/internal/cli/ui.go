@@ -14,25 +14,25 @@ import (
 )
 
 func newUI(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
-	door, port := doorFlags{}, uint16(0)
+	api, port := apiFlags{}, uint16(0)
 	cmd := &cobra.Command{
 		Use:   "ui",
-		Short: "Look at dead letters in a browser, and move them back",
-		Long: "Serve pages on 127.0.0.1 until Ctrl-C: which queues have dead letters, what is in a queue and why, and each message; and " +
-			"move dead letters back, or delete them. The pages act with your own kubeconfig, and nothing is installed in the cluster. " +
-			"The URL that is printed lets one browser in, once.",
+		Short: "Browse dead letters in a web browser, and move them back",
+		Long: "Serve web pages on 127.0.0.1 until Ctrl-C. They show dead-letter queues, groups of dead letters and single messages, and " +
+			"can move or delete dead letters. The pages act with your own kubeconfig, and install nothing in the cluster. " +
+			"The printed URL admits one browser, once.",
 		Example: "  kubectl warren ui --namespace shop",
 		Args:    usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return serveUI(cmd.Context(), c, door, port, streams)
+			return serveUI(cmd.Context(), c, api, port, streams)
 		},
 	}
-	cmd.Flags().Uint16Var(&port, "port", 0, "the port of 127.0.0.1; any that is free if zero")
-	door.add(cmd, c)
+	cmd.Flags().Uint16Var(&port, "port", 0, "the port on 127.0.0.1; zero chooses a free port")
+	api.add(cmd, c)
 	return cmd
 }
 
-func serveUI(ctx context.Context, c *cluster, door doorFlags, port uint16, streams genericiooptions.IOStreams) error {
+func serveUI(ctx context.Context, c *cluster, api apiFlags, port uint16, streams genericiooptions.IOStreams) error {
 	kube, err := c.open()
 	if err != nil {
 		return err
@@ -44,10 +44,10 @@ func serveUI(ctx context.Context, c *cluster, door doorFlags, port uint16, strea
 	server := ui.NewServer(ui.Config{
 		Kube: kube.WithWatch, Namespace: kube.namespace, Username: kube.username, Explain: explain,
 		DeadLetters: func(ctx context.Context, namespace string) (*deadletterclient.Client, error) {
-			return c.deadLettersOf(ctx, namespace, door, func(string) {})
+			return c.deadLettersOf(ctx, namespace, api, func(string) {})
 		},
 	}, listener.Addr().String())
 	printf(streams.Out, "%s\n", server.URL())
-	printf(streams.ErrOut, "The pages are served until Ctrl-C. The URL lets one browser in, once.\n")
+	printf(streams.ErrOut, "Serving pages until Ctrl-C. The URL admits one browser, once.\n")
 	return server.Serve(ctx, listener)
 }

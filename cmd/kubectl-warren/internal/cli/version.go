@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/buildinfo"
 )
 
-// versions is what version prints as JSON and YAML.
+// versions is the JSON and YAML form of version.
 type versions struct {
 	Client   clientVersion    `json:"client"`
 	Managers []managerVersion `json:"managers,omitempty"`
@@ -25,12 +25,12 @@ type clientVersion struct {
 	Go       string `json:"go"`
 }
 
-// managerVersion is a Deployment of the manager.
+// managerVersion describes a Deployment of the manager.
 type managerVersion struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Image     string `json:"image"`
-	// Version is the tag of the image; empty where the image has only a digest.
+	// Version is the tag of the image; empty if the image has only a digest.
 	Version string `json:"version,omitempty"`
 	Ready   int32  `json:"readyReplicas"`
 }
@@ -39,12 +39,12 @@ func newVersion(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of kubectl warren and of the manager in the cluster",
-		Long: "Print the versions of kubectl warren and of the manager in the cluster, which the image of its Deployment tells. To see " +
-			"Deployments of all namespaces takes a right that not everybody has.",
+		Long: "Print the versions of kubectl warren and of the manager in the cluster, from the image of its Deployment. This requires " +
+			"permission to list Deployments in all namespaces.",
 		Args: usage(cobra.NoArgs),
 	}
 	output := addOutput(cmd, formatTable, formatJSON, formatYAML)
-	clientOnly := cmd.Flags().Bool("client", false, "print only the version of kubectl warren; no cluster is asked")
+	clientOnly := cmd.Flags().Bool("client", false, "print only the version of kubectl warren, without contacting a cluster")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := output.validate(); err != nil {
 			return err
@@ -67,9 +67,9 @@ func showVersions(ctx context.Context, c *cluster, streams genericiooptions.IOSt
 	printVersions(streams.Out, all)
 	switch {
 	case unknown != nil:
-		printf(streams.ErrOut, "The version of the manager is not known: %s\n", explain(unknown))
+		printf(streams.ErrOut, "The version of the manager is unknown: %s\n", explain(unknown))
 	case !clientOnly && len(all.Managers) == 0:
-		printf(streams.ErrOut, "The version of the manager is not known: no Deployment has the labels %s\n", managerLabelsText)
+		printf(streams.ErrOut, "The version of the manager is unknown: no Deployment has the labels %s\n", managerLabelsText)
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func printVersions(out io.Writer, all versions) {
 	}
 }
 
-// managerLabels are those of the manager's Deployment, as the manifests and the Helm chart have them.
+// managerLabels are the labels of the manager's Deployment in the manifests and the Helm chart.
 var managerLabels = client.MatchingLabels{"app.kubernetes.io/name": "warren", "app.kubernetes.io/component": "manager"}
 
 const managerLabelsText = "app.kubernetes.io/name=warren and app.kubernetes.io/component=manager"
@@ -112,7 +112,7 @@ func managers(ctx context.Context, c *cluster) ([]managerVersion, error) {
 	return found, nil
 }
 
-// tagOf is the tag of an image, without its digest; empty if there is none. A registry may have a port.
+// tagOf returns the tag of an image, without its digest; empty if there is none. A registry may have a port.
 func tagOf(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	_, name, found := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")

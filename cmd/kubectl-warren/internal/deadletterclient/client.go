@@ -1,5 +1,5 @@
-// Package deadletterclient asks the dead-letter API about the queues of a namespace: at the API server where that serves the API, otherwise
-// through the API server's proxy, with a token of a ServiceAccount of the namespace.
+// Package deadletterclient is a client of the dead-letter API for the queues of one namespace. If the API server serves the API,
+// it connects there. Otherwise it uses the API server's proxy, with a token of a ServiceAccount of the namespace.
 package deadletterclient
 
 import (
@@ -21,42 +21,42 @@ import (
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 )
 
-// Options say who asks, and where.
+// Options configure a Client.
 type Options struct {
-	// Namespace is that of the ConsumerQueues.
+	// Namespace of the ConsumerQueues.
 	Namespace string
-	// ServiceAccount of the namespace is who asks, unless the API server serves the API itself.
+	// ServiceAccount of the namespace authenticates requests through the proxy.
 	ServiceAccount string
-	// WarrenNamespace and Service are where the manager's Service is.
+	// WarrenNamespace and Service name the manager's Service.
 	WarrenNamespace, Service string
-	// Say is told, once for each request, why an answer has to be waited for.
+	// Say is called once per request with the reason if the client must wait.
 	Say func(sentence string)
 }
 
-// Client asks the dead-letter API.
+// Client is a client of the dead-letter API.
 type Client struct {
 	options Options
 	core    corev1.CoreV1Interface
-	// base is the path at the API server below which the API is.
+	// base is the path of the API at the API server.
 	base string
-	// token is empty where the API server knows who asks.
+	// token is empty if the API server authenticates the user.
 	token string
-	// wait waits, or returns why waiting has ended early.
+	// wait waits, or returns why the wait ended early.
 	wait func(context.Context, time.Duration) error
 }
 
 const (
-	// mostTries is how often a request is sent that is told to try again soon, and mostDelay when that is no longer soon.
-	mostTries = 10
-	mostDelay = 5 * time.Second
-	// tokenSeconds is how long a token is valid: the least that API servers give. A look that goes on may outlive its token.
+	// maxTries is the number of attempts while the API asks to retry within maxDelay.
+	maxTries = 10
+	maxDelay = 5 * time.Second
+	// tokenSeconds is the lifetime of a token: the minimum that API servers accept. A running request may outlive its token.
 	tokenSeconds = 600
 )
 
-// Connect finds out where the API is, and gets a token if one is needed.
+// Connect finds the API, and requests a token if one is needed.
 func Connect(ctx context.Context, config *rest.Config, options Options) (*Client, error) {
 	config = rest.CopyConfig(config)
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // the dead-letter API knows no other
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // the dead-letter API supports no other
 	core, err := corev1.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func Connect(ctx context.Context, config *rest.Config, options Options) (*Client
 	return c, err
 }
 
-// isServed says whether the API server serves the API. A group that is there, but not available, is reached by the proxy.
+// isServed reports whether the API server serves the API. If the group exists but is not available, the client uses the proxy.
 func (c *Client) isServed(ctx context.Context) (bool, error) {
 	err := c.core.RESTClient().Get().AbsPath("/apis", v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version).
 		MaxRetries(0).Do(ctx).Error()
@@ -93,11 +93,11 @@ func (c *Client) createToken(ctx context.Context) (string, error) {
 	return created.Status.Token, nil
 }
 
-// Get asks for the dead-letter queue of a ConsumerQueue, or for a subresource of the queue. The caller closes the answer. Errors tell what
-// can be done about them.
+// Get requests the dead-letter queue of a ConsumerQueue, or a subresource of the queue. The caller must close the response.
+// Errors say what to do.
 func (c *Client) Get(ctx context.Context, name, subresource string, query url.Values) (io.ReadCloser, error) {
 	if wrong := content.IsPathSegmentName(name); len(wrong) > 0 {
-		return nil, fmt.Errorf("%q is no name of a ConsumerQueue: %v", name, wrong)
+		return nil, fmt.Errorf("%q is not a valid name of a ConsumerQueue: %v", name, wrong)
 	}
 	for tries := 1; ; tries++ {
 		answer, err := c.request(name, subresource, query).Stream(ctx)
@@ -106,7 +106,7 @@ func (c *Client) Get(ctx context.Context, name, subresource string, query url.Va
 		}
 		seconds, again := apierrors.SuggestsClientDelay(err)
 		delay := time.Duration(seconds) * time.Second
-		if !again || delay > mostDelay || tries == mostTries {
+		if !again || delay > maxDelay || tries == maxTries {
 			return nil, c.explain(err, subresource)
 		}
 		if tries == 1 {
@@ -118,7 +118,7 @@ func (c *Client) Get(ctx context.Context, name, subresource string, query url.Va
 	}
 }
 
-// Read is Get for an answer that is read as a whole.
+// Read is Get for a response that is read completely.
 func (c *Client) Read(ctx context.Context, name, subresource string, query url.Values) ([]byte, error) {
 	answer, err := c.Get(ctx, name, subresource, query)
 	if err != nil {

@@ -29,15 +29,15 @@ const (
 	orders  = group + "/namespaces/shop/deadletterqueues/orders"
 )
 
-// apiServer answers requests in the way of an API server, and notes them.
+// apiServer simulates an API server, and records requests.
 type apiServer struct {
 	*httptest.Server
 
-	// served says that the API server serves the dead-letter API itself.
+	// served is true if the API server serves the dead-letter API itself.
 	served bool
-	// tokens answers requests for a token, unless it is nil.
+	// tokens handles requests for tokens, unless it is nil.
 	tokens *apierrors.StatusError
-	// answers are those of the dead-letter API, in their order; the last one stays.
+	// answers are the responses of the dead-letter API, in order; the last one repeats.
 	answers []http.HandlerFunc
 	asked   []string
 }
@@ -99,7 +99,7 @@ func success(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte(`{"kind":"DeadLetterQueue"}`))
 }
 
-// start starts the server, and returns what leads to it.
+// start starts the server, and returns a configuration for it.
 func (s *apiServer) start(t *testing.T) *rest.Config {
 	t.Helper()
 	s.Server = httptest.NewServer(s)
@@ -107,7 +107,7 @@ func (s *apiServer) start(t *testing.T) *rest.Config {
 	return &rest.Config{Host: s.URL, QPS: -1}
 }
 
-// client is one that notes how long it would wait, and what it says.
+// client returns a Client that records its waits and messages instead of waiting.
 func client(t *testing.T, s *apiServer) (*Client, *[]string, error) {
 	t.Helper()
 	said := &[]string{}
@@ -200,13 +200,13 @@ func later(seconds int32) *apierrors.StatusError {
 	return err
 }
 
-// What is said of answers that are no success. Each is that of the manager, or of the API server on the way to the manager.
+// The errors for responses of the manager, and of the API server in front of it.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	services := schema.GroupResource{Resource: "services"}
 	queues := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: v1alpha1.Resource}
 	forbidden := failure(apierrors.NewForbidden(queues, "orders", errors.New("no")))
-	const nobody = "\n" + `Nobody answers at Service "warren-dead-letters" in namespace "warren-system". Is Warren in another namespace (--warren-namespace, --warren-service)? Otherwise the manager does not run, is older than the dead-letter API, or does not serve it. The one that does is shown by:
+	const nobody = "\n" + `Service "warren-dead-letters" in namespace "warren-system" does not answer. Check --warren-namespace and --warren-service. Otherwise the manager is not running, is older than the dead-letter API, or does not serve it. To find the pod that serves it:
   kubectl --namespace warren-system get pods --selector messaging.warren.dev/active=true`
 	const isForbidden = `deadletterqueues.deadletters.messaging.warren.dev "orders" is forbidden: no` + "\n"
 	const grant = isForbidden + "A user with the role admin in the namespace gives the ServiceAccount the role (Helm names roles after the release):\n  kubectl --namespace shop create rolebinding warren-dead-letters-"
@@ -220,7 +220,7 @@ func TestRefused(t *testing.T) {
 ` + "`kubectl warren dlq ls --namespace shop` lists the dead-letter queues of the namespace."},
 		"no Service": {answer: failure(apierrors.NewNotFound(services, "warren-dead-letters")), want: `services "warren-dead-letters" not found` + nobody},
 		"no right on the proxy": {answer: failure(apierrors.NewForbidden(services, "https:warren-dead-letters:https", errors.New("no"))), want: `services "https:warren-dead-letters:https" is forbidden: no
-Everybody may get services/proxy of this one Service by the Role warren-dead-letters-proxy-role: is the Role still in namespace "warren-system", and Warren nowhere else (--warren-namespace, --warren-service)?`},
+The Role warren-dead-letters-proxy-role allows every user to use the proxy of this Service. Check that the Role exists in namespace "warren-system", and check --warren-namespace and --warren-service.`},
 		"no endpoints": {
 			answer: failure(apierrors.NewNotFound(schema.GroupResource{Resource: "endpoints"}, "warren-dead-letters")),
 			want:   `endpoints "warren-dead-letters" not found` + nobody,
@@ -237,7 +237,7 @@ Everybody may get services/proxy of this one Service by the Role warren-dead-let
 		"no right to count":    {answer: forbidden, want: grant + "deadletterqueue-viewer-role --clusterrole=warren-deadletterqueue-viewer-role --serviceaccount=shop:warren-dead-letters"},
 		"no right to look":     {answer: forbidden, subresource: v1alpha1.SubresourceMessages, want: grant + "deadletterqueue-editor-role --clusterrole=warren-deadletterqueue-editor-role --serviceaccount=shop:warren-dead-letters"},
 		"no right to export":   {answer: forbidden, subresource: v1alpha1.SubresourceExport, want: grant + "deadletterqueue-admin-role --clusterrole=warren-deadletterqueue-admin-role --serviceaccount=shop:warren-dead-letters"},
-		"no right at the API":  {answer: forbidden, served: true, want: isForbidden + `Ask for the role in namespace "shop": view is enough to count, edit to look at messages, admin to export them.`},
+		"no right at the API":  {answer: forbidden, served: true, want: isForbidden + `Ask for the role in namespace "shop": view is enough to count, edit to read messages, admin to export them.`},
 		"a job at the queue": {
 			answer: failure(apierrors.NewTooManyRequests(`Redrive "a" takes messages of queue "q". Suspend the Redrive, or try again when it has ended`, 30)),
 			want:   `Redrive "a" takes messages of queue "q". Suspend the Redrive, or try again when it has ended`,
@@ -265,7 +265,7 @@ Everybody may get services/proxy of this one Service by the Role warren-dead-let
 
 func TestTriesAgain(t *testing.T) {
 	t.Parallel()
-	busy := failure(apierrors.NewTooManyRequests("somebody else looks at the queue; try again", 1))
+	busy := failure(apierrors.NewTooManyRequests("another user browses the queue; try again", 1))
 	for name, test := range map[string]struct {
 		answers []http.HandlerFunc
 		want    string
@@ -274,11 +274,11 @@ func TestTriesAgain(t *testing.T) {
 	}{
 		"until its turn comes": {
 			answers: []http.HandlerFunc{busy, failure(later(2)), success},
-			said:    []string{"somebody else looks at the queue; try again", "1s", "2s"}, asked: 3,
+			said:    []string{"another user browses the queue; try again", "1s", "2s"}, asked: 3,
 		},
 		"not for ever": {
-			answers: []http.HandlerFunc{busy}, want: "somebody else looks at the queue; try again\nAsked 10 times.",
-			said: append([]string{"somebody else looks at the queue; try again"}, strings.Fields(strings.Repeat("1s ", 9))...), asked: 10,
+			answers: []http.HandlerFunc{busy}, want: "another user browses the queue; try again\nTried 10 times.",
+			said: append([]string{"another user browses the queue; try again"}, strings.Fields(strings.Repeat("1s ", 9))...), asked: 10,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -297,7 +297,7 @@ func TestTriesAgain(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends waiting.
+// Ctrl-C ends the wait.
 func TestStoppedWhileItWaits(t *testing.T) {
 	t.Parallel()
 	server := &apiServer{answers: []http.HandlerFunc{failure(apierrors.NewTooManyRequests("try again", 5))}}
@@ -312,7 +312,7 @@ func TestStoppedWhileItWaits(t *testing.T) {
 	}
 }
 
-// The manager cuts off a client that takes nothing for too long.
+// The manager disconnects a client that is too slow.
 func TestAnAnswerBreaksOff(t *testing.T) {
 	t.Parallel()
 	server := &apiServer{answers: []http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) {
@@ -324,16 +324,16 @@ func TestAnAnswerBreaksOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	for subresource, remedy := range map[string]string{
-		"": "Try again.", v1alpha1.SubresourceMessages: "Try again, or ask for less at a time with --limit and --body-limit.",
+		"": "Try again.", v1alpha1.SubresourceMessages: "Try again, or request less with --limit and --body-limit.",
 	} {
 		_, err := c.Read(t.Context(), "orders", subresource, nil)
-		if want := "the answer broke off: unexpected EOF\n" + remedy; err == nil || err.Error() != want {
+		if want := "the response was truncated: unexpected EOF\n" + remedy; err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}
 }
 
-// A name leads to no other path.
+// A name cannot change the path.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	server := &apiServer{answers: []http.HandlerFunc{success}}

@@ -13,14 +13,14 @@ import (
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 )
 
-// Error is an answer that is no success, with what can be done about it.
+// Error is an error response, with advice on what to do.
 type Error struct {
 	err    error
 	remedy string
 	code   int
 }
 
-// Code is the HTTP status of the answer; zero if there was none.
+// Code returns the HTTP status of the response; zero if there was none.
 func (e *Error) Code() int { return e.code }
 
 func (e *Error) Error() string {
@@ -32,7 +32,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.err }
 
-// role is the role that a ServiceAccount needs, and no more: users with the built-in role edit can act as any ServiceAccount of the
+// role is the least role that a ServiceAccount needs. Users with the built-in role edit can act as any ServiceAccount of the
 // namespace.
 var role = map[string]string{
 	"":                           "warren-deadletterqueue-viewer-role",
@@ -69,8 +69,7 @@ func (c *Client) bindCommand(role string) string {
 		namespace, account, strings.TrimPrefix(role, "warren-"), role, namespace, account)
 }
 
-// explain adds to an answer that is no success what can be done about it. What the manager says of 400, 401, 409 and 429 tells that by
-// itself.
+// explain adds advice to an error response. The manager's messages for 400, 401, 409 and 429 already contain it.
 func (c *Client) explain(err error, subresource string) error {
 	failure, answered := errors.AsType[*apierrors.StatusError](err)
 	if !answered {
@@ -81,46 +80,46 @@ func (c *Client) explain(err error, subresource string) error {
 }
 
 func (c *Client) remedy(err error, status metav1.Status, subresource string) string {
-	// Older API servers say of a Service that is missing that its endpoints are not found, and newer ones that it has none.
+	// For a missing Service, older API servers report missing endpoints, and newer ones a Service without endpoints.
 	fromProxy := status.Details != nil && slices.Contains([]string{"services", "endpoints"}, status.Details.Kind)
 	seconds, again := apierrors.SuggestsClientDelay(err)
 	switch {
 	case fromProxy && apierrors.IsNotFound(err), apierrors.IsServiceUnavailable(err) && !again:
-		return fmt.Sprintf("Nobody answers at Service %q in namespace %q. Is Warren in another namespace (--warren-namespace, "+
-			"--warren-service)? Otherwise the manager does not run, is older than the dead-letter API, or does not serve it. The one that "+
-			"does is shown by:\n  kubectl --namespace %[2]s get pods --selector messaging.warren.dev/active=true",
+		return fmt.Sprintf("Service %q in namespace %q does not answer. Check --warren-namespace and --warren-service. "+
+			"Otherwise the manager is not running, is older than the dead-letter API, or does not serve it. To find the pod that "+
+			"serves it:\n  kubectl --namespace %[2]s get pods --selector messaging.warren.dev/active=true",
 			c.options.Service, c.options.WarrenNamespace)
 	case fromProxy && apierrors.IsForbidden(err):
-		return fmt.Sprintf("Everybody may get services/proxy of this one Service by the Role warren-dead-letters-proxy-role: is the Role "+
-			"still in namespace %q, and Warren nowhere else (--warren-namespace, --warren-service)?", c.options.WarrenNamespace)
+		return fmt.Sprintf("The Role warren-dead-letters-proxy-role allows every user to use the proxy of this Service. Check that the Role "+
+			"exists in namespace %q, and check --warren-namespace and --warren-service.", c.options.WarrenNamespace)
 	case apierrors.IsNotFound(err):
 		return fmt.Sprintf("`kubectl warren dlq ls --namespace %s` lists the dead-letter queues of the namespace.", c.options.Namespace)
 	case apierrors.IsForbidden(err) && c.token != "":
 		return "A user with the role admin in the namespace gives the ServiceAccount the role (Helm names roles after the release):\n" +
 			c.bindCommand(role[subresource])
 	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("Ask for the role in namespace %q: view is enough to count, edit to look at messages, admin to export them.",
+		return fmt.Sprintf("Ask for the role in namespace %q: view is enough to count, edit to read messages, admin to export them.",
 			c.options.Namespace)
-	case again && seconds > int(mostDelay.Seconds()) && apierrors.IsTooManyRequests(err):
-		return "" // the message names the job that has to end
-	case again && seconds > int(mostDelay.Seconds()):
+	case again && seconds > int(maxDelay.Seconds()) && apierrors.IsTooManyRequests(err):
+		return "" // the message names the job that must end
+	case again && seconds > int(maxDelay.Seconds()):
 		return fmt.Sprintf("Try again in %d s.", seconds)
 	case again:
-		return fmt.Sprintf("Asked %d times.", mostTries)
+		return fmt.Sprintf("Tried %d times.", maxTries)
 	}
 	return ""
 }
 
-// brokeOff is the error of an answer whose end is missing: the manager cuts off who takes nothing for too long.
+// brokeOff returns the error for a truncated response. The manager disconnects clients that are too slow.
 func brokeOff(err error, subresource string) error {
 	remedy := "Try again."
 	if subresource == v1alpha1.SubresourceMessages {
-		remedy = "Try again, or ask for less at a time with --limit and --body-limit."
+		remedy = "Try again, or request less with --limit and --body-limit."
 	}
-	return &Error{err: fmt.Errorf("the answer broke off: %w", err), remedy: remedy}
+	return &Error{err: fmt.Errorf("the response was truncated: %w", err), remedy: remedy}
 }
 
-// messageOf is what an answer says. That of a proxy which reaches nobody is plain text.
+// messageOf returns the message of a response. A proxy without a backend responds in plain text.
 func messageOf(status metav1.Status) string {
 	if status.Details != nil {
 		for _, cause := range status.Details.Causes {

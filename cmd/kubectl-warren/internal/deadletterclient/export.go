@@ -13,8 +13,8 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
-// CopyExport copies the whole lines of an export, and returns how many messages came, and the last line. It is an error if that line
-// does not come, tells of another number of messages, or of some that could not be seen.
+// CopyExport copies the whole lines of an export. It returns the number of messages and the last line. It returns an error if the
+// last line is missing, has a different count, or reports missing messages.
 func CopyExport(out io.Writer, in io.Reader) (count int64, end v1alpha1.ExportEnd, err error) {
 	lines := bufio.NewReaderSize(in, 64<<10)
 	var last []byte
@@ -34,7 +34,7 @@ func CopyExport(out io.Writer, in io.Reader) (count int64, end v1alpha1.ExportEn
 	}
 	if json.Unmarshal(bytes.TrimSpace(last), &end) == nil && end.Kind == v1alpha1.KindExportEnd {
 		if end.Count != count {
-			return count, end, fmt.Errorf("%d of %d messages have come", count, end.Count)
+			return count, end, fmt.Errorf("received %d of %d messages", count, end.Count)
 		}
 		return count, end, missing(end)
 	}
@@ -44,10 +44,10 @@ func CopyExport(out io.Writer, in io.Reader) (count int64, end v1alpha1.ExportEn
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return count, v1alpha1.ExportEnd{}, fmt.Errorf("it broke off: %w", err)
+	return count, v1alpha1.ExportEnd{}, fmt.Errorf("it was truncated: %w", err)
 }
 
-// missing says why an export that has come to its end lacks messages.
+// missing returns why a finished export lacks messages.
 func missing(end v1alpha1.ExportEnd) error {
 	switch {
 	case end.Error != "":

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A built-in role reads and writes Secrets. Users who may create a pod in the namespace get a token of each ServiceAccount there.
+// No role here is a built-in role, which can read and write Secrets. A user who can create pods in the namespace gets a token of
+// each ServiceAccount there.
 func TestNoDocumentBindsABuiltInRoleToAServiceAccount(t *testing.T) {
 	t.Parallel()
 	binding := regexp.MustCompile(`--clusterrole[= ](edit|admin|cluster-admin)\b.*--serviceaccount`)

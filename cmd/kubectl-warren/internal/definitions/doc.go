@@ -1,3 +1,3 @@
-// Package definitions turns topologies into the definitions.json of RabbitMQ, and such a file into ConsumerQueues. What is made of a file
-// is compared with the file, by the operator's own planner, and whatever differs is told. It does no I/O.
+// Package definitions converts topologies to the definitions.json of RabbitMQ, and such a file to ConsumerQueues. Warren's
+// planner compares the ConsumerQueues with the file, and the package reports the differences. It does no I/O.
 package definitions

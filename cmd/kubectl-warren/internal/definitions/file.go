@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// File is the part of a definitions.json that topologies are about.
+// File is the part of a definitions.json that concerns topologies.
 type File struct {
 	RabbitVersion   string     `json:"rabbit_version,omitempty"`
 	RabbitMQVersion string     `json:"rabbitmq_version,omitempty"`
@@ -23,7 +23,7 @@ type File struct {
 	Policies        []Policy   `json:"policies,omitempty"`
 }
 
-// Exchange of a file. The file of one vhost has no VHost.
+// Exchange of a file. VHost is empty in the file of a single vhost.
 type Exchange struct {
 	Name       string          `json:"name"`
 	VHost      string          `json:"vhost,omitempty"`
@@ -34,7 +34,7 @@ type Exchange struct {
 	Arguments  vhost.Arguments `json:"arguments"`
 }
 
-// Queue of a file. Newer versions of RabbitMQ write its type beside the arguments, too.
+// Queue of a file. Newer versions of RabbitMQ also write its type beside the arguments.
 type Queue struct {
 	Name       string          `json:"name"`
 	VHost      string          `json:"vhost,omitempty"`
@@ -61,13 +61,13 @@ type Policy struct {
 	Definition vhost.Arguments `json:"definition"`
 }
 
-// Parse reads a definitions.json. Arguments are normalized.
+// Parse parses a definitions.json, and normalizes arguments.
 func Parse(content []byte) (File, error) {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.UseNumber()
 	file := File{}
 	if err := decoder.Decode(&file); err != nil {
-		return File{}, fmt.Errorf("the file is no definitions.json: %w", err)
+		return File{}, fmt.Errorf("the file is not a definitions.json: %w", err)
 	}
 	for i := range file.Exchanges {
 		file.Exchanges[i].Arguments = vhost.Normalize(file.Exchanges[i].Arguments)
@@ -75,7 +75,7 @@ func Parse(content []byte) (File, error) {
 	for i := range file.Queues {
 		queue := &file.Queues[i]
 		if queue.Name == "" {
-			return File{}, errors.New("the file is no definitions.json: a queue has no name")
+			return File{}, errors.New("the file is not a definitions.json: a queue has no name")
 		}
 		queue.Arguments = vhost.Normalize(queue.Arguments)
 		if _, given := queue.Arguments[vhost.ArgQueueType]; !given && queue.Type != "" {
@@ -91,10 +91,10 @@ func Parse(content []byte) (File, error) {
 	return file, nil
 }
 
-// Version is the RabbitMQ that wrote the file; empty if the file does not tell.
+// Version returns the version of the RabbitMQ that wrote the file; empty if the file does not contain it.
 func (f File) Version() string { return cmp.Or(f.RabbitMQVersion, f.RabbitVersion) }
 
-// VHosts lists the vhosts that the file has queues or exchanges in; an empty name is that of a file of one vhost.
+// VHosts returns the vhosts with queues or exchanges. The vhost in the file of a single vhost has an empty name.
 func (f File) VHosts() []string {
 	names := make([]string, 0, len(f.Queues)+len(f.Exchanges))
 	for _, queue := range f.Queues {
@@ -107,8 +107,8 @@ func (f File) VHosts() []string {
 	return slices.Compact(names)
 }
 
-// Of is the file of topologies that share a vhost. What several of them have is there once. Exchanges that Warren does not declare are
-// left out, and named in missing.
+// Of returns the file of topologies in one vhost, without duplicates. It leaves out exchanges that Warren does not declare, and
+// returns their names in missing.
 func Of(topologies []topology.Topology, vhostName string) (file File, missing []string) {
 	file = File{Exchanges: []Exchange{}, Queues: []Queue{}, Bindings: []Binding{}}
 	seen := vhost.IDs{}
@@ -164,7 +164,7 @@ func (b Binding) atBroker() vhost.Binding {
 	}
 }
 
-// observed is a vhost of the file, as a broker that has imported the file shows the vhost.
+// observed returns a vhost of the file as a broker shows it after the import.
 func (f File) observed(vhostName string) vhost.Observed {
 	o := vhost.Observed{
 		Exchanges: map[string]vhost.Exchange{}, Queues: map[string]vhost.Queue{},
@@ -199,13 +199,14 @@ func (f File) observed(vhostName string) vhost.Observed {
 	return o
 }
 
-// builtIn are the exchanges that every vhost has.
+// builtIn are the exchanges of every vhost.
 var builtIn = map[string]string{
 	"amq.direct": vhost.TypeDirect, "amq.fanout": vhost.TypeFanout, "amq.topic": vhost.TypeTopic,
 	"amq.headers": vhost.TypeHeaders, "amq.match": vhost.TypeHeaders,
 }
 
-// withType are the arguments of a queue with its type: a queue without one is classic, unless the vhost has another default.
+// withType returns the arguments of a queue with its type. A queue without a type is classic, unless the vhost has another
+// default.
 func withType(arguments vhost.Arguments) vhost.Arguments {
 	if _, given := arguments[vhost.ArgQueueType]; given {
 		return arguments

@@ -11,8 +11,8 @@ import (
 	"github.com/warren-mq/warren/test/conformance"
 )
 
-// Whatever a file has: Import does not panic, each ConsumerQueue has a topology, and where nothing is said to differ, file and topologies
-// have the same queues.
+// Import never panics, and each ConsumerQueue has a topology. If no difference is reported, file and topologies have the same
+// queues.
 func FuzzImport(f *testing.F) {
 	for _, vector := range conformance.Load(f) {
 		for _, state := range vector.States {

@@ -14,40 +14,40 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Kind says what a Finding is about.
+// Kind is the kind of a Finding.
 type Kind string
 
 // The values of Kind.
 const (
-	// Differs: an object of a ConsumerQueue is not as the file has it.
+	// Differs: an object of a ConsumerQueue differs from the file.
 	Differs Kind = "Differs"
-	// Assumed: the file does not tell, and what was made of it should be looked at.
+	// Assumed: the file does not contain a value, so the user should check the assumed one.
 	Assumed Kind = "Assumed"
-	// LeftOut: the file has something that no ConsumerQueue has.
+	// LeftOut: the file has an object or setting that no ConsumerQueue can have.
 	LeftOut Kind = "LeftOut"
 )
 
-// Finding is something about a file that somebody should know.
+// Finding is a fact about an import that the user should know.
 type Finding struct {
 	Kind Kind
-	// ConsumerQueue is the name of the resource, empty for LeftOut.
+	// ConsumerQueue is the name of the resource; empty for LeftOut.
 	ConsumerQueue string
 	Message       string
 }
 
 // Options of Import.
 type Options struct {
-	// VHost is the vhost of the file to take queues from, empty for a file of one vhost.
+	// VHost is the vhost to import; empty for a file of a single vhost.
 	VHost string
-	// Version is the RabbitMQ that the ConsumerQueues are for.
+	// Version is the RabbitMQ version of the ConsumerQueues' broker.
 	Version vhost.Version
-	// Namespace and Connection are written into each ConsumerQueue, where given.
+	// Namespace and Connection are written into each ConsumerQueue, if given.
 	Namespace, Connection string
 	DriftPolicy           v1alpha1.DriftPolicy
 }
 
-// Import makes ConsumerQueues of the queues of a vhost, and says what the file does not tell, and where file and ConsumerQueues differ.
-// Each is compared with the file by the operator's planner; what cannot be a ConsumerQueue at all is left out and said.
+// Import returns ConsumerQueues for the queues of a vhost, and findings: assumptions, differences between the file and the
+// ConsumerQueues, and objects that it left out. Warren's planner compares each ConsumerQueue with the file.
 func Import(file File, options Options) ([]*v1alpha1.ConsumerQueue, []Finding) {
 	observed := file.observed(options.VHost)
 	roles := rolesOf(observed)
@@ -82,7 +82,7 @@ func Import(file File, options Options) ([]*v1alpha1.ConsumerQueue, []Finding) {
 	return queues, append(findings, leftOut(file, options.VHost, covered)...)
 }
 
-// unfit says why a queue cannot be the main queue of a ConsumerQueue, whatever is done.
+// unfit returns why a queue cannot be the main queue of any ConsumerQueue.
 func unfit(queue vhost.Queue) string {
 	switch {
 	case queue.Type() == "stream":
@@ -95,7 +95,7 @@ func unfit(queue vhost.Queue) string {
 
 var notInNames = regexp.MustCompile(`[^a-z0-9.-]+`)
 
-// newConsumerQueue is called as its main queue, as far as Kubernetes takes that name.
+// newConsumerQueue returns a ConsumerQueue named after its main queue, as closely as Kubernetes allows.
 func newConsumerQueue(main string, taken map[string]bool, options Options) *v1alpha1.ConsumerQueue {
 	base := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(main), "-"), "-.")
 	if base == "" {
@@ -114,7 +114,7 @@ func newConsumerQueue(main string, taken map[string]bool, options Options) *v1al
 
 // differences compares a topology with the file.
 func differences(name string, desired topology.Topology, observed vhost.Observed) []Finding {
-	none := func(string, []vhost.Binding) []vhost.ID { return nil } // what nobody wants is said once, in the end
+	none := func(string, []vhost.Binding) []vhost.ID { return nil } // leftOut reports foreign bindings once for the whole vhost
 	comparison := plan.Diff(desired, observed, plan.Input{Unwanted: none})
 	findings := make([]Finding, 0, len(comparison.Changes))
 	for _, change := range comparison.Changes {
@@ -127,7 +127,7 @@ func differences(name string, desired topology.Topology, observed vhost.Observed
 	return findings
 }
 
-// assumptions say what the file does not tell about a ConsumerQueue.
+// assumptions returns the values of a ConsumerQueue that the file does not contain.
 func (r *roles) assumptions(cq *v1alpha1.ConsumerQueue, main string) []Finding {
 	var findings []Finding
 	assume := func(format string, values ...any) {
@@ -155,7 +155,7 @@ func (r *roles) assumptions(cq *v1alpha1.ConsumerQueue, main string) []Finding {
 	return findings
 }
 
-// leftOut says what of a vhost no ConsumerQueue has.
+// leftOut returns the objects of a vhost that no ConsumerQueue has.
 func leftOut(file File, vhostName string, covered vhost.IDs) []Finding {
 	var findings []Finding
 	add := func(format string, values ...any) {

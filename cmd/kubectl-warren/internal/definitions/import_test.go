@@ -18,7 +18,7 @@ import (
 	"github.com/warren-mq/warren/test/conformance"
 )
 
-// fileOf is the file of a vector's state, as a broker writes it.
+// fileOf returns the file of a vector's state, as a broker writes it.
 func fileOf(t testing.TB, state conformance.State) definitions.File {
 	t.Helper()
 	file := definitions.File{}
@@ -54,7 +54,8 @@ var sorted = cmp.Options{
 	}),
 }
 
-// What Warren declares, in each strategy and for each of the seeds, is recognised: the ConsumerQueues made of it declare the same.
+// Import recognises the topologies that Warren declares, for each strategy and seed: the imported ConsumerQueues declare the
+// same.
 func TestVectorsComeBack(t *testing.T) {
 	t.Parallel()
 	for _, vector := range conformance.Load(t) {
@@ -94,7 +95,7 @@ func TestVectorsComeBack(t *testing.T) {
 	}
 }
 
-// imported is what Import makes of a file: the specs as YAML by name, and the findings.
+// imported returns the result of Import: the specs as YAML by name, and the findings.
 func imported(t *testing.T, content string, version vhost.Version) (specs map[string]string, findings []string) {
 	t.Helper()
 	file, err := definitions.Parse([]byte(content))
@@ -251,7 +252,7 @@ func decode(t *testing.T, specs map[string]string, into map[string]any) {
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	if _, err := definitions.Parse([]byte("queues: []")); err == nil || !strings.Contains(err.Error(), "no definitions.json") {
+	if _, err := definitions.Parse([]byte("queues: []")); err == nil || !strings.Contains(err.Error(), "not a definitions.json") {
 		t.Errorf("YAML is taken for JSON: %v", err)
 	}
 	file, err := definitions.Parse([]byte(`{"rabbitmq_version": "4.3.6", "queues": [{"name": "a", "vhost": "/"}], "exchanges": [{"name": "b", "vhost": "x"}]}`))

@@ -9,17 +9,18 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// roles are the parts that the queues of a vhost play, made out of where their dead letters go, and where that does not tell, of names.
+// roles are the roles of a vhost's queues. They follow from the routes of dead letters, and from names if the routes are not
+// enough.
 type roles struct {
 	vhost.Observed
 
-	// tiers are the delay tiers by the main queue that their messages return to, by rising delay.
+	// tiers maps a main queue to the delay tiers that return messages to it, by ascending delay.
 	tiers map[string][]string
-	// tierOf is the main queue of a delay tier.
+	// tierOf maps a delay tier to its main queue.
 	tierOf map[string]string
-	// deadLetter are the dead-letter exchange and queue by the main queue; absent where there is none.
+	// deadLetter maps a main queue to its dead-letter exchange and queue; it has no entry if there are none.
 	deadLetter map[string]deadLetter
-	// isDeadLetter are the dead-letter queues.
+	// isDeadLetter has the dead-letter queues.
 	isDeadLetter map[string]bool
 }
 
@@ -52,13 +53,13 @@ func rolesOf(observed vhost.Observed) *roles {
 	return r
 }
 
-// mains lists the queues that are neither delay tiers nor dead-letter queues.
+// mains returns the queues that are neither delay tiers nor dead-letter queues.
 func (r *roles) mains() []string {
 	others := func(name string) bool { return r.tierOf[name] != "" || r.isDeadLetter[name] }
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(r.Queues)), others)
 }
 
-// letters says where a queue sends its dead letters.
+// letters returns the route of a queue's dead letters.
 func (r *roles) letters(name string) (vhost.DeadLetter, bool) {
 	return vhost.DeadLettersOf(name, r.Queues[name], nil)
 }
@@ -68,11 +69,11 @@ func (r *roles) ttl(name string) int64 {
 	return ttl
 }
 
-// leads lists the queues that the dead letters of a queue may come to.
+// leads returns the queues that may receive the dead letters of a queue.
 func (r *roles) leads(letter vhost.DeadLetter) []string {
 	switch {
 	case letter.Exchange == "" && letter.RoutingKey == nil:
-		return nil // to the queue that is called as the key of each message
+		return nil // the queue named like the key of each message
 	case letter.Exchange == "":
 		if _, exists := r.Queues[*letter.RoutingKey]; exists {
 			return []string{*letter.RoutingKey}
@@ -87,7 +88,7 @@ func (r *roles) leads(letter vhost.DeadLetter) []string {
 	if r.Exchanges[letter.Exchange].Type == vhost.TypeFanout || len(r.BindingsTo[letter.Queue]) == 0 {
 		return r.boundTo(letter.Exchange)
 	}
-	var queues []string // a message has kept the key that it came with
+	var queues []string // each message keeps the key with which it arrived
 	for _, binding := range r.BindingsTo[letter.Queue] {
 		if reached, known := r.Route(letter.Exchange, binding.RoutingKey); known {
 			queues = append(queues, reached...)
@@ -100,7 +101,6 @@ func (r *roles) leads(letter vhost.DeadLetter) []string {
 	return slices.Compact(queues)
 }
 
-// boundTo lists the queues that are bound to an exchange.
 func (r *roles) boundTo(exchange string) []string {
 	var queues []string
 	for _, binding := range r.BindingsFrom[exchange] {
@@ -112,8 +112,8 @@ func (r *roles) boundTo(exchange string) []string {
 	return slices.Compact(queues)
 }
 
-// returnsTo is the main queue of a delay tier; empty if the queue is none. A tier has a TTL, and its dead letters come to a main queue:
-// one that dead-letters to the tier, or that the tier is named after, or that has dead letters of its own.
+// returnsTo returns the main queue of a delay tier; empty if the queue is not a tier. A tier has a TTL, and its dead letters
+// reach a main queue. The main queue dead-letters to the tier, or the tier is named after it, or it has dead letters of its own.
 func (r *roles) returnsTo(name string) string {
 	letter, sends := r.letters(name)
 	if !sends || r.ttl(name) == 0 {
@@ -128,7 +128,7 @@ func (r *roles) returnsTo(name string) string {
 	if len(mains) == 0 {
 		return ""
 	}
-	// Where messages return to several queues, the tier is that of the queue whose name it begins with.
+	// If messages return to several queues, the tier belongs to the queue whose name is a prefix of its own.
 	return slices.MaxFunc(mains, func(a, b string) int { return cmp.Compare(namedAfter(name, a), namedAfter(name, b)) })
 }
 
@@ -136,7 +136,7 @@ func (r *roles) isTierOf(name, main string) bool {
 	back, sends := r.letters(main)
 	mutual := sends && slices.Contains(r.leads(back), name)
 	switch {
-	case mutual && r.ttl(main) > 0: // both have a TTL: names tell
+	case mutual && r.ttl(main) > 0: // both have a TTL: names decide
 		return namedAfter(name, main) > 0
 	case mutual || namedAfter(name, main) > 0:
 		return true
@@ -144,7 +144,7 @@ func (r *roles) isTierOf(name, main string) bool {
 	return sends && namedAfter(main, name) == 0
 }
 
-// namedAfter is how many bytes of another name a name begins with, if a separator follows; zero if it does not.
+// namedAfter returns the length of a prefix that is another name followed by a separator; zero if there is none.
 func namedAfter(name, other string) int {
 	rest, begins := strings.CutPrefix(name, other)
 	if !begins || rest == "" || !strings.ContainsAny(rest[:1], ".-_:/") {
@@ -153,7 +153,7 @@ func namedAfter(name, other string) int {
 	return len(other)
 }
 
-// findDeadLetter finds where the dead letters of a main queue end.
+// findDeadLetter finds the end of the dead-letter route of a main queue.
 func (r *roles) findDeadLetter(main string) (deadLetter, bool) {
 	letter, sends := r.letters(main)
 	if !sends {
@@ -164,7 +164,7 @@ func (r *roles) findDeadLetter(main string) (deadLetter, bool) {
 	if letter.Exchange != "" && len(ends) == 1 {
 		return r.by(letter.Exchange, ends[0]), true
 	}
-	if len(reached) > 0 && len(ends) == 0 { // all are rejected to the tier: consumers park
+	if len(reached) > 0 && len(ends) == 0 { // all are rejected to the tier, so consumers park
 		return r.parking(main)
 	}
 	return deadLetter{}, false
@@ -180,10 +180,10 @@ func (r *roles) by(exchange, queue string) deadLetter {
 	return found
 }
 
-// deadWords are parts of the names that people give to dead-letter exchanges and queues.
+// deadWords are common parts of the names of dead-letter exchanges and queues.
 var deadWords = []string{"dlq", "dlx", "dead", "fail", "error", "park", "poison"}
 
-// parking finds the exchange and queue that consumers park messages with, by names: no argument leads there.
+// parking finds the exchange and queue for parked messages by name, because no argument leads there.
 func (r *roles) parking(main string) (deadLetter, bool) {
 	var found []deadLetter
 	for _, queue := range slices.Sorted(maps.Keys(r.Queues)) {
@@ -202,7 +202,7 @@ func (r *roles) parking(main string) (deadLetter, bool) {
 	return found[0], true
 }
 
-// isDead says whether a queue is called as the dead-letter queue of a main queue.
+// isDead reports whether a queue is named like the dead-letter queue of a main queue.
 func isDead(queue, main string) bool {
 	rest := strings.ToLower(strings.TrimPrefix(queue, main))
 	return namedAfter(queue, main) > 0 && slices.ContainsFunc(deadWords, func(word string) bool { return strings.Contains(rest, word) })

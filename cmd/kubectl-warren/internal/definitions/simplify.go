@@ -8,7 +8,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// simplify leaves out of a spec what does not change the topology: the defaults.
+// simplify removes defaults from a spec, which do not change the topology.
 func simplify(cq *v1alpha1.ConsumerQueue, version vhost.Version) {
 	want, err := topology.Desired(cq, version)
 	if err != nil {
@@ -24,7 +24,7 @@ func simplify(cq *v1alpha1.ConsumerQueue, version vhost.Version) {
 	dropEmpty(&cq.Spec)
 }
 
-// omissions each leave out one thing that may be a default.
+// omissions each remove one field that may be a default.
 func omissions(cq *v1alpha1.ConsumerQueue) []func(*v1alpha1.ConsumerQueueSpec) {
 	steps := []func(*v1alpha1.ConsumerQueueSpec){
 		func(s *v1alpha1.ConsumerQueueSpec) { s.Queue.Name = "" },
@@ -58,8 +58,8 @@ func omissions(cq *v1alpha1.ConsumerQueue) []func(*v1alpha1.ConsumerQueueSpec) {
 	return append(steps, func(s *v1alpha1.ConsumerQueueSpec) { s.Retry.DelayTiers = nil })
 }
 
-// dropEmpty drops the parts of a spec that have nothing left. A dead-letter exchange without a word is kept: that it is given is what
-// matters for the strategy Reject.
+// dropEmpty removes empty parts of a spec. It keeps an empty dead-letter exchange, whose presence matters for the strategy
+// Reject.
 func dropEmpty(spec *v1alpha1.ConsumerQueueSpec) {
 	if reflect.DeepEqual(*spec.Queue, v1alpha1.QueueSpec{}) {
 		spec.Queue = nil

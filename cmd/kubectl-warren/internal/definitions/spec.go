@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// specOf writes down what a main queue and the objects around it are, with nothing left to defaults.
+// specOf returns the spec of a main queue and its objects, without using defaults.
 func (r *roles) specOf(main string) v1alpha1.ConsumerQueueSpec {
 	queue := r.Queues[main]
 	spec := v1alpha1.ConsumerQueueSpec{
@@ -58,8 +58,8 @@ func (r *roles) deadLetterSpec(main string) *v1alpha1.DeadLetterSpec {
 	return spec
 }
 
-// retrySpec makes out the strategy: Reject where the main queue dead-letters to its tier, Publish where it has tiers otherwise, Requeue
-// where the broker counts and has no tier to use.
+// retrySpec finds the strategy: Reject if the main queue dead-letters to its tier, Publish if it has tiers otherwise, and Requeue
+// if the broker counts deliveries and there is no tier.
 func (r *roles) retrySpec(main string, letter vhost.DeadLetter, rejects, splits bool) *v1alpha1.RetrySpec {
 	spec := &v1alpha1.RetrySpec{}
 	limit, limited := r.Queues[main].Arguments[vhost.ArgDeliveryLimit].(int64)
@@ -96,7 +96,8 @@ func (r *roles) retrySpec(main string, letter vhost.DeadLetter, rejects, splits 
 	return spec
 }
 
-// retryExchange is the exchange that all tiers of a main queue are bound to; empty if they are reached through the default exchange.
+// retryExchange returns the exchange to which all tiers of a main queue are bound; empty if messages reach them through the
+// default exchange.
 func (r *roles) retryExchange(main string) string {
 	letter, _ := r.letters(main)
 	for _, binding := range r.BindingsTo[r.tiers[main][0]] {
@@ -109,7 +110,7 @@ func (r *roles) retryExchange(main string) string {
 	return ""
 }
 
-// returnRoute is nil where the tiers return messages straight to the main queue.
+// returnRoute returns nil if the tiers return messages directly to the main queue.
 func (r *roles) returnRoute(main string) *v1alpha1.ReturnRoute {
 	letter, _ := r.letters(r.tiers[main][0])
 	if letter.Exchange == "" {
@@ -131,8 +132,8 @@ func redeliveryDelay(arguments vhost.Arguments) *v1alpha1.RedeliveryDelay {
 	return &v1alpha1.RedeliveryDelay{Min: durationOf(shortest), Max: durationOf(longest)}
 }
 
-// sourceBindings are the bindings of the main queue, one entry for each exchange and set of arguments. With a type, Warren declares the
-// exchange: that is only right for one that Warren would declare in the same way.
+// sourceBindings returns the bindings of the main queue, one entry per exchange and set of arguments. It sets the type only of
+// exchanges that Warren would declare identically.
 func (r *roles) sourceBindings(main string) []v1alpha1.SourceBinding {
 	var bindings []v1alpha1.SourceBinding
 	for _, binding := range r.BindingsTo[main] {
@@ -163,12 +164,12 @@ func (r *roles) sourceBindings(main string) []v1alpha1.SourceBinding {
 	return bindings
 }
 
-// isDeclarable says whether Warren would declare an exchange just as it is.
+// isDeclarable reports whether Warren would declare an exchange identically.
 func isDeclarable(name string, exchange vhost.Exchange) bool {
 	return exchange.Type != "" && exchange.Durable && !exchange.AutoDelete && !exchange.Internal && !strings.HasPrefix(name, "amq.")
 }
 
-// settingsOf are the settings of a queue that its arguments say.
+// settingsOf returns the settings in the arguments of a queue.
 func settingsOf(arguments vhost.Arguments) v1alpha1.QueueSettings {
 	settings := v1alpha1.QueueSettings{DeliveryLimit: new(intstr.FromString(v1alpha1.DeliveryLimitBrokerDefault))}
 	number := func(name string) (int64, bool) {
@@ -212,13 +213,13 @@ func settingsOf(arguments vhost.Arguments) v1alpha1.QueueSettings {
 	return settings
 }
 
-// isFurther says whether an argument of a queue belongs to the field arguments of a spec.
+// isFurther reports whether an argument of a queue belongs into the field arguments of a spec.
 func isFurther(name string) bool {
 	known := slices.ContainsFunc(topology.ArgumentTable, func(row topology.Argument) bool { return row.Name == name })
 	return strings.HasPrefix(name, "x-") && !known && name != vhost.ArgExpires && name != "x-max-priority"
 }
 
-// specArguments are those arguments that a spec can have: numbers and texts.
+// specArguments returns the arguments that a spec can have: numbers and texts.
 func specArguments(arguments vhost.Arguments, takes func(name string) bool) v1alpha1.Arguments {
 	var taken v1alpha1.Arguments
 	for _, name := range arguments.Keys() {
@@ -245,7 +246,7 @@ func specArguments(arguments vhost.Arguments, takes func(name string) bool) v1al
 	return taken
 }
 
-// durationOf writes milliseconds as a duration, without zeros: 1h30m.
+// durationOf formats milliseconds as a duration without zeros: 1h30m.
 func durationOf(milliseconds int64) v1alpha1.Duration {
 	if milliseconds == 0 {
 		return "0ms"

@@ -1,5 +1,5 @@
-// Package jobs has what the command line and the page share about Redrives and Purges: how long they are kept, dry runs, and how far they
-// are. It does no I/O.
+// Package jobs is shared by the command line and the pages: retention, dry runs, outcomes and texts of Redrives and Purges. It
+// does no I/O.
 package jobs
 
 import (
@@ -10,13 +10,13 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// KeepSeconds is for how long a Redrive or a Purge is kept after it has ended: what was moved or deleted is on record for a day.
+// KeepSeconds is how long an ended Redrive or Purge is retained, as a record of what was moved or deleted.
 const KeepSeconds = int32(24 * 60 * 60)
 
-// keepDryRun is for how long a dry run is kept, in seconds. It is deleted at once, and the time is for when that fails.
+// keepDryRun is how many seconds a dry run is retained if the command fails to delete it.
 const keepDryRun = int32(10 * 60)
 
-// MakeDryRun makes a Redrive or a Purge one that counts all messages that match, whatever the limit.
+// MakeDryRun turns a Redrive or Purge into a dry run that counts all matching messages, whatever the limit.
 func MakeDryRun(object client.Object) {
 	object.SetGenerateName(object.GetGenerateName() + "count-")
 	switch object := object.(type) {

@@ -10,7 +10,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// A dry run counts all that match, also more than the limit, and is kept for no longer than it takes to notice that it was not deleted.
+// A dry run counts all matching messages, even above the limit, and is retained only briefly in case its deletion fails.
 func TestMakeDryRun(t *testing.T) {
 	t.Parallel()
 	named, counting := metav1.ObjectMeta{GenerateName: "orders-"}, metav1.ObjectMeta{GenerateName: "orders-count-"}

@@ -8,10 +8,10 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// Outcome is how far a Redrive or a Purge is.
+// Outcome is how a Redrive or Purge ended, or its current state.
 type Outcome string
 
-// The outcomes.
+// The values of Outcome.
 const (
 	Pending   Outcome = "pending"
 	Completed Outcome = "completed"
@@ -19,7 +19,7 @@ const (
 	Incomplete Outcome = "incomplete"
 	Cancelled  Outcome = "cancelled"
 	Failed     Outcome = "failed"
-	// Stalled: the job takes no message until a user fixes the cause.
+	// Stalled: the job moves or deletes no message until a user fixes the cause.
 	Stalled Outcome = "stalled"
 )
 
@@ -52,11 +52,11 @@ func statusOf(job client.Object) v1alpha1.TransferStatus {
 	return v1alpha1.TransferStatus{}
 }
 
-// Ended reports whether the job takes no more messages.
+// Ended reports whether the job reads no more messages.
 func (o Outcome) Ended() bool { return o.HasCounted() || o == Cancelled || o == Failed }
 
 // HasCounted reports whether the counts of a dry run can be used.
 func (o Outcome) HasCounted() bool { return o == Completed || o == Incomplete }
 
-// IsOver reports whether waiting for the job changes nothing.
+// IsOver reports whether waiting any longer is useless.
 func (o Outcome) IsOver() bool { return o.Ended() || o == Stalled }

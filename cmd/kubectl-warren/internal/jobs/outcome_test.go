@@ -9,7 +9,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// The operator decides how a job ended: the condition Ready says so, and no number in the status changes that.
+// The condition Ready decides the outcome of a job; numbers in the status do not.
 func TestOutcomeOfJob(t *testing.T) {
 	t.Parallel()
 	const ended = `completionTime: "2026-01-31T12:00:00Z", `

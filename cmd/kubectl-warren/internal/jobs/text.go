@@ -6,13 +6,13 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// DestinationText says where a Redrive moves messages to; nil is the default.
+// DestinationText describes the destination of a Redrive; nil is the default.
 func DestinationText(to *v1alpha1.RedriveDestination) string {
 	switch {
 	case to == nil || to.Type == v1alpha1.RedriveToMain:
 		return "the main queue"
 	case to.Type == v1alpha1.RedriveToOriginal:
-		return "where each was published first"
+		return "the exchange that each was first published to"
 	case to.Type == v1alpha1.RedriveToConsumerQueue && to.ConsumerQueueRef != nil:
 		return "the main queue of ConsumerQueue " + to.ConsumerQueueRef.Name
 	case to.Type == v1alpha1.RedriveToRetry && to.Delay != "":
@@ -21,7 +21,7 @@ func DestinationText(to *v1alpha1.RedriveDestination) string {
 	return "the first delay tier"
 }
 
-// RateText says how fast a Redrive moves messages; nil is the default.
+// RateText describes the rate of a Redrive; nil is the default.
 func RateText(rate *intstr.IntOrString) string {
 	switch {
 	case rate == nil:

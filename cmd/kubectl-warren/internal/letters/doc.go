@@ -1,3 +1,3 @@
-// Package letters says in words what the dead-letter API tells of messages, the same on a terminal as in a browser. It does no I/O. All
-// that it returns is printable, and nothing of it is marked up.
+// Package letters describes dead letters in words, the same on a terminal as in a browser. It does no I/O. All texts that it
+// returns are escaped for terminals, and contain no markup.
 package letters

@@ -15,7 +15,7 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// Decode reads the messages of an answer. Numbers stay as they were written.
+// Decode decodes the messages of a response. Numbers keep their notation.
 func Decode(list v1alpha1.DeadLetterList) ([]v1alpha1.DeadLetter, error) {
 	letters := make([]v1alpha1.DeadLetter, len(list.Items))
 	for i, item := range list.Items {
@@ -28,7 +28,7 @@ func Decode(list v1alpha1.DeadLetterList) ([]v1alpha1.DeadLetter, error) {
 	return letters, nil
 }
 
-// OriginText is where a message was before it died, in a part of a sentence; empty if the message does not tell.
+// OriginText describes the origin of a message as part of a sentence; empty if unknown.
 func OriginText(origin v1alpha1.Origin) string {
 	var known []string
 	if origin.Queue != "" {
@@ -44,13 +44,13 @@ func OriginText(origin v1alpha1.Origin) string {
 }
 
 var warningTexts = map[v1alpha1.Warning]string{
-	v1alpha1.WarningExpiresInQueue: "the message has an expiration, and is deleted when that is over",
+	v1alpha1.WarningExpiresInQueue: "the message has an expiration, after which RabbitMQ deletes it",
 	v1alpha1.WarningCameBack:       "the message was moved back before, and failed again",
-	v1alpha1.WarningNoOrigin:       "the message does not tell which queue it comes from",
+	v1alpha1.WarningNoOrigin:       "the queue of origin is unknown",
 	v1alpha1.WarningAMQP10:         "the message was published over AMQP 1.0; not all of it can be seen or moved over AMQP 0-9-1",
 }
 
-// WarningText is a warning with what it means.
+// WarningText returns a warning with its meaning.
 func WarningText(warning v1alpha1.Warning) string {
 	if known := warningTexts[warning]; known != "" {
 		return string(warning) + ", " + known
@@ -58,7 +58,7 @@ func WarningText(warning v1alpha1.Warning) string {
 	return printable.Text(string(warning))
 }
 
-// PropertiesText are the properties by name.
+// PropertiesText lists the properties by name.
 func PropertiesText(properties map[string]any) string {
 	words := make([]string, 0, len(properties))
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
@@ -67,7 +67,7 @@ func PropertiesText(properties map[string]any) string {
 	return strings.Join(words, ", ")
 }
 
-// HeaderLines are the headers, sorted, one a line; of x-death each entry has a line of its own.
+// HeaderLines returns the sorted headers, one per line, and one line per entry of x-death.
 func HeaderLines(headers map[string]any) []string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
@@ -83,7 +83,8 @@ func HeaderLines(headers map[string]any) []string {
 	return lines
 }
 
-// deathText is an entry of x-death in words. What RabbitMQ would not write so is printed as JSON: any client can write the header.
+// deathText describes an entry of x-death. An entry that RabbitMQ would not write is printed as JSON: any client can write the
+// header.
 func deathText(value any) string {
 	entry, _ := value.(map[string]any)
 	reason, hasReason := entry["reason"].(string)
@@ -107,7 +108,7 @@ func deathText(value any) string {
 	return line
 }
 
-// ValueText is a value of JSON: a text as it is, all else as JSON.
+// ValueText formats a JSON value: a text without quotes, anything else as JSON.
 func ValueText(value any) string {
 	if known, isText := value.(string); isText {
 		return printable.Text(known)
@@ -121,13 +122,13 @@ func ValueText(value any) string {
 	return printable.Text(strings.TrimSuffix(buffer.String(), "\n"))
 }
 
-// failureHeaders are those in which consumers say what went wrong: Warren's library, Spring, MassTransit.
+// failureHeaders are headers in which consumers describe a failure: Warren's library, Spring, MassTransit.
 var failureHeaders = []string{contract.HeaderFailureMessage, "x-exception-message", "MT-Fault-Message"}
 
-// mostSummary is how long a Summary is, in characters.
-const mostSummary = 160
+// maxSummary is the limit of a Summary in characters.
+const maxSummary = 160
 
-// Failure is what the consumer says went wrong; empty if the message does not tell.
+// Failure returns the failure that the consumer recorded; empty if there is none.
 func Failure(letter v1alpha1.DeadLetter) string {
 	for _, name := range failureHeaders {
 		if said, isText := letter.Headers[name].(string); isText && said != "" {
@@ -137,20 +138,20 @@ func Failure(letter v1alpha1.DeadLetter) string {
 	return ""
 }
 
-// Summary is a line that tells messages apart: what the consumer says went wrong, or the beginning of the body.
+// Summary returns a line that describes a message: the recorded failure, or the beginning of the body.
 func Summary(letter v1alpha1.DeadLetter) string {
 	summary := Failure(letter)
 	switch {
 	case summary != "":
 	case letter.BodyEncoding == v1alpha1.Base64:
-		summary = fmt.Sprintf("%d bytes that are no text", letter.Size)
+		summary = fmt.Sprintf("%d bytes that are not text", letter.Size)
 	default:
 		summary = letter.Body
 	}
 	return oneLine(summary)
 }
 
-// Details tell apart messages with the same Summary: the message ID, and the beginning of the body unless the Summary has it.
+// Details distinguishes messages with the same Summary: the message ID, and the beginning of the body unless the Summary has it.
 func Details(letter v1alpha1.DeadLetter) string {
 	var details []string
 	if id, isText := letter.Properties["messageId"].(string); isText && id != "" {
@@ -162,20 +163,19 @@ func Details(letter v1alpha1.DeadLetter) string {
 	return strings.Join(details, ", ")
 }
 
-// oneLine is the beginning of a text without line breaks.
+// oneLine returns the beginning of a text without line breaks.
 func oneLine(text string) string {
 	line := []rune(strings.Join(strings.Fields(text), " "))
-	if len(line) > mostSummary {
-		line = append(line[:mostSummary-1], '…')
+	if len(line) > maxSummary {
+		line = append(line[:maxSummary-1], '…')
 	}
 	return printable.Text(string(line))
 }
 
-// mostGrowth is how many times longer than a body its JSON may become by being indented: JSON can be nested so deeply that there are only
-// spaces to see.
-const mostGrowth = 8
+// maxGrowth is how many times longer than the body indented JSON may be. Deeply nested JSON would be mostly indentation.
+const maxGrowth = 8
 
-// BodyLines is a body as lines: JSON indented, other text as it is, and all else as a hex dump.
+// BodyLines returns a body as lines: indented JSON, other text unchanged, and anything else as a hex dump.
 func BodyLines(letter v1alpha1.DeadLetter) []string {
 	if letter.Body == "" {
 		return nil
@@ -186,7 +186,7 @@ func BodyLines(letter v1alpha1.DeadLetter) []string {
 		}
 	}
 	indented := &bytes.Buffer{}
-	if err := json.Indent(indented, []byte(letter.Body), "", "  "); err == nil && indented.Len() < mostGrowth*len(letter.Body)+64 {
+	if err := json.Indent(indented, []byte(letter.Body), "", "  "); err == nil && indented.Len() < maxGrowth*len(letter.Body)+64 {
 		return printable.Lines(indented.String())
 	}
 	return printable.Lines(letter.Body)

@@ -17,7 +17,7 @@ func TestSummary(t *testing.T) {
 			v1alpha1.DeadLetter{Body: "{}", Headers: map[string]any{"x-failure-message": "no stock\nfor A-1"}}, `no stock\nfor A-1`,
 		},
 		"the body in one line": {v1alpha1.DeadLetter{Body: "{\n  \"a\": 1\n}"}, `{ "a": 1 }`},
-		"no text":              {v1alpha1.DeadLetter{Body: "AAE=", BodyEncoding: v1alpha1.Base64, Size: 2}, "2 bytes that are no text"},
+		"no text":              {v1alpha1.DeadLetter{Body: "AAE=", BodyEncoding: v1alpha1.Base64, Size: 2}, "2 bytes that are not text"},
 		"the beginning":        {v1alpha1.DeadLetter{Body: strings.Repeat("ä", 200)}, strings.Repeat("ä", 159) + "…"},
 		"a header that is no text": {
 			v1alpha1.DeadLetter{Body: "b", Headers: map[string]any{"x-failure-message": []any{"a"}}}, "b",

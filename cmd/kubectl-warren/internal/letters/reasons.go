@@ -1,6 +1,6 @@
 package letters
 
-// Reasons are the words for why messages come to a dead-letter queue.
+// Reasons are the values of a dead letter's reason.
 var Reasons = []string{"Rejected", "Expired", "MaxLength", "DeliveryLimit", "Parked"}
 
 var reasonTexts = map[string]string{
@@ -11,5 +11,5 @@ var reasonTexts = map[string]string{
 	"Parked":        "a consumer published the message to the dead-letter queue",
 }
 
-// ReasonText says what a reason means; empty if it is none of Reasons.
+// ReasonText returns the meaning of a reason; empty if it is unknown.
 func ReasonText(reason string) string { return reasonTexts[reason] }

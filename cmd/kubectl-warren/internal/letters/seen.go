@@ -10,29 +10,29 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
-// partialTexts say why there are messages that could not be seen.
+// partialTexts describe why messages may be missing.
 var partialTexts = map[v1alpha1.PartialReason]string{
-	v1alpha1.PartialHeldByConsumers: "others consume the queue; what they hold cannot be seen",
-	v1alpha1.PartialJobRunning:      "a Redrive or a Purge runs; what it holds cannot be seen",
-	v1alpha1.PartialDepth:           "there are more messages; what is further down was not looked at",
-	v1alpha1.PartialTime:            "the look took too long; the rest was not looked at",
-	v1alpha1.PartialDelayed:         "the queue hides messages for some time after they were given back",
-	v1alpha1.PartialUnreadable:      "RabbitMQ cannot deliver a message over AMQP 0-9-1, nor what stands behind it",
+	v1alpha1.PartialHeldByConsumers: "other consumers of the queue hold messages",
+	v1alpha1.PartialJobRunning:      "a running Redrive or Purge holds messages",
+	v1alpha1.PartialDepth:           "the queue has more messages than were examined",
+	v1alpha1.PartialTime:            "the request took too long; the rest was not examined",
+	v1alpha1.PartialDelayed:         "the queue hides messages for some time after they were returned",
+	v1alpha1.PartialUnreadable:      "RabbitMQ cannot deliver a message over AMQP 0-9-1, and the messages behind it were not examined",
 }
 
-// sharedTexts say which messages of a shared queue were left out.
+// sharedTexts describe messages of a shared queue that were left out.
 var sharedTexts = map[string]string{
 	"OtherOrigin": "from queues of other ConsumerQueues",
 	"NoOrigin":    "of unknown origin, which --unknown-origin selects",
 }
 
-// The reasons to leave out messages for which the selection has no answer.
+// The reasons to leave out messages that the selector could not evaluate.
 const (
 	skippedNotEvaluated = "NotEvaluated"
 	skippedUndated      = "Undated"
 )
 
-// SeenLines describe the messages that an answer lacks.
+// SeenLines describes the messages that a response lacks.
 func SeenLines(seen v1alpha1.Seen) []string {
 	var lines []string
 	if seen.Partial {
@@ -43,14 +43,14 @@ func SeenLines(seen v1alpha1.Seen) []string {
 		lines = append(lines, fmt.Sprintf("Held by the Redrive or Purge: %d.", seen.Held))
 	}
 	if count := seen.Skipped[skippedNotEvaluated]; count > 0 {
-		line := fmt.Sprintf("Left out, as the expression failed on them: %d (%s)", count, skippedNotEvaluated)
+		line := fmt.Sprintf("Left out because the expression failed on them: %d (%s)", count, skippedNotEvaluated)
 		if seen.EvaluationError != "" {
 			line += ". The first error: " + printable.Text(seen.EvaluationError)
 		}
 		lines = append(lines, line+".")
 	}
 	if count := seen.Skipped[skippedUndated]; count > 0 {
-		lines = append(lines, fmt.Sprintf("Left out, as they do not tell when they died: %d (%s).", count, skippedUndated))
+		lines = append(lines, fmt.Sprintf("Left out because their time of death is unknown: %d (%s).", count, skippedUndated))
 	}
 	var shared []string
 	for _, reason := range slices.Sorted(maps.Keys(seen.Skipped)) {
@@ -64,12 +64,12 @@ func SeenLines(seen v1alpha1.Seen) []string {
 		shared = append(shared, fmt.Sprintf("%d %s (%s)", seen.Skipped[reason], because, printable.Text(reason)))
 	}
 	if len(shared) > 0 {
-		lines = append(lines, "Left out, as others share the queue: "+strings.Join(shared, ", ")+".")
+		lines = append(lines, "Left out because other ConsumerQueues share the queue: "+strings.Join(shared, ", ")+".")
 	}
 	return lines
 }
 
-// PartialText is why there are messages that could not be seen.
+// PartialText describes why messages may be missing.
 func PartialText(reason v1alpha1.PartialReason) string {
 	if known := partialTexts[reason]; known != "" {
 		return known

@@ -18,23 +18,23 @@ func TestSeenLines(t *testing.T) {
 		"beside a Redrive": {
 			v1alpha1.Seen{Partial: true, PartialReason: "JobRunning", Held: 7},
 			[]string{
-				"Not all messages were seen: a Redrive or a Purge runs; what it holds cannot be seen (JobRunning).",
+				"Not all messages were seen: a running Redrive or Purge holds messages (JobRunning).",
 				"Held by the Redrive or Purge: 7.",
 			},
 		},
 		"an expression that failed": {
 			v1alpha1.Seen{Skipped: map[string]int64{"NotEvaluated": 1204}, EvaluationError: "no such key: oder"},
-			[]string{"Left out, as the expression failed on them: 1204 (NotEvaluated). The first error: no such key: oder."},
+			[]string{"Left out because the expression failed on them: 1204 (NotEvaluated). The first error: no such key: oder."},
 		},
 		"an error with control characters": {
 			v1alpha1.Seen{Skipped: map[string]int64{"NotEvaluated": 1}, EvaluationError: "no such key: \x1b[2J"},
-			[]string{`Left out, as the expression failed on them: 1 (NotEvaluated). The first error: no such key: \x1b[2J.`},
+			[]string{`Left out because the expression failed on them: 1 (NotEvaluated). The first error: no such key: \x1b[2J.`},
 		},
 		"messages without a time, in a shared queue": {
 			v1alpha1.Seen{Skipped: map[string]int64{"Undated": 3, "OtherOrigin": 2}},
 			[]string{
-				"Left out, as they do not tell when they died: 3 (Undated).",
-				"Left out, as others share the queue: 2 from queues of other ConsumerQueues (OtherOrigin).",
+				"Left out because their time of death is unknown: 3 (Undated).",
+				"Left out because other ConsumerQueues share the queue: 2 from queues of other ConsumerQueues (OtherOrigin).",
 			},
 		},
 	} {

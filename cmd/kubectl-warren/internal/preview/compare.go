@@ -9,13 +9,13 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// compare has the planner compare and decide, and lists each object with what becomes of it.
+// compare runs the planner, and lists each object with its action.
 func (p *Preview) compare(
 	cq *v1alpha1.ConsumerQueue, desired topology.Topology, found reported, input plan.Input, known topology.Inventory,
 ) {
 	comparison := plan.Diff(desired, found.observed, input)
 	if comparison.Upgraded {
-		p.note("what differs is as this spec asks for it on an older RabbitMQ: it works as it is, and Warren is Ready")
+		p.note("the differing objects match this spec on an older RabbitMQ: they work, and Warren is Ready")
 	}
 	decided := plan.Decide(comparison, known, cq.Spec.DriftPolicy)
 	actions := map[vhost.ID]plan.Action{}
@@ -30,11 +30,11 @@ func (p *Preview) compare(
 		switch {
 		case found.uncertain[id]:
 			object.Action, object.State = Unknown, v1alpha1.StateUnknown
-			object.Message = "the status does not tell how this object is now"
+			object.Message = "the status does not contain the state of this object"
 		case entry.State == v1alpha1.StateInSync:
 			object.Action = Unchanged
 		case entry.State == v1alpha1.StateForeign:
-			object.Action, object.Message = Keep, "no ConsumerQueue wants this binding, and Warren does not remove it"
+			object.Action, object.Message = Keep, "no ConsumerQueue specifies this binding, and Warren does not remove it"
 		case entry.State == v1alpha1.StateRecreationRequired:
 			object.Action, object.Message = Recreate, recreation(comparison.Upgraded)
 			object.Differences = differences(id, comparison.Changes)
@@ -72,12 +72,12 @@ func differences(id vhost.ID, changes []v1alpha1.Change) []Difference {
 
 func recreation(upgraded bool) string {
 	if upgraded {
-		return "as this spec asks for the object on an older RabbitMQ: it works, and is recreated when you delete it"
+		return "matches this spec on an older RabbitMQ: it works, and Warren recreates it when you delete it"
 	}
 	return "cannot be changed: the object stays as it is until you delete it, then Warren declares it again"
 }
 
-// decision is what the planner decided about an object that is missing or no longer desired.
+// decision returns the action of the planner for an object that is missing or no longer desired.
 func decision(action plan.Action, blockedBy string) (Action, string) {
 	switch action.Verb {
 	case plan.Declare:
@@ -85,13 +85,13 @@ func decision(action plan.Action, blockedBy string) (Action, string) {
 	case plan.Bind:
 		return Bind, ""
 	case plan.BindSource:
-		return Bind, "after all else is there"
+		return Bind, "after all other objects exist"
 	case plan.Unbind:
 		return Unbind, "orphaned: no longer in the spec"
 	case plan.Delete:
 		return Delete, "orphaned: no longer in the spec"
 	case plan.DeleteWhenEmpty:
-		return DeleteWhenEmpty, "orphaned: no longer in the spec; goes when it is provably empty"
+		return DeleteWhenEmpty, "orphaned: no longer in the spec; deleted once it is proven empty"
 	}
 	switch action.Reason {
 	case plan.ReasonBlocked:

@@ -1,3 +1,3 @@
-// Package preview says what applying a ConsumerQueue would change at its broker, by the operator's own planner. It has no connection to
-// a broker: what is there, it takes from what the operator wrote into the status of the ConsumerQueue. It does no I/O.
+// Package preview computes what applying a ConsumerQueue would change at its broker, with Warren's planner. It does no I/O and
+// has no connection to a broker: it takes the state of the broker from the status of the ConsumerQueue.
 package preview

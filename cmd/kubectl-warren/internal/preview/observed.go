@@ -11,18 +11,17 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// reported is what the status of a ConsumerQueue tells of its broker.
+// reported is the state of the broker according to the status of a ConsumerQueue.
 type reported struct {
 	observed vhost.Observed
-	// foreign are the bindings that no ConsumerQueue wants.
+	// foreign are the bindings that no ConsumerQueue specifies.
 	foreign vhost.IDs
-	// uncertain are the objects of which the status does not tell how they are: the broker could not be read, or the spec has changed
-	// since.
+	// uncertain are objects whose state is unknown, because the broker could not be read or the spec has changed since.
 	uncertain vhost.IDs
 }
 
-// read makes out what the broker has. before is what the ConsumerQueue of the cluster asks for, after what is asked for now: the status
-// tells how an object differs from what is desired, or that it does not.
+// read reconstructs the state of the broker. before is the topology of the ConsumerQueue in the cluster, after the new one. The
+// status records how each object differs from before.
 func read(status v1alpha1.ConsumerQueueStatus, before, after topology.Topology) reported {
 	r := reported{
 		observed: vhost.Observed{
@@ -45,16 +44,16 @@ func read(status v1alpha1.ConsumerQueueStatus, before, after topology.Topology) 
 		case entry.State == v1alpha1.StateUnknown, becomesDeclared(entry, before, after),
 			entry.State == v1alpha1.StateInSync && entry.LastSyncedHash != before.HashOf(id):
 			r.uncertain[id] = true
-			desired = after // so that nothing follows from this object for others
+			desired = after // so that this object has no effect on others
 		}
 		r.add(entry, desired, changesOf(id, status.Changes))
 	}
 	r.addUnlisted(status, before)
-	r.observed.DeadLetters = deadLettersOf(r.observed)
+	r.observed.DeadLetters = vhost.DeadLettersIn(r.observed.Queues)
 	return r
 }
 
-// becomesDeclared says whether Warren is to declare an exchange that it only used before: the status does not tell the type.
+// becomesDeclared reports whether Warren will declare an exchange that it only used before. The status does not contain its type.
 func becomesDeclared(entry v1alpha1.TopologyEntry, before, after topology.Topology) bool {
 	declares := func(topo topology.Topology) bool {
 		return slices.ContainsFunc(topo.Exchanges, func(e topology.Exchange) bool { return e.Name == entry.Name && e.Declare })
@@ -62,7 +61,7 @@ func becomesDeclared(entry v1alpha1.TopologyEntry, before, after topology.Topolo
 	return entry.Kind == v1alpha1.KindExchange && declares(after) && !declares(before)
 }
 
-// add adds an object that is at the broker as desired, but for what changes say.
+// add adds an object as desired, changed by changes.
 func (r *reported) add(entry v1alpha1.TopologyEntry, desired topology.Topology, changes []v1alpha1.Change) {
 	switch entry.Kind {
 	case v1alpha1.KindExchange:
@@ -74,8 +73,8 @@ func (r *reported) add(entry v1alpha1.TopologyEntry, desired topology.Topology, 
 	}
 }
 
-// addUnlisted adds what a status that was cut does not list. What is listed comes first in the order of the topology, so the rest is
-// taken to be as desired, and called uncertain.
+// addUnlisted adds objects that a truncated status does not list. The listed objects are the first of the topology; the others
+// are assumed to match, and marked as uncertain.
 func (r *reported) addUnlisted(status v1alpha1.ConsumerQueueStatus, before topology.Topology) {
 	if status.TopologyOmitted == 0 {
 		return
@@ -93,24 +92,17 @@ func (r *reported) addUnlisted(status v1alpha1.ConsumerQueueStatus, before topol
 	}
 }
 
-// routePath is the path of a change that is about where messages return to.
+// routePath is the path of a change that concerns the return route.
 const routePath = "route"
 
 func changesOf(id vhost.ID, all []v1alpha1.Change) []v1alpha1.Change {
 	var changes []v1alpha1.Change
 	for _, change := range all {
-		if changeID(change) == id {
+		if topology.IDOfChange(change) == id {
 			changes = append(changes, change)
 		}
 	}
 	return changes
-}
-
-func changeID(change v1alpha1.Change) vhost.ID {
-	return vhost.ID{
-		Kind: vhost.Kind(change.Kind), Name: change.Name,
-		Source: change.Source, Destination: change.Destination, RoutingKey: change.RoutingKey, Arguments: change.Arguments,
-	}
 }
 
 func exchangeFrom(name string, desired topology.Topology, changes []v1alpha1.Change) vhost.Exchange {
@@ -157,7 +149,7 @@ func queueFrom(name string, desired topology.Topology, changes []v1alpha1.Change
 	return found
 }
 
-// setArgument has arguments as a change observed them.
+// setArgument sets an argument to its observed value.
 func setArgument(arguments vhost.Arguments, change v1alpha1.Change) {
 	name, isArgument := strings.CutPrefix(change.Path, "arguments.")
 	switch {
@@ -169,7 +161,7 @@ func setArgument(arguments vhost.Arguments, change v1alpha1.Change) {
 	}
 }
 
-// valueOf reads what vhost.Display has rendered.
+// valueOf parses a text of vhost.Display.
 func valueOf(text string) any {
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.UseNumber()

@@ -11,18 +11,18 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Basis says what a preview compares a spec with.
+// Basis is what a preview compares a spec with.
 type Basis string
 
 // The values of Basis.
 const (
-	// BasisNothing: as if nothing were at the broker.
+	// BasisNothing: an empty broker.
 	BasisNothing Basis = "Nothing"
-	// BasisStatus: what the operator wrote into the status of the ConsumerQueue when it last compared.
+	// BasisStatus: the status of the ConsumerQueue after its last comparison.
 	BasisStatus Basis = "Status"
 )
 
-// Action is what becomes of an object.
+// Action is what Warren does with an object.
 type Action string
 
 // The values of Action.
@@ -32,27 +32,27 @@ const (
 	Unbind          Action = "Unbind"
 	Delete          Action = "Delete"
 	DeleteWhenEmpty Action = "DeleteWhenEmpty"
-	// Recreate: somebody has to delete the object, and Warren declares it again.
+	// Recreate: the user must delete the object, and Warren then declares it again.
 	Recreate Action = "Recreate"
-	// Wait: the object is missing and is not declared for now; the message says why.
+	// Wait: Warren does not declare the missing object yet; the message gives the reason.
 	Wait Action = "Wait"
-	// Keep: the object is not desired, and stays; the message says why.
+	// Keep: the object is not desired, and stays; the message gives the reason.
 	Keep      Action = "Keep"
 	Unchanged Action = "Unchanged"
-	// Unknown: the status does not tell how the object is.
+	// Unknown: the status does not contain the state of the object.
 	Unknown Action = "Unknown"
 )
 
-// Difference is one property of an object that differs.
+// Difference is a property of an object that differs.
 type Difference struct {
 	// Path within the object, such as arguments.x-message-ttl.
 	Path string `json:"path"`
-	// Desired and Observed are as people read them; empty where the property is not set.
+	// Desired and Observed are formatted for people; empty if the property is not set.
 	Desired  string `json:"desired,omitempty"`
 	Observed string `json:"observed,omitempty"`
 }
 
-// Object is an exchange, queue or binding, and what becomes of it.
+// Object is an exchange, queue or binding with its action.
 type Object struct {
 	Action      Action               `json:"action"`
 	State       v1alpha1.ObjectState `json:"state"`
@@ -62,15 +62,15 @@ type Object struct {
 	Destination string               `json:"destination,omitempty"`
 	RoutingKey  string               `json:"routingKey,omitempty"`
 	Role        v1alpha1.Role        `json:"role,omitempty"`
-	// Type is that of an exchange which Warren declares.
+	// Type of an exchange that Warren declares.
 	Type v1alpha1.ExchangeType `json:"type,omitempty"`
-	// Arguments are those of a queue or binding as desired.
+	// Arguments of a desired queue or binding.
 	Arguments   vhost.Arguments `json:"arguments,omitempty"`
 	Differences []Difference    `json:"differences,omitempty"`
 	Message     string          `json:"message,omitempty"`
 }
 
-// Preview is what applying a ConsumerQueue would change.
+// Preview is the result of applying a ConsumerQueue.
 type Preview struct {
 	Namespace     string `json:"namespace,omitempty"`
 	ConsumerQueue string `json:"consumerQueue"`
@@ -82,12 +82,12 @@ type Preview struct {
 	Objects    []Object            `json:"objects"`
 }
 
-// Differs says whether anything is to be done about an object, by Warren or by somebody else.
+// Differs reports whether Warren or the user has anything to do.
 func (p Preview) Differs() bool {
 	return slices.ContainsFunc(p.Objects, func(object Object) bool { return object.Action != Unchanged && object.Action != Keep })
 }
 
-// Count is how many objects have an action.
+// Count returns the number of objects with an action.
 func (p Preview) Count(action Action) int {
 	count := 0
 	for _, object := range p.Objects {
@@ -98,8 +98,8 @@ func (p Preview) Count(action Action) int {
 	return count
 }
 
-// OnEmptyBroker says what applying a ConsumerQueue would declare on a RabbitMQ of a version, with nothing there. Only exchanges that Warren
-// does not declare are taken to exist. The error is a *topology.Refusal.
+// OnEmptyBroker computes what Warren would declare on an empty RabbitMQ of a version. It assumes that exchanges which Warren does
+// not declare exist. The error is a *topology.Refusal.
 func OnEmptyBroker(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Preview, error) {
 	desired, err := topology.Desired(cq, version)
 	if err != nil {
@@ -110,7 +110,7 @@ func OnEmptyBroker(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Preview, 
 	for _, exchange := range desired.Exchanges {
 		if !exchange.Declare {
 			nothing.observed.Exchanges[exchange.Name] = vhost.Exchange{Durable: true}
-			preview.note("exchange %q is taken to exist: Warren does not declare it, because its binding gives no type", exchange.Name)
+			preview.note("exchange %q is assumed to exist: Warren does not declare it, because its binding has no exchange type", exchange.Name)
 		}
 	}
 	preview.noteReturn(desired)
@@ -118,8 +118,9 @@ func OnEmptyBroker(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Preview, 
 	return preview, nil
 }
 
-// AgainstStatus says what applying a ConsumerQueue would change, going by the status of the ConsumerQueue of that name in the cluster. Both
-// may be the same. others are further ConsumerQueues of the namespace, which may share objects. The error is a *topology.Refusal.
+// AgainstStatus computes what applying cq would change, based on the status of inCluster, the ConsumerQueue of that name in the
+// cluster. Both may be the same. others are further ConsumerQueues of the namespace, which may share objects. The error is a
+// *topology.Refusal.
 func AgainstStatus(cq, inCluster *v1alpha1.ConsumerQueue, version vhost.Version, others []v1alpha1.ConsumerQueue) (Preview, error) {
 	desired, err := topology.Desired(cq, version)
 	if err != nil {
@@ -157,12 +158,12 @@ func (p *Preview) note(format string, values ...any) {
 
 func (p *Preview) noteReturn(desired topology.Topology) {
 	if desired.Return != nil {
-		p.note("where exchange %q leads the messages that return is not looked at: only the broker knows its bindings",
+		p.note("the return route through exchange %q is not checked: only the broker knows its bindings",
 			desired.Return.Exchange)
 	}
 }
 
-// noteRoute says of the way back to the main queue what the status says, or that nothing is known of a new one.
+// noteRoute adds a note about the return route: the fault in the status, or that a new route is unknown.
 func (p *Preview) noteRoute(before, desired topology.Topology, changes []v1alpha1.Change) {
 	if !reflect.DeepEqual(before.Return, desired.Return) {
 		p.noteReturn(desired)
@@ -175,11 +176,11 @@ func (p *Preview) noteRoute(before, desired topology.Topology, changes []v1alpha
 	}
 }
 
-// noteStatus says how much the status is worth.
+// noteStatus adds notes about the reliability of the status.
 func (p *Preview) noteStatus(inCluster *v1alpha1.ConsumerQueue) {
 	status := inCluster.Status
 	if len(status.Topology) == 0 {
-		p.note("the status lists no objects yet, so all are shown as missing: what exists already at the broker is not seen here")
+		p.note("the status lists no objects yet, so all are shown as missing: the preview does not see objects that already exist at the broker")
 	}
 	if status.ObservedGeneration != inCluster.Generation {
 		p.note("the status is of generation %d and the ConsumerQueue of generation %d: Warren has not compared the newest spec yet",
@@ -196,12 +197,12 @@ func (p *Preview) noteStatus(inCluster *v1alpha1.ConsumerQueue) {
 	}
 }
 
-// unwanted lists those bindings of a queue that the status calls foreign.
+// unwanted returns those bindings of a queue that the status lists as foreign.
 func (r reported) unwanted(_ string, bindings []vhost.Binding) []vhost.ID {
 	return slices.DeleteFunc(vhost.BindingIDs(bindings), func(id vhost.ID) bool { return !r.foreign[id] })
 }
 
-// sharedWith says whether one of these ConsumerQueues has an object, going by its status.
+// sharedWith reports whether one of these ConsumerQueues has an object, according to its status.
 func sharedWith(others []v1alpha1.ConsumerQueue) func(v1alpha1.TopologyEntry) bool {
 	shared := vhost.IDs{}
 	for i := range others {

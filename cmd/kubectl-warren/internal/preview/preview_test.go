@@ -19,7 +19,7 @@ import (
 	"github.com/warren-mq/warren/test/conformance"
 )
 
-// describe renders what becomes of each object that does not stay as it is.
+// describe formats the action of each object that changes.
 func describe(made preview.Preview) []string {
 	var lines []string
 	for _, object := range made.Objects {
@@ -39,13 +39,13 @@ func describe(made preview.Preview) []string {
 	return lines
 }
 
-// synced is a ConsumerQueue that is in sync with its broker, as the operator writes its status.
+// synced returns a ConsumerQueue whose status reports that it is in sync.
 func synced(t *testing.T, spec string, version vhost.Version) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	return reported(t, topologytest.ConsumerQueue(t, spec), version, func(*vhost.Observed) {})
 }
 
-// reported is a ConsumerQueue with the status that the operator writes when a broker has its topology, changed in some way.
+// reported returns a ConsumerQueue with the status for a broker that has its topology with some change.
 func reported(t *testing.T, cq *v1alpha1.ConsumerQueue, version vhost.Version, change func(*vhost.Observed)) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	desired, err := topology.Desired(cq, version)
@@ -85,7 +85,7 @@ retry: {delayTiers: [{delay: 1m}]}
 	if difference := cmp.Diff(want, describe(made)); difference != "" {
 		t.Errorf("objects (-want +got):\n%s", difference)
 	}
-	if notes := strings.Join(made.Notes, "; "); !strings.Contains(notes, `exchange "shop" is taken to exist`) {
+	if notes := strings.Join(made.Notes, "; "); !strings.Contains(notes, `exchange "shop" is assumed to exist`) {
 		t.Errorf("notes: %q", notes)
 	}
 	if !made.Differs() {
@@ -192,7 +192,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// What the status says of a broker is enough to find the same differences again, on each version and for each vector.
+// The status is sufficient to find the same differences again, on each version and for each vector.
 func TestTheStatusTellsTheBroker(t *testing.T) {
 	t.Parallel()
 	for _, vector := range conformance.Load(t) {
@@ -238,7 +238,7 @@ func TestTheStatusTellsTheBroker(t *testing.T) {
 	}
 }
 
-// wantAsReported wants each object in the state that the status has, with the differences that the status lists.
+// wantAsReported compares each object with its state and differences in the status.
 func wantAsReported(t *testing.T, status v1alpha1.ConsumerQueueStatus, made preview.Preview) {
 	t.Helper()
 	var want, got []string
@@ -292,7 +292,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// What differs only because the broker was upgraded works as it is, and the preview says so.
+// Objects that differ only because of a broker upgrade work, and the preview says so.
 func TestBrokerUpgraded(t *testing.T) {
 	t.Parallel()
 	inCluster := synced(t, "{}", vhost.RabbitMQ310)
@@ -316,7 +316,7 @@ func TestBrokerUpgraded(t *testing.T) {
 	}
 }
 
-// A spec that was edited while Warren did not look leaves the status behind: nobody knows then what the broker has.
+// If the spec changed while Warren was not running, the state of the broker is unknown.
 func TestStaleStatus(t *testing.T) {
 	t.Parallel()
 	inCluster := synced(t, "{}", vhost.RabbitMQ43)

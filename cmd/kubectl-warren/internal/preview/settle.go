@@ -10,24 +10,25 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// mostSteps is how many reconciliations are worked out at most: new objects are declared, bindings go, then queues, then exchanges.
-const mostSteps = 8
+// maxSteps is the maximum number of simulated reconciliations: new objects are declared, then bindings are removed, then queues,
+// then exchanges.
+const maxSteps = 8
 
-// settled is what becomes of the objects that left the spec, after as many reconciliations as that takes.
+// settled is the fate of the objects that left the spec, after as many reconciliations as necessary.
 type settled struct {
 	removals map[vhost.ID]plan.Action
-	// blocked says why those stay that stay.
+	// blocked is why objects stay.
 	blocked map[vhost.ID]string
 }
 
-// settle has the planner decide again and again, as the operator does, with a broker on which each former plan was carried out. The
-// operator removes what left the spec only when what comes instead is there: a single plan would say that it stays.
+// settle simulates Warren's reconciliations: it plans, changes the simulated broker, and plans again. Warren removes objects that
+// left the spec only once their replacement exists, so a single plan would report that they stay.
 func settle(
 	desired topology.Topology, observed vhost.Observed, input plan.Input, known topology.Inventory, policy v1alpha1.DriftPolicy,
 ) settled {
 	observed = copyOf(observed)
 	s := settled{removals: map[vhost.ID]plan.Action{}, blocked: map[vhost.ID]string{}}
-	for range mostSteps {
+	for range maxSteps {
 		comparison := plan.Diff(desired, observed, input)
 		clear(s.blocked)
 		for _, orphan := range comparison.Orphans {
@@ -44,12 +45,12 @@ func settle(
 		if !changed {
 			break
 		}
-		observed.DeadLetters = deadLettersOf(observed)
+		observed.DeadLetters = vhost.DeadLettersIn(observed.Queues)
 	}
 	return s
 }
 
-// carryOut does to a broker what an action says, and says whether that is anything. A queue is taken to be empty.
+// carryOut applies an action to the simulated broker, and reports whether it changed anything. It assumes that queues are empty.
 func carryOut(action plan.Action, observed *vhost.Observed) bool {
 	entry := action.Entry
 	switch action.Verb {
@@ -99,14 +100,4 @@ func copyOf(observed vhost.Observed) vhost.Observed {
 	}
 	observed.BindingsTo, observed.BindingsFrom = to, from
 	return observed
-}
-
-func deadLettersOf(observed vhost.Observed) []vhost.DeadLetter {
-	var letters []vhost.DeadLetter
-	for _, name := range slices.Sorted(maps.Keys(observed.Queues)) {
-		if letter, sends := vhost.DeadLettersOf(name, observed.Queues[name], nil); sends {
-			letters = append(letters, letter)
-		}
-	}
-	return letters
 }

@@ -1,3 +1,2 @@
-// Package printable writes texts of messages so that whoever reads them sees all that is there, and nothing that pretends to be something
-// else. What messages hold is written by whoever publishes.
+// Package printable escapes texts from publishers so that a reader sees all characters, and no terminal interprets them.
 package printable

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text writes a text in one line that a terminal takes for nothing but text: control characters, such as those that begin an escape
-// sequence, and characters that turn the direction of writing become escapes. What messages hold is written by whoever publishes.
+// Text escapes a text for one line of a terminal. Control characters, such as the beginning of an escape sequence, and characters
+// that change the writing direction become escapes. Publishers control the content of messages.
 func Text(value string) string {
 	if utf8.ValidString(value) && strings.IndexFunc(value, isUnprintable) < 0 {
 		return value
@@ -41,7 +41,7 @@ func Lines(value string) []string {
 
 func isUnprintable(character rune) bool { return !unicode.IsPrint(character) }
 
-// JSON writes the same JSON so that a terminal takes it for nothing but text. Outside of texts JSON has nothing to escape.
+// JSON escapes JSON for a terminal without changing its meaning. Only strings need escapes.
 func JSON(content []byte) []byte {
 	if isASCIIText(content) {
 		return content
@@ -65,7 +65,7 @@ func JSON(content []byte) []byte {
 	return escaped
 }
 
-// isASCIIText says whether there is nothing to escape, in a time that does not count beside the network's.
+// isASCIIText reports whether there is nothing to escape. It is fast compared with the network.
 func isASCIIText(content []byte) bool {
 	for _, each := range content {
 		if each >= 0x7f || each < ' ' && each != '\n' && each != '\t' && each != '\r' {

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// hostile are texts that do something to a terminal, or to the one who reads.
+// hostile are texts that affect a terminal, or mislead a reader.
 var hostile = map[string]struct{ given, want string }{
 	"plain text":             {"Straße 7, 東京", "Straße 7, 東京"},
 	"a colour":               {"\x1b[31mred", `\x1b[31mred`},

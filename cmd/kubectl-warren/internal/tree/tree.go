@@ -1,5 +1,5 @@
-// Package tree arranges the objects of a topology, as the status of a ConsumerQueue lists them, in the way that messages take. It does no
-// I/O.
+// Package tree arranges the objects of a topology from a ConsumerQueue's status in the order in which messages pass them. It does
+// no I/O.
 package tree
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// Node is an object of a topology, with those that messages come to from there.
+// Node is an object of a topology, with the objects that receive its messages.
 type Node struct {
 	Kind  string               `json:"kind"`
 	Name  string               `json:"name"`
@@ -23,8 +23,8 @@ type builder struct {
 	attached map[int]bool
 }
 
-// Of is the tree of a ConsumerQueue: its sources, then the main queue with the delay tiers and the dead-letter exchange below, which has
-// the dead-letter queue below. What has no place in that comes last.
+// Of returns the tree of a ConsumerQueue: its sources, then the main queue. Below the main queue are the delay tiers and the
+// dead-letter exchange with the dead-letter queue. Other objects come last.
 func Of(cq *v1alpha1.ConsumerQueue) *Node {
 	b := &builder{entries: cq.Status.Topology, attached: map[int]bool{}}
 	root := &Node{Kind: "ConsumerQueue", Name: cq.Name}
@@ -49,7 +49,7 @@ func Of(cq *v1alpha1.ConsumerQueue) *Node {
 	return root
 }
 
-// take makes nodes of the objects of a kind and role that have no place yet.
+// take returns nodes for the objects of a kind and role that are not attached yet.
 func (b *builder) take(kind v1alpha1.ObjectKind, role v1alpha1.Role) []*Node {
 	var nodes []*Node
 	for i, entry := range b.entries {
@@ -60,8 +60,8 @@ func (b *builder) take(kind v1alpha1.ObjectKind, role v1alpha1.Role) []*Node {
 	return nodes
 }
 
-// node makes a node of an object: below an exchange are its bindings, below a binding the queue that it leads to, unless that is the
-// main queue.
+// node returns the node of an object. Below an exchange are its bindings, and below a binding its queue, unless that is the main
+// queue.
 func (b *builder) node(at int, entry v1alpha1.TopologyEntry) *Node {
 	b.attached[at] = true
 	node := &Node{Kind: string(entry.Kind), Name: entry.Name, Role: entry.Role, State: entry.State}
@@ -98,15 +98,15 @@ func bindingName(entry v1alpha1.TopologyEntry) string {
 	return name
 }
 
-// Line is a node as a tree shows it.
+// Line is a node as one line of a tree.
 type Line struct {
 	*Node
 
-	// Branch is what stands before the name, such as "│  └─ ".
+	// Branch precedes the name, such as "│  └─ ".
 	Branch string
 }
 
-// Lines lists the nodes of a tree from top to bottom.
+// Lines returns the nodes of a tree from top to bottom.
 func (n *Node) Lines() []Line { return n.lines("", "") }
 
 func (n *Node) lines(branch, indent string) []Line {

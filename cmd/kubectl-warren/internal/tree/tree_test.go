@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/test/conformance"
 )
 
-// of is the tree of a topology that is in sync, as text.
+// of formats the tree of a topology that is in sync.
 func of(t *testing.T, cq *v1alpha1.ConsumerQueue, version vhost.Version) string {
 	t.Helper()
 	desired, err := topology.Desired(cq, version)
@@ -104,7 +104,7 @@ ConsumerQueue orders
 	}
 }
 
-// Each object has one place.
+// Each object appears once.
 func TestEveryObjectIsShownOnce(t *testing.T) {
 	t.Parallel()
 	for _, vector := range conformance.Load(t) {

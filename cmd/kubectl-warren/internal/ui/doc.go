@@ -1,5 +1,5 @@
-// Package ui serves `kubectl warren ui`: dead letters in a browser, on 127.0.0.1, with the rights of the user's own kubeconfig. Nothing of
-// a message is kept.
+// Package ui serves `kubectl warren ui`: pages about dead letters on 127.0.0.1, with the permissions of the user's kubeconfig. It
+// stores no messages. Begin reading at server.go.
 //
 //   - server.go: the paths, and the listener
 //   - guard.go: requests of the user's own browser, and no others
@@ -9,6 +9,6 @@
 //   - selection.go, request.go: which messages are meant, counting them, and asking for a Redrive or a Purge
 //   - transfer.go, progress.go: the jobs, and how one goes on
 //
-// assets/ has htmx and its extension for server-sent events as npm has them (htmx.org, htmx-ext-sse; 0BSD), with their versions in their
+// assets/ has htmx and its extension for server-sent events from npm (htmx.org, htmx-ext-sse; 0BSD), with versions in their
 // names.
 package ui

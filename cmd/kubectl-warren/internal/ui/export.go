@@ -16,7 +16,7 @@ func (s *Server) export(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := asked.Get(r.Context(), name, deadletters.SubresourceExport, selectionOf(r.URL.Query()).query())
+	body, err := asked.Get(r.Context(), name, deadletters.SubresourceExport, deadletterclient.Parameters(selectionOf(r.URL.Query()).spec()))
 	if err != nil {
 		return err
 	}

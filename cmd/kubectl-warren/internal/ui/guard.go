@@ -10,12 +10,12 @@ import (
 	"sync/atomic"
 )
 
-// guard lets in the browser that was given the URL, and nobody else: other programs and users of the machine can reach the port, and so
+// guard admits only the browser that opened the printed URL. Other programs and users of the machine can reach the port, and so
 // can pages of other sites in the same browser.
 type guard struct {
 	address string
 	hosts   []string
-	// token is in the URL, and is taken once. session is in the cookie that takes its place.
+	// token is in the URL, and valid once. session is the cookie that replaces it.
 	token, session string
 	used           atomic.Bool
 	crossOrigin    *http.CrossOriginProtection
@@ -37,7 +37,7 @@ const tokenParameter = "token"
 
 const cookieName = "kubectl-warren-ui"
 
-// policy allows a page to load, send and run only what this server serves.
+// policy allows pages to load, send and run only content of this server.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'"
 
@@ -51,20 +51,20 @@ func setSecurityHeaders(header http.Header) {
 	header.Set("Cache-Control", "no-store")
 }
 
-// protect answers requests of others.
+// protect rejects requests from others.
 func (g *guard) protect(pages http.Handler) http.Handler {
 	pages = g.crossOrigin.Handler(pages)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setSecurityHeaders(w.Header())
 		switch {
-		case !slices.Contains(g.hosts, r.Host): // a name of somebody else that leads here: DNS rebinding
-			http.Error(w, "This is not the host that `kubectl warren ui` has printed.", http.StatusMisdirectedRequest)
+		case !slices.Contains(g.hosts, r.Host): // another name that resolves to this address: DNS rebinding
+			http.Error(w, "This is not the host that `kubectl warren ui` printed.", http.StatusMisdirectedRequest)
 		case g.isKnown(r):
 			pages.ServeHTTP(w, r)
 		case g.admits(r):
 			g.enter(w)
 		default:
-			http.Error(w, "Open the URL that `kubectl warren ui` has printed. It works once: start the command again for another browser.",
+			http.Error(w, "Open the URL that `kubectl warren ui` printed. It works once: restart the command for another browser.",
 				http.StatusUnauthorized)
 		}
 	})
@@ -75,7 +75,7 @@ func (g *guard) isKnown(r *http.Request) bool {
 	return err == nil && isSame(cookie.Value, g.session)
 }
 
-// admits says whether a request has the token, which nobody has used yet.
+// admits reports whether a request carries the unused token.
 func (g *guard) admits(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.URL.Path == path("") && isSame(r.URL.Query().Get(tokenParameter), g.token) &&
 		g.used.CompareAndSwap(false, true)
@@ -85,7 +85,8 @@ func isSame(given, want string) bool {
 	return subtle.ConstantTimeCompare([]byte(given), []byte(want)) == 1
 }
 
-// enter gives the cookie. The page leads on by itself, for a browser sends no strict cookie after a redirect from another site.
+// enter sets the cookie. The page forwards by itself, because a browser sends no strict cookie after a redirect from another
+// site.
 func (g *guard) enter(w http.ResponseWriter) {
 	http.SetCookie(w, &http.Cookie{
 		Name: cookieName, Value: g.session, Path: path(""), HttpOnly: true, SameSite: http.SameSiteStrictMode,

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// mostBody is how much of a body is shown, in bytes, and mostHex how much of that in hexadecimal.
-	mostBody = 1 << 20
-	mostHex  = 16 << 10
+	// maxBody is how many bytes of a body are shown, and maxHex how many of these in hexadecimal.
+	maxBody = 1 << 20
+	maxHex  = 16 << 10
 )
 
 // messagePage is the third view: one message.
@@ -24,9 +24,9 @@ type messagePage struct {
 	Namespace, Name, Queue string
 	deadletters.DeadLetter
 	OriginText string
-	// Failure is what the consumer says went wrong; empty if the message does not tell.
+	// Failure is the failure that the consumer recorded; empty if there is none.
 	Failure string
-	// HeaderLines and Body are as `kubectl warren dlq peek` prints them.
+	// HeaderLines and Body are formatted as by `kubectl warren dlq peek`.
 	HeaderLines []string
 	Text, Hex   string
 	// Query selects the message.
@@ -40,7 +40,7 @@ func (s *Server) message(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	answer := deadletters.DeadLetterList{}
-	query := url.Values{parameterID: {id}, "limit": {"1"}, "bodyLimit": {fmt.Sprint(mostBody)}}
+	query := url.Values{parameterID: {id}, "limit": {"1"}, "bodyLimit": {fmt.Sprint(maxBody)}}
 	if err := ask(r.Context(), asked, name, deadletters.SubresourceMessages, query, &answer); err != nil {
 		return err
 	}
@@ -61,12 +61,12 @@ func (s *Server) message(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// hexOf is the beginning of a body that is text in hexadecimal; others are shown so anyway.
+// hexOf returns the beginning of a text body in hexadecimal. Other bodies are always shown in hexadecimal.
 func hexOf(letter deadletters.DeadLetter) string {
 	if letter.BodyEncoding == deadletters.Base64 {
 		if _, err := base64.StdEncoding.DecodeString(letter.Body); err == nil {
 			return ""
 		}
 	}
-	return hex.Dump([]byte(letter.Body[:min(len(letter.Body), mostHex)]))
+	return hex.Dump([]byte(letter.Body[:min(len(letter.Body), maxHex)]))
 }

@@ -30,11 +30,11 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
 )
 
-// site is the pages in front of an API server in memory and a dead-letter API that answers what a test gives.
+// site serves the pages with an in-memory API server and a dead-letter API whose responses a test sets.
 type site struct {
 	*Server
 	t *testing.T
-	// summary and messages are the answers of the dead-letter API, and asked are the requests for messages.
+	// summary and messages are the responses of the dead-letter API, and asked are the requests for messages.
 	summary  deadletters.DeadLetterQueue
 	messages func(url.Values) deadletters.DeadLetterList
 	asked    []url.Values
@@ -61,7 +61,7 @@ func newSite(t *testing.T, objects ...client.Object) *site {
 	return s
 }
 
-// answer is the dead-letter API, which the API server serves.
+// answer is the dead-letter API behind the API server.
 func (s *site) answer(w http.ResponseWriter, r *http.Request) {
 	var body any = metav1.APIResourceList{}
 	switch {
@@ -78,7 +78,7 @@ func (s *site) answer(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// do sends a request as the browser that was let in does, and returns the code and the body.
+// do sends a request with the cookie of the admitted browser, and returns the code and the body.
 func (s *site) do(method, path string, form url.Values) (code int, body string) {
 	s.t.Helper()
 	path, _, _ = strings.Cut(path, "#")
@@ -95,7 +95,7 @@ func (s *site) do(method, path string, form url.Values) (code int, body string) 
 	return recorder.Code, string(content)
 }
 
-// read reads a page as a person does: without its markup, and with single spaces.
+// read returns the text of a page, without markup and with single spaces.
 func (s *site) read(page string) string {
 	s.t.Helper()
 	_, body := s.do(http.MethodGet, page, nil)
@@ -121,7 +121,7 @@ func orders(deadLetters int64) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-// The first view asks for itself again every ten seconds.
+// The first view refreshes itself every ten seconds.
 func TestQueuesAreRefreshed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, orders(3))
@@ -156,7 +156,7 @@ func TestJobsThatEndedRecentlyAreListed(t *testing.T) {
 	}
 }
 
-// The buttons below the list mean the messages that are chosen, and never all messages.
+// The buttons below the list apply to the chosen messages, never to all.
 func TestNothingChosen(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, orders(3))
@@ -175,7 +175,7 @@ func TestNothingChosen(t *testing.T) {
 	}
 }
 
-// listOf is an answer with these messages.
+// listOf returns a response with these messages.
 func listOf(t *testing.T, all ...deadletters.DeadLetter) func(url.Values) deadletters.DeadLetterList {
 	t.Helper()
 	list := deadletters.DeadLetterList{}
@@ -189,7 +189,7 @@ func listOf(t *testing.T, all ...deadletters.DeadLetter) func(url.Values) deadle
 	return func(url.Values) deadletters.DeadLetterList { return list }
 }
 
-// Messages that failed alike differ by their ID, time and body.
+// Messages with the same failure are distinguished by ID, time and body.
 func TestMessagesThatFailedAlike(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, orders(2))
@@ -205,7 +205,7 @@ func TestMessagesThatFailedAlike(t *testing.T) {
 		"2026-11-24T04:00:00Z no stock message-id m-1, {\"order\":1}", "2026-11-24T04:00:01Z no stock message-id m-2, {\"order\":2}")
 }
 
-// A job moves or deletes no more messages than the number that was confirmed.
+// A job moves or deletes no more messages than confirmed.
 func TestJobsAreLimitedToTheConfirmedNumber(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -248,10 +248,10 @@ func TestDestinationsOfTheForm(t *testing.T) {
 	other.Name = "quarantine"
 	s := newSite(t, orders(3), other)
 	s.expect(path("namespaces", "shop", "queues", "orders", "redrive"), "the main queue the delay tier of 30s the delay tier of 5m "+
-		"the delay tier of 30m where each message was published first the main queue of quarantine")
+		"the delay tier of 30m the exchange that each message was first published to the main queue of quarantine")
 }
 
-// The progress of a job with a limit is against the limit.
+// The progress of a job with a limit is relative to the limit.
 func TestProgressOfAJobWithALimit(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, orders(1264), moving(15))
@@ -267,8 +267,8 @@ func moving(moved int64) *v1alpha1.Redrive {
 	return r
 }
 
-// While a job takes the messages of a queue, the page of the queue lists none. It says how many messages are under way, and refreshes itself
-// until the job has ended.
+// While a job holds the messages of a queue, the page of the queue lists none. It shows how many messages are under way, and
+// refreshes itself until the job has ended.
 func TestQueueWhileAJobTakesMessages(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, orders(1264), moving(15))
@@ -293,14 +293,14 @@ func TestQueueWhileAJobTakesMessages(t *testing.T) {
 	}
 }
 
-// A queue that was counted as empty is listed while a job takes its messages.
+// A queue whose count is zero is listed while a job holds its messages.
 func TestQueuesWithJobsAreListed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, orders(0), moving(15))
 	s.expect(namespacePath("shop"), "Dead letters under way in shop", "orders orders.dlq 0", "45 messages by Redrive some Moving")
 }
 
-// After a crash, a job that has ended knows only between which numbers the messages are that it moved.
+// After a crash, an ended job knows only a range of moved messages.
 func TestRangeOfAJob(t *testing.T) {
 	t.Parallel()
 	ended := moving(31299)
@@ -311,7 +311,7 @@ func TestRangeOfAJob(t *testing.T) {
 	s.expect(path("namespaces", "shop", "jobs"), "31,299 to 50,000 moved")
 }
 
-// No text of a broker ends a line of an event, or begins an event.
+// No text of a broker can end a line of an event, or begin an event.
 func TestEventsKeepTheirLines(t *testing.T) {
 	t.Parallel()
 	recorder := httptest.NewRecorder()
@@ -329,7 +329,7 @@ func TestEventsKeepTheirLines(t *testing.T) {
 	}
 }
 
-// A group leads to its messages, to their export, and to the forms that move or delete them.
+// A group links to its messages, to their export, and to the forms that move or delete them.
 func TestGroupsLeadToTheirMessages(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, orders(2))
@@ -368,7 +368,7 @@ func TestGroupsLeadToTheirMessages(t *testing.T) {
 	}
 }
 
-// The page says above the list which messages the selection could not judge.
+// The page shows above the list which messages the selector could not evaluate.
 func TestNoticesOfTheList(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, orders(2))
@@ -378,7 +378,7 @@ func TestNoticesOfTheList(t *testing.T) {
 	s.expect(path("namespaces", "shop", "queues", "orders")+"?expression=body.oder==1", "2", "(NotEvaluated)")
 }
 
-// A job that goes on is suspended, resumed, cancelled, and given another rate.
+// A running job can be suspended, resumed and cancelled, and its rate can be changed.
 func TestChangesOfAJob(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -431,7 +431,7 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// Counts are of the past, and a namespace that does not exist has none.
+// Counts are outdated for a namespace that does not exist, so it has none.
 func TestQueuesTellWhenTheyWereCounted(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, orders(0), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bare"}})

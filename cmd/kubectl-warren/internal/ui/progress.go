@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// progress sends the progress of a Redrive or a Purge as server-sent events, each time that its status changes, until it has ended.
+// progress sends the progress of a Redrive or Purge as server-sent events, one per change of its status, until it ends.
 func (s *Server) progress(w http.ResponseWriter, r *http.Request) error {
 	object, err := s.found(r)
 	if err != nil {
@@ -23,12 +23,12 @@ func (s *Server) progress(w http.ResponseWriter, r *http.Request) error {
 	if err := send(w, transferOf(object)); err != nil {
 		return nil //nolint:nilerr // the browser has gone
 	}
-	// What breaks off is begun again by the browser, with the status of then.
+	// The browser resumes an interrupted stream with the current status.
 	_ = s.follow(r.Context(), object, func(now transfer) bool { return send(w, now) == nil && !now.Ended() })
 	return nil
 }
 
-// follow watches a Redrive or a Purge for as long as visit says so.
+// follow watches a Redrive or Purge until visit returns false.
 func (s *Server) follow(ctx context.Context, object client.Object, visit func(transfer) bool) error {
 	list := client.ObjectList(&v1alpha1.RedriveList{})
 	if _, isPurge := object.(*v1alpha1.Purge); isPurge {
@@ -52,10 +52,10 @@ func (s *Server) follow(ctx context.Context, object client.Object, visit func(tr
 	return ctx.Err()
 }
 
-// lineBreaks begins each line with the name of the field. A CR alone ends a line, too.
+// lineBreaks starts each line with the name of the field. A single CR also ends a line.
 var lineBreaks = strings.NewReplacer("\r\n", "\ndata: ", "\r", "\ndata: ", "\n", "\ndata: ")
 
-// send sends an event: progress, or end if it is the last one.
+// send sends an event: progress, or end for the last one.
 func send(w http.ResponseWriter, now transfer) error {
 	fragment := &bytes.Buffer{}
 	if err := templates["transfer"].ExecuteTemplate(fragment, "progress", now); err != nil {

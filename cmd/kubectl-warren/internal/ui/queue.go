@@ -13,6 +13,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
@@ -25,16 +26,16 @@ import (
 )
 
 const (
-	// defaultGroup is the header that groups tell apart unless somebody chooses another: Warren's consumer library sets it.
+	// defaultGroup is the default header for groups, which Warren's consumer library sets.
 	defaultGroup = contract.HeaderFailureKind
 	pageLimit    = 20
-	// snippet is how many bytes of a body are asked for where messages are listed.
+	// snippet is how many bytes of each body are requested for a list.
 	snippet = 200
-	// recently is how long after its end a job is listed on the page of its queue.
+	// recently is how long an ended job is listed on the page of its queue.
 	recently = time.Hour
 )
 
-// queuePage is the second view: what is in one dead-letter queue, and why.
+// queuePage is the second view: the contents of one dead-letter queue.
 type queuePage struct {
 	Namespace, Name, Queue string
 	Messages, Consumers    int64
@@ -42,21 +43,21 @@ type queuePage struct {
 	Trouble                string
 	Advisories             []v1alpha1.Advisory
 	Transfers              []transfer
-	// Running is the job that takes the messages of the queue. While it does, the page lists none. It is nil without such a job.
+	// Running is the job that holds messages of the queue. While it runs, the page lists none. It is nil if there is no such job.
 	Running *transfer
-	// Refused is why nobody can look; MessagesRefused is why only counts are shown.
+	// Refused is why the queue cannot be browsed; MessagesRefused is why only counts are shown.
 	Refused, MessagesRefused []string
-	// Notices tell of messages that were not seen.
+	// Notices describe messages that were not examined.
 	Notices []string
 
 	GroupBy string
-	// HasValues says that the header of GroupBy tells groups apart.
+	// HasValues is true if groups differ by the header GroupBy.
 	HasValues bool
 	Groups    []group
 	Others    int64
 
 	Selection selection
-	// ListNotices describe messages that the selection of the list has no answer for.
+	// ListNotices describe messages that the selector could not evaluate.
 	ListNotices []string
 	Letters     []letterRow
 	Position    int64
@@ -73,14 +74,14 @@ type group struct {
 	Query template.URL
 }
 
-// OtherFields are what a filter by an expression keeps of the selection.
+// OtherFields are the parts of the selection that a filter by expression keeps.
 func (p queuePage) OtherFields() url.Values {
 	other := p.Selection
 	other.Expression = ""
 	return other.values()
 }
 
-// ExportQuery selects the messages that are listed.
+// ExportQuery selects the listed messages.
 func (p queuePage) ExportQuery() template.URL { return template.URL(p.Selection.values().Encode()) }
 
 // letterRow is a message in a list.
@@ -88,7 +89,7 @@ type letterRow struct {
 	deadletters.DeadLetter
 	DiedAt time.Time
 	Text   string
-	// Details tell apart messages with the same text.
+	// Details distinguishes messages with the same text.
 	Details string
 }
 
@@ -104,25 +105,25 @@ func (s *Server) queue(w http.ResponseWriter, r *http.Request) error {
 	}
 	page := queuePage{
 		Namespace: namespace, Name: name, Queue: queue.Queue,
-		Messages: number(queue.Messages), AsOf: timeOf(queue.AsOf), Trouble: troubleOf(cq),
+		Messages: ptr.Deref(queue.Messages, 0), AsOf: timeOf(queue.AsOf), Trouble: troubleOf(cq),
 	}
 	for _, advisory := range cq.Status.Advisories {
 		if advisory.Name == queue.Queue {
 			page.Advisories = append(page.Advisories, advisory)
 		}
 	}
-	transfers, _ := s.transfers(r.Context(), namespace) // whoever may not see them sees none
+	transfers, _ := s.transfers(r.Context(), namespace) // a user without permission sees none
 	page.addTransfers(transfers)
 	code := http.StatusOK
 	if page.Running == nil {
-		if err := page.look(r, s); err != nil {
+		if err := page.browse(r, s); err != nil {
 			page.Refused, code = printable.Lines(s.Explain(err)), codeOf(err)
 		}
 	}
 	return renderAs(w, code, "queue", page)
 }
 
-// addTransfers adds the jobs of the queue that are under way or have ended recently.
+// addTransfers adds the jobs of the queue that are running or have ended recently.
 func (p *queuePage) addTransfers(all []transfer) {
 	for _, each := range all {
 		if each.ConsumerQueue == p.Name && !each.DryRun && (!each.Ended() || time.Since(each.Completed) < recently) {
@@ -134,8 +135,8 @@ func (p *queuePage) addTransfers(all []transfer) {
 	}
 }
 
-// look asks the dead-letter API.
-func (p *queuePage) look(r *http.Request, s *Server) error {
+// browse requests the contents of the queue from the dead-letter API.
+func (p *queuePage) browse(r *http.Request, s *Server) error {
 	asked, err := s.DeadLetters(r.Context(), p.Namespace)
 	if err != nil {
 		return err
@@ -168,7 +169,7 @@ func (p *queuePage) summarize(ctx context.Context, asked *deadletterclient.Clien
 	if counted.Summary == nil {
 		return errors.New("the answer of the dead-letter API is no summary")
 	}
-	p.Messages, p.Consumers, p.AsOf = number(counted.Messages), number(counted.Consumers), timeOf(counted.AsOf)
+	p.Messages, p.Consumers, p.AsOf = ptr.Deref(counted.Messages, 0), ptr.Deref(counted.Consumers, 0), timeOf(counted.AsOf)
 	p.Notices, p.Others = letters.SeenLines(counted.Summary.Seen), counted.Summary.Others
 	if counted.Summary.Examined < p.Messages {
 		p.Notices = append(p.Notices, fmt.Sprintf("The groups are those of the first %s messages.", thousands(counted.Summary.Examined)))
@@ -182,7 +183,7 @@ func (p *queuePage) summarize(ctx context.Context, asked *deadletterclient.Clien
 	return nil
 }
 
-// selectionOf selects the messages of a group.
+// selectionOf returns the selection of a group.
 func (p *queuePage) selectionOf(of deadletters.Group) selection {
 	selected := selection{Reasons: []string{of.Reason}, Expression: ofQueue(of.Queue)}
 	switch {
@@ -195,12 +196,12 @@ func (p *queuePage) selectionOf(of deadletters.Group) selection {
 	return selected
 }
 
-// list asks for a page of messages.
+// list requests a page of messages.
 func (p *queuePage) list(ctx context.Context, asked *deadletterclient.Client, given url.Values) error {
 	p.Selection = selectionOf(given)
-	position, _ := strconv.ParseInt(given.Get("position"), 10, 64) // what is no number is the beginning
+	position, _ := strconv.ParseInt(given.Get("position"), 10, 64) // an invalid number means the beginning
 	p.Position = max(0, position)
-	query := p.Selection.query()
+	query := deadletterclient.Parameters(p.Selection.spec())
 	query.Set("position", strconv.FormatInt(p.Position, 10))
 	query.Set("limit", strconv.Itoa(pageLimit))
 	query.Set("bodyLimit", strconv.Itoa(snippet))
@@ -236,7 +237,7 @@ func (p *queuePage) pageAt(position int64) string {
 	return "?" + query.Encode() + "#messages"
 }
 
-// addSamples shows what a message of each group says. Those that are not listed on the page are asked for.
+// addSamples adds the text of one message to each group. It requests samples that are not on the page.
 func (p *queuePage) addSamples(ctx context.Context, asked *deadletterclient.Client) {
 	samples := map[string]string{}
 	for _, listed := range p.Letters {
@@ -256,7 +257,7 @@ func (p *queuePage) addSamples(ctx context.Context, asked *deadletterclient.Clie
 	}
 }
 
-// readSamples reads one message of each ID. A group is shown without a sample if that fails.
+// readSamples requests one message of each ID. If that fails, groups are shown without samples.
 func (p *queuePage) readSamples(ctx context.Context, asked *deadletterclient.Client, ids []string, samples map[string]string) {
 	query := url.Values{parameterID: ids, "limit": {strconv.Itoa(len(ids))}, "distinct": {"true"}, "bodyLimit": {strconv.Itoa(snippet)}}
 	answer := deadletters.DeadLetterList{}
@@ -269,7 +270,7 @@ func (p *queuePage) readSamples(ctx context.Context, asked *deadletterclient.Cli
 	}
 }
 
-// ask reads an answer of the dead-letter API.
+// ask requests and decodes a response of the dead-letter API.
 func ask(ctx context.Context, asked *deadletterclient.Client, name, subresource string, query url.Values, into any) error {
 	answer, err := asked.Read(ctx, name, subresource, query)
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 	"github.com/warren-mq/warren/internal/deadletterapi/listing"
 )
 
-// queuesPage is the first view: which queues have dead letters.
+// queuesPage is the first view: the queues with dead letters.
 type queuesPage struct {
 	Namespace string // empty for all
-	// Full have dead letters, the most first, or jobs under way. Empty have none, and Uncounted were not counted.
+	// Full have dead letters, the most first, or running jobs. Empty have none, and Uncounted were not counted.
 	Full, Empty, Uncounted []queueRow
 	Total                  int64
-	// Oldest is when the count was taken that is the oldest; zero without a count.
+	// Oldest is the time of the oldest count; zero without a count.
 	Oldest time.Time
 }
 
@@ -45,7 +45,7 @@ func (s *Server) queues(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	transfers, err := s.transfers(r.Context(), namespace)
-	if err != nil && !apierrors.IsForbidden(err) { // to look at queues takes no right to look at those
+	if err != nil && !apierrors.IsForbidden(err) { // permission to list these is optional
 		return err
 	}
 	going := map[client.ObjectKey][]transfer{}
@@ -56,7 +56,7 @@ func (s *Server) queues(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if namespace != "" && len(list.Items) == 0 {
-		// Who may not read namespaces sees an empty page.
+		// A user without permission to read namespaces sees an empty page.
 		err := s.Kube.Get(r.Context(), client.ObjectKey{Name: namespace}, &corev1.Namespace{})
 		if apierrors.IsNotFound(err) {
 			return &problem{http.StatusNotFound, fmt.Sprintf("Namespace %q does not exist.", namespace)}
@@ -92,7 +92,7 @@ func (p *queuesPage) add(cq *v1alpha1.ConsumerQueue, going []transfer) {
 	p.Full = append(p.Full, row)
 }
 
-// troubleOf says why a ConsumerQueue is not Ready; empty if it is.
+// troubleOf returns why a ConsumerQueue is not Ready; empty if it is.
 func troubleOf(cq *v1alpha1.ConsumerQueue) string {
 	ready := meta.FindStatusCondition(cq.Status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil || ready.Status == metav1.ConditionTrue {

@@ -23,7 +23,7 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-// templates are the pages by name, each with the frame that all have.
+// templates are the pages by name, each with the common frame.
 var templates = parseTemplates("queues", "queue", "message", "request", "confirm", "transfer", "jobs", "error")
 
 func parseTemplates(names ...string) map[string]*template.Template {
@@ -38,7 +38,7 @@ func parseTemplates(names ...string) map[string]*template.Template {
 	return pages
 }
 
-// render writes a page. A page that cannot be made becomes an error, and no half page.
+// render writes a page. If a page cannot be rendered, it returns an error and writes nothing.
 func render(w http.ResponseWriter, name string, data any) error {
 	return renderAs(w, http.StatusOK, name, data)
 }
@@ -50,13 +50,13 @@ func renderAs(w http.ResponseWriter, code int, name string, data any) error {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = page.WriteTo(w) // the browser has gone
+	_, _ = page.WriteTo(w) // an error means that the browser is gone
 	return nil
 }
 
 var errNoPage = &problem{http.StatusNotFound, "There is no such page."}
 
-// problem is an error that a page tells of as it is.
+// problem is an error whose text is shown on the page.
 type problem struct {
 	code int
 	text string
@@ -64,19 +64,19 @@ type problem struct {
 
 func (p *problem) Error() string { return p.text }
 
-// errorPage says what went wrong.
+// errorPage describes an error.
 type errorPage struct {
 	Title string
 	Lines []string
 }
 
-// fail tells of an error, with what can be done about it.
+// fail shows an error page with advice.
 func (s *Server) fail(w http.ResponseWriter, err error) {
 	code := codeOf(err)
-	title := "That did not work"
+	title := "The request failed"
 	switch code {
 	case http.StatusForbidden:
-		title = "You may not do that"
+		title = "Permission denied"
 	case http.StatusNotFound:
 		title = "Not found"
 	}
@@ -85,7 +85,7 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 	}
 }
 
-// codeOf is the HTTP status of an answer that tells of an error.
+// codeOf returns the HTTP status of an error.
 func codeOf(err error) int {
 	if known, ok := errors.AsType[*problem](err); ok {
 		return known.code
@@ -99,10 +99,10 @@ func codeOf(err error) int {
 	return http.StatusBadGateway
 }
 
-// root is the path that all pages are below, which nobody else can guess: browsers tell cookies of one host apart by paths, not by ports.
+// root is the secret prefix of all paths. Browsers separate cookies of one host by path, not by port.
 var root = "/" + rand.Text()
 
-// path joins the parts of a path below root, each of which may hold anything.
+// path joins the parts of a path below root, and escapes them.
 func path(parts ...string) string {
 	joined := &strings.Builder{}
 	joined.WriteString(root)
@@ -114,7 +114,7 @@ func path(parts ...string) string {
 
 func namespacePath(namespace string) string { return path("namespaces", namespace) }
 
-// thousands writes a number in groups of three digits.
+// thousands formats a number in groups of three digits.
 func thousands(number int64) string {
 	digits := strconv.FormatInt(number, 10)
 	for at := len(digits) - 3; at > 0; at -= 3 {
@@ -123,7 +123,7 @@ func thousands(number int64) string {
 	return digits
 }
 
-// plural is a number with its noun.
+// plural formats a number with its noun.
 func plural(number int64, noun string) string {
 	if number == 1 {
 		return "1 " + noun
@@ -131,7 +131,7 @@ func plural(number int64, noun string) string {
 	return thousands(number) + " " + noun + "s"
 }
 
-// ago is how long ago something was.
+// ago formats the age of a time.
 func ago(at time.Time) string {
 	if at.IsZero() {
 		return ""
@@ -139,5 +139,5 @@ func ago(at time.Time) string {
 	return duration.HumanDuration(time.Since(at)) + " ago"
 }
 
-// stamp is a time as machines write it.
+// stamp formats a time as RFC 3339.
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }

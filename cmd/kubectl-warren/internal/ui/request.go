@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	// countTime is how long messages are counted at most.
+	// countTime is the limit for counting messages.
 	countTime = time.Minute
 )
 
-// request is what somebody asks for: the fields of the form.
+// request has the fields of the form for a job.
 type request struct {
 	selection
 	Kind            kind
@@ -54,7 +54,7 @@ func requestOf(r *http.Request, given url.Values) (request, error) {
 	return q, nil
 }
 
-// Fields are the fields of the form, for the page that comes next.
+// Fields returns the fields as hidden fields of the next form.
 func (q request) Fields() url.Values {
 	fields := q.values()
 	for name, value := range map[string]string{"to": q.To, "rate": q.Rate, "limit": q.Limit, "why": q.Why} {
@@ -63,7 +63,7 @@ func (q request) Fields() url.Values {
 	return fields
 }
 
-// Verb is what is done with the messages.
+// Verb returns the verb for the job.
 func (q request) Verb() string {
 	if q.Kind == purge {
 		return "Delete"
@@ -77,7 +77,7 @@ type requestPage struct {
 	Reasons []reasonChoice
 	// Tiers are the delays of the delay tiers.
 	Tiers []string
-	// Others are the ConsumerQueues that messages can be moved to.
+	// Others are the ConsumerQueues to which messages can be moved.
 	Others []string
 }
 
@@ -116,7 +116,7 @@ func (s *Server) askFor(w http.ResponseWriter, r *http.Request) error {
 
 // tiersOf returns the delays of the delay tiers of a ConsumerQueue; none if the spec is invalid.
 func tiersOf(cq *v1alpha1.ConsumerQueue) []string {
-	found, _ := topology.DeadLettersOf(cq, vhost.RabbitMQ40) // delays depend on no version
+	found, _ := topology.DeadLettersOf(cq, vhost.RabbitMQ40) // delays are the same on all versions
 	delays := make([]string, len(found.Tiers))
 	for i, tier := range found.Tiers {
 		delays[i] = topology.CompactDelay(tier.Delay.Milliseconds())
@@ -124,31 +124,29 @@ func tiersOf(cq *v1alpha1.ConsumerQueue) []string {
 	return delays
 }
 
-// uncounted takes the place of the number in the form that confirms, where the messages cannot be counted.
+// uncounted replaces the number in the confirmation if the messages cannot be counted.
 const uncounted = "all"
 
-// confirmPage is the question, once the messages were counted.
+// confirmPage is the question after the count.
 type confirmPage struct {
 	request
 	Counted transfer
-	// Count is how many messages will be moved or deleted.
+	// Count is the number of messages to move or delete.
 	Count int64
-	// Uncounted says that the messages cannot be counted, and all of them can be moved.
+	// Uncounted is true if the messages cannot be counted, but all of them can be moved.
 	Uncounted bool
-	// Mistyped is what somebody typed instead of the number.
+	// Mistyped is the wrong input instead of the number.
 	Mistyped string
 }
 
-// DestinationText says where the messages are to go.
 func (p confirmPage) DestinationText() string { return jobs.DestinationText(p.destination()) }
 
-// RateText says how fast.
 func (p confirmPage) RateText() (string, error) {
 	rate, err := p.rate()
 	return jobs.RateText(rate), err
 }
 
-// request counts the messages that are meant, or has them moved or deleted after they were counted.
+// request counts the selected messages, or creates the job after the confirmation.
 func (s *Server) request(w http.ResponseWriter, r *http.Request) error {
 	if err := r.ParseForm(); err != nil {
 		return &problem{http.StatusBadRequest, "The form cannot be read: " + err.Error()}
@@ -185,7 +183,7 @@ func (s *Server) request(w http.ResponseWriter, r *http.Request) error {
 	return render(w, "confirm", page)
 }
 
-// mistyped returns what was typed in place of the number of messages to delete; empty if the number was typed.
+// mistyped returns the wrong input instead of the number of messages to delete; empty if the number was typed.
 func mistyped(asked request, given url.Values) string {
 	typed := strings.TrimSpace(given.Get("typed"))
 	if asked.Kind == purge && (typed == "" || strings.ReplaceAll(typed, ",", "") != given.Get("counted")) {
@@ -194,7 +192,7 @@ func mistyped(asked request, given url.Values) string {
 	return ""
 }
 
-// confirmed limits a job to the number of messages that was confirmed. Only a Redrive of all messages can be uncounted.
+// confirmed limits a job to the confirmed number of messages. Only a Redrive of all messages can be uncounted.
 func (q request) confirmed(counted string) (request, error) {
 	if counted == uncounted && q.Kind == redrive && q.IsAll() && q.Limit == "" {
 		return q, nil
@@ -206,7 +204,7 @@ func (q request) confirmed(counted string) (request, error) {
 	return q, nil
 }
 
-// create has messages moved or deleted.
+// create creates the job.
 func (s *Server) create(w http.ResponseWriter, r *http.Request, asked request) error {
 	asked, err := asked.confirmed(r.PostForm.Get("counted"))
 	if err != nil {
@@ -227,7 +225,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, asked request) e
 	return nil
 }
 
-// object is the Redrive or the Purge that is asked for.
+// object returns the requested Redrive or Purge.
 func (q request) object(requester string) (client.Object, error) {
 	limit, err := q.limit()
 	if err != nil {
@@ -295,7 +293,7 @@ func (q request) destination() *v1alpha1.RedriveDestination {
 	return &v1alpha1.RedriveDestination{Type: v1alpha1.RedriveDestinationType(q.To)}
 }
 
-// count has an object count and do nothing else, waits for what it finds, and deletes it.
+// count creates a dry run, waits for its result, and deletes it.
 func (s *Server) count(ctx context.Context, object client.Object) (transfer, error) {
 	jobs.MakeDryRun(object)
 	if err := s.Kube.Create(ctx, object); err != nil {
@@ -304,7 +302,7 @@ func (s *Server) count(ctx context.Context, object client.Object) (transfer, err
 	defer func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		_ = s.Kube.Delete(ending, object) // otherwise its TTL ends it
+		_ = s.Kube.Delete(ending, object) // otherwise its TTL deletes it
 	}()
 	waiting, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
-// asked is the object that a form asks for.
+// asked returns the object that a form creates.
 func asked(t *testing.T, of kind, form string) (client.Object, error) {
 	t.Helper()
 	values, err := url.ParseQuery(form)
@@ -117,7 +117,7 @@ func TestMistyped(t *testing.T) {
 	}
 }
 
-// A link that means a selection means the same when it comes back.
+// A selection survives the round trip through a link.
 func TestSelectionsOfLinks(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]selection{

@@ -8,7 +8,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// selection says which messages are meant, as forms and links have it: all that is given must hold.
+// selection is the selection of messages in forms and links. A message must match all fields.
 type selection struct {
 	IDs, Reasons []string
 	// Header, Operator and Value are a requirement of one header; none if Header is empty.
@@ -24,7 +24,7 @@ const (
 	parameterOperator   = "operator"
 	parameterValue      = "value"
 	parameterExpression = "expression"
-	// parameterChosen is in the form whose boxes choose messages, so that no box means no message.
+	// parameterChosen marks the form whose boxes choose messages, so that no box means no message.
 	parameterChosen = "chosen"
 )
 
@@ -43,15 +43,15 @@ func selectionOf(values url.Values) selection {
 	return s
 }
 
-// IsAll says whether all messages are meant.
+// IsAll reports whether all messages are selected.
 func (s selection) IsAll() bool {
 	return len(s.IDs)+len(s.Reasons) == 0 && s.Header == "" && s.Expression == ""
 }
 
-// comparesValue says whether the operator wants a value.
+// comparesValue reports whether the operator needs a value.
 func (s selection) comparesValue() bool { return s.Operator == "In" || s.Operator == "NotIn" }
 
-// spec is the selection of a Redrive or a Purge; nil for all messages.
+// spec returns the selector of a Redrive or Purge; nil for all messages.
 func (s selection) spec() *v1alpha1.DeadLetterSelector {
 	if s.IsAll() {
 		return nil
@@ -70,7 +70,7 @@ func (s selection) spec() *v1alpha1.DeadLetterSelector {
 	return spec
 }
 
-// values are the parameters of a link that means the selection.
+// values returns the parameters of a link for the selection.
 func (s selection) values() url.Values {
 	values := url.Values{}
 	for name, given := range map[string][]string{parameterID: s.IDs, parameterReason: s.Reasons} {
@@ -88,24 +88,7 @@ func (s selection) values() url.Values {
 	return values
 }
 
-// query are the parameters with which the dead-letter API selects the same messages.
-func (s selection) query() url.Values {
-	query := selection{IDs: s.IDs, Reasons: s.Reasons, Expression: s.Expression}.values()
-	switch {
-	case s.Header == "":
-	case s.Operator == "Exists":
-		query.Set(parameterHeader, s.Header)
-	case s.Operator == "DoesNotExist":
-		query.Set(parameterHeader, "!"+s.Header)
-	case s.Operator == "NotIn":
-		query.Set(parameterHeader, s.Header+"!="+s.Value)
-	default:
-		query.Set(parameterHeader, s.Header+"="+s.Value)
-	}
-	return query
-}
-
-// Words say in words which messages are meant.
+// Words describes the selection.
 func (s selection) Words() []string {
 	var words []string
 	if len(s.IDs) > 0 {
@@ -130,7 +113,7 @@ func (s selection) Words() []string {
 	return words
 }
 
-// expressionText describes an expression. The expression of a group says in which queue the messages died.
+// expressionText describes an expression. The expression of a group selects the queue in which the messages died.
 func expressionText(expression string) string {
 	quoted, ofGroup := strings.CutPrefix(expression, diedIn)
 	name := ""
@@ -143,12 +126,12 @@ func expressionText(expression string) string {
 	return "died in queue " + name
 }
 
-// diedIn is the beginning of the expression of a group.
+// diedIn is the beginning of a group's expression.
 const diedIn = "origin.queue == "
 
-// ofQueue is the CEL expression for messages that died in a queue, or do not tell in which if the name is empty. CEL reads the
-// text that JSON writes as the same text.
+// ofQueue returns the CEL expression for messages that died in a queue, or of unknown origin if the name is empty. CEL reads a
+// JSON string as the same text.
 func ofQueue(name string) string {
-	quoted, _ := json.Marshal(name) // a text can always be written
+	quoted, _ := json.Marshal(name) // a string can always be encoded
 	return diedIn + string(quoted)
 }

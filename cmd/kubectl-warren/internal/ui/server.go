@@ -13,17 +13,17 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
 )
 
-// Config is what the pages work with.
+// Config configures a Server.
 type Config struct {
 	// Kube acts as the user.
 	Kube client.WithWatch
-	// Namespace is shown first.
+	// Namespace of the first page.
 	Namespace string
-	// Username is who the API server takes the user for.
+	// Username is the user's name at the API server.
 	Username func(context.Context) (string, error)
 	// DeadLetters connects to the dead-letter API for the queues of a namespace.
 	DeadLetters func(ctx context.Context, namespace string) (*deadletterclient.Client, error)
-	// Explain says what an error means, and what can be done about it.
+	// Explain describes an error with advice.
 	Explain func(error) string
 }
 
@@ -36,10 +36,10 @@ type Server struct {
 	guard *guard
 }
 
-// NewServer makes a Server for an address of this machine, host:port.
+// NewServer returns a Server for an address of this machine, host:port.
 func NewServer(config Config, address string) *Server { return &Server{config, newGuard(address)} }
 
-// URL is where the pages begin. It lets a browser in, once.
+// URL returns the URL of the first page. It admits one browser, once.
 func (s *Server) URL() string { return s.guard.url() }
 
 // Serve serves the pages until the context ends.
@@ -57,10 +57,10 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return err
 }
 
-// mostForm is how large a form may be: a thousand IDs fit.
-const mostForm = 1 << 20
+// maxForm is the limit of a form in bytes: a thousand IDs fit.
+const maxForm = 1 << 20
 
-// Handler answers all requests.
+// Handler handles all requests.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /assets/", http.FileServerFS(assets))
@@ -81,7 +81,7 @@ func (s *Server) Handler() http.Handler {
 		"GET " + namespace + "/jobs":   s.jobs,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+			r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 			if err := answer(w, r); err != nil {
 				s.fail(w, err)
 			}

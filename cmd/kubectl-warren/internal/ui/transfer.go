@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -19,7 +20,7 @@ import (
 	"github.com/warren-mq/warren/internal/deadletterapi/listing"
 )
 
-// kind says what is done with dead letters, as it stands in paths.
+// kind is the kind of a job, as it appears in paths.
 type kind string
 
 const (
@@ -27,27 +28,27 @@ const (
 	purge   kind = "purge"
 )
 
-// transfer is a Redrive or a Purge: what both tell.
+// transfer is a Redrive or a Purge, with the fields that both have.
 type transfer struct {
 	Kind                                         kind
 	Namespace, Name, ConsumerQueue, Source, Dest string
 	DryRun                                       bool
 	RequestedBy, Why                             string
-	// Rate is how fast the job moves or deletes messages. Suspended says that it waits until it is resumed.
+	// Rate is the rate of the job. Suspended is true while it waits to be resumed.
 	Rate      string
 	Suspended bool
 	Created   time.Time
-	// Completed is when the job ended; zero while it goes on.
+	// Completed is when the job ended; zero while it runs.
 	Completed time.Time
 
-	// Begun says that the numbers are known: Done messages were moved or deleted, of Total that are looked at, of which Examined were.
+	// Begun is true if the numbers are known: Done messages were moved or deleted, and Examined of Total were examined.
 	Begun                 bool
 	Done, Examined, Total int64
 	// AtMost is how many messages may have been moved or deleted, if that is more than Done.
 	AtMost int64
-	// UnderWay is how many messages the job has still to go through while it takes messages.
+	// UnderWay is how many messages the job has yet to examine while it holds messages.
 	UnderWay int64
-	// Limit is how many messages are moved or deleted at most; zero for no limit.
+	// Limit is the limit of moved or deleted messages; zero for none.
 	Limit    int64
 	Skipped  []skipped
 	Failed   int64
@@ -58,13 +59,13 @@ type transfer struct {
 	Message string
 }
 
-// skipped is how many messages stay for a reason.
+// skipped is the number of messages that stay for a reason.
 type skipped struct {
 	Reason string
 	Count  int64
 }
 
-// Ended says whether no more messages are taken.
+// Ended reports whether the job reads no more messages.
 func (t transfer) Ended() bool { return t.Outcome.Ended() }
 
 // Most is how many messages can be moved or deleted.
@@ -75,7 +76,7 @@ func (t transfer) Most() int64 {
 	return t.Total
 }
 
-// Progress is how far the job is, of Most. A job with a limit ends when it has moved or deleted so many messages.
+// Progress is the progress towards Most. A job with a limit ends when it has moved or deleted that many messages.
 func (t transfer) Progress() int64 {
 	if t.Most() < t.Total {
 		return t.Done
@@ -83,15 +84,10 @@ func (t transfer) Progress() int64 {
 	return t.Examined
 }
 
-// DoneText is how many messages were moved or deleted. After a crash, a job that has ended knows only a range.
-func (t transfer) DoneText() string {
-	if t.Ended() && t.AtMost > t.Done {
-		return thousands(t.Done) + " to " + thousands(t.AtMost)
-	}
-	return thousands(t.Done)
-}
+// DoneText returns the number of moved or deleted messages.
+func (t transfer) DoneText() string { return jobs.DoneText(t.Outcome, t.Done, t.AtMost, thousands) }
 
-// Noun is the kind as users know it.
+// Noun is the kind in words.
 func (t transfer) Noun() string {
 	if t.Kind == purge {
 		return "Purge"
@@ -99,8 +95,8 @@ func (t transfer) Noun() string {
 	return "Redrive"
 }
 
-// Deed is what happens to the messages.
-func (t transfer) Deed() string {
+// Participle is moved or deleted.
+func (t transfer) Participle() string {
 	if t.Kind == purge {
 		return "deleted"
 	}
@@ -111,7 +107,7 @@ func redriveOf(r *v1alpha1.Redrive) transfer {
 	t := transfer{Kind: redrive, ConsumerQueue: r.Spec.ConsumerQueueRef.Name, Dest: string(r.Status.Destination)}
 	t.DryRun, t.RequestedBy, t.Why = r.Spec.DryRun, r.Spec.RequestedBy, r.Spec.Reason
 	t.Rate, t.Suspended = rateOf(r.Spec.Rate), r.Spec.Suspend
-	t.Done, t.Failed, t.Failures = number(r.Status.Moved), number(r.Status.Failed), r.Status.Failures
+	t.Done, t.Failed, t.Failures = ptr.Deref(r.Status.Moved, 0), ptr.Deref(r.Status.Failed, 0), r.Status.Failures
 	t.UnderWay = listing.UnderWayByRedrive(r)
 	if r.Spec.MaxMessages != nil {
 		t.Limit = int64(*r.Spec.MaxMessages)
@@ -124,22 +120,22 @@ func purgeOf(p *v1alpha1.Purge) transfer {
 	t := transfer{Kind: purge, ConsumerQueue: p.Spec.ConsumerQueueRef.Name}
 	t.DryRun, t.RequestedBy, t.Why = p.Spec.DryRun, p.Spec.RequestedBy, p.Spec.Reason
 	t.Rate, t.Suspended = rateOf(p.Spec.Rate), p.Spec.Suspend
-	t.Done, t.Limit, t.UnderWay = number(p.Status.Deleted), int64(p.Spec.ExpectedAtMost), listing.UnderWayByPurge(p)
+	t.Done, t.Limit, t.UnderWay = ptr.Deref(p.Status.Deleted, 0), int64(p.Spec.ExpectedAtMost), listing.UnderWayByPurge(p)
 	if t.DryRun {
-		t.Done = number(p.Status.Matched)
+		t.Done = ptr.Deref(p.Status.Matched, 0)
 	}
 	t.take(p, p.Status.TransferStatus)
 	return t
 }
 
-// take takes over what both kinds tell.
+// take sets the fields that both kinds have.
 func (t *transfer) take(object client.Object, status v1alpha1.TransferStatus) {
 	t.Namespace, t.Name, t.Created = object.GetNamespace(), object.GetName(), object.GetCreationTimestamp().Time
 	t.Source, t.Begun = string(status.Source), status.Total != nil
 	if status.CompletionTime != nil {
 		t.Completed = status.CompletionTime.Time
 	}
-	t.Total, t.Examined, t.AtMost = number(status.Total), number(status.Examined), number(status.AtMost)
+	t.Total, t.Examined, t.AtMost = ptr.Deref(status.Total, 0), ptr.Deref(status.Examined, 0), ptr.Deref(status.AtMost, 0)
 	for _, reason := range slices.Sorted(maps.Keys(status.Skipped)) {
 		t.Skipped = append(t.Skipped, skipped{reason, status.Skipped[reason]})
 	}
@@ -150,7 +146,7 @@ func (t *transfer) take(object client.Object, status v1alpha1.TransferStatus) {
 	t.Outcome = jobs.OutcomeOf(object)
 }
 
-// transferOf reads what a Redrive or a Purge tells.
+// transferOf converts a Redrive or a Purge.
 func transferOf(object client.Object) transfer {
 	if deletes, isPurge := object.(*v1alpha1.Purge); isPurge {
 		return purgeOf(deletes)
@@ -158,7 +154,7 @@ func transferOf(object client.Object) transfer {
 	return redriveOf(object.(*v1alpha1.Redrive))
 }
 
-// empty is an object of the kind; nil if there is no such kind.
+// empty returns an empty object of the kind; nil if there is no such kind.
 func (k kind) empty() client.Object {
 	switch k {
 	case redrive:
@@ -199,7 +195,7 @@ func (s *Server) found(r *http.Request) (client.Object, error) {
 	return object, s.Kube.Get(r.Context(), client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}, object)
 }
 
-// transfer shows the progress of a Redrive or a Purge.
+// transfer shows the progress of a Redrive or Purge.
 func (s *Server) transfer(w http.ResponseWriter, r *http.Request) error {
 	object, err := s.found(r)
 	if err != nil {
@@ -216,7 +212,7 @@ const (
 	buttonCancel  = "cancel"
 )
 
-// changeOf is what a button changes in the spec of a job.
+// changeOf returns the change of a button to the spec of a job.
 func changeOf(button, rate string) (map[string]any, error) {
 	switch button {
 	case buttonSuspend, buttonResume:
@@ -233,7 +229,7 @@ func changeOf(button, rate string) (map[string]any, error) {
 	return nil, &problem{http.StatusBadRequest, fmt.Sprintf("%q is not a button of this page.", button)}
 }
 
-// change changes a job that goes on.
+// change changes a running job.
 func (s *Server) change(w http.ResponseWriter, r *http.Request) error {
 	if err := r.ParseForm(); err != nil {
 		return &problem{http.StatusBadRequest, "The form cannot be read: " + err.Error()}
@@ -257,13 +253,13 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// toTransfer leads on to the page of a Redrive or a Purge.
+// toTransfer redirects to the page of a Redrive or Purge.
 func toTransfer(w http.ResponseWriter, r *http.Request, of kind, object client.Object) {
 	to := path("namespaces", object.GetNamespace(), "transfers", string(of), object.GetName())
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// rateOf is a rate as the form has it; empty for the default.
+// rateOf formats a rate for the form; empty for the default.
 func rateOf(rate *intstr.IntOrString) string {
 	if rate == nil {
 		return ""
@@ -286,11 +282,4 @@ func (s *Server) jobs(w http.ResponseWriter, r *http.Request) error {
 	}
 	page.Jobs = slices.DeleteFunc(all, func(each transfer) bool { return each.DryRun })
 	return render(w, "jobs", page)
-}
-
-func number(field *int64) int64 {
-	if field == nil {
-		return 0
-	}
-	return *field
 }

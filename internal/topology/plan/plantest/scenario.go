@@ -1,4 +1,4 @@
-// Package plantest plays what happens to a ConsumerQueue, and compares its spec with the broker, for tests.
+// Package plantest plays changes of a ConsumerQueue and compares its spec with the broker, for tests.
 package plantest
 
 import (
@@ -10,20 +10,20 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Scenario is what happened to a ConsumerQueue named orders: it was in sync, then its spec or the broker's version changed,
-// then somebody was at the broker.
+// Scenario is the history of a ConsumerQueue named orders: it was in sync, then its spec or the broker's version changed, then
+// another client changed the broker.
 type Scenario struct {
-	// Was is the spec that the broker was in sync with; empty if it never was.
+	// Was is the spec with which the broker was in sync; empty if it never was.
 	Was  string
 	From vhost.Version
-	// Spec is what is desired now; Was if empty.
+	// Spec is the spec now; Was if empty.
 	Spec string
 	On   vhost.Version
-	// Then changes what the broker has.
+	// Then changes the objects at the broker.
 	Then func(o vhost.Observed)
 }
 
-// Outcome is a scenario in the values that the code sees.
+// Outcome holds the inputs and results of a scenario.
 type Outcome struct {
 	Desired    topology.Topology
 	Known      topology.Inventory

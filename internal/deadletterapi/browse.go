@@ -24,17 +24,16 @@ import (
 )
 
 const (
-	// lookTime is how long a look takes at most, but for an export.
-	lookTime = 30 * time.Second
-	// turnTime is how long a look waits for others that take messages out of the queue, and exportTurnTime how long each look of an export
-	// does.
+	// browseTime is the limit of a browse that is not part of an export.
+	browseTime = 30 * time.Second
+	// turnTime is how long a browse waits for other users of the queue, and exportTurnTime how long each browse of an export waits.
 	turnTime, exportTurnTime = 5 * time.Second, time.Minute
-	// retrySoon and retryLater are the seconds after which a client may ask again: the latter if something has to change first.
+	// retrySoon and retryLater are the seconds after which a client may retry; retryLater if something must change first.
 	retrySoon, retryLater = 1, 30
 )
 
-// takeTurn waits until no other user in this process takes messages out of a queue: messages that one holds are hidden from the others. A
-// look that need not be complete does not wait for a Redrive or a Purge that pauses for it.
+// takeTurn waits until no other user in this process reads messages of a queue, because held messages are hidden from other
+// users. If complete is false, it does not wait for a Redrive or Purge, which pauses for the browse.
 func (h *Handler) takeTurn(ctx context.Context, found deadletterjob.Queue, complete bool) (*deadletterjob.Place, error) {
 	join, within := h.users.Browse, turnTime
 	if complete {
@@ -61,7 +60,7 @@ func (h *Handler) takeTurn(ctx context.Context, found deadletterjob.Queue, compl
 	return nil, err
 }
 
-// whileUsed is the answer where another user keeps the turn at a queue. A browse ends soon, and a job may take hours.
+// whileUsed returns the error if another user keeps the queue. A browse ends soon, but a job may take hours.
 func whileUsed(rival deadletterjob.User, why string) error {
 	if rival.Kind == "" {
 		return apierrors.NewTooManyRequests(why+"; try again when that has ended", retrySoon)
@@ -69,14 +68,14 @@ func whileUsed(rival deadletterjob.User, why string) error {
 	return apierrors.NewTooManyRequests(why+". Suspend the "+rival.Kind+", or try again when it has ended", retryLater)
 }
 
-// target is a queue that may be looked at, in a place of the register.
+// target is a queue that may be browsed, with a place in the register of users.
 type target struct {
 	deadletterjob.Queue
 	deadletterjob.Details
 	place *deadletterjob.Place
 }
 
-// check finds out whether a queue may be looked at.
+// check returns an error if a queue must not be browsed.
 func check(found deadletterjob.Queue, details deadletterjob.Details) error {
 	name := found.Names.Queue
 	switch {
@@ -104,7 +103,7 @@ func unavailable(seconds int32, message string) error {
 	return err
 }
 
-// errorOf returns the answer to a request that a Blocker stops.
+// errorOf returns the response for a blocker.
 func errorOf(blocker deadletterjob.Blocker, name string) error {
 	switch {
 	case blocker.Ready.Reason == messaging.ReasonConsumerQueueNotFound:
@@ -115,15 +114,15 @@ func errorOf(blocker deadletterjob.Blocker, name string) error {
 	return unavailable(int32(blocker.Retry.Seconds()), blocker.Ready.Message)
 }
 
-// look shows up to so many messages, and says what could not be seen. Visit is given the position of each message, and says whether to
-// go on.
-func (t target) look(
-	ctx context.Context, log logr.Logger, most int, visit func(position int, letter deadletter.Letter) bool,
+// browse calls visit for up to limit messages with their positions, until visit returns false. Seen reports which messages are
+// missing.
+func (t target) browse(
+	ctx context.Context, log logr.Logger, limit int, visit func(position int, letter deadletter.Letter) bool,
 ) (transfer.Looked, v1alpha1.Seen, error) {
 	position := 0
 	enough := false
 	looked, err := t.Broker.Look(ctx, t.Location.Cluster.Key(), transfer.LookConfig{
-		Log: log, Queue: t.Names.Queue, Most: most,
+		Log: log, Queue: t.Names.Queue, Most: limit,
 		Visit: func(message *amqp.Delivery) bool {
 			position++
 			enough = !visit(position-1, t.Source.Read(message))
@@ -138,23 +137,23 @@ func (t target) look(
 	case errors.Is(err, transfer.ErrHeldTooLong), err == nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		seen.PartialReason = v1alpha1.PartialTime
 	case err != nil:
-		return looked, seen, whyNoLook(err, t.Names.Queue)
+		return looked, seen, browseError(err, t.Names.Queue)
 	case hosted:
 		seen.PartialReason = v1alpha1.PartialJobRunning
 	default:
-		seen.PartialReason = partialReason(looked, most, enough, t.DelaysReturned)
+		seen.PartialReason = partialReason(looked, limit, enough, t.DelaysReturned)
 	}
 	seen.Partial = seen.PartialReason != ""
 	return looked, seen, nil
 }
 
-// partialReason is why a look that nothing has stopped did not see all messages; empty if it has seen them. Enough says that it ended at a
-// message, because no more were wanted.
-func partialReason(looked transfer.Looked, most int, enough, delaysReturned bool) v1alpha1.PartialReason {
+// partialReason returns why a browse that was not interrupted did not see all messages; empty if it did. enough is true if visit
+// ended the browse.
+func partialReason(looked transfer.Looked, limit int, enough, delaysReturned bool) v1alpha1.PartialReason {
 	switch {
 	case looked.Consumers > 0, looked.Unseen > 0:
 		return v1alpha1.PartialHeldByConsumers
-	case looked.Ready > most && !enough:
+	case looked.Ready > limit && !enough:
 		return v1alpha1.PartialDepth
 	case delaysReturned:
 		return v1alpha1.PartialDelayed
@@ -162,8 +161,8 @@ func partialReason(looked transfer.Looked, most int, enough, delaysReturned bool
 	return ""
 }
 
-// whyNoLook is the answer where the broker shows no messages.
-func whyNoLook(err error, queue string) error {
+// browseError returns the response for an error of the broker.
+func browseError(err error, queue string) error {
 	switch {
 	case errors.Is(err, brokererr.ErrAccessRefused):
 		return conflict("the user of the BrokerConnection must be allowed to read queue %q: %v", queue, err)
@@ -173,8 +172,8 @@ func whyNoLook(err error, queue string) error {
 	return unavailable(retrySoon, fmt.Sprintf("queue %q: %v", queue, err))
 }
 
-// shows reports whether a message is shown. It counts a message that is left out because nobody knows whether it is selected, or because of
-// its origin.
+// shows reports whether a message is shown. It counts messages that are left out because of their origin, or because the selector
+// could not be evaluated.
 func shows(rules deadletter.Rules, letter deadletter.Letter, left map[deadletter.SkipReason]int64) bool {
 	switch reason := rules.Skips(letter, time.Now()); reason {
 	case "":

@@ -16,10 +16,10 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
 )
 
-// now is when the tests print.
+// now is the time of the output.
 var now = time.Date(2026, 11, 24, 4, 0, 0, 0, time.UTC)
 
-// answered reads an answer of the dead-letter API from testdata.
+// answered reads a response of the dead-letter API from testdata.
 func answered(t *testing.T, name string, into any) []byte {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("testdata", name+".json"))
@@ -32,7 +32,7 @@ func answered(t *testing.T, name string, into any) []byte {
 	return content
 }
 
-// What is printed of answers of the dead-letter API, word for word.
+// The output for responses of the dead-letter API.
 func TestLettersPrinted(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"letters", "letters-hostile", "letters-none"} {
@@ -44,7 +44,7 @@ func TestLettersPrinted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, name, printed(t, func(out *bytes.Buffer) error { return printLetters(out, list, decoded, now) }))
+			golden(t, name, printed(t, func(out *bytes.Buffer) error { return printDeadLetters(out, list, decoded, now) }))
 		})
 	}
 }
@@ -70,13 +70,13 @@ func TestDeadLetterQueuesPrinted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			golden(t, name, printed(t, func(out *bytes.Buffer) error {
-				return printDeadLetterQueues(out, list.Items, now, tableLook{namespaces: all, head: true})
+				return printDeadLetterQueues(out, list.Items, now, tableLayout{namespaces: all, head: true})
 			}))
 		})
 	}
 }
 
-// -o json and yaml print all that an answer has, also what this version does not know.
+// -o json and yaml print the whole response, including fields that this version does not know.
 func TestAnswersPrinted(t *testing.T) {
 	t.Parallel()
 	const answer = `{"kind":"DeadLetterList","newField":9007199254740993,"items":[{"body":"<&>` + "\u009b" + `"}]}` + "\n"
@@ -97,7 +97,7 @@ func TestAnswersPrinted(t *testing.T) {
 	}
 }
 
-// Where the values of a header are anything but plain words, no command with them is offered to be copied into a shell.
+// If a header's value is not a plain word, the output suggests no command that contains it.
 func TestGroupFlags(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -126,7 +126,7 @@ func TestGroupFlags(t *testing.T) {
 	}
 }
 
-// JSON that is nested deeply is printed as it is: indented, it would be spaces.
+// Deeply nested JSON is not indented, because it would become mostly spaces.
 func TestDeepBody(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", 2000) + strings.Repeat("]", 2000)
@@ -135,13 +135,13 @@ func TestDeepBody(t *testing.T) {
 	}
 }
 
-// Rows of --watch stand below the head that was printed first.
+// Rows of --watch are aligned with the head that was printed first.
 func TestRowsThatFollowStandBelowTheHead(t *testing.T) {
 	t.Parallel()
 	queues := []v1alpha1.DeadLetterQueue{{ObjectMeta: metav1.ObjectMeta{Name: "orders"}, Queue: "orders.dlq", Messages: new(int64(7))}}
 	out := &bytes.Buffer{}
 	for _, head := range []bool{true, false} {
-		if err := printDeadLetterQueues(out, queues, now, tableLook{head: head}); err != nil {
+		if err := printDeadLetterQueues(out, queues, now, tableLayout{head: head}); err != nil {
 			t.Fatal(err)
 		}
 	}

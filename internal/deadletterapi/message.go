@@ -16,7 +16,7 @@ import (
 // typeAMQP10 is the type that RabbitMQ gives messages that were published over AMQP 1.0.
 const typeAMQP10 = "amqp-1.0"
 
-// describe is what the API tells of a message, with at most so many bytes of its body.
+// describe returns a message as the API shows it, with at most bodyLimit bytes of its body.
 func describe(letter deadletter.Letter, position, bodyLimit int, secret *regexp.Regexp) v1alpha1.DeadLetter {
 	described := v1alpha1.DeadLetter{
 		Position: int64(position), ID: deadletter.Fingerprint(letter.Delivery), Reason: string(letter.Reason),
@@ -27,7 +27,7 @@ func describe(letter deadletter.Letter, position, bodyLimit int, secret *regexp.
 	return described
 }
 
-// bodyOf writes the beginning of a body. A character is not cut into two.
+// bodyOf returns the beginning of a body. It does not split a character.
 func bodyOf(body []byte, limit int) (written string, encoding v1alpha1.Encoding, truncated bool) {
 	begin := body[:min(len(body), limit)]
 	truncated = len(begin) < len(body)
@@ -55,7 +55,7 @@ func timeOf(at time.Time) *metav1.Time {
 	return new(metav1.NewTime(at.UTC()))
 }
 
-// propertiesOf are the properties that a message has, by the names of AMQP in camel case.
+// propertiesOf returns the properties of a message, by their AMQP names in camel case.
 func propertiesOf(message *amqp.Delivery) map[string]any {
 	properties := deadletter.Properties(message)
 	for name, value := range properties {

@@ -9,22 +9,22 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
-// printLetters prints messages for people, one after the other.
-func printLetters(out io.Writer, list v1alpha1.DeadLetterList, shown []v1alpha1.DeadLetter, now time.Time) error {
+// printDeadLetters prints messages for people, one after the other.
+func printDeadLetters(out io.Writer, list v1alpha1.DeadLetterList, shown []v1alpha1.DeadLetter, now time.Time) error {
 	printf(out, "Queue %s: %s, %d printed.\n", printable.Text(list.Queue), messages(list.Ready), len(shown))
 	for _, line := range letters.SeenLines(list.Seen) {
 		printf(out, "%s\n", line)
 	}
 	for _, letter := range shown {
 		printf(out, "\n")
-		if err := printLetter(out, letter, now); err != nil {
+		if err := printDeadLetter(out, letter, now); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func printLetter(out io.Writer, letter v1alpha1.DeadLetter, now time.Time) error {
+func printDeadLetter(out io.Writer, letter v1alpha1.DeadLetter, now time.Time) error {
 	fields := newTable(false)
 	add := func(name, value string) {
 		if value != "" {

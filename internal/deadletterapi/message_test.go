@@ -130,7 +130,7 @@ func TestNamesThatAreRedacted(t *testing.T) {
 	}
 }
 
-// Every type of field can be told in JSON, and in an export with its type.
+// JSON can represent every type of field, and an export also its type.
 func TestValues(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -176,7 +176,7 @@ func jsonOf(t testing.TB, value any) string {
 	return string(written)
 }
 
-// Whatever somebody publishes can be told.
+// JSON can represent every message that a client can publish.
 func FuzzDescribe(f *testing.F) {
 	f.Add("application/json", "tenant", "acme", `{"n":1}`, 3)
 	f.Add("\xff", "\xc3", "\x00", "\xffé", 1)

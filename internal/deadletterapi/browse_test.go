@@ -8,7 +8,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// An answer is complete only if nothing can have hidden a message from the look.
+// A response is complete only if the browse cannot have missed a message.
 func TestWhyALookIsPartial(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -9,14 +9,14 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// Reason says why a message is in a dead-letter queue.
+// Reason is why a message is in a dead-letter queue.
 type Reason string
 
-// The reasons. All but Parked are those of the broker, which tells them in the header x-death.
+// The values of Reason. The broker reports all except Parked in the header x-death.
 const (
 	// Rejected: a consumer rejected the message.
 	Rejected Reason = "Rejected"
-	// Expired: the message waited longer than its queue, or its own expiration, allows.
+	// Expired: the message reached the TTL of its queue or its own expiration.
 	Expired Reason = "Expired"
 	// MaxLength: the queue was full.
 	MaxLength Reason = "MaxLength"
@@ -26,49 +26,49 @@ const (
 	Parked Reason = "Parked"
 )
 
-// brokerReasons are the reasons in x-death. See https://www.rabbitmq.com/docs/dlx#effects.
+// brokerReasons translates the reasons in x-death. See https://www.rabbitmq.com/docs/dlx#effects.
 var brokerReasons = map[string]Reason{
 	"rejected": Rejected, "expired": Expired, "maxlen": MaxLength, "delivery_limit": DeliveryLimit,
 }
 
-// Source is the ConsumerQueue whose dead letters are looked at.
+// Source is the ConsumerQueue whose dead letters are read.
 type Source struct {
 	// Main is the main queue.
 	Main string
-	// Tiers are the queues of the delay tiers. What dies there comes back to the main queue.
+	// Tiers are the queues of the delay tiers. Messages that expire there return to the main queue.
 	Tiers []string
-	// Shared says that dead letters of others come to the same dead-letter queue.
+	// Shared is true if other ConsumerQueues use the same dead-letter queue.
 	Shared bool
 }
 
-// Origin is where a message was before it came to the dead-letter queue.
+// Origin is the route of a message before it came to the dead-letter queue.
 type Origin struct {
-	// Queue is where the message died, or the main queue of the consumer that parked the message; empty if unknown.
+	// Queue is where the message died, or the main queue of the consumer that parked it; empty if unknown.
 	Queue string
-	// Exchange and RoutingKey are where the message was published first, as far as its headers tell; Routed says that they do.
+	// Exchange and RoutingKey are the first route of the message. Routed is true if they are known.
 	Exchange, RoutingKey string
 	Routed               bool
-	// DiedAt is when the message died there first; zero if unknown. RabbitMQ counts further deaths of the same message in the same
-	// queue, and keeps the time of the first. Of a parked message it is the time of the failure, if the consumer tells that.
+	// DiedAt is when the message first died in Queue; zero if unknown. RabbitMQ keeps the time of the first death of a message in a
+	// queue. For a parked message it is the time of the failure, if the consumer recorded it.
 	DiedAt time.Time
 }
 
-// Letter is a dead letter and what its headers tell.
+// Letter is a dead letter with the information in its headers.
 type Letter struct {
 	*amqp.Delivery
 	Reason Reason
 	Origin Origin
-	// Redrives is how often the message was moved back already.
+	// Redrives is how often the message was moved back before.
 	Redrives int
 }
 
-// Read finds out what a message of the source's dead-letter queue tells.
+// Read interprets the headers of a message in the source's dead-letter queue.
 func (s Source) Read(message *amqp.Delivery) Letter {
 	letter := Letter{Delivery: message, Reason: Parked, Redrives: contract.Redrives(message.Headers)}
 	letter.Origin.Queue = firstText(message.Headers, contract.HeaderFailureQueue, HeaderOriginQueue)
 	if last, died := lastDeath(message.Headers); died {
 		letter.Origin.Queue, letter.Origin.DiedAt = last.queue, last.at
-		if !slices.Contains(s.Tiers, last.queue) { // a consumer parked the message after it had been in a tier
+		if !slices.Contains(s.Tiers, last.queue) { // a consumer parked the message after it was in a tier
 			letter.Reason = last.reason
 		}
 	}
@@ -79,20 +79,20 @@ func (s Source) Read(message *amqp.Delivery) Letter {
 	return letter
 }
 
-// failureTime is when a consumer parked a message; zero if the consumer does not tell.
+// failureTime returns when a consumer parked a message; zero if the consumer did not record it.
 func failureTime(headers amqp.Table) time.Time {
 	text, _ := headers[contract.HeaderFailureTime].(string)
 	at, _ := time.Parse(time.RFC3339, text) // zero on an error
 	return at
 }
 
-// comesFrom says whether a message died in a queue of this ConsumerQueue.
+// comesFrom reports whether a message died in a queue of this ConsumerQueue.
 func (s Source) comesFrom(origin Origin) bool {
 	return origin.Queue == s.Main || slices.Contains(s.Tiers, origin.Queue)
 }
 
-// originalRoute is where a message was published first. An earlier Redrive or the consumer kept that; otherwise the first death in the
-// main queue tells, unless the message was a copy that came out of a tier.
+// originalRoute returns the exchange and key to which a message was first published. An earlier Redrive or the consumer may have
+// recorded it. Otherwise it is the route before the first death in the main queue, unless the message was a copy from a tier.
 func (s Source) originalRoute(headers amqp.Table) (exchange, key string, known bool) {
 	for _, kept := range [][2]string{
 		{HeaderOriginExchange, HeaderOriginRoutingKey},
@@ -112,7 +112,7 @@ func (s Source) originalRoute(headers amqp.Table) (exchange, key string, known b
 	return "", "", false
 }
 
-// death is an entry of x-death: the first death of a message in a queue of a reason.
+// death is an entry of x-death: the first death of a message in a queue for a reason.
 type death struct {
 	queue         string
 	reason        Reason
@@ -121,7 +121,7 @@ type death struct {
 	routed        bool
 }
 
-// lastDeath is the last death of a message. RabbitMQ puts it first.
+// lastDeath returns the last death of a message, which RabbitMQ puts first.
 func lastDeath(headers amqp.Table) (death, bool) {
 	all := deaths(headers)
 	if len(all) == 0 {
@@ -130,7 +130,7 @@ func lastDeath(headers amqp.Table) (death, bool) {
 	return all[0], true
 }
 
-// deaths reads x-death. Entries that RabbitMQ would not write are left out: any client can write the header.
+// deaths parses x-death. It ignores entries that RabbitMQ would not write, because any client can write the header.
 func deaths(headers amqp.Table) []death {
 	entries, _ := headers[headerDeath].([]any)
 	found := make([]death, 0, len(entries))
@@ -154,7 +154,7 @@ func deaths(headers amqp.Table) []death {
 	return found
 }
 
-// firstText is the first of some headers that holds a text; empty if none does.
+// firstText returns the first non-empty text among some headers; empty if there is none.
 func firstText(headers amqp.Table, names ...string) string {
 	for _, name := range names {
 		if text, _ := headers[name].(string); text != "" {

@@ -18,31 +18,31 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
 )
 
-// letterFlags are the flags that select messages, to read them or to move or delete them.
-type letterFlags struct {
+// selectorFlags are the flags that select messages to browse, move or delete.
+type selectorFlags struct {
 	ids, diedReasons, headers []string
 	diedAfter, diedBefore     string
 	expression                string
 	unknownOrigin             bool
 }
 
-func (f *letterFlags) add(cmd *cobra.Command) {
+func (f *selectorFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.ids, "id", nil, "only the messages with these fingerprints")
-	flags.StringSliceVar(&f.diedReasons, "died-reason", nil, "only messages that died of this: "+strings.Join(letters.Reasons, ", "))
+	flags.StringSliceVar(&f.ids, "id", nil, "only messages with these IDs")
+	flags.StringSliceVar(&f.diedReasons, "died-reason", nil, "only messages with these reasons: "+strings.Join(letters.Reasons, ", "))
 	flags.StringArrayVar(&f.headers, "header", nil, "only messages with this header: NAME, !NAME, NAME=VALUE or NAME!=VALUE; several "+
-		"flags with NAME=VALUE of one header select any of the values, and otherwise all flags must hold")
+		"NAME=VALUE of one header match any of the values; otherwise all must match")
 	flags.StringVar(&f.diedAfter, "died-after", "",
-		"only messages that died later: a time such as 2026-01-31T08:00:00Z, or 2h or 30d for so long ago")
-	flags.StringVar(&f.diedBefore, "died-before", "", "only messages that died earlier")
+		"only messages that died after this time, such as 2026-01-31T08:00:00Z, or 2h or 30d ago")
+	flags.StringVar(&f.diedBefore, "died-before", "", "only messages that died before this time")
 	flags.StringVar(&f.expression, "expression", "", `only messages for which this CEL expression holds, such as 'body.order.country == "DE"'`)
 	flags.BoolVar(&f.unknownOrigin, "unknown-origin", false,
-		"of a queue that several ConsumerQueues share, also the messages that do not tell whose they are: they may be those of others")
+		"also messages of unknown origin in a queue that several ConsumerQueues share; they may belong to others")
 	_ = cmd.RegisterFlagCompletionFunc("died-reason", cobra.FixedCompletions(letters.Reasons, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// selection is nil where all dead letters are meant.
-func (f *letterFlags) selection(now time.Time) (*v1alpha1.DeadLetterSelector, error) {
+// selection returns the selector; nil if all dead letters are selected.
+func (f *selectorFlags) selection(now time.Time) (*v1alpha1.DeadLetterSelector, error) {
 	selection := v1alpha1.DeadLetterSelector{IDs: f.ids, Expression: f.expression}
 	if f.unknownOrigin {
 		selection.UnknownOrigin = true
@@ -70,37 +70,13 @@ func (f *letterFlags) selection(now time.Time) (*v1alpha1.DeadLetterSelector, er
 	return &selection, nil
 }
 
-// query returns the parameters of the dead-letter API that select messages.
-func (f *letterFlags) query(now time.Time) (url.Values, error) {
-	query := url.Values{}
-	selection, err := f.selection(now)
-	if err != nil || selection == nil {
-		return query, err
-	}
-	for _, id := range selection.IDs {
-		query.Add("id", id)
-	}
-	for _, reason := range selection.Reasons {
-		query.Add("reason", string(reason))
-	}
-	for _, header := range f.headers {
-		query.Add("header", header)
-	}
-	for parameter, at := range map[string]*metav1.Time{"diedAfter": selection.DiedAfter, "diedBefore": selection.DiedBefore} {
-		if at != nil {
-			query.Set(parameter, at.UTC().Format(time.RFC3339))
-		}
-	}
-	if f.expression != "" {
-		query.Set("expression", f.expression)
-	}
-	if f.unknownOrigin {
-		query.Set("unknownOrigin", "true")
-	}
-	return query, nil
+// query returns the selector as parameters of the dead-letter API.
+func (f *selectorFlags) query(now time.Time) (url.Values, error) {
+	selector, err := f.selection(now)
+	return deadletterclient.Parameters(selector), err
 }
 
-// headersOf reads the values of --header. Several values of one header become one requirement.
+// headersOf parses the values of --header. It merges the values of one header and operator into one requirement.
 func headersOf(given []string) ([]v1alpha1.HeaderRequirement, error) {
 	var requirements []v1alpha1.HeaderRequirement
 	for _, text := range given {
@@ -120,7 +96,7 @@ func headersOf(given []string) ([]v1alpha1.HeaderRequirement, error) {
 	return requirements, nil
 }
 
-// headerOf reads a value of --header.
+// headerOf parses a value of --header.
 func headerOf(text string) (v1alpha1.HeaderRequirement, error) {
 	requirement := v1alpha1.HeaderRequirement{}
 	name, value, compared := strings.Cut(text, "=")
@@ -143,7 +119,7 @@ func headerOf(text string) (v1alpha1.HeaderRequirement, error) {
 	return requirement, nil
 }
 
-// timeOf reads a time, or a duration before now.
+// timeOf parses a time, or a duration before now.
 func timeOf(flag, text string, now time.Time) (*metav1.Time, error) {
 	if text == "" {
 		return nil, nil
@@ -153,12 +129,12 @@ func timeOf(flag, text string, now time.Time) (*metav1.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return nil, usageError("%s is %q: want a time such as 2026-01-31T08:00:00Z, or 2h or 30d for so long ago", flag, text)
+		return nil, usageError("%s is %q: want a time such as 2026-01-31T08:00:00Z, or 2h or 30d", flag, text)
 	}
 	return new(metav1.NewTime(at)), nil
 }
 
-// durationOf reads a duration of Go, which may begin with days.
+// durationOf parses a duration of Go, which may begin with days.
 func durationOf(text string) (time.Duration, error) {
 	days, rest, hasDays := strings.Cut(text, "d")
 	if !hasDays {
@@ -172,7 +148,7 @@ func durationOf(text string) (time.Duration, error) {
 	return time.Duration(count)*24*time.Hour + within, err
 }
 
-// numbers adds the parameters whose flags were given. What they may be, the API says.
+// numbers adds the parameters whose flags are given. The API validates them.
 func numbers(query url.Values, cmd *cobra.Command, parameterOf map[string]string) {
 	for flag, parameter := range parameterOf {
 		if given := cmd.Flags().Lookup(flag); given.Changed {
@@ -181,22 +157,23 @@ func numbers(query url.Values, cmd *cobra.Command, parameterOf map[string]string
 	}
 }
 
-// doorFlags say how the dead-letter API is reached.
-type doorFlags struct {
+// apiFlags configure access to the dead-letter API.
+type apiFlags struct {
 	serviceAccount, warrenNamespace, warrenService string
 }
 
-func (f *doorFlags) add(cmd *cobra.Command, c *cluster) {
+func (f *apiFlags) add(cmd *cobra.Command, c *cluster) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.serviceAccount, "service-account", "warren-dead-letters",
-		"the ServiceAccount of the namespace by whose tokens the dead-letter API knows you")
+		"the ServiceAccount of the namespace that authenticates to the dead-letter API")
 	_ = cmd.RegisterFlagCompletionFunc("service-account", c.completeListed(&corev1.ServiceAccountList{}, true))
-	flags.StringVar(&f.warrenNamespace, "warren-namespace", "warren-system", "the namespace that Warren is installed in")
-	flags.StringVar(&f.warrenService, "warren-service", "warren-dead-letters", "the Service of the dead-letter API there")
+	flags.StringVar(&f.warrenNamespace, "warren-namespace", "warren-system", "the namespace of Warren")
+	flags.StringVar(&f.warrenService, "warren-service", "warren-dead-letters", "the Service of the dead-letter API in that namespace")
 }
 
-// deadLetters connects to the dead-letter API, and returns the namespace of the queues. Say is told why an answer has to be waited for.
-func (c *cluster) deadLetters(ctx context.Context, flags doorFlags, say func(string)) (*deadletterclient.Client, string, error) {
+// deadLetters connects to the dead-letter API, and returns the namespace of the queues. It calls say with the reason if it must
+// wait.
+func (c *cluster) deadLetters(ctx context.Context, flags apiFlags, say func(string)) (*deadletterclient.Client, string, error) {
 	namespace, err := c.namespace()
 	if err != nil {
 		return nil, "", err
@@ -207,7 +184,7 @@ func (c *cluster) deadLetters(ctx context.Context, flags doorFlags, say func(str
 
 // deadLettersOf connects to the dead-letter API for the queues of a namespace.
 func (c *cluster) deadLettersOf(
-	ctx context.Context, namespace string, flags doorFlags, say func(string),
+	ctx context.Context, namespace string, flags apiFlags, say func(string),
 ) (*deadletterclient.Client, error) {
 	config, err := c.flags.ToRESTConfig()
 	if err != nil {
