@@ -1,6 +1,10 @@
 package rabbit
 
-import "time"
+import (
+	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
+)
 
 // timeouts limit how long things may take.
 type timeouts struct {
@@ -22,6 +26,11 @@ type timeouts struct {
 	marker     time.Duration // from a marker to the next, if nobody asks for one: each is a binding, and voids the ETag of definitions
 	event      time.Duration // from a change to its event; a subscription that takes longer is silent
 	silence    time.Duration // the first wait before another subscription where one was silent
+}
+
+// ofDeletions are the timeouts of deletions and recreations.
+func (t timeouts) ofDeletions() safedelete.Times {
+	return safedelete.Times{Settle: t.settle, Stray: t.leftover, Vanish: t.vanish, Operation: t.operation, Close: t.close}
 }
 
 // pace is how fast one refresh may follow another.
