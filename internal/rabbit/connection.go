@@ -71,9 +71,7 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 	c.deleter = safedelete.New(safedelete.Settings{
 		VHost: config.VHost, Owner: config.Owner, User: config.Username, Errors: errs, Log: logger,
 		Standing: &config.Observations.standing, HoldsLease: config.HoldsLease,
-		Times: safedelete.Times{
-			Settle: timeouts.settle, Stray: timeouts.leftover, Operation: timeouts.operation, Close: timeouts.close,
-		},
+		Times: timeouts.ofDeletions(),
 	}, deletionBroker{c}, c.writeAPI)
 	c.views = &views{
 		observations: config.Observations, lifetime: c.ctx,
