@@ -74,7 +74,7 @@ func IDOf(hold, queue string) (id string, ok bool) {
 
 // cut shortens a name to what RabbitMQ allows, and does not cut a character.
 func cut(name string) string {
-	for len(name) > vhost.LongestName {
+	for len(name) > vhost.MaxNameLength {
 		_, size := utf8.DecodeLastRuneInString(name)
 		name = name[:len(name)-size]
 	}
