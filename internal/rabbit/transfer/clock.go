@@ -82,11 +82,25 @@ func (p *pass) lookAtQueues(now time.Time) error {
 	if !p.mayTake() {
 		p.idleSince = now
 	}
+	if p.EndBelow > 0 && !p.ending && now.Sub(p.lastLook) >= endInterval {
+		p.lastLook = now
+		return p.endIfBelow()
+	}
 	if idle := now.Sub(p.idleSince); idle >= idleLimit && now.Sub(p.lastLook) >= idleLimit {
 		p.lastLook = now
 		return p.lookAtSource(idle)
 	}
 	return nil
+}
+
+// endIfBelow ends deliveries if the queue has few messages left. Those that were delivered are still moved.
+func (p *pass) endIfBelow() error {
+	declared, exists, err := p.declared(p.Queue)
+	if err != nil || !exists || isUncounted(declared) || declared.Messages >= p.EndBelow {
+		return err
+	}
+	p.ending = true
+	return p.withinLimit(p.intake.current().cancel)
 }
 
 // lookAtSource finds out whether the queue has no more messages. What others hold may come back: a connection that was cut, this

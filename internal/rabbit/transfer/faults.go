@@ -56,7 +56,7 @@ func (p *pass) outletClosed() error {
 		return err
 	}
 	under := slices.Collect(maps.Values(p.outlet.inFlight))
-	outlet, err := openOutlet(p.connection)
+	outlet, err := openOutlet(p.connection, p.Exchange)
 	if err != nil {
 		return err
 	}

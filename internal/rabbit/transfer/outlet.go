@@ -23,7 +23,9 @@ type item struct {
 
 // outlet publishes copies, on a channel that nothing else uses: a message for which the broker closes the channel takes nothing with it.
 type outlet struct {
-	channel  *amqp.Channel
+	channel *amqp.Channel
+	// private is Config.Exchange.
+	private  string
 	confirms chan amqp.Confirmation
 	returns  chan amqp.Return
 	closed   chan *amqp.Error
@@ -34,13 +36,13 @@ type outlet struct {
 
 // openOutlet opens a channel in confirm mode. As many confirms and returns as can come find room, so the reader of the connection never
 // waits for the transfer.
-func openOutlet(connection *amqpconn.Conn) (*outlet, error) {
+func openOutlet(connection *amqpconn.Conn, private string) (*outlet, error) {
 	channel, err := connection.Connection.Channel()
 	if err != nil {
 		return nil, err
 	}
 	out := &outlet{
-		channel: channel, inFlight: map[uint64]*item{}, bySeq: map[int64]*item{}, seqs: map[uint64]int64{},
+		channel: channel, private: private, inFlight: map[uint64]*item{}, bySeq: map[int64]*item{}, seqs: map[uint64]int64{},
 		confirms: channel.NotifyPublish(make(chan amqp.Confirmation, maxWindow)),
 		returns:  channel.NotifyReturn(make(chan amqp.Return, maxWindow)),
 		closed:   channel.NotifyClose(make(chan *amqp.Error, 1)),
@@ -51,7 +53,7 @@ func openOutlet(connection *amqpconn.Conn) (*outlet, error) {
 // publish sends a copy.
 func (out *outlet) publish(moved *item, route contract.Route, message amqp.Publishing, seq int64) error {
 	number := out.channel.GetNextPublishSeqNo()
-	moved.returned, moved.byExchange = "", route.Exchange != ""
+	moved.returned, moved.byExchange = "", route.Exchange != out.private
 	out.inFlight[number], out.bySeq[seq], out.seqs[number] = moved, moved, seq
 	return out.channel.Publish(route.Exchange, route.RoutingKey, true, false, message)
 }

@@ -16,6 +16,8 @@ const (
 	depthInterval  = time.Second
 	// idleLimit is after how long without a message the queue is asked whether there are more.
 	idleLimit = 500 * time.Millisecond
+	// endInterval is the time between two looks at a queue that need not become empty.
+	endInterval = 100 * time.Millisecond
 	// flushLimit is how many confirms are awaited before they are acknowledged.
 	flushLimit = 128
 	// manyHeld is how many messages stay before a transfer counts as selective that was not expected to be.
@@ -55,6 +57,7 @@ type pass struct {
 
 	blocked               bool
 	drained               bool // the queue has no more messages
+	ending                bool // deliveries have ended, as Config.EndBelow says
 	stopping              bool // nothing more is taken or published
 	stoppedAt             time.Time
 	stopReason            error
@@ -143,7 +146,7 @@ func (p *pass) open() (err error) {
 			return err
 		}
 	}
-	if p.outlet, err = openOutlet(p.connection); err != nil {
+	if p.outlet, err = openOutlet(p.connection, p.Exchange); err != nil {
 		return err
 	}
 	err = p.intake.open(p.prefetch())
@@ -262,6 +265,10 @@ func (p *pass) take(message amqp.Delivery, open bool) error {
 	if !open {
 		if !from.cancelled {
 			return p.consumerEnded()
+		}
+		if p.ending {
+			p.bound = p.taken
+			return nil
 		}
 		return p.intake.open(p.prefetch())
 	}

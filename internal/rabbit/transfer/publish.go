@@ -12,7 +12,7 @@ func (p *pass) publish() error {
 		len(p.outlet.inFlight) < p.window() && p.hasRoom() && p.pace.next() {
 		next := p.waiting[0]
 		p.waiting = p.waiting[1:]
-		if p.Delete {
+		if p.Delete || p.Drop != nil && p.Drop(&next.message) {
 			if err := p.settle(next); err != nil {
 				return err
 			}

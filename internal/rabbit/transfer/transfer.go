@@ -26,6 +26,9 @@ type Config struct {
 	Queue string
 	// Destination is the queue that they come to, whose depth is watched; empty if there may be several.
 	Destination string
+	// Exchange is an exchange that leads to Destination alone, if copies are published to one. If the broker refuses a copy, no queue has
+	// it.
+	Exchange string
 	// Behind is a queue that the messages come to from Destination later: its depth counts, too. Empty if there is none.
 	Behind string
 	// Judge decides about each message, and Copier says how it is published. A transfer that deletes, or only counts, needs no Copier.
@@ -41,6 +44,8 @@ type Config struct {
 	// of those earlier runs have moved.
 	Apart      func(message *amqp.Delivery) bool
 	MovedApart int
+	// EndBelow ends the transfer as soon as the queue has fewer ready messages than this; zero moves all.
+	EndBelow int
 	// Limit is how many are moved at most, earlier runs included; no limit if zero.
 	Limit int
 	// DryRun counts the messages that would be moved or deleted, and moves or deletes none.
@@ -48,6 +53,8 @@ type Config struct {
 	// Delete has messages deleted instead of moved. Then the transfer ends with ErrInterrupted as soon as nobody knows any more how many
 	// were deleted.
 	Delete bool
+	// Drop names messages that are deleted in place of being moved; nil for none of them.
+	Drop func(message *amqp.Delivery) bool
 	// Selective says that messages may stay that are not moved: more are taken at a time then.
 	Selective bool
 	// Limited says that the queue may delete messages that are given back. They are taken one at a time then, and a transfer that is

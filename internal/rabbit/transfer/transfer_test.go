@@ -3,6 +3,7 @@ package transfer
 import (
 	"cmp"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -215,6 +216,63 @@ func TestDestinationIsFull(t *testing.T) {
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "moved", bodies(1200), sorted(moved))
 		holds(t, vh, source, 0)
+	})
+}
+
+// through publishes copies to an exchange.
+type through struct {
+	toDestination
+
+	exchange string
+}
+
+func (t through) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error) {
+	_, copied, err := t.toDestination.Copy(message, seq)
+	return contract.Route{Exchange: t.exchange}, copied, err
+}
+
+// What the one queue behind a private exchange refuses is published again: no other queue can have it.
+func TestDestinationBehindAPrivateExchangeIsFull(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeleteQueue(destination)
+		vh.DeclareQueue(destination, quorum(vh, map[string]any{"x-max-length": 50, "x-overflow": "reject-publish"}))
+		vh.DeclareExchange("private", "fanout", nil)
+		vh.Bind("private", destination, "", nil)
+		vh.Publish("", source, bodies(600)...)
+		running := start(t, vh, func(c *Config) { c.Exchange, c.Copier, c.MaxFailures = "private", through{exchange: "private"}, 1 })
+		running.awaits(DestinationFull)
+		moved := 0
+		NewWithT(t).Eventually(func() int {
+			moved += len(drain(t, vh, destination))
+			return moved
+		}).WithTimeout(2*within).Should(BeNumerically(">=", 600), "%+v", running.Progress())
+		_, err := running.Wait()
+		topologytest.Equal(t, "error", nil, err)
+	})
+}
+
+// A transfer that need not empty the queue ends although messages come all the time.
+func TestEndBelow(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(2000)...)
+		running := start(t, vh, func(c *Config) { c.EndBelow, c.Total = 20, math.MaxInt })
+		published := 2000
+		for ended := false; !ended; {
+			select {
+			case <-running.ended:
+				ended = true
+			default:
+				vh.Publish("", source, "more")
+				published++
+			}
+		}
+		progress, err := running.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		if progress.Moved < 2000-20 {
+			t.Errorf("%d were moved", progress.Moved)
+		}
+		holds(t, vh, destination, progress.Moved)
+		holds(t, vh, source, published-progress.Moved)
 	})
 }
 
