@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/metrics"
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/eventfeed"
 	"github.com/warren-mq/warren/internal/rabbit/management"
@@ -184,7 +185,7 @@ func declareQueue(queue topology.Queue) operation {
 
 		permissions: map[vhost.Kind]string{vhost.KindQueue: onQueue, vhost.KindExchange: "write"},
 		call: func(channel *amqp.Channel) error {
-			_, err := channel.QueueDeclare(queue.Name, true, false, false, false, table(queue.Arguments))
+			_, err := channel.QueueDeclare(queue.Name, true, false, false, false, amqpconn.Table(queue.Arguments))
 			return err
 		},
 		write: func(s *snapshot.Snapshot) bool {
@@ -201,7 +202,7 @@ func bind(binding topology.Binding) operation {
 
 		permissions: map[vhost.Kind]string{vhost.KindQueue: "write", vhost.KindExchange: "read"},
 		call: func(channel *amqp.Channel) error {
-			return channel.QueueBind(binding.Destination, binding.RoutingKey, binding.Source, false, table(binding.Arguments))
+			return channel.QueueBind(binding.Destination, binding.RoutingKey, binding.Source, false, amqpconn.Table(binding.Arguments))
 		},
 		write: func(s *snapshot.Snapshot) bool {
 			return s.PutBinding(vhost.Binding{
@@ -217,27 +218,4 @@ func bindingID(binding topology.Binding) vhost.ID {
 	id := binding.ID()
 	id.Arguments = ""
 	return id
-}
-
-// table converts arguments to an AMQP table. The library accepts nested tables as its own type only.
-func table(arguments map[string]any) amqp.Table {
-	converted := make(amqp.Table, len(arguments))
-	for key, value := range vhost.Normalize(arguments) {
-		converted[key] = field(value)
-	}
-	return converted
-}
-
-func field(value any) any {
-	switch value := value.(type) {
-	case map[string]any:
-		return table(value)
-	case []any:
-		converted := make([]any, len(value))
-		for i := range value {
-			converted[i] = field(value[i])
-		}
-		return converted
-	}
-	return value
 }

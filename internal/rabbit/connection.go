@@ -72,7 +72,8 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 		VHost: config.VHost, Owner: config.Owner, User: config.Username, Errors: errs, Log: logger,
 		Standing: &config.Observations.standing, HoldsLease: config.HoldsLease,
 		Times: safedelete.Times{
-			Settle: timeouts.settle, Stray: timeouts.leftover, Operation: timeouts.operation, Close: timeouts.close,
+			Settle: timeouts.settle, Stray: timeouts.leftover, Vanish: timeouts.vanish, Operation: timeouts.operation,
+			Close: timeouts.close,
 		},
 	}, deletionBroker{c}, c.writeAPI)
 	c.views = &views{

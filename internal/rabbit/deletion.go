@@ -58,7 +58,7 @@ func (c deletionBroker) DoToTheEnd(ctx context.Context, cluster string, operatio
 	return c.channels.DoToTheEnd(ctx, cluster, operation)
 }
 
-func (c deletionBroker) DoExclusively(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
+func (c deletionBroker) DoExclusively(ctx context.Context, cluster string, operation func(amqpconn.Exclusive) error) error {
 	return c.channels.DoExclusively(ctx, cluster, operation)
 }
 
@@ -71,15 +71,5 @@ func (c deletionBroker) CheckUnshared(ctx context.Context) error {
 }
 
 func (c deletionBroker) Declare(ctx context.Context, cluster string, queue topology.Queue, bindings []topology.Binding) error {
-	declare := declareQueue(queue)
-	declare.cluster = cluster
-	if err := joinFailures(c.perform(ctx, []operation{declare})); err != nil {
-		return err
-	}
-	operations := make([]operation, len(bindings))
-	for i, binding := range bindings {
-		operations[i] = bind(binding)
-		operations[i].cluster = cluster
-	}
-	return joinFailures(c.perform(ctx, operations))
+	return recreationBroker(c).Declare(ctx, cluster, topology.Topology{Queues: []topology.Queue{queue}, Bindings: bindings})
 }

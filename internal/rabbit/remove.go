@@ -5,6 +5,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/eventfeed"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
@@ -58,7 +59,7 @@ func unbind(binding topology.Binding) operation {
 
 		permissions: map[vhost.Kind]string{vhost.KindQueue: "write", vhost.KindExchange: "read"},
 		call: func(channel *amqp.Channel) error {
-			return channel.QueueUnbind(binding.Destination, binding.RoutingKey, binding.Source, table(binding.Arguments))
+			return channel.QueueUnbind(binding.Destination, binding.RoutingKey, binding.Source, amqpconn.Table(binding.Arguments))
 		},
 		write: func(s *snapshot.Snapshot) bool {
 			return s.DropBinding(vhost.Binding{

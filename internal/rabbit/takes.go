@@ -49,6 +49,13 @@ func (t *takes) change(at clusterQueue, by int) {
 	t.of[at] = take{t.of[at].now + by, now}
 }
 
+// isTaken reports whether Warren takes messages out of a queue now.
+func (t *takes) isTaken(at clusterQueue) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.of[at].now > 0
+}
+
 // since reports whether the broker may have counted Warren among the consumers of a queue since then.
 func (t *takes) since(then time.Time, at clusterQueue) bool {
 	t.mu.Lock()

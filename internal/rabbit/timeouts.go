@@ -12,6 +12,7 @@ type timeouts struct {
 	lastRetry  time.Duration // the longest
 	settle     time.Duration // from closing a fence until all publishers know
 	leftover   time.Duration // how long a fence of another process must have been seen to count as left behind
+	vanish     time.Duration // how long RabbitMQ may take to delete a queue
 	match      time.Duration // until a queue that is declared shows in the management API, on each node
 	statistics time.Duration // until a connection that is opened does
 	link       time.Duration // for which the first refresh waits for AMQP
@@ -33,7 +34,8 @@ type pace struct {
 var defaultTimeouts = timeouts{
 	dial: 10 * time.Second, operation: 10 * time.Second, request: 30 * time.Second, close: time.Second,
 	firstRetry: 250 * time.Millisecond, lastRetry: 30 * time.Second, settle: 400 * time.Millisecond, leftover: 20 * time.Second,
-	match: 3 * time.Second, statistics: 15 * time.Second, link: time.Second,
+	vanish: 30 * time.Second,
+	match:  3 * time.Second, statistics: 15 * time.Second, link: time.Second,
 	pace: pace{time.Second, 10}, lastListen: 10 * time.Minute, binding: 200 * time.Millisecond,
 	marker: 5 * time.Minute, event: 10 * time.Second,
 	silence: 1200 * time.Millisecond, // a second at least, less the jitter

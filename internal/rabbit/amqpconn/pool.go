@@ -107,9 +107,22 @@ func (c *Pool) DoOnCluster(ctx context.Context, cluster string, operation func(*
 
 // DoExclusively is DoOnCluster with a channel that nobody else uses, before or after: its operation leaves traces on it, such as confirm
 // mode or an unacknowledged message. It returns when the operation has ended, for what it does must not be done later.
-func (c *Pool) DoExclusively(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
-	return c.Start(ctx, context.WithoutCancel(ctx), c.onCluster(cluster, func(l *Conn) error { return l.WithExclusiveChannel(operation) }))
+func (c *Pool) DoExclusively(ctx context.Context, cluster string, operation func(Exclusive) error) error {
+	return c.Start(ctx, context.WithoutCancel(ctx), c.onCluster(cluster, func(l *Conn) error {
+		return l.WithExclusiveChannel(func(channel *amqp.Channel) error { return operation(Exclusive{channel, l.Socket}) })
+	}))
 }
+
+// Exclusive is a channel that nobody else uses.
+type Exclusive struct {
+	*amqp.Channel
+
+	socket *socket
+}
+
+// Together sends all that is written meanwhile in one piece, so that it reaches the broker at the same time. Nothing may wait for an
+// answer in between.
+func (e Exclusive) Together(write func() error) error { return e.socket.Together(write) }
 
 // DoToTheEnd is DoExclusively with a channel of the pool, which is closed if the operation fails: then it may have left traces.
 func (c *Pool) DoToTheEnd(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {

@@ -114,7 +114,8 @@ func (p *protocol) sent(frame head, payload []byte) {
 	}
 }
 
-// isRequest says whether the broker answers a method of this side. Warren sets no-wait nowhere.
+// isRequest says whether the broker answers a method of this side. Warren sets no-wait on the last channel of a recreation alone, for which
+// it does not matter that two answers more are expected than come.
 func isRequest(sent method) bool {
 	switch sent {
 	case connectionTuneOk, connectionCloseOk, channelFlowOk, channelCloseOk, basicCancelOk, basicPublish, basicAck, basicNack, basicReject:

@@ -45,6 +45,8 @@ var (
 	ErrInUse = errors.New("in use")
 	// ErrNotEmpty: a queue was not deleted, for it holds messages or has consumers.
 	ErrNotEmpty = errors.New("not empty")
+	// ErrConsumed comes with ErrNotEmpty: the queue has consumers, or somebody holds messages of it.
+	ErrConsumed = errors.New("consumed")
 	// ErrPending comes with ErrNotEmpty or ErrUnproven: what is in the way goes away by itself, as dead letters, delayed messages
 	// and the fences of a crash do, within minutes.
 	ErrPending = errors.New("pending")

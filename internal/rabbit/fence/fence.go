@@ -19,10 +19,18 @@ import (
 type Name struct {
 	Owner string // Config.Owner
 	Begun time.Time
+	// Recreation: the queue behind the fence is declared again. Only the recreation knows when the fence may be opened.
+	Recreation bool
 }
 
-// fenceNames reads warren-fence-<unix seconds>-<at random>:<owner>:<first queue>.
-var fenceNames = regexp.MustCompile(`^warren-fence-(\d{1,12})-[A-Z0-9]{6}:([^:]*):`)
+// The first words of the names of fences.
+const (
+	ofDeletion   = "fence"
+	ofRecreation = "recreate"
+)
+
+// fenceNames reads warren-fence-<unix seconds>-<at random>:<owner>:<first queue>, and warren-recreate-… of a recreation.
+var fenceNames = regexp.MustCompile(`^warren-(` + ofDeletion + `|` + ofRecreation + `)-(\d{1,12})-[A-Z0-9]{6}:([^:]*):`)
 
 // String makes a new name. queue is for people, who may meet it in the management UI.
 func (f Name) String(queue string) string {
@@ -31,7 +39,11 @@ func (f Name) String(queue string) string {
 		_, size := utf8.DecodeLastRuneInString(queue)
 		queue = queue[:len(queue)-size]
 	}
-	return fmt.Sprintf("warren-fence-%d-%s:%s:%s", f.Begun.Unix(), rand.Text()[:6], url.QueryEscape(f.Owner), queue)
+	purpose := ofDeletion
+	if f.Recreation {
+		purpose = ofRecreation
+	}
+	return fmt.Sprintf("warren-%s-%d-%s:%s:%s", purpose, f.Begun.Unix(), rand.Text()[:6], url.QueryEscape(f.Owner), queue)
 }
 
 // ParseName returns false for policies that are none of Warren's.
@@ -40,12 +52,12 @@ func ParseName(name string) (Name, bool) {
 	if parts == nil {
 		return Name{}, false
 	}
-	seconds, err := strconv.ParseInt(parts[1], 10, 64)
-	owner, err2 := url.QueryUnescape(parts[2])
+	seconds, err := strconv.ParseInt(parts[2], 10, 64)
+	owner, err2 := url.QueryUnescape(parts[3])
 	if err != nil || err2 != nil {
 		return Name{}, false
 	}
-	return Name{Owner: owner, Begun: time.Unix(seconds, 0)}, true
+	return Name{Owner: owner, Begun: time.Unix(seconds, 0), Recreation: parts[1] == ofRecreation}, true
 }
 
 // Fence is a policy that keeps some queues, all under the same policy so far, from taking anything more.

@@ -19,13 +19,15 @@ func TestNamesOfFences(t *testing.T) {
 	begun := time.Unix(1763750000, 0)
 	for _, owner := range []string{"", "7b0c3ac5-33f6-4a5c-9a0e-6b2d2f8f3a11", "a:b %/ü"} {
 		for _, queue := range []string{"orders", "", "a:b:c", "größe/50% off + more.#", strings.Repeat("ü", 127)} {
-			name := Name{owner, begun}.String(queue)
-			parsed, ok := ParseName(name)
-			if !ok || parsed.Owner != owner || !parsed.Begun.Equal(begun) {
-				t.Errorf("%q: %+v, %t", name, parsed, ok)
-			}
-			if !utf8.ValidString(name) || len(name) > 200 {
-				t.Errorf("%q", name)
+			for _, recreation := range []bool{false, true} {
+				given := Name{Owner: owner, Begun: begun, Recreation: recreation}
+				name := given.String(queue)
+				if parsed, ok := ParseName(name); !ok || parsed != given {
+					t.Errorf("%q: %+v, %t", name, parsed, ok)
+				}
+				if !utf8.ValidString(name) || len(name) > 200 {
+					t.Errorf("%q", name)
+				}
 			}
 		}
 	}

@@ -34,6 +34,8 @@ type batch struct {
 	priority int // of the fences
 	// asked and answered are when the callers were asked, and when all had answered.
 	asked, answered time.Time
+	// closed is when the first fence began to be closed.
+	closed time.Time
 	// published is when the first sentinel was about to be. deadline is when the last queue must be deleted.
 	published, deadline time.Time
 
@@ -67,7 +69,7 @@ func (s *Deleter) runBatch(groups []*group) {
 
 func newBatch(s *Deleter, groups []*group) *batch {
 	for _, g := range groups {
-		g.err, g.begun, g.deleted = nil, false, nil
+		g.err, g.begun, g.deleted, g.declared, g.outcome = nil, false, nil, false, Recreated{}
 	}
 	return &batch{
 		deleter: s, cluster: groups[0].cluster, groups: groups, stats: map[string]*queueStats{}, sent: map[string]time.Time{},
@@ -196,7 +198,7 @@ func (d *batch) fenceAndDelete(ctx context.Context, planned []fence.Fence) error
 	if err := d.deleter.broker.CheckUnshared(ctx); err != nil {
 		return err
 	}
-	begun := time.Now()
+	d.closed = time.Now()
 	for _, f := range planned {
 		d.fences = append(d.fences, f)
 		d.deleter.deletions.trackFence(f.Name)
@@ -209,12 +211,12 @@ func (d *batch) fenceAndDelete(ctx context.Context, planned []fence.Fence) error
 		return err
 	}
 	d.published = time.Now()
-	d.deadline = d.deadlineFrom(begun)
+	d.deadline = d.deadlineFrom(d.closed)
 	within, cancel := context.WithDeadline(ctx, d.deadline)
 	defer cancel()
 	err := d.deleteWithin(within)
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
-		return d.slow("it took longer than %v: %v", d.deadline.Sub(begun).Round(time.Millisecond), err)
+		return d.slow("it took longer than %v: %v", d.deadline.Sub(d.closed).Round(time.Millisecond), err)
 	}
 	return err
 }
@@ -248,6 +250,9 @@ func (d *batch) deleteWithin(ctx context.Context) error {
 	}
 	if d.doubtful() {
 		return errReleased
+	}
+	if err := d.recordDelete(ctx); err != nil {
+		return err
 	}
 	if err := (proof{d}).settle(ctx); err != nil {
 		return err
@@ -368,6 +373,8 @@ func (d *batch) finish(err error) {
 		switch {
 		case errors.Is(err, ErrAbandoned):
 			g.done <- err
+		case g.declared:
+			g.done <- nil
 		case g.err != nil:
 			g.done <- g.err
 		case len(g.queues) == 0:

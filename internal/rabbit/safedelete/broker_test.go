@@ -118,7 +118,7 @@ func (b *realBroker) DoToTheEnd(ctx context.Context, cluster string, operation f
 	return b.pool.DoToTheEnd(ctx, cluster, operation)
 }
 
-func (b *realBroker) DoExclusively(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
+func (b *realBroker) DoExclusively(ctx context.Context, cluster string, operation func(amqpconn.Exclusive) error) error {
 	return b.pool.DoExclusively(ctx, cluster, operation)
 }
 

@@ -65,7 +65,7 @@ func (d removal) next(ctx context.Context, groups <-chan *group) *group {
 func (d removal) deleteFrom(ctx context.Context, g *group, groups <-chan *group) {
 	queue := g.queues[0]
 	var own error // of Warren, which the channel does not classify
-	err := d.deleter.broker.DoExclusively(ctx, d.cluster, func(channel *amqp.Channel) error {
+	err := d.deleter.broker.DoExclusively(ctx, d.cluster, func(channel amqpconn.Exclusive) error {
 		for begun := time.Now(); g != nil && time.Since(begun) < channelAge; g = d.next(ctx, groups) {
 			if queue, own = d.deleteGroup(ctx, channel, g); own != nil {
 				return own
@@ -85,16 +85,16 @@ func (d removal) deleteFrom(ctx context.Context, g *group, groups <-chan *group)
 
 // deleteGroup makes sure that all queues of a group are as they were left, and deletes one after the other. It returns the
 // queue with which it failed.
-func (d removal) deleteGroup(ctx context.Context, channel *amqp.Channel, g *group) (queue string, err error) {
+func (d removal) deleteGroup(ctx context.Context, channel amqpconn.Exclusive, g *group) (queue string, err error) {
 	queues := slices.Clone(g.queues)
 	for _, queue := range queues {
-		if err := d.checkGuarded(channel, queue); err != nil {
+		if err := d.checkGuarded(channel.Channel, queue); err != nil {
 			return queue, err
 		}
 	}
 	for i, queue := range queues {
 		if i > 0 {
-			err = d.checkGuarded(channel, queue)
+			err = d.checkGuarded(channel.Channel, queue)
 		}
 		if err == nil {
 			err = d.deleteOne(ctx, channel, g, queue)
@@ -102,7 +102,9 @@ func (d removal) deleteGroup(ctx context.Context, channel *amqp.Channel, g *grou
 		if err != nil {
 			return queue, err
 		}
-		d.gone(queue)
+		if g.recreation == nil {
+			d.gone(queue)
+		}
 		if err := d.deleter.step(StepOne); err != nil {
 			return queue, err
 		}
@@ -144,8 +146,8 @@ func (h counts) beyond(own int) counts {
 }
 
 // deleteOne goes step by step on one channel, so that nothing comes in between but what the broker does itself.
-func (d removal) deleteOne(ctx context.Context, channel *amqp.Channel, g *group, queue string) error {
-	if err := d.takeFirst(ctx, channel, queue); err != nil {
+func (d removal) deleteOne(ctx context.Context, channel amqpconn.Exclusive, g *group, queue string) error {
+	if err := d.takeFirst(ctx, channel.Channel, queue); err != nil {
 		return err
 	}
 	if err := cmp.Or(ctx.Err(), g.ctx.Err()); err != nil {
@@ -154,13 +156,16 @@ func (d removal) deleteOne(ctx context.Context, channel *amqp.Channel, g *group,
 	if late := time.Since(d.deadline); late > 0 { // the process may have been stopped, and the timer of ctx fires late
 		return d.slow("queue %q: the deletion is %v late", queue, late.Round(time.Millisecond))
 	}
-	if err := d.lastCheck(channel, queue); err != nil {
+	if err := d.lastCheck(channel.Channel, queue); err != nil {
 		return err
 	}
 	if !d.deleter.HoldsLease() {
 		return d.deleter.errs.Fail(brokererr.ErrNotLeader, "queue %q stays", queue)
 	}
 	restoration(d).send(g, queue)
+	if g.recreation != nil {
+		return d.swap(channel, g)
+	}
 	with := 0
 	err := amqpconn.Timed("queue.delete", func() (err error) {
 		with, err = channel.QueueDelete(queue, false, false, false)

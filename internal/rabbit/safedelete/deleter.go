@@ -32,7 +32,7 @@ type Broker interface {
 	// before or after.
 	DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
 	DoToTheEnd(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
-	DoExclusively(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
+	DoExclusively(ctx context.Context, cluster string, operation func(amqpconn.Exclusive) error) error
 	// Dial opens a further AMQP connection to the cluster.
 	Dial(ctx context.Context, cluster string) (*amqpconn.Conn, error)
 	// Declare declares a queue with its bindings.
@@ -109,6 +109,8 @@ type Times struct {
 	Settle time.Duration
 	// Stray is how long a fence of another process must have been seen to count as left behind.
 	Stray time.Duration
+	// Vanish is how long RabbitMQ may take at most to delete a queue when the process that told it to is gone.
+	Vanish time.Duration
 	// Operation is the time of one AMQP operation, and Close that of closing a connection.
 	Operation, Close time.Duration
 }

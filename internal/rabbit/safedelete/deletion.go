@@ -72,11 +72,8 @@ func (s *Deleter) DeleteEmpty(
 	if err := s.mayDelete(cluster, queues); err != nil || len(queues) == 0 {
 		return err
 	}
-	ctx, end, busy, err := s.deletions.begin(ctx, queues)
-	switch {
-	case errors.Is(err, errBusy):
-		return s.errs.Fail(brokererr.ErrUnproven, "queue %q is being deleted by another call", busy)
-	case err != nil:
+	ctx, end, err := s.begin(ctx, queues)
+	if err != nil {
 		return err
 	}
 	defer end()
@@ -85,6 +82,15 @@ func (s *Deleter) DeleteEmpty(
 		return s.errs.Ended(ctx, err)
 	}
 	return err
+}
+
+// begin is register.begin for the caller of a call.
+func (s *Deleter) begin(ctx context.Context, queues []string) (context.Context, func(), error) {
+	ctx, end, busy, err := s.deletions.begin(ctx, queues)
+	if errors.Is(err, errBusy) {
+		err = s.errs.Fail(brokererr.ErrUnproven, "queue %q is being deleted by another call", busy)
+	}
+	return ctx, end, err
 }
 
 // deleteGroup finds out first whether anything speaks against the deletion already: nobody waits for a place in vain.

@@ -17,16 +17,21 @@ type group struct {
 	queues []string
 	// stillWanted is the caller's last word before the fence goes up; it may be nil.
 	stillWanted func(context.Context) error
-	done        chan error // has room for the result
-	since       time.Time  // when it began to wait for a batch
-	kind        kind
-	slow        int // how often a batch was too slow with it
+	// recreation has the one queue of the group declared again; nil if the queues are only deleted.
+	recreation *Recreation
+	done       chan error // has room for the result
+	since      time.Time  // when it began to wait for a batch
+	kind       kind
+	slow       int // how often a batch was too slow with it
 
 	// What follows belongs to the batch.
 
 	err     error // why the group cannot be deleted now
 	begun   bool  // the broker was told to delete one of the queues
 	deleted []deletedQueue
+	// declared: the queue of a recreation was deleted and declared again. outcome is what is told of that.
+	declared bool
+	outcome  Recreated
 }
 
 // kind is what groups must have in common to share a fence, as far as the snapshot tells: where it errs, a batch has several fences.
@@ -36,11 +41,16 @@ type kind struct {
 	// hurry is the time in which the group must be deleted where its sentinels expire, in powers of two seconds; zero if there is
 	// time enough.
 	hurry time.Duration
+	// recreated is the queue of a recreation. It has a fence of its own, because each recreation decides when its fence may be opened.
+	recreated string
 }
 
 // kindOf looks up in the snapshot what the queues of a group are like.
 func (s *Deleter) kindOf(g *group) kind {
 	of := kind{cluster: g.cluster}
+	if g.recreation != nil {
+		of.recreated = g.recreation.Queue.Name
+	}
 	s.broker.View(func(known *snapshot.Snapshot) {
 		var policies []string
 		for _, queue := range g.queues {

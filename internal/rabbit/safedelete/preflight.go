@@ -34,6 +34,9 @@ func (s *Deleter) precheck(g *group) error {
 			g.drop(queue)
 			s.gone(queue)
 		}
+		if g.recreation != nil { // its messages are moved later, right before the fence goes up
+			now.ready = 0
+		}
 		if refusal == nil {
 			refusal = now.checkEmpty(s.errs, queue)
 		}
@@ -305,6 +308,17 @@ func (d preflight) checkUnhindered(g *group, policies []vhost.Policy) error {
 	return nil
 }
 
+// drops says whether a queue drops messages when it is full, or will as it is declared again.
+func (d preflight) drops(queue string) bool {
+	now := d.stats[queue]
+	if g := d.recreationOf(queue); g != nil {
+		again := *now
+		again.Arguments = g.recreation.Queue.Arguments
+		return now.drops() || again.drops()
+	}
+	return now.drops()
+}
+
 // fencesFor puts together the queues that have the same policy, as far as one pattern can name them.
 func (d preflight) fencesFor(begun time.Time) (planned []fence.Fence) {
 	alike := map[string][]string{}
@@ -316,12 +330,14 @@ func (d preflight) fencesFor(begun time.Time) (planned []fence.Fence) {
 		}
 		alike[key] = append(alike[key], queue)
 	}
+	recreates := slices.ContainsFunc(d.groups, func(g *group) bool { return g.recreation != nil })
 	for _, key := range order {
 		for _, queues := range fence.Patterns(alike[key]) {
 			planned = append(planned, fence.Fence{
-				Name: fence.Name{Owner: d.deleter.Owner, Begun: begun}.String(queues[0]), Pattern: fence.Pattern(queues), Queues: queues,
+				Name:    fence.Name{Owner: d.deleter.Owner, Begun: begun, Recreation: recreates}.String(queues[0]),
+				Pattern: fence.Pattern(queues), Queues: queues,
 				Priority: d.priority, Effective: vhost.Normalize(d.stats[queues[0]].user),
-				Drops: slices.ContainsFunc(queues, func(queue string) bool { return d.stats[queue].drops() }),
+				Drops: slices.ContainsFunc(queues, d.drops),
 			})
 		}
 	}

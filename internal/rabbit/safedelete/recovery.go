@@ -106,12 +106,15 @@ type leftover struct {
 	foreign bool
 	// seen is for how long it has been seen.
 	seen time.Duration
+	// isBare: the queue was declared after the sentinels were published, which are gone with the one before.
+	isBare bool
 }
 
 // leftoverFences are the fences that this connection could not lift, those of its own owner that it did not put up, and those of
 // others that were seen unchanged for longer than any deletion takes. A fence that a deletion of this process needs is none of
-// them, whatever connection the deletion goes through. How old a fence is by its name says nothing: the clock
-// that wrote the name may be another one, and whoever put the fence up may have been stopped for a while.
+// them, whatever connection the deletion goes through. The fence of a recreation is none of them: see ClearRecreation. How old a fence
+// is by its name says nothing: the clock that wrote the name may be another one, and whoever put the fence up may have been stopped for
+// a while.
 //
 // Only one process works for an owner: the leader. Another process of the same owner has lost the lead, longer ago than its
 // budget lasts, and does not delete any more (see deleteOne). So its fences are taken down at once, before the sentinels
@@ -121,11 +124,11 @@ func (s recovery) leftoverFences() (strays []leftover, cluster string) {
 	s.broker.View(func(known *snapshot.Snapshot) { fences, cluster = known.Fences, known.Cluster })
 	now, sighted, next := time.Now(), fencesSeen{}, time.Duration(0)
 	for _, policy := range fences {
-		if s.Standing.Has(policy.Name) {
+		name, _ := fence.ParseName(policy.Name)
+		if s.Standing.Has(policy.Name) || name.Recreation {
 			continue
 		}
 		_, known := s.deletions.isTracked(policy.Name)
-		name, _ := fence.ParseName(policy.Name)
 		own := known || name.Owner == s.Owner
 		seen, before := s.sighted[policy.Name]
 		if !before || !own && !snapshot.SamePolicy(seen.policy, policy) {
@@ -139,7 +142,7 @@ func (s recovery) leftoverFences() (strays []leftover, cluster string) {
 			}
 			continue
 		}
-		strays = append(strays, leftover{policy, !known, age})
+		strays = append(strays, leftover{policy: policy, foreign: !known, seen: age})
 	}
 	if s.sighted = sighted; next > 0 {
 		s.deletions.refreshIn(next, s.broker.RequestRefresh)
@@ -163,6 +166,9 @@ func (s recovery) clearLeftover(ctx context.Context, cluster string, stray lefto
 	closed := definition[vhost.KeyOverflow] == vhost.OverflowRejectPublish // also in the form that is open already, which changes nothing
 	inside := tally{of: map[string]int{}}
 	for _, queue := range f.Queues {
+		if stray.isBare {
+			break
+		}
 		inside.of[queue] = Sentinels // at most: more are published only when those before are out
 	}
 	lost := &search{

@@ -45,6 +45,8 @@ type register struct {
 	adrift map[string]time.Time
 	// standsFor is why fences could not be taken down, by the names of their policies.
 	standsFor map[string]string
+	// seen is since when fences of recreations are known that an earlier process has left, by the names of their policies.
+	seen map[string]time.Time
 	// again is for a refresh that shows what became of fences that are left behind, at againAt.
 	again   *time.Timer
 	againAt time.Time
@@ -66,6 +68,7 @@ func newRegister(standing *Standing) *register {
 	d := &register{
 		standing: standing, requests: management.NewPlaces(RequestLimit), fencing: make(chan struct{}, fenceLimit),
 		queues: map[string]bool{}, fences: map[string]time.Time{}, standsFor: map[string]string{}, adrift: map[string]time.Time{},
+		seen:     map[string]time.Time{},
 		searches: map[string]*searched{}, vanishing: map[string]vanishing{},
 	}
 	d.closing, d.close = context.WithCancel(context.Background())
@@ -201,6 +204,17 @@ func (d *register) forget(name string) {
 	delete(d.searches, name)
 	delete(d.standsFor, name)
 	delete(d.vanishing, name)
+	delete(d.seen, name)
+}
+
+// firstSeen is since when a fence of a recreation is known.
+func (d *register) firstSeen(name string) time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.seen[name].IsZero() {
+		d.seen[name] = time.Now()
+	}
+	return d.seen[name]
 }
 
 // forgetMissing drops what is known of fences that were left behind before a reading of the vhost began which does not show them: the

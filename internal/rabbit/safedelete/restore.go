@@ -103,12 +103,20 @@ func (d restoration) isSent(queue string) bool {
 }
 
 // awaitGone waits until those queues are gone of whose deletion the broker has not told the outcome. RabbitMQ may still be deleting
-// such a queue, and would delete one that is declared meanwhile. It returns the queues that are still there.
+// such a queue, and would delete one that is declared meanwhile. It returns the queues that are still there. The queue of a recreation is
+// declared as soon as it is gone.
 func (d restoration) awaitGone(ctx context.Context) (vanishing []string) {
 	ctx, cancel := context.WithTimeout(ctx, goneWithin)
 	defer cancel()
 	sent := slices.DeleteFunc(d.queues(), func(queue string) bool { return !d.isSent(queue) })
 	failed := forEach(ctx, d.deleter.errs, sent, func(queue string) error {
+		if g := d.recreationOf(queue); g != nil {
+			if err := d.deleter.declareOnceGone(ctx, d.cluster, g.recreation.Queue); err != nil {
+				return err
+			}
+			d.swapped(g, 0)
+			return nil
+		}
 		for {
 			_, exists, err := d.deleter.held(ctx, d.cluster, queue)
 			if err == nil && !exists {

@@ -10,6 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/management"
@@ -290,7 +291,8 @@ func (s *search) putAllBack(
 // takeAsConsumer does what takeFrom does, for queues with a single active consumer, which refuse basic.get. It receives nothing
 // while another consumer is active.
 func (s *search) takeAsConsumer(ctx context.Context, queue string, origins []string) (complete bool, err error) {
-	err = s.broker.DoExclusively(ctx, s.cluster, func(channel *amqp.Channel) error {
+	err = s.broker.DoExclusively(ctx, s.cluster, func(exclusive amqpconn.Exclusive) error {
+		channel := exclusive.Channel
 		messages, err := consumeSlowly(channel, queue)
 		if err != nil {
 			return err

@@ -39,9 +39,14 @@ func sentinel(queue, fence string, number int) amqp.Publishing {
 	}
 }
 
+// IsSentinel reports whether a message is a sentinel of any fence.
+func IsSentinel(message *amqp.Delivery) bool {
+	return message.Type == SentinelType && message.AppId == sentinelApp
+}
+
 // isSentinel reports whether a message is a sentinel of a fence.
 func isSentinel(message amqp.Delivery, fence string) bool {
-	return message.Type == SentinelType && message.AppId == sentinelApp && message.Headers[headerFence] == fence
+	return IsSentinel(&message) && message.Headers[headerFence] == fence
 }
 
 // originOf returns the queue to which a sentinel was published.

@@ -139,7 +139,8 @@ func (h counts) checkEmpty(errs brokererr.Errors, queue string) error {
 	case h.ready > 0:
 		return errs.Fail(brokererr.ErrNotEmpty, "queue %q holds %s", queue, count(h.ready, "message"))
 	case h.consumers > 0:
-		return errs.Fail(brokererr.ErrNotEmpty, "queue %q has %s", queue, count(h.consumers, "consumer"))
+		text := fmt.Sprintf("%v: queue %q has %s", brokererr.ErrNotEmpty, queue, count(h.consumers, "consumer"))
+		return errs.Because([]error{brokererr.ErrNotEmpty, brokererr.ErrConsumed}, text)
 	}
 	return nil
 }

@@ -22,6 +22,9 @@ func (d *batch) undo(ctx context.Context, reason error) error {
 	d.takeOutExpiring(ctx)
 	vanishing := restoration{d}.awaitGone(ctx)
 	for _, g := range d.groups {
+		if g.declared {
+			continue
+		}
 		why := g.err
 		if why == nil && g.begun && len(g.queues) > 0 { // what held for all came in the middle of the group
 			why = reason
@@ -56,11 +59,14 @@ func (d *batch) undo(ctx context.Context, reason error) error {
 func (d *batch) takeDown(ctx context.Context, f fence.Fence, vanishing []string) error {
 	for _, queue := range f.Queues {
 		if slices.Contains(vanishing, queue) {
-			d.deleter.deletions.leaveClosed(f.Name, vanishing)
+			if d.recreationOf(queue) == nil {
+				d.deleter.deletions.leaveClosed(f.Name, vanishing)
+			}
 			return d.unproven(stillDeleting, queue)
 		}
 	}
 	return d.deleter.lift(ctx, f, len(d.queues()) > 0, func() ([]string, error) {
+		d.opened()
 		if err := d.deleter.step(StepOpened); err != nil {
 			return nil, err
 		}

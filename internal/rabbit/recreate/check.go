@@ -1,0 +1,178 @@
+package recreate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+const atLeastOnce = "at-least-once"
+
+// Check reports what speaks against a recreation, as far as the broker knows: an Error with a Reason. It changes nothing.
+func (r *Recreator) Check(ctx context.Context, rec Recreation) error {
+	name := rec.Queue.Name
+	switch {
+	case !r.broker.MayWritePolicies():
+		return refuse(MissingPermission, "user %q lacks the tag policymaker, without which no queue can be shown to be empty", r.Username)
+	case r.broker.IsTaken(name):
+		return refuse(QueueBusy, "a deletion, a Redrive, a Purge or a browse works on queue %q", name)
+	}
+	if err := r.broker.CheckUnshared(ctx); err != nil {
+		return reasoned(err)
+	}
+	info, err := r.api.QueueInfo(ctx, name, management.WithoutStatistics)
+	if err != nil {
+		return reasoned(err)
+	}
+	if err := r.checkQueue(rec, info); err != nil {
+		return err
+	}
+	bindings, err := r.bindingsOf(ctx, rec, name)
+	if err != nil {
+		return err
+	}
+	if err := checkBindings(rec, bindings); err != nil {
+		return err
+	}
+	policies, err := r.api.Policies(ctx)
+	if err != nil {
+		return reasoned(err)
+	}
+	if err := r.checkPolicies(rec, policies); err != nil {
+		return err
+	}
+	return r.checkDeadLetters(ctx, rec, info, policies)
+}
+
+// checkQueue refuses queues that cannot be recreated. A nil info is a queue that does not exist, which is declared.
+func (r *Recreator) checkQueue(rec Recreation, info *management.QueueInfo) error {
+	name := rec.Queue.Name
+	known, exists := vhost.Queue{}, false
+	r.broker.View(func(s *snapshot.Snapshot) { known, exists = s.Queues[name] })
+	switch {
+	case info == nil:
+		return nil
+	case info.Type != vhost.TypeQuorum, exists && (!known.Durable || known.AutoDelete || known.Exclusive):
+		return refuse(UnsupportedQueue, "only durable quorum queues are recreated; delete queue %q by hand", name)
+	case info.Leader == "", info.State != "running" && info.State != "live": // the latter on 3.10
+		return refuse(QueueUnavailable, "queue %q has no leader or no majority of its members", name)
+	}
+	limit, given := vhost.Normalize(info.Arguments)[vhost.ArgDeliveryLimit].(int64)
+	if given && limit < 0 && !r.isAtLeast(vhost.RabbitMQ40) {
+		return refuse(UnsupportedQueue, "queue %q has x-delivery-limit: -1, with which RabbitMQ before 4.0 drops each message that "+
+			"is given back; delete the queue by hand", name)
+	}
+	return nil
+}
+
+func (r *Recreator) isAtLeast(version vhost.Version) bool {
+	now, err := vhost.ParseVersion(r.broker.Version())
+	return err == nil && now.AtLeast(version)
+}
+
+func checkBindings(rec Recreation, bindings []vhost.Binding) error {
+	switch {
+	case rec.WithoutHold && len(bindings) > 0:
+		return refuse(BoundQueue, "queue %q is bound to exchange %q; unbind it, because a delay tier is recreated without a hold queue",
+			rec.Queue.Name, bindings[0].Source)
+	case len(bindings) > MaxBindings:
+		return refuse(TooManyBindings, "queue %q has %d bindings; at most %d can be moved", rec.Queue.Name, len(bindings), MaxBindings)
+	}
+	return nil
+}
+
+// dropping are the keys of policies with which a queue can drop messages.
+var dropping = []string{vhost.KeyMessageTTL, vhost.KeyExpires, vhost.KeyMaxLength, vhost.KeyMaxLengthBytes}
+
+// checkPolicies refuses policies that would have the hold drop messages, and fences of others over the queue.
+func (r *Recreator) checkPolicies(rec Recreation, policies []vhost.Policy) error {
+	for _, policy := range policies {
+		name, isFence := fence.ParseName(policy.Name)
+		if isFence && !policy.Operator {
+			over := slices.Contains(fence.QueuesOf(policy.Pattern.String()), rec.Queue.Name)
+			if over && name.Owner != r.Owner {
+				return refuse(SharedVHost, "queue %q: policy %q of another operator is in the way", rec.Queue.Name, policy.Name)
+			}
+			continue
+		}
+		if rec.WithoutHold || policy.Match(rec.Hold(), vhost.TypeQuorum) == vhost.MatchNo {
+			continue
+		}
+		for _, key := range dropping {
+			if _, given := policy.Definition[key]; given {
+				return refuse(InterferingPolicy, "policy %q sets %s, with which queue %q could drop messages: exclude the prefix %q from "+
+					"its pattern", policy.Name, key, rec.Hold(), prefixHold)
+			}
+		}
+	}
+	return nil
+}
+
+// checkDeadLetters refuses what may lose dead letters: a fence refuses them, and at most once means that they are gone then.
+func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *management.QueueInfo, policies []vhost.Policy) error {
+	name := rec.Queue.Name
+	observed, _ := r.broker.Observe(vhost.Selection{Queues: []string{name}, IncludeDeadLetterSources: true})
+	for _, source := range observed.DeadLetters {
+		byName := source.Exchange == "" && source.RoutingKey != nil && *source.RoutingKey == name
+		if !byName || r.isAtLeastOnce(source.Queue, policies) {
+			continue
+		}
+		now, err := r.count(ctx, source.Queue)
+		if err != nil {
+			return err
+		}
+		if now.Ready > 0 || now.Consumers > 0 {
+			return refuse(LossyDeadLetters, "queue %q dead-letters at most once to %q and is in use: its dead letters could be lost",
+				source.Queue, name)
+		}
+	}
+	if info == nil || info.Arguments[vhost.ArgDeadLetterExchange] == nil || info.Arguments[vhost.ArgDeadLetterStrategy] == atLeastOnce {
+		return nil
+	}
+	now, err := r.count(ctx, name)
+	if err == nil && now.Ready > 0 {
+		err = refuse(LossyDeadLetters, "queue %q dead-letters at most once: dead letters could be lost while its %d messages are moved",
+			name, now.Ready)
+	}
+	return err
+}
+
+// isAtLeastOnce reports whether the snapshot has a queue that dead-letters at least once.
+func (r *Recreator) isAtLeastOnce(queue string, policies []vhost.Policy) bool {
+	var strategy any
+	r.broker.View(func(s *snapshot.Snapshot) { strategy = s.Queues[queue].Arguments[vhost.ArgDeadLetterStrategy] })
+	if strategy != nil {
+		return strategy == atLeastOnce
+	}
+	return slices.ContainsFunc(policies, func(policy vhost.Policy) bool {
+		return policy.Definition[vhost.KeyDeadLetterStrategy] == atLeastOnce && policy.Match(queue, vhost.TypeQuorum) == vhost.MatchYes
+	})
+}
+
+// reasoned gives an error of the broker its Reason, if there is one.
+func reasoned(err error) error {
+	switch {
+	case err == nil, ReasonOf(err) != "":
+		return err
+	case errors.Is(err, brokererr.ErrAccessRefused):
+		return because(MissingPermission, err)
+	case errors.Is(err, brokererr.ErrShared):
+		return because(SharedVHost, err)
+	}
+	return err
+}
+
+// about names the queue in an error.
+func about(queue string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("queue %q: %w", queue, err)
+}

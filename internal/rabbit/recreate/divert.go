@@ -1,0 +1,149 @@
+package recreate
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// divertRounds is how often at most the bindings of a queue are read and removed, in case others bind it meanwhile.
+const divertRounds = 5
+
+// Divert has the bindings of the queue lead to the hold, which it declares. record is called before anything is unbound, with all bindings
+// that were found so far, and again if there are more; its error ends the call, and is returned as it is. Before all that, the new
+// arguments are tried on a queue of another name, so that the swap cannot fail on them.
+func (r *Recreator) Divert(
+	ctx context.Context, rec Recreation, record func(context.Context, []vhost.Binding) error,
+) error {
+	if err := r.tryArguments(ctx, rec); err != nil {
+		return err
+	}
+	if err := r.step(StepProbed); err != nil {
+		return err
+	}
+	if rec.WithoutHold {
+		bindings, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
+		return errors.Join(err, checkBindings(rec, bindings))
+	}
+	if err := r.declareHold(ctx, rec); err != nil {
+		return err
+	}
+	if err := r.step(StepHoldStands); err != nil {
+		return err
+	}
+	for range divertRounds {
+		bindings, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
+		if err != nil || len(bindings) == 0 {
+			return err
+		}
+		all := union(rec.Bindings, bindings)
+		if err := checkBindings(rec, all); err != nil {
+			return err
+		}
+		if len(all) > len(rec.Bindings) {
+			if err := record(ctx, all); err != nil {
+				return err
+			}
+			rec.Bindings = all
+		}
+		if err := r.divertBindings(ctx, rec, bindings); err != nil {
+			return err
+		}
+	}
+	return refuse(BindingsComeBack, "queue %q: another client binds it again as often as Warren moves its bindings to queue %q; stop that client",
+		rec.Queue.Name, rec.Hold())
+}
+
+// divertBindings binds the hold before it unbinds the queue.
+func (r *Recreator) divertBindings(ctx context.Context, rec Recreation, bindings []vhost.Binding) error {
+	if err := r.step(StepRecorded); err != nil {
+		return err
+	}
+	if err := r.bind(ctx, rec.Hold(), bindings); err != nil {
+		return err
+	}
+	if err := r.step(StepHoldBound); err != nil {
+		return err
+	}
+	if err := r.unbind(ctx, rec.Queue.Name, bindings); err != nil {
+		return err
+	}
+	return r.step(StepUnbound)
+}
+
+// tryArguments declares a queue with the new arguments and deletes it. It leaves out at-least-once dead-lettering: the worker of a queue
+// that is gone when it starts is started again and again, and takes all such workers of the node down with it (4.0.5, 4.3.6).
+func (r *Recreator) tryArguments(ctx context.Context, rec Recreation) error {
+	probe := topology.Queue{Name: rec.probe(), Arguments: maps.Clone(rec.Queue.Arguments)}
+	delete(probe.Arguments, vhost.ArgDeadLetterStrategy)
+	err := r.broker.Declare(ctx, r.Cluster, topology.Topology{Queues: []topology.Queue{probe}})
+	for _, refusal := range []error{brokererr.ErrInvalidArgument, brokererr.ErrPreconditionFailed, brokererr.ErrTooLarge} {
+		if errors.Is(err, refusal) {
+			return because(ArgumentsRefused, err)
+		}
+	}
+	if err != nil {
+		return reasoned(err)
+	}
+	return reasoned(r.broker.Delete(ctx, r.Cluster, []string{probe.Name}, nil))
+}
+
+// declareHold declares the hold and the exchange that leads to it.
+func (r *Recreator) declareHold(ctx context.Context, rec Recreation) error {
+	arguments := vhost.Arguments{vhost.ArgQueueType: vhost.TypeQuorum}
+	if r.isAtLeast(vhost.RabbitMQ40) { // before, there is no limit unless one is given
+		arguments[vhost.ArgDeliveryLimit] = int64(-1)
+	}
+	return reasoned(r.broker.Declare(ctx, r.Cluster, topology.Topology{
+		Exchanges: []topology.Exchange{fanout(rec.HoldExchange())},
+		Queues:    []topology.Queue{{Name: rec.Hold(), Arguments: arguments}},
+		Bindings:  []topology.Binding{{Source: rec.HoldExchange(), Destination: rec.Hold()}},
+	}))
+}
+
+func fanout(name string) topology.Exchange {
+	return topology.Exchange{Name: name, Type: v1alpha1.ExchangeFanout, Declare: true}
+}
+
+// bind binds a queue as another one is bound.
+func (r *Recreator) bind(ctx context.Context, queue string, like []vhost.Binding) error {
+	return reasoned(r.broker.Declare(ctx, r.Cluster, topology.Topology{Bindings: boundTo(queue, like)}))
+}
+
+func (r *Recreator) unbind(ctx context.Context, queue string, like []vhost.Binding) error {
+	return reasoned(r.broker.Unbind(ctx, r.Cluster, boundTo(queue, like)))
+}
+
+// boundTo are bindings of another queue.
+func boundTo(queue string, like []vhost.Binding) []topology.Binding {
+	bindings := make([]topology.Binding, len(like))
+	for i, binding := range like {
+		bindings[i] = topology.Binding{
+			Source: binding.Source, Destination: queue, RoutingKey: binding.RoutingKey, Arguments: binding.Arguments,
+		}
+	}
+	return bindings
+}
+
+// union adds those of the found bindings that are not known.
+func union(known, found []vhost.Binding) []vhost.Binding {
+	all := slices.Clone(known)
+	for _, binding := range found {
+		if !slices.ContainsFunc(all, func(other vhost.Binding) bool { return isSame(binding, other) }) {
+			all = append(all, binding)
+		}
+	}
+	return all
+}
+
+// isSame compares two bindings whatever their destinations are.
+func isSame(a, b vhost.Binding) bool {
+	b.Destination = a.Destination
+	return a.Is(b.ID())
+}

@@ -1,0 +1,64 @@
+package recreate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
+)
+
+const (
+	// consumerLeaves is how long RabbitMQ takes at most to note that the consumer of a mover is gone.
+	consumerLeaves = 5 * time.Second
+	// emptyRounds is how often at most a queue is emptied in one call, in case messages come past the bindings all the time.
+	emptyRounds = 10
+)
+
+// Empty moves the messages of the queue to the hold until none is ready. What consumers hold, or what waits to be dead-lettered, it does
+// not see: the swap does. It returns at once if the queue has no ready message. report, if it is not nil, is called several times a second.
+// The messages of a queue without a hold stay: then it fails with ErrNotEmpty.
+func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progress)) (progress Progress, err error) {
+	for range emptyRounds {
+		now, err := r.count(ctx, rec.Queue.Name)
+		switch {
+		case err != nil || now.Ready == 0:
+			return progress, err
+		case rec.WithoutHold:
+			return progress, r.Errors.Fail(brokererr.ErrNotEmpty, "queue %q holds %d messages and has no hold", rec.Queue.Name, now.Ready)
+		}
+		progress, err = r.move(ctx, move{
+			from: rec.Queue.Name, to: rec.Hold(), exchange: rec.HoldExchange(), ready: now.Ready, endBelow: 1, before: progress,
+			isPast: func(message *amqp.Delivery) bool {
+				return rec.Emptied && !cameFrom(message, rec.Tiers) && !safedelete.IsSentinel(message)
+			},
+		}, report)
+		if err != nil {
+			return progress, err
+		}
+		err = r.until(ctx, consumerLeaves, func() (bool, error) {
+			then, err := r.count(ctx, rec.Queue.Name)
+			return then.Consumers <= now.Consumers, err
+		})
+		if err != nil {
+			return progress, err
+		}
+		if err := r.step(StepMoved); err != nil {
+			return progress, err
+		}
+	}
+	return progress, nil
+}
+
+// cameFrom reports whether a message was dead-lettered by one of some queues.
+func cameFrom(message *amqp.Delivery, queues []string) bool {
+	deaths, _ := message.Headers["x-death"].([]any)
+	return slices.ContainsFunc(deaths, func(death any) bool {
+		table, _ := death.(amqp.Table)
+		return slices.Contains(queues, fmt.Sprint(table["queue"]))
+	})
+}

@@ -1,0 +1,80 @@
+package recreate
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Reason says why a phase cannot be completed. Errors without a Reason are those of package brokererr: the same call may do better later.
+type Reason string
+
+// The reasons why a recreation cannot begin, or has to go back.
+const (
+	// UnsupportedQueue: only durable quorum queues are recreated.
+	UnsupportedQueue Reason = "UnsupportedQueue"
+	// MissingPermission: the user lacks the tag policymaker, or a permission on the names of the recreation.
+	MissingPermission Reason = "MissingPermission"
+	// ArgumentsRefused: the broker does not take the new arguments.
+	ArgumentsRefused Reason = "ArgumentsRefused"
+	// TooManyBindings: the queue has more than MaxBindings bindings.
+	TooManyBindings Reason = "TooManyBindings"
+	// BoundQueue: something is bound to a queue that is recreated without a hold.
+	BoundQueue Reason = "BoundQueue"
+	// LossyDeadLetters: the queue, or another one that leads to it, dead-letters at most once, and messages could be lost.
+	LossyDeadLetters Reason = "LossyDeadLetters"
+	// InterferingPolicy: a policy would drop messages of the hold, or keep the fence from working.
+	InterferingPolicy Reason = "InterferingPolicy"
+	// SharedVHost: another operator works on the vhost.
+	SharedVHost Reason = "SharedVHost"
+	// QueueBusy: a deletion, a Redrive, a Purge or a browse of Warren works on the queue.
+	QueueBusy Reason = "QueueBusy"
+	// QueueUnavailable: the queue has no leader or no majority, or the broker has an alarm.
+	QueueUnavailable Reason = "QueueUnavailable"
+)
+
+// The reasons why a phase has to be left.
+const (
+	// ConsumersCameBack: the queue has consumers, or a consumer that has gone holds messages of it.
+	ConsumersCameBack Reason = "ConsumersCameBack"
+	// PublishersPastBindings: Swap found messages in the queue. They came past the bindings, for those lead to the hold.
+	PublishersPastBindings Reason = "PublishersPastBindings"
+	// MessagesPending: the queue holds messages that wait to be redelivered or dead-lettered.
+	MessagesPending Reason = "MessagesPending"
+	// AMQP10Message: a message of AMQP 1.0 cannot be moved without a loss.
+	AMQP10Message Reason = "AMQP10Message"
+	// MessageNotMoved: a message cannot be moved; the text says why.
+	MessageNotMoved Reason = "MessageNotMoved"
+	// BindingsComeBack: another client binds the queue again as often as Divert unbinds it.
+	BindingsComeBack Reason = "BindingsComeBack"
+	// DeleteUncertain: RabbitMQ may still be deleting the queue, or has deleted it and does not declare it. The fence stays closed.
+	// The caller records DeleteSent and calls Swap again.
+	DeleteUncertain Reason = "DeleteUncertain"
+)
+
+// Error is a failure with a Reason. It may wrap an error of package brokererr.
+type Error struct {
+	Reason  Reason
+	Message string
+	err     error
+}
+
+// Error is the text for users.
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap returns what the broker said, if it said something.
+func (e *Error) Unwrap() error { return e.err }
+
+// ReasonOf returns the Reason of an error; empty if it has none.
+func ReasonOf(err error) Reason {
+	if own, ok := errors.AsType[*Error](err); ok {
+		return own.Reason
+	}
+	return ""
+}
+
+func refuse(reason Reason, format string, args ...any) error {
+	return &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// because gives an error of the broker a Reason.
+func because(reason Reason, err error) error { return &Error{reason, err.Error(), err} }

@@ -1,0 +1,187 @@
+package recreate
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+const (
+	// nearlyEmpty is how few ready messages the hold must have before the queue is bound again: the fewer, the fewer messages are overtaken
+	// by newer ones.
+	nearlyEmpty = 20
+	// inFlight is how long a message is on its way at most after its binding was removed.
+	inFlight = 300 * time.Millisecond
+	// dropHeadShare is the percentage of its maximum length up to which a queue that drops messages is filled.
+	dropHeadShare = 80
+)
+
+// GiveBack moves messages and bindings back to the queue, the new one or the old one, and removes the objects that the recreation has
+// declared. It drops bindings of the hold that are not wanted any more. No delete of the queue may be under way: see Recreation.DeleteSent.
+// report, if it is not nil, is called several times a second.
+//
+// If a sentinel may be left in the queue behind other messages, GiveBack fails at its very end. Consumers may start before that.
+func (r *Recreator) GiveBack(
+	ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool, report func(Progress),
+) (Progress, error) {
+	now, err := r.see(ctx, rec, rec.Queue.Name)
+	if err != nil {
+		return Progress{}, err
+	}
+	isNew := now.Exists && r.isNew(now.Arguments, rec)
+	cleared := r.deleter.ClearRecreation(ctx, r.Cluster, rec.Queue.Name, isNew)
+	if cleared != nil && !errors.Is(cleared, brokererr.ErrUnproven) {
+		return Progress{}, reasoned(cleared)
+	}
+	progress, err := r.giveBack(ctx, rec, wanted, report)
+	if err != nil || cleared == nil {
+		return progress, err
+	}
+	// An open fence refuses no message. Its policy is the record of a sentinel that may be left.
+	return progress, reasoned(r.deleter.ClearRecreation(ctx, r.Cluster, rec.Queue.Name, isNew))
+}
+
+// giveBack is GiveBack without the fence.
+func (r *Recreator) giveBack(
+	ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool, report func(Progress),
+) (Progress, error) {
+	now, err := r.count(ctx, rec.Queue.Name)
+	if err == nil && !now.Exists {
+		err = reasoned(r.broker.Declare(ctx, r.Cluster, topology.Topology{Queues: []topology.Queue{rec.Queue}}))
+	}
+	if err != nil || rec.WithoutHold {
+		return Progress{}, errors.Join(err, r.removeProbe(ctx, rec))
+	}
+	hold, err := r.count(ctx, rec.Hold())
+	if err != nil {
+		return Progress{}, err
+	}
+	var progress Progress
+	if hold.Exists {
+		if progress, err = r.giveBackHold(ctx, rec, wanted, report); err != nil {
+			return progress, err
+		}
+	} else if err := r.bindIfUnbound(ctx, rec, wanted); err != nil {
+		return progress, err
+	}
+	back := []vhost.Binding{{Source: rec.BackExchange()}}
+	if err := r.unbind(ctx, rec.Queue.Name, back); err != nil {
+		return progress, err
+	}
+	if err := r.broker.Delete(ctx, r.Cluster, nil, []string{rec.HoldExchange(), rec.BackExchange()}); err != nil {
+		return progress, reasoned(err)
+	}
+	return progress, r.removeProbe(ctx, rec)
+}
+
+// removeProbe removes the queue on which the new arguments were tried, which a crash can have left behind.
+func (r *Recreator) removeProbe(ctx context.Context, rec Recreation) error {
+	return reasoned(r.broker.Delete(ctx, r.Cluster, []string{rec.probe()}, nil))
+}
+
+// bindIfUnbound binds the queue as recorded if it has no bindings. The caller has found no hold: another client has deleted it.
+func (r *Recreator) bindIfUnbound(ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool) error {
+	bindings, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
+	if err != nil || len(bindings) > 0 {
+		return err
+	}
+	return r.bind(ctx, rec.Queue.Name, wantedOf(rec.Bindings, rec.Queue.Name, wanted))
+}
+
+// giveBackHold moves what the hold has, most of it before the queue is bound again, and deletes the hold.
+func (r *Recreator) giveBackHold(
+	ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool, report func(Progress),
+) (progress Progress, err error) {
+	err = r.broker.Declare(ctx, r.Cluster, topology.Topology{
+		Exchanges: []topology.Exchange{fanout(rec.BackExchange())},
+		Bindings:  []topology.Binding{{Source: rec.BackExchange(), Destination: rec.Queue.Name}},
+	})
+	if err != nil {
+		return progress, reasoned(err)
+	}
+	if err := r.step(StepBackBound); err != nil {
+		return progress, err
+	}
+	if progress, err = r.moveBack(ctx, rec, progress, nearlyEmpty, report); err != nil {
+		return progress, err
+	}
+	if err := r.rebind(ctx, rec, wanted); err != nil {
+		return progress, err
+	}
+	for {
+		if progress, err = r.moveBack(ctx, rec, progress, 0, report); err != nil {
+			return progress, err
+		}
+		switch err := r.deleter.DeleteEmpty(ctx, r.Cluster, []string{rec.Hold()}, nil); {
+		case err == nil:
+			return progress, r.step(StepHoldDeleted)
+		case !errors.Is(err, brokererr.ErrNotEmpty) || errors.Is(err, brokererr.ErrConsumed) || errors.Is(err, brokererr.ErrPending):
+			return progress, reasoned(err)
+		}
+	}
+}
+
+// moveBack moves messages from the hold to the queue until fewer than a number are ready, or none if that is zero.
+func (r *Recreator) moveBack(
+	ctx context.Context, rec Recreation, before Progress, endBelow int, report func(Progress),
+) (Progress, error) {
+	hold, err := r.count(ctx, rec.Hold())
+	if err != nil || hold.Ready < max(1, endBelow) {
+		return before, err
+	}
+	now, err := r.move(ctx, move{
+		from: rec.Hold(), to: rec.Queue.Name, exchange: rec.BackExchange(), ready: hold.Ready, endBelow: endBelow, before: before,
+		maxDepth: maxDepth(rec.Queue.Arguments), restores: true,
+	}, report)
+	if err != nil {
+		return now, err
+	}
+	return now, r.step(StepMoved)
+}
+
+// maxDepth is how far a queue with these arguments is filled; zero if it never drops messages because of their number.
+func maxDepth(arguments vhost.Arguments) int {
+	limit, limited := vhost.Normalize(arguments)[vhost.ArgMaxLength].(int64)
+	if !limited || arguments[vhost.ArgOverflow] == vhost.OverflowRejectPublish {
+		return 0
+	}
+	return max(1, int(limit)*dropHeadShare/100)
+}
+
+// rebind binds the queue before it unbinds the hold.
+func (r *Recreator) rebind(ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool) error {
+	bindings, err := r.bindingsOf(ctx, rec, rec.Hold())
+	if err != nil {
+		return err
+	}
+	if err := r.bind(ctx, rec.Queue.Name, wantedOf(bindings, rec.Queue.Name, wanted)); err != nil {
+		return err
+	}
+	if err := r.step(StepRebound); err != nil {
+		return err
+	}
+	if err := r.unbind(ctx, rec.Hold(), bindings); err != nil {
+		return err
+	}
+	if err := r.step(StepHoldUnbound); err != nil {
+		return err
+	}
+	return management.Sleep(ctx, r.Errors, inFlight)
+}
+
+// wantedOf are those of some bindings that are wanted of the queue.
+func wantedOf(bindings []vhost.Binding, queue string, wanted func(vhost.Binding) bool) []vhost.Binding {
+	var kept []vhost.Binding
+	for _, binding := range bindings {
+		if binding.Destination = queue; wanted(binding) {
+			kept = append(kept, binding)
+		}
+	}
+	return slices.Clip(kept)
+}

@@ -1,0 +1,121 @@
+package recreate
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Find returns the IDs of recreations of a queue whose holds exist, as far as the snapshot knows.
+func (r *Recreator) Find(queue string) (ids []string) {
+	r.broker.View(func(known *snapshot.Snapshot) {
+		for name := range known.Queues {
+			if id, ok := IDOf(name, queue); ok {
+				ids = append(ids, id)
+			}
+		}
+	})
+	slices.Sort(ids)
+	return ids
+}
+
+// Look reports what the broker has.
+func (r *Recreator) Look(ctx context.Context, rec Recreation) (seen Seen, err error) {
+	if seen.Queue, err = r.see(ctx, rec, rec.Queue.Name); err != nil {
+		return Seen{}, err
+	}
+	seen.IsNew = seen.Queue.Exists && r.isNew(seen.Queue.Arguments, rec)
+	if !rec.WithoutHold {
+		if seen.Hold, err = r.see(ctx, rec, rec.Hold()); err != nil {
+			return Seen{}, err
+		}
+	}
+	policies, err := r.api.Policies(ctx)
+	if err != nil {
+		return Seen{}, reasoned(err)
+	}
+	seen.Fenced = slices.ContainsFunc(policies, func(policy vhost.Policy) bool {
+		name, own := fence.ParseName(policy.Name)
+		return own && name.Recreation && !policy.Operator && slices.Contains(fence.QueuesOf(policy.Pattern.String()), rec.Queue.Name)
+	})
+	return seen, nil
+}
+
+func (r *Recreator) isNew(arguments vhost.Arguments, rec Recreation) bool {
+	return snapshot.SameArguments(vhost.Normalize(arguments), vhost.Normalize(rec.Queue.Arguments))
+}
+
+// see reports what the broker has of one queue.
+func (r *Recreator) see(ctx context.Context, rec Recreation, queue string) (QueueSeen, error) {
+	seen, err := r.count(ctx, queue)
+	if err != nil || !seen.Exists {
+		return seen, err
+	}
+	info, err := r.api.QueueInfo(ctx, queue, management.WithoutStatistics)
+	if err != nil {
+		return seen, reasoned(about(queue, err))
+	}
+	if info == nil { // deleted in between
+		return QueueSeen{}, nil
+	}
+	seen.Arguments = vhost.Normalize(info.Arguments)
+	seen.Bindings, err = r.bindingsOf(ctx, rec, queue)
+	return seen, err
+}
+
+// count is a passive declaration: what it counts is current.
+func (r *Recreator) count(ctx context.Context, queue string) (QueueSeen, error) {
+	answers := make(chan amqp.Queue, 1) // the operation goes on when the context ends
+	err := r.broker.DoOnCluster(ctx, r.Cluster, func(channel *amqp.Channel) error {
+		return amqpconn.Timed("queue.declare", func() error {
+			declared, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
+			if err == nil {
+				answers <- declared
+			}
+			return err
+		})
+	})
+	switch {
+	case errors.Is(err, brokererr.ErrNotFound):
+		return QueueSeen{}, nil
+	case err != nil:
+		return QueueSeen{}, reasoned(about(queue, err))
+	}
+	declared := <-answers
+	return QueueSeen{Exists: true, Ready: declared.Messages, Consumers: declared.Consumers}, nil
+}
+
+// bindingsOf lists the bindings of a queue but for the recreation's own.
+func (r *Recreator) bindingsOf(ctx context.Context, rec Recreation, queue string) ([]vhost.Binding, error) {
+	bindings, err := r.api.BindingsOf(ctx, queue)
+	if errors.Is(err, brokererr.ErrNotFound) {
+		return nil, nil
+	}
+	return slices.DeleteFunc(bindings, rec.IsOwn), reasoned(about(queue, err))
+}
+
+// until repeats a question until the answer is yes, or a time is over.
+func (r *Recreator) until(ctx context.Context, limit time.Duration, ask func() (bool, error)) error {
+	for begun := time.Now(); ; {
+		done, err := ask()
+		if err != nil || done || time.Since(begun) > limit {
+			return err
+		}
+		if err := management.Sleep(ctx, r.Errors, pollPause); err != nil {
+			return err
+		}
+	}
+}
+
+// pollPause is the time between two questions.
+const pollPause = 20 * time.Millisecond

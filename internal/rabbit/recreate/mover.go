@@ -1,0 +1,141 @@
+package recreate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/deadletter"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
+	"github.com/warren-mq/warren/internal/rabbit/transfer"
+)
+
+// The headers of a message that was moved. A fanout exchange keeps its routing key, and CC does not route it again.
+const (
+	// HeaderExchange is the exchange that the message was published to.
+	HeaderExchange = "warren-exchange"
+	// HeaderUserID is a user-id that RabbitMQ would refuse of Warren.
+	HeaderUserID = "warren-user-id"
+	// headerExpiration keeps an expiration while the message is in the hold, where it must not expire.
+	headerExpiration = "warren-expiration"
+)
+
+// move says which messages are moved where.
+type move struct {
+	from, to, exchange string
+	// ready is how many were there at the beginning.
+	ready int
+	// endBelow ends the move as soon as fewer messages are ready; zero moves all.
+	endBelow int
+	// maxDepth is how many ready messages the destination may have; any number if zero.
+	maxDepth int
+	isPast   func(*amqp.Delivery) bool
+	// before is the progress of earlier moves of the call.
+	before Progress
+	// restores: messages leave the hold, so they get back what they must not have there.
+	restores bool
+}
+
+// move moves messages until the queue has none, or fewer than wanted. One that cannot be moved ends it. Sentinels that a crash has left
+// behind go no further.
+func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Progress, error) {
+	var latest Progress
+	settings := transfer.Settings{MaxDepth: -1}
+	if m.maxDepth > 0 {
+		settings.MaxDepth = m.maxDepth
+	}
+	copier := copier{exchange: m.exchange, user: r.Username, restores: m.restores}
+	done, err := r.broker.Transfer(ctx, r.Cluster, transfer.Config{
+		Log: r.Log, Queue: m.from, Destination: m.to, Exchange: m.exchange, Judge: copier, Copier: copier,
+		Settings: func() transfer.Settings { return settings },
+		Drop:     safedelete.IsSentinel,
+		Total:    math.MaxInt, EndBelow: m.endBelow, MaxFailures: 1, Apart: m.isPast,
+		Report: func(now transfer.Progress) {
+			latest = m.progressOf(now)
+			if report != nil {
+				report(latest)
+			}
+		},
+	})
+	latest = m.progressOf(done)
+	switch {
+	case errors.Is(err, transfer.ErrTooManyFailures) && len(done.Failures) > 0:
+		failure := done.Failures[0]
+		reason := MessageNotMoved
+		if failure.Message == errAMQP10.Error() {
+			reason = AMQP10Message
+		}
+		return latest, refuse(reason, "queue %q: a message cannot be moved to queue %q: %s", m.from, m.to, failure.Message)
+	case errors.Is(err, transfer.ErrUnreadable):
+		return latest, because(AMQP10Message, fmt.Errorf("queue %q: %w, as it is a message of AMQP 1.0 or too large", m.from, err))
+	case err != nil:
+		return latest, reasoned(about(m.from, err))
+	}
+	if ctx.Err() != nil {
+		return latest, r.Errors.Unreachable(ctx.Err())
+	}
+	return latest, nil
+}
+
+func (m move) progressOf(now transfer.Progress) Progress {
+	return Progress{
+		State: now.State, Detail: now.Detail, Moved: m.before.Moved + now.Moved, Past: m.before.Past + now.Apart,
+		Remaining: max(0, m.ready-now.Moved),
+	}
+}
+
+// copier moves each message as it is, as far as AMQP allows.
+type copier struct {
+	exchange, user string
+	restores       bool
+}
+
+// Skips moves all.
+func (copier) Skips(*amqp.Delivery) string { return "" }
+
+// ID is the same for messages that are alike.
+func (copier) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }
+
+// errAMQP10 is about a message with parts that AMQP 0-9-1 does not know, which would be lost.
+var errAMQP10 = errors.New("a message has AMQP 1.0 sections, which cannot be moved")
+
+// typeAMQP10 is the type that RabbitMQ gives a message of AMQP 1.0 whose body it cannot translate.
+const typeAMQP10 = "amqp-1.0"
+
+// Copy is the message as it is published again.
+func (c copier) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error) {
+	if message.Type == typeAMQP10 {
+		return contract.Route{}, amqp.Publishing{}, errAMQP10
+	}
+	headers := amqp.Table{}
+	for name, value := range message.Headers {
+		if name != "x-delivery-count" && name != "x-acquired-count" {
+			headers[name] = value
+		}
+	}
+	copied := amqp.Publishing{
+		Headers: headers, ContentType: message.ContentType, ContentEncoding: message.ContentEncoding, DeliveryMode: message.DeliveryMode,
+		Priority: message.Priority, CorrelationId: message.CorrelationId, ReplyTo: message.ReplyTo, MessageId: message.MessageId,
+		Timestamp: message.Timestamp, Type: message.Type, AppId: message.AppId, UserId: message.UserId, Expiration: message.Expiration,
+		Body: message.Body,
+	}
+	headers[transfer.SeqHeader] = seq
+	if _, given := headers[HeaderExchange]; !given {
+		headers[HeaderExchange] = message.Exchange
+	}
+	if copied.UserId != "" && copied.UserId != c.user {
+		headers[HeaderUserID], copied.UserId = copied.UserId, ""
+	}
+	switch kept, given := headers[headerExpiration].(string); {
+	case !c.restores && copied.Expiration != "":
+		headers[headerExpiration], copied.Expiration = copied.Expiration, ""
+	case c.restores && given:
+		copied.Expiration = kept
+		delete(headers, headerExpiration)
+	}
+	return contract.Route{Exchange: c.exchange, RoutingKey: message.RoutingKey}, copied, nil
+}

@@ -1,0 +1,113 @@
+package recreate
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-logr/logr"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Broker is what a recreation takes of a connection. cluster is the Key of the cluster that must not be missed.
+type Broker interface {
+	// View shows the snapshot of the vhost.
+	View(show func(*snapshot.Snapshot))
+	// Observe returns what the snapshot has of a selection.
+	Observe(selection vhost.Selection) (vhost.Observed, bool)
+	// Version is what the broker says of itself; empty before the first contact.
+	Version() string
+	// MayWritePolicies reports whether the user has the tag for it.
+	MayWritePolicies() bool
+	// IsTaken reports whether Warren deletes the queue, or takes messages out of it.
+	IsTaken(queue string) bool
+	// CheckUnshared fails if another operator works on the vhost.
+	CheckUnshared(ctx context.Context) error
+	// Declare declares exchanges and queues, then bindings. Unbind and Delete remove; what does not exist counts as removed.
+	Declare(ctx context.Context, cluster string, wanted topology.Topology) error
+	Unbind(ctx context.Context, cluster string, bindings []topology.Binding) error
+	Delete(ctx context.Context, cluster string, queues, exchanges []string) error
+	// DoOnCluster runs an operation on a channel.
+	DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
+	// Dial opens an AMQP connection that keeps no bodies of messages.
+	Dial(ctx context.Context, cluster, name string) (*amqpconn.Conn, error)
+	// Transfer moves messages.
+	Transfer(ctx context.Context, cluster string, config transfer.Config) (transfer.Progress, error)
+}
+
+// Deleter is what a recreation takes of safedelete.
+type Deleter interface {
+	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error
+	Recreate(ctx context.Context, cluster string, recreation safedelete.Recreation) (safedelete.Recreated, error)
+	SettleRecreation(ctx context.Context, cluster string, queue topology.Queue) (isNew bool, err error)
+	ClearRecreation(ctx context.Context, cluster, queue string, isNew bool) error
+}
+
+// API is what a recreation takes of the management API.
+type API interface {
+	Policies(ctx context.Context) ([]vhost.Policy, error)
+	QueueInfo(ctx context.Context, queue, query string) (*management.QueueInfo, error)
+	BindingsOf(ctx context.Context, queue string) ([]vhost.Binding, error)
+}
+
+// Settings are those of a Recreator.
+type Settings struct {
+	// Cluster is the Key of the cluster that the recreation is for. Everything fails with ErrOtherCluster on another one.
+	Cluster  string
+	VHost    string
+	Username string
+	Owner    string
+	Errors   brokererr.Errors
+	Log      logr.Logger
+	// Between is called between two steps, for tests; false abandons the call there, as a crash would.
+	Between func(step string) bool
+}
+
+// Recreator recreates queues of one vhost. Its methods may be called at the same time for different queues.
+type Recreator struct {
+	Settings
+
+	broker  Broker
+	deleter Deleter
+	api     API
+}
+
+// New makes a Recreator.
+func New(settings Settings, broker Broker, deleter Deleter, api API) *Recreator {
+	return &Recreator{Settings: settings, broker: broker, deleter: deleter, api: api}
+}
+
+// The steps between which a test can end a recreation as a crash would, beside those of safedelete.
+const (
+	StepProbed      = "probed"
+	StepHoldStands  = "hold stands"
+	StepRecorded    = "recorded"
+	StepHoldBound   = "hold bound"
+	StepUnbound     = "unbound"
+	StepMoved       = "moved"
+	StepFrozen      = "frozen"
+	StepSwapped     = "swapped"
+	StepBackBound   = "back bound"
+	StepRebound     = "rebound"
+	StepHoldUnbound = "hold unbound"
+	StepHoldDeleted = "hold deleted"
+)
+
+// ErrAbandoned ends a call without undoing anything, as a crash would. Tests only.
+var ErrAbandoned = errors.New("abandoned")
+
+// step is called between two steps.
+func (r *Recreator) step(name string) error {
+	if r.Between != nil && !r.Between(name) {
+		return ErrAbandoned
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package recreate
+
+import (
+	"context"
+	"errors"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
+)
+
+// Swap deletes the queue if it is provably empty and has no consumers, and declares it with the new arguments. It calls deleteSent before
+// the delete goes out. deleteSent has to record Recreation.DeleteSent; its error ends the call, and is returned as it is.
+//
+// If DeleteSent is recorded, a delete of an earlier process may be under way. Then Swap first waits for up to 30 s whether the queue
+// disappears, and declares it once it is gone. The fence stays closed meanwhile, because RabbitMQ would delete the messages with the queue.
+func (r *Recreator) Swap(ctx context.Context, rec Recreation, deleteSent func(context.Context) error) (Swapped, error) {
+	isNew, err := r.isSwapped(ctx, rec)
+	if err != nil {
+		return Swapped{DeleteSent: rec.DeleteSent}, err
+	}
+	if err := r.deleter.ClearRecreation(ctx, r.Cluster, rec.Queue.Name, isNew); err != nil {
+		return Swapped{DeleteSent: isNew}, r.whyNotCleared(ctx, rec, err)
+	}
+	if isNew {
+		return Swapped{DeleteSent: true}, r.step(StepSwapped)
+	}
+	swapped, err := r.swap(ctx, rec, deleteSent)
+	if err != nil {
+		return swapped, err
+	}
+	return swapped, r.step(StepSwapped)
+}
+
+// swap holds back the tiers, and moves the messages that they have dead-lettered to the queue since it was emptied.
+func (r *Recreator) swap(ctx context.Context, rec Recreation, deleteSent func(context.Context) error) (swapped Swapped, err error) {
+	freezer := &freezer{Recreator: r, rec: rec}
+	done, err := r.deleter.Recreate(ctx, r.Cluster, safedelete.Recreation{
+		Queue: rec.Queue, DeleteSent: deleteSent,
+		Begin: func(ctx context.Context) error {
+			if err := freezer.freeze(ctx); err != nil || len(rec.Tiers) == 0 {
+				return err
+			}
+			return r.emptyAgain(ctx, rec, &swapped)
+		},
+	})
+	swapped.DeleteSent, swapped.FenceStood, swapped.Absent = done.DeleteSent, done.FenceStood, done.Absent
+	if errors.Is(err, safedelete.ErrAbandoned) || errors.Is(err, ErrAbandoned) {
+		freezer.abandon()
+		return swapped, ErrAbandoned
+	}
+	freezer.thaw()
+	if err != nil {
+		return swapped, whyNotSwapped(done, err)
+	}
+	return swapped, nil
+}
+
+// emptyAgain moves the messages that the tiers have dead-lettered to the queue. It fails if it finds other messages: the caller decides
+// about those before the queue is deleted.
+func (r *Recreator) emptyAgain(ctx context.Context, rec Recreation, swapped *Swapped) error {
+	rec.Emptied = true
+	progress, err := r.Empty(ctx, rec, nil)
+	swapped.Moved += progress.Moved
+	swapped.Past += progress.Past
+	if err == nil && progress.Past > 0 {
+		err = refuse(PublishersPastBindings, "queue %q: %d messages came past its bindings", rec.Queue.Name, progress.Past)
+	}
+	return err
+}
+
+// whyNotCleared gives the error of a fence that cannot be taken down its Reason. A sentinel is not found behind many messages, which the
+// open fence has let in: then the queue has to be emptied first.
+func (r *Recreator) whyNotCleared(ctx context.Context, rec Recreation, err error) error {
+	if now, uncounted := r.count(ctx, rec.Queue.Name); errors.Is(err, brokererr.ErrUnproven) && uncounted == nil && now.Ready > 0 {
+		return because(PublishersPastBindings, err)
+	}
+	return reasoned(err)
+}
+
+// isSwapped reports whether an earlier call has swapped the queue. No delete is under way when it returns without an error.
+func (r *Recreator) isSwapped(ctx context.Context, rec Recreation) (bool, error) {
+	if rec.DeleteSent {
+		isNew, err := r.deleter.SettleRecreation(ctx, r.Cluster, rec.Queue)
+		if err != nil {
+			return false, because(DeleteUncertain, err)
+		}
+		return isNew, nil
+	}
+	now, err := r.see(ctx, rec, rec.Queue.Name)
+	return now.Exists && r.isNew(now.Arguments, rec), err
+}
+
+// whyNotSwapped gives an error of safedelete its Reason.
+func whyNotSwapped(done safedelete.Recreated, err error) error {
+	switch {
+	case done.DeleteSent:
+		return because(DeleteUncertain, err)
+	case ReasonOf(err) != "":
+		return err
+	case errors.Is(err, brokererr.ErrConsumed):
+		return because(ConsumersCameBack, err)
+	case errors.Is(err, brokererr.ErrNotEmpty) && errors.Is(err, brokererr.ErrPending):
+		return because(MessagesPending, err)
+	case errors.Is(err, brokererr.ErrNotEmpty):
+		return because(PublishersPastBindings, err)
+	}
+	return reasoned(err)
+}

@@ -1,0 +1,224 @@
+package safedelete
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Recreation is a queue that is deleted if it is provably empty, and declared again.
+type Recreation struct {
+	// Queue is the queue as it is declared again.
+	Queue topology.Queue
+	// Begin is called right before the fence goes up, after all waiting, perhaps several times. Its error ends the call, and is returned
+	// as it is. It may be nil.
+	Begin func(context.Context) error
+	// DeleteSent is called before the delete goes out, while the fence stands. Its error ends the call, and is returned as it is.
+	DeleteSent func(context.Context) error
+}
+
+// Recreated is what Recreate has done.
+type Recreated struct {
+	// DeleteSent: the broker was told to delete the queue. With an error, that may be under way.
+	DeleteSent bool
+	// FenceStood is for how long the fence was closed, and Absent for how long there was no queue at most; zero if unknown.
+	FenceStood, Absent time.Duration
+}
+
+// Recreate deletes a queue as DeleteEmpty does, and declares it with other arguments. Both go out in one write: between them RabbitMQ has
+// no queue for some milliseconds, in which a message that is published to it by name without mandatory is lost. A queue that does not exist
+// is declared.
+//
+// While RabbitMQ may be deleting the queue, the fence stays closed, and nothing is declared: a delete can outlive its connection, and then
+// deletes whatever has the name. Such a call returns an error and DeleteSent; SettleRecreation goes on from there. A fence that an earlier
+// call has left must have been taken down by ClearRecreation.
+func (s *Deleter) Recreate(ctx context.Context, cluster string, recreation Recreation) (Recreated, error) {
+	queues := []string{recreation.Queue.Name}
+	if err := s.mayDelete(cluster, queues); err != nil {
+		return Recreated{}, err
+	}
+	ctx, end, err := s.begin(ctx, queues)
+	if err != nil {
+		return Recreated{}, err
+	}
+	defer end()
+	g := &group{
+		ctx: ctx, cluster: cluster, queues: queues, stillWanted: recreation.Begin, recreation: &recreation, done: make(chan error, 1),
+	}
+	err = s.deleteGroup(g)
+	g.outcome.DeleteSent = g.begun
+	switch {
+	case err == nil && !g.declared:
+		err = s.declareIfGone(ctx, cluster, recreation.Queue)
+	case err != nil && ctx.Err() != nil && !errors.Is(err, ErrAbandoned):
+		err = s.errs.Ended(ctx, err)
+	}
+	return g.outcome, err
+}
+
+// SettleRecreation finds out what has become of a queue that an earlier call may have told the broker to delete. It declares the queue if
+// that is gone, and reports whether the queue has its new arguments. If it has not after Times.Vanish, no delete is under way any more.
+func (s *Deleter) SettleRecreation(ctx context.Context, cluster string, queue topology.Queue) (isNew bool, err error) {
+	ctx, end, err := s.begin(ctx, []string{queue.Name})
+	if err != nil {
+		return false, err
+	}
+	defer end()
+	within, cancel := context.WithTimeout(ctx, s.Times.Vanish)
+	defer cancel()
+	if err := s.declareOnceGone(within, cluster, queue); err == nil {
+		return true, nil
+	} else if ctx.Err() != nil {
+		return false, s.errs.Ended(ctx, err)
+	}
+	_, exists, err := s.held(ctx, cluster, queue.Name)
+	if err == nil && !exists {
+		err = s.errs.Fail(brokererr.ErrUnproven, "queue %q was deleted and could not be declared again", queue.Name)
+	}
+	return false, err
+}
+
+// ClearRecreation takes down fences of this owner's recreations that stand over a queue, with their sentinels. No delete of the queue may
+// be under way. It fails with ErrUnproven if a sentinel may be left in the queue: then the fence is open, and the policy stays as the
+// record of that. A queue that a recreation has declared has none. It fails with ErrShared if another owner recreates the queue.
+func (s *Deleter) ClearRecreation(ctx context.Context, cluster, queue string, isNew bool) error {
+	ctx, end, err := s.begin(ctx, []string{queue})
+	if err != nil {
+		return err
+	}
+	defer end()
+	policies, err := s.policies.get(ctx, s.errs)
+	if err != nil {
+		return err
+	}
+	for _, policy := range policies {
+		name, own := fence.ParseName(policy.Name)
+		if !own || !name.Recreation || policy.Operator || !slices.Contains(fence.QueuesOf(policy.Pattern.String()), queue) {
+			continue
+		}
+		if name.Owner != s.Owner {
+			return s.errs.Fail(brokererr.ErrShared, "queue %q: policy %q of another operator is in the way", queue, policy.Name)
+		}
+		if !s.HoldsLease() {
+			return brokererr.ErrNotLeader
+		}
+		// A connection that was cut may hold a sentinel until RabbitMQ notices, also if it was this process's own.
+		left := leftover{policy: policy, foreign: true, seen: time.Since(s.deletions.firstSeen(policy.Name)), isBare: isNew}
+		if err := (recovery{s}).clearLeftover(ctx, cluster, left); err != nil {
+			return err
+		}
+		s.deletions.forget(policy.Name)
+	}
+	return nil
+}
+
+// declareOnceGone waits until a queue is gone and declares it, and returns when it has its new arguments. RabbitMQ can fail to declare a
+// queue right after it was deleted: 4.3 says cluster_not_formed at times, and closes the connection. So it tries until the context ends.
+func (s *Deleter) declareOnceGone(ctx context.Context, cluster string, queue topology.Queue) error {
+	for {
+		err := s.declareIfGone(ctx, cluster, queue)
+		if err == nil {
+			return nil
+		}
+		if management.Sleep(ctx, s.errs, gonePause) != nil {
+			return err
+		}
+	}
+}
+
+func (s *Deleter) declareIfGone(ctx context.Context, cluster string, queue topology.Queue) error {
+	_, exists, err := s.held(ctx, cluster, queue.Name)
+	if err != nil {
+		return err
+	}
+	if !exists {
+		s.gone(queue.Name)
+		return s.broker.Declare(ctx, cluster, queue, nil)
+	}
+	info, err := s.queueInfo(ctx, queue.Name, management.WithoutStatistics)
+	switch {
+	case err != nil:
+		return err
+	case info == nil || !snapshot.SameArguments(vhost.Normalize(info.Arguments), vhost.Normalize(queue.Arguments)):
+		return s.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue.Name)
+	}
+	return nil
+}
+
+// recreationOf is the group of a queue that is declared again; nil if it is not.
+func (d *batch) recreationOf(queue string) *group {
+	for _, g := range d.groups {
+		if g.recreation != nil && g.recreation.Queue.Name == queue {
+			return g
+		}
+	}
+	return nil
+}
+
+// recordDelete has the caller of a recreation record that the queue is about to be deleted.
+func (d *batch) recordDelete(ctx context.Context) error {
+	for _, g := range d.groups {
+		if g.recreation != nil {
+			d.doubt(g, g.recreation.DeleteSent(ctx))
+		}
+	}
+	if d.doubtful() {
+		return errReleased
+	}
+	return nil
+}
+
+// swap deletes and declares a queue. The broker works on one after the other, and answers neither; it answers another declaration after
+// them, which changes nothing.
+func (d removal) swap(channel amqpconn.Exclusive, g *group) error {
+	queue, arguments := g.recreation.Queue.Name, amqpconn.Table(g.recreation.Queue.Arguments)
+	begun := time.Now()
+	err := amqpconn.Timed("queue.delete", func() error {
+		err := channel.Together(func() error {
+			_, err := channel.QueueDelete(queue, false, false, true)
+			if err == nil {
+				_, err = channel.QueueDeclare(queue, true, false, false, true, arguments)
+			}
+			return err
+		})
+		if err == nil {
+			_, err = channel.QueueDeclare(queue, true, false, false, false, arguments)
+		}
+		return err
+	})
+	if err == nil {
+		d.swapped(g, time.Since(begun))
+	}
+	return err
+}
+
+// swapped records that a queue was declared again.
+func (d *batch) swapped(g *group, absent time.Duration) {
+	queue := g.recreation.Queue
+	d.mu.Lock()
+	g.declared, g.outcome.Absent = true, absent
+	delete(d.sent, queue.Name)
+	d.mu.Unlock()
+	d.count(queue.Name, -Sentinels)
+	d.deleter.broker.Write(snapshot.Write{ID: vhost.QueueID(queue.Name), Apply: func(known *snapshot.Snapshot) bool {
+		dropped := known.DropQueue(queue.Name)
+		item := management.QueueItem{Durable: true, Arguments: queue.Arguments}
+		return known.PutQueue(queue.Name, item.Observed()) || dropped
+	}})
+}
+
+// opened records for how long the fence of a recreation was closed.
+func (d *batch) opened() {
+	for _, g := range d.groups {
+		g.outcome.FenceStood = time.Since(d.closed)
+	}
+}
