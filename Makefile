@@ -107,6 +107,10 @@ bench-memory: ## Measure the memory that browses, exports, counts, Redrives and 
 chaos-pairs: ## Have two users of dead letters begin at random moments, in WARREN_PAIRS pairs (500), and compare what they report.
 	WARREN_PAIRS=$${WARREN_PAIRS:-500} hack/with-parts.sh newest -- go test -count=1 -timeout=3h ./test/e2e -ginkgo.label-filter=pairs -v
 
+.PHONY: chaos-recreate
+chaos-recreate: ## Recreate a queue WARREN_RECREATIONS times (200) under publishers and consumers while Warren crashes at random steps, on each version.
+	WARREN_RECREATIONS=$${WARREN_RECREATIONS:-200} hack/with-parts.sh brokers -- go test -count=1 -timeout=6h ./internal/rabbit -run='^TestRecreationsHammered$$' -v
+
 .PHONY: chaos-redrive
 chaos-redrive: ## Count what a Redrive loses and repeats, and what a Purge deletes, while manager, broker and connections end; WARREN_CHAOS_MESSAGES=1000000 WARREN_CHAOS_FAULTS=20.
 	hack/with-parts.sh newest -- go test -count=1 -timeout=3h ./test/faults -run='^TestFaults$$' -ginkgo.label-filter=redrive -v
