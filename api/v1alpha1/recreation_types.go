@@ -140,9 +140,9 @@ type RecreationStatus struct {
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
 
-	// phaseStartTime is when the phase began.
+	// emptiedTime is when the queue was emptied first. What comes to the queue after that came past the bindings.
 	// +optional
-	PhaseStartTime *metav1.Time `json:"phaseStartTime,omitempty"`
+	EmptiedTime *metav1.Time `json:"emptiedTime,omitempty"`
 
 	// remaining is how many ready messages are still to be moved: those of the queue, then those of the hold queue.
 	// +optional
@@ -244,6 +244,8 @@ const (
 	BackOutAborted = "Aborted"
 	// BackOutConsumersCameBack: a consumer subscribed to the queue.
 	BackOutConsumersCameBack = "ConsumersCameBack"
+	// BackOutMessagesCame: a message came to a delay tier or a dead-letter queue.
+	BackOutMessagesCame = "MessagesCame"
 	// BackOutPublishersPastBindings: messages come to the queue past its bindings.
 	BackOutPublishersPastBindings = "PublishersPastBindings"
 	// BackOutNotProven: the queue could not be shown to be empty within spec.recreation.settleTimeout.

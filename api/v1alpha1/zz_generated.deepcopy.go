@@ -929,8 +929,8 @@ func (in *RecreationStatus) DeepCopyInto(out *RecreationStatus) {
 		*out = make([]RecordedBinding, len(*in))
 		copy(*out, *in)
 	}
-	if in.PhaseStartTime != nil {
-		in, out := &in.PhaseStartTime, &out.PhaseStartTime
+	if in.EmptiedTime != nil {
+		in, out := &in.EmptiedTime, &out.EmptiedTime
 		*out = (*in).DeepCopy()
 	}
 	if in.LastResult != nil {

@@ -10,7 +10,7 @@ import (
 
 // Values of arguments that are not taken from a spec as they are.
 const (
-	deadLetterAtLeastOnce = "at-least-once"
+	DeadLetterAtLeastOnce = "at-least-once"
 	delayedRetryAll       = "all"
 
 	// DelayedRetryDisabled is x-delayed-retry-type of a queue that redelivers at once, as it is without the argument.

@@ -27,6 +27,8 @@ type Input struct {
 	Shared func(v1alpha1.TopologyEntry) bool
 	// ClearPolicy is the command that deletes a policy. Without it there are no advisories about fences.
 	ClearPolicy func(name string) string
+	// Recreates: Warren recreates queues itself; see spec.recreatePolicy.
+	Recreates bool
 	// Version is that of the broker. Without it there are no advisories about dead letters.
 	Version vhost.Version
 }
@@ -64,6 +66,8 @@ type Comparison struct {
 	Unlisted int
 	// Upgraded says that whatever needs recreation is as this spec asks for it on an older RabbitMQ.
 	Upgraded bool
+	// Recreates: Warren recreates the queues that need recreation, so what these need is declared before.
+	Recreates bool
 }
 
 // Recreate says whether any object needs recreation.

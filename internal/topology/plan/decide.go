@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -77,7 +78,8 @@ type Plan struct {
 // Decide chooses what to do about each object that is missing or orphaned.
 //
 // Under Report nothing is done. While an object needs recreation, only what was in sync before comes back, and the bindings of
-// that object stay as they are; if a broker upgrade is all that made it differ, its bindings come back too. What is missing
+// that object stay as they are. If Warren recreates the object itself, it declares new exchanges and queues before, and binds new queues to
+// new exchanges: no message reaches these yet, and the recreated queue may dead-letter to them. If a broker upgrade is all that made it differ, its bindings come back too. What is missing
 // and not declared cannot be bound. Messages are let in last: a source binding that is new waits for all else.
 func Decide(comparison Comparison, known topology.Inventory, policy v1alpha1.DriftPolicy) Plan {
 	decision := decision{comparison: comparison, known: known, policy: policy, absent: vhost.IDs{}}
@@ -124,7 +126,7 @@ func (d decision) about(missing Entry) Action {
 		return leave(ReasonReportOnly)
 	case missing.Exchange != nil && !missing.Exchange.Declare:
 		return leave(ReasonNotOurs)
-	case d.comparison.Recreate() && !wasInSync:
+	case d.comparison.Recreate() && !wasInSync && !d.precedesRecreation(missing):
 		return leave(ReasonRecreationRequired)
 	case missing.Binding == nil:
 		return Action{Declare, reason, missing}
@@ -136,6 +138,26 @@ func (d decision) about(missing Entry) Action {
 		return Action{BindSource, reason, missing}
 	}
 	return Action{Bind, reason, missing}
+}
+
+// precedesRecreation reports whether a new object is declared before the recreation that Warren makes itself: an exchange or a queue that
+// did not exist before, or a binding of such an exchange. All other bindings wait, because a message would take the old and the new way.
+func (d decision) precedesRecreation(missing Entry) bool {
+	if !d.comparison.Recreates || d.comparison.Upgraded {
+		return false
+	}
+	id := missing.ID()
+	if missing.Binding != nil {
+		id = vhost.ExchangeID(missing.Source)
+		isMissing := slices.ContainsFunc(d.comparison.Entries, func(entry Entry) bool {
+			return entry.ID() == id && entry.State == v1alpha1.StateMissing
+		})
+		if !isMissing || missing.Role == v1alpha1.RoleSource {
+			return false
+		}
+	}
+	_, existed := d.known[id]
+	return !existed
 }
 
 func (o Orphan) action(policy v1alpha1.DriftPolicy) Action {

@@ -10,7 +10,7 @@ import (
 
 // Diff compares a topology with what a broker has of it.
 func Diff(desired topology.Topology, observed vhost.Observed, input Input) Comparison {
-	comparison := Comparison{}
+	comparison := Comparison{Recreates: input.Recreates}
 	for _, exchange := range desired.Exchanges {
 		comparison.addExchange(exchange, observed)
 	}
