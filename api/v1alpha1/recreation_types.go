@@ -140,6 +140,10 @@ type RecreationStatus struct {
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
 
+	// runs is how often a manager has begun work on this recreation. A manager whose number is older stops its work.
+	// +optional
+	Runs int64 `json:"runs,omitempty"`
+
 	// emptiedTime is when the queue was emptied first. What comes to the queue after that came past the bindings.
 	// +optional
 	EmptiedTime *metav1.Time `json:"emptiedTime,omitempty"`
@@ -252,6 +256,8 @@ const (
 	BackOutNotProven = "NotProven"
 	// BackOutRefused: the broker, or something about the queue, does not allow the recreation; the message says what.
 	BackOutRefused = "Refused"
+	// BackOutStatusLost: the status was lost before the old queue was deleted.
+	BackOutStatusLost = "StatusLost"
 	// BackOutDeleted: the ConsumerQueue is being deleted.
 	BackOutDeleted = "Deleted"
 )

@@ -54,6 +54,11 @@ type Counter struct{ vector *prometheus.CounterVec }
 // Inc counts an event.
 func (c *Counter) Inc(labels ...string) { c.vector.WithLabelValues(labels...).Inc() }
 
+// Add counts several.
+func (c *Counter) Add(count float64, labels ...string) {
+	c.vector.WithLabelValues(labels...).Add(count)
+}
+
 // Start has a series begin at zero: rate does not see the event with which a series begins.
 func (c *Counter) Start(labels ...string) { c.vector.WithLabelValues(labels...) }
 

@@ -104,7 +104,11 @@ func (r *report) switchLocation(here ownership.Location) {
 		here.Record(&r.status.Location)
 		return
 	}
-	if stays := formatObjects(topology.Owned(r.status.Topology)); stays != "" {
+	stays := formatObjects(topology.Owned(r.status.Topology))
+	if r.status.Recreation.IsUnderWay() && r.status.Recreation.Hold != "" {
+		stays += fmt.Sprintf(", and queue %q with messages of queue %q", r.status.Recreation.Hold, r.status.Recreation.Queue)
+	}
+	if stays != "" {
 		now := here.String()
 		if now == before.String() {
 			now = fmt.Sprintf("another cluster of that name, at %s,", here.Cluster.Endpoint)
@@ -115,6 +119,6 @@ func (r *report) switchLocation(here ownership.Location) {
 		r.addEvent(corev1.EventTypeWarning, eventRetained, "Move", fmt.Sprintf(
 			"BrokerConnection %q leads to %s now; what is in %s stays there: %s", r.cq.ConnectionName(), now, before, stays))
 	}
-	r.status.Topology, r.status.TopologyOmitted, r.status.Advisories = nil, 0, nil
+	r.status.Topology, r.status.TopologyOmitted, r.status.Advisories, r.status.Recreation = nil, 0, nil, nil
 	here.Record(&r.status.Location)
 }

@@ -32,6 +32,8 @@ type scope struct {
 	claimWritten bool
 	// postponedFor is how soon an object that others have deleted too often may be declared again; zero if there is none.
 	postponedFor time.Duration
+	// recheckIn is how soon a recreation has to be looked after again; zero if there is none.
+	recheckIn time.Duration
 }
 
 // frozen returns a copy for checks that run after this reconciliation, with the status with which it began. Checks only read, and
@@ -134,6 +136,10 @@ func (s *scope) checkProtected(ctx context.Context, owner string) error {
 // removeFinalizer reports what is retained at the broker, and removes the finalizer. It also logs the note, because no Event can
 // be made in a terminating namespace.
 func (s *scope) removeFinalizer(ctx context.Context, kind, note string) (ctrl.Result, error) {
+	if recreation := s.status.Recreation; recreation.IsUnderWay() && recreation.Hold != "" {
+		kind, note = corev1.EventTypeWarning, fmt.Sprintf("%s. Queue %q holds messages of queue %q, whose recreation has not ended",
+			note, recreation.Hold, recreation.Queue)
+	}
 	before := s.cq.DeepCopy()
 	controllerutil.RemoveFinalizer(s.cq, v1alpha1.TopologyFinalizer)
 	err := s.patchMetadata(ctx, before)

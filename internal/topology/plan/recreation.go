@@ -191,10 +191,10 @@ func (r Recreation) Permit(m Moment) Verdict {
 	switch {
 	case r.Refusal != "":
 		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: r.Refusal, Again: time.Minute}
-	case m.Status.ID != "" && m.Aborted == m.Status.ID:
+	case m.isAborted():
 		return Verdict{Reason: v1alpha1.ReasonRecreationAborted, Message: fmt.Sprintf(
-			"recreation %s of queue %q was aborted: remove the annotation %s to let it begin again",
-			m.Status.ID, r.Queue.Name, v1alpha1.AbortRecreationAnnotation)}
+			"recreation %s of queue %q was aborted: remove the annotation %s to let Warren begin again",
+			m.Aborted, r.Queue.Name, v1alpha1.AbortRecreationAnnotation)}
 	case m.Status.Attempts >= maxRecreationAttempts && last != nil:
 		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: fmt.Sprintf("%d attempts failed, the last one because %s",
 			m.Status.Attempts, last.Message)}
@@ -255,6 +255,13 @@ func (m Moment) isApproved() bool {
 	return m.Approved != "" && (m.Approved == m.PlanHash || accepted)
 }
 
+// isAborted: an abort counts for the recreation that is planned, and for the next attempt of one that it turned back.
+func (m Moment) isAborted() bool {
+	last := m.Status.LastResult
+	return m.Aborted != "" && (m.Aborted == m.Status.ID ||
+		last != nil && last.Reason == v1alpha1.BackOutAborted && m.Aborted == last.ID)
+}
+
 func (r Recreation) approvalNeeded(m Moment) Verdict {
 	why := "recreatePolicy is Migrate and recreation.approval is Required"
 	switch {
@@ -283,8 +290,7 @@ func waitAfter(last v1alpha1.RecreationResult) time.Duration {
 // retryWait is for how long a recreation that went back waits until it is tried again.
 func retryWait(m Moment) time.Duration {
 	last := m.Status.LastResult
-	waits := last != nil && last.ID == m.Status.ID && last.Result == v1alpha1.RecreationBackedOut &&
-		last.Reason != v1alpha1.BackOutAborted
+	waits := last != nil && last.Result == v1alpha1.RecreationBackedOut && last.Reason != v1alpha1.BackOutAborted
 	if !waits {
 		return 0
 	}
@@ -300,7 +306,7 @@ const (
 	PhaseDone Outcome = "Done"
 	// PhaseFailed: the connection or the broker failed; the same phase is tried again.
 	PhaseFailed Outcome = "Failed"
-	// PhaseMessagesCame: messages have come past the bindings since the queue was emptied.
+	// PhaseMessagesCame: messages were found that came past the bindings after the queue was emptied.
 	PhaseMessagesCame Outcome = "MessagesCame"
 	// PhaseConsumersCame: a consumer subscribed to the queue.
 	PhaseConsumersCame Outcome = "ConsumersCame"
@@ -315,54 +321,59 @@ type Ended struct {
 	Outcome Outcome
 	// Message says why, for a person.
 	Message string
-	// IsMain: the queue is the main queue. Messages of other queues are not moved.
-	IsMain bool
+	// WithoutHold: nothing is bound to the queue, so it has no hold queue, and its messages are not moved.
+	WithoutHold bool
 	// Accepts: messages that come past the bindings are moved; see spec.recreation.publishersPastBindings.
 	Accepts bool
-	// Settled: spec.recreation.settleTimeout has passed since Emptying began.
+	// Settled: spec.recreation.settleTimeout has passed since the queue was emptied first.
 	Settled bool
 }
 
 // NextStep decides how a recreation goes on when the work of its phase has ended: it returns the status to write before the next work
-// begins, and whether the recreation is over.
-//
-// Once a delete may have been sent, a recreation only goes forward.
+// begins, and whether the recreation is over. Once a delete may have been sent, a recreation only goes forward.
 func NextStep(status v1alpha1.RecreationStatus, ended Ended) (next v1alpha1.RecreationStatus, over bool) {
 	switch ended.Outcome {
 	case PhaseDone:
 		if status.Phase == v1alpha1.RecreationGivingBack {
 			return status, true
 		}
-		status.Phase = phaseAfter[status.Phase]
+		status.Phase = phaseAfter(status.Phase, ended.WithoutHold)
 	case PhaseConsumersCame:
 		return BackOut(status, v1alpha1.BackOutConsumersCameBack, ended.Message), false
 	case PhaseRefused:
 		return BackOut(status, v1alpha1.BackOutRefused, ended.Message), false
-	case PhaseMessagesCame, PhaseNotProven:
-		return afterDoubt(status, ended), false
+	case PhaseMessagesCame:
+		return afterMessagesCame(status, ended), false
+	case PhaseNotProven:
+		switch {
+		case ended.Settled:
+			return BackOut(status, v1alpha1.BackOutNotProven, ended.Message), false
+		case status.Phase == v1alpha1.RecreationSwapping && !status.DeleteSent && !ended.WithoutHold:
+			status.Phase = v1alpha1.RecreationEmptying // it moves what has come
+		}
 	}
 	return status, false
 }
 
-// afterDoubt decides how a recreation goes on whose queue is not known to be empty.
-func afterDoubt(status v1alpha1.RecreationStatus, ended Ended) v1alpha1.RecreationStatus {
+func afterMessagesCame(status v1alpha1.RecreationStatus, ended Ended) v1alpha1.RecreationStatus {
 	switch {
-	case ended.Outcome == PhaseMessagesCame && !ended.IsMain:
+	case ended.WithoutHold:
 		return BackOut(status, v1alpha1.BackOutMessagesCame, ended.Message)
-	case ended.Outcome == PhaseMessagesCame && (ended.Settled || !ended.Accepts):
+	case ended.Settled || !ended.Accepts:
 		return BackOut(status, v1alpha1.BackOutPublishersPastBindings, ended.Message)
-	case ended.Settled:
-		return BackOut(status, v1alpha1.BackOutNotProven, ended.Message)
-	case !status.DeleteSent && status.Phase == v1alpha1.RecreationSwapping:
-		status.Phase = v1alpha1.RecreationEmptying
 	}
+	status.Phase = phaseAfter(status.Phase, false)
 	return status
 }
 
-var phaseAfter = map[v1alpha1.RecreationPhase]v1alpha1.RecreationPhase{
-	v1alpha1.RecreationDiverting: v1alpha1.RecreationEmptying,
-	v1alpha1.RecreationEmptying:  v1alpha1.RecreationSwapping,
-	v1alpha1.RecreationSwapping:  v1alpha1.RecreationGivingBack,
+func phaseAfter(phase v1alpha1.RecreationPhase, withoutHold bool) v1alpha1.RecreationPhase {
+	switch {
+	case phase == v1alpha1.RecreationDiverting && !withoutHold:
+		return v1alpha1.RecreationEmptying
+	case phase == v1alpha1.RecreationSwapping:
+		return v1alpha1.RecreationGivingBack
+	}
+	return v1alpha1.RecreationSwapping
 }
 
 // BackOut turns a recreation under way back to the old queue, unless a delete may have been sent.
@@ -374,20 +385,60 @@ func BackOut(status v1alpha1.RecreationStatus, reason, message string) v1alpha1.
 	return status
 }
 
-// Finished returns the status of a recreation that ended at a time. One that went back waits for its next attempt under the same id.
+// Planned returns the status of a recreation that waits for its moment. A recreation of the same queue to the same arguments keeps its id
+// and the count of its attempts; another one gets a new id, and knows nothing of attempts before.
+func Planned(former *v1alpha1.RecreationStatus, queue topology.Queue, newID func() string) v1alpha1.RecreationStatus {
+	planned := v1alpha1.RecreationStatus{
+		Queue: queue.Name, Phase: v1alpha1.RecreationWaiting, NewArguments: queue.Arguments.JSON(),
+	}
+	if former != nil {
+		planned.ApprovedPlanHash, planned.ApprovedGeneration = former.ApprovedPlanHash, former.ApprovedGeneration
+		if former.Queue == planned.Queue && former.NewArguments == planned.NewArguments {
+			planned.ID, planned.Attempts, planned.LastResult = former.ID, former.Attempts, former.LastResult
+		}
+	}
+	if planned.ID == "" {
+		planned.ID = newID()
+	}
+	return planned
+}
+
+// Finished returns the status of a recreation that ended at a time. The next attempt of one that went back has another id: a delete of a
+// hold queue that is still under way must not find the next hold queue.
 func Finished(status v1alpha1.RecreationStatus, at metav1.Time) v1alpha1.RecreationStatus {
 	result := v1alpha1.RecreationResult{ID: status.ID, Queue: status.Queue, Result: v1alpha1.RecreationCompleted, Time: at}
 	left := v1alpha1.RecreationStatus{ApprovedPlanHash: status.ApprovedPlanHash, ApprovedGeneration: status.ApprovedGeneration}
 	if status.BackOutReason != "" {
 		result.Result, result.Reason, result.Message = v1alpha1.RecreationBackedOut, status.BackOutReason, status.BackOutMessage
-		left.ID, left.Queue, left.NewArguments = status.ID, status.Queue, status.NewArguments
-		left.Phase, left.Attempts = v1alpha1.RecreationWaiting, status.Attempts
+		left.Queue, left.NewArguments, left.Attempts = status.Queue, status.NewArguments, status.Attempts
 		if countsAsAttempt(status.BackOutReason) {
 			left.Attempts++
 		}
 	}
 	left.LastResult = &result
 	return left
+}
+
+// Found is what the broker shows of a recreation whose status was lost.
+type Found struct {
+	// Fenced: a fence stands over the queue, so a delete may be under way.
+	Fenced bool
+	// Exists and IsNew say whether the queue exists, and whether it has the new arguments.
+	Exists, IsNew bool
+}
+
+// Recovered completes the status of a recreation whose status was lost: it goes on where no message can be lost.
+func Recovered(status v1alpha1.RecreationStatus, found Found) v1alpha1.RecreationStatus {
+	switch {
+	case found.Fenced && !found.IsNew:
+		status.Phase, status.DeleteSent = v1alpha1.RecreationSwapping, true
+	case found.Exists && !found.IsNew:
+		status.Phase = v1alpha1.RecreationGivingBack
+		status.BackOutReason, status.BackOutMessage = v1alpha1.BackOutStatusLost, "the status was lost"
+	default:
+		status.Phase = v1alpha1.RecreationGivingBack
+	}
+	return status
 }
 
 func countsAsAttempt(reason string) bool {

@@ -183,6 +183,16 @@ func TestWhenARecreationIsPermitted(t *testing.T) {
 			of: main, moment: plan.Moment{Settings: whenEmpty, Aborted: "id", Status: v1alpha1.RecreationStatus{ID: "id"}},
 			want: v1alpha1.ReasonRecreationAborted,
 		},
+		"it went back by an abort": {
+			of: main, moment: plan.Moment{Settings: whenEmpty, Aborted: "id", Status: v1alpha1.RecreationStatus{
+				ID: "next", LastResult: wentBack("id", v1alpha1.BackOutAborted, time.Hour),
+			}}, want: v1alpha1.ReasonRecreationAborted,
+		},
+		"the annotation of an abort was removed": {
+			of: main, moment: plan.Moment{Settings: whenEmpty, Status: v1alpha1.RecreationStatus{
+				ID: "next", LastResult: wentBack("id", v1alpha1.BackOutAborted, time.Second),
+			}},
+		},
 		"another one was aborted": {of: main, moment: plan.Moment{Settings: whenEmpty, Aborted: "id", Status: v1alpha1.RecreationStatus{ID: "other"}}},
 		"a consumer came back a moment ago": {
 			of: main, moment: plan.Moment{Settings: whenEmpty, Status: v1alpha1.RecreationStatus{
@@ -281,23 +291,26 @@ func TestNextStep(t *testing.T) {
 			phase: giving, ended: plan.Ended{Outcome: plan.PhaseRefused}, want: giving,
 		},
 		"messages came past the bindings": {
-			phase: emptying, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, IsMain: true}, want: giving, backOut: v1alpha1.BackOutPublishersPastBindings,
+			phase: emptying, ended: plan.Ended{Outcome: plan.PhaseMessagesCame}, want: giving, backOut: v1alpha1.BackOutPublishersPastBindings,
 		},
 		"accepted messages came past the bindings": {
-			phase: swapping, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, IsMain: true, Accepts: true}, want: emptying,
+			phase: emptying, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, Accepts: true}, want: swapping,
 		},
 		"accepted messages came for too long": {
-			phase: swapping, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, IsMain: true, Accepts: true, Settled: true},
+			phase: emptying, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, Accepts: true, Settled: true},
 			want: giving, backOut: v1alpha1.BackOutPublishersPastBindings,
 		},
-		"messages came after a delete": {
-			phase: swapping, deleteSent: true, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, IsMain: true}, want: swapping, sent: true,
-		},
+		"tried the arguments of a delay tier": {phase: diverting, ended: plan.Ended{Outcome: plan.PhaseDone, WithoutHold: true}, want: swapping},
 		"messages came to a delay tier": {
-			phase: emptying, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, Accepts: true}, want: giving, backOut: v1alpha1.BackOutMessagesCame,
+			phase: swapping, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, WithoutHold: true, Accepts: true},
+			want: giving, backOut: v1alpha1.BackOutMessagesCame,
 		},
-		"not proven yet": {phase: swapping, ended: plan.Ended{Outcome: plan.PhaseNotProven, IsMain: true}, want: emptying},
-		"not proven":     {phase: swapping, ended: plan.Ended{Outcome: plan.PhaseNotProven, Settled: true}, want: giving, backOut: v1alpha1.BackOutNotProven},
+		"a delay tier is not proven": {phase: swapping, ended: plan.Ended{Outcome: plan.PhaseNotProven, WithoutHold: true}, want: swapping},
+		"not proven yet":             {phase: swapping, ended: plan.Ended{Outcome: plan.PhaseNotProven}, want: emptying},
+		"not proven":                 {phase: swapping, ended: plan.Ended{Outcome: plan.PhaseNotProven, Settled: true}, want: giving, backOut: v1alpha1.BackOutNotProven},
+		"not proven after a delete": {
+			phase: swapping, deleteSent: true, ended: plan.Ended{Outcome: plan.PhaseNotProven, Settled: true}, want: swapping, sent: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -310,7 +323,6 @@ func TestNextStep(t *testing.T) {
 	}
 }
 
-// A recreation that went back to the old queue keeps its id, so that it can be aborted while it waits.
 func TestFinished(t *testing.T) {
 	t.Parallel()
 	at := metav1.NewTime(now)
@@ -324,17 +336,75 @@ func TestFinished(t *testing.T) {
 	}, plan.Finished(begun, at))
 
 	for reason, attempts := range map[string]int32{
-		v1alpha1.BackOutAborted: 1, v1alpha1.BackOutConsumersCameBack: 1, v1alpha1.BackOutMessagesCame: 1,
+		v1alpha1.BackOutAborted: 1, v1alpha1.BackOutConsumersCameBack: 1, v1alpha1.BackOutMessagesCame: 1, v1alpha1.BackOutStatusLost: 1,
 		v1alpha1.BackOutNotProven: 2, v1alpha1.BackOutPublishersPastBindings: 2, v1alpha1.BackOutRefused: 2,
 	} {
 		back := begun
 		back.BackOutReason, back.BackOutMessage, back.DeleteSent = reason, "of a reason", false
 		topologytest.Equal(t, reason, v1alpha1.RecreationStatus{
-			ID: "id", Queue: "orders", Phase: v1alpha1.RecreationWaiting, NewArguments: "{}", Attempts: attempts,
-			ApprovedPlanHash: "h", ApprovedGeneration: 3,
+			Queue: "orders", NewArguments: "{}", Attempts: attempts, ApprovedPlanHash: "h", ApprovedGeneration: 3,
 			LastResult: &v1alpha1.RecreationResult{
 				ID: "id", Queue: "orders", Result: v1alpha1.RecreationBackedOut, Reason: reason, Message: "of a reason", Time: at,
 			},
 		}, plan.Finished(back, at))
+	}
+}
+
+func TestPlanned(t *testing.T) {
+	t.Parallel()
+	queue := topology.Queue{Name: "orders", Arguments: vhost.Arguments{"x-message-ttl": int64(5)}}
+	newID := func() string { return "new" }
+	last := wentBack("old", v1alpha1.BackOutNotProven, time.Hour)
+	for name, test := range map[string]struct {
+		former *v1alpha1.RecreationStatus
+		want   v1alpha1.RecreationStatus
+	}{
+		"the first one": {want: v1alpha1.RecreationStatus{ID: "new"}},
+		"as before": {
+			former: &v1alpha1.RecreationStatus{ID: "id", Queue: "orders", NewArguments: `{"x-message-ttl":5}`, Attempts: 1, LastResult: last},
+			want:   v1alpha1.RecreationStatus{ID: "id", Attempts: 1, LastResult: last},
+		},
+		"after it went back": {
+			former: &v1alpha1.RecreationStatus{Queue: "orders", NewArguments: `{"x-message-ttl":5}`, Attempts: 1, LastResult: last},
+			want:   v1alpha1.RecreationStatus{ID: "new", Attempts: 1, LastResult: last},
+		},
+		"to other arguments": {
+			former: &v1alpha1.RecreationStatus{
+				ID: "id", Queue: "orders", NewArguments: `{"x-message-ttl":4}`, Attempts: 3, LastResult: last,
+				ApprovedPlanHash: "h", ApprovedGeneration: 3,
+			},
+			want: v1alpha1.RecreationStatus{ID: "new", ApprovedPlanHash: "h", ApprovedGeneration: 3},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.want.Queue, test.want.Phase, test.want.NewArguments = "orders", v1alpha1.RecreationWaiting, `{"x-message-ttl":5}`
+			topologytest.Equal(t, "status", test.want, plan.Planned(test.former, queue, newID))
+		})
+	}
+}
+
+func TestRecovered(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		found   plan.Found
+		phase   v1alpha1.RecreationPhase
+		sent    bool
+		backOut string
+	}{
+		"the old queue stands":                {plan.Found{Exists: true}, v1alpha1.RecreationGivingBack, false, v1alpha1.BackOutStatusLost},
+		"the old queue stands behind a fence": {plan.Found{Exists: true, Fenced: true}, v1alpha1.RecreationSwapping, true, ""},
+		"there is no queue behind a fence":    {plan.Found{Fenced: true}, v1alpha1.RecreationSwapping, true, ""},
+		"there is no queue":                   {plan.Found{}, v1alpha1.RecreationGivingBack, false, ""},
+		"the new queue stands":                {plan.Found{Exists: true, IsNew: true}, v1alpha1.RecreationGivingBack, false, ""},
+		"the new queue stands behind a fence": {plan.Found{Exists: true, IsNew: true, Fenced: true}, v1alpha1.RecreationGivingBack, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := plan.Recovered(v1alpha1.RecreationStatus{}, test.found)
+			topologytest.Equal(t, "phase", test.phase, got.Phase)
+			topologytest.Equal(t, "delete sent", test.sent, got.DeleteSent)
+			topologytest.Equal(t, "back out", test.backOut, got.BackOutReason)
+		})
 	}
 }
