@@ -484,4 +484,3 @@ func TestSlotsOfRecreations(t *testing.T) {
 	tasks.release(key(3))
 	topologytest.Equal(t, "after another one", true, tasks.reserve(key(99), "v", false))
 }
-
