@@ -26,6 +26,11 @@ const (
 	defaultSettleTimeout    = 2 * time.Minute
 )
 
+// Recreates reports whether Warren recreates queues of a ConsumerQueue with this driftPolicy: with Report it writes nothing.
+func (r Recreation) Recreates(drift v1alpha1.DriftPolicy) bool {
+	return r.Policy != v1alpha1.RecreatePolicyManual && drift != v1alpha1.DriftPolicyReport
+}
+
 // RecreationOf returns how queues of a ConsumerQueue are recreated.
 func RecreationOf(cq *v1alpha1.ConsumerQueue) Recreation {
 	r := Recreation{

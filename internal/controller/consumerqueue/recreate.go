@@ -34,7 +34,7 @@ const (
 
 // recreates reports whether Warren recreates queues of the resource.
 func recreates(cq *v1alpha1.ConsumerQueue) bool {
-	return topology.RecreationOf(cq).Policy != v1alpha1.RecreatePolicyManual && cq.Spec.DriftPolicy != v1alpha1.DriftPolicyReport
+	return topology.RecreationOf(cq).Recreates(cq.Spec.DriftPolicy)
 }
 
 // planRecreation finds out which queue is recreated next and whether its moment has come. It returns the summary that says so, and the

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -145,20 +144,9 @@ func (v *vhostScope) roleOf(queue string) v1alpha1.Role {
 	return v.known[vhost.QueueID(queue)].Role
 }
 
-// tiersReturningTo are the delay tiers of the resource whose messages return to a queue by its name.
 func (v *vhostScope) tiersReturningTo(queue string) []string {
 	observed, _ := v.connection.Observe(topology.SelectionWith(v.cq, v.owned))
-	var tiers []string
-	for id, entry := range v.known {
-		arguments := observed.Queues[entry.Name].Arguments
-		returns := vhost.SameValue(arguments[vhost.ArgDeadLetterExchange], "") &&
-			vhost.SameValue(arguments[vhost.ArgDeadLetterRoutingKey], queue)
-		if id.Kind == vhost.KindQueue && entry.Role == v1alpha1.RoleDelayTier && returns {
-			tiers = append(tiers, entry.Name)
-		}
-	}
-	slices.Sort(tiers)
-	return tiers
+	return plan.TiersReturningTo(queue, v.owned, observed)
 }
 
 // wantedAfter returns which bindings come back: all but those that the resource had and that have left the spec. The old queue keeps its

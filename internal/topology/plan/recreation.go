@@ -198,7 +198,7 @@ func (r Recreation) Permit(m Moment) Verdict {
 	case m.Status.Attempts >= maxRecreationAttempts && last != nil:
 		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: fmt.Sprintf("%d attempts failed, the last one because %s",
 			m.Status.Attempts, last.Message)}
-	case r.needsApproval(m.Settings) && !m.isApproved():
+	case r.NeedsApproval(m.Settings) && !m.isApproved():
 		return r.approvalNeeded(m)
 	}
 	if wait := retryWait(m); wait > 0 {
@@ -244,8 +244,8 @@ func counted(count int, one, many string) string {
 	return fmt.Sprintf("%d %s", count, many)
 }
 
-// needsApproval reports whether somebody has to approve. A queue that Warren never had in sync is somebody else's.
-func (r Recreation) needsApproval(settings topology.Recreation) bool {
+// NeedsApproval reports whether somebody has to approve. A queue that Warren never had in sync is somebody else's.
+func (r Recreation) NeedsApproval(settings topology.Recreation) bool {
 	return r.Foreign || r.Upgraded || settings.Policy == v1alpha1.RecreatePolicyMigrate && !settings.Automatic
 }
 

@@ -408,3 +408,31 @@ func TestRecovered(t *testing.T) {
 		})
 	}
 }
+
+func TestConsequences(t *testing.T) {
+	t.Parallel()
+	main := plan.Recreation{
+		Queue:    topology.Queue{Name: "orders", Role: v1alpha1.RoleMain},
+		Bindings: []vhost.Binding{{Source: "shop", RoutingKey: "a"}, {Source: "shop", RoutingKey: "b"}, {Source: "audit"}},
+	}
+	const byName = `by the name of queue "orders": cannot be listed. They get nacks for about a second; without mandatory they can lose messages`
+	topologytest.Equal(t, "Migrate", []plan.Consequence{
+		{For: "messages", Text: "812 when they were counted last: those that are ready are moved to a hold queue and back, up to 100000"},
+		{For: "consumers", Text: "all must be gone first, and may come back when status.recreation.consumersMayStart is true"},
+		{For: "publishers", Text: `through exchange "audit", "shop": they notice nothing`},
+		{Text: byName},
+		{For: "retries", Text: "orders.retry.30s: kept back for about a second"},
+		{For: "afterwards", Text: "moved messages lose their exchange, and delivery counts and x-death counts start anew; " +
+			`clients that declare queue "orders" must use the new arguments`},
+	}, main.Consequences(topology.Recreation{Policy: v1alpha1.RecreatePolicyMigrate, MaxReady: 100_000}, 812, []string{"orders.retry.30s"}))
+	main.Bindings = nil
+	topologytest.Equal(t, "WhenEmpty", []plan.Consequence{
+		{For: "messages", Text: "none must be ready first"},
+		{For: "consumers", Text: "all must be gone first, and may come back when status.recreation.consumersMayStart is true"},
+		{For: "publishers", Text: "no exchange leads to the queue"},
+		{Text: byName},
+		{For: "afterwards", Text: `clients that declare queue "orders" must use the new arguments`},
+	}, main.Consequences(topology.Recreation{Policy: v1alpha1.RecreatePolicyWhenEmpty}, -1, nil))
+	main.Refusal = "no"
+	topologytest.Equal(t, "refused", []plan.Consequence{{For: "refused", Text: "no"}}, main.Consequences(topology.Recreation{}, 0, nil))
+}

@@ -32,7 +32,7 @@ const (
 	Unbind          Action = "Unbind"
 	Delete          Action = "Delete"
 	DeleteWhenEmpty Action = "DeleteWhenEmpty"
-	// Recreate: somebody has to delete the object, and Warren declares it again.
+	// Recreate: the object has to be deleted and declared again, by Warren or by somebody.
 	Recreate Action = "Recreate"
 	// Wait: the object is missing and is not declared for now; the message says why.
 	Wait Action = "Wait"
@@ -80,6 +80,8 @@ type Preview struct {
 	RejectMode v1alpha1.RejectMode `json:"rejectMode,omitempty"`
 	Notes      []string            `json:"notes,omitempty"`
 	Objects    []Object            `json:"objects"`
+	// Recreation is the queue that Warren recreates next; nil if it recreates none.
+	Recreation *Recreation `json:"recreation,omitempty"`
 }
 
 // Differs says whether anything is to be done about an object, by Warren or by somebody else.
@@ -135,12 +137,15 @@ func AgainstStatus(cq, inCluster *v1alpha1.ConsumerQueue, version vhost.Version,
 	preview.noteStatus(inCluster)
 	preview.noteRoute(before, desired, status.Changes)
 	input := plan.Input{
-		Older:    func() []topology.Topology { return topology.DesiredOnOlderVersions(cq, version) },
-		Unwanted: found.unwanted,
-		Owned:    topology.Owned(status.Topology),
-		Shared:   sharedWith(others),
+		Older:     func() []topology.Topology { return topology.DesiredOnOlderVersions(cq, version) },
+		Unwanted:  found.unwanted,
+		Owned:     topology.Owned(status.Topology),
+		Shared:    sharedWith(others),
+		Recreates: topology.RecreationOf(cq).Recreates(cq.Spec.DriftPolicy),
 	}
-	preview.compare(cq, desired, found, input, topology.InventoryOf(status.Topology))
+	known := topology.InventoryOf(status.Topology)
+	comparison := preview.compare(cq, desired, found, input, known)
+	preview.Recreation = previewRecreation(cq, inCluster, comparison, found.observed, input, known)
 	return preview, nil
 }
 
