@@ -93,7 +93,7 @@ type RecreationStatus struct {
 	// +optional
 	ID string `json:"id,omitempty"`
 
-	// queue is the name of the queue at the broker.
+	// queue that is recreated: the main queue, a delay tier or the dead-letter queue. Empty if none is planned.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	Queue string `json:"queue,omitempty"`
@@ -107,7 +107,7 @@ type RecreationStatus struct {
 	// +optional
 	ApprovedPlanHash string `json:"approvedPlanHash,omitempty"`
 
-	// approvedGeneration is the generation of the spec that was approved.
+	// approvedGeneration is metadata.generation when the plan was approved; an approval does not hold for a later one.
 	// +optional
 	ApprovedGeneration int64 `json:"approvedGeneration,omitempty"`
 
@@ -131,7 +131,7 @@ type RecreationStatus struct {
 	// +optional
 	BackOutReason string `json:"backOutReason,omitempty"`
 
-	// backOutMessage describes the reason.
+	// backOutMessage says in a sentence why the recreation goes back, and names the object that is the cause.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	BackOutMessage string `json:"backOutMessage,omitempty"`
@@ -160,7 +160,7 @@ type RecreationStatus struct {
 	// +optional
 	PastBindings int64 `json:"pastBindings,omitempty"`
 
-	// hold is the name of the hold queue.
+	// hold is the queue that has the messages meanwhile; empty for a delay tier to which nothing is bound, which needs none.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	Hold string `json:"hold,omitempty"`
@@ -169,7 +169,7 @@ type RecreationStatus struct {
 	// +optional
 	ConsumersMayStart bool `json:"consumersMayStart,omitempty"`
 
-	// lastResult is how the last recreation ended.
+	// lastResult is how the last recreation ended: completed, or backed out with a reason. Absent before the first one.
 	// +optional
 	LastResult *RecreationResult `json:"lastResult,omitempty"`
 }
@@ -187,7 +187,7 @@ type RecordedBinding struct {
 	// +required
 	Source string `json:"source,omitempty"`
 
-	// routingKey of the binding, which may be the empty key.
+	// routingKey that the queue was bound with; empty for the empty key, as a fanout exchange has it.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	RoutingKey string `json:"routingKey,omitempty"`
@@ -213,12 +213,12 @@ const (
 
 // RecreationResult is how a recreation ended, and when.
 type RecreationResult struct {
-	// id of the recreation.
+	// id that status.recreation.id had while the recreation was under way.
 	// +kubebuilder:validation:MaxLength=16
 	// +required
 	ID string `json:"id,omitempty"`
 
-	// queue is the name of the queue at the broker.
+	// queue that was to be recreated: the main queue, a delay tier or the dead-letter queue.
 	// +kubebuilder:validation:MaxLength=255
 	// +required
 	Queue string `json:"queue,omitempty"`
@@ -232,12 +232,12 @@ type RecreationResult struct {
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// message describes the reason.
+	// message says in a sentence why the recreation went back; empty if it completed.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// time is when the recreation ended.
+	// time when the recreation completed, or when the old queue had its messages and bindings again.
 	// +required
 	Time metav1.Time `json:"time,omitzero"`
 }

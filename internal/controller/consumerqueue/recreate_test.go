@@ -113,7 +113,7 @@ func (w *recreationWorld) annotate(key, value string) {
 	}
 }
 
-// condition is status, reason of a condition.
+// conditionOf is status and reason of a condition.
 func (w *recreationWorld) conditionOf(name string) string {
 	w.t.Helper()
 	for _, condition := range w.get().Status.Conditions {
@@ -274,7 +274,6 @@ func TestNothingIsCorrectedWhileAQueueIsRecreated(t *testing.T) {
 	topologytest.Equal(t, "bindings afterwards", 1, w.bindings())
 }
 
-// turnBack is what makes a recreation go back, while a phase goes on.
 func TestARecreationGoesBack(t *testing.T) {
 	t.Parallel()
 	giveBack := []string{"Diverting orders", "Emptying orders", "GivingBack orders"}
