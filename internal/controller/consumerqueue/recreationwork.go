@@ -106,7 +106,7 @@ func (v *vhostScope) workOf(status v1alpha1.RecreationStatus) (*recreationWork, 
 	}
 	of := recreate.Recreation{
 		ID: status.ID, Queue: topology.Queue{Name: status.Queue, Role: v.roleOf(status.Queue), Arguments: arguments},
-		WithoutHold: isWithoutHold(status), Emptied: status.EmptiedTime != nil, DeleteSent: status.DeleteSent,
+		WithoutHold: v.isWithoutHold(status), Emptied: status.EmptiedTime != nil, DeleteSent: status.DeleteSent,
 		Tiers: v.tiersReturningTo(status.Queue),
 	}
 	for _, recorded := range status.Bindings {
@@ -137,8 +137,14 @@ func readArguments(text string) (vhost.Arguments, error) {
 	return vhost.Normalize(read), nil
 }
 
-// isWithoutHold reports whether a recreation that has begun has no hold queue.
-func isWithoutHold(status v1alpha1.RecreationStatus) bool { return status.Hold == "" }
+// isWithoutHold reports whether a recreation has no hold queue: that of a delay tier to which nothing is bound when it begins.
+func (v *vhostScope) isWithoutHold(status v1alpha1.RecreationStatus) bool {
+	if status.IsUnderWay() {
+		return status.Hold == ""
+	}
+	observed, _ := v.connection.Observe(vhost.Selection{Queues: []string{status.Queue}})
+	return v.roleOf(status.Queue) == v1alpha1.RoleDelayTier && len(observed.BindingsTo[status.Queue]) == 0
+}
 
 func (v *vhostScope) roleOf(queue string) v1alpha1.Role {
 	return v.known[vhost.QueueID(queue)].Role
@@ -175,7 +181,7 @@ var outcomes = map[recreate.Reason]plan.Outcome{
 func (v *vhostScope) endedOf(status v1alpha1.RecreationStatus, result phaseResult, now metav1.Time) plan.Ended {
 	settings := topology.RecreationOf(v.cq)
 	ended := plan.Ended{
-		Outcome: plan.PhaseDone, WithoutHold: isWithoutHold(status),
+		Outcome: plan.PhaseDone, WithoutHold: v.isWithoutHold(status),
 		Accepts: settings.AcceptPastBindings || v.roleOf(status.Queue) != v1alpha1.RoleMain,
 		Settled: status.EmptiedTime != nil && now.Sub(status.EmptiedTime.Time) >= settings.SettleTimeout,
 	}

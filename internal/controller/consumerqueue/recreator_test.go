@@ -66,6 +66,10 @@ func (m *memoryRecreator) set(change func(*memoryRecreator)) {
 func (m *memoryRecreator) Find(string) []string { return m.hold }
 
 func (m *memoryRecreator) Check(ctx context.Context, r recreate.Recreation) error {
+	observed, _ := m.broker.Observe(vhost.Selection{Queues: []string{r.Queue.Name}})
+	if r.WithoutHold && len(observed.BindingsTo[r.Queue.Name]) > 0 {
+		return &recreate.Error{Reason: recreate.BoundQueue, Message: "the queue is bound"}
+	}
 	m.mu.Lock()
 	check := m.during[v1alpha1.RecreationWaiting]
 	m.mu.Unlock()
