@@ -160,7 +160,7 @@ func (s *scope) requeueWithin(wait time.Duration) {
 // summaryOfVerdict is the summary of a topology of which a queue waits to be recreated. The old queue works, so Ready stays True unless a
 // person is needed, or something else of the spec has to wait.
 func (v *vhostScope) summaryOfVerdict(comparison plan.Comparison, outcome summary, verdict plan.Verdict) summary {
-	message := recreationMessage(comparison.Changes, nil) + ". Recreation: " + verdict.Message
+	message := recreationMessage(comparison.Changes, nil) + "; " + verdict.Message
 	required := conditions.True(verdict.Reason, message)
 	outcome.recreation = &required
 	waits := slices.ContainsFunc(comparison.ChangesBeyondUpgrade(v.known), func(change v1alpha1.Change) bool {
