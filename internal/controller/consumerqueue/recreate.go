@@ -341,8 +341,11 @@ func (v *vhostScope) finishRecreation(ctx context.Context, status v1alpha1.Recre
 		v.addEvent(corev1.EventTypeWarning, eventRecreationBackedOut, "Recreate", fmt.Sprintf(
 			"queue %q stays as it was, because %s", result.Queue, result.Message))
 	} else {
-		v.addEvent(corev1.EventTypeNormal, eventRecreationFinished, "Recreate", fmt.Sprintf(
-			"queue %q was recreated; %d messages were moved", result.Queue, status.Moved))
+		how := "without moving a message"
+		if status.Moved > 0 {
+			how = fmt.Sprintf("with %d moves of messages, there and back", status.Moved)
+		}
+		v.addEvent(corev1.EventTypeNormal, eventRecreationFinished, "Recreate", fmt.Sprintf("queue %q was recreated %s", result.Queue, how))
 	}
 	v.recordEvents()
 	return nil
