@@ -100,7 +100,7 @@ type RecreationStatus struct {
 
 	// phase is how far the recreation is: Waiting, Diverting, Emptying, Swapping or GivingBack. Empty if none is planned.
 	// +optional
-	Phase RecreationPhase `json:"phase,omitempty"`
+	Phase RecreationPhase `json:"phase,omitempty"` //nolint:kubeapilinter // a restarted manager goes on with what this records
 
 	// approvedPlanHash is the status.planHash that was approved; it holds for the other queues of the same generation, too.
 	// +kubebuilder:validation:MaxLength=80

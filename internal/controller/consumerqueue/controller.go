@@ -91,9 +91,10 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		r.refusals.Wake(connection)
 	})
 	startDriftCounters()
+	wanted := predicate.Or(trigger.SpecOrRequest(), trigger.StatusLost(), recreationAnnotated())
 	return r, ctrl.NewControllerManagedBy(mgr).
 		Named("consumerqueue").
-		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(predicate.Or(trigger.SpecOrRequest(), trigger.StatusLost(), recreationAnnotated()), notAtStart())).
+		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(wanted, notAtStart())).
 		Watches(&v1alpha1.BrokerConnection{}, r.resyncConnection(), builder.WithPredicates(readinessChanged(), notAtStart())).
 		Watches(&v1alpha1.ConsumerQueue{}, r.indexPeers()).
 		Watches(&v1alpha1.Redrive{}, refusedTransfers(), builder.WithPredicates(deadletterjob.RefusalChanged())).

@@ -177,8 +177,10 @@ func TestTheStatusIsWrittenBeforeEachPhase(t *testing.T) {
 	}
 	w.settle()
 	topologytest.Equal(t, "written", []written{
-		{v1alpha1.RecreationDiverting, false, 1, false}, {v1alpha1.RecreationEmptying, false, 1, false},
-		{v1alpha1.RecreationSwapping, false, 1, false}, {v1alpha1.RecreationGivingBack, true, 1, true},
+		{v1alpha1.RecreationDiverting, false, 1, false},
+		{v1alpha1.RecreationEmptying, false, 1, false},
+		{v1alpha1.RecreationSwapping, false, 1, false},
+		{v1alpha1.RecreationGivingBack, true, 1, true},
 	}, found)
 }
 

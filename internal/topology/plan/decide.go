@@ -78,9 +78,10 @@ type Plan struct {
 // Decide chooses what to do about each object that is missing or orphaned.
 //
 // Under Report nothing is done. While an object needs recreation, only what was in sync before comes back, and the bindings of
-// that object stay as they are. If Warren recreates the object itself, it declares new exchanges and queues before, and binds new queues to
-// new exchanges: no message reaches these yet, and the recreated queue may dead-letter to them. If a broker upgrade is all that made it differ, its bindings come back too. What is missing
-// and not declared cannot be bound. Messages are let in last: a source binding that is new waits for all else.
+// that object stay as they are. If Warren recreates the object itself, it declares new exchanges and queues before, and binds new
+// exchanges: no message reaches these yet, and the recreated queue may dead-letter to them. If a broker upgrade is all that made the object
+// differ, its bindings come back too. What is missing and not declared cannot be bound. Messages are let in last: a source binding that is
+// new waits for all else.
 func Decide(comparison Comparison, known topology.Inventory, policy v1alpha1.DriftPolicy) Plan {
 	decision := decision{comparison: comparison, known: known, policy: policy, absent: vhost.IDs{}}
 	if !comparison.Upgraded {

@@ -146,7 +146,7 @@ func (w *world) stop(who uint8) {
 }
 
 // takes reports whether the queue takes a message: a fence is a limit of one message.
-func (w world) takes() bool { return w.queue != noQueue && !(w.fenced && (w.ready() || w.held())) }
+func (w world) takes() bool { return w.queue != noQueue && (!w.fenced || !w.ready() && !w.held()) }
 
 func (w world) isLost() bool {
 	for i, places := range w.message {
@@ -456,7 +456,7 @@ func (e *exploredRecreation) empty(w world, by uint8) {
 
 // clearFence takes down a fence that was left, with its sentinel; false if there is none.
 func (e *exploredRecreation) clearFence(w world, by uint8) bool {
-	if !w.fenced && !(w.sentinel && !w.consumer) {
+	if !w.fenced && (!w.sentinel || w.consumer) {
 		return false
 	}
 	if e.mayUnbind(w, by) {

@@ -57,5 +57,6 @@ func (s Scenario) Play(t testing.TB) Outcome {
 	older := func() []topology.Topology {
 		return topology.DesiredOnOlderVersions(topologytest.ConsumerQueue(t, s.Spec), s.On)
 	}
-	return Outcome{Desired: desired, Known: known, Comparison: plan.Diff(desired, observed, plan.Input{Older: older, Recreates: s.Recreates})}
+	comparison := plan.Diff(desired, observed, plan.Input{Older: older, Recreates: s.Recreates})
+	return Outcome{Desired: desired, Known: known, Comparison: comparison}
 }
