@@ -81,7 +81,7 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		redeclared: newRedeclared(clock.RealClock{}),
 		deleted:    retrybudget.NewFirstSeen(clock.RealClock{}), contracts: retrybudget.NewFirstSeen(clock.RealClock{}),
 		unreached: retrybudget.NewFailures(), refused: retrybudget.NewFailures(), pending: retrybudget.NewFailures(),
-		limiter: brokers.NewLimiter(concurrent, connections.Enqueue),
+		limiter:     brokers.NewLimiter(concurrent, connections.Enqueue),
 		unfinished:  retrybudget.NewFailures(),
 		recreations: newRecreationTasks(connections.Lifetime(), connections.Enqueue),
 	}

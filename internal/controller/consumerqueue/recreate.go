@@ -89,14 +89,14 @@ func (v *vhostScope) dropPlanned() {
 // answer may be that of a moment ago; only a new one begins a recreation.
 func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) (plan.Verdict, *v1alpha1.RecreationStatus) {
 	key := client.ObjectKeyFromObject(v.cq)
-	task := v.recreations.get(key, moment.Status.ID, v1alpha1.RecreationWaiting)
-	isNew := task.exists() && !task.runs() && moment.Now.Sub(task.ended) < lookAgain
-	if !isNew && !task.runs() {
+	task := v.recreations.get(key, moment.Status)
+	isNew := task.exists() && !task.isRunning() && moment.Now.Sub(task.ended) < lookAgain
+	if !isNew && !task.isRunning() {
 		work, err := v.workOf(moment.Status)
 		if err != nil {
 			return plan.Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: err.Error()}, nil
 		}
-		v.recreations.begin(key, moment.Status.ID, v1alpha1.RecreationWaiting, work.run)
+		v.recreations.begin(key, moment.Status, work.run)
 	}
 	look, known := task.lastResult()
 	if !known {
@@ -193,9 +193,9 @@ func (v *vhostScope) continueRecreation(ctx context.Context) (over bool, err err
 	key := client.ObjectKeyFromObject(v.cq)
 	v.recreations.reserve(key, v.place(), true)
 	status := *v.status.Recreation
-	task := v.recreations.get(key, status.ID, status.Phase)
+	task := v.recreations.get(key, status)
 	switch {
-	case task.runs():
+	case task.isRunning():
 		if reason, _ := v.backOutWish(status); reason != "" && status.Phase == v1alpha1.RecreationEmptying {
 			v.recreations.stop(key)
 		}
@@ -305,7 +305,7 @@ func (v *vhostScope) beginWork(ctx context.Context, status v1alpha1.RecreationSt
 	if err != nil {
 		return err
 	}
-	v.recreations.begin(client.ObjectKeyFromObject(v.cq), status.ID, status.Phase, work.run)
+	v.recreations.begin(client.ObjectKeyFromObject(v.cq), status, work.run)
 	v.requeueWithin(progressInterval)
 	return nil
 }

@@ -94,7 +94,7 @@ func (w *recreationWorld) settle() {
 		w.once()
 		w.reconciler.recreations.mu.Lock()
 		task := w.reconciler.recreations.of[controllertest.Orders]
-		runs := task != nil && task.runs()
+		runs := task != nil && task.isRunning()
 		w.reconciler.recreations.mu.Unlock()
 		if len(w.ended) == 0 && !runs {
 			return
@@ -467,6 +467,19 @@ func TestARecreationWhoseStatusWasLost(t *testing.T) {
 	w.settle()
 	topologytest.Equal(t, "phases", []string{"GivingBack orders"}, w.engine.taken())
 	topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
+}
+
+// A manager that got the lease back does not know what its predecessor did meanwhile.
+func TestTheResultOfAnOutdatedTaskIsIgnored(t *testing.T) {
+	t.Parallel()
+	ended := make(chan struct{})
+	tasks := newRecreationTasks(t.Context(), func(client.ObjectKey) { close(ended) })
+	status := v1alpha1.RecreationStatus{ID: "id", Phase: v1alpha1.RecreationSwapping, Runs: 3}
+	tasks.begin(controllertest.Orders, status, func(context.Context, func(recreate.Progress)) phaseResult { return phaseResult{} })
+	<-ended
+	topologytest.Equal(t, "has a result", true, tasks.get(controllertest.Orders, status).hasResult())
+	status.Runs++
+	topologytest.Equal(t, "has a result for another manager's run", false, tasks.get(controllertest.Orders, status).hasResult())
 }
 
 // Sixteen queues of a vhost are recreated at a time, so that a hundred do not open a hundred connections.

@@ -34,8 +34,10 @@ type recreationTasks struct {
 
 // recreationTask is the work of one phase of one recreation. The zero task is none.
 type recreationTask struct {
+	// id, phase and runs are those of the status when the work began.
 	id       string
 	phase    v1alpha1.RecreationPhase
+	runs     int64
 	cancel   context.CancelFunc
 	progress recreate.Progress
 	ended    time.Time // zero while it runs
@@ -64,7 +66,7 @@ func newRecreationTasks(lifetime context.Context, enqueue func(client.ObjectKey)
 
 func (t recreationTask) exists() bool { return t.id != "" }
 
-func (t recreationTask) runs() bool { return t.exists() && t.ended.IsZero() }
+func (t recreationTask) isRunning() bool { return t.exists() && t.ended.IsZero() }
 
 // hasResult reports whether the task has ended and the status does not have its result yet.
 func (t recreationTask) hasResult() bool { return t.exists() && !t.ended.IsZero() && !t.taken }
@@ -72,7 +74,7 @@ func (t recreationTask) hasResult() bool { return t.exists() && !t.ended.IsZero(
 // lastResult is the result of the task, or the one before while the task runs; false if there is none.
 func (t recreationTask) lastResult() (phaseResult, bool) {
 	switch {
-	case t.exists() && !t.runs():
+	case t.exists() && !t.isRunning():
 		return t.result, true
 	case t.former != nil:
 		return *t.former, true
@@ -89,13 +91,13 @@ func (t recreationTask) retryIn(now time.Time) time.Duration {
 	return wait - now.Sub(t.ended)
 }
 
-// get returns the task of a phase as it is now; the zero task if there is none. A task of another recreation or phase that runs counts:
-// it has to end first.
-func (r *recreationTasks) get(key client.ObjectKey, id string, phase v1alpha1.RecreationPhase) recreationTask {
+// get returns the task that a status is about, as it is now; the zero task if there is none. A task that runs counts whatever it is
+// about: it has to end first. The result of a task is of no use to a status that another manager has written since.
+func (r *recreationTasks) get(key client.ObjectKey, status v1alpha1.RecreationStatus) recreationTask {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found := r.of[key]
-	if found == nil || !found.runs() && (found.id != id || found.phase != phase) {
+	if found == nil || !found.isRunning() && (found.id != status.ID || found.phase != status.Phase || found.runs != status.Runs) {
 		return recreationTask{}
 	}
 	return *found
@@ -103,18 +105,18 @@ func (r *recreationTasks) get(key client.ObjectKey, id string, phase v1alpha1.Re
 
 // begin starts the work of a phase, unless a task of the ConsumerQueue runs. Work may report its progress.
 func (r *recreationTasks) begin(
-	key client.ObjectKey, id string, phase v1alpha1.RecreationPhase,
+	key client.ObjectKey, status v1alpha1.RecreationStatus,
 	work func(ctx context.Context, report func(recreate.Progress)) phaseResult,
 ) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	former := r.of[key]
-	if former != nil && former.runs() {
+	if former != nil && former.isRunning() {
 		return
 	}
 	ctx, cancel := context.WithCancel(r.lifetime)
-	task := &recreationTask{id: id, phase: phase, cancel: cancel}
-	if former != nil && former.id == id && former.phase == phase {
+	task := &recreationTask{id: status.ID, phase: status.Phase, runs: status.Runs, cancel: cancel}
+	if former != nil && former.id == task.id && former.phase == task.phase {
 		task.failures, task.former = former.failures, &former.result
 	}
 	r.of[key] = task
@@ -176,7 +178,7 @@ func (r *recreationTasks) release(key client.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.slots, key)
-	if task := r.of[key]; task != nil && !task.runs() {
+	if task := r.of[key]; task != nil && !task.isRunning() {
 		delete(r.of, key)
 	}
 }
