@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -45,8 +46,9 @@ var _ = Describe("A queue is recreated", func() {
 		Eventually(consumer.Consumed).WithTimeout(deadline.For(5 * time.Second)).Should(HaveLen(1))
 
 		w.Queue("orders", edited("WhenEmpty"))
-		w.Eventually("orders", Condition("RecreationRequired", metav1.ConditionTrue, "WaitingForConsumers"),
+		waiting := w.Eventually("orders", Condition("RecreationRequired", metav1.ConditionTrue, "WaitingForConsumers"),
 			Condition("Ready", metav1.ConditionTrue, "RecreationPending"))
+		Expect(kstatusOf(waiting)).To(Equal(status.CurrentStatus), "as Flux and Argo CD ask for it")
 
 		consumer.Stop()
 		w.Eventually("orders", haveLastResult(v1alpha1.RecreationCompleted))
