@@ -257,8 +257,8 @@ func (v *vhostScope) advance(ctx context.Context, status v1alpha1.RecreationStat
 		status.DeleteSent = result.swapped.DeleteSent
 	}
 	next, over := plan.NextStep(status, v.endedOf(status, result, now))
-	next.Moved += int64(result.progress.Moved)
-	next.PastBindings += int64(result.progress.Past)
+	next.Moved += int64(result.moved())
+	next.PastBindings += int64(result.past())
 	next.Remaining = int64(result.progress.Remaining)
 	if status.Phase == v1alpha1.RecreationEmptying && result.err == nil && status.EmptiedTime == nil {
 		next.EmptiedTime = &now
@@ -386,8 +386,8 @@ func (v *vhostScope) countWork(status v1alpha1.RecreationStatus, result phaseRes
 	if status.Phase == v1alpha1.RecreationGivingBack {
 		direction = "back"
 	}
-	metrics.RecreationMessages.Add(float64(result.progress.Moved), direction)
-	metrics.RecreationPastBindings.Add(float64(result.progress.Past))
+	metrics.RecreationMessages.Add(float64(result.moved()), direction)
+	metrics.RecreationPastBindings.Add(float64(result.past()))
 	if result.swapped.FenceStood > 0 {
 		metrics.RecreationFence.Observe(result.swapped.FenceStood)
 	}

@@ -58,6 +58,11 @@ type phaseResult struct {
 	err      error
 }
 
+// moved is how many messages the work has moved, and past how many of them came past the bindings.
+func (r phaseResult) moved() int { return r.progress.Moved + r.swapped.Moved }
+
+func (r phaseResult) past() int { return r.progress.Past + r.swapped.Past }
+
 func newRecreationTasks(lifetime context.Context, enqueue func(client.ObjectKey)) *recreationTasks {
 	return &recreationTasks{
 		lifetime: lifetime, enqueue: enqueue, of: map[client.ObjectKey]*recreationTask{}, slots: map[client.ObjectKey]string{},

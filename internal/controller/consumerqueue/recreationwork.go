@@ -185,20 +185,22 @@ func (v *vhostScope) endedOf(status v1alpha1.RecreationStatus, result phaseResul
 		Accepts: settings.AcceptPastBindings || v.roleOf(status.Queue) != v1alpha1.RoleMain,
 		Settled: status.EmptiedTime != nil && now.Sub(status.EmptiedTime.Time) >= settings.SettleTimeout,
 	}
+	reason := recreate.ReasonOf(result.err)
+	if past := result.past(); past > 0 && (result.err == nil || reason == recreate.PublishersPastBindings) {
+		ended.Outcome = plan.PhaseMessagesCame
+		ended.Message = fmt.Sprintf("%d messages came to queue %q past its bindings: let publishers use mandatory, then set "+
+			"recreation.publishersPastBindings to Accept", past, status.Queue)
+		return ended
+	}
 	if result.err == nil {
-		if status.Phase == v1alpha1.RecreationEmptying && result.progress.Past > 0 {
-			ended.Outcome = plan.PhaseMessagesCame
-			ended.Message = fmt.Sprintf("%d messages came to queue %q past its bindings: let publishers use mandatory, then set "+
-				"recreation.publishersPastBindings to Accept", result.progress.Past, status.Queue)
-		}
 		return ended
 	}
 	ended.Message = conditions.ErrorSummary(result.err)
-	outcome, known := outcomes[recreate.ReasonOf(result.err)]
+	outcome, known := outcomes[reason]
 	if !known {
 		outcome = plan.PhaseRefused
 	}
-	if ended.WithoutHold && recreate.ReasonOf(result.err) == recreate.PublishersPastBindings {
+	if ended.WithoutHold && reason == recreate.PublishersPastBindings {
 		outcome = plan.PhaseMessagesCame
 	}
 	ended.Outcome = outcome

@@ -296,6 +296,12 @@ func TestNextStep(t *testing.T) {
 		"accepted messages came past the bindings": {
 			phase: emptying, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, Accepts: true}, want: swapping,
 		},
+		"accepted messages came past the bindings during the swap": {
+			phase: swapping, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, Accepts: true}, want: emptying,
+		},
+		"accepted messages came past the bindings after a delete": {
+			phase: swapping, deleteSent: true, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, Accepts: true}, want: swapping, sent: true,
+		},
 		"accepted messages came for too long": {
 			phase: emptying, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, Accepts: true, Settled: true},
 			want: giving, backOut: v1alpha1.BackOutPublishersPastBindings,

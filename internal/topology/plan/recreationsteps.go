@@ -63,8 +63,8 @@ func NextStep(status v1alpha1.RecreationStatus, ended Ended) (next v1alpha1.Recr
 		switch {
 		case ended.Settled:
 			return BackOut(status, v1alpha1.BackOutNotProven, ended.Message), false
-		case status.Phase == v1alpha1.RecreationSwapping && !status.DeleteSent && !ended.WithoutHold:
-			status.Phase = v1alpha1.RecreationEmptying // it moves what has come
+		case status.Phase == v1alpha1.RecreationSwapping && !ended.WithoutHold:
+			return emptiedAgain(status), false
 		}
 	}
 	return status, false
@@ -77,7 +77,18 @@ func afterMessagesCame(status v1alpha1.RecreationStatus, ended Ended) v1alpha1.R
 	case ended.Settled || !ended.Accepts:
 		return BackOut(status, v1alpha1.BackOutPublishersPastBindings, ended.Message)
 	}
-	status.Phase = phaseAfter(status.Phase, false)
+	return emptiedAgain(status)
+}
+
+// emptiedAgain is the status of a recreation whose queue got messages: they are moved, or were moved by the work of Emptying. After a delete
+// was sent there is nothing to move any more.
+func emptiedAgain(status v1alpha1.RecreationStatus) v1alpha1.RecreationStatus {
+	switch {
+	case status.Phase == v1alpha1.RecreationEmptying:
+		status.Phase = v1alpha1.RecreationSwapping
+	case !status.DeleteSent:
+		status.Phase = v1alpha1.RecreationEmptying
+	}
 	return status
 }
 
