@@ -199,8 +199,8 @@ func (r Recreation) Permit(m Moment) Verdict {
 		return r.approvalNeeded(m)
 	}
 	if wait := retryWait(m); wait > 0 {
-		message := fmt.Sprintf("the recreation of queue %q went back because %s; Warren tries again %v after that", r.Queue.Name, last.Message,
-			waitAfter(*last))
+		message := fmt.Sprintf("the recreation of queue %q went back because %s; Warren tries again %v after that",
+			r.Queue.Name, last.Message, waitAfter(*last))
 		return Verdict{Reason: v1alpha1.ReasonRecreationPending, Message: message, Again: wait}
 	}
 	return Verdict{Begins: true}

@@ -418,7 +418,7 @@ func (e *exploredRecreation) divert(w world, by uint8) {
 }
 
 // carry moves one message in two steps: the copy is confirmed, then the original is acknowledged. It returns false if there is none.
-func (e *exploredRecreation) carry(w world, by uint8, from, to uint8) bool {
+func (e *exploredRecreation) carry(w world, by, from, to uint8) bool {
 	m := &w.managers[by]
 	if m.moving > 0 {
 		if !e.has(confirmBeforeAck) {
