@@ -19,8 +19,8 @@ func newApprove(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approve NAME",
 		Short: "Approve the recreation of a queue that recreatePolicy Migrate plans",
-		Long: "Approve the plan that `kubectl warren plan NAME` shows. The approval is an annotation with the hash of the plan: if the plan " +
-			"changes, it has to be approved again. An abort of the same recreation is taken back.",
+		Long: "Approve the plan that `kubectl warren plan NAME` shows. The approval is an annotation with the hash of the plan: " +
+			"if the plan changes, it has to be approved again. An abort of the same recreation is taken back.",
 		Example: "  kubectl warren plan orders\n" +
 			"  kubectl warren approve orders",
 		Args:              usage(cobra.ExactArgs(1)),
@@ -124,8 +124,8 @@ func abortion(cq *v1alpha1.ConsumerQueue) (string, error) {
 	case recreation == nil || recreation.ID == "":
 		return "", fmt.Errorf("%s: no recreation is planned or under way", named)
 	case recreation.DeleteSent:
-		return "", fmt.Errorf("%s: the queue has been swapped: recreation %s can only be finished. To change it again, edit the spec", named,
-			recreation.ID)
+		return "", fmt.Errorf("%s: the queue has been swapped: recreation %s can only be finished. To change it again, edit the spec",
+			named, recreation.ID)
 	case !recreation.IsUnderWay():
 		return fmt.Sprintf("%s: recreation %s does not begin; the old queue stays.", named, recreation.ID), nil
 	}
