@@ -3,6 +3,7 @@ package consumerqueue
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -106,7 +107,8 @@ func (r *report) switchLocation(here ownership.Location) {
 	}
 	stays := formatObjects(topology.Owned(r.status.Topology))
 	if r.status.Recreation.IsUnderWay() && r.status.Recreation.Hold != "" {
-		stays += fmt.Sprintf(", and queue %q with messages of queue %q", r.status.Recreation.Hold, r.status.Recreation.Queue)
+		hold := fmt.Sprintf("queue %q with messages of queue %q", r.status.Recreation.Hold, r.status.Recreation.Queue)
+		stays = strings.TrimPrefix(stays+", "+hold, ", ")
 	}
 	if stays != "" {
 		now := here.String()

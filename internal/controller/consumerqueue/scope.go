@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -137,8 +138,8 @@ func (s *scope) checkProtected(ctx context.Context, owner string) error {
 // be made in a terminating namespace.
 func (s *scope) removeFinalizer(ctx context.Context, kind, note string) (ctrl.Result, error) {
 	if recreation := s.status.Recreation; recreation.IsUnderWay() && recreation.Hold != "" {
-		kind, note = corev1.EventTypeWarning, fmt.Sprintf("%s. Queue %q holds messages of queue %q, whose recreation has not ended",
-			note, recreation.Hold, recreation.Queue)
+		hold := fmt.Sprintf("queue %q holds messages of queue %q, whose recreation has not ended", recreation.Hold, recreation.Queue)
+		kind, note = corev1.EventTypeWarning, strings.TrimPrefix(note+"; "+hold, "; ")
 	}
 	before := s.cq.DeepCopy()
 	controllerutil.RemoveFinalizer(s.cq, v1alpha1.TopologyFinalizer)

@@ -67,7 +67,7 @@ func (s *scope) recreateFurther(
 		return err
 	}
 	if !v.status.Recreation.IsUnderWay() { // the connection leads elsewhere now
-		return v.reconcile(ctx)
+		return s.reconcileTopology(ctx, connection, version)
 	}
 	over, err := v.continueRecreation(ctx)
 	if err != nil || !over {

@@ -52,7 +52,7 @@ func NextRecreation(comparison Comparison, known topology.Inventory, observed vh
 			continue
 		}
 		if entry.Exchange != nil {
-			return Recreation{Refusal: fmt.Sprintf(
+			return Recreation{Upgraded: comparison.Upgraded, Refusal: fmt.Sprintf(
 				"only durable quorum queues are recreated: delete exchange %q by hand, and Warren declares it again", entry.Name)}, true
 		}
 		if found && slices.Index(recreationOrder, next.Queue.Role) <= slices.Index(recreationOrder, entry.Role) {
@@ -186,6 +186,8 @@ const pollRecreation = 5 * time.Second
 func (r Recreation) Permit(m Moment) Verdict {
 	last := m.Status.LastResult
 	switch {
+	case r.Upgraded && !m.isApproved(): // whatever else is the matter: the queue works as it is
+		return r.approvalNeeded(m)
 	case r.Refusal != "":
 		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: r.Refusal, Again: time.Minute}
 	case m.isAborted():

@@ -174,9 +174,12 @@ func TestWhenARecreationIsPermitted(t *testing.T) {
 		"Migrate, the plan was approved for a former spec": {of: main, moment: plan.Moment{
 			Settings: migrate, Approved: "old", Generation: 8, Status: v1alpha1.RecreationStatus{ApprovedPlanHash: "old", ApprovedGeneration: 7},
 		}, want: v1alpha1.ReasonApprovalStale},
-		"Migrate, Automatic":               {of: main, moment: plan.Moment{Settings: automatic}},
-		"somebody else's queue":            {of: foreign, moment: plan.Moment{Settings: automatic}, want: v1alpha1.ReasonApprovalNeeded},
-		"after an upgrade of the broker":   {of: upgraded, moment: plan.Moment{Settings: whenEmpty}, want: v1alpha1.ReasonApprovalNeeded},
+		"Migrate, Automatic":             {of: main, moment: plan.Moment{Settings: automatic}},
+		"somebody else's queue":          {of: foreign, moment: plan.Moment{Settings: automatic}, want: v1alpha1.ReasonApprovalNeeded},
+		"after an upgrade of the broker": {of: upgraded, moment: plan.Moment{Settings: whenEmpty}, want: v1alpha1.ReasonApprovalNeeded},
+		"after an upgrade, refused": {
+			of: plan.Recreation{Upgraded: true, Refusal: "an exchange"}, moment: plan.Moment{Settings: whenEmpty}, want: v1alpha1.ReasonApprovalNeeded,
+		},
 		"after an upgrade, approved":       {of: upgraded, moment: plan.Moment{Settings: whenEmpty, Approved: "h"}},
 		"refused, although it is approved": {of: refused, moment: plan.Moment{Settings: migrate, Approved: "h"}, want: v1alpha1.ReasonRecreationBlocked, again: time.Minute},
 		"aborted": {
