@@ -31,6 +31,22 @@ const (
 	ReasonRecreationRequired = "RecreationRequired"
 	// ReasonBrokerUpgraded: an object matches the arguments that this spec has on an older RabbitMQ.
 	ReasonBrokerUpgraded = "BrokerUpgraded"
+	// ReasonRecreationPending: Warren recreates a queue when its moment has come; the old queue works until then.
+	ReasonRecreationPending = "RecreationPending"
+	// ReasonWaitingUntilEmpty: a queue is recreated when it holds no message.
+	ReasonWaitingUntilEmpty = "WaitingUntilEmpty"
+	// ReasonWaitingForConsumers: a queue is recreated when its consumers are gone.
+	ReasonWaitingForConsumers = "WaitingForConsumers"
+	// ReasonRecreating: a queue is being recreated.
+	ReasonRecreating = "Recreating"
+	// ReasonApprovalNeeded: a recreation waits for the annotation approve-recreation.
+	ReasonApprovalNeeded = "ApprovalNeeded"
+	// ReasonApprovalStale: the annotation approve-recreation names another plan than the current one.
+	ReasonApprovalStale = "ApprovalStale"
+	// ReasonRecreationBlocked: a queue cannot be recreated; the message says why.
+	ReasonRecreationBlocked = "RecreationBlocked"
+	// ReasonRecreationAborted: a recreation was aborted, and waits for the annotation abort-recreation to be removed.
+	ReasonRecreationAborted = "RecreationAborted"
 	// ReasonExchangeMissing: an exchange that Warren does not declare does not exist.
 	ReasonExchangeMissing = "ExchangeMissing"
 	// ReasonReturnRouteMissing: retry.returnTo does not lead to the main queue.

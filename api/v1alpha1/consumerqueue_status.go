@@ -85,6 +85,10 @@ type ConsumerQueueStatus struct {
 	// +optional
 	Contract *ContractStatus `json:"contract,omitempty"`
 
+	// recreation is the recreation of a queue that is planned or under way, and how the last one ended; absent before the first one.
+	// +optional
+	Recreation *RecreationStatus `json:"recreation,omitempty"`
+
 	// planHash identifies the set of all changes, including the omitted ones. It is empty when in sync.
 	// +kubebuilder:validation:MaxLength=80
 	// +optional

@@ -14,6 +14,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!(has(self.queue) && has(self.queue.deliveryLimit) && type(self.queue.deliveryLimit) == int) || !deadLettersToTier(self)",message="a numeric queue.deliveryLimit loses messages with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: use Unlimited, or dead-letter through an exchange of type headers, without retry.exchange"
 // +kubebuilder:validation:XValidation:rule="!(hasDeadLetterExchangeType(self) && self.deadLetter.exchange.type == 'headers') || (hasStrategy(self, 'Reject') && !has(self.retry.exchange))",message="deadLetter.exchange.type headers routes rejected messages to the delay tier: it needs retry.strategy Reject without retry.exchange; use another type"
 // +kubebuilder:validation:XValidation:rule="!dropHeadDefeatsAtLeastOnce(self)",message="queue.overflow DropHead defeats at-least-once dead-lettering: use RejectPublish, or deadLetterStrategy AtMostOnce"
+// +kubebuilder:validation:XValidation:rule="!has(self.recreation) || (has(self.recreatePolicy) && self.recreatePolicy != 'Manual')",message="recreation has no meaning with recreatePolicy Manual, which recreates no queue: set recreatePolicy to WhenEmpty or Migrate, or remove recreation"
+// +kubebuilder:validation:XValidation:rule="!has(self.recreation) || !(has(self.recreatePolicy) && self.recreatePolicy == 'WhenEmpty') || !(has(self.recreation.approval) || has(self.recreation.maxReadyMessages))",message="recreation.approval and recreation.maxReadyMessages have no meaning with recreatePolicy WhenEmpty, which waits until the queue is empty: remove them, or set recreatePolicy to Migrate"
 type ConsumerQueueSpec struct {
 	// connectionRef names the BrokerConnection in this namespace. It is "default" if not given, and cannot be changed.
 	// +optional
@@ -55,11 +57,16 @@ type ConsumerQueueSpec struct {
 	// +optional
 	DriftPolicy DriftPolicy `json:"driftPolicy,omitempty"`
 
-	// recreatePolicy is what Warren may do if a changed argument requires a queue to be recreated. Manual reports the change and
-	// leaves the queue as it is.
+	// recreatePolicy is what Warren does if a changed argument requires a queue to be recreated. Manual reports the change and
+	// leaves the queue as it is. WhenEmpty recreates a queue as soon as it has no ready message and no consumer. Migrate also recreates
+	// a main queue that holds messages, once its consumers are gone: Warren moves the messages to a hold queue and back.
 	// +kubebuilder:default=Manual
 	// +optional
 	RecreatePolicy RecreatePolicy `json:"recreatePolicy,omitempty"`
+
+	// recreation says how queues are recreated under recreatePolicy WhenEmpty or Migrate.
+	// +optional
+	Recreation *RecreationSpec `json:"recreation,omitempty"`
 
 	// deletionPolicy is what Warren does with the topology when this resource is deleted. DeleteIfEmpty deletes queues that are
 	// proven empty and objects that nothing else uses. Retain leaves everything at the broker. Delete also deletes messages.
@@ -126,14 +133,6 @@ const (
 	DriftPolicyCorrect DriftPolicy = "Correct"
 	DriftPolicyReport  DriftPolicy = "Report"
 )
-
-// RecreatePolicy is what Warren may do if a queue requires recreation.
-//
-// +kubebuilder:validation:Enum=Manual
-type RecreatePolicy string
-
-// RecreatePolicyManual reports the change and leaves the queue as it is.
-const RecreatePolicyManual RecreatePolicy = "Manual"
 
 // DeletionPolicy is what Warren does with the topology of a deleted resource.
 //

@@ -24,33 +24,35 @@ type rule struct {
 }
 
 const (
-	tooManyBytes = "must be at most 255 bytes"
-	lineBreaks   = "must not hold line breaks: the broker strips them"
-	reserved     = "names that begin with amq. are reserved by the broker: choose another"
-	badDuration  = "must be integers with d, h, m, s, ms in that order, such as 14d, 1h30m or 90s"
-	durationEnds = "must be between 1ms and 1193h2m47s295ms (49 days), the longest time that RabbitMQ accepts"
-	ownField     = "this argument has a field of its own: use messageTTL, deliveryLimit, maxLength, maxLengthBytes, overflow, singleActiveConsumer, initialGroupSize, leaderLocator or consumerTimeout"
-	followed     = "x-queue-type, x-dead-letter-* and x-delayed-retry-* follow from the spec: use deadLetter, deadLetterStrategy and retry"
-	badLimit     = "must be a number from 0 to 2147483647, Unlimited, or BrokerDefault"
-	badBytes     = "must be a whole number of bytes, such as 1073741824, 500M or 1Gi"
-	sameQueue    = "two delay tiers have the same queue name: choose another queueName"
-	sameKey      = "two delay tiers have the same routing key, so a message would wait in both: choose another routingKey"
-	sameExchange = "the dead-letter exchange must be another than retry.exchange and those of bindings: choose another deadLetter.exchange.name"
-	derived      = "the name <main queue>.dlx or <main queue>.dlq exceeds 255 bytes: give deadLetter.exchange.name and deadLetter.queue.name, or a shorter queue.name"
-	derivedTier  = "the name <main queue>.retry.<delay> exceeds 255 bytes: give delayTiers with queueName, or a shorter queue.name"
-	renamed      = "spec.queue: Invalid value: … the name of the main queue cannot be changed: create another ConsumerQueue for another queue"
-	reconnected  = "spec.connectionRef: Invalid value: … the connection cannot be changed: create another ConsumerQueue for another connection"
-	ttlStraight  = "queue.messageTTL loses or blocks expired messages with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: remove queue.messageTTL, or dead-letter through an exchange of type headers, without retry.exchange"
-	lenStraight  = "queue.maxLength and queue.maxLengthBytes with deadLetterStrategy AtMostOnce lose the messages that exceed them with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: use AtLeastOnce, remove the limits, or dead-letter through an exchange of type headers, without retry.exchange"
-	numStraight  = "a numeric queue.deliveryLimit loses messages with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: use Unlimited, or dead-letter through an exchange of type headers, without retry.exchange"
-	noPolicy     = "retry.policy None takes no other retry fields: remove them, or remove policy"
-	noTiers      = "strategy Requeue has no delay tiers: remove delayTiers, exchange and returnTo; redeliveryDelay delays redeliveries on RabbitMQ 4.3"
-	noDead       = "deadLetter.policy Disabled takes no other deadLetter fields: remove them, or remove policy"
-	headersDLX   = "deadLetter.exchange.type headers routes rejected messages to the delay tier: it needs retry.strategy Reject without retry.exchange; use another type"
-	dropHead     = "queue.overflow DropHead defeats at-least-once dead-lettering: use RejectPublish, or deadLetterStrategy AtMostOnce"
-	fanoutKey    = "deadLetter.routingKey has no meaning for a fanout or headers exchange: remove it, or set deadLetter.exchange with type direct or topic"
-	oneSource    = "set exactly one of secretRef (a Secret with username, password and URIs) and clusterRef (a RabbitmqCluster)"
-	noPassword   = "must not contain a user or password: put them into the Secret"
+	tooManyBytes     = "must be at most 255 bytes"
+	lineBreaks       = "must not hold line breaks: the broker strips them"
+	reserved         = "names that begin with amq. are reserved by the broker: choose another"
+	badDuration      = "must be integers with d, h, m, s, ms in that order, such as 14d, 1h30m or 90s"
+	durationEnds     = "must be between 1ms and 1193h2m47s295ms (49 days), the longest time that RabbitMQ accepts"
+	ownField         = "this argument has a field of its own: use messageTTL, deliveryLimit, maxLength, maxLengthBytes, overflow, singleActiveConsumer, initialGroupSize, leaderLocator or consumerTimeout"
+	followed         = "x-queue-type, x-dead-letter-* and x-delayed-retry-* follow from the spec: use deadLetter, deadLetterStrategy and retry"
+	badLimit         = "must be a number from 0 to 2147483647, Unlimited, or BrokerDefault"
+	badBytes         = "must be a whole number of bytes, such as 1073741824, 500M or 1Gi"
+	sameQueue        = "two delay tiers have the same queue name: choose another queueName"
+	sameKey          = "two delay tiers have the same routing key, so a message would wait in both: choose another routingKey"
+	sameExchange     = "the dead-letter exchange must be another than retry.exchange and those of bindings: choose another deadLetter.exchange.name"
+	derived          = "the name <main queue>.dlx or <main queue>.dlq exceeds 255 bytes: give deadLetter.exchange.name and deadLetter.queue.name, or a shorter queue.name"
+	derivedTier      = "the name <main queue>.retry.<delay> exceeds 255 bytes: give delayTiers with queueName, or a shorter queue.name"
+	renamed          = "spec.queue: Invalid value: … the name of the main queue cannot be changed: create another ConsumerQueue for another queue"
+	reconnected      = "spec.connectionRef: Invalid value: … the connection cannot be changed: create another ConsumerQueue for another connection"
+	ttlStraight      = "queue.messageTTL loses or blocks expired messages with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: remove queue.messageTTL, or dead-letter through an exchange of type headers, without retry.exchange"
+	lenStraight      = "queue.maxLength and queue.maxLengthBytes with deadLetterStrategy AtMostOnce lose the messages that exceed them with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: use AtLeastOnce, remove the limits, or dead-letter through an exchange of type headers, without retry.exchange"
+	numStraight      = "a numeric queue.deliveryLimit loses messages with retry.strategy Reject where retry.exchange is given, deadLetter.exchange.type is not headers, or dead-lettering is disabled: use Unlimited, or dead-letter through an exchange of type headers, without retry.exchange"
+	noPolicy         = "retry.policy None takes no other retry fields: remove them, or remove policy"
+	noTiers          = "strategy Requeue has no delay tiers: remove delayTiers, exchange and returnTo; redeliveryDelay delays redeliveries on RabbitMQ 4.3"
+	noDead           = "deadLetter.policy Disabled takes no other deadLetter fields: remove them, or remove policy"
+	headersDLX       = "deadLetter.exchange.type headers routes rejected messages to the delay tier: it needs retry.strategy Reject without retry.exchange; use another type"
+	dropHead         = "queue.overflow DropHead defeats at-least-once dead-lettering: use RejectPublish, or deadLetterStrategy AtMostOnce"
+	fanoutKey        = "deadLetter.routingKey has no meaning for a fanout or headers exchange: remove it, or set deadLetter.exchange with type direct or topic"
+	oneSource        = "set exactly one of secretRef (a Secret with username, password and URIs) and clusterRef (a RabbitmqCluster)"
+	noPassword       = "must not contain a user or password: put them into the Secret"
+	recreatesNothing = "recreation has no meaning with recreatePolicy Manual, which recreates no queue: set recreatePolicy to WhenEmpty or Migrate, or remove recreation"
+	needsNoApproval  = "recreation.approval and recreation.maxReadyMessages have no meaning with recreatePolicy WhenEmpty, which waits until the queue is empty: remove them, or set recreatePolicy to Migrate"
 )
 
 var (
@@ -466,9 +468,27 @@ var consumerQueueRules = map[string]rule{
 
 	"deadLetterStrategy": enum("deadLetterStrategy: %s", "spec.deadLetterStrategy", []string{`"AtLeastOnce", "AtMostOnce"`}, []string{"AtLeastOnce", "AtMostOnce"}, "ExactlyOnce"),
 	"driftPolicy":        enum("driftPolicy: %s", "spec.driftPolicy", []string{`"Correct", "Report"`}, []string{"Correct", "Report"}, "Ignore"),
-	"recreatePolicy":     enum("recreatePolicy: %s", "spec.recreatePolicy", []string{`"Manual"`}, []string{"Manual"}, "Automatic"),
-	"deletionPolicy":     enum("deletionPolicy: %s", "spec.deletionPolicy", []string{`"DeleteIfEmpty", "Retain", "Delete"`}, []string{"DeleteIfEmpty", "Retain", "Delete"}, "Orphan"),
-	"suspend":            {accepted: []string{`suspend: true`, `suspend: false`}, refused: map[string]string{`suspend: "true"`: "spec.suspend: Invalid value: … must be of type boolean"}},
+	"recreatePolicy":     enum("recreatePolicy: %s", "spec.recreatePolicy", []string{`"Manual", "WhenEmpty", "Migrate"`}, []string{"Manual", "WhenEmpty", "Migrate"}, "Automatic"),
+	"recreation belongs to a recreatePolicy that recreates": {
+		accepted: []string{
+			`{recreatePolicy: WhenEmpty, recreation: {settleTimeout: 10s, publishersPastBindings: Accept}}`,
+			`{recreatePolicy: Migrate, recreation: {approval: Automatic, maxReadyMessages: 0, settleTimeout: 10m, publishersPastBindings: Refuse}}`,
+			`{recreatePolicy: Migrate, recreation: {approval: Required}}`,
+		},
+		refused: map[string]string{
+			`{recreation: {}}`: recreatesNothing,
+			`{recreatePolicy: Manual, recreation: {settleTimeout: 1m}}`:             recreatesNothing,
+			`{recreatePolicy: WhenEmpty, recreation: {approval: Automatic}}`:        needsNoApproval,
+			`{recreatePolicy: WhenEmpty, recreation: {maxReadyMessages: 5}}`:        needsNoApproval,
+			`{recreatePolicy: Migrate, recreation: {maxReadyMessages: -1}}`:         "spec.recreation.maxReadyMessages: Invalid value: … should be greater than or equal to 0",
+			`{recreatePolicy: Migrate, recreation: {settleTimeout: 9s}}`:            "spec.recreation.settleTimeout: Invalid value: … must be between 10s and 10m",
+			`{recreatePolicy: Migrate, recreation: {settleTimeout: 1h}}`:            "spec.recreation.settleTimeout: Invalid value: … must be between 10s and 10m",
+			`{recreatePolicy: Migrate, recreation: {approval: Never}}`:              `spec.recreation.approval: Unsupported value: "Never": supported values: "Required", "Automatic"`,
+			`{recreatePolicy: Migrate, recreation: {publishersPastBindings: Drop}}`: `spec.recreation.publishersPastBindings: Unsupported value: "Drop": supported values: "Refuse", "Accept"`,
+		},
+	},
+	"deletionPolicy": enum("deletionPolicy: %s", "spec.deletionPolicy", []string{`"DeleteIfEmpty", "Retain", "Delete"`}, []string{"DeleteIfEmpty", "Retain", "Delete"}, "Orphan"),
+	"suspend":        {accepted: []string{`suspend: true`, `suspend: false`}, refused: map[string]string{`suspend: "true"`: "spec.suspend: Invalid value: … must be of type boolean"}},
 
 	"queue names differ": {
 		accepted: []string{

@@ -49,6 +49,30 @@ var (
 		"kind", "effect")
 )
 
+// Recreations.
+var (
+	Recreations = counter("warren_recreations_total",
+		"Recreations of queues that are over: result is Completed, or BackedOut where the old queue stayed.",
+		"result")
+	RecreationPhase = gauge("warren_recreation_phase",
+		"1 for the phase of the recreation of a ConsumerQueue. A ConsumerQueue without a planned recreation has no series.",
+		"namespace", "name", "phase")
+	RecreationRemaining = gauge("warren_recreation_remaining",
+		"Messages that a recreation under way still has to move in its phase.",
+		"namespace", "name")
+	RecreationMessages = counter("warren_recreation_messages_moved_total",
+		"Messages that recreations have moved: direction is to_hold, into the hold queue, or back, into the queue.",
+		"direction")
+	RecreationPastBindings = counter("warren_recreation_past_bindings_total",
+		"Messages that came to a queue while no exchange led to it.")
+	RecreationFence = histogram("warren_recreation_fence_seconds",
+		"For how long a fence stood in front of a queue that was recreated: publishers to its name got nacks.",
+		refreshBuckets)
+	RecreationSwap = histogram("warren_recreation_swap_seconds",
+		"For how long a queue that was recreated did not exist, at most.",
+		requestBuckets)
+)
+
 // Redrives and Purges.
 var (
 	RedriveMessages = counter("warren_redrive_messages_total",

@@ -54,6 +54,11 @@ type Counter struct{ vector *prometheus.CounterVec }
 // Inc counts an event.
 func (c *Counter) Inc(labels ...string) { c.vector.WithLabelValues(labels...).Inc() }
 
+// Add counts several.
+func (c *Counter) Add(count float64, labels ...string) {
+	c.vector.WithLabelValues(labels...).Add(count)
+}
+
 // Start creates a series with the value zero, because rate ignores the event that creates a series.
 func (c *Counter) Start(labels ...string) { c.vector.WithLabelValues(labels...) }
 

@@ -10,7 +10,7 @@ import (
 
 // Values of arguments that do not come from a spec.
 const (
-	deadLetterAtLeastOnce = "at-least-once"
+	DeadLetterAtLeastOnce = "at-least-once"
 	delayedRetryAll       = "all"
 
 	// DelayedRetryDisabled is the x-delayed-retry-type of a queue that redelivers immediately, which is also the default.

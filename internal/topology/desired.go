@@ -265,7 +265,7 @@ func deadLetterTo(arguments vhost.Arguments, exchange string, key *string, atLea
 		arguments[vhost.ArgDeadLetterRoutingKey] = *key
 	}
 	if atLeastOnce {
-		arguments[vhost.ArgDeadLetterStrategy] = deadLetterAtLeastOnce
+		arguments[vhost.ArgDeadLetterStrategy] = DeadLetterAtLeastOnce
 		arguments[vhost.ArgOverflow] = vhost.OverflowRejectPublish
 	}
 }

@@ -73,6 +73,26 @@ var _ = Describe("The how-to", Extended, func() {
 		Expect(w.Ready("orders").Status.Topology).To(HaveEach(HaveField("State", v1alpha1.StateInSync)))
 	})
 
+	It("on a TTL recreates the queue with three commands", func() {
+		w := newWorld(newest)
+		kube.Kubectl("create", "deployment", "orders-consumer", "--image=none", "--namespace="+w.Namespace)
+		page := w.follow("change-a-ttl.md", "Three commands")
+		page.given("orders", oneHour)
+		consumer := traffic.Consume(GinkgoTB(), w.VHost, "orders", func(traffic.Delivery) traffic.Action { return traffic.Ack })
+		w.VHost.Publish("shop", "order.placed", "first")
+		Eventually(consumer.Consumed).Should(HaveLen(1))
+		page.step()
+		w.Eventually("orders", Condition("Ready", metav1.ConditionTrue, "RecreationPending"))
+		consumer.Stop()
+		page.step()
+		Expect(w.argument("orders", "x-message-ttl")).To(BeEquivalentTo(600000))
+		Expect(w.replicas("orders-consumer")).To(BeZero())
+		page.step()
+		Expect(w.replicas("orders-consumer")).To(BeEquivalentTo(2))
+		page.end()
+		w.Ready("orders")
+	})
+
 	It("on a TTL recreates the queue while publishers pause, without losing a message", func() {
 		w := newWorld(newest)
 		for _, name := range []string{"orders-publisher", "orders-consumer"} {

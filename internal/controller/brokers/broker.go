@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/recreate"
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -17,6 +18,8 @@ type Broker struct {
 	Observer
 	Changer
 	Mover
+	// Recreator returns what recreates queues, on the cluster of a name.
+	Recreator func(cluster string) Recreator
 }
 
 // Probe describes the connection and where it leads.
@@ -81,4 +84,24 @@ type Mover interface {
 	Look(ctx context.Context, cluster string, config transfer.LookConfig) (transfer.Looked, error)
 	// Backlog counts the messages of a queue; exists is false if there is no such queue.
 	Backlog(ctx context.Context, cluster, queue string) (counted rabbit.Backlog, exists bool, err error)
+}
+
+// Recreator recreates queues, phase by phase. Each method may be called again after a crash at any point. A *recreate.Recreator is one.
+type Recreator interface {
+	// Find returns the ids of recreations whose hold for a queue exists.
+	Find(queue string) []string
+	// Check fails with a *recreate.Error if the queue cannot be recreated, and writes nothing.
+	Check(ctx context.Context, r recreate.Recreation) error
+	// Look returns what the broker has.
+	Look(ctx context.Context, r recreate.Recreation) (recreate.Seen, error)
+	// Divert calls record with the bindings of the queue before they lead to the hold.
+	Divert(ctx context.Context, r recreate.Recreation, record func(context.Context, []vhost.Binding) error) error
+	// Empty moves the messages of the queue to the hold.
+	Empty(ctx context.Context, r recreate.Recreation, report func(recreate.Progress)) (recreate.Progress, error)
+	// Swap calls deleteSent before it deletes the queue, which must be provably empty, and declares it again.
+	Swap(ctx context.Context, r recreate.Recreation, deleteSent func(context.Context) error) (recreate.Swapped, error)
+	// GiveBack moves messages and wanted bindings back to the queue.
+	GiveBack(
+		ctx context.Context, r recreate.Recreation, wanted func(vhost.Binding) bool, report func(recreate.Progress),
+	) (recreate.Progress, error)
 }

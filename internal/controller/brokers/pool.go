@@ -62,7 +62,8 @@ func ConnectWithin(limits *management.Limits, countsInterval time.Duration) Conn
 		if err != nil {
 			return nil, err
 		}
-		return &Broker{Probe: opened, Observer: opened, Changer: opened, Mover: opened}, nil
+		recreator := func(cluster string) Recreator { return opened.Recreator(cluster) }
+		return &Broker{Probe: opened, Observer: opened, Changer: opened, Mover: opened, Recreator: recreator}, nil
 	}
 }
 

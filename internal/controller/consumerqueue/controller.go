@@ -47,12 +47,15 @@ type Reconciler struct {
 	orphaned                      *orphanTimes
 	redeclared                    *redeclared
 	limiter                       *brokers.Limiter
+	recreations                   *recreationTasks
 	statuses                      statuswriter.Writer
 	// deleted is when ConsumerQueues were first seen to be deleted, contracts when a contract was first seen in their status.
 	deleted, contracts *retrybudget.FirstSeen
 	// unreached, refused and pending count failed deletions against the retry budget: the broker could not be reached, it refused,
 	// or the deletion waits for something that ends by itself.
 	unreached, refused, pending *retrybudget.Failures
+	// unfinished counts recreations that have to end before a deletion.
+	unfinished *retrybudget.Failures
 }
 
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=consumerqueues,verbs=get;list;watch;patch
@@ -78,7 +81,9 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		redeclared: newRedeclared(clock.RealClock{}),
 		deleted:    retrybudget.NewFirstSeen(clock.RealClock{}), contracts: retrybudget.NewFirstSeen(clock.RealClock{}),
 		unreached: retrybudget.NewFailures(), refused: retrybudget.NewFailures(), pending: retrybudget.NewFailures(),
-		limiter: brokers.NewLimiter(concurrent, connections.Enqueue),
+		limiter:     brokers.NewLimiter(concurrent, connections.Enqueue),
+		unfinished:  retrybudget.NewFailures(),
+		recreations: newRecreationTasks(connections.Lifetime(), connections.Enqueue),
 	}
 	connections.OnCurrent(func(connection *brokers.Broker) {
 		r.refreshes.Wake(connection)
@@ -86,9 +91,10 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		r.refusals.Wake(connection)
 	})
 	startDriftCounters()
+	wanted := predicate.Or(trigger.SpecOrRequest(), trigger.StatusLost(), recreationAnnotated())
 	return r, ctrl.NewControllerManagedBy(mgr).
 		Named("consumerqueue").
-		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(predicate.Or(trigger.SpecOrRequest(), trigger.StatusLost()), notAtStart())).
+		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(wanted, notAtStart())).
 		Watches(&v1alpha1.BrokerConnection{}, r.resyncConnection(), builder.WithPredicates(readinessChanged(), notAtStart())).
 		Watches(&v1alpha1.ConsumerQueue{}, r.indexPeers()).
 		Watches(&v1alpha1.Redrive{}, refusedTransfers(), builder.WithPredicates(deadletterjob.RefusalChanged())).
@@ -175,5 +181,7 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	r.unreached.Forget(key)
 	r.refused.Forget(key)
 	r.pending.Forget(key)
+	r.unfinished.Forget(key)
+	r.recreations.forget(key)
 	r.statuses.Forget(key)
 }

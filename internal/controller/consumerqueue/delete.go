@@ -58,6 +58,9 @@ func (d *deletion) run(ctx context.Context) (ctrl.Result, error) {
 		d.assumeInventory(bc)
 	}
 	owned := topology.Owned(d.status.Topology)
+	if result, waits, err := d.endRecreation(ctx, bc, owned); waits || err != nil {
+		return result, err
+	}
 	kind, why := d.whyRetainAll(owned)
 	switch {
 	case why != "":
@@ -79,6 +82,35 @@ func (d *deletion) run(ctx context.Context) (ctrl.Result, error) {
 		return d.retainAll(ctx, corev1.EventTypeWarning, fmt.Sprintf("BrokerConnection %q is suspended", bc.Name), owned)
 	}
 	return d.teardownThrough(ctx, bc, owned)
+}
+
+// endRecreation lets a recreation go back or forward before the topology is dealt with: it returns true while that takes time. Where the
+// broker cannot be asked for too long, the hold queue is retained, and removeFinalizer names it.
+func (d *deletion) endRecreation(
+	ctx context.Context, bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry,
+) (result ctrl.Result, waits bool, err error) {
+	if !d.status.Recreation.IsUnderWay() || bc == nil || bc.Spec.Suspend {
+		return ctrl.Result{}, false, nil
+	}
+	limit := retryLimit{d.unfinished, retrybudget.Pending}
+	why := fmt.Sprintf("BrokerConnection %q is connecting", bc.Name)
+	if connection, version, usable := d.pool.Usable(bc); usable && connection.Health().Err == nil {
+		v, err := d.resolveVHost(ctx, connection, version, topology.Topology{})
+		if err != nil {
+			return ctrl.Result{}, false, err
+		}
+		if !d.status.Recreation.IsUnderWay() {
+			return ctrl.Result{}, false, nil
+		}
+		over, err := v.continueRecreation(ctx)
+		if err != nil || over {
+			d.unfinished.Forget(client.ObjectKeyFromObject(d.cq))
+			return ctrl.Result{}, false, err
+		}
+		why = plan.DescribeWork(*d.status.Recreation)
+	}
+	result, err = d.retryOrGiveUp(ctx, bc, limit, "the recreation ends first: "+why, owned)
+	return result, true, err
 }
 
 // assumeInventory writes what the spec names into a status that was lost, as if it was about to be declared. The deletion then

@@ -13,13 +13,19 @@ import (
 
 // The reasons of Warren's Events, which are recorded on transitions only.
 const (
-	eventDeclared           = "Declared"
-	eventDriftDetected      = "DriftDetected"
-	eventDriftCorrected     = "DriftCorrected"
-	eventRecreationRequired = "RecreationRequired"
-	eventConflict           = "Conflict"
-	eventRetained           = "Retained"
-	eventRepeatedlyDeleted  = "RepeatedlyDeleted"
+	eventDeclared            = "Declared"
+	eventDriftDetected       = "DriftDetected"
+	eventDriftCorrected      = "DriftCorrected"
+	eventRecreationRequired  = "RecreationRequired"
+	eventConflict            = "Conflict"
+	eventRetained            = "Retained"
+	eventRepeatedlyDeleted   = "RepeatedlyDeleted"
+	eventRecreationPlanned   = "RecreationPlanned"
+	eventRecreationStarted   = "RecreationStarted"
+	eventQueueSwapped        = "QueueSwapped"
+	eventRecreationFinished  = "RecreationFinished"
+	eventRecreationBackedOut = "RecreationBackedOut"
+	eventRecreationBlocked   = "RecreationBlocked"
 )
 
 // occurrence is an Event to record after the status that it describes is written.
@@ -44,7 +50,11 @@ func (r *report) recordTransitions(done plan.Plan, before []v1alpha1.Change, out
 		r.addEvent(corev1.EventTypeNormal, eventDeclared, "Declare", declared)
 	}
 	required := outcome.recreation != nil && outcome.recreation.Status == metav1.ConditionTrue
-	if required && r.condition(v1alpha1.ConditionRecreationRequired) != metav1.ConditionTrue {
+	switch {
+	case !required || r.condition(v1alpha1.ConditionRecreationRequired) == metav1.ConditionTrue:
+	case r.status.Recreation != nil && r.status.Recreation.Phase != "":
+		r.addEvent(corev1.EventTypeNormal, eventRecreationPlanned, "Compare", outcome.recreation.Message)
+	default:
 		r.addEvent(corev1.EventTypeWarning, eventRecreationRequired, "Compare", outcome.recreation.Message)
 	}
 }

@@ -3,6 +3,7 @@ package consumerqueue
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -104,7 +105,12 @@ func (r *report) switchLocation(here ownership.Location) {
 		here.Record(&r.status.Location)
 		return
 	}
-	if stays := formatObjects(topology.Owned(r.status.Topology)); stays != "" {
+	stays := formatObjects(topology.Owned(r.status.Topology))
+	if r.status.Recreation.IsUnderWay() && r.status.Recreation.Hold != "" {
+		hold := fmt.Sprintf("queue %q with messages of queue %q", r.status.Recreation.Hold, r.status.Recreation.Queue)
+		stays = strings.TrimPrefix(stays+", "+hold, ", ")
+	}
+	if stays != "" {
 		now := here.String()
 		if now == before.String() {
 			now = fmt.Sprintf("another cluster of that name, at %s,", here.Cluster.Endpoint)
@@ -115,6 +121,6 @@ func (r *report) switchLocation(here ownership.Location) {
 		r.addEvent(corev1.EventTypeWarning, eventRetained, "Move", fmt.Sprintf(
 			"BrokerConnection %q leads to %s now; what is in %s stays there: %s", r.cq.ConnectionName(), now, before, stays))
 	}
-	r.status.Topology, r.status.TopologyOmitted, r.status.Advisories = nil, 0, nil
+	r.status.Topology, r.status.TopologyOmitted, r.status.Advisories, r.status.Recreation = nil, 0, nil, nil
 	here.Record(&r.status.Location)
 }

@@ -88,6 +88,7 @@ func (r *Reconciler) EmitMetrics(emit metrics.Emit) {
 		tally.Add(emit, &list.Items[i], list.Items[i].Status.Conditions)
 		emitAdvisories(emit, &list.Items[i])
 		r.emitMessages(emit, &list.Items[i])
+		emitRecreation(emit, &list.Items[i])
 	}
 	tally.Emit(emit)
 	r.emitMissingConnections(emit, list.Items)
@@ -104,6 +105,18 @@ func emitAdvisories(emit metrics.Emit, cq *v1alpha1.ConsumerQueue) {
 	}
 	for code, count := range counts {
 		metrics.Advisories.Emit(emit, float64(count), cq.Namespace, cq.Name, string(code))
+	}
+}
+
+// emitRecreation emits how far the recreation of a ConsumerQueue is.
+func emitRecreation(emit metrics.Emit, cq *v1alpha1.ConsumerQueue) {
+	recreation := cq.Status.Recreation
+	if recreation == nil || recreation.Phase == "" {
+		return
+	}
+	metrics.RecreationPhase.Emit(emit, 1, cq.Namespace, cq.Name, string(recreation.Phase))
+	if recreation.IsUnderWay() {
+		metrics.RecreationRemaining.Emit(emit, float64(recreation.Remaining), cq.Namespace, cq.Name)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 func (s *scope) reconcileNormal(ctx context.Context) (ctrl.Result, error) {
 	s.status.QueueName, s.status.ConnectionName = s.cq.QueueName(), s.cq.ConnectionName()
 	writer := conditions.For(&s.status.Conditions, s.cq.Generation)
-	if s.cq.Spec.Suspend {
+	if s.cq.Spec.Suspend && !s.isSwapping() {
 		s.cancelPruning()
 		s.setObservedGeneration()
 		writer.SetSuspended("spec.suspend is set: the broker is neither read nor written for this resource")
@@ -90,6 +90,8 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 	}
 	forContract := s.contractRequeue()
 	switch {
+	case s.recheckIn > 0:
+		return ctrl.Result{RequeueAfter: trigger.Jittered(min(interval, s.recheckIn)), Priority: new(trigger.Noticed)}, nil
 	case forContract > 0 && s.needsNoRequeue():
 		interval = forContract
 	case forContract > 0:
@@ -98,6 +100,11 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{RequeueAfter: trigger.Jittered(interval), Priority: new(trigger.Resync)}, nil
+}
+
+// isSwapping reports whether a fence of a recreation may stand. Until it is gone, spec.suspend has no effect.
+func (s *scope) isSwapping() bool {
+	return s.status.Recreation != nil && s.status.Recreation.Phase == v1alpha1.RecreationSwapping
 }
 
 // refreshPending reports whether the resource must wait for a refresh. A new value of the annotation requested-at requires one.

@@ -54,7 +54,7 @@ func TestNobodysObjectIsForgottenByNobody(t *testing.T) {
 	observed := topologytest.Observe(t, topo)
 	observed.Queues["grave"] = vhost.Queue{Durable: true}
 	for name, last := range map[string]*v1alpha1.ConsumerQueue{"both stay": other, "the other is being deleted": controllertest.BeingDeleted(other.DeepCopy())} {
-		s := &vhostScope{desired: topo, owned: topology.Owned(one.Status.Topology), peers: viewOf(one, last)}
+		s := &vhostScope{scope: &scope{report: reportOn(one)}, desired: topo, owned: topology.Owned(one.Status.Topology), peers: viewOf(one, last)}
 		comparison := plan.Diff(topo, observed, s.diffInput())
 		topologytest.Equal(t, name+": departures", 1, len(comparison.Orphans))
 	}

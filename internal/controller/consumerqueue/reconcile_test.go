@@ -36,6 +36,8 @@ type world struct {
 	recorder   *occurrenceLog
 	// clock is that of the time since when consumers know a contract, and of objects that others delete again and again.
 	clock *testclock.FakePassiveClock
+	// recreator is the broker side of recreations.
+	recreator brokers.Recreator
 }
 
 // occurrenceLog records Events.
@@ -61,6 +63,7 @@ func newWorld(t testing.TB, objects ...client.Object) *world {
 		broker: brokerstest.New(vhost.RabbitMQ43, bc.Spec.VHost, string(bc.UID)), recorder: &occurrenceLog{},
 		clock: testclock.NewFakePassiveClock(time.Now()),
 	}
+	w.recreator = &memoryRecreator{broker: w.broker}
 	w.restart()
 	return w
 }
@@ -69,7 +72,8 @@ func newWorld(t testing.TB, objects ...client.Object) *world {
 func (w *world) restart() {
 	w.t.Helper()
 	pool := brokers.NewPool(w.api, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (*brokers.Broker, error) {
-		return &brokers.Broker{Probe: w.broker, Observer: w.broker, Changer: w.broker, Mover: w.broker}, nil
+		recreator := func(string) brokers.Recreator { return w.recreator }
+		return &brokers.Broker{Probe: w.broker, Observer: w.broker, Changer: w.broker, Mover: w.broker, Recreator: recreator}, nil
 	})
 	key := client.ObjectKey{Namespace: controllertest.Orders.Namespace, Name: "default"}
 	if _, err := pool.Ensure(key, rabbit.Config{Owner: w.broker.Owner()}); err != nil {
@@ -82,6 +86,7 @@ func (w *world) restart() {
 		refreshes: brokers.NewRefreshGate(wake), removals: brokers.NewRefreshGate(wake), refusals: brokers.NewRefreshGate(wake),
 		orphaned: newOrphanTimes(), redeclared: newRedeclared(w.clock), limiter: brokers.NewLimiter(1, wake),
 		deleted: retrybudget.NewFirstSeen(clock.RealClock{}), contracts: retrybudget.NewFirstSeen(w.clock), unreached: retrybudget.NewFailures(), refused: retrybudget.NewFailures(), pending: retrybudget.NewFailures(),
+		unfinished: retrybudget.NewFailures(), recreations: newRecreationTasks(w.t.Context(), wake),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,6 +33,8 @@ type scope struct {
 	claimWritten bool
 	// postponedFor is how soon an object that others have deleted too often may be declared again; zero if there is none.
 	postponedFor time.Duration
+	// recheckIn is how soon a recreation has to be looked after again; zero if there is none.
+	recheckIn time.Duration
 }
 
 // frozen returns a copy for checks that run after this reconciliation, with the status with which it began. Checks only read, and
@@ -134,6 +137,10 @@ func (s *scope) checkProtected(ctx context.Context, owner string) error {
 // removeFinalizer reports what is retained at the broker, and removes the finalizer. It also logs the note, because no Event can
 // be made in a terminating namespace.
 func (s *scope) removeFinalizer(ctx context.Context, kind, note string) (ctrl.Result, error) {
+	if recreation := s.status.Recreation; recreation.IsUnderWay() && recreation.Hold != "" {
+		hold := fmt.Sprintf("queue %q holds messages of queue %q, whose recreation has not ended", recreation.Hold, recreation.Queue)
+		kind, note = corev1.EventTypeWarning, strings.TrimPrefix(note+"; "+hold, "; ")
+	}
 	before := s.cq.DeepCopy()
 	controllerutil.RemoveFinalizer(s.cq, v1alpha1.TopologyFinalizer)
 	err := s.patchMetadata(ctx, before)

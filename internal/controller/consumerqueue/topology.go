@@ -39,6 +39,9 @@ type vhostScope struct {
 // reconcileTopology computes what the spec asks for, and reconciles the vhost.
 func (s *scope) reconcileTopology(ctx context.Context, connection *brokers.Broker, version vhost.Version) error {
 	desired, err := topology.Desired(s.cq, version)
+	if s.status.Recreation.IsUnderWay() { // whatever the spec asks for now
+		return s.recreateFurther(ctx, connection, version, desired)
+	}
 	if refusal, ok := errors.AsType[*topology.Refusal](err); ok {
 		s.cancelPruning()
 		s.setConditions(summaryOfRefusal(refusal.Reason, refusal.Message))
@@ -53,6 +56,24 @@ func (s *scope) reconcileTopology(ctx context.Context, connection *brokers.Broke
 		return err
 	}
 	return v.reconcile(ctx)
+}
+
+// recreateFurther goes on with a recreation. While one is under way, nothing else of the topology is corrected or removed.
+func (s *scope) recreateFurther(
+	ctx context.Context, connection *brokers.Broker, version vhost.Version, desired topology.Topology,
+) error {
+	v, err := s.resolveVHost(ctx, connection, version, desired)
+	if err != nil {
+		return err
+	}
+	if !v.status.Recreation.IsUnderWay() { // the connection leads elsewhere now
+		return s.reconcileTopology(ctx, connection, version)
+	}
+	over, err := v.continueRecreation(ctx)
+	if err != nil || !over {
+		return err
+	}
+	return s.reconcileTopology(ctx, connection, version)
 }
 
 // resolveVHost finds the location of the topology and its peers there. At another location than the one in the status, the
@@ -77,6 +98,11 @@ func (s *scope) resolveVHost(
 
 // reconcile compares, decides, claims, applies, prunes and reports.
 func (v *vhostScope) reconcile(ctx context.Context) error {
+	if len(v.owned) == 0 { // the status may have been lost
+		if found, err := v.recoverRecreation(ctx); found || err != nil {
+			return err
+		}
+	}
 	conflict, err := v.peers.FindConflict(ctx, v.candidate(), rivalReader{v.live, v.Reconciler})
 	if err != nil {
 		return err
@@ -211,12 +237,16 @@ func (v *vhostScope) tell(
 		topology.Advisories(v.cq, v.version))
 	entries := plan.MergeInventory(comparison, v.known, decided)
 	outcome := summarize(comparison, v.known, v.cq.Spec.DriftPolicy, applied)
-	v.recordTransitions(decided, before, outcome, applied)
-	if applied == nil {
-		outcome = v.withPostponed(outcome)
-	}
 	if err := v.setTopology(entries, comparison, decided); err != nil {
 		return err
+	}
+	outcome, begun := v.planRecreation(comparison, outcome)
+	v.recordTransitions(decided, before, outcome, applied)
+	if begun != nil {
+		return v.beginRecreation(ctx, *begun)
+	}
+	if applied == nil {
+		outcome = v.withPostponed(outcome)
 	}
 	unwritten := v.syncContract(ctx, outcome)
 	outcome = outcome.withContract(unwritten)
@@ -248,7 +278,7 @@ func (v *vhostScope) diffInput() plan.Input {
 		Older:    func() []topology.Topology { return topology.DesiredOnOlderVersions(v.cq, v.version) },
 		Unwanted: v.peers.Unwanted, UnwantedFrom: v.peers.UnwantedFrom, Owned: v.owned, Shared: v.peers.AnyNeeds, Hold: v.hold(),
 		ClearPolicy: func(name string) string { return brokers.ClearPolicy(v.location.VHost, brokers.Quoted(name)) },
-		Version:     v.version,
+		Version:     v.version, Recreates: recreates(v.cq),
 	}
 }
 

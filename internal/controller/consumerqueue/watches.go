@@ -32,6 +32,20 @@ func readinessChanged() predicate.Predicate {
 	}
 }
 
+// recreationAnnotated lets pass an approval or an abort of a recreation.
+func recreationAnnotated() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
+			return before[v1alpha1.ApproveRecreationAnnotation] != after[v1alpha1.ApproveRecreationAnnotation] ||
+				before[v1alpha1.AbortRecreationAnnotation] != after[v1alpha1.AbortRecreationAnnotation]
+		},
+	}
+}
+
 // resyncConnection enqueues all ConsumerQueues of a BrokerConnection.
 func (r *Reconciler) resyncConnection() handler.EventHandler {
 	resync := func(ctx context.Context, bc client.Object, queue requests) {

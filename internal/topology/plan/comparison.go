@@ -29,6 +29,8 @@ type Input struct {
 	Shared func(v1alpha1.TopologyEntry) bool
 	// ClearPolicy returns the command that deletes a policy. If ClearPolicy is nil, there are no advisories about fences.
 	ClearPolicy func(name string) string
+	// Recreates: Warren recreates queues itself; see spec.recreatePolicy.
+	Recreates bool
 	// Version of the broker. If it is zero, there are no advisories about dead letters.
 	Version vhost.Version
 }
@@ -66,6 +68,8 @@ type Comparison struct {
 	Unlisted int
 	// Upgraded is true if every object that requires recreation has the form that this spec has on an older RabbitMQ.
 	Upgraded bool
+	// Recreates: Warren recreates the queues that need recreation, so what these need is declared before.
+	Recreates bool
 }
 
 // Recreate reports whether any object requires recreation.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -77,9 +78,10 @@ type Plan struct {
 // Decide chooses an action for each missing or orphaned object.
 //
 // Under Report it only leaves objects. While an object requires recreation, only objects that were in sync before are declared
-// again, and the bindings of that object stay as they are. If only a broker upgrade explains the difference, its bindings are
-// declared again too. An end that is missing and not declared cannot be bound. Messages come in last: a new source binding waits
-// for everything else.
+// again, and the bindings of that object stay as they are. If Warren recreates the object itself, it declares new exchanges and
+// queues before, and binds new exchanges: no message reaches these yet, and the recreated queue may dead-letter to them. If only a
+// broker upgrade explains the difference, its bindings are declared again too. An end that is missing and not declared cannot be
+// bound. Messages come in last: a new source binding waits for everything else.
 func Decide(comparison Comparison, known topology.Inventory, policy v1alpha1.DriftPolicy) Plan {
 	decision := decision{comparison: comparison, known: known, policy: policy, absent: vhost.IDs{}}
 	if !comparison.Upgraded {
@@ -125,7 +127,7 @@ func (d decision) about(missing Entry) Action {
 		return leave(ReasonReportOnly)
 	case missing.Exchange != nil && !missing.Exchange.Declare:
 		return leave(ReasonNotOurs)
-	case d.comparison.Recreate() && !wasInSync:
+	case d.comparison.Recreate() && !wasInSync && !d.precedesRecreation(missing):
 		return leave(ReasonRecreationRequired)
 	case missing.Binding == nil:
 		return Action{Declare, reason, missing}
@@ -137,6 +139,26 @@ func (d decision) about(missing Entry) Action {
 		return Action{BindSource, reason, missing}
 	}
 	return Action{Bind, reason, missing}
+}
+
+// precedesRecreation reports whether a new object is declared before the recreation that Warren makes itself: an exchange or a queue that
+// did not exist before, or a binding of such an exchange. All other bindings wait, because a message would take the old and the new way.
+func (d decision) precedesRecreation(missing Entry) bool {
+	if !d.comparison.Recreates || d.comparison.Upgraded {
+		return false
+	}
+	id := missing.ID()
+	if missing.Binding != nil {
+		id = vhost.ExchangeID(missing.Source)
+		isMissing := slices.ContainsFunc(d.comparison.Entries, func(entry Entry) bool {
+			return entry.ID() == id && entry.State == v1alpha1.StateMissing
+		})
+		if !isMissing || missing.Role == v1alpha1.RoleSource {
+			return false
+		}
+	}
+	_, existed := d.known[id]
+	return !existed
 }
 
 func (o Orphan) action(policy v1alpha1.DriftPolicy) Action {

@@ -111,6 +111,23 @@ func TestDecide(t *testing.T) {
 				deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}
 			}`},
 		},
+		"before Warren recreates a queue, it declares what no message reaches yet": {
+			Scenario: plantest.Scenario{Was: full, Recreates: true, Spec: `{
+				queue: {messageTTL: 5m},
+				bindings: [{exchange: {name: events, type: topic}, routingKeys: [order.placed, order.paid]}, {exchange: {name: more, type: fanout}}],
+				retry: {exchange: {name: again}, delayTiers: [{delay: 30s, queueName: tier}, {delay: 1m, queueName: next}]},
+				deadLetter: {exchange: {name: grave}, queue: {name: dlq}}
+			}`},
+			want: []string{"exchange more (fanout)", "exchange grave (fanout)", "queue next", `binding grave -> dlq ""`},
+		},
+		"before Warren recreates a queue, a deleted one of another shape stays away": {
+			Scenario: plantest.Scenario{
+				Was: full, Recreates: true,
+				Spec: strings.Replace(fullWithTTL, "delay: 30s", "delay: 1m", 1),
+				Then: func(o vhost.Observed) { topologytest.DropQueue(&o, "tier") },
+			},
+			drift: true,
+		},
 		"while a queue needs recreation what was in sync comes back": {
 			Scenario: plantest.Scenario{Was: full, Spec: fullWithTTL, Then: func(o vhost.Observed) {
 				topologytest.DropQueue(&o, "tier")

@@ -252,6 +252,9 @@ func printPreview(out io.Writer, made preview.Preview, wide, coloured bool) erro
 	if err := rows.print(out); err != nil {
 		return err
 	}
+	if err := printRecreation(out, made.Recreation); err != nil {
+		return err
+	}
 	printf(out, "\n%s\n", summary(made))
 	return nil
 }

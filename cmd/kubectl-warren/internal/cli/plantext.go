@@ -84,7 +84,7 @@ func summary(made preview.Preview) string {
 		text    string
 	}{
 		{[]preview.Action{preview.Declare, preview.Bind}, "to declare or bind"},
-		{[]preview.Action{preview.Recreate}, "to be recreated by you"},
+		{[]preview.Action{preview.Recreate}, recreatedBy(made)},
 		{[]preview.Action{preview.Unbind, preview.Delete, preview.DeleteWhenEmpty}, "to remove"},
 		{[]preview.Action{preview.Wait}, "to wait"},
 		{[]preview.Action{preview.Unknown}, "unknown"},
@@ -100,4 +100,11 @@ func summary(made preview.Preview) string {
 		}
 	}
 	return strings.Join(parts, ", ") + "."
+}
+
+func recreatedBy(made preview.Preview) string {
+	if made.Recreation != nil {
+		return "to be recreated"
+	}
+	return "to be recreated by you"
 }

@@ -75,6 +75,16 @@ func printedByCommands(value string) map[string]func(out *bytes.Buffer) error {
 				},
 			}, true, false)
 		},
+		"approve": func(out *bytes.Buffer) error {
+			planned := *cq
+			planned.Spec.RecreatePolicy, planned.Status.PlanHash = messaging.RecreatePolicyMigrate, value
+			return sayOr(out, planned, func(cq *messaging.ConsumerQueue) (string, error) { return approval(cq, "") })
+		},
+		"abort": func(out *bytes.Buffer) error {
+			planned := *cq
+			planned.Status.Recreation = &messaging.RecreationStatus{ID: value, Queue: value}
+			return sayOr(out, planned, abortion)
+		},
 		"diff": func(out *bytes.Buffer) error { return printDiff(out, cq, true, false) },
 		"tree": func(out *bytes.Buffer) error { return printTree(out, cq, false) },
 		"status": func(out *bytes.Buffer) error {
@@ -144,6 +154,14 @@ func printedByCommands(value string) map[string]func(out *bytes.Buffer) error {
 			return err
 		},
 	}
+}
+
+// sayOr prints what a command says about a ConsumerQueue, or its error.
+func sayOr(out *bytes.Buffer, cq messaging.ConsumerQueue, say func(*messaging.ConsumerQueue) (string, error)) error {
+	said, err := say(&cq)
+	printf(out, "%s\n", said)
+	codeOf(err, out)
+	return nil
 }
 
 // resourcesOf returns resources and a response of the dead-letter API in which each text is this value.

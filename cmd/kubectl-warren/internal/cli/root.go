@@ -39,7 +39,8 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("namespace", c.completeListed(&corev1.NamespaceList{}, false))
 	_ = root.RegisterFlagCompletionFunc("context", c.completeContexts)
 	root.AddCommand(
-		newPlan(c, streams), newDiff(c, streams), newTree(c, streams), newStatus(c, streams), newDLQ(c, streams),
+		newPlan(c, streams), newDiff(c, streams), newTree(c, streams), newStatus(c, streams), newApprove(c, streams),
+		newAbort(c, streams), newDLQ(c, streams),
 		newContract(c, streams), newExport(c, streams), newImport(c, streams), newUI(c, streams), newVersion(c, streams),
 		newCompletion(streams),
 	)

@@ -26,6 +26,9 @@ func printStatus(out io.Writer, cq *v1alpha1.ConsumerQueue, coloured bool) error
 			rows.add(text("Stuck:"), cell{fmt.Sprintf("%d dead letters that RabbitMQ cannot route", stuck), red})
 		}
 	}
+	if line := recreationLine(status.Recreation); line != "" {
+		rows.add(text("Recreation:"), text(line))
+	}
 	if err := rows.print(out); err != nil {
 		return err
 	}

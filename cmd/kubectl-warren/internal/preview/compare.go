@@ -12,7 +12,7 @@ import (
 // compare runs the planner, and lists each object with its action.
 func (p *Preview) compare(
 	cq *v1alpha1.ConsumerQueue, desired topology.Topology, found reported, input plan.Input, known topology.Inventory,
-) {
+) plan.Comparison {
 	comparison := plan.Diff(desired, found.observed, input)
 	if comparison.Upgraded {
 		p.note("the differing objects match this spec on an older RabbitMQ: they work, and Warren is Ready")
@@ -36,13 +36,14 @@ func (p *Preview) compare(
 		case entry.State == v1alpha1.StateForeign:
 			object.Action, object.Message = Keep, "no ConsumerQueue specifies this binding, and Warren does not remove it"
 		case entry.State == v1alpha1.StateRecreationRequired:
-			object.Action, object.Message = Recreate, recreation(comparison.Upgraded)
+			object.Action, object.Message = Recreate, recreation(comparison.Upgraded, input.Recreates)
 			object.Differences = differences(id, comparison.Changes)
 		default:
 			object.Action, object.Message = decision(actions[id], left.blocked[id])
 		}
 		p.Objects = append(p.Objects, object)
 	}
+	return comparison
 }
 
 func objectOf(entry plan.Entry) Object {
@@ -70,9 +71,12 @@ func differences(id vhost.ID, changes []v1alpha1.Change) []Difference {
 	return list
 }
 
-func recreation(upgraded bool) string {
+func recreation(upgraded, recreates bool) string {
 	if upgraded {
 		return "matches this spec on an older RabbitMQ: it works, and Warren recreates it when you delete it"
+	}
+	if recreates {
+		return "cannot be changed: Warren recreates the object"
 	}
 	return "cannot be changed: the object stays as it is until you delete it, then Warren declares it again"
 }

@@ -32,7 +32,7 @@ const (
 	Unbind          Action = "Unbind"
 	Delete          Action = "Delete"
 	DeleteWhenEmpty Action = "DeleteWhenEmpty"
-	// Recreate: the user must delete the object, and Warren then declares it again.
+	// Recreate: the object must be deleted and declared again, by Warren or by the user.
 	Recreate Action = "Recreate"
 	// Wait: Warren does not declare the missing object yet; the message gives the reason.
 	Wait Action = "Wait"
@@ -80,6 +80,8 @@ type Preview struct {
 	RejectMode v1alpha1.RejectMode `json:"rejectMode,omitempty"`
 	Notes      []string            `json:"notes,omitempty"`
 	Objects    []Object            `json:"objects"`
+	// Recreation is the queue that Warren recreates next; nil if it recreates none.
+	Recreation *Recreation `json:"recreation,omitempty"`
 }
 
 // Differs reports whether Warren or the user has anything to do.
@@ -136,12 +138,15 @@ func AgainstStatus(cq, inCluster *v1alpha1.ConsumerQueue, version vhost.Version,
 	preview.noteStatus(inCluster)
 	preview.noteRoute(before, desired, status.Changes)
 	input := plan.Input{
-		Older:    func() []topology.Topology { return topology.DesiredOnOlderVersions(cq, version) },
-		Unwanted: found.unwanted,
-		Owned:    topology.Owned(status.Topology),
-		Shared:   sharedWith(others),
+		Older:     func() []topology.Topology { return topology.DesiredOnOlderVersions(cq, version) },
+		Unwanted:  found.unwanted,
+		Owned:     topology.Owned(status.Topology),
+		Shared:    sharedWith(others),
+		Recreates: topology.RecreationOf(cq).Recreates(cq.Spec.DriftPolicy),
 	}
-	preview.compare(cq, desired, found, input, topology.InventoryOf(status.Topology))
+	known := topology.InventoryOf(status.Topology)
+	comparison := preview.compare(cq, desired, found, input, known)
+	preview.Recreation = previewRecreation(cq, inCluster, comparison, found.observed, input, known)
 	return preview, nil
 }
 

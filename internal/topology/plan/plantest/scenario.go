@@ -19,6 +19,8 @@ type Scenario struct {
 	// Spec is the spec now; Was if empty.
 	Spec string
 	On   vhost.Version
+	// Recreates: Warren recreates queues itself.
+	Recreates bool
 	// Then changes the objects at the broker.
 	Then func(o vhost.Observed)
 }
@@ -55,5 +57,6 @@ func (s Scenario) Play(t testing.TB) Outcome {
 	older := func() []topology.Topology {
 		return topology.DesiredOnOlderVersions(topologytest.ConsumerQueue(t, s.Spec), s.On)
 	}
-	return Outcome{Desired: desired, Known: known, Comparison: plan.Diff(desired, observed, plan.Input{Older: older})}
+	comparison := plan.Diff(desired, observed, plan.Input{Older: older, Recreates: s.Recreates})
+	return Outcome{Desired: desired, Known: known, Comparison: comparison}
 }

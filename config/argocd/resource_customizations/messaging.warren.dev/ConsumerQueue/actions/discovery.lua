@@ -1,10 +1,15 @@
 local suspended = obj.spec.suspend == true
 -- A suspended BrokerConnection suspends its ConsumerQueues too: nothing looks at them.
 local stopped = suspended
+local needsApproval = false
 if obj.status ~= nil and obj.status.conditions ~= nil then
   for _, condition in ipairs(obj.status.conditions) do
     if condition.type == "Suspended" and condition.status == "True" then
       stopped = true
+    end
+    if condition.type == "RecreationRequired" and condition.status == "True" and obj.spec.recreatePolicy ~= "Manual" then
+      needsApproval = condition.reason == "ApprovalNeeded" or condition.reason == "ApprovalStale"
+        or condition.reason == "RecreationAborted" or condition.reason == "BrokerUpgraded"
     end
   end
 end
@@ -13,4 +18,9 @@ local actions = {}
 actions["reconcile"] = {["disabled"] = stopped}
 actions["suspend"] = {["disabled"] = suspended}
 actions["resume"] = {["disabled"] = not suspended}
+if obj.kind == "ConsumerQueue" then
+  local recreation = obj.status ~= nil and obj.status.recreation or {}
+  actions["approve-recreation"] = {["disabled"] = not needsApproval}
+  actions["abort-recreation"] = {["disabled"] = recreation.id == nil or recreation.deleteSent == true}
+end
 return actions

@@ -1,0 +1,45 @@
+package preview
+
+import (
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Recreation is the queue that Warren recreates next.
+type Recreation struct {
+	Queue  string                  `json:"queue"`
+	Policy v1alpha1.RecreatePolicy `json:"policy"`
+	// NeedsApproval: it begins after `kubectl warren approve`.
+	NeedsApproval bool `json:"needsApproval,omitempty"`
+	// PlanHash is what is approved; empty for a spec that is not in the cluster yet.
+	PlanHash     string             `json:"planHash,omitempty"`
+	Consequences []plan.Consequence `json:"consequences"`
+}
+
+// previewRecreation says what the next recreation means; nil if Warren recreates nothing.
+func previewRecreation(
+	cq, inCluster *v1alpha1.ConsumerQueue, comparison plan.Comparison, observed vhost.Observed, input plan.Input, known topology.Inventory,
+) *Recreation {
+	if !input.Recreates || comparison.Upgraded {
+		return nil
+	}
+	next, found := plan.NextRecreation(comparison, known, observed, input)
+	if !found {
+		return nil
+	}
+	settings := topology.RecreationOf(cq)
+	messages := int64(-1)
+	if counts := inCluster.Status.Messages; counts != nil && counts.Main != nil {
+		messages = *counts.Main
+	}
+	preview := &Recreation{
+		Queue: next.Queue.Name, Policy: settings.Policy, NeedsApproval: next.NeedsApproval(settings),
+		Consequences: next.Consequences(settings, messages, plan.TiersReturningTo(next.Queue.Name, inCluster.Status.Topology, observed)),
+	}
+	if cq == inCluster && cq.Generation == cq.Status.ObservedGeneration {
+		preview.PlanHash = cq.Status.PlanHash
+	}
+	return preview
+}

@@ -1,0 +1,397 @@
+package consumerqueue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/metrics"
+	"github.com/warren-mq/warren/internal/rabbit/recreate"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+const (
+	// progressInterval is how often the status shows how many messages are left.
+	progressInterval = 5 * time.Second
+	// lookAgain is for how long the numbers of consumers and messages of a queue that waits to be recreated hold.
+	lookAgain = 5 * time.Second
+	// slotAgain is how soon a queue tries again for a slot.
+	slotAgain = time.Second
+	// refusedAgain is how soon a recreation that the broker does not allow is checked again, busyAgain one whose queue is in use.
+	refusedAgain = time.Minute
+	busyAgain    = 10 * time.Second
+)
+
+// recreates reports whether Warren recreates queues of the resource.
+func recreates(cq *v1alpha1.ConsumerQueue) bool {
+	return topology.RecreationOf(cq).Recreates(cq.Spec.DriftPolicy)
+}
+
+// planRecreation finds out which queue is recreated next and whether its moment has come. It returns the summary that says so, and the
+// status of the recreation if it begins now.
+func (v *vhostScope) planRecreation(comparison plan.Comparison, outcome summary) (summary, *v1alpha1.RecreationStatus) {
+	blocksReady := outcome.ready.Reason == v1alpha1.ReasonRecreationRequired
+	if !recreates(v.cq) || !comparison.Recreate() || !blocksReady && !comparison.Upgraded {
+		v.dropPlanned()
+		return outcome, nil
+	}
+	observed, _ := v.connection.Observe(topology.SelectionWith(v.cq, v.owned))
+	next, found := plan.NextRecreation(comparison, v.known, observed, v.diffInput())
+	if !found {
+		v.dropPlanned()
+		return outcome, nil
+	}
+	moment := plan.Moment{
+		Settings: topology.RecreationOf(v.cq), Generation: v.cq.Generation, PlanHash: v.status.PlanHash, Now: time.Now(),
+		Approved: v.cq.Annotations[v1alpha1.ApproveRecreationAnnotation], Aborted: v.cq.Annotations[v1alpha1.AbortRecreationAnnotation],
+		Status: plan.Planned(v.status.Recreation, next.Queue, recreate.NewID),
+	}
+	verdict := next.Permit(moment)
+	if comparison.Upgraded && isAboutApproval(verdict) { // an upgrade alone starts nothing
+		v.dropPlanned()
+		return outcome, nil
+	}
+	v.status.Recreation = &moment.Status
+	var begun *v1alpha1.RecreationStatus
+	if verdict.Begins {
+		verdict, begun = v.decideRecreation(next, moment)
+	}
+	v.requeueWithin(verdict.Again)
+	return v.summaryOfVerdict(comparison, outcome, verdict), begun
+}
+
+func isAboutApproval(verdict plan.Verdict) bool {
+	return slices.Contains([]string{v1alpha1.ReasonApprovalNeeded, v1alpha1.ReasonApprovalStale}, verdict.Reason)
+}
+
+// dropPlanned forgets a recreation that is not needed any more, but for how the last one ended.
+func (v *vhostScope) dropPlanned() {
+	v.recreations.release(client.ObjectKeyFromObject(v.cq))
+	former := v.status.Recreation
+	if former == nil || former.LastResult == nil {
+		v.status.Recreation = nil
+		return
+	}
+	v.status.Recreation = &v1alpha1.RecreationStatus{LastResult: former.LastResult}
+}
+
+// decideRecreation decides by what the queue holds whether a recreation begins that is permitted. The broker is asked by a task, so the
+// answer may be that of a moment ago; only a new one begins a recreation.
+func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) (plan.Verdict, *v1alpha1.RecreationStatus) {
+	key := client.ObjectKeyFromObject(v.cq)
+	task := v.recreations.get(key, moment.Status)
+	isNew := task.exists() && !task.isRunning() && moment.Now.Sub(task.ended) < lookAgain
+	if !isNew && !task.isRunning() {
+		work, err := v.workOf(moment.Status)
+		if err != nil {
+			return plan.Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: err.Error()}, nil
+		}
+		v.recreations.begin(key, moment.Status, work.run)
+	}
+	look, known := task.lastResult()
+	if !known {
+		return plan.Verdict{Reason: v1alpha1.ReasonRecreationPending, Message: fmt.Sprintf(
+			"the consumers and messages of queue %q are being counted", next.Queue.Name)}, nil
+	}
+	verdict := verdictOfLook(next, moment, look)
+	switch {
+	case !verdict.Begins:
+		return verdict, nil
+	case look.err == nil && look.seen.IsNew:
+		v.connection.RequestCatchUp()
+		fallthrough
+	case !isNew:
+		return plan.Verdict{Reason: v1alpha1.ReasonRecreationPending, Again: slotAgain, Message: fmt.Sprintf(
+			"queue %q is about to be recreated", next.Queue.Name)}, nil
+	case !v.recreations.reserve(key, v.place(), false):
+		return plan.Verdict{Reason: v1alpha1.ReasonRecreationPending, Again: slotAgain, Message: fmt.Sprintf(
+			"queue %q is recreated after others: %d queues of this vhost are being recreated", next.Queue.Name, maxRecreations)}, nil
+	}
+	return verdict, begunStatus(next, moment, look.seen)
+}
+
+// verdictOfLook decides by what the broker answered.
+func verdictOfLook(next plan.Recreation, moment plan.Moment, look phaseResult) plan.Verdict {
+	if look.err == nil {
+		moment.Consumers, moment.Ready = look.seen.Queue.Consumers, int64(look.seen.Queue.Ready)
+		return next.Decide(moment)
+	}
+	verdict := plan.Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: conditions.ErrorSummary(look.err), Again: refusedAgain}
+	switch recreate.ReasonOf(look.err) {
+	case "", recreate.QueueBusy, recreate.QueueUnavailable, recreate.ConsumersCameBack, recreate.MessagesPending:
+		verdict.Reason, verdict.Again = v1alpha1.ReasonRecreationPending, busyAgain
+	}
+	return verdict
+}
+
+// begunStatus is the status of a recreation that begins.
+func begunStatus(next plan.Recreation, moment plan.Moment, seen recreate.Seen) *v1alpha1.RecreationStatus {
+	begun := moment.Status
+	begun.Phase, begun.Remaining = v1alpha1.RecreationDiverting, int64(seen.Queue.Ready)
+	if next.Queue.Role != v1alpha1.RoleDelayTier || len(seen.Queue.Bindings) > 0 {
+		begun.Hold = recreate.Recreation{ID: begun.ID, Queue: next.Queue}.Hold()
+	}
+	if moment.Approved != "" {
+		begun.ApprovedPlanHash, begun.ApprovedGeneration = moment.Approved, moment.Generation
+	}
+	return &begun
+}
+
+// place is the vhost of the resource, for the limit of recreations at a time.
+func (v *vhostScope) place() string { return v.location.Cluster.Endpoint + "/" + v.location.VHost }
+
+// requeueWithin reconciles the resource again after this time at the latest; zero sets no time.
+func (s *scope) requeueWithin(wait time.Duration) {
+	if wait > 0 && (s.recheckIn == 0 || wait < s.recheckIn) {
+		s.recheckIn = wait
+	}
+}
+
+// summaryOfVerdict is the summary of a topology of which a queue waits to be recreated. The old queue works, so Ready stays True unless a
+// person is needed, or something else of the spec has to wait.
+func (v *vhostScope) summaryOfVerdict(comparison plan.Comparison, outcome summary, verdict plan.Verdict) summary {
+	message := recreationMessage(comparison.Changes, nil) + "; " + verdict.Message
+	required := conditions.True(verdict.Reason, message)
+	outcome.recreation = &required
+	waits := slices.ContainsFunc(comparison.ChangesBeyondUpgrade(v.known), func(change v1alpha1.Change) bool {
+		return change.Effect != v1alpha1.EffectRecreate
+	})
+	switch {
+	case verdict.Begins: // begin says more
+	case isAboutApproval(verdict):
+		outcome.ready, outcome.progress = conditions.False(v1alpha1.ReasonApprovalNeeded, message), conditions.Stalled
+	case verdict.Reason == v1alpha1.ReasonRecreationBlocked, verdict.Reason == v1alpha1.ReasonRecreationAborted:
+		outcome.ready, outcome.progress = conditions.False(verdict.Reason, message), conditions.Stalled
+		v.tellBlocked(verdict)
+	case waits:
+		outcome.ready, outcome.progress = conditions.Unknown(v1alpha1.ReasonRecreationPending, message), conditions.Reconciling
+	default:
+		outcome.ready, outcome.progress = conditions.True(v1alpha1.ReasonRecreationPending, message), conditions.ProgressNone
+	}
+	return outcome
+}
+
+func (v *vhostScope) tellBlocked(verdict plan.Verdict) {
+	if verdict.Reason == v1alpha1.ReasonRecreationBlocked &&
+		conditions.Ready(v.status.Conditions).Reason != v1alpha1.ReasonRecreationBlocked {
+		v.addEvent(corev1.EventTypeWarning, eventRecreationBlocked, "Recreate", verdict.Message)
+	}
+}
+
+// continueRecreation goes on with a recreation that has begun to write to the broker. It returns true when the recreation is over.
+func (v *vhostScope) continueRecreation(ctx context.Context) (over bool, err error) {
+	key := client.ObjectKeyFromObject(v.cq)
+	v.recreations.reserve(key, v.place(), true)
+	status := *v.status.Recreation
+	task := v.recreations.get(key, status)
+	switch {
+	case task.isRunning():
+		if reason, _ := v.backOutWish(status); reason != "" && status.Phase == v1alpha1.RecreationEmptying {
+			v.recreations.stop(key)
+		}
+		status.Remaining = int64(task.progress.Remaining)
+		v.showRecreation(status, task.progress)
+		v.requeueWithin(progressInterval)
+		return false, nil
+	case task.hasResult():
+		return v.advance(ctx, status, task)
+	}
+	if wait := task.retryIn(time.Now()); wait > 0 {
+		v.showRecreation(status, task.progress)
+		v.requeueWithin(wait)
+		return false, nil
+	}
+	return false, v.beginWork(ctx, v.turnedBack(status))
+}
+
+// turnedBack is the status of a recreation under way after what the user asks for.
+func (v *vhostScope) turnedBack(status v1alpha1.RecreationStatus) v1alpha1.RecreationStatus {
+	if reason, message := v.backOutWish(status); reason != "" {
+		return plan.BackOut(status, reason, message)
+	}
+	return status
+}
+
+// backOutWish is why the user wants a recreation to go back; empty if the user does not.
+func (v *vhostScope) backOutWish(status v1alpha1.RecreationStatus) (reason, message string) {
+	switch {
+	case !v.cq.DeletionTimestamp.IsZero():
+		return v1alpha1.BackOutDeleted, "the ConsumerQueue is being deleted"
+	case v.cq.Annotations[v1alpha1.AbortRecreationAnnotation] == status.ID:
+		return v1alpha1.BackOutAborted, "the annotation " + v1alpha1.AbortRecreationAnnotation + " names it"
+	case !recreates(v.cq):
+		return v1alpha1.BackOutAborted, "recreatePolicy is Manual, or driftPolicy is Report"
+	case v.isEditedBack(status):
+		return v1alpha1.BackOutAborted, fmt.Sprintf("the spec asks for queue %q as it is", status.Queue)
+	}
+	return "", ""
+}
+
+// isEditedBack reports whether the spec asks for the old queue.
+func (v *vhostScope) isEditedBack(status v1alpha1.RecreationStatus) bool {
+	at := slices.IndexFunc(v.desired.Queues, func(queue topology.Queue) bool { return queue.Name == status.Queue })
+	if at < 0 {
+		return len(v.desired.Queues) > 0 // otherwise the spec cannot be read
+	}
+	observed, _ := v.connection.Observe(vhost.Selection{Queues: []string{status.Queue}})
+	found, exists := observed.Queues[status.Queue]
+	return exists && found.Arguments.Equal(v.desired.Queues[at].Arguments) &&
+		v.desired.Queues[at].Arguments.JSON() != status.NewArguments
+}
+
+// advance decides how a recreation goes on when the work of its phase has ended.
+func (v *vhostScope) advance(ctx context.Context, status v1alpha1.RecreationStatus, task recreationTask) (over bool, err error) {
+	key, now := client.ObjectKeyFromObject(v.cq), metav1.Now().Rfc3339Copy()
+	result := task.result
+	if status.Phase == v1alpha1.RecreationSwapping {
+		status.DeleteSent = result.swapped.DeleteSent
+	}
+	next, over := plan.NextStep(status, v.endedOf(status, result, now))
+	next.Moved += int64(result.moved())
+	next.PastBindings += int64(result.past())
+	next.Remaining = int64(result.progress.Remaining)
+	if status.Phase == v1alpha1.RecreationEmptying && result.err == nil && status.EmptiedTime == nil {
+		next.EmptiedTime = &now
+	}
+	v.countWork(status, result)
+	if over {
+		return true, v.finishRecreation(ctx, next, now)
+	}
+	next = v.turnedBack(next)
+	next.ConsumersMayStart = next.Phase == v1alpha1.RecreationGivingBack
+	v.tellStep(status, next)
+	failed := result.err != nil && next.Phase == status.Phase
+	if failed {
+		log.FromContext(ctx).Info("A recreation cannot go on yet", "queue", status.Queue, "phase", status.Phase,
+			"reason", conditions.ErrorSummary(result.err))
+	}
+	if failed || v.cq.Spec.Suspend && next.Phase != v1alpha1.RecreationSwapping {
+		v.recreations.take(key)
+		v.showRecreation(next, result.progress)
+		v.requeueWithin(max(task.retryIn(time.Now()), firstWorkRetry))
+		return false, nil
+	}
+	return false, v.beginWork(ctx, next)
+}
+
+// tellStep adds the Events of a step.
+func (v *vhostScope) tellStep(before, after v1alpha1.RecreationStatus) {
+	if before.Phase == v1alpha1.RecreationSwapping && after.Phase == v1alpha1.RecreationGivingBack && after.BackOutReason == "" {
+		v.addEvent(corev1.EventTypeNormal, eventQueueSwapped, "Recreate", fmt.Sprintf(
+			"queue %q was deleted while it was empty, and declared with %s", after.Queue, after.NewArguments))
+	}
+}
+
+// beginWork writes the status of a recreation, and then begins the work of its phase.
+func (v *vhostScope) beginWork(ctx context.Context, status v1alpha1.RecreationStatus) error {
+	status.Runs++
+	v.showRecreation(status, recreate.Progress{})
+	if err := v.writeStatus(ctx); err != nil {
+		return asStaleCache(err)
+	}
+	v.cq.Status, v.claimWritten = *v.status.DeepCopy(), true
+	v.recordEvents()
+	work, err := v.workOf(status)
+	if err != nil {
+		return err
+	}
+	v.recreations.begin(client.ObjectKeyFromObject(v.cq), status, work.run)
+	v.requeueWithin(progressInterval)
+	return nil
+}
+
+// showRecreation writes a recreation under way into the status and its conditions.
+func (v *vhostScope) showRecreation(status v1alpha1.RecreationStatus, progress recreate.Progress) {
+	v.status.Recreation = &status
+	message := plan.DescribeWork(status)
+	if progress.Detail != "" {
+		message += ": " + progress.Detail
+	}
+	recreating := conditions.True(v1alpha1.ReasonRecreating, message)
+	v.setConditions(summary{
+		ready:    conditions.Unknown(v1alpha1.ReasonRecreating, message),
+		progress: conditions.Reconciling, recreation: &recreating,
+	})
+}
+
+// finishRecreation writes how a recreation ended.
+func (v *vhostScope) finishRecreation(ctx context.Context, status v1alpha1.RecreationStatus, now metav1.Time) error {
+	finished := plan.Finished(status, now)
+	v.status.Recreation = &finished
+	if err := v.writeStatus(ctx); err != nil {
+		return asStaleCache(err)
+	}
+	v.cq.Status, v.claimWritten = *v.status.DeepCopy(), true
+	v.recreations.release(client.ObjectKeyFromObject(v.cq))
+	result := finished.LastResult
+	metrics.Recreations.Inc(string(result.Result))
+	log.FromContext(ctx).Info("A recreation is over", "queue", result.Queue, "result", result.Result, "reason", result.Reason,
+		"messages", status.Moved)
+	if result.Result == v1alpha1.RecreationBackedOut {
+		v.addEvent(corev1.EventTypeWarning, eventRecreationBackedOut, "Recreate", fmt.Sprintf(
+			"queue %q stays as it was, because %s", result.Queue, result.Message))
+	} else {
+		how := "without moving a message"
+		if status.Moved > 0 {
+			how = fmt.Sprintf("with %d moves of messages, there and back", status.Moved)
+		}
+		v.addEvent(corev1.EventTypeNormal, eventRecreationFinished, "Recreate", fmt.Sprintf("queue %q was recreated %s", result.Queue, how))
+	}
+	v.recordEvents()
+	return nil
+}
+
+// beginRecreation writes the first phase of a recreation, and begins it.
+func (v *vhostScope) beginRecreation(ctx context.Context, status v1alpha1.RecreationStatus) error {
+	v.addEvent(corev1.EventTypeNormal, eventRecreationStarted, "Recreate", fmt.Sprintf(
+		"recreation %s of queue %q has begun; %d messages are ready", status.ID, status.Queue, status.Remaining))
+	return v.beginWork(ctx, status)
+}
+
+// recoverRecreation looks for a hold queue where the status was lost, and goes on with its recreation. It returns false if there is none.
+func (v *vhostScope) recoverRecreation(ctx context.Context) (found bool, err error) {
+	main := v.cq.QueueName()
+	engine := v.connection.Recreator(v.location.Cluster.Key())
+	ids := engine.Find(main)
+	at := slices.IndexFunc(v.desired.Queues, func(queue topology.Queue) bool { return queue.Name == main })
+	if len(ids) == 0 || at < 0 {
+		return false, nil
+	}
+	of := recreate.Recreation{ID: ids[0], Queue: v.desired.Queues[at]}
+	seen, err := engine.Look(ctx, of)
+	if err != nil {
+		return true, err
+	}
+	status := v1alpha1.RecreationStatus{
+		ID: of.ID, Queue: main, NewArguments: of.Queue.Arguments.JSON(), Hold: of.Hold(), Bindings: recordedBindings(seen.Hold.Bindings),
+		Runs: time.Now().Unix(), // another number than any that an older manager knows
+	}
+	status = plan.Recovered(status, plan.Found{Fenced: seen.Fenced, Exists: seen.Queue.Exists, IsNew: seen.IsNew})
+	return true, v.beginWork(ctx, status)
+}
+
+// countWork counts what the work of a phase did.
+func (v *vhostScope) countWork(status v1alpha1.RecreationStatus, result phaseResult) {
+	direction := "to_hold"
+	if status.Phase == v1alpha1.RecreationGivingBack {
+		direction = "back"
+	}
+	metrics.RecreationMessages.Add(float64(result.moved()), direction)
+	metrics.RecreationPastBindings.Add(float64(result.past()))
+	if result.swapped.FenceStood > 0 {
+		metrics.RecreationFence.Observe(result.swapped.FenceStood)
+	}
+	if result.swapped.Absent > 0 {
+		metrics.RecreationSwap.Observe(result.swapped.Absent)
+	}
+}

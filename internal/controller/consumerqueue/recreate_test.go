@@ -1,0 +1,500 @@
+package consumerqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/recreate"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/deadline"
+)
+
+const (
+	bound     = `bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}], deadLetter: {policy: Disabled}, retry: {policy: None}`
+	whenEmpty = `{recreatePolicy: WhenEmpty, ` + bound + `}`
+	migrate   = `{recreatePolicy: Migrate, ` + bound + `}`
+)
+
+// recreationWorld is a world whose ConsumerQueue is in sync, and then wants another TTL.
+type recreationWorld struct {
+	*world
+
+	engine *memoryRecreator
+	ended  chan struct{} // one value for each task that has ended
+}
+
+// newRecreationWorld has a ConsumerQueue in sync with a spec, and prepares the engine.
+func newRecreationWorld(t *testing.T, spec string, prepare ...func(*recreationWorld)) *recreationWorld {
+	t.Helper()
+	w := &recreationWorld{world: newWorld(t, controllertest.NewConsumerQueue(t, spec))}
+	w.engine = &memoryRecreator{broker: w.broker, during: map[v1alpha1.RecreationPhase]func(context.Context) error{}}
+	w.recreator = w.engine
+	w.restart()
+	w.mustReconcile()
+	for _, change := range prepare {
+		change(w)
+	}
+	w.recorder.occurred = nil
+	return w
+}
+
+// restart makes a reconciler that remembers nothing, and recreates queues at the broker in memory.
+func (w *recreationWorld) restart() {
+	w.t.Helper()
+	w.world.restart()
+	w.ended = make(chan struct{}, 100)
+	w.reconciler.recreations = newRecreationTasks(w.t.Context(), func(client.ObjectKey) { w.ended <- struct{}{} })
+}
+
+// wantTTL edits the spec.
+func (w *recreationWorld) wantTTL(spec string) {
+	w.t.Helper()
+	edited := topologytest.ConsumerQueue(w.t, spec)
+	edited.Spec.Queue = &v1alpha1.QueueSpec{}
+	edited.Spec.Queue.MessageTTL = "5m"
+	w.edit(edited.Spec)
+}
+
+// once reconciles once.
+func (w *recreationWorld) once() ctrl.Result {
+	w.t.Helper()
+	w.reconciler.index.Update(w.cached())
+	result, err := w.reconciler.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: controllertest.Orders})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return result
+}
+
+// awaitTask waits until a task has ended.
+func (w *recreationWorld) awaitTask() {
+	w.t.Helper()
+	select {
+	case <-w.ended:
+	case <-time.After(deadline.For(10 * time.Second)):
+		w.t.Fatal("the task does not end")
+	}
+}
+
+// settle reconciles until no task runs.
+func (w *recreationWorld) settle() {
+	w.t.Helper()
+	for range 30 {
+		w.once()
+		w.reconciler.recreations.mu.Lock()
+		task := w.reconciler.recreations.of[controllertest.Orders]
+		runs := task != nil && task.isRunning()
+		w.reconciler.recreations.mu.Unlock()
+		if len(w.ended) == 0 && !runs {
+			return
+		}
+		w.awaitTask()
+	}
+	w.t.Fatal("tasks begin again and again")
+}
+
+func (w *recreationWorld) annotate(key, value string) {
+	w.t.Helper()
+	cq := w.get()
+	cq.Annotations = map[string]string{key: value}
+	if err := w.api.Update(w.t.Context(), cq); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// conditionOf is status and reason of a condition.
+func (w *recreationWorld) conditionOf(name string) string {
+	w.t.Helper()
+	for _, condition := range w.get().Status.Conditions {
+		if condition.Type == name {
+			return fmt.Sprintf("%s %s", condition.Status, condition.Reason)
+		}
+	}
+	return ""
+}
+
+func (w *recreationWorld) ttl() any {
+	observed, _ := w.broker.Observe(vhost.Selection{Queues: []string{"orders"}})
+	return observed.Queues["orders"].Arguments["x-message-ttl"]
+}
+
+func (w *recreationWorld) bindings() int {
+	observed, _ := w.broker.Observe(vhost.Selection{Queues: []string{"orders"}})
+	return len(observed.BindingsTo["orders"])
+}
+
+var allPhases = []string{"Diverting orders", "Emptying orders", "Swapping orders", "GivingBack after a delete orders"}
+
+func TestAnEmptyQueueIsRecreated(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty)
+	w.wantTTL(whenEmpty)
+	w.settle()
+	topologytest.Equal(t, "phases", allPhases, w.engine.taken())
+	topologytest.Equal(t, "TTL", any(int64(300_000)), w.ttl())
+	topologytest.Equal(t, "bindings", 1, w.bindings())
+	topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
+	topologytest.Equal(t, "RecreationRequired", "False InSync", w.conditionOf(v1alpha1.ConditionRecreationRequired))
+	topologytest.Equal(t, "Events", []string{
+		eventRecreationPlanned, eventRecreationStarted, eventQueueSwapped, eventRecreationFinished,
+	}, reasonsOf(w.recorder.occurred))
+	result := w.get().Status.Recreation
+	topologytest.Equal(t, "result", v1alpha1.RecreationCompleted, result.LastResult.Result)
+	topologytest.Equal(t, "phase", v1alpha1.RecreationPhase(""), result.Phase)
+}
+
+// A manager that was killed has to know what it had begun.
+func TestTheStatusIsWrittenBeforeEachPhase(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty)
+	w.wantTTL(whenEmpty)
+	type written struct {
+		Phase    v1alpha1.RecreationPhase
+		Sent     bool
+		Bindings int
+		MayStart bool
+	}
+	var found []written
+	for _, phase := range []v1alpha1.RecreationPhase{
+		v1alpha1.RecreationDiverting, v1alpha1.RecreationEmptying, v1alpha1.RecreationSwapping, v1alpha1.RecreationGivingBack,
+	} {
+		w.engine.during[phase] = func(context.Context) error {
+			status := w.get().Status.Recreation
+			found = append(found, written{status.Phase, status.DeleteSent, len(status.Bindings), status.ConsumersMayStart})
+			return nil
+		}
+	}
+	w.settle()
+	topologytest.Equal(t, "written", []written{
+		{v1alpha1.RecreationDiverting, false, 1, false},
+		{v1alpha1.RecreationEmptying, false, 1, false},
+		{v1alpha1.RecreationSwapping, false, 1, false},
+		{v1alpha1.RecreationGivingBack, true, 1, true},
+	}, found)
+}
+
+// The old queue works, so Flux and Argo CD have nothing to wait for.
+func TestAQueueThatWaitsToBeRecreatedIsReady(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		spec              string
+		seen              recreate.QueueSeen
+		check             error
+		ready, required   string
+		annotation, value string
+	}{
+		"WhenEmpty, a consumer": {
+			spec: whenEmpty, seen: recreate.QueueSeen{Consumers: 1}, ready: "True RecreationPending", required: "True WaitingForConsumers",
+		},
+		"WhenEmpty, a message": {
+			spec: whenEmpty, seen: recreate.QueueSeen{Ready: 1}, ready: "True RecreationPending", required: "True WaitingUntilEmpty",
+		},
+		"WhenEmpty, the broker does not answer": {
+			spec: whenEmpty, check: brokererr.ErrTimeout, ready: "True RecreationPending", required: "True RecreationPending",
+		},
+		"WhenEmpty, the broker refuses": {
+			spec: whenEmpty, check: &recreate.Error{Reason: recreate.MissingPermission, Message: "no policymaker"},
+			ready: "False RecreationBlocked", required: "True RecreationBlocked",
+		},
+		"Migrate without an approval": {spec: migrate, ready: "False ApprovalNeeded", required: "True ApprovalNeeded"},
+		"Migrate with an approval of something else": {
+			spec: migrate, annotation: v1alpha1.ApproveRecreationAnnotation, value: "sha256:other",
+			ready: "False ApprovalNeeded", required: "True ApprovalStale",
+		},
+		"Manual": {spec: `{` + bound + `}`, ready: "False RecreationRequired", required: "True RecreationRequired"},
+		"Report": {spec: `{driftPolicy: Report, recreatePolicy: WhenEmpty, ` + bound + `}`, ready: "False RecreationRequired", required: "True RecreationRequired"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRecreationWorld(t, `{`+bound+`}`)
+			w.engine.seen = test.seen
+			w.engine.during[v1alpha1.RecreationWaiting] = func(context.Context) error { return test.check }
+			if test.annotation != "" {
+				w.annotate(test.annotation, test.value)
+			}
+			w.wantTTL(test.spec)
+			w.settle()
+			topologytest.Equal(t, "Ready", test.ready, w.conditionOf(v1alpha1.ConditionReady))
+			topologytest.Equal(t, "RecreationRequired", test.required, w.conditionOf(v1alpha1.ConditionRecreationRequired))
+			topologytest.Equal(t, "phases", []string(nil), w.engine.taken())
+			topologytest.Equal(t, "TTL", nil, w.ttl())
+		})
+	}
+}
+
+func TestAnApprovedQueueIsMigrated(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, migrate)
+	w.engine.seen.Ready = 812
+	w.wantTTL(migrate)
+	w.settle()
+	topologytest.Equal(t, "phases before the approval", []string(nil), w.engine.taken())
+	w.annotate(v1alpha1.ApproveRecreationAnnotation, w.get().Status.PlanHash)
+	w.settle()
+	topologytest.Equal(t, "phases", allPhases, w.engine.taken())
+	topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
+}
+
+// A delay tier to which nothing is bound comes before the main queue, and has no hold queue.
+func TestDelayTiersAreRecreatedFirst(t *testing.T) {
+	t.Parallel()
+	const spec = `{recreatePolicy: WhenEmpty, retry: {delayTiers: [{delay: %s, queueName: tier}]}, deadLetter: {policy: Disabled}}`
+	w := newRecreationWorld(t, fmt.Sprintf(spec, "30s"))
+	w.wantTTL(fmt.Sprintf(spec, "1m"))
+	w.settle()
+	topologytest.Equal(t, "phases", append([]string{
+		"Diverting without hold tier", "Swapping without hold tier", "GivingBack without hold after a delete tier",
+	}, allPhases...), w.engine.taken())
+}
+
+func TestNothingIsCorrectedWhileAQueueIsRecreated(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty)
+	release := make(chan struct{})
+	w.engine.during[v1alpha1.RecreationEmptying] = func(context.Context) error { <-release; return nil }
+	w.wantTTL(whenEmpty)
+	for w.get().Status.Recreation == nil || w.get().Status.Recreation.Phase != v1alpha1.RecreationEmptying {
+		w.once()
+	}
+	w.once()
+	topologytest.Equal(t, "bindings meanwhile", 0, w.bindings())
+	topologytest.Equal(t, "Ready", "Unknown Recreating", w.conditionOf(v1alpha1.ConditionReady))
+	topologytest.Equal(t, "RecreationRequired", "True Recreating", w.conditionOf(v1alpha1.ConditionRecreationRequired))
+	close(release)
+	w.settle()
+	topologytest.Equal(t, "bindings afterwards", 1, w.bindings())
+}
+
+func TestARecreationGoesBack(t *testing.T) {
+	t.Parallel()
+	giveBack := []string{"Diverting orders", "Emptying orders", "GivingBack orders"}
+	for name, test := range map[string]struct {
+		turn   func(w *recreationWorld)
+		fails  error
+		reason string
+		ready  string
+		want   []string
+	}{
+		"by the annotation": {
+			turn: func(w *recreationWorld) {
+				w.annotate(v1alpha1.AbortRecreationAnnotation, w.get().Status.Recreation.ID)
+			},
+			reason: v1alpha1.BackOutAborted, ready: "False RecreationAborted", want: giveBack,
+		},
+		"by recreatePolicy": {
+			turn:   func(w *recreationWorld) { w.wantTTL(`{` + bound + `}`) },
+			reason: v1alpha1.BackOutAborted, ready: "False RecreationRequired", want: giveBack,
+		},
+		"by a spec as before": {
+			turn:   func(w *recreationWorld) { w.edit(topologytest.ConsumerQueue(w.t, whenEmpty).Spec) },
+			reason: v1alpha1.BackOutAborted, ready: "True InSync", want: giveBack,
+		},
+		"by the broker": {
+			fails:  &recreate.Error{Reason: recreate.AMQP10Message, Message: "a message has AMQP 1.0 sections"},
+			reason: v1alpha1.BackOutRefused, ready: "True RecreationPending", want: giveBack,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRecreationWorld(t, whenEmpty)
+			w.engine.during[v1alpha1.RecreationEmptying] = func(context.Context) error {
+				if test.turn != nil {
+					test.turn(w)
+				}
+				return test.fails
+			}
+			w.wantTTL(whenEmpty)
+			w.settle()
+			topologytest.Equal(t, "phases", test.want, w.engine.taken())
+			topologytest.Equal(t, "TTL", nil, w.ttl())
+			topologytest.Equal(t, "bindings", 1, w.bindings())
+			status := w.get().Status.Recreation
+			topologytest.Equal(t, "result", v1alpha1.RecreationBackedOut, status.LastResult.Result)
+			topologytest.Equal(t, "reason", test.reason, status.LastResult.Reason)
+			topologytest.Equal(t, "Ready", test.ready, w.conditionOf(v1alpha1.ConditionReady))
+		})
+	}
+}
+
+// A delete that was sent cannot be taken back: whatever the user asks for, the new queue comes.
+func TestARecreationGoesForwardAfterItsDelete(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty)
+	w.engine.during[v1alpha1.RecreationGivingBack] = func(context.Context) error {
+		w.annotate(v1alpha1.AbortRecreationAnnotation, w.get().Status.Recreation.ID)
+		return nil
+	}
+	w.wantTTL(whenEmpty)
+	w.settle()
+	topologytest.Equal(t, "TTL", any(int64(300_000)), w.ttl())
+	topologytest.Equal(t, "result", v1alpha1.RecreationCompleted, w.get().Status.Recreation.LastResult.Result)
+}
+
+// An uncertain delete is repeated by the engine, which is told that one was sent.
+func TestAnUncertainDeleteIsKeptInTheStatus(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty)
+	w.engine.swapped = recreate.Swapped{DeleteSent: true}
+	w.engine.during[v1alpha1.RecreationSwapping] = func(context.Context) error {
+		return &recreate.Error{Reason: recreate.DeleteUncertain, Message: "no answer"}
+	}
+	w.wantTTL(whenEmpty)
+	w.settle()
+	status := w.get().Status.Recreation
+	topologytest.Equal(t, "phase", v1alpha1.RecreationSwapping, status.Phase)
+	topologytest.Equal(t, "delete sent", true, status.DeleteSent)
+	w.engine.taken()
+	w.engine.set(func(m *memoryRecreator) { delete(m.during, v1alpha1.RecreationSwapping) })
+	w.restart()
+	w.settle()
+	topologytest.Equal(t, "phases", []string{"Swapping after a delete orders", "GivingBack after a delete orders"}, w.engine.taken())
+	topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
+}
+
+// A manager that lost its lead and does not know it must not delete the queue.
+func TestAnOlderManagerSendsNoDelete(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty)
+	release, reached := make(chan struct{}), make(chan struct{}, 2)
+	w.engine.during[v1alpha1.RecreationSwapping] = func(context.Context) error {
+		reached <- struct{}{}
+		<-release
+		return nil
+	}
+	w.wantTTL(whenEmpty)
+	for len(reached) == 0 {
+		w.once()
+	}
+	older := w.reconciler.recreations
+	w.restart()
+	w.once()
+	<-reached
+	<-reached
+	close(release)
+	w.settle()
+	older.mu.Lock()
+	defer older.mu.Unlock()
+	topologytest.Equal(t, "the older manager is told", true, errors.Is(older.of[controllertest.Orders].result.err, errOutdatedWork))
+	topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
+}
+
+// spec.suspend stops a recreation between phases, but not while a fence stands.
+func TestASuspendedRecreation(t *testing.T) {
+	t.Parallel()
+	for phase, want := range map[v1alpha1.RecreationPhase][]string{
+		v1alpha1.RecreationEmptying: allPhases[:2], v1alpha1.RecreationSwapping: allPhases[:3],
+	} {
+		t.Run(string(phase), func(t *testing.T) {
+			t.Parallel()
+			w := newRecreationWorld(t, whenEmpty)
+			suspend := func(suspended bool) {
+				cq := w.get()
+				cq.Spec.Suspend = suspended
+				w.edit(cq.Spec)
+			}
+			w.engine.during[phase] = func(context.Context) error { suspend(true); return nil }
+			w.wantTTL(whenEmpty)
+			w.settle()
+			w.settle()
+			calls := w.engine.taken()
+			topologytest.Equal(t, "phases", want, calls)
+			suspend(false)
+			w.engine.set(func(m *memoryRecreator) { delete(m.during, phase) })
+			w.settle()
+			topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
+		})
+	}
+}
+
+// A ConsumerQueue that is deleted meanwhile leaves no hold queue.
+func TestADeletionWaitsForTheRecreation(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty)
+	w.engine.during[v1alpha1.RecreationEmptying] = func(context.Context) error { return w.api.Delete(w.t.Context(), w.get()) }
+	w.wantTTL(whenEmpty)
+	exists := func() bool { return w.api.Get(t.Context(), controllertest.Orders, &v1alpha1.ConsumerQueue{}) == nil }
+	for limit := time.Now().Add(deadline.For(10 * time.Second)); exists() && time.Now().Before(limit); {
+		w.once()
+	}
+	topologytest.Equal(t, "phases", []string{"Diverting orders", "Emptying orders", "GivingBack orders"}, w.engine.taken())
+}
+
+// Only a new plan starts anew after a broker upgrade; an approval does.
+func TestAnUpgradeOfTheBrokerStartsNothing(t *testing.T) {
+	t.Parallel()
+	const spec = `{recreatePolicy: WhenEmpty, retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
+	w := newRecreationWorld(t, spec, func(w *recreationWorld) {
+		w.broker.Change(func(s *snapshot.Snapshot) {
+			older := topologytest.Desired(w.t, spec, topologytest.V313)
+			for _, queue := range older.Queues {
+				s.DropQueue(queue.Name)
+			}
+			declare(s, older)
+		})
+	})
+	w.settle()
+	topologytest.Equal(t, "RecreationRequired", "True BrokerUpgraded", w.conditionOf(v1alpha1.ConditionRecreationRequired))
+	topologytest.Equal(t, "phases", []string(nil), w.engine.taken())
+	w.annotate(v1alpha1.ApproveRecreationAnnotation, w.get().Status.PlanHash)
+	w.settle()
+	topologytest.Equal(t, "RecreationRequired", "False InSync", w.conditionOf(v1alpha1.ConditionRecreationRequired))
+}
+
+func TestARecreationWhoseStatusWasLost(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty)
+	w.engine.hold, w.engine.seen.Exists = []string{"k3v9q2m7xa"}, true
+	cq := w.get()
+	cq.Status = v1alpha1.ConsumerQueueStatus{}
+	if err := w.api.Status().Update(t.Context(), cq); err != nil {
+		t.Fatal(err)
+	}
+	w.restart()
+	w.once()
+	topologytest.Equal(t, "phase", v1alpha1.RecreationGivingBack, w.get().Status.Recreation.Phase)
+	w.engine.set(func(m *memoryRecreator) { m.hold = nil })
+	w.settle()
+	topologytest.Equal(t, "phases", []string{"GivingBack orders"}, w.engine.taken())
+	topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
+}
+
+// A manager that got the lease back does not know what its predecessor did meanwhile.
+func TestTheResultOfAnOutdatedTaskIsIgnored(t *testing.T) {
+	t.Parallel()
+	ended := make(chan struct{})
+	tasks := newRecreationTasks(t.Context(), func(client.ObjectKey) { close(ended) })
+	status := v1alpha1.RecreationStatus{ID: "id", Phase: v1alpha1.RecreationSwapping, Runs: 3}
+	tasks.begin(controllertest.Orders, status, func(context.Context, func(recreate.Progress)) phaseResult { return phaseResult{} })
+	<-ended
+	topologytest.Equal(t, "has a result", true, tasks.get(controllertest.Orders, status).hasResult())
+	status.Runs++
+	topologytest.Equal(t, "has a result for another manager's run", false, tasks.get(controllertest.Orders, status).hasResult())
+}
+
+// Sixteen queues of a vhost are recreated at a time, so that a hundred do not open a hundred connections.
+func TestSlotsOfRecreations(t *testing.T) {
+	t.Parallel()
+	tasks := newRecreationTasks(t.Context(), func(client.ObjectKey) {})
+	key := func(i int) client.ObjectKey { return client.ObjectKey{Name: fmt.Sprint(i)} }
+	for i := range maxRecreations {
+		topologytest.Equal(t, "has a slot", true, tasks.reserve(key(i), "v", false))
+	}
+	topologytest.Equal(t, "one too many", false, tasks.reserve(key(99), "v", false))
+	topologytest.Equal(t, "again", true, tasks.reserve(key(3), "v", false))
+	topologytest.Equal(t, "another vhost", true, tasks.reserve(key(100), "other", false))
+	topologytest.Equal(t, "one under way", true, tasks.reserve(key(101), "v", true))
+	tasks.release(key(101))
+	tasks.release(key(3))
+	topologytest.Equal(t, "after another one", true, tasks.reserve(key(99), "v", false))
+}

@@ -1,0 +1,195 @@
+package consumerqueue
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/rabbit/recreate"
+)
+
+// maxRecreations is how many queues of a vhost are recreated at a time. Each has an AMQP connection.
+const maxRecreations = 16
+
+// How soon the work of a phase is repeated that failed.
+const (
+	firstWorkRetry = time.Second
+	lastWorkRetry  = 30 * time.Second
+)
+
+// recreationTasks does the work of the phases of recreations, which takes longer than a reconciliation should. Each task enqueues its
+// ConsumerQueue when it has ended. A ConsumerQueue has one task at a time, and its slot from Diverting until the recreation is over.
+type recreationTasks struct {
+	// lifetime ends when the manager does.
+	lifetime context.Context // the life of the component, not of a call
+	enqueue  func(client.ObjectKey)
+
+	mu    sync.Mutex
+	of    map[client.ObjectKey]*recreationTask
+	slots map[client.ObjectKey]string // the vhost, by ConsumerQueue
+}
+
+// recreationTask is the work of one phase of one recreation. The zero task is none.
+type recreationTask struct {
+	// id, phase and runs are those of the status when the work began.
+	id       string
+	phase    v1alpha1.RecreationPhase
+	runs     int64
+	cancel   context.CancelFunc
+	progress recreate.Progress
+	ended    time.Time // zero while it runs
+	result   phaseResult
+	// failures is how often in a row the work of this phase has failed.
+	failures int
+	// former is the result before this one of the same phase; nil if there is none.
+	former *phaseResult
+	// taken: the status has the result.
+	taken bool
+}
+
+// phaseResult is how the work of a phase ended.
+type phaseResult struct {
+	seen     recreate.Seen // of Waiting
+	progress recreate.Progress
+	swapped  recreate.Swapped
+	err      error
+}
+
+// moved is how many messages the work has moved, and past how many of them came past the bindings.
+func (r phaseResult) moved() int { return r.progress.Moved + r.swapped.Moved }
+
+func (r phaseResult) past() int { return r.progress.Past + r.swapped.Past }
+
+func newRecreationTasks(lifetime context.Context, enqueue func(client.ObjectKey)) *recreationTasks {
+	return &recreationTasks{
+		lifetime: lifetime, enqueue: enqueue, of: map[client.ObjectKey]*recreationTask{}, slots: map[client.ObjectKey]string{},
+	}
+}
+
+func (t recreationTask) exists() bool { return t.id != "" }
+
+func (t recreationTask) isRunning() bool { return t.exists() && t.ended.IsZero() }
+
+// hasResult reports whether the task has ended and the status does not have its result yet.
+func (t recreationTask) hasResult() bool { return t.exists() && !t.ended.IsZero() && !t.taken }
+
+// lastResult is the result of the task, or the one before while the task runs; false if there is none.
+func (t recreationTask) lastResult() (phaseResult, bool) {
+	switch {
+	case t.exists() && !t.isRunning():
+		return t.result, true
+	case t.former != nil:
+		return *t.former, true
+	}
+	return phaseResult{}, false
+}
+
+// retryIn is how soon work that failed is repeated.
+func (t recreationTask) retryIn(now time.Time) time.Duration {
+	if t.failures == 0 {
+		return 0
+	}
+	wait := min(firstWorkRetry<<min(t.failures-1, 10), lastWorkRetry)
+	return wait - now.Sub(t.ended)
+}
+
+// get returns the task that a status is about, as it is now; the zero task if there is none. A task that runs counts whatever it is
+// about: it has to end first. The result of a task is of no use to a status that another manager has written since.
+func (r *recreationTasks) get(key client.ObjectKey, status v1alpha1.RecreationStatus) recreationTask {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found := r.of[key]
+	if found == nil || !found.isRunning() && (found.id != status.ID || found.phase != status.Phase || found.runs != status.Runs) {
+		return recreationTask{}
+	}
+	return *found
+}
+
+// begin starts the work of a phase, unless a task of the ConsumerQueue runs. Work may report its progress.
+func (r *recreationTasks) begin(
+	key client.ObjectKey, status v1alpha1.RecreationStatus,
+	work func(ctx context.Context, report func(recreate.Progress)) phaseResult,
+) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	former := r.of[key]
+	if former != nil && former.isRunning() {
+		return
+	}
+	ctx, cancel := context.WithCancel(r.lifetime)
+	task := &recreationTask{id: status.ID, phase: status.Phase, runs: status.Runs, cancel: cancel}
+	if former != nil && former.id == task.id && former.phase == task.phase {
+		task.failures, task.former = former.failures, &former.result
+	}
+	r.of[key] = task
+	go func() {
+		defer cancel()
+		result := work(ctx, func(progress recreate.Progress) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			task.progress = progress
+		})
+		r.mu.Lock()
+		task.ended, task.result = time.Now(), result
+		task.failures++
+		if result.err == nil {
+			task.failures = 0
+		}
+		r.mu.Unlock()
+		r.enqueue(key)
+	}()
+}
+
+// take records that the status has the result of a task.
+func (r *recreationTasks) take(key client.ObjectKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if task := r.of[key]; task != nil {
+		task.taken = true
+	}
+}
+
+// stop tells a task to end early.
+func (r *recreationTasks) stop(key client.ObjectKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if task := r.of[key]; task != nil {
+		task.cancel()
+	}
+}
+
+// reserve gives a ConsumerQueue a slot at a vhost; false if none is free. A recreation under way gets a slot even so.
+func (r *recreationTasks) reserve(key client.ObjectKey, vhost string, isUnderWay bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	taken := 0
+	for other, of := range r.slots {
+		if of == vhost && other != key {
+			taken++
+		}
+	}
+	if taken >= maxRecreations && !isUnderWay {
+		return false
+	}
+	r.slots[key] = vhost
+	return true
+}
+
+// release gives the slot up, and forgets the task unless it runs.
+func (r *recreationTasks) release(key client.ObjectKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.slots, key)
+	if task := r.of[key]; task != nil && !task.isRunning() {
+		delete(r.of, key)
+	}
+}
+
+// forget stops what a ConsumerQueue has that is gone.
+func (r *recreationTasks) forget(key client.ObjectKey) {
+	r.stop(key)
+	r.release(key)
+}

@@ -1,0 +1,208 @@
+package consumerqueue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/rabbit/recreate"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// recreationWork is the work of one phase.
+type recreationWork struct {
+	*Reconciler
+
+	key        client.ObjectKey
+	status     v1alpha1.RecreationStatus // as written when the work began
+	recreation recreate.Recreation
+	engine     brokers.Recreator
+	connection *brokers.Broker
+	wanted     func(vhost.Binding) bool
+}
+
+// run does the work of the phase that the status has.
+func (w *recreationWork) run(ctx context.Context, report func(recreate.Progress)) (result phaseResult) {
+	switch w.status.Phase {
+	case v1alpha1.RecreationWaiting:
+		if result.err = w.engine.Check(ctx, w.recreation); result.err == nil {
+			result.seen, result.err = w.engine.Look(ctx, w.recreation)
+		}
+	case v1alpha1.RecreationDiverting:
+		result.err = w.engine.Divert(ctx, w.recreation, w.recordBindings)
+	case v1alpha1.RecreationEmptying:
+		result.progress, result.err = w.engine.Empty(ctx, w.recreation, report)
+	case v1alpha1.RecreationSwapping:
+		result.swapped, result.err = w.engine.Swap(ctx, w.recreation, w.recordDeleteSent)
+	case v1alpha1.RecreationGivingBack:
+		result.progress, result.err = w.engine.GiveBack(ctx, w.recreation, w.wanted, report)
+		if result.err == nil {
+			result.err = w.connection.CatchUp(ctx) // the next comparison must see the queue as it is
+		}
+	}
+	return result
+}
+
+// errOutdatedWork ends work whose recreation has gone on without it, for instance through another manager.
+var errOutdatedWork = errors.New("the status of the recreation has changed")
+
+// record changes the status of the recreation at the API server while the work goes on. It fails if another manager has begun work on the
+// same recreation since.
+func (w *recreationWork) record(ctx context.Context, change func(*v1alpha1.RecreationStatus)) error {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		now := &v1alpha1.ConsumerQueue{}
+		if err := w.live.Get(ctx, w.key, now); err != nil {
+			return err
+		}
+		is := now.Status.Recreation
+		if is == nil || is.ID != w.status.ID || is.Runs != w.status.Runs {
+			return errOutdatedWork
+		}
+		change(is)
+		return w.statuses.Update(ctx, w.client, now)
+	})
+	if err != nil {
+		return fmt.Errorf("write the status of recreation %s: %w", w.status.ID, err)
+	}
+	return nil
+}
+
+func (w *recreationWork) recordBindings(ctx context.Context, bindings []vhost.Binding) error {
+	recorded := recordedBindings(bindings)
+	return w.record(ctx, func(status *v1alpha1.RecreationStatus) { status.Bindings = recorded })
+}
+
+func (w *recreationWork) recordDeleteSent(ctx context.Context) error {
+	return w.record(ctx, func(status *v1alpha1.RecreationStatus) { status.DeleteSent = true })
+}
+
+func recordedBindings(bindings []vhost.Binding) []v1alpha1.RecordedBinding {
+	recorded := make([]v1alpha1.RecordedBinding, len(bindings))
+	for i, binding := range bindings {
+		recorded[i] = v1alpha1.RecordedBinding{Source: binding.Source, RoutingKey: binding.RoutingKey}
+		if len(binding.Arguments) > 0 {
+			recorded[i].Arguments = binding.Arguments.JSON()
+		}
+	}
+	return recorded
+}
+
+// workOf is the work of a recreation whose status was written.
+func (v *vhostScope) workOf(status v1alpha1.RecreationStatus) (*recreationWork, error) {
+	arguments, err := readArguments(status.NewArguments)
+	if err != nil {
+		return nil, fmt.Errorf("status.recreation.newArguments: %w", err)
+	}
+	of := recreate.Recreation{
+		ID: status.ID, Queue: topology.Queue{Name: status.Queue, Role: v.roleOf(status.Queue), Arguments: arguments},
+		WithoutHold: v.isWithoutHold(status), Emptied: status.EmptiedTime != nil, DeleteSent: status.DeleteSent,
+		Tiers: v.tiersReturningTo(status.Queue),
+	}
+	for _, recorded := range status.Bindings {
+		arguments, err := readArguments(recorded.Arguments)
+		if err != nil {
+			return nil, fmt.Errorf("status.recreation.bindings: %w", err)
+		}
+		of.Bindings = append(of.Bindings, vhost.Binding{
+			Source: recorded.Source, Destination: status.Queue, RoutingKey: recorded.RoutingKey, Arguments: arguments,
+		})
+	}
+	return &recreationWork{
+		Reconciler: v.Reconciler, key: client.ObjectKeyFromObject(v.cq), status: status, recreation: of,
+		engine: v.connection.Recreator(v.location.Cluster.Key()), connection: v.connection, wanted: v.wantedAfter(status),
+	}, nil
+}
+
+func readArguments(text string) (vhost.Arguments, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var read map[string]any
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&read); err != nil {
+		return nil, err
+	}
+	return vhost.Normalize(read), nil
+}
+
+// isWithoutHold reports whether a recreation has no hold queue: that of a delay tier to which nothing is bound when it begins.
+func (v *vhostScope) isWithoutHold(status v1alpha1.RecreationStatus) bool {
+	if status.IsUnderWay() {
+		return status.Hold == ""
+	}
+	observed, _ := v.connection.Observe(vhost.Selection{Queues: []string{status.Queue}})
+	return v.roleOf(status.Queue) == v1alpha1.RoleDelayTier && len(observed.BindingsTo[status.Queue]) == 0
+}
+
+func (v *vhostScope) roleOf(queue string) v1alpha1.Role {
+	return v.known[vhost.QueueID(queue)].Role
+}
+
+func (v *vhostScope) tiersReturningTo(queue string) []string {
+	observed, _ := v.connection.Observe(topology.SelectionWith(v.cq, v.owned))
+	return plan.TiersReturningTo(queue, v.owned, observed)
+}
+
+// wantedAfter returns which bindings come back: all but those that the resource had and that have left the spec. The old queue keeps its
+// own.
+func (v *vhostScope) wantedAfter(status v1alpha1.RecreationStatus) func(vhost.Binding) bool {
+	if status.BackOutReason != "" || len(v.desired.Queues) == 0 {
+		return func(vhost.Binding) bool { return true }
+	}
+	owned, desired := vhost.IDs{}, topology.IDsOf(v.desired.Bindings)
+	for _, entry := range v.owned {
+		owned[topology.IDOf(entry)] = true
+	}
+	return func(binding vhost.Binding) bool { return desired[binding.ID()] || !owned[binding.ID()] }
+}
+
+// outcomes are what the reasons of errors mean for a recreation; all others refuse it.
+var outcomes = map[recreate.Reason]plan.Outcome{
+	"":                              plan.PhaseFailed,
+	recreate.DeleteUncertain:        plan.PhaseFailed,
+	recreate.ConsumersCameBack:      plan.PhaseConsumersCame,
+	recreate.MessagesPending:        plan.PhaseNotProven,
+	recreate.PublishersPastBindings: plan.PhaseNotProven,
+}
+
+// endedOf is how the work of a phase ended, as the decision needs it.
+func (v *vhostScope) endedOf(status v1alpha1.RecreationStatus, result phaseResult, now metav1.Time) plan.Ended {
+	settings := topology.RecreationOf(v.cq)
+	ended := plan.Ended{
+		Outcome: plan.PhaseDone, WithoutHold: v.isWithoutHold(status),
+		Accepts: settings.AcceptPastBindings || v.roleOf(status.Queue) != v1alpha1.RoleMain,
+		Settled: status.EmptiedTime != nil && now.Sub(status.EmptiedTime.Time) >= settings.SettleTimeout,
+	}
+	reason := recreate.ReasonOf(result.err)
+	if past := result.past(); past > 0 && (result.err == nil || reason == recreate.PublishersPastBindings) {
+		ended.Outcome = plan.PhaseMessagesCame
+		ended.Message = fmt.Sprintf("%d messages came to queue %q past its bindings: let publishers use mandatory, then set "+
+			"recreation.publishersPastBindings to Accept", past, status.Queue)
+		return ended
+	}
+	if result.err == nil {
+		return ended
+	}
+	ended.Message = conditions.ErrorSummary(result.err)
+	outcome, known := outcomes[reason]
+	if !known {
+		outcome = plan.PhaseRefused
+	}
+	if ended.WithoutHold && reason == recreate.PublishersPastBindings {
+		outcome = plan.PhaseMessagesCame
+	}
+	ended.Outcome = outcome
+	return ended
+}

@@ -1,0 +1,298 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Limits of a recreation.
+const (
+	// maxRecordedBindings is how many bindings a queue may have, because the status lists all of them.
+	maxRecordedBindings = 64
+	// maxRecordedBytes is how many bytes of arguments these bindings may have together.
+	maxRecordedBytes = 64 << 10
+	// maxRecreationAttempts is how often a recreation may go back because the queue could not be shown to be empty.
+	maxRecreationAttempts = 3
+	// retryRecreation is how long after a failed attempt a recreation is tried again; retrySoon if a consumer or a message came.
+	retryRecreation = 10 * time.Minute
+	retrySoon       = 30 * time.Second
+)
+
+// Recreation is a queue that has to be recreated.
+type Recreation struct {
+	// Queue is the queue as desired, Found as the broker has it.
+	Queue topology.Queue
+	Found vhost.Queue
+	// Bindings are all bindings of the queue, foreign ones too.
+	Bindings []vhost.Binding
+	// Foreign: Warren neither declared the queue nor has seen it in sync, so the recreation needs an approval.
+	Foreign bool
+	// Upgraded: the queue differs only because the broker was upgraded, so the recreation needs an approval.
+	Upgraded bool
+	// Refusal is why the queue cannot be recreated; empty if it can.
+	Refusal string
+}
+
+// recreationOrder is the order in which queues of a ConsumerQueue are recreated, one at a time.
+var recreationOrder = []v1alpha1.Role{v1alpha1.RoleDelayTier, v1alpha1.RoleDeadLetter, v1alpha1.RoleMain}
+
+// NextRecreation returns the queue of a comparison that is recreated next: delay tiers come first, then the dead-letter queue, then the
+// main queue. It returns false if no queue or exchange has to be recreated.
+func NextRecreation(comparison Comparison, known topology.Inventory, observed vhost.Observed, input Input) (Recreation, bool) {
+	var next Recreation
+	found := false
+	for _, entry := range comparison.Entries {
+		if entry.State != v1alpha1.StateRecreationRequired {
+			continue
+		}
+		if entry.Exchange != nil {
+			return Recreation{Upgraded: comparison.Upgraded, Refusal: fmt.Sprintf(
+				"only durable quorum queues are recreated: delete exchange %q by hand, and Warren declares it again", entry.Name)}, true
+		}
+		if found && slices.Index(recreationOrder, next.Queue.Role) <= slices.Index(recreationOrder, entry.Role) {
+			continue
+		}
+		next, found = recreationOf(entry, comparison, known, observed, input), true
+	}
+	return next, found
+}
+
+func recreationOf(
+	entry Entry, comparison Comparison, known topology.Inventory, observed vhost.Observed, input Input,
+) Recreation {
+	r := Recreation{
+		Queue: *entry.Queue, Found: observed.Queues[entry.Name], Bindings: observed.BindingsTo[entry.Name],
+		Foreign: !topology.Owns(known[entry.ID()]), Upgraded: comparison.Upgraded,
+	}
+	for _, refuse := range []func(Recreation, vhost.Observed, Input) string{
+		refuseKind, refuseOtherInstance, refuseShared, refuseBindings, refuseOperatorPolicy,
+	} {
+		if r.Refusal = refuse(r, observed, input); r.Refusal != "" {
+			break
+		}
+	}
+	return r
+}
+
+func refuseKind(r Recreation, _ vhost.Observed, _ Input) string {
+	found := r.Found
+	if found.Type() == vhost.TypeQuorum && found.Durable && !found.AutoDelete && !found.Exclusive {
+		return ""
+	}
+	kind := cmp.Or(found.Type(), vhost.TypeClassic)
+	switch {
+	case found.Exclusive:
+		kind = "exclusive"
+	case found.AutoDelete:
+		kind = "auto-delete"
+	case !found.Durable:
+		kind = "transient"
+	}
+	return fmt.Sprintf("only durable quorum queues are recreated, and queue %q is %s: delete queue %q by hand, and Warren declares it "+
+		"again", r.Queue.Name, kind, r.Queue.Name)
+}
+
+func refuseOtherInstance(_ Recreation, _ vhost.Observed, input Input) string {
+	if input.Hold == "" {
+		return ""
+	}
+	return "another instance works on this vhost: " + input.Hold
+}
+
+func refuseShared(r Recreation, _ vhost.Observed, input Input) string {
+	entry := topology.EntryOf(r.Queue.ID())
+	if input.Shared == nil || !input.Shared(entry) {
+		return ""
+	}
+	return fmt.Sprintf("another ConsumerQueue has queue %q, too: give each ConsumerQueue a queue of its own, or delete queue %q by hand",
+		r.Queue.Name, r.Queue.Name)
+}
+
+func refuseBindings(r Recreation, _ vhost.Observed, _ Input) string {
+	if count := len(r.Bindings); count > maxRecordedBindings {
+		return fmt.Sprintf("queue %q has %d bindings, and at most %d can be moved: remove bindings, or delete the queue by hand",
+			r.Queue.Name, count, maxRecordedBindings)
+	}
+	size := 0
+	for _, binding := range r.Bindings {
+		size += len(binding.Arguments.JSON())
+		if binding.ToExchange {
+			return fmt.Sprintf("the bindings of queue %q cannot be read", r.Queue.Name)
+		}
+	}
+	if size > maxRecordedBytes {
+		return fmt.Sprintf("the bindings of queue %q have %d bytes of arguments, and at most %d can be moved: remove bindings, or delete "+
+			"the queue by hand", r.Queue.Name, size, maxRecordedBytes)
+	}
+	return ""
+}
+
+// droppingKeys are the keys of an operator policy that may drop or expire messages of a queue.
+var droppingKeys = []string{
+	vhost.KeyExpires, vhost.KeyMaxLength, vhost.KeyMaxLengthBytes, vhost.KeyMessageTTL, vhost.KeyOverflow,
+}
+
+// refuseOperatorPolicy: no policy outranks an operator policy, so it would drop messages of the queue while they are moved.
+func refuseOperatorPolicy(r Recreation, observed vhost.Observed, _ Input) string {
+	effective, possible := policiesOf(r.Queue.Name, vhost.TypeQuorum, observed.Policies, true)
+	if effective != nil {
+		possible = append(possible, effective)
+	}
+	for _, policy := range possible {
+		for _, key := range droppingKeys {
+			if _, set := policy.Definition[key]; set {
+				return fmt.Sprintf("operator policy %q sets %s and would drop messages of queue %q while they are moved: "+
+					"take the queue out of the pattern", policy.Name, key, r.Queue.Name)
+			}
+		}
+	}
+	return ""
+}
+
+// Moment is what decides whether a recreation begins now.
+type Moment struct {
+	Settings topology.Recreation
+	// Generation and PlanHash are those of the resource now.
+	Generation int64
+	PlanHash   string
+	// Approved and Aborted are the values of the annotations.
+	Approved, Aborted string
+	// Status is that of this recreation; zero if it is new.
+	Status v1alpha1.RecreationStatus
+	// Consumers and Ready are how many consumers and ready messages the queue has.
+	Consumers int
+	Ready     int64
+	Now       time.Time
+}
+
+// Verdict is whether a recreation begins, and otherwise the reason of the condition that says why it does not.
+type Verdict struct {
+	Begins          bool
+	Reason, Message string
+	// Again is how soon the moment may be another one without an event; zero if it is not.
+	Again time.Duration
+}
+
+// pollRecreation is how soon consumers and messages are counted again.
+const pollRecreation = 5 * time.Second
+
+// Permit decides whether a recreation is allowed to begin, whatever the queue holds.
+func (r Recreation) Permit(m Moment) Verdict {
+	last := m.Status.LastResult
+	switch {
+	case r.Upgraded && !m.isApproved(): // whatever else is the matter: the queue works as it is
+		return r.approvalNeeded(m)
+	case r.Refusal != "":
+		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: r.Refusal, Again: time.Minute}
+	case m.isAborted():
+		return Verdict{Reason: v1alpha1.ReasonRecreationAborted, Message: fmt.Sprintf(
+			"recreation %s of queue %q was aborted: remove the annotation %s to let Warren begin again",
+			m.Aborted, r.Queue.Name, v1alpha1.AbortRecreationAnnotation)}
+	case m.Status.Attempts >= maxRecreationAttempts && last != nil:
+		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: fmt.Sprintf("%d attempts failed, the last one because %s",
+			m.Status.Attempts, last.Message)}
+	case r.NeedsApproval(m.Settings) && !m.isApproved():
+		return r.approvalNeeded(m)
+	}
+	if wait := retryWait(m); wait > 0 {
+		message := fmt.Sprintf("the recreation of queue %q went back because %s; Warren tries again %v after that",
+			r.Queue.Name, last.Message, waitAfter(*last))
+		return Verdict{Reason: v1alpha1.ReasonRecreationPending, Message: message, Again: wait}
+	}
+	return Verdict{Begins: true}
+}
+
+// Decide decides whether a recreation that is permitted begins at this moment.
+func (r Recreation) Decide(m Moment) Verdict {
+	limit := int64(0)
+	if m.Settings.Policy == v1alpha1.RecreatePolicyMigrate && r.Queue.Role == v1alpha1.RoleMain {
+		limit = m.Settings.MaxReady
+	}
+	switch {
+	case m.Consumers > 0:
+		return Verdict{Reason: v1alpha1.ReasonWaitingForConsumers, Again: pollRecreation, Message: fmt.Sprintf(
+			"queue %q is recreated when its %s gone", r.Queue.Name, counted(m.Consumers, "consumer is", "consumers are"))}
+	case m.Ready > limit && limit == 0:
+		return Verdict{Reason: v1alpha1.ReasonWaitingUntilEmpty, Again: pollRecreation, Message: fmt.Sprintf(
+			"queue %q is recreated when it holds no message; %d are ready", r.Queue.Name, m.Ready)}
+	case m.Ready > limit:
+		return Verdict{Reason: v1alpha1.ReasonWaitingUntilEmpty, Again: pollRecreation, Message: fmt.Sprintf(
+			"queue %q is recreated when at most %d messages are ready (recreation.maxReadyMessages); %d are", r.Queue.Name, limit, m.Ready)}
+	case m.Ready > 0 && deadLettersAtMostOnce(r.Found):
+		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Again: pollRecreation, Message: fmt.Sprintf(
+			"queue %q dead-letters at most once, so its dead letters may be lost while its %d messages are moved: empty the queue first",
+			r.Queue.Name, m.Ready)}
+	}
+	return Verdict{Begins: true}
+}
+
+func deadLettersAtMostOnce(queue vhost.Queue) bool {
+	_, deadLetters := queue.Arguments[vhost.ArgDeadLetterExchange]
+	return deadLetters && !vhost.SameValue(queue.Arguments[vhost.ArgDeadLetterStrategy], topology.DeadLetterAtLeastOnce)
+}
+
+func counted(count int, one, many string) string {
+	if count == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", count, many)
+}
+
+// NeedsApproval reports whether somebody has to approve. A queue that Warren never had in sync is somebody else's.
+func (r Recreation) NeedsApproval(settings topology.Recreation) bool {
+	return r.Foreign || r.Upgraded || settings.Policy == v1alpha1.RecreatePolicyMigrate && !settings.Automatic
+}
+
+// isApproved: an approval of a plan holds for all queues that this plan recreates, one after the other.
+func (m Moment) isApproved() bool {
+	accepted := m.Status.ApprovedPlanHash == m.Approved && m.Status.ApprovedGeneration == m.Generation
+	return m.Approved != "" && (m.Approved == m.PlanHash || accepted)
+}
+
+// isAborted: an abort counts for the recreation that is planned, and for the next attempt of one that it turned back.
+func (m Moment) isAborted() bool {
+	last := m.Status.LastResult
+	return m.Aborted != "" && (m.Aborted == m.Status.ID ||
+		last != nil && last.Reason == v1alpha1.BackOutAborted && m.Aborted == last.ID)
+}
+
+func (r Recreation) approvalNeeded(m Moment) Verdict {
+	why := "recreatePolicy is Migrate and recreation.approval is Required"
+	switch {
+	case r.Foreign:
+		why = "Warren did not declare this queue"
+	case r.Upgraded:
+		why = "only an upgrade of the broker requires it"
+	}
+	how := fmt.Sprintf("see kubectl warren plan, and approve with kubectl warren approve, or with the annotation %s: %s",
+		v1alpha1.ApproveRecreationAnnotation, m.PlanHash)
+	if m.Approved == "" {
+		return Verdict{Reason: v1alpha1.ReasonApprovalNeeded, Message: fmt.Sprintf(
+			"the recreation of queue %q needs an approval, because %s: %s", r.Queue.Name, why, how)}
+	}
+	return Verdict{Reason: v1alpha1.ReasonApprovalStale, Message: fmt.Sprintf(
+		"the plan has changed since the recreation of queue %q was approved: %s", r.Queue.Name, how)}
+}
+
+func waitAfter(last v1alpha1.RecreationResult) time.Duration {
+	if countsAsAttempt(last.Reason) {
+		return retryRecreation
+	}
+	return retrySoon
+}
+
+// retryWait is for how long a recreation that went back waits until it is tried again.
+func retryWait(m Moment) time.Duration {
+	last := m.Status.LastResult
+	waits := last != nil && last.Result == v1alpha1.RecreationBackedOut && last.Reason != v1alpha1.BackOutAborted
+	if !waits {
+		return 0
+	}
+	return waitAfter(*last) - m.Now.Sub(last.Time.Time)
+}

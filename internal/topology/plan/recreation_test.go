@@ -1,0 +1,447 @@
+package plan_test
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// nextRecreation compares a spec with a broker that has another one, and returns what is recreated next.
+func nextRecreation(t *testing.T, was, spec string, change func(*vhost.Observed), input plan.Input) (plan.Recreation, bool) {
+	t.Helper()
+	before := topologytest.Desired(t, was, topologytest.V43)
+	observed := topologytest.Observe(t, before)
+	known := topology.InventoryOf(plan.MergeInventory(plan.Diff(before, observed, plan.Input{}), nil, plan.Plan{}))
+	if change != nil {
+		change(&observed)
+	}
+	comparison := plan.Diff(topologytest.Desired(t, spec, topologytest.V43), observed, input)
+	return plan.NextRecreation(comparison, known, observed, input)
+}
+
+func TestQueuesAreRecreatedInOrder(t *testing.T) {
+	t.Parallel()
+	const all = `{
+		queue: {messageTTL: 5m},
+		bindings: [{exchange: {name: events, type: topic}, routingKeys: [order.placed]}],
+		retry: {exchange: {name: again}, delayTiers: [{delay: 40s, queueName: tier}]},
+		deadLetter: {exchange: {name: dlx}, queue: {name: dlq, maxLength: 10}}
+	}`
+	for name, test := range map[string]struct{ spec, want string }{
+		"nothing differs":            {full, ""},
+		"delay tiers come first":     {all, "tier"},
+		"then the dead-letter queue": {strings.Replace(all, "40s", "30s", 1), "dlq"},
+		"then the main queue":        {fullWithTTL, "orders"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, found := nextRecreation(t, full, test.spec, nil, plan.Input{})
+			topologytest.Equal(t, "found", test.want != "", found)
+			topologytest.Equal(t, "queue", test.want, got.Queue.Name)
+			topologytest.Equal(t, "refusal", "", got.Refusal)
+		})
+	}
+}
+
+func TestWhatIsNotRecreated(t *testing.T) {
+	t.Parallel()
+	const byHand = `: delete queue "orders" by hand, and Warren declares it again`
+	changed := func(change func(*vhost.Queue)) func(*vhost.Observed) {
+		return func(o *vhost.Observed) {
+			queue := o.Queues["orders"]
+			queue.Arguments = maps.Clone(queue.Arguments)
+			change(&queue)
+			o.Queues["orders"] = queue
+		}
+	}
+	bound := func(count int, arguments vhost.Arguments) func(*vhost.Observed) {
+		return func(o *vhost.Observed) {
+			for i := range count {
+				o.BindingsTo["orders"] = append(o.BindingsTo["orders"], vhost.Binding{
+					Source: "theirs", Destination: "orders", RoutingKey: fmt.Sprint(i), Arguments: arguments,
+				})
+			}
+		}
+	}
+	operatorPolicy := func(pattern string) func(*vhost.Observed) {
+		return func(o *vhost.Observed) {
+			o.Policies = append(o.Policies, vhost.Policy{
+				Name: "p", Pattern: vhost.ReadPattern(pattern), Operator: true, Definition: vhost.Arguments{vhost.KeyMaxLength: int64(9)},
+			})
+		}
+	}
+	const dropped = `operator policy "p" sets max-length and would drop messages of queue "orders" while they are moved: take the queue out of ` +
+		`the pattern`
+	for name, test := range map[string]struct {
+		spec   string
+		change func(*vhost.Observed)
+		input  plan.Input
+		want   string
+	}{
+		"an exchange": {
+			spec: strings.Replace(fullWithTTL, "name: again", "name: again, type: topic", 1),
+			want: `only durable quorum queues are recreated: delete exchange "again" by hand, and Warren declares it again`,
+		},
+		"a stream": {
+			change: changed(func(q *vhost.Queue) { q.Arguments[vhost.ArgQueueType] = "stream" }),
+			want:   `only durable quorum queues are recreated, and queue "orders" is stream` + byHand,
+		},
+		"a queue without a type": {
+			change: changed(func(q *vhost.Queue) { delete(q.Arguments, vhost.ArgQueueType) }),
+			want:   `only durable quorum queues are recreated, and queue "orders" is classic` + byHand,
+		},
+		"an auto-delete queue": {
+			change: changed(func(q *vhost.Queue) { q.AutoDelete = true }),
+			want:   `only durable quorum queues are recreated, and queue "orders" is auto-delete` + byHand,
+		},
+		"an exclusive queue": {
+			change: changed(func(q *vhost.Queue) { q.Exclusive = true }),
+			want:   `only durable quorum queues are recreated, and queue "orders" is exclusive` + byHand,
+		},
+		"a transient queue": {
+			change: changed(func(q *vhost.Queue) { q.Durable = false }),
+			want:   `only durable quorum queues are recreated, and queue "orders" is transient` + byHand,
+		},
+		"with another instance": {
+			input: plan.Input{Hold: "u2 works here"}, want: "another instance works on this vhost: u2 works here",
+		},
+		"with another ConsumerQueue": {
+			input: plan.Input{Shared: func(entry v1alpha1.TopologyEntry) bool { return entry.Name == "orders" }},
+			want:  `another ConsumerQueue has queue "orders", too: give each ConsumerQueue a queue of its own, or delete queue "orders" by hand`,
+		},
+		"64 bindings": {change: bound(63, nil)},
+		"65 bindings": {change: bound(64, nil), want: `queue "orders" has 65 bindings, and at most 64 can be moved: remove bindings, or delete the queue by hand`},
+		"large bindings": {
+			change: bound(3, vhost.Arguments{"x": strings.Repeat("a", 30_000)}),
+			want:   `the bindings of queue "orders" have 90024 bytes of arguments, and at most 65536 can be moved: remove bindings, or delete the queue by hand`,
+		},
+		"an operator policy for the queue": {change: operatorPolicy("^orders$"), want: dropped},
+		"an operator policy for others":    {change: operatorPolicy("^invoices$")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if test.spec == "" {
+				test.spec = fullWithTTL
+			}
+			got, found := nextRecreation(t, full, test.spec, test.change, test.input)
+			topologytest.Equal(t, "found", true, found)
+			topologytest.Equal(t, "refusal", test.want, got.Refusal)
+		})
+	}
+}
+
+var now = time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC)
+
+func wentBack(id, reason string, ago time.Duration) *v1alpha1.RecreationResult {
+	return &v1alpha1.RecreationResult{
+		ID: id, Queue: "orders", Result: v1alpha1.RecreationBackedOut, Reason: reason, Message: "of a reason", Time: metav1.NewTime(now.Add(-ago)),
+	}
+}
+
+func TestWhenARecreationIsPermitted(t *testing.T) {
+	t.Parallel()
+	main := plan.Recreation{Queue: topology.Queue{Name: "orders", Role: v1alpha1.RoleMain}}
+	foreign, upgraded, refused := main, main, main
+	foreign.Foreign, upgraded.Upgraded, refused.Refusal = true, true, "no"
+	whenEmpty := topology.Recreation{Policy: v1alpha1.RecreatePolicyWhenEmpty}
+	migrate := topology.Recreation{Policy: v1alpha1.RecreatePolicyMigrate}
+	automatic := topology.Recreation{Policy: v1alpha1.RecreatePolicyMigrate, Automatic: true}
+	for name, test := range map[string]struct {
+		of     plan.Recreation
+		moment plan.Moment
+		want   string // the reason; empty if it is permitted
+		again  time.Duration
+	}{
+		"WhenEmpty":         {of: main, moment: plan.Moment{Settings: whenEmpty}},
+		"Migrate":           {of: main, moment: plan.Moment{Settings: migrate}, want: v1alpha1.ReasonApprovalNeeded},
+		"Migrate, approved": {of: main, moment: plan.Moment{Settings: migrate, Approved: "h"}},
+		"Migrate, another plan was approved": {
+			of: main, moment: plan.Moment{Settings: migrate, Approved: "old"}, want: v1alpha1.ReasonApprovalStale,
+		},
+		"Migrate, the plan was approved and is half done": {of: main, moment: plan.Moment{
+			Settings: migrate, Approved: "old", Generation: 7, Status: v1alpha1.RecreationStatus{ApprovedPlanHash: "old", ApprovedGeneration: 7},
+		}},
+		"Migrate, the plan was approved for a former spec": {of: main, moment: plan.Moment{
+			Settings: migrate, Approved: "old", Generation: 8, Status: v1alpha1.RecreationStatus{ApprovedPlanHash: "old", ApprovedGeneration: 7},
+		}, want: v1alpha1.ReasonApprovalStale},
+		"Migrate, Automatic":             {of: main, moment: plan.Moment{Settings: automatic}},
+		"somebody else's queue":          {of: foreign, moment: plan.Moment{Settings: automatic}, want: v1alpha1.ReasonApprovalNeeded},
+		"after an upgrade of the broker": {of: upgraded, moment: plan.Moment{Settings: whenEmpty}, want: v1alpha1.ReasonApprovalNeeded},
+		"after an upgrade, refused": {
+			of: plan.Recreation{Upgraded: true, Refusal: "an exchange"}, moment: plan.Moment{Settings: whenEmpty}, want: v1alpha1.ReasonApprovalNeeded,
+		},
+		"after an upgrade, approved":       {of: upgraded, moment: plan.Moment{Settings: whenEmpty, Approved: "h"}},
+		"refused, although it is approved": {of: refused, moment: plan.Moment{Settings: migrate, Approved: "h"}, want: v1alpha1.ReasonRecreationBlocked, again: time.Minute},
+		"aborted": {
+			of: main, moment: plan.Moment{Settings: whenEmpty, Aborted: "id", Status: v1alpha1.RecreationStatus{ID: "id"}},
+			want: v1alpha1.ReasonRecreationAborted,
+		},
+		"it went back by an abort": {
+			of: main, moment: plan.Moment{Settings: whenEmpty, Aborted: "id", Status: v1alpha1.RecreationStatus{
+				ID: "next", LastResult: wentBack("id", v1alpha1.BackOutAborted, time.Hour),
+			}}, want: v1alpha1.ReasonRecreationAborted,
+		},
+		"the annotation of an abort was removed": {
+			of: main, moment: plan.Moment{Settings: whenEmpty, Status: v1alpha1.RecreationStatus{
+				ID: "next", LastResult: wentBack("id", v1alpha1.BackOutAborted, time.Second),
+			}},
+		},
+		"another one was aborted": {of: main, moment: plan.Moment{Settings: whenEmpty, Aborted: "id", Status: v1alpha1.RecreationStatus{ID: "other"}}},
+		"a consumer came back a moment ago": {
+			of: main, moment: plan.Moment{Settings: whenEmpty, Status: v1alpha1.RecreationStatus{
+				ID: "id", LastResult: wentBack("id", v1alpha1.BackOutConsumersCameBack, 10*time.Second),
+			}}, want: v1alpha1.ReasonRecreationPending, again: 20 * time.Second,
+		},
+		"the last attempt failed a moment ago": {
+			of: main, moment: plan.Moment{Settings: whenEmpty, Status: v1alpha1.RecreationStatus{
+				ID: "id", Attempts: 1, LastResult: wentBack("id", v1alpha1.BackOutNotProven, time.Minute),
+			}}, want: v1alpha1.ReasonRecreationPending, again: 9 * time.Minute,
+		},
+		"the last attempt failed long ago": {
+			of: main, moment: plan.Moment{Settings: whenEmpty, Status: v1alpha1.RecreationStatus{
+				ID: "id", Attempts: 2, LastResult: wentBack("id", v1alpha1.BackOutNotProven, time.Hour),
+			}},
+		},
+		"three attempts failed": {
+			of: main, moment: plan.Moment{Settings: whenEmpty, Status: v1alpha1.RecreationStatus{
+				ID: "id", Attempts: 3, LastResult: wentBack("id", v1alpha1.BackOutNotProven, time.Hour),
+			}}, want: v1alpha1.ReasonRecreationBlocked,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.moment.PlanHash, test.moment.Now = "h", now
+			got := test.of.Permit(test.moment)
+			topologytest.Equal(t, "begins", test.want == "", got.Begins)
+			topologytest.Equal(t, "reason", test.want, got.Reason)
+			topologytest.Equal(t, "again", test.again, got.Again)
+		})
+	}
+}
+
+func TestWhenARecreationBegins(t *testing.T) {
+	t.Parallel()
+	atMostOnce := vhost.Queue{Arguments: vhost.Arguments{vhost.ArgDeadLetterExchange: "dlx"}}
+	whenEmpty := topology.Recreation{Policy: v1alpha1.RecreatePolicyWhenEmpty, MaxReady: 100}
+	migrate := topology.Recreation{Policy: v1alpha1.RecreatePolicyMigrate, MaxReady: 100}
+	for name, test := range map[string]struct {
+		role      v1alpha1.Role
+		found     vhost.Queue
+		settings  topology.Recreation
+		consumers int
+		ready     int64
+		want      string // the message; empty if it begins
+	}{
+		"WhenEmpty, empty":                {settings: whenEmpty},
+		"WhenEmpty, one consumer":         {settings: whenEmpty, consumers: 1, want: `queue "orders" is recreated when its 1 consumer is gone`},
+		"WhenEmpty, a message":            {settings: whenEmpty, ready: 1, want: `queue "orders" is recreated when it holds no message; 1 are ready`},
+		"Migrate, two consumers":          {settings: migrate, consumers: 2, want: `queue "orders" is recreated when its 2 consumers are gone`},
+		"Migrate, as many as allowed":     {settings: migrate, ready: 100},
+		"Migrate, too many":               {settings: migrate, ready: 101, want: `queue "orders" is recreated when at most 100 messages are ready (recreation.maxReadyMessages); 101 are`},
+		"Migrate, a delay tier":           {role: v1alpha1.RoleDelayTier, settings: migrate, ready: 1, want: `queue "orders" is recreated when it holds no message; 1 are ready`},
+		"Migrate, at most once":           {found: atMostOnce, settings: migrate, ready: 1, want: `queue "orders" dead-letters at most once, so its dead letters may be lost while its 1 messages are moved: empty the queue first`},
+		"Migrate, at most once and empty": {found: atMostOnce, settings: migrate},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if test.role == "" {
+				test.role = v1alpha1.RoleMain
+			}
+			r := plan.Recreation{Queue: topology.Queue{Name: "orders", Role: test.role}, Found: test.found}
+			got := r.Decide(plan.Moment{Settings: test.settings, Consumers: test.consumers, Ready: test.ready})
+			topologytest.Equal(t, "begins", test.want == "", got.Begins)
+			topologytest.Equal(t, "message", test.want, got.Message)
+		})
+	}
+}
+
+func TestNextStep(t *testing.T) {
+	t.Parallel()
+	const (
+		diverting, emptying = v1alpha1.RecreationDiverting, v1alpha1.RecreationEmptying
+		swapping, giving    = v1alpha1.RecreationSwapping, v1alpha1.RecreationGivingBack
+	)
+	for name, test := range map[string]struct {
+		phase      v1alpha1.RecreationPhase
+		deleteSent bool
+		ended      plan.Ended
+		want       v1alpha1.RecreationPhase
+		backOut    string
+		sent       bool // DeleteSent afterwards
+		over       bool
+	}{
+		"diverted":            {phase: diverting, ended: plan.Ended{Outcome: plan.PhaseDone}, want: emptying},
+		"emptied":             {phase: emptying, ended: plan.Ended{Outcome: plan.PhaseDone}, want: swapping},
+		"swapped":             {phase: swapping, deleteSent: true, ended: plan.Ended{Outcome: plan.PhaseDone}, want: giving, sent: true},
+		"given back":          {phase: giving, ended: plan.Ended{Outcome: plan.PhaseDone}, want: giving, over: true},
+		"a connection failed": {phase: emptying, ended: plan.Ended{Outcome: plan.PhaseFailed}, want: emptying},
+		"a consumer came":     {phase: emptying, ended: plan.Ended{Outcome: plan.PhaseConsumersCame}, want: giving, backOut: v1alpha1.BackOutConsumersCameBack},
+		"a consumer came after a delete": {
+			phase: swapping, deleteSent: true, ended: plan.Ended{Outcome: plan.PhaseConsumersCame}, want: swapping, sent: true,
+		},
+		"refused": {phase: diverting, ended: plan.Ended{Outcome: plan.PhaseRefused}, want: giving, backOut: v1alpha1.BackOutRefused},
+		"refused while it gives back": {
+			phase: giving, ended: plan.Ended{Outcome: plan.PhaseRefused}, want: giving,
+		},
+		"messages came past the bindings": {
+			phase: emptying, ended: plan.Ended{Outcome: plan.PhaseMessagesCame}, want: giving, backOut: v1alpha1.BackOutPublishersPastBindings,
+		},
+		"accepted messages came past the bindings": {
+			phase: emptying, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, Accepts: true}, want: swapping,
+		},
+		"accepted messages came past the bindings during the swap": {
+			phase: swapping, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, Accepts: true}, want: emptying,
+		},
+		"accepted messages came past the bindings after a delete": {
+			phase: swapping, deleteSent: true, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, Accepts: true}, want: swapping, sent: true,
+		},
+		"accepted messages came for too long": {
+			phase: emptying, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, Accepts: true, Settled: true},
+			want: giving, backOut: v1alpha1.BackOutPublishersPastBindings,
+		},
+		"tried the arguments of a delay tier": {phase: diverting, ended: plan.Ended{Outcome: plan.PhaseDone, WithoutHold: true}, want: swapping},
+		"messages came to a delay tier": {
+			phase: swapping, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, WithoutHold: true, Accepts: true},
+			want: giving, backOut: v1alpha1.BackOutMessagesCame,
+		},
+		"a delay tier is not proven": {phase: swapping, ended: plan.Ended{Outcome: plan.PhaseNotProven, WithoutHold: true}, want: swapping},
+		"not proven yet":             {phase: swapping, ended: plan.Ended{Outcome: plan.PhaseNotProven}, want: emptying},
+		"not proven":                 {phase: swapping, ended: plan.Ended{Outcome: plan.PhaseNotProven, Settled: true}, want: giving, backOut: v1alpha1.BackOutNotProven},
+		"not proven after a delete": {
+			phase: swapping, deleteSent: true, ended: plan.Ended{Outcome: plan.PhaseNotProven, Settled: true}, want: swapping, sent: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, over := plan.NextStep(v1alpha1.RecreationStatus{Phase: test.phase, DeleteSent: test.deleteSent}, test.ended)
+			topologytest.Equal(t, "status", v1alpha1.RecreationStatus{
+				Phase: test.want, BackOutReason: test.backOut, DeleteSent: test.sent,
+			}, got)
+			topologytest.Equal(t, "over", test.over, over)
+		})
+	}
+}
+
+func TestFinished(t *testing.T) {
+	t.Parallel()
+	at := metav1.NewTime(now)
+	begun := v1alpha1.RecreationStatus{
+		ID: "id", Queue: "orders", Phase: v1alpha1.RecreationGivingBack, NewArguments: "{}", DeleteSent: true, Attempts: 1,
+		Hold: "hold", Moved: 7, Bindings: []v1alpha1.RecordedBinding{{Source: "events"}}, ApprovedPlanHash: "h", ApprovedGeneration: 3,
+	}
+	topologytest.Equal(t, "completed", v1alpha1.RecreationStatus{
+		ApprovedPlanHash: "h", ApprovedGeneration: 3,
+		LastResult: &v1alpha1.RecreationResult{ID: "id", Queue: "orders", Result: v1alpha1.RecreationCompleted, Time: at},
+	}, plan.Finished(begun, at))
+
+	for reason, attempts := range map[string]int32{
+		v1alpha1.BackOutAborted: 1, v1alpha1.BackOutConsumersCameBack: 1, v1alpha1.BackOutMessagesCame: 1, v1alpha1.BackOutStatusLost: 1,
+		v1alpha1.BackOutNotProven: 2, v1alpha1.BackOutPublishersPastBindings: 2, v1alpha1.BackOutRefused: 2,
+	} {
+		back := begun
+		back.BackOutReason, back.BackOutMessage, back.DeleteSent = reason, "of a reason", false
+		topologytest.Equal(t, reason, v1alpha1.RecreationStatus{
+			Queue: "orders", NewArguments: "{}", Attempts: attempts, ApprovedPlanHash: "h", ApprovedGeneration: 3,
+			LastResult: &v1alpha1.RecreationResult{
+				ID: "id", Queue: "orders", Result: v1alpha1.RecreationBackedOut, Reason: reason, Message: "of a reason", Time: at,
+			},
+		}, plan.Finished(back, at))
+	}
+}
+
+func TestPlanned(t *testing.T) {
+	t.Parallel()
+	queue := topology.Queue{Name: "orders", Arguments: vhost.Arguments{"x-message-ttl": int64(5)}}
+	newID := func() string { return "new" }
+	last := wentBack("old", v1alpha1.BackOutNotProven, time.Hour)
+	for name, test := range map[string]struct {
+		former *v1alpha1.RecreationStatus
+		want   v1alpha1.RecreationStatus
+	}{
+		"the first one": {want: v1alpha1.RecreationStatus{ID: "new"}},
+		"as before": {
+			former: &v1alpha1.RecreationStatus{ID: "id", Queue: "orders", NewArguments: `{"x-message-ttl":5}`, Attempts: 1, LastResult: last},
+			want:   v1alpha1.RecreationStatus{ID: "id", Attempts: 1, LastResult: last},
+		},
+		"after it went back": {
+			former: &v1alpha1.RecreationStatus{Queue: "orders", NewArguments: `{"x-message-ttl":5}`, Attempts: 1, LastResult: last},
+			want:   v1alpha1.RecreationStatus{ID: "new", Attempts: 1, LastResult: last},
+		},
+		"to other arguments": {
+			former: &v1alpha1.RecreationStatus{
+				ID: "id", Queue: "orders", NewArguments: `{"x-message-ttl":4}`, Attempts: 3, LastResult: last,
+				ApprovedPlanHash: "h", ApprovedGeneration: 3,
+			},
+			want: v1alpha1.RecreationStatus{ID: "new", ApprovedPlanHash: "h", ApprovedGeneration: 3},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.want.Queue, test.want.Phase, test.want.NewArguments = "orders", v1alpha1.RecreationWaiting, `{"x-message-ttl":5}`
+			topologytest.Equal(t, "status", test.want, plan.Planned(test.former, queue, newID))
+		})
+	}
+}
+
+func TestRecovered(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		found   plan.Found
+		phase   v1alpha1.RecreationPhase
+		sent    bool
+		backOut string
+	}{
+		"the old queue stands":                {plan.Found{Exists: true}, v1alpha1.RecreationGivingBack, false, v1alpha1.BackOutStatusLost},
+		"the old queue stands behind a fence": {plan.Found{Exists: true, Fenced: true}, v1alpha1.RecreationSwapping, true, ""},
+		"there is no queue behind a fence":    {plan.Found{Fenced: true}, v1alpha1.RecreationSwapping, true, ""},
+		"there is no queue":                   {plan.Found{}, v1alpha1.RecreationGivingBack, false, ""},
+		"the new queue stands":                {plan.Found{Exists: true, IsNew: true}, v1alpha1.RecreationGivingBack, false, ""},
+		"the new queue stands behind a fence": {plan.Found{Exists: true, IsNew: true, Fenced: true}, v1alpha1.RecreationGivingBack, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := plan.Recovered(v1alpha1.RecreationStatus{}, test.found)
+			topologytest.Equal(t, "phase", test.phase, got.Phase)
+			topologytest.Equal(t, "delete sent", test.sent, got.DeleteSent)
+			topologytest.Equal(t, "back out", test.backOut, got.BackOutReason)
+		})
+	}
+}
+
+func TestConsequences(t *testing.T) {
+	t.Parallel()
+	main := plan.Recreation{
+		Queue:    topology.Queue{Name: "orders", Role: v1alpha1.RoleMain},
+		Bindings: []vhost.Binding{{Source: "shop", RoutingKey: "a"}, {Source: "shop", RoutingKey: "b"}, {Source: "audit"}},
+	}
+	const byName = `by the name of queue "orders": cannot be listed. They get nacks for about a second; without mandatory they can lose messages`
+	topologytest.Equal(t, "Migrate", []plan.Consequence{
+		{For: "messages", Text: "812 when they were counted last: those that are ready are moved to a hold queue and back, up to 100000"},
+		{For: "consumers", Text: "all must be gone first, and may come back when status.recreation.consumersMayStart is true"},
+		{For: "publishers", Text: `through exchange "audit", "shop": they notice nothing`},
+		{Text: byName},
+		{For: "retries", Text: "orders.retry.30s: kept back for about a second"},
+		{For: "afterwards", Text: "moved messages lose their exchange, and delivery counts and x-death counts start anew; " +
+			`clients that declare queue "orders" must use the new arguments`},
+	}, main.Consequences(topology.Recreation{Policy: v1alpha1.RecreatePolicyMigrate, MaxReady: 100_000}, 812, []string{"orders.retry.30s"}))
+	main.Bindings = nil
+	topologytest.Equal(t, "WhenEmpty", []plan.Consequence{
+		{For: "messages", Text: "none must be ready first"},
+		{For: "consumers", Text: "all must be gone first, and may come back when status.recreation.consumersMayStart is true"},
+		{For: "publishers", Text: "no exchange leads to the queue"},
+		{Text: byName},
+		{For: "afterwards", Text: `clients that declare queue "orders" must use the new arguments`},
+	}, main.Consequences(topology.Recreation{Policy: v1alpha1.RecreatePolicyWhenEmpty}, -1, nil))
+	main.Refusal = "no"
+	topologytest.Equal(t, "refused", []plan.Consequence{{For: "refused", Text: "no"}}, main.Consequences(topology.Recreation{}, 0, nil))
+}

@@ -1,0 +1,194 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// Outcome is how the work of a phase ended.
+type Outcome string
+
+// The outcomes of the work of a phase.
+const (
+	// PhaseDone: the phase has reached what it is for.
+	PhaseDone Outcome = "Done"
+	// PhaseFailed: the connection or the broker failed; the same phase is tried again.
+	PhaseFailed Outcome = "Failed"
+	// PhaseMessagesCame: messages were found that came past the bindings after the queue was emptied.
+	PhaseMessagesCame Outcome = "MessagesCame"
+	// PhaseConsumersCame: a consumer subscribed to the queue.
+	PhaseConsumersCame Outcome = "ConsumersCame"
+	// PhaseNotProven: the queue could not be shown to be empty.
+	PhaseNotProven Outcome = "NotProven"
+	// PhaseRefused: the recreation is not possible, for a reason that waiting does not remove.
+	PhaseRefused Outcome = "Refused"
+)
+
+// Ended is how the work of a phase ended.
+type Ended struct {
+	Outcome Outcome
+	// Message says why, for a person.
+	Message string
+	// WithoutHold: nothing is bound to the queue, so it has no hold queue, and its messages are not moved.
+	WithoutHold bool
+	// Accepts: messages that come past the bindings are moved; see spec.recreation.publishersPastBindings.
+	Accepts bool
+	// Settled: spec.recreation.settleTimeout has passed since the queue was emptied first.
+	Settled bool
+}
+
+// NextStep decides how a recreation goes on when the work of its phase has ended: it returns the status to write before the next work
+// begins, and whether the recreation is over. Once a delete may have been sent, a recreation only goes forward.
+func NextStep(status v1alpha1.RecreationStatus, ended Ended) (next v1alpha1.RecreationStatus, over bool) {
+	switch ended.Outcome {
+	case PhaseDone:
+		if status.Phase == v1alpha1.RecreationGivingBack {
+			return status, true
+		}
+		status.Phase = phaseAfter(status.Phase, ended.WithoutHold)
+	case PhaseConsumersCame:
+		return BackOut(status, v1alpha1.BackOutConsumersCameBack, ended.Message), false
+	case PhaseRefused:
+		return BackOut(status, v1alpha1.BackOutRefused, ended.Message), false
+	case PhaseMessagesCame:
+		return afterMessagesCame(status, ended), false
+	case PhaseNotProven:
+		switch {
+		case ended.Settled:
+			return BackOut(status, v1alpha1.BackOutNotProven, ended.Message), false
+		case status.Phase == v1alpha1.RecreationSwapping && !ended.WithoutHold:
+			return emptiedAgain(status), false
+		}
+	}
+	return status, false
+}
+
+func afterMessagesCame(status v1alpha1.RecreationStatus, ended Ended) v1alpha1.RecreationStatus {
+	switch {
+	case ended.WithoutHold:
+		return BackOut(status, v1alpha1.BackOutMessagesCame, ended.Message)
+	case ended.Settled || !ended.Accepts:
+		return BackOut(status, v1alpha1.BackOutPublishersPastBindings, ended.Message)
+	}
+	return emptiedAgain(status)
+}
+
+// emptiedAgain is the status of a recreation whose queue got messages: Emptying moves them, or has moved them. After a delete was sent there
+// is nothing to move any more.
+func emptiedAgain(status v1alpha1.RecreationStatus) v1alpha1.RecreationStatus {
+	switch {
+	case status.Phase == v1alpha1.RecreationEmptying:
+		status.Phase = v1alpha1.RecreationSwapping
+	case !status.DeleteSent:
+		status.Phase = v1alpha1.RecreationEmptying
+	}
+	return status
+}
+
+func phaseAfter(phase v1alpha1.RecreationPhase, withoutHold bool) v1alpha1.RecreationPhase {
+	switch {
+	case phase == v1alpha1.RecreationDiverting && !withoutHold:
+		return v1alpha1.RecreationEmptying
+	case phase == v1alpha1.RecreationSwapping:
+		return v1alpha1.RecreationGivingBack
+	}
+	return v1alpha1.RecreationSwapping
+}
+
+// BackOut turns a recreation under way back to the old queue, unless a delete may have been sent.
+func BackOut(status v1alpha1.RecreationStatus, reason, message string) v1alpha1.RecreationStatus {
+	if status.DeleteSent || status.Phase == v1alpha1.RecreationGivingBack || !status.IsUnderWay() {
+		return status
+	}
+	status.Phase, status.BackOutReason, status.BackOutMessage = v1alpha1.RecreationGivingBack, reason, message
+	return status
+}
+
+// Planned returns the status of a recreation that waits for its moment. A recreation of the same queue to the same arguments keeps its id
+// and the count of its attempts; another one gets a new id, and knows nothing of attempts before.
+func Planned(former *v1alpha1.RecreationStatus, queue topology.Queue, newID func() string) v1alpha1.RecreationStatus {
+	planned := v1alpha1.RecreationStatus{
+		Queue: queue.Name, Phase: v1alpha1.RecreationWaiting, NewArguments: queue.Arguments.JSON(),
+	}
+	if former != nil {
+		planned.ApprovedPlanHash, planned.ApprovedGeneration = former.ApprovedPlanHash, former.ApprovedGeneration
+		if former.Queue == planned.Queue && former.NewArguments == planned.NewArguments {
+			planned.ID, planned.Attempts, planned.LastResult = former.ID, former.Attempts, former.LastResult
+		}
+	}
+	if planned.ID == "" {
+		planned.ID = newID()
+	}
+	return planned
+}
+
+// Finished returns the status of a recreation that ended at a time. The next attempt of one that went back has another id: a delete of a
+// hold queue that is still under way must not find the next hold queue.
+func Finished(status v1alpha1.RecreationStatus, at metav1.Time) v1alpha1.RecreationStatus {
+	result := v1alpha1.RecreationResult{ID: status.ID, Queue: status.Queue, Result: v1alpha1.RecreationCompleted, Time: at}
+	left := v1alpha1.RecreationStatus{ApprovedPlanHash: status.ApprovedPlanHash, ApprovedGeneration: status.ApprovedGeneration}
+	if status.BackOutReason != "" {
+		result.Result, result.Reason, result.Message = v1alpha1.RecreationBackedOut, status.BackOutReason, status.BackOutMessage
+		left.Queue, left.NewArguments, left.Attempts = status.Queue, status.NewArguments, status.Attempts
+		if countsAsAttempt(status.BackOutReason) {
+			left.Attempts++
+		}
+	}
+	left.LastResult = &result
+	return left
+}
+
+// Found is what the broker shows of a recreation whose status was lost.
+type Found struct {
+	// Fenced: a fence stands over the queue, so a delete may be under way.
+	Fenced bool
+	// Exists and IsNew say whether the queue exists, and whether it has the new arguments.
+	Exists, IsNew bool
+}
+
+// Recovered completes the status of a recreation whose status was lost: it goes on where no message can be lost.
+func Recovered(status v1alpha1.RecreationStatus, found Found) v1alpha1.RecreationStatus {
+	switch {
+	case found.Fenced && !found.IsNew:
+		status.Phase, status.DeleteSent = v1alpha1.RecreationSwapping, true
+	case found.Exists && !found.IsNew:
+		status.Phase = v1alpha1.RecreationGivingBack
+		status.BackOutReason, status.BackOutMessage = v1alpha1.BackOutStatusLost, "the status was lost"
+	default:
+		status.Phase = v1alpha1.RecreationGivingBack
+	}
+	return status
+}
+
+func countsAsAttempt(reason string) bool {
+	return slices.Contains([]string{
+		v1alpha1.BackOutPublishersPastBindings, v1alpha1.BackOutNotProven, v1alpha1.BackOutRefused,
+	}, reason)
+}
+
+// DescribeWork says in a few words what a recreation under way does.
+func DescribeWork(status v1alpha1.RecreationStatus) string {
+	queue := fmt.Sprintf("queue %q", status.Queue)
+	var parts []string
+	switch status.Phase {
+	case v1alpha1.RecreationDiverting:
+		parts = append(parts, "the bindings of "+queue+" come to lead to queue "+status.Hold)
+	case v1alpha1.RecreationEmptying:
+		parts = append(parts, "the messages of "+queue+" are moved to queue "+status.Hold)
+	case v1alpha1.RecreationSwapping:
+		parts = append(parts, queue+" is shown to be empty, deleted and declared")
+	case v1alpha1.RecreationGivingBack:
+		parts = append(parts, "the messages and bindings of "+queue+" come back")
+	}
+	if status.BackOutReason != "" {
+		parts = append(parts, "the old queue stays: "+cmp.Or(status.BackOutMessage, status.BackOutReason))
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,80 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// Consequence is what a recreation means for somebody, or for something.
+type Consequence struct {
+	For  string `json:"for"`
+	Text string `json:"text"`
+}
+
+// Consequences are what a person wants to know before a recreation begins. messages is how many messages the main queue held when they were
+// counted last, -1 if that is not known; tiers are the delay tiers that return to the queue by its name.
+func (r Recreation) Consequences(settings topology.Recreation, messages int64, tiers []string) []Consequence {
+	if r.Refusal != "" {
+		return []Consequence{{"refused", r.Refusal}}
+	}
+	moves := settings.Policy == v1alpha1.RecreatePolicyMigrate && r.Queue.Role == v1alpha1.RoleMain
+	all := []Consequence{
+		{"messages", r.ofMessages(moves, settings, messages)},
+		{"consumers", "all must be gone first, and may come back when status.recreation.consumersMayStart is true"},
+		{"publishers", r.ofPublishers()},
+		{"", fmt.Sprintf("by the name of queue %q: cannot be listed. They get nacks for about a second; without mandatory they can lose "+
+			"messages", r.Queue.Name)},
+	}
+	if len(tiers) > 0 {
+		all = append(all, Consequence{"retries", strings.Join(tiers, ", ") + ": kept back for about a second"})
+	}
+	after := fmt.Sprintf("clients that declare queue %q must use the new arguments", r.Queue.Name)
+	if moves {
+		after = "moved messages lose their exchange, and delivery counts and x-death counts start anew; " + after
+	}
+	return append(all, Consequence{"afterwards", after})
+}
+
+func (r Recreation) ofMessages(moves bool, settings topology.Recreation, messages int64) string {
+	switch {
+	case !moves:
+		return "none must be ready first"
+	case messages < 0:
+		return fmt.Sprintf("up to %d that are ready are moved to a hold queue and back", settings.MaxReady)
+	}
+	return fmt.Sprintf("%d when they were counted last: those that are ready are moved to a hold queue and back, up to %d", messages,
+		settings.MaxReady)
+}
+
+func (r Recreation) ofPublishers() string {
+	var exchanges []string
+	for _, binding := range r.Bindings {
+		exchanges = append(exchanges, fmt.Sprintf("%q", binding.Source))
+	}
+	slices.Sort(exchanges)
+	exchanges = slices.Compact(exchanges)
+	if len(exchanges) == 0 {
+		return "no exchange leads to the queue"
+	}
+	return "through exchange " + strings.Join(exchanges, ", ") + ": they notice nothing"
+}
+
+// TiersReturningTo are the delay tiers of a topology that return to a queue by its name.
+func TiersReturningTo(queue string, entries []v1alpha1.TopologyEntry, observed vhost.Observed) []string {
+	var tiers []string
+	for _, entry := range entries {
+		arguments := observed.Queues[entry.Name].Arguments
+		returns := vhost.SameValue(arguments[vhost.ArgDeadLetterExchange], "") &&
+			vhost.SameValue(arguments[vhost.ArgDeadLetterRoutingKey], queue)
+		if entry.Kind == v1alpha1.KindQueue && entry.Role == v1alpha1.RoleDelayTier && returns {
+			tiers = append(tiers, entry.Name)
+		}
+	}
+	slices.Sort(tiers)
+	return tiers
+}
