@@ -80,8 +80,8 @@ func afterMessagesCame(status v1alpha1.RecreationStatus, ended Ended) v1alpha1.R
 	return emptiedAgain(status)
 }
 
-// emptiedAgain is the status of a recreation whose queue got messages: Emptying moves them, or has moved them. After a delete was sent there
-// is nothing to move any more.
+// emptiedAgain is the status of a recreation whose queue got messages: Emptying moves them, or has moved them. After a delete was
+// sent there is nothing to move any more.
 func emptiedAgain(status v1alpha1.RecreationStatus) v1alpha1.RecreationStatus {
 	switch {
 	case status.Phase == v1alpha1.RecreationEmptying:
