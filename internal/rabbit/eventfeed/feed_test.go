@@ -11,12 +11,12 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
-// A caller that waits for a marker learns that it will not come or does not suffice, and then reads the vhost.
+// Await answers a caller also if the marker will not arrive or does not suffice. The caller then refreshes the vhost.
 func TestAwaitAMarker(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		happens func(f *Feed)
-		want    []bool // the answer to a caller before the marker was made, and to one after that
+		want    []bool // the answers to a caller before the marker was sent, and to a caller after that
 	}{
 		"the marker is heard":                {func(f *Feed) { f.Reach(time.Now()) }, []bool{true}},
 		"both markers are heard":             {func(f *Feed) { f.Reach(time.Now()); f.Mark(); f.Reach(time.Now()) }, []bool{true, true}},
@@ -51,7 +51,7 @@ func TestAwaitAMarker(t *testing.T) {
 	}
 }
 
-// The reason of a silence stays while the broker cannot be reached for a moment, and a broker that is gone for long is a reason of its own.
+// The reason of a silence does not change while the broker is unreachable for a moment. If that lasts, it becomes the reason.
 func TestWhyNoEventsAreHeard(t *testing.T) {
 	t.Parallel()
 	silent, unreachable := fmt.Errorf("%w: no event", ErrSilent), fmt.Errorf("%w: closed", brokererr.ErrUnreachable)
@@ -85,7 +85,7 @@ func TestWhyNoEventsAreHeard(t *testing.T) {
 	}
 }
 
-// Each silence makes the next pause longer, until events have been heard for longer than the longest pause.
+// Each silence makes the next pause longer, until events have arrived for longer than the longest pause.
 func TestPausesAfterSilence(t *testing.T) {
 	t.Parallel()
 	f := NewFeed(retry.Backoff{First: time.Second, Limit: 4 * time.Second})

@@ -73,7 +73,7 @@ func TestPatternsOfFences(t *testing.T) {
 	}
 }
 
-// Where each main queue has the same tiers, one fence stands before many more of them.
+// If each main queue has the same tiers, one fence covers many more queues.
 func TestFencesBeforeQueuesThatAreAlike(t *testing.T) {
 	t.Parallel()
 	var queues, deadLetters []string
@@ -93,7 +93,7 @@ func TestFencesBeforeQueuesThatAreAlike(t *testing.T) {
 	}
 }
 
-// Any set of names fits into fences that match these names, no others, and no pattern is too long for RabbitMQ 4.3.
+// For any set of names, the fences match exactly these names, and no pattern is too long for RabbitMQ 4.3.
 func TestFencesAroundAnyNames(t *testing.T) {
 	t.Parallel()
 	name := rapid.Custom(func(t *rapid.T) string {
