@@ -19,7 +19,7 @@ import (
 
 type pair struct{ cert, key []byte }
 
-// selfSigned makes a certificate that no broker knows.
+// selfSigned returns a certificate that no broker trusts.
 func selfSigned(t *testing.T) pair {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -246,7 +246,7 @@ func TestPace(t *testing.T) {
 			break
 		}
 	}
-	if most := int(burst+limit*time.Since(began).Seconds())/frameCost + 1; frames > most || frames < burst/frameCost {
-		t.Errorf("%d frames were read in %v, at most %d are allowed", frames, time.Since(began), most)
+	if allowed := int(burst+limit*time.Since(began).Seconds())/frameCost + 1; frames > allowed || frames < burst/frameCost {
+		t.Errorf("%d frames were read in %v, at most %d are allowed", frames, time.Since(began), allowed)
 	}
 }

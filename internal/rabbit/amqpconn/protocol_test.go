@@ -148,10 +148,10 @@ func TestProtocol(t *testing.T) {
 
 // bodyOf returns the frames of a body of this size.
 func bodyOf(size int) (steps []step) {
-	const most = UsualFrameMax - headSize - endSize
-	whole := body(1, most)
-	for ; size > 0; size -= most {
-		if size < most {
+	const maxPart = UsualFrameMax - headSize - endSize
+	whole := body(1, maxPart)
+	for ; size > 0; size -= maxPart {
+		if size < maxPart {
 			whole = body(1, size)
 		}
 		steps = append(steps, step{true, whole})

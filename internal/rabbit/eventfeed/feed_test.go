@@ -91,11 +91,11 @@ func TestPausesAfterSilence(t *testing.T) {
 	f := NewFeed(retry.Backoff{First: time.Second, Limit: 4 * time.Second})
 	pauses := func(want ...time.Duration) {
 		t.Helper()
-		for _, most := range want {
+		for _, longest := range want {
 			f.Begin()
 			f.End(ErrSilent)
-			if got := f.Pause(); got > most || got < most*9/10 {
-				t.Errorf("a pause of %v, want %v", got, most)
+			if got := f.Pause(); got > longest || got < longest*9/10 {
+				t.Errorf("a pause of %v, want %v", got, longest)
 			}
 		}
 	}

@@ -178,12 +178,12 @@ func TestASubscriptionEndsWithItsConnection(t *testing.T) {
 // A full queue drops new events, so a process that misses an event has received eventfeed.QueueLimit earlier ones.
 func TestAFullQueueDropsTheNewestEvents(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost, _ *eventfeed.Subscription) {
-		const most, made = 100, 200
+		const maxLength, made = 100, 200
 		channel, err := dialed(t, vh.Broker).Connection.Channel()
 		if err != nil {
 			t.Fatal(err)
 		}
-		arguments := amqp.Table{"x-queue-type": "classic", "x-max-length": int32(most), "x-overflow": "reject-publish"}
+		arguments := amqp.Table{"x-queue-type": "classic", "x-max-length": int32(maxLength), "x-overflow": "reject-publish"}
 		queue, err := channel.QueueDeclare("", false, false, true, false, arguments)
 		if err != nil {
 			t.Fatal(err)
@@ -197,9 +197,9 @@ func TestAFullQueueDropsTheNewestEvents(t *testing.T) {
 		NewWithT(t).Eventually(func() (int, error) {
 			now, err := channel.QueueDeclarePassive(queue.Name, false, false, true, false, arguments)
 			return now.Messages, err
-		}).WithTimeout(limit).Should(Equal(most))
+		}).WithTimeout(limit).Should(Equal(maxLength))
 		next := 0 // queue of this vhost; other tests create queues as well
-		for range most {
+		for range maxLength {
 			event, ok, err := channel.Get(queue.Name, true)
 			if err != nil || !ok {
 				t.Fatal(err)
