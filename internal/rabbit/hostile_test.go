@@ -189,7 +189,7 @@ func TestResponseTooLarge(t *testing.T) {
 	ways := hostile.Ways()
 	for name, says := range map[string]string{
 		"one endless string": "response too large: the answer is larger than 1Mi",
-		"endless parameters": "response too large: what is kept of all vhosts, with this answer, is larger than 384Mi in memory: raise",
+		"endless parameters": "response too large: the memory of all vhosts, with this answer, is larger than 384Mi: raise",
 		"endless arguments":  "response too large: an item of the answer is larger than 1Mi",
 		"endless nothing":    "response too large: the answer is larger than 64Mi: raise the manager's flag --max-management-response",
 		"a bomb":             "response too large: the answer is larger than 1Mi",

@@ -81,8 +81,8 @@ func (a *Answer) needs(more int64) error {
 	if a.Room.need(a.Held + more) {
 		return nil
 	}
-	return fmt.Errorf("%w in memory: raise the manager's flag --max-management-response, and its memory with it",
-		a.management.errs.TooLarge(a.Room.Limits.Memory, "what is kept of all vhosts, with this answer, is larger"))
+	return fmt.Errorf("%w: raise the manager's flag --max-management-response, and its memory with it",
+		a.management.errs.TooLarge(a.Room.Limits.Memory, "the memory of all vhosts, with this answer, is larger"))
 }
 
 // into decodes the whole answer into result.
@@ -123,7 +123,7 @@ func (a *Answer) delim(want json.Delim) error {
 	case err != nil:
 		return err
 	case token != want:
-		return fmt.Errorf("%w: no %v where one is due", ErrNotRabbitMQ, want)
+		return fmt.Errorf("%w: %v is missing", ErrNotRabbitMQ, want)
 	}
 	return nil
 }

@@ -137,7 +137,7 @@ func (m *Client) checkArguments(info *QueueInfo) error {
 	if SizeOf(info.Arguments) <= largestArguments {
 		return nil
 	}
-	return m.errs.TooLarge(largestArguments, "what the arguments of a queue take is larger")
+	return m.errs.TooLarge(largestArguments, "the memory of a queue's arguments is larger")
 }
 
 // The queries of QueueInfo, with and without statistics.
