@@ -123,7 +123,7 @@ func TestEventsAreAnnouncedInTheirVHostOnly(t *testing.T) {
 }
 
 // A user who loses the tag administrator reads the vhost by listings from then on.
-func TestAnAdministratorWhoIsOneNoLonger(t *testing.T) {
+func TestLosingTheTagAdministrator(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		user := vh.Broker.NewUser(t, "administrator")
 		vh.Grant(user, ".*", ".*", ".*")
@@ -315,7 +315,7 @@ func pipe(client net.Conn, address string) {
 }
 
 // No error, and no field of one when printed, contains a secret.
-func TestNoSecretIsEverSaid(t *testing.T) {
+func TestErrorsContainNoSecret(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	const password = "s3cret/p@ss wörd%"

@@ -146,7 +146,7 @@ func withoutMetricsCollector(t *testing.T, vh *brokers.VHost) {
 }
 
 // If Warren cannot read the pattern of a policy, and the broker does not report the effective policy, nothing is deleted.
-func TestPoliciesThatCannotBeTold(t *testing.T) {
+func TestUnreadablePolicies(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", quorum(nil))
 		vh.SetPolicy("recursive", brokers.Policy{

@@ -59,7 +59,7 @@ func TestApplyCreatesAndWritesThrough(t *testing.T) {
 	})
 }
 
-func TestApplyReportsEachObjectForItself(t *testing.T) {
+func TestApplyReportsEachObject(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("other", quorum(vhost.Arguments{"x-message-ttl": int64(1000)}))
 		vh.DeclareExchange("events", "topic", nil)
@@ -116,7 +116,7 @@ func TestApplyReportsEachObjectForItself(t *testing.T) {
 
 // An argument that the broker does not accept is ErrInvalidArgument. An argument that differs from the existing object is
 // ErrPreconditionFailed.
-func TestInvalidArgumentsAreToldFromInequivalentOnes(t *testing.T) {
+func TestInvalidAndInequivalentArguments(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		connection := connected(t, configOf(vh), nil)
 		declare := func(arguments vhost.Arguments) error {
@@ -209,7 +209,7 @@ func TestApplyNamesTheMissingPermission(t *testing.T) {
 }
 
 // A broker compares only some arguments. The snapshot retains the existing object, whatever arguments were declared.
-func TestApplyDoesNotWriteOverWhatIsThere(t *testing.T) {
+func TestApplyRetainsExistingObjects(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		connection := connected(t, configOf(vh), nil)
 		declare := func(value string) {
@@ -231,7 +231,7 @@ func TestApplyDoesNotWriteOverWhatIsThere(t *testing.T) {
 }
 
 // An answer from before a declaration does not remove the declared object from the snapshot, and causes no notice.
-func TestApplyDuringALook(t *testing.T) {
+func TestApplyDuringARefresh(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		config := deafConfigOf(t, vh)
 		proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})

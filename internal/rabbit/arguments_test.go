@@ -12,7 +12,7 @@ import (
 )
 
 // When a queue is declared again, a broker compares exactly the arguments that the table of arguments marks as compared.
-func TestBrokersCompareTheArgumentsThatTheTableSays(t *testing.T) {
+func TestBrokersCompareTheArgumentsOfTheTable(t *testing.T) {
 	values := map[string][2]any{ // two values for each argument that is not a number
 		vhost.ArgQueueType:            {"quorum", "classic"},
 		vhost.ArgOverflow:             {"reject-publish", "drop-head"},

@@ -282,7 +282,7 @@ func TestNothingIsLostWhileABatchIsHammered(t *testing.T) {
 }
 
 // Whichever step of a batch a crash interrupts, the next connection removes the fence, and the sentinels from all queues.
-func TestABatchThatCrashesIsClearedAway(t *testing.T) {
+func TestCrashedBatchIsCleanedUp(t *testing.T) {
 	t.Parallel()
 	for _, step := range append(slices.Clone(steps), safedelete.StepOne, safedelete.StepOpened) {
 		t.Run(step, func(t *testing.T) {

@@ -89,7 +89,7 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-func TestConfigFingerprintTellsEveryFieldApart(t *testing.T) {
+func TestConfigFingerprintDependsOnEveryField(t *testing.T) {
 	t.Parallel()
 	changes := map[string]func(*Config){
 		"AMQPURI": func(c *Config) { c.AMQPURI += "x" }, "ManagementURI": func(c *Config) { c.ManagementURI += "x" },

@@ -63,7 +63,7 @@ func failsWith(reason error, says ...string) func(Gomega, Health) {
 
 var oneQueue = topology.Topology{Queues: []topology.Queue{{Name: "q", Arguments: quorum(nil)}}}
 
-func TestHealthTellsWhoTheBrokerIs(t *testing.T) {
+func TestHealthIdentifiesTheBroker(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		health := connected(t, configOf(vh), nil).Health()
 		if health.Version != vh.Broker.Version || health.ClusterName == "" || !health.FailingSince.IsZero() {
@@ -81,7 +81,7 @@ func ofObjects(requests []netfault.Request) []netfault.Request {
 }
 
 // A connection of an administrator makes one request for the definitions of the vhost in each interval.
-func TestSteadyStateIsOneReadingPerInterval(t *testing.T) {
+func TestSteadyStateIsOneRequestPerInterval(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		fill(vh)
 		config := deafConfigOf(t, vh)
@@ -140,7 +140,7 @@ func TestSteadyStateOverNewTCPConnections(t *testing.T) {
 
 // With the tag management or monitoring, four or five listings are read in each interval: queues, exchanges, bindings, policies, and
 // operator policies if the user may read them.
-func TestSteadyStateOfLesserUsersIsFiveListings(t *testing.T) {
+func TestSteadyStateWithoutAdministratorIsFiveListings(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	user := vh.Broker.NewUser(t, "management")
@@ -187,7 +187,7 @@ func TestBrokersWithETags(t *testing.T) {
 }
 
 // The proxy simulates the ETags of a broker that no other client uses.
-func TestETagIsOfUseUntilSomethingChanges(t *testing.T) {
+func TestETagIsUsedUntilAChange(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	config := deafConfigOf(t, vh)
@@ -284,7 +284,7 @@ func TestReconnectsWhenTheBrokerClosesTheConnection(t *testing.T) {
 	})
 }
 
-func TestEitherHalfGoesOnWithoutTheOther(t *testing.T) {
+func TestEachProtocolWorksWithoutTheOther(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	config := configOf(vh)

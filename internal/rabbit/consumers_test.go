@@ -171,7 +171,7 @@ func TestTakes(t *testing.T) {
 }
 
 // A refused browse is remembered until the queue is read.
-func TestRefusedLook(t *testing.T) {
+func TestRefusedBrowse(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		vh.Publish("", "orders", "first")

@@ -15,7 +15,7 @@ import (
 
 // A client replaces a policy that dead-letters to an exchange by a binding, after a refresh has read the bindings and before it reads the
 // policies. The exchange is in use all the time, and every snapshot shows that.
-func TestWhatMovesDuringALookIsSeen(t *testing.T) {
+func TestChangeDuringARefreshIsSeen(t *testing.T) {
 	t.Parallel()
 	moved := false
 	server := hostile.NewManagement(t, func(w http.ResponseWriter, r *http.Request) bool {
@@ -80,7 +80,7 @@ func (s switching) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // Listings must not be read in pages, because queues that are created and deleted move later queues from page to page. Here each request
 // deletes one queue and creates one, so that their number does not change.
-func TestListingsMissNothingThatStays(t *testing.T) {
+func TestListingsMissNoQueue(t *testing.T) {
 	t.Parallel()
 	var low, high, stable []string
 	for i := range 1001 {

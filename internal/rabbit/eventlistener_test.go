@@ -26,7 +26,7 @@ func hearing(t *testing.T, connection *Connection) {
 	}).WithTimeout(within).WithPolling(5 * time.Millisecond).Should(Succeed())
 }
 
-func TestEventsTellWhatOthersChange(t *testing.T) {
+func TestEventsShowChangesOfOtherClients(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareExchange("in", "headers", nil)
 		heard := &listener{}
@@ -57,7 +57,7 @@ func TestEventsTellWhatOthersChange(t *testing.T) {
 
 // A receiver of a notice about a deletion observes neither the object nor its bindings: RabbitMQ announces the bindings before the queue or
 // the exchange.
-func TestADeletionIsToldAsAWhole(t *testing.T) {
+func TestDeletionIsOneNotice(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareExchange("in", "topic", nil)
 		for _, queue := range []string{"orders", "invoices"} {
@@ -219,7 +219,7 @@ func TestCatchUp(t *testing.T) {
 }
 
 // The event exchange is in vhost "/", to which not every user has access.
-func TestWhoMayNotHearEvents(t *testing.T) {
+func TestUsersWithoutAccessToEvents(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		config, heard := deafConfigOf(t, vh), &listener{}
 		connection := connected(t, config, heard.hear)
@@ -231,7 +231,7 @@ func TestWhoMayNotHearEvents(t *testing.T) {
 	})
 }
 
-func TestEventsAreHeardAgain(t *testing.T) {
+func TestEventsResume(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		heard := &listener{}
 		connection := connected(t, configOf(vh), heard.hear)
@@ -248,7 +248,7 @@ func TestEventsAreHeardAgain(t *testing.T) {
 }
 
 // Connections that share an observation have one subscription, and another connection continues it when the first closes.
-func TestEventsAreHeardOnceForAll(t *testing.T) {
+func TestOneSubscriptionForAllConnections(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		config := configOf(vh)
 		config.Observations = NewObservations()
@@ -274,7 +274,7 @@ func TestEventsAreHeardOnceForAll(t *testing.T) {
 
 // If a marker does not show that the snapshot is current, because an event requires a refresh, a refresh answers CatchUp, whichever
 // connection receives the events.
-func TestCatchUpOfAnotherThatNeedsARefresh(t *testing.T) {
+func TestCatchUpOfAnotherConnectionNeedsARefresh(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		config := configOf(vh)
 		config.Observations = NewObservations()

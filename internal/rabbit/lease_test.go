@@ -16,7 +16,7 @@ import (
 )
 
 // A process that loses its lease during a deletion deletes nothing from then on, and leaves its fence to the next leader.
-func TestAProcessThatLostTheLead(t *testing.T) {
+func TestLostLease(t *testing.T) {
 	for step, sentinels := range map[string]int{
 		safedelete.StepLooked: 0, safedelete.StepFenced: 0, safedelete.StepProved: 2, safedelete.StepSettled: 2,
 	} {

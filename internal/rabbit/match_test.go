@@ -64,7 +64,7 @@ func TestAMQPOfOneBrokerAndManagementOfAnother(t *testing.T) {
 }
 
 // After a match, a proxy may begin to lead to another cluster on the same TCP connection.
-func TestManagementThatComesToLeadElsewhere(t *testing.T) {
+func TestManagementLeadsElsewhereAfterAMatch(t *testing.T) {
 	t.Parallel()
 	vhost := brokers.Newest(t).NewVHost(t)
 	config := configOf(vhost)
@@ -94,7 +94,7 @@ func TestManagementThatComesToLeadElsewhere(t *testing.T) {
 }
 
 // A proxy may begin to lead to another cluster between two requests: for the identity of the broker, and for its AMQP connections.
-func TestManagementThatLedElsewhereWhenItWasAskedWhoItIs(t *testing.T) {
+func TestManagementLeadsElsewhereDuringAMatch(t *testing.T) {
 	t.Parallel()
 	vhost := brokers.Newest(t).NewVHost(t)
 	straight := opened(t, configOf(vhost), func(snapshot.Notice) {})

@@ -12,7 +12,7 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-func TestNoticesSayExactlyWhatChanged(t *testing.T) {
+func TestNoticesListExactlyTheChanges(t *testing.T) {
 	steps := []struct {
 		name   string
 		change func(*brokers.VHost)
@@ -80,7 +80,7 @@ func TestNoticesSayExactlyWhatChanged(t *testing.T) {
 	})
 }
 
-func TestNoticesTellOfTheFirstLookAsHealth(t *testing.T) {
+func TestFirstRefreshIsANoticeOfHealth(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	vh.DeclareQueue("orders", nil)
@@ -104,7 +104,7 @@ func TestNoticesTellOfTheFirstLookAsHealth(t *testing.T) {
 }
 
 // Notices are merged while the receiver is busy.
-func TestNoticesAreGathered(t *testing.T) {
+func TestNoticesAreMerged(t *testing.T) {
 	t.Parallel()
 	n := newNotices(nil)
 	n.add(snapshot.Notice{})

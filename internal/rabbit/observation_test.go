@@ -74,7 +74,7 @@ func TestConnectionsReadAVHostOnce(t *testing.T) {
 }
 
 // Connections share no observation if the vhost, the rights or the broker may differ.
-func TestConnectionsThatReadForThemselves(t *testing.T) {
+func TestConnectionsWithSeparateObservations(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	config := sharing(vh)
@@ -128,7 +128,7 @@ func TestRefreshOfASharedVHostBeginsAfterTheCall(t *testing.T) {
 }
 
 // A change of one connection is in the other's snapshot immediately. Only the other's receiver gets a notice.
-func TestOtherConnectionsHearOfWrites(t *testing.T) {
+func TestOtherConnectionsAreNotifiedOfWrites(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	vh.DeclareExchange("x", "topic", nil)
@@ -180,7 +180,7 @@ func TestASharedVHostOutlivesItsConnections(t *testing.T) {
 }
 
 // A connection without a proven match of AMQP and the management API has its own observation, because it may read another broker.
-func TestAnUnmatchedConnectionReadsForItself(t *testing.T) {
+func TestUnmatchedConnectionHasItsOwnObservation(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	config := sharing(vh)
@@ -242,7 +242,7 @@ func TestViewsShowNothingThatWasNotRead(t *testing.T) {
 }
 
 // A connection does not wait forever while another connection refreshes.
-func TestAReadingOfOthersIsWaitedForNotForEver(t *testing.T) {
+func TestWaitForAnotherRefreshIsBounded(t *testing.T) {
 	t.Parallel()
 	view := NewObservations().open(observationKey{}, viewer{})
 	view.reading <- struct{}{}
@@ -257,7 +257,7 @@ func TestAReadingOfOthersIsWaitedForNotForEver(t *testing.T) {
 }
 
 // In another view, everything may differ. The receiver gets a notice once the view is shown.
-func TestAnotherViewIsNews(t *testing.T) {
+func TestAnotherViewCausesANotice(t *testing.T) {
 	t.Parallel()
 	heard, shown := 0, (*view)(nil)
 	views := &views{observations: NewObservations(), lifetime: t.Context(), listen: deaf}
@@ -282,7 +282,7 @@ func TestAnotherViewIsNews(t *testing.T) {
 }
 
 // A connection that moves to another view refreshes twice, because one refresh does not see the vhost at one moment.
-func TestTheFirstReadingAfterAMoveIsDoubted(t *testing.T) {
+func TestFirstRefreshAfterAMoveIsRepeated(t *testing.T) {
 	t.Parallel()
 	for twice, want := range map[bool]int{false: 1, true: 2} {
 		view, readings := NewObservations().open(observationKey{}, silent()), 0
@@ -348,7 +348,7 @@ func TestWritesConcernWhatChangesConcern(t *testing.T) {
 }
 
 // If a connection closes while it reads the members of queues, the other connections retain the members that are known.
-func TestAConnectionThatClosesForgetsNoMembers(t *testing.T) {
+func TestClosingAConnectionRetainsMembers(t *testing.T) {
 	t.Parallel()
 	views := &views{observations: NewObservations(), lifetime: t.Context(), listen: deaf, viewer: silent()}
 	view, _ := views.prepare(observationKey{clusterID: "c"})
@@ -396,7 +396,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-func TestReadingsKeepThePace(t *testing.T) {
+func TestRefreshesKeepThePace(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	config := configOf(vh)

@@ -85,7 +85,7 @@ func TestObservesTheSameThroughDefinitionsAndListings(t *testing.T) {
 	})
 }
 
-func TestObservesWhatIsThere(t *testing.T) {
+func TestObservesExistingObjects(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		fill(vh)
 		connection := connected(t, configOf(vh), nil)

@@ -15,7 +15,7 @@ import (
 
 // The connection of another instance, in another Kubernetes cluster, causes the advisory SharedVHost. While it exists, Warren declares
 // objects and deletes none.
-func TestNothingIsRemovedBesideAnotherOperator(t *testing.T) {
+func TestNothingIsDeletedBesideAnotherInstance(t *testing.T) {
 	each(t, func(t *testing.T, vhost *brokers.VHost) {
 		config := configOf(vhost)
 		config.Owner, config.KnownOwners = "ours", knowing("our other")
@@ -49,7 +49,7 @@ func TestNothingIsRemovedBesideAnotherOperator(t *testing.T) {
 }
 
 // A fence alone also shows another instance, for a user who cannot list its connections.
-func TestAFenceOfAnotherOperator(t *testing.T) {
+func TestAFenceOfAnotherInstance(t *testing.T) {
 	t.Parallel()
 	vhost := brokers.Newest(t).NewVHost(t)
 	vhost.DeclareQueue("orders", quorum(nil))

@@ -197,7 +197,7 @@ func TestRemoveNeverReachesAnotherCluster(t *testing.T) {
 }
 
 // An address can lead to another cluster with the next TCP connection.
-func TestALookIsNeverLabelledWithAnotherCluster(t *testing.T) {
+func TestRefreshIsNeverLabelledWithAnotherCluster(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	config := configOf(vh)

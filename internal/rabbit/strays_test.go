@@ -23,7 +23,7 @@ import (
 var steps = []string{safedelete.StepFenced, safedelete.StepProved, safedelete.StepSettled}
 
 // A deletion that is stopped leaves no fence and no sentinel.
-func TestDeletionsThatAreStopped(t *testing.T) {
+func TestStoppedDeletions(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		user := vh.Broker.NewUser(t, "policymaker")
 		vh.Grant(user, ".*", ".*", ".*")
@@ -67,7 +67,7 @@ func TestDeletionsThatAreStopped(t *testing.T) {
 }
 
 // A crash leaves a fence and sentinels. The next connection of the same owner removes them, and publishers that were refused can continue.
-func TestStraysAreClearedAway(t *testing.T) {
+func TestStraysAreRemoved(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		user := vh.Broker.NewUser(t, "policymaker")
 		vh.Grant(user, ".*", ".*", ".*")
@@ -214,7 +214,7 @@ func TestSentinelsThatExpired(t *testing.T) {
 }
 
 // A deletion does not treat sentinels of a crash as messages: it fails until they are removed.
-func TestADeletionWaitsForWhatIsLeftBehind(t *testing.T) {
+func TestDeletionWaitsForLeftSentinels(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", quorum(nil))
 		first := configOf(vh)

@@ -10,7 +10,7 @@ import (
 
 // The two sentinels that close a queue are sent in one piece. If they are sent separately, a busy or fast broker often processes the first
 // before the second arrives, and refuses the second.
-func TestWhatIsWrittenTogetherIsSentInOnePiece(t *testing.T) {
+func TestTogetherSendsOnePiece(t *testing.T) {
 	t.Parallel()
 	line := &recorder{}
 	s := newSocket(line, line, newProtocol(0, nil), nil)

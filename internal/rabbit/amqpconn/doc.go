@@ -1,6 +1,6 @@
-// Package amqpconn opens AMQP connections and runs as many operations on their channels as the broker can serve. Brokers are not trusted: the
-// package checks each frame, and ends a connection on which a frame arrives that was not requested or exceeds a limit. What an operation
-// means is up to the caller.
+// Package amqpconn opens AMQP connections and runs as many operations on their channels as the broker can serve. Brokers are not trusted:
+// the package checks each frame, and ends a connection on which a frame arrives that was not requested or exceeds a limit. It does not
+// interpret operations.
 //
 //   - conn.go: one connection and its channels. Begin reading here
 //   - pool.go, places.go, limit.go: operations, how many of them run at a time, and how that adapts to the broker

@@ -149,7 +149,7 @@ func TestLimitRises(t *testing.T) {
 }
 
 // Brokers pause sometimes, to collect garbage or to begin another file.
-func TestLimitBearsSingleSlowAnswers(t *testing.T) {
+func TestLimitToleratesSingleSlowAnswers(t *testing.T) {
 	t.Parallel()
 	s := newSimulation(16)
 	for range 10 {

@@ -79,7 +79,7 @@ func TestPlacesWhenTheLimitRises(t *testing.T) {
 }
 
 // A context that ends when its operation gets a place does not take the place.
-func TestPlacesOfThoseWhoLeave(t *testing.T) {
+func TestPlacesAfterTheContextEnds(t *testing.T) {
 	t.Parallel()
 	ended, end := context.WithCancel(t.Context())
 	end()

@@ -316,9 +316,9 @@ func WithoutCredentials(text string) string { return credentials.ReplaceAllStrin
 
 const redacted = "[redacted]"
 
-// redact removes credentials from a text: everything before an @ in a URI, and the password in each spelling that a URI may have. The second
-// rule skips passwords shorter than four bytes, because replacing each "a" in a text would reveal the password. It also skips a password
-// that equals the user's name.
+// redact removes credentials from a text: everything before an @ in a URI, and the password in each spelling that a URI may have. The
+// second rule skips passwords shorter than four bytes, because replacing each "a" in a text would reveal the password. It also
+// skips a password that equals the user's name.
 func (e Errors) redact(text string) string {
 	text = WithoutCredentials(text)
 	if len(e.Password) < 4 || e.Password == e.Username {
@@ -343,7 +343,8 @@ func Truncate(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
 }
 
-// TooLarge returns an error for an answer that exceeds its limit. The text does not change between attempts, because it appears in a status.
+// TooLarge returns an error for an answer that exceeds its limit. The text is the same for each attempt, because it appears in a
+// status.
 func (e Errors) TooLarge(limit int64, what string) error {
 	return &Failure{
 		reasons: []error{ErrResponseTooLarge, ErrUnreachable},
@@ -354,7 +355,8 @@ func (e Errors) TooLarge(limit int64, what string) error {
 // LongestText is the maximum length of an error's text in bytes, because most texts quote a broker.
 const LongestText = 4096
 
-// Ended returns the error of a call whose context ended: ErrClosed if the connection was closed, otherwise err with the error of the context.
+// Ended returns the error of a call whose context ended: ErrClosed if the connection was closed, otherwise err with the error of the
+// context.
 func (e Errors) Ended(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, ErrClosed) {
 		return ErrClosed

@@ -18,8 +18,8 @@ func TestAwaitAMarker(t *testing.T) {
 		happens func(f *Feed)
 		want    []bool // the answers to a caller before the marker was sent, and to a caller after that
 	}{
-		"the marker is heard":                {func(f *Feed) { f.Reach(time.Now()) }, []bool{true}},
-		"both markers are heard":             {func(f *Feed) { f.Reach(time.Now()); f.Mark(); f.Reach(time.Now()) }, []bool{true, true}},
+		"the marker arrives":                 {func(f *Feed) { f.Reach(time.Now()) }, []bool{true}},
+		"both markers arrive":                {func(f *Feed) { f.Reach(time.Now()); f.Mark(); f.Reach(time.Now()) }, []bool{true, true}},
 		"an event before it was not clear":   {func(f *Feed) { before := time.Now(); f.Unclear(); f.Reach(before) }, []bool{false}},
 		"the broker may have dropped events": {func(f *Feed) { f.Add(Batch{Events: QueueLimit}); f.Reach(time.Now()) }, []bool{false}},
 		"the vhost was read since": {func(f *Feed) {
@@ -52,7 +52,7 @@ func TestAwaitAMarker(t *testing.T) {
 }
 
 // The reason of a silence does not change while the broker is unreachable for a moment. If that lasts, it becomes the reason.
-func TestWhyNoEventsAreHeard(t *testing.T) {
+func TestReasonOfSilence(t *testing.T) {
 	t.Parallel()
 	silent, unreachable := fmt.Errorf("%w: no event", ErrSilent), fmt.Errorf("%w: closed", brokererr.ErrUnreachable)
 	for name, test := range map[string]struct {

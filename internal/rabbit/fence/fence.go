@@ -15,8 +15,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Name is the content of a fence's name. Warren sets a fence for some seconds while it deletes queues. If Warren crashes, the fence remains,
-// and only its name shows who set it and when.
+// Name is the content of a fence's name. Warren sets a fence for some seconds while it deletes queues. If Warren crashes, the fence
+// remains, and only its name shows who set it and when.
 type Name struct {
 	Owner string // Config.Owner
 	Begun time.Time

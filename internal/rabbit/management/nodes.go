@@ -43,8 +43,8 @@ func versionsOf(nodes []Node) []string {
 }
 
 // Members returns how many nodes the cluster has, and the number of members of each wanted queue that has fewer members than that. known is
-// the number of nodes at the last Probe, or zero if the user may not list nodes. Members also counts the nodes on which a queue of the vhost
-// has a member, and returns the larger number.
+// the number of nodes at the last Probe, or zero if the user may not list nodes. Members also counts the nodes on which a queue of the
+// vhost has a member, and returns the larger number.
 func (m *Client) Members(
 	ctx context.Context, known int, wanted func(queue string) bool,
 ) (nodes int, few map[string]int, err error) {

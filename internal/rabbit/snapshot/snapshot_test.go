@@ -197,7 +197,7 @@ func TestObservedDoesNotChange(t *testing.T) {
 }
 
 // An ETag is trusted once two successive answers carried it, until a change is applied to the snapshot.
-func TestStoreKeepsTheETagOfWhatItHas(t *testing.T) {
+func TestStoreKeepsTheETagOfTheSnapshot(t *testing.T) {
 	t.Parallel()
 	declare := func(name string) Write {
 		return Write{Apply: func(s *Snapshot) bool { return s.PutQueue(name, vhost.Queue{}) }}
