@@ -1,5 +1,5 @@
-// Package fence defines fences: policies that stop queues from accepting messages while safedelete shows that the queues are empty. It
-// makes their names, definitions and patterns; safedelete sets and removes them.
+// Package fence defines fences: policies that stop queues from accepting messages, while safedelete shows that the queues are empty or
+// recreate replaces a queue. It makes the names, definitions and patterns of fences. Those packages set and remove them.
 package fence
 
 import (

@@ -27,8 +27,8 @@ func Patterns(queues []string) (groups [][]string) {
 
 // Pattern returns a pattern that matches exactly the queues of these names: \Aprefix(?:rest|rest)\z, or
 // \Aprefix(?:stem|stem)(?:ending|ending)\z if each stem has each ending, as main queues with the same tiers have. A short pattern is
-// better, because RabbitMQ compiles all patterns for each queue of the vhost whenever a policy is written. The broker's patterns are PCRE: a
-// backslash makes any character literal except letters and digits, and bytes above ASCII stand for themselves.
+// better, because RabbitMQ compiles all patterns for each queue of the vhost whenever a policy is written. The broker's patterns are
+// PCRE: a backslash makes any character literal except letters and digits, and bytes above ASCII stand for themselves.
 func Pattern(queues []string) string {
 	prefix := commonPrefix(queues)
 	rests := make([]string, 0, len(queues))
