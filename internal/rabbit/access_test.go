@@ -38,7 +38,7 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 		alter     func(*Config)
 		reason    error
 		says      []string
-		otherwise bool // works over the half that is not refused
+		otherwise bool // works over the protocol that is not refused
 	}{
 		"wrong password": {
 			none, func(c *Config) { c.Password = "is wrong" }, brokererr.ErrAuthentication,
@@ -76,8 +76,8 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 	}
 }
 
-// status.capabilities tells what version and tags allow: definitions takes the tag administrator, policies policymaker or
-// administrator.
+// status.capabilities lists what the version and the user's tags allow: definitions needs the tag administrator, policies the tag
+// policymaker or administrator.
 func TestCapabilitiesByTag(t *testing.T) {
 	cases := map[string]management.Capabilities{
 		"management":    {},
@@ -102,8 +102,8 @@ func TestCapabilitiesByTag(t *testing.T) {
 	})
 }
 
-// In status.capabilities, events says that the broker announces changes in this vhost. The event exchange lives in one vhost of the
-// broker, by default "/".
+// The capability events means that the broker announces changes in this vhost. The event exchange is in one vhost of the broker, by
+// default "/".
 func TestEventsAreAnnouncedInTheirVHostOnly(t *testing.T) {
 	t.Parallel()
 	for _, broker := range brokers.All(t) {
@@ -122,8 +122,8 @@ func TestEventsAreAnnouncedInTheirVHostOnly(t *testing.T) {
 	}
 }
 
-// Without the tag administrator the vhost is read by listings.
-func TestAnAdministratorWhoIsOneNoLonger(t *testing.T) {
+// A user who loses the tag administrator reads the vhost by listings from then on.
+func TestLosingTheTagAdministrator(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		user := vh.Broker.NewUser(t, "administrator")
 		vh.Grant(user, ".*", ".*", ".*")
@@ -141,8 +141,8 @@ func TestAnAdministratorWhoIsOneNoLonger(t *testing.T) {
 	})
 }
 
-// A vhost whose name goes beyond ASCII is always read by listings: RabbitMQ 4.0 to 4.3 fails to answer with its definitions.
-// A fact about RabbitMQ that observing relies on: if this fails, definitionsWork has become too careful.
+// A vhost whose name is not ASCII is always read by listings, because RabbitMQ 4.0 to 4.3 fails to return its definitions. If this test
+// fails, definitionsWork is no longer needed.
 func TestDefinitionsOfVHostsBeyondASCII(t *testing.T) {
 	each(t, func(t *testing.T, own *brokers.VHost) {
 		vh := own.Broker.NewVHostNamed(t, "größe ")
@@ -157,8 +157,8 @@ func TestDefinitionsOfVHostsBeyondASCII(t *testing.T) {
 	})
 }
 
-// status.brokerVersion is the lowest version among the nodes, which takes the tag monitoring or administrator to see.
-// While a cluster is being upgraded its nodes differ, and the last one may change without our connections being closed.
+// status.brokerVersion is the lowest version of all nodes. The user needs the tag monitoring or administrator to read it. During an
+// upgrade the nodes differ, and the last node may change without closing our connections.
 func TestVersionIsThatOfTheLowestNode(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
@@ -198,7 +198,7 @@ func TestOddVHostsAndPrefixes(t *testing.T) {
 					vh := own.Broker.NewVHostNamed(t, name)
 					config := configOf(vh)
 					proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{Prefix: prefix})
-					config.ManagementURI = proxy.URI + "/" // one slash more does no harm
+					config.ManagementURI = proxy.URI + "/" // a slash at the end is ignored
 					connection := connected(t, config, nil)
 					if err := connection.Apply(t.Context(), oneQueue); err != nil {
 						t.Fatal(err)
@@ -226,7 +226,7 @@ func TestTLS(t *testing.T) {
 			config := configOf(broker.NewVHost(t))
 			cases := map[string]struct {
 				change func(*Config)
-				says   string // empty if it works
+				says   string // the error; empty if there is none
 			}{
 				"CA":          {func(c *Config) { c.CA = certificates.CA }, ""},
 				"server name": {func(c *Config) { c.CA, c.ServerName = certificates.CA, "localhost" }, ""},
@@ -256,7 +256,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A client certificate is shown in addition: users log in with user and password all the same.
+// Warren presents a client certificate in addition to user and password.
 func TestClientCertificatesAreShown(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
@@ -282,7 +282,7 @@ func TestClientCertificatesAreShown(t *testing.T) {
 	}
 }
 
-// amqps:// and https:// use TLS 1.2 or newer: with a server that has TLS 1.1 and nothing newer, there is no connection.
+// amqps:// and https:// use TLS 1.2 or newer: Warren does not connect to a server that supports only TLS 1.1.
 func TestTLS12OrNewer(t *testing.T) {
 	t.Parallel()
 	server := selfSigned(t)
@@ -299,7 +299,7 @@ func TestTLS12OrNewer(t *testing.T) {
 	eventually(t, opened(t, config, nil), failsWith(brokererr.ErrUnreachable, "AMQP: ", "management API", "protocol version"))
 }
 
-// pipe connects a client with a server until one of them ends it.
+// pipe copies between a client and a server until one of them closes.
 func pipe(client net.Conn, address string) {
 	server, err := net.Dial("tcp", address)
 	if err != nil {
@@ -314,14 +314,14 @@ func pipe(client net.Conn, address string) {
 	}
 }
 
-// Whatever goes wrong, and whatever is printed of it, no secret is in it.
-func TestNoSecretIsEverSaid(t *testing.T) {
+// No error, and no field of one when printed, contains a secret.
+func TestErrorsContainNoSecret(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	const password = "s3cret/p@ss wörd%"
 	spellings := []string{password, "s3cret", "wörd", "w%C3%B6rd"}
 	mean := netfault.NewHTTPProxy(t, vh.Broker.ManagementURI, netfault.HTTPOptions{})
-	mean.Change(func(response *http.Response) error { // a server that repeats what it was told
+	mean.Change(func(response *http.Response) error { // a server that repeats the credentials of the request
 		response.StatusCode = http.StatusInternalServerError
 		netfault.Replace(response, fmt.Sprintf(`{"error":"e","reason":"no %s at amqp://guest:s3cret%%2Fp%%40ss%%20w%%C3%%B6rd%%25@host/"}`, password))
 		return nil

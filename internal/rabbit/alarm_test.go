@@ -25,9 +25,8 @@ const (
 	clearAlarm = `rabbit_alarm:clear_alarm({resource_limit, disk, node()}).`
 )
 
-// Under a disk alarm the broker takes no messages. Deletions wait and say so, without a trace; everything else goes on, on
-// the same connection. A sentinel that was on its way when the alarm came is not forgotten: it may arrive when the alarm is
-// over.
+// Under a disk alarm the broker accepts no messages. Deletions report that they wait, and leave no fence; all other operations continue
+// on the same connection. A sentinel in flight when the alarm begins is not forgotten: it may arrive when the alarm ends.
 func TestAlarms(t *testing.T) {
 	inTestAll(t)
 	t.Parallel()
@@ -82,7 +81,7 @@ func TestAlarms(t *testing.T) {
 	}
 }
 
-// A broker of its own is set up in unusual ways.
+// Warren works with a broker whose settings are unusual.
 func TestUnusualSettings(t *testing.T) {
 	inTestAll(t)
 	t.Parallel()
@@ -146,8 +145,8 @@ func withoutMetricsCollector(t *testing.T, vh *brokers.VHost) {
 	mustBeClean(t, vh)
 }
 
-// Where Warren cannot read the pattern of a policy, and the broker does not say which policy holds, nothing is deleted.
-func TestPoliciesThatCannotBeTold(t *testing.T) {
+// If Warren cannot read the pattern of a policy, and the broker does not report the effective policy, nothing is deleted.
+func TestUnreadablePolicies(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", quorum(nil))
 		vh.SetPolicy("recursive", brokers.Policy{

@@ -21,7 +21,7 @@ import (
 )
 
 // Apply declares the exchanges (those with Declare) and queues of a topology, then binds its bindings. Objects that exist as
-// declared stay as they are. Observe shows confirmed changes at once.
+// declared stay as they are. Observe shows confirmed changes immediately.
 //
 // Each object succeeds or fails by itself. A binding whose queue or exchange failed in the same call is left out. The error joins
 // one *ObjectError per failure, in the order of the topology.
@@ -67,7 +67,7 @@ type operation struct {
 	arguments vhost.Arguments
 	// cluster is the only cluster that the operation may reach; any if empty.
 	cluster string
-	// permissions are those that the operation needs, by kind of object.
+	// permissions are the permissions that the operation needs, by kind of object.
 	permissions map[vhost.Kind]string
 	// kind is the kind of change in the event about the operation.
 	kind eventfeed.Kind

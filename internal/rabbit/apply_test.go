@@ -59,7 +59,7 @@ func TestApplyCreatesAndWritesThrough(t *testing.T) {
 	})
 }
 
-func TestApplyReportsEachObjectForItself(t *testing.T) {
+func TestApplyReportsEachObject(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("other", quorum(vhost.Arguments{"x-message-ttl": int64(1000)}))
 		vh.DeclareExchange("events", "topic", nil)
@@ -69,7 +69,7 @@ func TestApplyReportsEachObjectForItself(t *testing.T) {
 				{Name: "events", Type: "fanout", Declare: true},
 				{Name: "amq.mine", Type: "fanout", Declare: true},
 				{Name: "fine", Type: "direct", Declare: true},
-				{Name: "foreign"}, // to be used, never declared
+				{Name: "foreign"}, // used, never declared
 			},
 			Queues: []topology.Queue{
 				{Name: "other", Arguments: quorum(vhost.Arguments{"x-message-ttl": int64(2000)})},
@@ -114,8 +114,9 @@ func TestApplyReportsEachObjectForItself(t *testing.T) {
 	})
 }
 
-// An argument that the broker does not take says nothing of an object that exists.
-func TestInvalidArgumentsAreToldFromInequivalentOnes(t *testing.T) {
+// An argument that the broker does not accept is ErrInvalidArgument. An argument that differs from the existing object is
+// ErrPreconditionFailed.
+func TestInvalidAndInequivalentArguments(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		connection := connected(t, configOf(vh), nil)
 		declare := func(arguments vhost.Arguments) error {
@@ -163,8 +164,8 @@ func objectErrors(t *testing.T, err error) []*brokererr.ObjectError {
 	return failures
 }
 
-// What is missing is named, for PermissionDenied. The permissions of RabbitMQ: configure on what is declared; read on the queue and write on its dead-letter exchange;
-// write on the queue and read on the exchange of a binding.
+// The error names the missing permission, for PermissionDenied. RabbitMQ requires configure on a declared object; read on a queue and write
+// on its dead-letter exchange; write on the queue and read on the exchange of a binding.
 func TestApplyNamesTheMissingPermission(t *testing.T) {
 	queue := func(name string, arguments vhost.Arguments) topology.Topology {
 		return topology.Topology{Queues: []topology.Queue{{Name: name, Arguments: quorum(arguments)}}}
@@ -200,15 +201,15 @@ func TestApplyNamesTheMissingPermission(t *testing.T) {
 				mustBe(t, connection.Apply(t.Context(), test.apply), brokererr.ErrAccessRefused, test.says)
 			})
 		}
-		// With a dead-letter exchange, read on the queue is needed too; 3.10 does not tell which was missing.
+		// With a dead-letter exchange, read on the queue is needed too; 3.10 does not report which permission is missing.
 		vh.Grant(user, ".*", ".*", "^$")
 		err := connection.Apply(t.Context(), queue("all", vhost.Arguments{"x-dead-letter-exchange": "none"}))
 		mustBe(t, err, brokererr.ErrAccessRefused, "read access to queue 'all'")
 	})
 }
 
-// A broker compares some arguments only: what it has stays in the snapshot, whatever it was told to declare.
-func TestApplyDoesNotWriteOverWhatIsThere(t *testing.T) {
+// A broker compares only some arguments. The snapshot retains the existing object, whatever arguments were declared.
+func TestApplyRetainsExistingObjects(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		connection := connected(t, configOf(vh), nil)
 		declare := func(value string) {
@@ -229,8 +230,8 @@ func TestApplyDoesNotWriteOverWhatIsThere(t *testing.T) {
 	})
 }
 
-// An answer that was on its way while something was declared does not undo it, nor does it count as news.
-func TestApplyDuringALook(t *testing.T) {
+// An answer from before a declaration does not remove the declared object from the snapshot, and causes no notice.
+func TestApplyDuringARefresh(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		config := deafConfigOf(t, vh)
 		proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
@@ -245,7 +246,7 @@ func TestApplyDuringALook(t *testing.T) {
 		})
 		refreshed := make(chan error, 1)
 		go func() { refreshed <- connection.Refresh(t.Context()) }()
-		<-held // the broker has answered: nothing is there
+		<-held // the broker has answered: the vhost is empty
 		wanted := topology.Topology{
 			Exchanges: []topology.Exchange{{Name: "x", Type: "topic", Declare: true}},
 			Queues:    []topology.Queue{{Name: "q", Arguments: quorum(nil)}},
@@ -263,7 +264,7 @@ func TestApplyDuringALook(t *testing.T) {
 		if len(observed.Queues) != 1 || len(observed.Exchanges) != 1 || len(observed.BindingsTo["q"]) != 1 {
 			t.Errorf("the older answer won: %+v", observed)
 		}
-		// Whoever deletes it now must not be hidden by an ETag of that time.
+		// An ETag of that time must not hide a deletion by another client.
 		vh.DeleteQueue("q")
 		if now := seen(t, connection); len(now.Queues) != 0 {
 			t.Errorf("after the deletion: %+v", now.Queues)
@@ -272,7 +273,7 @@ func TestApplyDuringALook(t *testing.T) {
 	})
 }
 
-// The type of an exchange that a spec does not declare is unknown to Warren, so RabbitMQ refuses the key.
+// The type of an exchange that a spec does not declare is unknown to Warren, so RabbitMQ must refuse the key.
 func TestApplyATopicKeyThatTheBrokerRefuses(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		version, err := vhost.ParseVersion(vh.Broker.Version)

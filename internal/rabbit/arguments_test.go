@@ -11,9 +11,9 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// What the table of arguments says that a broker compares, it compares when a queue is declared again, and nothing else.
-func TestBrokersCompareTheArgumentsThatTheTableSays(t *testing.T) {
-	values := map[string][2]any{ // two values for each argument that is no plain number
+// When a queue is declared again, a broker compares exactly the arguments that the table of arguments marks as compared.
+func TestBrokersCompareTheArgumentsOfTheTable(t *testing.T) {
+	values := map[string][2]any{ // two values for each argument that is not a number
 		vhost.ArgQueueType:            {"quorum", "classic"},
 		vhost.ArgOverflow:             {"reject-publish", "drop-head"},
 		vhost.ArgSingleActiveConsumer: {true, false},
@@ -31,7 +31,7 @@ func TestBrokersCompareTheArgumentsThatTheTableSays(t *testing.T) {
 		connection := connected(t, configOf(vh), nil)
 		for _, row := range topology.ArgumentTable {
 			if !version.AtLeast(row.Since) {
-				continue // such a broker stores what it is told
+				continue // such a broker stores any argument
 			}
 			t.Run(row.Name, func(t *testing.T) {
 				pair, special := values[row.Name]

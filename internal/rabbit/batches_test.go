@@ -22,17 +22,17 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// meeting has calls wait for each other, again and again, so that they are deleted in one batch.
+// meeting is a reusable barrier: calls wait for each other, so that their queues are deleted in one batch.
 type meeting struct {
 	mu      sync.Mutex
 	size    int
 	present int
-	all     chan struct{} // closed when all are there
+	all     chan struct{} // closed when all have joined
 }
 
 func meetingOf(size int) *meeting { return &meeting{size: size, all: make(chan struct{})} }
 
-// join returns when all have joined, or somebody does not come: a queue may turn out not to be empty before.
+// join returns when all calls have joined, or after a time: a call whose queue is not empty ends before.
 func (m *meeting) join() {
 	m.mu.Lock()
 	all := m.all
@@ -47,7 +47,7 @@ func (m *meeting) join() {
 	}
 }
 
-// deleteTogether deletes groups of queues in one batch, if it can be, and returns what came of each by its first queue. between is
+// deleteTogether deletes groups of queues in one batch, if possible, and returns the error of each group by its first queue. between is
 // called between two steps of a batch.
 func deleteTogether(t *testing.T, connection *Connection, groups [][]string, between func(step string) bool) map[string]error {
 	t.Helper()
@@ -74,14 +74,13 @@ func deleteTogether(t *testing.T, connection *Connection, groups [][]string, bet
 	return results
 }
 
-// mustDeleteAll deletes all groups together.
 func mustDeleteAll(t *testing.T, connection *Connection, groups [][]string) {
 	t.Helper()
 	mustHaveDeleted(t, connection, groups, deleteTogether(t, connection, groups, func(string) bool { return true }))
 }
 
-// mustHaveDeleted fails the test for each group that was not deleted. A broker on a busy machine may be too slow for the proof that queues are
-// empty: such groups are deleted again.
+// mustHaveDeleted fails the test for each group that was not deleted. It deletes a group again if the broker was too slow for the proof that
+// its queues are empty, as on a busy machine.
 func mustHaveDeleted(t *testing.T, connection *Connection, groups [][]string, results map[string]error) {
 	t.Helper()
 	for _, group := range groups {
@@ -109,8 +108,8 @@ func tierAndMain(vh *brokers.VHost, name string) []string {
 	return []string{name + ".retry.60s", name}
 }
 
-// Each group of a batch fares for itself: one that turns out not to be empty after the fence went up stays, with the error that it
-// would have had alone, and the others are deleted all the same.
+// The groups of a batch are independent: a group that is not empty behind the fence is retained, with the error of a single deletion, and
+// the other groups are deleted.
 func TestTheGroupsOfABatchAreIndependent(t *testing.T) {
 	for name, test := range map[string]struct {
 		step    string
@@ -184,8 +183,8 @@ func TestTheGroupsOfABatchAreIndependent(t *testing.T) {
 	}
 }
 
-// Queues under different policies are deleted at the same time behind fences of their own: lifted, each gives its queues back
-// what held for them before.
+// Queues under different policies are deleted at the same time behind separate fences. When a fence is lifted, its queues have their
+// former policy again.
 func TestGroupsUnderDifferentPolicies(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		var groups [][]string
@@ -222,7 +221,7 @@ func TestGroupsUnderDifferentPolicies(t *testing.T) {
 	})
 }
 
-// queuesBehindFences are those that some fence stands before.
+// queuesBehindFences returns the queues that fences stop from accepting messages.
 func queuesBehindFences(t *testing.T, connection *Connection) (queues []string) {
 	t.Helper()
 	policies, err := connection.writeAPI.Policies(t.Context())
@@ -282,8 +281,8 @@ func TestNothingIsLostWhileABatchIsHammered(t *testing.T) {
 	})
 }
 
-// Wherever a crash ends a batch, the next connection takes down its fence and takes the sentinels out of all its queues.
-func TestABatchThatCrashesIsClearedAway(t *testing.T) {
+// Whichever step of a batch a crash interrupts, the next connection removes the fence, and the sentinels from all queues.
+func TestCrashedBatchIsCleanedUp(t *testing.T) {
 	t.Parallel()
 	for _, step := range append(slices.Clone(steps), safedelete.StepOne, safedelete.StepOpened) {
 		t.Run(step, func(t *testing.T) {
@@ -299,7 +298,7 @@ func TestABatchThatCrashesIsClearedAway(t *testing.T) {
 				}
 				connection := connected(t, config, nil)
 				results := deleteTogether(t, connection, groups, func(now string) bool {
-					if step == safedelete.StepOpened && now == safedelete.StepSettled { // which comes when something goes wrong
+					if step == safedelete.StepOpened && now == safedelete.StepSettled { // this step runs only if a deletion fails
 						connection.deleter.Stop(0)
 					}
 					return now != step
@@ -314,7 +313,7 @@ func TestABatchThatCrashesIsClearedAway(t *testing.T) {
 				}
 				connection.Close()
 				again := connectedWith(t, config, impatient())
-				NewWithT(t).Eventually(func(g Gomega) { // half a minute, where a sentinel may have expired for all that is known
+				NewWithT(t).Eventually(func(g Gomega) { // takes half a minute if a sentinel may have expired
 					g.Expect(again.Refresh(t.Context())).To(Succeed())
 					g.Expect(queuesBehindFences(t, again)).To(BeEmpty())
 				}).WithTimeout(2 * within).WithPolling(50 * time.Millisecond).Should(Succeed())
@@ -327,7 +326,7 @@ func TestABatchThatCrashesIsClearedAway(t *testing.T) {
 	}
 }
 
-// Where the broker does not list the queues of a batch, it is asked about one after the other.
+// If the broker does not list the queues of a batch, Warren requests each queue separately.
 func TestABatchWhereListingsFail(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		var groups [][]string
@@ -361,7 +360,7 @@ func TestABatchWhereListingsFail(t *testing.T) {
 	})
 }
 
-// The broker removes a policy, and its answer is lost. The fence is gone, and does not hold up other deletions, as fences do that stand.
+// The broker removes a fence, and its answer is lost. Unlike a fence that still exists, it does not block other deletions.
 func TestTheAnswerToTheRemovalOfAFenceIsLost(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", quorum(nil))
@@ -384,7 +383,8 @@ func TestTheAnswerToTheRemovalOfAFenceIsLost(t *testing.T) {
 	})
 }
 
-// Queues with a single active consumer are consumed, not got from. Those of many groups are, one after the other, on one channel.
+// Warren reads queues with a single active consumer by basic.consume, not basic.get: the queues of many groups one after the other, on one
+// channel.
 func TestSingleActiveConsumersTogether(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		connection := connected(t, configOf(vh), nil)

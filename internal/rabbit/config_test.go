@@ -19,7 +19,7 @@ import (
 
 type pair struct{ cert, key []byte }
 
-// selfSigned makes a certificate that no broker knows.
+// selfSigned returns a certificate that no broker trusts.
 func selfSigned(t *testing.T) pair {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -89,7 +89,7 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-func TestConfigFingerprintTellsEveryFieldApart(t *testing.T) {
+func TestConfigFingerprintDependsOnEveryField(t *testing.T) {
 	t.Parallel()
 	changes := map[string]func(*Config){
 		"AMQPURI": func(c *Config) { c.AMQPURI += "x" }, "ManagementURI": func(c *Config) { c.ManagementURI += "x" },

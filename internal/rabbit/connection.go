@@ -38,7 +38,7 @@ type Connection struct {
 	running sync.WaitGroup
 }
 
-// Open starts to connect and to read the vhost, and returns at once; Health reports the progress. Its only error is that of
+// Open starts to connect and to read the vhost, and returns immediately; Health reports the progress. Its only error is that of
 // Config.Validate. notify is called with what changed, from one goroutine, one call at a time; it must not call Close.
 func Open(config Config, logger logr.Logger, notify func(snapshot.Notice)) (*Connection, error) {
 	return open(config, logger, notify, defaultTimeouts)

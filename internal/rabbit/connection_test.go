@@ -26,7 +26,7 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// hasty is for brokers that do not answer.
+// hasty has short timeouts, for brokers that do not answer.
 var hasty = timeouts{
 	dial: 2 * time.Second, operation: 3 * time.Second, request: 5 * time.Second, close: 100 * time.Millisecond,
 	firstRetry: 10 * time.Millisecond, lastRetry: 100 * time.Millisecond, marker: time.Hour, event: 3 * time.Second,
@@ -42,7 +42,7 @@ func openedHastily(t *testing.T, config Config) *Connection {
 	return connection
 }
 
-// eventually waits until the health is as wanted.
+// eventually waits until the health meets the expectations.
 func eventually(t *testing.T, connection *Connection, wanted func(Gomega, Health)) {
 	t.Helper()
 	NewWithT(t).Eventually(func(g Gomega) { wanted(g, connection.Health()) }).
@@ -63,7 +63,7 @@ func failsWith(reason error, says ...string) func(Gomega, Health) {
 
 var oneQueue = topology.Topology{Queues: []topology.Queue{{Name: "q", Arguments: quorum(nil)}}}
 
-func TestHealthTellsWhoTheBrokerIs(t *testing.T) {
+func TestHealthIdentifiesTheBroker(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		health := connected(t, configOf(vh), nil).Health()
 		if health.Version != vh.Broker.Version || health.ClusterName == "" || !health.FailingSince.IsZero() {
@@ -72,16 +72,16 @@ func TestHealthTellsWhoTheBrokerIs(t *testing.T) {
 	})
 }
 
-// ofObjects leaves out what a look asks beside the objects of the vhost: the tags of the user, and whether AMQP leads to the same
-// broker.
+// ofObjects selects the requests for objects of the vhost. A refresh also reads the tags of the user, and checks that AMQP leads to the
+// same broker.
 func ofObjects(requests []netfault.Request) []netfault.Request {
 	return slices.DeleteFunc(slices.Clone(requests), func(r netfault.Request) bool {
 		return r.Path == "/api/whoami" || strings.Contains(r.Path, "/"+management.MatchQueue)
 	})
 }
 
-// An administrator reads the vhost by one request for its definitions each interval.
-func TestSteadyStateIsOneReadingPerInterval(t *testing.T) {
+// A connection of an administrator makes one request for the definitions of the vhost in each interval.
+func TestSteadyStateIsOneRequestPerInterval(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		fill(vh)
 		config := deafConfigOf(t, vh)
@@ -113,8 +113,8 @@ func TestSteadyStateIsOneReadingPerInterval(t *testing.T) {
 	})
 }
 
-// RabbitMQ closes a TCP connection of the management API that has been idle for 5 s, which is less than an interval. That the next one
-// leads to the same broker is shown by one request for the exclusive queue of the AMQP connection.
+// RabbitMQ closes a TCP connection of the management API that has been idle for 5 s, which is less than an interval. One request for the
+// match queue of the AMQP connection shows that the next TCP connection leads to the same broker.
 func TestSteadyStateOverNewTCPConnections(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		config := deafConfigOf(t, vh)
@@ -138,9 +138,9 @@ func TestSteadyStateOverNewTCPConnections(t *testing.T) {
 	})
 }
 
-// With the tag management or monitoring the vhost is read by four or five listings each interval: queues, exchanges, bindings,
-// policies, and operator policies where the user may.
-func TestSteadyStateOfLesserUsersIsFiveListings(t *testing.T) {
+// With the tag management or monitoring, four or five listings are read in each interval: queues, exchanges, bindings, policies, and
+// operator policies if the user may read them.
+func TestSteadyStateWithoutAdministratorIsFiveListings(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	user := vh.Broker.NewUser(t, "management")
@@ -149,7 +149,7 @@ func TestSteadyStateOfLesserUsersIsFiveListings(t *testing.T) {
 	proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.ManagementURI, config.Username, config.Password = proxy.URI, user.Username, user.Password
 	connection := connected(t, config, nil)
-	seen(t, connection) // a look that had begun is over
+	seen(t, connection) // a refresh that had begun has ended
 	proxy.Requests()
 	seen(t, connection)
 	kinds := ""
@@ -161,8 +161,8 @@ func TestSteadyStateOfLesserUsersIsFiveListings(t *testing.T) {
 	}
 }
 
-// RabbitMQ 4.3.5 and newer have ETags, and answer "not modified" while nothing changed. They are of the whole broker: a change
-// in any vhost changes them all.
+// RabbitMQ 4.3.5 and newer send ETags, and answer "not modified" while nothing changed. A change in any vhost of the broker changes the
+// ETags of all vhosts.
 func TestBrokersWithETags(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		m := connected(t, configOf(vh), nil).readAPI
@@ -186,8 +186,8 @@ func TestBrokersWithETags(t *testing.T) {
 	})
 }
 
-// The proxy plays the part of a broker that nobody else uses.
-func TestETagIsOfUseUntilSomethingChanges(t *testing.T) {
+// The proxy simulates the ETags of a broker that no other client uses.
+func TestETagIsUsedUntilAChange(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	config := deafConfigOf(t, vh)
@@ -250,7 +250,7 @@ func TestETagIsOfUseUntilSomethingChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	has(1)
-	vh.DeleteQueue("q") // and the broker is back at what the ETag stands for
+	vh.DeleteQueue("q") // the broker has the state of the ETag again
 	misses()
 	has(0)
 	looks(200, 304)
@@ -267,10 +267,10 @@ func TestReconnectsWhenTheBrokerClosesTheConnection(t *testing.T) {
 		}
 		proxy.Requests()
 		vh.DeleteQueue("q")
-		NewWithT(t).Eventually(func() int { // the management API learns of connections late
+		NewWithT(t).Eventually(func() int { // the management API lists connections late
 			return vh.Broker.CloseConnections(t, "warren "+vh.Name)
 		}).WithTimeout(within).WithPolling(50 * time.Millisecond).Should(Equal(1))
-		eventually(t, connection, func(g Gomega, health Health) { // it looks again at once, and at what the user may do
+		eventually(t, connection, func(g Gomega, health Health) { // it refreshes immediately, and probes the user's rights again
 			observed, _ := connection.Observe(namesOf(oneQueue))
 			g.Expect(observed.Queues).To(BeEmpty())
 			isWell(g, health)
@@ -284,7 +284,7 @@ func TestReconnectsWhenTheBrokerClosesTheConnection(t *testing.T) {
 	})
 }
 
-func TestEitherHalfGoesOnWithoutTheOther(t *testing.T) {
+func TestEachProtocolWorksWithoutTheOther(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	config := configOf(vh)
@@ -348,7 +348,7 @@ func TestABrokerThatNeverAnswers(t *testing.T) {
 		t.Parallel()
 		config := configOf(vh)
 		relay := netfault.NewProxy(t, config.AMQPURI)
-		relay.Hold() // the TCP connection is there, and nothing comes
+		relay.Hold() // the TCP connection opens, and the broker sends nothing
 		config.AMQPURI = relay.URI
 		connection := openedHastily(t, config)
 		eventually(t, connection, failsWith(brokererr.ErrTimeout, "AMQP: "))
@@ -393,7 +393,7 @@ func TestContextsEndWaiting(t *testing.T) {
 	soon, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	mustBe(t, connection.Apply(soon, oneQueue), context.DeadlineExceeded)
-	promptly(t, connection.Close) // with operations and a look under way
+	promptly(t, connection.Close) // during operations and a refresh
 	mustBe(t, connection.Refresh(t.Context()), brokererr.ErrClosed)
 	mustBe(t, connection.Apply(t.Context(), oneQueue), brokererr.ErrClosed)
 }
@@ -417,7 +417,7 @@ func TestWaitsForTheFirstConnection(t *testing.T) {
 	}
 }
 
-// promptly fails if a step waits for what never comes, which a process that is being stopped cannot.
+// promptly fails if a step waits without end, because a process must be able to stop.
 func promptly(t *testing.T, step func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -437,7 +437,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 		config := configOf(vh)
 		hung := config
 		hung.AMQPURI, hung.ManagementURI = "amqp://"+netfault.Mute(t), "http://"+netfault.Mute(t)
-		// Goroutines inherit labels from those that start them: this tells ours from those of other tests.
+		// Goroutines inherit labels from the goroutine that starts them. The label separates ours from the goroutines of other tests.
 		pprof.Do(t.Context(), pprof.Labels("opened by", t.Name()), func(context.Context) {
 			for name, config := range map[string]Config{"well": config, "hung": hung} {
 				connection, err := open(config, logr.Discard(), func(snapshot.Notice) {}, lasting())
@@ -451,7 +451,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 					seen(t, connection)
 				}
 				promptly(t, connection.Close)
-				connection.Close() // once more does no harm
+				connection.Close() // a second call is allowed
 			}
 		})
 		NewWithT(t).Eventually(func() string {

@@ -18,14 +18,14 @@ import (
 	"github.com/warren-mq/warren/test/traffic"
 )
 
-// counting is configOf with counts as often as can be.
+// counting is configOf with the shortest interval between counts.
 func counting(vh *brokers.VHost) Config {
 	config := configOf(vh)
 	config.MessageCountsInterval, config.ResyncInterval = time.Millisecond, 100*time.Millisecond
 	return config
 }
 
-// The consumers of a queue that somebody asks about are counted, and Warren's own are not among them.
+// The consumers of a queue are counted once a caller asks for them. Warren's own consumers do not count.
 func TestConsumersAreCounted(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		for _, queue := range []string{"consumed", "free", "looked at"} {
@@ -75,7 +75,8 @@ func TestConsumersAreCounted(t *testing.T) {
 	})
 }
 
-// A broker is not asked again and again what it refuses: 4.3 tells nothing of a queue to whom has no permission on it, and logs that.
+// After a refusal, Warren pauses before it counts consumers again: 4.3 does not show a queue to a user without a permission on it, and logs
+// each attempt.
 func TestConsumersThatMayNotBeCounted(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
@@ -149,7 +150,7 @@ func TestTakes(t *testing.T) {
 		"another vhost":   {at.cluster, "other", "orders.dlq"},
 		"another cluster": {vhost.Cluster{ID: "def", Name: "hare", Endpoint: "two:5672"}, "/", "orders.dlq"},
 	}
-	through := clusterQueue{vhost.Cluster{Name: "rabbit", Endpoint: "two:5672"}, "/", "orders.dlq"} // what may be the same cluster
+	through := clusterQueue{vhost.Cluster{Name: "rabbit", Endpoint: "two:5672"}, "/", "orders.dlq"} // may be the same cluster
 	own, now := takes{}, time.Now()
 	topologytest.Equal(t, "before", false, own.since(now, at))
 	first, second := own.begin(at), own.begin(through)
@@ -169,8 +170,8 @@ func TestTakes(t *testing.T) {
 	topologytest.Equal(t, "what ended long ago is known", false, known)
 }
 
-// A refused look is remembered until the queue is read.
-func TestRefusedLook(t *testing.T) {
+// A refused browse is remembered until the queue is read.
+func TestRefusedBrowse(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		vh.Publish("", "orders", "first")
@@ -209,7 +210,7 @@ func TestRefusedLook(t *testing.T) {
 	})
 }
 
-// anyMessage is a Judge to whom every message is welcome.
+// anyMessage selects every message.
 type anyMessage struct{}
 
 func (anyMessage) Skips(*amqp.Delivery) string      { return "" }

@@ -19,7 +19,7 @@ type Messages struct {
 	Disabled bool
 	// AsOf is when the count began; zero if there is none.
 	AsOf time.Time
-	// Of has the number for each counted queue that exists. A queue declared after the count counts as empty.
+	// Of maps each counted queue that exists to its number of messages. A queue declared after the count counts as empty.
 	Of map[string]int64
 	// Stuck has the number of dead letters that waited to be routed at two counts in a row, for each queue with any. It leaves out
 	// queues that delay returned messages, because RabbitMQ counts both together.
@@ -33,7 +33,7 @@ type count struct {
 	asOf time.Time
 	// messages has the queues that hold any.
 	messages map[string]management.MessageCount
-	// stuck has the queues whose dead letters waited to be routed at this count and the one before.
+	// stuck maps each queue to the dead letters that waited to be routed at this count and at the count before.
 	stuck map[string]int64
 	// uncounted are queues that did not answer.
 	uncounted map[string]bool

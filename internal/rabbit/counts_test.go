@@ -17,7 +17,7 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// Messages are counted where that is asked for, of each queue that there is.
+// The messages of each queue are counted if the configuration asks for it.
 func TestMessagesAreCounted(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		config := configOf(vh)
@@ -36,8 +36,8 @@ func TestMessagesAreCounted(t *testing.T) {
 	})
 }
 
-// Dead letters that RabbitMQ cannot route stay in their queue, and no consumer gets them. They are counted as stuck, whatever keeps them
-// there. Messages that a queue delays are not.
+// Dead letters that RabbitMQ cannot route stay in their queue, and no consumer receives them. They are counted as stuck, whatever the
+// reason. Messages that a queue delays are not counted as stuck.
 func TestStuckDeadLettersAreCounted(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
@@ -69,7 +69,7 @@ func TestStuckDeadLettersAreCounted(t *testing.T) {
 		HaveField("Stuck", Equal(map[string]int64{"no route": 2, "no exchange": 2, "target full": 2, "cycle": 2}))))
 }
 
-// One count serves all connections that share what they observe, and each hears of the count.
+// One count serves all connections that share an observation, and each receives a notice.
 func TestMessagesAreCountedOnceForAll(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
@@ -98,18 +98,18 @@ func TestMessagesAreCountedOnceForAll(t *testing.T) {
 		for i := range listeners {
 			listeners[i].awaitsTogether(t, snapshot.Notice{Messages: true})
 		}
-		if times, most := counts.Load(), int64(time.Since(began)/config.MessageCountsInterval)+1; times > most {
-			t.Errorf("counted %d times, want at most %d", times, most)
+		if times, allowed := counts.Load(), int64(time.Since(began)/config.MessageCountsInterval)+1; times > allowed {
+			t.Errorf("counted %d times, want at most %d", times, allowed)
 		}
 	})
 }
 
-// countsMessages says whether a request asks for the messages of all queues of a vhost.
+// countsMessages reports whether a request counts the messages of all queues of a vhost.
 func countsMessages(request *http.Request) bool {
 	return strings.Contains(request.URL.RawQuery, "enable_queue_totals=true")
 }
 
-// While messages cannot be counted nothing is known of them. A queue that does not answer is not empty.
+// While messages cannot be counted, their number is unknown. A queue that does not answer does not count as empty.
 func TestMessagesThatCannotBeCounted(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
@@ -129,7 +129,7 @@ func TestMessagesThatCannotBeCounted(t *testing.T) {
 	})
 	eventually.Should(Equal(Messages{}))
 	topologytest.Equal(t, "error of the connection", nil, connection.Health().Err)
-	proxy.Change(func(response *http.Response) error { // as when the leader of the queue is down
+	proxy.Change(func(response *http.Response) error { // as if the leader of the queue were down
 		if countsMessages(response.Request) {
 			netfault.Replace(response, `[{"name": "other", "messages": 3}]`)
 		}
@@ -140,7 +140,7 @@ func TestMessagesThatCannotBeCounted(t *testing.T) {
 	eventually.Should(HaveField("Of", HaveKeyWithValue("orders", int64(0))))
 }
 
-// A fence that nobody knows is told of by every connection, with its age.
+// Every connection reports a fence of an unknown owner, with its age.
 func TestStats(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})

@@ -25,14 +25,14 @@ import (
 )
 
 // BenchmarkDeleteEmpty deletes the empty queues of WARREN_DELETED_TOGETHER (100) topologies of a main queue, a tier and a dead-letter
-// queue, all at once, as the manager does: tier and main queue together, and then the dead-letter queue. It asks for a refresh
-// before each fence, as the manager does.
+// queue in parallel, as the manager does: tier and main queue together, and then the dead-letter queue. It requests a refresh before
+// each fence, as the manager does.
 func BenchmarkDeleteEmpty(b *testing.B) {
 	count, err := strconv.Atoi(os.Getenv("WARREN_DELETED_TOGETHER"))
 	if err != nil {
 		count = 100
 	}
-	private := brokers.NewPrivate(b)                                     // whose CPU time nobody else uses
+	private := brokers.NewPrivate(b)                                     // no other client uses its CPU time
 	private.Eval("vm_memory_monitor:set_vm_memory_high_watermark(0.9).") // thousands of queues must not raise an alarm
 	for b.Loop() {
 		b.StopTimer()
@@ -64,7 +64,7 @@ func BenchmarkDeleteEmpty(b *testing.B) {
 	}
 }
 
-// cpuOf is the CPU time that a broker has taken, in seconds.
+// cpuOf returns the CPU time that a broker has used, in seconds.
 func cpuOf(b *testing.B, broker *brokers.Private) float64 {
 	b.Helper()
 	milliseconds, err := strconv.ParseFloat(strings.TrimSpace(broker.Eval("element(1, erlang:statistics(runtime)).")), 64)
@@ -152,7 +152,7 @@ func deleteTopologies(b *testing.B, connection *Connection, count int) {
 // methods counts the AMQP methods that clients send.
 type methods struct{ atomic.Int64 }
 
-// proxy leads clients to a broker, and counts what they send.
+// proxy forwards clients to a broker, and counts the methods that they send.
 func (c *methods) proxy(b *testing.B, uri string) string {
 	b.Helper()
 	to, err := url.Parse(uri)
@@ -176,7 +176,7 @@ func (c *methods) proxy(b *testing.B, uri string) string {
 	})
 }
 
-// pass passes on the protocol header, and then frame by frame: type, channel, size, payload, end.
+// pass forwards the protocol header, and then each frame: type, channel, size, payload, end.
 func (c *methods) pass(to io.Writer, from *bufio.Reader) {
 	const protocolHeader, frameHeader, frameEnd, frameMethod = 8, 7, 1, 1
 	if _, err := io.CopyN(to, from, protocolHeader); err != nil {
@@ -196,7 +196,7 @@ func (c *methods) pass(to io.Writer, from *bufio.Reader) {
 			return
 		}
 		whole := append([]byte(nil), frame...)
-		for from.Buffered() >= frameHeader { // what came in one piece goes on in one piece
+		for from.Buffered() >= frameHeader { // frames that arrive in one piece are forwarded in one piece
 			next, _ := from.Peek(frameHeader)
 			size := frameHeader + int(binary.BigEndian.Uint32(next[3:])) + frameEnd
 			if from.Buffered() < size {

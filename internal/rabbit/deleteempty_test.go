@@ -18,7 +18,7 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// holding is a channel that keeps what it does to a queue until the test ends.
+// holding opens a channel, on which do takes messages of a queue, until the test ends.
 func holding(t *testing.T, vh *brokers.VHost, do func(*amqp.Channel) error) {
 	t.Helper()
 	connection, err := vh.Connect("holding")
@@ -36,11 +36,11 @@ func holding(t *testing.T, vh *brokers.VHost, do func(*amqp.Channel) error) {
 }
 
 type emptiness struct {
-	queues    []string // to be deleted; the case's name if none are given
+	queues    []string // to delete; the case's name if empty
 	arguments vhost.Arguments
 	setup     func(*testing.T, *brokers.VHost)
 	reason    error  // nil if the queues can be deleted
-	says      string // how it begins
+	says      string // the beginning of the error
 	left      int    // ready messages
 }
 
@@ -80,7 +80,7 @@ var emptinesses = map[string]emptiness{
 				return err
 			})
 		},
-		// RabbitMQ counts whoever holds a message among the consumers.
+		// RabbitMQ counts each channel that holds a message as a consumer.
 		reason: brokererr.ErrNotEmpty, says: `not empty: queue "unacknowledged" has 2 consumers`,
 	},
 	"cancelled": {
@@ -110,7 +110,7 @@ var emptinesses = map[string]emptiness{
 		setup:  func(t *testing.T, v *brokers.VHost) { putAside(t, v, "pending", false) },
 		reason: brokererr.ErrNotEmpty, says: `not empty: queue "pending" holds messages that wait to be dead-lettered`,
 	},
-	"delayed": { // RabbitMQ 4.3 keeps the message back; older versions have it ready at once
+	"delayed": { // RabbitMQ 4.3 delays the message; in older versions it is ready immediately
 		arguments: vhost.Arguments{
 			"x-delayed-retry-type": "all", "x-delayed-retry-min": int64(600000), "x-delayed-retry-max": int64(600000),
 		},
@@ -152,7 +152,7 @@ var emptinesses = map[string]emptiness{
 	},
 }
 
-// foreignFence is of a time that no clock has reached.
+// foreignFence has a time in the future.
 const foreignFence = "warren-fence-99999999999-ABCDEF:another:fenced"
 
 func policy(queue string, definition ...any) func(*testing.T, *brokers.VHost) {
@@ -171,7 +171,7 @@ func onlyFor(queue string, definition []any) brokers.Policy {
 	return p
 }
 
-// All cases share a vhost and their waiting. Those who stay are as they were, and nothing of ours is left.
+// All cases share a vhost, and wait in parallel. Retained queues are unchanged, and no fence or sentinel of ours is left.
 func TestDeleteEmpty(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("parking", quorum(nil))
@@ -186,7 +186,7 @@ func TestDeleteEmpty(t *testing.T) {
 			}
 		}
 		steadfast := unpaced()
-		steadfast.leftover = time.Hour // the fence of another Warren is to stand to the end, however long that takes
+		steadfast.leftover = time.Hour // the fence of the other instance must stay until the test ends
 		connection := connectedWith(t, configOf(vh), steadfast)
 		before := everything(t, vh, connection)
 		results := deleteAll(t, connection)
@@ -235,7 +235,7 @@ func deleteAll(t *testing.T, connection *Connection) map[string]error {
 			NewWithT(t).Eventually(func() bool {
 				err = connection.DeleteEmpty(t.Context(), connection.Health().Cluster.Key(), test.names(name), nil)
 				return err != nil && strings.Contains(err.Error(), "the broker does not answer within")
-			}).WithTimeout(2 * within).Should(BeFalse()) // not at once where the broker is busy with other tests
+			}).WithTimeout(2 * within).Should(BeFalse()) // other tests may keep the broker busy
 			mu.Lock()
 			defer mu.Unlock()
 			results[name] = err
@@ -245,7 +245,7 @@ func deleteAll(t *testing.T, connection *Connection) map[string]error {
 	return results
 }
 
-// all is what a vhost has, with the number of ready messages.
+// all contains the objects of a vhost, with the number of ready messages.
 type all struct {
 	Queues   map[string]int
 	Policies []vhost.Policy
@@ -292,7 +292,7 @@ func TestDeleteEmptyRefusesBeforeItTouchesAnything(t *testing.T) {
 	})
 }
 
-// The caller is asked once more right before the fence goes up; what it says ends the call, and nothing was touched.
+// DeleteEmpty asks the caller again immediately before it sets the fence. An error of the caller ends the call, and nothing was changed.
 func TestDeleteEmptyAsksWhetherItIsStillWanted(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("q", quorum(nil))

@@ -27,8 +27,8 @@ func (c *Connection) DeleteEmpty(
 	return err
 }
 
-// Fences returns the names of the policies of this Owner that keep queues from taking messages: those of running deletions, and
-// those that the last refresh showed. Each refresh removes fences that were left behind.
+// Fences returns the names of the fences of this Owner: policies with which running deletions stop queues from accepting messages, and
+// fences that the last refresh showed. Each refresh removes fences that were left behind.
 func (c *Connection) Fences() []string { return c.deleter.Fences() }
 
 // LastDeletion returns when queues were last deleted that were provably empty; zero if none were.

@@ -14,5 +14,5 @@
 //   - deletion.go, package safedelete: the deletion of queues that are provably empty
 //   - transfers.go, package transfer: messages that are moved or browsed
 //
-// A change never reaches another cluster than the one that is meant. Errors are those of package brokererr.
+// A change never reaches another cluster than the caller means. Errors are those of package brokererr.
 package rabbit

@@ -13,9 +13,9 @@ import (
 	"github.com/warren-mq/warren/test/hostile"
 )
 
-// A policy that leads dead letters to an exchange is replaced by a binding that does, after the bindings were read and
-// before the policies are. The exchange is in use all the time, and at no time seems not to be.
-func TestWhatMovesDuringALookIsSeen(t *testing.T) {
+// A client replaces a policy that dead-letters to an exchange by a binding, after a refresh has read the bindings and before it reads the
+// policies. The exchange is in use all the time, and every snapshot shows that.
+func TestChangeDuringARefreshIsSeen(t *testing.T) {
 	t.Parallel()
 	moved := false
 	server := hostile.NewManagement(t, func(w http.ResponseWriter, r *http.Request) bool {
@@ -78,9 +78,9 @@ func (s switching) RoundTrip(request *http.Request) (*http.Response, error) {
 	return s.RoundTripper.RoundTrip(request)
 }
 
-// Queues that come and go in front of others move these from page to page: listings must not be read in pages. Here one goes
-// and one comes with each request, so that their number stays the same.
-func TestListingsMissNothingThatStays(t *testing.T) {
+// Listings must not be read in pages, because queues that are created and deleted move later queues from page to page. Here each request
+// deletes one queue and creates one, so that their number does not change.
+func TestListingsMissNoQueue(t *testing.T) {
 	t.Parallel()
 	var low, high, stable []string
 	for i := range 1001 {

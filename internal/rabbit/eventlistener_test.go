@@ -15,7 +15,7 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// hearing waits until events are heard and the vhost has been read since, so that nothing else makes the connection read it.
+// hearing waits until events arrive and the vhost was refreshed since, so that no other refresh is due.
 func hearing(t *testing.T, connection *Connection) {
 	t.Helper()
 	NewWithT(t).Eventually(func(g Gomega) {
@@ -26,7 +26,7 @@ func hearing(t *testing.T, connection *Connection) {
 	}).WithTimeout(within).WithPolling(5 * time.Millisecond).Should(Succeed())
 }
 
-func TestEventsTellWhatOthersChange(t *testing.T) {
+func TestEventsShowChangesOfOtherClients(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareExchange("in", "headers", nil)
 		heard := &listener{}
@@ -55,20 +55,21 @@ func TestEventsTellWhatOthersChange(t *testing.T) {
 	})
 }
 
-// Who hears of a deletion finds all of it gone: RabbitMQ announces the bindings before the queue or the exchange.
-func TestADeletionIsToldAsAWhole(t *testing.T) {
+// A receiver of a notice about a deletion observes neither the object nor its bindings: RabbitMQ announces the bindings before the queue or
+// the exchange.
+func TestDeletionIsOneNotice(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareExchange("in", "topic", nil)
 		for _, queue := range []string{"orders", "invoices"} {
 			vh.DeclareQueue(queue, map[string]any{"x-queue-type": "quorum"})
-			for key := range 30 { // whose events come in more than one batch
+			for key := range 30 { // their events arrive in more than one batch
 				vh.Bind("in", queue, fmt.Sprint(key), nil)
 			}
 		}
 		heard, there := &listener{}, atomic.Pointer[func() vhost.Observed]{}
-		var seen []vhost.Observed // with each notice; from one goroutine
+		var seen []vhost.Observed // one for each notice; from one goroutine
 		patient := unpaced()
-		patient.binding = within // a broker that is busy may take longer than it should
+		patient.binding = within // a busy broker may take longer
 		connection, err := open(configOf(vh), discard, func(notice snapshot.Notice) {
 			if observe := there.Load(); observe != nil && len(notice.Queues) > 0 {
 				seen = append(seen, (*observe)())
@@ -98,14 +99,14 @@ func TestADeletionIsToldAsAWhole(t *testing.T) {
 	})
 }
 
-// snapshotOf reads the vhost by a connection of its own.
+// snapshotOf reads the vhost on a separate connection.
 func snapshotOf(t *testing.T, vh *brokers.VHost) vhost.Observed {
 	t.Helper()
 	observed, _ := connected(t, configOf(vh), nil).Observe(vhost.Selection{Queues: []string{"orders"}, FollowFrom: "in"})
 	return observed
 }
 
-// What events don't tell, or not exactly, a refresh shows soon.
+// An event that does not contain the change exactly causes a refresh.
 func TestEventsThatNeedARefresh(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		connection := connected(t, configOf(vh), nil)
@@ -136,7 +137,7 @@ func TestEventsThatNeedARefresh(t *testing.T) {
 	})
 }
 
-// Our own changes are announced to us, too, and must pass for nobody else's.
+// RabbitMQ announces our own changes to us, too. They must not count as changes of another client.
 func TestOwnChangesDoNotEcho(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		heard := &listener{}
@@ -152,7 +153,7 @@ func TestOwnChangesDoNotEcho(t *testing.T) {
 				Arguments: map[string]any{"x-match": "all-with-x", "x-last-death-reason": reason},
 			})
 		}
-		for range 5 { // deleted and declared again, events about one and the other are on their way at the same time
+		for range 5 { // events about the deletion and the declaration are in flight at the same time
 			if err := connection.Apply(t.Context(), declared); err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +167,7 @@ func TestOwnChangesDoNotEcho(t *testing.T) {
 	})
 }
 
-// Where events are heard, what there is at a moment is known within milliseconds, without a reading.
+// While events arrive, CatchUp makes the snapshot current within milliseconds, without a refresh.
 func TestCatchUpByEvents(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		connection := connected(t, configOf(vh), nil)
@@ -188,7 +189,7 @@ func TestCatchUpByEvents(t *testing.T) {
 	})
 }
 
-// CatchUp returns when what was there before the call is known.
+// CatchUp returns when the snapshot shows all changes made before the call.
 func TestCatchUp(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		hears, deaf := connected(t, configOf(vh), nil), connected(t, deafConfigOf(t, vh), nil)
@@ -217,8 +218,8 @@ func TestCatchUp(t *testing.T) {
 	})
 }
 
-// The exchange of the events is in vhost "/", which is not everybody's.
-func TestWhoMayNotHearEvents(t *testing.T) {
+// The event exchange is in vhost "/", to which not every user has access.
+func TestUsersWithoutAccessToEvents(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		config, heard := deafConfigOf(t, vh), &listener{}
 		connection := connected(t, config, heard.hear)
@@ -230,7 +231,7 @@ func TestWhoMayNotHearEvents(t *testing.T) {
 	})
 }
 
-func TestEventsAreHeardAgain(t *testing.T) {
+func TestEventsResume(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		heard := &listener{}
 		connection := connected(t, configOf(vh), heard.hear)
@@ -246,8 +247,8 @@ func TestEventsAreHeardAgain(t *testing.T) {
 	})
 }
 
-// Connections that share what they observe hear events once, and another goes on where the first closes.
-func TestEventsAreHeardOnceForAll(t *testing.T) {
+// Connections that share an observation have one subscription, and another connection continues it when the first closes.
+func TestOneSubscriptionForAllConnections(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		config := configOf(vh)
 		config.Observations = NewObservations()
@@ -271,9 +272,9 @@ func TestEventsAreHeardOnceForAll(t *testing.T) {
 	})
 }
 
-// A question that the marker does not answer, because something happened meanwhile that only a reading shows, is answered by a refresh,
-// whichever of the connections hears the events.
-func TestCatchUpOfAnotherThatNeedsARefresh(t *testing.T) {
+// If a marker does not show that the snapshot is current, because an event requires a refresh, a refresh answers CatchUp, whichever
+// connection receives the events.
+func TestCatchUpOfAnotherConnectionNeedsARefresh(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		config := configOf(vh)
 		config.Observations = NewObservations()
@@ -283,7 +284,7 @@ func TestCatchUpOfAnotherThatNeedsARefresh(t *testing.T) {
 		hearing(t, second)
 		asked := time.Now()
 		second.RequestCatchUp()
-		second.views.get().events.Unclear() // as by an event about a policy, before the marker is heard
+		second.views.get().events.Unclear() // as an event about a policy before the marker does
 		NewWithT(t).Eventually(func() time.Time { return second.Health().CurrentAt }).
 			WithTimeout(within).WithPolling(5 * time.Millisecond).Should(BeTemporally(">", asked))
 	})

@@ -15,11 +15,11 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// A sentinel that expires from a tier towards a main queue behind the same fence arrives three minutes later, and the fence stays
-// until then. A slow management API must not lead to that.
+// A sentinel that expires from a tier to a main queue behind the same fence arrives three minutes later, and the fence must stay until
+// then. A slow management API must not cause that.
 func TestNoSentinelExpiresBehindItsOwnFence(t *testing.T) {
 	for name, test := range map[string]struct {
-		since string // the step from which on requests are slow
+		since string // the step from which requests are slow
 		slow  func(request *http.Request) bool
 	}{
 		"while the policies are read": {safedelete.StepProved, func(request *http.Request) bool {

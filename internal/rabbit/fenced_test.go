@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// A fence of another process is observed, and notices name its queues when it comes, changes and goes.
+// A fence of another process is observed, and notices name its queues when it is set, changed and removed.
 func TestFencesOfOthersAreObserved(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", quorum(nil))
@@ -65,7 +65,7 @@ func TestFencesOfOthersAreObserved(t *testing.T) {
 	})
 }
 
-// The fence of a deletion that is under way lasts a second: nobody is told of it.
+// The fence of a running deletion lasts a second, and causes no notice.
 func TestFencesOfRunningDeletionsAreNotObserved(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", quorum(nil))

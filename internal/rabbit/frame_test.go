@@ -12,8 +12,8 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// What fits into a frame to the byte is declared and bound, and one byte more is refused before it is sent: the broker
-// would close the connection.
+// Names and arguments that fill a frame to the last byte are declared and bound. One byte more is refused before it is sent, because the
+// broker would close the connection.
 func TestArgumentsFitIntoAFrame(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		connection := connected(t, configOf(vh), nil)

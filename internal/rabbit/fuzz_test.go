@@ -15,8 +15,8 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
-// answers gives the same answer to each request, whatever it is for. It gives up after more requests than one look takes,
-// for an answer that speaks of a thousand pages would have them all asked for.
+// answers returns the same answer to each request. It fails after more requests than one refresh makes, because an answer may announce a
+// thousand pages.
 type answers struct {
 	status int
 	body   []byte
@@ -33,8 +33,8 @@ func (a *answers) RoundTrip(request *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// FuzzAnswers: whatever answers in the place of the management API, nothing panics, errors say what kind they are, and none
-// shows the password, not even if the answer does.
+// FuzzAnswers checks that no answer of the management API causes a panic. Each error has a reason, and none shows the password, even if the
+// answer contains it.
 func FuzzAnswers(f *testing.F) {
 	const password = "correct-horse/2@100%"
 	for _, body := range []string{
@@ -64,7 +64,7 @@ func FuzzAnswers(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
 		if status < 200 || status > 599 {
-			return // net/http has refused it before
+			return // net/http refuses it earlier
 		}
 		for name, ask := range map[string]func(*management.Client) error{
 			"meet":        func(m *management.Client) error { _, err := m.Probe(t.Context()); return err },
@@ -112,14 +112,14 @@ func classified(err error) bool {
 	return false
 }
 
-// FuzzEscape: a name is one segment of a path, and comes out of it as it was.
+// FuzzEscape checks that an escaped name is one segment of a path, and is decoded to the same name.
 func FuzzEscape(f *testing.F) {
 	for _, name := range []string{"/", "orders", "a.b", ".", "..", "a/b", "%2F", "a b+c", "ü", "\xff", "?x=1#y", "\x00"} {
 		f.Add(name, "orders")
 	}
 	f.Fuzz(func(t *testing.T, vhost, queue string) {
 		if vhost == "" || queue == "" {
-			return // there are no such names
+			return // RabbitMQ allows no such names
 		}
 		uri, err := url.Parse("http://mq/prefix/api/queues/" + management.Escape(vhost) + "/" + management.Escape(queue))
 		if err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// trials is how often each of the lanes below is tried: WARREN_DELETE_TRIALS=1000 go test -run Hammered -timeout 1h makes a
-// long experiment of it.
+// trials returns how often each lane is tried. WARREN_DELETE_TRIALS sets it for a long run, for example
+// WARREN_DELETE_TRIALS=1000 go test -run Hammered -timeout 1h.
 func trials(t *testing.T) int {
 	number, err := strconv.Atoi(os.Getenv("WARREN_DELETE_TRIALS"))
 	if err != nil {
@@ -32,8 +32,8 @@ func trials(t *testing.T) int {
 	return number
 }
 
-// No message that the broker confirmed is lost while publishers publish, consumers come and go, and the queue is deleted
-// or not; and where it is not, the publishers can go on.
+// No confirmed message is lost while publishers publish, consumers come and go, and the queue is deleted or retained. If it is retained, the
+// publishers can continue.
 func TestNothingIsLostWhileHammered(t *testing.T) {
 	inTestAll(t)
 	lanes := map[string]lane{
@@ -53,7 +53,7 @@ func TestNothingIsLostWhileHammered(t *testing.T) {
 	})
 }
 
-// lane is a queue that is hammered.
+// lane is a queue that publishers and consumers use during deletions.
 type lane struct {
 	arguments vhost.Arguments
 	policy    map[string]any
@@ -92,8 +92,8 @@ func hammerLanes(t *testing.T, vh *brokers.VHost, lanes map[string]lane, leaders
 	mustBeClean(t, vh)
 }
 
-// The last count before a deletion is that of the member that leads, as far as the node knows. It is right, or the deletion comes to
-// nothing, while the leaders of three nodes move all the time.
+// The last count before a deletion is that of the leader that the node knows. It is correct, or the deletion fails, while the leaders move
+// among three nodes all the time.
 func TestNothingIsLostWhileHammeredAndLeadersMove(t *testing.T) {
 	inTestAll(t)
 	t.Parallel()
@@ -137,9 +137,9 @@ type hammer struct {
 	mu       sync.Mutex
 	consumer *amqp.Connection
 
-	idle bool // nobody publishes or consumes while the queue is being deleted
-	// leadersMove: RabbitMQ may not tell a channel that a queue is deleted whose leader has just moved. It then never answers what the channel
-	// published to the queue. A channel that was refused by the queue is then refused by the next queue of this name, too.
+	idle bool // no client publishes or consumes while the queue is being deleted
+	// leadersMove: RabbitMQ may not notify a channel of the deletion of a queue whose leader has just moved. It then never confirms messages
+	// that the channel published to the queue. If the queue refused the channel, the next queue of this name refuses it, too.
 	leadersMove bool
 
 	deleted, kept, confirmed, sentinels int
@@ -172,7 +172,7 @@ func dialed(t *testing.T, vh *brokers.VHost) *amqp.Connection {
 	return connection
 }
 
-// trial deletes once, and says whether to go on.
+// trial deletes once, and reports whether to continue.
 func (h *hammer) trial(number int) bool {
 	ctx, cancel := context.WithTimeout(h.t.Context(), deadline.For(time.Minute))
 	defer cancel()
@@ -185,7 +185,7 @@ func (h *hammer) trial(number int) bool {
 	}
 	var traffic sync.WaitGroup
 	var sent [][]string
-	closing := make(chan struct{}) // the fence is about to go up, or the deletion came to nothing before
+	closing := make(chan struct{}) // the fence is about to be set, or the deletion failed earlier
 	var once sync.Once
 	begin := func() { once.Do(func() { close(closing) }) }
 	for _, p := range h.publishers {
@@ -223,7 +223,7 @@ func (h *hammer) trial(number int) bool {
 	if err == nil {
 		h.deleted++
 		h.vh.DeclareQueue(h.queue, h.arguments)
-		for _, p := range h.publishers { // RabbitMQ 3.10 and 4.0 close the connection of who publishes in that very moment
+		for _, p := range h.publishers { // RabbitMQ 3.10 and 4.0 close a connection that publishes during the deletion
 			if p.channel.IsClosed() || h.leadersMove {
 				p.connect()
 			}
@@ -235,7 +235,7 @@ func (h *hammer) trial(number int) bool {
 		h.t.Errorf("%s, trial %d on %s: %d publishes were never answered; the deletion said: %v",
 			h.queue, number, h.vh.Broker.Version, unanswered, err)
 	}
-	for _, p := range h.publishers { // channels as old as the test
+	for _, p := range h.publishers { // on the channels that were open during the deletion, unless it closed them
 		confirmed := p.untilConfirmed(ctx, fmt.Sprintf("%d after %v", number, err))
 		if confirmed == nil {
 			return false
@@ -272,7 +272,7 @@ func (h *hammer) takeUnanswered() int {
 	return count
 }
 
-// queues are those where a message may be.
+// queues lists the queues that a message may be in.
 func (h *hammer) queues() []string {
 	if target, expires := h.arguments["x-dead-letter-routing-key"].(string); expires {
 		return []string{h.queue, target}
@@ -280,10 +280,10 @@ func (h *hammer) queues() []string {
 	return []string{h.queue}
 }
 
-// spread falls into the time that a deletion takes.
+// spread returns a random time within a deletion.
 func spread() time.Duration { return time.Duration(rand.IntN(1200)) * time.Millisecond }
 
-// consume processes what comes, for a time.
+// consume processes messages for a time.
 func (h *hammer) consume(life time.Duration, prefetch int, seen func(amqp.Delivery)) {
 	channel, err := h.consumerChannel()
 	if err != nil {
@@ -311,8 +311,8 @@ func (h *hammer) consume(life time.Duration, prefetch int, seen func(amqp.Delive
 	}
 }
 
-// consumerChannel connects anew if need be: RabbitMQ closes the connection of a consumer who subscribes to a queue in the
-// moment of its deletion, which may be just now, for another consumer.
+// consumerChannel connects again if necessary: RabbitMQ closes the connection of a consumer that subscribes to a queue while it is deleted,
+// and this consumer may share that connection.
 func (h *hammer) consumerChannel() (*amqp.Channel, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -324,8 +324,8 @@ func (h *hammer) consumerChannel() (*amqp.Channel, error) {
 	return channel, err
 }
 
-// drain empties queues, and counts sentinels that were left. It gives up when nothing has come for a time, which is short
-// once all is there that should be.
+// drain empties queues, and counts sentinels that were left. It stops when no message has arrived for a time, which is short once all
+// expected messages have arrived.
 func (h *hammer) drain(all func(amqp.Delivery) bool, queues ...string) {
 	channel, err := h.consumerChannel()
 	if err != nil {
@@ -379,7 +379,7 @@ type burster struct {
 	refused, returned int
 	unanswered        int
 	channel           *amqp.Channel
-	returns           chan amqp.Return // has room for a burst; the library puts a return in before it tells of the confirm
+	returns           chan amqp.Return // has room for a burst; the library sends a return before the confirm
 }
 
 func newBurster(t *testing.T, vh *brokers.VHost, queue string) *burster {
@@ -402,7 +402,7 @@ func (b *burster) connect() {
 	b.returns = channel.NotifyReturn(make(chan amqp.Return, 1000))
 }
 
-// burst publishes as fast as it can, and lists what was confirmed and not returned.
+// burst publishes as fast as it can, and returns the messages that were confirmed and not returned.
 func (b *burster) burst(ctx context.Context, trial string, count int) (confirmed []string) {
 	var waiting []*amqp.DeferredConfirmation
 	id := func(i int) string { return fmt.Sprintf("%s/%s/%d", b.name, trial, i) }
@@ -438,7 +438,7 @@ func (b *burster) burst(ctx context.Context, trial string, count int) (confirmed
 	return confirmed
 }
 
-// untilConfirmed publishes until one message is confirmed, for a publisher must be able to go on.
+// untilConfirmed publishes until one message is confirmed, because a publisher must be able to continue.
 func (b *burster) untilConfirmed(ctx context.Context, trial string) []string {
 	refused, returned := b.refused, b.returned
 	for end := time.Now().Add(within); time.Now().Before(end); {
@@ -456,7 +456,7 @@ func mustBeClean(t *testing.T, vh *brokers.VHost) {
 	t.Helper()
 	connection := connected(t, configOf(vh), nil)
 	g := NewWithT(t)
-	g.Eventually(func() []vhost.Policy { // whoever else found a fence left behind may still be at it
+	g.Eventually(func() []vhost.Policy { // another connection may still be removing a fence that was left behind
 		policies, err := connection.writeAPI.Policies(t.Context())
 		g.Expect(err).NotTo(HaveOccurred())
 		return slices.DeleteFunc(policies, func(p vhost.Policy) bool { return len(safedelete.Users([]vhost.Policy{p})) > 0 })

@@ -28,15 +28,15 @@ import (
 )
 
 // A management API that misbehaves costs its own connection, and neither the memory of the process nor another connection.
-// This test does not run beside others, for it measures the memory of all.
+// Not parallel, because it measures the memory of the process.
 func TestHostileManagementCostsItsOwnConnectionOnly(t *testing.T) {
 	const response = 4 * management.Mebibyte
 	vhost := brokers.Newest(t).NewVHost(t)
 	limits := management.NewLimits(response)
 	hurried := unpaced()
 	hurried.request = 2 * time.Second
-	hurried.firstRetry, hurried.lastRetry = 50*time.Millisecond, 100*time.Millisecond // so that all are at it at the same time
-	defer debug.SetGCPercent(debug.SetGCPercent(100))                                 // `make test` has garbage collected less often
+	hurried.firstRetry, hurried.lastRetry = 50*time.Millisecond, 100*time.Millisecond // so that all connections retry at the same time
+	defer debug.SetGCPercent(debug.SetGCPercent(100))                                 // `make test` collects garbage less often
 	before := inUse()
 
 	bad := map[string]*Connection{}
@@ -53,10 +53,10 @@ func TestHostileManagementCostsItsOwnConnectionOnly(t *testing.T) {
 	config := configOf(vhost)
 	config.Limits = limits
 	good := connected(t, config, nil)
-	most := uint64(0)
+	highest := uint64(0)
 	for name, connection := range bad {
 		NewWithT(t).Eventually(func() error {
-			most = max(most, inUse())
+			highest = max(highest, inUse())
 			return connection.Health().Err
 		}).WithTimeout(within).WithPolling(10*time.Millisecond).Should(
 			SatisfyAny(MatchError(brokererr.ErrUnreachable), MatchError(brokererr.ErrResponseTooLarge)), name)
@@ -74,10 +74,10 @@ func TestHostileManagementCostsItsOwnConnectionOnly(t *testing.T) {
 	if apply != nil {
 		t.Error(apply)
 	}
-	t.Logf("%d bad connections took %d MiB at most", len(bad), (most-before)/management.Mebibyte)
-	// The sum of what limits allow, twice because garbage is collected late, and some for the servers of this test.
-	if allowed := before + 2*management.MemoryFactor*response + 64*management.Mebibyte; most > allowed {
-		t.Errorf("%d MiB in use, %d before, %d allowed", most/management.Mebibyte, before/management.Mebibyte, allowed/management.Mebibyte)
+	t.Logf("%d bad connections took %d MiB at most", len(bad), (highest-before)/management.Mebibyte)
+	// Twice the sum of all limits, because garbage is collected late, and more for the servers of this test.
+	if allowed := before + 2*management.MemoryFactor*response + 64*management.Mebibyte; highest > allowed {
+		t.Errorf("%d MiB in use, %d before, %d allowed", highest/management.Mebibyte, before/management.Mebibyte, allowed/management.Mebibyte)
 	}
 	for _, connection := range bad {
 		connection.Close()
@@ -88,11 +88,11 @@ func TestHostileManagementCostsItsOwnConnectionOnly(t *testing.T) {
 	}
 }
 
-// A list that is longer than any real one costs little memory while it is read, and little of it is kept. This test does not run beside
-// others, for it measures the memory of all.
+// A list that is longer than any real one takes little memory while it is read, and little of it is retained. Not parallel, because it
+// measures the memory of the process.
 func TestHugeAnswersTakeLittleMemory(t *testing.T) {
 	const size, peak, left = 24 * management.Mebibyte, 80 * management.Mebibyte, 4 * management.Mebibyte
-	defer debug.SetGCPercent(debug.SetGCPercent(30)) // as the manager has it
+	defer debug.SetGCPercent(debug.SetGCPercent(30)) // as in the manager
 	none := func(string) bool { return false }
 	for list, read := range map[string]func(*management.Client) (any, error){
 		"members": func(api *management.Client) (any, error) {
@@ -117,7 +117,7 @@ func TestHugeAnswersTakeLittleMemory(t *testing.T) {
 			}
 			api := managementAt(t, hostile.NewManagement(t, hostile.HugeAnswers(size)[list]).URI, management.NewLimits(2*size))
 			runtime.GC()
-			before, most, done := inUse(), uint64(0), make(chan any)
+			before, highest, done := inUse(), uint64(0), make(chan any)
 			go func() {
 				kept, err := read(api)
 				if err != nil {
@@ -132,13 +132,13 @@ func TestHugeAnswersTakeLittleMemory(t *testing.T) {
 				select {
 				case kept = <-done:
 				case <-ticker.C:
-					most = max(most, inUse())
+					highest = max(highest, inUse())
 				}
 			}
 			runtime.GC()
 			after := inUse()
-			t.Logf("%d MiB before, %d MiB at most, %d MiB after", before/management.Mebibyte, most/management.Mebibyte, after/management.Mebibyte)
-			if most > before+peak {
+			t.Logf("%d MiB before, %d MiB at most, %d MiB after", before/management.Mebibyte, highest/management.Mebibyte, after/management.Mebibyte)
+			if highest > before+peak {
 				t.Errorf("takes more than %d MiB while it is read", peak/management.Mebibyte)
 			}
 			if after > before+left {
@@ -149,14 +149,14 @@ func TestHugeAnswersTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// inUse is the memory that the process has in use, garbage included.
+// inUse returns the memory of the process, including garbage.
 func inUse() uint64 {
 	stats := runtime.MemStats{}
 	runtime.ReadMemStats(&stats)
 	return stats.HeapAlloc + stats.StackInuse
 }
 
-// An answer that exceeds its limit is not read again for a hundred times as long as it took. Who asks for a refresh hears why.
+// An answer that exceeds its limit is not read again for a hundred times as long as it took. Refresh returns the reason.
 func TestTooLargeAnswerIsNotReadAgainSoon(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -183,13 +183,13 @@ func TestTooLargeAnswerIsNotReadAgainSoon(t *testing.T) {
 	}
 }
 
-// What exceeds a limit says which, and what helps.
+// The error names the limit that was exceeded, and the flag that raises it.
 func TestResponseTooLarge(t *testing.T) {
 	t.Parallel()
 	ways := hostile.Ways()
 	for name, says := range map[string]string{
 		"one endless string": "response too large: the answer is larger than 1Mi",
-		"endless parameters": "response too large: what is kept of all vhosts, with this answer, is larger than 384Mi in memory: raise",
+		"endless parameters": "response too large: the memory of all vhosts, with this answer, is larger than 384Mi: raise",
 		"endless arguments":  "response too large: an item of the answer is larger than 1Mi",
 		"endless nothing":    "response too large: the answer is larger than 64Mi: raise the manager's flag --max-management-response",
 		"a bomb":             "response too large: the answer is larger than 1Mi",
@@ -214,7 +214,7 @@ func managementAt(t *testing.T, uri string, limits *management.Limits) *manageme
 	return managementThrough(t, uri, limits, nil)
 }
 
-// managementThrough shows each request to wrap.
+// managementThrough returns a client whose requests pass through wrap.
 func managementThrough(t *testing.T, uri string, limits *management.Limits, wrap func(http.RoundTripper) http.RoundTripper) *management.Client {
 	t.Helper()
 	config := Config{AMQPURI: "amqp://localhost", ManagementURI: uri, VHost: "/", ResyncInterval: time.Hour, Limits: limits}
@@ -227,8 +227,7 @@ func managementThrough(t *testing.T, uri string, limits *management.Limits, wrap
 	return management.NewClient(options)
 }
 
-// The largest vhost that was measured, 60,000 queues in 16 MB, is far from the limits, and takes no more memory than is
-// counted.
+// The largest vhost that was measured, 60,000 queues in 16 MB, is far below the limits, and takes no more memory than is counted.
 func TestLargeVHostIsWithinTheLimits(t *testing.T) {
 	limits := management.NewLimits(0)
 	server := hostile.NewManagement(t, hostile.At("definitions", hostile.Text(largeVHost(10_000))))
@@ -254,7 +253,7 @@ func TestLargeVHostIsWithinTheLimits(t *testing.T) {
 	runtime.KeepAlive(fresh)
 }
 
-// largeVHost are definitions of topologies of six queues each.
+// largeVHost returns the definitions of topologies of six queues each.
 func largeVHost(topologies int) string {
 	queues, exchanges, bindings := []string{}, []string{}, []string{}
 	for i := range topologies {
@@ -274,7 +273,7 @@ func largeVHost(topologies int) string {
 		strings.Join(queues, ","), strings.Join(exchanges, ","), strings.Join(bindings, ","))
 }
 
-// A redirect would carry the password elsewhere.
+// Following a redirect would send the password to another server.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	asked := atomic.Int32{}
@@ -290,7 +289,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// A proxy says in HTML that it refuses.
+// A proxy refuses a request with an answer in HTML.
 func TestRefusalWithoutReason(t *testing.T) {
 	t.Parallel()
 	server := hostile.NewManagement(t, hostile.At("", func(w http.ResponseWriter, _ *http.Request) {
@@ -305,7 +304,7 @@ func TestRefusalWithoutReason(t *testing.T) {
 	}
 }
 
-// An error quotes a part of what a broker says, without half a password at its end.
+// An error quotes a part of the broker's answer, without half a password at its end.
 func TestErrorsAreShort(t *testing.T) {
 	t.Parallel()
 	config := Config{Password: "correct-horse"}
@@ -315,7 +314,7 @@ func TestErrorsAreShort(t *testing.T) {
 	}
 }
 
-// An error that is the same trouble as before has the same text.
+// The same failure has the same text each time.
 func TestExpiredCertificatesGiveOneText(t *testing.T) {
 	t.Parallel()
 	for detail, want := range map[string]string{
@@ -331,7 +330,7 @@ func TestExpiredCertificatesGiveOneText(t *testing.T) {
 	}
 }
 
-// A connection that is closed before its broker has answered must not begin another look: nothing is known of the broker.
+// A connection that is closed before its broker has answered must not begin another refresh.
 func TestCloseBeforeTheBrokerHasAnswered(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{}, 100)
@@ -344,7 +343,7 @@ func TestCloseBeforeTheBrokerHasAnswered(t *testing.T) {
 		AMQPURI: "amqp://127.0.0.1:1", ManagementURI: silent.URL, Username: "guest", Password: "guest", VHost: "/",
 		ResyncInterval: time.Hour,
 	}
-	for range 20 { // whether a look is begun was a matter of chance
+	for range 20 { // the former error was intermittent
 		connection, err := Open(config, logr.Discard(), func(snapshot.Notice) {})
 		if err != nil {
 			t.Fatal(err)

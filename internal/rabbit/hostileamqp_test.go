@@ -20,14 +20,14 @@ import (
 )
 
 // An AMQP server that misbehaves costs its own connection, and neither the memory of the process nor another connection. It may have a
-// management API that shows whatever the AMQP server has, so that the two match, or one that shows nothing.
-// This test does not run beside others, for it measures the memory of all.
+// management API that shows everything the AMQP server has, so that the two match, or one that shows nothing. Not parallel, because it
+// measures the memory of the process.
 func TestHostileAMQPCostsItsOwnConnectionOnly(t *testing.T) {
 	vhost := brokers.Newest(t).NewVHost(t)
 	hurried := unpaced()
 	hurried.request, hurried.firstRetry, hurried.lastRetry = 2*time.Second, 50*time.Millisecond, 200*time.Millisecond
 	hurried.match, hurried.statistics = 50*time.Millisecond, 50*time.Millisecond
-	defer debug.SetGCPercent(debug.SetGCPercent(100)) // `make test` has garbage collected less often
+	defer debug.SetGCPercent(debug.SetGCPercent(100)) // `make test` collects garbage less often
 	before := inUse()
 
 	bad, servers := map[string]*Connection{}, map[string]*hostile.AMQP{}
@@ -48,17 +48,17 @@ func TestHostileAMQPCostsItsOwnConnectionOnly(t *testing.T) {
 		}
 	}
 	good := connected(t, configOf(vhost), nil)
-	most := uint64(0)
+	highest := uint64(0)
 	for name, server := range servers {
-		NewWithT(t).Eventually(func() int { most = max(most, inUse()); return server.Sessions() }).WithTimeout(within).
+		NewWithT(t).Eventually(func() int { highest = max(highest, inUse()); return server.Sessions() }).WithTimeout(within).
 			WithPolling(10*time.Millisecond).Should(BeNumerically(">", 0), name)
 	}
-	NewWithT(t).Consistently(func() uint64 { most = max(most, inUse()); return most }).WithTimeout(3 * time.Second).
+	NewWithT(t).Consistently(func() uint64 { highest = max(highest, inUse()); return highest }).WithTimeout(3 * time.Second).
 		Should(BeNumerically("<", before+256*management.Mebibyte))
 	if err := good.Apply(t.Context(), topology.Topology{Queues: []topology.Queue{{Name: "q"}}}); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%d bad connections took %d MiB at most", len(bad), (most-before)/management.Mebibyte)
+	t.Logf("%d bad connections took %d MiB at most", len(bad), (highest-before)/management.Mebibyte)
 
 	var closing sync.WaitGroup
 	for name, connection := range bad {

@@ -15,8 +15,8 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// A process that has lost the lead in the middle of a deletion deletes nothing from then on, and leaves its fence to its successor.
-func TestAProcessThatLostTheLead(t *testing.T) {
+// A process that loses its lease during a deletion deletes nothing from then on, and leaves its fence to the next leader.
+func TestLostLease(t *testing.T) {
 	for step, sentinels := range map[string]int{
 		safedelete.StepLooked: 0, safedelete.StepFenced: 0, safedelete.StepProved: 2, safedelete.StepSettled: 2,
 	} {
@@ -53,7 +53,7 @@ func TestAProcessThatLostTheLead(t *testing.T) {
 				if !errors.Is(err, brokererr.ErrNotLeader) {
 					t.Error(err)
 				}
-				for range 2 { // a fence of its own is cleared away after a refresh
+				for range 2 { // a connection removes its own fence after a refresh
 					if err := connection.Refresh(t.Context()); err != nil {
 						t.Error(err)
 					}

@@ -15,7 +15,7 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// leaveFence puts up a fence as a process of an owner does that is gone now.
+// leaveFence sets a fence, as if a process of the owner had crashed after that.
 func leaveFence(vh *brokers.VHost, owner string, queues ...string) (name string) {
 	name = fence.Name{Owner: owner, Begun: time.Now()}.String(queues[0])
 	vh.SetPolicy(name, brokers.Policy{
@@ -24,7 +24,7 @@ func leaveFence(vh *brokers.VHost, owner string, queues ...string) (name string)
 	return name
 }
 
-// leaveSentinels publishes the sentinels of a queue to another one, behind whatever that holds.
+// leaveSentinels publishes the sentinels of a queue to another queue, behind its messages.
 func leaveSentinels(t *testing.T, vh *brokers.VHost, to, policy, origin string) {
 	t.Helper()
 	publish(t, vh, to, amqp.Publishing{
@@ -32,8 +32,8 @@ func leaveSentinels(t *testing.T, vh *brokers.VHost, to, policy, origin string) 
 	}, safedelete.Sentinels)
 }
 
-// publish publishes the same message several times. Messages have the highest priority, so that those in front are got first where
-// the broker knows priorities.
+// publish publishes the same message several times. All messages have the highest priority, so that a broker that supports priorities
+// delivers them in order.
 func publish(t *testing.T, vh *brokers.VHost, queue string, message amqp.Publishing, count int) {
 	t.Helper()
 	channel, err := dialed(t, vh).Channel()
@@ -55,8 +55,7 @@ func publish(t *testing.T, vh *brokers.VHost, queue string, message amqp.Publish
 	}
 }
 
-// A fence is the record of its sentinels. It stays in a form that changes nothing until they are found, however many messages are in
-// front of them.
+// A fence is the record of its sentinels. It stays in its harmless form until they are found, however many messages are in front of them.
 func TestASentinelBehindManyMessagesIsNotForgotten(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", quorum(nil))
@@ -92,7 +91,7 @@ func TestASentinelBehindManyMessagesIsNotForgotten(t *testing.T) {
 	})
 }
 
-// Sentinels that expired are found in the queue where they went, behind the messages there.
+// Expired sentinels are found in the queue that they were dead-lettered to, behind its messages.
 func TestSentinelsThatExpiredBehindMessages(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", quorum(nil))
@@ -110,7 +109,7 @@ func TestSentinelsThatExpiredBehindMessages(t *testing.T) {
 	})
 }
 
-// A queue whose leader is too busy to count says that it holds nothing. Its sentinels are taken out all the same.
+// A queue whose leader is too busy to count reports no messages. Its sentinels are still removed.
 func TestSentinelsInABusyQueueAreNotForgotten(t *testing.T) {
 	t.Parallel()
 	private := brokers.NewPrivate(t)

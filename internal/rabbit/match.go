@@ -176,7 +176,7 @@ func (m *matcher) match(ctx context.Context, info *management.BrokerInfo, l *amq
 	return nil
 }
 
-// checkStillAnswers fails if another cluster answers than the one that was probed before the management API showed the link.
+// checkStillAnswers fails if another cluster answers than the cluster that was probed before the management API showed the link.
 // Otherwise the probed cluster would count as the cluster of the link.
 func (m *matcher) checkStillAnswers(ctx context.Context, info *management.BrokerInfo) error {
 	now, _, err := m.api.Identity(ctx)

@@ -17,14 +17,14 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// glancing waits less for what does not come.
+// glancing waits less for the proof of a match.
 func glancing() timeouts {
 	quick := unpaced()
 	quick.match, quick.statistics, quick.lastRetry = 200*time.Millisecond, 500*time.Millisecond, 200*time.Millisecond
 	return quick
 }
 
-// Both brokers are clusters of one name.
+// AMQP and the management API of two clusters with the same name do not match.
 func TestAMQPOfOneBrokerAndManagementOfAnother(t *testing.T) {
 	t.Parallel()
 	here, another := brokers.Newest(t).NewVHost(t), brokers.NewPrivate(t)
@@ -63,8 +63,8 @@ func TestAMQPOfOneBrokerAndManagementOfAnother(t *testing.T) {
 	}
 }
 
-// Where AMQP was right first, a proxy may begin to answer from elsewhere on the same TCP connection.
-func TestManagementThatComesToLeadElsewhere(t *testing.T) {
+// After a match, a proxy may begin to lead to another cluster on the same TCP connection.
+func TestManagementLeadsElsewhereAfterAMatch(t *testing.T) {
 	t.Parallel()
 	vhost := brokers.Newest(t).NewVHost(t)
 	config := configOf(vhost)
@@ -83,7 +83,7 @@ func TestManagementThatComesToLeadElsewhere(t *testing.T) {
 		}
 		return nil
 	})
-	vhost.DeclareQueue("news", nil) // has the next reading be more than "nothing changed"
+	vhost.DeclareQueue("news", nil) // so that the next refresh is not answered "not modified"
 	connection.RequestRefresh()
 	eventually(t, connection, failsWith(brokererr.ErrClusterMismatch))
 	if err := connection.Apply(t.Context(), oneQueue); err == nil {
@@ -93,8 +93,8 @@ func TestManagementThatComesToLeadElsewhere(t *testing.T) {
 	eventually(t, connection, isWell)
 }
 
-// A proxy may begin to lead elsewhere between the two questions who the broker is, and whether it shows the AMQP connection.
-func TestManagementThatLedElsewhereWhenItWasAskedWhoItIs(t *testing.T) {
+// A proxy may begin to lead to another cluster between two requests: for the identity of the broker, and for its AMQP connections.
+func TestManagementLeadsElsewhereDuringAMatch(t *testing.T) {
 	t.Parallel()
 	vhost := brokers.Newest(t).NewVHost(t)
 	straight := opened(t, configOf(vhost), func(snapshot.Notice) {})
@@ -122,7 +122,7 @@ func TestManagementThatLedElsewhereWhenItWasAskedWhoItIs(t *testing.T) {
 	}
 }
 
-// A broker without statistics shows no connections: then names are all there is.
+// A broker without statistics lists no connections. Then only names are compared.
 func TestMatchedByName(t *testing.T) {
 	t.Parallel()
 	vhost := brokers.Newest(t).NewVHost(t)
@@ -154,7 +154,7 @@ func TestMatchedByName(t *testing.T) {
 	}
 }
 
-// The capabilities follow the user's tags without a new connection.
+// The capabilities follow changes of the user's tags without a new connection.
 func TestCapabilitiesFollowTheTags(t *testing.T) {
 	each(t, func(t *testing.T, vhost *brokers.VHost) {
 		user := vhost.Broker.NewUser(t, "administrator")

@@ -39,8 +39,8 @@ func (r *refresher) checkMajority(ctx context.Context) error {
 		return nil
 	}
 	r.api.Close() // behind a load balancer, another node may answer the next request
-	const most = 5
-	names := strings.Join(down[:min(len(down), most)], ", ")
+	const maxNames = 5
+	names := strings.Join(down[:min(len(down), maxNames)], ", ")
 	return r.errs.Fail(brokererr.ErrUnreachable, "%d of %d nodes of the cluster are down (%s), so there is no majority to read from "+
 		"and to write to: start them, or take those that are gone for good out of the cluster with rabbitmqctl forget_cluster_node",
 		len(down), len(nodes), names)

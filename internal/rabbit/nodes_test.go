@@ -16,7 +16,7 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// clustered is a connection to a single broker that says it has these nodes; test/cluster has real ones.
+// clustered returns the configuration for a single broker that claims to have these nodes. test/cluster has real nodes.
 func clustered(t *testing.T, nodes string) (config Config, vh *brokers.VHost, say func(nodes string)) {
 	t.Helper()
 	vh = brokers.Newest(t).NewVHost(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-func TestNoticesSayExactlyWhatChanged(t *testing.T) {
+func TestNoticesListExactlyTheChanges(t *testing.T) {
 	steps := []struct {
 		name   string
 		change func(*brokers.VHost)
@@ -59,7 +59,7 @@ func TestNoticesSayExactlyWhatChanged(t *testing.T) {
 		for _, step := range steps {
 			t.Run(step.name, func(t *testing.T) {
 				step.change(vh)
-				// What was declared by the connection itself is no news, nor is a look that finds nothing.
+				// Neither the connection's own declaration nor a refresh without changes causes a notice.
 				own := topology.Topology{
 					Exchanges: []topology.Exchange{{Name: "own " + step.name, Type: "headers", Declare: true}},
 					Queues:    []topology.Queue{{Name: "own " + step.name, Arguments: quorum(vhost.Arguments{"x-expires": int64(600000)})}},
@@ -80,7 +80,7 @@ func TestNoticesSayExactlyWhatChanged(t *testing.T) {
 	})
 }
 
-func TestNoticesTellOfTheFirstLookAsHealth(t *testing.T) {
+func TestFirstRefreshIsANoticeOfHealth(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	vh.DeclareQueue("orders", nil)
@@ -103,8 +103,8 @@ func TestNoticesTellOfTheFirstLookAsHealth(t *testing.T) {
 	}
 }
 
-// What comes while the receiver is busy is put together.
-func TestNoticesAreGathered(t *testing.T) {
+// Notices are merged while the receiver is busy.
+func TestNoticesAreMerged(t *testing.T) {
 	t.Parallel()
 	n := newNotices(nil)
 	n.add(snapshot.Notice{})

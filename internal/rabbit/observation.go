@@ -16,7 +16,7 @@ import (
 )
 
 // Connections of one user to one vhost share what they read: with a hundred BrokerConnections the vhost is read and kept in
-// memory once. The match of AMQP and the management API stays with each connection, and so does the survey of other instances.
+// memory once. Each connection matches AMQP and the management API, and surveys other instances, for itself.
 
 // Observations has one observation for each vhost and set of rights, as long as a connection uses it. It also records which
 // queues Warren itself consumes.
@@ -60,16 +60,16 @@ type observation struct {
 	// consumers are those of the queues in which a caller is interested.
 	consumers consumers
 
-	reading management.Places // of one, for whoever reads the vhost
+	reading management.Places // one place, for the connection that refreshes the vhost
 
-	listening management.Places // of one, for whoever hears events
+	listening management.Places // one place, for the connection that receives events
 	events    eventfeed.Feed
 	own       eventfeed.OwnChanges
 	pending   eventfeed.PendingNotices
 
 	mu      sync.Mutex
-	readAt  time.Time     // when the last reading began that succeeded
-	newsAt  time.Time     // when the last reading ended that was not told that nothing has changed
+	readAt  time.Time     // when the last successful refresh began
+	newsAt  time.Time     // when the last refresh ended whose answer was not "not modified"
 	took    time.Duration // how long it took
 	views   map[*view]bool
 	written []written // since the last reading

@@ -22,14 +22,14 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// sharing is the configuration of connections that share what they observe, as those of one manager do.
+// sharing returns a configuration whose connections share their observations, as in one manager.
 func sharing(vh *brokers.VHost) Config {
 	config := configOf(vh)
 	config.Observations, config.Limits = NewObservations(), management.NewLimits(0)
 	return config
 }
 
-// isMatched waits until a connection shares what it observes, if it may.
+// isMatched waits until a connection is matched, and shares its observation if it may.
 func isMatched(t *testing.T, connection *Connection) {
 	t.Helper()
 	NewWithT(t).Eventually(func(g Gomega) {
@@ -38,7 +38,7 @@ func isMatched(t *testing.T, connection *Connection) {
 	}).WithTimeout(within).WithPolling(5 * time.Millisecond).Should(Succeed())
 }
 
-// The vhost is read once per interval and kept in memory once, however many connections lead to it.
+// The vhost is read once per interval, and one snapshot is in memory, however many connections lead to it.
 func TestConnectionsReadAVHostOnce(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		config := sharing(vh)
@@ -55,7 +55,7 @@ func TestConnectionsReadAVHostOnce(t *testing.T) {
 			}
 		}
 		proxy.Requests()
-		readings, refreshes := 0, map[string]bool{} // by connection, and by the time of the reading that was used
+		readings, refreshes := 0, map[string]bool{} // by connection and time of the refresh
 		NewWithT(t).Eventually(func() int {
 			for _, request := range proxy.Requests() {
 				if strings.HasPrefix(request.Path, "/api/definitions/") {
@@ -67,14 +67,14 @@ func TestConnectionsReadAVHostOnce(t *testing.T) {
 			}
 			return readings
 		}).WithTimeout(within).WithPolling(time.Millisecond).Should(BeNumerically(">=", 5))
-		if len(refreshes) < 2*readings { // eight times as many, where all take their turns in time
+		if len(refreshes) < 2*readings { // eight times as many on an idle machine
 			t.Errorf("%d refreshes took %d readings", len(refreshes), readings)
 		}
 	})
 }
 
-// What may differ from one connection to the other is not shared.
-func TestConnectionsThatReadForThemselves(t *testing.T) {
+// Connections share no observation if the vhost, the rights or the broker may differ.
+func TestConnectionsWithSeparateObservations(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	config := sharing(vh)
@@ -103,7 +103,7 @@ func TestConnectionsThatReadForThemselves(t *testing.T) {
 	}
 }
 
-// granted makes a user with a tag who may do everything in a vhost.
+// granted creates a user with a tag and all permissions in a vhost.
 func granted(t *testing.T, vh *brokers.VHost, tag string) (username, password string) {
 	t.Helper()
 	user := vh.Broker.NewUser(t, tag)
@@ -111,7 +111,7 @@ func granted(t *testing.T, vh *brokers.VHost, tag string) (username, password st
 	return user.Username, user.Password
 }
 
-// Whoever asks for a refresh gets a reading that began after the question, whoever has read a moment ago.
+// Refresh returns after a refresh that began after the call, even if another connection has refreshed a moment before.
 func TestRefreshOfASharedVHostBeginsAfterTheCall(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		config := sharing(vh)
@@ -127,8 +127,8 @@ func TestRefreshOfASharedVHostBeginsAfterTheCall(t *testing.T) {
 	})
 }
 
-// What one connection writes is in the snapshot of the other at once, and is news for the other's receiver only.
-func TestOtherConnectionsHearOfWrites(t *testing.T) {
+// A change of one connection is in the other's snapshot immediately. Only the other's receiver gets a notice.
+func TestOtherConnectionsAreNotifiedOfWrites(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	vh.DeclareExchange("x", "topic", nil)
@@ -136,7 +136,7 @@ func TestOtherConnectionsHearOfWrites(t *testing.T) {
 	config := sharing(vh)
 	var writes, reads listener
 	writer, reader := connected(t, config, writes.hear), connected(t, config, reads.hear)
-	for _, connection := range []*Connection{writer, reader} { // a reading beside a write shows the write to its own connection too
+	for _, connection := range []*Connection{writer, reader} { // a refresh during a write would notify the writer, too
 		isMatched(t, connection)
 		hearing(t, connection)
 		seen(t, connection)
@@ -157,7 +157,7 @@ func TestOtherConnectionsHearOfWrites(t *testing.T) {
 	reads.awaitsTogether(t, snapshot.Notice{Queues: []string{"bills", "orders"}, Routes: []string{"amq.fanout", "x"}})
 }
 
-// One connection that ends leaves the others what they observe. The last one gives the memory back.
+// The observation remains when one of its connections closes. The last connection frees its memory.
 func TestASharedVHostOutlivesItsConnections(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
@@ -179,8 +179,8 @@ func TestASharedVHostOutlivesItsConnections(t *testing.T) {
 	}
 }
 
-// A connection whose AMQP the management API was not shown to match reads for itself: what it reads may be of another broker.
-func TestAnUnmatchedConnectionReadsForItself(t *testing.T) {
+// A connection without a proven match of AMQP and the management API has its own observation, because it may read another broker.
+func TestUnmatchedConnectionHasItsOwnObservation(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	config := sharing(vh)
@@ -207,7 +207,7 @@ func TestAnUnmatchedConnectionReadsForItself(t *testing.T) {
 	}).WithTimeout(within).WithPolling(20 * time.Millisecond).Should(BeTrue())
 }
 
-// While a connection changes from one view to the next it shows the old one, and what it writes is in both.
+// While a connection changes from one view to the next, it shows the old view, and its changes are in both.
 func TestViewsShowNothingThatWasNotRead(t *testing.T) {
 	t.Parallel()
 	views := views{observations: NewObservations(), lifetime: t.Context(), listen: deaf, viewer: viewer{
@@ -241,8 +241,8 @@ func TestViewsShowNothingThatWasNotRead(t *testing.T) {
 	}
 }
 
-// A connection does not wait for ever while others read.
-func TestAReadingOfOthersIsWaitedForNotForEver(t *testing.T) {
+// A connection does not wait forever while another connection refreshes.
+func TestWaitForAnotherRefreshIsBounded(t *testing.T) {
 	t.Parallel()
 	view := NewObservations().open(observationKey{}, viewer{})
 	view.reading <- struct{}{}
@@ -256,8 +256,8 @@ func TestAReadingOfOthersIsWaitedForNotForEver(t *testing.T) {
 	}
 }
 
-// In another view everything may differ: the receiver is told, once the view is shown.
-func TestAnotherViewIsNews(t *testing.T) {
+// In another view, everything may differ. The receiver gets a notice once the view is shown.
+func TestAnotherViewCausesANotice(t *testing.T) {
 	t.Parallel()
 	heard, shown := 0, (*view)(nil)
 	views := &views{observations: NewObservations(), lifetime: t.Context(), listen: deaf}
@@ -281,8 +281,8 @@ func TestAnotherViewIsNews(t *testing.T) {
 	}
 }
 
-// A connection that moves to another view reads the vhost twice: a reading is not one moment.
-func TestTheFirstReadingAfterAMoveIsDoubted(t *testing.T) {
+// A connection that moves to another view refreshes twice, because one refresh does not see the vhost at one moment.
+func TestFirstRefreshAfterAMoveIsRepeated(t *testing.T) {
 	t.Parallel()
 	for twice, want := range map[bool]int{false: 1, true: 2} {
 		view, readings := NewObservations().open(observationKey{}, silent()), 0
@@ -303,7 +303,7 @@ func silent() viewer {
 	return viewer{notify: func(snapshot.Notice) {}}
 }
 
-// Of what one connection writes the others hear the same as of what somebody else changes.
+// A change of one connection causes the same notice for the others as a change of another client.
 func TestWritesConcernWhatChangesConcern(t *testing.T) {
 	t.Parallel()
 	toExchange := vhost.Binding{Source: "in", Destination: "dlx", ToExchange: true}
@@ -347,8 +347,8 @@ func TestWritesConcernWhatChangesConcern(t *testing.T) {
 	}
 }
 
-// A connection that closes while it reads the members of queues leaves the others what is known of them.
-func TestAConnectionThatClosesForgetsNoMembers(t *testing.T) {
+// If a connection closes while it reads the members of queues, the other connections retain the members that are known.
+func TestClosingAConnectionRetainsMembers(t *testing.T) {
 	t.Parallel()
 	views := &views{observations: NewObservations(), lifetime: t.Context(), listen: deaf, viewer: silent()}
 	view, _ := views.prepare(observationKey{clusterID: "c"})
@@ -373,10 +373,10 @@ func TestAConnectionThatClosesForgetsNoMembers(t *testing.T) {
 	}
 }
 
-// deaf hears no events.
+// deaf receives no events.
 func deaf(context.Context, *view) {}
 
-// A vhost is not read more often than the pace allows, however many ask, and however long each reading takes.
+// A vhost is not read more often than the pace allows, however many callers ask and however long each refresh takes.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	read := time.Now()
@@ -396,7 +396,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-func TestReadingsKeepThePace(t *testing.T) {
+func TestRefreshesKeepThePace(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	config := configOf(vh)

@@ -17,7 +17,7 @@ import (
 
 const odd = "größe/50% off + more.#"
 
-// fill puts a bit of everything into a vhost.
+// fill declares objects of each kind in a vhost.
 func fill(vh *brokers.VHost) {
 	vh.DeclareExchange(odd, "headers", nil)
 	vh.DeclareExchange("source", "topic", nil)
@@ -53,7 +53,7 @@ func seen(t *testing.T, connection *Connection) *snapshot.Snapshot {
 	return current(connection)
 }
 
-// current is the snapshot, which a look in the background may replace.
+// current returns the snapshot, which a refresh in the background may replace.
 func current(connection *Connection) (current *snapshot.Snapshot) {
 	connection.views.snapshot(func(s *snapshot.Snapshot) { current = s })
 	return current
@@ -85,7 +85,7 @@ func TestObservesTheSameThroughDefinitionsAndListings(t *testing.T) {
 	})
 }
 
-func TestObservesWhatIsThere(t *testing.T) {
+func TestObservesExistingObjects(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		fill(vh)
 		connection := connected(t, configOf(vh), nil)
@@ -146,7 +146,7 @@ func TestObservesWhatIsThere(t *testing.T) {
 	})
 }
 
-// Definitions have transient queues as well, and lack exclusive ones, which listings have.
+// Definitions contain transient queues, but no exclusive queues. Listings contain both.
 func TestObservesTransientQueuesAlways(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		lesser := vh.Broker.NewUser(t, "management")

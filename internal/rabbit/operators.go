@@ -37,7 +37,7 @@ const (
 
 // survey is what was last seen of other instances.
 type survey struct {
-	places management.Places // of one, for whoever reads the connections
+	places management.Places // one place, for the connection that lists the AMQP connections
 	at     time.Time         // the last one began
 	took   time.Duration
 	others otherOwners // of connections

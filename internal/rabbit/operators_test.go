@@ -13,8 +13,9 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// An operator of another Kubernetes cluster is seen by its connection: the advisory SharedVHost says so. Until it goes nothing is removed; declares go on.
-func TestNothingIsRemovedBesideAnotherOperator(t *testing.T) {
+// The connection of another instance, in another Kubernetes cluster, causes the advisory SharedVHost. While it exists, Warren declares
+// objects and deletes none.
+func TestNothingIsDeletedBesideAnotherInstance(t *testing.T) {
 	each(t, func(t *testing.T, vhost *brokers.VHost) {
 		config := configOf(vhost)
 		config.Owner, config.KnownOwners = "ours", knowing("our other")
@@ -47,8 +48,8 @@ func TestNothingIsRemovedBesideAnotherOperator(t *testing.T) {
 	})
 }
 
-// A fence is a sign of an operator too, for a user who does not see its connections.
-func TestAFenceOfAnotherOperator(t *testing.T) {
+// A fence alone also shows another instance, for a user who cannot list its connections.
+func TestAFenceOfAnotherInstance(t *testing.T) {
 	t.Parallel()
 	vhost := brokers.Newest(t).NewVHost(t)
 	vhost.DeclareQueue("orders", quorum(nil))
@@ -96,7 +97,7 @@ func TestOtherOwners(t *testing.T) {
 	}
 }
 
-// knowing makes Config.KnownOwners of a process that has these owners.
+// knowing returns Config.KnownOwners for a process with these owners.
 func knowing(owners ...string) func() func(string) bool {
 	return func() func(string) bool { return func(owner string) bool { return slices.Contains(owners, owner) } }
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// Policies of exchanges are looked at, because the broker shows at once which of them is in effect. It matches queues in the
-// same way.
+// The test uses policies of exchanges, because the broker immediately shows which policy is in effect. It matches queues in the same way.
 func TestPatternsMatchLikeTheBrokers(t *testing.T) {
 	names := []string{
 		"orders", "orders.dlq", "orders.retry.30s", "Orders", "amqp", "a b", "größe", "ÀÉ", "日本", "aaab", "x]y", "x-y", "a.b|c", "1",
@@ -54,7 +53,7 @@ func TestPatternsMatchLikeTheBrokers(t *testing.T) {
 				return cmp.Diff(want, matched, cmpopts.EquateEmpty())
 			}).WithTimeout(within).WithPolling(10*time.Millisecond).Should(BeEmpty(), "pattern %q: Warren (-), broker (+)", text)
 		}
-		if most := len(names) * len(patterns) / 3; unknown > most {
+		if allowed := len(names) * len(patterns) / 3; unknown > allowed {
 			t.Errorf("%d of %d matches are unknown", unknown, len(names)*len(patterns))
 		}
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// healthOf is the health of a connection once it is matched.
+// healthOf returns the health of a connection once it is matched.
 func healthOf(t *testing.T, connection *Connection) Health {
 	t.Helper()
 	NewWithT(t).Eventually(connection.Health).WithTimeout(within).Should(HaveField("Matched", true))
@@ -28,7 +28,7 @@ func leadsTo(t *testing.T, connection *Connection, other Health) bool {
 	return leads
 }
 
-// Each connection checks by its own management API, and at its own address, where another one leads.
+// Each connection checks with its own management API, and at its own address, which broker another connection leads to.
 func TestLeadsTo(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
@@ -61,7 +61,7 @@ func TestLeadsTo(t *testing.T) {
 		}
 	}
 
-	// One address leads to several brokers where TLS asks for a name.
+	// With TLS, the server name can select one of several brokers at an address.
 	place := Place{}
 	place.match(Config{AMQPURI: "amqps://gateway", ServerName: "rabbitmq.shop"}, "")
 	if place.Address != "" {
@@ -69,7 +69,8 @@ func TestLeadsTo(t *testing.T) {
 	}
 }
 
-// A hostile server can make its connection reconnect again and again. That costs the brokers of others nothing.
+// A hostile server can make its connection reconnect continually. Match queues are still listed only
+// once.
 func TestAReconnectedNeighbourIsNotListedAgain(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)

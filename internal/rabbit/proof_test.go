@@ -20,18 +20,18 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// pendingArguments are those of a queue whose dead letters wait, for they lead nowhere.
+// pendingArguments are the arguments of a queue whose dead letters wait, because they cannot be routed.
 var pendingArguments = vhost.Arguments{
 	"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "nowhere", "x-dead-letter-strategy": "at-least-once",
 	"x-overflow": "reject-publish",
 }
 
-// delayedArguments are those of a queue that redelivers minutes later, from RabbitMQ 4.3 on.
+// delayedArguments are the arguments of a queue that redelivers minutes later, from RabbitMQ 4.3 on.
 var delayedArguments = vhost.Arguments{
 	"x-delayed-retry-type": "all", "x-delayed-retry-min": int64(600000), "x-delayed-retry-max": int64(600000),
 }
 
-// putAside publishes a message and rejects it, so that neither a ready message nor a consumer is left.
+// putAside publishes a message and rejects it, so that the queue has neither a ready message nor a consumer.
 func putAside(t *testing.T, vh *brokers.VHost, queue string, requeue bool) {
 	t.Helper()
 	t.Cleanup(func() { vh.DeleteQueue(queue) }) // RabbitMQ 4.3 may trip over dead letters of a vhost that is deleted
@@ -59,8 +59,8 @@ func putAside(t *testing.T, vh *brokers.VHost, queue string, requeue bool) {
 	}).WithTimeout(within).WithPolling(5 * time.Millisecond).Should(BeZero())
 }
 
-// The statistics of the management API can be a minute old: here they tell of a time at which every queue was empty.
-// Nothing rests on the broker's statistics: nothing is deleted on the strength of that, and nothing stays because of it.
+// The statistics of the management API can be a minute old. Here they are from a time at which every queue was empty. No queue is deleted or
+// retained because of statistics.
 func TestTheProofHoldsWithOldStatistics(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		queues := map[string]vhost.Arguments{"empty": nil, "pending": pendingArguments, "delayed": delayedArguments}
@@ -88,7 +88,7 @@ func TestTheProofHoldsWithOldStatistics(t *testing.T) {
 	})
 }
 
-// frozen answers with counters of long ago to every question about a queue.
+// frozen replaces the counters in every answer about a queue by old ones.
 func frozen(vh *brokers.VHost) func(*http.Response) error {
 	prefix := "/api/queues/" + management.Escape(vh.Name) + "/"
 	return func(response *http.Response) error {
@@ -106,7 +106,7 @@ func frozen(vh *brokers.VHost) func(*http.Response) error {
 	}
 }
 
-// Whatever happens while a deletion waits for others to take their fences down, the proof comes after it.
+// While a deletion waits for the fences of other processes, messages may arrive. The proof is made after the wait.
 func TestTheProofComesAfterTheWait(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		for queue, arguments := range map[string]vhost.Arguments{"ready": nil, "pending": pendingArguments, "delayed": delayedArguments} {
@@ -128,7 +128,7 @@ func TestTheProofComesAfterTheWait(t *testing.T) {
 	})
 }
 
-// Up to 4.0 the management API shows a fence as the policy in effect for seconds after it was lifted.
+// Up to 4.0 the management API shows a fence as the effective policy for some seconds after it was lifted.
 func TestALiftedFenceIsNoLimit(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", quorum(nil))
@@ -150,8 +150,8 @@ func TestALiftedFenceIsNoLimit(t *testing.T) {
 	})
 }
 
-// A group of queues is deleted as a whole or not at all: what was deleted before a consumer came, the context ended or the
-// connection was closed, is declared again as it was.
+// A group of queues is deleted as a whole or not at all: if a consumer comes, the context ends or the connection is closed, queues that are
+// deleted already are declared again with the same arguments.
 func TestAGroupIsDeletedAsAWhole(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareExchange("retries", "topic", nil)
@@ -206,13 +206,13 @@ func TestAGroupIsDeletedAsAWhole(t *testing.T) {
 			g.Expect(after.Bindings).To(ConsistOf(before.Bindings), how)
 			holds(t, vh, tier, 0)
 			vh.Publish("", tier, "goes on")
-			connection.Close() // an open connection takes the fence of the next case for one that was left behind
+			connection.Close() // an open connection would remove the fence of the next case as left behind
 		}
 		mustBeClean(t, vh)
 	})
 }
 
-// A main queue with sixteen tiers is fenced whatever their names: RabbitMQ 4.3 takes patterns of 1,024 bytes.
+// A main queue with sixteen tiers can be fenced whatever their names are, although RabbitMQ 4.3 limits patterns to 1,024 bytes.
 func TestManyQueuesWithLongNames(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		connection := connected(t, configOf(vh), nil)
@@ -226,7 +226,7 @@ func TestManyQueuesWithLongNames(t *testing.T) {
 				vh.DeclareQueue(queue, quorum(nil))
 			}
 			NewWithT(t).Eventually(func() error { return deleteNow(t.Context(), connection, queues...) }).
-				WithTimeout(2 * within).Should(Succeed()) // not at once where the broker is busy with other tests
+				WithTimeout(2 * within).Should(Succeed()) // other tests may keep the broker busy
 		}
 		if left := vh.Definitions().Queues; len(left) != 0 {
 			t.Errorf("%d queues are left", len(left))

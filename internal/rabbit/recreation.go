@@ -41,7 +41,7 @@ func (c recreationDeleter) ClearRecreation(ctx context.Context, cluster, queue s
 	return c.deleter.ClearRecreation(ctx, cluster, queue, isNew)
 }
 
-// catchUpWith has the vhost read again if events about a queue were left to a call of the deleter.
+// catchUpWith requests a refresh if events about a queue were left to a call of the deleter.
 func (c recreationDeleter) catchUpWith(queue string) {
 	if c.views.takeIgnored([]string{queue}) {
 		c.RequestRefresh()

@@ -55,11 +55,11 @@ type recreating struct {
 
 		phase phase
 	}
-	// survives is asked at each step; false is a crash. It may be nil.
+	// survives is called at each step; false simulates a crash. It may be nil.
 	survives func(step string) bool
-	// failed is told of each error; it may be nil.
+	// failed is called with each error. It may be nil.
 	failed func(error)
-	// crashes are those that were, and backedOut is why the recreation went back, empty if it did not.
+	// crashes counts the simulated crashes. backedOut is why the recreation was reverted; empty if it was not.
 	crashes   int
 	backedOut recreate.Reason
 	past      int
@@ -157,7 +157,7 @@ func (r *recreating) next() (err error) {
 	return err
 }
 
-// mustBeAsBefore fails unless the vhost is as it was, but for the arguments of the queue.
+// mustBeAsBefore fails unless the vhost is as it was, except the arguments of the queue.
 func (r *recreating) mustBeAsBefore(before brokers.Definitions, swapped bool) {
 	r.t.Helper()
 	after := r.vh.Definitions()
@@ -186,7 +186,7 @@ type stream struct {
 	refused   int
 }
 
-// streamTo publishes to an exchange, with mandatory where that is the default exchange, and pauses after each message.
+// streamTo publishes to an exchange, and pauses after each message. It sets mandatory for the default exchange.
 func streamTo(t *testing.T, vh *brokers.VHost, exchange, key string, pause time.Duration) *stream {
 	t.Helper()
 	connection, err := vh.Connect("stream to " + exchange)

@@ -62,8 +62,8 @@ func (r *refresher) run(ctx context.Context) {
 	}
 }
 
-// sleep waits until the next refresh is due: after a time, or earlier on request but not faster than the pace, or at once if AMQP
-// has connected.
+// sleep waits until the next refresh is due: after a time, or earlier on request but not faster than the pace, or immediately
+// if AMQP has connected.
 func (r *refresher) sleep(ctx context.Context, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -2,7 +2,7 @@ package rabbit
 
 import "testing"
 
-// A request that a refresh failed to serve is served by the next, and a later one is not made older by it.
+// The next refresh serves a request of a failed refresh. A later request keeps its own time.
 func TestAFailedRequestIsServedAgain(t *testing.T) {
 	t.Parallel()
 	requests := &refreshRequests{wake: make(chan struct{}, 1)}

@@ -21,7 +21,8 @@ type Removal struct {
 }
 
 // Remove unbinds and deletes. cluster is the key of the identity that the cluster of the broker must have; with any other, every
-// operation fails with ErrOtherCluster. Objects that do not exist count as removed. Observe shows confirmed removals at once.
+// operation fails with ErrOtherCluster. Objects that do not exist count as removed. Observe shows confirmed removals
+// immediately.
 //
 // Each object succeeds or fails by itself, as in Apply. An exchange with bindings fails with ErrInUse. The error joins one
 // *ObjectError per failure, in the order of the removal.

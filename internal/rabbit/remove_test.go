@@ -17,7 +17,7 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// family is a queue with a binding of its own, one with arguments, and a dead-letter exchange that leads elsewhere too.
+// family declares a queue with a binding, a binding with arguments, and a dead-letter exchange that also leads to another queue.
 func family(vh *brokers.VHost) {
 	vh.DeclareExchange("events", "headers", nil)
 	vh.DeclareExchange("orders.dlx", "fanout", nil)
@@ -31,14 +31,14 @@ func family(vh *brokers.VHost) {
 	vh.BindExchange("audit", "orders.dlx", "", nil)
 }
 
-// What Remove leaves is what the broker has, and what Observe says without a look.
+// Remove leaves the expected objects at the broker, and Observe shows them without a refresh.
 func TestRemove(t *testing.T) {
 	one := topology.Binding{
 		Source: "events", Destination: "orders", RoutingKey: "a", Arguments: vhost.Arguments{"x-match": "all", "n": int64(1)},
 	}
 	cases := map[string]struct {
 		removal                     Removal
-		queues, exchanges, bindings []string // that are left
+		queues, exchanges, bindings []string // retained
 		reason                      error
 		says                        string
 	}{
@@ -129,7 +129,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// mustAgree fails if what was written through is not what the broker has.
+// mustAgree fails if the snapshot differs from the broker.
 func mustAgree(t *testing.T, connection *Connection) {
 	t.Helper()
 	written := current(connection)
@@ -138,7 +138,7 @@ func mustAgree(t *testing.T, connection *Connection) {
 	}
 }
 
-// Unbinding takes the same permissions as binding, deleting the same as declaring.
+// Unbinding needs the same permissions as binding, and deleting the same as declaring.
 func TestRemoveNamesTheMissingPermission(t *testing.T) {
 	cases := map[string]struct {
 		remove Removal
@@ -196,15 +196,15 @@ func TestRemoveNeverReachesAnotherCluster(t *testing.T) {
 	})
 }
 
-// Behind an address there can be another cluster from one TCP connection to the next.
-func TestALookIsNeverLabelledWithAnotherCluster(t *testing.T) {
+// An address can lead to another cluster with the next TCP connection.
+func TestRefreshIsNeverLabelledWithAnotherCluster(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	config := configOf(vh)
 	proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.ManagementURI = proxy.URI
 	connection := connected(t, config, nil)
-	hearing(t, connection) // so that no other refresh meets the second cluster
+	hearing(t, connection) // so that no other refresh reads the second cluster
 	first := connection.Health().Cluster.Key()
 	var second atomic.Bool // the AMQP connection leads to the first cluster, and its exclusive queue is there
 	proxy.Change(func(response *http.Response) error {

@@ -15,8 +15,8 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// The connection is lost when RabbitMQ has been told to delete a queue, and RabbitMQ deletes it later. The queue is declared again after
-// that, or not at all, and what it takes meanwhile is not lost.
+// The connection is lost after the request to delete a queue, and RabbitMQ deletes the queue later. Warren declares the queue again after
+// that, or not at all, and no message that the queue accepted is lost.
 func TestADeletionThatIsNotAnswered(t *testing.T) {
 	for name, early := range map[string]bool{"while Warren waits for it": true, "later": false} {
 		t.Run("ends "+name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestADeletionThatIsNotAnswered(t *testing.T) {
 				deleted := make(chan error, 1)
 				go func() {
 					err := brokererr.ErrUnproven
-					for errors.Is(err, brokererr.ErrUnproven) && !sent.Load() { // the broker was too busy to prove anything
+					for errors.Is(err, brokererr.ErrUnproven) && !sent.Load() { // the broker was too busy for the proof
 						err = deleteNow(t.Context(), connection, queues...)
 					}
 					deleted <- err
@@ -50,7 +50,7 @@ func TestADeletionThatIsNotAnswered(t *testing.T) {
 				g := NewWithT(t)
 				g.Eventually(sent.Load).WithTimeout(within).Should(BeTrue())
 				if early {
-					isConnected(t, connection) // to notice what becomes of the queue
+					isConnected(t, connection) // so that it sees the deletion of the queue
 					proxy.Release()
 				}
 				err := <-deleted

@@ -19,7 +19,7 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// each runs a test against every broker of the matrix, each with a vhost of its own.
+// each runs a test against every broker of the matrix, with its own vhost.
 func each(t *testing.T, test func(t *testing.T, vh *brokers.VHost)) {
 	t.Parallel()
 	for _, broker := range brokers.All(t) {
@@ -30,10 +30,10 @@ func each(t *testing.T, test func(t *testing.T, vh *brokers.VHost)) {
 	}
 }
 
-// within is how long what happens at once may take on a loaded machine.
+// within is how long an immediate change may take on a busy machine.
 var within = deadline.For(30 * time.Second)
 
-// configOf connects to a vhost as its administrator, with an interval that no test lives to see.
+// configOf returns the configuration of an administrator, with an interval longer than any test.
 func configOf(vh *brokers.VHost) Config {
 	return Config{
 		AMQPURI: vh.Broker.AMQPURI, ManagementURI: vh.Broker.ManagementURI,
@@ -41,8 +41,8 @@ func configOf(vh *brokers.VHost) Config {
 	}
 }
 
-// deafConfigOf is configOf for an administrator who hears no events, so that nothing is known of the vhost but what was read and what
-// the connection has changed.
+// deafConfigOf is configOf for an administrator who receives no events, so that the snapshot contains only refreshed objects and the
+// connection's own changes.
 func deafConfigOf(t *testing.T, vh *brokers.VHost) Config {
 	t.Helper()
 	user := vh.Broker.NewUser(t, "administrator")
@@ -64,7 +64,7 @@ func (l *listener) hear(notice snapshot.Notice) {
 	l.notices = append(l.notices, notice)
 }
 
-// awaits waits for a notice about objects and fails if another one comes first. What was said of health is left out.
+// awaits waits for a notice about objects, and fails if it receives another one first. It ignores Health, and the fields about refreshes.
 func (l *listener) awaits(t *testing.T, want snapshot.Notice) {
 	t.Helper()
 	NewWithT(t).Eventually(func() []snapshot.Notice {
@@ -83,7 +83,7 @@ func (l *listener) awaits(t *testing.T, want snapshot.Notice) {
 	l.notices = nil
 }
 
-// awaitsTogether waits for notices that say this together: a receiver that is fast enough hears of several changes one by one.
+// awaitsTogether waits for notices that are equal to want when merged: a fast receiver gets several changes one by one.
 func (l *listener) awaitsTogether(t *testing.T, want snapshot.Notice) {
 	t.Helper()
 	NewWithT(t).Eventually(func() snapshot.Notice {
@@ -109,7 +109,7 @@ func opened(t *testing.T, config Config, notify func(snapshot.Notice)) *Connecti
 	return connection
 }
 
-// connected opens a connection and waits until all is well.
+// connected opens a connection and waits until it is healthy.
 func connected(t *testing.T, config Config, notify func(snapshot.Notice)) *Connection {
 	t.Helper()
 	connection := opened(t, config, notify)
@@ -132,7 +132,7 @@ func deleteNow(ctx context.Context, c *Connection, queues ...string) error {
 	return c.DeleteEmpty(ctx, c.Health().Cluster.Key(), queues, nil)
 }
 
-// inTestAll skips what takes a broker of its own or many seconds in `make test`, which runs with -short.
+// inTestAll skips a test in `make test`, which runs with -short, because it needs a private broker or many seconds.
 func inTestAll(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -140,14 +140,14 @@ func inTestAll(t *testing.T) {
 	}
 }
 
-// unpaced reads the vhost as often as it is asked to.
+// unpaced has no minimum time between refreshes.
 func unpaced() timeouts {
 	quick := defaultTimeouts
 	quick.pace = pace{}
 	return quick
 }
 
-// impatient takes a fence for left behind as soon as it is seen a second time.
+// impatient treats a fence as left behind as soon as a second refresh shows it.
 func impatient() timeouts {
 	quick := unpaced()
 	quick.leftover = 100 * time.Millisecond
@@ -166,7 +166,7 @@ func connectedWith(t *testing.T, config Config, timeouts timeouts) *Connection {
 	return connection
 }
 
-// lasting sets time-outs of an hour: a test that waits for one of them fails by its own limit.
+// lasting has timeouts of an hour, so that a test that waits for one of them fails by its own limit.
 func lasting() timeouts {
 	slow := unpaced()
 	slow.dial, slow.operation, slow.request = time.Hour, time.Hour, time.Hour
@@ -179,7 +179,7 @@ func holds(t *testing.T, vh *brokers.VHost, queue string, count int) {
 	NewWithT(t).Eventually(vh.Ready).WithArguments(queue).WithTimeout(within).Should(Equal(count), "messages of %q", queue)
 }
 
-// mustBe checks what an error is and what it says.
+// mustBe checks the reason and the text of an error.
 func mustBe(t *testing.T, err, reason error, says ...string) {
 	t.Helper()
 	if !errors.Is(err, reason) {

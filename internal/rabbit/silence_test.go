@@ -19,18 +19,18 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// What the tests do to the event exchange, in Erlang.
+// Erlang expressions with which the tests break the event exchange.
 const (
 	removeEventBindings = `[rabbit_binding:remove(B, <<"test">>) ||
 		B <- rabbit_binding:list_for_source(rabbit_misc:r(<<"/">>, exchange, <<"` + management.EventExchange + `">>))].`
 	disableEvents = `ok = rabbit:stop_apps([rabbitmq_event_exchange]).`
 	enableEvents  = `ok = rabbit:start_apps([rabbitmq_event_exchange]).`
 	restartEvents = `ok = rabbit:stop_apps([rabbitmq_event_exchange]), ok = rabbit:start_apps([rabbitmq_event_exchange]).`
-	// muteEvents leaves the node as it is when the last binding is removed while another one is made.
+	// muteEvents puts the node into the state after the last binding is removed while another one is made.
 	muteEvents = `rabbit_event ! {event_exchange, removed_last_binding}.`
 )
 
-// watchful makes a marker every half second, and takes events for silent after two.
+// watchful sends a marker every half second, and ends a subscription after two seconds of silence.
 func watchful() timeouts {
 	quick := unpaced()
 	quick.marker, quick.event, quick.lastListen = 500*time.Millisecond, 2*time.Second, 5*time.Second
@@ -42,7 +42,7 @@ var (
 	enablePlugin = ContainSubstring("enable the plugin rabbitmq_event_exchange")
 )
 
-// fallsSilent waits until no events are heard, for a reason.
+// fallsSilent waits until the connection reports that no events arrive, with a reason.
 func fallsSilent(t *testing.T, connection *Connection, reason types.GomegaMatcher) {
 	t.Helper()
 	NewWithT(t).Eventually(func(g Gomega) {
@@ -53,7 +53,7 @@ func fallsSilent(t *testing.T, connection *Connection, reason types.GomegaMatche
 	}).WithTimeout(within).WithPolling(5 * time.Millisecond).Should(Succeed())
 }
 
-// A subscription that receives no events any more ends, and the next one receives events again.
+// A subscription that no longer receives events ends, and the next one receives events again.
 func TestSilenceIsNoticed(t *testing.T) {
 	inTestAll(t)
 	t.Parallel()
@@ -195,7 +195,7 @@ func TestEventsOfSeveralNodesOnlyRequestARefresh(t *testing.T) {
 	}
 }
 
-// A queue that somebody else deletes while a deletion of ours waits is missed as soon as the deletion ends otherwise.
+// If another client deletes a queue while our deletion waits, the snapshot no longer has the queue when our deletion fails.
 func TestAQueueThatIsDeletedWhileADeletionWaits(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
@@ -205,7 +205,7 @@ func TestAQueueThatIsDeletedWhileADeletionWaits(t *testing.T) {
 	wanted := errors.New("the queue is wanted again")
 	err := connection.DeleteEmpty(t.Context(), connection.Health().Cluster.Key(), []string{"orders"}, func(ctx context.Context) error {
 		vh.DeleteQueue("orders")
-		if err := connection.CatchUp(ctx); err != nil { // until the event was heard
+		if err := connection.CatchUp(ctx); err != nil { // until the event has arrived
 			return err
 		}
 		return wanted

@@ -26,8 +26,8 @@ func operationLimit(connection *Connection) func() int {
 	return func() int { return connection.Stats().OperationLimit }
 }
 
-// If the broker needs a fifth of a second for each declaration, sixteen at a time take longer than one may take, and cost the connection
-// again and again. Fewer at a time get through.
+// If the broker needs a fifth of a second for each declaration, sixteen at a time exceed the timeout of one, and end the connection each
+// time. Fewer at a time succeed.
 func TestSlowBroker(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		config := configOf(vh)
@@ -59,8 +59,8 @@ func TestSlowBroker(t *testing.T) {
 	})
 }
 
-// Under an alarm the broker stops to read from a connection on which something is published, and says so. Warren publishes on another
-// connection; here it is the one of declarations.
+// Under an alarm the broker blocks each connection that publishes, and stops reading from it. Warren publishes on a separate connection.
+// This test publishes on the connection of declarations.
 func TestBlockedConnection(t *testing.T) {
 	t.Parallel()
 	private := brokers.NewPrivate(t)

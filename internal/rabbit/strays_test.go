@@ -22,8 +22,8 @@ import (
 
 var steps = []string{safedelete.StepFenced, safedelete.StepProved, safedelete.StepSettled}
 
-// Whoever is told to stop in the middle leaves nothing behind.
-func TestDeletionsThatAreStopped(t *testing.T) {
+// A deletion that is stopped leaves no fence and no sentinel.
+func TestStoppedDeletions(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		user := vh.Broker.NewUser(t, "policymaker")
 		vh.Grant(user, ".*", ".*", ".*")
@@ -66,9 +66,8 @@ func TestDeletionsThatAreStopped(t *testing.T) {
 	})
 }
 
-// A crash leaves a fence and sentinels; the next connection of the same owner clears them away, and publishers who were
-// refused can go on.
-func TestStraysAreClearedAway(t *testing.T) {
+// A crash leaves a fence and sentinels. The next connection of the same owner removes them, and publishers that were refused can continue.
+func TestStraysAreRemoved(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		user := vh.Broker.NewUser(t, "policymaker")
 		vh.Grant(user, ".*", ".*", ".*")
@@ -113,12 +112,12 @@ func TestStraysAreClearedAway(t *testing.T) {
 	})
 }
 
-// abandon begins to delete queues and leaves off after a step, as a crash would.
+// abandon begins to delete queues and stops after a step, as a crash would.
 func abandon(t *testing.T, config Config, step string, queues ...string) {
 	t.Helper()
 	connection := connected(t, config, nil)
 	connection.deleter.Between = func(now string) bool { return now != step }
-	if step == safedelete.StepOpened { // which comes when something goes wrong
+	if step == safedelete.StepOpened { // this step runs only if a deletion fails
 		connection.deleter.Between = func(now string) bool {
 			if now == safedelete.StepSettled {
 				connection.deleter.Stop(0)
@@ -132,7 +131,7 @@ func abandon(t *testing.T, config Config, step string, queues ...string) {
 	connection.Close()
 }
 
-// bodies takes all messages out of a queue.
+// bodies removes all messages from a queue, and returns them.
 func bodies(t *testing.T, vh *brokers.VHost, queue string) (found []amqp.Delivery) {
 	t.Helper()
 	h := &hammer{t: t, vh: vh, queue: queue, consumer: dialed(t, vh)}
@@ -143,8 +142,8 @@ func bodies(t *testing.T, vh *brokers.VHost, queue string) (found []amqp.Deliver
 	return found
 }
 
-// A fence that somebody works on is left alone, whatever time its name tells: clocks differ. One that nobody touches for
-// longer than a deletion takes is taken down, whoever put it up.
+// A fence that another process changes stays, whatever time its name contains, because clocks differ. A fence that no process changes for
+// longer than a deletion takes is removed, whatever its owner.
 func TestFencesOfOtherProcesses(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		put := func(name string, length int64) {
@@ -178,7 +177,7 @@ func TestFencesOfOtherProcesses(t *testing.T) {
 	})
 }
 
-// A sentinel that was left in a tier expires to where the tier dead-letters.
+// A sentinel that was left in a tier expires to the queue that the tier dead-letters to.
 func TestSentinelsThatExpired(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareExchange("return", "direct", nil)
@@ -214,8 +213,8 @@ func TestSentinelsThatExpired(t *testing.T) {
 	})
 }
 
-// Sentinels that a crash has left are not taken for messages: a deletion comes to nothing until they are out.
-func TestADeletionWaitsForWhatIsLeftBehind(t *testing.T) {
+// A deletion does not treat sentinels of a crash as messages: it fails until they are removed.
+func TestDeletionWaitsForLeftSentinels(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", quorum(nil))
 		first := configOf(vh)
@@ -234,7 +233,7 @@ func TestADeletionWaitsForWhatIsLeftBehind(t *testing.T) {
 	})
 }
 
-// A process that was killed may still be connected for its broker, and hold a sentinel. The queue gets it back later.
+// The broker may not have noticed that a process was killed, and keep a sentinel unacknowledged. The sentinel returns to the queue later.
 func TestASentinelThatIsHeldIsNotForgotten(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", quorum(nil))
@@ -282,8 +281,7 @@ func TestASentinelThatIsHeldIsNotForgotten(t *testing.T) {
 	})
 }
 
-// A sentinel that expires towards a queue behind a fence comes minutes later. Until then there is a policy that tells of it
-// and changes nothing.
+// A sentinel that expires to a queue behind a fence arrives minutes later. Until then, the fence stays in its harmless form as its record.
 func TestASentinelOnItsWayIsNotForgotten(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", quorum(nil))
@@ -304,7 +302,7 @@ func TestASentinelOnItsWayIsNotForgotten(t *testing.T) {
 		}
 		opened := HaveField("Definition", HaveKeyWithValue(vhost.KeyMaxLength, fence.Boundless))
 		g.Eventually(fences).WithTimeout(within).Should(ConsistOf(opened))
-		g.Eventually(func() bool { // the policy shows before the queues know of it
+		g.Eventually(func() bool { // the policy is listed before the queues apply it
 			return connection.deleter.Clearing()
 		}).WithTimeout(within).Should(BeFalse())
 		vh.Publish("", "orders", "goes on")
@@ -312,12 +310,12 @@ func TestASentinelOnItsWayIsNotForgotten(t *testing.T) {
 	})
 }
 
-// Connections of one process leave each other's fences alone, however long a deletion takes.
+// A connection does not remove fences of other connections of its process, however long a deletion takes.
 func TestAFenceOfThisProcessIsNeverLeftBehind(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", quorum(nil))
 		observations := NewObservations()
-		deleting, beside := configOf(vh), deafConfigOf(t, vh) // two users, who share no observation
+		deleting, beside := configOf(vh), deafConfigOf(t, vh) // two users, which share no observation
 		deleting.Owner, deleting.Observations = "deleting", observations
 		beside.Owner, beside.Observations = "beside", observations
 		at, other := connected(t, deleting, nil), connectedWith(t, beside, impatient())
@@ -338,7 +336,7 @@ func TestAFenceOfThisProcessIsNeverLeftBehind(t *testing.T) {
 			if fences := fencesSeen(other); len(fences) > 0 {
 				t.Errorf("observed: %+v", fences)
 			}
-			other.deleter.Close() // returns when nothing is being cleared
+			other.deleter.Close() // returns when no removal of fences is running
 			after, err := at.writeAPI.Policies(t.Context())
 			if err != nil || len(after) != 1 {
 				t.Error(after, err)

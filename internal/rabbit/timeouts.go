@@ -51,8 +51,8 @@ var defaultTimeouts = timeouts{
 }
 
 const (
-	// minStableDuration is how long an AMQP connection must last to count as a success. A connection that the broker closes at once
-	// must not be retried without a pause.
+	// minStableDuration is how long an AMQP connection must last to count as a success. A connection that the broker closes
+	// immediately must not be retried without a pause.
 	minStableDuration = 5 * time.Second
 	// drainTimeout is how long Close waits for deletions to undo what they have begun. The next connection finishes the rest; see
 	// safedelete/recovery.go.

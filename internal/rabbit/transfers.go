@@ -53,8 +53,8 @@ func (c *Connection) dialTransfer(cluster, name string) func(context.Context) (*
 	return func(ctx context.Context) (*amqpconn.Conn, error) { return dialer.dialSecond(ctx, c.channels, cluster) }
 }
 
-// A quorum queue that is too busy to count reports zero: rabbit_quorum_queue:stat gives up after a quarter of a second. So zero
-// is asked again.
+// A quorum queue that is too busy to count reports zero, because rabbit_quorum_queue:stat stops after a quarter of a second. So a count
+// of zero is repeated.
 const (
 	zeroCounts = 3
 	zeroPause  = 300 * time.Millisecond

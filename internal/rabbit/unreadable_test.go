@@ -11,8 +11,8 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// Whoever may bind can make RabbitMQ's management API fail: it cannot show an argument whose name is not UTF-8. Nothing is
-// believed to be gone then.
+// A user with the permission to bind can make RabbitMQ's management API fail, because it cannot show an argument whose name is not UTF-8. Then no object
+// counts as deleted.
 func TestABindingThatTheBrokerCannotShow(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("orders", quorum(nil))
@@ -26,7 +26,7 @@ func TestABindingThatTheBrokerCannotShow(t *testing.T) {
 		vh.Bind("amq.headers", "orders", "", unreadable)
 		names := vhost.Selection{Queues: []string{"orders"}}
 		for way, connection := range ways {
-			for range 2 { // what is missing twice is believed to be gone
+			for range 2 { // an object that two refreshes miss counts as deleted
 				if err := connection.Refresh(t.Context()); err != nil && !errors.Is(err, brokererr.ErrUnreachable) {
 					t.Errorf("%s: %v", way, err)
 				}

@@ -8,26 +8,28 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// RabbitMQ limits deliveries by their number, so a queue can have many small messages in front of many large ones. A connection drops the
-// bodies that exceed its share of the memory as they arrive. Its user gives such messages back to the queue and takes fewer at a time.
+// A prefetch limits the number of deliveries, not their size, and a queue can have many small messages in front of many large ones. So a
+// connection drops each arriving body that exceeds its share of the memory. The caller returns such messages to the queue and prefetches
+// fewer.
 
 const (
-	// LargestBody is the largest body that a transfer or a browse reads: the default of max_message_size since RabbitMQ 4.0.
+	// LargestBody is the largest body that a transfer or a browse reads, in bytes: the default of max_message_size since RabbitMQ 4.0.
 	LargestBody = 16 << 20
-	// ConnectionBodies is how many bytes of bodies one connection keeps at most, and processBodies how many all connections together. A
-	// connection that keeps no body may always keep one, so none waits for another.
+	// ConnectionBodies is how many bytes of bodies one connection retains at most, and processBodies how many all connections together. A
+	// connection that retains no body may always retain one, so no connection waits for another.
 	ConnectionBodies = 24 << 20
 	processBodies    = 48 << 20
-	// largeBody is a body of which a few make more garbage than the collector keeps up with on a busy machine. The connection that gets
-	// such a body waits for a collection after every garbageLimit bytes of them.
+	// largeBody is the size from which a few bodies make more garbage than the collector can free in time on a busy machine. The
+	// connection that receives such a body waits for a collection after every garbageLimit bytes of them.
 	largeBody    = 1 << 20
 	garbageLimit = 24 << 20
 )
 
-// keptByProcess is how many bytes of bodies all connections keep, and uncollected how many of large ones came since the last collection.
+// keptByProcess is how many bytes of bodies all connections retain. uncollected is how many bytes of large bodies arrived since the last
+// collection.
 var keptByProcess, uncollected atomic.Int64
 
-// collect waits for a collection of garbage if it is due before room is made for a body.
+// collect runs the garbage collector if it is due before a body of this size is allocated.
 func collect(size int64) {
 	if size >= largeBody && uncollected.Add(size) > garbageLimit {
 		uncollected.Store(size)
@@ -35,22 +37,23 @@ func collect(size int64) {
 	}
 }
 
-// bodies are the bodies of a connection that its user has not released.
+// bodies are the bodies of a connection that its caller has not released.
 type bodies struct {
 	largest int64
 
 	mu   sync.Mutex
 	of   map[delivery][]byte
-	kept int64 // bytes of them
-	// closed says that the connection has ended.
+	kept int64 // size of all bodies in bytes
+	// closed: the connection has ended.
 	closed bool
-	// full are the consumers that have dropped a body for lack of room. They drop all later ones, too: the order of messages stays.
+	// full are the consumers of which a body was dropped because there was no room. All their later bodies are dropped, too, so that the
+	// order of messages does not change.
 	full map[string]bool
-	// dropped are the sizes of bodies that were dropped.
+	// dropped are the sizes of the dropped bodies.
 	dropped map[delivery]int64
 }
 
-// delivery identifies a message of a connection, as long as each consumer has a name of its own.
+// delivery identifies a message of a connection. Consumer tags must be unique in the connection.
 type delivery struct {
 	consumer string
 	number   uint64
@@ -60,7 +63,7 @@ func newBodies(largest int64) *bodies {
 	return &bodies{largest: largest, of: map[delivery][]byte{}, full: map[string]bool{}, dropped: map[delivery]int64{}}
 }
 
-// keep returns the room for a body, or that the body is dropped.
+// keep returns memory for a body, or that the body is dropped.
 func (b *bodies) keep(message delivery, size int64) (room []byte, dropped bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,7 +84,6 @@ func (b *bodies) hasRoom(size int64) bool {
 	return !b.closed && (b.kept == 0 || b.kept+size <= ConnectionBodies && keptByProcess.Load()+size <= processBodies)
 }
 
-// release forgets the body of a message.
 func (b *bodies) release(message delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,7 +93,6 @@ func (b *bodies) release(message delivery) {
 	keptByProcess.Add(-size)
 }
 
-// close releases all bodies.
 func (b *bodies) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,7 +101,7 @@ func (b *bodies) close() {
 	clear(b.of)
 }
 
-// Unsettled is how many messages the connection has received that are neither acknowledged nor given back.
+// Unsettled returns how many messages the connection has received and neither acknowledged nor rejected.
 func (l *Conn) Unsettled() int {
 	state := l.Socket.incoming.state
 	state.mu.Lock()
@@ -112,7 +113,8 @@ func (l *Conn) Unsettled() int {
 	return count
 }
 
-// Body returns the body of a message, which the AMQP library has not seen.
+// Body returns the body of a message until Release; nil if it was dropped. The Body field of the delivery is empty, because the AMQP
+// library does not see bodies. Body, Release and Dropped need a connection with DialOptions.LargestBody above zero.
 func (l *Conn) Body(message *amqp.Delivery) []byte {
 	b := l.Socket.incoming.state.bodies
 	b.mu.Lock()
@@ -120,13 +122,13 @@ func (l *Conn) Body(message *amqp.Delivery) []byte {
 	return b.of[delivery{message.ConsumerTag, message.DeliveryTag}]
 }
 
-// Release says that the body of a message is not needed any more.
+// Release frees the body of a message.
 func (l *Conn) Release(message *amqp.Delivery) {
 	l.Socket.incoming.state.bodies.release(delivery{message.ConsumerTag, message.DeliveryTag})
 }
 
-// Dropped reports whether the body of a message was dropped as it arrived, with its size. It was too large if no connection keeps such a
-// body; otherwise there was no room for it.
+// Dropped reports whether the body of a message was dropped when it arrived, and its size in bytes. If tooLarge is true, the connection
+// never retains a body of this size; otherwise there was no room at that moment.
 func (l *Conn) Dropped(message *amqp.Delivery) (size int64, tooLarge, dropped bool) {
 	b := l.Socket.incoming.state.bodies
 	b.mu.Lock()

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Not parallel: the process has one budget.
+// Not parallel, because all connections of the process share one limit.
 func TestBodiesAreDroppedWhenMemoryIsUsed(t *testing.T) { //nolint:paralleltest // see above
 	const mib = 1 << 20
 	type step struct {

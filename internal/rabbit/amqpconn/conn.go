@@ -1,4 +1,3 @@
-// Package amqpconn keeps AMQP connections and runs as many operations on their channels as the broker can take (limit.go).
 package amqpconn
 
 import (
@@ -22,35 +21,36 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// What a connection says of itself: client properties that the management API shows.
+// Client properties of a connection, which the management API shows.
 const (
 	Product = "Warren"
-	// EventsProduct is the product of connections that hear events and change nothing.
+	// EventsProduct is the product of connections that receive events and change nothing.
 	EventsProduct = "Warren events"
-	// OwnerProperty says whose connection it is; see Config.Owner.
+	// OwnerProperty is the property with Config.Owner.
 	OwnerProperty = "warren_owner"
-	// LinkProperty tells an AMQP connection from all others.
+	// LinkProperty is the property with the unique ID of a connection.
 	LinkProperty = "warren_link"
 )
 
 // Heartbeat is the interval of AMQP heartbeats.
 const Heartbeat = 10 * time.Second
 
-// Conn is one AMQP connection with the channels that are open on it. Calls of the library take no context and wait for
-// the broker for ever; kill makes all of them return.
+// Conn is one AMQP connection with its open channels. Calls of the library take no context, and may wait for the broker forever.
+// CloseSocket makes all of them return.
 type Conn struct {
 	Connection     *amqp.Connection
 	Socket         *socket
 	blocked        chan amqp.Blocking
-	Version        string // what the broker says of itself
-	Name           string // of its cluster, as the broker says
-	ID             string // what the link calls itself
+	Version        string // of the broker, as it reports it
+	Name           string // of the broker's cluster, as the broker reports it
+	ID             string // value of LinkProperty
 	Opened         time.Time
-	Overdue        atomic.Bool
-	Refused        chan error                    // it does not match the management API
-	MatchedCluster atomic.Pointer[vhost.Cluster] // whom it was found to match; nil before
+	Overdue        atomic.Bool                   // an operation had no answer in time
+	Refused        chan error                    // see Refuse
+	MatchedCluster atomic.Pointer[vhost.Cluster] // the cluster that the connection leads to; nil until that is known
 
-	// Matched and Queue are the refreshing goroutine's own; see match.go.
+	// Only the goroutine that refreshes the vhost uses Matched and Queue. Matched: the connection and the management API lead to one
+	// broker. Queue is the match queue that shows it.
 	Matched bool
 	Queue   string
 
@@ -58,28 +58,29 @@ type Conn struct {
 	idle chan *amqp.Channel // open channels of the pool that no operation uses
 }
 
-// DialOptions say which broker to connect to, and as whom.
+// DialOptions are the address, the user and the limits of a connection.
 type DialOptions struct {
 	URI *url.URL
 	TLS *tls.Config
 
 	Username, Password string
 	VHost              string
-	// Owner is told to the broker; see Config.Owner.
+	// Owner is the value of OwnerProperty; see Config.Owner.
 	Owner string
-	// Product is what the client calls itself; Product if empty. Name is the name of the connection; "warren" with the vhost if empty.
+	// Product is the client property of this name; the constant Product if empty. Name is the name of the connection; "warren" and the
+	// vhost if empty.
 	Product, Name string
-	// Timeout holds for TCP, and again for TLS and the handshake of AMQP.
+	// Timeout limits TCP, and again TLS and the handshake of AMQP together.
 	Timeout time.Duration
 
-	// LargestBody is the largest body of a message that is read, in bytes; others are discarded as they arrive. If it is zero, all bodies
-	// are: a message is known by its properties, and can be put back by its number. See Dropped and Release.
+	// LargestBody is the largest body of a message that is retained, in bytes; larger ones are discarded when they arrive. If it is zero,
+	// all bodies are discarded: a caller can read the properties of a message, and return it to its queue. See Dropped and Release.
 	LargestBody int64
-	// Pace is how fast the broker may send where bodies are discarded, for all connections that share it; no limit if nil.
+	// Pace limits how fast the broker may send if LargestBody is zero, for all connections that share it; no limit if nil.
 	Pace *rate.Limiter
 }
 
-// Dial opens an AMQP connection.
+// Dial opens an AMQP connection. An error wraps a reason of package brokererr.
 func Dial(ctx context.Context, options DialOptions) (*Conn, error) {
 	began := time.Now()
 	l, err := dial(ctx, options)
@@ -87,7 +88,7 @@ func Dial(ctx context.Context, options DialOptions) (*Conn, error) {
 	return l, err
 }
 
-// Timed calls a method of AMQP, such as queue.delete, and takes its time for the metrics.
+// Timed calls a method of AMQP, such as queue.delete, and observes its duration and outcome in metrics.
 func Timed(method string, call func() error) error {
 	began := time.Now()
 	err := call()
@@ -107,7 +108,7 @@ func dial(ctx context.Context, options DialOptions) (*Conn, error) {
 	if err != nil {
 		return nil, l.whyFailed(ctx, errs, err, false)
 	}
-	// A broker that sends heartbeats in the handshake would renew a deadline of the socket.
+	// A deadline of the socket does not suffice: a broker that sends heartbeats during the handshake would extend it.
 	overdue := atomic.Bool{}
 	watchdog := time.AfterFunc(options.Timeout, func() {
 		overdue.Store(true)
@@ -116,7 +117,7 @@ func dial(ctx context.Context, options DialOptions) (*Conn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = line.Close() })
 	err = l.handshake(ctx, line, options)
 	watchdog.Stop()
-	if !stop() { // the context has ended, perhaps in the very moment
+	if !stop() { // the context has ended, perhaps just after the handshake
 		err = ctx.Err()
 	}
 	if err != nil {
@@ -131,7 +132,7 @@ func dial(ctx context.Context, options DialOptions) (*Conn, error) {
 	return l, nil
 }
 
-// address is the host and the port of a URI.
+// address returns the host and the port of a URI.
 func address(uri *url.URL) string {
 	port := "5672"
 	if uri.Scheme == "amqps" {
@@ -140,7 +141,7 @@ func address(uri *url.URL) string {
 	return net.JoinHostPort(uri.Hostname(), cmp.Or(uri.Port(), port))
 }
 
-// handshake opens TLS, if wanted, and AMQP on a TCP connection.
+// handshake opens TLS, if the URI requires it, and AMQP on a TCP connection.
 func (l *Conn) handshake(ctx context.Context, line net.Conn, options DialOptions) error {
 	secured, pace := line, options.Pace
 	if options.URI.Scheme == "amqps" {
@@ -168,7 +169,8 @@ func (l *Conn) handshake(ctx context.Context, line net.Conn, options DialOptions
 	return err
 }
 
-// whyFailed says why a connection was not opened. The library takes the end of the connection for a wrong password or a wrong vhost.
+// whyFailed returns the reason why a connection was not opened. The library itself reports a closed connection as a wrong password or a
+// wrong vhost.
 func (l *Conn) whyFailed(ctx context.Context, errs brokererr.Errors, err error, overdue bool) error {
 	if l.Socket != nil {
 		l.CloseSocket()
@@ -186,7 +188,7 @@ func (l *Conn) whyFailed(ctx context.Context, errs brokererr.Errors, err error, 
 	return errs.OfDial(err)
 }
 
-// Refusal is why the connection was ended by this side, since the broker has sent what it must not; nil if it was not.
+// Refusal returns why this side ended the connection, if the broker violated the protocol or a limit; nil otherwise.
 func (l *Conn) Refusal() error {
 	if l.Socket == nil {
 		return nil
@@ -194,21 +196,21 @@ func (l *Conn) Refusal() error {
 	return l.Socket.incoming.refused()
 }
 
-// Blocked sends whether the broker blocks the connection, each time that changes; of several changes, the latest. It is for one
-// goroutine, and is never closed. NotifyBlocked of the library must not be called: see docs/upstream.
+// Blocked returns a channel that receives each time the broker blocks or unblocks the connection; of several changes only the latest. One
+// goroutine may receive from it. It is never closed. Do not call NotifyBlocked of the library; see docs/upstream.
 func (l *Conn) Blocked() <-chan amqp.Blocking { return l.blocked }
 
-// setBlocked is called by the goroutine that reads.
+// setBlocked replaces a change that no goroutine has received. Only the goroutine that reads the socket calls it.
 func (l *Conn) setBlocked(now amqp.Blocking) {
 	select {
-	case <-l.blocked: // nobody has heard of the former
+	case <-l.blocked:
 	default:
 	}
 	l.blocked <- now
 }
 
-// properties are what a link says of itself. Whoever looks at the connections of a broker finds Warren by them, and which
-// BrokerConnection it is.
+// properties are the client properties of the connection. They show a user of the management UI that the connection belongs to Warren, and
+// to which BrokerConnection.
 func (l *Conn) properties(options DialOptions) amqp.Table {
 	version := "unknown"
 	if build, ok := debug.ReadBuildInfo(); ok {
@@ -221,7 +223,7 @@ func (l *Conn) properties(options DialOptions) amqp.Table {
 	}
 }
 
-// WithChannel runs an operation on a channel of the pool.
+// WithChannel runs an operation on a channel that is open already, or on a new one. It keeps the channel open for later operations.
 func (l *Conn) WithChannel(operation func(*amqp.Channel) error) error {
 	channel, err := l.open()
 	if err != nil {
@@ -231,7 +233,7 @@ func (l *Conn) WithChannel(operation func(*amqp.Channel) error) error {
 	return operation(channel)
 }
 
-// open takes a channel that is idle, or opens one. Where no more may be open, it waits for one to become idle or closed.
+// open returns an idle channel, or opens one. If no more channels may be open, it waits until a channel is idle or closed.
 func (l *Conn) open() (*amqp.Channel, error) {
 	select {
 	case channel := <-l.idle:
@@ -246,7 +248,7 @@ func (l *Conn) open() (*amqp.Channel, error) {
 	}
 }
 
-// put gives a channel back to the pool; one that the broker closed is dropped.
+// put returns a channel to the pool, unless the broker has closed it.
 func (l *Conn) put(channel *amqp.Channel) {
 	if channel.IsClosed() {
 		<-l.Room
@@ -255,8 +257,8 @@ func (l *Conn) put(channel *amqp.Channel) {
 	l.idle <- channel
 }
 
-// WithExclusiveChannel runs an operation on a channel that nobody else uses, before or after. Where no more may be open, an idle one is
-// closed for it.
+// WithExclusiveChannel runs an operation on a new channel, and closes the channel after that. If no more channels may be open, it closes
+// an idle one first.
 func (l *Conn) WithExclusiveChannel(operation func(*amqp.Channel) error) error {
 	select {
 	case l.Room <- struct{}{}:
@@ -278,7 +280,7 @@ func (l *Conn) WithExclusiveChannel(operation func(*amqp.Channel) error) error {
 	return operation(channel)
 }
 
-// openInRoom opens a channel for which there is room, and gives the room back if that fails.
+// openInRoom opens a channel after its entry was added to Room, and removes the entry if that fails.
 func (l *Conn) openInRoom() (*amqp.Channel, error) {
 	channel, err := l.Connection.Channel()
 	if err != nil {
@@ -287,7 +289,7 @@ func (l *Conn) openInRoom() (*amqp.Channel, error) {
 	return channel, err
 }
 
-// Cluster is the cluster that the link was found to lead to.
+// Cluster returns the cluster that the connection leads to; the zero Cluster until that is known.
 func (l *Conn) Cluster() vhost.Cluster {
 	if found := l.MatchedCluster.Load(); found != nil {
 		return *found
@@ -295,7 +297,7 @@ func (l *Conn) Cluster() vhost.Cluster {
 	return vhost.Cluster{}
 }
 
-// Refuse has the link closed.
+// Refuse sends a reason to Refused, unless one is there already. The goroutine that receives it closes the connection.
 func (l *Conn) Refuse(reason error) {
 	select {
 	case l.Refused <- reason:
@@ -303,11 +305,11 @@ func (l *Conn) Refuse(reason error) {
 	}
 }
 
-// CloseSocket cuts the line.
+// CloseSocket closes the TCP connection without the handshakes of AMQP and TLS.
 func (l *Conn) CloseSocket() { _ = l.Socket.Close() }
 
-// Close says goodbye, and cuts the line if the broker does not answer in time. It returns in time whatever the broker does: the library
-// waits for a broker that goes on sending.
+// Close closes the connection as AMQP requires, and closes the socket if the broker does not answer in time. It returns in time whatever
+// the broker does: the library alone would wait for a broker that continues to send.
 func (l *Conn) Close(limit time.Duration) {
 	closed := make(chan struct{})
 	go func() {
@@ -321,5 +323,5 @@ func (l *Conn) Close(limit time.Duration) {
 	l.CloseSocket()
 }
 
-// newLinkID is unlike that of any other link.
+// newLinkID returns a unique ID.
 func newLinkID() string { return rand.Text()[:16] }

@@ -8,9 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The two sentinels that close a queue are sent in one piece. Where each is sent by itself, a busy or fast broker often tells
-// the channel of the first before the second comes, and refuses that.
-func TestWhatIsWrittenTogetherIsSentInOnePiece(t *testing.T) {
+// The two sentinels that close a queue are sent in one piece. If they are sent separately, a busy or fast broker often processes the first
+// before the second arrives, and refuses the second.
+func TestTogetherSendsOnePiece(t *testing.T) {
 	t.Parallel()
 	line := &recorder{}
 	s := newSocket(line, line, newProtocol(0, nil), nil)
@@ -40,7 +40,7 @@ func TestWhatIsWrittenTogetherIsSentInOnePiece(t *testing.T) {
 	}
 }
 
-// recorder keeps what is sent, piece by piece.
+// recorder records each piece that is sent.
 type recorder struct {
 	net.Conn
 	pieces []string

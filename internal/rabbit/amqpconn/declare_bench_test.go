@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// connect makes a pool with a connection to a vhost.
+// connect returns a pool with a connection to a vhost.
 func connect(tb testing.TB, vh *brokers.VHost, uri string, timeout time.Duration) *Pool {
 	tb.Helper()
 	parsed, err := url.Parse(uri)
@@ -35,8 +35,8 @@ func connect(tb testing.TB, vh *brokers.VHost, uri string, timeout time.Duration
 	return pool
 }
 
-// declare declares so many quorum queues, as many at a time as the pool allows. It returns how long that took, and the lowest limit
-// meanwhile.
+// declare declares so many quorum queues, as many at a time as the pool allows. It returns how long that took, and the lowest limit during
+// that time.
 func declare(tb testing.TB, pool *Pool, prefix string, count int) (took time.Duration, lowest int) {
 	tb.Helper()
 	began := time.Now()
@@ -57,8 +57,8 @@ func declare(tb testing.TB, pool *Pool, prefix string, count int) (took time.Dur
 	return time.Since(began), slices.Min(limits)
 }
 
-// BenchmarkDeclare compares a limit that adapts with one that is fixed, in turns on one broker: ratio is how many quorum queues per
-// second the former declares for each of the latter. lowest is how far the limit fell.
+// BenchmarkDeclare compares an adaptive limit with a fixed limit, alternately on one broker. ratio is the number of quorum queues per second
+// with the adaptive limit, divided by that with the fixed limit. lowest is the lowest adaptive limit.
 func BenchmarkDeclare(b *testing.B) {
 	const count, rounds = 80, 8
 	for _, broker := range brokers.All(b) {
@@ -67,7 +67,7 @@ func BenchmarkDeclare(b *testing.B) {
 			adaptive, fixed := connect(b, vh, broker.AMQPURI, 10*time.Second), connect(b, vh, broker.AMQPURI, 10*time.Second)
 			declare(b, adaptive, "first-", ChannelLimit)
 			declare(b, fixed, "second-", ChannelLimit)
-			fixed.places.adapt(func(l *limit) { l.since = time.Now().Add(time.Hour) }) // answers to what began before do not count
+			fixed.places.adapt(func(l *limit) { l.since = time.Now().Add(time.Hour) }) // no answer counts, so the limit stays fixed
 			var adapting, fixing time.Duration
 			lowest, declared := ChannelLimit, 0
 			for b.Loop() {

@@ -2,7 +2,7 @@ package amqpconn
 
 import "encoding/binary"
 
-// The frames of AMQP 0-9-1; section 2.3.5 of its specification. A frame is its head, its payload, and one byte at the end.
+// The frames of AMQP 0-9-1, see section 2.3.5 of its specification. A frame is a head, a payload and one byte at the end.
 const (
 	frameMethod = 1
 	frameHeader = 2
@@ -10,7 +10,7 @@ const (
 
 	headSize = 7 // type, channel, size of the payload
 	endSize  = 1
-	// protocolHeaderSize is what a client sends before its first frame: the letters AMQP and a version.
+	// protocolHeaderSize is the size of the header that a client sends before its first frame: the letters AMQP and a version.
 	protocolHeaderSize = 8
 )
 
@@ -21,15 +21,15 @@ type head struct {
 	size    int // of the payload
 }
 
-// readHead reads a head out of headSize bytes.
+// readHead decodes headSize bytes.
 func readHead(bytes []byte) head {
 	return head{kind: bytes[0], channel: binary.BigEndian.Uint16(bytes[1:]), size: int(binary.BigEndian.Uint32(bytes[3:]))}
 }
 
-// method is the number of a class and that of a method in it.
+// method is the number of a class, and the number of a method in that class.
 type method [2]uint16
 
-// The methods that the state of a connection depends on.
+// The methods that change the state of a connection.
 var (
 	connectionTuneOk    = method{10, 31}
 	connectionClose     = method{10, 50}
@@ -56,7 +56,7 @@ var (
 	basicNack           = method{60, 120}
 )
 
-// arguments reads the beginning of a method's payload. Reading behind its end gives zeros, and sets short.
+// arguments decodes the beginning of a method's payload. Reads beyond its end return zeros and set short.
 type arguments struct {
 	rest  []byte
 	short bool
@@ -82,11 +82,11 @@ func (a *arguments) uint64() uint64 { return binary.BigEndian.Uint64(a.take(8)) 
 func (a *arguments) text() string { return string(a.take(int(a.take(1)[0]))) }
 
 const (
-	// longestReceived is how much of a payload that arrives has to be read at most: a method, a short string and a number.
+	// longestReceived is how many bytes of an arriving payload are decoded at most: a method, a short string and a number.
 	longestReceived = 4 + 256 + 8
-	// longestSent is the same of what is sent: a method, a number and a bit.
+	// longestSent is how many bytes of a sent payload are decoded at most: a method, a number and a bit.
 	longestSent = 4 + 8 + 1
 )
 
-// contentSize returns where a content header has the size of the body that follows: behind class and weight.
+// contentSize returns the bytes of a content header that contain the size of the body. They follow the class and the weight.
 func contentSize(payload []byte) []byte { return payload[4:12] }

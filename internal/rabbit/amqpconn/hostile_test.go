@@ -46,7 +46,7 @@ func optionsFor(t *testing.T, server *hostile.AMQP, largestBody int64) DialOptio
 	return DialOptions{URI: uri, Username: "guest", Password: "guest", VHost: "/", LargestBody: largestBody, Timeout: deadline.For(5 * time.Second)}
 }
 
-// use is what a client does with a channel, whose errors do not matter here.
+// use is an operation of a client on a channel. Its errors do not matter here.
 type use func(channel *amqp.Channel)
 
 func declareQueue(channel *amqp.Channel) {
@@ -60,7 +60,7 @@ func consume(channel *amqp.Channel) {
 	_, _ = channel.Consume("q", "ctag-1", false, false, false, false, nil)
 }
 
-// What a broker sends that nobody has asked for, or that is too large, ends the connection. The reason says which limit it exceeds.
+// A frame that the client has not requested, or that is too large, ends the connection. The reason names the limit.
 func TestHostileBrokerIsRefused(t *testing.T) {
 	for _, test := range []struct {
 		way     string
@@ -106,15 +106,15 @@ func TestHostileBrokerIsRefused(t *testing.T) {
 	}
 }
 
-// heap is the memory in use, garbage included.
+// heap returns the memory in use, including garbage.
 func heap() int64 {
 	stats := runtime.MemStats{}
 	runtime.ReadMemStats(&stats)
 	return int64(stats.HeapAlloc)
 }
 
-// A connection is closed in time whatever the broker does meanwhile. After that, the library ends what it has begun; it panicked there
-// while something was registered with its NotifyBlocked.
+// Close returns in time whatever the broker does. The library finishes its own shutdown after that. It panicked there if a channel was
+// registered with its NotifyBlocked.
 func TestCloseIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{
@@ -159,7 +159,7 @@ func TestHandshakeIsBounded(t *testing.T) {
 	}
 }
 
-// A refusal in the handshake is not taken for a wrong password.
+// A protocol violation during the handshake is not reported as a wrong password.
 func TestRefusalInTheHandshake(t *testing.T) {
 	t.Parallel()
 	server := hostile.NewAMQP(t, func(s *hostile.Session, received hostile.Received) bool {
@@ -171,7 +171,7 @@ func TestRefusalInTheHandshake(t *testing.T) {
 	}
 }
 
-// What a server of another protocol says is left to the library, which refuses it at once.
+// The bytes of a server of another protocol are passed to the library, which refuses them immediately.
 func TestServerOfAnotherProtocol(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"HTTP/1.1 400 Bad Request\r\n\r\n", "AMQP\x00\x01\x00\x00"} {
@@ -222,7 +222,7 @@ func TestBlocked(t *testing.T) {
 	}
 }
 
-// A broker that sends frames without end is read at the pace, whatever the frames are.
+// The pace limits a broker that sends frames of any kind without end.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	const limit, burst = 100_000, 200_000
@@ -246,7 +246,7 @@ func TestPace(t *testing.T) {
 			break
 		}
 	}
-	if most := int(burst+limit*time.Since(began).Seconds())/frameCost + 1; frames > most || frames < burst/frameCost {
-		t.Errorf("%d frames were read in %v, at most %d are allowed", frames, time.Since(began), most)
+	if allowed := int(burst+limit*time.Since(began).Seconds())/frameCost + 1; frames > allowed || frames < burst/frameCost {
+		t.Errorf("%d frames were read in %v, at most %d are allowed", frames, time.Since(began), allowed)
 	}
 }

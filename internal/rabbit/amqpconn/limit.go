@@ -3,45 +3,44 @@ package amqpconn
 import "time"
 
 const (
-	// lowestLimit is the limit for the slowest broker. With two operations the broker has one to work on while the answer to the other
-	// is under way, and one that takes long does not hold up all others.
+	// lowestLimit is the limit for the slowest broker. With two operations, the broker can run one while the answer to the other is sent,
+	// and one slow operation does not stop all others.
 	lowestLimit = 2
-	// timeForEach is what a broker may take for each operation under way and count as quick. Quorum queues are declared in 5 to
-	// 30 ms by a broker that does nothing else.
+	// timeForEach is how long an answer may take for each running operation without being slow. An idle broker declares a quorum queue
+	// in 5 to 30 ms.
 	timeForEach = 30 * time.Millisecond
-	// quickestAge is for how long the quickest answer is remembered, at least; and for twice that, at most.
+	// quickestAge is for how long the quickest answer is remembered at least. It is remembered for twice that at most.
 	quickestAge = time.Minute
 )
 
-// limit decides how many operations may run at a time. It falls to half when half as many answers as it allows operations were slow,
-// and rises by one after as many answers as it allows operations without a slow one among them. If an answer does not come, which costs
-// the connection, the limit falls all the way.
+// limit decides how many operations may run at a time. With a limit of n, it is halved once n/2 answers were slow, and grows by one after n
+// answers of which none was slow. If an answer is missing, which ends the connection, it is set to lowestLimit.
 //
-// An answer is slow that took more than twice as long as the quickest of the last minutes, which tells how far away the broker is,
-// and timeForEach for each operation that was under way. So a broker that is far away or does many things at a time is not slow.
+// An answer is slow if it took longer than twice the quickest answer of the last minutes, which measures the distance to the broker, plus
+// timeForEach for each running operation. So a distant broker is not slow, and neither is one that runs many operations at a time.
 type limit struct {
 	highest, current int
-	// blocked: the broker has said that it takes nothing more for the time being.
+	// blocked: the broker has blocked the connection.
 	blocked bool
-	// since is when the limit last fell: answers to what began before tell nothing about the limit that holds now.
+	// since is when the limit last fell, or the broker unblocked the connection. Answers to operations that began earlier do not count.
 	since time.Time
-	// answers are those that have come at this limit, and slow is how many of them were slow.
+	// answers counts the answers at this limit, and slow the slow ones among them.
 	answers, slow int
 	quickest      quickest
 }
 
-// answer is what an operation tells of the broker.
+// answer is the answer of the broker to one operation.
 type answer struct {
 	began, ended time.Time
-	// among is how many operations were under way, this one included.
+	// among is how many operations were running, including this one.
 	among int
-	// missing: the broker gave no answer until the time of the operation was over.
+	// missing: the broker did not answer within the time of the operation.
 	missing bool
 }
 
 func newLimit(highest int) limit { return limit{highest: highest, current: highest} }
 
-// now is how many operations may run at a time.
+// now returns how many operations may run at a time.
 func (l *limit) now() int {
 	if l.blocked {
 		return 1
@@ -49,12 +48,12 @@ func (l *limit) now() int {
 	return l.current
 }
 
-// setHighest takes note of how many operations a new connection allows.
+// setHighest records how many operations a new connection allows.
 func (l *limit) setHighest(highest int) {
 	l.highest, l.current = highest, min(l.current, highest)
 }
 
-// setBlocked takes note of what the broker says. What was answered late because of that tells nothing.
+// setBlocked records whether the broker has blocked the connection. Answers that were late because of that do not count.
 func (l *limit) setBlocked(blocked bool, at time.Time) {
 	if l.blocked && !blocked {
 		l.begin(at)
@@ -62,7 +61,7 @@ func (l *limit) setBlocked(blocked bool, at time.Time) {
 	l.blocked = blocked
 }
 
-// note takes an answer into account.
+// note adapts the limit to an answer.
 func (l *limit) note(a answer) {
 	isSlow := !a.missing && l.isSlow(a)
 	if l.blocked || a.began.Before(l.since) {
@@ -88,7 +87,7 @@ func (l *limit) note(a answer) {
 	}
 }
 
-// begin counts from now on.
+// begin starts the counts again.
 func (l *limit) begin(at time.Time) { l.since, l.answers, l.slow = at, 0, 0 }
 
 func (l *limit) isSlow(a answer) bool {
@@ -99,10 +98,10 @@ func (l *limit) isSlow(a answer) bool {
 // quickest remembers the quickest answer of the last minutes.
 type quickest struct {
 	from        time.Time
-	now, before time.Duration // since from, and in the time before; zero if there was none
+	now, before time.Duration // since from, and in the period before that; zero if none
 }
 
-// of is the quickest answer, with one more that came just now.
+// of adds an answer, and returns the quickest one.
 func (q *quickest) of(took time.Duration, at time.Time) time.Duration {
 	switch age := at.Sub(q.from); {
 	case age >= 2*quickestAge:

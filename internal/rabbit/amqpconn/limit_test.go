@@ -7,20 +7,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// simulation tells a limit of answers of a broker that does not exist.
+// simulation passes answers of a simulated broker to a limit.
 type simulation struct {
 	limit limit
 	at    time.Time
 }
 
-// newSimulation begins with a quick answer of a broker next door.
+// newSimulation begins with a quick answer, as a nearby broker gives it.
 func newSimulation(highest int) *simulation {
 	s := &simulation{limit: newLimit(highest), at: time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)}
 	s.quickAnswers(1)
 	return s
 }
 
-// answer is one that took so long, while as many operations were under way as the limit allows.
+// answer adds an answer that took so long while as many operations ran as the limit allows.
 func (s *simulation) answer(took time.Duration) {
 	s.at = s.at.Add(took)
 	s.limit.note(answer{began: s.at.Add(-took), ended: s.at, among: s.limit.now()})
@@ -32,7 +32,7 @@ func (s *simulation) quickAnswers(count int) {
 	}
 }
 
-// together are the answers to as many operations as the limit allows, which begin and end at the same time.
+// together adds the answers to as many operations as the limit allows, which begin and end at the same time.
 func (s *simulation) together(took time.Duration) {
 	count := s.limit.now()
 	began := s.at
@@ -42,8 +42,8 @@ func (s *simulation) together(took time.Duration) {
 	}
 }
 
-// serve has a broker answer for so many operations, of which as many are under way as the limit allows. The broker takes the given
-// time for each operation, by how many are under way.
+// serve adds the answers to so many operations, of which as many run at a time as the limit allows. each returns the time of one operation
+// by the number of running operations.
 func (s *simulation) serve(operations int, each func(among int) time.Duration) (limits []int) {
 	for range operations {
 		among := s.limit.now()
@@ -86,7 +86,7 @@ func TestLimitBySpeedOfAnswers(t *testing.T) {
 	}
 }
 
-// A broker at the other end of the world answers late, and no later for being asked much.
+// A distant broker answers late, and more operations do not make it slower.
 func TestLimitOfADistantBroker(t *testing.T) {
 	t.Parallel()
 	s := &simulation{limit: newLimit(16), at: time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)}
@@ -96,7 +96,7 @@ func TestLimitOfADistantBroker(t *testing.T) {
 	}
 }
 
-// A broker that has become slow for good, or has moved far away, counts as quick when it is known for that.
+// A broker that has become slow permanently, or more distant, counts as quick once its quicker answers are forgotten.
 func TestLimitForgetsHowQuickTheBrokerWas(t *testing.T) {
 	t.Parallel()
 	s := newSimulation(16)
@@ -148,8 +148,8 @@ func TestLimitRises(t *testing.T) {
 	}
 }
 
-// Brokers pause now and then, to collect garbage or to begin another file.
-func TestLimitBearsSingleSlowAnswers(t *testing.T) {
+// Brokers pause sometimes, to collect garbage or to begin another file.
+func TestLimitToleratesSingleSlowAnswers(t *testing.T) {
 	t.Parallel()
 	s := newSimulation(16)
 	for range 10 {
@@ -185,7 +185,7 @@ func TestLimitWhileBlocked(t *testing.T) {
 		t.Errorf("while the broker blocks, the limit is %d", now)
 	}
 	s.at = s.at.Add(9 * time.Second)
-	for range 8 { // as many as would have the limit fall
+	for range 8 { // enough to halve the limit
 		s.limit.note(answer{began: begun, ended: s.at, among: 16})
 	}
 	s.limit.setBlocked(false, s.at)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// places let as many operations run at a time as the limit says. Whoever waits for a place gets it in turn.
+// places let as many operations run at a time as the limit allows. Operations get places in the order in which they asked.
 type places struct {
 	mu      sync.Mutex
 	limit   limit
@@ -15,7 +15,7 @@ type places struct {
 	waiting []chan struct{} // closed when there is a place
 }
 
-// take waits for a place, which ends with leave.
+// take waits for a place. The caller must call leave unless take returns an error.
 func (p *places) take(ctx context.Context) error {
 	p.mu.Lock()
 	turn := make(chan struct{})
@@ -31,14 +31,13 @@ func (p *places) take(ctx context.Context) error {
 	defer p.mu.Unlock()
 	if i := slices.Index(p.waiting, turn); i >= 0 {
 		p.waiting = slices.Delete(p.waiting, i, i+1)
-	} else { // it came in the very moment
+	} else { // admit gave it a place just before the lock was taken
 		p.taken--
 		p.admit()
 	}
 	return ctx.Err()
 }
 
-// leave gives a place back.
 func (p *places) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,7 +45,7 @@ func (p *places) leave() {
 	p.admit()
 }
 
-// admit gives places to those that wait. The lock is held.
+// admit gives free places to waiting operations. The caller holds the lock.
 func (p *places) admit() {
 	for p.taken < p.limit.now() && len(p.waiting) > 0 {
 		close(p.waiting[0])
@@ -55,8 +54,8 @@ func (p *places) admit() {
 	}
 }
 
-// measure begins to measure the operation of somebody who has a place. The returned function is to be called when the operation ends,
-// unless that tells nothing of the broker.
+// measure begins to measure an operation that has a place. The caller calls the returned function when the operation ends, unless the
+// operation did not measure the broker.
 func (p *places) measure() (ended func(missing bool)) {
 	a := answer{began: time.Now(), among: p.count()}
 	return func(missing bool) {
@@ -68,7 +67,7 @@ func (p *places) measure() (ended func(missing bool)) {
 	}
 }
 
-// adapt changes the limit.
+// adapt changes the limit, and admits operations if it rose.
 func (p *places) adapt(change func(*limit)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,21 +75,21 @@ func (p *places) adapt(change func(*limit)) {
 	p.admit()
 }
 
-// count is how many places are taken.
+// count returns how many places are taken.
 func (p *places) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.taken
 }
 
-// now is how many places there are.
+// now returns how many places there are.
 func (p *places) now() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.limit.now()
 }
 
-// isBlocked says whether the broker has blocked the link.
+// isBlocked reports whether the broker has blocked the connection.
 func (p *places) isBlocked() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

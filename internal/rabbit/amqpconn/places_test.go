@@ -54,7 +54,7 @@ func TestPlacesAreGivenInTurn(t *testing.T) {
 	})
 }
 
-// A limit that rises has those go on that wait, at once.
+// When the limit rises, waiting operations start immediately.
 func TestPlacesWhenTheLimitRises(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -78,13 +78,13 @@ func TestPlacesWhenTheLimitRises(t *testing.T) {
 	})
 }
 
-// A context that ends when the place comes costs no place.
-func TestPlacesOfThoseWhoLeave(t *testing.T) {
+// A context that ends when its operation gets a place does not take the place.
+func TestPlacesAfterTheContextEnds(t *testing.T) {
 	t.Parallel()
 	ended, end := context.WithCancel(t.Context())
 	end()
 	p := &places{limit: newLimit(1)}
-	for range 1000 { // either may be seen first
+	for range 1000 { // the place and the end of the context race
 		if err := p.take(ended); err == nil {
 			p.leave()
 		} else if !errors.Is(err, context.Canceled) {

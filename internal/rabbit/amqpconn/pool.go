@@ -11,12 +11,12 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
 
-// ChannelLimit is how many channels are open on a connection at most, unless the broker allows fewer: with 16 a broker creates
+// ChannelLimit is how many channels are open on a connection at most, unless the broker allows fewer. With 16 channels, a broker creates
 // quorum queues three times as fast as with one. While the broker is slow, fewer operations run at a time; see limit.
 const ChannelLimit = 16
 
-// Pool runs operations on a small pool of channels, which are opened as needed and used again. An operation that the
-// broker refuses costs its channel and nothing else.
+// Pool runs operations on the channels of a connection, which it opens as needed and uses again. If the broker refuses an operation, only
+// the channel of that operation ends. Errors wrap a reason of package brokererr.
 type Pool struct {
 	errs    brokererr.Errors
 	timeout time.Duration // of one operation
@@ -25,18 +25,18 @@ type Pool struct {
 
 	mu      sync.Mutex
 	Link    *Conn
-	down    error         // why there is no link; nil before the first attempt
-	changed chan struct{} // closed when link or down change
+	down    error         // why there is no connection; nil before the first attempt
+	changed chan struct{} // closed when Link or down change
 }
 
-// NewPool makes a pool that opens its connection with the first operation.
+// NewPool returns a pool without a connection; see Set. timeout is how long one operation may take.
 func NewPool(errs brokererr.Errors, timeout time.Duration) *Pool {
 	return &Pool{
 		errs: errs, timeout: timeout, places: &places{limit: newLimit(ChannelLimit)}, changed: make(chan struct{}),
 	}
 }
 
-// Set takes a new link, or the reason why there is none.
+// Set takes a new connection, or the reason why there is none.
 func (c *Pool) Set(l *Conn, down error) {
 	if l != nil {
 		c.places.adapt(func(limit *limit) { limit.setHighest(cap(l.Room)) })
@@ -48,22 +48,22 @@ func (c *Pool) Set(l *Conn, down error) {
 	c.changed = make(chan struct{})
 }
 
-// SetBlocked takes note of whether the broker has blocked the link: then operations run one by one, for the first may wait until the
-// broker takes more, or until its own time is over and the link with it.
+// SetBlocked records whether the broker has blocked the connection. While it has, operations run one by one: the first may wait until the
+// broker unblocks the connection, or until its timeout ends the connection.
 func (c *Pool) SetBlocked(blocked bool) {
 	c.places.adapt(func(limit *limit) { limit.setBlocked(blocked, time.Now()) })
 }
 
-// IsBlocked says whether the broker takes nothing from the link at the moment.
+// IsBlocked reports whether the broker has blocked the connection.
 func (c *Pool) IsBlocked() bool { return c.places.isBlocked() }
 
-// Limit is how many operations may run at a time.
+// Limit returns how many operations may run at a time.
 func (c *Pool) Limit() int { return c.places.now() }
 
-// UsualFrameMax is the largest frame that a broker takes unless its configuration says otherwise.
+// UsualFrameMax is the largest frame that a broker accepts by default, in bytes.
 const UsualFrameMax = 131072
 
-// FrameMax is the largest frame that the broker takes; zero if it has no limit.
+// FrameMax returns the largest frame that the broker accepts, in bytes; zero if it has no limit.
 func (c *Pool) FrameMax() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,14 +73,14 @@ func (c *Pool) FrameMax() int {
 	return c.Link.Connection.Config.FrameSize
 }
 
-// acquire returns the link, and counts an operation on it among the running ones. It waits while the first attempt to
-// connect is under way, and fails at once when there is no connection.
+// acquire returns the connection, and adds an operation to Running. It waits for the result of the first attempt to connect. After that,
+// it fails immediately if there is no connection.
 func (c *Pool) acquire(ctx context.Context) (*Conn, error) {
 	for {
 		c.mu.Lock()
 		l, down, changed := c.Link, c.down, c.changed
 		if l != nil {
-			c.Running.Add(1) // under the lock: whoever waits has taken the link away before
+			c.Running.Add(1) // under the lock: a caller of Running.Wait has removed Link before
 		}
 		c.mu.Unlock()
 		if l != nil || down != nil {
@@ -94,49 +94,51 @@ func (c *Pool) acquire(ctx context.Context) (*Conn, error) {
 	}
 }
 
-// Do runs an operation. When the context ends, do returns, and the operation goes on until it or its own time ends: a
-// channel cannot be used again before its answer is there.
+// Do runs an operation. When the context ends, Do returns, and the operation continues until it ends or times out, because its channel
+// cannot be used again before the broker has answered.
 func (c *Pool) Do(ctx context.Context, operation func(*amqp.Channel) error) error {
 	return c.doOn(ctx, func(l *Conn) error { return l.WithChannel(operation) })
 }
 
-// DoOnCluster is do for what must not reach another cluster than this one.
+// DoOnCluster is Do for an operation that must reach no other cluster than this one. It returns ErrOtherCluster if the connection leads to
+// another cluster.
 func (c *Pool) DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
 	return c.doOn(ctx, c.onCluster(cluster, func(l *Conn) error { return l.WithChannel(operation) }))
 }
 
-// DoExclusively is DoOnCluster with a channel that nobody else uses, before or after: its operation leaves traces on it, such as confirm
-// mode or an unacknowledged message. It returns when the operation has ended, for what it does must not be done later.
+// DoExclusively is DoOnCluster on a channel that no other operation uses before or after, because the operation changes its state: it
+// selects confirm mode, for example, or leaves a message unacknowledged. It returns only after the operation has ended, even if the
+// context ends first, because the operation must not run later than the caller expects.
 func (c *Pool) DoExclusively(ctx context.Context, cluster string, operation func(Exclusive) error) error {
 	return c.Start(ctx, context.WithoutCancel(ctx), c.onCluster(cluster, func(l *Conn) error {
 		return l.WithExclusiveChannel(func(channel *amqp.Channel) error { return operation(Exclusive{channel, l.Socket}) })
 	}))
 }
 
-// Exclusive is a channel that nobody else uses.
+// Exclusive is a channel that no other operation uses.
 type Exclusive struct {
 	*amqp.Channel
 
 	socket *socket
 }
 
-// Together sends all that is written meanwhile in one piece, so that it reaches the broker at the same time. Nothing may wait for an
-// answer in between.
+// Together buffers all bytes that are written to the connection while write runs, and sends them in one piece, so that they reach the
+// broker at the same time. write must not wait for an answer of the broker.
 func (e Exclusive) Together(write func() error) error { return e.socket.Together(write) }
 
-// DoToTheEnd is DoExclusively with a channel of the pool, which is closed if the operation fails: then it may have left traces.
+// DoToTheEnd is DoExclusively on a channel of the pool. It closes the channel if the operation fails, because its state may have changed.
 func (c *Pool) DoToTheEnd(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
 	closing := func(channel *amqp.Channel) error {
 		err := operation(channel)
 		if err != nil {
-			_ = channel.Close() // which puts back what the channel holds
+			_ = channel.Close() // the broker requeues the unacknowledged messages of the channel
 		}
 		return err
 	}
 	return c.Start(ctx, context.WithoutCancel(ctx), c.onCluster(cluster, func(l *Conn) error { return l.WithChannel(closing) }))
 }
 
-// onCluster is an operation that fails on a link to another cluster.
+// onCluster returns an operation that fails on a connection to another cluster.
 func (c *Pool) onCluster(cluster string, operation func(*Conn) error) func(*Conn) error {
 	return func(l *Conn) error {
 		if err := c.errs.SameCluster(l.Cluster(), cluster); err != nil {
@@ -146,12 +148,12 @@ func (c *Pool) onCluster(cluster string, operation func(*Conn) error) func(*Conn
 	}
 }
 
-// doOn runs an operation that waits for one answer of the broker, and takes note of how long that took.
+// doOn runs an operation that waits for one answer of the broker, and adapts the limit to how long that took.
 func (c *Pool) doOn(ctx context.Context, operation func(*Conn) error) error {
 	return c.Start(ctx, ctx, func(l *Conn) error {
 		over, ended := l.Overdue.Load(), c.places.measure()
 		err := operation(l)
-		missing := l.Overdue.Load() && !over // on a link that was closed before, nothing is asked
+		missing := l.Overdue.Load() && !over // on a connection that was closed before, the operation sent nothing
 		if err == nil || missing {
 			ended(missing)
 		}
@@ -159,8 +161,8 @@ func (c *Pool) doOn(ctx context.Context, operation func(*Conn) error) error {
 	})
 }
 
-// Start begins an operation until the first context ends, and waits for its result until the second does. The time of the operation
-// begins when there is a place for it.
+// Start starts an operation, unless ctx ends before there is a place and a connection for it. It waits for the result until the context
+// wait ends. The timeout of the operation begins when it has its place and its connection.
 func (c *Pool) Start(ctx, wait context.Context, operation func(*Conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return c.errs.Unreachable(err)
@@ -187,8 +189,8 @@ func (c *Pool) Start(ctx, wait context.Context, operation func(*Conn) error) err
 	}
 }
 
-// Run gives the operation its time. When that is over, the whole connection is: a broker that leaves one
-// channel without an answer is not well, and nothing less makes the library return.
+// Run runs the operation on the connection. At the timeout it closes the whole connection: a broker that does not answer on one channel
+// is unhealthy, and only this makes the library return.
 func (c *Pool) Run(l *Conn, operation func(*Conn) error) error {
 	watchdog := time.AfterFunc(c.timeout, func() {
 		l.Overdue.Store(true)

@@ -9,76 +9,77 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// What one connection may take of memory. A broker is not trusted to keep to what it was asked for, and the AMQP library keeps whatever
-// arrives.
+// Limits of the memory of one connection. A broker is not trusted to send only what was requested, and the AMQP library retains everything
+// that arrives.
 const (
-	// largestMessage is the largest body that any RabbitMQ allows (max_message_size). It holds for bodies that are discarded.
+	// largestMessage is the largest body that any RabbitMQ allows (max_message_size), in bytes. It applies to discarded bodies, too.
 	largestMessage = 512 << 20
-	// waitingLimit is what the deliveries of a channel may take that are not acknowledged, without bodies, if all bodies are discarded: the
-	// most are events. Where bodies are taken, readLimit holds: a transfer has up to 2048 messages delivered at a time.
+	// waitingLimit is how many bytes the unacknowledged deliveries of a channel may take, without bodies, if all bodies are discarded. Most
+	// of them are events. If bodies are read, readLimit applies: a transfer prefetches up to 2048 messages.
 	waitingLimit = 8 << 20
 	readLimit    = 144 << 20
 
-	// A delivery takes memory beside its body: the library's structs, and the properties, of which a byte can become 16, since an
-	// empty element of an array is one byte on the wire.
+	// deliveryCost and headerFactor estimate the memory of a delivery without its body: the library's structs, and the properties, of
+	// which a byte can become 16, because an empty element of an array is one byte on the wire.
 	deliveryCost = 1 << 10
 	headerFactor = 16
-	// prefetchFactor: RabbitMQ before 3.11 can exceed the prefetch of a consumer that gives messages back (rabbitmq-server#5609).
+	// prefetchFactor: RabbitMQ before 3.11 can exceed the prefetch of a consumer that requeues messages (rabbitmq-server#5609).
 	prefetchFactor = 2
 )
 
-// ErrTooLarge ends a connection on which more arrives than one process may keep.
+// ErrTooLarge ends a connection on which more arrives than a limit allows.
 var ErrTooLarge = errors.New("too large")
 
-// errUnasked ends a connection on which something arrives that nobody has asked for.
+// errUnasked ends a connection on which a frame arrives that this side has not requested.
 var errUnasked = errors.New("not asked for")
 
-// protocol knows what both sides of a connection have said, from the frames alone. So it knows what the broker may send, and no user of
-// a connection has to tell.
+// protocol is the state of a connection, from the frames of both sides. It shows which frames the broker may send, so a caller need not
+// declare what it requests.
 type protocol struct {
 	bodies *bodies // nil if all are discarded
 	// blocked is called with each connection.blocked and connection.unblocked.
 	blocked func(amqp.Blocking)
 
 	mu       sync.Mutex
-	replies  int // that channel 0 waits for
+	replies  int // requests on channel 0 without an answer
 	channels map[uint16]*channelState
 }
 
 // channelState is the state of an open channel.
 type channelState struct {
-	replies  int // that are awaited: requests without an answer
-	gets     int // how many of them are basic.get
+	replies  int // requests without an answer
+	gets     int // how many of these requests are basic.get
 	closing  bool
 	prefetch int // of the next consumer
-	asked    int // how many deliveries may be without acknowledgement
+	asked    int // how many deliveries may be unacknowledged
 
-	deliveries unanswered // by this side
-	publishes  unanswered // by the broker
-	returned   int64      // the bytes of the properties of messages that the broker has returned
+	deliveries unanswered // deliveries that this side has not acknowledged
+	publishes  unanswered // messages that the broker has not confirmed
+	returned   int64      // size of the properties of messages that the broker has returned, in bytes
 
-	// content is the method whose content header is to arrive; the zero method if none is.
+	// content is the method whose content header must follow; the zero method if there is none.
 	content method
 	// consumer is the tag of the latest delivery.
 	consumer string
-	body     int64 // how much of the body is to arrive
-	discard  bool  // the body
-	// gathered has room for the body if the body is kept, and header is the frame that the AMQP library sees once the body is there.
+	body     int64 // how many bytes of the body have not arrived
+	discard  bool  // the body is discarded
+	// gathered is the memory for the rest of the body, if the body is retained. header is the frame that the AMQP library reads once the
+	// body has arrived.
 	gathered []byte
 	header   []byte
 }
 
-// fate is what becomes of a frame that has arrived.
+// fate is how an arriving frame is handled.
 type fate int
 
 const (
-	// passOn has the AMQP library read the frame.
+	// passOn: the AMQP library reads the frame.
 	passOn fate = iota
-	// discard leaves out part of a body that nobody wants.
+	// discard: the frame is a part of a body that is discarded.
 	discard
-	// holdBack keeps a header until the body is there.
+	// holdBack: the frame is a content header, which is retained until the body has arrived.
 	holdBack
-	// gather keeps part of a body. The AMQP library would copy it, and hold the latest body of each channel.
+	// gather: the frame is a part of a body that is retained. The AMQP library would copy it, and retain the latest body of each channel.
 	gather
 )
 
@@ -91,7 +92,7 @@ func newProtocol(largestBody int64, blocked func(amqp.Blocking)) *protocol {
 	return p
 }
 
-// sent takes note of a frame that goes to the broker, by its head and up to longestSent bytes of its payload.
+// sent records a frame to the broker, from its head and up to longestSent bytes of its payload.
 func (p *protocol) sent(frame head, payload []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,8 +115,8 @@ func (p *protocol) sent(frame head, payload []byte) {
 	}
 }
 
-// isRequest says whether the broker answers a method of this side. Warren sets no-wait on the last channel of a recreation alone, for which
-// it does not matter that two answers more are expected than come.
+// isRequest reports whether the broker answers a method of this side. Warren sets no-wait only on the last channel of a recreation. There,
+// protocol expects two answers that do not arrive, which allows the broker two unrequested ones.
 func isRequest(sent method) bool {
 	switch sent {
 	case connectionTuneOk, connectionCloseOk, channelFlowOk, channelCloseOk, basicCancelOk, basicPublish, basicAck, basicNack, basicReject:
@@ -147,11 +148,11 @@ func (c *channelState) sent(sent method, args *arguments) {
 	}
 }
 
-// received checks a frame that arrives, by its head and up to longestReceived bytes of its payload. It changes the payload of a header if
-// the library does not see the body that follows.
+// received checks an arriving frame, from its head and up to longestReceived bytes of its payload. It sets the body size in a content
+// header to zero, because the library does not see the body.
 func (p *protocol) received(frame head, payload []byte) (fate, error) {
 	if isKnown := frame.kind >= frameMethod && frame.kind <= frameBody; !isKnown {
-		return passOn, nil // a heartbeat, or what the library refuses: a server of another protocol, perhaps
+		return passOn, nil // a heartbeat, or a frame that the library refuses, perhaps of a server of another protocol
 	}
 	if frame.size > UsualFrameMax-headSize-endSize {
 		return passOn, fmt.Errorf("a frame of %d bytes is %w: %d were agreed", frame.size, ErrTooLarge, UsualFrameMax)
@@ -184,21 +185,21 @@ func (p *protocol) received(frame head, payload []byte) (fate, error) {
 	}
 }
 
-// holdBack keeps the header of a message whose body is to arrive.
+// holdBack retains a content header until the body has arrived.
 func (p *protocol) holdBack(number uint16, header []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.channels[number].header = header
 }
 
-// gather returns the room for a part of a body whose head has arrived, and the header of the message if that is the last part.
+// gather returns the memory for a part of a body, and the content header if this is the last part.
 func (p *protocol) gather(frame head) (room, header []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	channel := p.channels[frame.channel]
 	room, channel.gathered = channel.gathered[:frame.size], channel.gathered[frame.size:]
 	if channel.body == 0 {
-		header, channel.header, channel.gathered = channel.header, nil, nil // an empty slice would hold the body
+		header, channel.header, channel.gathered = channel.header, nil, nil // an empty slice would retain the body
 	}
 	return room, header
 }
@@ -208,7 +209,7 @@ func (p *protocol) receivedMethod(number uint16, channel *channelState, args *ar
 	switch {
 	case number == 0:
 		return p.receivedOnConnection(received, args)
-	case channel == nil && received == channelCloseOk: // the closes of both sides have crossed
+	case channel == nil && received == channelCloseOk: // both sides sent channel.close at the same time
 		return nil
 	case channel == nil:
 		return fmt.Errorf("method %d.%d on channel %d was %w", received[0], received[1], number, errUnasked)
@@ -234,7 +235,7 @@ func (p *protocol) receivedOnConnection(received method, args *arguments) error 
 	return nil
 }
 
-// takeReply counts a method that answers a request.
+// takeReply counts an answer, and returns an error if there is no request for it.
 func takeReply(replies *int, received method) error {
 	if *replies == 0 {
 		return fmt.Errorf("method %d.%d was %w", received[0], received[1], errUnasked)
@@ -260,7 +261,7 @@ func (c *channelState) received(received method, args *arguments) error {
 		return nil
 	case basicAck, basicNack:
 		number := args.uint64()
-		if number > c.publishes.last { // the library would count up to the number, for ever
+		if number > c.publishes.last { // the library would loop up to this number
 			return fmt.Errorf("the confirm of message %d was %w: %d were published", number, errUnasked, c.publishes.last)
 		}
 		c.returned = max(0, c.returned-c.publishes.answer(number, args.bit()))
@@ -273,7 +274,7 @@ func (c *channelState) received(received method, args *arguments) error {
 	return takeReply(&c.replies, received)
 }
 
-// delivered takes note of a message that begins to arrive.
+// delivered records a message whose content header and body follow.
 func (c *channelState) delivered(received method, number uint64) error {
 	if number != c.deliveries.last+1 || c.deliveries.count() >= c.asked {
 		return fmt.Errorf("delivery %d was %w: %d of %d are not acknowledged", number, errUnasked, c.deliveries.count(), c.asked)
@@ -283,7 +284,7 @@ func (c *channelState) delivered(received method, number uint64) error {
 	return nil
 }
 
-// receivedHeader takes note of how large a message is whose header arrives. It sets the size to zero, since the library sees no body.
+// receivedHeader records the size of a message from its content header, and sets the size in the header to zero.
 func (p *protocol) receivedHeader(channel *channelState, header int, size []byte) (fate, error) {
 	body := binary.BigEndian.Uint64(size)
 	if body > largestMessage {
@@ -297,23 +298,23 @@ func (p *protocol) receivedHeader(channel *channelState, header int, size []byte
 		return passOn, channel.receivedReturn(header)
 	}
 	cost := deliveryCost + headerFactor*int64(header)
-	most := int64(waitingLimit)
+	limit := int64(waitingLimit)
 	if p.bodies != nil {
-		most = readLimit
+		limit = readLimit
 		channel.gathered, channel.discard = p.bodies.keep(delivery{channel.consumer, channel.deliveries.last}, channel.body)
 	}
 	channel.deliveries.charge(cost)
 	switch {
-	case channel.deliveries.total > most:
+	case channel.deliveries.total > limit:
 		return passOn, fmt.Errorf("the messages that are not acknowledged are %w: %d of them take more than %d bytes",
-			ErrTooLarge, channel.deliveries.count(), most)
+			ErrTooLarge, channel.deliveries.count(), limit)
 	case channel.discard, channel.body == 0:
 		return passOn, nil
 	}
 	return holdBack, nil
 }
 
-// receivedReturn takes note of a message that the broker returns. All of them were published, and wait for their confirms.
+// receivedReturn records a message that the broker returns, which must have been published and not yet confirmed.
 func (c *channelState) receivedReturn(header int) error {
 	if c.returned += int64(header); c.returned > c.publishes.total+deliveryCost*int64(c.publishes.count()) {
 		return fmt.Errorf("a returned message was %w", errUnasked)
@@ -321,13 +322,13 @@ func (c *channelState) receivedReturn(header int) error {
 	return nil
 }
 
-// unanswered are messages that are numbered from one on and wait for an answer: deliveries for their acknowledgement, published messages
-// for their confirm.
+// unanswered are messages that are numbered from one and wait for an answer: deliveries for their acknowledgement, published messages for
+// their confirm.
 type unanswered struct {
-	last     uint64 // the number of the latest
-	answered uint64 // all up to this one have their answer
+	last     uint64 // number of the latest message
+	answered uint64 // all messages up to this number are answered
 	costs    map[uint64]int64
-	total    int64 // of costs
+	total    int64 // sum of costs
 }
 
 func (u *unanswered) count() int { return len(u.costs) }
@@ -341,13 +342,14 @@ func (u *unanswered) add(cost int64) {
 	u.charge(cost)
 }
 
-// charge adds to the cost of the latest.
+// charge adds to the cost of the latest message.
 func (u *unanswered) charge(cost int64) {
 	u.costs[u.last] += cost
 	u.total += cost
 }
 
-// answer takes out one, or all up to it, zero being the latest. It returns what they cost.
+// answer removes the message of a number and, if multiple is true, all earlier ones. With multiple, zero stands for the latest message. It
+// returns the sum of their costs.
 func (u *unanswered) answer(number uint64, multiple bool) (cost int64) {
 	first := number
 	if multiple {

@@ -14,13 +14,14 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// step is a frame that one of the sides sends. On a real connection they come in pieces; see TestFramesInPieces.
+// step is a frame that the client or the broker sends. On a real connection, frames come in pieces; see TestFramesInPieces.
 type step struct {
 	fromBroker bool
 	frame      []byte
 }
 
-// sends is a method of the client, and says one of the broker. Numbers are written with their own size, texts with one byte for theirs.
+// sends returns a method of the client, and says a method of the broker. Numbers are encoded in the size of their type, texts after one
+// byte with their length.
 func sends(channel uint16, sent method, args ...any) step {
 	return step{frame: methodFrame(channel, sent, args...)}
 }
@@ -46,7 +47,7 @@ func frameOf(kind byte, channel uint16, payload []byte) []byte {
 	return append(append(frame, payload...), 0xce)
 }
 
-// header is a content header for a body of this size, with so many bytes of properties.
+// header returns a content header for a body of this size, with so many bytes of properties.
 func header(channel uint16, body uint64, properties int) []byte {
 	payload := binary.BigEndian.AppendUint64([]byte{0, 60, 0, 0}, body)
 	return frameOf(frameHeader, channel, append(payload, make([]byte, properties)...))
@@ -54,7 +55,7 @@ func header(channel uint16, body uint64, properties int) []byte {
 
 func body(channel uint16, size int) []byte { return frameOf(frameBody, channel, make([]byte, size)) }
 
-// delivers is a delivery of a body.
+// delivers returns the frames of a delivery with a body of this size.
 func delivers(number uint64, size int) []step {
 	steps := []step{says(1, basicDeliver, "tag", number, byte(0), "", "key"), {true, header(1, uint64(size), 2)}}
 	if size > 0 {
@@ -84,7 +85,7 @@ func TestProtocol(t *testing.T) {
 	returns := []step{says(1, basicReturn, uint16(312), "NO_ROUTE", "", "q"), {true, header(1, 3, 2)}, {true, body(1, 3)}}
 	for name, test := range map[string]struct {
 		steps []step
-		want  error // of the last step; all before it are allowed
+		want  error // of the last step; all steps before it are allowed
 	}{
 		"a request, and its answer":               {steps: opened},
 		"two answers to a request":                {append(opened, says(1, method{20, 11}, uint32(0))), errUnasked},
@@ -145,12 +146,12 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// bodyOf are frames for a body of this size.
+// bodyOf returns the frames of a body of this size.
 func bodyOf(size int) (steps []step) {
-	const most = UsualFrameMax - headSize - endSize
-	whole := body(1, most)
-	for ; size > 0; size -= most {
-		if size < most {
+	const maxPart = UsualFrameMax - headSize - endSize
+	whole := body(1, maxPart)
+	for ; size > 0; size -= maxPart {
+		if size < maxPart {
 			whole = body(1, size)
 		}
 		steps = append(steps, step{true, whole})
@@ -182,7 +183,7 @@ func TestBlockedIsSeenInFrames(t *testing.T) {
 	}
 }
 
-// A frame that ends too early does not pass for one with zeros.
+// A truncated frame is refused, and not read as if it ended with zeros.
 func TestShortFrames(t *testing.T) {
 	t.Parallel()
 	state := newProtocol(LargestBody, nil)
@@ -195,8 +196,7 @@ func TestShortFrames(t *testing.T) {
 	}
 }
 
-// The library sees messages without bodies: those that nobody wants are discarded, and the others are kept. Frames are understood in
-// whatever pieces they come.
+// The library sees messages without bodies: a body is discarded or retained apart. Frames may arrive in any pieces.
 func TestFramesInPieces(t *testing.T) {
 	t.Parallel()
 	write := slices.Concat([]byte("AMQP\x00\x00\x09\x01"), methodFrame(1, channelOpen, ""), methodFrame(1, basicQos, uint32(0), uint16(5), byte(0)),

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// socket is what the AMQP library reads from and writes to. It follows both directions frame by frame, and ends the connection when the
-// broker sends what it must not; see protocol.
+// socket is the net.Conn of the AMQP library. It decodes the frames of both directions, and ends the connection when the broker sends a
+// frame that it must not send; see protocol.
 type socket struct {
-	net.Conn // with TLS where there is any
+	net.Conn // the TLS connection, or line without TLS
 
-	line     net.Conn // without
+	line     net.Conn // the TCP connection
 	incoming incoming
 
-	holding sync.Mutex // one at a time holds back what is written
+	holding sync.Mutex // held during Together
 
 	mu       sync.Mutex
 	outgoing outgoing
@@ -27,17 +27,17 @@ type socket struct {
 	held     []byte
 }
 
-// newSocket follows a connection that is open.
+// newSocket returns the socket of an open connection.
 func newSocket(line, secured net.Conn, state *protocol, pace *rate.Limiter) *socket {
 	s := &socket{Conn: secured, line: line, outgoing: newOutgoing(state)}
 	s.incoming = newIncoming(secured, state, pace)
 	return s
 }
 
-// Read returns what the broker has sent and may send.
+// Read returns frames of the broker after they were checked.
 func (s *socket) Read(bytes []byte) (int, error) { return s.incoming.Read(bytes) }
 
-// Write keeps what is written for later while it is held back.
+// Write sends bytes to the broker. During Together, it buffers them.
 func (s *socket) Write(bytes []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +49,8 @@ func (s *socket) Write(bytes []byte) (int, error) {
 	return s.Conn.Write(bytes)
 }
 
-// Together sends all that is written meanwhile in one piece, so that it reaches the broker at the same time.
+// Together buffers all bytes that are written while write runs, and sends them in one piece, so that they reach the broker at the same
+// time.
 func (s *socket) Together(write func() error) error {
 	s.holding.Lock()
 	defer s.holding.Unlock()
@@ -68,7 +69,7 @@ func (s *socket) Together(write func() error) error {
 	return errors.Join(err, sent)
 }
 
-// Close cuts the line. The goodbye of TLS is left out: a peer that reads nothing would make it wait.
+// Close closes the TCP connection. It does not send the close_notify of TLS, which would wait for a peer that reads nothing.
 func (s *socket) Close() error {
 	s.incoming.close()
 	if kept := s.incoming.state.bodies; kept != nil {
@@ -82,18 +83,18 @@ type incoming struct {
 	from  *bufio.Reader
 	state *protocol
 	pace  *rate.Limiter // nil if the broker may send as fast as it can
-	rest  int           // of the current frame, to be returned
-	// ready is a header whose body is there, to be returned before anything else is read.
+	rest  int           // bytes of the current frame that Read has not returned
+	// ready is a content header whose body has arrived. Read returns it before any other frame.
 	ready []byte
 
-	closed context.Context // the life of the socket, not of a call
+	closed context.Context // ends with the socket
 	close  context.CancelFunc
 
 	mu      sync.Mutex
-	refusal error // why the connection was ended; nil if it was not
+	refusal error // why this side ended the connection; nil if it did not
 }
 
-// incomingBuffer holds more than the library reads at a time, and longestReceived.
+// incomingBuffer is the size of the read buffer. It is larger than one read of the library, and than longestReceived.
 const incomingBuffer = 16 << 10
 
 func newIncoming(from net.Conn, state *protocol, pace *rate.Limiter) incoming {
@@ -117,7 +118,7 @@ func (in *incoming) Read(bytes []byte) (int, error) {
 	return n, err
 }
 
-// next checks the next frame. It takes frames that the library does not see.
+// next checks the next frame, and consumes it if the library must not see it.
 func (in *incoming) next() error {
 	start, err := in.from.Peek(headSize)
 	if err != nil {
@@ -157,7 +158,7 @@ func (in *incoming) next() error {
 	return err
 }
 
-// gather reads part of a body.
+// gather reads a part of a body, and makes the content header ready after the last part.
 func (in *incoming) gather(frame head) error {
 	if _, err := in.from.Discard(headSize); err != nil {
 		return err
@@ -171,7 +172,7 @@ func (in *incoming) gather(frame head) error {
 	return err
 }
 
-// refused is why the connection was ended.
+// refused returns why this side ended the connection; nil if it did not.
 func (in *incoming) refused() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -179,16 +180,16 @@ func (in *incoming) refused() error {
 }
 
 const (
-	// paceLimit is how much a broker may send for as long as it likes, and paceBurst how much of it at once: about 350 events a second,
-	// after 45,000.
+	// paceLimit is how many bytes a second a broker may send, and paceBurst how many it may send before the limit applies: about 350
+	// events a second, after 45,000.
 	paceLimit = 256 << 10
 	paceBurst = 32 << 20
-	// frameCost is what a frame costs beside its bytes, and bodyDiscount is how much less a byte costs that is only passed by.
+	// frameCost is what each frame costs in addition to its bytes, and bodyDiscount divides the cost of a byte of a discarded body.
 	frameCost    = 256
 	bodyDiscount = 16
 )
 
-// NewPace limits how fast brokers may send frames that carry no bodies: what they send costs the process time.
+// NewPace returns a limiter for connections that discard bodies, because each frame costs the process time. See DialOptions.Pace.
 func NewPace() *rate.Limiter { return rate.NewLimiter(paceLimit, paceBurst) }
 
 func costOf(frame head) int {
@@ -201,11 +202,11 @@ func costOf(frame head) int {
 	return frameCost
 }
 
-// outgoing follows what is written, in whatever pieces.
+// outgoing decodes the frames of the bytes that are written. A frame may come in any number of pieces.
 type outgoing struct {
 	state *protocol
-	start []byte // of the current frame, up to what protocol.sent needs
-	skip  int    // what follows in the frame
+	start []byte // of the current frame, as many bytes as protocol.sent needs
+	skip  int    // the remaining bytes of the frame
 }
 
 func newOutgoing(state *protocol) outgoing {
@@ -231,7 +232,7 @@ func (out *outgoing) follow(bytes []byte) {
 	}
 }
 
-// missing is how many bytes of the start of a frame are still to come.
+// missing returns how many bytes of the start of a frame have not been written yet.
 func (out *outgoing) missing() int {
 	if len(out.start) < headSize {
 		return headSize - len(out.start)

@@ -1,4 +1,5 @@
-// Package brokererr describes why an operation at a broker failed, without secrets.
+// Package brokererr classifies why an operation at a broker failed. Its errors wrap one of the reasons below, and their texts contain no
+// password.
 package brokererr
 
 import (
@@ -18,60 +19,59 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// The reasons why something failed. What Health, Refresh and Apply return wraps one of them, or several: a broker can
-// refuse a user over AMQP while the management API does not answer. Ask for them in this order, the most telling first.
+// The reasons why an operation failed. The errors of Health, Refresh and Apply wrap one or more of them: a broker can refuse a user over
+// AMQP while the management API does not answer. Check for them in this order, because the most specific ones come first.
 var (
-	// ErrAuthentication: the broker does not know this user and password.
+	// ErrAuthentication: the broker does not accept this user and password.
 	ErrAuthentication = errors.New("authentication failed")
-	// ErrAccessRefused: the user is known and lacks a permission or a tag; the message says which.
+	// ErrAccessRefused: the user lacks a permission or a tag, which the message names.
 	ErrAccessRefused = errors.New("access refused")
-	// ErrVHostNotFound: there is no such vhost, or the user must not know of it.
+	// ErrVHostNotFound: the vhost does not exist, or the user may not know that it does.
 	ErrVHostNotFound = errors.New("vhost not found")
-	// ErrPreconditionFailed: the object exists and is not as declared.
+	// ErrPreconditionFailed: the object exists and differs from the declaration.
 	ErrPreconditionFailed = errors.New("precondition failed")
-	// ErrInvalidArgument: the broker knows no such argument for objects of this kind, or does not take its value. It says so
-	// of an object that does not exist; of one that exists, it says ErrPreconditionFailed. Or it refuses the key of a binding.
+	// ErrInvalidArgument: the broker does not support an argument for this kind of object, or not its value, or not the routing key of a
+	// binding. If the object exists already, the error is ErrPreconditionFailed instead.
 	ErrInvalidArgument = errors.New("invalid argument")
 	// ErrTooLarge: AMQP cannot carry the names or arguments of the object. Nothing was sent.
 	ErrTooLarge = errors.New("too large for AMQP")
-	// ErrNotFound: an object that was named does not exist.
+	// ErrNotFound: an object that the operation names does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrQueueNotStarted: the broker could not start the members of a new quorum queue, and closed the AMQP connection. Each queue
-	// that dead-letters at least once fails so when the node's supervisor of dead-letter workers has ended (rabbitmq-server#16652).
+	// ErrQueueNotStarted: the broker could not start the members of a new quorum queue, and closed the AMQP connection. This happens to
+	// each queue that dead-letters at least once after the node's supervisor of dead-letter workers has ended (rabbitmq-server#16652).
 	ErrQueueNotStarted = errors.New("quorum queue not started")
-	// ErrResourceLocked: the object is exclusive to somebody else's connection.
+	// ErrResourceLocked: the object is exclusive to the connection of another client.
 	ErrResourceLocked = errors.New("resource locked")
-	// ErrInUse: an exchange was not deleted, for something is bound from it.
+	// ErrInUse: an exchange was not deleted, because it is the source of a binding.
 	ErrInUse = errors.New("in use")
-	// ErrNotEmpty: a queue was not deleted, for it holds messages or has consumers.
+	// ErrNotEmpty: a queue was not deleted, because it holds messages or has consumers.
 	ErrNotEmpty = errors.New("not empty")
-	// ErrConsumed comes with ErrNotEmpty: the queue has consumers, or somebody holds messages of it.
+	// ErrConsumed comes with ErrNotEmpty: the queue has consumers, or a client holds unacknowledged messages of it.
 	ErrConsumed = errors.New("consumed")
-	// ErrPending comes with ErrNotEmpty or ErrUnproven: what is in the way goes away by itself, as dead letters, delayed messages
-	// and the fences of a crash do, within minutes.
+	// ErrPending comes with ErrNotEmpty or ErrUnproven: the obstacle disappears within minutes without action, as dead letters in
+	// transit, delayed messages and the fences of a crash do.
 	ErrPending = errors.New("pending")
-	// ErrUnproven: a queue was not deleted, for it could not be shown to be empty; the message says why.
+	// ErrUnproven: a queue was not deleted, because it could not be shown to be empty. The message names the reason.
 	ErrUnproven = errors.New("not proved empty")
-	// ErrOtherCluster: the broker that would be changed belongs to another cluster than the one that was meant. Nothing
-	// was done.
+	// ErrOtherCluster: the broker belongs to another cluster than the caller meant. Nothing was changed.
 	ErrOtherCluster = errors.New("another cluster")
-	// ErrShared: another operator works on the vhost, so nothing is removed.
+	// ErrShared: another instance of Warren works on the vhost, so nothing is deleted.
 	ErrShared = errors.New("shared vhost")
-	// ErrClusterMismatch: AMQP and the management API lead to two brokers; the message names both.
+	// ErrClusterMismatch: AMQP and the management API lead to two brokers. The message names both.
 	ErrClusterMismatch = errors.New("cluster mismatch")
-	// ErrUnreachable: no answer, or none that RabbitMQ would give.
+	// ErrUnreachable: there was no answer, or an answer that RabbitMQ would not send.
 	ErrUnreachable = errors.New("broker unreachable")
 	// ErrTimeout: the broker did not answer in time. It is also an ErrUnreachable.
 	ErrTimeout = fmt.Errorf("%w: no answer in time", ErrUnreachable)
 	// ErrResponseTooLarge: an answer of the management API exceeds its limit. It is also an ErrUnreachable.
 	ErrResponseTooLarge = errors.New("response too large")
-	// ErrNotLeader: this process does not hold the lease of the leader election any more, so nothing is deleted.
+	// ErrNotLeader: this process no longer holds the lease of the leader election, so nothing is deleted.
 	ErrNotLeader = errors.New("not the leader any more")
 	// ErrClosed: the connection was closed by Close.
 	ErrClosed = errors.New("connection closed")
 )
 
-// results are the reasons as metrics name them, the most telling first.
+// results are the labels of the reasons in metrics, the most specific first.
 var results = []struct {
 	reason error
 	name   string
@@ -101,7 +101,7 @@ var results = []struct {
 	{ErrUnreachable, "unreachable"},
 }
 
-// Result says in one word, for metrics, what came of an operation: success, or why the operation failed.
+// Result returns the outcome of an operation as a label for metrics: success, or the reason of the error.
 func Result(err error) string {
 	if err == nil {
 		return "success"
@@ -114,7 +114,7 @@ func Result(err error) string {
 	return "error"
 }
 
-// What can be done to an object.
+// The operations on an object.
 const (
 	OpDeclare = "declare"
 	OpBind    = "bind"
@@ -132,7 +132,7 @@ type ObjectError struct {
 	Err   error
 }
 
-// Error says it in one line: declare queue "orders" in vhost "/": …
+// Error returns one line, such as: declare queue "orders" in vhost "/": …
 func (e *ObjectError) Error() string {
 	if e.ID.Kind == vhost.KindBinding {
 		direction := "to"
@@ -148,28 +148,28 @@ func (e *ObjectError) Error() string {
 // Unwrap returns the reason.
 func (e *ObjectError) Unwrap() error { return e.Err }
 
-// Failure is what this package makes of an error: a reason and a text without secrets. It does not wrap the error that
-// it comes from, for those show URIs and addresses when printed field by field.
+// Failure is an error of this package: its reasons, and a text without secrets. It does not wrap the original error, which may show URIs
+// and addresses when its fields are printed.
 type Failure struct {
 	reasons []error
 	text    string
 }
 
-// New is an error with a text that shows no secret.
+// New returns an error with reasons. The text must contain no secret.
 func New(text string, reasons ...error) error { return &Failure{reasons: reasons, text: text} }
 
 func (f *Failure) Error() string   { return f.text }
 func (f *Failure) Unwrap() []error { return f.reasons }
 
-// Errors makes errors of what a broker says to one user. They never show the user's password.
+// Errors makes errors of the answers of a broker to one user. The errors never contain the user's password.
 type Errors struct{ Username, Password, VHost string }
 
-// Fail makes an error of a sentinel and a detail.
+// Fail returns an error with a reason, and a text of the reason and a detail.
 func (e Errors) Fail(reason error, format string, args ...any) error {
 	return e.Because([]error{reason}, fmt.Sprintf("%v: %s", reason, fmt.Sprintf(format, args...)))
 }
 
-// Unreachable classifies an error of the network or of TLS.
+// Unreachable classifies an error of the network or of TLS: it is ErrUnreachable or ErrTimeout, and the error of a context, if it was one.
 func (e Errors) Unreachable(err error) error {
 	reasons := []error{ErrUnreachable}
 	for _, sentinel := range []error{context.Canceled, context.DeadlineExceeded} {
@@ -184,12 +184,13 @@ func (e Errors) Unreachable(err error) error {
 	return e.Because(reasons, fmt.Sprintf("%v: %s", ErrUnreachable, plain(err)))
 }
 
-// Because takes the secrets out of a text before it cuts it: half a password is a secret, too.
+// Because returns an error with reasons and a text, from which it removes secrets. It does so before it cuts the text to LongestText,
+// because half a password is a secret, too.
 func (e Errors) Because(reasons []error, text string) error {
 	return &Failure{reasons: reasons, text: Truncate(e.redact(text), LongestText)}
 }
 
-// where names the address that a network operation was about, if there is one.
+// where returns the operation and the address of a network error; empty if it has no address.
 func where(err error) string {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil {
 		return fmt.Sprintf(" (%s %v)", op.Op, op.Addr)
@@ -197,8 +198,8 @@ func where(err error) string {
 	return ""
 }
 
-// plain renders a network error so that the same trouble gives the same text each time: without the client's own port,
-// which is another one at each attempt, and without the URL.
+// plain renders a network error so that the same failure has the same text each time: without the client's own port, which differs with
+// each attempt, and without the URL.
 func plain(err error) string {
 	if request, ok := errors.AsType[*url.Error](err); ok {
 		err = request.Err
@@ -220,13 +221,13 @@ var (
 	notYetValid = regexp.MustCompile(`current time \S+ is before `)
 )
 
-// untimed takes out the current time, which Go says of a certificate that has expired or is not valid yet: each attempt would
-// give another text, and change a status.
+// untimed removes the current time from Go's error about a certificate that has expired or is not valid yet. With it, each attempt would
+// have another text and change a status.
 func untimed(text string) string {
 	return notYetValid.ReplaceAllString(expired.ReplaceAllString(text, "valid until "), "valid from ")
 }
 
-// SameCluster makes an error of a broker that is not surely of the wanted cluster, which is given by its Key.
+// SameCluster returns ErrOtherCluster unless the broker surely belongs to the wanted cluster. wanted is the Key of a cluster.
 func (e Errors) SameCluster(here vhost.Cluster, wanted string) error {
 	meant := vhost.ClusterOf(wanted)
 	switch {
@@ -238,7 +239,7 @@ func (e Errors) SameCluster(here vhost.Cluster, wanted string) error {
 	return e.Fail(ErrOtherCluster, "the broker belongs to another cluster that is called %q", here.Name)
 }
 
-// channelErrors are the reply codes of AMQP that close a channel and nothing else.
+// channelErrors are the reply codes of AMQP that close only the channel.
 var channelErrors = map[int]error{
 	amqp.AccessRefused:      ErrAccessRefused,
 	amqp.NotFound:           ErrNotFound,
@@ -246,16 +247,16 @@ var channelErrors = map[int]error{
 	amqp.PreconditionFailed: ErrPreconditionFailed,
 }
 
-// clusterNotFormed is how RabbitMQ says that no majority of the members of a new quorum queue started.
+// clusterNotFormed ends RabbitMQ's reply if no majority of the members of a new quorum queue started.
 const clusterNotFormed = ": cluster_not_formed"
 
-// Refused says whether an AMQP operation returned that the broker did nothing: it was refused, and cost its channel only.
+// Refused reports whether an AMQP error shows that the broker did nothing: it refused the operation, and closed only its channel.
 func Refused(err error) bool {
 	reply, ok := errors.AsType[*amqp.Error](err)
 	return ok && channelErrors[reply.Code] != nil
 }
 
-// OfOperation classifies what an AMQP operation returned.
+// OfOperation classifies the error of an AMQP operation.
 func (e Errors) OfOperation(err error) error {
 	reply, ok := errors.AsType[*amqp.Error](err)
 	if !ok {
@@ -278,7 +279,7 @@ func (e Errors) OfOperation(err error) error {
 	return e.Fail(ErrUnreachable, "the AMQP connection was closed: %s", WithoutCode(reply.Reason))
 }
 
-// OfDial classifies what opening an AMQP connection returned.
+// OfDial classifies the error of opening an AMQP connection.
 func (e Errors) OfDial(err error) error {
 	reply, ok := errors.AsType[*amqp.Error](err)
 	if !ok {
@@ -304,20 +305,20 @@ var (
 	ownPort     = regexp.MustCompile(`\S+->`)
 )
 
-// WithoutCode leaves out the name of the reply code, which the sentinel says already, and the client's own address, which
-// is another one each time.
+// WithoutCode removes the name of the reply code, which the reason contains already, and the client's own address, which differs each
+// time.
 func WithoutCode(reason string) string {
 	return ownPort.ReplaceAllString(replyCode.ReplaceAllString(reason, ""), "")
 }
 
-// WithoutCredentials is a URI without user and password.
+// WithoutCredentials removes user and password from all URIs in a text.
 func WithoutCredentials(text string) string { return credentials.ReplaceAllString(text, "$1") }
 
 const redacted = "[redacted]"
 
-// redact takes credentials out of a text: whatever stands before an @ in a URI, and the password in any spelling that
-// a URI may give it. Passwords shorter than four bytes are left to the first rule, for replacing each "a" in a text
-// would tell the password rather than hide it; so is one that equals the user's name.
+// redact removes credentials from a text: everything before an @ in a URI, and the password in each spelling that a URI may have. The
+// second rule skips passwords shorter than four bytes, because replacing each "a" in a text would reveal the password. It also
+// skips a password that equals the user's name.
 func (e Errors) redact(text string) string {
 	text = WithoutCredentials(text)
 	if len(e.Password) < 4 || e.Password == e.Username {
@@ -333,7 +334,7 @@ func (e Errors) redact(text string) string {
 	return text
 }
 
-// Truncate cuts a text to a length.
+// Truncate cuts a text to a number of bytes, with "…" at its end if it cut any. It replaces invalid UTF-8.
 func Truncate(text string, limit int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= limit {
@@ -342,7 +343,8 @@ func Truncate(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
 }
 
-// TooLarge makes an error of an answer that exceeds its limit. It says the same each time, for it stands in a status.
+// TooLarge returns an error for an answer that exceeds its limit. The text is the same for each attempt, because it appears in a
+// status.
 func (e Errors) TooLarge(limit int64, what string) error {
 	return &Failure{
 		reasons: []error{ErrResponseTooLarge, ErrUnreachable},
@@ -350,10 +352,11 @@ func (e Errors) TooLarge(limit int64, what string) error {
 	}
 }
 
-// LongestText is how long an error of this package may be, in bytes: most quote what a broker says.
+// LongestText is the maximum length of an error's text in bytes, because most texts quote a broker.
 const LongestText = 4096
 
-// Ended says that a call came to nothing because its context ended, or because the connection was closed.
+// Ended returns the error of a call whose context ended: ErrClosed if the connection was closed, otherwise err with the error of the
+// context.
 func (e Errors) Ended(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, ErrClosed) {
 		return ErrClosed
@@ -364,7 +367,7 @@ func (e Errors) Ended(ctx context.Context, err error) error {
 	return errors.Join(e.Unreachable(ctx.Err()), err)
 }
 
-// AddTo adds to the text of an error, and keeps its reasons.
+// AddTo appends to the text of an error, and retains its reasons.
 func (e Errors) AddTo(err error, text string) error {
 	extended := &Failure{text: e.redact(err.Error() + "; " + text)}
 	for _, reason := range []error{

@@ -7,8 +7,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// The reply of RabbitMQ 4.3.6 whose supervisor of dead-letter workers has ended, and another one that closes a connection.
-func TestAQueueThatIsNotStarted(t *testing.T) {
+// The reply of RabbitMQ 4.3.6 after its supervisor of dead-letter workers has ended, and another reply that closes a connection.
+func TestQueueNotStarted(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		reason string

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// parseArguments reads the arguments of an object, which an event has as a list of Erlang terms in text form, such as
-// {<<"x-message-ttl">>,long,5000}. It is false if a term cannot be read with certainty: Erlang prints binaries beyond ASCII in
-// several ways, and nested values are not worth the effort.
+// parseArguments reads the arguments of an object. An event contains them as a list of Erlang terms in text form, such as
+// {<<"x-message-ttl">>,long,5000}. exact is false if a term cannot be read with certainty: Erlang prints binaries beyond ASCII in
+// several ways, and nested values are not supported.
 func parseArguments(header any) (arguments map[string]any, exact bool) {
 	terms, ok := header.([]any)
 	if !ok {
@@ -51,7 +51,7 @@ func parseArgument(text string) (name string, value any, ok bool) {
 	return name, value, ok
 }
 
-// binary reads <<"text">> and returns what follows. Erlang breaks long text into several literals: <<"one" "two">>.
+// binary reads <<"text">> and returns the rest after it. Erlang breaks long text into several literals: <<"one" "two">>.
 func binary(text string) (value, rest string, ok bool) {
 	if text == "<<>>" {
 		return "", "", true
@@ -75,7 +75,7 @@ func binary(text string) (value, rest string, ok bool) {
 	}
 }
 
-// isPlain says that Erlang prints the text as it is.
+// isPlain reports whether Erlang prints the text unchanged.
 func isPlain(text string) bool {
 	for _, b := range []byte(text) {
 		if b < ' ' || b > '~' || b == '\\' {

@@ -10,7 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Kind says what happened to an object.
+// Kind is what happened to an object.
 type Kind int
 
 // The kinds of changes.
@@ -28,21 +28,21 @@ type Change struct {
 	At time.Time
 	// ID is the object; of a policy, only the name. The arguments of a binding are not in the ID.
 	ID vhost.ID
-	// Queue and Exchange are the object that was created, and Binding is the binding that was created or deleted. Exact says that
-	// their arguments are known: RabbitMQ sends them as Erlang terms in text form, and not every term can be read back.
+	// Queue or Exchange is the object that was created. Binding is the binding that was created or deleted. Exact reports whether its
+	// arguments are known: RabbitMQ sends them as Erlang terms in text form, and not every term can be decoded.
 	Exact    bool
 	Queue    vhost.Queue
 	Exchange vhost.Exchange
 	Binding  vhost.Binding
 }
 
-// bindingKeys are the routing keys of the events that are consumed, which are also the names of the events.
+// bindingKeys are the names of the consumed events, which are also their routing keys.
 var bindingKeys = []string{
 	"queue.created", "queue.deleted", "exchange.created", "exchange.deleted",
 	"binding.created", "binding.deleted", "policy.set", "policy.cleared",
 }
 
-// parse reads an event; false if the event is not about the vhost.
+// parse decodes an event; false if the event is not about the vhost.
 func parse(event amqp.Delivery, vhostName string) (Change, bool) {
 	h := headers(event.Headers)
 	if h.text("vhost") != vhostName {
@@ -76,7 +76,7 @@ func parse(event amqp.Delivery, vhostName string) (Change, bool) {
 	return change, true
 }
 
-// headers are those of an event.
+// headers are the headers of an event.
 type headers amqp.Table
 
 func (h headers) text(key string) string {

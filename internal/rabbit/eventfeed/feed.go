@@ -162,8 +162,8 @@ func (f *Feed) Refreshed(previous time.Time, before int, difference snapshot.Dif
 	f.eventsRead = before
 }
 
-// Await requests a marker, and calls tell when the marker arrives with whether the snapshot is current as of the call of Await.
-// It returns false if events do not suffice.
+// Await requests a marker, and calls tell when the marker arrives: with true if the snapshot is current as of the call of Await. It
+// returns false, and does not call tell, if events do not suffice.
 func (f *Feed) Await(readAt time.Time, tell func(current bool)) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,15 +11,15 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
-// A caller that waits for a marker learns that it will not come or does not suffice, and then reads the vhost.
+// Await answers a caller also if the marker will not arrive or does not suffice. The caller then refreshes the vhost.
 func TestAwaitAMarker(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		happens func(f *Feed)
-		want    []bool // the answer to a caller before the marker was made, and to one after that
+		want    []bool // the answers to a caller before the marker was sent, and to a caller after that
 	}{
-		"the marker is heard":                {func(f *Feed) { f.Reach(time.Now()) }, []bool{true}},
-		"both markers are heard":             {func(f *Feed) { f.Reach(time.Now()); f.Mark(); f.Reach(time.Now()) }, []bool{true, true}},
+		"the marker arrives":                 {func(f *Feed) { f.Reach(time.Now()) }, []bool{true}},
+		"both markers arrive":                {func(f *Feed) { f.Reach(time.Now()); f.Mark(); f.Reach(time.Now()) }, []bool{true, true}},
 		"an event before it was not clear":   {func(f *Feed) { before := time.Now(); f.Unclear(); f.Reach(before) }, []bool{false}},
 		"the broker may have dropped events": {func(f *Feed) { f.Add(Batch{Events: QueueLimit}); f.Reach(time.Now()) }, []bool{false}},
 		"the vhost was read since": {func(f *Feed) {
@@ -51,8 +51,8 @@ func TestAwaitAMarker(t *testing.T) {
 	}
 }
 
-// The reason of a silence stays while the broker cannot be reached for a moment, and a broker that is gone for long is a reason of its own.
-func TestWhyNoEventsAreHeard(t *testing.T) {
+// The reason of a silence does not change while the broker is unreachable for a moment. If that lasts, it becomes the reason.
+func TestReasonOfSilence(t *testing.T) {
 	t.Parallel()
 	silent, unreachable := fmt.Errorf("%w: no event", ErrSilent), fmt.Errorf("%w: closed", brokererr.ErrUnreachable)
 	for name, test := range map[string]struct {
@@ -85,17 +85,17 @@ func TestWhyNoEventsAreHeard(t *testing.T) {
 	}
 }
 
-// Each silence makes the next pause longer, until events have been heard for longer than the longest pause.
+// Each silence makes the next pause longer, until events have arrived for longer than the longest pause.
 func TestPausesAfterSilence(t *testing.T) {
 	t.Parallel()
 	f := NewFeed(retry.Backoff{First: time.Second, Limit: 4 * time.Second})
 	pauses := func(want ...time.Duration) {
 		t.Helper()
-		for _, most := range want {
+		for _, longest := range want {
 			f.Begin()
 			f.End(ErrSilent)
-			if got := f.Pause(); got > most || got < most*9/10 {
-				t.Errorf("a pause of %v, want %v", got, most)
+			if got := f.Pause(); got > longest || got < longest*9/10 {
+				t.Errorf("a pause of %v, want %v", got, longest)
 			}
 		}
 	}

@@ -20,7 +20,7 @@ func TestOwnChanges(t *testing.T) {
 	}{
 		"nothing was changed": {heard: []change{{Created, OriginOther}, {Deleted, OriginOther}}},
 		"declared":            {own: []Kind{Created}, heard: []change{{Created, OriginOwn}, {Deleted, OriginOther}}},
-		"declared, and deleted by somebody before that is heard": {
+		"declared, and deleted by another client before the event arrives": {
 			own: []Kind{Created}, heard: []change{{Deleted, OriginUnclear}},
 		},
 		"deleted and declared again": {

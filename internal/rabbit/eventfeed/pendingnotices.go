@@ -10,17 +10,17 @@ import (
 )
 
 // A queue or exchange that is deleted takes its bindings with it. RabbitMQ announces the bindings first, and the queue up to 70
-// ms later. A connection that received the bindings at once would bind them again to a queue that is about to go: RabbitMQ
+// ms later. A connection that received the bindings immediately would bind them again to a queue that RabbitMQ is deleting: RabbitMQ
 // answers that there is no such queue, and 4.3.6 was seen to close the connection. So notices of deleted bindings wait until
 // their queue or exchange is announced as deleted, or for a short time.
 
-// PendingNotices holds notices of changes by others until they may be delivered. The zero value is ready to use.
+// PendingNotices holds notices of changes by other clients until they may be delivered. The zero value is ready to use.
 type PendingNotices struct {
 	mu      sync.Mutex
 	notices []snapshot.Notice
-	// deleted are the ends of deleted bindings. As far as events show, both ends exist.
+	// deleted are the ends of deleted bindings of which no event has announced the deletion of an end.
 	deleted map[bindingEnds]bool
-	// overdue fires when the notices are delivered although both ends exist; nil while none waits.
+	// overdue fires when the notices must be delivered although both ends exist; nil while no notice waits.
 	overdue *time.Timer
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-func TestUntold(t *testing.T) {
+func TestPendingNotices(t *testing.T) {
 	t.Parallel()
 	unbound := func(source, destination string, toExchange bool) Change {
 		return Change{

@@ -13,19 +13,19 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// ErrEnded says that the subscription ended: the connection was closed, or the queue of the subscription deleted.
+// ErrEnded means that the subscription ended: the connection was closed, or the queue of the subscription was deleted.
 var ErrEnded = errors.New("the subscription to events ended")
 
 const (
-	// batchLimit is how many events are handled together, and how many the broker sends ahead.
+	// batchLimit is how many events are in one Batch at most, and the prefetch of the consumer.
 	batchLimit = 128
-	// QueueLimit is how many events the broker keeps for a process that is too slow. It drops the newest, so whoever missed one hears at
-	// least as many that came before, and then a marker.
+	// QueueLimit is how many events the broker retains for a process that is too slow. It drops the newest events, so a process that
+	// missed one receives at least as many earlier ones before the next marker.
 	QueueLimit = 100_000
 )
 
-// Subscription hears of the changes in one vhost, in the order in which a node of the broker made them. Its queue is exclusive to
-// its connection.
+// Subscription receives the changes in one vhost, in the order in which a node of the broker made them. Its queue is exclusive to its
+// connection.
 type Subscription struct {
 	vhost      string
 	queue      string
@@ -35,18 +35,18 @@ type Subscription struct {
 	deliveries <-chan amqp.Delivery
 }
 
-// Batch is what was heard at once.
+// Batch is a number of events that arrived together.
 type Batch struct {
 	Changes []Change
-	// Events is how many events were heard, with those that are not about the vhost.
+	// Events is how many events arrived, including events that are not about the vhost.
 	Events int
-	// Marker is the highest marker that was heard; zero if none was.
+	// Marker is the number of the highest marker that arrived; zero if none did.
 	Marker int
 }
 
-// Subscribe consumes the events about a vhost over a connection to the vhost of the event exchange. The user needs the permissions
-// to configure, write and read queues whose names begin with management.MatchQueue, and to read the event exchange. The error is
-// that of the AMQP library.
+// Subscribe consumes the events about a vhost over a connection to the vhost of the event exchange. The user needs the permissions to
+// configure, write and read queues whose names begin with management.MatchQueue, and to read the event exchange. It returns the error
+// of the AMQP library.
 func Subscribe(connection *amqpconn.Conn, vhostName string) (*Subscription, error) {
 	s := &Subscription{vhost: vhostName, queue: management.MatchQueue + "events-" + connection.ID}
 	s.markerKey = s.queue + "."
@@ -75,8 +75,8 @@ func Subscribe(connection *amqpconn.Conn, vhostName string) (*Subscription, erro
 	return s, err
 }
 
-// Next waits for an event, and returns it with all that have arrived. They are acknowledged before they are returned: what is lost with
-// the process is lost with its subscription.
+// Next waits for an event, and returns it with all others that have arrived, up to batchLimit. It acknowledges events before the caller
+// handles them: if the process ends, its subscription ends, too. It returns ErrEnded, or the error of the context.
 func (s *Subscription) Next(ctx context.Context) (Batch, error) {
 	batch := Batch{}
 	var last amqp.Delivery
@@ -94,7 +94,7 @@ func (s *Subscription) Next(ctx context.Context) (Batch, error) {
 		select {
 		case event, open := <-s.deliveries:
 			if !open {
-				return batch, nil // the next call says so
+				return batch, nil // the next call returns ErrEnded
 			}
 			s.add(event, &batch)
 			last = event
@@ -109,7 +109,7 @@ func (s *Subscription) Next(ctx context.Context) (Batch, error) {
 	return batch, nil
 }
 
-// add reads an event. Events about the event exchange itself are its subscriptions, of this process and of others.
+// add decodes an event. Events about the event exchange itself are markers and other subscriptions.
 func (s *Subscription) add(event amqp.Delivery, batch *Batch) {
 	batch.Events++
 	h := headers(event.Headers)
@@ -125,9 +125,9 @@ func (s *Subscription) add(event amqp.Delivery, batch *Batch) {
 	}
 }
 
-// Mark makes a marker, which a later batch reports. Its number must be above those before. What the connection's node of the broker
-// did before the call comes in no later batch than the marker. A marker is a binding of the subscription's own queue; Unmark removes
-// the binding.
+// Mark sends a marker, which a later batch reports. Its number must be higher than all earlier numbers. Changes that the connection's node
+// of the broker made before the call arrive before the marker. A marker is a binding of the subscription's own queue; Unmark removes the
+// binding.
 func (s *Subscription) Mark(number int) error {
 	return s.binder.QueueBind(s.queue, s.markerKey+strconv.Itoa(number), management.EventExchange, false, nil)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// each runs a test against every broker of the matrix, with a vhost of its own, and a subscription to the events about it.
+// each runs a test against every broker of the matrix, with its own vhost and a subscription to the events about it.
 func each(t *testing.T, test func(t *testing.T, vh *brokers.VHost, heard *eventfeed.Subscription)) {
 	t.Parallel()
 	for _, broker := range brokers.All(t) {
@@ -55,7 +55,7 @@ func dialed(t *testing.T, broker brokers.Broker) *amqpconn.Conn {
 
 var limit = deadline.For(30 * time.Second)
 
-// heardUntil returns what was heard until a marker.
+// heardUntil returns the changes that arrive before a marker.
 func heardUntil(t *testing.T, s *eventfeed.Subscription, marker int) []eventfeed.Change {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -165,7 +165,7 @@ func TestASubscriptionEndsWithItsConnection(t *testing.T) {
 				t.Fatal(err)
 			}
 			connection.CloseSocket()
-			for err == nil { // of other tests there may be events left
+			for err == nil { // events of other tests may have arrived before
 				_, err = subscription.Next(t.Context())
 			}
 			if !errors.Is(err, eventfeed.ErrEnded) {
@@ -175,15 +175,15 @@ func TestASubscriptionEndsWithItsConnection(t *testing.T) {
 	}
 }
 
-// An event that is missing was made after eventfeed.QueueLimit others that are heard: a full queue of events keeps what it has.
+// A full queue drops new events, so a process that misses an event has received eventfeed.QueueLimit earlier ones.
 func TestAFullQueueDropsTheNewestEvents(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost, _ *eventfeed.Subscription) {
-		const most, made = 100, 200
+		const maxLength, made = 100, 200
 		channel, err := dialed(t, vh.Broker).Connection.Channel()
 		if err != nil {
 			t.Fatal(err)
 		}
-		arguments := amqp.Table{"x-queue-type": "classic", "x-max-length": int32(most), "x-overflow": "reject-publish"}
+		arguments := amqp.Table{"x-queue-type": "classic", "x-max-length": int32(maxLength), "x-overflow": "reject-publish"}
 		queue, err := channel.QueueDeclare("", false, false, true, false, arguments)
 		if err != nil {
 			t.Fatal(err)
@@ -197,9 +197,9 @@ func TestAFullQueueDropsTheNewestEvents(t *testing.T) {
 		NewWithT(t).Eventually(func() (int, error) {
 			now, err := channel.QueueDeclarePassive(queue.Name, false, false, true, false, arguments)
 			return now.Messages, err
-		}).WithTimeout(limit).Should(Equal(most))
-		next := 0 // of this vhost; others make queues as well
-		for range most {
+		}).WithTimeout(limit).Should(Equal(maxLength))
+		next := 0 // queue of this vhost; other tests create queues as well
+		for range maxLength {
 			event, ok, err := channel.Get(queue.Name, true)
 			if err != nil || !ok {
 				t.Fatal(err)

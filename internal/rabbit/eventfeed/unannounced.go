@@ -12,13 +12,13 @@ import (
 )
 
 // A marker shows that the connection's own node announces changes. Each node of a cluster announces the changes made through it,
-// so another node can be silent all the same. Then a refresh finds changes that no event announced.
+// so another node can still be silent. Then a refresh finds changes that no event announced.
 
-// unannounced compares the changes that refreshes find with those that events announced. The zero value is ready to use.
+// unannounced compares the changes that refreshes find with the changes that events announced. The zero value is ready to use.
 type unannounced struct {
 	mu sync.Mutex
-	// recent are the changes that events announced since the last refresh, earlier those between the last two refreshes: a node can
-	// show a change a moment after another node announced it.
+	// recent are the changes that events announced since the last refresh, and earlier the changes that they announced between the last
+	// two refreshes: a node can show a change a moment after another node announced it.
 	recent, earlier announced
 	// found is when a refresh found a change that no event has announced yet.
 	found map[changed]time.Time
@@ -30,7 +30,7 @@ type announced struct {
 	full    bool // there were more than announcedLimit
 }
 
-// announcedLimit is how many changes are kept at most. With more events between refreshes, nothing is concluded.
+// announcedLimit is how many changes are retained at most. With more events between two refreshes, nothing is concluded.
 const announcedLimit = 1000
 
 // reset forgets everything when a new subscription begins.

@@ -10,7 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// A change that a refresh found counts as unannounced if its event came neither before nor within the time.
+// A change that a refresh found is unannounced if its event arrives neither before the refresh nor within the limit.
 func TestUnannouncedChanges(t *testing.T) {
 	t.Parallel()
 	orders := vhost.QueueID("orders")

@@ -1,4 +1,5 @@
-// Package fence names the policies that stop a queue from accepting messages while safedelete shows that the queue is empty.
+// Package fence defines fences: policies that stop queues from accepting messages, while safedelete shows that the queues are empty or
+// recreate replaces a queue. It makes the names, definitions and patterns of fences. Those packages set and remove them.
 package fence
 
 import (
@@ -14,8 +15,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Name is what the name of a fence tells: a policy that Warren sets for some seconds while it deletes queues. A
-// crash leaves it behind, and then the name is all there is to say whose it was and since when.
+// Name is the content of a fence's name. Warren sets a fence for some seconds while it deletes queues. If Warren crashes, the fence
+// remains, and only its name shows who set it and when.
 type Name struct {
 	Owner string // Config.Owner
 	Begun time.Time
@@ -29,10 +30,10 @@ const (
 	ofRecreation = "recreate"
 )
 
-// fenceNames reads warren-fence-<unix seconds>-<at random>:<owner>:<first queue>, and warren-recreate-… of a recreation.
+// fenceNames matches warren-fence-<unix seconds>-<random>:<owner>:<first queue>, and warren-recreate-… of a recreation.
 var fenceNames = regexp.MustCompile(`^warren-(` + ofDeletion + `|` + ofRecreation + `)-(\d{1,12})-[A-Z0-9]{6}:([^:]*):`)
 
-// String makes a new name. queue is for people, who may meet it in the management UI.
+// String returns a new unique name. It ends with the name of a queue for readers of the management UI.
 func (f Name) String(queue string) string {
 	const readable = 64
 	for len(queue) > readable {
@@ -46,7 +47,7 @@ func (f Name) String(queue string) string {
 	return fmt.Sprintf("warren-%s-%d-%s:%s:%s", purpose, f.Begun.Unix(), rand.Text()[:6], url.QueryEscape(f.Owner), queue)
 }
 
-// ParseName returns false for policies that are none of Warren's.
+// ParseName reads the name of a fence. It returns false for the name of any other policy.
 func ParseName(name string) (Name, bool) {
 	parts := fenceNames.FindStringSubmatch(name)
 	if parts == nil {
@@ -60,26 +61,26 @@ func ParseName(name string) (Name, bool) {
 	return Name{Owner: owner, Begun: time.Unix(seconds, 0), Recreation: parts[1] == ofRecreation}, true
 }
 
-// Fence is a policy that keeps some queues, all under the same policy so far, from taking anything more.
+// Fence is a policy that stops some queues from accepting messages. The same policy applied to all of them before.
 type Fence struct {
 	Name     string
 	Pattern  string
 	Queues   []string
 	Priority int
-	// Effective is the policy that holds for the queues without the fence.
+	// Effective is the definition that applies to the queues without the fence.
 	Effective vhost.Arguments
-	// Drops: some of the queues have a maximum length and drop messages when it is reached.
+	// Drops: some of the queues have a maximum length, and drop messages when it is reached.
 	Drops bool
 }
 
-// Boundless is a length that no queue reaches. Lifting a fence goes by it: only a queue that has a maximum length, and
-// refuses what is beyond, tells publishers that it takes messages again.
+// Boundless is a maximum length that no queue reaches. Lifting a fence needs it: only a queue that has a maximum length, and refuses
+// messages beyond it, signals publishers that it accepts messages again.
 const Boundless = int64(1000000000)
 
-// Closed is the form that lets nothing in once something is ready or waits to be dead-lettered.
+// Closed returns the definition with which a queue refuses messages while a message is ready or waits to be dead-lettered.
 func (f Fence) Closed() vhost.Arguments { return f.refusingAbove(0) }
 
-// Open is the form that makes the queue tell publishers that it takes messages again.
+// Open returns the definition with which a queue signals publishers that it accepts messages again.
 func (f Fence) Open() vhost.Arguments { return f.refusingAbove(Boundless) }
 
 // IsClosed reports whether a fence with this definition refuses messages.
@@ -87,7 +88,7 @@ func IsClosed(definition vhost.Arguments) bool {
 	return definition[vhost.KeyMaxLength] == int64(0) && definition[vhost.KeyOverflow] == vhost.OverflowRejectPublish
 }
 
-// Harmless is the form that changes nothing.
+// Harmless returns the definition that does not change how the queues behave.
 func (f Fence) Harmless() vhost.Arguments {
 	definition := vhost.Arguments{vhost.KeyMaxLength: Boundless}
 	maps.Copy(definition, f.Effective)

@@ -73,8 +73,8 @@ func TestPatternsOfFences(t *testing.T) {
 	}
 }
 
-// Where each main queue has the same tiers, one fence stands before many more of them.
-func TestFencesBeforeQueuesThatAreAlike(t *testing.T) {
+// If each main queue has the same tiers, one fence covers many more queues.
+func TestFencesOfSimilarQueues(t *testing.T) {
 	t.Parallel()
 	var queues, deadLetters []string
 	for i := range 100 {
@@ -93,8 +93,8 @@ func TestFencesBeforeQueuesThatAreAlike(t *testing.T) {
 	}
 }
 
-// Any set of names fits into fences that match these names, no others, and no pattern is too long for RabbitMQ 4.3.
-func TestFencesAroundAnyNames(t *testing.T) {
+// For any set of names, the fences match exactly these names, and no pattern is too long for RabbitMQ 4.3.
+func TestFencesOfAnyNames(t *testing.T) {
 	t.Parallel()
 	name := rapid.Custom(func(t *rapid.T) string {
 		prefix := rapid.SampledFrom([]string{"", "orders", "ord.ers|", strings.Repeat("a.", 60), strings.Repeat("ü", 50)}).Draw(t, "prefix")

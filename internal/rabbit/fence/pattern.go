@@ -9,9 +9,9 @@ import (
 // patternLimit is the longest pattern of a policy that RabbitMQ 4.3 accepts, in bytes. Older versions take more.
 const patternLimit = 1024
 
-// Patterns splits queues into as few groups as fit into one pattern each, in their order.
+// Patterns splits queues into groups that fit into one pattern each, in their order. It fills each group before it begins the next.
 func Patterns(queues []string) (groups [][]string) {
-	if len(queues) > 0 && len(Pattern(queues)) <= patternLimit { // which part of them may not do
+	if len(queues) > 0 && len(Pattern(queues)) <= patternLimit { // the pattern of some of them may be longer
 		return [][]string{queues}
 	}
 	for _, queue := range queues {
@@ -25,10 +25,10 @@ func Patterns(queues []string) (groups [][]string) {
 	return groups
 }
 
-// Pattern matches exactly the queues of these names: \Aprefix(?:rest|rest)\z, or \Aprefix(?:stem|stem)(?:ending|ending)\z where
-// each stem has each ending, as main queues with the same tiers do. The shorter a pattern, the better: RabbitMQ compiles all patterns
-// for each queue of the vhost whenever a policy is written. The broker's patterns are PCRE: a backslash before anything but a letter
-// or digit makes it literal, and other bytes stand for themselves.
+// Pattern returns a pattern that matches exactly the queues of these names: \Aprefix(?:rest|rest)\z, or
+// \Aprefix(?:stem|stem)(?:ending|ending)\z if each stem has each ending, as main queues with the same tiers have. A short pattern is
+// better, because RabbitMQ compiles all patterns for each queue of the vhost whenever a policy is written. The broker's patterns are
+// PCRE: a backslash makes any character literal except letters and digits, and bytes above ASCII stand for themselves.
 func Pattern(queues []string) string {
 	prefix := commonPrefix(queues)
 	rests := make([]string, 0, len(queues))
@@ -50,12 +50,12 @@ func anyOf(texts []string) string {
 	return `(?:` + strings.Join(literal, "|") + `)`
 }
 
-// mostEndings is how many queues of one ConsumerQueue go together: a main queue and its tiers.
-const mostEndings = 17
+// maxEndings is how many queues of one ConsumerQueue are deleted together at most: a main queue and its tiers.
+const maxEndings = 17
 
-// factorsOf finds stems and endings of which the texts are the combinations, ordered by stems; none if there are no such.
+// factorsOf finds stems and endings whose combinations, ordered by stem, are the texts; none if there are no such stems and endings.
 func factorsOf(texts []string) (stems, endings []string) {
-	for size := 1; size <= min(mostEndings, len(texts)/2); size++ {
+	for size := 1; size <= min(maxEndings, len(texts)/2); size++ {
 		if len(texts)%size != 0 {
 			continue
 		}
@@ -66,7 +66,7 @@ func factorsOf(texts []string) (stems, endings []string) {
 	return nil, nil
 }
 
-// factorsOfSize is factorsOf with so many endings.
+// factorsOfSize is factorsOf for a number of endings.
 func factorsOfSize(texts []string, size int) (stems, endings []string) {
 	ending := ""
 	if size == 1 {
@@ -91,7 +91,7 @@ func factorsOfSize(texts []string, size int) (stems, endings []string) {
 	return stems, endings
 }
 
-// commonSuffix does not begin within a character; see commonPrefix.
+// commonSuffix does not begin within a character, for the reason of commonPrefix.
 func commonSuffix(texts []string) string {
 	suffix := texts[0]
 	for _, text := range texts {
@@ -103,7 +103,7 @@ func commonSuffix(texts []string) string {
 	return suffix
 }
 
-// commonPrefix does not end within a character: JSON, in which policies are written, has no half ones.
+// commonPrefix does not end within a character, because policies are sent as JSON, which cannot contain a part of a character.
 func commonPrefix(names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -133,7 +133,7 @@ func plainInPattern(b byte) bool {
 	return '0' <= b && b <= '9' || 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || b == '_'
 }
 
-// QueuesOf returns the queues that a pattern of Pattern matches; nil if it is no such pattern.
+// QueuesOf returns the queues that a pattern matches; nil if Pattern did not make it.
 func QueuesOf(pattern string) []string {
 	inner, begins := strings.CutPrefix(pattern, `\A`)
 	inner, ends := strings.CutSuffix(inner, `\z`)
@@ -160,7 +160,7 @@ func QueuesOf(pattern string) []string {
 	return queues
 }
 
-// alternatives reads (?:text|text); false if the pattern does not begin with that.
+// alternatives reads (?:text|text) and returns what follows; false if the pattern does not begin so.
 func alternatives(pattern string) (texts []string, rest string, ok bool) {
 	rest, begins := strings.CutPrefix(pattern, "(?:")
 	for begins {
@@ -178,7 +178,7 @@ func alternatives(pattern string) (texts []string, rest string, ok bool) {
 	return nil, pattern, false
 }
 
-// unescape reads a literal text up to the first of these bytes that stands for itself.
+// unescape reads a literal text up to the first byte of until that is not escaped.
 func unescape(pattern, until string) (text, rest string) {
 	var literal strings.Builder
 	for i := 0; i < len(pattern); i++ {

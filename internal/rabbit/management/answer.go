@@ -10,8 +10,8 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
 
-// Answer reads one answer of the management API and keeps to its limits. A broker may send whatever it likes: lists are
-// decoded item by item, so that no more than one item is held as text.
+// Answer reads one answer of the management API within its limits, because a broker may send anything. It decodes lists item by item, so
+// that at most one item is in memory as text.
 type Answer struct {
 	management *Client
 	path       string
@@ -20,20 +20,20 @@ type Answer struct {
 	limit      int64 // of the text
 	read       int64
 	items      int64
-	// Room is the memory of what was decoded, and of the text that is being decoded.
+	// Room is the memory of the decoded items, and of the text that is being decoded.
 	Room *Room
-	Held int64 // what was decoded
-	// counted is how much of the text is in held, where that is worked out from the text.
+	Held int64 // memory of the decoded items, in bytes
+	// counted is how many bytes of the text List has counted in Held.
 	counted int64
 }
 
 const (
-	// chunk is how much is read at a time.
+	// chunk is how many bytes are read at a time.
 	chunk = 8 << 10
 	// textFactor is how many bytes of memory a byte of text may take when it is decoded. Small tables take the most.
 	textFactor = 64
-	// shortestItem is what an item of a list counts for at least, in bytes: RabbitMQ's are longer, and items that hold
-	// nothing take their time nonetheless.
+	// shortestItem is how many bytes of the limit each item of a list uses at least. RabbitMQ's items are longer, and empty items take
+	// time to decode, too.
 	shortestItem = 32
 )
 
@@ -50,9 +50,9 @@ func (m *Client) newAnswer(path string, body io.Reader) *Answer {
 	return a
 }
 
-// Read passes the text on to the decoder as long as no limit is exceeded.
+// Read returns text to the decoder unless a limit is exceeded.
 func (a *Answer) Read(p []byte) (int, error) {
-	pending := a.read - a.decoder.InputOffset() // what the decoder holds
+	pending := a.read - a.decoder.InputOffset() // in the decoder's buffer
 	switch {
 	case a.read > a.limit, a.items*shortestItem > a.limit:
 		return 0, a.tooLong()
@@ -67,7 +67,7 @@ func (a *Answer) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// tooLong names the flag where there is one that helps.
+// tooLong names the flag that raises the limit, if there is one.
 func (a *Answer) tooLong() error {
 	err := a.management.errs.TooLarge(a.limit, "the answer is larger")
 	if a.limit == a.management.Limits.response {
@@ -76,16 +76,16 @@ func (a *Answer) tooLong() error {
 	return err
 }
 
-// needs makes room for what was decoded and some more.
+// needs reserves memory for the decoded items and so many bytes more.
 func (a *Answer) needs(more int64) error {
 	if a.Room.need(a.Held + more) {
 		return nil
 	}
-	return fmt.Errorf("%w in memory: raise the manager's flag --max-management-response, and its memory with it",
-		a.management.errs.TooLarge(a.Room.Limits.Memory, "what is kept of all vhosts, with this answer, is larger"))
+	return fmt.Errorf("%w: raise the manager's flag --max-management-response, and its memory with it",
+		a.management.errs.TooLarge(a.Room.Limits.Memory, "the memory of all vhosts, with this answer, is larger"))
 }
 
-// into decodes the whole answer.
+// into decodes the whole answer into result.
 func (a *Answer) into(result any) error {
 	list, ok := result.(streamed)
 	err := error(nil)
@@ -97,7 +97,7 @@ func (a *Answer) into(result any) error {
 	return a.describe(err)
 }
 
-// describe says of an error what it means.
+// describe classifies an error, and adds the request.
 func (a *Answer) describe(err error) error {
 	m := a.management
 	syntax, mismatch := (*json.SyntaxError)(nil), (*json.UnmarshalTypeError)(nil)
@@ -113,22 +113,23 @@ func (a *Answer) describe(err error) error {
 	return m.describe(http.MethodGet, a.path, err)
 }
 
-// ErrNotRabbitMQ is JSON of another form than RabbitMQ's.
+// ErrNotRabbitMQ means that the answer is JSON, but not in the form that RabbitMQ sends.
 var ErrNotRabbitMQ = errors.New("unexpected JSON")
 
-// delim reads a bracket or brace.
+// delim reads a bracket or a brace.
 func (a *Answer) delim(want json.Delim) error {
 	token, err := a.decoder.Token()
 	switch {
 	case err != nil:
 		return err
 	case token != want:
-		return fmt.Errorf("%w: no %v where one is due", ErrNotRabbitMQ, want)
+		return fmt.Errorf("%w: %v is missing", ErrNotRabbitMQ, want)
 	}
 	return nil
 }
 
-// EachItem decodes an array item by item. take says how much memory an item takes that it keeps.
+// EachItem decodes an array item by item. take returns how much memory it retains of an item, in bytes. EachItem returns the first error
+// of take.
 func EachItem[T any](a *Answer, take func(T) (bytes int64, err error)) error {
 	if err := a.delim('['); err != nil {
 		return err
@@ -151,16 +152,16 @@ func EachItem[T any](a *Answer, take func(T) (bytes int64, err error)) error {
 	return a.delim(']')
 }
 
-// Kept is the memory of what is kept of several answers. It must be freed when nothing of them is read any more.
+// Kept is the memory of items from several answers. The caller must free Room when it does not use the items any more.
 type Kept struct {
 	Room  *Room
 	Bytes int64
 }
 
-// NewKept has nothing yet.
+// NewKept returns a Kept without items.
 func NewKept(limits *Limits) *Kept { return &Kept{Room: &Room{Limits: limits}} }
 
-// EachKept is EachItem for items that are kept longer than the answer: their memory is counted with that of earlier answers.
+// EachKept is EachItem for items that the caller retains longer than the answer. It adds their memory to that of earlier answers.
 func EachKept[T any](a *Answer, kept *Kept, take func(T) (bytes int64, err error)) error {
 	a.Room.Free()
 	a.Room, a.Held = kept.Room, kept.Bytes
@@ -173,7 +174,8 @@ func EachKept[T any](a *Answer, kept *Kept, take func(T) (bytes int64, err error
 	return err
 }
 
-// Sections decodes an object whose values have their own ways to be decoded; others are left out.
+// Sections decodes an object. Each function in ways decodes the value of its key, and Sections then removes the key from ways. It skips
+// all other values.
 func (a *Answer) Sections(ways map[string]func() error) error {
 	if err := a.delim('{'); err != nil {
 		return err
@@ -186,7 +188,7 @@ func (a *Answer) Sections(ways map[string]func() error) error {
 		name, _ := key.(string)
 		if way, known := ways[name]; known {
 			err = way()
-			delete(ways, name) // twice would be unlike RabbitMQ
+			delete(ways, name) // RabbitMQ sends no key twice
 		} else {
 			err = a.decoder.Decode(&json.RawMessage{})
 		}
@@ -211,7 +213,7 @@ func (l *List[T]) Decode(a *Answer) error {
 	})
 }
 
-// StreamedFunc is a streamed result that is a function.
+// StreamedFunc is a function that decodes an answer item by item. Pass it to Get as the result.
 type StreamedFunc func(*Answer) error
 
 // Decode calls the function.

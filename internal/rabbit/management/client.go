@@ -1,4 +1,3 @@
-// Package management asks the management API of RabbitMQ, within limits of size, time and memory.
 package management
 
 import (
@@ -20,48 +19,47 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
 
-// ErrNotModified is the answer that nothing changed since the ETag that was sent.
+// ErrNotModified means that nothing changed since the ETag of the request.
 var ErrNotModified = errors.New("not modified")
 
-// Client is a client of the management API. Whoever reads the vhost has one to itself, and makes one request at a time; deletions
-// share another. Each keeps as many idle connections as it uses at a time. A Client has a method for each question that Warren
-// asks; they are sorted into files by what they are about.
+// Client is a client of the management API for one vhost, with a method for each request that Warren makes. Refreshes use one Client,
+// with one request at a time; deletions share another. A Client keeps as many idle connections open as it may use at a time.
 type Client struct {
 	Options
 
 	errs   brokererr.Errors
-	base   string // the URI up to and with /api
+	base   string // the URI, with /api at its end
 	client *http.Client
-	opened atomic.Bool // a connection, since this was last asked
+	opened atomic.Bool // a TCP connection was opened since the last call of TookNewConnection
 	writes Places
 }
 
-// Options say which management API to speak to, and as whom.
+// Options are the address, the user and the limits of a Client.
 type Options struct {
-	URI *url.URL // up to /api
+	URI *url.URL // without /api
 	TLS *tls.Config
 
 	Username, Password string
 	VHost              string
 	// Endpoint is host:port of the AMQP address of the same broker.
 	Endpoint string
-	// Timeout is how long a request may take, with its answer.
+	// Timeout is how long a request may take, including its answer.
 	Timeout time.Duration
-	// Connections is how many requests are made at a time.
+	// Connections is how many requests run at a time.
 	Connections int
 	Limits      *Limits
 	// Wrap sees each request before it is sent; nil for none.
 	Wrap func(http.RoundTripper) http.RoundTripper
 }
 
-// NewClient makes a client of one vhost; it connects with the first request.
+// NewClient returns a client for one vhost. It connects with the first request.
 func NewClient(options Options) *Client {
-	transport := http.DefaultTransport.(*http.Transport).Clone() // documented to be one
-	transport.TLSClientConfig = options.TLS.Clone()              // it writes protocols into it that AMQP doesn't speak
+	transport := http.DefaultTransport.(*http.Transport).Clone() // net/http documents this type
+	transport.TLSClientConfig = options.TLS.Clone()              // the transport adds protocols that AMQP doesn't use
 	transport.MaxIdleConnsPerHost = options.Connections
-	transport.IdleConnTimeout = 0 // an interval may be longer than any time-out; the server closes what it doesn't like
+	transport.IdleConnTimeout = 0 // a refresh interval may be longer than any timeout; the server may close idle connections
 	transport.MaxResponseHeaderBytes = largestHeader
-	// Requests come one at a time, and an answer in HTTP/2 may take megabytes of buffers.
+	// No HTTP/2: it would multiplex few requests, and may take megabytes of buffers for an answer.
 	transport.Protocols = &http.Protocols{}
 	transport.Protocols.SetHTTP1(true)
 	if options.Limits == nil {
@@ -76,7 +74,7 @@ func NewClient(options Options) *Client {
 		base: options.URI.Scheme + "://" + options.URI.Host + strings.TrimRight(options.URI.EscapedPath(), "/") + "/api",
 		client: &http.Client{
 			Transport: wrapped,
-			// A redirect would carry the password to somewhere else.
+			// Following a redirect would send the password to another server.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		writes: NewPlaces(1),
@@ -89,14 +87,15 @@ func (m *Client) gotConn(connection httptrace.GotConnInfo) {
 	}
 }
 
-// TookNewConnection says whether a TCP connection was opened since the last call.
+// TookNewConnection reports whether a TCP connection was opened since the last call.
 func (m *Client) TookNewConnection() bool { return m.opened.Swap(false) }
 
-// Close ends the idle connections.
+// Close closes the idle connections.
 func (m *Client) Close() { m.client.CloseIdleConnections() }
 
-// Get reads the resource at the path into result, which is a pointer; names in the path must be escaped (see Escape).
-// With an ETag, ErrNotModified is the answer that it still holds. It returns the ETag of what it read, if there is one.
+// Get reads the resource at the path into result, which is a pointer or a StreamedFunc. Names in the path must be escaped; see Escape.
+// With an ETag, it returns ErrNotModified if nothing changed. It returns the ETag of the answer, which may be empty. Other errors wrap a
+// reason of package brokererr.
 func (m *Client) Get(ctx context.Context, path, etag string, result any) (string, error) {
 	err := m.do(ctx, http.MethodGet, path, etag, nil, func(response *http.Response) error {
 		switch response.StatusCode {
@@ -114,20 +113,18 @@ func (m *Client) Get(ctx context.Context, path, etag string, result any) (string
 	return etag, err
 }
 
-// put writes the resource at the path.
 func (m *Client) put(ctx context.Context, path string, content any) error {
 	return m.write(ctx, http.MethodPut, path, content)
 }
 
-// Delete deletes the resource at the path; that it does not exist is no error.
+// Delete deletes the resource at the path. It returns nil if the resource does not exist.
 func (m *Client) Delete(ctx context.Context, path string) error {
 	return m.write(ctx, http.MethodDelete, path, nil)
 }
 
-// write makes one request at a time. RabbitMQ answers when the queues know of a new policy, unless another one is written at
-// the same time: then it may answer before, and a queue may get to know two policies in the wrong order, or only the second.
-// So a queue that went from refusing to dropping without a time in between, in which it takes messages and says so, left
-// publishers refused for good on 3.10 and 4.0.
+// write makes one request at a time. RabbitMQ answers after the queues have applied a new policy, unless another policy is written at the
+// same time. Then it may answer earlier, and a queue may apply the two policies in the wrong order, or only the second. On 3.10 and 4.0,
+// a queue that changes from refusing to dropping messages, without accepting them in between, blocks its publishers permanently.
 func (m *Client) write(ctx context.Context, method, path string, content any) error {
 	return m.writes.Hold(ctx, m.errs, func() error {
 		return m.do(ctx, method, path, "", content, func(response *http.Response) error {
@@ -140,7 +137,7 @@ func (m *Client) write(ctx context.Context, method, path string, content any) er
 	})
 }
 
-// do makes one request and has its answer read.
+// do makes one request, passes the answer to read, and observes metrics.
 func (m *Client) do(ctx context.Context, method, path, etag string, content any, read func(*http.Response) error) error {
 	began := time.Now()
 	err := m.request(ctx, method, path, etag, content, read)
@@ -148,7 +145,7 @@ func (m *Client) do(ctx context.Context, method, path, etag string, content any,
 	return err
 }
 
-// resultOf is what metrics say of a request.
+// resultOf is the label of a request's outcome in metrics.
 func resultOf(err error) string {
 	if errors.Is(err, ErrNotModified) {
 		return "not_modified"
@@ -172,8 +169,8 @@ func (m *Client) request(ctx context.Context, method, path, etag string, content
 		return m.errs.Unreachable(err)
 	}
 	request.SetBasicAuth(m.Username, m.Password)
-	// All requests here can be made twice: the library may do so where the broker closed an idle connection in that very
-	// moment. Nothing is sent of this.
+	// All requests are idempotent: net/http may repeat one if the broker closes an idle connection at that moment. The nil header is not
+	// sent.
 	request.Header["Idempotency-Key"] = nil
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("Content-Type", "application/json")
@@ -185,16 +182,16 @@ func (m *Client) request(ctx context.Context, method, path, etag string, content
 		return m.describe(method, path, m.errs.Unreachable(err))
 	}
 	defer func() {
-		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // an unread rest would cost the connection
+		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // a connection with an unread answer cannot be reused
 		_ = response.Body.Close()
 	}()
 	return read(response)
 }
 
-// decode reads the answer to a request within its limits.
+// decode decodes an answer within its limits.
 func (m *Client) decode(path string, body io.Reader, result any) error {
 	a := m.newAnswer(path, body)
-	defer func() { a.Room.Free() }() // the room may be another one by then
+	defer func() { a.Room.Free() }() // EachKept replaces the room
 	return a.into(result)
 }
 
@@ -204,12 +201,14 @@ func (m *Client) describe(method, path string, err error) error {
 }
 
 // refused makes an error of an answer that is neither 200 nor 304. RabbitMQ 3.10 to 4.3 answer
-// 401 "Login failed" or "Not_Authorized" to a wrong password, 401 "Not management user" (monitor, administrator) where a
-// tag is missing, 401 "User not authorised to access virtual host" (from 4.3 on 404), 404 for a vhost that isn't there,
-// and 400 "vhost_not_found" for its definitions.
+//
+//   - 401 "Login failed" or "Not_Authorized" to a wrong password,
+//   - 401 "Not management user" (or monitor, administrator) if the user lacks a tag,
+//   - 401 "User not authorised to access virtual host", from 4.3 on 404,
+//   - 404 if the vhost does not exist, and 400 "vhost_not_found" for its definitions.
 func (m *Client) refused(response *http.Response) error {
 	var answer struct{ Error, Reason string }
-	text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<16)) // a reason less, no more
+	text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<16)) // without it, only the reason is missing
 	_ = json.Unmarshal(text, &answer)                           // a proxy may answer in HTML
 	user := fmt.Sprintf("user %q", m.Username)
 	switch {
@@ -234,7 +233,7 @@ func (m *Client) refused(response *http.Response) error {
 	return m.errs.Fail(brokererr.ErrUnreachable, "answered %s; is this RabbitMQ's management API?", response.Status)
 }
 
-// tagMissing reads the tag out of RabbitMQ's "Not management user".
+// tagMissing returns the tag in RabbitMQ's "Not management user"; empty if the reason is another.
 func tagMissing(reason string) string {
 	tag, ok := strings.CutSuffix(reason, " user")
 	if !ok {
@@ -257,8 +256,8 @@ func lowerFirst(text string) string {
 	return strings.ToLower(text[:1]) + text[1:]
 }
 
-// Escape makes a name one segment of a path, whatever is in it. Unlike url.PathEscape it escapes the dot, for "." and
-// ".." mean other things in a path, and the plus, which some servers read as a space.
+// Escape makes any name one segment of a path. Unlike url.PathEscape, it escapes the dot, because "." and ".." have a meaning in a path,
+// and the plus, which some servers read as a space.
 func Escape(name string) string {
 	var escaped strings.Builder
 	for _, b := range []byte(name) {

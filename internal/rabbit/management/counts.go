@@ -2,23 +2,22 @@ package management
 
 import "context"
 
-// MessageCount is how many messages a queue holds.
+// MessageCount is the number of messages in a queue.
 type MessageCount struct {
-	// Messages are all of them.
+	// Messages counts all messages.
 	Messages int64
-	// Unacknowledged are those that consumers hold.
+	// Unacknowledged counts messages that were delivered to consumers.
 	Unacknowledged int64
-	// Held are neither ready nor unacknowledged: dead letters that wait to be routed and, from RabbitMQ 4.3 on, returned messages that the
-	// queue delays.
+	// Held counts messages that are neither ready nor unacknowledged: dead letters that wait to be routed and, from RabbitMQ 4.3 on,
+	// returned messages that the queue delays.
 	Held int64
 }
 
-// Ready are the messages that wait for a consumer.
+// Ready counts the messages that wait for a consumer.
 func (c MessageCount) Ready() int64 { return max(c.Messages-c.Unacknowledged-c.Held, 0) }
 
-// MessageCounts counts the messages of the wanted queues. The listing needs no statistics: the broker asks each queue for its own numbers,
-// which are seconds old. A queue that cannot be asked, such as one whose leader is down, is left out: its number is not known, and may be
-// anything.
+// MessageCounts counts the messages of the wanted queues. It needs no statistics: the broker asks each queue for its own numbers, which
+// are seconds old. A queue that does not answer, for example because its leader is down, is not in the result: its count is unknown.
 func (m *Client) MessageCounts(ctx context.Context, wanted func(queue string) bool) (map[string]MessageCount, error) {
 	type queue struct {
 		Name           string

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// HashedID keeps the cluster's own id out of Kubernetes.
+// HashedID returns a hash of a cluster's id, because the id itself must not appear in Kubernetes. It is empty for an empty id.
 func HashedID(id string) string {
 	if id == "" {
 		return ""
@@ -17,7 +17,7 @@ func HashedID(id string) string {
 	return "sha256:" + hex.EncodeToString(sum[:16])
 }
 
-// EndpointOf is host:port of a URI; empty if it is none.
+// EndpointOf returns host:port of a URI, with the default port of its scheme; empty if the text is no URI.
 func EndpointOf(text string) string {
 	uri, err := url.Parse(text)
 	if err != nil {

@@ -2,7 +2,7 @@ package management
 
 import "github.com/warren-mq/warren/internal/vhost"
 
-// The items of definitions and of the lesser listings. They have the same names in both.
+// The items of definitions and of listings have the same fields.
 
 // QueueItem is a queue as the management API lists it.
 type QueueItem struct {
@@ -42,15 +42,15 @@ type PolicyItem struct {
 	Definition map[string]any
 }
 
-// The columns that make the items.
+// The columns of the listings from which the items are decoded.
 const (
 	QueueColumns    = "name,type,durable,auto_delete,exclusive,arguments"
 	ExchangeColumns = "name,type,durable,auto_delete,internal,arguments"
 	BindingColumns  = "source,destination,destination_type,routing_key,arguments"
 )
 
-// Observed puts the type among the arguments, where topology looks for it: 3.x leaves it out for classic queues, and its
-// definitions have no type.
+// Observed returns the queue with arguments in normal form, and with its type among them, because package topology compares arguments.
+// RabbitMQ 3.x leaves the type out for classic queues, and its definitions have no field for it.
 func (q QueueItem) Observed() vhost.Queue {
 	arguments := vhost.Normalize(q.Arguments)
 	if _, given := arguments[vhost.ArgQueueType]; !given {
@@ -65,7 +65,7 @@ func (q QueueItem) Observed() vhost.Queue {
 	return vhost.Queue{Durable: q.Durable, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive, Arguments: arguments}
 }
 
-// Observed is the exchange with arguments in normal form.
+// Observed returns the exchange with arguments in normal form.
 func (e ExchangeItem) Observed() vhost.Exchange {
 	return vhost.Exchange{
 		Type: e.Type, Durable: e.Durable, AutoDelete: e.AutoDelete, Internal: e.Internal,
@@ -73,7 +73,7 @@ func (e ExchangeItem) Observed() vhost.Exchange {
 	}
 }
 
-// Observed is the binding with arguments in normal form.
+// Observed returns the binding with arguments in normal form.
 func (b BindingItem) Observed() vhost.Binding {
 	return vhost.Binding{
 		Source: b.Source, Destination: b.Destination, RoutingKey: b.RoutingKey,
@@ -81,7 +81,7 @@ func (b BindingItem) Observed() vhost.Binding {
 	}
 }
 
-// Observed is the policy with arguments in normal form.
+// Observed returns the policy with its definition in normal form. operator is true for an operator policy.
 func (p PolicyItem) Observed(patterns *vhost.Patterns, operator bool) vhost.Policy {
 	return vhost.Policy{
 		Name: p.Name, Pattern: patterns.Read(p.Pattern), Priority: p.Priority, ApplyTo: p.ApplyTo, Operator: operator,

@@ -9,29 +9,29 @@ const (
 	// Mebibyte is a mebibyte in bytes.
 	Mebibyte = 1 << 20
 
-	// smallAnswer is the limit of an answer about one thing, in bytes after decompression.
+	// smallAnswer is the limit of an answer about one object, in bytes after decompression.
 	smallAnswer = 1 * Mebibyte
 	// nodesAnswer is the limit of an answer that grows with the cluster.
 	nodesAnswer = 4 * Mebibyte
-	// largestItem is the limit of one queue, exchange, binding or policy of an answer: the decoder holds it as a whole.
+	// largestItem is the limit of one queue, exchange, binding or policy of an answer: the decoder buffers a whole item.
 	largestItem = 1 * Mebibyte
 	// largestHeader is the limit of the headers of an answer.
 	largestHeader = 64 << 10
-	// LongestVersion is the longest version that a status has place for.
+	// LongestVersion is the longest version that fits into a status, in bytes.
 	LongestVersion = 64
-	// LongestClusterName is the longest name of a cluster that a status has place for.
+	// LongestClusterName is the longest name of a cluster that fits into a status, in bytes.
 	LongestClusterName = 1024
 
 	// DefaultResponseLimit is the limit of answers that grow with the vhost. A vhost of 60,000 queues takes 16 MB.
 	DefaultResponseLimit = 64 * Mebibyte
-	// MemoryFactor is how much memory all snapshots may take together, in response limits.
+	// MemoryFactor multiplied by the response limit is how much memory all snapshots may take together.
 	MemoryFactor = 6
-	// freeRoom is how much memory each connection may take, whatever the others take.
+	// freeRoom is how much memory each Room may take, even if the limit of all is reached.
 	freeRoom = 2 * Mebibyte
 )
 
-// answerLimits are the limits of the endpoints of the management API; braces stand for any name. A limit of zero is the one
-// that the manager's flag sets. What is not listed has the limit smallAnswer.
+// answerLimits are the limits of answers by endpoint of the management API; braces stand for any name. Zero stands for the limit that
+// the manager's flag sets. All other endpoints have the limit smallAnswer.
 var answerLimits = []struct {
 	endpoint string
 	limit    int64
@@ -53,17 +53,17 @@ var answerLimits = []struct {
 	{"/vhosts/{vhost}/connections", 0},
 }
 
-// Limits bound what brokers may cost this process. All connections share one, for brokers are not trusted: a hostile one
-// must not take the memory that the others need.
+// Limits bound the memory that the answers of brokers may take in this process. All connections share one Limits, because brokers are not
+// trusted: a hostile broker must not take the memory that the other connections need.
 type Limits struct {
-	response int64 // of an answer that grows with the vhost, in bytes after decompression
-	Memory   int64 // of all snapshots together, those included that are being read
+	response int64 // limit of an answer that grows with the vhost, in bytes after decompression
+	Memory   int64 // limit of all snapshots together, including snapshots that are being read; in bytes
 
 	mu   sync.Mutex
 	Used int64
 }
 
-// NewLimits takes the limit of an answer that grows with the vhost; DefaultResponseLimit if zero.
+// NewLimits returns limits for answers that grow with the vhost, in bytes; DefaultResponseLimit if response is zero.
 func NewLimits(response int64) *Limits {
 	if response == 0 {
 		response = DefaultResponseLimit
@@ -71,7 +71,7 @@ func NewLimits(response int64) *Limits {
 	return &Limits{response: response, Memory: MemoryFactor * response}
 }
 
-// answer is the limit of the answer to a request, in bytes.
+// answer returns the limit of the answer to a request, in bytes.
 func (l *Limits) answer(path string) int64 {
 	path, _, _ = strings.Cut(path, "?")
 	for _, known := range answerLimits {
@@ -86,7 +86,7 @@ func (l *Limits) answer(path string) int64 {
 	return smallAnswer
 }
 
-// endpointOf is the endpoint that a request is made to, without names; "other" if it is none of those listed.
+// endpointOf returns the endpoint of a request, with braces for names; "other" if answerLimits does not list it.
 func endpointOf(path string) string {
 	path, _, _ = strings.Cut(path, "?")
 	for _, known := range answerLimits {
@@ -110,21 +110,21 @@ func matches(endpoint, path string) bool {
 	return true
 }
 
-// Usage is how much memory all snapshots take together, and how much they may.
+// Usage returns how much memory all snapshots take together, and how much they may take, in bytes.
 func (l *Limits) Usage() (used, limit int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.Used, l.Memory
 }
 
-// Room is the memory that one snapshot, or one answer, takes of what all may take. It belongs to one goroutine at a time.
+// Room is the share of Limits that a snapshot or an answer takes. One goroutine at a time may use it.
 type Room struct {
 	Limits *Limits
 	Taken  int64
 }
 
-// need makes the room at least as large as this; false if that is too much. Nobody may take more than is then left for the
-// others: however many take all they can get, there is some left for the next.
+// need grows the room to at least so many bytes, and returns false if the limit does not allow it. A room may not be larger than the
+// memory that is left after it grows. So some memory is left for the next room, however many rooms are as large as they may be.
 func (r *Room) need(bytes int64) bool {
 	if bytes <= r.Taken {
 		return true
@@ -140,14 +140,14 @@ func (r *Room) need(bytes int64) bool {
 	return true
 }
 
-// Size is how large the room is. Unlike the other methods it may be called by any goroutine.
+// Size returns the size of the room in bytes. Unlike the other methods, any goroutine may call it.
 func (r *Room) Size() int64 {
 	r.Limits.mu.Lock()
 	defer r.Limits.mu.Unlock()
 	return r.Taken
 }
 
-// Shrink gives back what is more than this.
+// Shrink reduces the room to so many bytes. It does nothing if the room is smaller, or nil.
 func (r *Room) Shrink(bytes int64) {
 	if r == nil || bytes >= r.Taken {
 		return
@@ -158,5 +158,5 @@ func (r *Room) Shrink(bytes int64) {
 	r.Taken = bytes
 }
 
-// Free gives everything back.
+// Free reduces the room to nothing.
 func (r *Room) Free() { r.Shrink(0) }

@@ -10,7 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// HasQueue says whether the vhost has a queue, exclusive ones included.
+// HasQueue reports whether a queue exists in the vhost. Exclusive queues count.
 func (m *Client) HasQueue(ctx context.Context, name string) (exists bool, err error) {
 	path := "/queues/" + Escape(m.VHost) + "/" + Escape(name)
 	err = m.do(ctx, http.MethodGet, path+"?disable_stats=true&columns=name", "", nil, func(response *http.Response) error {
@@ -26,18 +26,18 @@ func (m *Client) HasQueue(ctx context.Context, name string) (exists bool, err er
 	return exists, err
 }
 
-// HasVHost returns ErrVHostNotFound if the vhost is not there. It asks for an exchange that every vhost has, for only
-// administrators may ask for the vhost.
+// HasVHost returns ErrVHostNotFound if the vhost does not exist. It requests an exchange that every vhost has, because only administrators
+// may request the vhost itself.
 func (m *Client) HasVHost(ctx context.Context) error {
 	var exchange struct{ Name string }
 	_, err := m.Get(ctx, "/exchanges/"+Escape(m.VHost)+"/"+Escape("amq.direct")+"?disable_stats=true&columns=name", "", &exchange)
-	if errors.Is(err, brokererr.ErrAccessRefused) { // there it is
+	if errors.Is(err, brokererr.ErrAccessRefused) { // the vhost exists
 		return nil
 	}
 	return err
 }
 
-// TellsConnections says whether this user can see connections of its own, where the broker gathers statistics.
+// TellsConnections reports whether the user may list its own connections. They appear only if the broker collects statistics.
 func (m *Client) TellsConnections(ctx context.Context) (bool, error) {
 	err := m.Connections(ctx, func(LooseObject) {})
 	if errors.Is(err, brokererr.ErrAccessRefused) {
@@ -46,15 +46,15 @@ func (m *Client) TellsConnections(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// HasConnection says whether an AMQP connection is listed with a client property of this value. It is only some seconds after it
-// was opened.
+// HasConnection reports whether the broker lists an AMQP connection with this value of a client property. The broker lists a connection
+// some seconds after it was opened.
 func (m *Client) HasConnection(ctx context.Context, property, id string) (found bool, err error) {
 	err = m.Connections(ctx, func(properties LooseObject) { found = found || properties[property] == id })
 	return found, err
 }
 
-// Connections shows what the connections to the vhost say of themselves, as far as the user may see them: its own, or all with
-// the tag monitoring or administrator.
+// Connections calls show with the client properties of each connection to the vhost that the user may see: its own connections, or all
+// with the tag monitoring or administrator.
 func (m *Client) Connections(ctx context.Context, show func(properties LooseObject)) error {
 	type connection struct {
 		Properties LooseObject `json:"client_properties"`
@@ -69,7 +69,7 @@ func (m *Client) Connections(ctx context.Context, show func(properties LooseObje
 	return err
 }
 
-// toldPolicy is nothing known where the broker does not tell.
+// toldPolicy is the definition of the effective policy. Known is false if the answer does not contain it.
 type toldPolicy struct {
 	Definition LooseObject
 	Known      bool
@@ -80,10 +80,10 @@ func (p *toldPolicy) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &p.Definition)
 }
 
-// LooseObject is a JSON object; RabbitMQ writes an empty one as [] at times.
+// LooseObject is a JSON object. RabbitMQ sometimes writes an empty object as [].
 type LooseObject map[string]any
 
-// UnmarshalJSON reads an object, or an array for an empty one.
+// UnmarshalJSON decodes an object. It decodes an array as an empty object.
 func (o *LooseObject) UnmarshalJSON(text []byte) error {
 	*o = nil
 	if len(text) > 0 && text[0] == '[' {
@@ -92,7 +92,7 @@ func (o *LooseObject) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*map[string]any)(o))
 }
 
-// Policies lists policies, fences among them, and operator policies.
+// Policies lists all policies, including fences, and all operator policies.
 func (m *Client) Policies(ctx context.Context) ([]vhost.Policy, error) {
 	patterns := &vhost.Patterns{}
 	var all []vhost.Policy
@@ -112,8 +112,8 @@ func (m *Client) Policies(ctx context.Context) ([]vhost.Policy, error) {
 	return all, nil
 }
 
-// QueueInfo is what the management API says of one queue: the queue itself, which is current, and statistics, which are
-// seconds old, or a minute on a busy broker, and which nothing that deletes may rest on.
+// QueueInfo is a queue as the management API shows it: the queue itself, which is current, and statistics, which are seconds old, or a
+// minute on a busy broker. No deletion may depend on statistics.
 type QueueInfo struct {
 	Type      string
 	State     string
@@ -124,28 +124,29 @@ type QueueInfo struct {
 	Policy    string
 	Effective toldPolicy `json:"effective_policy_definition"`
 
-	// DeadLetters, the messages that wait to be dead-lettered, is nil without statistics.
+	// DeadLetters counts the messages that wait to be dead-lettered; nil without statistics.
 	DeadLetters *int `json:"messages_dlx"`
 }
 
-// largestArguments is how much memory the arguments of a queue may take, in bytes. A ConsumerQueue can set 32 arguments of 1,024 bytes.
+// largestArguments is how much memory the arguments of a queue may take, in bytes. A ConsumerQueue can set 32 arguments of 1,024 bytes
+// each.
 const largestArguments = 64 << 10
 
-// checkArguments refuses a queue whose arguments are not worth keeping.
+// checkArguments returns an error if the arguments of a queue take too much memory.
 func (m *Client) checkArguments(info *QueueInfo) error {
 	if SizeOf(info.Arguments) <= largestArguments {
 		return nil
 	}
-	return m.errs.TooLarge(largestArguments, "what the arguments of a queue take is larger")
+	return m.errs.TooLarge(largestArguments, "the memory of a queue's arguments is larger")
 }
 
-// The columns of one queue.
+// The queries of QueueInfo, with and without statistics.
 const (
 	WithoutStatistics = "?disable_stats=true&columns=type,state,leader,arguments"
 	WithStatistics    = "?columns=policy,effective_policy_definition,messages_dlx"
 )
 
-// QueueInfo asks for one queue; nil if there is no such queue.
+// QueueInfo requests one queue. It returns nil if the queue does not exist. query is WithoutStatistics or WithStatistics.
 func (m *Client) QueueInfo(ctx context.Context, queue, query string) (*QueueInfo, error) {
 	path := "/queues/" + Escape(m.VHost) + "/" + Escape(queue)
 	answer, gone := &QueueInfo{}, false
@@ -168,11 +169,11 @@ func (m *Client) QueueInfo(ctx context.Context, queue, query string) (*QueueInfo
 	return answer, nil
 }
 
-// MatchQueue begins the name of the exclusive queues by which AMQP is matched with the management API. The user needs the
-// permission to configure them.
+// MatchQueue is the prefix of the names of match queues: exclusive queues that show that AMQP and the management API belong to one broker.
+// The user needs the permission to configure them.
 const MatchQueue = "warren-link-"
 
-// BindingsOf lists the bindings of a queue, but for the implicit one of the default exchange.
+// BindingsOf lists the bindings of a queue except the implicit binding of the default exchange.
 func (m *Client) BindingsOf(ctx context.Context, queue string) ([]vhost.Binding, error) {
 	var items List[BindingItem]
 	path := "/queues/" + Escape(m.VHost) + "/" + Escape(queue) + "/bindings?columns=" + BindingColumns
@@ -188,7 +189,7 @@ func (m *Client) BindingsOf(ctx context.Context, queue string) ([]vhost.Binding,
 	return bindings, nil
 }
 
-// Cluster asks which cluster answers.
+// Cluster returns the cluster that answers; see Identity.
 func (m *Client) Cluster(ctx context.Context) (vhost.Cluster, error) {
 	found, _, err := m.Identity(ctx)
 	return found, err

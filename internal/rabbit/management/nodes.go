@@ -9,22 +9,23 @@ import (
 // Node is a node of the cluster, as the node that answers sees it.
 type Node struct {
 	Name string
-	// Running is nil where the answer does not say.
+	// Running is nil if the answer does not contain it.
 	Running *bool
-	// Version is given from 4.3 on; before, it is that of the node's application "rabbit".
+	// Version is empty before 4.3. The version is then that of the node's application "rabbit".
 	Version      string `json:"rabbitmq_version"`
 	Applications []struct{ Name, Version string }
 }
 
-// Nodes lists all nodes of the cluster, those that are down too. It takes the tag monitoring or administrator. The names must
-// be asked for: of a node that has none of the columns, such as one that is down, RabbitMQ makes an empty list.
+// Nodes lists all nodes of the cluster, including nodes that are down. The user needs the tag monitoring or administrator. columns are
+// further columns, each after a comma. The names are always requested, because RabbitMQ writes a node that has none of the columns, such
+// as one that is down, as an empty list.
 func (m *Client) Nodes(ctx context.Context, columns string) ([]Node, error) {
 	var nodes List[Node]
 	_, err := m.Get(ctx, "/nodes?columns=name,running"+columns, "", &nodes)
 	return nodes, err
 }
 
-// versionsOf lists the versions of the running nodes: a cluster in the middle of an upgrade has several.
+// versionsOf lists the versions of the running nodes. During an upgrade, a cluster has several versions.
 func versionsOf(nodes []Node) []string {
 	var versions []string
 	for _, node := range nodes {
@@ -41,8 +42,9 @@ func versionsOf(nodes []Node) []string {
 	return versions
 }
 
-// Members reads how many nodes the cluster has, and which of the wanted quorum queues have fewer members than that. Users who may not read
-// the nodes see those on which a queue of the vhost has a member.
+// Members returns how many nodes the cluster has, and the number of members of each wanted queue that has fewer members than that. known is
+// the number of nodes at the last Probe, or zero if the user may not list nodes. Members also counts the nodes on which a queue of the
+// vhost has a member, and returns the larger number.
 func (m *Client) Members(
 	ctx context.Context, known int, wanted func(queue string) bool,
 ) (nodes int, few map[string]int, err error) {
@@ -79,7 +81,7 @@ func (m *Client) Members(
 	return nodes, counts, nil
 }
 
-// memberItem is a queue in a listing; only quorum queues and streams have members.
+// memberItem is a queue in a listing. Only quorum queues and streams have members.
 type memberItem struct {
 	Name    string
 	Members []string

@@ -7,13 +7,13 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
 
-// Places limit how many steps go on at a time.
+// Places limit how many steps run at a time.
 type Places chan struct{}
 
-// NewPlaces lets so many steps go on at a time.
+// NewPlaces returns Places for so many steps at a time.
 func NewPlaces(count int) Places { return make(Places, count) }
 
-// Hold holds a place during a step.
+// Hold waits for a place, and holds it while step runs. It returns the error of step, or ErrUnreachable if the context ends first.
 func (p Places) Hold(ctx context.Context, errs brokererr.Errors, step func() error) error {
 	select {
 	case p <- struct{}{}:
@@ -24,7 +24,7 @@ func (p Places) Hold(ctx context.Context, errs brokererr.Errors, step func() err
 	return step()
 }
 
-// Sleep waits, and fails when the context ends before.
+// Sleep waits for so long. It returns ErrUnreachable if the context ends first.
 func Sleep(ctx context.Context, errs brokererr.Errors, wait time.Duration) error {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

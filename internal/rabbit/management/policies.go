@@ -6,14 +6,14 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// PutPolicy writes a policy for queues.
+// PutPolicy creates or replaces a policy that applies to queues.
 func (m *Client) PutPolicy(ctx context.Context, name, pattern string, priority int, definition vhost.Arguments) error {
 	return m.put(ctx, m.policyPath(name), map[string]any{
 		"pattern": pattern, "apply-to": "queues", "priority": priority, "definition": definition,
 	})
 }
 
-// DeletePolicy deletes a policy; that there is none is no error.
+// DeletePolicy deletes a policy. It returns nil if the policy does not exist.
 func (m *Client) DeletePolicy(ctx context.Context, name string) error {
 	return m.Delete(ctx, m.policyPath(name))
 }

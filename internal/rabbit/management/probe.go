@@ -11,23 +11,22 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Capabilities are what this broker lets this user do.
+// Capabilities are what this broker supports and this user may do.
 type Capabilities struct {
-	// Definitions: the whole vhost is read with one request; it takes the tag administrator, and a vhost whose name is
-	// ASCII.
+	// Definitions: one request reads the whole vhost. The user needs the tag administrator, and the name of the vhost must be ASCII.
 	Definitions bool
 	// Events: the plugin rabbitmq_event_exchange announces changes in this vhost.
 	Events bool
-	// Policies: the user may write policies; it takes the tag policymaker or administrator.
+	// Policies: the user may write policies, because it has the tag policymaker or administrator.
 	Policies bool
-	// DelayedRedelivery: quorum queues know x-delayed-retry-*, from RabbitMQ 4.3 on.
+	// DelayedRedelivery: quorum queues support x-delayed-retry-*, from RabbitMQ 4.3 on.
 	DelayedRedelivery bool
-	// Statistics: the broker counts messages and lists connections, which management_agent.disable_metrics_collector ends.
-	// Nothing that deletes rests on them.
+	// Statistics: the broker counts messages and lists connections, unless management_agent.disable_metrics_collector is set. No
+	// deletion may depend on statistics.
 	Statistics bool
 }
 
-// BrokerInfo is what is read once after each (re)connect.
+// BrokerInfo is the result of Probe, which runs after each new connection.
 type BrokerInfo struct {
 	Version      string
 	Identity     vhost.Cluster
@@ -35,9 +34,9 @@ type BrokerInfo struct {
 	Capabilities Capabilities
 	// Upgrading: the nodes have different versions.
 	Upgrading bool
-	// Nodes is how many nodes the cluster has; zero if the user may not know.
+	// Nodes is how many nodes the cluster has; zero if the user may not list them.
 	Nodes int
-	// Builtin are the exchanges amq.*, which definitions leave out.
+	// Builtin are the exchanges amq.*, which definitions do not contain.
 	Builtin map[string]vhost.Exchange
 }
 
@@ -52,7 +51,7 @@ func (m *Client) Whoami(ctx context.Context) ([]string, error) {
 	return whoami.Tags, err
 }
 
-// Probe asks the broker who it is and what the user may do.
+// Probe reads the identity and the version of the broker, and the capabilities of the user.
 func (m *Client) Probe(ctx context.Context) (*BrokerInfo, error) {
 	tags, err := m.Whoami(ctx)
 	if err != nil {
@@ -98,15 +97,15 @@ func (m *Client) Probe(ctx context.Context) (*BrokerInfo, error) {
 	}, nil
 }
 
-// Overview is what a node says of itself and of its cluster.
+// Overview describes the node that answers, and its cluster.
 type Overview struct {
 	Version            string `json:"rabbitmq_version"`
 	ClusterName        string `json:"cluster_name"`
 	StatisticsDisabled bool   `json:"disable_stats"`
 }
 
-// Identity asks which cluster answers, and what the node that does says of itself. The id of a cluster can be read with the
-// tags policymaker and administrator.
+// Identity returns the cluster that answers, and the overview of the node that answers. The ID of the cluster is empty unless the user
+// has the tag policymaker or administrator.
 func (m *Client) Identity(ctx context.Context) (found vhost.Cluster, answer Overview, err error) {
 	if _, err := m.Get(ctx, "/overview?columns=rabbitmq_version,cluster_name,disable_stats", "", &answer); err != nil {
 		return found, answer, err
@@ -132,8 +131,8 @@ func (m *Client) Identity(ctx context.Context) (found vhost.Cluster, answer Over
 	return found, answer, nil
 }
 
-// definitionsWork is false for vhosts whose names go beyond ASCII. RabbitMQ 4.0 to 4.3 puts the name into a sentence of
-// the answer, in Latin-1, and then cannot encode it: 4.0 answers 500, 4.3 closes the connection in the middle.
+// definitionsWork reports whether the name of a vhost is ASCII. RabbitMQ 4.0 to 4.3 puts the name into a sentence of the definitions, in
+// Latin-1, and cannot encode other names: 4.0 answers 500, 4.3 closes the connection in the middle of the answer.
 func definitionsWork(name string) bool {
 	for _, b := range []byte(name) {
 		if b >= utf8.RuneSelf {
@@ -143,8 +142,8 @@ func definitionsWork(name string) bool {
 	return true
 }
 
-// builtinExchanges lists the exchanges amq.* of the vhost. An administrator sees a vhost through definitions even
-// without a permission in it; the listing then refuses, and the exchanges that every vhost has must do.
+// builtinExchanges lists the exchanges amq.* of the vhost. An administrator can read definitions even without a permission in the vhost,
+// but not this listing. Then it returns only the exchanges that every vhost has.
 func (m *Client) builtinExchanges(ctx context.Context, administrator bool) (map[string]vhost.Exchange, error) {
 	builtin := map[string]vhost.Exchange{}
 	for name, kind := range map[string]string{

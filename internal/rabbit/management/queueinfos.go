@@ -12,9 +12,9 @@ import (
 // listedAtOnce is how many queues RabbitMQ lists in one page at most.
 const listedAtOnce = 500
 
-// QueueInfos asks for some queues, without statistics, by name; those that do not exist are not in the answer. A pattern matches exactly
-// these queues. One request lists up to 500 of them, and costs the broker a walk over all queues of the vhost. All requests together may
-// take as long as one alone.
+// QueueInfos requests queues without statistics, and returns them by name. The result leaves out queues that do not exist. pattern must
+// match exactly these queues. One request lists up to 500 of them, and makes the broker visit all queues of the vhost. All requests
+// together have the timeout of one.
 func (m *Client) QueueInfos(ctx context.Context, queues []string, pattern string) (map[string]*QueueInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.Timeout)
 	defer cancel()
@@ -44,7 +44,7 @@ func (m *Client) QueueInfos(ctx context.Context, queues []string, pattern string
 	return infos, nil
 }
 
-// readPage reads the queues of a page that have a key in infos, and the number of pages.
+// readPage decodes the queues of a page that have a key in infos, and the number of pages.
 func readPage(a *Answer, kept *Kept, infos map[string]*QueueInfo, pages *int) error {
 	type item struct {
 		Name string
@@ -64,10 +64,10 @@ func readPage(a *Answer, kept *Kept, infos map[string]*QueueInfo, pages *int) er
 	})
 }
 
-// maxMatchQueues is how many match queues are listed. There is one for each AMQP connection of Warren's to the vhost.
+// maxMatchQueues is how many match queues are listed. Each AMQP connection of Warren to the vhost has one.
 const maxMatchQueues = 20 * listedAtOnce
 
-// MatchQueues lists the names of the match queues of the vhost, those of all connections.
+// MatchQueues returns the names of the match queues of all connections to the vhost.
 func (m *Client) MatchQueues(ctx context.Context) (map[string]bool, error) {
 	type item struct{ Name string }
 	names := map[string]bool{}
@@ -92,7 +92,7 @@ func (m *Client) MatchQueues(ctx context.Context) (map[string]bool, error) {
 	return names, nil
 }
 
-// AllBindings lists the bindings of the vhost to queues, by queue, but for those of the default exchange.
+// AllBindings returns the bindings of all queues of the vhost, by queue, except the bindings of the default exchange.
 func (m *Client) AllBindings(ctx context.Context) (map[string][]vhost.Binding, error) {
 	bindings := map[string][]vhost.Binding{}
 	path := "/bindings/" + Escape(m.VHost) + "?columns=" + BindingColumns

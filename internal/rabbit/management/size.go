@@ -2,19 +2,19 @@ package management
 
 import "github.com/warren-mq/warren/internal/vhost"
 
-// What values take of memory, in bytes and about.
+// Estimates of the memory that values take, in bytes.
 const (
 	// sizeOfPolicy is large because patterns are compiled.
 	sizeOfPolicy = 4096
 	sizeOfValue  = 40
 	SizeOfTable  = 352 // for up to eight keys
-	// sizeOfName is what the name of a queue and a number take in a map.
+	// sizeOfName is the memory of the name of a queue and a number in a map.
 	sizeOfName = 160
-	// sizeOfBinding is what a binding takes in a list, and the name of its queue in a map.
+	// sizeOfBinding is the memory of a binding in a list, and of the name of its queue in a map.
 	sizeOfBinding = 256
 )
 
-// SizeOf is what a value of a table takes.
+// SizeOf estimates the memory that a value in a table takes, in bytes.
 func SizeOf(value any) int64 {
 	switch value := value.(type) {
 	case string:

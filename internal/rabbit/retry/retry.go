@@ -1,4 +1,4 @@
-// Package retry has the waits between attempts.
+// Package retry computes the waits between attempts.
 package retry
 
 import (
@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Backoff computes the wait before each attempt: First, doubled each time, up to Limit.
+// Backoff computes the wait before each attempt: First, then doubled each time up to Limit.
 type Backoff struct {
 	First, Limit time.Duration
 	next         time.Duration
 }
 
-// Wait returns the next wait, less the jitter.
+// Wait returns the next wait, which Jitter shortens.
 func (b *Backoff) Wait() time.Duration {
 	b.next = min(max(b.next, b.First), b.Limit)
 	wait := b.next
@@ -20,10 +20,10 @@ func (b *Backoff) Wait() time.Duration {
 	return Jitter(wait)
 }
 
-// Reset makes First the next wait.
+// Reset makes the next wait First again.
 func (b *Backoff) Reset() { b.next = 0 }
 
-// Jitter shortens a wait by up to 10%, so that many clients do not act at the same moment.
+// Jitter shortens a wait by up to 10%, so that many clients do not act at the same moment. It never lengthens the wait.
 func Jitter(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (0.9 + 0.1*rand.Float64())) // spreads load, and keeps no one waiting for longer
+	return time.Duration(float64(d) * (0.9 + 0.1*rand.Float64()))
 }

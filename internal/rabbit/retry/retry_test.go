@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A broker that is unreachable is tried again with a pause of 250 ms growing to 30 s.
+// The waits before attempts to reach a broker grow from 250 ms to 30 s.
 func TestBackoffDoublesUpToItsLimit(t *testing.T) {
 	t.Parallel()
 	b := Backoff{First: 250 * time.Millisecond, Limit: 30 * time.Second}

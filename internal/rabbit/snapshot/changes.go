@@ -7,7 +7,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Changes lists what changed from one snapshot to another.
+// Changes lists the objects that a change from one snapshot to another concerns.
 func Changes(old, fresh *Snapshot) Notice {
 	queues, exchanges, routes := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	Differing(old.Queues, fresh.Queues, sameQueue, queues)
@@ -24,21 +24,21 @@ func Changes(old, fresh *Snapshot) Notice {
 	return newNotice(queues, exchanges, routes)
 }
 
-// Difference lists the objects that differ from one snapshot to another: those that only one of them has, and the names of policies that
-// changed. The IDs of bindings have no arguments, and do not tell queues from exchanges.
+// Difference lists the objects that only one of two snapshots has, and the names of policies that changed. The ID of a binding has no
+// arguments, and does not show whether its destination is a queue or an exchange.
 type Difference struct {
 	Created, Deleted []vhost.ID
 	Policies         []string
 }
 
-// Add adds another difference.
+// Add appends the objects of another difference.
 func (d *Difference) Add(other Difference) {
 	d.Created = append(d.Created, other.Created...)
 	d.Deleted = append(d.Deleted, other.Deleted...)
 	d.Policies = append(d.Policies, other.Policies...)
 }
 
-// DifferenceOf compares two snapshots of one cluster; those of two clusters have no difference.
+// DifferenceOf compares two snapshots of one cluster. It returns an empty Difference if the snapshots are of two clusters.
 func DifferenceOf(old, fresh *Snapshot) (d Difference) {
 	if old.Cluster != fresh.Cluster {
 		return d
@@ -73,8 +73,9 @@ func onlyIn(s, other *Snapshot) (ids []vhost.ID) {
 	return ids
 }
 
-// Concerning lists what a change of one object may concern, but for exchanges that only lead to the object by way of others; see
-// WithUpstream. What goes with the object is seen before the change, what comes with it after.
+// Concerning lists the objects that a change of one object may concern, except exchanges that lead to the object only through other
+// exchanges; see WithUpstream. A deletion must be passed before it is applied, because the snapshot then still has the object's bindings;
+// a creation after it is applied.
 func (s *Snapshot) Concerning(id vhost.ID) Notice {
 	queues, exchanges, routes := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	switch id.Kind {
@@ -97,7 +98,7 @@ func (s *Snapshot) Concerning(id vhost.ID) Notice {
 	return newNotice(queues, exchanges, routes)
 }
 
-// WithUpstream adds the exchanges that lead to those of a notice.
+// WithUpstream adds the exchanges from which messages reach the exchanges in Routes of a notice.
 func (s *Snapshot) WithUpstream(notice Notice) Notice {
 	routes := map[string]bool{}
 	for _, exchange := range notice.Routes {
@@ -114,7 +115,7 @@ func newNotice(queues, exchanges, routes map[string]bool) Notice {
 	}
 }
 
-// upstream adds the exchanges that lead to one of the set through bindings of exchanges to exchanges.
+// upstream adds to the set all exchanges that lead to one of its exchanges through bindings between exchanges.
 func upstream(set map[string]bool, snapshots ...*Snapshot) {
 	if len(set) == 0 {
 		return
@@ -134,7 +135,7 @@ func upstream(set map[string]bool, snapshots ...*Snapshot) {
 	}
 }
 
-// Differing adds the keys that only one of the maps has, or that have other values.
+// Differing adds to changed each key that only one of the maps has, or whose values differ.
 func Differing[V any](old, fresh map[string]V, same func(a, b V) bool, changed map[string]bool) {
 	for name, was := range old {
 		if is, exists := fresh[name]; !exists || !same(was, is) {
@@ -148,7 +149,7 @@ func Differing[V any](old, fresh map[string]V, same func(a, b V) bool, changed m
 	}
 }
 
-// sameBindings compares without regard to order: what was written through stands at the end.
+// sameBindings compares without regard to order: a confirmed change appends its binding, and a refresh sorts all bindings.
 func sameBindings(a, b []vhost.Binding) bool {
 	if len(a) != len(b) {
 		return false
@@ -162,7 +163,7 @@ func sameBindings(a, b []vhost.Binding) bool {
 	return slices.EqualFunc(a, b, sameBinding)
 }
 
-// changedPolicies lists those that only one side has; of a policy that changed, both forms.
+// changedPolicies lists the policies that only one side has. It lists a policy that changed twice: before and after.
 func changedPolicies(old, fresh []vhost.Policy) []vhost.Policy {
 	var changed []vhost.Policy
 	for _, sides := range [][2][]vhost.Policy{{old, fresh}, {fresh, old}} {
@@ -180,7 +181,7 @@ func changedPolicies(old, fresh []vhost.Policy) []vhost.Policy {
 	return changed
 }
 
-// concerned adds the queues that a policy may apply to.
+// concerned adds to changed each queue that the policy may apply to.
 func concerned(policy vhost.Policy, s *Snapshot, changed map[string]bool) {
 	for name, queue := range s.Queues {
 		if policy.Match(name, queue.Type()) != vhost.MatchNo {

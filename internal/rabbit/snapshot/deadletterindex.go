@@ -8,23 +8,24 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// deadLetterIndex knows which queues may dead-letter where, and which exchanges lead to others. It is built when somebody asks for the
-// first time, which takes a walk through the whole vhost, and kept from then on: thousands of ConsumerQueues may ask, one after the
-// other, while their queues go.
+// deadLetterIndex maps each target to the queues that may dead-letter to it, and lists the exchanges that lead to other exchanges. The
+// first use builds the index from the whole vhost; from then on, each change of the snapshot updates it. Thousands of ConsumerQueues may
+// use it one after the other while their queues are deleted.
 type deadLetterIndex struct {
-	building sync.Mutex // whoever changes the snapshot has it for itself
+	building sync.Mutex // serializes concurrent readers; a change of the snapshot excludes all readers
 	built    bool
 
-	policies []vhost.Policy // that say something about dead letters
-	letters  map[string][]vhost.DeadLetter
-	sources  map[deadLetterTarget][]string // sorted: where queues share a target, they are thousands
-	keyed    map[keyedTarget][]string      // sorted; of the same queues, those that dead-letter to an exchange
-	// forwarding are the exchanges from which another exchange is bound, and alternates those with an alternate exchange.
+	policies []vhost.Policy                // policies that set a dead-letter exchange or routing key
+	letters  map[string][]vhost.DeadLetter // by queue
+	sources  map[deadLetterTarget][]string // names of queues, sorted: thousands of queues may share a target
+	keyed    map[keyedTarget][]string      // the same queues, sorted, by exchange and routing key
+	// forwarding are the exchanges that are the source of a binding to another exchange. alternates are the exchanges that have an
+	// alternate exchange.
 	forwarding, alternates map[string]bool
 }
 
-// deadLetterTarget is where a queue dead-letters to: an exchange; a queue, by way of the default exchange; or, if both are empty, by
-// way of the default exchange to a queue that the message names.
+// deadLetterTarget is the object that a queue dead-letters to: an exchange, or a queue through the default exchange. If both fields are
+// empty, the routing key of each message names the queue.
 type deadLetterTarget struct{ exchange, queue string }
 
 func targetOf(letter vhost.DeadLetter) deadLetterTarget {
@@ -34,7 +35,7 @@ func targetOf(letter vhost.DeadLetter) deadLetterTarget {
 	return deadLetterTarget{exchange: letter.Exchange}
 }
 
-// keyedTarget is an exchange and the routing key with which a queue dead-letters there; ownKey if each message keeps its own.
+// keyedTarget is the exchange and the routing key of a queue's dead letters. If ownKey is true, each message keeps its own routing key.
 type keyedTarget struct {
 	exchange, key string
 	ownKey        bool
@@ -47,7 +48,7 @@ func keyedTargetOf(letter vhost.DeadLetter) keyedTarget {
 	return keyedTarget{exchange: letter.Exchange, key: *letter.RoutingKey}
 }
 
-// index returns the index of dead letters.
+// index returns the index, and builds it on the first call.
 func (s *Snapshot) index() *deadLetterIndex {
 	index := &s.deadLetters
 	index.building.Lock()
@@ -60,7 +61,7 @@ func (s *Snapshot) index() *deadLetterIndex {
 	index.letters, index.sources = map[string][]vhost.DeadLetter{}, map[deadLetterTarget][]string{}
 	index.keyed = map[keyedTarget][]string{}
 	index.forwarding, index.alternates = map[string]bool{}, map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(s.Queues)) { // so that each is the last one in sources
+	for _, name := range slices.Sorted(maps.Keys(s.Queues)) { // in order, so that each name is appended to sources
 		index.addQueue(name, s.Queues[name])
 	}
 	for name, exchange := range s.exchanges {
@@ -121,7 +122,7 @@ func (i *deadLetterIndex) dropExchange(name string) {
 	delete(i.forwarding, name)
 }
 
-// setForwarding takes note of the bindings from an exchange.
+// setForwarding records whether one of the bindings from an exchange leads to another exchange.
 func (i *deadLetterIndex) setForwarding(source string, bindings []vhost.Binding) {
 	switch {
 	case !i.built:

@@ -6,8 +6,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// surround adds to observed the bindings from the named exchanges, from the exchanges from which the named queues are bound, and from
-// the exchanges that lead to others. It returns the queues that may dead-letter to a named object.
+// surround adds to observed the bindings of the named exchanges, of the exchanges that the named queues are bound to, and of all
+// exchanges that lead to other exchanges. It returns where queues dead-letter to, for the queues that may dead-letter to a named object.
 func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vhost.DeadLetter {
 	index := s.index()
 	targets := map[deadLetterTarget]bool{{}: true}
@@ -26,7 +26,7 @@ func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vh
 	}
 	for name := range index.alternates {
 		observed.Exchanges[name] = s.exchanges[name]
-		targets[deadLetterTarget{exchange: name}] = true // what it cannot route goes on from it
+		targets[deadLetterTarget{exchange: name}] = true // messages that it cannot route go to its alternate exchange
 	}
 	for _, name := range names.Queues {
 		targets[deadLetterTarget{queue: name}] = true
@@ -54,8 +54,8 @@ func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vh
 	return found
 }
 
-// exchangesInto lists the exchanges from which a queue is bound, up to the first one by which the dead letters of a queue that is not
-// named come to it: one such queue is enough to keep it, and thousands of exchanges may share a dead-letter queue.
+// exchangesInto lists the exchanges that a queue is bound to. It stops after the first exchange that may bring the dead letters of a
+// queue that is not named: one such queue is enough to retain the dead-letter queue, which thousands of exchanges may share.
 func (s *Snapshot) exchangesInto(queue string, names vhost.Selection) (exchanges []string) {
 	for _, binding := range s.bindingsTo[queue] {
 		exchanges = append(exchanges, binding.Source)
@@ -66,12 +66,13 @@ func (s *Snapshot) exchangesInto(queue string, names vhost.Selection) (exchanges
 	return exchanges
 }
 
-// othersDeadLetterBy reports whether a queue that is not named dead-letters to the exchange of a binding, which may take its dead letters.
+// othersDeadLetterBy reports whether a queue that is not named dead-letters to the source of the binding with a routing key that the
+// binding may match.
 func (s *Snapshot) othersDeadLetterBy(binding vhost.Binding, names vhost.Selection) bool {
 	index := &s.deadLetters
 	exchangeType := s.exchanges[binding.Source].Type
 	sources := index.sources[deadLetterTarget{exchange: binding.Source}]
-	if exchangeType == vhost.TypeDirect { // thousands of queues may share it, with a key each
+	if exchangeType == vhost.TypeDirect { // thousands of queues may share it, each with its own routing key
 		sources = slices.Concat(
 			index.keyed[keyedTarget{exchange: binding.Source, ownKey: true}],
 			index.keyed[keyedTarget{exchange: binding.Source, key: binding.RoutingKey}])
@@ -83,15 +84,15 @@ func (s *Snapshot) othersDeadLetterBy(binding vhost.Binding, names vhost.Selecti
 	})
 }
 
-// routesByKey says whether what comes to an exchange can go nowhere but to the queues that are bound with its routing key.
+// routesByKey reports whether an exchange routes each message only to the queues that are bound with the message's routing key.
 func (s *Snapshot) routesByKey(exchange string) bool {
 	index := &s.deadLetters
 	return exchange != "" && s.exchanges[exchange].Type == vhost.TypeDirect && !index.forwarding[exchange] && !index.alternates[exchange]
 }
 
-// sourcesByKey lists the queues whose dead letters may come from an exchange by one of the named bindings, and enough of those whose dead
-// letters may come to a named queue to show whether there is any but the named queues themselves. Thousands of queues may share the
-// exchange, with a key each. The first of all sources is listed in any case: the exchange is in use.
+// sourcesByKey lists the queues whose dead letters a named binding of the exchange may route. Of the queues whose dead letters may reach a
+// named queue, it lists enough to show whether one of them is not named: thousands of queues may share the exchange, each with its own
+// routing key. It always lists the first of all sources, which shows that the exchange is in use.
 func (s *Snapshot) sourcesByKey(exchange string, names vhost.Selection) []string {
 	index := &s.deadLetters
 	sources := slices.Clone(index.keyed[keyedTarget{exchange: exchange, ownKey: true}])
@@ -119,7 +120,7 @@ func (s *Snapshot) sourcesByKey(exchange string, names vhost.Selection) []string
 	return sources
 }
 
-// deadLetterPolicies are those that say something about dead letters.
+// deadLetterPolicies selects the policies that set a dead-letter exchange or routing key.
 func deadLetterPolicies(policies []vhost.Policy) []vhost.Policy {
 	var about []vhost.Policy
 	for _, policy := range policies {
@@ -132,8 +133,8 @@ func deadLetterPolicies(policies []vhost.Policy) []vhost.Policy {
 	return about
 }
 
-// deadLettersOf says where a queue may send its dead letters. Each policy that may match counts, whatever its priority:
-// which is in effect the broker may see otherwise, and too many ways rather than too few are kept.
+// deadLettersOf lists where a queue may dead-letter to. It counts each policy that may match, whatever its priority, because the broker
+// may choose another policy than we do. An unneeded object that is retained is better than a needed one that is deleted.
 func deadLettersOf(name string, queue vhost.Queue, policies []vhost.Policy) []vhost.DeadLetter {
 	var letters []vhost.DeadLetter
 	if letter, dead := vhost.DeadLettersOf(name, queue, nil); dead {
@@ -150,7 +151,8 @@ func deadLettersOf(name string, queue vhost.Queue, policies []vhost.Policy) []vh
 	return letters
 }
 
-// ExpiresTo lists the queues that a sentinel may have expired to.
+// ExpiresTo lists the queues that a sentinel in the named queue may have been dead-lettered to when it expired. policy is the definition
+// of the policy in effect. It returns nil if messages of the queue do not expire, or are not dead-lettered.
 func (s *Snapshot) ExpiresTo(name string, policy vhost.Arguments) []string {
 	queue := s.Queues[name]
 	_, byArgument := queue.Arguments[vhost.ArgMessageTTL]

@@ -127,8 +127,8 @@ func TestSurroundings(t *testing.T) {
 	}
 }
 
-// Thousands of queues may dead-letter to one direct exchange, with a key each. Those that cannot come to the named queues are left out,
-// but for the first: the exchange is in use.
+// Thousands of queues may dead-letter to one direct exchange, each with its own routing key. The sources whose dead letters cannot reach
+// a named queue are left out, except the first, which shows that the exchange is in use.
 func TestSurroundingsOfASharedExchange(t *testing.T) {
 	t.Parallel()
 	dead := func(name string, key any) management.QueueItem {
@@ -174,8 +174,8 @@ func TestSurroundingsOfASharedExchange(t *testing.T) {
 	}
 }
 
-// A dead-letter queue that thousands share is bound with all of their keys. What is listed is who needs the bindings that are asked about, and
-// enough to show that somebody else's dead letters come to the queue.
+// Thousands of queues may share a dead-letter queue that is bound with all of their routing keys. The sources that need a named binding
+// are listed, and enough others to show that dead letters of a queue that is not named reach the dead-letter queue.
 func TestSurroundingsOfASharedDeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	var queues []management.QueueItem
@@ -212,7 +212,7 @@ func TestSurroundingsOfASharedDeadLetterQueue(t *testing.T) {
 	}
 }
 
-// Dead letters of others may come to a named queue by an exchange that nobody named.
+// Dead letters of a queue that is not named may reach a named queue through an exchange that is not named.
 func TestDeadLettersByAnExchangeThatIsNotNamed(t *testing.T) {
 	t.Parallel()
 	dead := func(name, exchange string, key any) management.QueueItem {
@@ -289,7 +289,8 @@ func TestDeadLettersByAnExchangeThatIsNotNamed(t *testing.T) {
 	}
 }
 
-// Each of thousands of ConsumerQueues may bring its dead letters to one queue by an exchange of its own. One of these queues is enough to keep it.
+// Thousands of ConsumerQueues may send their dead letters to one queue, each through its own exchange. One source is enough to retain
+// the queue.
 func TestDeadLettersByThousandsOfExchanges(t *testing.T) {
 	t.Parallel()
 	const count = 3000

@@ -7,21 +7,20 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// A reading is not one moment: queues, exchanges, bindings and policies are read one after the other, within one answer too.
-// What moves meanwhile can be seen in neither place: if a policy that dead-letters to an exchange is replaced by a binding,
-// a reading may see the bindings before the change and the policies after. Such a reading would say that nothing leads to the
-// exchange any more, which would be deleted.
+// A refresh does not see a vhost at one moment: the broker reads queues, exchanges, bindings and policies one after the other, even for
+// one answer. If a client replaces a policy that dead-letters to an exchange by a binding, a refresh may see the bindings before the
+// change and the policies after it. Such a snapshot shows that nothing leads to the exchange, and Warren would delete the exchange.
 //
-// So what the last reading saw and this reading does not see is doubted: it stays in the snapshot, and the vhost is read once
-// more at once. What is not seen then either is gone. Whatever led somewhere all the time is seen in one of the two places,
-// for the second reading begins after the first has ended.
+// So an object that the last refresh saw and this one does not is doubted: it stays in the snapshot, and the vhost is refreshed again
+// immediately. The second refresh begins after the change that the first one saw in part, so it sees the new binding. An object that the
+// second refresh does not see either is gone.
 
-// doubt adds what the snapshot before has and the fresh snapshot lacks, and returns a snapshot of just that; nil if there is
-// nothing. What was doubted already is left out. So are exclusive queues with their bindings, which come and go with their
-// connections; nothing is concluded from their absence.
+// doubt adds to the fresh snapshot the objects that it lacks and the snapshot before has. It returns a snapshot of these objects, or nil
+// if there are none. It leaves out objects that were doubted already, and exclusive queues with their bindings: these come and go with
+// their connections, and nothing is concluded from their absence.
 func (s *Snapshot) doubt(before, doubted *Snapshot) *Snapshot {
 	if before.Cluster != s.Cluster {
-		return nil // what is in another cluster is not missing here
+		return nil // the objects of another cluster are not missing here
 	}
 	if doubted == nil {
 		doubted = New()
@@ -72,7 +71,7 @@ func keepMissing[V any](before, fresh, doubted, kept map[string]V, counts func(V
 	return found
 }
 
-// missingBindings are those of a source that are in none of the others.
+// missingBindings lists the bindings of a source that none of the other lists contains.
 func missingBindings(before []vhost.Binding, others ...[]vhost.Binding) []vhost.Binding {
 	known := map[string]bool{}
 	for _, bindings := range others {
@@ -83,7 +82,7 @@ func missingBindings(before []vhost.Binding, others ...[]vhost.Binding) []vhost.
 	return slices.DeleteFunc(slices.Clone(before), func(binding vhost.Binding) bool { return known[bindingKey(binding)] })
 }
 
-// bindingKey tells the bindings of one source apart.
+// bindingKey is unique among the bindings of one source.
 func bindingKey(binding vhost.Binding) string {
 	key := strconv.Quote(binding.Destination) + strconv.Quote(binding.RoutingKey) + strconv.FormatBool(binding.ToExchange)
 	if len(binding.Arguments) > 0 {

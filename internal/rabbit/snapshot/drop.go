@@ -6,7 +6,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// DropBinding takes out a binding, and says whether it was there. Slices that were given out stay as they are.
+// DropBinding removes a binding, and reports whether it existed. Slices that callers have observed do not change.
 func (s *Snapshot) DropBinding(binding vhost.Binding) bool {
 	same := func(other vhost.Binding) bool { return sameBinding(binding, other) }
 	if !binding.ToExchange && !drop(s.bindingsTo, binding.Destination, same) {
@@ -19,7 +19,7 @@ func (s *Snapshot) DropBinding(binding vhost.Binding) bool {
 	return existed
 }
 
-// DropQueue takes out a queue with its bindings.
+// DropQueue removes a queue with its bindings, and reports whether the queue existed.
 func (s *Snapshot) DropQueue(name string) bool {
 	_, existed := s.Queues[name]
 	delete(s.Queues, name)
@@ -33,7 +33,7 @@ func (s *Snapshot) DropQueue(name string) bool {
 	return existed
 }
 
-// DropExchange takes out an exchange with the bindings from it and to it.
+// DropExchange removes an exchange with the bindings from it and to it, and reports whether the exchange existed.
 func (s *Snapshot) DropExchange(name string) bool {
 	_, existed := s.exchanges[name]
 	delete(s.exchanges, name)
@@ -52,8 +52,8 @@ func (s *Snapshot) DropExchange(name string) bool {
 	return existed
 }
 
-// drop replaces the bindings under a key by those that stay, and removes the key with the last one. It says whether any
-// is gone.
+// drop removes bindings from the index under a key, and the key with its last binding. It reports whether it removed any. It writes a
+// new slice, because callers may have the old one.
 func drop(index map[string][]vhost.Binding, key string, gone func(vhost.Binding) bool) bool {
 	if !slices.ContainsFunc(index[key], gone) {
 		return false

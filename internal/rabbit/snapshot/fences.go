@@ -8,14 +8,14 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// DropFence takes out a fence, and says whether it was there.
+// DropFence removes a fence, and reports whether it existed.
 func (s *Snapshot) DropFence(name string) bool {
 	before := len(s.Fences)
 	s.Fences = slices.DeleteFunc(slices.Clone(s.Fences), func(p vhost.Policy) bool { return p.Name == name })
 	return len(s.Fences) != before
 }
 
-// splitFences tells the policies of Warren's own making apart.
+// splitFences separates the fences, which Warren sets, from all other policies.
 func splitFences(patterns *vhost.Patterns, items []management.PolicyItem) (policies, fences []vhost.Policy) {
 	for _, item := range items {
 		policy := item.Observed(patterns, false)
@@ -28,13 +28,13 @@ func splitFences(patterns *vhost.Patterns, items []management.PolicyItem) (polic
 	return policies, fences
 }
 
-// left lists the fences that no deletion of this process needs: those that a deletion needs last a second or two, and are no news to
-// anybody.
+// left lists the fences that no deletion of this process needs. A running deletion removes its own fences after a second or two, so they
+// need no report.
 func left(fences []vhost.Policy, underWay map[string]bool) []vhost.Policy {
 	return slices.DeleteFunc(slices.Clone(fences), func(policy vhost.Policy) bool { return underWay[policy.Name] })
 }
 
-// observedFences adds to policies of Warren's own what their names tell.
+// observedFences adds to each fence the time that its name contains, and whether it refuses messages.
 func observedFences(policies []vhost.Policy) []vhost.Fence {
 	if len(policies) == 0 {
 		return nil

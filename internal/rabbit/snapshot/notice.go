@@ -1,31 +1,31 @@
 package snapshot
 
-// Notice says what changed since the last one.
+// Notice lists what changed since the last notice.
 type Notice struct {
-	// Health: Connection.Health tells something else, or the vhost has been read for the first time: then everything may differ from
-	// what the receiver knows, and no names are listed.
+	// Health: Connection.Health returns another result, or the first refresh of the vhost has ended. Then any object may have
+	// changed, and no names are listed.
 	Health bool
-	// Capabilities: Connection.Health tells other capabilities, which concern nobody but who reports them.
+	// Capabilities: Connection.Health returns other capabilities. Only a receiver that reports capabilities needs this.
 	Capabilities bool
 	// Current: a refresh or a catch-up has ended, so Health.SyncedAt or Health.CurrentAt is later.
 	Current bool
-	// Queues are those whose object, bindings into them or applying policies changed, sorted.
+	// Queues are the queues of which the object, the bindings or the policies that apply changed, sorted.
 	Queues []string
-	// Exchanges are those that came, went or changed themselves, sorted.
+	// Exchanges are the exchanges that were created, deleted or changed, sorted.
 	Exchanges []string
-	// Routes are exchanges from which messages may now go elsewhere: those whose bindings changed, or that changed
-	// themselves, and those that lead to them, sorted.
+	// Routes are the exchanges that may now route messages elsewhere: exchanges that changed, exchanges whose bindings changed, and all
+	// exchanges that lead to one of them, sorted.
 	Routes []string
-	// Messages: the messages of the vhost's queues were counted.
+	// Messages: new message counts of the vhost's queues are available.
 	Messages bool
 }
 
-// Empty says that there is nothing to say.
+// Empty reports whether nothing changed.
 func (n Notice) Empty() bool {
 	return !n.Health && !n.Capabilities && !n.Current && !n.Messages && len(n.Queues)+len(n.Exchanges)+len(n.Routes) == 0
 }
 
-// Merge returns what notices say together.
+// Merge returns one notice with the content of all notices.
 func Merge(notices []Notice) Notice {
 	queues, exchanges, routes, all := map[string]bool{}, map[string]bool{}, map[string]bool{}, Notice{}
 	for _, notice := range notices {

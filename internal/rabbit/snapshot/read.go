@@ -14,7 +14,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// ReadDefinitions reads the whole vhost with one request; management.ErrNotModified if the ETag still holds.
+// ReadDefinitions reads the whole vhost with one request, and returns the snapshot with its ETag. The error is
+// management.ErrNotModified if nothing changed since the given ETag. builtin are the exchanges amq.*, which the answer leaves out.
 func ReadDefinitions(
 	ctx context.Context, m *management.Client, etag string, builtin map[string]vhost.Exchange,
 ) (*Snapshot, string, error) {
@@ -23,9 +24,9 @@ func ReadDefinitions(
 	return reader.end(etag, err)
 }
 
-// ReadListings reads the vhost with the listings that every user with the tag management may read. Each is read with one
-// request: pages are read at different moments, and an object that goes in between moves another one to a page that was
-// read before.
+// ReadListings reads the vhost with the listings that every user with the tag management may read. It reads each listing with one
+// request: pages would be read at different moments, and the deletion of an object between two pages can move another object to a page
+// that was read already.
 func ReadListings(ctx context.Context, m *management.Client, builtin map[string]vhost.Exchange) (*Snapshot, error) {
 	path := management.Escape(m.VHost)
 	reader := newSnapshotReader(m.Limits, builtin)
@@ -41,7 +42,7 @@ func ReadListings(ctx context.Context, m *management.Client, builtin map[string]
 	} {
 		_, err := m.Get(ctx, listing.path, "", listing.take)
 		if errors.Is(err, brokererr.ErrAccessRefused) && strings.HasPrefix(listing.path, "/operator-policies/") {
-			continue // the others are for every user
+			continue // only some users may read operator policies
 		}
 		if err != nil {
 			fresh, _, err := reader.end("", err)
@@ -52,7 +53,7 @@ func ReadListings(ctx context.Context, m *management.Client, builtin map[string]
 	return fresh, err
 }
 
-// snapshotReader makes a snapshot of answers while they are read.
+// snapshotReader builds a snapshot while answers are decoded.
 type snapshotReader struct {
 	fresh    *Snapshot
 	builtin  map[string]vhost.Exchange
@@ -70,7 +71,7 @@ func newSnapshotReader(limits *management.Limits, builtin map[string]vhost.Excha
 	return &snapshotReader{fresh: fresh, builtin: builtin, words: words{}, kept: kept}
 }
 
-// end completes the snapshot, or gives back what it takes.
+// end completes the snapshot, or frees its memory if the refresh failed.
 func (r *snapshotReader) end(etag string, err error) (*Snapshot, string, error) {
 	if err != nil {
 		r.fresh.Room.Free()
@@ -86,7 +87,7 @@ func (r *snapshotReader) end(etag string, err error) (*Snapshot, string, error) 
 	return r.fresh, etag, nil
 }
 
-// Decode takes definitions. Operator policies are among their parameters.
+// Decode reads definitions, in which operator policies are runtime parameters.
 func (r *snapshotReader) Decode(a *management.Answer) error {
 	missing := map[string]func() error{
 		"queues":     func() error { return r.queues(a) },
@@ -106,7 +107,7 @@ func (r *snapshotReader) Decode(a *management.Answer) error {
 	return nil
 }
 
-// take decodes an array into the snapshot, whose memory is counted across answers.
+// take decodes an array into the snapshot. The memory of all answers together counts against one limit.
 func take[T any](r *snapshotReader, a *management.Answer, add func(T) int64) error {
 	return management.EachKept(a, r.kept, func(item T) (int64, error) { return add(item), nil })
 }
@@ -120,9 +121,9 @@ func (r *snapshotReader) operatorPolicies(a *management.Answer) error {
 	return take(r, a, r.addOperatorPolicy)
 }
 
-// The functions that add an item to the snapshot say how much memory it takes there.
+// Each function that adds an item to the snapshot returns the memory that the item takes there, in bytes.
 
-// addQueue leaves out those by which Warren matches AMQP with the management API; see match.go.
+// addQueue leaves out match queues; see management.MatchQueue.
 func (r *snapshotReader) addQueue(item management.QueueItem) int64 {
 	if item.Exclusive && strings.HasPrefix(item.Name, management.MatchQueue) {
 		return 0
@@ -132,7 +133,7 @@ func (r *snapshotReader) addQueue(item management.QueueItem) int64 {
 	return sizeOfQueue + int64(len(item.Name)) + r.words.share(queue.Arguments)
 }
 
-// addExchange leaves out the builtin ones, which are known: listings have them all, definitions none.
+// addExchange leaves out the exchanges amq.*, which are in the snapshot already: listings contain all of them, definitions none.
 func (r *snapshotReader) addExchange(item management.ExchangeItem) int64 {
 	if _, known := r.builtin[item.Name]; known || item.Name == "" {
 		return 0
@@ -143,7 +144,7 @@ func (r *snapshotReader) addExchange(item management.ExchangeItem) int64 {
 	return sizeOfExchange + int64(len(item.Name)+len(item.Type)) + r.words.share(exchange.Arguments)
 }
 
-// addBinding leaves out the default exchange's implicit ones, which are in listings only.
+// addBinding leaves out the implicit bindings of the default exchange, which only listings contain.
 func (r *snapshotReader) addBinding(item management.BindingItem) int64 {
 	if item.Source == "" {
 		return 0
@@ -164,7 +165,7 @@ func (r *snapshotReader) addOperatorPolicy(item management.PolicyItem) int64 {
 	return item.Size()
 }
 
-// parameter is a runtime parameter; its value is read only where it is an operator policy.
+// parameter is a runtime parameter. Its value is decoded only if it is an operator policy.
 type parameter struct {
 	Component, Name string
 	Value           json.RawMessage
@@ -184,7 +185,7 @@ func (r *snapshotReader) parameters(a *management.Answer) error {
 	return errors.Join(err, failed)
 }
 
-// exactly decodes JSON and keeps numbers as they are written.
+// exactly decodes JSON with numbers as json.Number: an int64 does not survive as a float64.
 func exactly(text json.RawMessage, result any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()

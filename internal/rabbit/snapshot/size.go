@@ -1,13 +1,13 @@
 package snapshot
 
-// Size is how much a snapshot holds.
+// Size is the number of objects in a snapshot, and its memory.
 type Size struct {
 	Queues, Exchanges, Bindings, Policies int
-	// Bytes is the memory that the snapshot takes, about.
+	// Bytes is an estimate of the memory that the snapshot takes.
 	Bytes int64
 }
 
-// Size counts objects, whoever made them.
+// Size counts all objects of the vhost, fences and objects of other clients included.
 func (s *Snapshot) Size() Size {
 	size := Size{Queues: len(s.Queues), Exchanges: len(s.exchanges), Policies: len(s.Policies) + len(s.Fences)}
 	for _, bindings := range s.BindingsFrom {

@@ -10,23 +10,23 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Snapshot is a vhost at one moment, with indexes. Slices and arguments that it has given out are never changed, only appended to
-// or replaced; its maps are guarded by Store. Its many methods put in and drop one kind of object each, observe, or compare.
+// Snapshot is a vhost at one moment, with indexes. It never changes a slice or arguments that a caller has observed: it appends, or
+// replaces them. Store guards the maps.
 type Snapshot struct {
 	exchanges    map[string]vhost.Exchange
 	Queues       map[string]vhost.Queue
 	bindingsTo   map[string][]vhost.Binding // by destination queue
 	BindingsFrom map[string][]vhost.Binding // by source exchange
 	Policies     []vhost.Policy
-	Fences       []vhost.Policy  // of Warren's own, and of its doing only: not among policies
-	UnderWay     map[string]bool // the fences that deletions of this process needed after the reading
+	Fences       []vhost.Policy  // policies that deletions set; Policies does not contain them
+	UnderWay     map[string]bool // names of the fences that deletions of this process needed after the refresh
 	left         []vhost.Policy  // the other fences; see fences.go
 	Cluster      string
-	Room         *management.Room // what this takes of the memory for all; nil in tests
+	Room         *management.Room // the memory of this snapshot; nil in tests
 	deadLetters  deadLetterIndex
 }
 
-// New makes the snapshot of an empty vhost.
+// New returns the snapshot of an empty vhost.
 func New() *Snapshot {
 	return &Snapshot{
 		exchanges:    make(map[string]vhost.Exchange),
@@ -36,15 +36,15 @@ func New() *Snapshot {
 	}
 }
 
-// Free gives back the memory of a snapshot that nobody will read.
+// Free releases the memory of a snapshot that no caller reads any more. It does nothing on nil.
 func (s *Snapshot) Free() {
 	if s != nil {
 		s.Room.Free()
 	}
 }
 
-// PutExchange adds an exchange unless there is one of that name, and says whether it did. A declaration that the broker
-// accepts changes nothing of an object that exists, even if some argument that it does not compare is another.
+// PutExchange adds an exchange unless one of that name exists, and reports whether it added it. A declaration that the broker accepts
+// never changes an existing object, even if an argument differs that the broker does not compare.
 func (s *Snapshot) PutExchange(name string, exchange vhost.Exchange) bool {
 	if _, exists := s.exchanges[name]; exists {
 		return false
@@ -54,7 +54,7 @@ func (s *Snapshot) PutExchange(name string, exchange vhost.Exchange) bool {
 	return true
 }
 
-// Exchange is the exchange of a name, if there is one.
+// Exchange returns the exchange of a name, and whether it exists.
 func (s *Snapshot) Exchange(name string) (vhost.Exchange, bool) {
 	exchange, exists := s.exchanges[name]
 	return exchange, exists
@@ -70,7 +70,7 @@ func (s *Snapshot) PutQueue(name string, queue vhost.Queue) bool {
 	return true
 }
 
-// PutBinding adds a binding unless it is there.
+// PutBinding adds a binding unless an equal one exists, and reports whether it added it.
 func (s *Snapshot) PutBinding(binding vhost.Binding) bool {
 	same := func(other vhost.Binding) bool { return sameBinding(binding, other) }
 	known := s.bindingsTo[binding.Destination]
@@ -94,7 +94,7 @@ func (s *Snapshot) addBinding(binding vhost.Binding) {
 	}
 }
 
-// sort brings bindings and policies into an order that does not depend on the way they were read.
+// sort orders bindings and policies, so that the order does not depend on how they were read.
 func (s *Snapshot) sort() {
 	for _, index := range []map[string][]vhost.Binding{s.bindingsTo, s.BindingsFrom} {
 		for _, bindings := range index {
@@ -117,7 +117,7 @@ func asInt(b bool) int {
 	return 0
 }
 
-// CompareBindings orders bindings.
+// CompareBindings orders bindings by source, destination, kind of destination, routing key and arguments.
 func CompareBindings(a, b vhost.Binding) int {
 	order := cmp.Or(
 		cmp.Compare(a.Source, b.Source), cmp.Compare(a.Destination, b.Destination),
@@ -128,7 +128,7 @@ func CompareBindings(a, b vhost.Binding) int {
 	return cmp.Compare(a.Arguments.JSON(), b.Arguments.JSON())
 }
 
-// keepPatterns takes over what is compiled already of an older snapshot's patterns, and which of them are slow.
+// keepPatterns takes over the patterns of an older snapshot, with their compiled form and whether they are slow.
 func (s *Snapshot) keepPatterns(old *Snapshot) {
 	known := make(map[string]vhost.Pattern, len(old.Policies))
 	for _, policy := range old.Policies {
@@ -141,7 +141,7 @@ func (s *Snapshot) keepPatterns(old *Snapshot) {
 	}
 }
 
-// observe takes out what the names are about.
+// observe returns the selected objects.
 func (s *Snapshot) observe(names vhost.Selection) vhost.Observed {
 	observed := vhost.Observed{
 		Exchanges:    make(map[string]vhost.Exchange, len(names.Exchanges)),
@@ -183,7 +183,7 @@ func (s *Snapshot) copyExchange(name string, observed vhost.Observed) {
 	}
 }
 
-// follow adds the bindings of an exchange and of all exchanges that can be reached from it.
+// follow adds an exchange and all exchanges that messages can reach from it, each with its bindings.
 func (s *Snapshot) follow(from string, observed vhost.Observed) {
 	for name := range vhost.Reach([]string{from}, s.boundExchanges) {
 		s.copyExchange(name, observed)
@@ -193,7 +193,7 @@ func (s *Snapshot) follow(from string, observed vhost.Observed) {
 	}
 }
 
-// boundExchanges lists the exchanges that are bound to an exchange.
+// boundExchanges lists the exchanges that an exchange routes to directly.
 func (s *Snapshot) boundExchanges(exchange string) (names []string) {
 	for _, binding := range s.BindingsFrom[exchange] {
 		if binding.ToExchange {
@@ -218,13 +218,13 @@ func sameBinding(a, b vhost.Binding) bool {
 		a.ToExchange == b.ToExchange && SameArguments(a.Arguments, b.Arguments)
 }
 
-// SamePolicy says whether two policies are equal in every respect.
+// SamePolicy reports whether all fields of two policies are equal.
 func SamePolicy(a, b vhost.Policy) bool {
 	return a.Name == b.Name && a.Pattern.Equal(b.Pattern) && a.Priority == b.Priority && a.ApplyTo == b.ApplyTo &&
 		a.Operator == b.Operator && SameArguments(a.Definition, b.Definition)
 }
 
-// SameArguments is Arguments.Equal for arguments that are normal already, as all in a snapshot are.
+// SameArguments is Arguments.Equal for arguments in normal form, as all arguments in a snapshot are.
 func SameArguments(a, b vhost.Arguments) bool {
 	return maps.EqualFunc(a, b, func(x, y any) bool {
 		switch x := x.(type) {

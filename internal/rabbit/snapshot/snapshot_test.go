@@ -20,7 +20,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// some is a small vhost; each change is made to a copy of it.
+// some returns a new snapshot of a small vhost.
 func some() *Snapshot {
 	return build(
 		map[string]vhost.Exchange{"amq.topic": {Type: "topic", Durable: true}},
@@ -124,10 +124,10 @@ func TestDifferenceOf(t *testing.T) {
 			with := some()
 			test.change(with)
 			if difference := cmp.Diff(test.created, DifferenceOf(some(), with)); difference != "" {
-				t.Errorf("what comes (-want +got):\n%s", difference)
+				t.Errorf("created (-want +got):\n%s", difference)
 			}
 			if difference := cmp.Diff(test.deleted, DifferenceOf(with, some())); difference != "" {
-				t.Errorf("what goes (-want +got):\n%s", difference)
+				t.Errorf("deleted (-want +got):\n%s", difference)
 			}
 		})
 	}
@@ -169,7 +169,7 @@ func TestObserveFollowsExchanges(t *testing.T) {
 
 func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// What was given out stays as it was, whatever is written through later.
+// Objects that a caller has observed do not change when later changes are applied.
 func TestObservedDoesNotChange(t *testing.T) {
 	t.Parallel()
 	var s Store
@@ -196,14 +196,13 @@ func TestObservedDoesNotChange(t *testing.T) {
 	}
 }
 
-// An ETag is trusted when it came with two answers one after the other, and only as long as the snapshot is what it
-// stands for.
-func TestStoreKeepsTheETagOfWhatItHas(t *testing.T) {
+// An ETag is trusted once two successive answers carried it, until a change is applied to the snapshot.
+func TestStoreKeepsTheETagOfTheSnapshot(t *testing.T) {
 	t.Parallel()
 	declare := func(name string) Write {
 		return Write{Apply: func(s *Snapshot) bool { return s.PutQueue(name, vhost.Queue{}) }}
 	}
-	look := func(s *Store, etag string, meanwhile ...Write) {
+	refresh := func(s *Store, etag string, meanwhile ...Write) {
 		s.Begin()
 		for _, w := range meanwhile {
 			s.Write(w)
@@ -214,28 +213,33 @@ func TestStoreKeepsTheETagOfWhatItHas(t *testing.T) {
 		after func(*Store)
 		want  string
 	}{
-		"two looks":                    {func(*Store) {}, "first"},
-		"a look without news":          {func(s *Store) { s.Begin(); s.End() }, "first"},
-		"another ETag":                 {func(s *Store) { look(s, "second") }, ""},
-		"another ETag twice":           {func(s *Store) { look(s, "second"); look(s, "second") }, "second"},
+		"two refreshes":                {func(*Store) {}, "first"},
+		"a refresh without changes":    {func(s *Store) { s.Begin(); s.End() }, "first"},
+		"another ETag":                 {func(s *Store) { refresh(s, "second") }, ""},
+		"another ETag twice":           {func(s *Store) { refresh(s, "second"); refresh(s, "second") }, "second"},
 		"a write that changes nothing": {func(s *Store) { s.Write(declare("q")) }, "first"},
 		"a write":                      {func(s *Store) { s.Write(declare("new")) }, ""},
-		"a write and one look":         {func(s *Store) { s.Write(declare("new")); look(s, "first") }, ""},
-		"a write and two looks":        {func(s *Store) { s.Write(declare("new")); look(s, "second"); look(s, "second") }, ""},
-		"a write and three looks":      {func(s *Store) { s.Write(declare("new")); look(s, "second"); look(s, "second"); look(s, "second") }, "second"},
-		"a write during a look":        {func(s *Store) { look(s, "first", declare("new")) }, ""},
-		"a write that the look saw":    {func(s *Store) { look(s, "first", declare("q")) }, "first"},
-		"a write during no news":       {func(s *Store) { s.Begin(); s.Write(declare("new")); s.End() }, ""},
-		"a reconnect":                  {func(s *Store) { s.Forget() }, ""},
-		"a reconnect and one look":     {func(s *Store) { s.Forget(); look(s, "first") }, ""},
-		"a broker without ETags":       {func(s *Store) { look(s, ""); look(s, "") }, ""},
+		"a write and one refresh":      {func(s *Store) { s.Write(declare("new")); refresh(s, "first") }, ""},
+		"a write and two refreshes":    {func(s *Store) { s.Write(declare("new")); refresh(s, "second"); refresh(s, "second") }, ""},
+		"a write and three refreshes": {func(s *Store) {
+			s.Write(declare("new"))
+			refresh(s, "second")
+			refresh(s, "second")
+			refresh(s, "second")
+		}, "second"},
+		"a write during a refresh":                 {func(s *Store) { refresh(s, "first", declare("new")) }, ""},
+		"a write that the refresh saw":             {func(s *Store) { refresh(s, "first", declare("q")) }, "first"},
+		"a write during a refresh without changes": {func(s *Store) { s.Begin(); s.Write(declare("new")); s.End() }, ""},
+		"a reconnect":                              {func(s *Store) { s.Forget() }, ""},
+		"a reconnect and one refresh":              {func(s *Store) { s.Forget(); refresh(s, "first") }, ""},
+		"a broker without ETags":                   {func(s *Store) { refresh(s, ""); refresh(s, "") }, ""},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var s Store
-			look(&s, "first")
-			look(&s, "first")
+			refresh(&s, "first")
+			refresh(&s, "first")
 			test.after(&s)
 			if etag := s.Begin(); etag != test.want {
 				t.Errorf("%q, should be %q", etag, test.want)
@@ -244,7 +248,7 @@ func TestStoreKeepsTheETagOfWhatItHas(t *testing.T) {
 	}
 }
 
-// large answers the definitions of a vhost with 60,000 objects: 20,000 queues, 10,000 exchanges, 30,000 bindings.
+// large serves the definitions of a vhost with 60,000 objects: 20,000 queues, 10,000 exchanges, 30,000 bindings.
 func large(b *testing.B) (*management.Client, *httptest.Server) {
 	b.Helper()
 	definitions := map[string][]any{}
@@ -279,8 +283,8 @@ func large(b *testing.B) (*management.Client, *httptest.Server) {
 	return management.NewClient(management.Options{URI: uri, TLS: &tls.Config{MinVersion: tls.VersionTLS12}, VHost: "/", Timeout: time.Minute, Connections: 1}), server
 }
 
-// BenchmarkLook is a look at 60,000 objects in which one queue has changed: request, decoding, comparing, notice.
-func BenchmarkLook(b *testing.B) {
+// BenchmarkRefresh measures a refresh of 60,000 objects of which one queue has changed: request, decoding, comparison and notice.
+func BenchmarkRefresh(b *testing.B) {
 	api, _ := large(b)
 	var s Store
 	for b.Loop() {
@@ -295,7 +299,7 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
-// BenchmarkDiff is the comparing alone.
+// BenchmarkDiff measures only the comparison.
 func BenchmarkDiff(b *testing.B) {
 	api, _ := large(b)
 	old, _, err := ReadDefinitions(b.Context(), api, "", nil)
@@ -311,7 +315,7 @@ func BenchmarkDiff(b *testing.B) {
 	}
 }
 
-// BenchmarkObserve is one ConsumerQueue's view of 60,000 objects, all cores at once.
+// BenchmarkObserve measures one ConsumerQueue's selection of 60,000 objects, on all cores in parallel.
 func BenchmarkObserve(b *testing.B) {
 	api, _ := large(b)
 	fresh, _, err := ReadDefinitions(b.Context(), api, "", nil)
@@ -343,7 +347,7 @@ func TestAnETagIsTrustedOnceTwoAnswersCarriedIt(t *testing.T) {
 	} {
 		answer(step.answer)
 		if got := s.Begin(); got != step.want {
-			t.Errorf("step %d: after ETag %s the next look has If-None-Match %q, want %q", i, step.answer, got, step.want)
+			t.Errorf("step %d: after ETag %s the next refresh has If-None-Match %q, want %q", i, step.answer, got, step.want)
 		}
 	}
 	answer(`"4"`)
@@ -354,7 +358,7 @@ func TestAnETagIsTrustedOnceTwoAnswersCarriedIt(t *testing.T) {
 	}
 }
 
-// What is missing for the first time stays until the vhost was read once more.
+// An object that a refresh misses stays in the snapshot until a second refresh misses it, too.
 func TestMissingOnceIsNotGone(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -409,22 +413,22 @@ func TestMissingOnceIsNotGone(t *testing.T) {
 				want = vh()
 			}
 			if again != test.kept {
-				t.Errorf("is to be read again: %v", again)
+				t.Errorf("Replace asks for another refresh: %v", again)
 			}
 			if difference := cmp.Diff(want, s.Current, compareWhole); difference != "" {
-				t.Errorf("after one reading, wanted (-), is (+):\n%s", difference)
+				t.Errorf("after one refresh, wanted (-), is (+):\n%s", difference)
 			}
 			if _, _, again := s.Replace(lacking(), ""); again {
-				t.Error("is to be read a third time")
+				t.Error("Replace asks for a third refresh")
 			}
 			if difference := cmp.Diff(lacking(), s.Current, compareWhole); difference != "" {
-				t.Errorf("after two readings, wanted (-), is (+):\n%s", difference)
+				t.Errorf("after two refreshes, wanted (-), is (+):\n%s", difference)
 			}
 		})
 	}
 }
 
-// What is written through does not change what was given out.
+// Removing an object from a snapshot does not change slices that a caller has observed.
 func TestRemovingLeavesWhatWasObserved(t *testing.T) {
 	t.Parallel()
 	var s Store
@@ -450,7 +454,7 @@ func TestRemovingLeavesWhatWasObserved(t *testing.T) {
 	}
 }
 
-// build makes a snapshot of what a broker says.
+// build makes a snapshot of items of the management API.
 func build(builtin map[string]vhost.Exchange, exchanges []management.ExchangeItem, queues []management.QueueItem, bindings []management.BindingItem,
 	policies, operator []management.PolicyItem,
 ) *Snapshot {
@@ -470,5 +474,5 @@ func addAll[T any](add func(T) int64, items []T) {
 	}
 }
 
-// compareWhole compares snapshots, but for what they cost and what is under way.
+// compareWhole compares snapshots except their memory, the fences under way and the index of dead letters.
 var compareWhole = cmp.Options{cmp.AllowUnexported(Snapshot{}), cmpopts.IgnoreFields(Snapshot{}, "Room", "UnderWay", "deadLetters")}

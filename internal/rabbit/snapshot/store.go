@@ -6,7 +6,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Queues returns the names of the queues that are known.
+// Queues returns the names of the queues in the snapshot; none before the first refresh.
 func (s *Store) Queues() map[string]bool {
 	names := map[string]bool{}
 	s.View(func(snapshot *Snapshot) {
@@ -19,30 +19,30 @@ func (s *Store) Queues() map[string]bool {
 
 // Write is a change of one object that the broker has confirmed.
 type Write struct {
-	// ID is the object; empty for what no ConsumerQueue can be concerned by.
+	// ID is the object; empty if the change cannot concern a ConsumerQueue.
 	ID vhost.ID
-	// Apply makes the change, and says whether it changed the snapshot.
+	// Apply makes the change, and reports whether it changed the snapshot.
 	Apply func(*Snapshot) bool
 }
 
-// Store holds the current snapshot and keeps two things from contradicting each other: readings of the vhost, which take
-// their time, and what is written through in the meantime.
+// Store holds the current snapshot of a vhost. A refresh takes time, and the broker may confirm changes meanwhile: Store applies them to
+// the current snapshot, and again to the refreshed one, whose content may be older than the changes. The zero value is ready to use.
 type Store struct {
-	// writing is held by whoever changes the store, and while two snapshots are compared, which takes tens of
-	// milliseconds in a large vhost: readers need not wait for that.
+	// writing serializes changes of the store. Replace also holds it while it compares two snapshots, which takes tens of
+	// milliseconds in a large vhost: callers of Observe and View need not wait for that.
 	writing    sync.Mutex
-	etag       string // empty where it cannot be trusted
-	heard      string // the ETag of the last full answer, to be trusted if it comes again
+	etag       string // of the current snapshot; empty if it cannot be trusted
+	heard      string // the ETag of the last full answer, which is trusted once a second answer has the same
 	readingNow bool
-	since      []Write // confirmed since the reading that is under way began
-	// doubted is what the last reading missed for the first time; nil if nothing. See doubt.go.
+	since      []Write // changes confirmed since the running refresh began
+	// doubted holds the objects that the last refresh missed for the first time; nil if none. See doubt.go.
 	doubted *Snapshot
 
 	reading sync.RWMutex
-	Current *Snapshot // nil before the first reading
+	Current *Snapshot // nil before the first refresh
 }
 
-// Observe returns what the vhost has of a selection; false before the first reading.
+// Observe returns the selected objects of the vhost; false before the first refresh.
 func (s *Store) Observe(names vhost.Selection) (vhost.Observed, bool) {
 	s.reading.RLock()
 	defer s.reading.RUnlock()
@@ -52,7 +52,7 @@ func (s *Store) Observe(names vhost.Selection) (vhost.Observed, bool) {
 	return s.Current.observe(names), true
 }
 
-// View shows the snapshot, if there is one; what it gives out must not be changed.
+// View calls show with the current snapshot, unless there is none. show must change neither the snapshot nor what it returns.
 func (s *Store) View(show func(*Snapshot)) {
 	s.reading.RLock()
 	defer s.reading.RUnlock()
@@ -61,11 +61,11 @@ func (s *Store) View(show func(*Snapshot)) {
 	}
 }
 
-// Write takes over a change that the broker has confirmed. The ETag falls: should somebody undo the change, the broker
-// could be back at what the ETag stands for, and the snapshot would not be. It says whether the snapshot changed.
+// Write applies a change that the broker has confirmed, and reports whether the snapshot changed. It drops the ETag: if another client
+// undoes the change, the broker may have the state of that ETag again, and the snapshot does not.
 func (s *Store) Write(w Write) bool { return s.write(w, w.Apply) }
 
-// WriteAndTell is Write that returns what the change concerns; see Snapshot.Concerning. It takes longer, in a large vhost.
+// WriteAndTell is Write, and returns the objects that the change concerns; see Snapshot.Concerning. It takes longer in a large vhost.
 func (s *Store) WriteAndTell(w Write) (concerned Notice) {
 	s.write(w, func(current *Snapshot) bool {
 		before := current.Concerning(w.ID)
@@ -78,7 +78,7 @@ func (s *Store) WriteAndTell(w Write) (concerned Notice) {
 	return concerned
 }
 
-// write makes a change to the current snapshot by apply, and has it made again to one that is being read.
+// write changes the current snapshot by apply. If a refresh is running, Replace applies the change to its snapshot, too.
 func (s *Store) write(w Write, apply func(*Snapshot) bool) bool {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -94,7 +94,8 @@ func (s *Store) write(w Write, apply func(*Snapshot) bool) bool {
 	return true
 }
 
-// Begin marks the beginning of a reading; one at a time. It returns the ETag of what is known.
+// Begin begins a refresh, of which only one may run at a time. It returns the ETag of the current snapshot, which is empty if the
+// refresh must read the whole vhost.
 func (s *Store) Begin() string {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -102,25 +103,24 @@ func (s *Store) Begin() string {
 	return s.etag
 }
 
-// Forget makes the next reading read everything.
+// Forget drops the ETag, so that the next refresh reads the whole vhost.
 func (s *Store) Forget() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.etag, s.heard = "", ""
 }
 
-// End marks the end of a reading without news, because it failed or nothing had changed.
+// End ends a refresh that failed, or that found no change.
 func (s *Store) End() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.readingNow, s.since = false, nil
 }
 
-// Replace ends a reading with what was read. It returns what changed, for those whom it concerns and object by object; nothing if there was
-// nothing to compare with.
-// The answer may be older than what was written through since the reading began: that is done again, and the ETag, which
-// then stands for something else than the snapshot, is not kept. The vhost must be read again at once if something is missing
-// for the first time.
+// Replace ends a refresh with its snapshot. It returns the objects that the changes concern, and the objects that changed; both are empty
+// after the first refresh. If again is true, an object is missing for the first time, and the caller must refresh the vhost immediately.
+// The fresh snapshot may be older than the changes confirmed since the refresh began. Replace applies them again, and drops the ETag if
+// one of them changes the fresh snapshot.
 func (s *Store) Replace(fresh *Snapshot, etag string) (changed Notice, difference Difference, again bool) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -146,14 +146,13 @@ func (s *Store) Replace(fresh *Snapshot, etag string) (changed Notice, differenc
 	return changed, difference, s.doubted != nil
 }
 
-// Close gives back the memory of the snapshot, which can still be read.
+// Close releases the memory of the snapshot from the limit of the process. Callers can still read the snapshot.
 func (s *Store) Close() {
 	s.View(func(current *Snapshot) { current.Room.Free() })
 }
 
-// trust takes over the ETag of a full answer once two answers in a row have carried it. RabbitMQ does not compute ETag
-// and content at one moment: while something changed, 4.3.6 has been seen to send old content with the new ETag, which
-// would hide the change for ever.
+// trust takes over the ETag of a full answer once two successive answers have carried it. RabbitMQ does not compute ETag and content at
+// one moment: during a change, 4.3.6 was seen to send old content with the new ETag, which would hide the change forever.
 func (s *Store) trust(etag string) {
 	s.etag = ""
 	if etag == s.heard {

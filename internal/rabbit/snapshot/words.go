@@ -5,21 +5,20 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// What the parts of a snapshot take of memory, in bytes and about: with their places in maps and slices, and without their
-// strings and arguments.
+// Estimates of the memory that each object takes, in bytes: with its entries in maps and slices, without its strings and arguments.
 const (
 	sizeOfQueue    = 160
 	sizeOfExchange = 192
 	sizeOfBinding  = 512 // it is in two indexes
 )
 
-// words keeps one copy of each string that is likely to come again. In a large vhost the names and values of arguments
-// would otherwise take most of the memory.
+// words keeps one copy of each string that is likely to be repeated. Without it, the names and values of arguments take most of the
+// memory of a large vhost.
 type words map[string]string
 
 const (
-	mostWords   = 4096
-	longestWord = 64
+	maxWords      = 4096
+	maxWordLength = 64 // in bytes
 )
 
 func (w words) of(text string) string {
@@ -27,16 +26,16 @@ func (w words) of(text string) string {
 	if ok {
 		return known
 	}
-	if len(w) == mostWords {
-		clear(w) // what is common soon comes again
+	if len(w) == maxWords {
+		clear(w) // common strings are soon in it again
 	}
-	if len(text) <= longestWord {
+	if len(text) <= maxWordLength {
 		w[text] = text
 	}
 	return text
 }
 
-// share replaces the strings of a table by those known, and says how much memory the table takes.
+// share replaces the strings of a table by the copies in w, and returns the memory that the table takes, in bytes.
 func (w words) share(arguments vhost.Arguments) int64 {
 	if len(arguments) == 0 {
 		return 0

@@ -1,0 +1,10 @@
+// Package amqpconn opens AMQP connections and runs as many operations on their channels as the broker can serve. Brokers are not trusted:
+// the package checks each frame, and ends a connection on which a frame arrives that was not requested or exceeds a limit. It does not
+// interpret operations.
+//
+//   - conn.go: one connection and its channels. Begin reading here
+//   - pool.go, places.go, limit.go: operations, how many of them run at a time, and how that adapts to the broker
+//   - socket.go, protocol.go, frames.go: how the frames of both sides are checked
+//   - table.go: arguments in the types of the AMQP library
+//   - bodies.go: the bodies of messages, and how much memory they may take
+package amqpconn
