@@ -31,9 +31,9 @@ func (r *Reconciler) EmitMetrics(emit metrics.Emit) {
 	if err := r.client.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil { // the cache has stopped
 		return
 	}
-	tally := conditions.NewTally(kind)
+	counts := conditions.NewCounts(kind)
 	for i := range list.Items {
-		tally.Add(emit, &list.Items[i], list.Items[i].Status.Conditions)
+		counts.Add(emit, &list.Items[i], list.Items[i].Status.Conditions)
 	}
-	tally.Emit(emit)
+	counts.Emit(emit)
 }

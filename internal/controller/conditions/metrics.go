@@ -11,29 +11,29 @@ import (
 	"github.com/warren-mq/warren/internal/metrics"
 )
 
-// Tally counts the resources of a kind by their conditions, for metrics.
-type Tally struct {
+// Counts holds how many resources of a kind have a condition, for metrics.
+type Counts struct {
 	kind   string
-	counts map[tallied]int
+	counts map[countKey]int
 }
 
-type tallied struct{ namespace, condition, status, reason string }
+type countKey struct{ namespace, condition, status, reason string }
 
-// NewTally returns an empty Tally.
-func NewTally(kind string) *Tally { return &Tally{kind, map[tallied]int{}} }
+// NewCounts returns an empty Counts.
+func NewCounts(kind string) *Counts { return &Counts{kind, map[countKey]int{}} }
 
 // Add counts a resource. It emits when conditions that need attention began, and when the deletion was requested.
-func (t *Tally) Add(emit metrics.Emit, object client.Object, all []metav1.Condition) {
+func (c *Counts) Add(emit metrics.Emit, object client.Object, all []metav1.Condition) {
 	suspended := meta.IsStatusConditionTrue(all, v1alpha1.ConditionSuspended)
-	for _, c := range all {
-		t.counts[tallied{object.GetNamespace(), c.Type, string(c.Status), c.Reason}]++
-		if needsAttention(c, suspended) {
-			metrics.ConditionSince.EmitTime(emit, began(c, object),
-				t.kind, object.GetNamespace(), object.GetName(), c.Type, string(c.Status), c.Reason)
+	for _, condition := range all {
+		c.counts[countKey{object.GetNamespace(), condition.Type, string(condition.Status), condition.Reason}]++
+		if needsAttention(condition, suspended) {
+			metrics.ConditionSince.EmitTime(emit, began(condition, object),
+				c.kind, object.GetNamespace(), object.GetName(), condition.Type, string(condition.Status), condition.Reason)
 		}
 	}
 	if deleted := object.GetDeletionTimestamp(); deleted != nil {
-		metrics.DeletionTime.EmitTime(emit, deleted.Time, t.kind, object.GetNamespace(), object.GetName())
+		metrics.DeletionTime.EmitTime(emit, deleted.Time, c.kind, object.GetNamespace(), object.GetName())
 	}
 }
 
@@ -55,14 +55,14 @@ func needsAttention(c metav1.Condition, suspended bool) bool {
 	case v1alpha1.ConditionReady:
 		return c.Status != metav1.ConditionTrue
 	case v1alpha1.ConditionReconciling:
-		return false // which Ready tells as well
+		return false // Ready already reports it, with the same reason
 	}
 	return c.Status == metav1.ConditionTrue
 }
 
 // Emit emits the counts.
-func (t *Tally) Emit(emit metrics.Emit) {
-	for by, count := range t.counts {
-		metrics.Resources.Emit(emit, float64(count), t.kind, by.namespace, by.condition, by.status, by.reason)
+func (c *Counts) Emit(emit metrics.Emit) {
+	for by, count := range c.counts {
+		metrics.Resources.Emit(emit, float64(count), c.kind, by.namespace, by.condition, by.status, by.reason)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/warren-mq/warren/internal/metrics"
 )
 
-// A resource that is well has no series. One that is suspended has only that of Suspended: its other conditions are old.
-func TestTallyEmitsWhatWantsAttention(t *testing.T) {
+// A Ready resource has no series. A suspended resource has only a series for Suspended: its other conditions are old.
+func TestCountsEmitsConditionsThatNeedAttention(t *testing.T) {
 	t.Parallel()
 	condition := func(name string, status metav1.ConditionStatus, at int64) metav1.Condition {
 		return metav1.Condition{Type: name, Status: status, Reason: "Why", LastTransitionTime: metav1.Unix(at, 0)}
@@ -29,7 +29,7 @@ func TestTallyEmitsWhatWantsAttention(t *testing.T) {
 	deleted := queue("deleted")
 	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(900, 0)}
 	collector := metrics.NewCollector(func(emit metrics.Emit) {
-		tally := NewTally("ConsumerQueue")
+		counts := NewCounts("ConsumerQueue")
 		for _, cq := range []*v1alpha1.ConsumerQueue{
 			queue("well", condition(v1alpha1.ConditionReady, "True", 100), condition(v1alpha1.ConditionDrifted, "False", 100)),
 			queue("stalled", condition(v1alpha1.ConditionReady, "False", 200), condition(v1alpha1.ConditionStalled, "True", 300)),
@@ -37,7 +37,7 @@ func TestTallyEmitsWhatWantsAttention(t *testing.T) {
 				condition(v1alpha1.ConditionSuspended, "True", 500)),
 			fresh, deleted,
 		} {
-			tally.Add(emit, cq, cq.Status.Conditions)
+			counts.Add(emit, cq, cq.Status.Conditions)
 		}
 	})
 	want := `

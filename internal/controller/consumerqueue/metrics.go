@@ -83,14 +83,14 @@ func (r *Reconciler) EmitMetrics(emit metrics.Emit) {
 	if err := r.client.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil { // the cache has stopped
 		return
 	}
-	tally := conditions.NewTally(kind)
+	counts := conditions.NewCounts(kind)
 	for i := range list.Items {
-		tally.Add(emit, &list.Items[i], list.Items[i].Status.Conditions)
+		counts.Add(emit, &list.Items[i], list.Items[i].Status.Conditions)
 		emitAdvisories(emit, &list.Items[i])
 		r.emitMessages(emit, &list.Items[i])
 		emitRecreation(emit, &list.Items[i])
 	}
-	tally.Emit(emit)
+	counts.Emit(emit)
 	r.emitMissingConnections(emit, list.Items)
 }
 

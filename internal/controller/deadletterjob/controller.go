@@ -138,9 +138,9 @@ func (r *Reconciler) EmitMetrics(emit metrics.Emit) {
 	if err != nil { // the cache has stopped
 		return
 	}
-	tally := conditions.NewTally(string(r.Kind))
+	counts := conditions.NewCounts(string(r.Kind))
 	for _, job := range jobs {
-		tally.Add(emit, job.Object, job.Status.Conditions)
+		counts.Add(emit, job.Object, job.Status.Conditions)
 	}
-	tally.Emit(emit)
+	counts.Emit(emit)
 }
