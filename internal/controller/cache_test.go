@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// With --watch-namespaces the manager works in these namespaces and asks for nothing in any other.
+// With --watch-namespaces the manager reads only these namespaces.
 func TestCacheOptionsNamespaces(t *testing.T) {
 	t.Parallel()
 	for list, want := range map[string][]string{
@@ -31,7 +31,7 @@ func TestCacheOptionsNamespaces(t *testing.T) {
 	}
 }
 
-func TestCacheOptionsRefusesWhatIsNoNamespace(t *testing.T) {
+func TestCacheOptionsRefusesInvalidNamespaces(t *testing.T) {
 	t.Parallel()
 	const form = `a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an ` +
 		`alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`
@@ -48,8 +48,8 @@ func TestCacheOptionsRefusesWhatIsNoNamespace(t *testing.T) {
 	}
 }
 
-// What kubectl apply writes into an annotation of a Secret holds the Secret's data.
-func TestCacheKeepsOfASecretOnlyItsName(t *testing.T) {
+// The cache drops the annotations of a Secret, because kubectl apply copies the Secret's data into one of them.
+func TestCacheKeepsOnlyTheNameOfASecret(t *testing.T) {
 	t.Parallel()
 	options, err := CacheOptions("")
 	if err != nil {
@@ -81,9 +81,9 @@ func TestCacheKeepsOfASecretOnlyItsName(t *testing.T) {
 	topologytest.Equal[any](t, "ConsumerQueue", whole, kept)
 }
 
-// What a ConsumerQueue is about to have declared is part of its status wherever the cache is asked. Whether the annotation counts
-// follows from the managed fields, which the cache does not keep.
-func TestCacheKnowsIntents(t *testing.T) {
+// The cache merges the annotation of intents into the status. Whether the annotation counts follows from the managed fields,
+// which the cache drops.
+func TestCacheMergesIntents(t *testing.T) {
 	t.Parallel()
 	options, err := CacheOptions("")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// decoded is a ConsumerQueue as it comes from the API server: each string is in memory of its own.
+// decoded returns a ConsumerQueue as decoded from the API server: no two strings share memory.
 func decoded(t testing.TB, name string) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	cq := controllertest.Synced(t, name, `{bindings: [{exchange: {name: shop, type: topic}, routingKeys: [order]}], retry: {delayTiers: [{delay: 30s}]}}`, "")
@@ -32,7 +32,7 @@ func decoded(t testing.TB, name string) *v1alpha1.ConsumerQueue {
 	return read
 }
 
-// What is compacted says the same, but for what kubectl apply was given.
+// Compacting changes nothing except the annotation of kubectl apply, which it drops.
 func TestCompact(t *testing.T) {
 	t.Parallel()
 	cq := decoded(t, "orders")
@@ -52,7 +52,7 @@ func TestCompact(t *testing.T) {
 	topologytest.Equal(t, "an empty ConsumerQueue", &v1alpha1.ConsumerQueue{}, empty)
 }
 
-// A large annotation stays: it counts when the annotation of intents is added.
+// A large annotation is kept, because its size counts when the annotation of intents is added.
 func TestCompactKeepsALargeAnnotation(t *testing.T) {
 	t.Parallel()
 	cq := decoded(t, "orders")
@@ -61,7 +61,7 @@ func TestCompactKeepsALargeAnnotation(t *testing.T) {
 	topologytest.Equal(t, "annotations", 1, len(cq.Annotations))
 }
 
-// What a ConsumerQueue of six objects takes of memory in the cache.
+// BenchmarkCachedConsumerQueue measures the memory of a cached ConsumerQueue with six objects.
 func BenchmarkCachedConsumerQueue(b *testing.B) {
 	const count = 1000
 	cached := make([]*v1alpha1.ConsumerQueue, count)
@@ -83,7 +83,7 @@ func BenchmarkCachedConsumerQueue(b *testing.B) {
 
 func heapInUse() uint64 {
 	runtime.GC()
-	runtime.GC() // what was interned goes with the second
+	runtime.GC() // the second collection frees interned strings
 	stats := runtime.MemStats{}
 	runtime.ReadMemStats(&stats)
 	return stats.HeapAlloc

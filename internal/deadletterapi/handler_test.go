@@ -246,7 +246,7 @@ func TestRefusals(t *testing.T) {
 				test.cq = unchanged
 			}
 			w := newWorld(t, test.spec, test.cq)
-			w.broker.SetLetters("orders.dlq", rejected("1"))
+			w.broker.SetDeadLetters("orders.dlq", rejected("1"))
 			if test.change != nil {
 				test.change(w)
 			}
@@ -289,7 +289,7 @@ func TestTable(t *testing.T) {
 	w := newWorld(t, `{}`, func(cq *messaging.ConsumerQueue) {
 		cq.Status.Messages = &messaging.MessageCounts{DeadLettered: new(int64(3)), AsOf: metav1.NewTime(time.Now().Add(-50 * time.Hour))}
 	})
-	w.broker.SetLetters("orders.dlq", rejected("1"))
+	w.broker.SetDeadLetters("orders.dlq", rejected("1"))
 	const table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 	for path, want := range map[string][]any{
 		allQueues: {"orders", "orders.dlq", "3", "2d2h", "0"}, ofShop: {"orders", "orders.dlq", "3", "2d2h", "0"},
@@ -324,7 +324,7 @@ func TestDiscovery(t *testing.T) {
 func TestNobodyKeepsACopy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `{}`, unchanged)
-	w.broker.SetLetters("orders.dlq", rejected("1"))
+	w.broker.SetDeadLetters("orders.dlq", rejected("1"))
 	for _, path := range []string{"/orders", "/orders/messages"} {
 		response := w.get(ofShop+path, "", &map[string]any{})
 		topologytest.Equal(t, path+" cache", "no-store", response.Header.Get("Cache-Control"))
@@ -336,7 +336,7 @@ func TestNobodyKeepsACopy(t *testing.T) {
 func TestLooksEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `{}`, unchanged)
-	w.broker.SetLetters("orders.dlq", amqp.Delivery{})
+	w.broker.SetDeadLetters("orders.dlq", amqp.Delivery{})
 	w.broker.Fail(vhost.QueueID("orders.dlq"), errors.New("no connection"))
 	topologytest.Equal(t, "refusal", refusal{503, metav1.StatusReasonServiceUnavailable, `queue "orders.dlq": no connection`, "1"},
 		w.refusal(ofShop+"/orders/messages"))
@@ -382,7 +382,7 @@ func TestALookWaitsForItsTurn(t *testing.T) {
 func TestAnswersAtATime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `{}`, unchanged)
-	w.broker.SetLetters("orders.dlq", rejected("1"))
+	w.broker.SetDeadLetters("orders.dlq", rejected("1"))
 	reads := make(chan struct{})
 	var clients sync.WaitGroup
 	for i := range maxEach {

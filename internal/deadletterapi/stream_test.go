@@ -134,7 +134,7 @@ func TestExportToALazyClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, `{}`, unchanged)
-			w.broker.SetLetters("orders.dlq", letters...)
+			w.broker.SetDeadLetters("orders.dlq", letters...)
 			lazy := lazyClient{httptest.NewRecorder(), make(chan struct{}), make(chan struct{}, 1)}
 			var exporting sync.WaitGroup
 			exporting.Go(func() {
@@ -145,7 +145,7 @@ func TestExportToALazyClient(t *testing.T) {
 			topologytest.Equal(t, "error of Find", nil, err)
 			place, err := w.handler.takeTurn(t.Context(), found, true) // granted when the export has given messages back
 			topologytest.Equal(t, "error of the turn", nil, err)
-			w.broker.SetLetters("orders.dlq", test.between...)
+			w.broker.SetDeadLetters("orders.dlq", test.between...)
 			place.Leave()
 			close(lazy.reads)
 			exporting.Wait()

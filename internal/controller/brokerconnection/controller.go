@@ -90,7 +90,7 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool) (metrics.Source, error) 
 		Complete(r)
 }
 
-// countHandler enqueues a BrokerConnection after a short delay when ConsumerQueues come or go. It enqueues it at once for the
+// countHandler enqueues a BrokerConnection after a short delay when ConsumerQueues come or go. It enqueues it immediately for the
 // first ConsumerQueue, which waits for the finalizer.
 func (r *Reconciler) countHandler() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]

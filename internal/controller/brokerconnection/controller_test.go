@@ -28,7 +28,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// delayed records what is added to a queue for later.
+// delayed records the requests that are added to a queue, with their delays.
 type delayed struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -55,7 +55,7 @@ func TestCountHandler(t *testing.T) {
 	topologytest.Equal(t, "added", []string{"shop/fresh now", "shop/other in 1s", "shop/other in 1s"}, queue.added)
 }
 
-func TestLookAtBrokerConnection(t *testing.T) {
+func TestReconcileNormal(t *testing.T) {
 	t.Parallel()
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: "True", Reason: "Old", Message: "old", ObservedGeneration: 2}
 	broker := v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.LocalObjectReference{Name: "broker"}}
@@ -69,7 +69,7 @@ func TestLookAtBrokerConnection(t *testing.T) {
 			spec: v1alpha1.BrokerConnectionSpec{Suspend: true},
 			want: []string{`Ready=True Old "old", 3`, `Suspended=True Suspended "spec.suspend is set: the broker is neither read nor written", 3`},
 		},
-		"its Secret is missing": {
+		"the Secret is missing": {
 			spec: broker,
 			want: []string{
 				`Ready=False SecretNotFound "Secret \"broker\" not found in namespace \"shop\": create it", 3`,
@@ -77,7 +77,7 @@ func TestLookAtBrokerConnection(t *testing.T) {
 			},
 			again: true,
 		},
-		"its Secret lacks a key": {
+		"the Secret lacks a key": {
 			spec: broker, secret: map[string]string{"username": "bob", "host": "mq"},
 			want: []string{
 				`Ready=False SecretInvalid "Secret \"broker\" lacks the key password: add it", 3`,
@@ -85,7 +85,7 @@ func TestLookAtBrokerConnection(t *testing.T) {
 			},
 			again: true,
 		},
-		"its spec cannot be used": {
+		"the spec is invalid": {
 			spec:   v1alpha1.BrokerConnectionSpec{SecretRef: broker.SecretRef, AMQPURI: "amqp://[::1"},
 			secret: map[string]string{"username": "bob", "password": controllertest.Password},
 			want: []string{
@@ -94,7 +94,7 @@ func TestLookAtBrokerConnection(t *testing.T) {
 			},
 			again: true,
 		},
-		"its RabbitmqCluster is missing": {
+		"the RabbitmqCluster is missing": {
 			spec: v1alpha1.BrokerConnectionSpec{ClusterRef: &v1alpha1.LocalObjectReference{Name: "rabbit"}},
 			want: []string{
 				`Ready=False ClusterNotReady "RabbitmqCluster \"rabbit\" not found in namespace \"shop\": create it, ` +
@@ -116,20 +116,20 @@ func TestLookAtBrokerConnection(t *testing.T) {
 			connections := brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0))
 			stopped, stop := context.WithCancel(t.Context())
 			stop()
-			topologytest.Equal(t, "error", nil, connections.Start(stopped)) // nobody takes its notices
+			topologytest.Equal(t, "error", nil, connections.Start(stopped)) // no controller receives its notices
 			bc := controllertest.BrokerConnection(test.spec)
 			_, err := connections.Ensure(client.ObjectKeyFromObject(bc), rabbit.Config{
 				AMQPURI: "amqp://127.0.0.1:1", ManagementURI: "http://127.0.0.1:1", VHost: "/", ResyncInterval: time.Hour,
 			})
 			topologytest.Equal(t, "error", nil, err)
-			r := testBrokerConnections(c, clock.RealClock{})
+			r := newTestReconciler(c, clock.RealClock{})
 			r.pool = connections
 			status := &v1alpha1.BrokerConnectionStatus{Conditions: []metav1.Condition{ready}}
 			result, err := r.reconcileNormal(t.Context(), bc, status)
 			topologytest.Equal(t, "error", nil, err)
 			topologytest.Equal(t, "conditions", test.want, controllertest.Lines(status.Conditions))
 			topologytest.Equal(t, "observed generation", int64(3), status.ObservedGeneration)
-			topologytest.Equal(t, "looks again", test.again, result.RequeueAfter >= clusterPoll)
+			topologytest.Equal(t, "is requeued", test.again, result.RequeueAfter >= clusterPoll)
 			if connections.Get(client.ObjectKeyFromObject(bc)) != nil {
 				t.Error("the connection is still open")
 			}
@@ -137,9 +137,9 @@ func TestLookAtBrokerConnection(t *testing.T) {
 	}
 }
 
-// A changed Secret takes effect at once where spec names it, and within about 30 seconds where it is that of a RabbitmqCluster,
-// which is not watched: the BrokerConnection is looked at again as often.
-func TestDescribeBrokerConnection(t *testing.T) {
+// A change of the Secret in spec.secretRef is watched. The Secret of a RabbitmqCluster is not watched, so its BrokerConnection
+// is requeued about every 30 seconds.
+func TestSetStatus(t *testing.T) {
 	t.Parallel()
 	health := rabbit.Health{
 		Version: "4.3.6", ClusterName: "rabbit@a", SyncedAt: time.Unix(1, 0), Connected: true, Matched: true,
@@ -168,13 +168,13 @@ func TestDescribeBrokerConnection(t *testing.T) {
 		want           v1alpha1.BrokerConnectionStatus
 		atLeast, below time.Duration
 	}{
-		"never heard of":                    {bc: ofSecret},
-		"AMQP was not matched":              {bc: ofSecret, health: unmatched, want: unproved},
-		"AMQP was let in at its address":    {bc: ofSecret, health: addressed, want: letIn},
-		"connected":                         {bc: ofSecret, health: health, want: connected},
-		"connected through a cluster":       {bc: ofCluster, health: health, want: connected, atLeast: clusterPoll, below: 2 * clusterPoll},
-		"failing for a moment":              {bc: ofSecret, health: failing, want: connected, atLeast: 2 * time.Hour, below: 4 * time.Hour},
-		"a cluster that fails for a moment": {bc: ofCluster, health: failing, want: connected, atLeast: clusterPoll, below: 2 * clusterPoll},
+		"no answer yet":                            {bc: ofSecret},
+		"AMQP was not matched":                     {bc: ofSecret, health: unmatched, want: unproved},
+		"the broker accepted AMQP at this address": {bc: ofSecret, health: addressed, want: letIn},
+		"connected":                                {bc: ofSecret, health: health, want: connected},
+		"connected with clusterRef":                {bc: ofCluster, health: health, want: connected, atLeast: clusterPoll, below: 2 * clusterPoll},
+		"failing for a moment":                     {bc: ofSecret, health: failing, want: connected, atLeast: 2 * time.Hour, below: 4 * time.Hour},
+		"failing for a moment, with clusterRef":    {bc: ofCluster, health: failing, want: connected, atLeast: clusterPoll, below: 2 * clusterPoll},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -182,7 +182,7 @@ func TestDescribeBrokerConnection(t *testing.T) {
 			result := setStatus(test.bc, test.health, status)
 			topologytest.Equal(t, "status", test.want, *status, cmpopts.IgnoreFields(v1alpha1.BrokerConnectionStatus{}, "Conditions"))
 			if result.RequeueAfter < test.atLeast || (test.below > 0 && result.RequeueAfter > test.below) || (test.below == 0 && result.RequeueAfter != 0) {
-				t.Errorf("looks again after %v", result.RequeueAfter)
+				t.Errorf("is requeued after %v", result.RequeueAfter)
 			}
 		})
 	}
@@ -192,12 +192,12 @@ func TestReconcileBrokerConnection(t *testing.T) {
 	t.Parallel()
 	bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.LocalObjectReference{Name: "broker"}})
 	c := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, bc, controllertest.Named(t, "shop", "a", `{}`), controllertest.Named(t, "shop", "b", `{}`), controllertest.Named(t, "elsewhere", "c", `{}`))
-	r := testBrokerConnections(c, clock.RealClock{})
+	r := newTestReconciler(c, clock.RealClock{})
 	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(bc)}
 	result, err := r.Reconcile(t.Context(), request)
 	topologytest.Equal(t, "error", nil, err)
 	if result.RequeueAfter < clusterPoll {
-		t.Errorf("looks again after %v", result.RequeueAfter)
+		t.Errorf("is requeued after %v", result.RequeueAfter)
 	}
 	got := &v1alpha1.BrokerConnection{}
 	topologytest.Equal(t, "error", nil, c.Get(t.Context(), request.NamespacedName, got))
@@ -209,7 +209,7 @@ func TestReconcileBrokerConnection(t *testing.T) {
 	_, err = r.Reconcile(t.Context(), request)
 	topologytest.Equal(t, "error", nil, err)
 	topologytest.Equal(t, "error", nil, c.Get(t.Context(), request.NamespacedName, got))
-	topologytest.Equal(t, "resource version after a look that found nothing new", version, got.ResourceVersion)
+	topologytest.Equal(t, "resource version after a reconciliation without changes", version, got.ResourceVersion)
 
 	topologytest.Equal(t, "error", nil, c.Delete(t.Context(), got))
 	result, err = r.Reconcile(t.Context(), request)
@@ -217,7 +217,7 @@ func TestReconcileBrokerConnection(t *testing.T) {
 	topologytest.Equal(t, "result", ctrl.Result{}, result)
 
 	_, err = (&Reconciler{client: controllertest.BrokenClient(t)}).Reconcile(t.Context(), request)
-	topologytest.Equal(t, "error", "get BrokerConnection: the API server is tired", err.Error())
+	topologytest.Equal(t, "error", "get BrokerConnection: the API server is down", err.Error())
 }
 
 func TestProtectionLost(t *testing.T) {
@@ -226,10 +226,11 @@ func TestProtectionLost(t *testing.T) {
 	protected.Finalizers, deleted.Finalizers = []string{v1alpha1.ConnectionFinalizer}, []string{v1alpha1.ConnectionFinalizer}
 	deleted.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 	topologytest.Equal(t, "the finalizer is lost", true, protectionLost().Update(event.UpdateEvent{ObjectOld: protected, ObjectNew: fresh}))
-	topologytest.Equal(t, "the finalizer stays", false, protectionLost().Update(event.UpdateEvent{ObjectOld: protected, ObjectNew: deleted}))
+	topologytest.Equal(t, "the finalizer remains", false, protectionLost().Update(event.UpdateEvent{ObjectOld: protected, ObjectNew: deleted}))
 }
 
-// As of a ConsumerQueue: a status that is left and comes back while the cache still has its first version is written again.
+// If the cache still has the first status, writing the first status again is refused as stale. Otherwise a changed-back status
+// would not be written.
 func TestFinishWithAnOldCache(t *testing.T) {
 	t.Parallel()
 	cached := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
@@ -259,25 +260,25 @@ func TestFinishWithAnOldCache(t *testing.T) {
 	topologytest.Equal(t, "version", "", cached.Status.BrokerVersion)
 }
 
-// A write of the status that meets another write requeues the BrokerConnection. Any other refusal is an error, except that the
-// BrokerConnection is gone.
+// A conflict of a status write requeues the BrokerConnection. Any other refusal is an error, unless the BrokerConnection is
+// gone.
 func TestRefusedStatusWrites(t *testing.T) {
 	t.Parallel()
-	tired := errors.New("the API server is tired")
+	down := errors.New("the API server is down")
 	for name, test := range map[string]struct {
 		refusal, want error
 		requeued      bool
 	}{
-		"a conflict":         {refusal: controllertest.Conflict("default"), requeued: true},
-		"it is gone":         {refusal: controllertest.NotFound("default")},
-		"the API is failing": {refusal: tired, want: tired},
+		"a conflict":                   {refusal: controllertest.Conflict("default"), requeued: true},
+		"the BrokerConnection is gone": {refusal: controllertest.NotFound("default")},
+		"the API server fails":         {refusal: down, want: down},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.LocalObjectReference{Name: "broker"}})
 			c := controllertest.ClientBuilder(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, bc).
 				WithInterceptorFuncs(controllertest.StatusUpdate(func() error { return test.refusal })).Build()
-			r := testBrokerConnections(c, clock.RealClock{})
+			r := newTestReconciler(c, clock.RealClock{})
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(bc)})
 			topologytest.Equal(t, "error", true, errors.Is(err, test.want))
 			topologytest.Equal(t, "is requeued soon", test.requeued, result.RequeueAfter > 0 && result.RequeueAfter < time.Second)
@@ -286,7 +287,7 @@ func TestRefusedStatusWrites(t *testing.T) {
 	}
 }
 
-// The status of a BrokerConnection loses what does not hold any more, and keeps the time since which a condition holds.
+// A status write removes conditions that no longer apply, and keeps lastTransitionTime of the others.
 func TestStatusIsReplaced(t *testing.T) {
 	t.Parallel()
 	since := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
@@ -297,7 +298,7 @@ func TestStatusIsReplaced(t *testing.T) {
 		})
 	}
 	c := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, bc)
-	_, err := testBrokerConnections(c, clock.RealClock{}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(bc)})
+	_, err := newTestReconciler(c, clock.RealClock{}).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(bc)})
 	topologytest.Equal(t, "error", nil, err)
 	topologytest.Equal(t, "error", nil, c.Get(t.Context(), client.ObjectKeyFromObject(bc), bc))
 	topologytest.Equal(t, "conditions", []string{

@@ -31,7 +31,7 @@ type invalidConfig struct {
 func (u *invalidConfig) Error() string { return u.message }
 
 // progress is Reconciling while a Secret or a RabbitmqCluster is missing, which another controller may create soon. A wrong spec
-// or a wrong Secret is Stalled, so that GitOps tools fail at once instead of at their timeout.
+// or a wrong Secret is Stalled, so that GitOps tools fail immediately instead of at their timeout.
 func (u *invalidConfig) progress() conditions.Progress {
 	switch u.reason {
 	case v1alpha1.ReasonSecretInvalid, v1alpha1.ReasonInvalidSpec:

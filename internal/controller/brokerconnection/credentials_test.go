@@ -20,10 +20,10 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// configured is what the fields of a configuration are that come from the Secret with the credentials.
+// configured holds the fields of a rabbit.Config that come from the credentials.
 type configured struct{ amqp, management, username, password string }
 
-// For each address the first that is set counts: spec, then the keys of the Secret in their order.
+// For each address the first value that is set counts: the spec first, then the keys of the Secret in their order.
 func TestConfigFromSecret(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -47,11 +47,11 @@ func TestConfigFromSecret(t *testing.T) {
 			secret: map[string]string{"username": "bob", "password": controllertest.Password, "amqpURI": "amqp://mq:5673"},
 			want:   configured{"amqp://mq:5673", "http://mq:15672", "bob", controllertest.Password},
 		},
-		"and with TLS, with port 15671": {
+		"the management API follows from the AMQPS URI, with port 15671": {
 			secret: map[string]string{"username": "bob", "password": controllertest.Password, "amqpURI": "amqps://mq"},
 			want:   configured{"amqps://mq", "https://mq:15671", "bob", controllertest.Password},
 		},
-		"a path prefix of the management API is honoured, what stands behind the host of an AMQP URI is ignored": {
+		"a path of the management URI is kept, and the path of an AMQP URI is ignored": {
 			secret: map[string]string{
 				"username": "bob", "password": controllertest.Password,
 				"amqpURI": "amqp://mq/my%40vhost?heartbeat=10#x", "managementURI": "https://gate/rabbit/a%2Fb?x=1#y",
@@ -76,7 +76,7 @@ func TestConfigFromSecret(t *testing.T) {
 			secret: map[string]string{"username": "u", "password": controllertest.Password, "host": "rabbit.shop.svc", "port": "5671"},
 			want:   configured{"amqps://rabbit.shop.svc:5671", "https://rabbit.shop.svc:15671", "u", controllertest.Password},
 		},
-		"a host without a port has 5672": {
+		"a host without a port uses 5672": {
 			secret: map[string]string{"username": "u", "password": controllertest.Password, "host": "mq"},
 			want:   configured{"amqp://mq:5672", "http://mq:15672", "u", controllertest.Password},
 		},
@@ -104,7 +104,7 @@ func TestConfigFromSecret(t *testing.T) {
 			secret: map[string]string{"amqpURI": "amqp://mq", "managementURI": "http://bob:" + controllertest.Password + "@mq:15672"},
 			want:   configured{"amqp://mq", "http://mq:15672", "bob", controllertest.Password},
 		},
-		"the keys before what URIs hold": {
+		"the keys username and password before the URIs": {
 			secret: map[string]string{"username": "bob", "password": controllertest.Password, "amqpURI": "amqp://eve:other@mq"},
 			want:   configured{"amqp://mq", "http://mq:15672", "bob", controllertest.Password},
 		},
@@ -113,21 +113,21 @@ func TestConfigFromSecret(t *testing.T) {
 			secret: map[string]string{"username": "bob", "password": controllertest.Password, "amqpURI": "amqp://mq", "managementURI": "http://mq"},
 			want:   configured{"amqps://here:1", "https://there/prefix", "bob", controllertest.Password},
 		},
-		"the spec overrides the AMQP URI, and the management API follows": {
+		"the management API follows from the AMQP URI of the spec": {
 			spec:   v1alpha1.BrokerConnectionSpec{AMQPURI: "amqps://here:1"},
 			secret: map[string]string{"username": "bob", "password": controllertest.Password, "host": "mq"},
 			want:   configured{"amqps://here:1", "https://here:15671", "bob", controllertest.Password},
 		},
-		"the spec makes up for what a Secret with user and password lacks": {
+		"the spec adds the address to a Secret with user and password only": {
 			spec:   v1alpha1.BrokerConnectionSpec{AMQPURI: "amqp://here"},
 			secret: map[string]string{"username": "bob", "password": controllertest.Password},
 			want:   configured{"amqp://here", "http://here:15672", "bob", controllertest.Password},
 		},
-		"newlines that files end in": {
+		"newlines at the end of values are trimmed": {
 			secret: map[string]string{"username": "bob\n", "password": controllertest.Password + "\r\n", "amqpURI": " amqp://mq\n", "managementURI": "http://mq\n"},
 			want:   configured{"amqp://mq", "http://mq", "bob", controllertest.Password},
 		},
-		"blanks in a password stay": {
+		"blanks in a password are kept": {
 			secret: map[string]string{"username": "bob", "password": " a b \t", "amqpURI": "amqp://mq"},
 			want:   configured{"amqp://mq", "http://mq:15672", "bob", " a b \t"},
 		},
@@ -194,8 +194,8 @@ func TestConfigFromSecretRefuses(t *testing.T) {
 		"an AMQP URI without a host":           {secret: credentials("amqpURI", "amqp://:5672"), reason: v1alpha1.ReasonSecretInvalid, message: noAMQP},
 		"an AMQP URI of another scheme":        {secret: credentials("amqpURI", "http://mq:5672"), reason: v1alpha1.ReasonSecretInvalid, message: noAMQP},
 		"an AMQP URI that does not parse":      {secret: credentials("amqpURI", "amqp://"+controllertest.Password+"%zz@mq"), reason: v1alpha1.ReasonSecretInvalid, message: noAMQP},
-		"a host that is none":                  {secret: credentials("host", controllertest.Password+" %"), reason: v1alpha1.ReasonSecretInvalid, message: noAMQP},
-		"a port that is none":                  {secret: credentials("host", "mq", "port", controllertest.Password), reason: v1alpha1.ReasonSecretInvalid, message: noAMQP},
+		"an invalid host":                      {secret: credentials("host", controllertest.Password+" %"), reason: v1alpha1.ReasonSecretInvalid, message: noAMQP},
+		"an invalid port":                      {secret: credentials("host", "mq", "port", controllertest.Password), reason: v1alpha1.ReasonSecretInvalid, message: noAMQP},
 		"a management URI without a scheme":    {secret: credentials("host", "mq", "uri", "mq:15672"), reason: v1alpha1.ReasonSecretInvalid, message: noManagement},
 		"a management URI of another scheme":   {secret: credentials("host", "mq", "uri", "amqp://bob:"+controllertest.Password+"@mq"), reason: v1alpha1.ReasonSecretInvalid, message: noManagement},
 		"a password with an unencoded #":       {secret: map[string]string{"connection_string": "amqp://bob:a@b#" + controllertest.Password + "@mq"}, reason: v1alpha1.ReasonSecretInvalid, message: notEncoded},
@@ -214,7 +214,7 @@ func TestConfigFromSecretRefuses(t *testing.T) {
 			spec: v1alpha1.BrokerConnectionSpec{ManagementURI: "http://mq:port"}, secret: credentials("host", "mq"), reason: v1alpha1.ReasonInvalidSpec,
 			message: "spec.managementURI cannot be used: want http://host:port or https://host:port",
 		},
-		"an interval that cannot be read": {
+		"an interval that does not parse": {
 			spec: v1alpha1.BrokerConnectionSpec{ResyncInterval: "1 day"}, secret: credentials("host", "mq"), reason: v1alpha1.ReasonInvalidSpec,
 			message: `spec.resyncInterval: duration "1 day": must be integers with d, h, m, s, ms in that order, such as 14d, 1h30m or 90s`,
 		},
@@ -244,8 +244,8 @@ func bytesOf(secret map[string]string) map[string][]byte {
 	return data
 }
 
-// Whatever a Secret holds, reading it neither panics nor shows the password, in an error or in how the configuration
-// prints itself; and what is accepted keeps no credentials in the URIs.
+// For any Secret, configFromSecret neither panics nor shows the password in an error or in the printed configuration. The URIs
+// of an accepted configuration contain no credentials.
 func FuzzConfigFromSecret(f *testing.F) {
 	f.Add("bob", "amqp://mq:5672", "http://mq:15672", "mq", "5672")
 	f.Add("", "amqp://bob:"+controllertest.Password+"@mq/%2F", "", "", "")
@@ -300,7 +300,7 @@ func TestConfigOf(t *testing.T) {
 	}
 	reference := func(name string) *v1alpha1.LocalObjectReference { return &v1alpha1.LocalObjectReference{Name: name} }
 	usable := secret("broker", map[string]string{"username": "bob", "password": controllertest.Password, "host": "mq"})
-	trouble := errors.New("the API server is tired")
+	down := errors.New("the API server is down")
 	for name, test := range map[string]struct {
 		spec    v1alpha1.BrokerConnectionSpec
 		objects []client.Object
@@ -316,12 +316,12 @@ func TestConfigOf(t *testing.T) {
 			message: `Secret "broker" has neither amqpURI nor host: add the key amqpURI (amqp://host:port), or set spec.amqpURI`,
 		},
 		"a Secret that cannot be read": {
-			spec: ofSecret, get: trouble, message: `get Secret "broker": the API server is tired`,
+			spec: ofSecret, get: down, message: `get Secret "broker": the API server is down`,
 		},
 		"a RabbitmqCluster that cannot be read": {
-			spec: ofCluster, get: trouble, message: `get RabbitmqCluster "rabbit": the API server is tired`,
+			spec: ofCluster, get: down, message: `get RabbitmqCluster "rabbit": the API server is down`,
 		},
-		"no such resource as RabbitmqCluster": {
+		"no CustomResourceDefinition of RabbitmqCluster": {
 			spec: ofCluster, get: &meta.NoKindMatchError{GroupKind: rabbitmqClusterKind.GroupKind()}, reason: v1alpha1.ReasonClusterNotReady,
 			message: "this Kubernetes cluster has no resource RabbitmqCluster (rabbitmq.com/v1beta1): install the RabbitMQ cluster operator, or use spec.secretRef",
 		},
@@ -333,7 +333,7 @@ func TestConfigOf(t *testing.T) {
 			spec: ofCluster, objects: []client.Object{cluster(map[string]any{})}, reason: v1alpha1.ReasonClusterNotReady,
 			message: `RabbitmqCluster "rabbit" has no status.defaultUser.secretReference yet: wait for its operator`,
 		},
-		"a RabbitmqCluster of another shape": {
+		"a RabbitmqCluster with another type of defaultUser": {
 			spec: ofCluster, objects: []client.Object{cluster(map[string]any{"defaultUser": "bob"})}, reason: v1alpha1.ReasonClusterNotReady,
 			message: `RabbitmqCluster "rabbit" has no status.defaultUser.secretReference yet: wait for its operator`,
 		},
@@ -341,21 +341,21 @@ func TestConfigOf(t *testing.T) {
 			spec: ofCluster, reason: v1alpha1.ReasonSecretNotFound, message: `Secret "broker" not found in namespace "shop": create it`,
 			objects: []client.Object{cluster(map[string]any{"defaultUser": map[string]any{"secretReference": map[string]any{"name": "broker"}}})},
 		},
-		"the Secret of a RabbitmqCluster is there": {
+		"the Secret of a RabbitmqCluster exists": {
 			spec: ofCluster,
 			objects: []client.Object{
 				usable, cluster(map[string]any{"defaultUser": map[string]any{"secretReference": map[string]any{"name": "broker"}}}),
 			},
 		},
-		"no CA": {
+		"the Secret of the CA is missing": {
 			spec: withTLS(v1alpha1.TLSSpec{CASecretRef: reference("ca")}), objects: []client.Object{usable},
 			reason: v1alpha1.ReasonSecretNotFound, message: `Secret "ca" not found in namespace "shop": create it`,
 		},
-		"a CA's Secret that lacks its key": {
+		"the Secret of the CA lacks its key": {
 			spec: withTLS(v1alpha1.TLSSpec{CASecretRef: reference("ca")}), objects: []client.Object{usable, secret("ca", map[string]string{"tls.crt": "x"})},
 			reason: v1alpha1.ReasonSecretInvalid, message: `Secret "ca" lacks the key ca.crt: add it`,
 		},
-		"a CA that is none": {
+		"an invalid CA": {
 			spec: withTLS(v1alpha1.TLSSpec{CASecretRef: reference("ca")}), objects: []client.Object{usable, secret("ca", map[string]string{"ca.crt": controllertest.Password})},
 			reason: v1alpha1.ReasonSecretInvalid, message: "the connection cannot be used: CA: holds no PEM certificate",
 		},
@@ -363,7 +363,7 @@ func TestConfigOf(t *testing.T) {
 			spec: withTLS(v1alpha1.TLSSpec{ClientSecretRef: reference("me")}), objects: []client.Object{usable, secret("me", map[string]string{"tls.crt": "x"})},
 			reason: v1alpha1.ReasonSecretInvalid, message: `Secret "me" lacks the key tls.key: add it`,
 		},
-		"a client certificate that is none": {
+		"an invalid client certificate": {
 			spec:    withTLS(v1alpha1.TLSSpec{ClientSecretRef: reference("me")}),
 			objects: []client.Object{usable, secret("me", map[string]string{"tls.crt": controllertest.Password, "tls.key": controllertest.Password})},
 			reason:  v1alpha1.ReasonSecretInvalid, message: "the connection cannot be used: ClientCert and ClientKey: tls: failed to find any PEM data in certificate input",
@@ -400,7 +400,7 @@ func TestConfigOf(t *testing.T) {
 	}
 }
 
-// A certificate and its key are of one version of their Secret, which a second look might not be.
+// A certificate and its key are read from the same version of their Secret: each Secret is read once.
 func TestAddTLS(t *testing.T) {
 	t.Parallel()
 	objects := []client.Object{&corev1.Secret{}, &corev1.Secret{}}

@@ -19,35 +19,34 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// A BrokerConnection that is in use stays for 10 s, and while ConsumerQueues that use it are being deleted, until for
-// twelve minutes none of them has come to its end.
-func TestHowLongABrokerConnectionStays(t *testing.T) {
+// A BrokerConnection in use remains for 10 s after its deletion. While ConsumerQueues that use it are deleted, it remains until
+// none has finished for twelve minutes.
+func TestGraceRemaining(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		since               time.Duration
 		needed, terminating bool
 		want                time.Duration
 	}{
-		"nobody needs it":                               {since: 0, want: 0},
-		"just deleted, while in use":                    {since: time.Second, needed: true, want: 9 * time.Second},
-		"nobody else was deleted":                       {since: 10 * time.Second, needed: true, want: 0},
-		"some are being deleted":                        {since: time.Minute, needed: true, terminating: true, want: 11 * time.Minute},
-		"some are being deleted and do not come to end": {since: 12 * time.Minute, needed: true, terminating: true, want: 0},
+		"no ConsumerQueue uses it":                     {since: 0, want: 0},
+		"in use, deleted a second ago":                 {since: time.Second, needed: true, want: 9 * time.Second},
+		"in use, and no ConsumerQueue is deleted":      {since: 10 * time.Second, needed: true, want: 0},
+		"ConsumerQueues are deleted":                   {since: time.Minute, needed: true, terminating: true, want: 11 * time.Minute},
+		"ConsumerQueues are deleted and none finishes": {since: 12 * time.Minute, needed: true, terminating: true, want: 0},
 	} {
 		topologytest.Equal(t, name, test.want, graceRemaining(test.since, test.needed, test.terminating))
 	}
 }
 
-// testBrokerConnections reconciles BrokerConnections by a client.
-func testBrokerConnections(c client.WithWatch, now clock.PassiveClock) *Reconciler {
+func newTestReconciler(c client.WithWatch, now clock.PassiveClock) *Reconciler {
 	return &Reconciler{
 		client: c, live: c, recorder: &controllertest.EventLog{}, pool: brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0)),
 		deletions: newDeletionClock(), unneeded: retrybudget.NewFirstSeen(now), suspendedClean: retrybudget.NewFirstSeen(now),
 	}
 }
 
-// Whatever the DeletionTimestamp says: what was deleted while no manager ran is waited for from when one runs. A Secret that
-// is missing may come back.
+// The grace period counts from when a manager first sees the deletion, not from the DeletionTimestamp: perhaps no manager ran.
+// A missing Secret may be created again meanwhile.
 func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 	t.Parallel()
 	const may = `policies named warren-fence-* may stand in vhost "/": they may refuse whatever is published to their queues, ` +
@@ -55,25 +54,25 @@ func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 		`List them: rabbitmqctl list_policies -p '/'; take each down: rabbitmqctl clear_policy -p '/' NAME`
 	for name, test := range map[string]struct {
 		suspend  bool
-		never    bool // connected
+		never    bool // was connected
 		queue    func(t *testing.T) *v1alpha1.ConsumerQueue
-		seen     time.Duration // ago
-		progress time.Duration // ago
-		free     time.Duration // ago
-		stays    bool
+		seen     time.Duration // how long ago the deletion was seen
+		progress time.Duration // how long ago a ConsumerQueue finished
+		free     time.Duration // how long no ConsumerQueue has used it
+		remains  bool
 		event    string
 	}{
-		"as soon as a manager runs":                   {queue: terminatingQueue, stays: true},
-		"after ten minutes in which nothing happened": {queue: terminatingQueue, seen: time.Hour, progress: 10 * time.Minute, stays: true},
-		"after twelve": {
+		"the manager has just started":              {queue: terminatingQueue, remains: true},
+		"no ConsumerQueue finished for ten minutes": {queue: terminatingQueue, seen: time.Hour, progress: 10 * time.Minute, remains: true},
+		"no ConsumerQueue finished for twelve minutes": {
 			queue: terminatingQueue, seen: time.Hour, progress: 12 * time.Minute, free: time.Minute, event: may,
 		},
-		"while nobody else is deleted":                    {queue: usingQueue, seen: 9 * time.Second, stays: true},
-		"when nobody needs it, before it was looked at":   {seen: time.Second, stays: true},
-		"when nobody needs it, soon after others did":     {seen: time.Hour, free: time.Second, stays: true},
-		"when it cannot be looked at":                     {seen: time.Minute, free: 30 * time.Second, event: may},
-		"when nobody needs it and it never was connected": {never: true},
-		"when it is suspended":                            {queue: terminatingQueue, suspend: true, event: may},
+		"in use for nine seconds, and no ConsumerQueue is deleted": {queue: usingQueue, seen: 9 * time.Second, remains: true},
+		"not in use, and seen a second ago":                        {seen: time.Second, remains: true},
+		"not in use for a second":                                  {seen: time.Hour, free: time.Second, remains: true},
+		"not in use, and the broker cannot be reached":             {seen: time.Minute, free: 30 * time.Second, event: may},
+		"not in use, and never connected":                          {never: true},
+		"suspended":                                                {queue: terminatingQueue, suspend: true, event: may},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -89,7 +88,7 @@ func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 				objects = append(objects, test.queue(t))
 			}
 			now := clocktesting.NewFakePassiveClock(time.Now())
-			r := testBrokerConnections(controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, objects...), now)
+			r := newTestReconciler(controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes}, objects...), now)
 			key := client.ObjectKeyFromObject(bc)
 			r.deletions.of[key] = deletionTimes{seen: now.Now().Add(-test.seen), progress: now.Now().Add(-test.progress)}
 			now.SetTime(time.Now().Add(-test.free))
@@ -98,8 +97,8 @@ func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 			topologytest.Equal(t, "error", nil, err)
 			err = r.client.Get(t.Context(), key, bc)
-			topologytest.Equal(t, "stays", test.stays, err == nil)
-			topologytest.Equal(t, "is looked at again", test.stays, result.RequeueAfter > 0)
+			topologytest.Equal(t, "remains", test.remains, err == nil)
+			topologytest.Equal(t, "is requeued", test.remains, result.RequeueAfter > 0)
 			var want []string
 			if test.event != "" {
 				want = []string{test.event}
@@ -119,9 +118,9 @@ func usingQueue(t *testing.T) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-func TestWhatIsSaidOfFences(t *testing.T) {
+func TestFencesStand(t *testing.T) {
 	t.Parallel()
-	topologytest.Equal(t, "of those that stand", `2 fences stand in vhost "sh'op": `+brokers.NobodyElse+`. Take them down: `+
+	topologytest.Equal(t, "two fences", `2 fences stand in vhost "sh'op": `+brokers.NobodyElse+`. Take them down: `+
 		`rabbitmqctl clear_policy -p 'sh'\''op' 'warren-fence-1-ABCDEF:uid:orders'; rabbitmqctl clear_policy -p 'sh'\''op' 'warren-fence-2'`,
 		fencesStand("sh'op", []string{"warren-fence-1-ABCDEF:uid:orders", "warren-fence-2"}))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
-// FuzzConnectionString: a password that is percent-encoded in a URI is read as it was. One that is not is refused or read,
-// and in neither case seen.
+// FuzzConnectionString checks that a percent-encoded password is read unchanged. An unencoded password may be refused or read.
+// The password never shows.
 func FuzzConnectionString(f *testing.F) {
 	for _, secret := range []string{
 		controllertest.Password, "p@ss/w%rd?#:", "a@b#" + controllertest.Password, "12/" + controllertest.Password, "100%" + controllertest.Password, controllertest.Password + "@", ":" + controllertest.Password, `"` + controllertest.Password + `\`,
@@ -30,7 +30,7 @@ func FuzzConnectionString(f *testing.F) {
 		}
 		plain, err := fromURI("amqp://" + username + ":" + secret + "@mq:5672/")
 		if len(secret) < 8 || strings.Contains("amqp://mq:5672 http://mq:15672 user "+username, secret) {
-			return // it is in other words by chance
+			return // the text contains the secret by chance
 		}
 		if err != nil && strings.Contains(err.Error(), secret) {
 			t.Errorf("the error shows the password: %v", err)

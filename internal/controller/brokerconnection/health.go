@@ -36,7 +36,7 @@ func summarizeHealth(
 	}
 	reason, p := reasonOf(health.Err)
 	patient := p == conditions.Reconciling || !health.SyncedAt.IsZero() && reason != v1alpha1.ReasonClusterMismatch
-	if wasReady && patient { // refused new credentials are reported at once
+	if wasReady && patient { // refused new credentials are reported immediately
 		interval, err := bc.Spec.ResyncInterval.Parse()
 		if left := health.FailingSince.Add(retrybudget.FailingIntervals * interval).Sub(now); err == nil && left > 0 {
 			return nil, conditions.ProgressNone, left

@@ -18,9 +18,9 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// A broker that was reached and fails keeps Ready=True until it has failed for three times resyncInterval: a restart of the
-// broker is not worth an alert. What is Stalled is tried on: attempts go on.
-func TestJudgeHealth(t *testing.T) {
+// A connection that was Ready and fails keeps Ready=True until it has failed for three times resyncInterval: a restart of the
+// broker is not worth an alert. Warren retries even if the condition is Stalled.
+func TestSummarizeHealth(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	well := rabbit.Health{
@@ -60,11 +60,11 @@ func TestJudgeHealth(t *testing.T) {
 		interval v1alpha1.Duration
 		want     answer
 	}{
-		"well": {
+		"connected": {
 			health: well, ready: wasReady,
 			want: says(conditions.True(v1alpha1.ReasonConnected, `connected to RabbitMQ 4.3.6, cluster "rabbit@a", vhost "/"`), conditions.ProgressNone),
 		},
-		"well again": {
+		"connected again": {
 			health: well, ready: ready("False", 3),
 			want: says(conditions.True(v1alpha1.ReasonConnected, `connected to RabbitMQ 4.3.6, cluster "rabbit@a", vhost "/"`), conditions.ProgressNone),
 		},
@@ -73,7 +73,7 @@ func TestJudgeHealth(t *testing.T) {
 			want: says(conditions.True(v1alpha1.ReasonConnected, `connected to RabbitMQ 4.4.1, cluster "rabbit@a", vhost "/"; Warren is untested `+
 				`with this version, and treats it as RabbitMQ 4.3`), conditions.ProgressNone),
 		},
-		"without statistics": {
+		"the broker gathers no statistics": {
 			health: uncounted, ready: wasReady,
 			want: says(conditions.True(v1alpha1.ReasonConnected, `connected to RabbitMQ 4.3.6, cluster "rabbit@a", vhost "/"; the broker gathers `+
 				`no statistics (management_agent.disable_metrics_collector), and Warren does without`), conditions.ProgressNone),
@@ -82,14 +82,14 @@ func TestJudgeHealth(t *testing.T) {
 			health: rabbit.Health{Connected: true, SyncedAt: now},
 			want:   says(conditions.Unknown(v1alpha1.ReasonConnecting, "connecting to the broker"), conditions.Reconciling),
 		},
-		"AMQP and the management API lead to two brokers": {
+		"AMQP and the management API lead to different brokers": {
 			health: failing(0, mismatch), ready: wasReady,
 			want: says(conditions.False(v1alpha1.ReasonClusterMismatch, `cluster mismatch: AMQP at a leads to "rabbit"`), conditions.Stalled),
 		},
-		"the first look ever":                           {want: says(conditions.Unknown(v1alpha1.ReasonConnecting, "connecting to the broker"), conditions.Reconciling)},
-		"the first look after a restart":                {ready: wasReady, want: answer{}},
-		"the first look after a restart, of one failed": {ready: ready("False", 3), want: says(conditions.Unknown(v1alpha1.ReasonConnecting, "connecting to the broker"), conditions.Reconciling)},
-		"the first look of a new generation":            {ready: ready("True", 2), want: says(conditions.Unknown(v1alpha1.ReasonConnecting, "connecting to the broker"), conditions.Reconciling)},
+		"the first reconciliation":                                   {want: says(conditions.Unknown(v1alpha1.ReasonConnecting, "connecting to the broker"), conditions.Reconciling)},
+		"the first reconciliation after a restart":                   {ready: wasReady, want: answer{}},
+		"the first reconciliation after a restart, not Ready before": {ready: ready("False", 3), want: says(conditions.Unknown(v1alpha1.ReasonConnecting, "connecting to the broker"), conditions.Reconciling)},
+		"the first reconciliation of a new generation":               {ready: ready("True", 2), want: says(conditions.Unknown(v1alpha1.ReasonConnecting, "connecting to the broker"), conditions.Reconciling)},
 
 		"failing for a moment": {
 			health: failing(0, unreachable), ready: wasReady, want: answer{again: 90 * time.Second},
@@ -101,18 +101,18 @@ func TestJudgeHealth(t *testing.T) {
 			health: failing(90*time.Second, unreachable), ready: wasReady,
 			want: says(conditions.False(v1alpha1.ReasonBrokerUnreachable, "broker unreachable: dial 10.0.0.1:5672"), conditions.Reconciling),
 		},
-		"three intervals of another length": {
+		"failing for less than three intervals of 2s": {
 			health: failing(5*time.Second, unreachable), ready: wasReady, interval: "2s", want: answer{again: time.Second},
 		},
-		"an interval that cannot be read gives no patience": {
+		"failing, and the interval does not parse": {
 			health: failing(0, unreachable), ready: wasReady, interval: "1 day",
 			want: says(conditions.False(v1alpha1.ReasonBrokerUnreachable, "broker unreachable: dial 10.0.0.1:5672"), conditions.Reconciling),
 		},
-		"failing, and never was ready": {
+		"failing, and never Ready": {
 			health: failing(0, unreachable),
 			want:   says(conditions.False(v1alpha1.ReasonBrokerUnreachable, "broker unreachable: dial 10.0.0.1:5672"), conditions.Reconciling),
 		},
-		"failing still": {
+		"failing for an hour, not Ready before": {
 			health: failing(time.Hour, unreachable), ready: ready("False", 3),
 			want: says(conditions.False(v1alpha1.ReasonBrokerUnreachable, "broker unreachable: dial 10.0.0.1:5672"), conditions.Reconciling),
 		},
@@ -120,14 +120,14 @@ func TestJudgeHealth(t *testing.T) {
 			health: failing(0, unreachable), ready: ready("True", 2),
 			want: says(conditions.False(v1alpha1.ReasonBrokerUnreachable, "broker unreachable: dial 10.0.0.1:5672"), conditions.Reconciling),
 		},
-		"user and password refused for a moment": {
+		"the broker refuses known credentials for a moment": {
 			health: failing(0, refused), ready: wasReady, want: answer{again: 90 * time.Second},
 		},
-		"new credentials refused are said at once": {
+		"the broker refuses new credentials": {
 			health: rabbit.Health{Err: refused, FailingSince: now}, ready: wasReady,
 			want: says(conditions.False(v1alpha1.ReasonAuthenticationFailed, `authentication failed: user "bob"`), conditions.Stalled),
 		},
-		"user and password refused": {
+		"the broker refuses credentials, never Ready": {
 			health: failing(0, refused),
 			want:   says(conditions.False(v1alpha1.ReasonAuthenticationFailed, `authentication failed: user "bob"`), conditions.Stalled),
 		},
@@ -139,18 +139,18 @@ func TestJudgeHealth(t *testing.T) {
 			health: failing(0, noVHost),
 			want:   says(conditions.False(v1alpha1.ReasonVHostNotFound, `vhost not found: vhost "/"`), conditions.Stalled),
 		},
-		"an answer is too large": {
+		"a response is too large": {
 			health: failing(0, tooLarge),
 			want:   says(conditions.False(v1alpha1.ReasonResponseTooLarge, "broker unreachable: response too large: more than 64Mi"), conditions.Stalled),
 		},
-		"what a person must mend tells more than what may pass": {
+		"an error that a person must fix is reported before an error that may pass": {
 			health: failing(0, fmt.Errorf("%w; %w", unreachable, refused)),
 			want: says(conditions.False(v1alpha1.ReasonAuthenticationFailed,
 				`broker unreachable: dial 10.0.0.1:5672; authentication failed: user "bob"`), conditions.Stalled),
 		},
-		"an error of another kind": {
-			health: failing(0, errors.New("no such luck")),
-			want:   says(conditions.False(v1alpha1.ReasonBrokerUnreachable, "no such luck"), conditions.Reconciling),
+		"an unknown error": {
+			health: failing(0, errors.New("unknown error")),
+			want:   says(conditions.False(v1alpha1.ReasonBrokerUnreachable, "unknown error"), conditions.Reconciling),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -59,7 +59,7 @@ type Observer interface {
 	RefusedLook(queue string) error
 }
 
-// Changer changes the vhost. A change never reaches another cluster than the one that is meant: then it fails with ErrOtherCluster.
+// Changer changes the vhost. A change that names another cluster than that of the connection fails with ErrOtherCluster.
 type Changer interface {
 	// Apply declares and binds. It fails with an ObjectError for each object that the broker refused, joined.
 	Apply(ctx context.Context, changes topology.Topology) error

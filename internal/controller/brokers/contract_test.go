@@ -27,7 +27,7 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// side is a broker under test, and what somebody else does to its vhost.
+// side is a broker under test. Its functions change the vhost as another client would.
 type side struct {
 	*brokers.Broker
 	publish      func(queue string)
@@ -37,7 +37,7 @@ type side struct {
 
 func (s side) cluster() string { return s.Health().Cluster.Key() }
 
-// awaitReady waits until a queue has so many messages that are ready: those that a connection gives back are so a moment later.
+// awaitReady waits until a queue has this many ready messages. Messages that a connection returns become ready a moment later.
 func (s side) awaitReady(t *testing.T, queue string, want int) {
 	t.Helper()
 	NewWithT(t).Eventually(func() (int, error) {
@@ -57,14 +57,14 @@ func (toOther) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Pub
 
 func (toOther) ID(message *amqp.Delivery) string { return message.MessageId }
 
-// observe refreshes and returns the names of what there is, of all that the cases are about.
+// observe refreshes the vhost, and returns the names of the exchanges, queues and bindings that the cases use.
 func (s side) observe(t *testing.T) []string {
 	t.Helper()
 	if err := s.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	observed, looked := s.Observe(vhost.Selection{Queues: []string{"orders", "other"}, Exchanges: []string{"dlx", "events"}})
-	topologytest.Equal(t, "looked", true, looked)
+	observed, read := s.Observe(vhost.Selection{Queues: []string{"orders", "other"}, Exchanges: []string{"dlx", "events"}})
+	topologytest.Equal(t, "the vhost was read", true, read)
 	names := []string{}
 	for name, exchange := range observed.Exchanges {
 		names = append(names, "exchange "+name+" "+exchange.Type)
@@ -87,30 +87,31 @@ var (
 	there  = []string{"binding dlx a orders", "exchange dlx direct", `queue orders {"x-message-ttl":60000,"x-queue-type":"quorum"}`}
 )
 
-// promises are what reconcilers rely on. They are kept by RabbitMQ in every version that Warren supports, and by the broker in memory.
+// promises are the guarantees that reconcilers need. RabbitMQ keeps them in every version that Warren supports, and the broker
+// in memory must keep them, too.
 var promises = map[string]func(t *testing.T, b side){
-	"what is applied is there": func(t *testing.T, b side) {
+	"Apply creates the topology": func(t *testing.T, b side) {
 		topologytest.Equal(t, "error", nil, b.Apply(t.Context(), whole))
 		topologytest.Equal(t, "vhost", there, b.observe(t))
 	},
-	"what is applied again stays as it is": func(t *testing.T, b side) {
+	"a second Apply changes nothing": func(t *testing.T, b side) {
 		topologytest.Equal(t, "error", nil, errors.Join(b.Apply(t.Context(), whole), b.Apply(t.Context(), whole)))
 		topologytest.Equal(t, "vhost", there, b.observe(t))
 	},
-	"an exchange that is not to be declared is left alone": func(t *testing.T, b side) {
+	"Apply does not declare an exchange without Declare": func(t *testing.T, b side) {
 		undeclared := dlx
 		undeclared.Declare = false
 		topologytest.Equal(t, "error", nil, b.Apply(t.Context(), topology.Topology{Exchanges: []topology.Exchange{undeclared}}))
 		topologytest.Equal(t, "vhost", []string{}, b.observe(t))
 	},
-	"a queue with other arguments stays, and no binding leads to it": func(t *testing.T, b side) {
+	"Apply does not change or bind a queue with other arguments": func(t *testing.T, b side) {
 		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		err := b.Apply(t.Context(), whole)
 		topologytest.Equal(t, "failures", []string{"declare queue orders"}, failures(err))
 		topologytest.Equal(t, "reason", true, errors.Is(err, brokererr.ErrPreconditionFailed))
 		topologytest.Equal(t, "vhost", []string{"exchange dlx direct", `queue orders {"x-queue-type":"quorum"}`}, b.observe(t))
 	},
-	"an exchange of another type stays": func(t *testing.T, b side) {
+	"Apply does not change an exchange of another type": func(t *testing.T, b side) {
 		fanout := dlx
 		fanout.Type = v1alpha1.ExchangeFanout
 		topologytest.Equal(t, "error", nil, b.Apply(t.Context(), topology.Topology{Exchanges: []topology.Exchange{fanout}}))
@@ -119,42 +120,42 @@ var promises = map[string]func(t *testing.T, b side){
 		topologytest.Equal(t, "reason", true, errors.Is(err, brokererr.ErrPreconditionFailed))
 		topologytest.Equal(t, "vhost", []string{"exchange dlx fanout", there[2]}, b.observe(t))
 	},
-	"a binding needs its exchange": func(t *testing.T, b side) {
+	"Apply cannot bind a missing exchange": func(t *testing.T, b side) {
 		err := b.Apply(t.Context(), topology.Topology{Queues: []topology.Queue{orders}, Bindings: []topology.Binding{route}})
 		topologytest.Equal(t, "failures", []string{"bind binding dlx orders"}, failures(err))
 		topologytest.Equal(t, "reason", true, errors.Is(err, brokererr.ErrNotFound))
 	},
-	"a binding needs its queue": func(t *testing.T, b side) {
+	"Apply cannot bind a missing queue": func(t *testing.T, b side) {
 		err := b.Apply(t.Context(), topology.Topology{Exchanges: []topology.Exchange{dlx}, Bindings: []topology.Binding{route}})
 		topologytest.Equal(t, "failures", []string{"bind binding dlx orders"}, failures(err))
 		topologytest.Equal(t, "reason", true, errors.Is(err, brokererr.ErrNotFound))
 	},
-	"what somebody does is known after a catch-up": func(t *testing.T, b side) {
+	"a catch-up shows the changes of another client": func(t *testing.T, b side) {
 		b.declareQueue("other", map[string]any{"x-queue-type": "quorum"})
 		topologytest.Equal(t, "error", nil, b.CatchUp(t.Context()))
 		observed, _ := b.Observe(vhost.Selection{Queues: []string{"other"}})
 		topologytest.Equal(t, "queues", 1, len(observed.Queues))
 	},
-	"what is removed is gone, and gone already is no failure": func(t *testing.T, b side) {
+	"Remove deletes the topology and ignores missing objects": func(t *testing.T, b side) {
 		topologytest.Equal(t, "error of Apply", nil, b.Apply(t.Context(), whole))
 		all := rabbit.Removal{Bindings: []topology.Binding{route}, Queues: []string{"orders"}, Exchanges: []string{"dlx"}}
 		topologytest.Equal(t, "error", nil, b.Remove(t.Context(), b.cluster(), all))
 		topologytest.Equal(t, "error of the second time", nil, b.Remove(t.Context(), b.cluster(), all))
 		topologytest.Equal(t, "vhost", []string{}, b.observe(t))
 	},
-	"a queue takes its bindings with it": func(t *testing.T, b side) {
+	"Remove of a queue deletes its bindings": func(t *testing.T, b side) {
 		topologytest.Equal(t, "error of Apply", nil, b.Apply(t.Context(), whole))
 		topologytest.Equal(t, "error", nil, b.Remove(t.Context(), b.cluster(), rabbit.Removal{Queues: []string{"orders"}, Exchanges: []string{"dlx"}}))
 		topologytest.Equal(t, "vhost", []string{}, b.observe(t))
 	},
-	"an exchange from which something is bound stays": func(t *testing.T, b side) {
+	"Remove does not delete an exchange with bindings": func(t *testing.T, b side) {
 		topologytest.Equal(t, "error of Apply", nil, b.Apply(t.Context(), whole))
 		err := b.Remove(t.Context(), b.cluster(), rabbit.Removal{Exchanges: []string{"dlx"}})
 		topologytest.Equal(t, "failures", []string{"delete exchange dlx"}, failures(err))
 		topologytest.Equal(t, "reason", true, errors.Is(err, brokererr.ErrInUse))
 		topologytest.Equal(t, "vhost", there, b.observe(t))
 	},
-	"nothing is removed at another cluster": func(t *testing.T, b side) {
+	"Remove and DeleteEmpty refuse another cluster": func(t *testing.T, b side) {
 		topologytest.Equal(t, "error of Apply", nil, b.Apply(t.Context(), whole))
 		err := b.Remove(t.Context(), "another", rabbit.Removal{Bindings: []topology.Binding{route}, Queues: []string{"orders"}})
 		topologytest.Equal(t, "failures", []string{"unbind binding dlx orders", "delete queue orders"}, failures(err))
@@ -163,16 +164,16 @@ var promises = map[string]func(t *testing.T, b side){
 		topologytest.Equal(t, "reason of DeleteEmpty", true, errors.Is(err, brokererr.ErrOtherCluster))
 		topologytest.Equal(t, "vhost", there, b.observe(t))
 	},
-	"an empty queue is deleted": func(t *testing.T, b side) {
+	"DeleteEmpty deletes an empty queue": func(t *testing.T, b side) {
 		topologytest.Equal(t, "error of Apply", nil, b.Apply(t.Context(), whole))
 		b.observe(t)
 		topologytest.Equal(t, "error", nil, b.DeleteEmpty(t.Context(), b.cluster(), []string{"orders"}, nil))
 		topologytest.Equal(t, "vhost", []string{"exchange dlx direct"}, b.observe(t))
 	},
-	"a queue that is not there counts as deleted": func(t *testing.T, b side) {
+	"DeleteEmpty ignores a missing queue": func(t *testing.T, b side) {
 		topologytest.Equal(t, "error", nil, b.DeleteEmpty(t.Context(), b.cluster(), []string{"orders"}, nil))
 	},
-	"of queues that are not all empty none is deleted": func(t *testing.T, b side) {
+	"DeleteEmpty deletes no queue if one has messages": func(t *testing.T, b side) {
 		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		b.declareQueue("other", map[string]any{"x-queue-type": "quorum"})
 		b.publish("other")
@@ -181,15 +182,15 @@ var promises = map[string]func(t *testing.T, b side){
 		topologytest.Equal(t, "reason", true, errors.Is(err, brokererr.ErrNotEmpty))
 		topologytest.Equal(t, "vhost", before, b.observe(t))
 	},
-	"a queue that is not to be deleted any more stays": func(t *testing.T, b side) {
+	"DeleteEmpty deletes no queue that is wanted again": func(t *testing.T, b side) {
 		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		before := b.observe(t)
-		needed := errors.New("somebody needs it")
+		needed := errors.New("the queue is wanted again")
 		err := b.DeleteEmpty(t.Context(), b.cluster(), []string{"orders"}, func(context.Context) error { return needed })
 		topologytest.Equal(t, "error", true, errors.Is(err, needed))
 		topologytest.Equal(t, "vhost", before, b.observe(t))
 	},
-	"messages that are ready are counted": func(t *testing.T, b side) {
+	"Backlog counts ready messages": func(t *testing.T, b side) {
 		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		b.publish("orders")
 		counted, exists, err := b.Backlog(t.Context(), b.cluster(), "orders")
@@ -202,7 +203,7 @@ var promises = map[string]func(t *testing.T, b side){
 		_, _, err = b.Backlog(t.Context(), "another", "orders")
 		topologytest.Equal(t, "reason at another cluster", true, errors.Is(err, brokererr.ErrOtherCluster))
 	},
-	"messages are moved from queue to queue": func(t *testing.T, b side) {
+	"Transfer moves messages to another queue": func(t *testing.T, b side) {
 		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		b.declareQueue("other", map[string]any{"x-queue-type": "quorum"})
 		b.publish("orders")
@@ -210,9 +211,9 @@ var promises = map[string]func(t *testing.T, b side){
 			Queue: "orders", Destination: "other", Judge: toOther{}, Copier: toOther{}, Total: 1, MaxFailures: 1,
 			Settings: func() transfer.Settings { return transfer.Settings{MaxDepth: -1} }, Report: func(transfer.Progress) {},
 		}
-		looked := config
-		looked.DryRun = true
-		progress, err := b.Transfer(t.Context(), b.cluster(), looked)
+		dryRun := config
+		dryRun.DryRun = true
+		progress, err := b.Transfer(t.Context(), b.cluster(), dryRun)
 		topologytest.Equal(t, "error of a dry run", nil, err)
 		topologytest.Equal(t, "would be moved", 1, progress.Moved)
 		for _, want := range []struct {
@@ -227,7 +228,7 @@ var promises = map[string]func(t *testing.T, b side){
 		b.awaitReady(t, "orders", 0)
 		b.awaitReady(t, "other", 1)
 	},
-	"messages are deleted": func(t *testing.T, b side) {
+	"Transfer deletes messages": func(t *testing.T, b side) {
 		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		b.publish("orders")
 		config := transfer.Config{
@@ -239,7 +240,7 @@ var promises = map[string]func(t *testing.T, b side){
 		topologytest.Equal(t, "deleted", 1, progress.Moved)
 		b.awaitReady(t, "orders", 0)
 	},
-	"messages are looked at and stay": func(t *testing.T, b side) {
+	"Look shows messages and leaves them in the queue": func(t *testing.T, b side) {
 		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		b.publish("orders")
 		seen := 0
@@ -258,7 +259,7 @@ var promises = map[string]func(t *testing.T, b side){
 		_, err = b.Look(t.Context(), "another", config)
 		topologytest.Equal(t, "reason at another cluster", true, errors.Is(err, brokererr.ErrOtherCluster))
 	},
-	"routes are followed from exchange to exchange": func(t *testing.T, b side) {
+	"Observe follows bindings from exchange to exchange": func(t *testing.T, b side) {
 		events := topology.Exchange{Name: "events", Type: v1alpha1.ExchangeTopic, Declare: true}
 		linked := whole
 		linked.Exchanges = []topology.Exchange{dlx, events}
@@ -270,7 +271,7 @@ var promises = map[string]func(t *testing.T, b side){
 		topologytest.Equal(t, "bindings of the first", 1, len(observed.BindingsFrom["events"]))
 		topologytest.Equal(t, "bindings of the second", 1, len(observed.BindingsFrom["dlx"]))
 	},
-	"health tells owner, vhost, version and cluster": func(t *testing.T, b side) {
+	"Health reports version and cluster": func(t *testing.T, b side) {
 		health := b.Health()
 		_, err := vhost.ParseVersion(health.Version)
 		topologytest.Equal(t, "error of the version", nil, err)
@@ -281,7 +282,7 @@ var promises = map[string]func(t *testing.T, b side){
 	},
 }
 
-// failures are the operations of an error, with their objects.
+// failures returns the operations and objects of a joined error.
 func failures(err error) []string {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -307,7 +308,7 @@ func TestContractOfTheBrokerInMemory(t *testing.T) {
 			t.Parallel()
 			b := brokerstest.New(topologytest.V43, "/", "uid")
 			test(t, side{
-				Broker: &brokers.Broker{Probe: b, Observer: b, Changer: b, Mover: b}, publish: func(queue string) { b.SetLetters(queue, amqp.Delivery{Body: []byte("a message")}) },
+				Broker: &brokers.Broker{Probe: b, Observer: b, Changer: b, Mover: b}, publish: func(queue string) { b.SetDeadLetters(queue, amqp.Delivery{Body: []byte("a message")}) },
 				declareQueue: func(name string, arguments map[string]any) {
 					b.Change(func(s *snapshot.Snapshot) {
 						s.PutQueue(name, vhost.Queue{Durable: true, Arguments: vhost.Normalize(arguments)})

@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// The index does not grow with the number of broker objects.
+// The number of index values is bounded, however many objects a ConsumerQueue names.
 func TestObjectsAreSpreadOverBuckets(t *testing.T) {
 	t.Parallel()
 	sizes := map[string]int{}
@@ -30,8 +30,9 @@ func TestObjectsAreSpreadOverBuckets(t *testing.T) {
 	}
 }
 
-// A notice about an object concerns nobody whose objects are in the same bucket, and somebody who has several of the objects once.
-func TestNoticeAboutABucketOfSeveral(t *testing.T) {
+// A notice does not enqueue a ConsumerQueue that only shares the bucket of an object. It enqueues a ConsumerQueue once, even if
+// it names several of the objects.
+func TestANoticeEnqueuesOnlyTheConsumerQueuesThatNameAnObject(t *testing.T) {
 	t.Parallel()
 	neighbour := ""
 	for number := 0; neighbour == ""; number++ {
@@ -48,15 +49,15 @@ func TestNoticeAboutABucketOfSeveral(t *testing.T) {
 		pool.handleNotice(types.NamespacedName{Namespace: "shop", Name: "default"},
 			snapshot.Notice{Queues: []string{"orders", "orders.dlq"}, Exchanges: []string{"orders.dlx"}})
 	}()
-	var woken []client.ObjectKey
+	var enqueued []client.ObjectKey
 	for {
 		select {
 		case e := <-pool.ConsumerQueueEvents:
-			woken = append(woken, e.Object.Resource)
+			enqueued = append(enqueued, e.Object.Resource)
 			continue
 		case <-ended:
 		}
 		break
 	}
-	topologytest.Equal(t, "woken", []client.ObjectKey{controllertest.Orders}, woken)
+	topologytest.Equal(t, "enqueued", []client.ObjectKey{controllertest.Orders}, enqueued)
 }

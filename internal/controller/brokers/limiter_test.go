@@ -11,20 +11,19 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// limited is a Limiter for eight workers.
 type limited struct {
 	*Limiter
-	t     *testing.T
-	woken chan client.ObjectKey
+	t        *testing.T
+	enqueued chan client.ObjectKey
 }
 
-// withLimiter runs a test with a clock of its own.
+// withLimiter runs a test with a Limiter for eight workers and a fake clock.
 func withLimiter(t *testing.T, test func(t *testing.T, l limited)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		woken := make(chan client.ObjectKey, 100)
-		test(t, limited{Limiter: NewLimiter(8, func(key client.ObjectKey) { woken <- key }), t: t, woken: woken})
+		enqueued := make(chan client.ObjectKey, 100)
+		test(t, limited{Limiter: NewLimiter(8, func(key client.ObjectKey) { enqueued <- key }), t: t, enqueued: enqueued})
 	})
 }
 
@@ -39,7 +38,7 @@ func (l limited) acquire(endpoint, namespace, name string) (release func()) {
 	return release
 }
 
-// acquireAll takes slots for resources of a lane.
+// acquireAll acquires slots of a lane for this many resources.
 func (l limited) acquireAll(endpoint, namespace string, count int) (release func()) {
 	l.t.Helper()
 	releases := make([]func(), count)
@@ -53,52 +52,52 @@ func (l limited) acquireAll(endpoint, namespace string, count int) (release func
 	}
 }
 
-func (l limited) waits(endpoint, namespace, name string) {
+func (l limited) expectWait(endpoint, namespace, name string) {
 	l.t.Helper()
 	_, ok := l.TryAcquire(endpoint, keyOf(namespace, name))
 	topologytest.Equal(l.t, name+" has a slot", false, ok)
 }
 
-// wakes expects that these resources of a namespace are woken, and no others.
-func (l limited) wakes(namespace string, names ...string) {
+// expectEnqueued expects that the Limiter enqueued exactly these resources of a namespace.
+func (l limited) expectEnqueued(namespace string, names ...string) {
 	l.t.Helper()
 	synctest.Wait()
 	got, want := map[client.ObjectKey]bool{}, map[client.ObjectKey]bool{}
-	for len(l.woken) > 0 {
-		got[<-l.woken] = true
+	for len(l.enqueued) > 0 {
+		got[<-l.enqueued] = true
 	}
 	for _, name := range names {
 		want[keyOf(namespace, name)] = true
 	}
-	topologytest.Equal(l.t, "woken", want, got)
+	topologytest.Equal(l.t, "enqueued", want, got)
 }
 
-func TestABrokerHasHalfOfTheWorkers(t *testing.T) {
+func TestABrokerGetsAtMostHalfOfTheWorkers(t *testing.T) {
 	withLimiter(t, func(_ *testing.T, l limited) {
 		l.acquireAll("blue", "shop", 2)
 		l.acquireAll("blue", "bank", 2)
-		l.waits("blue", "farm", "c")
+		l.expectWait("blue", "farm", "c")
 		l.acquire("green", "farm", "d")
 	})
 }
 
-// A tenant may have any number of brokers, or of names for one.
-func TestANamespaceHasHalfOfTheWorkers(t *testing.T) {
+// A tenant may have any number of brokers, and of names for one broker.
+func TestANamespaceGetsAtMostHalfOfTheWorkers(t *testing.T) {
 	withLimiter(t, func(_ *testing.T, l limited) {
 		l.acquireAll("blue", "shop", 2)
 		l.acquireAll("green", "shop", 2)
-		l.waits("red", "shop", "c")
+		l.expectWait("red", "shop", "c")
 		l.acquire("red", "bank", "d")
 	})
 }
 
-func TestNoNamespaceHasMoreSlotsThanItLeaves(t *testing.T) {
+func TestANamespaceGetsNoMoreSlotsThanItLeavesFree(t *testing.T) {
 	withLimiter(t, func(_ *testing.T, l limited) {
 		l.acquireAll("blue", "shop", 4)
 		l.acquireAll("green", "bank", 2)
-		l.waits("green", "bank", "c")
+		l.expectWait("green", "bank", "c")
 		l.acquire("red", "farm", "d")
-		l.waits("black", "port", "e")
+		l.expectWait("black", "port", "e")
 	})
 }
 
@@ -106,7 +105,7 @@ func TestOneWorkerHasOneSlot(t *testing.T) {
 	t.Parallel()
 	l := limited{NewLimiter(1, func(client.ObjectKey) {}), t, nil}
 	end := l.acquire("blue", "shop", "a")
-	l.waits("green", "bank", "b")
+	l.expectWait("green", "bank", "b")
 	end()
 	l.acquire("green", "bank", "b")
 }
@@ -120,18 +119,18 @@ func TestSlowLanesShareAQuarterOfTheWorkers(t *testing.T) {
 		}
 		l.acquire("shop-broker", "shop", "a")
 		last := l.acquire("bank-broker", "bank", "b")
-		l.waits("farm-broker", "farm", "c")
+		l.expectWait("farm-broker", "farm", "c")
 		time.Sleep(time.Millisecond)
-		l.waits("bank-broker", "bank", "d")
+		l.expectWait("bank-broker", "bank", "d")
 		l.acquireAll("other-broker", "farm", 2)()
 		l.acquireAll("port-broker", "port", 2)()
 		time.Sleep(slowAfter + time.Second)
 		last()
-		l.wakes("farm", "c")
+		l.expectEnqueued("farm", "c")
 	})
 }
 
-func TestALaneIsNotSlowAnyMore(t *testing.T) {
+func TestASlowLaneRecovers(t *testing.T) {
 	t.Parallel()
 	for name, recover := range map[string]func(release func()){
 		"after a quick answer": func(release func()) { release() },
@@ -144,7 +143,7 @@ func TestALaneIsNotSlowAnyMore(t *testing.T) {
 				slow()
 				release := l.acquire("blue", "shop", "b")
 				l.acquire("blue", "shop", "c")
-				l.waits("blue", "shop", "d")
+				l.expectWait("blue", "shop", "d")
 				recover(release)
 				l.acquire("blue", "shop", "d")
 				l.acquire("blue", "shop", "e")
@@ -153,52 +152,52 @@ func TestALaneIsNotSlowAnyMore(t *testing.T) {
 	}
 }
 
-// A free slot goes to the namespace with the fewest slots, however many of another one wait. Within a namespace the order is that of the
-// requests, and no resource overtakes one that was woken.
+// A free slot goes to the namespace with the fewest slots, however many requests of other namespaces wait. Within a namespace
+// the oldest request comes first, and no request overtakes an enqueued one.
 func TestSlotsAreFair(t *testing.T) {
 	withLimiter(t, func(_ *testing.T, l limited) {
 		first := l.acquire("blue", "shop", "a")
 		second := l.acquire("blue", "shop", "b")
 		l.acquireAll("blue", "shop", 2)
 		for _, name := range []string{"c", "d", "e", "c"} {
-			l.waits("blue", "shop", name)
+			l.expectWait("blue", "shop", name)
 		}
-		l.waits("blue", "bank", "f")
+		l.expectWait("blue", "bank", "f")
 		first()
-		l.wakes("bank", "f")
-		l.waits("blue", "farm", "g")
+		l.expectEnqueued("bank", "f")
+		l.expectWait("blue", "farm", "g")
 		l.acquire("blue", "bank", "f")
 		second()
-		l.wakes("farm", "g")
+		l.expectEnqueued("farm", "g")
 		l.acquire("blue", "farm", "g")()
-		l.wakes("shop", "c")
+		l.expectEnqueued("shop", "c")
 		l.acquire("blue", "shop", "c")()
-		l.wakes("shop", "d")
+		l.expectEnqueued("shop", "d")
 	})
 }
 
-// A resource that was woken may have nothing to do any more, be gone, or be at another broker now.
-func TestASlotThatIsNotTakenIsPassedOn(t *testing.T) {
+// An enqueued resource may have nothing to do any more, may be deleted, or may have moved to another broker.
+func TestAnUnusedSlotIsPassedOn(t *testing.T) {
 	withLimiter(t, func(_ *testing.T, l limited) {
 		end := l.acquire("blue", "shop", "a")
 		l.acquireAll("blue", "shop", 3)
 		for _, name := range []string{"b", "c", "d"} {
-			l.waits("blue", "shop", name)
+			l.expectWait("blue", "shop", name)
 		}
-		l.Pass(keyOf("shop", "d")) // it waits, and has not been offered anything
+		l.Pass(keyOf("shop", "d")) // it waits and was not offered a slot
 		end()
-		l.wakes("shop", "b")
+		l.expectEnqueued("shop", "b")
 		l.Pass(keyOf("shop", "b"))
-		l.wakes("shop", "c")
-		l.waits("green", "shop", "c")
-		l.wakes("shop", "d")
+		l.expectEnqueued("shop", "c")
+		l.expectWait("green", "shop", "c")
+		l.expectEnqueued("shop", "d")
 		l.acquire("blue", "shop", "d")()
-		l.wakes("shop", "c")
+		l.expectEnqueued("shop", "c")
 		l.acquire("green", "shop", "c")
 	})
 }
 
-func TestNothingIsRememberedOfALaneThatIsNotUsed(t *testing.T) {
+func TestAnUnusedLaneIsForgotten(t *testing.T) {
 	withLimiter(t, func(t *testing.T, l limited) {
 		end := l.acquire("blue", "shop", "a")
 		l.acquire("blue", "shop", "b")()

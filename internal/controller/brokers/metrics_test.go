@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// values are what a source emits, by name of the metric and label values, in the order of the labels' names.
+// values returns what a source emits. A key is the name of the metric and its label values, in the order of the label names.
 func values(t *testing.T, source metrics.Source) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -36,7 +36,7 @@ func values(t *testing.T, source metrics.Source) map[string]float64 {
 	return found
 }
 
-// A connection that has not read its vhost has no snapshot to tell of.
+// A connection that has not read its vhost yet has no metrics of a snapshot.
 func TestStatsBecomeMetrics(t *testing.T) {
 	t.Parallel()
 	stats := rabbit.Stats{Reconnects: 3, ResyncInterval: 30 * time.Second, OperationLimit: 16}
@@ -47,7 +47,7 @@ func TestStatsBecomeMetrics(t *testing.T) {
 		"warren_fences default shop": 0, "warren_connection_events_heard default shop": 0, "warren_deletions_waiting default shop": 0,
 		"warren_connection_operation_limit default shop": 16,
 	}
-	topologytest.Equal(t, "before the first reading", want, values(t, emit))
+	topologytest.Equal(t, "before the first refresh", want, values(t, emit))
 
 	stats.AMQPUp, stats.ManagementUp, stats.EventsHeard, stats.SyncedAt = true, true, true, time.Unix(1000, 0)
 	want["warren_connection_events_heard default shop"] = 1
@@ -58,7 +58,7 @@ func TestStatsBecomeMetrics(t *testing.T) {
 	want["warren_snapshot_objects Queue default shop"], want["warren_snapshot_objects Exchange default shop"] = 1, 2
 	want["warren_snapshot_objects Binding default shop"], want["warren_snapshot_objects Policy default shop"] = 3, 4
 	want["warren_fences default shop"], want["warren_fence_oldest_timestamp_seconds default shop"] = 1, 900
-	topologytest.Equal(t, "after", want, values(t, emit))
+	topologytest.Equal(t, "after the first refresh", want, values(t, emit))
 }
 
 func TestMemoryBecomesMetrics(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// Of a connection that was not matched yet, nothing is known.
+// Neighbours skips a connection that was not matched yet: its broker is unknown.
 func TestNeighbours(t *testing.T) {
 	t.Parallel()
 	own := brokerstest.New(topologytest.V43, "/", "own")

@@ -21,23 +21,23 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// A notice has just those reconciled whom it concerns.
+// A notice enqueues only the resources that it concerns.
 func TestHandleNotice(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		notice snapshot.Notice
 		want   []string
 	}{
-		"nothing":                               {},
-		"health concerns all":                   {notice: snapshot.Notice{Health: true}, want: []string{"bc/default", "cq/invoices", "cq/orders", "cq/returns"}},
+		"nothing": {},
+		"health concerns all resources of the connection": {notice: snapshot.Notice{Health: true}, want: []string{"bc/default", "cq/invoices", "cq/orders", "cq/returns"}},
 		"a main queue":                          {notice: snapshot.Notice{Queues: []string{"orders"}}, want: []string{"cq/orders"}},
 		"a delay tier":                          {notice: snapshot.Notice{Queues: []string{"orders.retry.5m"}}, want: []string{"cq/orders"}},
 		"a dead-letter queue":                   {notice: snapshot.Notice{Queues: []string{"invoices.dlq"}}, want: []string{"cq/invoices"}},
-		"a queue of nobody":                     {notice: snapshot.Notice{Queues: []string{"orders.dlx"}}},
+		"a queue that no ConsumerQueue names":   {notice: snapshot.Notice{Queues: []string{"orders.dlx"}}},
 		"a dead-letter exchange":                {notice: snapshot.Notice{Exchanges: []string{"orders.dlx"}}, want: []string{"cq/orders"}},
 		"a shared source exchange":              {notice: snapshot.Notice{Exchanges: []string{"events"}}, want: []string{"cq/invoices", "cq/orders"}},
 		"a return route":                        {notice: snapshot.Notice{Routes: []string{"back"}}, want: []string{"cq/returns"}},
-		"messages were counted":                 {notice: snapshot.Notice{Messages: true}, want: []string{"counted/default"}},
+		"a message count":                       {notice: snapshot.Notice{Messages: true}, want: []string{"counted/default"}},
 		"further bindings of a source exchange": {notice: snapshot.Notice{Routes: []string{"events"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,12 +76,12 @@ func TestHandleNotice(t *testing.T) {
 				}
 			}
 			slices.Sort(got)
-			topologytest.Equal(t, "reconciled", test.want, got)
+			topologytest.Equal(t, "enqueued", test.want, got)
 		})
 	}
 }
 
-// While a connection is being made its health changes several times, which concerns nobody but the BrokerConnection.
+// While a connection opens, its health changes several times. Only the BrokerConnection needs to know.
 func TestHealthOfANewConnection(t *testing.T) {
 	t.Parallel()
 	broker := brokerstest.New(topologytest.V43, "/", "uid")
@@ -102,7 +102,7 @@ func TestHealthOfANewConnection(t *testing.T) {
 		{"the vhost is read", func(h *rabbit.Health) { h.SyncedAt = time.Now() }, true},
 		{"the broker cannot be reached", func(h *rabbit.Health) { h.Err = brokererr.ErrUnreachable }, true},
 		{"another broker answers", func(h *rabbit.Health) { h.Matched = false }, true},
-		{"it still does", func(h *rabbit.Health) { h.Err = brokererr.ErrClusterMismatch }, false},
+		{"another broker still answers", func(h *rabbit.Health) { h.Err = brokererr.ErrClusterMismatch }, false},
 		{"matched again", func(h *rabbit.Health) { h.Matched, h.Err = true, nil }, true},
 	} {
 		broker.SetHealth(step.change)
@@ -110,7 +110,7 @@ func TestHealthOfANewConnection(t *testing.T) {
 	}
 }
 
-// What waits for a controller that will not come ends with the manager.
+// handleNotice does not block when the manager stops and no controller receives.
 func TestNoticeWhileStopping(t *testing.T) {
 	t.Parallel()
 	connections := NewPool(controllertest.Client(t, []controllertest.AddIndexes{AddIndexes}, controllertest.Named(t, "shop", "orders", `{}`)), logr.Discard(), ConnectWithin(management.NewLimits(0), 0))
@@ -130,33 +130,33 @@ func TestConnections(t *testing.T) {
 	t.Parallel()
 	key := types.NamespacedName{Namespace: "shop", Name: "default"}
 	connections := NewPool(controllertest.Client(t, []controllertest.AddIndexes{AddIndexes}), logr.Discard(), ConnectWithin(management.NewLimits(0), 0))
-	connections.stop() // nobody takes the notices
+	connections.stop() // no controller receives the notices
 	config := rabbit.Config{
 		// Nothing listens at port 1.
 		AMQPURI: "amqp://127.0.0.1:1", ManagementURI: "http://127.0.0.1:1", Username: "bob", Password: controllertest.Password, VHost: "/", ResyncInterval: time.Hour,
 	}
 	if got := connections.Get(key); got != nil {
-		t.Errorf("a connection before there is one: %v", got)
+		t.Errorf("Get returns %v before Ensure", got)
 	}
 	first, err := connections.Ensure(key, config)
 	topologytest.Equal(t, "error", nil, err)
 	again, err := connections.Ensure(key, config)
 	topologytest.Equal(t, "error", nil, err)
 	if again != first || connections.Get(key) != first {
-		t.Error("the same configuration made another connection")
+		t.Error("the same configuration opened another connection")
 	}
 	config.Password = "another"
 	second, err := connections.Ensure(key, config)
 	topologytest.Equal(t, "error", nil, err)
 	if second == first || connections.Get(key) != second {
-		t.Error("another configuration did not make another connection")
+		t.Error("another configuration opened no other connection")
 	}
 	if err := first.Refresh(t.Context()); err == nil {
 		t.Error("the first connection is still open")
 	}
 	config.VHost = ""
 	if _, err := connections.Ensure(key, config); err == nil {
-		t.Error("a configuration that cannot be used was used")
+		t.Error("Ensure accepts an invalid configuration")
 	}
 	config.VHost = "/"
 	third, err := connections.Ensure(key, config)
@@ -165,7 +165,7 @@ func TestConnections(t *testing.T) {
 	cancel()
 	topologytest.Equal(t, "error", nil, connections.Start(stopped))
 	if connections.Get(key) != nil {
-		t.Error("a connection is left when the manager has stopped")
+		t.Error("a connection remains after the manager has stopped")
 	}
 	if err := third.Refresh(t.Context()); err == nil {
 		t.Error("the third connection is still open")
@@ -173,7 +173,7 @@ func TestConnections(t *testing.T) {
 	connections.Close(key)
 }
 
-// An open connection outlives its Secret by 10 s.
+// An open connection remains for 10 s after its Secret was deleted.
 func TestAConnectionOutlivesItsSecret(t *testing.T) {
 	t.Parallel()
 	connections, key := NewPool(nil, logr.Discard(), ConnectWithin(management.NewLimits(0), 0)), types.NamespacedName{Namespace: "shop", Name: "default"}
@@ -181,13 +181,13 @@ func TestAConnectionOutlivesItsSecret(t *testing.T) {
 	connections.open[key] = openConnection{broker: &Broker{}}
 	first := connections.GraceLeft(key, time.Hour)
 	topologytest.Equal(t, "at first", true, first > 59*time.Minute)
-	topologytest.Equal(t, "later less", true, connections.GraceLeft(key, time.Hour) < first)
+	topologytest.Equal(t, "less time is left later", true, connections.GraceLeft(key, time.Hour) < first)
 	topologytest.Equal(t, "at the end", true, connections.GraceLeft(key, 0) <= 0)
 	connections.clearSecretMissing(key)
 	topologytest.Equal(t, "when the Secret is back", true, connections.open[key].secretMissingSince.IsZero())
 }
 
-// slowToClose is a connection that takes its time to close, as one does whose broker does not answer.
+// slowToClose is a connection to a broker that does not answer: Close takes a while.
 type slowToClose struct{ Probe }
 
 const closingTime = 5 * time.Second

@@ -9,7 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
-// refreshedAt is a connection that is asked to refresh, and has refreshed at times that a test sets.
+// refreshedAt is a connection with refresh times that a test sets. It counts requests.
 type refreshedAt struct {
 	health              rabbit.Health
 	refreshes, catchUps int
@@ -34,19 +34,19 @@ func TestRefreshGate(t *testing.T) {
 		refreshes       int
 		catchUps        int
 	}{
-		{name: "a refresh before the question is no answer", question: Question{About: "a"}, synced: future, pending: true, refreshes: 1},
-		{name: "an old refresh is no answer", question: Question{About: "a"}, synced: past, pending: true, refreshes: 1},
-		{name: "events are no refresh", question: Question{About: "a"}, synced: past, current: future, pending: true, refreshes: 1},
+		{name: "a refresh before the question does not answer it", question: Question{About: "a"}, synced: future, pending: true, refreshes: 1},
+		{name: "an old refresh does not answer the question", question: Question{About: "a"}, synced: past, pending: true, refreshes: 1},
+		{name: "events do not replace a refresh", question: Question{About: "a"}, synced: past, current: future, pending: true, refreshes: 1},
 		{name: "another question needs another refresh", question: Question{About: "b"}, synced: future, pending: true, refreshes: 2},
-		{name: "a refresh after the question answers", question: Question{About: "b"}, synced: future, refreshes: 2},
-		{name: "the same question is asked anew", question: Question{About: "b"}, synced: future, pending: true, refreshes: 3},
+		{name: "a refresh after the question answers it", question: Question{About: "b"}, synced: future, refreshes: 2},
+		{name: "the same question needs a new refresh after its answer", question: Question{About: "b"}, synced: future, pending: true, refreshes: 3},
 		{
-			name: "a question from before the event is asked anew", question: Question{About: "b", NotBefore: future.Add(time.Hour)},
+			name: "an event after the refresh needs a new refresh", question: Question{About: "b", NotBefore: future.Add(time.Hour)},
 			synced: future, pending: true, refreshes: 4,
 		},
-		{name: "another connection is asked anew", question: Question{About: "b"}, connection: other, synced: future, pending: true, refreshes: 1},
-		{name: "events may do", question: Question{About: "c", Known: true}, pending: true, refreshes: 4, catchUps: 1},
-		{name: "events answer", question: Question{About: "c", Known: true}, synced: past, current: future, refreshes: 4, catchUps: 1},
+		{name: "another connection needs its own refresh", question: Question{About: "b"}, connection: other, synced: future, pending: true, refreshes: 1},
+		{name: "a question about known objects requests a catch-up", question: Question{About: "c", Known: true}, pending: true, refreshes: 4, catchUps: 1},
+		{name: "a catch-up answers a question about known objects", question: Question{About: "c", Known: true}, synced: past, current: future, refreshes: 4, catchUps: 1},
 	} {
 		asked := connection
 		if step.connection != nil {
@@ -57,21 +57,21 @@ func TestRefreshGate(t *testing.T) {
 			t.Errorf("%s: pending %v", step.name, pending)
 		}
 		if asked.refreshes != step.refreshes || asked.catchUps != step.catchUps {
-			t.Errorf("%s: %d refreshes and %d catch-ups were asked for", step.name, asked.refreshes, asked.catchUps)
+			t.Errorf("%s: %d refreshes and %d catch-ups were requested", step.name, asked.refreshes, asked.catchUps)
 		}
 	}
 	gate.Pending(resource, connection, Question{About: "d"})
 	gate.Forget(resource)
 	connection.health.SyncedAt = future
 	if !gate.Pending(resource, connection, Question{About: "d"}) {
-		t.Error("a question that was dropped is answered")
+		t.Error("a forgotten question is answered")
 	}
 }
 
-func TestARefreshWakesThoseWhomItAnswers(t *testing.T) {
+func TestARefreshEnqueuesTheResourcesWhoseQuestionsItAnswers(t *testing.T) {
 	t.Parallel()
-	var woken []string
-	gate := NewRefreshGate(func(resource client.ObjectKey) { woken = append(woken, resource.Name) })
+	var enqueued []string
+	gate := NewRefreshGate(func(resource client.ObjectKey) { enqueued = append(enqueued, resource.Name) })
 	connection, other := &refreshedAt{}, &refreshedAt{}
 	gate.Pending(client.ObjectKey{Name: "answered"}, connection, Question{About: "a"})
 	gate.Pending(client.ObjectKey{Name: "of another connection"}, other, Question{About: "a"})
@@ -80,7 +80,7 @@ func TestARefreshWakesThoseWhomItAnswers(t *testing.T) {
 	other.health.SyncedAt = connection.health.SyncedAt
 	gate.Wake(connection)
 	gate.Wake(connection)
-	if len(woken) != 1 || woken[0] != "answered" {
-		t.Errorf("woken: %q", woken)
+	if len(enqueued) != 1 || enqueued[0] != "answered" {
+		t.Errorf("enqueued: %q", enqueued)
 	}
 }

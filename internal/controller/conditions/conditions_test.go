@@ -13,8 +13,8 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// Reconciling and Stalled are there only while they are True, never both, and carry Ready's reason and message; each
-// condition has observedGeneration. Suspended keeps the others' values.
+// Reconciling and Stalled exist only while True, never both, and have Ready's reason and message. Each condition has
+// observedGeneration. Suspended leaves the other conditions as they are.
 func TestConditionWriter(t *testing.T) {
 	t.Parallel()
 	condition := func(name string, status metav1.ConditionStatus) metav1.Condition {
@@ -34,27 +34,27 @@ func TestConditionWriter(t *testing.T) {
 		write  func(w Writer)
 		want   []string
 	}{
-		"ready and settled": {
+		"ready": {
 			before: []metav1.Condition{drifted, reconciles, stalls},
 			write:  func(w Writer) { w.SetReady(True("Why", "because"), ProgressNone) },
 			want:   []string{keptDrifted, `Ready=True Why "because", 2`},
 		},
-		"reconciling takes the place of stalled": {
+		"reconciling replaces stalled": {
 			before: []metav1.Condition{ready, stalls},
 			write:  func(w Writer) { w.SetReady(Unknown("Why", "because"), Reconciling) },
 			want:   []string{`Ready=Unknown Why "because", 2`, `Reconciling=True Why "because", 2`},
 		},
-		"stalled takes the place of reconciling": {
+		"stalled replaces reconciling": {
 			before: []metav1.Condition{ready, reconciles},
 			write:  func(w Writer) { w.SetReady(False("Why", "because"), Stalled) },
 			want:   []string{`Ready=False Why "because", 2`, `Stalled=True Why "because", 2`},
 		},
-		"keep only says that the generation was seen": {
+		"keep changes only observedGeneration": {
 			before: []metav1.Condition{ready, drifted},
 			write:  func(w Writer) { w.Keep(v1alpha1.ConditionReady) },
 			want:   []string{`Ready=True Old "old", 2`, keptDrifted},
 		},
-		"keep makes nothing up": {
+		"keep adds no condition": {
 			write: func(w Writer) { w.Keep(v1alpha1.ConditionReady) },
 			want:  []string{},
 		},
@@ -104,11 +104,11 @@ func TestConditionTransitionTimes(t *testing.T) {
 	writer.SetReady(True("Newer", "another status"), ProgressNone)
 	topologytest.Equal(t, "conditions", []string{`Ready=True Newer "another status", 2`}, controllertest.Lines(conditions))
 	if !conditions[0].LastTransitionTime.After(long.Time) {
-		t.Errorf("the time of transition stayed %v", conditions[0].LastTransitionTime)
+		t.Errorf("lastTransitionTime did not change: %v", conditions[0].LastTransitionTime)
 	}
 }
 
-// A message that is cut must read back as it was written: otherwise each look would write the status again.
+// A truncated message must read back as it was written. Otherwise every reconciliation would write the status again.
 func TestLongConditionMessage(t *testing.T) {
 	t.Parallel()
 	for offset := range 3 {

@@ -10,11 +10,11 @@ import (
 func TestShortened(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ text, want string }{
-		"short":                      {"12345678", "12345678"},
-		"long":                       {"123456789", "12345…"},
-		"no character is cut in two": {"1234äöüß", "1234…"},
-		"nor a long one":             {"1234😀😀", "1234…"},
-		"empty":                      {"", ""},
+		"short":                              {"12345678", "12345678"},
+		"long":                               {"123456789", "12345…"},
+		"a two-byte character is not split":  {"1234äöüß", "1234…"},
+		"a four-byte character is not split": {"1234😀😀", "1234…"},
+		"empty":                              {"", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -26,14 +26,14 @@ func TestShortened(t *testing.T) {
 func TestCutEncoded(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ text, want string }{
-		"short":         {"abc", "abc"},
-		"just enough":   {"abcdefgh", "abcdefgh"},
-		"too long":      {"abcdefghi", "abcde…"},
-		"wide":          {"ääääß", "ää…"},
-		"escaped":       {`""""`, `""""`},
-		"escaped, long": {`"""""`, `""…`},
-		"control":       {"\x01\x01", "…"},
-		"invalid":       {"a\xffb", "a\uFFFDb"},
+		"short":                {"abc", "abc"},
+		"as long as the limit": {"abcdefgh", "abcdefgh"},
+		"too long":             {"abcdefghi", "abcde…"},
+		"wide":                 {"ääääß", "ää…"},
+		"escaped":              {`""""`, `""""`},
+		"escaped, long":        {`"""""`, `""…`},
+		"control":              {"\x01\x01", "…"},
+		"invalid":              {"a\xffb", "a\uFFFDb"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

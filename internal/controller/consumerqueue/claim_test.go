@@ -28,10 +28,10 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// writer is the way of a manager to the API server. It lists what is written, and can fail.
+// writer records the writes of a manager to the API server. It can make them fail.
 type writer struct {
 	written []string
-	// dies is the write after which the manager is no more: nothing that it writes from then on arrives.
+	// dies is the last write that succeeds: after it the manager is dead and no write arrives.
 	dies string
 	dead bool
 }
@@ -47,7 +47,7 @@ func (w *writer) write(name string, write func() error) error {
 	return write()
 }
 
-// startWriting gives a world a manager that dies after a write; never, if that is empty. It returns what the manager writes.
+// startWriting records the writes of the manager. After the write dies, if not empty, the manager is dead.
 func (w *world) startWriting(dies string) *writer {
 	w.t.Helper()
 	of, api := &writer{dies: dies}, w.api
@@ -89,8 +89,8 @@ func TestTwoWritesForANewConsumerQueue(t *testing.T) {
 	topologytest.Equal(t, "writes after another reconciliation", 2, len(manager.written))
 }
 
-// Where the intents do not fit into an annotation, or the finalizer is there already, the status says what is intended.
-func TestThreeWritesWhereTheStatusHasToSayIt(t *testing.T) {
+// If the intents do not fit into an annotation, or the finalizer exists already, the status records them.
+func TestThreeWritesIfTheStatusRecordsTheIntents(t *testing.T) {
 	t.Parallel()
 	var bindings []string
 	for i := range 200 {
@@ -98,15 +98,15 @@ func TestThreeWritesWhereTheStatusHasToSayIt(t *testing.T) {
 	}
 	protected := controllertest.NewConsumerQueue(t, threeQueues)
 	controllerutil.AddFinalizer(protected, v1alpha1.TopologyFinalizer)
-	told := controllertest.NewConsumerQueue(t, threeQueues)
-	told.Status.ObservedGeneration, told.Status.QueueName = 1, "orders" // while the connection was being made
+	written := controllertest.NewConsumerQueue(t, threeQueues)
+	written.Status.ObservedGeneration, written.Status.QueueName = 1, "orders" // while the connection was opened
 	for name, test := range map[string]struct {
 		cq   *v1alpha1.ConsumerQueue
 		want []string
 	}{
-		"many objects":                  {controllertest.NewConsumerQueue(t, "{bindings: ["+strings.Join(bindings, ", ")+"]}"), []string{"metadata", "status", "status"}},
-		"the finalizer is there":        {protected, []string{"status", "status"}},
-		"the status was written before": {told, []string{"metadata", "status", "status"}},
+		"the intents are too large for an annotation": {controllertest.NewConsumerQueue(t, "{bindings: ["+strings.Join(bindings, ", ")+"]}"), []string{"metadata", "status", "status"}},
+		"the finalizer exists":                        {protected, []string{"status", "status"}},
+		"the status was written before":               {written, []string{"metadata", "status", "status"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -120,7 +120,8 @@ func TestThreeWritesWhereTheStatusHasToSayIt(t *testing.T) {
 	}
 }
 
-// killedManager leaves a world in which a manager has written its intents down, has declared all but some objects, and is no more.
+// killedManager returns a world whose manager was killed after it wrote its intents and declared all except the undeclared
+// objects.
 func killedManager(t *testing.T, undeclared ...vhost.ID) *world {
 	t.Helper()
 	w := newWorld(t, controllertest.NewConsumerQueue(t, threeQueues))
@@ -129,7 +130,7 @@ func killedManager(t *testing.T, undeclared ...vhost.ID) *world {
 		w.broker.Fail(id, brokererr.ErrUnreachable)
 	}
 	if _, err := w.reconcile(); !errors.Is(err, errKilled) {
-		t.Fatalf("the manager has not been killed: %v", err)
+		t.Fatalf("the manager was not killed: %v", err)
 	}
 	for _, id := range undeclared {
 		w.broker.Fail(id, nil)
@@ -139,11 +140,11 @@ func killedManager(t *testing.T, undeclared ...vhost.ID) *world {
 	return w
 }
 
-// What a manager left undone is finished by the next one, whether or not it had been declared.
-func TestAManagerDiesAfterItsIntents(t *testing.T) {
+// The next manager finishes what a killed manager began, however much was declared.
+func TestTheNextManagerFinishesTheIntentsOfAKilledManager(t *testing.T) {
 	t.Parallel()
 	for name, undeclared := range map[string][]vhost.ID{
-		"before it declares": {{}}, "while it declares": {vhost.QueueID("dlq")}, "after it has declared": nil,
+		"killed before declaring": {{}}, "killed while declaring": {vhost.QueueID("dlq")}, "killed after declaring": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -158,8 +159,8 @@ func TestAManagerDiesAfterItsIntents(t *testing.T) {
 	}
 }
 
-// What was declared and left the spec before the next manager came is known to have been Warren's.
-func TestAManagerDiesAndTheSpecIsEdited(t *testing.T) {
+// The spec changes before the next manager starts. An object of the intents that left the spec is an orphan of Warren.
+func TestTheNextManagerKnowsIntentsThatLeftTheSpec(t *testing.T) {
 	t.Parallel()
 	w := killedManager(t)
 	w.edit(controllertest.ConsumerQueue(t, twoQueues).Spec)
@@ -168,12 +169,12 @@ func TestAManagerDiesAndTheSpecIsEdited(t *testing.T) {
 	cq := w.get()
 	at := slices.IndexFunc(cq.Status.Topology, func(e v1alpha1.TopologyEntry) bool { return e.Name == "orders.retry.30s" })
 	if at < 0 || cq.Status.Topology[at].State != v1alpha1.StateOrphaned {
-		t.Errorf("the tier is not known: %+v", cq.Status.Topology)
+		t.Errorf("the tier is no orphan: %+v", cq.Status.Topology)
 	}
 }
 
-// A deletion knows what was declared, too.
-func TestAManagerDiesAndTheResourceIsDeleted(t *testing.T) {
+// A deletion also uses the intents of a killed manager.
+func TestADeletionUsesTheIntentsOfAKilledManager(t *testing.T) {
 	t.Parallel()
 	w := killedManager(t)
 	if err := w.api.Delete(t.Context(), w.get()); err != nil {
@@ -190,8 +191,9 @@ func TestAManagerDiesAndTheResourceIsDeleted(t *testing.T) {
 	topologytest.Equal(t, "message", "checking whether the queues are empty", ready.Message)
 }
 
-// Where the connection leads elsewhere by then, nothing there is taken for Warren's, and what stays behind is told.
-func TestAManagerDiesAndTheConnectionMoves(t *testing.T) {
+// If the connection leads to another cluster by then, Warren owns nothing there. An Event names the objects that remain at the
+// old cluster.
+func TestIntentsDoNotApplyToAnotherCluster(t *testing.T) {
 	t.Parallel()
 	w := killedManager(t)
 	w.broker.SetHealth(func(h *rabbit.Health) {
@@ -208,14 +210,15 @@ func TestAManagerDiesAndTheConnectionMoves(t *testing.T) {
 	}
 }
 
-// Who was killed before anything was declared has the better right to what it wrote down.
+// A ConsumerQueue with written intents holds their objects, even if an older ConsumerQueue is created before anything was
+// declared.
 func TestIntentsHoldAgainstAnOlderNewcomer(t *testing.T) {
 	t.Parallel()
 	w := killedManager(t, vhost.ID{})
 	holder := w.get()
 	older := controllertest.Named(t, "shop", "an-older-one", `{queue: {name: orders}}`)
 	older.UID = "older"
-	for name, cached := range map[string]*v1alpha1.ConsumerQueue{"the cache has heard": w.cached(), "the cache has not heard": withoutIntents(holder)} {
+	for name, cached := range map[string]*v1alpha1.ConsumerQueue{"the cache has the intents": w.cached(), "the cache lacks the intents": withoutIntents(holder)} {
 		index := ownership.NewIndex()
 		index.Update(cached)
 		index.Update(older)
@@ -229,15 +232,15 @@ func TestIntentsHoldAgainstAnOlderNewcomer(t *testing.T) {
 	}
 }
 
-// withoutIntents is a ConsumerQueue as the cache had it before the intents were written.
+// withoutIntents returns a ConsumerQueue as it was before the intents were written.
 func withoutIntents(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
 	before := cq.DeepCopy()
 	before.Annotations, before.Finalizers = nil, nil
 	return before
 }
 
-// The manager that was the leader writes nothing over what the next one has found out.
-func TestAManagerOutlivesItsLeadership(t *testing.T) {
+// A manager that lost the lead does not overwrite the status of the next manager.
+func TestAFormerLeaderOverwritesNoStatus(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.NewConsumerQueue(t, threeQueues))
 	w.startWriting("")
@@ -254,7 +257,7 @@ func TestAManagerOutlivesItsLeadership(t *testing.T) {
 	_, err = v.claim(t.Context(), comparison, decided)
 	topologytest.Equal(t, "error", nil, err)
 
-	w.restart() // the other manager
+	w.restart() // the next manager
 	_, err = w.reconcile()
 	topologytest.Equal(t, "error", nil, err)
 	found := w.get().Status
@@ -271,7 +274,6 @@ func (w *world) hasQueue(name string) bool {
 	return exists
 }
 
-// connection reads the BrokerConnection.
 func (w *world) connection() *v1alpha1.BrokerConnection {
 	w.t.Helper()
 	bc := &v1alpha1.BrokerConnection{}

@@ -17,43 +17,43 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// others is what is known of a queue that others consume, by so many counts; nobody of one that they do not.
-func others(counts int) rabbit.Consumers { return rabbit.Consumers{Others: true, Counts: counts} }
-func nobody(counts int) rabbit.Consumers { return rabbit.Consumers{Counts: counts} }
+// others returns the state of a queue with other consumers in the last counts; noOthers that of a queue without other consumers.
+func others(counts int) rabbit.Consumers   { return rabbit.Consumers{Others: true, Counts: counts} }
+func noOthers(counts int) rabbit.Consumers { return rabbit.Consumers{Counts: counts} }
 
 func TestIsConsumed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		told  bool
-		known rabbit.Consumers
-		want  bool
+		before bool
+		known  rabbit.Consumers
+		want   bool
 	}{
-		"nothing is known":                {false, rabbit.Consumers{}, false},
-		"nothing is known any more":       {true, rabbit.Consumers{}, true},
-		"somebody was there once":         {false, others(countsUntilConsumed - 1), false},
-		"somebody stays":                  {false, others(countsUntilConsumed), true},
-		"somebody has stayed for long":    {true, others(1000), true},
-		"somebody is back":                {true, others(1), true},
-		"nobody is there":                 {false, nobody(1), false},
-		"nobody is there any more":        {true, nobody(countsUntilFree - 1), true},
-		"nobody has come back":            {true, nobody(countsUntilFree), false},
-		"consumers are not counted":       {false, rabbit.Consumers{Disabled: true}, false},
-		"they are not counted any longer": {true, rabbit.Consumers{Disabled: true}, false},
+		"no count yet": {false, rabbit.Consumers{}, false},
+		"consumed before, and no count since a restart":             {true, rabbit.Consumers{}, true},
+		"one count too few with a consumer":                         {false, others(countsUntilConsumed - 1), false},
+		"enough counts with a consumer":                             {false, others(countsUntilConsumed), true},
+		"consumed before, and still consumed":                       {true, others(1000), true},
+		"consumed before, and a consumer is back":                   {true, others(1), true},
+		"one count without a consumer":                              {false, noOthers(1), false},
+		"consumed before, and one count too few without a consumer": {true, noOthers(countsUntilFree - 1), true},
+		"consumed before, and enough counts without a consumer":     {true, noOthers(countsUntilFree), false},
+		"consumers are not counted":                                 {false, rabbit.Consumers{Disabled: true}, false},
+		"consumed before, and consumers are not counted any more":   {true, rabbit.Consumers{Disabled: true}, false},
 	} {
-		if got := isConsumed(test.told, test.known); got != test.want {
+		if got := isConsumed(test.before, test.known); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}
 }
 
-// found has the broker find consumers of a queue, and the ConsumerQueues reconciled that this concerns.
-func (w *world) found(queue string, known rabbit.Consumers) (written bool) {
+// setConsumers sets the other consumers of a queue, and reconciles the ConsumerQueue if the count concerns it.
+func (w *world) setConsumers(queue string, known rabbit.Consumers) (written bool) {
 	w.t.Helper()
 	w.broker.SetConsumers(queue, known)
 	return w.counted(nil)
 }
 
-// traps are the codes of the advisories.
+// traps returns the advisories as one line.
 func (w *world) traps() string {
 	codes := []string{}
 	for _, advisory := range w.get().Status.Advisories {
@@ -64,7 +64,7 @@ func (w *world) traps() string {
 
 const consumed = "DeadLetterQueueConsumed orders.dlq"
 
-// The status is written when the advisory comes and when it goes, however many counts there are in between.
+// The status is written when the advisory begins and when it ends, and for no count in between.
 func TestConsumedInStatus(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.ConsumerQueue(t, `{}`))
@@ -80,29 +80,29 @@ func TestConsumedInStatus(t *testing.T) {
 		want    string
 	}{
 		{"others consume the main queue", "orders", others(100), false, ""},
-		{"somebody looks", "orders.dlq", others(1), false, ""},
-		{"somebody stays", "orders.dlq", others(2), true, consumed},
-		{"and stays", "orders.dlq", others(3), false, consumed},
-		{"nobody", "orders.dlq", nobody(9), false, consumed},
-		{"somebody is back", "orders.dlq", others(1), false, consumed},
-		{"nothing is known", "orders.dlq", rabbit.Consumers{}, false, consumed},
-		{"nobody for long", "orders.dlq", nobody(10), true, ""},
-		{"still nobody", "orders.dlq", nobody(11), false, ""},
+		{"another consumer in one count", "orders.dlq", others(1), false, ""},
+		{"another consumer in two counts", "orders.dlq", others(2), true, consumed},
+		{"another consumer in three counts", "orders.dlq", others(3), false, consumed},
+		{"no other consumer in nine counts", "orders.dlq", noOthers(9), false, consumed},
+		{"the other consumer is back", "orders.dlq", others(1), false, consumed},
+		{"no count", "orders.dlq", rabbit.Consumers{}, false, consumed},
+		{"no other consumer in ten counts", "orders.dlq", noOthers(10), true, ""},
+		{"no other consumer in eleven counts", "orders.dlq", noOthers(11), false, ""},
 	} {
-		topologytest.Equal(t, step.name+": written", step.written, w.found(step.queue, step.known))
+		topologytest.Equal(t, step.name+": written", step.written, w.setConsumers(step.queue, step.known))
 		topologytest.Equal(t, step.name, step.want, w.traps())
 	}
 	topologytest.Equal(t, "conditions", ready, w.get().Status.Conditions)
 }
 
-// A manager that is started again finds the advisory in the status, and keeps it until it knows better.
+// After a restart the advisory remains in the status until enough counts show no consumer.
 func TestConsumedAfterARestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.ConsumerQueue(t, `{}`))
 	if _, err := w.reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	w.found("orders.dlq", others(2))
+	w.setConsumers("orders.dlq", others(2))
 	before := w.get()
 	topologytest.Equal(t, "before", consumed, w.traps())
 	w.restart()
@@ -115,11 +115,11 @@ func TestConsumedAfterARestart(t *testing.T) {
 	if _, err := w.reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	topologytest.Equal(t, "where nobody counts", "", w.traps())
+	topologytest.Equal(t, "where consumers are not counted", "", w.traps())
 }
 
-// Only the dead-letter queue of now, at the broker of now, is meant.
-func TestConsumedElsewhere(t *testing.T) {
+// An advisory ends if the dead-letter queue or the cluster changes.
+func TestConsumedEndsWithTheQueueOrTheCluster(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(w *world){
 		"another cluster answers": func(w *world) {
@@ -135,7 +135,7 @@ func TestConsumedElsewhere(t *testing.T) {
 			if _, err := w.reconcile(); err != nil {
 				t.Fatal(err)
 			}
-			w.found("orders.dlq", others(2))
+			w.setConsumers("orders.dlq", others(2))
 			change(w)
 			w.broker.SetConsumers("orders.dlq", others(1))
 			w.broker.Change(func(s *snapshot.Snapshot) { s.PutQueue("orders.dlq", vhost.Queue{Durable: true}) })
@@ -146,16 +146,16 @@ func TestConsumedElsewhere(t *testing.T) {
 				t.Errorf("advisories: %s", w.traps())
 			}
 			requests := w.reconciler.queuesWithOutdatedCounts(t.Context(), controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{}))
-			topologytest.Equal(t, "reconciled again because of a count", nil, requests)
+			topologytest.Equal(t, "enqueued because of a count", nil, requests)
 		})
 	}
 }
 
-// A look that the broker refuses is told of until one succeeds.
-func TestRefusedLookInStatus(t *testing.T) {
+// While the broker refuses to browse the dead-letter queue, an advisory reports it.
+func TestARefusedBrowseIsAnAdvisory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.ConsumerQueue(t, `{}`))
-	look := func() {
+	browse := func() {
 		_, err := w.broker.Look(t.Context(), w.broker.Health().Cluster.Key(), transfer.LookConfig{
 			Queue: "orders.dlq", Visit: func(*amqp.Delivery) bool { return true },
 		})
@@ -170,13 +170,13 @@ func TestRefusedLookInStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.broker.Fail(vhost.QueueID("orders.dlq"), brokererr.New("access refused: no read", brokererr.ErrAccessRefused))
-	look()
+	browse()
 	topologytest.Equal(t, "advisories", []v1alpha1.Advisory{{
 		Code: v1alpha1.AdvisoryRedriveImpossible, Name: "orders.dlq",
 		Message: `dead letters cannot be looked at, moved or deleted: access refused: no read. The user of BrokerConnection "default" ` +
 			`needs the permission read on queue "orders.dlq", and write on the exchange amq.default`,
 	}}, w.get().Status.Advisories)
 	w.broker.Fail(vhost.QueueID("orders.dlq"), nil)
-	look()
-	topologytest.Equal(t, "after a look that succeeded", "", w.traps())
+	browse()
+	topologytest.Equal(t, "after a browse that succeeded", "", w.traps())
 }

@@ -27,10 +27,10 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// told is a ConsumerQueue whose consumers are told the contract.
-const told = `{contract: {configMap: orders-contract}, bindings: [{exchange: {name: shop}}], retry: {policy: None}}`
+// withContract is a ConsumerQueue with a contract, whose source exchange another client declares.
+const withContract = `{contract: {configMap: orders-contract}, bindings: [{exchange: {name: shop}}], retry: {policy: None}}`
 
-// shop has somebody declare the exchange that the main queue is bound to.
+// shop declares the source exchange, as another client would.
 func shop(w *world) {
 	w.broker.Change(func(s *snapshot.Snapshot) { s.PutExchange("shop", vhost.Exchange{Type: "topic", Durable: true}) })
 }
@@ -45,16 +45,16 @@ func (w *world) configMap() *corev1.ConfigMap {
 	return found
 }
 
-// A consumer that finds a contract finds all queues, too.
-func TestContractIsWrittenOnceInSync(t *testing.T) {
+// A contract is written only if all queues exist.
+func TestTheContractIsWrittenWhenTheTopologyIsInSync(t *testing.T) {
 	t.Parallel()
-	cq := controllertest.NewConsumerQueue(t, told)
+	cq := controllertest.NewConsumerQueue(t, withContract)
 	w := newWorld(t, cq)
 	if _, err := w.reconcile(); err != nil {
 		t.Fatal(err)
 	}
 	if found := w.configMap(); found.Name != "" || w.get().Status.Contract != nil {
-		t.Errorf("while the exchange is missing there is %+v", found)
+		t.Errorf("a contract exists while the exchange is missing: %+v", found)
 	}
 	shop(w)
 	if _, err := w.reconcile(); err != nil {
@@ -112,11 +112,11 @@ func TestContractIsWrittenOnceInSync(t *testing.T) {
 		t.Fatal(err)
 	}
 	if now := w.configMap().ResourceVersion; now != version {
-		t.Error("written again though nothing changed")
+		t.Error("the contract was written again without a change")
 	}
 }
 
-func TestContractCannotBeWritten(t *testing.T) {
+func TestTheContractCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	configMap := func(change func(*corev1.ConfigMap)) *corev1.ConfigMap {
 		found := &corev1.ConfigMap{Data: map[string]string{"theirs": "kept"}}
@@ -126,7 +126,7 @@ func TestContractCannotBeWritten(t *testing.T) {
 	}
 	ours := func(c *corev1.ConfigMap) { c.Labels = map[string]string{v1alpha1.ContractLabel: "true"} }
 	forbidden := apierrors.NewForbidden(corev1.Resource("configmaps"), "orders-contract", errors.New("no right"))
-	tired := errors.New("the API server is tired")
+	down := errors.New("the API server is down")
 	for name, test := range map[string]struct {
 		found    *corev1.ConfigMap
 		fails    error
@@ -135,11 +135,11 @@ func TestContractCannotBeWritten(t *testing.T) {
 		retried  error
 		requeued bool
 	}{
-		"somebody's ConfigMap": {
+		"the ConfigMap has no label of Warren": {
 			found: configMap(func(*corev1.ConfigMap) {}), stalled: true,
 			want: `ConfigMap "orders-contract" of spec.contract: it is not ours to write: it has no label messaging.warren.dev/contract; delete it, or name another`,
 		},
-		"another ConsumerQueue's": {
+		"the ConfigMap belongs to another ConsumerQueue": {
 			found: configMap(func(c *corev1.ConfigMap) {
 				ours(c)
 				c.OwnerReferences = []metav1.OwnerReference{{
@@ -152,13 +152,13 @@ func TestContractCannotBeWritten(t *testing.T) {
 			fails: forbidden, stalled: true,
 			want: `ConfigMap "orders-contract" of spec.contract: configmaps "orders-contract" is forbidden: no right: install config/contract, or set consumerContracts.enabled in the chart`,
 		},
-		"an API server that does not answer": {
-			fails: tired, retried: tired, want: `ConfigMap "orders-contract" of spec.contract: the API server is tired`,
+		"the API server does not answer": {
+			fails: down, retried: down, want: `ConfigMap "orders-contract" of spec.contract: the API server is down`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			objects := []client.Object{controllertest.NewConsumerQueue(t, told)}
+			objects := []client.Object{controllertest.NewConsumerQueue(t, withContract)}
 			if test.found != nil {
 				objects = append(objects, test.found)
 			}
@@ -186,10 +186,10 @@ func TestContractCannotBeWritten(t *testing.T) {
 	}
 }
 
-// An earlier ConsumerQueue of the name left the ConfigMap, or a restore of a backup brought it without owner.
-func TestContractOfAnEarlierConsumerQueueIsTakenOver(t *testing.T) {
+// A former ConsumerQueue of this name left the ConfigMap, or a backup restored it without its owner.
+func TestTheContractOfAFormerConsumerQueueIsAdopted(t *testing.T) {
 	t.Parallel()
-	cq := controllertest.NewConsumerQueue(t, told)
+	cq := controllertest.NewConsumerQueue(t, withContract)
 	earlier := &corev1.ConfigMap{}
 	earlier.Namespace, earlier.Name, earlier.Labels = cq.Namespace, "orders-contract", map[string]string{v1alpha1.ContractLabel: "true"}
 	earlier.OwnerReferences = []metav1.OwnerReference{{
@@ -201,38 +201,39 @@ func TestContractOfAnEarlierConsumerQueueIsTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found := w.configMap(); !metav1.IsControlledBy(found, cq) || found.Data["contract.json"] == "" {
-		t.Errorf("there is %+v", found)
+		t.Errorf("the ConfigMap is %+v", found)
 	}
 }
 
 func TestContractHold(t *testing.T) {
 	t.Parallel()
 	const held = `consumers may still publish to it: it goes 3m0s after ConfigMap "orders-contract" has told them`
+	// The time is according to the clock of another manager.
 	contractIn := func(configMap, hash string) *v1alpha1.ContractStatus {
-		return &v1alpha1.ContractStatus{ConfigMap: configMap, Hash: hash, LastUpdateTime: ago(time.Hour)} // by the clock of another manager
+		return &v1alpha1.ContractStatus{ConfigMap: configMap, Hash: hash, LastUpdateTime: ago(time.Hour)}
 	}
 	for name, test := range map[string]struct {
-		told    *v1alpha1.ContractStatus // without a hash: that of the contract
-		seen    time.Duration            // ago, by this manager
-		written map[string]string        // in place of the contract
-		removed bool                     // from the spec
-		want    string
+		recorded *v1alpha1.ContractStatus // an empty hash stands for the hash of the contract
+		seen     time.Duration            // how long ago this manager saw it first
+		written  map[string]string        // data of the ConfigMap instead of the contract
+		removed  bool                     // spec.contract was removed
+		want     string
 	}{
-		"not written yet":               {want: held},
-		"another contract":              {told: contractIn("orders-contract", "sha256:1"), seen: time.Hour, want: held},
-		"in another ConfigMap so far":   {told: contractIn("before", ""), seen: time.Hour, want: held},
-		"not seen before":               {told: contractIn("orders-contract", ""), want: held},
-		"seen a moment ago":             {told: contractIn("orders-contract", ""), seen: 2 * time.Minute, want: held},
-		"seen three minutes ago":        {told: contractIn("orders-contract", ""), seen: 3 * time.Minute},
-		"brought back since":            {told: contractIn("orders-contract", ""), seen: time.Hour, written: map[string]string{"contract.json": "{}"}, want: held},
-		"removed, seen a moment ago":    {told: contractIn("orders-contract", ""), seen: 2 * time.Minute, removed: true, want: held},
-		"removed, seen an hour ago":     {told: contractIn("orders-contract", ""), seen: time.Hour, removed: true},
-		"never asked for, so not there": {removed: true},
+		"the contract is not written yet":                 {want: held},
+		"another contract is written":                     {recorded: contractIn("orders-contract", "sha256:1"), seen: time.Hour, want: held},
+		"the contract is in another ConfigMap":            {recorded: contractIn("before", ""), seen: time.Hour, want: held},
+		"this manager sees it for the first time":         {recorded: contractIn("orders-contract", ""), want: held},
+		"this manager saw it two minutes ago":             {recorded: contractIn("orders-contract", ""), seen: 2 * time.Minute, want: held},
+		"this manager saw it three minutes ago":           {recorded: contractIn("orders-contract", ""), seen: 3 * time.Minute},
+		"the ConfigMap was changed since":                 {recorded: contractIn("orders-contract", ""), seen: time.Hour, written: map[string]string{"contract.json": "{}"}, want: held},
+		"spec.contract was removed, seen two minutes ago": {recorded: contractIn("orders-contract", ""), seen: 2 * time.Minute, removed: true, want: held},
+		"spec.contract was removed, seen an hour ago":     {recorded: contractIn("orders-contract", ""), seen: time.Hour, removed: true},
+		"spec.contract was never set":                     {removed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cq := controllertest.NewConsumerQueue(t, told)
-			cq.Status.Contract = test.told
+			cq := controllertest.NewConsumerQueue(t, withContract)
+			cq.Status.Contract = test.recorded
 			if test.removed {
 				cq.Spec.Contract = nil
 			}
@@ -243,7 +244,7 @@ func TestContractHold(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if test.told != nil && test.told.Hash == "" {
+			if test.recorded != nil && test.recorded.Hash == "" {
 				v.status.Contract.Hash = c.hash
 			}
 			found := &corev1.ConfigMap{Data: c.data}
@@ -261,8 +262,8 @@ func TestContractHold(t *testing.T) {
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-d)) }
 
-// Somebody may have taken the permission away, or the ConfigMap over, together with spec.contract.
-func TestContractOfAConfigMapThatIsNotOursAnyMoreIsForgotten(t *testing.T) {
+// Together with spec.contract, a user may remove the permission or the label of the ConfigMap.
+func TestAnUnmanagedConfigMapIsForgotten(t *testing.T) {
 	t.Parallel()
 	cq := controllertest.NewConsumerQueue(t, `{}`)
 	cq.Status.Contract = &v1alpha1.ContractStatus{ConfigMap: "orders-contract", Hash: "sha256:1"}
@@ -277,8 +278,8 @@ func TestContractOfAConfigMapThatIsNotOursAnyMoreIsForgotten(t *testing.T) {
 	topologytest.Equal(t, "their data", theirs.Data, w.configMap().Data)
 }
 
-// Pods that mount the ConfigMap hear of what has left the spec together with spec.contract.
-func TestContractIsForgottenOnceConsumersHaveHeard(t *testing.T) {
+// Pods that still mount the ConfigMap learn that a delay tier left the spec together with spec.contract.
+func TestARemovedContractIsForgottenWhenConsumersHaveReadIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.NewConsumerQueue(t, `{contract: {configMap: orders-contract}, retry: {delayTiers: [{delay: 10s}, {delay: 20s}]}}`))
 	if _, err := w.reconcile(); err != nil {
@@ -302,8 +303,8 @@ func TestContractIsForgottenOnceConsumersHaveHeard(t *testing.T) {
 	topologytest.Equal(t, "status.contract", (*v1alpha1.ContractStatus)(nil), w.get().Status.Contract)
 }
 
-// A delay tier that has left the spec is still published to by consumers that have not heard of that.
-func TestContractComesBeforeRemoval(t *testing.T) {
+// Consumers publish to a delay tier that left the spec until they read the new contract.
+func TestTheContractIsWrittenBeforeATierIsRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.NewConsumerQueue(t, `{contract: {configMap: orders-contract}, retry: {delayTiers: [{delay: 10s}, {delay: 20s}]}}`))
 	if _, err := w.reconcile(); err != nil {
@@ -326,7 +327,7 @@ func TestContractComesBeforeRemoval(t *testing.T) {
 		t.Error("the tier is gone")
 	}
 
-	w.restart() // by the clock of the next manager, the contract may be hours old
+	w.restart() // the next manager does not trust the times of the former one
 	w.mustReconcile()
 	topologytest.Equal(t, "reason after a restart", v1alpha1.AdvisoryReasonContractPending, w.get().Status.Advisories[0].Reason)
 
@@ -337,10 +338,10 @@ func TestContractComesBeforeRemoval(t *testing.T) {
 	}).WithTimeout(deadline.For(10 * time.Second)).Should(BeFalse())
 }
 
-// Somebody writes the ConfigMap at the same time.
-func TestContractIsWrittenAgainAfterAConflict(t *testing.T) {
+// Another client writes the ConfigMap at the same time.
+func TestTheContractIsWrittenAgainAfterAConflict(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ conflicts, left int }{"once": {1, 0}, "at each try": {100, 1}} {
+	for name, test := range map[string]struct{ conflicts, left int }{"one conflict": {1, 0}, "a conflict at each try": {100, 1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, controllertest.NewConsumerQueue(t, `{contract: {configMap: orders-contract}}`))

@@ -43,21 +43,21 @@ func TestReadinessChanged(t *testing.T) {
 		before, after *v1alpha1.BrokerConnection
 		want          bool
 	}{
-		"nothing":             {bc(1, "True", "Connected", "well"), bc(1, "True", "Connected", "well"), false},
-		"nothing of nothing":  {bc(1), bc(1), false},
-		"another generation":  {bc(1, "True", "Connected", "well"), bc(2, "True", "Connected", "well"), true},
-		"another status":      {bc(1, "True", "Why", "well"), bc(1, "False", "Why", "well"), true},
-		"another reason":      {bc(1, "False", "Why", "ill"), bc(1, "False", "WhyNot", "ill"), true},
-		"another message":     {bc(1, "False", "Why", "ill"), bc(1, "False", "Why", "worse"), true},
-		"the first condition": {bc(1), bc(1, "True", "Connected", "well"), true},
-		"the finalizer":       {bc(1), protected, true},
-		"a deletion":          {protected, deleted, true},
+		"no change":                    {bc(1, "True", "Connected", "connected"), bc(1, "True", "Connected", "connected"), false},
+		"no change without conditions": {bc(1), bc(1), false},
+		"the generation changed":       {bc(1, "True", "Connected", "connected"), bc(2, "True", "Connected", "connected"), true},
+		"the status of Ready changed":  {bc(1, "True", "Why", "connected"), bc(1, "False", "Why", "connected"), true},
+		"the reason of Ready changed":  {bc(1, "False", "Why", "refused"), bc(1, "False", "WhyNot", "refused"), true},
+		"the message of Ready changed": {bc(1, "False", "Why", "refused"), bc(1, "False", "Why", "unreachable"), true},
+		"Ready was added":              {bc(1), bc(1, "True", "Connected", "connected"), true},
+		"the finalizer was added":      {bc(1), protected, true},
+		"the deletion was requested":   {protected, deleted, true},
 	} {
 		topologytest.Equal(t, name, test.want, readinessChanged().Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}))
 	}
 }
 
-// status.ConsumerQueueEvents is how many ConsumerQueues use the connection.
+// status.consumerQueues of a BrokerConnection counts the ConsumerQueues that use it.
 func TestQueuesOfConnection(t *testing.T) {
 	t.Parallel()
 	r := &Reconciler{client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterjob.AddIndexes},
@@ -84,10 +84,10 @@ func TestReconcileConsumerQueue(t *testing.T) {
 		ready  string
 		err    string
 	}{
-		"it is gone":              {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterjob.AddIndexes})},
-		"it is being deleted":     {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterjob.AddIndexes}, deleted)},
-		"the API server is tired": {client: controllertest.BrokenClient(t), err: "get ConsumerQueue: the API server is tired"},
-		"its status is written":   {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterjob.AddIndexes}, controllertest.ConsumerQueue(t, `{}`)), ready: "ConnectionNotReady"},
+		"the ConsumerQueue is gone":          {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterjob.AddIndexes})},
+		"the ConsumerQueue is being deleted": {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterjob.AddIndexes}, deleted)},
+		"the API server is down":             {client: controllertest.BrokenClient(t), err: "get ConsumerQueue: the API server is down"},
+		"the status is written":              {client: controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, deadletterjob.AddIndexes}, controllertest.ConsumerQueue(t, `{}`)), ready: "ConnectionNotReady"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -122,7 +122,8 @@ func TestReconcileConsumerQueue(t *testing.T) {
 	}
 }
 
-// A status that is left and comes back while the cache still has its first version is written a second time.
+// If the cache still has the first status, writing the first status again is refused as stale. Otherwise a changed-back status
+// would not be written.
 func TestFinishWithAnOldCache(t *testing.T) {
 	t.Parallel()
 	cached := controllertest.ConsumerQueue(t, `{}`)
@@ -137,9 +138,9 @@ func TestFinishWithAnOldCache(t *testing.T) {
 	}
 	topologytest.Equal(t, "an unchanged status", nil, finish())
 	topologytest.Equal(t, "a new advisory", nil, finish(v1alpha1.Advisory{Code: v1alpha1.AdvisoryFenced, Name: "orders", Message: "refuses"}))
-	topologytest.Equal(t, "the advisory is gone, the cache has not heard of it", true, errors.Is(finish(), statuswriter.ErrStaleCache))
+	topologytest.Equal(t, "the advisory ended, and the cache still lacks it", true, errors.Is(finish(), statuswriter.ErrStaleCache))
 	topologytest.Equal(t, "error", nil, c.Get(t.Context(), key, cached))
-	topologytest.Equal(t, "the cache has heard of it", nil, finish())
+	topologytest.Equal(t, "the advisory ended, and the cache has it", nil, finish())
 	topologytest.Equal(t, "error", nil, c.Get(t.Context(), key, cached))
 	topologytest.Equal(t, "advisories", 0, len(cached.Status.Advisories))
 }

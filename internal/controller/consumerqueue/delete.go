@@ -136,7 +136,7 @@ func (d *deletion) assumeInventory(bc *v1alpha1.BrokerConnection) {
 	d.status.Topology, d.status.TopologyOmitted = truncated(entries)
 }
 
-// teardownThrough removes the topology through a BrokerConnection, as far as possible.
+// teardownThrough removes the topology through a BrokerConnection, and retains what it must not or cannot delete.
 func (d *deletion) teardownThrough(
 	ctx context.Context, bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry,
 ) (ctrl.Result, error) {

@@ -33,8 +33,8 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// lookingAt is a look at a ConsumerQueue that the API server has, with others.
-func lookingAt(t *testing.T, cq *v1alpha1.ConsumerQueue, others ...client.Object) *scope {
+// newDeleteScope returns the scope of a ConsumerQueue. The API server has the ConsumerQueue and the other objects.
+func newDeleteScope(t *testing.T, cq *v1alpha1.ConsumerQueue, others ...client.Object) *scope {
 	t.Helper()
 	c := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes}, append(others, cq)...)
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(cq), cq); err != nil {
@@ -61,7 +61,7 @@ func isGone(t *testing.T, l *scope) bool {
 	return err != nil
 }
 
-// Where the broker cannot be asked, or must not be touched, the resource goes and its topology stays.
+// If Warren cannot reach the broker or must not change it, the resource is deleted and its topology remains.
 func TestTerminateWithoutABroker(t *testing.T) {
 	t.Parallel()
 	const all = `: exchange "orders.dlx"; queue "orders"; queue "orders.dlq"`
@@ -79,26 +79,26 @@ func TestTerminateWithoutABroker(t *testing.T) {
 	slow := notReady(v1alpha1.ReasonSecretNotFound)
 	slow.Spec.ResyncInterval = "1m"
 	for name, test := range map[string]struct {
-		more    string // of the spec
+		more    string // appended to the spec
 		bc      *v1alpha1.BrokerConnection
 		status  func(s *v1alpha1.ConsumerQueueStatus)
-		failing time.Duration // for how long it has been, up to one try ago
-		// event is how the resource goes; empty if it says nothing. waits is what it says while it stays.
+		failing time.Duration // how long the deletion has failed
+		// event is recorded when the resource is deleted, if not empty. waits is the message of Ready while it waits.
 		event, waits string
 	}{
-		"it is to be retained": {
+		"deletionPolicy is Retain": {
 			more: ", deletionPolicy: Retain", bc: notReady(v1alpha1.ReasonSecretNotFound),
 			event: "Normal left at the broker: deletionPolicy is Retain" + all,
 		},
-		"it is suspended": {
+		"spec.suspend is set": {
 			more: ", suspend: true", bc: notReady(v1alpha1.ReasonSecretNotFound),
 			event: "Warning left at the broker: spec.suspend is set, so the broker is not touched" + all,
 		},
-		"it was to report only, and found a topology": {
+		"driftPolicy is Report, and the topology was found": {
 			more: ", driftPolicy: Report", bc: notReady(v1alpha1.ReasonSecretNotFound), status: adopted,
 			event: "Normal left at the broker: driftPolicy is Report, and Warren found this topology" + all,
 		},
-		"it was to report only, found tiers and has never seen a main queue": {
+		"driftPolicy is Report, and the topology was found without a main queue": {
 			more: ", driftPolicy: Report", bc: notReady(v1alpha1.ReasonSecretNotFound),
 			status: func(s *v1alpha1.ConsumerQueueStatus) {
 				adopted(s)
@@ -106,11 +106,11 @@ func TestTerminateWithoutABroker(t *testing.T) {
 			},
 			event: `Normal left at the broker: driftPolicy is Report, and Warren found this topology: exchange "orders.dlx"; queue "orders.dlq"`,
 		},
-		"that is to be deleted nevertheless": {
+		"driftPolicy is Report, deletionPolicy is Delete, and the topology was found": {
 			more: ", driftPolicy: Report, deletionPolicy: Delete", bc: notReady(v1alpha1.ReasonSecretNotFound), status: adopted,
 			waits: `waiting to delete the topology: BrokerConnection "default" is not ready: Secret "broker" not found`,
 		},
-		"it was to report only, after Warren had declared the topology": {
+		"driftPolicy is Report, and Warren declared the topology": {
 			more: ", driftPolicy: Report", bc: notReady(v1alpha1.ReasonSecretNotFound),
 			waits: `waiting to delete the topology: BrokerConnection "default" is not ready: Secret "broker" not found`,
 		},
@@ -135,14 +135,14 @@ func TestTerminateWithoutABroker(t *testing.T) {
 			bc: notReady(v1alpha1.ReasonSecretNotFound), failing: 2 * time.Minute,
 			event: `Warning left at the broker: given up after 1m30s: BrokerConnection "default" is not ready: Secret "broker" not found` + all,
 		},
-		"for three of its intervals it may be": {
+		"the BrokerConnection is not ready for less than three intervals": {
 			bc: slow, failing: 2 * time.Minute,
 			waits: `waiting to delete the topology: BrokerConnection "default" is not ready: Secret "broker" not found`,
 		},
-		"it never got as far as declaring anything": {
+		"nothing was declared": {
 			status: func(s *v1alpha1.ConsumerQueueStatus) { s.Topology = nil },
 		},
-		"its status was lost": {
+		"the status was lost": {
 			status: func(s *v1alpha1.ConsumerQueueStatus) { *s = v1alpha1.ConsumerQueueStatus{} },
 			event:  `Warning left at the broker: BrokerConnection "default" is gone` + all,
 		},
@@ -159,7 +159,7 @@ func TestTerminateWithoutABroker(t *testing.T) {
 			if test.bc != nil {
 				others = append(others, test.bc)
 			}
-			l := lookingAt(t, cq, others...)
+			l := newDeleteScope(t, cq, others...)
 			failFor(l.unreached, cq, test.failing)
 			result, err := l.reconcileDelete(t.Context())
 			topologytest.Equal(t, "error", nil, err)
@@ -168,7 +168,7 @@ func TestTerminateWithoutABroker(t *testing.T) {
 			if test.waits != "" {
 				topologytest.Equal(t, "ready", "False Terminating "+test.waits, fmt.Sprintf("%s %s %s", ready.Status, ready.Reason, ready.Message))
 				if result.RequeueAfter <= 0 || result.RequeueAfter > 2*terminationRetry {
-					t.Errorf("tries again after %v", result.RequeueAfter)
+					t.Errorf("is requeued after %v", result.RequeueAfter)
 				}
 			} else {
 				topologytest.Equal(t, "result", ctrl.Result{}, result)
@@ -183,11 +183,11 @@ func TestTerminateWithoutABroker(t *testing.T) {
 	}
 }
 
-// Neither the status nor the spec says what may be at the broker.
+// Neither the status nor the spec tells Warren what may be at the broker.
 func TestTerminateWithoutAStatusAndWithARefusedSpec(t *testing.T) {
 	t.Parallel()
 	spec := fmt.Sprintf(`{queue: {arguments: {x-a: %q}}}`, strings.Repeat("a", 2000))
-	l := lookingAt(t, controllertest.BeingDeleted(controllertest.ConsumerQueue(t, spec)))
+	l := newDeleteScope(t, controllertest.BeingDeleted(controllertest.ConsumerQueue(t, spec)))
 	_, err := l.reconcileDelete(t.Context())
 	topologytest.Equal(t, "error", nil, err)
 	topologytest.Equal(t, "gone", true, isGone(t, l))
@@ -196,24 +196,24 @@ func TestTerminateWithoutAStatusAndWithARefusedSpec(t *testing.T) {
 	}}, l.events, comparingOccurrences)
 }
 
-// What goes away by itself is waited for longer than what may pass.
-func TestHowLongADeletionIsTried(t *testing.T) {
+// A deletion that waits for a state that ends by itself is tried longer than one that fails.
+func TestRetryOrGiveUp(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		limit    time.Duration
 		interval v1alpha1.Duration
 		failing  time.Duration
-		event    string // empty if it is tried again
+		event    string // empty if the deletion is retried
 	}{
-		"for a minute":                {limit: retrybudget.Termination, interval: "1s", failing: 40 * time.Second},
-		"not longer":                  {limit: retrybudget.Termination, interval: "1s", failing: time.Minute, event: "given up after 1m0s: why"},
-		"for three intervals":         {limit: retrybudget.Termination, interval: "1m", failing: 2 * time.Minute},
-		"for ten minutes, if pending": {limit: retrybudget.Pending, interval: "1m", failing: 9 * time.Minute},
-		"and not longer either":       {limit: retrybudget.Pending, interval: "1m", failing: 10 * time.Minute, event: "given up after 10m0s: why"},
+		"retried for less than a minute":                          {limit: retrybudget.Termination, interval: "1s", failing: 40 * time.Second},
+		"not retried after a minute":                              {limit: retrybudget.Termination, interval: "1s", failing: time.Minute, event: "given up after 1m0s: why"},
+		"retried for less than three intervals":                   {limit: retrybudget.Termination, interval: "1m", failing: 2 * time.Minute},
+		"a pending deletion is retried for less than ten minutes": {limit: retrybudget.Pending, interval: "1m", failing: 9 * time.Minute},
+		"a pending deletion is not retried after ten minutes":     {limit: retrybudget.Pending, interval: "1m", failing: 10 * time.Minute, event: "given up after 10m0s: why"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := lookingAt(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")))
+			l := newDeleteScope(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")))
 			trials := retrybudget.NewFailures()
 			failFor(trials, l.cq, test.failing)
 			bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{ResyncInterval: test.interval})
@@ -236,45 +236,44 @@ func adopted(s *v1alpha1.ConsumerQueueStatus) {
 	}
 }
 
-// That a queue was not empty once, when it had left the spec, says nothing about the day of the deletion; what is found out
-// then does.
-func TestTerminateBeginsAfresh(t *testing.T) {
+// A result from before the deletion is dropped: the queue may be empty by now. A result from the deletion itself is kept.
+func TestADeletionDropsOlderResults(t *testing.T) {
 	t.Parallel()
-	l := lookingAt(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")), controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{}))
-	for look, want := range []bool{false, true} {
-		told := controllertest.NewTold()
-		removals := brokers.NewDeletionTasks(t.Context(), told.Tell)
+	l := newDeleteScope(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")), controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{}))
+	for pass, want := range []bool{false, true} {
+		enqueued := controllertest.NewEnqueued()
+		removals := brokers.NewDeletionTasks(t.Context(), enqueued.Enqueue)
 		broker := controllertest.NewDeleter()
 		_, _ = removals.Ensure(controllertest.Orders, broker, "a", brokers.Group{Queues: []string{"dlq"}}, 0)
 		broker.Results <- brokererr.ErrNotEmpty
-		<-told
+		<-enqueued
 		l.deletions = removals
 		_, err := l.reconcileDelete(t.Context())
 		topologytest.Equal(t, "error", nil, err)
 		known, _ := removals.Ensure(controllertest.Orders, controllertest.NewDeleter(), "a", brokers.Group{Queues: []string{"dlq"}}, time.Hour)
-		topologytest.Equal(t, fmt.Sprintf("known after look %d", look+1), want, known)
+		topologytest.Equal(t, fmt.Sprintf("known after reconciliation %d", pass+1), want, known)
 	}
 }
 
-// A resource without the finalizer is somebody else's to let go.
+// A resource without the finalizer waits for other finalizers, and Warren does nothing for it.
 func TestTerminateOnlyOnce(t *testing.T) {
 	t.Parallel()
 	cq := controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{deletionPolicy: Retain}`, ""))
 	cq.Finalizers = append(cq.Finalizers, "example.com/wait")
-	l := lookingAt(t, cq)
+	l := newDeleteScope(t, cq)
 	_, err := l.reconcileDelete(t.Context())
 	topologytest.Equal(t, "error", nil, err)
 	topologytest.Equal(t, "finalizers", []string{"example.com/wait"}, l.cq.Finalizers)
 	topologytest.Equal(t, "events", 1, len(l.events))
 	_, err = l.reconcileDelete(t.Context())
 	topologytest.Equal(t, "error", nil, err)
-	topologytest.Equal(t, "events after another look", 1, len(l.events))
+	topologytest.Equal(t, "events after another reconciliation", 1, len(l.events))
 }
 
-// One that went before was told of when it did.
-func TestLetGoTellsOnce(t *testing.T) {
+// If another reconciliation removed the finalizer first, no second Event is recorded.
+func TestRemoveFinalizerRecordsOneEvent(t *testing.T) {
 	t.Parallel()
-	first := lookingAt(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")))
+	first := newDeleteScope(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")))
 	second := &scope{Reconciler: first.Reconciler, report: reportOn(first.cq.DeepCopy())}
 	for _, l := range []*scope{first, second} {
 		_, err := l.removeFinalizer(t.Context(), "Normal", "left at the broker: why: everything")
@@ -283,15 +282,15 @@ func TestLetGoTellsOnce(t *testing.T) {
 	topologytest.Equal(t, "events", []int{1, 0}, []int{len(first.events), len(second.events)})
 }
 
-// One that was changed meanwhile is looked at again, and stays until then.
-func TestLetGoOfWhatChangedMeanwhile(t *testing.T) {
+// If the resource was changed since it was read, it is reconciled again before the finalizer is removed.
+func TestRemoveFinalizerOfAChangedResource(t *testing.T) {
 	t.Parallel()
-	l := lookingAt(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")))
+	l := newDeleteScope(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")))
 	changed := l.cq.DeepCopy()
-	changed.Annotations = map[string]string{"somebody": "was here"}
+	changed.Annotations = map[string]string{"example.com/changed": "yes"}
 	topologytest.Equal(t, "error", nil, l.client.Update(t.Context(), changed))
 	_, err := l.removeFinalizer(t.Context(), "Normal", "left at the broker: why: everything")
-	topologytest.Equal(t, "the cache is to hear of it first", true, errors.Is(err, statuswriter.ErrStaleCache))
+	topologytest.Equal(t, "the cache must have the change first", true, errors.Is(err, statuswriter.ErrStaleCache))
 	topologytest.Equal(t, "gone", false, isGone(t, l))
 	topologytest.Equal(t, "events", 0, len(l.events))
 }
@@ -306,15 +305,15 @@ func TestRetained(t *testing.T) {
 	}
 	binding := v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: "dlx", Destination: "dlq", Role: v1alpha1.RoleDeadLetter}
 	for name, test := range map[string]struct {
-		stays []plan.Retained
-		want  string
+		retained []plan.Retained
+		want     string
 	}{
 		"nothing": {nil, ""},
-		"what is not Warren's to delete, or goes with something else": {
+		"source exchanges and bindings are not named": {
 			[]plan.Retained{{Entry: exchange("events", v1alpha1.RoleSource), Reason: "why"}, {Entry: binding, Reason: "why"}}, "",
 		},
-		"one": {[]plan.Retained{{Entry: queue("dlq"), Reason: "it is full"}}, `left at the broker: it is full: queue "dlq"`},
-		"by reason": {
+		"one object": {[]plan.Retained{{Entry: queue("dlq"), Reason: "it is full"}}, `left at the broker: it is full: queue "dlq"`},
+		"objects are grouped by reason": {
 			[]plan.Retained{
 				{Entry: queue("a"), Reason: "one"},
 				{Entry: queue("b"), Reason: "other"},
@@ -323,7 +322,7 @@ func TestRetained(t *testing.T) {
 			},
 			`left at the broker: one: queue "a"; exchange "c". other: queue "b"`,
 		},
-		"many": {
+		"only five objects are named": {
 			[]plan.Retained{
 				{Entry: queue("1"), Reason: "why"},
 				{Entry: queue("2"), Reason: "why"},
@@ -336,11 +335,11 @@ func TestRetained(t *testing.T) {
 			`left at the broker: why: queue "1"; queue "2"; queue "3"; queue "4"; queue "5"; and 2 more`,
 		},
 	} {
-		topologytest.Equal(t, name, test.want, retainedNote(test.stays))
+		topologytest.Equal(t, name, test.want, retainedNote(test.retained))
 	}
 }
 
-// failFor has deletions fail for a time, until now.
+// failFor records failures of a deletion over a time that ends now.
 func failFor(failures *retrybudget.Failures, cq *v1alpha1.ConsumerQueue, failing time.Duration) {
 	now := time.Now()
 	for at := now.Add(-failing); at.Before(now); at = at.Add(time.Second) {
@@ -349,10 +348,11 @@ func failFor(failures *retrybudget.Failures, cq *v1alpha1.ConsumerQueue, failing
 	failures.Add(cq, now)
 }
 
-// A broker that deletes thousands of queues for others is slow, and may be lost for a moment now and then. That is no reason to give up.
-func TestADeletionIsTriedWhileThoseOfOthersGetOn(t *testing.T) {
+// A broker that deletes thousands of queues for other ConsumerQueues is slow, and its connection may break now and then.
+// Deletions are retried while others succeed.
+func TestADeletionIsRetriedWhileOthersSucceed(t *testing.T) {
 	t.Parallel()
-	for name, others := range map[string]bool{"others get on": true, "nobody does": false} {
+	for name, others := range map[string]bool{"other deletions succeed": true, "no other deletion succeeds": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, controllertest.NewConsumerQueue(t, twoQueues))
@@ -385,8 +385,9 @@ func TestADeletionIsTriedWhileThoseOfOthersGetOn(t *testing.T) {
 			if others {
 				want = "waiting to delete the topology"
 			}
-			NewWithT(t).Eventually(outcome).WithTimeout(deadline.For(10 * time.Second)).Should(ContainSubstring(want)) // the attempt takes a moment
-			topologytest.Equal(t, "times unreached", time.Duration(0), w.reconciler.unreached.Add(cq, time.Now()))
+			// The deletion task takes a moment.
+			NewWithT(t).Eventually(outcome).WithTimeout(deadline.For(10 * time.Second)).Should(ContainSubstring(want))
+			topologytest.Equal(t, "failures to reach the broker", time.Duration(0), w.reconciler.unreached.Add(cq, time.Now()))
 		})
 	}
 }

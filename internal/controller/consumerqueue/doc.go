@@ -1,6 +1,6 @@
 // Package consumerqueue reconciles ConsumerQueues. Begin with controller.go.
 //
-//   - normal.go: a resource that stays, as far as its BrokerConnection allows
+//   - normal.go: a resource that is not deleted, until its BrokerConnection can be used
 //   - topology.go: from the spec to the status: compare, decide, claim (claim.go), apply, prune (prune.go)
 //   - report.go, summarize.go, events.go, statussize.go: what the status and Events report
 //   - delete.go, teardown.go: whether and how the topology of a deleted resource is removed

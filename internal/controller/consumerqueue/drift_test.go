@@ -17,12 +17,12 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// verdict is what the status says of the topology.
+// verdict is what the status reports about the topology.
 type verdict struct {
 	Ready   metav1.ConditionStatus
 	Reason  string
 	Drifted string
-	Queue   v1alpha1.ObjectState // of dlq
+	Queue   v1alpha1.ObjectState // state of queue dlq
 }
 
 func verdictOf(status v1alpha1.ConsumerQueueStatus) verdict {
@@ -46,8 +46,8 @@ var dlqIsMissing = verdict{
 	Drifted: `queue "dlq" is missing; queue "dlq" is not bound to exchange "dlx" with routing key ""`,
 }
 
-// It may take long to declare what is missing, and the operator may end meanwhile.
-func TestTheStatusTellsDriftBeforeItIsCorrected(t *testing.T) {
+// The status reports drift before Warren corrects it: declaring may take long, and Warren may stop meanwhile.
+func TestTheStatusReportsDriftBeforeItIsCorrected(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.NewConsumerQueue(t, twoQueues))
 	w.mustReconcile()
@@ -60,8 +60,8 @@ func TestTheStatusTellsDriftBeforeItIsCorrected(t *testing.T) {
 	topologytest.Equal(t, "Events", []string{eventDriftDetected, eventDriftCorrected}, reasonsOf(occurred))
 }
 
-// A resource may wait for minutes for its turn at the broker.
-func TestTheStatusTellsDriftWhileItWaitsForItsTurn(t *testing.T) {
+// A resource may wait for minutes for a slot at the broker.
+func TestTheStatusReportsDriftWhileTheResourceWaitsForASlot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.NewConsumerQueue(t, twoQueues))
 	w.mustReconcile()
@@ -71,7 +71,7 @@ func TestTheStatusTellsDriftWhileItWaitsForItsTurn(t *testing.T) {
 	w.reconciler.index.Update(w.cached())
 	s := &scope{Reconciler: w.reconciler, report: reportOn(w.cached())}
 	_, err := s.reconcileNormal(t.Context())
-	topologytest.Equal(t, "waits for its turn", true, errors.Is(err, brokers.ErrBusy))
+	topologytest.Equal(t, "waits for a slot", true, errors.Is(err, brokers.ErrBusy))
 	topologytest.Equal(t, "status", dlqIsMissing, verdictOf(w.get().Status))
 	topologytest.Equal(t, "Events", []string{eventDriftDetected}, reasonsOf(w.recorder.occurred))
 	done()
@@ -85,22 +85,22 @@ func reasonsOf(occurred []occurrence) (reasons []string) {
 	return reasons
 }
 
-// deleteDLQ has somebody delete dlq, and reconciles.
+// deleteDLQ deletes dlq as another client would, and reconciles.
 func (w *world) deleteDLQ() []occurrence {
 	w.t.Helper()
 	w.broker.Change(func(s *snapshot.Snapshot) { s.DropQueue("dlq") })
 	return w.mustReconcile()
 }
 
-// An object that others delete again and again is declared once per five minutes.
-func TestAnObjectThatOthersDeleteAgainAndAgain(t *testing.T) {
+// Warren declares an object that other clients keep deleting once per five minutes.
+func TestARepeatedlyDeletedObject(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.NewConsumerQueue(t, twoQueues))
 	w.mustReconcile()
 	pass := func(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 	for range 3 {
 		w.deleteDLQ()
-		topologytest.Equal(t, "is declared again at once", true, w.hasQueue("dlq"))
+		topologytest.Equal(t, "is declared again immediately", true, w.hasQueue("dlq"))
 		pass(time.Minute)
 	}
 
@@ -118,23 +118,24 @@ func TestAnObjectThatOthersDeleteAgainAndAgain(t *testing.T) {
 	w.broker.Change(func(s *snapshot.Snapshot) { s.DropExchange("dlx") })
 	w.mustReconcile()
 	observed, _ := w.broker.Observe(vhost.Selection{Exchanges: []string{"dlx"}})
-	topologytest.Equal(t, "another object is declared at once", true, observed.Has(vhost.ExchangeID("dlx")))
+	topologytest.Equal(t, "another object is declared immediately", true, observed.Has(vhost.ExchangeID("dlx")))
 
-	pass(4 * time.Minute) // five after the last declaration
+	pass(4 * time.Minute) // five minutes after the last declaration
 	topologytest.Equal(t, "Events after five minutes", []string{eventDriftCorrected}, reasonsOf(w.mustReconcile()))
 	topologytest.Equal(t, "is declared after five minutes", true, w.hasQueue("dlq"))
 	w.deleteDLQ()
-	topologytest.Equal(t, "is declared at once again", false, w.hasQueue("dlq"))
+	topologytest.Equal(t, "is declared immediately after the fourth time", false, w.hasQueue("dlq"))
 	pass(5 * time.Minute)
 	w.mustReconcile()
 
 	pass(10 * time.Minute)
 	w.deleteDLQ()
-	topologytest.Equal(t, "is declared at once after ten minutes", true, w.hasQueue("dlq"))
+	topologytest.Equal(t, "is declared immediately after ten quiet minutes", true, w.hasQueue("dlq"))
 }
 
-// The resource is reconciled again when the object may be declared, however long the interval is.
-func TestWhenAnObjectMayBeDeclaredAgain(t *testing.T) {
+// postponed returns the time until the object may be declared, so that the resource is requeued then, however long its interval
+// is.
+func TestPostponed(t *testing.T) {
 	t.Parallel()
 	now := testclock.NewFakePassiveClock(time.Now())
 	r := newRedeclared(now)
@@ -151,7 +152,7 @@ func TestWhenAnObjectMayBeDeclaredAgain(t *testing.T) {
 	topologytest.Equal(t, "wait", 4*time.Minute, wait)
 	objects, _ = r.postponed(controllertest.Invoices, both)
 	topologytest.Equal(t, "postponed for another resource", nil, objects)
-	r.record(controllertest.Orders, []vhost.ID{exchange}) // ten minutes after the second time
+	r.record(controllertest.Orders, []vhost.ID{exchange}) // ten minutes after the second declaration
 	objects, _ = r.postponed(controllertest.Orders, []vhost.ID{exchange})
 	topologytest.Equal(t, "postponed after ten quiet minutes", nil, objects)
 	r.forget(controllertest.Orders)

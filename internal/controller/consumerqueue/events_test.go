@@ -22,13 +22,13 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// attempt is one look at a broker: what it has by then, and what comes of declaring what is missing.
+// attempt is one reconciliation: the state of the broker, and whether declaring fails.
 type attempt struct {
 	spec  string
 	on    vhost.Version
 	then  func(s *snapshot.Snapshot)
 	fails error
-	// want are the Events of this look.
+	// want are the Events of this reconciliation.
 	want []occurrence
 }
 
@@ -37,9 +37,9 @@ const (
 	withLimit = `{queue: {maxLength: 9}, retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
 )
 
-// Events are recorded on transitions only. Each case is a history of looks at one ConsumerQueue, each with the status that the
-// one before left. While a ConsumerQueue is drifted already, what else goes missing and is mended has no Event.
-func TestTell(t *testing.T) {
+// Events are recorded on transitions only. Each case is a history of reconciliations of one ConsumerQueue. While it is drifted,
+// further drift and its correction record no Event.
+func TestEventsOfTransitions(t *testing.T) {
 	t.Parallel()
 	const (
 		limitEvent = `queue "orders" must be recreated: x-max-length is not set, should be 9`
@@ -56,8 +56,8 @@ func TestTell(t *testing.T) {
 		policy   v1alpha1.DriftPolicy
 		attempts []attempt
 	}{
-		"declared once": {attempts: []attempt{{spec: twoQueues, want: []occurrence{declared}}, {spec: twoQueues}}},
-		"adopted, which is no event": {attempts: []attempt{
+		"a declaration records one Event": {attempts: []attempt{{spec: twoQueues, want: []occurrence{declared}}, {spec: twoQueues}}},
+		"an adoption records no Event": {attempts: []attempt{
 			{spec: twoQueues, then: declared43},
 		}},
 		"declared at the second attempt": {attempts: []attempt{
@@ -101,7 +101,7 @@ func TestTell(t *testing.T) {
 			{spec: twoQueues},
 			{spec: withLimit, want: []occurrence{recreate}},
 		}},
-		"recreation is required under Report, which is all that drifted": {policy: v1alpha1.DriftPolicyReport, attempts: []attempt{
+		"recreation is required under Report": {policy: v1alpha1.DriftPolicyReport, attempts: []attempt{
 			{spec: twoQueues, then: declared43},
 			{spec: withLimit, want: []occurrence{
 				{"Warning", "DriftDetected", "Compare", "x-max-length is not set, should be 9; a queue's arguments cannot be changed: it must be recreated"},
@@ -109,7 +109,7 @@ func TestTell(t *testing.T) {
 			}},
 			{spec: withLimit},
 		}},
-		"recreation is required, and something else is healed": {attempts: []attempt{
+		"recreation is required, and a binding is corrected": {attempts: []attempt{
 			{spec: twoQueues, want: []occurrence{declared}},
 			{spec: withLimit, then: func(s *snapshot.Snapshot) { s.DropBinding(vhost.Binding{Source: "dlx", Destination: "dlq"}) }, want: []occurrence{
 				{"Warning", "DriftDetected", "Compare", `queue "dlq" is not bound to exchange "dlx" with routing key ""`},
@@ -117,7 +117,7 @@ func TestTell(t *testing.T) {
 			}},
 			{spec: withLimit},
 		}},
-		"more was asked for": {attempts: []attempt{
+		"the spec adds an exchange": {attempts: []attempt{
 			{spec: twoQueues, want: []occurrence{declared}},
 			{
 				spec: `{retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}, bindings: [{exchange: {name: events, type: fanout}}]}`,
@@ -149,31 +149,31 @@ func TestTell(t *testing.T) {
 	}
 }
 
-// Somebody else declared what was missing while our own declaration failed: the incident is over.
-func TestTellWhenSomebodyElseWasFaster(t *testing.T) {
+// Another client declared what was missing while Warren's declaration failed: the drift is over.
+func TestDriftIsCorrectedByAnotherClient(t *testing.T) {
 	t.Parallel()
-	told := plantest.Scenario{Was: twoQueues}.Play(t)
-	look := reportOn(controllertest.ConsumerQueue(t, twoQueues))
+	played := plantest.Scenario{Was: twoQueues}.Play(t)
+	s := reportOn(controllertest.ConsumerQueue(t, twoQueues))
 	done := plan.Plan{Drift: true, Actions: declaringQueue("orders")}
 	failure := errors.New("no answer")
-	outcome := summarize(told.Comparison, told.Known, v1alpha1.DriftPolicyCorrect, failure)
-	look.recordTransitions(done, []v1alpha1.Change{{Message: "it is missing"}}, outcome, failure)
+	outcome := summarize(played.Comparison, played.Known, v1alpha1.DriftPolicyCorrect, failure)
+	s.recordTransitions(done, []v1alpha1.Change{{Message: "it is missing"}}, outcome, failure)
 	topologytest.Equal(t, "events", []occurrence{
 		{"Warning", "DriftDetected", "Compare", "it is missing"},
 		{"Normal", "DriftCorrected", "Correct", "declared 1 queue: the broker has what the spec asks for again"},
-	}, look.events, comparingOccurrences)
+	}, s.events, comparingOccurrences)
 }
 
-// A note may have 1024 bytes, and what is no longer text is refused with the whole Event.
+// A note has at most 1024 bytes. The API server refuses an Event whose note is not valid UTF-8.
 func TestRecordEvents(t *testing.T) {
 	t.Parallel()
 	recorder := &controllertest.EventLog{}
-	look := &scope{Reconciler: &Reconciler{recorder: recorder}, report: reportOn(controllertest.ConsumerQueue(t, `{}`))}
-	look.addEvent("Normal", "Declared", "Declare", "100% done")
+	s := &scope{Reconciler: &Reconciler{recorder: recorder}, report: reportOn(controllertest.ConsumerQueue(t, `{}`))}
+	s.addEvent("Normal", "Declared", "Declare", "100% done")
 	for offset := range 2 {
-		look.addEvent("Normal", "Declared", "Declare", strings.Repeat("x", offset)+strings.Repeat("ä", 600))
+		s.addEvent("Normal", "Declared", "Declare", strings.Repeat("x", offset)+strings.Repeat("ä", 600))
 	}
-	look.recordEvents()
+	s.recordEvents()
 	topologytest.Equal(t, "first note", "100% done", recorder.Notes[0])
 	topologytest.Equal(t, "events", 3, len(recorder.Notes))
 	for _, note := range recorder.Notes[1:] {
@@ -197,16 +197,16 @@ func TestFinish(t *testing.T) {
 		change   func(status *v1alpha1.ConsumerQueueStatus)
 		missing  bool
 		broken   bool
-		conflict bool // until the version is the one that the API server has
+		conflict bool // the write conflicts until the version is current
 		old      bool
 		want     outcome
 	}{
-		"a changed status is written, and events recorded":    {change: change, want: outcome{written: true, events: []string{"DriftDetected"}}},
-		"an unchanged status is not written, events recorded": {want: outcome{events: []string{"DriftDetected"}}},
-		"the resource is gone":                                {change: change, missing: true},
-		"the API server is broken":                            {change: change, broken: true, want: outcome{failed: true}},
-		"the resource was changed otherwise in the meantime":  {change: change, conflict: true, want: outcome{written: true, events: []string{"DriftDetected"}}},
-		"the look began with an old status":                   {change: change, conflict: true, old: true, want: outcome{failed: true}},
+		"a changed status is written, and Events are recorded":        {change: change, want: outcome{written: true, events: []string{"DriftDetected"}}},
+		"an unchanged status is not written, and Events are recorded": {want: outcome{events: []string{"DriftDetected"}}},
+		"the resource is gone": {change: change, missing: true},
+		"the API server fails": {change: change, broken: true, want: outcome{failed: true}},
+		"the resource changed in the meantime, and its status did not": {change: change, conflict: true, want: outcome{written: true, events: []string{"DriftDetected"}}},
+		"the reconciliation began with an old status":                  {change: change, conflict: true, old: true, want: outcome{failed: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -225,7 +225,7 @@ func TestFinish(t *testing.T) {
 				case test.missing:
 					return controllertest.NotFound(cq.Name)
 				case test.broken:
-					return errors.New("the API server is tired")
+					return errors.New("the API server is down")
 				case test.conflict && cq.ResourceVersion == read.ResourceVersion:
 					return controllertest.Conflict(cq.Name)
 				}
@@ -233,15 +233,15 @@ func TestFinish(t *testing.T) {
 				return nil
 			}))
 			recorder, c := &controllertest.EventLog{}, builder.Build()
-			look := &scope{
+			s := &scope{
 				Reconciler: &Reconciler{client: c, live: c, recorder: recorder},
 				report:     reportOn(cq),
 			}
-			look.addEvent("Warning", eventDriftDetected, "Compare", "it is missing")
+			s.addEvent("Warning", eventDriftDetected, "Compare", "it is missing")
 			if test.change != nil {
-				test.change(look.status)
+				test.change(s.status)
 			}
-			err := look.finish(t.Context())
+			err := s.finish(t.Context())
 			got := outcome{written, recorder.Reasons, err != nil}
 			topologytest.Equal(t, "outcome", test.want, got, comparing[outcome]())
 		})
@@ -250,6 +250,6 @@ func TestFinish(t *testing.T) {
 
 func TestCondition(t *testing.T) {
 	t.Parallel()
-	look := &report{status: &v1alpha1.ConsumerQueueStatus{}}
-	topologytest.Equal(t, "a condition that is not there", metav1.ConditionUnknown, look.condition(v1alpha1.ConditionDrifted))
+	s := &report{status: &v1alpha1.ConsumerQueueStatus{}}
+	topologytest.Equal(t, "a missing condition", metav1.ConditionUnknown, s.condition(v1alpha1.ConditionDrifted))
 }

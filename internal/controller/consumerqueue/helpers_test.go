@@ -4,7 +4,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// comparing looks into the unexported fields of a type.
+// comparing returns an option that compares the unexported fields of a type.
 func comparing[T any]() cmp.Option {
 	var zero T
 	return cmp.AllowUnexported(zero)

@@ -36,7 +36,7 @@ func (r *Reconciler) locationOf(ctx context.Context, cq *v1alpha1.ConsumerQueue)
 	return leads
 }
 
-// view returns the peers of a ConsumerQueue: those that name its objects, through whichever connection. It asks the management
+// view returns the peers of a ConsumerQueue: the ConsumerQueues that name its objects, through any connection. It asks the management
 // API of its own connection where the connections of other namespaces lead, unless that is known.
 func (r *Reconciler) view(
 	ctx context.Context, cq *v1alpha1.ConsumerQueue, own *brokers.Broker, here ownership.Location, version vhost.Version,

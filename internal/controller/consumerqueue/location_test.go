@@ -9,7 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// A connection of another namespace that is suspended, or not open yet, still counts where the broker has let it in.
+// A connection of another namespace leads to its last accepted location, even if it is suspended or not open yet.
 func TestWasLetInAt(t *testing.T) {
 	t.Parallel()
 	letIn := controllertest.ConnectedTo("elsewhere", "default", "rabbit@a", "/")
@@ -20,12 +20,12 @@ func TestWasLetInAt(t *testing.T) {
 		own    rabbit.Health
 		want   bool
 	}{
-		"at the same address":              {func(*v1alpha1.BrokerConnection) {}, own, true},
-		"at another address":               {func(bc *v1alpha1.BrokerConnection) { bc.Status.Location.ClusterEndpoint = "evil:5672" }, own, false},
-		"into another vhost":               {func(bc *v1alpha1.BrokerConnection) { bc.Status.Location.VHost = "other" }, own, false},
-		"never, whatever the spec says":    {func(bc *v1alpha1.BrokerConnection) { bc.Status.Location.VHost = "" }, own, false},
-		"when it was another cluster":      {func(bc *v1alpha1.BrokerConnection) { bc.Status.Location.ClusterName = "other" }, own, false},
-		"at an address of several brokers": {func(*v1alpha1.BrokerConnection) {}, rabbit.Health{}, false},
+		"accepted at the same address":             {func(*v1alpha1.BrokerConnection) {}, own, true},
+		"accepted at another address":              {func(bc *v1alpha1.BrokerConnection) { bc.Status.Location.ClusterEndpoint = "evil:5672" }, own, false},
+		"accepted in another vhost":                {func(bc *v1alpha1.BrokerConnection) { bc.Status.Location.VHost = "other" }, own, false},
+		"never accepted":                           {func(bc *v1alpha1.BrokerConnection) { bc.Status.Location.VHost = "" }, own, false},
+		"accepted by another cluster":              {func(bc *v1alpha1.BrokerConnection) { bc.Status.Location.ClusterName = "other" }, own, false},
+		"the own connection has no unique address": {func(*v1alpha1.BrokerConnection) {}, rabbit.Health{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

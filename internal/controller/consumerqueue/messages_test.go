@@ -25,8 +25,8 @@ import (
 func TestDiffersInMagnitude(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		told, counted int64
-		want          bool
+		written, counted int64
+		want             bool
 	}{
 		{0, 0, false},
 		{0, 1, true},
@@ -50,17 +50,17 @@ func TestDiffersInMagnitude(t *testing.T) {
 		{5_000_000_000, 9_999_999_999, false},
 		{5_000_000_000, 10_000_000_000, true},
 	} {
-		if got := differsInMagnitude(&test.told, &test.counted); got != test.want {
-			t.Errorf("told %d, counted %d: %v, want %v", test.told, test.counted, got, test.want)
+		if got := differsInMagnitude(&test.written, &test.counted); got != test.want {
+			t.Errorf("written %d, counted %d: %v, want %v", test.written, test.counted, got, test.want)
 		}
 	}
 	one := int64(1)
-	topologytest.Equal(t, "a queue that is there now", true, differsInMagnitude(nil, &one))
-	topologytest.Equal(t, "a queue that is gone", true, differsInMagnitude(&one, nil))
+	topologytest.Equal(t, "a new queue", true, differsInMagnitude(nil, &one))
+	topologytest.Equal(t, "a deleted queue", true, differsInMagnitude(&one, nil))
 	topologytest.Equal(t, "no such queue", false, differsInMagnitude(nil, nil))
 }
 
-// Each number of a status can be the reason to write the status; the time of the count is none.
+// A change of any number outdates the status. The time of the count alone does not.
 func TestIsOutdated(t *testing.T) {
 	t.Parallel()
 	of := func(main, delayed, deadLettered int64) *v1alpha1.MessageCounts {
@@ -69,28 +69,28 @@ func TestIsOutdated(t *testing.T) {
 	later := of(2, 2, 2)
 	later.AsOf = metav1.NewTime(time.Now().Add(time.Hour))
 	for name, test := range map[string]struct {
-		told, counted *v1alpha1.MessageCounts
-		want          bool
+		written, counted *v1alpha1.MessageCounts
+		want             bool
 	}{
-		"never counted":               {},
-		"counted for the first time":  {counted: of(0, 0, 0), want: true},
-		"not counted any more":        {told: of(0, 0, 0), want: true},
-		"the same":                    {told: of(2, 2, 2), counted: of(2, 2, 2)},
-		"the same, later":             {told: of(2, 2, 2), counted: later},
-		"another number, no digit":    {told: of(2, 2, 2), counted: of(3, 4, 5)},
-		"the main queue has more":     {told: of(2, 2, 2), counted: of(20, 2, 2), want: true},
-		"more wait in the tiers":      {told: of(2, 2, 2), counted: of(2, 20, 2), want: true},
-		"there are more dead letters": {told: of(2, 2, 2), counted: of(2, 2, 20), want: true},
-		"no dead letter is left":      {told: of(2, 2, 2), counted: of(2, 2, 0), want: true},
+		"messages were never counted":             {},
+		"messages are counted for the first time": {counted: of(0, 0, 0), want: true},
+		"messages are not counted any more":       {written: of(0, 0, 0), want: true},
+		"the same numbers":                        {written: of(2, 2, 2), counted: of(2, 2, 2)},
+		"the same numbers, counted later":         {written: of(2, 2, 2), counted: later},
+		"other numbers of the same magnitude":     {written: of(2, 2, 2), counted: of(3, 4, 5)},
+		"the main queue has more":                 {written: of(2, 2, 2), counted: of(20, 2, 2), want: true},
+		"the delay tiers have more":               {written: of(2, 2, 2), counted: of(2, 20, 2), want: true},
+		"there are more dead letters":             {written: of(2, 2, 2), counted: of(2, 2, 20), want: true},
+		"no dead letter is left":                  {written: of(2, 2, 2), counted: of(2, 2, 0), want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			topologytest.Equal(t, "outdated", test.want, isOutdated(test.told, test.counted))
+			topologytest.Equal(t, "outdated", test.want, isOutdated(test.written, test.counted))
 		})
 	}
 }
 
-// numbers are the messages that a status tells of, such as "main 3, delayed 0, dead 1"; empty if the status tells of none.
+// numbers returns the message counts of a status, such as "main 3, delayed 0, dead 1"; empty if it has none.
 func numbers(status v1alpha1.ConsumerQueueStatus) string {
 	if status.Messages == nil {
 		return ""
@@ -105,7 +105,8 @@ func numbers(status v1alpha1.ConsumerQueueStatus) string {
 	return fmt.Sprintf("main %s, delayed %s, dead %s", text(counts.Main), text(counts.Delayed), text(counts.DeadLettered))
 }
 
-// counted has the broker count messages, and the ConsumerQueues reconciled that this concerns. It says whether the status was written.
+// counted sets message counts, and reconciles the ConsumerQueue if they outdate its status. It reports whether the status was
+// written.
 func (w *world) counted(messages map[string]int) (written bool) {
 	w.t.Helper()
 	for queue, count := range messages {
@@ -121,12 +122,12 @@ func (w *world) counted(messages map[string]int) (written bool) {
 	}
 	written = w.get().ResourceVersion != before
 	if written != (len(requests) > 0) {
-		w.t.Errorf("%v reconciled, written %v: each count would have it reconciled again", requests, written)
+		w.t.Errorf("%v enqueued, written %v: each count would enqueue it again", requests, written)
 	}
 	return written
 }
 
-// The status has the number of stuck dead letters as long as there are any.
+// status.messages.stuck is set while dead letters are stuck.
 func TestStuckDeadLettersInStatus(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.ConsumerQueue(t, twoQueues))
@@ -138,14 +139,14 @@ func TestStuckDeadLettersInStatus(t *testing.T) {
 	topologytest.Equal(t, "stuck", new(int64(5)), w.get().Status.Messages.Stuck)
 	w.broker.SetStuck("orders", 50)
 	topologytest.Equal(t, "written while the dead-letter queue does not answer", true, w.counted(map[string]int{"dlq": -1}))
-	topologytest.Equal(t, "stuck for want of a quorum", new(int64(50)), w.get().Status.Messages.Stuck)
+	topologytest.Equal(t, "stuck without a quorum", new(int64(50)), w.get().Status.Messages.Stuck)
 	w.broker.SetStuck("orders", 0)
-	topologytest.Equal(t, "written when stuck dead letters may not be counted", false, w.counted(nil))
+	topologytest.Equal(t, "written while the dead-letter queue still does not answer", false, w.counted(nil))
 	topologytest.Equal(t, "written again", true, w.counted(map[string]int{"dlq": 0}))
-	topologytest.Equal(t, "stuck no more", (*int64)(nil), w.get().Status.Messages.Stuck)
+	topologytest.Equal(t, "stuck at the end", (*int64)(nil), w.get().Status.Messages.Stuck)
 }
 
-// What a status says of messages is written when a number changed by far, and not for any other count.
+// The status is written when a number changes its magnitude, and for no other count.
 func TestMessagesInStatus(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.ConsumerQueue(t, `{}`))
@@ -157,16 +158,16 @@ func TestMessagesInStatus(t *testing.T) {
 	}{
 		{"nothing has changed since the ConsumerQueue became Ready", nil, false, "main 0, delayed 0, dead 0"},
 		{"dead letters", map[string]int{"orders.dlq": 3}, true, "main 0, delayed 0, dead 3"},
-		{"one more", map[string]int{"orders.dlq": 4}, false, "main 0, delayed 0, dead 3"},
-		{"ten", map[string]int{"orders.dlq": 10}, true, "main 0, delayed 0, dead 10"},
-		{"nine again", map[string]int{"orders.dlq": 9}, false, "main 0, delayed 0, dead 10"},
-		{"ten again", map[string]int{"orders.dlq": 10}, false, "main 0, delayed 0, dead 10"},
-		{"the queue is purged, others fill", map[string]int{
+		{"one more dead letter", map[string]int{"orders.dlq": 4}, false, "main 0, delayed 0, dead 3"},
+		{"ten dead letters", map[string]int{"orders.dlq": 10}, true, "main 0, delayed 0, dead 10"},
+		{"nine dead letters", map[string]int{"orders.dlq": 9}, false, "main 0, delayed 0, dead 10"},
+		{"ten dead letters again", map[string]int{"orders.dlq": 10}, false, "main 0, delayed 0, dead 10"},
+		{"the dead-letter queue is purged, other queues fill", map[string]int{
 			"orders": 25, "orders.retry.30s": 4, "orders.retry.5m": 4, "orders.dlq": 0,
 		}, true, "main 25, delayed 8, dead 0"},
-		{"no tier has ten, all of them have", map[string]int{"orders.retry.30m": 2}, true, "main 25, delayed 10, dead 0"},
-		{"messages of others", map[string]int{"invoices": 1000}, false, "main 25, delayed 10, dead 0"},
-		{"all is empty", map[string]int{"orders": 0, "orders.retry.30s": 0, "orders.retry.5m": 0, "orders.retry.30m": 0}, true, "main 0, delayed 0, dead 0"},
+		{"the delay tiers have ten messages together", map[string]int{"orders.retry.30m": 2}, true, "main 25, delayed 10, dead 0"},
+		{"messages of another ConsumerQueue", map[string]int{"invoices": 1000}, false, "main 25, delayed 10, dead 0"},
+		{"all queues are empty", map[string]int{"orders": 0, "orders.retry.30s": 0, "orders.retry.5m": 0, "orders.retry.30m": 0}, true, "main 0, delayed 0, dead 0"},
 	} {
 		if step.messages == nil {
 			if _, err := w.reconcile(); err != nil {
@@ -178,8 +179,8 @@ func TestMessagesInStatus(t *testing.T) {
 	}
 }
 
-// A status that is written for another reason tells of the numbers of now.
-func TestMessagesAreWrittenWithTheRest(t *testing.T) {
+// A status that is written for another reason gets the current numbers.
+func TestMessagesAreWrittenWithOtherChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.ConsumerQueue(t, twoQueues))
 	if _, err := w.reconcile(); err != nil {
@@ -204,8 +205,8 @@ func TestMessagesAreWrittenWithTheRest(t *testing.T) {
 	topologytest.Equal(t, "numbers without the queue", "main 0, delayed -, dead -", numbers(w.get().Status))
 }
 
-// While a count is not known, or is not that of the topology, the status keeps its numbers.
-func TestMessagesThatAreNotKnown(t *testing.T) {
+// While no count is known for the topology, the status keeps its numbers.
+func TestUnknownMessageCountsChangeNoStatus(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(w *world){
 		"messages cannot be counted": func(w *world) { w.broker.SetCountedAt(time.Time{}) },
@@ -213,7 +214,7 @@ func TestMessagesThatAreNotKnown(t *testing.T) {
 		"the broker does not answer": func(w *world) {
 			w.broker.SetHealth(func(h *rabbit.Health) { h.Err = brokererr.ErrUnreachable })
 		},
-		"another cluster answers, which is not compared yet": func(w *world) {
+		"another cluster answers that was not compared yet": func(w *world) {
 			w.broker.SetHealth(func(h *rabbit.Health) { h.Cluster.Name, h.Cluster.Endpoint = "rabbit@other", "other:5672" })
 		},
 		"the ConsumerQueue is suspended": func(w *world) {
@@ -234,13 +235,13 @@ func TestMessagesThatAreNotKnown(t *testing.T) {
 			w.broker.SetMessages("orders.dlq", 3000)
 			change(w)
 			requests := w.reconciler.queuesWithOutdatedCounts(t.Context(), controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{}))
-			topologytest.Equal(t, "reconciled", nil, requests)
+			topologytest.Equal(t, "enqueued", nil, requests)
 			topologytest.Equal(t, "messages", before.Status.Messages, w.get().Status.Messages)
 		})
 	}
 }
 
-// A manager that is started again finds its numbers in the status, and writes nothing. One that does not count takes them out.
+// After a restart, the status keeps its numbers and nothing is written. A manager that does not count removes the numbers.
 func TestMessagesAfterARestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.ConsumerQueue(t, `{}`))
@@ -268,8 +269,8 @@ func TestMessagesAfterARestart(t *testing.T) {
 	topologytest.Equal(t, "the rest of the status", before.Status, after)
 }
 
-// A count never makes a resource look as if something were in progress.
-func TestMessagesTouchNoCondition(t *testing.T) {
+// A message count changes no condition.
+func TestMessageCountsChangeNoCondition(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.ConsumerQueue(t, `{}`))
 	if _, err := w.reconcile(); err != nil {
@@ -283,7 +284,7 @@ func TestMessagesTouchNoCondition(t *testing.T) {
 	topologytest.Equal(t, "events", nil, w.recorder.occurred, comparingOccurrences)
 }
 
-// A count concerns the ConsumerQueues of its BrokerConnection whose numbers changed, and they wait behind all else.
+// A message count enqueues only the ConsumerQueues of its BrokerConnection whose numbers changed, with the lowest priority.
 func TestMessageCountHandler(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -317,12 +318,12 @@ func TestMessageCountHandler(t *testing.T) {
 	topologytest.Equal(t, "request to a plain queue", want, request)
 	topologytest.Equal(t, "further requests to a plain queue", 0, plain.Len())
 
-	counted.Object.Name = "other" // which has no connection
+	counted.Object.Name = "other" // it has no connection
 	w.reconciler.messageCountHandler().Generic(t.Context(), counted, plain)
 	topologytest.Equal(t, "requests for another connection", 0, plain.Len())
 }
 
-// BenchmarkMessageCount compares a count with the statuses of 10,000 ConsumerQueues of six objects, none of which is to be written.
+// BenchmarkMessageCount compares a count with the statuses of 10,000 ConsumerQueues with six objects each. None is written.
 func BenchmarkMessageCount(b *testing.B) {
 	w := newWorld(b, controllertest.ConsumerQueue(b, `{}`))
 	if _, err := w.reconcile(); err != nil {

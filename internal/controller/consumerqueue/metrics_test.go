@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// emits checks what the reconciler emits of some metrics.
+// emits compares the text of some metrics of the reconciler.
 func (w *world) emits(text string, names ...string) {
 	w.t.Helper()
 	collector := metrics.NewCollector(w.reconciler.EmitMetrics)
@@ -23,7 +23,7 @@ func (w *world) emits(text string, names ...string) {
 	}
 }
 
-// A ConsumerQueue that is well has counts and messages; the rest is there while something wants attention.
+// A Ready ConsumerQueue has condition and message counts. The other metrics exist while a problem exists.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.ConsumerQueue(t, twoQueues))
@@ -59,7 +59,7 @@ warren_resources{condition="RecreationRequired",kind="ConsumerQueue",namespace="
 `, "warren_resources")
 }
 
-// Advisories count by code. What a ConsumerQueue had before it was suspended is not told any more.
+// Advisories count by code. A suspended ConsumerQueue emits none: its advisories are old.
 func TestMetricsOfAdvisories(t *testing.T) {
 	t.Parallel()
 	advisories := []v1alpha1.Advisory{
@@ -95,9 +95,9 @@ warren_connection_missing{name="typo",namespace="shop"} 2
 `, "warren_connection_missing")
 }
 
-// Drift is counted when it is found, and again only after it was gone.
+// Drift is counted when it is found. It is counted again only after it was corrected.
 func TestDriftIsCountedOnce(t *testing.T) {
-	w := newWorld(t, controllertest.ConsumerQueue(t, twoQueues)) // not parallel: the counters are those of the process
+	w := newWorld(t, controllertest.ConsumerQueue(t, twoQueues)) // not parallel: the counters are global
 	detected, corrected := metrics.DriftDetected.With("Queue", "Declare"), metrics.DriftCorrected.With("Queue", "Declare")
 	counts := func(want float64) {
 		t.Helper()

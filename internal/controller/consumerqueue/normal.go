@@ -108,8 +108,8 @@ func (s *scope) isSwapping() bool {
 }
 
 // refreshPending reports whether the resource must wait for a refresh. A new value of the annotation requested-at requires one.
-// So does a new resource that is younger than the snapshot, unless events keep the snapshot current: its objects may have been
-// made just before it, and must be adopted then. A creation time is in whole seconds.
+// A new resource that is younger than the snapshot requires one, too, unless events keep the snapshot current: its objects may have
+// been declared just before it, and must be adopted then. A creation time is in whole seconds.
 func (s *scope) refreshPending(connection *brokers.Broker) bool {
 	asked := trigger.RequestedAt(s.cq)
 	isNew := len(s.status.Topology) == 0 && connection.Health().CurrentAt.Before(s.cq.CreationTimestamp.Add(time.Second))

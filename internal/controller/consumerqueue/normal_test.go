@@ -20,17 +20,17 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-func TestCut(t *testing.T) {
+func TestHead(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		list    []int
 		want    []int
 		omitted int32
 	}{
-		"nothing":     {},
-		"less":        {list: []int{1}, want: []int{1}},
-		"just enough": {list: []int{1, 2}, want: []int{1, 2}},
-		"too much":    {list: []int{1, 2, 3, 4}, want: []int{1, 2}, omitted: 2},
+		"an empty list":        {},
+		"less than the limit":  {list: []int{1}, want: []int{1}},
+		"as many as the limit": {list: []int{1, 2}, want: []int{1, 2}},
+		"more than the limit":  {list: []int{1, 2, 3, 4}, want: []int{1, 2}, omitted: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -41,9 +41,9 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// The status holds no more than its schema admits: topology at most 256, topologyOmitted counts the rest; changes at most 64,
-// changesOmitted counts the rest. planHash is made of all changes, also those that the list leaves out.
-func TestDescribeCutsToSize(t *testing.T) {
+// The status keeps the limits of its schema: 256 entries of topology and 64 changes. topologyOmitted and changesOmitted count
+// the rest. planHash covers all changes.
+func TestSetTopologyTruncates(t *testing.T) {
 	t.Parallel()
 	entries, comparison := make([]v1alpha1.TopologyEntry, 300), plan.Comparison{}
 	for i := range entries {
@@ -52,23 +52,23 @@ func TestDescribeCutsToSize(t *testing.T) {
 		comparison.Changes = append(comparison.Changes, v1alpha1.Change{Kind: v1alpha1.KindQueue, Name: name})
 		comparison.Advisories = append(comparison.Advisories, v1alpha1.Advisory{Name: name, Message: strings.Repeat("ä", 3000)})
 	}
-	look := reportOn(controllertest.ConsumerQueue(t, `{}`))
-	topologytest.Equal(t, "error", nil, look.setTopology(entries, comparison, plan.Plan{}))
-	topologytest.Equal(t, "topology", entries[:256], look.status.Topology)
-	topologytest.Equal(t, "topology omitted", int32(44), look.status.TopologyOmitted)
-	topologytest.Equal(t, "changes", comparison.Changes[:64], look.status.Changes)
-	topologytest.Equal(t, "changes omitted", int32(236), look.status.ChangesOmitted)
-	topologytest.Equal(t, "advisories", 64, len(look.status.Advisories))
-	if message := look.status.Advisories[0].Message; len(message) > 4096 {
-		t.Errorf("an advisory of %d bytes", len(message))
+	s := reportOn(controllertest.ConsumerQueue(t, `{}`))
+	topologytest.Equal(t, "error", nil, s.setTopology(entries, comparison, plan.Plan{}))
+	topologytest.Equal(t, "topology", entries[:256], s.status.Topology)
+	topologytest.Equal(t, "topology omitted", int32(44), s.status.TopologyOmitted)
+	topologytest.Equal(t, "changes", comparison.Changes[:64], s.status.Changes)
+	topologytest.Equal(t, "changes omitted", int32(236), s.status.ChangesOmitted)
+	topologytest.Equal(t, "advisories", 64, len(s.status.Advisories))
+	if message := s.status.Advisories[0].Message; len(message) > 4096 {
+		t.Errorf("an advisory has %d bytes", len(message))
 	}
 	hash, err := plan.Hash(comparison.Changes)
 	topologytest.Equal(t, "error", nil, err)
-	topologytest.Equal(t, "plan hash", hash, look.status.PlanHash)
-	topologytest.Equal(t, "last synced", nil, look.status.LastSyncedTime)
+	topologytest.Equal(t, "plan hash", hash, s.status.PlanHash)
+	topologytest.Equal(t, "last synced", nil, s.status.LastSyncedTime)
 }
 
-// lastSyncedTime is when the topology last became in sync, not when it was last looked at.
+// lastSyncedTime is when the topology last became in sync, not when it was last compared.
 func TestLastSyncedTime(t *testing.T) {
 	t.Parallel()
 	long := metav1.NewTime(time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC))
@@ -80,18 +80,18 @@ func TestLastSyncedTime(t *testing.T) {
 		outcome  summary
 		moves    bool
 	}{
-		"in sync as before":                 {wasReady: "True", outcome: inSync},
-		"in sync again":                     {wasReady: "False", outcome: inSync, moves: true},
-		"drift corrected":                   {wasReady: "True", declared: true, outcome: inSync, moves: true},
-		"drift not corrected":               {wasReady: "True", declared: true, changes: []v1alpha1.Change{{}}, outcome: summaryOfWaiting("Why", "")},
-		"no longer in sync":                 {wasReady: "True", outcome: summaryOfWaiting("Why", "")},
-		"ready for a reason of long ago":    {wasReady: "True", outcome: summaryOfRefusal("Why", "")},
-		"not in sync before and not now":    {wasReady: "False", outcome: summaryOfRefusal("Why", "")},
-		"in sync, and it was not looked at": {wasReady: "Unknown", outcome: inSync, moves: true},
+		"in sync as before":             {wasReady: "True", outcome: inSync},
+		"in sync again":                 {wasReady: "False", outcome: inSync, moves: true},
+		"drift corrected":               {wasReady: "True", declared: true, outcome: inSync, moves: true},
+		"drift not corrected":           {wasReady: "True", declared: true, changes: []v1alpha1.Change{{}}, outcome: summaryOfWaiting("Why", "")},
+		"no longer in sync":             {wasReady: "True", outcome: summaryOfWaiting("Why", "")},
+		"refused, and Ready before":     {wasReady: "True", outcome: summaryOfRefusal("Why", "")},
+		"refused, and not Ready before": {wasReady: "False", outcome: summaryOfRefusal("Why", "")},
+		"in sync for the first time":    {wasReady: "Unknown", outcome: inSync, moves: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			look := report{cq: controllertest.ConsumerQueue(t, `{}`), status: &v1alpha1.ConsumerQueueStatus{
+			s := report{cq: controllertest.ConsumerQueue(t, `{}`), status: &v1alpha1.ConsumerQueueStatus{
 				LastSyncedTime: &long,
 				Conditions:     []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: test.wasReady}},
 			}}
@@ -99,16 +99,16 @@ func TestLastSyncedTime(t *testing.T) {
 			if test.declared {
 				done.Actions = declaringQueue("orders")
 			}
-			topologytest.Equal(t, "error", nil, look.setTopology(nil, plan.Comparison{Changes: test.changes}, done))
-			look.setConditions(test.outcome)
-			topologytest.Equal(t, "moved", test.moves, !look.status.LastSyncedTime.Equal(&long))
-			topologytest.Equal(t, "nanoseconds", 0, look.status.LastSyncedTime.Nanosecond())
-			topologytest.Equal(t, "observed generation", int64(3), look.status.ObservedGeneration)
+			topologytest.Equal(t, "error", nil, s.setTopology(nil, plan.Comparison{Changes: test.changes}, done))
+			s.setConditions(test.outcome)
+			topologytest.Equal(t, "moved", test.moves, !s.status.LastSyncedTime.Equal(&long))
+			topologytest.Equal(t, "nanoseconds", 0, s.status.LastSyncedTime.Nanosecond())
+			topologytest.Equal(t, "observed generation", int64(3), s.status.ObservedGeneration)
 		})
 	}
 }
 
-func TestConclude(t *testing.T) {
+func TestSetConditions(t *testing.T) {
 	t.Parallel()
 	drifted, recreation := conditions.True("Drifted", "something"), conditions.True("RecreationRequired", "anything")
 	for name, test := range map[string]struct {
@@ -116,7 +116,7 @@ func TestConclude(t *testing.T) {
 		want    []string
 		state   v1alpha1.ObjectState
 	}{
-		"compared": {
+		"the topology was compared": {
 			outcome: summary{ready: conditions.False("RecreationRequired", "anything"), progress: conditions.Stalled, drifted: &drifted, recreation: &recreation},
 			want: []string{
 				`Ready=False RecreationRequired "anything", 3`, `Stalled=True RecreationRequired "anything", 3`,
@@ -124,7 +124,7 @@ func TestConclude(t *testing.T) {
 			},
 			state: v1alpha1.StateInSync,
 		},
-		"waiting keeps whether recreation is required, and knows of no object how it is": {
+		"waiting keeps RecreationRequired and sets every object to Unknown": {
 			outcome: summaryOfWaiting("BrokerUnreachable", "no answer"),
 			want: []string{
 				`Ready=False BrokerUnreachable "no answer", 3`, `Reconciling=True BrokerUnreachable "no answer", 3`,
@@ -132,7 +132,7 @@ func TestConclude(t *testing.T) {
 			},
 			state: v1alpha1.StateUnknown,
 		},
-		"refused": {
+		"the spec was refused": {
 			outcome: summaryOfRefusal("UnsafeTopology", "it would lose messages"),
 			want: []string{
 				`Ready=False UnsafeTopology "it would lose messages", 3`, `Stalled=True UnsafeTopology "it would lose messages", 3`,
@@ -144,8 +144,8 @@ func TestConclude(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			status := inSyncStatus()
-			look := report{cq: controllertest.ConsumerQueue(t, `{}`), status: &status}
-			look.setConditions(test.outcome)
+			s := report{cq: controllertest.ConsumerQueue(t, `{}`), status: &status}
+			s.setConditions(test.outcome)
 			topologytest.Equal(t, "conditions", test.want, controllertest.Lines(status.Conditions), controllertest.AnyOrder)
 			topologytest.Equal(t, "state", test.state, status.Topology[0].State)
 			topologytest.Equal(t, "hash", "abc", status.Topology[0].LastSyncedHash)
@@ -153,7 +153,7 @@ func TestConclude(t *testing.T) {
 	}
 }
 
-// inSyncStatus is the status of a ConsumerQueue that was in sync, with generation 2.
+// inSyncStatus returns the status of a ConsumerQueue that was in sync with generation 2.
 func inSyncStatus() v1alpha1.ConsumerQueueStatus {
 	status := v1alpha1.ConsumerQueueStatus{
 		ObservedGeneration: 2,
@@ -169,7 +169,7 @@ func inSyncStatus() v1alpha1.ConsumerQueueStatus {
 	return status
 }
 
-func TestSettled(t *testing.T) {
+func TestNeedsNoRequeue(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		ready  metav1.ConditionStatus
@@ -179,7 +179,7 @@ func TestSettled(t *testing.T) {
 		"ready":     {ready: "True", states: []v1alpha1.ObjectState{v1alpha1.StateInSync}, want: true},
 		"not ready": {ready: "False"},
 		"unknown":   {ready: "Unknown"},
-		"ready, with a binding that another may come to want": {
+		"ready, with a foreign binding": {
 			ready: "True", states: []v1alpha1.ObjectState{v1alpha1.StateInSync, v1alpha1.StateForeign},
 		},
 	} {
@@ -189,13 +189,13 @@ func TestSettled(t *testing.T) {
 			for _, state := range test.states {
 				status.Topology = append(status.Topology, v1alpha1.TopologyEntry{State: state})
 			}
-			topologytest.Equal(t, "settled", test.want, (&report{status: status}).needsNoRequeue())
+			topologytest.Equal(t, "needs no requeue", test.want, (&report{status: status}).needsNoRequeue())
 		})
 	}
 }
 
-// A look that does not get as far as the broker.
-func TestLookWithoutABroker(t *testing.T) {
+// The reconciliation ends before it reads the broker.
+func TestReconcileNormalWithoutABroker(t *testing.T) {
 	t.Parallel()
 	connection := func(status metav1.ConditionStatus, reason string, generation int64) *v1alpha1.BrokerConnection {
 		bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
@@ -222,7 +222,7 @@ func TestLookWithoutABroker(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec  string
 		known *v1alpha1.BrokerConnection
-		// seen says that this generation was looked at before.
+		// seen reports whether this generation was reconciled before.
 		seen bool
 		want []string
 	}{
@@ -230,7 +230,7 @@ func TestLookWithoutABroker(t *testing.T) {
 			spec: `{}`,
 			want: notReady("ConnectionNotReady", `BrokerConnection "default" not found in namespace "shop": create it, or name another in spec.connectionRef`),
 		},
-		"no BrokerConnection of the name given": {
+		"no BrokerConnection with the name of spec.connectionRef": {
 			spec: `{connectionRef: {name: other}}`, known: connection("True", "Connected", 3),
 			want: notReady("ConnectionNotReady", `BrokerConnection "other" not found in namespace "shop": create it, or name another in spec.connectionRef`),
 		},
@@ -252,11 +252,11 @@ func TestLookWithoutABroker(t *testing.T) {
 			spec: `{}`, known: connection("Unknown", "Connecting", 3),
 			want: notReady("ConnectionNotReady", `BrokerConnection "default" is connecting`),
 		},
-		"a new generation while the operator starts": {
+		"a new generation while Warren starts": {
 			spec: `{}`, known: connection("True", "Connected", 3),
 			want: notReady("ConnectionNotReady", `BrokerConnection "default" is connecting`),
 		},
-		"the operator starts": {spec: `{}`, known: connection("True", "Connected", 3), seen: true, want: unchanged},
+		"Warren starts": {spec: `{}`, known: connection("True", "Connected", 3), seen: true, want: unchanged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -270,41 +270,41 @@ func TestLookWithoutABroker(t *testing.T) {
 			if test.seen {
 				cq.Status.ObservedGeneration = cq.Generation
 			}
-			removals := brokers.NewDeletionTasks(t.Context(), controllertest.NewTold().Tell)
+			removals := brokers.NewDeletionTasks(t.Context(), controllertest.NewEnqueued().Enqueue)
 			r := &Reconciler{client: c, pool: brokers.NewPool(c, logr.Discard(), brokers.ConnectWithin(management.NewLimits(0), 0)), deletions: removals}
-			look := &scope{Reconciler: r, report: reportOn(cq)}
-			result, err := look.reconcileNormal(t.Context())
+			s := &scope{Reconciler: r, report: reportOn(cq)}
+			result, err := s.reconcileNormal(t.Context())
 			topologytest.Equal(t, "error", nil, err)
 			topologytest.Equal(t, "result", ctrl.Result{}, result)
-			topologytest.Equal(t, "conditions", test.want, controllertest.Lines(look.status.Conditions), controllertest.AnyOrder)
-			topologytest.Equal(t, "observed generation", cq.Generation, look.status.ObservedGeneration)
-			topologytest.Equal(t, "queue name", "orders", look.status.QueueName)
-			topologytest.Equal(t, "connection name", cq.ConnectionName(), look.status.ConnectionName)
-			topologytest.Equal(t, "events", 0, len(look.events))
+			topologytest.Equal(t, "conditions", test.want, controllertest.Lines(s.status.Conditions), controllertest.AnyOrder)
+			topologytest.Equal(t, "observed generation", cq.Generation, s.status.ObservedGeneration)
+			topologytest.Equal(t, "queue name", "orders", s.status.QueueName)
+			topologytest.Equal(t, "connection name", cq.ConnectionName(), s.status.ConnectionName)
+			topologytest.Equal(t, "events", 0, len(s.events))
 		})
 	}
 }
 
-// What was suspended and is looked at again is no longer said to be.
-func TestLookResumes(t *testing.T) {
+// The condition Suspended is removed when a resource is not suspended any more.
+func TestSuspendedIsRemoved(t *testing.T) {
 	t.Parallel()
 	cq := controllertest.ConsumerQueue(t, `{}`)
 	cq.Status = inSyncStatus()
 	conditions.For(&cq.Status.Conditions, 2).SetSuspended("spec.suspend is set")
 	c := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes})
-	look := &scope{Reconciler: &Reconciler{client: c}, report: reportOn(cq)}
-	_, err := look.reconcileNormal(t.Context())
+	s := &scope{Reconciler: &Reconciler{client: c}, report: reportOn(cq)}
+	_, err := s.reconcileNormal(t.Context())
 	topologytest.Equal(t, "error", nil, err)
-	topologytest.Equal(t, "suspended", metav1.ConditionUnknown, look.condition(v1alpha1.ConditionSuspended))
-	topologytest.Equal(t, "reconciling", metav1.ConditionTrue, look.condition(v1alpha1.ConditionReconciling))
+	topologytest.Equal(t, "suspended", metav1.ConditionUnknown, s.condition(v1alpha1.ConditionSuspended))
+	topologytest.Equal(t, "reconciling", metav1.ConditionTrue, s.condition(v1alpha1.ConditionReconciling))
 }
 
-func TestLookFails(t *testing.T) {
+func TestReconcileNormalFails(t *testing.T) {
 	t.Parallel()
 	cq := controllertest.ConsumerQueue(t, `{}`)
-	look := &scope{Reconciler: &Reconciler{client: controllertest.BrokenClient(t)}, report: reportOn(cq)}
-	_, err := look.reconcileNormal(t.Context())
-	if err == nil || err.Error() != `get BrokerConnection "default": the API server is tired` {
+	s := &scope{Reconciler: &Reconciler{client: controllertest.BrokenClient(t)}, report: reportOn(cq)}
+	_, err := s.reconcileNormal(t.Context())
+	if err == nil || err.Error() != `get BrokerConnection "default": the API server is down` {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 // indexPeers keeps the index of ownership, and enqueues the ConsumerQueues that a change of another one concerns: they lost a
 // conflict that may be over; they are about to delete what the other may want now; the other is the first to share their
-// dead-letter queue, or the last that did; or the other changes who may share an object. It also enqueues the first list of a
+// dead-letter queue, or the last that did; or the other changes which namespaces may share an object. It also enqueues the first list of a
 // manager.
 func (r *Reconciler) indexPeers() handler.EventHandler {
 	enqueue := func(q requests, changed *v1alpha1.ConsumerQueue, leaves bool) {

@@ -27,10 +27,10 @@ const (
 	withBigGrave = `{deadLetter: {queue: {name: grave, maxLength: 5}}}`
 )
 
-// here is where controllertest.Synced has topologies.
+// here is the location of controllertest.Synced.
 var here = ownership.Location{Cluster: vhost.Cluster{Name: "rabbit@a", Endpoint: "mq:5672"}, VHost: "/"}
 
-// viewOf shows a ConsumerQueue others that are at the same location.
+// viewOf returns a view of other ConsumerQueues at the same location.
 func viewOf(cq *v1alpha1.ConsumerQueue, others ...*v1alpha1.ConsumerQueue) ownership.View {
 	return indexOf(others...).View(cq, here, topologytest.V43, func(*v1alpha1.ConsumerQueue) ownership.Location { return here })
 }
@@ -43,8 +43,8 @@ func indexOf(known ...*v1alpha1.ConsumerQueue) *ownership.Index {
 	return index
 }
 
-// Of two that have lost their use for an object at the same time neither leaves it to the other: it would stay for ever.
-func TestNobodysObjectIsForgottenByNobody(t *testing.T) {
+// Two ConsumerQueues that stop using an object together both prune it. If each left it to the other, it would remain forever.
+func TestAnObjectThatNoPeerNamesIsPruned(t *testing.T) {
 	t.Parallel()
 	one, other := controllertest.Synced(t, "one", withGrave, `{}`), controllertest.Synced(t, "other", withGrave, `{}`)
 	topo, err := topology.Desired(one, topologytest.V43)
@@ -53,14 +53,14 @@ func TestNobodysObjectIsForgottenByNobody(t *testing.T) {
 	}
 	observed := topologytest.Observe(t, topo)
 	observed.Queues["grave"] = vhost.Queue{Durable: true}
-	for name, last := range map[string]*v1alpha1.ConsumerQueue{"both stay": other, "the other is being deleted": controllertest.BeingDeleted(other.DeepCopy())} {
+	for name, last := range map[string]*v1alpha1.ConsumerQueue{"both remain": other, "the other is being deleted": controllertest.BeingDeleted(other.DeepCopy())} {
 		s := &vhostScope{scope: &scope{report: reportOn(one)}, desired: topo, owned: topology.Owned(one.Status.Topology), peers: viewOf(one, last)}
 		comparison := plan.Diff(topo, observed, s.diffInput())
 		topologytest.Equal(t, name+": departures", 1, len(comparison.Orphans))
 	}
 }
 
-// enqueued records what is added to a queue.
+// enqueued records the requests that are added to a queue.
 type enqueued struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -69,14 +69,14 @@ type enqueued struct {
 
 func (e *enqueued) Add(request reconcile.Request) { e.added = append(e.added, request.String()) }
 
-// once is what was added, as a queue has it: once.
+// once returns each added request once, sorted.
 func (e *enqueued) once() []string {
 	slices.Sort(e.added)
 	return slices.Compact(e.added)
 }
 
-// Whoever waits for what another has is looked at again when that changes.
-func TestThoseThatWaitAreWoken(t *testing.T) {
+// A ConsumerQueue that waits for an object of a peer is enqueued when the peer changes.
+func TestAChangeOfAPeerEnqueuesWaitingConsumerQueues(t *testing.T) {
 	t.Parallel()
 	waiting := controllertest.Named(t, "shop", "waiting", withGrave)
 	waiting.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: "False", Reason: v1alpha1.ReasonConflict}}
@@ -97,19 +97,19 @@ func TestThoseThatWaitAreWoken(t *testing.T) {
 		happen func(queue *enqueued)
 		want   []string
 	}{
-		"its spec changes": {func(q *enqueued) {
+		"the holder's spec changes": {func(q *enqueued) {
 			r.indexPeers().Update(t.Context(), event.UpdateEvent{ObjectOld: holder, ObjectNew: edited}, q)
 		}, all},
-		"something else of its status does": {func(q *enqueued) {
+		"another field of the holder's status changes": {func(q *enqueued) {
 			r.indexPeers().Update(t.Context(), event.UpdateEvent{ObjectOld: holder, ObjectNew: seen}, q)
 		}, nil},
-		"it has something less": {func(q *enqueued) {
+		"the holder stops using the object": {func(q *enqueued) {
 			r.indexPeers().Update(t.Context(), event.UpdateEvent{ObjectOld: holder, ObjectNew: let}, q)
 		}, all},
-		"it begins to be deleted": {func(q *enqueued) {
+		"the deletion of the holder is requested": {func(q *enqueued) {
 			r.indexPeers().Update(t.Context(), event.UpdateEvent{ObjectOld: holder, ObjectNew: begun}, q)
 		}, active},
-		"it is gone": {func(q *enqueued) {
+		"the holder is gone": {func(q *enqueued) {
 			r.indexPeers().Delete(t.Context(), event.DeleteEvent{Object: holder}, q)
 		}, active},
 	} {
@@ -119,17 +119,17 @@ func TestThoseThatWaitAreWoken(t *testing.T) {
 	}
 }
 
-// Thousands of ConsumerQueues may name one queue. A request to the API server is made for those whose cached version may be too old.
+// Thousands of ConsumerQueues may name one queue. The API server is asked only if the cached version may be too old.
 func TestRivalsAreReadFromTheCache(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		leads   time.Duration
-		written bool // a moment ago, and the cache has not heard of that
+		written bool // this manager wrote a moment ago, and the cache lacks the write
 		want    int
 	}{
-		"that has all that was recorded":     {leads: time.Hour},
-		"that lacks a write of this manager": {leads: time.Hour, written: true, want: 1},
-		"that may lack one of a former one":  {leads: 30 * time.Second, want: 1},
+		"the cache has every write":                        {leads: time.Hour},
+		"the cache lacks a write of this manager":          {leads: time.Hour, written: true, want: 1},
+		"the cache may lack a write of the former manager": {leads: 30 * time.Second, want: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,7 +21,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// orphans are one of each kind that may go, and one of each that may not.
+// orphans returns one prunable orphan and one blocked orphan of each kind.
 func orphans() plan.Comparison {
 	binding := func(key string) v1alpha1.TopologyEntry {
 		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: "dlx", Destination: "dlq", RoutingKey: key, Role: v1alpha1.RoleDeadLetter}
@@ -39,7 +39,7 @@ func orphans() plan.Comparison {
 	}}
 }
 
-// Queues are not among what goes at once: they have to be empty.
+// Queues are not removed immediately: Warren checks first that they are empty.
 func TestRemovalOf(t *testing.T) {
 	t.Parallel()
 	want := rabbit.Removal{
@@ -51,8 +51,8 @@ func TestRemovalOf(t *testing.T) {
 	topologytest.Equal(t, "with Report", rabbit.Removal{}, removalOf(plan.Decide(orphans(), nil, v1alpha1.DriftPolicyReport)))
 }
 
-// Of each queue and exchange that stays it is said why, until it is known to be gone.
-func TestCleanUpSaysWhatStays(t *testing.T) {
+// An advisory names each queue and exchange that remains, and why, until it is gone.
+func TestPruneReportsWhatRemains(t *testing.T) {
 	t.Parallel()
 	const (
 		used  = `exchange "used" is no longer in the spec; kept: "audit" is bound to it`
@@ -61,28 +61,28 @@ func TestCleanUpSaysWhatStays(t *testing.T) {
 	)
 	for name, test := range map[string]struct {
 		policy v1alpha1.DriftPolicy
-		// said is what the status says of the queue; tried whether an attempt has ended, and how.
+		// said is the reason in the status. tried reports whether a task has ended, with result.
 		said   v1alpha1.AdvisoryReason
 		tried  bool
 		result error
 		want   []string
 	}{
-		"while it is tried": {want: []string{used, empty + "checking whether it is empty", fed}},
-		"while it is tried, after the operator was restarted": {
+		"the task runs": {want: []string{used, empty + "checking whether it is empty", fed}},
+		"the task runs, after a restart of Warren": {
 			said: v1alpha1.AdvisoryReasonNotEmpty, want: []string{used, empty + "it holds messages or has consumers", fed},
 		},
-		"while it is tried, after something else was in the way": {
+		"the task runs, after another reason": {
 			said: v1alpha1.AdvisoryReasonReplacementPending, want: []string{used, empty + "checking whether it is empty", fed},
 		},
-		"when it is not empty": {
+		"the queue is not empty": {
 			tried: true, result: fmt.Errorf("%w: queue %q holds 7 messages", brokererr.ErrNotEmpty, "dlq"),
 			want: []string{used, empty + "it holds messages or has consumers", fed},
 		},
-		"when it could not be tried": {
+		"the task failed": {
 			tried: true, result: errors.New("no policymaker"), want: []string{used, empty + "no policymaker", fed},
 		},
-		"when it is gone": {tried: true, said: v1alpha1.AdvisoryReasonNotEmpty, want: []string{used, fed}},
-		"with Report":     {policy: v1alpha1.DriftPolicyReport, want: []string{used, empty + "driftPolicy is Report", fed}},
+		"the queue is gone":     {tried: true, said: v1alpha1.AdvisoryReasonNotEmpty, want: []string{used, fed}},
+		"driftPolicy is Report": {policy: v1alpha1.DriftPolicyReport, want: []string{used, empty + "driftPolicy is Report", fed}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -94,13 +94,13 @@ func TestCleanUpSaysWhatStays(t *testing.T) {
 					{Code: v1alpha1.AdvisoryOrphaned, Name: "dlq", Reason: test.said},
 				}
 			}
-			told := controllertest.NewTold()
-			removals := brokers.NewDeletionTasks(t.Context(), told.Tell)
+			enqueued := controllertest.NewEnqueued()
+			removals := brokers.NewDeletionTasks(t.Context(), enqueued.Enqueue)
 			if test.tried {
 				broker := controllertest.NewDeleter()
 				_, _ = removals.Ensure(controllertest.Orders, broker, "a", brokers.Group{Queues: []string{"dlq"}}, emptyAgain)
 				broker.Results <- test.result
-				<-told
+				<-enqueued
 			}
 			l := &scope{Reconciler: &Reconciler{deletions: removals}, report: reportOn(cq)}
 			comparison := orphans()
@@ -117,32 +117,32 @@ func TestCleanUpSaysWhatStays(t *testing.T) {
 	}
 }
 
-// What was begun is ended when the resource is to do nothing at the broker for now.
-func TestNothingIsTriedWhile(t *testing.T) {
+// A running task is cancelled when the resource must not change the broker any more.
+func TestTasksAreCancelled(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(l *scope) error{
-		"it is suspended": func(l *scope) error {
+		"the resource is suspended": func(l *scope) error {
 			l.cq.Spec.Suspend = true
 			_, err := l.reconcileNormal(t.Context())
 			return err
 		},
-		"its BrokerConnection is suspended": func(l *scope) error {
+		"the BrokerConnection is suspended": func(l *scope) error {
 			l.client = controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes}, controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{Suspend: true}))
 			_, err := l.reconcileNormal(t.Context())
 			return err
 		},
-		"its spec is refused": func(l *scope) error {
+		"the spec is refused": func(l *scope) error {
 			return l.reconcileTopology(t.Context(), nil, vhost.Version{Major: 3, Minor: 9})
 		},
-		"another has the better right": func(l *scope) error {
+		"another ConsumerQueue holds an object": func(l *scope) error {
 			l.markConflict(ownership.Conflict{Holder: "shop/other", Message: "it was there first"})
 			return nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			told := controllertest.NewTold()
-			removals := brokers.NewDeletionTasks(t.Context(), told.Tell)
+			enqueued := controllertest.NewEnqueued()
+			removals := brokers.NewDeletionTasks(t.Context(), enqueued.Enqueue)
 			cq := controllertest.ConsumerQueue(t, `{}`)
 			l := &scope{Reconciler: &Reconciler{deletions: removals}, report: reportOn(cq)}
 			broker := controllertest.NewDeleter()
@@ -150,13 +150,13 @@ func TestNothingIsTriedWhile(t *testing.T) {
 			topologytest.Equal(t, "begun", []string{"dlq"}, <-broker.Begun)
 			topologytest.Equal(t, "error", nil, stop(l))
 			topologytest.Equal(t, "remembered", 0, removals.Len())
-			topologytest.Equal(t, "told", controllertest.Orders, <-told)
+			topologytest.Equal(t, "enqueued", controllertest.Orders, <-enqueued)
 		})
 	}
 }
 
-// What is at another cluster or vhost stays there, and nothing here is taken for it.
-func TestMoveTo(t *testing.T) {
+// Objects at the former cluster or vhost remain there, and Warren owns none of the objects here.
+func TestSwitchLocation(t *testing.T) {
 	t.Parallel()
 	const (
 		from   = `{bindings: [{exchange: {name: events, type: topic}}], retry: {policy: None}}`
@@ -172,25 +172,25 @@ func TestMoveTo(t *testing.T) {
 		before, here, after ownership.Location
 		want                []occurrence
 	}{
-		"the first place": {here: at("rabbit@a", "/")},
-		"the same place":  {before: at("rabbit@a", "/"), here: at("rabbit@a", "/")},
+		"the first location": {here: at("rabbit@a", "/")},
+		"the same location":  {before: at("rabbit@a", "/"), here: at("rabbit@a", "/")},
 		"another cluster": {
 			before: at("rabbit@a", "/"), here: at("rabbit@b", "/"), want: warning(leads + `vhost "/" of cluster "rabbit@b" now; ` + whatIs),
 		},
 		"another vhost": {
 			before: at("rabbit@a", "/"), here: at("rabbit@a", "two"), want: warning(leads + `vhost "two" of cluster "rabbit@a" now; ` + whatIs),
 		},
-		"another cluster of that name": {
+		"another cluster with the same name": {
 			before: strong("1", "rabbit@a", "mq:5672"), here: strong("2", "rabbit@a", "mq:5672"),
 			want: warning(leads + `another cluster of that name, at mq:5672, now; ` + whatIs),
 		},
-		"perhaps another cluster of that name": {
+		"perhaps another cluster with the same name": {
 			before: at("rabbit@a", "/"), here: strong("", "rabbit@a", "green:5672"),
 			want: warning(leads + `what may be another cluster of that name, at green:5672, now; ` + whatIs),
 		},
-		"a cluster with another name now": {before: strong("1", "rabbit@a", "mq:5672"), here: strong("1", "hare", "mq:5672")},
-		"an ID that can be read now":      {before: at("rabbit@a", "/"), here: strong("1", "rabbit@a", "mq:5672")},
-		"an ID that can be read no longer": {
+		"the cluster was renamed":          {before: strong("1", "rabbit@a", "mq:5672"), here: strong("1", "hare", "mq:5672")},
+		"the cluster's ID can be read now": {before: at("rabbit@a", "/"), here: strong("1", "rabbit@a", "mq:5672")},
+		"the cluster's ID can no longer be read": {
 			before: strong("1", "rabbit@a", "mq:5672"), here: at("rabbit@a", "/"), after: strong("1", "rabbit@a", "mq:5672"),
 		},
 	} {
@@ -213,8 +213,8 @@ func TestMoveTo(t *testing.T) {
 	}
 }
 
-// Where nothing is left behind there is nothing to say.
-func TestMoveWithNothing(t *testing.T) {
+// If Warren declared nothing at the former location, no Event is recorded.
+func TestSwitchLocationWithoutDeclaredObjects(t *testing.T) {
 	t.Parallel()
 	cq := controllertest.ConsumerQueue(t, `{}`)
 	at("rabbit@a", "/").Record(&cq.Status.Location)
@@ -225,7 +225,7 @@ func TestMoveWithNothing(t *testing.T) {
 	topologytest.Equal(t, "topology", nil, l.status.Topology)
 }
 
-// slow is a broker that has nothing but deletions that take their time.
+// slow is a broker whose deletions run until the test ends them.
 type slow struct {
 	brokers.Probe
 	brokers.Observer
@@ -240,12 +240,12 @@ func (s slow) DeleteEmpty(ctx context.Context, cluster string, queues []string, 
 	return s.deleter.DeleteEmpty(ctx, cluster, queues, stillWanted)
 }
 
-// at is a vhost of a cluster that is known by name and endpoint.
+// at returns a location with this cluster and vhost name.
 func at(cluster, name string) ownership.Location {
 	return ownership.Location{Cluster: vhost.Cluster{Name: cluster, Endpoint: "mq:5672"}, VHost: name}
 }
 
-// A queue that holds messages is checked less often the longer they may stay there, and at least once a minute.
+// A queue with messages is checked again after an eighth of its TTL, at most once in 10 seconds and at least once a minute.
 func TestCheckAgain(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -253,11 +253,11 @@ func TestCheckAgain(t *testing.T) {
 		before plan.Block
 		want   time.Duration
 	}{
-		"not known to hold messages": {ttl: 1_800_000, want: 10 * time.Second},
-		"without a time to live":     {before: notEmpty, want: 10 * time.Second},
-		"soon empty":                 {ttl: 30_000, before: notEmpty, want: 10 * time.Second},
-		"of four minutes":            {ttl: 240_000, before: notEmpty, want: 30 * time.Second},
-		"of half an hour":            {ttl: 1_800_000, before: notEmpty, want: time.Minute},
+		"the queue is not known to have messages": {ttl: 1_800_000, want: 10 * time.Second},
+		"the queue has no TTL":                    {before: notEmpty, want: 10 * time.Second},
+		"a TTL of 30 seconds":                     {ttl: 30_000, before: notEmpty, want: 10 * time.Second},
+		"a TTL of four minutes":                   {ttl: 240_000, before: notEmpty, want: 30 * time.Second},
+		"a TTL of half an hour":                   {ttl: 1_800_000, before: notEmpty, want: time.Minute},
 	} {
 		broker := brokerstest.New(vhost.RabbitMQ43, "/", "owner")
 		arguments := vhost.Arguments{}

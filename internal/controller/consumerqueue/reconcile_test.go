@@ -34,7 +34,7 @@ type world struct {
 	broker     *brokerstest.Broker
 	reconciler *Reconciler
 	recorder   *occurrenceLog
-	// clock is that of the time since when consumers know a contract, and of objects that others delete again and again.
+	// clock is the clock of contracts and of repeatedly deleted objects.
 	clock *testclock.FakePassiveClock
 	// recreator is the broker side of recreations.
 	recreator brokers.Recreator
@@ -68,7 +68,7 @@ func newWorld(t testing.TB, objects ...client.Object) *world {
 	return w
 }
 
-// restart makes a reconciler that remembers nothing.
+// restart replaces the reconciler by a new one without memory.
 func (w *world) restart() {
 	w.t.Helper()
 	pool := brokers.NewPool(w.api, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (*brokers.Broker, error) {
@@ -79,18 +79,17 @@ func (w *world) restart() {
 	if _, err := pool.Ensure(key, rabbit.Config{Owner: w.broker.Owner()}); err != nil {
 		w.t.Fatal(err)
 	}
-	wake := func(client.ObjectKey) {}
+	enqueue := func(client.ObjectKey) {}
 	w.reconciler = &Reconciler{
-		client: w.api, live: w.api, leadsSince: sync.OnceValue(time.Now), recorder: w.recorder, pool: pool, deletions: brokers.NewDeletionTasks(w.t.Context(), wake),
+		client: w.api, live: w.api, leadsSince: sync.OnceValue(time.Now), recorder: w.recorder, pool: pool, deletions: brokers.NewDeletionTasks(w.t.Context(), enqueue),
 		index: ownership.NewIndex(), claimLock: ownership.NewClaimLock(), handover: ownership.NewHandover(),
-		refreshes: brokers.NewRefreshGate(wake), removals: brokers.NewRefreshGate(wake), refusals: brokers.NewRefreshGate(wake),
-		orphaned: newOrphanTimes(), redeclared: newRedeclared(w.clock), limiter: brokers.NewLimiter(1, wake),
+		refreshes: brokers.NewRefreshGate(enqueue), removals: brokers.NewRefreshGate(enqueue), refusals: brokers.NewRefreshGate(enqueue),
+		orphaned: newOrphanTimes(), redeclared: newRedeclared(w.clock), limiter: brokers.NewLimiter(1, enqueue),
 		deleted: retrybudget.NewFirstSeen(clock.RealClock{}), contracts: retrybudget.NewFirstSeen(w.clock), unreached: retrybudget.NewFailures(), refused: retrybudget.NewFailures(), pending: retrybudget.NewFailures(),
-		unfinished: retrybudget.NewFailures(), recreations: newRecreationTasks(w.t.Context(), wake),
+		unfinished: retrybudget.NewFailures(), recreations: newRecreationTasks(w.t.Context(), enqueue),
 	}
 }
 
-// get reads the ConsumerQueue.
 func (w *world) get() *v1alpha1.ConsumerQueue {
 	w.t.Helper()
 	cq := &v1alpha1.ConsumerQueue{}
@@ -100,7 +99,7 @@ func (w *world) get() *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-// cached is the ConsumerQueue as the manager's cache has it.
+// cached returns the ConsumerQueue as the manager's cache has it.
 func (w *world) cached() *v1alpha1.ConsumerQueue {
 	w.t.Helper()
 	cq := w.get()
@@ -108,7 +107,7 @@ func (w *world) cached() *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-// edit gives the ConsumerQueue another spec.
+// edit replaces the spec of the ConsumerQueue.
 func (w *world) edit(spec v1alpha1.ConsumerQueueSpec) {
 	w.t.Helper()
 	cq := w.get()
@@ -118,7 +117,7 @@ func (w *world) edit(spec v1alpha1.ConsumerQueueSpec) {
 	}
 }
 
-// reconcile reconciles the ConsumerQueue until nothing is to be done soon, and returns the Events of that.
+// reconcile reconciles the ConsumerQueue until it is not requeued soon, and returns the recorded Events.
 func (w *world) reconcile() ([]occurrence, error) {
 	w.t.Helper()
 	w.recorder.occurred = nil
@@ -129,11 +128,11 @@ func (w *world) reconcile() ([]occurrence, error) {
 			return w.recorder.occurred, err
 		}
 	}
-	w.t.Fatal("reconciled again and again")
+	w.t.Fatal("the ConsumerQueue is requeued after ten reconciliations")
 	return nil, nil
 }
 
-// declare has somebody else declare a topology; what is there stays as it is.
+// declare declares a topology as another client would. It replaces no object.
 func declare(s *snapshot.Snapshot, topo topology.Topology) {
 	for _, exchange := range topo.Exchanges {
 		s.PutExchange(exchange.Name, vhost.Exchange{Type: string(exchange.Type), Durable: true})

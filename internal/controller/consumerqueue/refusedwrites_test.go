@@ -12,8 +12,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// A write that the broker refuses is tried once more after a refresh, which shows what others did in between. Only then it is reported.
-// The worker does not wait for the refresh. That the connection was lost is reported at once.
+// A refused write is retried once after a refresh, which shows changes of other clients. Only the second refusal is reported.
+// The worker does not wait for the refresh. A lost connection is reported immediately.
 func TestRefusedWrites(t *testing.T) {
 	t.Parallel()
 	bound := vhost.ID{Kind: vhost.KindBinding, Source: "shop", Destination: "orders", RoutingKey: "a"}
@@ -38,11 +38,11 @@ func TestRefusedWrites(t *testing.T) {
 				{"Warning", "DriftDetected", "Compare", `queue "orders" is not bound to exchange "shop" with routing key "a"`},
 			},
 		},
-		"not found, and nothing was deleted": {fails: brokererr.ErrNotFound, reason: "Correcting", err: brokererr.ErrNotFound, refreshes: 1},
-		"access refused": {fails: brokererr.ErrAccessRefused, reason: "PermissionDenied", refreshes: 1, want: []occurrence{
+		"the broker reports not found, and no object was deleted": {fails: brokererr.ErrNotFound, reason: "Correcting", err: brokererr.ErrNotFound, refreshes: 1},
+		"the broker refuses access": {fails: brokererr.ErrAccessRefused, reason: "PermissionDenied", refreshes: 1, want: []occurrence{
 			{"Warning", "DriftDetected", "Compare", `queue "orders" is not bound to exchange "shop" with routing key "a"`},
 		}},
-		"no answer in time, and the broker answers a refresh": {
+		"the write times out, and the broker answers a refresh": {
 			fails: brokererr.ErrTimeout, reason: "Correcting", err: brokererr.ErrTimeout, refreshes: 1,
 		},
 		"the connection was lost": {fails: brokererr.ErrUnreachable, reason: "Correcting", err: brokererr.ErrUnreachable},

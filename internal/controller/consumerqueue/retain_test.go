@@ -12,8 +12,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Of what was about to be declared when it was last heard of, the broker may have something by now.
-func TestSettleIntents(t *testing.T) {
+// The objects of intents that were not confirmed may exist at the broker.
+func TestResolveIntents(t *testing.T) {
 	t.Parallel()
 	cq := controllertest.ConsumerQueue(t, `{retry: {policy: None}}`)
 	topo := topologytest.Desired(t, `{retry: {policy: None}}`, topologytest.V43)
@@ -30,10 +30,10 @@ func TestSettleIntents(t *testing.T) {
 		declared, found, spared []string
 		unconfirmed             bool
 	}{
-		"what is confirmed is Warren's":     {owned: confirmed, declared: []string{"orders.dlx", "orders", "orders.dlq"}},
-		"what is there just so may be":      {owned: intended, found: []string{"orders.dlx", "orders", "orders.dlq"}, unconfirmed: true},
-		"what is not there does not matter": {owned: intended, then: func(o vhost.Observed) { clear(o.Queues); clear(o.Exchanges) }, declared: []string{"orders.dlx", "orders", "orders.dlq"}},
-		"what is otherwise is somebody's": {
+		"a confirmed object was declared by Warren":       {owned: confirmed, declared: []string{"orders.dlx", "orders", "orders.dlq"}},
+		"an existing object that matches may be Warren's": {owned: intended, found: []string{"orders.dlx", "orders", "orders.dlq"}, unconfirmed: true},
+		"a missing object counts as declared":             {owned: intended, then: func(o vhost.Observed) { clear(o.Queues); clear(o.Exchanges) }, declared: []string{"orders.dlx", "orders", "orders.dlq"}},
+		"an existing object that differs is not Warren's": {
 			owned: intended, then: func(o vhost.Observed) { topologytest.SetArgument(&o, "orders", "x-message-ttl", 7) },
 			found: []string{"orders.dlx", "orders.dlq"}, spared: []string{"orders"}, unconfirmed: true,
 		},
@@ -66,7 +66,7 @@ func objectNames(entries []v1alpha1.TopologyEntry) []string {
 	return names
 }
 
-// declaring is a plan that declares the exchanges and queues of entries.
+// declaring returns a plan that declares the exchanges and queues of entries.
 func declaring(entries []plan.Entry) plan.Plan {
 	p := plan.Plan{}
 	for _, entry := range entries {
@@ -77,7 +77,7 @@ func declaring(entries []plan.Entry) plan.Plan {
 	return p
 }
 
-// declaringQueue are the actions of a plan that declares one queue.
+// declaringQueue returns the actions of a plan that declares one queue.
 func declaringQueue(name string) []plan.Action {
 	return []plan.Action{{Verb: plan.Declare, Entry: plan.Entry{Queue: &topology.Queue{Name: name}}}}
 }

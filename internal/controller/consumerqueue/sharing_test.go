@@ -28,17 +28,17 @@ func TestSharedDeadLetterQueue(t *testing.T) {
 		others []*v1alpha1.ConsumerQueue
 		want   []v1alpha1.Advisory
 	}{
-		"nobody else is there":           {one: synced("one", withGrave)},
-		"another one has the queue":      {synced("one", withGrave), []*v1alpha1.ConsumerQueue{synced("other", withGrave)}, shared},
-		"several others have the queue":  {synced("one", withGrave), []*v1alpha1.ConsumerQueue{synced("other", withGrave), synced("third", withGrave)}, shared},
-		"another one has another queue":  {synced("one", withGrave), []*v1alpha1.ConsumerQueue{synced("other", `{}`)}, nil},
-		"the other one is being deleted": {synced("one", withGrave), []*v1alpha1.ConsumerQueue{controllertest.BeingDeleted(synced("other", withGrave))}, nil},
-		"the other one has a use for it no more": {
+		"no other ConsumerQueue":                      {one: synced("one", withGrave)},
+		"another ConsumerQueue has the queue":         {synced("one", withGrave), []*v1alpha1.ConsumerQueue{synced("other", withGrave)}, shared},
+		"several other ConsumerQueues have the queue": {synced("one", withGrave), []*v1alpha1.ConsumerQueue{synced("other", withGrave), synced("third", withGrave)}, shared},
+		"another ConsumerQueue has another queue":     {synced("one", withGrave), []*v1alpha1.ConsumerQueue{synced("other", `{}`)}, nil},
+		"the other ConsumerQueue is being deleted":    {synced("one", withGrave), []*v1alpha1.ConsumerQueue{controllertest.BeingDeleted(synced("other", withGrave))}, nil},
+		"the spec of the other ConsumerQueue does not name it any more": {
 			synced("one", withGrave), []*v1alpha1.ConsumerQueue{controllertest.Synced(t, "other", withGrave, `{}`)}, nil,
 		},
-		"the other one only wants the queue": {synced("one", withGrave), []*v1alpha1.ConsumerQueue{controllertest.Named(t, "shop", "other", withGrave)}, nil},
-		"there is no dead-letter queue":      {synced("one", `{deadLetter: {policy: Disabled}, retry: {policy: None}}`), []*v1alpha1.ConsumerQueue{synced("other", withGrave)}, nil},
-		"another one shares an exchange only": {
+		"the other ConsumerQueue names the queue and does not have it": {synced("one", withGrave), []*v1alpha1.ConsumerQueue{controllertest.Named(t, "shop", "other", withGrave)}, nil},
+		"the ConsumerQueue has no dead-letter queue":                   {synced("one", `{deadLetter: {policy: Disabled}, retry: {policy: None}}`), []*v1alpha1.ConsumerQueue{synced("other", withGrave)}, nil},
+		"another ConsumerQueue shares only an exchange": {
 			synced("one", `{deadLetter: {exchange: {name: dead, type: direct}}}`),
 			[]*v1alpha1.ConsumerQueue{synced("other", `{deadLetter: {exchange: {name: dead, type: direct}}}`)},
 			nil,
@@ -81,8 +81,9 @@ func TestSharedWithoutConsent(t *testing.T) {
 	}
 }
 
-// Who comes to share a dead-letter queue that one had alone, and the last who leaves, have that one reconciled; others do not.
-func TestWhoeverSharesAloneIsWoken(t *testing.T) {
+// The only holder of a dead-letter queue is enqueued when a second ConsumerQueue begins to share it, and when only one holder
+// remains. Other changes enqueue nothing.
+func TestTheOnlyHolderIsEnqueuedWhenSharingChanges(t *testing.T) {
 	t.Parallel()
 	synced := func(name, spec string) *v1alpha1.ConsumerQueue { return controllertest.Synced(t, name, spec, "") }
 	one, other, third := synced("one", withGrave), synced("other", withGrave), synced("third", withGrave)
@@ -90,20 +91,20 @@ func TestWhoeverSharesAloneIsWoken(t *testing.T) {
 	elsewhere.Status.Location.VHost = "another"
 	for name, test := range map[string]struct {
 		known         []*v1alpha1.ConsumerQueue
-		before, after *v1alpha1.ConsumerQueue // after is nil for one that is gone
+		before, after *v1alpha1.ConsumerQueue // after is nil if it is gone
 		want          []string
 	}{
-		"another one gets the queue":            {[]*v1alpha1.ConsumerQueue{one}, wants, other, []string{"shop/one"}},
-		"a third one gets the queue":            {[]*v1alpha1.ConsumerQueue{one, third}, wants, other, nil},
-		"the other one leaves":                  {[]*v1alpha1.ConsumerQueue{one}, other, controllertest.BeingDeleted(other.DeepCopy()), []string{"shop/one"}},
-		"the other one is gone":                 {[]*v1alpha1.ConsumerQueue{one}, other, nil, []string{"shop/one"}},
-		"the other one takes another queue":     {[]*v1alpha1.ConsumerQueue{one}, other, controllertest.Synced(t, "other", withGrave, `{}`), []string{"shop/one"}},
-		"one of three leaves":                   {[]*v1alpha1.ConsumerQueue{one, third}, other, controllertest.BeingDeleted(other.DeepCopy()), nil},
-		"the other one stays":                   {[]*v1alpha1.ConsumerQueue{one}, other, other, nil},
-		"one in another vhost does not count":   {[]*v1alpha1.ConsumerQueue{elsewhere}, wants, other, nil},
-		"one in another vhost is no third one":  {[]*v1alpha1.ConsumerQueue{one, elsewhere}, wants, other, []string{"shop/one"}},
-		"one that lost the queue is none, too":  {[]*v1alpha1.ConsumerQueue{one, controllertest.Named(t, "shop", "rival", withBigGrave)}, wants, other, []string{"shop/one"}},
-		"one that does not want it is none too": {[]*v1alpha1.ConsumerQueue{one, controllertest.Synced(t, "old", withGrave, `{}`)}, wants, other, []string{"shop/one"}},
+		"a second ConsumerQueue gets the queue":       {[]*v1alpha1.ConsumerQueue{one}, wants, other, []string{"shop/one"}},
+		"a third ConsumerQueue gets the queue":        {[]*v1alpha1.ConsumerQueue{one, third}, wants, other, nil},
+		"the second is being deleted":                 {[]*v1alpha1.ConsumerQueue{one}, other, controllertest.BeingDeleted(other.DeepCopy()), []string{"shop/one"}},
+		"the second is gone":                          {[]*v1alpha1.ConsumerQueue{one}, other, nil, []string{"shop/one"}},
+		"the second names another queue":              {[]*v1alpha1.ConsumerQueue{one}, other, controllertest.Synced(t, "other", withGrave, `{}`), []string{"shop/one"}},
+		"one of three is being deleted":               {[]*v1alpha1.ConsumerQueue{one, third}, other, controllertest.BeingDeleted(other.DeepCopy()), nil},
+		"the second does not change":                  {[]*v1alpha1.ConsumerQueue{one}, other, other, nil},
+		"the first is in another vhost":               {[]*v1alpha1.ConsumerQueue{elsewhere}, wants, other, nil},
+		"a third is in another vhost":                 {[]*v1alpha1.ConsumerQueue{one, elsewhere}, wants, other, []string{"shop/one"}},
+		"a third lost the conflict":                   {[]*v1alpha1.ConsumerQueue{one, controllertest.Named(t, "shop", "rival", withBigGrave)}, wants, other, []string{"shop/one"}},
+		"the spec of a third does not name the queue": {[]*v1alpha1.ConsumerQueue{one, controllertest.Synced(t, "old", withGrave, `{}`)}, wants, other, []string{"shop/one"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -113,13 +114,13 @@ func TestWhoeverSharesAloneIsWoken(t *testing.T) {
 			} else {
 				r.indexPeers().Update(t.Context(), event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}, queue)
 			}
-			topologytest.Equal(t, "reconciled", test.want, queue.once())
+			topologytest.Equal(t, "enqueued", test.want, queue.once())
 		})
 	}
 }
 
-// What the broker shows of the dead-letter queue comes into the status with the first look, goes with its cause, and leaves Ready alone.
-func TestRiskyDeadLettersAreTold(t *testing.T) {
+// Advisories about the dead-letter queue appear with the first reconciliation, end with their cause, and leave Ready as it is.
+func TestAdvisoriesOfTheDeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.NewConsumerQueue(t, `{deadLetter: {queue: {messageTTL: 1h}}}`))
 	codes := func() []v1alpha1.AdvisoryCode {
@@ -137,7 +138,7 @@ func TestRiskyDeadLettersAreTold(t *testing.T) {
 	topologytest.Equal(t, "at first", []v1alpha1.AdvisoryCode{v1alpha1.AdvisoryDeadLettersExpire}, codes())
 	version := w.get().ResourceVersion
 	codes()
-	topologytest.Equal(t, "version of a status that stays", version, w.get().ResourceVersion)
+	topologytest.Equal(t, "version of an unchanged status", version, w.get().ResourceVersion)
 	limit := vhost.Policy{Name: "p", Pattern: vhost.ReadPattern(`\.dlq$`), ApplyTo: "queues", Definition: vhost.Arguments{vhost.KeyDeliveryLimit: 5}}
 	w.broker.Change(func(s *snapshot.Snapshot) { s.Policies = []vhost.Policy{limit} })
 	topologytest.Equal(t, "under a policy", []v1alpha1.AdvisoryCode{

@@ -18,19 +18,19 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// What is there when a manager starts is reconciled once: when its connection can be asked, or after a while without.
-func TestEachIsReconciledOnceAtTheStart(t *testing.T) {
+// At the start of a manager, each ConsumerQueue is reconciled once: when its connection is usable, or after connectTime.
+func TestEachConsumerQueueIsReconciledOnceAtTheStart(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		synced    time.Time // when the vhost was read before the list comes
-		connected bool      // the connection tells that it can be asked
-		other     bool      // the ConsumerQueue has a connection that is not there
+		synced    time.Time // when the vhost was read, before the initial list arrives
+		connected bool      // the connection reports that it is usable
+		other     bool      // the ConsumerQueue names a missing connection
 		want      time.Duration
 	}{
-		"the connection is being made":   {want: connectTime},
-		"the connection can be asked":    {connected: true},
-		"the vhost has been read before": {synced: time.Now()},
-		"there is no connection":         {synced: time.Now(), other: true, want: connectTime},
+		"the connection opens":          {want: connectTime},
+		"the connection becomes usable": {connected: true},
+		"the vhost was read before":     {synced: time.Now()},
+		"the connection is missing":     {synced: time.Now(), other: true, want: connectTime},
 	} {
 		cq := controllertest.ConsumerQueue(t, `{}`)
 		if test.other {
@@ -57,8 +57,8 @@ func TestEachIsReconciledOnceAtTheStart(t *testing.T) {
 	}
 }
 
-// The list that a manager begins with is enqueued nowhere else; what is made later is, at once.
-func TestWhatIsMadeLaterDoesNotWait(t *testing.T) {
+// The initial list of a manager is enqueued only by indexPeers. A later object is enqueued immediately.
+func TestALaterObjectIsEnqueuedImmediately(t *testing.T) {
 	t.Parallel()
 	for name, passes := range map[string]predicate.Predicate{
 		"ConsumerQueue":    predicate.And(trigger.SpecOrRequest(), notAtStart()),

@@ -11,9 +11,8 @@ import (
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 )
 
-// BenchmarkStartUp reconciles 3,000 ConsumerQueues that are in sync, as a manager does that has just started: with one
-// dead-letter exchange and queue for all, and with one for each. It takes the CPU of the process, most of which a fake API server
-// needs in both cases.
+// BenchmarkStartUp reconciles 3,000 ConsumerQueues in sync, as a manager does after its start. They share a dead-letter
+// exchange and queue, or each has its own. In both cases the fake API server needs most of the CPU time.
 func BenchmarkStartUp(b *testing.B) {
 	for name, spec := range map[string]string{
 		"shared": `{queue: {name: q-%[1]d}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`,
@@ -35,7 +34,7 @@ func BenchmarkStartUp(b *testing.B) {
 	}
 }
 
-// start reconciles each object once, after the index has heard of all.
+// start reconciles each object once, after the index has all of them.
 func start(w *world, objects []client.Object) {
 	w.t.Helper()
 	for _, object := range objects {

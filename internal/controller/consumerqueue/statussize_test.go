@@ -17,8 +17,8 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// A status has at most 512 KiB, whatever a broker and a spec say. No exchange or queue is left out as long as the schema admits
-// it, what is left out is counted, and what is shown is valid.
+// A status has at most 512 KiB for any broker and spec. No exchange or queue is omitted within the schema's limits, omitted
+// entries are counted, and the shown ones are valid.
 func TestStatusStaysWithinItsSize(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -32,13 +32,13 @@ func TestStatusStaysWithinItsSize(t *testing.T) {
 				Code: v1alpha1.AdvisoryShadowedByPolicy, Name: name(t), Message: text(t),
 			})
 		}
-		look := reportOn(&v1alpha1.ConsumerQueue{})
-		if err := look.setTopology(entries, comparison, plan.Plan{}); err != nil {
+		report := reportOn(&v1alpha1.ConsumerQueue{})
+		if err := report.setTopology(entries, comparison, plan.Plan{}); err != nil {
 			t.Fatal(err)
 		}
 		long := conditions.True("Long", text(t))
-		look.setConditions(summary{ready: conditions.False("Long", text(t)), progress: conditions.Stalled, drifted: &long, recreation: &long})
-		status, most := look.status, int64(math.MaxInt64)
+		report.setConditions(summary{ready: conditions.False("Long", text(t)), progress: conditions.Stalled, drifted: &long, recreation: &long})
+		status, most := report.status, int64(math.MaxInt64)
 		status.Messages = &v1alpha1.MessageCounts{Main: &most, Delayed: &most, DeadLettered: &most, AsOf: metav1.Now().Rfc3339Copy()}
 
 		encoded, err := json.Marshal(status)
@@ -59,7 +59,7 @@ func TestStatusStaysWithinItsSize(t *testing.T) {
 		}
 		for _, entry := range entries {
 			if entry.Kind == v1alpha1.KindQueue && !slices.Contains(status.Topology, entry) {
-				t.Errorf("queue %q is left out", entry.Name)
+				t.Errorf("queue %q is omitted", entry.Name)
 			}
 		}
 		for _, entry := range status.Topology {
@@ -70,8 +70,8 @@ func TestStatusStaysWithinItsSize(t *testing.T) {
 	})
 }
 
-// anyEntries are objects of one topology: as many queues as there can be, bindings with as large arguments as a spec can
-// give, and foreign bindings with any.
+// anyEntries draws the objects of one topology: up to 80 queues, bindings with arguments as large as a spec can have, and
+// foreign bindings of any size.
 func anyEntries(t *rapid.T) []v1alpha1.TopologyEntry {
 	var entries []v1alpha1.TopologyEntry
 	for range rapid.IntRange(0, 80).Draw(t, "queues") {
@@ -91,19 +91,19 @@ func anyEntries(t *rapid.T) []v1alpha1.TopologyEntry {
 	return entries
 }
 
-// name is one of ours: valid, but long, and six times as long as JSON.
+// name draws a valid and long name. A control character takes six bytes in JSON.
 func name(t *rapid.T) string {
 	return strings.Repeat(rapid.SampledFrom([]string{"a", "\x01", "ä", "<"}).Draw(t, "letter"), rapid.IntRange(1, 127).Draw(t, "length"))
 }
 
-// text is what a broker may say.
+// text draws any text that a broker may return.
 func text(t *rapid.T) string {
 	letter := rapid.SampledFrom([]string{"a", "\x00", "\xff", "ä", `"`, "<", "\u2028", "🐇"}).Draw(t, "letter")
 	return strings.Repeat(letter, rapid.SampledFrom([]int{0, 1, 255, 256, 1024, 9000}).Draw(t, "length"))
 }
 
-// Foreign bindings with long arguments can still be told apart, and stay the same from look to look.
-func TestLongArgumentsOfOthersAreHashed(t *testing.T) {
+// Foreign bindings with long arguments remain distinct, and are equal in each reconciliation.
+func TestLongArgumentsOfForeignBindingsAreHashed(t *testing.T) {
 	t.Parallel()
 	entry := func(letter string) v1alpha1.TopologyEntry {
 		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Arguments: strings.Repeat(letter, 70000), State: v1alpha1.StateForeign}
@@ -118,13 +118,13 @@ func TestLongArgumentsOfOthersAreHashed(t *testing.T) {
 	}
 }
 
-// The bound of a size holds for whatever a topology can have, and for fields that come later.
+// The estimate is an upper bound for any topology, and for any field that is added later.
 func TestEncodedAtMost(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		entries := anyEntries(t)
 		if most, size := encodedAtMost(entries), conditions.EncodedSize(entries); size > most {
-			t.Errorf("%d bytes, more than %d", size, most)
+			t.Errorf("%d bytes, above the bound %d", size, most)
 		}
 	})
 	full := v1alpha1.TopologyEntry{}

@@ -11,6 +11,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/topology/plan"
 	"github.com/warren-mq/warren/internal/topology/plan/plantest"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -18,14 +19,14 @@ import (
 
 var comparingVerdicts = cmp.AllowUnexported(summary{}, conditions.Value{})
 
-// failed is an error as Apply returns it for the declaration of a queue.
+// failed returns the error that Apply returns if it cannot declare a queue.
 func failed(queue string, reason error) error {
 	return &brokererr.ObjectError{Op: "declare", ID: vhost.QueueID(queue), VHost: "/", Err: reason}
 }
 
-// The conditions by situation, as in the table of docs/status.md: Ready, Drifted and RecreationRequired with their reasons, and
-// whether Reconciling (Warren goes on by itself) or Stalled (somebody has to do something) is True.
-func TestJudge(t *testing.T) {
+// The conditions in each situation, as in the table of docs/status.md: Ready, Drifted and RecreationRequired with their
+// reasons, and either Reconciling (Warren continues by itself) or Stalled (a user must act).
+func TestSummarize(t *testing.T) {
 	t.Parallel()
 	const plain = `{retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
 	const withTTL = `{queue: {messageTTL: 5m}, retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
@@ -129,7 +130,7 @@ func TestJudge(t *testing.T) {
 				drifted:  drift(`queue "dlq" is missing`), recreation: &noneToo,
 			},
 		},
-		"correcting failed, and what was missing is there": {
+		"correcting failed, and no object is missing any more": {
 			Scenario: plantest.Scenario{Was: plain}, applied: failed("orders", brokererr.ErrPreconditionFailed),
 			want: summary{
 				ready:   conditions.True(v1alpha1.ReasonInSync, "all 4 objects are as desired"),
@@ -187,7 +188,7 @@ func TestJudge(t *testing.T) {
 				}
 			}(),
 		},
-		"an immutable difference tells more than a missing exchange": {
+		"an immutable difference is reported before a missing exchange": {
 			Scenario: plantest.Scenario{
 				Was:  plain,
 				Spec: `{queue: {messageTTL: 5m}, bindings: [{exchange: {name: legacy}}], retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`,
@@ -224,7 +225,7 @@ func TestJudge(t *testing.T) {
 				drifted:  drift(`queue "orders" is missing`), recreation: &noneToo,
 			},
 		},
-		"a queue is exclusive to somebody": {
+		"a queue is exclusive to another connection": {
 			Scenario: plantest.Scenario{Was: plain, Spec: withTTL, Then: without("dlq")}, applied: failed("dlq", brokererr.ErrResourceLocked),
 			want: summary{
 				ready:      conditions.False(v1alpha1.ReasonRecreationRequired, ttlRecreate+`. declare queue "dlq" in vhost "/": resource locked`),
@@ -294,7 +295,7 @@ func TestJudge(t *testing.T) {
 				drifted:  drift(noReturn), recreation: &noneToo,
 			},
 		},
-		"a missing return route waits for what can be corrected": {
+		"a missing queue is corrected before a missing return route is reported": {
 			Scenario: plantest.Scenario{Was: withReturn, Then: without("tier")},
 			want: summary{
 				ready:    conditions.Unknown(v1alpha1.ReasonCorrecting, `queue "tier" is missing; `+noReturn),
@@ -310,7 +311,7 @@ func TestJudge(t *testing.T) {
 				drifted:  drift(`queue "orders" is missing`), recreation: &noneToo,
 			},
 		},
-		"a missing permission tells more than an immutable difference, which is said where it belongs": {
+		"a missing permission is reported before an immutable difference": {
 			Scenario: plantest.Scenario{Was: plain, Spec: withTTL, Then: without("dlq")},
 			applied:  errors.Join(failed("dlq", brokererr.ErrAccessRefused), brokererr.ErrTimeout),
 			want: summary{
@@ -323,24 +324,24 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			told := test.Play(t)
-			got := summarize(told.Comparison, told.Known, test.policy, test.applied)
+			played := test.Play(t)
+			got := summarize(played.Comparison, played.Known, test.policy, test.applied)
 			topologytest.Equal(t, "verdict", test.want, got, comparingVerdicts)
 			topologytest.Equal(t, "in sync", test.want.ready.Reason == v1alpha1.ReasonInSync, got.inSync())
 		})
 	}
 }
 
-// What a broker upgrade holds up although nothing is wrong with what is there.
-func TestJudgeNewObjectsAfterAnUpgrade(t *testing.T) {
+// After a broker upgrade, new objects wait for a recreation although the existing objects are fine.
+func TestSummarizeNewObjectsAfterAnUpgrade(t *testing.T) {
 	t.Parallel()
-	told := plantest.Scenario{
+	played := plantest.Scenario{
 		Was:  `{retry: {policy: None}, deadLetter: {queue: {name: dlq}}}`,
 		From: topologytest.V313,
 		Spec: `{retry: {policy: None}, deadLetter: {queue: {name: dlq}}, bindings: [{exchange: {name: events, type: fanout}}]}`,
 		On:   topologytest.V40,
 	}.Play(t)
-	got := summarize(told.Comparison, told.Known, v1alpha1.DriftPolicyCorrect, nil)
+	got := summarize(played.Comparison, played.Known, v1alpha1.DriftPolicyCorrect, nil)
 	const missing = `fanout exchange "events" is missing; queue "orders" is not bound to exchange "events" with routing key ""`
 	topologytest.Equal(t, "ready", conditions.False(v1alpha1.ReasonRecreationRequired,
 		`queue "dlq" must be recreated: x-delivery-limit is not set, should be -1. Until then nothing new is declared: `+missing),
@@ -350,7 +351,7 @@ func TestJudgeNewObjectsAfterAnUpgrade(t *testing.T) {
 	topologytest.Equal(t, "recreation", v1alpha1.ReasonBrokerUpgraded, got.recreation.Reason)
 }
 
-// Where nothing was compared, Drifted is Unknown; waiting keeps the value of RecreationRequired, a refusal does not.
+// If nothing was compared, Drifted is Unknown. Waiting keeps RecreationRequired, and a refusal sets it to Unknown.
 func TestVerdictsWithoutAComparison(t *testing.T) {
 	t.Parallel()
 	unknown := conditions.Unknown("Why", "because")
@@ -360,7 +361,7 @@ func TestVerdictsWithoutAComparison(t *testing.T) {
 		summaryOfRefusal("Why", "because"), comparingVerdicts)
 }
 
-// RabbitMQ may leave the declaration of a queue without an answer, and answer everything else.
+// RabbitMQ may never answer the declaration of one queue, and answer everything else.
 func TestUnanswered(t *testing.T) {
 	t.Parallel()
 	binding := &brokererr.ObjectError{Op: brokererr.OpBind, ID: vhost.ID{Kind: vhost.KindBinding, Destination: "orders"}, Err: brokererr.ErrTimeout}
@@ -370,11 +371,11 @@ func TestUnanswered(t *testing.T) {
 		want    []error
 		not     error
 	}{
-		"a queue":                         {applied: failed("orders", brokererr.ErrTimeout), want: []error{brokererr.ErrQueueNotStarted}, not: brokererr.ErrUnreachable},
-		"a queue, and a binding":          {applied: errors.Join(failed("orders", brokererr.ErrTimeout), binding), want: []error{brokererr.ErrQueueNotStarted, binding}},
-		"a queue, and one that is locked": {applied: errors.Join(failed("orders", brokererr.ErrTimeout), failed("dlq", brokererr.ErrResourceLocked)), want: []error{brokererr.ErrQueueNotStarted, brokererr.ErrResourceLocked}},
-		"a binding":                       {applied: binding, want: []error{binding}, not: brokererr.ErrQueueNotStarted},
-		"no object":                       {applied: plain, want: []error{plain}},
+		"a queue":                    {applied: failed("orders", brokererr.ErrTimeout), want: []error{brokererr.ErrQueueNotStarted}, not: brokererr.ErrUnreachable},
+		"a queue and a binding":      {applied: errors.Join(failed("orders", brokererr.ErrTimeout), binding), want: []error{brokererr.ErrQueueNotStarted, binding}},
+		"a queue and a locked queue": {applied: errors.Join(failed("orders", brokererr.ErrTimeout), failed("dlq", brokererr.ErrResourceLocked)), want: []error{brokererr.ErrQueueNotStarted, brokererr.ErrResourceLocked}},
+		"a binding":                  {applied: binding, want: []error{binding}, not: brokererr.ErrQueueNotStarted},
+		"no object":                  {applied: plain, want: []error{plain}},
 	} {
 		got := unanswered(test.applied)
 		for _, want := range test.want {
@@ -402,7 +403,16 @@ func TestRetryable(t *testing.T) {
 		nil, brokererr.ErrAccessRefused, brokererr.ErrPreconditionFailed, brokererr.ErrInvalidArgument, brokererr.ErrTooLarge, brokererr.ErrResourceLocked,
 	} {
 		if err := retryable(errors.Join(transient, lasting)); lasting != nil && err != nil {
-			t.Errorf("%v is retried at once: %v", lasting, err)
+			t.Errorf("%v is retried immediately: %v", lasting, err)
 		}
 	}
+}
+
+func TestInSyncMessageCountsDesiredObjects(t *testing.T) {
+	t.Parallel()
+	comparison := plan.Comparison{}
+	for _, hash := range []string{"one", "two", "", ""} { // an orphan and a foreign binding are not desired
+		comparison.Entries = append(comparison.Entries, plan.Entry{Hash: hash})
+	}
+	topologytest.Equal(t, "message", "all 2 objects are as desired", inSyncMessage(comparison))
 }

@@ -216,7 +216,7 @@ func (t *teardown) deleteWithMessages(ctx context.Context, cluster string, queue
 // 15 s after which another manager can take the lead.
 const deleteWithin = 10 * time.Second
 
-// deleteNow deletes a queue with its messages if the API server still has the resource as it was read. This manager may have been
+// deleteNow deletes a queue with its messages if the resource is unchanged at the API server. This manager may have been
 // paused and lost the lead: the next leader may have finished the deletion, and declared the queue for a new resource.
 func (t *teardown) deleteNow(ctx context.Context, cluster, queue string) error {
 	ctx, cancel := context.WithTimeout(ctx, deleteWithin)

@@ -28,7 +28,7 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// delete deletes the ConsumerQueue, reconciles it until it is gone, and returns the Events of that.
+// delete deletes the ConsumerQueue, reconciles it until it is gone, and returns the recorded Events.
 func (w *world) delete() []occurrence {
 	w.t.Helper()
 	if err := w.api.Delete(w.t.Context(), w.get()); err != nil {
@@ -37,7 +37,7 @@ func (w *world) delete() []occurrence {
 	return w.reconcileUntilGone()
 }
 
-// reconcileUntilGone reconciles a ConsumerQueue that is being deleted. The deletion of queues takes a moment.
+// reconcileUntilGone reconciles a ConsumerQueue until it is deleted. The tasks that delete queues take a moment.
 func (w *world) reconcileUntilGone() []occurrence {
 	w.t.Helper()
 	w.recorder.occurred = nil
@@ -62,7 +62,7 @@ func (w *world) mustReconcile() []occurrence {
 	return occurred
 }
 
-// queueNames lists the queues of the vhost, sorted.
+// queueNames returns the candidates that exist.
 func (w *world) queueNames(candidates ...string) []string {
 	var found []string
 	for _, name := range candidates {
@@ -73,8 +73,8 @@ func (w *world) queueNames(candidates ...string) []string {
 	return found
 }
 
-// The dead letters of somebody else's queue can come by an exchange that the ConsumerQueue knows nothing of.
-func TestADeletionKeepsWhatDeadLettersOfOthersReach(t *testing.T) {
+// The dead letters of another queue can arrive through an exchange that the ConsumerQueue does not name.
+func TestADeletionKeepsQueuesThatOtherDeadLettersReach(t *testing.T) {
 	t.Parallel()
 	const (
 		spec  = `{retry: {delayTiers: [{delay: 30s}]}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}`
@@ -95,35 +95,35 @@ func TestADeletionKeepsWhatDeadLettersOfOthersReach(t *testing.T) {
 	}
 	all := []string{"dlq", "orders", "orders.retry.30s"}
 	for name, test := range map[string]struct {
-		policy string
-		change func(*snapshot.Snapshot)
-		stays  []string
-		event  occurrence
+		policy  string
+		change  func(*snapshot.Snapshot)
+		remains []string
+		event   occurrence
 	}{
-		"the dead-letter queue, by a fanout that somebody bound to it": {
-			change: legacy("dlq"), stays: []string{"dlq"},
+		"the dead-letter queue, through a fanout exchange of another client": {
+			change: legacy("dlq"), remains: []string{"dlq"},
 			event: occurrence{
 				corev1.EventTypeNormal, eventRetained, "Delete",
 				`left at the broker: queue "other" dead-letters to it: queue "dlq". "dlq" is bound to it: exchange "dlx"`,
 			},
 		},
-		"the main queue, by a hand-made delay queue": {
-			change: legacy("orders"), stays: all, event: occurrence{corev1.EventTypeWarning, eventRetained, "Delete", stays},
+		"the main queue, through a delay queue of another client": {
+			change: legacy("orders"), remains: all, event: occurrence{corev1.EventTypeWarning, eventRetained, "Delete", stays},
 		},
-		"a delay tier": {
-			change: legacy("orders.retry.30s"), stays: all, event: occurrence{corev1.EventTypeWarning, eventRetained, "Delete", stays},
+		"a delay tier, through a delay queue of another client": {
+			change: legacy("orders.retry.30s"), remains: all, event: occurrence{corev1.EventTypeWarning, eventRetained, "Delete", stays},
 		},
-		"by an alternate exchange": {
+		"the main queue, through an alternate exchange": {
 			change: func(s *snapshot.Snapshot) {
 				legacy("orders")(s)
 				s.PutExchange("first", vhost.Exchange{Type: vhost.TypeDirect, Arguments: vhost.Arguments{vhost.ArgAlternateExchange: "legacy"}})
 				s.DropQueue("other")
 				deadLettersTo("first")(s)
 			},
-			stays: all, event: occurrence{corev1.EventTypeWarning, eventRetained, "Delete", stays},
+			remains: all, event: occurrence{corev1.EventTypeWarning, eventRetained, "Delete", stays},
 		},
-		"even if messages are to be deleted": {
-			policy: ", deletionPolicy: Delete", change: legacy("orders"), stays: all,
+		"the main queue, with deletionPolicy Delete": {
+			policy: ", deletionPolicy: Delete", change: legacy("orders"), remains: all,
 			event: occurrence{corev1.EventTypeWarning, eventRetained, "Delete", stays},
 		},
 	} {
@@ -133,15 +133,15 @@ func TestADeletionKeepsWhatDeadLettersOfOthersReach(t *testing.T) {
 			w.mustReconcile()
 			w.broker.Change(test.change)
 			topologytest.Equal(t, "Events", []occurrence{test.event}, w.delete(), comparingOccurrences)
-			topologytest.Equal(t, "queues", test.stays, w.queueNames(all...))
+			topologytest.Equal(t, "queues", test.remains, w.queueNames(all...))
 		})
 	}
 }
 
 const twoTiers = `{retry: {exchange: {name: again}, delayTiers: [{delay: 10s, queueName: soon}, {delay: 20s, queueName: later}]}}`
 
-// halfDeleted is a world whose manager was killed while it deleted the ConsumerQueue: it had deleted a delay tier, and then the main queue got
-// a message.
+// halfDeleted returns a world whose manager was killed during the deletion of the ConsumerQueue: it had deleted a delay tier,
+// and then the main queue got a message.
 func halfDeleted(t *testing.T, more string) *world {
 	t.Helper()
 	w := newWorld(t, controllertest.NewConsumerQueue(t, strings.TrimSuffix(twoTiers, "}")+more+"}"))
@@ -155,7 +155,7 @@ func halfDeleted(t *testing.T, more string) *world {
 	return w
 }
 
-// Consumers go on publishing retries to the tiers of a main queue that stays.
+// Consumers continue to publish retries to the delay tiers of a main queue that remains.
 func TestAHalfDeletedGroupIsDeclaredAgain(t *testing.T) {
 	t.Parallel()
 	w := halfDeleted(t, "")
@@ -170,8 +170,8 @@ func TestAHalfDeletedGroupIsDeclaredAgain(t *testing.T) {
 	}}, occurred, comparingOccurrences)
 }
 
-// With deletionPolicy Delete nobody is to use the main queue any more.
-func TestAHalfDeletedGroupGoesWithItsMessages(t *testing.T) {
+// With deletionPolicy Delete no consumer uses the main queue any more.
+func TestAHalfDeletedGroupIsDeletedWithItsMessages(t *testing.T) {
 	t.Parallel()
 	w := halfDeleted(t, ", deletionPolicy: Delete")
 	w.broker.Fail(vhost.QueueID("orders"), brokererr.ErrAccessRefused)
@@ -179,8 +179,8 @@ func TestAHalfDeletedGroupGoesWithItsMessages(t *testing.T) {
 	topologytest.Equal(t, "queues", []string{"orders"}, w.queueNames("orders", "soon", "later"))
 }
 
-// The main queue is not left without its tiers because they could not be declared at the first try.
-func TestAHalfDeletedGroupIsDeclaredAgainWhenThatIsPossible(t *testing.T) {
+// The deletion retries until the missing delay tiers are declared again.
+func TestADeletionRetriesToDeclareMissingTiers(t *testing.T) {
 	t.Parallel()
 	w := halfDeleted(t, "")
 	w.broker.Fail(vhost.QueueID("soon"), brokererr.ErrUnreachable)
@@ -195,9 +195,9 @@ func TestAHalfDeletedGroupIsDeclaredAgainWhenThatIsPossible(t *testing.T) {
 	topologytest.Equal(t, "queues", []string{"orders", "soon", "later"}, w.queueNames("orders", "soon", "later"))
 }
 
-// A manager may be stopped after it has read that the resource is being deleted, and lose the lead. By the time it goes on, its successor may
-// have deleted the topology and declared it for a new resource.
-func TestAManagerThatIsNotTheLeaderAnyMoreDeletesNoMessages(t *testing.T) {
+// A manager may be paused after it read that the resource is being deleted, and lose the lead. When it continues, the next
+// manager may have deleted the topology and declared it for a new resource.
+func TestAFormerLeaderDeletesNoMessages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.NewConsumerQueue(t, `{deletionPolicy: Delete, retry: {policy: None}}`))
 	w.mustReconcile()
@@ -208,7 +208,7 @@ func TestAManagerThatIsNotTheLeaderAnyMoreDeletesNoMessages(t *testing.T) {
 	stopped.client = before(w.api, known)
 	stopped.index.Update(known)
 
-	w.restart() // the successor
+	w.restart() // the next manager
 	w.reconcileUntilGone()
 	next := controllertest.NewConsumerQueue(t, `{retry: {policy: None}}`)
 	next.UID = "uid-of-another"
@@ -217,14 +217,14 @@ func TestAManagerThatIsNotTheLeaderAnyMoreDeletesNoMessages(t *testing.T) {
 	}
 	w.mustReconcile()
 
-	for range 3 { // it waits for a refresh first
+	for range 3 { // the first reconciliations wait for a refresh
 		_, err := stopped.Reconcile(t.Context(), ctrl.Request{NamespacedName: controllertest.Orders})
 		topologytest.Equal(t, "error", nil, err)
 	}
 	topologytest.Equal(t, "queues", []string{"orders", "orders.dlq"}, w.queueNames("orders", "orders.dlq"))
 }
 
-// before is the cache of a manager that has not heard of a ConsumerQueue since.
+// before returns the client of a manager whose cache still has an old ConsumerQueue.
 func before(api client.WithWatch, cq *v1alpha1.ConsumerQueue) client.Client {
 	return interceptor.NewClient(api, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
@@ -237,14 +237,14 @@ func before(api client.WithWatch, cq *v1alpha1.ConsumerQueue) client.Client {
 	})
 }
 
-// What is known of the broker when a resource begins to wait for its turn is too old when the turn comes.
-func TestARemovalNeedsARefreshAfterItsTurn(t *testing.T) {
+// A snapshot from before the wait for a slot is too old for a removal.
+func TestARemovalNeedsARefreshAfterTheWaitForASlot(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(w *world){
 		"an exchange that left the spec": func(w *world) {
 			w.edit(controllertest.ConsumerQueue(t, `{retry: {delayTiers: [{delay: 30s}]}}`).Spec)
 		},
-		"a topology": func(w *world) {
+		"the topology of a deleted ConsumerQueue": func(w *world) {
 			if err := w.api.Delete(t.Context(), w.get()); err != nil {
 				t.Fatal(err)
 			}
@@ -255,7 +255,7 @@ func TestARemovalNeedsARefreshAfterItsTurn(t *testing.T) {
 			w := newWorld(t, controllertest.NewConsumerQueue(t, `{retry: {exchange: {name: again}, delayTiers: [{delay: 30s}]}}`))
 			w.mustReconcile()
 			begin(w)
-			step := func() error { // until it waits
+			step := func() error { // runs until it has to wait
 				w.reconciler.index.Update(w.cached())
 				s := &scope{Reconciler: w.reconciler, report: reportOn(w.cached())}
 				run := s.reconcileNormal
@@ -268,7 +268,7 @@ func TestARemovalNeedsARefreshAfterItsTurn(t *testing.T) {
 			_, waits := errors.AsType[*brokers.RefreshPending](step())
 			topologytest.Equal(t, "waits for a refresh", true, waits)
 			done, _ := w.reconciler.limiter.TryAcquire(w.broker.Health().Cluster.Endpoint, controllertest.Invoices)
-			topologytest.Equal(t, "waits for its turn", true, errors.Is(step(), brokers.ErrBusy))
+			topologytest.Equal(t, "waits for a slot", true, errors.Is(step(), brokers.ErrBusy))
 			done()
 			_, waits = errors.AsType[*brokers.RefreshPending](step())
 			topologytest.Equal(t, "waits for another refresh", true, waits)
@@ -276,7 +276,7 @@ func TestARemovalNeedsARefreshAfterItsTurn(t *testing.T) {
 	}
 }
 
-// A deletion with a status that was lost goes by the spec, and deletes nothing that holds messages.
+// A deletion without a status uses the spec, and deletes no queue that has messages.
 func TestADeletionWithoutAStatus(t *testing.T) {
 	t.Parallel()
 	all := []string{"dlq", "orders", "orders.retry.30s"}
@@ -284,40 +284,40 @@ func TestADeletionWithoutAStatus(t *testing.T) {
 		return []occurrence{{kind, eventRetained, "Delete", "left at the broker: " + note}}
 	}
 	for name, test := range map[string]struct {
-		policy string
-		change func(w *world)
-		stays  []string
-		events []occurrence
+		policy  string
+		change  func(w *world)
+		remains []string
+		events  []occurrence
 	}{
-		"all is empty, and as the spec asks for": {},
-		"the main queue holds a message": {
-			change: func(w *world) { w.broker.SetMessages("orders", 1) }, stays: all,
+		"all queues are empty and match the spec": {},
+		"the main queue has a message": {
+			change: func(w *world) { w.broker.SetMessages("orders", 1) }, remains: all,
 			events: retained(corev1.EventTypeWarning, `not empty: queue "orders" holds 1 messages: `+
 				`exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq"`),
 		},
-		"the main queue holds a message, and messages are to be deleted": {
-			policy: ", deletionPolicy: Delete", change: func(w *world) { w.broker.SetMessages("orders", 1) }, stays: all,
+		"the main queue has a message, and deletionPolicy is Delete": {
+			policy: ", deletionPolicy: Delete", change: func(w *world) { w.broker.SetMessages("orders", 1) }, remains: all,
 			events: retained(corev1.EventTypeWarning, `not empty: queue "orders" holds 1 messages: `+
 				`exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq"`),
 		},
-		"the main queue is not as the spec asks for": {
+		"the main queue differs from the spec": {
 			change: func(w *world) {
 				w.broker.Change(func(s *snapshot.Snapshot) {
 					s.DropQueue("orders")
 					s.PutQueue("orders", vhost.Queue{Durable: true, Arguments: vhost.Arguments{vhost.ArgQueueType: "classic"}})
 				})
 			},
-			stays: all,
+			remains: all,
 			events: retained(corev1.EventTypeWarning, `still needed: the main queue "orders" was not declared by Warren or is shared; `+
 				`it stays with all that it needs: exchange "dlx"; queue "orders.retry.30s"; queue "dlq"; queue "orders"`),
 		},
 		"driftPolicy is Report": {
-			policy: ", driftPolicy: Report", stays: all,
+			policy: ", driftPolicy: Report", remains: all,
 			events: retained(corev1.EventTypeWarning, `still needed: the main queue "orders" was not declared by Warren or is shared; `+
 				`it stays with all that it needs: exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq"`),
 		},
-		"it is to be retained": {
-			policy: ", deletionPolicy: Retain", stays: all,
+		"deletionPolicy is Retain": {
+			policy: ", deletionPolicy: Retain", remains: all,
 			events: retained(corev1.EventTypeNormal, `deletionPolicy is Retain: exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq"`),
 		},
 	} {
@@ -342,7 +342,7 @@ func TestADeletionWithoutAStatus(t *testing.T) {
 			}
 			w.restart()
 			topologytest.Equal(t, "Events", test.events, w.delete(), comparingOccurrences)
-			topologytest.Equal(t, "queues", test.stays, w.queueNames(all...))
+			topologytest.Equal(t, "queues", test.remains, w.queueNames(all...))
 		})
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// A user's edit does not wait behind resources that are compared again, nor behind what changed at the broker or at a neighbour.
+// An edit by a user is reconciled before periodic reconciliations, and before changes at the broker or of a peer.
 func TestAnEditComesFirst(t *testing.T) {
 	t.Parallel()
 	var known []client.Object
@@ -60,7 +60,7 @@ func wakeupOf(name string, priority int) event.TypedGenericEvent[brokers.Wakeup]
 	}
 }
 
-// What is due after an interval comes after what has happened.
+// A reconciliation that is due after an interval has a lower priority than one after a change.
 func TestAnIntervalHasALowPriority(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.ConsumerQueue(t, `{driftPolicy: Report}`))
@@ -72,7 +72,7 @@ func TestAnIntervalHasALowPriority(t *testing.T) {
 			topologytest.Equal(t, "priority", trigger.Resync, *result.Priority)
 			return
 		}
-		topologytest.Equal(t, "priority of what is waited for", nil, result.Priority)
+		topologytest.Equal(t, "priority while waiting for a refresh", nil, result.Priority)
 	}
-	t.Error("nothing is due after an interval")
+	t.Error("the ConsumerQueue is not requeued after its interval")
 }

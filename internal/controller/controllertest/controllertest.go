@@ -26,7 +26,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// Password is a password that must never be visible.
+// Password is a password that must never appear in a message.
 const Password = "correct-horse"
 
 // ConsumerQueue returns a ConsumerQueue named orders with a spec as a user writes it.
@@ -69,16 +69,16 @@ func BrokerConnection(spec v1alpha1.BrokerConnectionSpec) *v1alpha1.BrokerConnec
 	return bc
 }
 
-// AddIndexes adds indexes to a manager.
+// AddIndexes registers indexes of a controller.
 type AddIndexes func(ctx context.Context, indexer client.FieldIndexer) error
 
-// Client returns a client with some objects and the indexes of a manager.
+// Client returns a fake client with some objects and indexes.
 func Client(t testing.TB, indexes []AddIndexes, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	return ClientBuilder(t, indexes, objects...).Build()
 }
 
-// ClientBuilder is Client before it is built.
+// ClientBuilder returns the builder of Client, for tests that intercept calls.
 func ClientBuilder(t testing.TB, indexes []AddIndexes, objects ...client.Object) *fake.ClientBuilder {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -108,10 +108,10 @@ func (b builderIndexer) IndexField(_ context.Context, object client.Object, fiel
 	return nil
 }
 
-// BrokenClient returns a client whose API server answers nothing.
+// BrokenClient returns a client whose reads all fail.
 func BrokenClient(t testing.TB) client.WithWatch {
 	t.Helper()
-	broken := errors.New("the API server is tired")
+	broken := errors.New("the API server is down")
 	return ClientBuilder(t, nil).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, types.NamespacedName, client.Object, ...client.GetOption) error {
 			return broken
@@ -120,7 +120,7 @@ func BrokenClient(t testing.TB) client.WithWatch {
 	}).Build()
 }
 
-// StatusUpdate answers every update of a status with a function.
+// StatusUpdate intercepts every status update with a function.
 func StatusUpdate(answer func() error) interceptor.Funcs {
 	return interceptor.Funcs{
 		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
@@ -134,19 +134,19 @@ func Conflict(name string) error {
 	return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("consumerqueues").GroupResource(), name, errors.New("it was changed"))
 }
 
-// NotFound returns the answer of an API server without this ConsumerQueue.
+// NotFound returns the answer of an API server that has no such ConsumerQueue.
 func NotFound(name string) error {
 	return apierrors.NewNotFound(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "consumerqueues"}, name)
 }
 
-// EventLog records Events.
+// EventLog is an EventRecorder that keeps the reasons and notes of Events.
 type EventLog struct {
 	events.EventRecorder
 
 	Reasons, Notes []string
 }
 
-// Eventf records an Event.
+// Eventf keeps the reason and the note of an Event.
 func (e *EventLog) Eventf(_, _ runtime.Object, _, reason, _, _ string, args ...any) {
 	e.Reasons = append(e.Reasons, reason)
 	e.Notes = append(e.Notes, args[0].(string))
@@ -173,7 +173,7 @@ func ConnectedTo(namespace, name, cluster, vhostName string) *v1alpha1.BrokerCon
 	}
 }
 
-// Synced returns a ConsumerQueue that was in sync with a spec; if another spec is given, it has that now.
+// Synced returns a ConsumerQueue that was in sync with the spec was, and has another spec now if spec is not empty.
 func Synced(t testing.TB, name, was, spec string) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	cq := Named(t, "shop", name, was)
@@ -191,7 +191,7 @@ func Synced(t testing.TB, name, was, spec string) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-// BeingDeleted marks a ConsumerQueue as deleted.
+// BeingDeleted sets the deletion timestamp and the finalizer of a ConsumerQueue.
 func BeingDeleted(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
 	now := metav1.Now()
 	cq.DeletionTimestamp, cq.Finalizers = &now, []string{v1alpha1.TopologyFinalizer}
@@ -220,14 +220,14 @@ func (d *Deleter) DeleteEmpty(ctx context.Context, _ string, queues []string, _ 
 	}
 }
 
-// Told are the ConsumerQueues that are enqueued because a task has ended.
-type Told chan client.ObjectKey
+// Enqueued receives the ConsumerQueues that a task enqueues at its end.
+type Enqueued chan client.ObjectKey
 
-// NewTold returns a Told.
-func NewTold() Told { return make(Told, 10) }
+// NewEnqueued returns an Enqueued.
+func NewEnqueued() Enqueued { return make(Enqueued, 10) }
 
-// Tell records a ConsumerQueue.
-func (t Told) Tell(key client.ObjectKey) { t <- key }
+// Enqueue records a ConsumerQueue.
+func (e Enqueued) Enqueue(key client.ObjectKey) { e <- key }
 
 // Orders and Invoices are names of ConsumerQueues.
 var (
@@ -235,7 +235,7 @@ var (
 	Invoices = client.ObjectKey{Namespace: "shop", Name: "invoices"}
 )
 
-// InSync returns a ConsumerQueue named orders that is in sync with its spec at the broker of package brokerstest.
+// InSync returns a ConsumerQueue named orders that is in sync with its spec at the broker of brokerstest.New.
 func InSync(t testing.TB, spec string) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	cq := Synced(t, "orders", spec, "")
@@ -244,7 +244,7 @@ func InSync(t testing.TB, spec string) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-// HelpOf returns the help line of a metric in the text format.
+// HelpOf returns the help text of a metric.
 func HelpOf(t testing.TB, name string) string {
 	t.Helper()
 	for _, metric := range metrics.Definitions() {

@@ -16,17 +16,17 @@ func TestNextAtMost(t *testing.T) {
 		rate, total, limit int
 		want               int
 	}{
-		"the first one":                           {transfer.Progress{}, 100, many, 0, 125},
-		"a later one":                             {transfer.Progress{Moved: 300}, 100, many, 0, 425},
-		"a later one, with messages to be acked":  {transfer.Progress{Moved: 300, Pending: 20}, 100, many, 0, 420},
-		"without a rate":                          {transfer.Progress{}, 0, many, 0, 5000},
-		"no more than there are":                  {transfer.Progress{}, 100, 7, 0, 7},
-		"some may be there again":                 {transfer.Progress{Moved: 7, Unsure: 2}, 100, 7, 0, 9},
-		"no more than the limit":                  {transfer.Progress{Moved: 300}, 100, many, 310, 310},
-		"the limit is reached":                    {transfer.Progress{Moved: 310}, 100, many, 310, 310},
-		"a crash has left 250 messages uncertain": {transfer.Progress{Moved: 300, Unsure: 250}, 100, many, 0, 362},
-		"crashes have left more than a step":      {transfer.Progress{Moved: 900, Unsure: 600}, 100, many, 0, 907},
-		"the lowest rate":                         {transfer.Progress{Moved: 9, Unsure: 5}, 1, many, 0, 10},
+		"the first range": {transfer.Progress{}, 100, many, 0, 125},
+		"a later range":   {transfer.Progress{Moved: 300}, 100, many, 0, 425},
+		"a later range, with messages to be acknowledged": {transfer.Progress{Moved: 300, Pending: 20}, 100, many, 0, 420},
+		"without a rate":                               {transfer.Progress{}, 0, many, 0, 5000},
+		"no more than the queue has":                   {transfer.Progress{}, 100, 7, 0, 7},
+		"uncertain messages may be in the queue again": {transfer.Progress{Moved: 7, Unsure: 2}, 100, 7, 0, 9},
+		"no more than spec.maxMessages":                {transfer.Progress{Moved: 300}, 100, many, 310, 310},
+		"spec.maxMessages is reached":                  {transfer.Progress{Moved: 310}, 100, many, 310, 310},
+		"a crash has left 250 messages uncertain":      {transfer.Progress{Moved: 300, Unsure: 250}, 100, many, 0, 362},
+		"crashes have left more than a step":           {transfer.Progress{Moved: 900, Unsure: 600}, 100, many, 0, 907},
+		"the lowest rate":                              {transfer.Progress{Moved: 9, Unsure: 5}, 1, many, 0, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -43,11 +43,11 @@ func TestAtMostIsRaisedWhenHalfOfTheStepIsUsed(t *testing.T) {
 		atMost, limit int
 		want          bool
 	}{
-		"nothing is used":        {transfer.Progress{}, 125, 0, false},
-		"less than half is used": {transfer.Progress{Moved: 40, InFlight: 20}, 125, 0, false},
-		"half is used":           {transfer.Progress{Moved: 43, InFlight: 20}, 125, 0, true},
-		"all is used":            {transfer.Progress{Moved: 125}, 125, 0, true},
-		"the limit is reached":   {transfer.Progress{Moved: 125}, 125, 125, false},
+		"nothing is used":             {transfer.Progress{}, 125, 0, false},
+		"less than half is used":      {transfer.Progress{Moved: 40, InFlight: 20}, 125, 0, false},
+		"half is used":                {transfer.Progress{Moved: 43, InFlight: 20}, 125, 0, true},
+		"all is used":                 {transfer.Progress{Moved: 125}, 125, 0, true},
+		"spec.maxMessages is reached": {transfer.Progress{Moved: 125}, 125, 125, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,9 +58,9 @@ func TestAtMostIsRaisedWhenHalfOfTheStepIsUsed(t *testing.T) {
 	}
 }
 
-// Each manager is killed when it has moved all messages up to atMost, and has the acknowledgements of 500 messages unproven. The next
-// manager counts all of them as moved, and knows none for certain.
-func TestTheRangeGrowsByTheSmallestStepWithEachCrash(t *testing.T) {
+// Each manager is killed when it has moved all messages up to atMost and waits for the acknowledgements of 500. The next
+// manager counts all of them as moved, and is certain of none.
+func TestEachCrashWidensTheRangeByTheSmallestStep(t *testing.T) {
 	t.Parallel()
 	const crashes = 20
 	for rate, largest := range map[int]int{1500: stepSeconds * 1500, 0: unlimitedStep} {

@@ -11,7 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// logTo collects the log of the Reconciler.
+// logTo appends the log lines of the Reconciler to a slice.
 func (w *redriveWorld) logTo(lines *[]string) {
 	w.Reconciler.Log = funcr.New(func(_, args string) { *lines = append(*lines, args) }, funcr.Options{})
 }
@@ -19,8 +19,8 @@ func (w *redriveWorld) logTo(lines *[]string) {
 func TestARedriveLogsWhatItDoes(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ spec, requestedBy, selection string }{
-		"from Git": {all, "unknown", "all"},
-		"of a user": {
+		"without requestedBy": {all, "unknown", "all"},
+		"requested by a user": {
 			`{consumerQueueRef: {name: orders}, requestedBy: alice, maxMessages: 5, selector: {ids: [aaaabbbbccccdddd], reasons: [Rejected],
 			headers: [{name: token, operator: In, values: [s3cret, other]}], diedAfter: "2026-01-01T00:00:00Z", expression: size < 65536}}`,
 			"alice", `ids: 1, reasons: [Rejected], headers: [token In (2 values)], diedAfter: 2026-01-01T00:00:00Z, expression: size < 65536`,
@@ -38,7 +38,7 @@ func TestARedriveLogsWhatItDoes(t *testing.T) {
 			w.Mover.Ended = transfer.Progress{State: transfer.Moving, Moved: 4, Skipped: map[string]int{"NotSelected": 5}}
 			w.Mover.End <- nil
 			for w.get().Status.CompletionTime == nil {
-				w.ReconcileWhenWoken()
+				w.ReconcileWhenEnqueued()
 			}
 			topologytest.Equal(t, "lines", 2, len(lines))
 			who := `"uid"="uid" "requestedBy"="` + test.requestedBy + `"`
@@ -58,7 +58,7 @@ func TestARedriveLogsWhatItDoes(t *testing.T) {
 					}
 				}
 				if strings.Contains(lines[i], "s3cret") {
-					t.Errorf("line %d tells a header: %s", i, lines[i])
+					t.Errorf("line %d shows a header: %s", i, lines[i])
 				}
 			}
 		})
@@ -78,7 +78,7 @@ func TestARedriveThatIsDeletedWhileItRunsIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Reconcile()
-	w.ReconcileWhenWoken()
+	w.ReconcileWhenEnqueued()
 	topologytest.Equal(t, "lines", 2, len(lines))
 	for _, part := range []string{`"msg"="Deleted before it ended"`, `"uid"="uid"`, `"requestedBy"="unknown"`, `"messages"=1`} {
 		if !strings.Contains(lines[len(lines)-1], part) {

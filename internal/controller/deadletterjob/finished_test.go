@@ -14,7 +14,6 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// finish runs the Redrive to its end.
 func (w *redriveWorld) finish() *v1alpha1.Redrive {
 	w.T.Helper()
 	w.HoldTransfers()
@@ -23,12 +22,12 @@ func (w *redriveWorld) finish() *v1alpha1.Redrive {
 	<-w.Mover.Begun
 	w.Mover.End <- nil
 	for w.get().Status.CompletionTime == nil {
-		w.ReconcileWhenWoken()
+		w.ReconcileWhenEnqueued()
 	}
 	return w.get()
 }
 
-// createAgain deletes the Redrive and creates another object, without a status.
+// createAgain deletes the Redrive and creates another object without a status.
 func (w *redriveWorld) createAgain(redrive *v1alpha1.Redrive) {
 	w.T.Helper()
 	if err := w.API.Delete(w.T.Context(), w.get()); err != nil {
@@ -51,7 +50,7 @@ func (w *redriveWorld) consumerQueue() *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-func TestARedriveThatFinishedIsRecorded(t *testing.T) {
+func TestAFinishedRedriveIsRecorded(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
 	redrive := w.finish()
@@ -69,8 +68,8 @@ func TestARedriveThatFinishedIsRecorded(t *testing.T) {
 	topologytest.Equal(t, "version of the ConsumerQueue after a restart", version, w.consumerQueue().ResourceVersion)
 }
 
-// A manager may die after the status is written and before the annotation is.
-func TestARedriveThatFinishedIsRecordedByTheNextManager(t *testing.T) {
+// A manager may be killed between the write of the status and the write of the annotation.
+func TestTheNextManagerRecordsAFinishedRedrive(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, ttlSecondsAfterFinished: 0}`)
 	redrive := w.get()
@@ -82,28 +81,28 @@ func TestARedriveThatFinishedIsRecordedByTheNextManager(t *testing.T) {
 	topologytest.Equal(t, "finished jobs", 1, len(w.consumerQueue().Status.FinishedJobs))
 }
 
-func TestWhichRedrivesRunAgain(t *testing.T) {
+func TestARecreatedRedrive(t *testing.T) {
 	t.Parallel()
 	const rejected = `{consumerQueueRef: {name: orders}, selector: {reasons: [Rejected]}, rate: 50}`
 	for name, test := range map[string]struct {
 		first    string
-		name     string // again if empty
+		name     string // empty for again
 		second   string
-		restored bool // annotations are kept, and the ConsumerQueue has lost its record
+		restored bool // it has its annotations, and the ConsumerQueue lost its record
 		want     string
 	}{
-		"one restored from a backup":            {first: rejected, second: rejected, restored: true, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
-		"one restored with another spec":        {first: rejected, second: all, restored: true, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
-		"one restored that was a dry run":       {first: `{` + rejected[1:len(rejected)-1] + `, dryRun: true}`, second: `{` + rejected[1:len(rejected)-1] + `, dryRun: true}`, restored: true, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
-		"one restored under another name":       {first: rejected, second: rejected, name: "copy", restored: true, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
-		"the same name and spec":                {first: rejected, second: rejected, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
-		"the same name and spec, suspended":     {first: rejected, second: `{` + rejected[1:len(rejected)-1] + `, suspend: true}`, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
-		"other fields that may change":          {first: rejected, second: `{consumerQueueRef: {name: orders}, selector: {reasons: [Rejected]}, rate: 60, ttlSecondsAfterFinished: 5}`, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
-		"the same name and spec, other creator": {first: rejected, second: `{` + rejected[1:len(rejected)-1] + `, requestedBy: bob}`, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
-		"another name":                          {first: rejected, second: rejected, name: "copy", want: "Ready=Unknown Moving Reconciling=True Moving "},
-		"another selection":                     {first: rejected, second: all, want: "Ready=Unknown Moving Reconciling=True Moving "},
-		"another reason":                        {first: rejected, second: `{` + rejected[1:len(rejected)-1] + `, reason: once more}`, want: "Ready=Unknown Moving Reconciling=True Moving "},
-		"a dry run":                             {first: `{consumerQueueRef: {name: orders}, dryRun: true}`, second: `{consumerQueueRef: {name: orders}, dryRun: true}`, want: "Ready=Unknown Moving Reconciling=True Moving "},
+		"a backup restores it":                            {first: rejected, second: rejected, restored: true, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
+		"a backup restores it, and its spec differs":      {first: rejected, second: all, restored: true, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
+		"a backup restores a dry run":                     {first: `{` + rejected[1:len(rejected)-1] + `, dryRun: true}`, second: `{` + rejected[1:len(rejected)-1] + `, dryRun: true}`, restored: true, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
+		"a backup restores it under another name":         {first: rejected, second: rejected, name: "copy", restored: true, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
+		"the same name and spec":                          {first: rejected, second: rejected, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
+		"the same name and spec, suspended":               {first: rejected, second: `{` + rejected[1:len(rejected)-1] + `, suspend: true}`, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
+		"the same name, and only mutable fields differ":   {first: rejected, second: `{consumerQueueRef: {name: orders}, selector: {reasons: [Rejected]}, rate: 60, ttlSecondsAfterFinished: 5}`, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
+		"the same name and spec, and another requestedBy": {first: rejected, second: `{` + rejected[1:len(rejected)-1] + `, requestedBy: bob}`, want: "Ready=True AlreadyFinished Complete=True AlreadyFinished "},
+		"another name":                                    {first: rejected, second: rejected, name: "copy", want: "Ready=Unknown Moving Reconciling=True Moving "},
+		"another selector":                                {first: rejected, second: all, want: "Ready=Unknown Moving Reconciling=True Moving "},
+		"another spec.reason":                             {first: rejected, second: `{` + rejected[1:len(rejected)-1] + `, reason: once more}`, want: "Ready=Unknown Moving Reconciling=True Moving "},
+		"a dry run":                                       {first: `{consumerQueueRef: {name: orders}, dryRun: true}`, second: `{consumerQueueRef: {name: orders}, dryRun: true}`, want: "Ready=Unknown Moving Reconciling=True Moving "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -137,7 +136,7 @@ func TestWhichRedrivesRunAgain(t *testing.T) {
 	}
 }
 
-func TestARedriveThatDoesNothingSaysWhy(t *testing.T) {
+func TestARedriveReportsWhyItDidNothing(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
 	completed := w.finish().Status.CompletionTime.UTC().Format(time.RFC3339)
@@ -153,12 +152,12 @@ func TestARedriveThatDoesNothingSaysWhy(t *testing.T) {
 		r.Annotations = map[string]string{"messaging.warren.dev/completed-at": completed}
 	})
 	w.createAgain(restored)
-	topologytest.Equal(t, "message of a restored one", `did nothing: the annotation messaging.warren.dev/completed-at says that this `+
+	topologytest.Equal(t, "message of a restored Redrive", `did nothing: the annotation messaging.warren.dev/completed-at says that this `+
 		`Redrive finished at "`+completed+`". To run it once more, create it under another name and without the annotation`,
 		w.reconcile().Status.Conditions[0].Message)
 }
 
-// Argo CD creates a Redrive again each time that it expires, however many others finish in the meantime.
+// Argo CD creates a Redrive again each time it expires. Its record is renewed, so that newer records do not displace it.
 func TestTheRecordKeepsTheLast32(t *testing.T) {
 	t.Parallel()
 	cq := controllertest.InSync(t, `{}`)
@@ -189,7 +188,7 @@ func TestTheRecordKeepsTheLast32(t *testing.T) {
 	topologytest.Equal(t, "oldest", "other-b", jobs[0].Name)
 }
 
-// The cache may lack the record that was just written.
+// The cache may lack a record that was written a moment ago.
 func TestARedriveWaitsForTheRecordInTheCache(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
@@ -201,7 +200,7 @@ func TestARedriveWaitsForTheRecordInTheCache(t *testing.T) {
 	topologytest.Equal(t, "transfers", 0, len(w.Mover.Begun))
 }
 
-// staleQueues is a cache with an old ConsumerQueue.
+// staleQueues is a client whose cache has an old ConsumerQueue.
 type staleQueues struct {
 	client.WithWatch
 	old *v1alpha1.ConsumerQueue

@@ -16,20 +16,20 @@ func TestWhichRedriveComesFirst(t *testing.T) {
 		one, other *v1alpha1.Redrive
 		want       bool
 	}{
-		"the older one":                     {redriveOf("b", 1, nil), redriveOf("a", 2, nil), true},
-		"of two of one second, by name":     {redriveOf("a", 1, nil), redriveOf("b", 1, nil), true},
-		"the one that has begun":            {redriveOf("b", 2, begun), redriveOf("a", 1, nil), true},
-		"of two that have begun, the older": {redriveOf("b", 1, begun), redriveOf("a", 2, begun), true},
-		"no Redrive comes before itself":    {redriveOf("a", 1, nil), redriveOf("a", 1, nil), false},
+		"the older Redrive": {redriveOf("b", 1, nil), redriveOf("a", 2, nil), true},
+		"the first name, if both were created in the same second": {redriveOf("a", 1, nil), redriveOf("b", 1, nil), true},
+		"a Redrive that has begun":                                {redriveOf("b", 2, begun), redriveOf("a", 1, nil), true},
+		"the older Redrive, if both have begun":                   {redriveOf("b", 1, begun), redriveOf("a", 2, begun), true},
+		"no Redrive comes before itself":                          {redriveOf("a", 1, nil), redriveOf("a", 1, nil), false},
 	} {
 		topologytest.Equal(t, name, test.want, isBefore(ofRedrive(test.one), ofRedrive(test.other)))
 		if test.want {
-			topologytest.Equal(t, name+", the other way round", false, isBefore(ofRedrive(test.other), ofRedrive(test.one)))
+			topologytest.Equal(t, name+", with the arguments swapped", false, isBefore(ofRedrive(test.other), ofRedrive(test.one)))
 		}
 	}
 }
 
-func TestWhichRedriveWantsItsTurn(t *testing.T) {
+func TestWantsTurn(t *testing.T) {
 	t.Parallel()
 	now := metav1.Now()
 	condition := func(name string) func(*v1alpha1.Redrive) {
@@ -41,13 +41,13 @@ func TestWhichRedriveWantsItsTurn(t *testing.T) {
 		change func(*v1alpha1.Redrive)
 		want   bool
 	}{
-		"a new one":               {nil, true},
-		"one that waits":          {condition(v1alpha1.ConditionReconciling), true},
-		"one that has ended":      {func(r *v1alpha1.Redrive) { r.Status.CompletionTime = &now }, false},
-		"one that is deleted":     {func(r *v1alpha1.Redrive) { r.DeletionTimestamp = &now }, false},
-		"one that is suspended":   {func(r *v1alpha1.Redrive) { r.Spec.Suspend = true }, false},
-		"one that rests":          {condition(v1alpha1.ConditionSuspended), false},
-		"one that lacks anything": {condition(v1alpha1.ConditionStalled), false},
+		"a new Redrive":       {nil, true},
+		"a waiting Redrive":   {condition(v1alpha1.ConditionReconciling), true},
+		"a finished Redrive":  {func(r *v1alpha1.Redrive) { r.Status.CompletionTime = &now }, false},
+		"a deleted Redrive":   {func(r *v1alpha1.Redrive) { r.DeletionTimestamp = &now }, false},
+		"spec.suspend is set": {func(r *v1alpha1.Redrive) { r.Spec.Suspend = true }, false},
+		"a suspended Redrive": {condition(v1alpha1.ConditionSuspended), false},
+		"a stalled Redrive":   {condition(v1alpha1.ConditionStalled), false},
 	} {
 		topologytest.Equal(t, name, test.want, wantsTurn(ofRedrive(redriveOf("a", 1, test.change))))
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// deadFor is a message that died so long before its Purge was created.
+// deadFor returns a message that was dead-lettered this long before its Purge was created.
 func deadFor(t *testing.T, queue string, age time.Duration) *amqp.Delivery {
 	t.Helper()
 	created := purgeOf(t, atMost5).CreationTimestamp.Time
@@ -27,19 +27,19 @@ func TestPurgeFilter(t *testing.T) {
 		message *amqp.Delivery
 		want    string
 	}{
-		"nothing is selected":          {`{}`, false, deadFor(t, "orders", time.Hour), ""},
-		"older, when it was created":   {`{selector: {expression: 'age >= duration("1h")'}}`, false, deadFor(t, "orders", time.Hour), ""},
-		"younger, when it was created": {`{selector: {expression: 'age >= duration("1h")'}}`, false, deadFor(t, "orders", time.Hour-time.Second), "NotSelected"},
-		"of another ConsumerQueue":     {`{}`, true, deadFor(t, "invoices", time.Hour), "OtherOrigin"},
-		"parked, in a shared queue":    {`{}`, true, &amqp.Delivery{}, "NoOrigin"},
-		"parked, selected by reason":   {`{selector: {reasons: [Parked]}}`, true, &amqp.Delivery{}, "NoOrigin"},
-		"parked, selected by origin":   {`{selector: {unknownOrigin: true}}`, true, &amqp.Delivery{}, ""},
-		"redriven often": {
+		"an empty selector matches every message":          {`{}`, false, deadFor(t, "orders", time.Hour), ""},
+		"the message is as old as the expression asks for": {`{selector: {expression: 'age >= duration("1h")'}}`, false, deadFor(t, "orders", time.Hour), ""},
+		"the message is a second too young":                {`{selector: {expression: 'age >= duration("1h")'}}`, false, deadFor(t, "orders", time.Hour-time.Second), "NotSelected"},
+		"the message belongs to another ConsumerQueue":     {`{}`, true, deadFor(t, "invoices", time.Hour), "OtherOrigin"},
+		"a parked message in a shared queue":               {`{}`, true, &amqp.Delivery{}, "NoOrigin"},
+		"a parked message, selected by reason":             {`{selector: {reasons: [Parked]}}`, true, &amqp.Delivery{}, "NoOrigin"},
+		"a parked message, selected by unknownOrigin":      {`{selector: {unknownOrigin: true}}`, true, &amqp.Delivery{}, ""},
+		"a message that was redriven often": {
 			`{}`, false, &amqp.Delivery{Headers: amqp.Table{"x-warren-redrive-count": int64(99), deadletter.HeaderRedriveID: "uid"}}, "",
 		},
 	} {
 		made, wrong := newPurgeFilter(purgeOf(t, test.spec), Move{Source: deadletter.Source{Main: "orders", Shared: test.shared}})
-		topologytest.Equal(t, name+": is wrong", true, wrong == nil)
+		topologytest.Equal(t, name+": is valid", true, wrong == nil)
 		topologytest.Equal(t, name, test.want, made.Skips(test.message))
 	}
 	first := purgeFilter{}.ID(&amqp.Delivery{MessageId: "m1"})

@@ -10,7 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// Reports come again and again, and a transfer that begins again counts from the start.
+// Reports repeat their totals, and a restarted transfer counts from zero. The counters count each message once.
 func TestPurgeCounts(t *testing.T) {
 	t.Parallel()
 	deleted := metrics.PurgeMessages.With("shop", "counted", "deleted")

@@ -19,7 +19,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// purgeWorld has the ConsumerQueue orders, which is in sync and has nine dead letters, and a Purge named again.
+// purgeWorld is a world with the ConsumerQueue orders in sync, nine dead letters, and a Purge named again.
 type purgeWorld struct{ *world }
 
 func purgeOf(t *testing.T, spec string) *v1alpha1.Purge {
@@ -31,7 +31,7 @@ func purgeOf(t *testing.T, spec string) *v1alpha1.Purge {
 	return purge
 }
 
-// newPurgeWorld makes a world whose transfers go on until they are told to end.
+// newPurgeWorld returns a purgeWorld whose transfers run until the test ends them.
 func newPurgeWorld(t *testing.T, spec string) *purgeWorld {
 	t.Helper()
 	w := &purgeWorld{newWorld(t, controllertest.InSync(t, `{}`), Purge, purgeOf(t, spec))}
@@ -51,31 +51,31 @@ func (w *purgeWorld) get() *v1alpha1.Purge {
 
 func (w *purgeWorld) ready() string { return readyText(w.get().Status.Conditions) }
 
-// counted reconciles until the count has ended with so many that match.
-func (w *purgeWorld) counted(matching int) {
+// count reconciles until the count has ended and has found this many matching messages.
+func (w *purgeWorld) count(matching int) {
 	w.T.Helper()
 	w.Reconcile()
 	topologytest.Equal(w.T, "counts", true, (<-w.Mover.Begun).DryRun)
 	w.Mover.Ended = transfer.Progress{State: transfer.Moving, Moved: matching, Skipped: map[string]int{"NotSelected": 9 - matching}}
 	w.Mover.End <- nil
 	for w.get().Status.Matched == nil {
-		w.ReconcileWhenWoken()
+		w.ReconcileWhenEnqueued()
 	}
 }
 
-// ended ends the transfer, and reconciles until the Purge has ended.
-func (w *purgeWorld) ended(progress transfer.Progress, err error) {
+// end ends the transfer, and reconciles until the Purge has ended.
+func (w *purgeWorld) end(progress transfer.Progress, err error) {
 	w.T.Helper()
 	w.Mover.Ended = progress
 	w.Mover.End <- err
 	for w.get().Status.CompletionTime == nil {
-		w.ReconcileWhenWoken()
+		w.ReconcileWhenEnqueued()
 	}
 }
 
 const atMost5 = `{consumerQueueRef: {name: orders}, expectedAtMost: 5}`
 
-func TestAPurgeCountsAndDeletesThen(t *testing.T) {
+func TestAPurgeCountsBeforeItDeletes(t *testing.T) {
 	t.Parallel()
 	w := newPurgeWorld(t, atMost5)
 	w.Reconcile()
@@ -86,7 +86,7 @@ func TestAPurgeCountsAndDeletesThen(t *testing.T) {
 	w.Mover.Ended = transfer.Progress{State: transfer.Moving, Moved: 5, Skipped: map[string]int{"NotSelected": 4}}
 	w.Mover.End <- nil
 	for w.get().Status.Matched == nil {
-		w.ReconcileWhenWoken()
+		w.ReconcileWhenEnqueued()
 	}
 	status := w.get().Status
 	topologytest.Equal(t, "matched", 5, *status.Matched)
@@ -96,9 +96,9 @@ func TestAPurgeCountsAndDeletesThen(t *testing.T) {
 	config = <-w.Mover.Begun
 	topologytest.Equal(t, "deletes", []bool{false, true}, []bool{config.DryRun, config.Delete})
 	topologytest.Equal(t, "deletes at most", 5, config.Limit)
-	topologytest.Equal(t, "looks at at most", 9, config.Total)
+	topologytest.Equal(t, "reads at most", 9, config.Total)
 
-	w.ended(transfer.Progress{State: transfer.Moving, Moved: 5, Skipped: map[string]int{"NotSelected": 1}}, nil)
+	w.end(transfer.Progress{State: transfer.Moving, Moved: 5, Skipped: map[string]int{"NotSelected": 1}}, nil)
 	status = w.get().Status
 	topologytest.Equal(t, "conditions", "Ready=True Completed Complete=True Completed ", w.ready())
 	topologytest.Equal(t, "deleted", 5, *status.Deleted)
@@ -108,8 +108,8 @@ func TestAPurgeCountsAndDeletesThen(t *testing.T) {
 	topologytest.Equal(t, "Events", []string{"Started", "Completed", "Purged"}, w.Events.Reasons)
 }
 
-// A backup keeps annotations, and no status.
-func TestAPurgeThatIsRestoredDeletesNothing(t *testing.T) {
+// A backup keeps annotations, and drops the status.
+func TestARestoredPurgeDeletesNothing(t *testing.T) {
 	t.Parallel()
 	w := newPurgeWorld(t, atMost5)
 	purge := w.get()
@@ -125,9 +125,9 @@ func TestAPurgeThatIsRestoredDeletesNothing(t *testing.T) {
 func TestAPurgeThatIsCreatedAgainDeletesNothing(t *testing.T) {
 	t.Parallel()
 	w := newPurgeWorld(t, atMost5)
-	w.counted(5)
+	w.count(5)
 	<-w.Mover.Begun
-	w.ended(transfer.Progress{State: transfer.Moving, Moved: 5}, nil)
+	w.end(transfer.Progress{State: transfer.Moving, Moved: 5}, nil)
 	if err := w.API.Delete(t.Context(), w.get()); err != nil {
 		t.Fatal(err)
 	}
@@ -140,18 +140,18 @@ func TestAPurgeThatIsCreatedAgainDeletesNothing(t *testing.T) {
 	topologytest.Equal(t, "transfers", 0, len(w.Mover.Begun))
 }
 
-func TestWhatACountLeadsTo(t *testing.T) {
+func TestAPurgeThatEndsAfterTheCount(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		spec, want, message string
 		matching            int
 	}{
-		"more than expected": {
+		"more messages match than expected": {
 			atMost5, "Ready=False MoreThanExpected Stalled=True MoreThanExpected Failed=True MoreThanExpected ",
 			"6 messages match, and spec.expectedAtMost is 5: no message was deleted. Create another Purge with a narrower selector or a higher expectedAtMost, " +
 				"3 skipped (NotSelected)", 6,
 		},
-		"nothing matches": {atMost5, "Ready=True Completed Complete=True Completed ", "0 of 0 messages that match deleted, 9 skipped (NotSelected)", 0},
+		"no message matches": {atMost5, "Ready=True Completed Complete=True Completed ", "0 of 0 messages that match deleted, 9 skipped (NotSelected)", 0},
 		"a dry run": {
 			`{consumerQueueRef: {name: orders}, expectedAtMost: 5, dryRun: true}`, "Ready=True DryRun Complete=True DryRun ",
 			"5 of 9 messages would be deleted, 4 skipped (NotSelected)", 5,
@@ -164,7 +164,7 @@ func TestWhatACountLeadsTo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newPurgeWorld(t, test.spec)
-			w.counted(test.matching)
+			w.count(test.matching)
 			status := w.get().Status
 			topologytest.Equal(t, "conditions", test.want, w.ready())
 			topologytest.Equal(t, "message", test.message, status.Conditions[0].Message)
@@ -176,31 +176,31 @@ func TestWhatACountLeadsTo(t *testing.T) {
 	}
 }
 
-// Whoever takes over must know that messages may be deleted of which the status does not tell.
-func TestNothingIsDeletedBeforeTheStatusSaysSo(t *testing.T) {
+// The next manager must know from the status that messages may have been deleted.
+func TestTheStatusIsWrittenBeforeMessagesAreDeleted(t *testing.T) {
 	t.Parallel()
 	w := newPurgeWorld(t, atMost5)
 	w.Reconcile()
 	<-w.Mover.Begun
 	w.Mover.Ended = transfer.Progress{Moved: 5}
 	w.Mover.End <- nil
-	topologytest.Equal(t, "woken", again, <-w.Told)
+	topologytest.Equal(t, "enqueued", again, <-w.Enqueued)
 	w.Reconciler.Client = refusing{w.API}
 	if _, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again}); err == nil {
-		t.Fatal("the status cannot be written, and nobody says so")
+		t.Fatal("Reconcile hides that the status cannot be written")
 	}
 	topologytest.Equal(t, "transfers without a status", 0, len(w.Mover.Begun))
 	w.Reconciler.Client = w.API
 	w.Reconcile()
 	topologytest.Equal(t, "deletes", true, (<-w.Mover.Begun).Delete)
-	topologytest.Equal(t, "says so", true, isDeleting(&w.get().Status))
+	topologytest.Equal(t, "the status reports the deletion", true, isDeleting(&w.get().Status))
 }
 
-// A manager that takes over after a crash does not know how many messages are deleted, so it deletes no more.
-func TestAnotherManagerDoesNotGoOnAfterACrash(t *testing.T) {
+// After a crash the next manager does not know how many messages are deleted, so it deletes no more.
+func TestTheNextManagerDeletesNothingAfterACrash(t *testing.T) {
 	t.Parallel()
 	w := newPurgeWorld(t, atMost5)
-	w.counted(5)
+	w.count(5)
 	config := <-w.Mover.Begun
 	config.Report(transfer.Progress{State: transfer.Moving, Moved: 4, Unsure: 1})
 	w.Reconciler.Now = func() time.Time { return time.Now().Add(10 * time.Second) } // a write is due
@@ -219,8 +219,8 @@ func TestAnotherManagerDoesNotGoOnAfterACrash(t *testing.T) {
 	topologytest.Equal(t, "Events", []string{"Started", "Failed", "Purged"}, w.Events.Reasons)
 }
 
-// A manager that takes over after a crash in the count counts again.
-func TestAnotherManagerCountsAgain(t *testing.T) {
+// After a crash during the count, the next manager counts again.
+func TestTheNextManagerCountsAgain(t *testing.T) {
 	t.Parallel()
 	w := newPurgeWorld(t, atMost5)
 	w.Reconcile()
@@ -230,25 +230,25 @@ func TestAnotherManagerCountsAgain(t *testing.T) {
 	w.Reconcile()
 	config := <-w.Mover.Begun
 	topologytest.Equal(t, "counts", true, config.DryRun)
-	topologytest.Equal(t, "those of the beginning", 9, config.Total)
+	topologytest.Equal(t, "messages at the beginning", 9, config.Total)
 }
 
-// A manager that stops in good order says exactly how many messages are deleted, and another one goes on.
-func TestAnotherManagerGoesOnAfterAStop(t *testing.T) {
+// A manager that stops normally writes exactly how many messages are deleted, and the next manager continues.
+func TestTheNextManagerContinuesAfterAStop(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		unsure int
 		want   string
 	}{
-		"that was told of each message":      {0, "Ready=Unknown Deleting Reconciling=True Deleting "},
-		"whose connection was cut meanwhile": {2, "Ready=False Interrupted Stalled=True Interrupted Failed=True Interrupted "},
+		"every deletion is known":     {0, "Ready=Unknown Deleting Reconciling=True Deleting "},
+		"two deletions are uncertain": {2, "Ready=False Interrupted Stalled=True Interrupted Failed=True Interrupted "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newPurgeWorld(t, atMost5)
 			stopping, stop := context.WithCancel(t.Context())
 			w.Reconciler.Tasks = w.Tasks(stopping)
-			w.counted(5)
+			w.count(5)
 			<-w.Mover.Begun
 			w.Mover.Stopped = transfer.Progress{State: transfer.Moving, Moved: 3, Unsure: test.unsure}
 			stopped := make(chan error)
@@ -271,7 +271,7 @@ func TestAnotherManagerGoesOnAfterAStop(t *testing.T) {
 	}
 }
 
-func TestHowADeletionEnds(t *testing.T) {
+func TestOutcomeOfADeletion(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		progress transfer.Progress
@@ -280,7 +280,7 @@ func TestHowADeletionEnds(t *testing.T) {
 		message  string
 		deleted  int
 	}{
-		"others have taken some": {
+		"another consumer has taken messages": {
 			transfer.Progress{Moved: 3}, nil, "Ready=False Incomplete Stalled=True Incomplete Failed=True Incomplete ", "3 of 5 messages that match deleted, 4 skipped (NotSelected), " +
 				`2 not seen again after the count: another consumer of queue "orders.dlq" holds them or has taken them`, 3,
 		},
@@ -297,9 +297,9 @@ func TestHowADeletionEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newPurgeWorld(t, atMost5)
-			w.counted(5)
+			w.count(5)
 			<-w.Mover.Begun
-			w.ended(test.progress, test.err)
+			w.end(test.progress, test.err)
 			status := w.get().Status
 			topologytest.Equal(t, "conditions", test.want, w.ready())
 			if !strings.Contains(status.Conditions[0].Message, test.message) {
@@ -310,17 +310,17 @@ func TestHowADeletionEnds(t *testing.T) {
 	}
 }
 
-// Somebody suspends a Purge that deletes, and has it go on.
-func TestAPurgeThatRests(t *testing.T) {
+// A user suspends a Purge while it deletes, and resumes it.
+func TestASuspendedPurgeResumes(t *testing.T) {
 	t.Parallel()
 	w := newPurgeWorld(t, atMost5)
-	w.counted(5)
+	w.count(5)
 	<-w.Mover.Begun
 	w.Mover.Stopped = transfer.Progress{State: transfer.Moving, Moved: 2}
 	w.suspend(true)
 	w.Reconcile()
 	for w.get().Status.AtMost != nil {
-		w.ReconcileWhenWoken()
+		w.ReconcileWhenEnqueued()
 	}
 	topologytest.Equal(t, "conditions", "Ready=Unknown Suspended Suspended=True Suspended ", w.ready())
 	topologytest.Equal(t, "deleted", 2, *w.get().Status.Deleted)
@@ -350,7 +350,7 @@ func TestWhyAPurgeDeletesNothing(t *testing.T) {
 		"there is no such ConsumerQueue": {
 			spec: `{consumerQueueRef: {name: gone}, expectedAtMost: 1}`, want: "Ready=False ConsumerQueueNotFound Stalled=True ConsumerQueueNotFound ",
 		},
-		"the selection does not compile": {
+		"the selector does not compile": {
 			spec: `{consumerQueueRef: {name: orders}, expectedAtMost: 1, selector: {expression: "size >"}}`,
 			want: "Ready=False InvalidSelector Stalled=True InvalidSelector ",
 		},
@@ -379,7 +379,7 @@ func TestWhyAPurgeDeletesNothing(t *testing.T) {
 	}
 }
 
-// A dead-letter queue that limits deliveries is not even looked at, whatever is selected.
+// Warren refuses to read a dead-letter queue with a delivery limit, whatever is selected.
 func TestAQueueWithADeliveryLimit(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]string{
@@ -399,7 +399,7 @@ func TestAQueueWithADeliveryLimit(t *testing.T) {
 	}
 }
 
-// What was counted stays counted while somebody else has the turn, and nothing counts as deleted.
+// While another job has the turn, the count is kept and nothing counts as deleted.
 func TestAPurgeThatWaitsBetweenCountAndDeletion(t *testing.T) {
 	t.Parallel()
 	w := newPurgeWorld(t, atMost5)
@@ -410,13 +410,13 @@ func TestAPurgeThatWaitsBetweenCountAndDeletion(t *testing.T) {
 	if err := w.API.Create(t.Context(), redrive); err != nil {
 		t.Fatal(err)
 	}
-	redrive.Status.Total = new(int64(9)) // it has begun, and rested until now
+	redrive.Status.Total = new(int64(9)) // it began, and was suspended until now
 	if err := w.API.Status().Update(t.Context(), redrive); err != nil {
 		t.Fatal(err)
 	}
 	w.Mover.Ended = transfer.Progress{State: transfer.Moving, Moved: 5}
 	w.Mover.End <- nil
-	w.ReconcileWhenWoken()
+	w.ReconcileWhenEnqueued()
 	for range 2 {
 		status := w.get().Status
 		topologytest.Equal(t, "conditions", "Ready=Unknown Queued Reconciling=True Queued ", w.ready())
@@ -435,7 +435,7 @@ func TestAPurgeThatWaitsBetweenCountAndDeletion(t *testing.T) {
 	topologytest.Equal(t, "deletes at most", 5, config.Limit)
 }
 
-// Redrives and Purges take turns.
+// Only one job at a time takes messages of a queue.
 func TestAPurgeWaitsForARedrive(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -443,15 +443,15 @@ func TestAPurgeWaitsForARedrive(t *testing.T) {
 		change func(*v1alpha1.Redrive)
 		want   string
 	}{
-		"an older one":            {0, nil, "Queued"},
-		"a newer one":             {2, nil, "Counting"},
-		"a newer that has begun":  {2, func(r *v1alpha1.Redrive) { r.Status.Total = new(int64(9)) }, "Queued"},
-		"an older that has ended": {0, func(r *v1alpha1.Redrive) { r.Status.CompletionTime = new(metav1.Now()) }, "Counting"},
+		"an older Redrive":                {0, nil, "Queued"},
+		"a newer Redrive":                 {2, nil, "Counting"},
+		"a newer Redrive that has begun":  {2, func(r *v1alpha1.Redrive) { r.Status.Total = new(int64(9)) }, "Queued"},
+		"an older Redrive that has ended": {0, func(r *v1alpha1.Redrive) { r.Status.CompletionTime = new(metav1.Now()) }, "Counting"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newPurgeWorld(t, atMost5)
-			redrive := created(&v1alpha1.Redrive{}, "again", test.second) // both kinds may have an object of the same name
+			redrive := created(&v1alpha1.Redrive{}, "again", test.second) // a Redrive and a Purge may have the same name
 			redrive.Spec.ConsumerQueueRef.Name = "orders"
 			if err := w.API.Create(t.Context(), redrive.DeepCopy()); err != nil {
 				t.Fatal(err)

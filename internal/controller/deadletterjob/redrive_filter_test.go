@@ -24,7 +24,7 @@ func TestRedriveFilter(t *testing.T) {
 		r.Spec.MaxRedrives = &once
 	})
 	from := Move{Turn: Turn{Queue: "orders.dlq"}, Source: deadletter.Source{Main: "orders"}}
-	judgeFor := func(change func(*Move)) redriveFilter {
+	filterFor := func(change func(*Move)) redriveFilter {
 		m := from
 		change(&m)
 		made, wrong := newRedriveFilter(redrive, m)
@@ -33,27 +33,27 @@ func TestRedriveFilter(t *testing.T) {
 		}
 		return made
 	}
-	toMain := judgeFor(func(m *Move) { toQueue("orders", m) })
+	toMain := filterFor(func(m *Move) { toQueue("orders", m) })
 	route, message, err := toMain.Copy(&died, 7)
 	topologytest.Equal(t, "route to the main queue", contract.Route{RoutingKey: "orders"}, route)
 	topologytest.Equal(t, "error", nil, err)
 	topologytest.Equal(t, "number", int64(7), message.Headers[deadletter.HeaderRedriveSeq].(int64))
 	topologytest.Equal(t, "name", "shop/again", message.Headers[deadletter.HeaderRedriveName].(string))
-	topologytest.Equal(t, "skips what came back", "CameBack", toMain.Skips(&redriven))
+	topologytest.Equal(t, "skips a message that came back", "CameBack", toMain.Skips(&redriven))
 	topologytest.Equal(t, "id", deadletter.Fingerprint(&died), toMain.ID(&died))
 
-	original := judgeFor(func(*Move) {})
+	original := filterFor(func(*Move) {})
 	route, _, err = original.Copy(&died, 1)
 	topologytest.Equal(t, "route to the origin", contract.Route{Exchange: "shop", RoutingKey: "placed"}, route)
 	topologytest.Equal(t, "error", nil, err)
 	_, _, err = original.Copy(&parked, 1)
 	topologytest.Equal(t, "error without an origin", errNoOrigin.Error(), err.Error())
 
-	limited := judgeFor(func(m *Move) { m.Limited = true })
-	topologytest.Equal(t, "leaves nothing in a queue with a delivery limit", "", limited.Skips(&redriven))
+	limited := filterFor(func(m *Move) { m.Limited = true })
+	topologytest.Equal(t, "skips no message of a queue with a delivery limit", "", limited.Skips(&redriven))
 
 	redrive.Spec.Selector = &v1alpha1.DeadLetterSelector{Expression: "size >"}
 	if _, wrong := newRedriveFilter(redrive, from); wrong == nil {
-		t.Error("a selection that does not compile is accepted")
+		t.Error("a selector that does not compile is accepted")
 	}
 }

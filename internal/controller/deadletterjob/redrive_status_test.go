@@ -15,7 +15,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-func TestRecord(t *testing.T) {
+func TestRecordRedrive(t *testing.T) {
 	t.Parallel()
 	progress := transfer.Progress{Moved: 5, Failed: 12, Skipped: map[string]int{"NotSelected": 3}}
 	for i := range 12 {
@@ -37,7 +37,7 @@ func TestRecord(t *testing.T) {
 	topologytest.Equal(t, "failures of none", nil, status.Failures)
 }
 
-func TestWhatATransferDoesIsTheReasonOfReady(t *testing.T) {
+func TestRunningCondition(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWork(redriveOf("again", 1, nil), nil)
 	valueOf := func(state transfer.State, detail, to string) conditions.Value {
@@ -48,12 +48,12 @@ func TestWhatATransferDoesIsTheReasonOfReady(t *testing.T) {
 		detail, to string
 		want       conditions.Value
 	}{
-		"it has not begun":      {"", "", "orders", conditions.Unknown("Moving", `moves messages from queue "orders.dlq" to queue "orders"`)},
-		"it moves":              {transfer.Moving, "", "orders", conditions.Unknown("Moving", `moves messages from queue "orders.dlq" to queue "orders"`)},
-		"it moves to several":   {transfer.Moving, "", "", conditions.Unknown("Moving", `moves messages from queue "orders.dlq"`)},
-		"it connects again":     {transfer.Connecting, "refused", "orders", conditions.Unknown("Moving", "connects again: refused")},
-		"its destination fills": {transfer.DestinationFull, "queue full", "orders", conditions.Unknown("DestinationFull", "queue full")},
-		"the broker blocks":     {transfer.Blocked, "low on memory", "orders", conditions.Unknown("Blocked", "low on memory")},
+		"the transfer has not begun":                    {"", "", "orders", conditions.Unknown("Moving", `moves messages from queue "orders.dlq" to queue "orders"`)},
+		"the transfer moves messages to one queue":      {transfer.Moving, "", "orders", conditions.Unknown("Moving", `moves messages from queue "orders.dlq" to queue "orders"`)},
+		"the transfer moves messages to several queues": {transfer.Moving, "", "", conditions.Unknown("Moving", `moves messages from queue "orders.dlq"`)},
+		"the transfer reconnects":                       {transfer.Connecting, "refused", "orders", conditions.Unknown("Moving", "connects again: refused")},
+		"the destination is full":                       {transfer.DestinationFull, "queue full", "orders", conditions.Unknown("DestinationFull", "queue full")},
+		"the broker blocks publishers":                  {transfer.Blocked, "low on memory", "orders", conditions.Unknown("Blocked", "low on memory")},
 	} {
 		topologytest.Equal(t, name, test.want, valueOf(test.state, test.detail, test.to))
 	}
@@ -87,16 +87,16 @@ func TestOutcome(t *testing.T) {
 		final    bool
 		message  string
 	}{
-		"done":                             {nil, false, "True", "Completed", conditions.ProgressNone, true, done},
-		"counted":                          {nil, true, "True", "DryRun", conditions.ProgressNone, true, strings.Replace(done, "moved", "would be moved", 1)},
-		"too many failures":                {fmt.Errorf("%w", transfer.ErrTooManyFailures), false, "False", "TooManyFailures", conditions.Stalled, true, done + `: they stay in queue "orders.dlq"`},
-		"an unreadable message":            {transfer.ErrUnreadable, false, "False", "UnreadableMessage", conditions.Stalled, true, "a client of AMQP 1.0"},
-		"a destination that takes nothing": {transfer.ErrWaitedTooLong, false, "False", "WaitedTooLong", conditions.Stalled, true, "has a delivery limit"},
-		"too many to hold":                 {transfer.ErrTooManyHeld, false, "False", "TooManyToHold", conditions.Stalled, true, "more messages that stay than one connection can hold"},
-		"too slow":                         {fmt.Errorf("%w: 9", transfer.ErrTooSlow), false, "False", "TooSlow", conditions.Stalled, true, "Select by reasons, headers or diedBefore"},
-		"an unknown return":                {transfer.ErrUnknownReturn, false, "False", "UnknownReturn", conditions.Stalled, true, "unknown message"},
-		"no permission":                    {fmt.Errorf("%w: no read", brokererr.ErrAccessRefused), false, "False", "PermissionDenied", conditions.Stalled, false, "no read"},
-		"the broker is elsewhere":          {errors.New("another cluster"), false, "Unknown", "BrokerUnreachable", conditions.Reconciling, false, "another cluster"},
+		"all messages were moved":            {nil, false, "True", "Completed", conditions.ProgressNone, true, done},
+		"a dry run":                          {nil, true, "True", "DryRun", conditions.ProgressNone, true, strings.Replace(done, "moved", "would be moved", 1)},
+		"too many failures":                  {fmt.Errorf("%w", transfer.ErrTooManyFailures), false, "False", "TooManyFailures", conditions.Stalled, true, done + `: they stay in queue "orders.dlq"`},
+		"an unreadable message":              {transfer.ErrUnreadable, false, "False", "UnreadableMessage", conditions.Stalled, true, "a client of AMQP 1.0"},
+		"the destination accepts no message": {transfer.ErrWaitedTooLong, false, "False", "WaitedTooLong", conditions.Stalled, true, "has a delivery limit"},
+		"too many messages to hold":          {transfer.ErrTooManyHeld, false, "False", "TooManyToHold", conditions.Stalled, true, "more messages that stay than one connection can hold"},
+		"too slow":                           {fmt.Errorf("%w: 9", transfer.ErrTooSlow), false, "False", "TooSlow", conditions.Stalled, true, "Select by reasons, headers or diedBefore"},
+		"an unknown message was returned":    {transfer.ErrUnknownReturn, false, "False", "UnknownReturn", conditions.Stalled, true, "unknown message"},
+		"no permission":                      {fmt.Errorf("%w: no read", brokererr.ErrAccessRefused), false, "False", "PermissionDenied", conditions.Stalled, false, "no read"},
+		"another cluster":                    {errors.New("another cluster"), false, "Unknown", "BrokerUnreachable", conditions.Reconciling, false, "another cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,7 +105,7 @@ func TestOutcome(t *testing.T) {
 			topologytest.Equal(t, "reason", test.reason, got.Ready.Reason)
 			topologytest.Equal(t, "progress", test.progress, got.Progress)
 			topologytest.Equal(t, "final", test.final, got.Final)
-			topologytest.Equal(t, "tried again", !test.final, got.Retry > 0)
+			topologytest.Equal(t, "retried", !test.final, got.Retry > 0)
 			if !strings.Contains(got.Ready.Message, test.message) {
 				t.Errorf("message %q lacks %q", got.Ready.Message, test.message)
 			}
@@ -113,11 +113,11 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-func TestOutcomeOfARedriveThatHasNotMovedAll(t *testing.T) {
+func TestOutcomeOfARedriveThatMovedFewerMessages(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		status  v1alpha1.RedriveStatus
-		atMost  int64 // zero if moved is exact
+		atMost  int64 // zero if the number of moved messages is exact
 		limit   int32
 		want    string
 		message string
@@ -128,23 +128,23 @@ func TestOutcomeOfARedriveThatHasNotMovedAll(t *testing.T) {
 			`0 of 9 messages moved, 1 could not be moved: they stay in queue "orders.dlq", and status.failures says why. ` +
 				`Fix the cause, then create another Redrive`,
 		},
-		"a consumer holds some": {
+		"another consumer holds messages": {
 			v1alpha1.RedriveStatus{Moved: new(int64(5)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(5))}},
 			0, 0,
 			"False Incomplete", `5 of 9 messages moved, 4 not seen: another consumer of queue "orders.dlq" holds them or has taken them. ` +
 				`Stop it, then count what is left`,
 		},
-		"the limit is reached": {
+		"spec.maxMessages is reached": {
 			v1alpha1.RedriveStatus{Moved: new(int64(5)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(5))}},
 			0, 5,
 			"True Completed", "5 of 9 messages moved",
 		},
-		"the limit is reached after a crash": {
+		"spec.maxMessages is reached after a crash": {
 			v1alpha1.RedriveStatus{Moved: new(int64(3)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(5))}},
 			5, 5,
 			"True Completed", "at least 3 and at most 5 of 9 messages moved",
 		},
-		"all is done after a crash": {
+		"all messages were moved after a crash": {
 			v1alpha1.RedriveStatus{Moved: new(int64(7)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(9))}},
 			9, 0,
 			"True Completed", "at least 7 and at most 9 of 9 messages moved",
@@ -167,8 +167,8 @@ func TestOutcomeOfARedriveThatHasNotMovedAll(t *testing.T) {
 	}
 }
 
-// In a shared queue, messages that may be those of others are counted apart.
-func TestMessagesOfUnknownOriginAreCountedApart(t *testing.T) {
+// In a shared queue, selected messages of unknown origin are also counted separately.
+func TestMessagesOfUnknownOriginAreCounted(t *testing.T) {
 	t.Parallel()
 	status := &v1alpha1.RedriveStatus{TransferStatus: v1alpha1.TransferStatus{Total: new(int64(20))}}
 	recordRedrive(status, Task{Progress: transfer.Progress{Moved: 15, Apart: 12, Skipped: map[string]int{"OtherOrigin": 5}}})
@@ -177,7 +177,7 @@ func TestMessagesOfUnknownOriginAreCountedApart(t *testing.T) {
 		redriveOutcome(status, true, nil, nil).Ready.Message)
 }
 
-// A dry run redriveCounts all that match. No more than the limit would be moved.
+// A dry run counts all matching messages. A Redrive would move no more than spec.maxMessages.
 func TestOutcomeOfADryRunWithALimit(t *testing.T) {
 	t.Parallel()
 	const matched = 9

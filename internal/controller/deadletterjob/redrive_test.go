@@ -26,7 +26,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// redriveWorld has the ConsumerQueue orders, which is in sync, and a Redrive named again.
+// redriveWorld is a world with the ConsumerQueue orders in sync and a Redrive named again.
 type redriveWorld struct{ *world }
 
 func newRedriveWorld(t *testing.T, cq *v1alpha1.ConsumerQueue, redriveSpec string) *redriveWorld {
@@ -64,7 +64,7 @@ func (w *redriveWorld) get() *v1alpha1.Redrive {
 
 const all = `{consumerQueueRef: {name: orders}}`
 
-// readyOf returns the conditions of a Redrive in words.
+// readyOf returns the conditions of a Redrive as one line.
 func readyOf(redrive *v1alpha1.Redrive) string { return readyText(redrive.Status.Conditions) }
 
 func TestWhyARedriveMovesNothing(t *testing.T) {
@@ -90,7 +90,7 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 			},
 			want: "Ready=False Conflict Stalled=True Conflict ",
 		},
-		"the ConsumerQueue has another spec by now": {
+		"the spec of the ConsumerQueue has changed": {
 			cq:   func(cq *v1alpha1.ConsumerQueue) { cq.Generation++ },
 			want: "Ready=Unknown ConsumerQueueNotReady Reconciling=True ConsumerQueueNotReady ",
 		},
@@ -125,28 +125,28 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 		},
 		"the dead-letter queue is too busy to count its messages": {
 			broker: func(b *brokerstest.Broker) {
-				b.SetLetters("orders.dlq", amqp.Delivery{})
+				b.SetDeadLetters("orders.dlq", amqp.Delivery{})
 				b.SetUncounted("orders.dlq")
 			},
 			want: "Ready=Unknown BrokerUnreachable Reconciling=True BrokerUnreachable ",
 		},
-		"the connection is being made": {
+		"the connection opens": {
 			broker: func(b *brokerstest.Broker) { b.SetHealth(func(h *rabbit.Health) { h.SyncedAt = time.Time{} }) },
 			want:   "Ready=Unknown ConnectionNotReady Reconciling=True ConnectionNotReady ",
 		},
-		"the connection leads to another cluster than it began with": {
+		"the connection leads to another cluster than at the beginning": {
 			redrive: began(func(s *v1alpha1.RedriveStatus) { s.Location.ClusterName = "rabbit@other" }),
 			want:    "Ready=False ConnectionChanged Stalled=True ConnectionChanged Failed=True ConnectionChanged ",
 		},
-		"the connection leads to another vhost than it began with": {
+		"the connection leads to another vhost than at the beginning": {
 			redrive: began(func(s *v1alpha1.RedriveStatus) { s.Location.VHost = "other" }),
 			want:    "Ready=False ConnectionChanged Stalled=True ConnectionChanged Failed=True ConnectionChanged ",
 		},
-		"the dead-letter queue is another than it began with": {
+		"the dead-letter queue is another than at the beginning": {
 			redrive: began(func(s *v1alpha1.RedriveStatus) { s.Source = "old.dlq" }),
 			want:    "Ready=False SourceChanged Stalled=True SourceChanged Failed=True SourceChanged ",
 		},
-		"there is no delay tier": {
+		"no delay tier has the delay": {
 			spec: `{consumerQueueRef: {name: orders}, destination: {type: Retry, delay: 7h}}`,
 			want: "Ready=False InvalidDestination Stalled=True InvalidDestination ",
 		},
@@ -168,12 +168,12 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 			spec:   `{consumerQueueRef: {name: orders}, destination: {type: Retry}}`,
 			want:   "Ready=False DestinationDropsMessages Stalled=True DestinationDropsMessages ",
 		},
-		"the main queue, to which most come that go where they were published, drops messages when it is full": {
+		"the destination is Original, and the main queue drops messages when it is full": {
 			broker: dropping("orders"),
 			spec:   `{consumerQueueRef: {name: orders}, destination: {type: Original}}`,
 			want:   "Ready=False DestinationDropsMessages Stalled=True DestinationDropsMessages ",
 		},
-		"a policy has the main queue drop messages": {
+		"a policy lets the main queue drop messages": {
 			broker: func(b *brokerstest.Broker) {
 				b.Change(func(s *snapshot.Snapshot) {
 					s.Policies = append(s.Policies, vhost.Policy{
@@ -213,13 +213,13 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 			topologytest.Equal(t, "transfers", 0, len(w.Reconciler.Tasks.begun(Redrive)))
 			wrote := redrive.ResourceVersion
 			if redrive.Status.CompletionTime == nil {
-				topologytest.Equal(t, "written a second time", wrote, w.reconcile().ResourceVersion)
+				topologytest.Equal(t, "version after a second reconciliation", wrote, w.reconcile().ResourceVersion)
 			}
 		})
 	}
 }
 
-// dropping has a queue drop its oldest messages when it is full.
+// dropping gives a queue a length limit, at which it drops its oldest messages.
 func dropping(queue string) func(*brokerstest.Broker) {
 	return func(b *brokerstest.Broker) {
 		b.Change(func(s *snapshot.Snapshot) {
@@ -229,7 +229,7 @@ func dropping(queue string) func(*brokerstest.Broker) {
 	}
 }
 
-// Whoever goes on after a crash must know how far to go: what is to be moved is written before the first message is.
+// The total is written before the first message is moved, so that after a crash the next manager knows where to end.
 func TestTheTotalIsWrittenBeforeAnythingIsMoved(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
@@ -237,7 +237,7 @@ func TestTheTotalIsWrittenBeforeAnythingIsMoved(t *testing.T) {
 	w.Broker.SetMessages("orders.dlq", 9)
 	w.Reconciler.Client = refusing{w.API}
 	if _, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again}); err == nil {
-		t.Fatal("the status cannot be written, and nobody says so")
+		t.Fatal("Reconcile hides that the status cannot be written")
 	}
 	topologytest.Equal(t, "transfers without a status", 0, len(w.Mover.Begun))
 	w.Reconciler.Client = w.API
@@ -246,7 +246,7 @@ func TestTheTotalIsWrittenBeforeAnythingIsMoved(t *testing.T) {
 	topologytest.Equal(t, "total of the transfer", 9, (<-w.Mover.Begun).Total)
 }
 
-// refusing is an API server that takes no status.
+// refusing is a client whose status updates all fail.
 type refusing struct{ client.WithWatch }
 
 func (refusing) Status() client.SubResourceWriter { return refusingWriter{} }
@@ -254,10 +254,10 @@ func (refusing) Status() client.SubResourceWriter { return refusingWriter{} }
 type refusingWriter struct{ client.SubResourceWriter }
 
 func (refusingWriter) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
-	return errors.New("the API server is tired")
+	return errors.New("the API server is down")
 }
 
-// What waits in a delay tier comes to the main queue later, and must not bury new messages there.
+// Messages of a delay tier come to the main queue later, so the main queue is watched for its length, too.
 func TestARedriveToATierWatchesTheMainQueue(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, destination: {type: Retry}}`)
@@ -269,8 +269,8 @@ func TestARedriveToATierWatchesTheMainQueue(t *testing.T) {
 	topologytest.Equal(t, "queue behind it", "orders", config.Behind)
 }
 
-// A manager that takes over knows from the status how much was moved, and redriveCounts no messages again: those that came since stay.
-func TestAnotherManagerGoesOn(t *testing.T) {
+// The next manager reads from the status how many messages were moved. It does not count again: newer messages remain.
+func TestTheNextManagerContinues(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
 	w.HoldTransfers()
@@ -287,13 +287,13 @@ func TestAnotherManagerGoesOn(t *testing.T) {
 	config = <-w.Mover.Begun
 	topologytest.Equal(t, "total", 9, config.Total)
 	topologytest.Equal(t, "moved before, at most", 9, config.Moved)
-	topologytest.Equal(t, "of them unsure", 5, config.Unsure)
+	topologytest.Equal(t, "uncertain of them", 5, config.Unsure)
 	topologytest.Equal(t, "total of the status", 9, *redrive.Status.Total)
 	topologytest.Equal(t, "range of the status", []int64{4, 14}, []int64{*redrive.Status.Moved, *redrive.Status.AtMost})
 	w.Mover.Ended = transfer.Progress{State: transfer.Moving, Moved: 14, Unsure: 5}
 	w.Mover.End <- nil
 	for *w.get().Status.Moved == 4 || w.get().Status.CompletionTime == nil {
-		topologytest.Equal(t, "woken", again, <-w.Told)
+		topologytest.Equal(t, "enqueued", again, <-w.Enqueued)
 		w.reconcile()
 	}
 	topologytest.Equal(t, "conditions", "Ready=True Completed Complete=True Completed ", readyOf(w.get()))
@@ -301,7 +301,7 @@ func TestAnotherManagerGoesOn(t *testing.T) {
 	topologytest.Equal(t, "Events", []string{"Started", "Completed", "Redriven"}, w.Events.Reasons)
 }
 
-// The status has the claim before the transfer may use it.
+// The status claims a number of messages before the transfer may move them.
 func TestARedriveMovesNoMoreThanItsStatusClaims(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, rate: 100, maxMessages: 200}`)
@@ -329,7 +329,7 @@ func TestARedriveWaitsForItsStatusToBeWritten(t *testing.T) {
 	config.Report(transfer.Progress{State: transfer.Moving, Moved: 125})
 	w.Reconciler.Client = refusing{w.API}
 	if _, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again}); err == nil {
-		t.Error("the status cannot be written, and no error says so")
+		t.Error("Reconcile hides that the status cannot be written")
 	}
 	topologytest.Equal(t, "moved at most", 125, config.Settings().MaxMoved)
 	w.Reconciler.Client = w.API
@@ -337,7 +337,7 @@ func TestARedriveWaitsForItsStatusToBeWritten(t *testing.T) {
 	topologytest.Equal(t, "moved at most when the status is written", 250, config.Settings().MaxMoved)
 }
 
-// A manager that is killed leaves a range, and the next one never exceeds the limit.
+// A killed manager leaves a range, and the next manager never exceeds spec.maxMessages.
 func TestTheLimitHoldsAfterCrashes(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, rate: 1000, maxMessages: 3000}`)
@@ -350,9 +350,9 @@ func TestTheLimitHoldsAfterCrashes(t *testing.T) {
 	}
 }
 
-// A user may not publish for a while. Moved messages that may be in the queue again are moved once more, rather than as many others left
-// behind.
-func TestPermissionThatIsLostForAWhile(t *testing.T) {
+// The user may lose a permission for a while. Messages that may be in the queue again are moved a second time. Otherwise as
+// many other messages would remain.
+func TestATransferContinuesWhenAPermissionIsBack(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
 	w.HoldTransfers()
@@ -362,17 +362,17 @@ func TestPermissionThatIsLostForAWhile(t *testing.T) {
 	topologytest.Equal(t, "total at first", 9, (<-w.Mover.Begun).Total)
 	w.Mover.End <- fmt.Errorf("%w: no write", brokererr.ErrAccessRefused)
 	for readyOf(w.get()) != "Ready=False PermissionDenied Stalled=True PermissionDenied " {
-		topologytest.Equal(t, "woken", again, <-w.Told)
+		topologytest.Equal(t, "enqueued", again, <-w.Enqueued)
 		w.reconcile()
 	}
 	w.reconcile()
 	config := <-w.Mover.Begun
 	topologytest.Equal(t, "total", 9, config.Total)
-	topologytest.Equal(t, "moved before, and unsure", []int{5, 2}, []int{config.Moved, config.Unsure})
+	topologytest.Equal(t, "moved before, and uncertain", []int{5, 2}, []int{config.Moved, config.Unsure})
 }
 
-// A manager that stops waits until its transfers have settled what they have published, and says how far they came.
-func TestAManagerThatStopsWritesHowFarItCame(t *testing.T) {
+// A manager that stops waits until its transfers have settled what they published, and writes their progress.
+func TestAManagerThatStopsWritesTheProgress(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
 	w.HoldTransfers()
@@ -389,17 +389,17 @@ func TestAManagerThatStopsWritesHowFarItCame(t *testing.T) {
 	topologytest.Equal(t, "moved", 1, *redrive.Status.Moved)
 	topologytest.Equal(t, "conditions", "Ready=Unknown Moving Reconciling=True Moving ", readyOf(redrive))
 	w.reconcile()
-	topologytest.Equal(t, "transfers begun by a manager that stops", 0, len(w.Mover.Begun))
+	topologytest.Equal(t, "transfers that a stopping manager begins", 0, len(w.Mover.Begun))
 }
 
-func TestWhoHasToWaitForWhom(t *testing.T) {
+func TestARedriveWaitsForAnOlderOne(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ spec, want string }{
-		"an older one of the same ConsumerQueue": {all, "Queued"},
-		"an older one that moves messages there": {
+		"an older Redrive of the same ConsumerQueue": {all, "Queued"},
+		"an older Redrive that moves messages to the ConsumerQueue": {
 			`{consumerQueueRef: {name: invoices}, destination: {type: ConsumerQueue, consumerQueueRef: {name: orders}}}`, "Moving",
 		},
-		"an older one that is suspended": {`{consumerQueueRef: {name: orders}, suspend: true}`, "Moving"},
+		"an older suspended Redrive": {`{consumerQueueRef: {name: orders}, suspend: true}`, "Moving"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -418,19 +418,19 @@ func TestWhoHasToWaitForWhom(t *testing.T) {
 	}
 }
 
-// A manager that has just started has no connection yet, and its BrokerConnection is Ready all the same.
-// A Redrive was suspended, and another one took messages of the queue. What is there now may have died since.
-func TestARedriveThatWasOvertaken(t *testing.T) {
+// While a Redrive was suspended, another job took messages of the queue. The messages that are left may have died later, so the
+// Redrive ends.
+func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		began time.Duration // after the suspended one
+		began time.Duration // how long after the suspended Redrive
 		spec  string
 		want  string
 	}{
-		"by a later one":   {time.Minute, all, "Ready=False Incomplete Stalled=True Incomplete Failed=True Incomplete "},
-		"by a dry run":     {time.Minute, `{consumerQueueRef: {name: orders}, dryRun: true}`, "Ready=Unknown Moving Reconciling=True Moving "},
-		"by nobody":        {-time.Minute, all, "Ready=Unknown Moving Reconciling=True Moving "},
-		"at another queue": {time.Minute, `{consumerQueueRef: {name: invoices}}`, "Ready=Unknown Moving Reconciling=True Moving "},
+		"a later Redrive":                  {time.Minute, all, "Ready=False Incomplete Stalled=True Incomplete Failed=True Incomplete "},
+		"a later dry run":                  {time.Minute, `{consumerQueueRef: {name: orders}, dryRun: true}`, "Ready=Unknown Moving Reconciling=True Moving "},
+		"an earlier Redrive":               {-time.Minute, all, "Ready=Unknown Moving Reconciling=True Moving "},
+		"a later Redrive of another queue": {time.Minute, `{consumerQueueRef: {name: invoices}}`, "Ready=Unknown Moving Reconciling=True Moving "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -455,16 +455,16 @@ func TestARedriveThatWasOvertaken(t *testing.T) {
 	}
 }
 
-func TestAConnectionThatIsBeingMadeIsNotWaitedForLong(t *testing.T) {
+func TestARedriveIsRequeuedSoonWhileTheConnectionOpens(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
 	w.Broker.SetHealth(func(h *rabbit.Health) { h.SyncedAt = time.Time{} })
 	result, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again})
 	topologytest.Equal(t, "error", nil, err)
-	topologytest.Equal(t, "looked at again after", time.Second, result.RequeueAfter)
+	topologytest.Equal(t, "requeued after", time.Second, result.RequeueAfter)
 }
 
-// A connection with other credentials is another one: the transfer begins again there, with what is left.
+// New credentials open another connection. The transfer begins again there with the remaining messages.
 func TestATransferFollowsItsConnection(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
@@ -478,21 +478,21 @@ func TestATransferFollowsItsConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.reconcile()
-	topologytest.Equal(t, "woken when the old transfer has settled", again, <-w.Told)
+	topologytest.Equal(t, "enqueued when the old transfer has settled", again, <-w.Enqueued)
 	w.reconcile()
-	topologytest.Equal(t, "moved by the old one", 1, (<-w.Mover.Begun).Moved)
+	topologytest.Equal(t, "moved by the old transfer", 1, (<-w.Mover.Begun).Moved)
 	topologytest.Equal(t, "begun at the old connection", 0, len(before.Begun))
 }
 
-// A Redrive that waits for a ConsumerQueue would run at a time that nobody expects.
+// A Redrive that waited for its ConsumerQueue would run at an unexpected time.
 func TestARedriveForAConsumerQueueThatDoesNotExistFailsAfterAMinute(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ spec, message string }{
-		"the one with the dead letters": {
+		"the ConsumerQueue of the dead letters": {
 			`{consumerQueueRef: {name: gone}}`,
 			`ConsumerQueue "gone" not found: waited 1m0s. Create the ConsumerQueue, then another Redrive`,
 		},
-		"the destination": {
+		"the ConsumerQueue of the destination": {
 			`{consumerQueueRef: {name: orders}, destination: {type: ConsumerQueue, consumerQueueRef: {name: gone}}}`,
 			`ConsumerQueue "gone" not found: waited 1m0s. Create the ConsumerQueue, then another Redrive`,
 		},
@@ -519,8 +519,8 @@ func TestARedriveForAConsumerQueueThatDoesNotExistFailsAfterAMinute(t *testing.T
 	}
 }
 
-// Somebody gives a Redrive that has ended a time to live: kstatus goes by the generation.
-func TestARedriveThatHasEndedKeepsUpWithItsGeneration(t *testing.T) {
+// A user sets ttlSecondsAfterFinished of a finished Redrive. kstatus waits for observedGeneration.
+func TestAFinishedRedriveObservesItsGeneration(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
 	redrive := w.get()
@@ -539,7 +539,7 @@ func TestARedriveThatHasEndedKeepsUpWithItsGeneration(t *testing.T) {
 	topologytest.Equal(t, "Events", 0, len(w.Events.Reasons))
 }
 
-func TestARedriveIsDeletedWhenItsTimeIsOver(t *testing.T) {
+func TestARedriveIsDeletedAfterItsTTL(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, ttlSecondsAfterFinished: 60}`)
 	redrive := w.get()
@@ -550,7 +550,7 @@ func TestARedriveIsDeletedWhenItsTimeIsOver(t *testing.T) {
 	result, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again})
 	topologytest.Equal(t, "error", nil, err)
 	if result.RequeueAfter < 25*time.Second || result.RequeueAfter > 35*time.Second {
-		t.Errorf("looked at again after %v", result.RequeueAfter)
+		t.Errorf("requeued after %v", result.RequeueAfter)
 	}
 	w.Reconciler.Now = func() time.Time { return time.Now().Add(time.Minute) }
 	if _, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again}); err != nil {

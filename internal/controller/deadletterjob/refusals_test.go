@@ -12,29 +12,29 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// statusWith returns the status of a job whose Ready has this reason.
+// statusWith returns the status of a job whose Ready is False with this reason.
 func statusWith(reason string, ended bool) v1alpha1.TransferStatus {
-	told := v1alpha1.TransferStatus{Conditions: []metav1.Condition{{
+	status := v1alpha1.TransferStatus{Conditions: []metav1.Condition{{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: "the broker says no",
 	}}}
 	if ended {
-		told.CompletionTime = new(metav1.Unix(1, 0))
+		status.CompletionTime = new(metav1.Unix(1, 0))
 	}
-	return told
+	return status
 }
 
-func redriveFrom(of, to string, told v1alpha1.TransferStatus) *v1alpha1.Redrive {
+func redriveFrom(of, to string, status v1alpha1.TransferStatus) *v1alpha1.Redrive {
 	redrive := &v1alpha1.Redrive{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "again"}}
-	redrive.Spec.ConsumerQueueRef.Name, redrive.Status.TransferStatus = of, told
+	redrive.Spec.ConsumerQueueRef.Name, redrive.Status.TransferStatus = of, status
 	if to != "" {
 		redrive.Spec.Destination = &v1alpha1.RedriveDestination{ConsumerQueueRef: &v1alpha1.LocalObjectReference{Name: to}}
 	}
 	return redrive
 }
 
-func purgeFrom(of string, told v1alpha1.TransferStatus) *v1alpha1.Purge {
+func purgeFrom(of string, status v1alpha1.TransferStatus) *v1alpha1.Purge {
 	purge := &v1alpha1.Purge{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "away"}}
-	purge.Spec.ConsumerQueueRef.Name, purge.Status.TransferStatus = of, told
+	purge.Spec.ConsumerQueueRef.Name, purge.Status.TransferStatus = of, status
 	return purge
 }
 
@@ -45,12 +45,12 @@ func TestRefusal(t *testing.T) {
 		object client.Object
 		want   string
 	}{
-		"a Redrive that is refused":                {redriveFrom("orders", "", refused), "the broker says no"},
-		"a Purge that is refused":                  {purgeFrom("orders", refused), "the broker says no"},
-		"a Redrive that waits":                     {redriveFrom("orders", "", statusWith(v1alpha1.ReasonConnectionNotReady, false)), ""},
-		"a Redrive that was refused and has ended": {redriveFrom("orders", "", ended), ""},
-		"a Redrive of another ConsumerQueue":       {redriveFrom("invoices", "", refused), ""},
-		"a Redrive of another one that leads here": {redriveFrom("invoices", "orders", refused), ""},
+		"a refused Redrive":                                      {redriveFrom("orders", "", refused), "the broker says no"},
+		"a refused Purge":                                        {purgeFrom("orders", refused), "the broker says no"},
+		"a waiting Redrive":                                      {redriveFrom("orders", "", statusWith(v1alpha1.ReasonConnectionNotReady, false)), ""},
+		"a refused Redrive that has ended":                       {redriveFrom("orders", "", ended), ""},
+		"a refused Redrive of another ConsumerQueue":             {redriveFrom("invoices", "", refused), ""},
+		"a refused Redrive of another ConsumerQueue to this one": {redriveFrom("invoices", "orders", refused), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,14 +67,14 @@ func TestRefusalChanged(t *testing.T) {
 	refused, moving := redriveFrom("orders", "", statusWith(v1alpha1.ReasonPermissionDenied, false)), redriveFrom("orders", "", statusWith(v1alpha1.ReasonMoving, false))
 	passes := RefusalChanged()
 	for name, test := range map[string]struct{ got, want bool }{
-		"it is refused":            {passes.Update(event.UpdateEvent{ObjectOld: moving, ObjectNew: refused}), true},
-		"it gets on":               {passes.Update(event.UpdateEvent{ObjectOld: refused, ObjectNew: moving}), true},
-		"it stays refused":         {passes.Update(event.UpdateEvent{ObjectOld: refused, ObjectNew: refused}), false},
-		"it moves on":              {passes.Update(event.UpdateEvent{ObjectOld: moving, ObjectNew: moving}), false},
-		"a refused one is deleted": {passes.Delete(event.DeleteEvent{Object: refused}), true},
-		"another one is deleted":   {passes.Delete(event.DeleteEvent{Object: moving}), false},
-		"a refused one is found":   {passes.Create(event.CreateEvent{Object: refused}), true},
-		"a new one":                {passes.Create(event.CreateEvent{Object: purgeFrom("orders", v1alpha1.TransferStatus{})}), false},
+		"a job becomes refused":               {passes.Update(event.UpdateEvent{ObjectOld: moving, ObjectNew: refused}), true},
+		"a refused job continues":             {passes.Update(event.UpdateEvent{ObjectOld: refused, ObjectNew: moving}), true},
+		"a refused job remains refused":       {passes.Update(event.UpdateEvent{ObjectOld: refused, ObjectNew: refused}), false},
+		"a running job continues":             {passes.Update(event.UpdateEvent{ObjectOld: moving, ObjectNew: moving}), false},
+		"a refused job is deleted":            {passes.Delete(event.DeleteEvent{Object: refused}), true},
+		"a running job is deleted":            {passes.Delete(event.DeleteEvent{Object: moving}), false},
+		"a refused job is found at the start": {passes.Create(event.CreateEvent{Object: refused}), true},
+		"a job is created":                    {passes.Create(event.CreateEvent{Object: purgeFrom("orders", v1alpha1.TransferStatus{})}), false},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s: passes %t, want %t", name, test.got, test.want)

@@ -46,7 +46,7 @@ func (u User) Uses(queue, namespace string) string {
 }
 
 // Register has the users of dead-letter queues in this process, in the order of their arrival. The first user of a queue has the
-// turn and the others wait, because a message that one user holds is hidden from the others. A browse may get a place beside a
+// turn and the others wait, because a user's unacknowledged messages are hidden from the others. A browse may get a place beside a
 // job; see Browse. The zero Register is empty.
 type Register struct {
 	mu     sync.Mutex

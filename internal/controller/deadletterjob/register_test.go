@@ -21,7 +21,7 @@ func user(kind, name string) User {
 	return User{kind, client.ObjectKey{Namespace: "shop", Name: name}}
 }
 
-// Jobs and requests of the API have the turn in the order in which they came, and one at a time.
+// Jobs and requests of the dead-letter API have the turn one at a time, in the order of their arrival.
 func TestUsersOfAQueueTakeTurns(t *testing.T) {
 	t.Parallel()
 	register := &Register{}
@@ -29,15 +29,15 @@ func TestUsersOfAQueueTakeTurns(t *testing.T) {
 	join := func(kind, name string) *Place {
 		return register.Join(user(kind, name), turnIn("shop"), func() { granted = append(granted, name) })
 	}
-	look, job, gone, last := join("", "look"), join("Redrive", "job"), join("Purge", "gone"), join("", "last")
-	_, waits := look.Waits()
+	export, job, gone, last := join("", "export"), join("Redrive", "job"), join("Purge", "gone"), join("", "last")
+	_, waits := export.Waits()
 	topologytest.Equal(t, "the first waits", false, waits)
 	rival, _ := job.Waits()
-	topologytest.Equal(t, "the second waits for", user("", "look"), rival)
+	topologytest.Equal(t, "the second waits for", user("", "export"), rival)
 	gone.Leave()
 	topologytest.Equal(t, "granted while the first has the turn", []string(nil), granted)
-	look.Leave()
-	look.Leave()
+	export.Leave()
+	export.Leave()
 	topologytest.Equal(t, "granted", []string{"job"}, granted)
 	rival, _ = last.Waits()
 	topologytest.Equal(t, "the last waits for", user("Redrive", "job"), rival)
@@ -47,8 +47,8 @@ func TestUsersOfAQueueTakeTurns(t *testing.T) {
 	topologytest.Equal(t, "places", 0, len(register.places))
 }
 
-// A browse need not see all messages, so it does not wait for a job that lets browses in. A job that comes next would not see what the
-// browse holds, so it waits for both.
+// A browse need not see all messages, so it does not wait for a job that lets browses in. The next job must see all messages,
+// so it waits for both.
 func TestABrowseBesideAJob(t *testing.T) {
 	t.Parallel()
 	register := &Register{}
@@ -60,7 +60,7 @@ func TestABrowseBesideAJob(t *testing.T) {
 	export := register.Join(user("", "export"), turnIn("shop"), grant("export"))
 	topologytest.Equal(t, "granted before the job lets browses in", []string(nil), granted)
 	job.LetIn(func() int { return 7 })
-	topologytest.Equal(t, "granted when it does", []string{"early"}, granted)
+	topologytest.Equal(t, "granted when the job lets browses in", []string{"early"}, granted)
 	held, hosted := early.Host()
 	topologytest.Equal(t, "held by the job", 7, held)
 	topologytest.Equal(t, "beside a job", true, hosted)
@@ -70,14 +70,14 @@ func TestABrowseBesideAJob(t *testing.T) {
 	stranger.Leave()
 	early.Leave()
 	topologytest.Equal(t, "granted after the first browse", []string{"early", "late"}, granted)
-	topologytest.Equal(t, "browsed by the second one", true, job.IsBrowsed())
+	topologytest.Equal(t, "the second browse is beside the job", true, job.IsBrowsed())
 	job.Leave()
-	topologytest.Equal(t, "granted while a browse is left", []string{"early", "late"}, granted)
+	topologytest.Equal(t, "granted while a browse remains", []string{"early", "late"}, granted)
 	rival, _ := export.Waits()
 	topologytest.Equal(t, "the export waits for", user("", "late"), rival)
 	after := register.Browse(user("", "after"), turnIn("shop"), grant("after"))
 	late.Leave()
-	topologytest.Equal(t, "granted when no browse is left", []string{"early", "late", "export"}, granted)
+	topologytest.Equal(t, "granted when no browse remains", []string{"early", "late", "export"}, granted)
 	_, hosted = export.Host()
 	topologytest.Equal(t, "the export is beside a job", false, hosted)
 	export.Leave()
@@ -97,13 +97,13 @@ func TestUsersAreNamedInTheirNamespaceOnly(t *testing.T) {
 	}
 }
 
-// Connections may spell the way to a cluster differently.
-func TestTwoWaysToOneQueue(t *testing.T) {
+// Two connections may name the same cluster differently.
+func TestTwoConnectionsToOneQueue(t *testing.T) {
 	t.Parallel()
 	one, other := turnIn("shop"), turnIn("shop")
 	one.Location.Cluster = vhost.Cluster{ID: "x", Name: "a", Endpoint: "mq:5672"}
 	other.Location.Cluster = vhost.Cluster{Name: "a", Endpoint: "rabbitmq.shop.svc:5672"}
-	topologytest.Equal(t, "may be one queue", true, one.isAt(other))
+	topologytest.Equal(t, "may be the same queue", true, one.isAt(other))
 	other.Location.Cluster = vhost.Cluster{ID: "y", Name: "a"}
 	topologytest.Equal(t, "another cluster of that name", false, one.isAt(other))
 

@@ -79,7 +79,7 @@ func (s *scope) observeGeneration(ctx context.Context) error {
 	return s.write(ctx)
 }
 
-// block writes why no messages are taken, and gives up the turn.
+// block writes why no messages are taken, and releases the turn.
 func (s *scope) block(ctx context.Context, why Blocker) (time.Duration, error) {
 	why = limitWait(why, s.before, s.Now())
 	writer := conditions.For(&s.status.Conditions, s.before.GetGeneration())
@@ -207,7 +207,7 @@ func tooBusy(queue string) *Blocker {
 }
 
 // checkCounted returns a Blocker if the queue has messages that the broker has not counted: a busy quorum queue reports zero. A
-// job that believed zero would end at once.
+// job that believed zero would end immediately.
 func (s *scope) checkCounted(ctx context.Context, m Move) *Blocker {
 	counted := true
 	_, err := m.Broker.Look(ctx, m.Cluster, transfer.LookConfig{

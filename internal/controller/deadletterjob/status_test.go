@@ -12,7 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// A million messages at full speed take about a minute, and at 100 a second three hours.
+// A million messages take about a minute at full speed, and three hours at 100 per second.
 func TestWritesOfAStatusAreBounded(t *testing.T) {
 	t.Parallel()
 	for takes, most := range map[time.Duration]int{62 * time.Second: 13, 10000 * time.Second: 350} {

@@ -53,7 +53,7 @@ type Task struct {
 	cancel   context.CancelFunc // nil before the transfer has begun
 	done     chan struct{}      // closed when it has ended
 	settings transfer.Settings
-	// Stopped: the transfer was told to end early.
+	// Stopped: the context of the transfer was cancelled before it ended.
 	Stopped, Ended bool
 	Progress       transfer.Progress
 	// Err is why the transfer cannot go on.
@@ -153,7 +153,7 @@ func (t *Tasks) leave(key Key) {
 	}
 }
 
-// await enqueues a job when another one gives up its turn. Until then the job has no place at the queue.
+// await enqueues a job when another job releases its turn. Until then the job has no place at the queue.
 func (t *Tasks) await(key Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -282,7 +282,7 @@ func (t *Tasks) wrote(key Key, now time.Time) {
 	}
 }
 
-// drop gives up the turn of a job whose transfer has ended or has not begun, and enqueues the jobs that wait. A transfer that
+// drop releases the turn of a job whose transfer has ended or has not begun, and enqueues the jobs that wait. A transfer that
 // runs for a deleted job of the same name keeps its turn.
 func (t *Tasks) drop(key Key, uid types.UID) {
 	t.mu.Lock()

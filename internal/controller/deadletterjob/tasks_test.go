@@ -17,17 +17,17 @@ import (
 
 func key(name string) Key { return Key{Redrive, client.ObjectKey{Namespace: "shop", Name: name}} }
 
-// newTasks makes Tasks that tell whom they wake.
-func newTasks(t *testing.T, tell func(client.ObjectKey)) *Tasks {
+// newTasks returns Tasks that enqueue jobs of both kinds through a function.
+func newTasks(t *testing.T, enqueue func(client.ObjectKey)) *Tasks {
 	t.Helper()
 	tasks := NewTasks(t.Context(), &Register{})
 	for _, kind := range []Kind{Redrive, Purge} {
-		tasks.Wake(kind, tell)
+		tasks.Wake(kind, enqueue)
 	}
 	return tasks
 }
 
-// silent are transfers that nobody observes.
+// silent returns the config of a transfer whose reports are dropped.
 func silent(moved int) transfer.Config {
 	return transfer.Config{Moved: moved, Report: func(transfer.Progress) {}}
 }
@@ -38,8 +38,8 @@ func turnAt(connection, queue string) Turn {
 
 func TestOneRedriveHasTheTurnAtAQueue(t *testing.T) {
 	t.Parallel()
-	told := controllertest.NewTold()
-	r := newTasks(t, told.Tell)
+	enqueued := controllertest.NewEnqueued()
+	r := newTasks(t, enqueued.Enqueue)
 	_, granted := r.acquire(key("first"), "1", turnAt("default", "orders.dlq"))
 	topologytest.Equal(t, "first has the turn", true, granted)
 	rival, granted := r.acquire(key("second"), "2", turnAt("other", "orders.dlq"))
@@ -48,32 +48,32 @@ func TestOneRedriveHasTheTurnAtAQueue(t *testing.T) {
 	_, granted = r.acquire(key("third"), "3", turnAt("default", "invoices.dlq"))
 	topologytest.Equal(t, "third has the turn at another queue", true, granted)
 	r.drop(key("first"), "1")
-	topologytest.Equal(t, "woken", key("second").ObjectKey, <-told)
+	topologytest.Equal(t, "enqueued", key("second").ObjectKey, <-enqueued)
 	_, granted = r.acquire(key("second"), "2", turnAt("other", "orders.dlq"))
-	topologytest.Equal(t, "second has the turn then", true, granted)
-	r.drop(key("nobody"), "4")
-	topologytest.Equal(t, "woken by nobody", 0, len(told))
+	topologytest.Equal(t, "second has the turn after the first", true, granted)
+	r.drop(key("unknown"), "4")
+	topologytest.Equal(t, "enqueued by an unknown job", 0, len(enqueued))
 }
 
-// A status that could not be written leaves a turn in which nothing has begun.
-func TestATurnInWhichNothingHasBegunIsGrantedAgain(t *testing.T) {
+// If the status cannot be written after acquire, the job acquires its turn again.
+func TestAcquireGrantsATurnAgainUntilTheTransferBegins(t *testing.T) {
 	t.Parallel()
-	r := newTasks(t, controllertest.NewTold().Tell)
+	r := newTasks(t, controllertest.NewEnqueued().Enqueue)
 	for range 2 {
 		_, granted := r.acquire(key("orders"), "1", turnAt("default", "orders.dlq"))
 		topologytest.Equal(t, "granted", true, granted)
 	}
 	r.begin(key("orders"), Move{Broker: &brokers.Broker{Mover: brokerstest.NewMover(nil)}}, silent(0), transfer.Settings{}, time.Now())
 	rival, granted := r.acquire(key("orders"), "2", turnAt("default", "invoices.dlq"))
-	topologytest.Equal(t, "granted to another of that name while a transfer runs", false, granted)
+	topologytest.Equal(t, "granted to another object of the name while a transfer runs", false, granted)
 	topologytest.Equal(t, "rival", key("orders").user(), rival)
 }
 
-// Jobs that wait for their destination may wait for days. They hold up no other job, and one namespace holds up no other.
+// Jobs may wait for days for their destination. They block neither other jobs nor other namespaces.
 func TestSlotsOfANamespace(t *testing.T) {
 	t.Parallel()
-	told := controllertest.NewTold()
-	r := newTasks(t, told.Tell)
+	enqueued := controllertest.NewEnqueued()
+	r := newTasks(t, enqueued.Enqueue)
 	broker := brokerstest.NewMover(nil)
 	begun := map[string]transfer.Config{}
 	begin := func(name string) (granted bool) {
@@ -91,13 +91,13 @@ func TestSlotsOfANamespace(t *testing.T) {
 	topologytest.Equal(t, "the fifth begins", false, begin("e"))
 	stranger := Key{Redrive, client.ObjectKey{Namespace: "other", Name: "f"}}
 	_, granted := r.acquire(stranger, "1", turnAt("default", "f"))
-	topologytest.Equal(t, "one of another namespace begins", true, granted)
+	topologytest.Equal(t, "a job of another namespace begins", true, granted)
 
 	for i, name := range []string{"a", "b", "c", "d"} {
 		begun[name].Report(transfer.Progress{State: transfer.DestinationFull})
-		topologytest.Equal(t, "woken for the state", key(name).ObjectKey, <-told)
+		topologytest.Equal(t, "enqueued for the state", key(name).ObjectKey, <-enqueued)
 		if i == 0 {
-			topologytest.Equal(t, "woken for the slot", key("e").ObjectKey, <-told)
+			topologytest.Equal(t, "enqueued for the slot", key("e").ObjectKey, <-enqueued)
 		}
 	}
 	for _, name := range []string{"e", "g", "h", "i"} {
@@ -105,17 +105,17 @@ func TestSlotsOfANamespace(t *testing.T) {
 	}
 	for _, name := range []string{"e", "g", "h", "i"} {
 		begun[name].Report(transfer.Progress{State: transfer.Blocked})
-		topologytest.Equal(t, "woken for the state", key(name).ObjectKey, <-told)
+		topologytest.Equal(t, "enqueued for the state", key(name).ObjectKey, <-enqueued)
 	}
-	topologytest.Equal(t, "the ninth begins though all wait", false, begin("j"))
+	topologytest.Equal(t, "the ninth begins while all others wait", false, begin("j"))
 	r.drop(stranger, "1")
-	topologytest.Equal(t, "woken", key("j").ObjectKey, <-told)
+	topologytest.Equal(t, "enqueued", key("j").ObjectKey, <-enqueued)
 }
 
-func TestATransferTellsOfItsStatesAndOfItsEnd(t *testing.T) {
+func TestATransferEnqueuesItsJobForStatesAndAtItsEnd(t *testing.T) {
 	t.Parallel()
-	told := controllertest.NewTold()
-	r := newTasks(t, told.Tell)
+	enqueued := controllertest.NewEnqueued()
+	r := newTasks(t, enqueued.Enqueue)
 	broker := brokerstest.NewMover(nil)
 	r.acquire(key("orders"), "1", turnAt("default", "orders.dlq"))
 	topologytest.Equal(t, "begun", 0, len(r.begun(Redrive)))
@@ -127,82 +127,83 @@ func TestATransferTellsOfItsStatesAndOfItsEnd(t *testing.T) {
 	topologytest.Equal(t, "another rate", 7, config.Settings().Rate)
 
 	config.Report(transfer.Progress{State: transfer.Moving, Moved: 2})
-	topologytest.Equal(t, "woken for a state", key("orders").ObjectKey, <-told)
+	topologytest.Equal(t, "enqueued for a state", key("orders").ObjectKey, <-enqueued)
 	config.Report(transfer.Progress{State: transfer.Moving, Moved: 3})
-	topologytest.Equal(t, "woken for a number", 0, len(told))
+	topologytest.Equal(t, "enqueued for a number", 0, len(enqueued))
 	broker.End <- transfer.ErrTooManyFailures
-	topologytest.Equal(t, "woken at the end", key("orders").ObjectKey, <-told)
+	topologytest.Equal(t, "enqueued at the end", key("orders").ObjectKey, <-enqueued)
 	ended := r.look(key("orders"), "1")
 	topologytest.Equal(t, "ended", true, ended.Ended)
 	topologytest.Equal(t, "stopped", false, ended.Stopped)
 	topologytest.Equal(t, "error", transfer.ErrTooManyFailures.Error(), ended.Err.Error())
-	topologytest.Equal(t, "another of that name has a task", false, r.look(key("orders"), "2").Ended)
+	topologytest.Equal(t, "another object of the name has a task", false, r.look(key("orders"), "2").Ended)
 }
 
-// A transfer that is stopped keeps its turn until it has settled what it has published.
-func TestATransferOfARedriveThatIsGoneKeepsItsTurnUntilItHasEnded(t *testing.T) {
+// A stopped transfer keeps its turn until it has settled what it published.
+func TestATransferOfADeletedRedriveKeepsItsTurnUntilItEnds(t *testing.T) {
 	t.Parallel()
-	told := controllertest.NewTold()
-	r := newTasks(t, told.Tell)
+	enqueued := controllertest.NewEnqueued()
+	r := newTasks(t, enqueued.Enqueue)
 	broker := brokerstest.NewMover(nil)
 	r.acquire(key("orders"), "1", turnAt("default", "orders.dlq"))
 	r.begin(key("orders"), Move{Broker: &brokers.Broker{Mover: broker}}, silent(0), transfer.Settings{}, time.Now())
 	<-broker.Begun
 	r.forget(key("orders"), "1")
-	topologytest.Equal(t, "stopped while the Redrive is there", false, r.look(key("orders"), "1").Stopped)
+	topologytest.Equal(t, "stopped while the Redrive exists", false, r.look(key("orders"), "1").Stopped)
 	r.forget(key("orders"), "")
 	topologytest.Equal(t, "stopped", true, r.look(key("orders"), "1").Stopped)
-	r.drop(key("orders"), "another of that name, which halts")
+	r.drop(key("orders"), "another object of the name")
 	_, granted := r.acquire(key("next"), "2", turnAt("default", "orders.dlq"))
-	topologytest.Equal(t, "the next one has the turn", false, granted)
-	topologytest.Equal(t, "woken at the end", key("orders").ObjectKey, <-told)
+	topologytest.Equal(t, "the next job has the turn", false, granted)
+	topologytest.Equal(t, "enqueued at the end", key("orders").ObjectKey, <-enqueued)
 	r.forget(key("orders"), "")
-	topologytest.Equal(t, "the next one is woken", key("next").ObjectKey, <-told)
+	topologytest.Equal(t, "the next job is enqueued", key("next").ObjectKey, <-enqueued)
 	topologytest.Equal(t, "tasks", 0, len(r.begun(Redrive)))
 }
 
-// A look of the dead-letter API holds messages, which a job would not see. While the job waits, it keeps its place before looks that come later.
-func TestAJobWaitsForALook(t *testing.T) {
+// An export through the dead-letter API hides its messages from a job, so the job waits. Later exports wait behind the job.
+func TestAJobWaitsForAnExport(t *testing.T) {
 	t.Parallel()
-	told := controllertest.NewTold()
-	r := newTasks(t, told.Tell)
-	looker := User{ObjectKey: key("orders").ObjectKey}
-	look := r.users.Join(looker, turnAt("default", "orders.dlq"), func() {})
+	enqueued := controllertest.NewEnqueued()
+	r := newTasks(t, enqueued.Enqueue)
+	exporter := User{ObjectKey: key("orders").ObjectKey}
+	export := r.users.Join(exporter, turnAt("default", "orders.dlq"), func() {})
 	rival, granted := r.acquire(key("job"), "1", turnAt("other", "orders.dlq"))
-	topologytest.Equal(t, "granted during the look", false, granted)
-	topologytest.Equal(t, "rival", looker, rival)
-	later := r.users.Join(looker, turnAt("default", "orders.dlq"), func() {})
-	look.Leave()
-	topologytest.Equal(t, "woken", key("job").ObjectKey, <-told)
+	topologytest.Equal(t, "granted during the export", false, granted)
+	topologytest.Equal(t, "rival", exporter, rival)
+	later := r.users.Join(exporter, turnAt("default", "orders.dlq"), func() {})
+	export.Leave()
+	topologytest.Equal(t, "enqueued", key("job").ObjectKey, <-enqueued)
 	_, granted = r.acquire(key("job"), "1", turnAt("other", "orders.dlq"))
-	topologytest.Equal(t, "granted after the look", true, granted)
+	topologytest.Equal(t, "granted after the export", true, granted)
 	_, waits := later.Waits()
-	topologytest.Equal(t, "a later look waits", true, waits)
+	topologytest.Equal(t, "a later export waits", true, waits)
 	r.drop(key("job"), "1")
 	_, waits = later.Waits()
-	topologytest.Equal(t, "it waits after the job", false, waits)
+	topologytest.Equal(t, "the later export waits after the job", false, waits)
 }
 
-// A job that waits for an older job of its ConsumerQueue keeps no place, or both would wait for each other.
+// A job that waits for an older job of its ConsumerQueue has no place at the queue. Otherwise both would wait for each other.
 func TestAJobThatIsNotFirstHasNoPlace(t *testing.T) {
 	t.Parallel()
-	r := newTasks(t, controllertest.NewTold().Tell)
-	look := r.users.Join(User{}, turnAt("default", "orders.dlq"), func() {})
+	r := newTasks(t, controllertest.NewEnqueued().Enqueue)
+	export := r.users.Join(User{}, turnAt("default", "orders.dlq"), func() {})
 	r.acquire(key("younger"), "1", turnAt("default", "orders.dlq"))
 	r.acquire(key("older"), "2", turnAt("default", "orders.dlq"))
 	r.await(key("younger"))
-	look.Leave()
+	export.Leave()
 	_, granted := r.acquire(key("older"), "2", turnAt("default", "orders.dlq"))
-	topologytest.Equal(t, "the older one has the turn", true, granted)
+	topologytest.Equal(t, "the older job has the turn", true, granted)
 }
 
-// A browse slows a job down that moves messages, and does not hide any from it. A count would not see what the browse holds.
+// A job that moves messages pauses for a browse and finds all messages afterwards. A count does not let browses in, because it
+// would miss the messages that a browse holds.
 func TestAJobPausesForABrowse(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ dryRun, letsIn bool }{"moves": {false, true}, "counts": {true, false}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newTasks(t, controllertest.NewTold().Tell)
+			r := newTasks(t, controllertest.NewEnqueued().Enqueue)
 			broker := brokerstest.NewMover(nil)
 			r.acquire(key("job"), "1", turnAt("default", "orders.dlq"))
 			config := silent(0)

@@ -1,4 +1,3 @@
-// Package transferstest has what tests of Redrives and Purges share.
 package deadletterjob
 
 import (
@@ -24,16 +23,16 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// world is a Reconciler with an API server and a broker in memory, a ConsumerQueue, and a Redrive or Purge named again.
+// world is a Reconciler with an API server and a broker in memory, perhaps a ConsumerQueue, and a Redrive or Purge named again.
 type world struct {
 	T          *testing.T
 	API        client.WithWatch
 	Broker     *brokerstest.Broker
-	Mover      *brokerstest.Mover // takes the place of Broker; nil for Broker
+	Mover      *brokerstest.Mover // moves messages instead of Broker, if not nil
 	Pool       *brokers.Pool
 	Reconciler *Reconciler
 	Events     *controllertest.EventLog
-	Told       controllertest.Told
+	Enqueued   controllertest.Enqueued
 
 	kind Kind
 }
@@ -41,7 +40,7 @@ type world struct {
 // again is the name of the object that is reconciled.
 var again = client.ObjectKey{Namespace: "shop", Name: "again"}
 
-// created makes an object as the API server does, in a second of the year.
+// created sets the fields that the API server sets, with a creation time of this second.
 func created[T client.Object](object T, name string, second int) T {
 	object.SetNamespace("shop")
 	object.SetName(name)
@@ -51,7 +50,7 @@ func created[T client.Object](object T, name string, second int) T {
 	return object
 }
 
-// newWorld makes a world with a ConsumerQueue, if not nil, whose topology the broker has.
+// newWorld returns a world. The broker has the queues of the ConsumerQueue, which may be nil.
 func newWorld(t *testing.T, cq *v1alpha1.ConsumerQueue, kind Kind, object client.Object) *world {
 	t.Helper()
 	bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
@@ -61,7 +60,7 @@ func newWorld(t *testing.T, cq *v1alpha1.ConsumerQueue, kind Kind, object client
 	}}
 	objects := []client.Object{bc, object}
 	w := &world{
-		T: t, Broker: brokerstest.New(vhost.RabbitMQ43, "/", "uid"), Events: &controllertest.EventLog{}, Told: controllertest.NewTold(),
+		T: t, Broker: brokerstest.New(vhost.RabbitMQ43, "/", "uid"), Events: &controllertest.EventLog{}, Enqueued: controllertest.NewEnqueued(),
 		kind: kind,
 	}
 	if cq != nil {
@@ -81,14 +80,14 @@ func newWorld(t *testing.T, cq *v1alpha1.ConsumerQueue, kind Kind, object client
 	return w
 }
 
-// HoldTransfers has transfers go on until they are told to end, and restarts.
+// HoldTransfers makes transfers run until the test ends them, and restarts the Reconciler.
 func (w *world) HoldTransfers() {
 	w.T.Helper()
 	w.Mover = brokerstest.NewMover(w.Broker)
 	w.Restart()
 }
 
-// Restart makes a Reconciler that remembers nothing.
+// Restart replaces the Reconciler by a new one without memory.
 func (w *world) Restart() {
 	w.T.Helper()
 	w.Pool = brokers.NewPool(w.API, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (*brokers.Broker, error) {
@@ -108,20 +107,19 @@ func (w *world) Restart() {
 	}
 }
 
-// Tasks are Tasks that end with a context, and wake the world.
+// Tasks returns Tasks that end with a context, and enqueue in the world.
 func (w *world) Tasks(lifetime context.Context) *Tasks {
 	tasks := NewTasks(lifetime, &Register{})
-	tasks.Wake(w.kind, w.Told.Tell)
+	tasks.Wake(w.kind, w.Enqueued.Enqueue)
 	return tasks
 }
 
-// Reconcile reconciles the object once.
 func (w *world) Reconcile() {
 	w.T.Helper()
 	w.ReconcileAt(again)
 }
 
-// ReconcileAt reconciles the object of a name once.
+// ReconcileAt reconciles the object with this name once.
 func (w *world) ReconcileAt(key client.ObjectKey) {
 	w.T.Helper()
 	if _, err := w.Reconciler.Reconcile(w.T.Context(), ctrl.Request{NamespacedName: key}); err != nil {
@@ -129,14 +127,14 @@ func (w *world) ReconcileAt(key client.ObjectKey) {
 	}
 }
 
-// ReconcileWhenWoken waits until somebody has the object reconciled, and reconciles it.
-func (w *world) ReconcileWhenWoken() {
+// ReconcileWhenEnqueued waits until the object is enqueued, and reconciles it.
+func (w *world) ReconcileWhenEnqueued() {
 	w.T.Helper()
-	topologytest.Equal(w.T, "woken", again, <-w.Told)
+	topologytest.Equal(w.T, "enqueued", again, <-w.Enqueued)
 	w.Reconcile()
 }
 
-// readyText returns Ready and the other conditions of a job, in words.
+// readyText returns Ready and the other conditions of a job as one line.
 func readyText(conditions []metav1.Condition) string {
 	text := strings.Builder{}
 	for _, name := range []string{"Ready", "Reconciling", "Stalled", "Suspended", "Complete", "Failed"} {

@@ -8,15 +8,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// order is the storage of a workqueue. Pop takes one request of each namespace in turn. Of a namespace it takes the request with the
-// highest priority, and among equals the one that was pushed first. Its methods may be called at the same time.
+// order is the storage of a workqueue. Pop serves namespaces round-robin. Of a namespace it takes the request with the
+// highest priority, and among equals the oldest. Its methods may be called at the same time.
 type order struct {
 	limits Limits
 
 	mu sync.Mutex
 	// ready are the requests that were pushed and not popped.
 	ready map[reconcile.Request]*entry
-	// namespaces has the namespaces with ready or popped requests; turns has them in the order of service.
+	// namespaces are the namespaces with ready or popped requests; turns lists them in the order of service.
 	namespaces map[string]*namespace
 	turns      *list.List
 	// priorities are the priorities of requests that are about to be pushed.

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Queue is a priority queue that serves namespaces in turn. A priority counts within a namespace. As in controller-runtime's queue, a
+// Queue is a priority queue that serves namespaces round-robin. A priority counts within a namespace. As in controller-runtime's queue, a
 // request is in the queue once: with the highest priority and at the earliest time of all its additions.
 type Queue struct {
 	workqueue.TypedInterface[reconcile.Request] // requests that are ready, or that a worker has

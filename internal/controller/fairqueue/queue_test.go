@@ -15,13 +15,12 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// queue is a Queue whose requests are written as namespace/name.
 type queue struct {
 	*Queue
 	t *testing.T
 }
 
-// withQueue runs a test with a clock of its own.
+// withQueue runs a test with a Queue and a fake clock.
 func withQueue(t *testing.T, test func(q queue)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -42,15 +41,15 @@ func (q queue) addWith(priority int, after time.Duration, namespace string, name
 	}
 }
 
-// next takes the next request and ends its reconciliation.
+// next takes the next request and ends its reconciliation immediately.
 func (q queue) next() (name string, priority int) {
 	got, priority, _ := q.GetWithPriority()
 	q.Done(got)
 	return got.String(), priority
 }
 
-// hands expects these requests, which are all that are ready.
-func (q queue) hands(want ...string) {
+// expect expects that exactly these requests are ready, in this order.
+func (q queue) expect(want ...string) {
 	q.t.Helper()
 	synctest.Wait()
 	var got []string
@@ -67,7 +66,7 @@ func TestOrder(t *testing.T) {
 		add  func(q queue)
 		want []string
 	}{
-		"namespaces in turn": {
+		"namespaces are served round-robin": {
 			func(q queue) {
 				q.addWith(0, 0, "shop", "a", "b", "c", "d")
 				q.addWith(0, 0, "bank", "e", "f")
@@ -83,7 +82,7 @@ func TestOrder(t *testing.T) {
 			},
 			[]string{"bank/a", "shop/e", "bank/b", "shop/c", "shop/d"},
 		},
-		"a higher priority counts, and is behind its equals": {
+		"a higher priority moves a request behind its equals": {
 			func(q queue) {
 				q.addWith(-100, 0, "shop", "a", "b", "c")
 				q.addWith(0, 0, "shop", "d")
@@ -92,7 +91,7 @@ func TestOrder(t *testing.T) {
 			},
 			[]string{"shop/d", "shop/b", "shop/c", "shop/a"},
 		},
-		"once each": {
+		"a request is in the queue once": {
 			func(q queue) {
 				q.Add(request("shop", "a"))
 				q.addWith(0, 0, "shop", "a")
@@ -101,7 +100,7 @@ func TestOrder(t *testing.T) {
 			},
 			[]string{"shop/a"},
 		},
-		"what is due later comes later": {
+		"a delayed request is handed out when it is due": {
 			func(q queue) {
 				q.addWith(0, 2*time.Second, "shop", "a")
 				q.AddAfter(request("shop", "b"), time.Second)
@@ -109,7 +108,7 @@ func TestOrder(t *testing.T) {
 			},
 			[]string{"shop/b"},
 		},
-		"what is due first came first": {
+		"the request that is due first is handed out first": {
 			func(q queue) {
 				q.addWith(0, 2*time.Second, "shop", "a")
 				q.addWith(0, time.Second, "shop", "b")
@@ -117,7 +116,7 @@ func TestOrder(t *testing.T) {
 			},
 			[]string{"shop/b", "shop/a"},
 		},
-		"the earliest time and the highest priority count": {
+		"several additions combine the earliest time and the highest priority": {
 			func(q queue) {
 				q.addWith(0, time.Minute, "shop", "a")
 				q.addWith(-100, time.Second, "shop", "a")
@@ -127,23 +126,23 @@ func TestOrder(t *testing.T) {
 			},
 			[]string{"shop/a", "shop/b"},
 		},
-		"what waited and came at once is not due again": {
+		"an immediate addition cancels the delayed one": {
 			func(q queue) {
 				q.addWith(0, time.Second, "shop", "a")
 				q.addWith(-100, 0, "shop", "a")
-				q.hands("shop/a")
+				q.expect("shop/a")
 				time.Sleep(time.Minute)
 			},
 			nil,
 		},
-		"failures wait longer and longer": {
+		"the delay grows with each failure": {
 			func(q queue) {
 				q.AddRateLimited(request("shop", "a"))
 				time.Sleep(time.Second)
-				q.hands("shop/a")
+				q.expect("shop/a")
 				q.AddRateLimited(request("shop", "a"))
 				time.Sleep(time.Second)
-				q.hands()
+				q.expect()
 				time.Sleep(time.Second)
 			},
 			[]string{"shop/a"},
@@ -153,7 +152,7 @@ func TestOrder(t *testing.T) {
 			t.Parallel()
 			withQueue(t, func(q queue) {
 				test.add(q)
-				q.hands(test.want...)
+				q.expect(test.want...)
 			})
 		})
 	}
@@ -167,28 +166,28 @@ func TestPriorities(t *testing.T) {
 		topologytest.Equal(t, "as it was added", -50, priority)
 		q.Add(request("shop", "a"))
 		_, priority = q.next()
-		topologytest.Equal(t, "of an addition without one", 0, priority)
+		topologytest.Equal(t, "priority of an addition without a priority", 0, priority)
 	})
 }
 
-// What is added during its reconciliation is reconciled once more, and not by two workers at a time.
+// A request that is added during its reconciliation is reconciled once more, and never by two workers together.
 func TestAdditionDuringAReconciliation(t *testing.T) {
 	t.Parallel()
 	withQueue(t, func(q queue) {
 		q.addWith(0, 0, "shop", "a")
 		got, _, _ := q.GetWithPriority()
 		q.addWith(-100, 0, "shop", "a")
-		q.addWith(-50, time.Second, "shop", "a") // is soon enough by the other addition
-		q.hands()
+		q.addWith(-50, time.Second, "shop", "a") // the other addition is due earlier
+		q.expect()
 		q.Done(got)
 		_, priority := q.next()
 		topologytest.Equal(t, "priority", -50, priority)
 		time.Sleep(time.Minute)
-		q.hands()
+		q.expect()
 	})
 }
 
-// Two background requests of a namespace are reconciled at a time.
+// At most two background requests of a namespace are reconciled together.
 func TestBackground(t *testing.T) {
 	t.Parallel()
 	withQueue(t, func(q queue) {
@@ -217,7 +216,7 @@ func TestBackground(t *testing.T) {
 	})
 }
 
-// Six requests of a namespace are reconciled at a time.
+// At most six requests of a namespace are reconciled together.
 func TestANamespaceLeavesWorkersToOthers(t *testing.T) {
 	t.Parallel()
 	withQueue(t, func(q queue) {
@@ -227,14 +226,14 @@ func TestANamespaceLeavesWorkersToOthers(t *testing.T) {
 		}
 		topologytest.Equal(t, "ready", 0, q.Len())
 		q.addWith(0, 0, "shop", "h")
-		q.hands("shop/h")
+		q.expect("shop/h")
 		q.Done(request("bank", "a"))
-		q.hands("bank/g")
+		q.expect("bank/g")
 	})
 }
 
-// However workers wait, each request is reconciled, and no more background requests of a namespace at a time than is allowed.
-func TestWorkersAreWoken(t *testing.T) {
+// While workers wait, each request is reconciled, and the limit of background requests holds.
+func TestWaitingWorkersGetRequests(t *testing.T) {
 	t.Parallel()
 	withQueue(t, func(q queue) {
 		var running, most, done atomic.Int32

@@ -11,7 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-func TestSightings(t *testing.T) {
+func TestFirstSeen(t *testing.T) {
 	t.Parallel()
 	s := NewFirstSeen(clock.RealClock{})
 	cq := controllertest.Named(t, "shop", "orders", `{}`)
@@ -19,23 +19,23 @@ func TestSightings(t *testing.T) {
 	topologytest.Equal(t, "later", first, s.At(cq))
 	again := controllertest.Named(t, "shop", "orders", `{}`)
 	again.SetUID("another")
-	topologytest.Equal(t, "of one that has the name now", true, s.At(again).After(first))
+	topologytest.Equal(t, "first seen of a new object of the name", true, s.At(again).After(first))
 	s.Forget(client.ObjectKeyFromObject(cq))
 	topologytest.Equal(t, "remembered", 0, len(s.of))
 }
 
-// What counts is for how long a deletion failed, and not for how long it waited for the deletions of others.
-func TestTrials(t *testing.T) {
+// The budget counts for how long a deletion failed, and not for how long it waited for other deletions.
+func TestFailures(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
-		after []time.Duration // the failure before
+		after []time.Duration // the previous failure
 		want  time.Duration
 	}{
-		"the first failure":                   {[]time.Duration{0}, 0},
-		"failures every three seconds":        {[]time.Duration{0, 3 * time.Second, 3 * time.Second}, 6 * time.Second},
-		"one that had to wait for its turn":   {[]time.Duration{0, time.Hour}, longestTry},
-		"some that had to wait for each turn": {[]time.Duration{0, time.Hour, 3 * time.Second, time.Hour}, 2*longestTry + 3*time.Second},
+		"the first failure":            {[]time.Duration{0}, 0},
+		"failures every three seconds": {[]time.Duration{0, 3 * time.Second, 3 * time.Second}, 6 * time.Second},
+		"one wait for a slot":          {[]time.Duration{0, time.Hour}, longestTry},
+		"several waits for a slot":     {[]time.Duration{0, time.Hour, 3 * time.Second, time.Hour}, 2*longestTry + 3*time.Second},
 	} {
 		trials, now, got := NewFailures(), noon, time.Duration(0)
 		for _, after := range test.after {

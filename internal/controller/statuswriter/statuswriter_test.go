@@ -46,13 +46,13 @@ func TestIsStale(t *testing.T) {
 		err  error
 		want bool
 	}{
-		"none":                 {nil, false},
-		"another error":        {errors.New("the API server is tired"), false},
-		"the object is gone":   {controllertest.NotFound("orders"), false},
-		"a conflict":           {controllertest.Conflict("orders"), true},
-		"a wrapped conflict":   {fmt.Errorf("change finalizer: %w", controllertest.Conflict("orders")), true},
-		"a stale cache":        {ErrStaleCache, true},
-		"a stale cache, among": {errors.Join(errors.New("the API server is tired"), ErrStaleCache), true},
+		"none":               {nil, false},
+		"another error":      {errors.New("the API server is down"), false},
+		"the object is gone": {controllertest.NotFound("orders"), false},
+		"a conflict":         {controllertest.Conflict("orders"), true},
+		"a wrapped conflict": {fmt.Errorf("change finalizer: %w", controllertest.Conflict("orders")), true},
+		"a stale cache":      {ErrStaleCache, true},
+		"a stale cache, joined with another error": {errors.Join(errors.New("the API server is down"), ErrStaleCache), true},
 	} {
 		topologytest.Equal(t, name, test.want, IsStale(test.err))
 	}
@@ -70,14 +70,14 @@ func TestIsOlder(t *testing.T) {
 		cached string
 		want   bool
 	}{
-		"before the write":                  {cached: "9", want: true},
-		"the write":                         {cached: "10"},
-		"a later change":                    {cached: "11"},
-		"no number":                         {cached: "x"},
-		"before a write of long ago":        {then: func(*Writer) { time.Sleep(maxCacheLag + 1) }, cached: "9"},
-		"before a write of a while ago":     {then: func(*Writer) { time.Sleep(maxCacheLag) }, cached: "9", want: true},
-		"the write, before another one":     {then: func(w *Writer) { w.Record(at("11")) }, cached: "10", want: true},
-		"before the write of a gone object": {then: func(w *Writer) { w.Forget(client.ObjectKeyFromObject(at(""))) }, cached: "9"},
+		"older than the write":                           {cached: "9", want: true},
+		"as old as the write":                            {cached: "10"},
+		"newer than the write":                           {cached: "11"},
+		"not a number":                                   {cached: "x"},
+		"older than a write that every cache has by now": {then: func(*Writer) { time.Sleep(maxCacheLag + 1) }, cached: "9"},
+		"older than a write that a cache may lack":       {then: func(*Writer) { time.Sleep(maxCacheLag) }, cached: "9", want: true},
+		"older than the second write":                    {then: func(w *Writer) { w.Record(at("11")) }, cached: "10", want: true},
+		"older than the write of a deleted object":       {then: func(w *Writer) { w.Forget(client.ObjectKeyFromObject(at(""))) }, cached: "9"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -26,9 +26,9 @@ func TestSpecOrRequest(t *testing.T) {
 		now  client.Object
 		want bool
 	}{
-		"nothing of interest": {object(1, "noon"), false},
-		"a new generation":    {object(2, "noon"), true},
-		"a new request":       {object(1, "midnight"), true},
+		"no change":        {object(1, "noon"), false},
+		"a new generation": {object(2, "noon"), true},
+		"a new request":    {object(1, "midnight"), true},
 	} {
 		topologytest.Equal(t, name, test.want, SpecOrRequest().Update(event.UpdateEvent{ObjectOld: old, ObjectNew: test.now}))
 	}
@@ -52,17 +52,17 @@ func TestStatusLost(t *testing.T) {
 		old, now client.Object
 		want     bool
 	}{
-		"of a ConsumerQueue, with {}":               {queue(ready("InSync"), 3), queue(nil, 0), true},
-		"of a ConsumerQueue, removed":               {queue(ready("InSync"), 3), queue(ready("Pending"), 0), true},
-		"the inventory alone":                       {queue(ready("InSync"), 3), queue(ready("InSync"), 0), true},
-		"of a BrokerConnection, with {}":            {connection(ready("Connected")), connection(nil), true},
-		"of a BrokerConnection, removed":            {connection(ready("Connected")), connection(ready("Pending")), true},
-		"written for the first time":                {queue(ready("Pending"), 0), queue(ready("InSync"), 3), false},
-		"written by the operator":                   {queue(ready("InSync"), 3), queue(ready("Correcting"), 2), false},
-		"of a BrokerConnection, by the operator":    {connection(ready("Connected")), connection(ready("BrokerUnreachable")), false},
-		"lost before":                               {queue(nil, 0), queue(nil, 0), false},
-		"of a resource that was never reconciled":   {queue(ready("Pending"), 0), queue(nil, 0), false},
-		"of a resource that declares nothing (yet)": {queue(ready("Conflict"), 0), queue(ready("Conflict"), 0), false},
+		"a ConsumerQueue's status is replaced by {}":    {queue(ready("InSync"), 3), queue(nil, 0), true},
+		"a ConsumerQueue's status is removed":           {queue(ready("InSync"), 3), queue(ready("Pending"), 0), true},
+		"only the inventory is removed":                 {queue(ready("InSync"), 3), queue(ready("InSync"), 0), true},
+		"a BrokerConnection's status is replaced by {}": {connection(ready("Connected")), connection(nil), true},
+		"a BrokerConnection's status is removed":        {connection(ready("Connected")), connection(ready("Pending")), true},
+		"the status is written for the first time":      {queue(ready("Pending"), 0), queue(ready("InSync"), 3), false},
+		"Warren writes a ConsumerQueue's status":        {queue(ready("InSync"), 3), queue(ready("Correcting"), 2), false},
+		"Warren writes a BrokerConnection's status":     {connection(ready("Connected")), connection(ready("BrokerUnreachable")), false},
+		"the status was lost before":                    {queue(nil, 0), queue(nil, 0), false},
+		"a resource that was never reconciled":          {queue(ready("Pending"), 0), queue(nil, 0), false},
+		"a resource that declares nothing (yet)":        {queue(ready("Conflict"), 0), queue(ready("Conflict"), 0), false},
 	} {
 		topologytest.Equal(t, name, test.want, StatusLost().Update(event.UpdateEvent{ObjectOld: test.old, ObjectNew: test.now}))
 	}
@@ -72,8 +72,8 @@ func TestStatusLost(t *testing.T) {
 	topologytest.Equal(t, "news of the broker", false, lost.Generic(event.GenericEvent{Object: queue(nil, 0)}))
 }
 
-// status.lastHandledReconcileAt holds 1024 characters, and a value that it cannot hold would never be seen as handled.
-// The annotation requested-at has a resource looked at now; lastHandledReconcileAt echoes it.
+// The annotation requested-at triggers a reconciliation, and lastHandledReconcileAt echoes it. The status holds 1024
+// characters, so a longer value could never be recognized as handled.
 func TestRequestedAt(t *testing.T) {
 	t.Parallel()
 	cq := &v1alpha1.ConsumerQueue{}

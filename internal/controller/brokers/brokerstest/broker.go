@@ -16,40 +16,41 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Broker is a connection to a vhost that is kept in memory. It sees at once whatever a test changes in the vhost. It has the
-// methods of brokers.Broker, and those by which tests change the vhost and make it fail.
+// Broker is a connection to a vhost in memory. It sees every change of a test immediately. It has the methods of
+// brokers.Broker, and further methods with which tests change the vhost and make operations fail.
 type Broker struct {
 	store *snapshot.Store
 	owner string
 	vhost string
 	errs  brokererr.Errors
 
-	mu        sync.Mutex
-	health    rabbit.Health
-	messages  map[string]int             // by queue
-	backlogs  map[string]rabbit.Backlog  // but for Ready
-	stuck     map[string]int64           // dead letters that wait to be routed, by queue
-	letters   map[string][]amqp.Delivery // what Look shows, by queue
-	consumers map[string]rabbit.Consumers
-	refused   map[string]error // by queue that Look was not allowed to show
-	countedAt time.Time        // zero if messages are not counted
-	uncounted bool             // messages are never counted
-	failures  map[vhost.ID]error
-	interfere func(*snapshot.Snapshot)
-	refreshes int
-	catchUps  int
+	mu          sync.Mutex
+	health      rabbit.Health
+	messages    map[string]int             // by queue
+	backlogs    map[string]rabbit.Backlog  // except Ready
+	stuck       map[string]int64           // dead letters that wait to be routed, by queue
+	deadLetters map[string][]amqp.Delivery // that Look shows, by queue
+	consumers   map[string]rabbit.Consumers
+	refused     map[string]error // why the broker refused the last Look, by queue
+	countedAt   time.Time        // zero if messages are not counted
+	uncounted   bool             // if messages are never counted
+	failures    map[vhost.ID]error
+	interfere   func(*snapshot.Snapshot)
+	refreshes   int
+	catchUps    int
 	// lastDeletion is when DeleteEmpty last deleted queues.
 	lastDeletion time.Time
 }
 
-// New makes a broker with an empty vhost, of a version of RabbitMQ, for the BrokerConnection of a UID.
+// New returns a Broker with an empty vhost. The owner is the UID of its BrokerConnection.
 func New(version vhost.Version, vhostName, owner string) *Broker {
 	store := &snapshot.Store{}
 	store.Replace(snapshot.New(), "")
 	return &Broker{
 		store: store, owner: owner, vhost: vhostName, errs: brokererr.Errors{VHost: vhostName},
-		messages: map[string]int{}, backlogs: map[string]rabbit.Backlog{}, stuck: map[string]int64{}, letters: map[string][]amqp.Delivery{},
-		consumers: map[string]rabbit.Consumers{}, refused: map[string]error{}, countedAt: time.Now(), failures: map[vhost.ID]error{},
+		messages: map[string]int{}, backlogs: map[string]rabbit.Backlog{}, stuck: map[string]int64{},
+		deadLetters: map[string][]amqp.Delivery{}, consumers: map[string]rabbit.Consumers{}, refused: map[string]error{},
+		countedAt: time.Now(), failures: map[vhost.ID]error{},
 		health: rabbit.Health{
 			Version: version.String(), ClusterName: "rabbit@memory", Cluster: vhost.Cluster{Name: "rabbit@memory", Endpoint: "memory:5672"},
 			Place:     rabbit.Place{Address: "memory:5672"},
@@ -58,7 +59,7 @@ func New(version vhost.Version, vhostName, owner string) *Broker {
 	}
 }
 
-// Change changes the vhost as somebody else does.
+// Change changes the vhost as another client would.
 func (b *Broker) Change(change func(*snapshot.Snapshot)) {
 	b.store.Write(snapshot.Write{Apply: func(s *snapshot.Snapshot) bool {
 		change(s)
@@ -66,14 +67,14 @@ func (b *Broker) Change(change func(*snapshot.Snapshot)) {
 	}})
 }
 
-// SetHealth changes how the connection fares.
+// SetHealth changes the health of the connection.
 func (b *Broker) SetHealth(change func(*rabbit.Health)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	change(&b.health)
 }
 
-// Stats tells what metrics say.
+// Stats returns the numbers that Warren's metrics report.
 func (b *Broker) Stats() rabbit.Stats {
 	health := b.Health()
 	stats := rabbit.Stats{AMQPUp: health.Connected, ManagementUp: health.Err == nil, SyncedAt: health.SyncedAt, ResyncInterval: time.Minute}
@@ -81,7 +82,7 @@ func (b *Broker) Stats() rabbit.Stats {
 	return stats
 }
 
-// Messages is how many messages some queues hold.
+// Messages returns how many messages the queues have.
 func (b *Broker) Messages(queues []string) rabbit.Messages {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,84 +107,84 @@ func (b *Broker) Messages(queues []string) rabbit.Messages {
 	return found
 }
 
-// SetCountedAt says when messages were counted; they cannot be with the zero time.
+// SetCountedAt sets when messages were counted. With the zero time no count is known.
 func (b *Broker) SetCountedAt(at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.countedAt = at
 }
 
-// DisableCounts has messages never counted.
+// DisableCounts turns message counts off, as management_agent.disable_metrics_collector does.
 func (b *Broker) DisableCounts() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.uncounted = true
 }
 
-// SetMessages says how many messages a queue holds; with a negative number the queue does not answer.
+// SetMessages sets how many messages a queue has. A negative number means that the queue does not answer.
 func (b *Broker) SetMessages(queue string, count int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.messages[queue] = count
 }
 
-// SetStuck sets how many of a queue's messages are dead letters that wait to be routed.
+// SetStuck sets how many dead letters of a queue wait to be routed.
 func (b *Broker) SetStuck(queue string, count int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stuck[queue] = count
 }
 
-// Fail has every operation on an object fail; not any more with nil.
+// Fail makes every operation on an object fail with an error, until it is called again with nil.
 func (b *Broker) Fail(id vhost.ID, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.failures[id] = err
 }
 
-// FailAll has every operation fail; none any more with nil.
+// FailAll makes every operation fail with an error, until it is called again with nil.
 func (b *Broker) FailAll(err error) { b.Fail(vhost.ID{}, err) }
 
-// Refreshes is how often the vhost was refreshed.
+// Refreshes returns how often the vhost was refreshed.
 func (b *Broker) Refreshes() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.refreshes
 }
 
-// Owner is the UID of the BrokerConnection.
+// Owner returns the UID of the BrokerConnection.
 func (b *Broker) Owner() string { return b.owner }
 
-// VHost is the name of the vhost.
+// VHost returns the name of the vhost.
 func (b *Broker) VHost() string { return b.vhost }
 
-// LeadsTo compares the addresses.
+// LeadsTo reports whether another connection has the same address and cluster.
 func (b *Broker) LeadsTo(_ context.Context, other rabbit.Health) (bool, error) {
 	here := b.Health()
 	return here.Place.Address == other.Place.Address && here.Cluster.Is(other.Cluster), nil
 }
 
-// Health tells how the connection fares.
+// Health returns the health of the connection.
 func (b *Broker) Health() rabbit.Health {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.health
 }
 
-// Observe returns what the vhost has.
+// Observe returns the selected objects of the vhost.
 func (b *Broker) Observe(selection vhost.Selection) (vhost.Observed, bool) {
 	observed, read := b.store.Observe(selection)
 	observed.Cluster = b.Health().Cluster.Key()
 	return observed, read
 }
 
-// Refresh counts a refresh, and takes its time for a new one.
+// Refresh counts a refresh and sets its time.
 func (b *Broker) Refresh(ctx context.Context) error {
 	b.RequestRefresh()
 	return errors.Join(ctx.Err(), b.Health().Err)
 }
 
-// RequestRefresh counts a refresh.
+// RequestRefresh counts a refresh and sets its time.
 func (b *Broker) RequestRefresh() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -192,10 +193,10 @@ func (b *Broker) RequestRefresh() {
 	b.health.CurrentAt = b.health.SyncedAt
 }
 
-// RequestCatchUp counts a refresh.
+// RequestCatchUp counts a refresh, as RequestRefresh does.
 func (b *Broker) RequestCatchUp() { b.RequestRefresh() }
 
-// CatchUp counts a catch-up.
+// CatchUp counts a catch-up and sets its time.
 func (b *Broker) CatchUp(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -204,22 +205,21 @@ func (b *Broker) CatchUp(ctx context.Context) error {
 	return errors.Join(ctx.Err(), b.health.Err)
 }
 
-// CatchUps is how often CatchUp was called.
+// CatchUps returns how often CatchUp was called.
 func (b *Broker) CatchUps() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.catchUps
 }
 
-// Interfere has somebody else change the vhost when Apply has begun the next time.
+// Interfere makes another client change the vhost during the next Apply.
 func (b *Broker) Interfere(change func(*snapshot.Snapshot)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.interfere = change
 }
 
-// interfered makes the change of Interfere.
-func (b *Broker) interfered() {
+func (b *Broker) applyInterference() {
 	b.mu.Lock()
 	change := b.interfere
 	b.interfere = nil
@@ -231,7 +231,7 @@ func (b *Broker) interfered() {
 
 // Apply declares and binds, as rabbit.Connection.Apply does.
 func (b *Broker) Apply(_ context.Context, changes topology.Topology) error {
-	b.interfered()
+	b.applyInterference()
 	var failures []error
 	failed := vhost.IDs{}
 	perform := func(op string, id vhost.ID, operation func(*snapshot.Snapshot) error) {
@@ -256,7 +256,7 @@ func (b *Broker) Apply(_ context.Context, changes topology.Topology) error {
 	return errors.Join(failures...)
 }
 
-// perform makes an ObjectError of what goes wrong.
+// perform returns a failure as an ObjectError.
 func (b *Broker) perform(op string, id vhost.ID, operation func(*snapshot.Snapshot) error) error {
 	b.mu.Lock()
 	err := cmp.Or(b.failures[id], b.failures[vhost.ID{}])
@@ -350,7 +350,7 @@ func (b *Broker) Remove(_ context.Context, cluster string, removal rabbit.Remova
 	return errors.Join(failures...)
 }
 
-// DeleteEmpty deletes queues that hold nothing, as rabbit.Connection.DeleteEmpty does; all of them or none.
+// DeleteEmpty deletes either all queues or, if one has messages, none. rabbit.Connection.DeleteEmpty does the same.
 func (b *Broker) DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error {
 	if err := b.errs.SameCluster(b.Health().Cluster, cluster); err != nil {
 		return err
@@ -379,14 +379,14 @@ func (b *Broker) DeleteEmpty(ctx context.Context, cluster string, queues []strin
 	return nil
 }
 
-// LastDeletion is when DeleteEmpty last deleted queues.
+// LastDeletion returns when DeleteEmpty last deleted queues.
 func (b *Broker) LastDeletion() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.lastDeletion
 }
 
-// Fences are none: a vhost in memory needs no proof.
+// Fences returns nil: a vhost in memory needs no fences.
 func (b *Broker) Fences() []string { return nil }
 
 // Close does nothing.

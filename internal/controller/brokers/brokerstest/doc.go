@@ -1,3 +1,3 @@
-// Package brokerstest has a broker in memory for the tests of reconcilers. A contract, which real brokers keep as well, says how
-// it behaves: see contract_test.go of package brokers.
+// Package brokerstest provides a broker in memory for the tests of reconcilers. contract_test.go of package brokers checks that
+// it behaves as RabbitMQ does.
 package brokerstest

@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Transfer moves or deletes as many messages as it may, without looking at them.
+// Transfer moves or deletes as many messages as the config allows. It does not read them.
 func (b *Broker) Transfer(_ context.Context, cluster string, config transfer.Config) (transfer.Progress, error) {
 	if err := b.errs.SameCluster(b.Health().Cluster, cluster); err != nil {
 		return transfer.Progress{}, err
@@ -33,25 +33,25 @@ func (b *Broker) Transfer(_ context.Context, cluster string, config transfer.Con
 	return transfer.Progress{State: transfer.Moving, Moved: config.Moved + moved}, nil
 }
 
-// SetLetters says which messages a queue holds.
-func (b *Broker) SetLetters(queue string, letters ...amqp.Delivery) {
+// SetDeadLetters sets the messages of a queue.
+func (b *Broker) SetDeadLetters(queue string, deadLetters ...amqp.Delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.letters[queue], b.messages[queue] = letters, len(letters)
+	b.deadLetters[queue], b.messages[queue] = deadLetters, len(deadLetters)
 }
 
-// SetUncounted has a queue say that it has no messages, as one does that is too busy to count them.
+// SetUncounted makes a queue report zero messages, as a busy quorum queue does.
 func (b *Broker) SetUncounted(queue string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.messages[queue] = 0
 }
 
-// Look shows the messages of SetLetters.
+// Look passes the messages of SetDeadLetters to the visitor.
 func (b *Broker) Look(ctx context.Context, cluster string, config transfer.LookConfig) (transfer.Looked, error) {
 	counted, exists, err := b.Backlog(ctx, cluster, config.Queue)
 	if err == nil || errors.Is(err, brokererr.ErrAccessRefused) {
-		b.noteLook(config.Queue, err)
+		b.recordLook(config.Queue, err)
 	}
 	if err == nil && !exists {
 		err = b.errs.Fail(brokererr.ErrNotFound, "no queue '%s'", config.Queue)
@@ -60,31 +60,31 @@ func (b *Broker) Look(ctx context.Context, cluster string, config transfer.LookC
 		return transfer.Looked{}, err
 	}
 	b.mu.Lock()
-	letters := b.letters[config.Queue]
+	deadLetters := b.deadLetters[config.Queue]
 	b.mu.Unlock()
 	looked := transfer.Looked{Ready: counted.Ready}
-	for i := range letters[:min(len(letters), config.Most)] {
-		if ctx.Err() != nil || !config.Visit(&letters[i]) {
-			return looked, nil //nolint:nilerr // a look that is stopped has not failed
+	for i := range deadLetters[:min(len(deadLetters), config.Most)] {
+		if ctx.Err() != nil || !config.Visit(&deadLetters[i]) {
+			return looked, nil //nolint:nilerr // stopping early is not a failure
 		}
 	}
 	return looked, nil
 }
 
-func (b *Broker) noteLook(queue string, err error) {
+func (b *Broker) recordLook(queue string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refused[queue] = err
 }
 
-// RefusedLook is why the last look at a queue was refused.
+// RefusedLook returns why the broker refused the last Look at a queue; nil if it did not.
 func (b *Broker) RefusedLook(queue string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.refused[queue]
 }
 
-// Consumers is what is known of who else consumes a queue.
+// Consumers returns what is known of other consumers of a queue.
 func (b *Broker) Consumers(queue string) rabbit.Consumers {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,21 +94,21 @@ func (b *Broker) Consumers(queue string) rabbit.Consumers {
 	return b.consumers[queue]
 }
 
-// SetConsumers says what is known of who else consumes a queue.
+// SetConsumers sets what is known of other consumers of a queue.
 func (b *Broker) SetConsumers(queue string, known rabbit.Consumers) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.consumers[queue] = known
 }
 
-// SetBacklog says what a queue has besides its ready messages.
+// SetBacklog sets the messages of a queue that are not ready.
 func (b *Broker) SetBacklog(queue string, backlog rabbit.Backlog) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.backlogs[queue] = backlog
 }
 
-// Backlog counts the messages of a queue.
+// Backlog returns how many messages a queue has, and whether the queue exists.
 func (b *Broker) Backlog(_ context.Context, cluster, queue string) (counted rabbit.Backlog, exists bool, err error) {
 	if err := b.errs.SameCluster(b.Health().Cluster, cluster); err != nil {
 		return counted, false, err
@@ -121,18 +121,18 @@ func (b *Broker) Backlog(_ context.Context, cluster, queue string) (counted rabb
 	return counted, exists, b.failures[vhost.QueueID(queue)]
 }
 
-// Mover is a Broker whose transfers go on until they are told to end.
+// Mover is a Broker whose transfers run until the test ends them.
 type Mover struct {
 	*Broker
-	// Begun are the transfers that have begun.
+	// Begun receives the config of each transfer that begins.
 	Begun chan transfer.Config
-	// End ends a transfer.
+	// End ends a transfer with the sent error.
 	End chan error
-	// Ended is how far a transfer has come that ends by itself, Stopped one that is told to end early.
+	// Ended is the progress of a transfer that End ends; Stopped is the progress if its context ends first.
 	Ended, Stopped transfer.Progress
 }
 
-// NewMover makes a Mover that is otherwise like a Broker.
+// NewMover returns a Mover that uses a Broker for all other methods.
 func NewMover(broker *Broker) *Mover {
 	return &Mover{
 		Broker: broker, Begun: make(chan transfer.Config, 10), End: make(chan error),
@@ -140,7 +140,7 @@ func NewMover(broker *Broker) *Mover {
 	}
 }
 
-// Transfer waits until it is told to end.
+// Transfer waits until the test sends to End or the context ends.
 func (m *Mover) Transfer(ctx context.Context, _ string, config transfer.Config) (transfer.Progress, error) {
 	m.Begun <- config
 	select {
