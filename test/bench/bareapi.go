@@ -98,7 +98,7 @@ func statusInSync(cq *v1alpha1.ConsumerQueue) (v1alpha1.ConsumerQueueStatus, err
 	for _, binding := range desired.Bindings {
 		add(binding.ID(), binding.Role)
 	}
-	message := fmt.Sprintf("all %d objects are as desired", len(status.Topology))
+	message := fmt.Sprintf("all %d objects match the spec", len(status.Topology))
 	for condition, value := range map[string]metav1.ConditionStatus{
 		v1alpha1.ConditionReady: metav1.ConditionTrue, v1alpha1.ConditionDrifted: metav1.ConditionFalse,
 		v1alpha1.ConditionRecreationRequired: metav1.ConditionFalse,

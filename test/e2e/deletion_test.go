@@ -293,7 +293,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		back.gone("orders")
 		Expect(back.holds()).To(equalState(onlySources(before)))
 		Eventually(lost.Exists).WithArguments("orders").WithTimeout(deadline.For(90 * time.Second)).Should(BeFalse())
-		lost.expectRetained(`given up after 1m0s: .*: exchange "retries"; exchange "dead"; queue "orders"`, true, "lost")
+		lost.expectRetained(`not deleted within 1m0s: .*: exchange "retries"; exchange "dead"; queue "orders"`, true, "lost")
 		Expect(lost.holds()).To(equalState(before))
 	})
 })

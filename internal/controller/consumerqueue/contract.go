@@ -35,7 +35,7 @@ const (
 )
 
 // errNotManaged means that a ConfigMap was not made by Warren.
-var errNotManaged = errors.New("it is not ours to write")
+var errNotManaged = errors.New("Warren does not manage it")
 
 // contract is what spec.contract asks for.
 type contract struct {

@@ -221,7 +221,7 @@ func (d *deletion) retryOrGiveUp(
 	}
 	left := longest - limit.failures.Add(d.cq, time.Now())
 	if left <= 0 {
-		return d.retainAll(ctx, corev1.EventTypeWarning, fmt.Sprintf("given up after %v: %s", longest, why), owned)
+		return d.retainAll(ctx, corev1.EventTypeWarning, fmt.Sprintf("not deleted within %v: %s", longest, why), owned)
 	}
 	before := conditions.Ready(d.status.Conditions).Message
 	d.setTerminating("waiting to delete the topology: " + why)
@@ -278,5 +278,5 @@ func retainedNote(stays []plan.Retained) string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return "left at the broker: " + strings.Join(parts, ". ")
+	return "retained: " + strings.Join(parts, ". ")
 }

@@ -88,15 +88,15 @@ func TestTerminateWithoutABroker(t *testing.T) {
 	}{
 		"deletionPolicy is Retain": {
 			more: ", deletionPolicy: Retain", bc: notReady(v1alpha1.ReasonSecretNotFound),
-			event: "Normal left at the broker: deletionPolicy is Retain" + all,
+			event: "Normal retained: deletionPolicy is Retain" + all,
 		},
 		"spec.suspend is set": {
 			more: ", suspend: true", bc: notReady(v1alpha1.ReasonSecretNotFound),
-			event: "Warning left at the broker: spec.suspend is set, so the broker is not touched" + all,
+			event: "Warning retained: spec.suspend is set, so the broker is not touched" + all,
 		},
 		"driftPolicy is Report, and the topology was found": {
 			more: ", driftPolicy: Report", bc: notReady(v1alpha1.ReasonSecretNotFound), status: adopted,
-			event: "Normal left at the broker: driftPolicy is Report, and Warren found this topology" + all,
+			event: "Normal retained: driftPolicy is Report, and Warren found this topology" + all,
 		},
 		"driftPolicy is Report, and the topology was found without a main queue": {
 			more: ", driftPolicy: Report", bc: notReady(v1alpha1.ReasonSecretNotFound),
@@ -104,7 +104,7 @@ func TestTerminateWithoutABroker(t *testing.T) {
 				adopted(s)
 				s.Topology = slices.DeleteFunc(s.Topology, isMain)
 			},
-			event: `Normal left at the broker: driftPolicy is Report, and Warren found this topology: exchange "orders.dlx"; queue "orders.dlq"`,
+			event: `Normal retained: driftPolicy is Report, and Warren found this topology: exchange "orders.dlx"; queue "orders.dlq"`,
 		},
 		"driftPolicy is Report, deletionPolicy is Delete, and the topology was found": {
 			more: ", driftPolicy: Report, deletionPolicy: Delete", bc: notReady(v1alpha1.ReasonSecretNotFound), status: adopted,
@@ -115,10 +115,10 @@ func TestTerminateWithoutABroker(t *testing.T) {
 			waits: `waiting to delete the topology: BrokerConnection "default" is not ready: Secret "broker" not found`,
 		},
 		"the BrokerConnection is gone": {
-			event: `Warning left at the broker: BrokerConnection "default" is gone` + all,
+			event: `Warning retained: BrokerConnection "default" is gone` + all,
 		},
 		"the BrokerConnection is suspended": {
-			bc: suspended, event: `Warning left at the broker: BrokerConnection "default" is suspended` + all,
+			bc: suspended, event: `Warning retained: BrokerConnection "default" is suspended` + all,
 		},
 		"the BrokerConnection is not ready": {
 			bc:    notReady(v1alpha1.ReasonSecretNotFound),
@@ -133,7 +133,7 @@ func TestTerminateWithoutABroker(t *testing.T) {
 		},
 		"the BrokerConnection is not ready for too long": {
 			bc: notReady(v1alpha1.ReasonSecretNotFound), failing: 2 * time.Minute,
-			event: `Warning left at the broker: given up after 1m30s: BrokerConnection "default" is not ready: Secret "broker" not found` + all,
+			event: `Warning retained: not deleted within 1m30s: BrokerConnection "default" is not ready: Secret "broker" not found` + all,
 		},
 		"the BrokerConnection is not ready for less than three intervals": {
 			bc: slow, failing: 2 * time.Minute,
@@ -144,7 +144,7 @@ func TestTerminateWithoutABroker(t *testing.T) {
 		},
 		"the status was lost": {
 			status: func(s *v1alpha1.ConsumerQueueStatus) { *s = v1alpha1.ConsumerQueueStatus{} },
-			event:  `Warning left at the broker: BrokerConnection "default" is gone` + all,
+			event:  `Warning retained: BrokerConnection "default" is gone` + all,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,10 +206,10 @@ func TestRetryOrGiveUp(t *testing.T) {
 		event    string // empty if the deletion is retried
 	}{
 		"retried for less than a minute":                          {limit: retrybudget.Termination, interval: "1s", failing: 40 * time.Second},
-		"not retried after a minute":                              {limit: retrybudget.Termination, interval: "1s", failing: time.Minute, event: "given up after 1m0s: why"},
+		"not retried after a minute":                              {limit: retrybudget.Termination, interval: "1s", failing: time.Minute, event: "not deleted within 1m0s: why"},
 		"retried for less than three intervals":                   {limit: retrybudget.Termination, interval: "1m", failing: 2 * time.Minute},
 		"a pending deletion is retried for less than ten minutes": {limit: retrybudget.Pending, interval: "1m", failing: 9 * time.Minute},
-		"a pending deletion is not retried after ten minutes":     {limit: retrybudget.Pending, interval: "1m", failing: 10 * time.Minute, event: "given up after 10m0s: why"},
+		"a pending deletion is not retried after ten minutes":     {limit: retrybudget.Pending, interval: "1m", failing: 10 * time.Minute, event: "not deleted within 10m0s: why"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -276,7 +276,7 @@ func TestRemoveFinalizerRecordsOneEvent(t *testing.T) {
 	first := newDeleteScope(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")))
 	second := &scope{Reconciler: first.Reconciler, report: reportOn(first.cq.DeepCopy())}
 	for _, l := range []*scope{first, second} {
-		_, err := l.removeFinalizer(t.Context(), "Normal", "left at the broker: why: everything")
+		_, err := l.removeFinalizer(t.Context(), "Normal", "retained: why: everything")
 		topologytest.Equal(t, "error", nil, err)
 	}
 	topologytest.Equal(t, "events", []int{1, 0}, []int{len(first.events), len(second.events)})
@@ -289,7 +289,7 @@ func TestRemoveFinalizerOfAChangedResource(t *testing.T) {
 	changed := l.cq.DeepCopy()
 	changed.Annotations = map[string]string{"example.com/changed": "yes"}
 	topologytest.Equal(t, "error", nil, l.client.Update(t.Context(), changed))
-	_, err := l.removeFinalizer(t.Context(), "Normal", "left at the broker: why: everything")
+	_, err := l.removeFinalizer(t.Context(), "Normal", "retained: why: everything")
 	topologytest.Equal(t, "the cache must have the change first", true, errors.Is(err, statuswriter.ErrStaleCache))
 	topologytest.Equal(t, "gone", false, isGone(t, l))
 	topologytest.Equal(t, "events", 0, len(l.events))
@@ -312,7 +312,7 @@ func TestRetained(t *testing.T) {
 		"source exchanges and bindings are not named": {
 			[]plan.Retained{{Entry: exchange("events", v1alpha1.RoleSource), Reason: "why"}, {Entry: binding, Reason: "why"}}, "",
 		},
-		"one object": {[]plan.Retained{{Entry: queue("dlq"), Reason: "it is full"}}, `left at the broker: it is full: queue "dlq"`},
+		"one object": {[]plan.Retained{{Entry: queue("dlq"), Reason: "it is full"}}, `retained: it is full: queue "dlq"`},
 		"objects are grouped by reason": {
 			[]plan.Retained{
 				{Entry: queue("a"), Reason: "one"},
@@ -320,7 +320,7 @@ func TestRetained(t *testing.T) {
 				{Entry: exchange("c", v1alpha1.RoleRetry), Reason: "one"},
 				{Entry: exchange("events", v1alpha1.RoleSource), Reason: "third"},
 			},
-			`left at the broker: one: queue "a"; exchange "c". other: queue "b"`,
+			`retained: one: queue "a"; exchange "c". other: queue "b"`,
 		},
 		"only five objects are named": {
 			[]plan.Retained{
@@ -332,7 +332,7 @@ func TestRetained(t *testing.T) {
 				{Entry: queue("6"), Reason: "why"},
 				{Entry: queue("7"), Reason: "why"},
 			},
-			`left at the broker: why: queue "1"; queue "2"; queue "3"; queue "4"; queue "5"; and 2 more`,
+			`retained: why: queue "1"; queue "2"; queue "3"; queue "4"; queue "5"; and 2 more`,
 		},
 	} {
 		topologytest.Equal(t, name, test.want, retainedNote(test.retained))

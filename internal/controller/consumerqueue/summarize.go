@@ -100,9 +100,9 @@ const restartAdvice = ". If a majority of the nodes runs and this stays, the sup
 	"(its log says rabbit_fifo_dlx_sup): restart that node"
 
 func inSyncMessage(comparison plan.Comparison) string {
-	message := "the one object is as desired"
+	message := "the one object matches the spec"
 	if count := comparison.Desired(); count != 1 {
-		message = fmt.Sprintf("all %d objects are as desired", count)
+		message = fmt.Sprintf("all %d objects match the spec", count)
 	}
 	if comparison.Upgraded {
 		message += " now or before the broker was upgraded"

@@ -75,21 +75,21 @@ func TestSummarize(t *testing.T) {
 		"in sync": {
 			Scenario: plantest.Scenario{Was: plain},
 			want: summary{
-				ready:   conditions.True(v1alpha1.ReasonInSync, "all 4 objects are as desired"),
+				ready:   conditions.True(v1alpha1.ReasonInSync, "all 4 objects match the spec"),
 				drifted: &same, recreation: &noneToo,
 			},
 		},
 		"in sync under Report": {
 			Scenario: plantest.Scenario{Was: plain}, policy: v1alpha1.DriftPolicyReport,
 			want: summary{
-				ready:   conditions.True(v1alpha1.ReasonInSync, "all 4 objects are as desired"),
+				ready:   conditions.True(v1alpha1.ReasonInSync, "all 4 objects match the spec"),
 				drifted: &same, recreation: &noneToo,
 			},
 		},
 		"one object in sync": {
 			Scenario: plantest.Scenario{Was: `{retry: {policy: None}, deadLetter: {policy: Disabled}}`},
 			want: summary{
-				ready:   conditions.True(v1alpha1.ReasonInSync, "the one object is as desired"),
+				ready:   conditions.True(v1alpha1.ReasonInSync, "the one object matches the spec"),
 				drifted: &same, recreation: &noneToo,
 			},
 		},
@@ -98,7 +98,7 @@ func TestSummarize(t *testing.T) {
 				topologytest.Bind(&o, vhost.Binding{Source: "elsewhere", Destination: "orders"})
 			}},
 			want: summary{
-				ready:   conditions.True(v1alpha1.ReasonInSync, "all 4 objects are as desired"),
+				ready:   conditions.True(v1alpha1.ReasonInSync, "all 4 objects match the spec"),
 				drifted: &same, recreation: &noneToo,
 			},
 		},
@@ -133,7 +133,7 @@ func TestSummarize(t *testing.T) {
 		"correcting failed, and no object is missing any more": {
 			Scenario: plantest.Scenario{Was: plain}, applied: failed("orders", brokererr.ErrPreconditionFailed),
 			want: summary{
-				ready:   conditions.True(v1alpha1.ReasonInSync, "all 4 objects are as desired"),
+				ready:   conditions.True(v1alpha1.ReasonInSync, "all 4 objects match the spec"),
 				drifted: &same, recreation: &noneToo,
 			},
 		},
@@ -237,21 +237,21 @@ func TestSummarize(t *testing.T) {
 		"only explained by a broker upgrade": {
 			Scenario: plantest.Scenario{Was: plain, From: topologytest.V313, On: topologytest.V40},
 			want: summary{
-				ready:   conditions.True(v1alpha1.ReasonInSync, "all 4 objects are as desired now or before the broker was upgraded"),
+				ready:   conditions.True(v1alpha1.ReasonInSync, "all 4 objects match the spec now or before the broker was upgraded"),
 				drifted: &same, recreation: upgraded(limitUpgrade),
 			},
 		},
 		"only explained by a broker upgrade, under Report": {
 			Scenario: plantest.Scenario{Was: plain, From: topologytest.V313, On: topologytest.V40}, policy: v1alpha1.DriftPolicyReport,
 			want: summary{
-				ready:   conditions.True(v1alpha1.ReasonInSync, "all 4 objects are as desired now or before the broker was upgraded"),
+				ready:   conditions.True(v1alpha1.ReasonInSync, "all 4 objects match the spec now or before the broker was upgraded"),
 				drifted: &same, recreation: upgraded(limitUpgrade),
 			},
 		},
 		"a broker upgrade explains the new bindings of upgraded objects": {
 			Scenario: plantest.Scenario{Was: `{retry: {strategy: Reject}}`, From: topologytest.V313, On: topologytest.V40},
 			want: summary{
-				ready:   conditions.True(v1alpha1.ReasonInSync, "all 8 objects are as desired now or before the broker was upgraded"),
+				ready:   conditions.True(v1alpha1.ReasonInSync, "all 8 objects match the spec now or before the broker was upgraded"),
 				drifted: &same,
 				recreation: upgraded(`exchange "orders.dlx" must be recreated: type is fanout, should be headers. ` +
 					`queue "orders" must be recreated: x-dead-letter-exchange is "", should be orders.dlx; ` +
@@ -414,5 +414,5 @@ func TestInSyncMessageCountsDesiredObjects(t *testing.T) {
 	for _, hash := range []string{"one", "two", "", ""} { // an orphan and a foreign binding are not desired
 		comparison.Entries = append(comparison.Entries, plan.Entry{Hash: hash})
 	}
-	topologytest.Equal(t, "message", "all 2 objects are as desired", inSyncMessage(comparison))
+	topologytest.Equal(t, "message", "all 2 objects match the spec", inSyncMessage(comparison))
 }

@@ -78,7 +78,7 @@ func TestADeletionKeepsQueuesThatOtherDeadLettersReach(t *testing.T) {
 	t.Parallel()
 	const (
 		spec  = `{retry: {delayTiers: [{delay: 30s}]}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}`
-		stays = `left at the broker: still needed: queue "other" dead-letters to this topology: ` +
+		stays = `retained: still needed: queue "other" dead-letters to this topology: ` +
 			`exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq"`
 	)
 	deadLettersTo := func(exchange string) func(*snapshot.Snapshot) {
@@ -104,7 +104,7 @@ func TestADeletionKeepsQueuesThatOtherDeadLettersReach(t *testing.T) {
 			change: legacy("dlq"), remains: []string{"dlq"},
 			event: occurrence{
 				corev1.EventTypeNormal, eventRetained, "Delete",
-				`left at the broker: queue "other" dead-letters to it: queue "dlq". "dlq" is bound to it: exchange "dlx"`,
+				`retained: queue "other" dead-letters to it: queue "dlq". "dlq" is bound to it: exchange "dlx"`,
 			},
 		},
 		"the main queue, through a delay queue of another client": {
@@ -165,7 +165,7 @@ func TestAHalfDeletedGroupIsDeclaredAgain(t *testing.T) {
 	topologytest.Equal(t, "bindings of the tier", []vhost.Binding{{Source: "again", Destination: "soon", RoutingKey: "soon"}}, observed.BindingsTo["soon"],
 		cmpopts.EquateEmpty())
 	topologytest.Equal(t, "Events", []occurrence{{
-		corev1.EventTypeWarning, eventRetained, "Delete", `left at the broker: not empty: queue "orders" holds 1 messages: ` +
+		corev1.EventTypeWarning, eventRetained, "Delete", `retained: not empty: queue "orders" holds 1 messages: ` +
 			`exchange "again"; exchange "orders.dlx"; queue "orders"; queue "soon"; queue "later"; and 1 more`,
 	}}, occurred, comparingOccurrences)
 }
@@ -281,7 +281,7 @@ func TestADeletionWithoutAStatus(t *testing.T) {
 	t.Parallel()
 	all := []string{"dlq", "orders", "orders.retry.30s"}
 	retained := func(kind, note string) []occurrence {
-		return []occurrence{{kind, eventRetained, "Delete", "left at the broker: " + note}}
+		return []occurrence{{kind, eventRetained, "Delete", "retained: " + note}}
 	}
 	for name, test := range map[string]struct {
 		policy  string
