@@ -21,9 +21,9 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// BenchmarkMove moves a queue's messages as a Redrive does, by a bare program that does nothing but consume, publish, wait for confirms and
-// ack, and by the Shovel plugin, in turns: -benchtime=3x are three turns. rate/bare and rate/shovel are the geometric means of the ratios,
-// where/all that of a Redrive with an expression on headers to one without.
+// BenchmarkMove compares three ways to move a queue's messages, in turns: a Redrive, a bare program that only consumes, publishes,
+// waits for confirms and acks, and the Shovel plugin. With -benchtime=3x, each has three turns. rate/bare and rate/shovel are the
+// geometric means of the ratios. where/all is the ratio of a Redrive with an expression on headers to a Redrive without one.
 func BenchmarkMove(b *testing.B) {
 	everything, selected := redriveAll(b, ""), redriveAll(b, `!("x-exception" in headers) && size > 0`)
 	for _, broker := range brokers.All(b) {
@@ -35,7 +35,7 @@ func BenchmarkMove(b *testing.B) {
 				vh.DeclareQueue(source, quorum(vh, nil))
 				vh.DeclareQueue(destination, quorum(vh, nil))
 				bodies := make([]string, size.messages)
-				if testing.Short() { // to see that it works
+				if testing.Short() { // only checks that the benchmark works
 					bodies = bodies[:size.messages/100]
 				}
 				for i := range bodies {
@@ -59,7 +59,7 @@ func BenchmarkMove(b *testing.B) {
 	}
 }
 
-// BenchmarkRate moves messages at a rate for 30 seconds: kept is the rate that comes about, by the one that was asked for.
+// BenchmarkRate moves messages at a rate for 30 seconds. The metric kept is the actual rate divided by the requested one.
 func BenchmarkRate(b *testing.B) {
 	for _, rate := range []int{100, 1000} {
 		b.Run(strconv.Itoa(rate), func(b *testing.B) {
@@ -85,7 +85,7 @@ type redriver struct {
 	stamp deadletter.Stamp
 }
 
-// redriveAll is a redriver of all messages that an expression holds for.
+// redriveAll returns a redriver of all messages that match an expression.
 func redriveAll(b *testing.B, where string) redriver {
 	b.Helper()
 	selector, err := deadletter.Compile(deadletter.Selection{Expression: where})
@@ -119,7 +119,7 @@ func perSecond(b *testing.B, vh *brokers.VHost, bodies []string, move func(*test
 	if arrived := vh.Ready(destination); arrived != len(bodies) {
 		b.Fatalf("%d of %d messages have arrived", arrived, len(bodies))
 	}
-	vh.DeleteQueue(source) // what was not acknowledged yet must not come back
+	vh.DeleteQueue(source) // unacknowledged messages must not return
 	vh.DeclareQueue(source, quorum(vh, nil))
 	return float64(len(bodies)) / took.Seconds()
 }
@@ -147,7 +147,7 @@ func runWell(b *testing.B, config Config) {
 	}
 }
 
-// moveBare has as many messages under way as a transfer, and acks each by itself.
+// moveBare has as many messages in flight as a transfer, and acks each message separately.
 func moveBare(b *testing.B, vh *brokers.VHost, count int) {
 	b.Helper()
 	channel, closeConnection := connect(b, vh, "bare")
@@ -178,7 +178,8 @@ func moveBare(b *testing.B, vh *brokers.VHost, count int) {
 	}
 }
 
-// moveByShovel has the broker's own plugin move the messages, with confirms, and as many under way as a transfer has.
+// moveByShovel moves the messages with the broker's Shovel plugin, with confirms, and with as many messages in flight as a
+// transfer.
 func moveByShovel(b *testing.B, vh *brokers.VHost, count int) {
 	b.Helper()
 	const name = "bench"
@@ -196,7 +197,8 @@ func moveByShovel(b *testing.B, vh *brokers.VHost, count int) {
 		Should(BeNumerically(">=", count))
 }
 
-// BenchmarkDryRun counts 300,000 messages of 200 B, as a dry run with an expression does, and then looks whether all are there, in order.
+// BenchmarkDryRun counts 300,000 messages of 200 B, as a dry run with an expression does, and then checks that all of them are in
+// order.
 func BenchmarkDryRun(b *testing.B) {
 	const count = 300_000
 	judge := redriveAll(b, `!("x-exception" in headers) && size > 0`)

@@ -9,14 +9,14 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// tick does what the clock asks for: it acknowledges, has another try, looks at queues, and reports.
+// tick does the periodic work of a pass: it acknowledges, retries, checks the queues and reports the progress.
 func (p *pass) tick(now time.Time) error {
 	if err := p.flush(now); err != nil {
 		return err
 	}
 	p.pace.set(p.Settings().Rate)
-	if !p.until.IsZero() && now.After(p.until) {
-		p.until = time.Time{}
+	if !p.notBefore.IsZero() && now.After(p.notBefore) {
+		p.notBefore = time.Time{}
 	}
 	switch {
 	case p.Limited && len(p.waiting) > 0 && p.state != DestinationBusy && now.Sub(p.takenAt) > passLimit:
@@ -42,7 +42,8 @@ func (p *pass) tick(now time.Time) error {
 	return p.publish()
 }
 
-// flush acknowledges what was confirmed, unless the transfer pauses: each acknowledgement brings another message.
+// flush acknowledges the confirmed messages, unless the transfer is paused: after each acknowledgement the broker delivers another
+// message.
 func (p *pass) flush(now time.Time) error {
 	if p.isPaused() {
 		return nil
@@ -51,7 +52,7 @@ func (p *pass) flush(now time.Time) error {
 	return p.intake.flush(now.Sub(p.idleSince) > 10*tick)
 }
 
-// holdLimit is how long the pass may hold messages.
+// holdLimit is the maximum time for which the pass may hold messages.
 func (p *pass) holdLimit() time.Duration {
 	if p.DryRun && p.look == nil {
 		return dryRunLimit
@@ -59,8 +60,8 @@ func (p *pass) holdLimit() time.Duration {
 	return passLimit
 }
 
-// whyOver is why a pass ends that has held messages for long enough. The next one comes as far as this one if nothing was moved, and all
-// the time went into looking at messages.
+// whyOver returns the reason why a pass ends that has reached its holdLimit. ErrTooSlow means that the pass moved nothing and spent
+// the whole time examining messages. The next pass would then get no further.
 func (p *pass) whyOver(now time.Time) error {
 	hasWaited := len(p.waiting) > 0 || len(p.inFlight()) > 0 || now.Sub(p.takenAt) > idleLimit
 	if p.look != nil || p.moved > p.movedBefore || hasWaited {
@@ -69,9 +70,10 @@ func (p *pass) whyOver(now time.Time) error {
 	return fmt.Errorf("%w: %d were looked at in %v", ErrTooSlow, p.taken, p.holdLimit())
 }
 
-// lookAtQueues asks how many messages are removed, how deep the destination is, and whether the source is empty.
+// lookAtQueues counts the removed messages, the depth of the destination and the messages left in the source, each at its own
+// interval.
 func (p *pass) lookAtQueues(now time.Time) error {
-	if err := p.makeSure(now); err != nil {
+	if err := p.countRemoved(now); err != nil {
 		return err
 	}
 	if p.watchesDepth() && (p.room <= 0 && now.Sub(p.lastDepth) >= 10*tick || now.Sub(p.lastDepth) >= depthInterval) {
@@ -93,7 +95,8 @@ func (p *pass) lookAtQueues(now time.Time) error {
 	return nil
 }
 
-// endIfBelow ends deliveries if the queue has few messages left. Those that were delivered are still moved.
+// endIfBelow cancels the consumer if the queue has fewer ready messages than Config.EndBelow. The pass still moves the messages
+// that were already delivered.
 func (p *pass) endIfBelow() error {
 	declared, exists, err := p.declared(p.Queue)
 	if err != nil || !exists || isUncounted(declared) || declared.Messages >= p.EndBelow {
@@ -103,10 +106,10 @@ func (p *pass) endIfBelow() error {
 	return p.withinLimit(p.intake.current().cancel)
 }
 
-// lookAtSource finds out whether the queue has no more messages. What others hold may come back: a connection that was cut, this
-// transfer's own included, holds messages until the broker notices. A queue counts as empty when it says so twice and no message has come
-// in between. Messages that a busy broker has taken out of the queue may still be on their way when it says so the first time. They come
-// before the broker answers on their channel.
+// lookAtSource checks whether the queue is empty. Other consumers may return their messages: a connection that was cut, also of
+// this transfer, holds messages until the broker detects the cut. The queue counts as empty after two answers of zero messages
+// without a delivery in between. At the first answer, a busy broker may still be sending messages that it has taken out of the
+// queue. These messages arrive before the broker answers on their channel.
 func (p *pass) lookAtSource(idle time.Duration) error {
 	declared, exists, err := p.declared(p.Queue)
 	if err != nil {
@@ -116,13 +119,13 @@ func (p *pass) lookAtSource(idle time.Duration) error {
 		return nil
 	}
 	heldByOthers := p.look == nil && declared.Consumers > p.intake.consumers() && idle < unnoticed
-	p.drained = exists && declared.Messages == 0 && !heldByOthers && p.emptySince == p.taken
-	p.emptySince = never
+	p.drained = exists && declared.Messages == 0 && !heldByOthers && p.takenWhenEmpty == p.taken
+	p.takenWhenEmpty = never
 	if declared.Messages == 0 {
-		p.emptySince = p.taken
+		p.takenWhenEmpty = p.taken
 		return p.awaitDeliveries()
 	}
-	if idle >= undelivered { // consumers that wait for their turn are not counted, so their number tells nothing
+	if idle >= undelivered { // the broker does not count waiting consumers, so their number is no evidence
 		p.setState(NothingDelivered, fmt.Sprintf(
 			"queue %q has ready messages, and the broker has delivered none for %v: where x-single-active-consumer is set, it delivers to "+
 				"one consumer only", p.Queue, undelivered))
@@ -130,12 +133,13 @@ func (p *pass) lookAtSource(idle time.Duration) error {
 	return nil
 }
 
-// awaitDeliveries returns when all messages have come that the broker had taken out of the queue. Channels before the current one are full.
+// awaitDeliveries returns after all messages that the broker had taken out of the queue have arrived. Channels before the current
+// one are full.
 func (p *pass) awaitDeliveries() error {
 	return p.withinLimit(func() error { return p.intake.askOn(p.intake.current()) })
 }
 
-// withinLimit asks the broker, and cuts the connection if the answer takes longer than answerLimit.
+// withinLimit calls ask, and cuts the connection if the broker takes longer than answerLimit to answer.
 func (p *pass) withinLimit(ask func() error) error {
 	watchdog := time.AfterFunc(answerLimit, p.connection.CloseSocket)
 	defer watchdog.Stop()
@@ -146,7 +150,8 @@ func (p *pass) watchesDepth() bool {
 	return p.Destination != "" && p.Settings().MaxDepth >= 0 && !p.DryRun && (p.taken < p.bound || len(p.waiting) > 0)
 }
 
-// lookAtDestination finds out how many messages the destination may get. One that is missing is found by the next copy as well.
+// lookAtDestination updates how many messages may still be published to the destination. It ignores a missing destination, because
+// the broker returns the next copy.
 func (p *pass) lookAtDestination(now time.Time) error {
 	p.lastDepth = now
 	depth, exists, err := p.depth()
@@ -155,7 +160,7 @@ func (p *pass) lookAtDestination(now time.Time) error {
 	}
 	limit := p.Settings().MaxDepth
 	p.room = max(0, limit-depth-len(p.outlet.inFlight))
-	if p.state == DestinationBusy && 10*p.room < limit { // with each message that leaves, the transfer would begin and stop again
+	if p.state == DestinationBusy && 10*p.room < limit { // otherwise the transfer would start and stop with each message that leaves
 		p.room = 0
 	}
 	switch {
@@ -167,12 +172,13 @@ func (p *pass) lookAtDestination(now time.Time) error {
 	return nil
 }
 
-// hasRoom says whether the destination may get another message.
+// hasRoom reports whether another message may be published to the destination.
 func (p *pass) hasRoom() bool {
 	return p.Destination == "" || p.Settings().MaxDepth < 0 || p.room > 0 || p.Limited && (p.stopping || time.Since(p.takenAt) > passLimit)
 }
 
-// depth is how many messages the destination and the queue behind it have ready; false if there is no destination.
+// depth counts the ready messages of the destination and of the queue behind it. It returns false if the destination does not
+// exist.
 func (p *pass) depth() (ready int, exists bool, err error) {
 	destination, exists, err := p.declared(p.Destination)
 	if err != nil || p.Behind == "" {
@@ -189,13 +195,14 @@ func (p *pass) whyBusy(limit int) string {
 	return fmt.Sprintf("queues %q and %q have %d ready messages together or about as many", p.Destination, p.Behind, limit)
 }
 
-// giveBack ends the intake, channel by channel. Whoever holds messages counts as a consumer, so the count tells when a queue has heard of
-// the end of a channel. The error says that the broker may not know of each acknowledgement.
+// giveBack closes the channels of the intake one after the other. The broker counts each channel that holds messages as a consumer.
+// A lower count therefore shows that the queue has processed the end of a channel. After an error, the broker may have lost
+// acknowledgements.
 func (p *pass) giveBack() error {
 	if !p.Limited && !p.blocked {
 		err := p.intake.sweep(func() (int, error) {
 			source, exists, err := p.declared(p.Queue)
-			if exists && isUncounted(source) { // what is held makes this a consumer
+			if exists && isUncounted(source) { // the held messages make this intake a consumer
 				return firstSweep, nil
 			}
 			return source.Messages, err
@@ -222,21 +229,21 @@ func (p *pass) giveBack() error {
 	})
 }
 
-// lastAskPause is the longest pause between two questions to a busy broker.
-const lastAskPause = 50 * time.Millisecond
+// maxAskPause is the longest pause between two questions to a busy broker.
+const maxAskPause = 50 * time.Millisecond
 
-// askUntil asks until the answer is yes, or the time is over: quickly at first, and less often where the broker is busy.
+// askUntil calls ask until it returns true or the time is over. The pauses between the calls double up to maxAskPause.
 func askUntil(until time.Time, ask func() bool) {
-	for pause := time.Millisecond; time.Now().Before(until) && !ask(); pause = min(2*pause, lastAskPause) {
+	for pause := time.Millisecond; time.Now().Before(until) && !ask(); pause = min(2*pause, maxAskPause) {
 		time.Sleep(pause)
 	}
 }
 
-// isUncounted says whether the numbers of a queue that has messages or consumers tell nothing: a quorum queue that is too busy to count
-// says zero for both.
+// isUncounted reports whether the counts of a queue are useless, if the queue is known to have messages or consumers. A quorum
+// queue that is too busy to count reports zero for both.
 func isUncounted(queue amqp.Queue) bool { return queue.Messages == 0 && queue.Consumers == 0 }
 
-// declared counts the messages of a queue that wait for a consumer, and the consumers; false if there is no such queue.
+// declared returns the ready messages and the consumers of a queue. It returns false if the queue does not exist.
 func (p *pass) declared(queue string) (counted amqp.Queue, exists bool, err error) {
 	if p.questions == nil {
 		if p.questions, err = p.connection.Connection.Channel(); err != nil {
@@ -263,8 +270,8 @@ func (p *pass) setBlocked(blocking amqp.Blocking) {
 	p.setState(Moving, "")
 }
 
-// setState reports another state at once. While the broker blocks the connection, the state is Blocked: confirms of messages that were
-// published before still arrive.
+// setState reports a changed state immediately. While the broker blocks the connection, the state remains Blocked, although
+// confirms of earlier messages still arrive.
 func (p *pass) setState(state State, detail string) {
 	if p.blocked && state != Blocked || p.state == state && p.detail == detail {
 		return
@@ -273,7 +280,8 @@ func (p *pass) setState(state State, detail string) {
 	p.report(p.now())
 }
 
-// now is the progress. The messages that stay are counted anew in each pass; until as many are found as before, the former counts hold.
+// now is the current progress. Each pass counts the skipped messages from zero. Until a pass has skipped as many as the pass
+// before, now reports the earlier counts.
 func (p *pass) now() Progress {
 	progress := Progress{
 		State: p.state, Detail: p.detail, Moved: p.moved, Apart: p.apart, Failures: p.failures, InFlight: len(p.inFlight()),
@@ -291,7 +299,6 @@ func (p *pass) now() Progress {
 	return progress
 }
 
-// unsettled is how many messages the connection has received and not settled.
 func (p *pass) unsettled() int {
 	if p.connection == nil {
 		return 0

@@ -25,7 +25,7 @@ func TestBlockedUntilTheBrokerTakesMessages(t *testing.T) {
 	topologytest.Equal(t, "states", []State{Blocked, Moving}, reported)
 }
 
-// A broker that is too busy to answer is asked less and less often, and not again for each channel when the time is over.
+// A broker that is too busy to answer is asked less and less often. When the time is over, it is not asked again for each channel.
 func TestAskUntil(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -33,7 +33,7 @@ func TestAskUntil(t *testing.T) {
 		asked   int
 		took    time.Duration
 	}{
-		"at once":   {answers: 1, asked: 1},
+		"the first": {answers: 1, asked: 1},
 		"the third": {answers: 3, asked: 3, took: 3 * time.Millisecond},
 		"never":     {asked: 205, took: 10*time.Second + 13*time.Millisecond},
 	} {

@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// deleting has a transfer delete messages; the rest of the queue stays.
+// deleting configures a transfer to delete messages.
 func deleting(change func(*Config)) func(*Config) {
 	return func(c *Config) {
 		c.Delete, c.Destination, c.Copier = true, "", nil
@@ -21,7 +21,7 @@ func deleting(change func(*Config)) func(*Config) {
 	}
 }
 
-// without are numbers but for those that are given.
+// without returns the bodies except the deleted ones.
 func without(count int, gone func(body string) bool) []string {
 	return slices.DeleteFunc(bodies(count), gone)
 }
@@ -53,7 +53,7 @@ func TestDeleteAll(t *testing.T) {
 	})
 }
 
-// A count comes first, and gives back all that there is.
+// A dry run comes first, and returns all messages.
 func TestDeleteAsManyAsTheLimitAfterACount(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(3000)...)
@@ -73,7 +73,7 @@ func TestDeleteAsManyAsTheLimitAfterACount(t *testing.T) {
 	})
 }
 
-// Whoever stops a transfer is told exactly how many messages were deleted.
+// A stopped transfer reports exactly how many messages it has deleted.
 func TestDeleteUntilItIsStopped(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(2000)...)
@@ -89,7 +89,8 @@ func TestDeleteUntilItIsStopped(t *testing.T) {
 	})
 }
 
-// The network fails in the middle: nobody knows what the broker has heard, so the transfer ends, and says between which numbers it is.
+// The network fails during the transfer. Which acknowledgements the broker has processed is unknown, so the transfer ends and
+// reports the minimum and the maximum number of deleted messages.
 func TestCutWhileMessagesAreDeleted(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		const count = 5000
@@ -110,13 +111,13 @@ func TestCutWhileMessagesAreDeleted(t *testing.T) {
 			if certain := progress.Certain(); certain < test.certain {
 				t.Errorf("%d messages were deleted for certain", certain)
 			}
-			if err == nil { // it was faster than the cut
+			if err == nil { // the transfer ended before the cut
 				topologytest.Equal(t, "deleted", 2000, progress.Moved)
 			} else if !errors.Is(err, ErrInterrupted) {
 				t.Errorf("got %v", err)
 			}
 			var left []string
-			NewWithT(t).Eventually(func() int { // the broker gives back what the connection held
+			NewWithT(t).Eventually(func() int { // the broker returns the messages of the connection
 				left = append(left, bodiesOf(drain(t, vh, source))...)
 				return count - len(left)
 			}).WithTimeout(within).Should(And(BeNumerically(">=", progress.Certain()), BeNumerically("<=", progress.Moved)))
@@ -125,7 +126,7 @@ func TestCutWhileMessagesAreDeleted(t *testing.T) {
 	})
 }
 
-// A broker that cannot be reached at first is tried again: nothing was deleted.
+// The transfer retries a broker that it cannot reach at first, because it has deleted nothing yet.
 func TestDeleteWhenTheBrokerIsThere(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(10)...)

@@ -1,19 +1,19 @@
-// Package transfer moves messages out of a queue without losing one, deletes those that somebody selected, and looks at messages without
-// changing their order. A message that is moved is acknowledged once the broker has confirmed its copy.
+// Package transfer moves messages out of a queue without losing one, deletes selected messages, and browses messages without changing
+// their order. It acknowledges a message after the broker has confirmed the copy.
 //
-// A Transfer has one goroutine, which owns all state, and an AMQP connection of its own, so that a broker that blocks publishers does not
-// stop others. Messages that stay are held until the end of a pass, and come back in their order when their channels are closed: that is
-// the one way in which no version of RabbitMQ changes the order of a quorum queue.
+// A Transfer has one goroutine, which owns all state. It has its own AMQP connection, so that a broker that blocks publishers does not
+// stop other users. Messages that stay are held until the end of a pass, and return in their order when their channels are closed. Only
+// this way preserves the order of a quorum queue in all versions of RabbitMQ.
 //
-//   - transfer.go: what to move, and the passes
-//   - look.go: to look at messages, and move none
+//   - transfer.go: the configuration, and the sequence of passes
+//   - look.go: browsing without moving messages
 //   - pass.go: one connection, from the first message to the last
-//   - publish.go: copies, and their confirms
-//   - memory.go: messages whose bodies the process has not kept
-//   - clock.go: what the clock asks for in between
+//   - publish.go: copies and their confirms
+//   - memory.go: messages whose bodies were dropped
+//   - clock.go: periodic work
 //   - certain.go: how many messages the broker has removed for certain
-//   - faults.go: copies that the broker refuses, and channels and connections that it closes
+//   - faults.go: refused copies, and channels and connections that the broker closes
 //   - intake.go: the channels that messages are taken on
 //   - outlet.go: the channel that copies are published on
-//   - pace.go: how many messages, how fast
+//   - pace.go: the rate, the window and the prefetch
 package transfer

@@ -13,21 +13,22 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 )
 
-// giveUp leaves a message that cannot be moved where it is.
+// giveUp records a failure and holds the message, which stays in the source queue.
 func (p *pass) giveUp(failed *item, reason, text string) {
 	p.hold(failed.from, &failed.message)
 	p.fail(&failed.message, reason, text)
 	p.countFailure()
 }
 
-// countFailure ends the transfer when too many messages cannot be moved. Messages that are alike have one ID, and count each.
+// countFailure ends the transfer when Config.MaxFailures messages could not be moved. It counts each of several messages with the
+// same ID.
 func (p *pass) countFailure() {
 	if p.failing++; p.failing >= p.MaxFailures {
 		p.stop(ErrTooManyFailures)
 	}
 }
 
-// outletFailed waits for the reason why a copy could not be sent.
+// outletFailed handles an error of publishing. If the channel is closed, it finds out why the broker has closed it.
 func (p *pass) outletFailed(err error) error {
 	if errors.Is(err, amqp.ErrClosed) {
 		return p.outletClosed()
@@ -35,8 +36,8 @@ func (p *pass) outletFailed(err error) error {
 	return err
 }
 
-// outletClosed goes on with another channel after the broker has closed the one for copies. Where one copy was under way, the broker
-// does not take that; otherwise copies go one by one until the culprit is found.
+// outletClosed opens another channel for copies after the broker has closed the current one. If only one copy was in flight, that
+// copy is the cause. Otherwise the pass publishes the copies one by one until it has found the cause.
 func (p *pass) outletClosed() error {
 	var reason *amqp.Error
 	select {
@@ -46,7 +47,7 @@ func (p *pass) outletClosed() error {
 	if reason == nil || p.connection.Connection.IsClosed() {
 		return p.connectionClosed(reason)
 	}
-	if reason.Code == amqp.AccessRefused && p.Destination != "" { // otherwise each message has its own exchange
+	if reason.Code == amqp.AccessRefused && p.Destination != "" { // without a destination, each message has its own exchange
 		return p.Errs.OfOperation(reason)
 	}
 	if !isAboutMessage(reason.Code) {
@@ -73,8 +74,8 @@ func (p *pass) outletClosed() error {
 	return p.publish()
 }
 
-// takeConfirms settles the copies that the broker confirmed before it closed the channel. The library has closed the confirms by then.
-// Without this, those copies would be published again.
+// takeConfirms settles the copies that the broker confirmed before it closed the channel. The library has already closed confirms.
+// Without takeConfirms, the pass would publish those copies again.
 func (p *pass) takeConfirms() error {
 	for confirm := range p.outlet.confirms {
 		if err := p.answered(confirm); err != nil {
@@ -94,7 +95,8 @@ func isAboutMessage(code int) bool {
 	return false
 }
 
-// refusal is what the broker has against a copy. Where each message names its own exchange, the broker's words quote the message.
+// refusal explains why the broker refuses a copy. If each message names its own exchange, the texts of the broker about a missing
+// exchange and about denied access quote the message, so refusal replaces them.
 func (p *pass) refusal(reason *amqp.Error) string {
 	switch {
 	case p.Destination != "":
@@ -107,7 +109,8 @@ func (p *pass) refusal(reason *amqp.Error) string {
 	return reason.Reason
 }
 
-// consumerEnded says why no more messages come: the connection has ended, or the queue was deleted.
+// consumerEnded returns the reason why deliveries have ended: the connection was closed, or the broker cancelled the consumer
+// because the queue was deleted.
 func (p *pass) consumerEnded() error {
 	if !p.connection.Connection.IsClosed() {
 		return fmt.Errorf("queue %q: %w", p.Queue, errConsumerCancelled)
@@ -120,7 +123,8 @@ func (p *pass) consumerEnded() error {
 	}
 }
 
-// connectionClosed says why the connection has ended, and who is to blame.
+// connectionClosed returns the reason why the connection has ended, and records a failure if the cause is a copy that was published
+// alone.
 func (p *pass) connectionClosed(reason *amqp.Error) error {
 	if reason == nil {
 		return p.Errs.OfOperation(amqp.ErrClosed)
@@ -128,7 +132,7 @@ func (p *pass) connectionClosed(reason *amqp.Error) error {
 	under := slices.Collect(maps.Values(p.outlet.inFlight))
 	unreadable := reason.Code == amqp.InternalError || errors.Is(p.connection.Refusal(), amqpconn.ErrTooLarge)
 	switch {
-	// With one message at a time, none is delivered while a copy is under way.
+	// With one message at a time, none is delivered while a copy is in flight.
 	case unreadable && (len(under) == 0 || p.intake.capacity() > 1):
 		return fmt.Errorf("queue %q: %w: %s", p.Queue, errCrashed, reason.Reason)
 	case !unreadable && (!reason.Server || !isAboutMessage(reason.Code)):
@@ -143,19 +147,21 @@ func (p *pass) connectionClosed(reason *amqp.Error) error {
 	return p.Errs.OfOperation(reason)
 }
 
-// errCrashed: a delivery has ended the connection. RabbitMQ ends it if it cannot translate a message of AMQP 1.0. This side ends it if a
-// frame is too large, for RabbitMQ adds headers to a message that had just fitted, or if more arrives than the process may keep: the first
-// messages of a queue were small, and many large ones come behind.
+// errCrashed: a delivery has ended the connection. RabbitMQ ends the connection if it cannot translate a message of AMQP 1.0. The
+// client ends the connection in two cases. Either a frame is too large, because RabbitMQ added headers to a message that had just
+// fitted. Or more bytes arrive than the process may retain, because many large messages follow the small ones at the head of the
+// queue.
 var errCrashed = errors.New("a delivery has ended the connection")
 
-// ended has fewer messages delivered at a time after a delivery has ended the connection, so that those in front of the culprit are moved.
-// When the culprit is the first one, nothing more can be done.
+// ended halves the prefetch after a delivery has ended the connection, so that the next pass moves the messages before the
+// unreadable one. It returns ErrUnreadable if the unreadable message is the first one. A transfer that holds messages fails after
+// maxCrashes such deliveries, and a look fails at the first.
 func (p *pass) ended(err error) error {
 	err = p.whyClosed(err)
 	if !errors.Is(err, errCrashed) {
 		return err
 	}
-	if p.moved-p.movedBefore > p.prefetch() { // the message that ended a connection before is not among those that are left
+	if p.moved-p.movedBefore > p.prefetch() { // the pass has moved beyond the message that ended the earlier connection
 		p.forgetCrashes()
 	}
 	p.crashes++
@@ -170,18 +176,18 @@ func (p *pass) ended(err error) error {
 	return err
 }
 
-// forgetCrashes has a delivery that ends the connection later count as the first one.
+// forgetCrashes resets the count of crashes, and the prefetch.
 func (t *transfer) forgetCrashes() { t.crashes, t.atATime = 0, 0 }
 
-// whyClosed is why the connection has ended, where that is what an error comes from: whoever asks the broker something at that moment may
-// hear of the end first, and only that there was one.
+// whyClosed replaces an error by the reason why the connection has ended. If the connection ends during a question to the broker,
+// the error of the question does not contain the reason.
 func (p *pass) whyClosed(err error) error {
 	if isFinal(err) || errors.Is(err, errCrashed) || !p.connection.Connection.IsClosed() {
 		return err
 	}
 	select {
 	case reason := <-p.closed:
-		if reason != nil { // nobody has heard of it yet
+		if reason != nil { // the reason was not handled yet
 			return p.connectionClosed(reason)
 		}
 	case <-time.After(answerLimit):
@@ -189,20 +195,20 @@ func (p *pass) whyClosed(err error) error {
 	return err
 }
 
-// refusedByQueue is the text of a failure. RabbitMQ does not tell which queue has refused a message.
+// refusedByQueue is the text of a failure. RabbitMQ does not report which queue has refused a message.
 const refusedByQueue = "a queue that the exchange leads to is full or not available; its other queues may have received the message"
 
-// putOff has messages wait for their turn again, after a pause.
+// putOff requeues refused messages and pauses publishing. Each pause is twice as long as the one before, up to lastPause.
 func (p *pass) putOff(state State, detail string, refused ...*item) {
 	p.requeue(refused)
 	p.setState(state, detail)
-	if p.until.IsZero() {
+	if p.notBefore.IsZero() {
 		p.pause = min(max(firstPause, 2*p.pause), lastPause)
-		p.until = time.Now().Add(p.pause)
+		p.notBefore = time.Now().Add(p.pause)
 	}
 }
 
-// requeue has messages wait for their turn, in the order of the queue.
+// requeue adds messages to waiting, in the order of the queue.
 func (p *pass) requeue(again []*item) {
 	p.waiting = append(p.waiting, again...)
 	slices.SortFunc(p.waiting, func(a, b *item) int {

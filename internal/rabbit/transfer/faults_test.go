@@ -10,7 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// quiescent is a pass that has published nothing yet.
+// quiescent returns a pass that has published nothing yet.
 func quiescent() *pass {
 	config := Config{Judge: toDestination{}, Settings: func() Settings { return Settings{MaxDepth: -1} }, Report: func(Progress) {}}
 	from := &intakeChannel{prefetch: maxWindow, confirmed: map[uint64]bool{}}
@@ -23,8 +23,8 @@ func quiescent() *pass {
 	}
 }
 
-// The broker closes the channel for copies because of the third message, after it has confirmed the first two: those are not published
-// again.
+// The broker closes the channel for copies because of the third message, after it has confirmed the first two. The pass does not
+// publish those two again.
 func TestConfirmsThatArriveBeforeTheChannelIsClosed(t *testing.T) {
 	t.Parallel()
 	p := quiescent()
@@ -62,8 +62,8 @@ func TestWhichClosesAreAboutAMessage(t *testing.T) {
 	}
 }
 
-// The broker may fail for a moment, again and again in the days that a transfer takes. Only ends of the connection without progress in
-// between tell of a message that cannot be delivered.
+// A transfer can take days, and the broker may fail for a moment again and again. Only connections that end without progress in
+// between indicate a message that the broker cannot deliver.
 func TestCrashesWithProgressInBetween(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -90,7 +90,7 @@ func TestCrashesWithProgressInBetween(t *testing.T) {
 	}
 }
 
-// A pass that is over begins again at the head of the queue, which is of no use where it comes as far as before.
+// After a pass is over, the next one begins at the head of the queue. That is useless if it would get no further.
 func TestWhyAPassIsOver(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

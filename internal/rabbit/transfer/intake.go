@@ -12,16 +12,17 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 )
 
-// intake takes messages out of a queue. What stays is held, and counts against the prefetch of its channel; so there is another channel
-// when one is full.
+// intake takes messages out of a queue. Messages that are not moved are held and count against the prefetch of their channel.
+// intake opens another channel when the current one is full.
 type intake struct {
 	connection *amqpconn.Conn
 	queue      string
 	channels   []*intakeChannel // in the order in which they took
-	closed     int              // messages that were acknowledged on channels that are closed
-	ending     bool             // nothing is to be delivered beyond the prefetch of the current channel
+	closed     int              // acknowledged messages of closed channels
+	ending     bool             // the broker must deliver nothing beyond the prefetch of the current channel
 	opened     int              // channels so far
-	// fresh says that a message has come that was never delivered before: the queue has no more of those that were given back.
+	// fresh reports that a message has arrived that was never delivered before. The queue then has no more returned messages, because
+	// it delivers them first.
 	fresh bool
 }
 
@@ -32,21 +33,22 @@ type intakeChannel struct {
 	consumer   string // its tag
 	deliveries <-chan amqp.Delivery
 	prefetch   int
-	// last says that the messages that are under way are the last ones of the channel; cancelled, that all of them have come.
+	// last: the messages in flight are the last ones of the channel. cancelled: the consumer was cancelled.
 	last, cancelled bool
 	delivered       uint64
 	acknowledged    uint64
-	// asked is how many were acknowledged when the broker was asked last, and sure is the same of the time before.
-	asked, sure uint64
+	// asked is how many messages were acknowledged at the last question to the broker. removed is the same number at the question
+	// before.
+	asked, removed uint64
 
 	held      int    // messages that stay
 	firstHeld uint64 // the first of them; zero if there is none
 	settled   uint64 // all messages up to this one are acknowledged
-	// confirmed are messages after settled that are to be acknowledged.
+	// confirmed are the delivery tags after settled that flush may acknowledge.
 	confirmed map[uint64]bool
 }
 
-// open takes further messages on another channel, and closes those that are not needed any more.
+// open opens another channel for further messages, and closes channels whose messages are all acknowledged.
 func (in *intake) open(prefetch int) error {
 	in.channels = slices.DeleteFunc(in.channels, func(channel *intakeChannel) bool {
 		if channel.delivered != channel.acknowledged || in.end(channel) != nil {
@@ -78,7 +80,8 @@ func (in *intake) open(prefetch int) error {
 	return nil
 }
 
-// capacity is how many messages the broker delivers on all channels before it knows of an acknowledgement, so no more can be unknown to it.
+// capacity is how many messages the broker delivers on all channels without an acknowledgement. The broker can have lost the
+// acknowledgements of at most as many messages.
 func (in *intake) capacity() (capacity int) {
 	for _, channel := range in.channels {
 		capacity += channel.prefetch
@@ -86,12 +89,12 @@ func (in *intake) capacity() (capacity int) {
 	return capacity
 }
 
-// current is the channel that messages come on.
+// current is the channel that receives messages.
 func (in *intake) current() *intakeChannel { return in.channels[len(in.channels)-1] }
 
-// refill has messages come on another channel where too many are held on the current one, or where another prefetch is wanted. The
-// consumer is cancelled when the broker cannot deliver more: RabbitMQ puts a message that is on its way then back at the tail of the
-// queue. Until then nothing is acknowledged.
+// refill cancels the consumer of the current channel, so that the pass opens another channel, if the channel holds too many
+// messages or needs another prefetch. It cancels only a full channel, because otherwise RabbitMQ returns a message in flight to the
+// tail of the queue. Until the channel is full, it acknowledges nothing.
 func (in *intake) refill(prefetch int) error {
 	current := in.current()
 	current.last = current.last || current.prefetch != prefetch || 2*current.held > prefetch
@@ -101,30 +104,30 @@ func (in *intake) refill(prefetch int) error {
 	return current.cancel()
 }
 
-// endFull withholds acknowledgements from now on: each would bring another message.
+// endFull stops acknowledgements from now on, because after each one the broker would deliver another message.
 func (in *intake) endFull() { in.ending, in.current().last = true, true }
 
-// hasEnded says after endFull whether nothing more is delivered.
+// hasEnded reports whether the broker delivers nothing more after endFull.
 func (in *intake) hasEnded() bool {
 	current := in.current()
 	return current.cancelled || current.isFull()
 }
 
-// stop ends deliveries, and acknowledges what was confirmed. If the consumer went on, the queue would give that what other channels give
-// back.
+// stop ends deliveries and acknowledges the confirmed messages. A consumer that continued would receive the messages that other
+// channels return.
 func (in *intake) stop() error {
 	if err := in.endCurrent(); err != nil {
 		return err
 	}
 	err := in.flush(false)
 	if in.hasAcknowledged() {
-		time.Sleep(quiet) // a queue that has much to do forgets acknowledgements that the end of their channel follows closely
+		time.Sleep(quiet) // a busy queue can lose acknowledgements that arrive shortly before the end of their channel
 	}
 	return err
 }
 
-// endCurrent ends deliveries on the current channel, and holds what comes in the meantime. A broker that answers slowly delivers slowly, so
-// it is given more time.
+// endCurrent ends deliveries on the current channel, and holds the messages that arrive until then. A broker that answers slowly
+// also delivers slowly, so endCurrent waits longer for it.
 func (in *intake) endCurrent() error {
 	current := in.current()
 	current.last = true
@@ -159,9 +162,10 @@ func (in *intake) endCurrent() error {
 	return nil
 }
 
-// sweep takes what was given back before and still waits, so that all can be given back in order: a quorum queue has those messages in a
-// line of their own, which it delivers first, and adds at its end what is given back. Left says how many messages wait. Each channel takes
-// more than the one before, and not many more than there are: those that are taken without need are in the line from then on.
+// sweep takes the ready messages that were returned before, so that the intake can return all of them in order. A quorum queue
+// retains returned messages in a list of their own. It delivers that list first, and appends returned messages to its end. left
+// returns the number of ready messages. Each channel takes more messages than the one before. sweep never takes many more messages
+// than it needs, because each message that it takes moves to the list of returned ones.
 func (in *intake) sweep(left func() (int, error)) error {
 	end := time.Now().Add(sweepLimit)
 	for prefetch := firstSweep; in.holds() && !in.fresh && time.Now().Before(end); prefetch = min(2*prefetch, maxHeld) {
@@ -182,11 +186,11 @@ func (in *intake) sweep(left func() (int, error)) error {
 const (
 	// firstSweep is how many messages the first channel of a sweep takes.
 	firstSweep = 64
-	// sweepLimit is how long a sweep may take. What a queue has beyond loses its place to what is given back.
+	// sweepLimit is the maximum duration of a sweep. Messages that a sweep does not reach lose their places to the returned ones.
 	sweepLimit = 20 * time.Second
 )
 
-// holds says whether there are messages that will be given back.
+// holds reports whether the intake will return messages.
 func (in *intake) holds() bool {
 	return slices.ContainsFunc(in.channels, func(channel *intakeChannel) bool { return channel.delivered > channel.acknowledged })
 }
@@ -196,14 +200,16 @@ func (in *intake) hasAcknowledged() bool {
 }
 
 const (
-	// quiet is after how long without a message none is on its way, and after how long an acknowledgement has arrived.
+	// quiet is how long the intake waits for a message before it assumes that none is in flight. It is also the time for an
+	// acknowledgement to arrive.
 	quiet = 100 * time.Millisecond
-	// prompt is how long a question takes a broker at most that is neither busy nor far away, of which mostQuestions are asked.
+	// prompt is the maximum time for an answer of a broker that is neither busy nor far away. A slower broker is asked up to
+	// mostQuestions times.
 	prompt        = 20 * time.Millisecond
 	mostQuestions = 3
 )
 
-// isFull says whether the broker cannot deliver more.
+// isFull reports whether the prefetch lets the broker deliver no more messages.
 func (c *intakeChannel) isFull() bool { return c.delivered-c.acknowledged >= uint64(c.prefetch) }
 
 func (c *intakeChannel) cancel() error {
@@ -211,20 +217,20 @@ func (c *intakeChannel) cancel() error {
 	return c.channel.Cancel(c.consumer, false)
 }
 
-// took takes note of a message that has come on the current channel.
+// took counts a message that has arrived on the current channel.
 func (in *intake) took(message *amqp.Delivery) {
 	in.current().delivered++
 	in.fresh = in.fresh || !message.Redelivered
 }
 
-// keep holds a message that nobody has looked at.
+// keep counts a message and holds it without examining it.
 func (in *intake) keep(message *amqp.Delivery) {
 	in.took(message)
 	in.current().hold(message)
 }
 
-// flush acknowledges what was confirmed. idle says that no message has come for a while: then the queue has no more, and the current
-// channel need not be the last.
+// flush acknowledges the confirmed messages. idle reports that no message has arrived for a while. The queue then has no more
+// messages, and the current channel need not be the last.
 func (in *intake) flush(idle bool) error {
 	if current := in.current(); idle && !current.cancelled && !in.ending {
 		current.last = false
@@ -240,7 +246,8 @@ func (in *intake) flush(idle bool) error {
 	return nil
 }
 
-// consumers is how many consumers the broker counts for this intake: whoever holds messages is one.
+// consumers is how many consumers the broker counts for this intake. The broker also counts a cancelled channel that holds
+// messages.
 func (in *intake) consumers() (count int) {
 	for _, channel := range in.channels {
 		if !channel.cancelled || channel.delivered > channel.acknowledged {
@@ -250,8 +257,8 @@ func (in *intake) consumers() (count int) {
 	return count
 }
 
-// end closes a channel. The broker has taken note of every acknowledgement when it answers a question on the same channel; an
-// acknowledgement right before the end of a channel can be forgotten.
+// end closes a channel. It first asks the broker a question on the channel: when the broker answers, it has processed every
+// acknowledgement. Without the question, RabbitMQ can lose an acknowledgement right before the end of a channel.
 func (in *intake) end(channel *intakeChannel) error {
 	err := in.askOn(channel)
 	_ = channel.channel.Close()
@@ -263,21 +270,21 @@ func (in *intake) askOn(channel *intakeChannel) error {
 	return err
 }
 
-// ask returns when the broker has taken note of what was acknowledged. It leaves out channels whose acknowledgements are all known.
+// ask returns after the broker has processed the acknowledgements sent before. It skips channels whose acknowledgements are all
+// processed.
 func (in *intake) ask() error {
 	for _, channel := range in.channels {
-		if channel.sure == channel.acknowledged {
+		if channel.removed == channel.acknowledged {
 			continue
 		}
 		if err := in.askOn(channel); err != nil {
 			return err
 		}
-		channel.sure, channel.asked = channel.asked, channel.acknowledged
+		channel.removed, channel.asked = channel.asked, channel.acknowledged
 	}
 	return nil
 }
 
-// acknowledged is how many messages were acknowledged.
 func (in *intake) acknowledged() int {
 	count := in.closed
 	for _, channel := range in.channels {
@@ -286,9 +293,9 @@ func (in *intake) acknowledged() int {
 	return count
 }
 
-// close gives back what is held, in order. A queue puts messages back in the order in which it hears of the ends of channels, which is not
-// that in which they end: returned has to wait until the queue has heard. The error says that the broker may not know of each
-// acknowledgement.
+// close returns the held messages in order. A queue returns messages in the order in which it processes the ends of channels, and
+// that order can differ from the order of closing. The function returned therefore has to wait until the queue has processed the
+// end. After an error, the broker may have lost acknowledgements.
 func (in *intake) close(returned func()) error {
 	errs := make([]error, len(in.channels))
 	for i, channel := range in.channels {
@@ -300,7 +307,7 @@ func (in *intake) close(returned func()) error {
 	return errors.Join(errs...)
 }
 
-// hold keeps a message until the channel is closed.
+// hold holds a message until its channel is closed.
 func (c *intakeChannel) hold(message *amqp.Delivery) {
 	c.connection.Release(message)
 	c.held++
@@ -309,10 +316,11 @@ func (c *intakeChannel) hold(message *amqp.Delivery) {
 	}
 }
 
-// confirm has a message acknowledged with the next flush.
+// confirm marks a message for acknowledgement by flush.
 func (c *intakeChannel) confirm(tag uint64) { c.confirmed[tag] = true }
 
-// flush acknowledges what was confirmed: in one go up to the first message that is not, and behind one that is held each for itself.
+// flush acknowledges the confirmed messages. One acknowledgement covers all messages up to the first unconfirmed one. Confirmed
+// messages behind a held one are acknowledged one by one.
 func (c *intakeChannel) flush() error {
 	last := c.settled
 	for ; c.confirmed[last+1]; last++ {

@@ -6,8 +6,8 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// A transfer begins with few messages at a time, and goes on with many on another channel. When the connection is cut, the acknowledgements
-// on both may be lost.
+// A transfer begins with a small prefetch, and continues with a large one on another channel. A cut connection may lose the
+// acknowledgements on both channels.
 func TestCapacity(t *testing.T) {
 	t.Parallel()
 	in := &intake{channels: []*intakeChannel{{prefetch: firstPrefetch}, {prefetch: maxWindow}}}

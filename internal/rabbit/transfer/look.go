@@ -11,38 +11,39 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
 
-// LookConfig says what to look at.
+// LookConfig describes which messages to browse.
 type LookConfig struct {
 	// Dial opens the AMQP connection of the look.
 	Dial func(context.Context) (*amqpconn.Conn, error)
 	Errs brokererr.Errors
 	Log  logr.Logger
 
-	// Queue is where messages are taken from, and given back to.
+	// Queue is the queue that messages are taken from and returned to.
 	Queue string
-	// Most is how many messages are taken at most. Those that come after the beginning are not taken.
+	// Most is the maximum number of messages. Messages published after the beginning are not taken.
 	Most int
-	// Visit is given the messages in the order of the queue, and says whether to go on. The message is valid after the call, too.
+	// Visit receives the messages in the order of the queue, and reports whether to continue. The message remains valid after the
+	// call.
 	Visit func(*amqp.Delivery) bool
 }
 
-// Looked is what a look found besides the messages.
+// Looked describes the queue during a look.
 type Looked struct {
-	// Ready is how many messages waited for a consumer at the beginning.
+	// Ready is how many messages were ready at the beginning.
 	Ready int
-	// Unseen is how many of them were wanted and did not come: others took them meanwhile.
+	// Unseen is how many of the wanted messages did not arrive because other consumers took them in the meantime.
 	Unseen int
-	// Consumers is how many others consumed the queue at the beginning or at the end, whichever is more. Messages that they hold cannot be
-	// seen.
+	// Consumers is how many other consumers the queue had at the beginning or at the end, whichever is more. Look cannot see the
+	// messages that they hold.
 	Consumers int
 }
 
-// ErrHeldTooLong ends a look that has held messages for as long as RabbitMQ lets consumers do without risk.
+// ErrHeldTooLong ends a look that has held messages for as long as RabbitMQ safely allows a consumer.
 var ErrHeldTooLong = errors.New("messages were held for ten minutes")
 
-// Look takes messages out of a queue and gives them back in their order. RabbitMQ counts one delivery more of each: the queue must not
-// limit deliveries. It ends early, and gives back what it has, when the context does, which is no error. The error may be one of package
-// brokererr, ErrUnreadable or ErrHeldTooLong; what was visited before is valid.
+// Look takes messages out of a queue and returns them in their order. RabbitMQ counts one more delivery of each message, so the
+// queue must not have a delivery limit. When the context ends, Look returns the messages early and without an error. Errors are
+// those of package brokererr, ErrUnreadable and ErrHeldTooLong. After an error, the visited messages remain valid.
 func Look(ctx context.Context, config LookConfig) (Looked, error) {
 	begun := &look{LookConfig: config}
 	t := &transfer{
@@ -65,15 +66,15 @@ func Look(ctx context.Context, config LookConfig) (Looked, error) {
 	}
 }
 
-// look is what a transfer has that only looks.
+// look is the state of a transfer that only browses.
 type look struct {
 	LookConfig
 	found Looked
-	// seen is how many messages were visited. Another pass, which takes fewer at a time, begins at the head of the queue again.
+	// seen is how many messages were visited. A later pass with a smaller prefetch begins at the head of the queue again.
 	seen int
 }
 
-// countReady finds out how many messages there are to look at.
+// countReady counts the messages to browse.
 func (p *pass) countReady() error {
 	declared, exists, err := p.declared(p.Queue)
 	switch {
@@ -84,13 +85,13 @@ func (p *pass) countReady() error {
 	}
 	p.look.found = Looked{Ready: max(declared.Messages, p.look.found.Ready), Consumers: declared.Consumers}
 	p.bound = p.look.Most
-	if declared.Messages > 0 { // a queue that is too busy to count says zero
+	if declared.Messages > 0 { // a queue that is too busy to count reports zero
 		p.bound = min(declared.Messages, p.look.Most)
 	}
 	return nil
 }
 
-// countAgain compares what a look saw with what there was at its beginning, and counts the consumers of the queue.
+// countAgain computes how many messages the look has not seen, and counts the consumers of the queue again.
 func (p *pass) countAgain() error {
 	if p.look == nil {
 		return nil
@@ -106,7 +107,7 @@ func (p *pass) countAgain() error {
 	return nil
 }
 
-// visit shows a message, and ends the look when enough was seen.
+// visit passes a message to LookConfig.Visit, and stops the pass if Visit returns false.
 func (p *pass) visit(message *amqp.Delivery) {
 	p.look.found.Ready = max(p.look.found.Ready, p.taken)
 	if p.stopping || p.taken <= p.look.seen {

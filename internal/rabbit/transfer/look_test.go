@@ -20,7 +20,7 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// looked looks at the source, as changed, and returns the bodies that were seen.
+// looked browses the source, with a changed LookConfig, and returns the bodies that it saw.
 func looked(ctx context.Context, t *testing.T, vh *brokers.VHost, change func(*LookConfig)) ([]string, Looked, error) {
 	t.Helper()
 	seen := []string{}
@@ -36,7 +36,7 @@ func looked(ctx context.Context, t *testing.T, vh *brokers.VHost, change func(*L
 	return seen, found, err
 }
 
-// Each look sees the same messages in the same order, and leaves them so: also one that is less deep than one before.
+// Each look sees the same messages and leaves them in the same order, even if it takes fewer messages than an earlier look.
 func TestLook(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(5000)...)
@@ -52,8 +52,8 @@ func TestLook(t *testing.T) {
 	})
 }
 
-// However often somebody looks, and however deep, messages stay, in their order: RabbitMQ would drop a message of a limited queue by the
-// 21st look.
+// Messages stay in their order after any number of looks of any depth. With the default delivery limit of RabbitMQ 4, a queue would
+// drop a message at the 21st look.
 func TestManyLooks(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(500)...)
@@ -68,10 +68,10 @@ func TestManyLooks(t *testing.T) {
 	})
 }
 
-// A queue says that it is empty while messages are on their way from it. They come before the answer to a question on their channel.
+// A queue reports that it is empty while its messages are in flight. They arrive before the answer to a question on their channel.
 func TestLookWhileDeliveriesAreOnTheirWay(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		vh.Publish("", source, bodies(10)...) // no more than are taken at a time at first
+		vh.Publish("", source, bodies(10)...) // fewer than firstPrefetch
 		var proxy *netfault.FrameProxy
 		var release sync.Once
 		var channel atomic.Uint32 // of the deliveries
@@ -92,7 +92,7 @@ func TestLookWhileDeliveriesAreOnTheirWay(t *testing.T) {
 	})
 }
 
-// Looks while messages are moved lose none, and have none moved twice.
+// Looks during a transfer lose no messages, and no message is moved twice.
 func TestLooksBesideATransfer(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		const messages = 20_000
@@ -112,7 +112,7 @@ func TestLooksBesideATransfer(t *testing.T) {
 	})
 }
 
-// ordered are texts in the order of their letters.
+// ordered returns the texts in lexical order.
 func ordered(texts []string) []string { return slices.Sorted(slices.Values(texts)) }
 
 func TestLookAtAnEmptyQueue(t *testing.T) {
@@ -140,7 +140,7 @@ func TestLookThatHasSeenEnough(t *testing.T) {
 	})
 }
 
-// Whoever asked has gone: the messages are given back at once.
+// When its context ends, a look returns the messages immediately.
 func TestLookThatIsStopped(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(1000)...)
@@ -156,7 +156,7 @@ func TestLookThatIsStopped(t *testing.T) {
 	})
 }
 
-// What another consumer holds cannot be seen, and is not waited for.
+// A look cannot see messages that another consumer holds, and does not wait for them.
 func TestLookBesideAConsumer(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(10)...)
@@ -194,7 +194,7 @@ func TestLookAtAnUnreadableMessage(t *testing.T) {
 	})
 }
 
-// The network fails. No message is to blame, and all come back.
+// When the network fails, the look blames no message, and all messages return to the queue.
 func TestLookWhoseConnectionIsCut(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(1000)...)
@@ -240,8 +240,8 @@ func TestALookBesideADryRunThatBeginsLater(t *testing.T) {
 	})
 }
 
-// A transfer that pauses takes no message behind those that a look holds, so all keep their order. What the look does not see, the transfer
-// holds.
+// A paused transfer takes no message behind the messages that a look holds, so all messages retain their order. The transfer holds
+// the messages that the look does not see.
 func TestALookBesideATransferThatPauses(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		const messages = 6000
@@ -258,7 +258,7 @@ func TestALookBesideATransferThatPauses(t *testing.T) {
 			seen, _, err := looked(t.Context(), t, vh, func(*LookConfig) {})
 			topologytest.Equal(t, "error of a look", nil, err)
 			topologytest.Equal(t, "seen", bodies(messages)[messages-len(seen):], seen)
-			NewWithT(t).Expect(moving.Progress().Held).To(BeNumerically(">=", messages/2-len(seen)), "held, among them those that stay")
+			NewWithT(t).Expect(moving.Progress().Held).To(BeNumerically(">=", messages/2-len(seen)), "held, including the messages that stay")
 			paused.Store(false)
 		}
 		progress, err := moving.Wait()
@@ -278,7 +278,7 @@ func TestALookBesideATransferThatPauses(t *testing.T) {
 	})
 }
 
-// A consumer that comes during a look is told, also where it takes nothing that the look wants.
+// A look counts a consumer that starts during the look, even if the consumer receives none of the wanted messages.
 func TestALookTellsOfConsumersThatComeLater(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(5)...)

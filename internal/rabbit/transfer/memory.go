@@ -6,11 +6,11 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 )
 
-// skippedTooLarge is why a message is skipped whose body is larger than amqpconn.LargestBody.
+// skippedTooLarge is the reason to skip a message whose body is larger than amqpconn.LargestBody.
 const skippedTooLarge = "TooLarge"
 
-// takeWithoutBody takes a message whose body was dropped. If it is too large, it stays for that reason. If there was no room for it, the
-// pass ends, and the next one takes fewer messages at a time.
+// takeWithoutBody handles a message whose body was dropped. A message that is too large stays in the queue. If the process had no
+// memory for the body, the pass ends, and the next pass uses a smaller prefetch.
 func (p *pass) takeWithoutBody(message *item, size int64, tooLarge bool) error {
 	switch {
 	case !tooLarge:
@@ -22,7 +22,7 @@ func (p *pass) takeWithoutBody(message *item, size int64, tooLarge bool) error {
 	case p.look != nil:
 		p.hold(message.from, &message.message)
 		p.look.seen = max(p.look.seen, p.taken)
-	case p.DryRun, p.Delete: // nothing can tell whether it is selected
+	case p.DryRun, p.Delete: // without the body, the Judge cannot decide
 		p.hold(message.from, &message.message)
 		p.skipped[skippedTooLarge]++
 	default:

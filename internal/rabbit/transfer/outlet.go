@@ -8,20 +8,20 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 )
 
-// SeqHeader numbers copies: by the number, a copy that the broker returns is known.
+// SeqHeader is the header with the number of a copy. The number identifies a copy that the broker returns.
 const SeqHeader = deadletter.HeaderRedriveSeq
 
-// item is a message that is moved.
+// item is a message that is being moved.
 type item struct {
 	message amqp.Delivery
 	from    *intakeChannel
-	// returned is why no queue takes the copy; empty unless the broker has returned it.
+	// returned is why no queue accepts the copy; empty unless the broker has returned the copy.
 	returned string
-	// byExchange says that the copy may have come to several queues.
+	// byExchange reports that the copy may have reached several queues.
 	byExchange bool
 }
 
-// outlet publishes copies, on a channel that nothing else uses: a message for which the broker closes the channel takes nothing with it.
+// outlet publishes copies on a channel of its own. If the broker closes the channel because of a message, it closes nothing else.
 type outlet struct {
 	channel *amqp.Channel
 	// private is Config.Exchange.
@@ -34,8 +34,8 @@ type outlet struct {
 	seqs     map[uint64]int64
 }
 
-// openOutlet opens a channel in confirm mode. As many confirms and returns as can come find room, so the reader of the connection never
-// waits for the transfer.
+// openOutlet opens a channel in confirm mode. The buffers have room for every possible confirm and return, so the reader of the
+// connection never waits for the transfer.
 func openOutlet(connection *amqpconn.Conn, private string) (*outlet, error) {
 	channel, err := connection.Connection.Channel()
 	if err != nil {
@@ -50,7 +50,6 @@ func openOutlet(connection *amqpconn.Conn, private string) (*outlet, error) {
 	return out, channel.Confirm(false)
 }
 
-// publish sends a copy.
 func (out *outlet) publish(moved *item, route contract.Route, message amqp.Publishing, seq int64) error {
 	number := out.channel.GetNextPublishSeqNo()
 	moved.returned, moved.byExchange = "", route.Exchange != out.private
@@ -58,8 +57,9 @@ func (out *outlet) publish(moved *item, route contract.Route, message amqp.Publi
 	return out.channel.Publish(route.Exchange, route.RoutingKey, true, false, message)
 }
 
-// answered takes the item of a confirm. The broker returns a copy before it confirms it, so the return is there already. It fails if the
-// broker has returned something else than a copy: then a copy that seems to have arrived may have not.
+// answered removes and returns the item of a confirm. The broker returns a copy before it confirms it, so the return has already
+// arrived. answered fails if the broker has returned an unknown message, because an unidentified copy may be missing at the
+// destination.
 func (out *outlet) answered(confirm amqp.Confirmation) (*item, error) {
 	if err := out.takeReturns(); err != nil {
 		return nil, err
@@ -90,23 +90,25 @@ func (out *outlet) takeReturns() error {
 	}
 }
 
-// frameOverhead is what a frame with the properties of a message takes beside texts and headers: the frame's type, channel, size and end;
-// class, weight, size of the body and flags; delivery mode, priority and timestamp. See section 2.3.5.2 of the specification of AMQP 0-9-1.
+// frameOverhead is the size of a header frame without texts and headers. It contains the frame's type, channel, size and end;
+// class, weight, body size and flags; delivery mode, priority and timestamp. See section 2.3.5.2 of the specification of AMQP
+// 0-9-1.
 const frameOverhead = 8 + 14 + 10
 
-// maxShortString is how long an exchange or a routing key may be, in bytes.
+// maxShortString is the maximum length of an exchange or a routing key, in bytes.
 const maxShortString = 255
 
-// frameHeadroom is how many bytes of a frame a copy leaves to the broker, which adds headers when the message is delivered again or dies:
-// about 3 KiB with names of the greatest length. A message that exceeds the frame then ends the connection of each consumer.
+// frameHeadroom is how many bytes of a frame a copy leaves to the broker. The broker adds headers when it redelivers or
+// dead-letters the message: about 3 KiB with names of the greatest length. A message that exceeds the frame ends the connection of
+// each consumer.
 const frameHeadroom = 8 << 10
 
-// fits reports whether the properties of a message fit into a frame, as they have to, with room for headers that the broker adds.
+// fits reports whether the properties of a message fit into a frame, with room for headers that the broker adds.
 func fits(message amqp.Publishing, frameMax int) bool {
 	return frameMax <= 0 || frameSize(message) <= frameMax-min(frameHeadroom, frameMax/2)
 }
 
-// frameSize is how many bytes the frame with the properties of a message takes, at most.
+// frameSize is the maximum size of the frame with the properties of a message, in bytes.
 func frameSize(message amqp.Publishing) int {
 	size := frameOverhead + sizeOf(message.Headers)
 	for _, text := range []string{
@@ -118,7 +120,7 @@ func frameSize(message amqp.Publishing) int {
 	return size
 }
 
-// sizeOf is how many bytes a field of a table takes, at most.
+// sizeOf is the maximum size of a field of a table, in bytes.
 func sizeOf(value any) int {
 	size := 5
 	switch value := value.(type) {

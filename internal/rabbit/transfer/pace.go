@@ -10,21 +10,23 @@ import (
 )
 
 const (
-	// maxWindow is how many messages wait for their confirms at most. More is no faster, and a crash doubles as many.
+	// maxWindow is how many messages wait for their confirms at most. A larger window is no faster, and a crash duplicates as many
+	// messages.
 	maxWindow = 500
-	// maxHeld is how many messages a selective transfer takes on a channel, most of which may stay.
+	// maxHeld is the maximum prefetch of a selective transfer, which may hold most of the messages.
 	maxHeld = 2048
-	// firstPrefetch is how many messages are taken before anything is known of their sizes.
+	// firstPrefetch is the prefetch before the sizes of any messages are known.
 	firstPrefetch = 16
-	// growth is how many times as many messages are taken at a time as were seen: the first ones may be small, and those behind large.
+	// growth limits the prefetch to a multiple of the messages seen: the first messages may be small, and the messages behind them
+	// large.
 	growth = 2
-	// maxBytes is what the bodies take that were delivered and are not settled, if they are as large as the last ones.
+	// maxBytes limits the size of all unsettled bodies, estimated from the size of recent messages.
 	maxBytes = 16 << 20
-	// tick is how often the transfer looks at the clock.
+	// tick is the interval of pass.tick.
 	tick = 10 * time.Millisecond
 )
 
-// pace says when the next message may be moved.
+// pace limits the rate of messages.
 type pace struct {
 	limiter *rate.Limiter
 	rate    int
@@ -36,7 +38,7 @@ func newPace(settings Settings) *pace {
 	return p
 }
 
-// set changes how many messages are moved each second; as many as can be if zero. What a late tick misses, the next one makes up for.
+// set changes how many messages are moved each second; zero means no limit. If a tick is late, the next one catches up.
 func (p *pace) set(perSecond int) {
 	if perSecond == p.rate {
 		return
@@ -51,10 +53,10 @@ func (p *pace) set(perSecond int) {
 	p.limiter.SetLimit(rate.Limit(perSecond))
 }
 
-// next says whether a message may be moved now, and counts it.
+// next reports whether a message may be moved now, and counts it.
 func (p *pace) next() bool { return p.limiter.Allow() }
 
-// window is how many messages may wait for their confirms.
+// window is the maximum number of messages that wait for their confirms.
 func (p *pace) window() int {
 	if p.rate == 0 {
 		return maxWindow
@@ -62,21 +64,21 @@ func (p *pace) window() int {
 	return min(maxWindow, max(1, p.rate/4))
 }
 
-// sizes tells how large messages are of late.
+// sizes estimates the size of recent messages.
 type sizes struct {
 	messages int
 	average  float64 // bytes of one message, with overhead
-	// most is how many messages are taken at a time since there was no room for one; zero if there always was. unchanged is how many
-	// messages were taken since it changed.
+	// most is the maximum prefetch after a body did not fit into memory; zero if every body fitted. unchanged is how many messages
+	// were taken since most changed.
 	most, unchanged int
 }
 
 const (
-	// overhead is what the headers of a message take, and what the library keeps of a message, at a guess.
+	// overhead is a guess at the size of the headers of a message and of its data in the library.
 	overhead = 256
-	// recent is how many messages it takes to forget the sizes of those before: a queue may hold many small messages, then large ones.
+	// recent is how many messages the average covers. A queue may hold many small messages, then large ones.
 	recent = 64
-	// relaxAfter is how many messages it takes to take twice as many at a time.
+	// relaxAfter is how many messages are taken before most doubles.
 	relaxAfter = 4 * recent
 )
 
@@ -85,21 +87,21 @@ func (s *sizes) add(body int) {
 	s.average += (float64(body+overhead) - s.average) / float64(min(s.messages, recent))
 }
 
-// shrink says that there was no room for a body of this size when messages were taken so many at a time.
+// shrink lowers the prefetch after a body of this size did not fit into memory.
 func (s *sizes) shrink(size int64, prefetch int) {
 	s.most, s.unchanged = max(1, min(prefetch/2, int(amqpconn.ConnectionBodies/max(1, size)))), 0
 }
 
-// relax lets more messages be taken at a time again after a while: the large ones may have passed. It is not for transfers that hold
-// messages, because they take the same ones again in the next pass.
+// relax doubles the prefetch after a while, because the large messages may have passed. Transfers that hold messages do not call
+// it, because they take the same messages again in the next pass.
 func (s *sizes) relax() {
 	if s.unchanged++; s.most > 0 && s.unchanged >= relaxAfter {
 		s.most, s.unchanged = min(2*s.most, maxHeld), 0
 	}
 }
 
-// fitting is how many messages fit into maxBytes, at most limit. It is a power of two where it is less, for a number that changes with each
-// message would be of no use.
+// fitting is how many messages fit into maxBytes, at most limit. A result below limit is a power of two, so that the prefetch does
+// not change with each message.
 func (s *sizes) fitting(limit int) int {
 	if s.most > 0 {
 		limit = min(limit, s.most)

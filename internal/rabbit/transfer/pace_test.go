@@ -2,7 +2,7 @@ package transfer
 
 import "testing"
 
-// As many messages are taken at a time as fit into 16 MiB, by the sizes of the last few.
+// The prefetch is how many messages fit into 16 MiB, estimated from the sizes of recent messages.
 func TestHowManyMessagesFit(t *testing.T) {
 	for name, c := range map[string]struct {
 		bodies []alike
@@ -37,7 +37,7 @@ func TestHowManyMessagesFit(t *testing.T) {
 	}
 }
 
-// After a body was dropped, fewer messages are taken at a time, until enough others have come.
+// After a body was dropped, the prefetch is smaller until enough other messages have arrived.
 func TestHowManyMessagesFitAfterABodyWasDropped(t *testing.T) {
 	for name, c := range map[string]struct {
 		size           int64
@@ -69,5 +69,5 @@ func TestHowManyMessagesFitAfterABodyWasDropped(t *testing.T) {
 	}
 }
 
-// alike are so many messages of one size.
+// alike describes several messages of one size.
 type alike struct{ messages, bytes int }

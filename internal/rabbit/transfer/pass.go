@@ -10,23 +10,23 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 )
 
-// The times of a pass.
+// Intervals and limits of a pass.
 const (
 	reportInterval = 50 * time.Millisecond
 	depthInterval  = time.Second
-	// idleLimit is after how long without a message the queue is asked whether there are more.
+	// idleLimit is how long no message has to arrive before the pass asks whether the queue is empty.
 	idleLimit = 500 * time.Millisecond
-	// endInterval is the time between two looks at a queue that need not become empty.
+	// endInterval is the time between two checks of Config.EndBelow.
 	endInterval = 100 * time.Millisecond
-	// flushLimit is how many confirms are awaited before they are acknowledged.
+	// flushLimit is how many confirms arrive before the pass acknowledges them.
 	flushLimit = 128
-	// manyHeld is how many messages stay before a transfer counts as selective that was not expected to be.
+	// manyHeld is how many messages a transfer holds before it becomes selective.
 	manyHeld = 100
-	// unnoticed is how long a broker takes at most to note that a connection is cut: two missed heartbeats.
+	// unnoticed is how long a broker takes at most to detect a cut connection: two missed heartbeats.
 	unnoticed = 4 * amqpconn.Heartbeat
-	// undelivered is for how long messages that are ready may not come until that is told.
+	// undelivered is how long the broker may deliver none of the ready messages before the state becomes NothingDelivered.
 	undelivered = 10 * time.Second
-	// answerLimit is how long the broker has to answer a question.
+	// answerLimit is the maximum time for an answer of the broker.
 	answerLimit = 10 * time.Second
 )
 
@@ -40,51 +40,52 @@ type pass struct {
 	questions  *amqp.Channel // for passive declarations; nil until needed
 
 	movedBefore int
-	// sure is how many messages the broker has removed for certain; asked is how many were acknowledged when it was asked last.
-	sure, asked int
-	askedAt     time.Time
-	began       time.Time
-	bound       int // messages are taken at most
-	taken       int
-	matched     int // in a dry run
+	// removed is how many messages the broker has removed for certain. asked is how many messages were acknowledged at the last
+	// question to the broker.
+	removed, asked int
+	askedAt        time.Time
+	began          time.Time
+	bound          int // the maximum of taken
+	taken          int
+	matched        int // in a dry run
 	// matchedApart is how many of matched are messages that Config.Apart names.
 	matchedApart int
 	skipped      map[string]int
 	failing      int // messages that could not be moved
 	held         int
-	// waiting are messages that are to be moved, in their order, for which there was no room, or which the broker has refused.
+	// waiting are the messages to move, in their order. They wait for room, or the broker has refused them.
 	waiting []*item
 
 	blocked               bool
 	drained               bool // the queue has no more messages
 	ending                bool // deliveries have ended, as Config.EndBelow says
-	stopping              bool // nothing more is taken or published
+	stopping              bool // the pass takes and publishes nothing more, except that a limited one moves the message that it has
 	stoppedAt             time.Time
 	stopReason            error
 	state                 State
 	detail                string
 	pause                 time.Duration // the last one
-	until                 time.Time     // nothing is published before
+	notBefore             time.Time     // the earliest time for the next publish; zero if now
 	unflushed             int
-	idleSince             time.Time // nothing has come since, though there was room
-	takenAt               time.Time // the last message was taken
-	lastLook              time.Time // at the queue
-	emptySince            int       // how many messages were taken when the queue said that it has no more; never if it did not
+	idleSince             time.Time // no message has arrived since, although there was room
+	takenAt               time.Time // time of the last message
+	lastLook              time.Time // when the source was last checked
+	takenWhenEmpty        int       // taken at the last check of the source if the queue was empty then; never otherwise
 	lastReport, lastDepth time.Time
-	room                  int // how many messages the destination may still get
+	room                  int // how many messages may still be published to the destination
 }
 
-// never is no number of messages.
+// never is no number of messages; see takenWhenEmpty.
 const never = -1
 
-// Why a pass stops.
+// Reasons why a pass stops.
 var (
 	errNoMemory = errors.New("the process keeps no more messages")
 	errPassOver = errors.New("messages were held for long enough")
 	errNoAnswer = errors.New("the broker has not confirmed in time")
 )
 
-// pass moves messages on one connection. It says whether all is done.
+// pass moves messages on one connection. It reports whether the transfer is done.
 func (t *transfer) pass(ctx context.Context) (done bool, err error) {
 	if t.progress.State == "" {
 		t.report(t.with(Connecting, ""))
@@ -98,11 +99,11 @@ func (t *transfer) pass(ctx context.Context) (done bool, err error) {
 	p := &pass{
 		transfer: t, connection: connection, intake: &intake{connection: connection, queue: t.Queue},
 		closed:      connection.Connection.NotifyClose(make(chan *amqp.Error, 1)),
-		movedBefore: t.moved, sure: t.moved, asked: t.moved, askedAt: now, began: now, idleSince: now, bound: t.left(),
-		skipped: map[string]int{}, state: Moving, emptySince: never,
+		movedBefore: t.moved, removed: t.moved, asked: t.moved, askedAt: now, began: now, idleSince: now, bound: t.left(),
+		skipped: map[string]int{}, state: Moving, takenWhenEmpty: never,
 	}
 	defer connection.Close(answerLimit)
-	// Whatever the library waits for ends with the socket: a broker that blocks publishers does not answer.
+	// A broker that blocks publishers does not answer. Closing the socket ends every call of the library that waits for an answer.
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(settleLimit, connection.CloseSocket) })
 	defer stop()
 	if err = p.open(); err == nil {
@@ -120,21 +121,21 @@ func (t *transfer) pass(ctx context.Context) (done bool, err error) {
 		p.doubt()
 		return false, errors.Join(p.stopReason, err)
 	}
-	p.sure = p.moved
+	p.removed = p.moved
 	if errors.Is(p.stopReason, errPassOver) || errors.Is(p.stopReason, errNoMemory) {
 		return false, nil
 	}
 	return true, p.stopReason
 }
 
-// with is the progress with another state.
+// with returns the progress with another state.
 func (t *transfer) with(state State, detail string) Progress {
 	progress := t.progress
 	progress.State, progress.Detail, progress.InFlight, progress.Held = state, detail, 0, 0
 	return progress
 }
 
-// withoutHeld is the progress when a pass has given back what it held.
+// withoutHeld returns the progress after a pass has returned its held messages.
 func withoutHeld(progress Progress) Progress {
 	progress.Held = 0
 	return progress
@@ -159,15 +160,15 @@ func (p *pass) open() (err error) {
 	return nil
 }
 
-// holds says whether messages may stay.
+// holds reports whether the pass may hold messages that it does not move.
 func (p *pass) holds() bool { return p.Selective || p.DryRun }
 
-// prefetch is how many messages the broker delivers before they are settled.
+// prefetch is how many unsettled messages the broker delivers.
 func (p *pass) prefetch() int {
 	switch {
 	case p.Limited:
 		return 1
-	case p.DryRun: // a channel that gets no more messages than are wanted is cancelled without waiting
+	case p.DryRun: // a channel that is full can be cancelled without waiting
 		return min(p.sizes.fitting(maxHeld), max(1, p.bound-p.taken))
 	case p.holds():
 		return p.sizes.fitting(maxHeld)
@@ -179,7 +180,7 @@ func (p *pass) prefetch() int {
 	return prefetch
 }
 
-// window is how many messages may wait for their confirms.
+// window is the maximum number of messages that wait for their confirms.
 func (p *pass) window() int {
 	if p.careful > 0 {
 		return 1
@@ -187,7 +188,7 @@ func (p *pass) window() int {
 	return p.sizes.fitting(p.pace.window())
 }
 
-// run takes and publishes until there is nothing left to do, or an error.
+// run takes and publishes messages until the pass is finished or fails.
 func (p *pass) run(ctx context.Context) error {
 	clock := time.NewTicker(tick)
 	defer clock.Stop()
@@ -220,11 +221,11 @@ func (p *pass) run(ctx context.Context) error {
 			return err
 		}
 	}
-	p.holdWaiting() // what is behind on the same channel could not be acknowledged otherwise
+	p.holdWaiting() // otherwise confirmed messages behind them could not be acknowledged
 	return p.intake.stop()
 }
 
-// stop has the pass settle what it has published, and then end.
+// stop makes the pass settle the published messages and then end.
 func (p *pass) stop(reason error) {
 	if !p.stopping {
 		p.stopping, p.stoppedAt, p.stopReason = true, time.Now(), reason
@@ -234,32 +235,32 @@ func (p *pass) stop(reason error) {
 	}
 }
 
-// finished says whether all that was taken is settled or held, and no more is to be taken.
+// finished reports whether every taken message is settled or held, and the pass takes no more.
 func (p *pass) finished() bool {
 	moving := len(p.outlet.inFlight)
 	switch {
 	case moving > 0, len(p.waiting) > 0 && p.mayPublish():
 		return false
-	case p.stopping && p.Limited: // a message may be on its way, which the end of the consumer would give back
+	case p.stopping && p.Limited: // cancelling the consumer would return a message that is in flight
 		return p.intake.hasEnded() || p.drained || time.Since(p.stoppedAt) > settleLimit
 	}
 	return p.stopping || p.drained || p.taken >= p.bound || p.reachedLimit(0)
 }
 
-// mayTake says whether there is room for another message.
+// mayTake reports whether the pass may take another message.
 func (p *pass) mayTake() bool {
 	moving := len(p.outlet.inFlight) + len(p.waiting)
 	return p.mayPublish() && !p.isPaused() && !p.blocked && len(p.waiting) == 0 && moving < p.window() && p.taken < p.bound &&
-		!p.reachedLimit(moving) && !p.reachedClaim(moving) && p.until.IsZero()
+		!p.reachedLimit(moving) && !p.reachedClaim(moving) && p.notBefore.IsZero()
 }
 
-// mayPublish says whether messages are still moved.
+// mayPublish reports whether the pass still moves messages.
 func (p *pass) mayPublish() bool { return !p.stopping || p.Limited }
 
-// isPaused reports whether the transfer pauses. One that stops does not.
+// isPaused reports whether the transfer is paused. A pass that stops ignores the pause.
 func (p *pass) isPaused() bool { return !p.stopping && p.Settings().Paused }
 
-// take judges a message.
+// take handles a delivery: it skips, counts or publishes the message.
 func (p *pass) take(message amqp.Delivery, open bool) error {
 	from := p.intake.current()
 	if !open {
@@ -314,10 +315,10 @@ func (p *pass) take(message amqp.Delivery, open bool) error {
 	return errors.Join(p.intake.refill(p.prefetch()), p.publish())
 }
 
-// failedBefore is why a message is skipped that could not be moved in an earlier pass.
+// failedBefore is the reason to skip a message that could not be moved in an earlier pass.
 const failedBefore = "failed before"
 
-// skips says why a message stays; empty if the message is to be moved.
+// skips returns the reason why a message stays; empty if the message is to be moved.
 func (p *pass) skips(message *amqp.Delivery) string {
 	if len(p.failed) > 0 && p.failed[p.Judge.ID(message)] {
 		return failedBefore
@@ -327,7 +328,8 @@ func (p *pass) skips(message *amqp.Delivery) string {
 
 var errConsumerCancelled = errors.New("the broker has cancelled the consumer")
 
-// hold keeps a message until the pass ends. Where many stay, more are taken at a time, or each would take a channel of its own.
+// hold holds a message until the pass ends. A transfer that holds many messages becomes selective, with a larger prefetch.
+// Otherwise each held message would need a channel of its own.
 func (p *pass) hold(from *intakeChannel, message *amqp.Delivery) {
 	from.hold(message)
 	if p.held++; p.held > manyHeld {
@@ -335,7 +337,7 @@ func (p *pass) hold(from *intakeChannel, message *amqp.Delivery) {
 	}
 }
 
-// holdWaiting gives up on what waits.
+// holdWaiting holds the messages that wait, without moving them.
 func (p *pass) holdWaiting() {
 	for _, item := range p.waiting {
 		p.hold(item.from, &item.message)

@@ -6,9 +6,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// publish sends or deletes what waits, as far as pace, window and destination allow.
+// publish publishes or deletes waiting messages within the limits of pace, window and destination.
 func (p *pass) publish() error {
-	for len(p.waiting) > 0 && !p.blocked && p.mayPublish() && !p.isPaused() && p.until.IsZero() &&
+	for len(p.waiting) > 0 && !p.blocked && p.mayPublish() && !p.isPaused() && p.notBefore.IsZero() &&
 		len(p.outlet.inFlight) < p.window() && p.hasRoom() && p.pace.next() {
 		next := p.waiting[0]
 		p.waiting = p.waiting[1:]
@@ -41,7 +41,7 @@ func (p *pass) publish() error {
 	return nil
 }
 
-// confirmed takes a confirm, and publishes what there is room for now.
+// confirmed handles a confirm, and publishes the messages that now have room.
 func (p *pass) confirmed(confirm amqp.Confirmation, open bool) error {
 	if !open {
 		return p.outletClosed()
@@ -52,7 +52,7 @@ func (p *pass) confirmed(confirm amqp.Confirmation, open bool) error {
 	return p.publish()
 }
 
-// answered settles the message of a confirm, or has another try with its copy.
+// answered settles the message of a confirm, or retries its copy.
 func (p *pass) answered(confirm amqp.Confirmation) error {
 	moved, err := p.outlet.answered(confirm)
 	switch {
@@ -66,7 +66,7 @@ func (p *pass) answered(confirm amqp.Confirmation) error {
 		p.putOff(DestinationMissing, fmt.Sprintf("queue %q does not exist", p.Destination), moved)
 	case !confirm.Ack && p.Destination != "" && !moved.byExchange:
 		p.putOff(DestinationFull, fmt.Sprintf("the broker does not take messages for queue %q: the queue is full", p.Destination), moved)
-	case !confirm.Ack: // the other queues behind the exchange may have it: they would get it again
+	case !confirm.Ack: // a retry would duplicate the copy in the other queues behind the exchange
 		p.giveUp(moved, FailureRefused, refusedByQueue)
 	default:
 		p.careful = max(0, p.careful-1)
@@ -77,7 +77,8 @@ func (p *pass) answered(confirm amqp.Confirmation) error {
 	return nil
 }
 
-// settle has a message acknowledged that was moved, or that is to be deleted: by the acknowledgement the queue loses it.
+// settle marks a moved message, or a message to delete, for acknowledgement. The acknowledgement removes the message from the
+// queue.
 func (p *pass) settle(done *item) error {
 	p.moved++
 	if p.countsApart(&done.message) {

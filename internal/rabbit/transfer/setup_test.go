@@ -24,7 +24,7 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// within is how long what happens at once may take on a loaded machine.
+// within is the timeout on a loaded machine for effects that are otherwise immediate.
 var within = deadline.For(30 * time.Second)
 
 const (
@@ -32,7 +32,7 @@ const (
 	destination = "orders"
 )
 
-// each runs a test against every broker of the matrix, each with a vhost of its own that has the two queues.
+// each runs a test against every broker of the matrix. Each run has its own vhost with the two queues.
 func each(t *testing.T, test func(t *testing.T, vh *brokers.VHost)) {
 	t.Parallel()
 	for _, broker := range brokers.All(t) {
@@ -46,8 +46,8 @@ func each(t *testing.T, test func(t *testing.T, vh *brokers.VHost)) {
 	}
 }
 
-// quorum are the arguments of a quorum queue without a delivery limit. RabbitMQ 3.10 knows none unless one is given, and takes -1 for one
-// that each message exceeds.
+// quorum returns the arguments of a quorum queue without a delivery limit. RabbitMQ 3.10 has no limit unless the argument sets one,
+// and every message exceeds a limit of -1.
 func quorum(vh *brokers.VHost, more map[string]any) map[string]any {
 	arguments := map[string]any{"x-queue-type": "quorum"}
 	if !strings.HasPrefix(vh.Broker.Version, "3.") {
@@ -57,7 +57,7 @@ func quorum(vh *brokers.VHost, more map[string]any) map[string]any {
 	return arguments
 }
 
-// bodies are numbers.
+// bodies returns consecutive numbers as texts.
 func bodies(count int) []string {
 	numbers := make([]string, count)
 	for i := range numbers {
@@ -66,7 +66,7 @@ func bodies(count int) []string {
 	return numbers
 }
 
-// toDestination moves every message but those that skip names, by their bodies.
+// toDestination moves every message unless skip returns a reason for its body.
 type toDestination struct{ skip func(body string) string }
 
 func (j toDestination) Skips(message *amqp.Delivery) string {
@@ -90,7 +90,6 @@ func (toDestination) Copy(message *amqp.Delivery, seq int64) (contract.Route, am
 
 func (toDestination) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }
 
-// run is a transfer that runs.
 type run struct {
 	t      *testing.T
 	Stop   context.CancelFunc
@@ -100,7 +99,7 @@ type run struct {
 	err    error
 }
 
-// start begins a transfer from source to destination, as changed.
+// start begins a transfer from source to destination, with a changed Config.
 func start(t *testing.T, vh *brokers.VHost, change func(*Config)) *run {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -145,17 +144,15 @@ func dialer(t testing.TB, vh *brokers.VHost, address string) func(context.Contex
 	}
 }
 
-// Progress is how the transfer fares.
 func (r *run) Progress() Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.latest
 }
 
-// State is what the transfer does.
 func (r *run) State() State { return r.Progress().State }
 
-// Wait returns what the transfer has done when it has ended.
+// Wait waits until the transfer has ended, and returns its result.
 func (r *run) Wait() (Progress, error) {
 	r.t.Helper()
 	select {
@@ -174,13 +171,13 @@ func (r *run) awaits(state State) {
 	NewWithT(r.t).Eventually(r.State).WithTimeout(within).WithPolling(10 * time.Millisecond).Should(Equal(state))
 }
 
-// holds waits until a queue has so many messages ready.
+// holds waits until a queue has exactly count ready messages.
 func holds(t *testing.T, vh *brokers.VHost, queue string, count int) {
 	t.Helper()
 	NewWithT(t).Eventually(vh.Ready).WithArguments(queue).WithTimeout(within).Should(Equal(count), "messages of %q", queue)
 }
 
-// drained are the bodies of so many messages, which it waits for and takes out of a queue in their order.
+// drained waits for count messages, takes them out of a queue, and returns their bodies in order.
 func drained(t *testing.T, vh *brokers.VHost, queue string, count int) []string {
 	t.Helper()
 	holds(t, vh, queue, count)
@@ -200,7 +197,7 @@ func connect(tb testing.TB, vh *brokers.VHost, name string) (channel *amqp.Chann
 	return channel, func() { _ = connection.Close() }
 }
 
-// drain takes all messages out of a queue that are ready, in their order.
+// drain takes all ready messages out of a queue, in order.
 func drain(t *testing.T, vh *brokers.VHost, queue string) []amqp.Delivery {
 	t.Helper()
 	channel, closeConnection := connect(t, vh, "drain")
@@ -218,7 +215,6 @@ func drain(t *testing.T, vh *brokers.VHost, queue string) []amqp.Delivery {
 	}
 }
 
-// bodiesOf are the bodies of messages.
 func bodiesOf(messages []amqp.Delivery) []string {
 	found := make([]string, len(messages))
 	for i, message := range messages {
@@ -227,7 +223,7 @@ func bodiesOf(messages []amqp.Delivery) []string {
 	return found
 }
 
-// sorted are texts of numbers by their values, each once.
+// sorted returns distinct numbers in numerical order.
 func sorted(numbers []string) []string {
 	byValue := slices.Clone(numbers)
 	slices.SortFunc(byValue, func(a, b string) int {
@@ -238,7 +234,7 @@ func sorted(numbers []string) []string {
 	return slices.Compact(byValue)
 }
 
-// holding has a consumer hold so many messages, and take no more, until it is told to release them.
+// holding starts a consumer that holds count messages and takes no more, until release is called.
 func holding(t *testing.T, vh *brokers.VHost, queue string, count int) (release func()) {
 	t.Helper()
 	channel, closeConnection := connect(t, vh, "holding")
@@ -256,7 +252,7 @@ func holding(t *testing.T, vh *brokers.VHost, queue string, count int) (release 
 	return closeConnection
 }
 
-// redeliver takes messages and gives them back.
+// redeliver takes messages and returns them.
 func redeliver(t *testing.T, vh *brokers.VHost, queue string, count int) {
 	t.Helper()
 	channel, closeConnection := connect(t, vh, "redeliver")
@@ -270,7 +266,6 @@ func redeliver(t *testing.T, vh *brokers.VHost, queue string, count int) {
 	}
 }
 
-// publish publishes a message that is more than a body.
 func publish(t *testing.T, vh *brokers.VHost, queue string, message amqp.Publishing) {
 	t.Helper()
 	channel, closeConnection := connect(t, vh, "publish")

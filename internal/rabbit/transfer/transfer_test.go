@@ -41,7 +41,7 @@ func odd(body string) string {
 	return ""
 }
 
-// What stays is held on several channels: each takes 500 messages at most, but for a selective transfer.
+// Messages that stay are held on several channels. A channel takes at most 500 messages, except in a selective transfer.
 func TestMoveSome(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		all := bodies(3000)
@@ -61,7 +61,7 @@ func TestMoveSome(t *testing.T) {
 	})
 }
 
-// A slow transfer takes few messages at a time, but does not need a channel for each that stays.
+// A slow transfer has a small prefetch, but does not need a channel for each message that stays.
 func TestMoveSlowly(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(4000)...)
@@ -81,7 +81,7 @@ func TestMoveSlowly(t *testing.T) {
 	})
 }
 
-// The broker returns a copy that nobody can tell from others. Nothing is acknowledged that may not have arrived.
+// The broker returns a copy that has no number. The transfer acknowledges no message whose copy may not have arrived.
 func TestUnknownReturn(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeleteQueue(destination)
@@ -103,7 +103,7 @@ func (u unnumbered) Copy(message *amqp.Delivery, seq int64) (contract.Route, amq
 	return route, copied, err
 }
 
-// Without the permission to read the queue, nothing is tried again.
+// Without the permission to read the queue, the transfer does not retry.
 func TestMoveWithoutPermission(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, "one")
@@ -132,7 +132,7 @@ func TestDryRun(t *testing.T) {
 	})
 }
 
-// Some of the messages that are moved are counted apart, in a dry run as when they are moved.
+// A transfer counts some messages apart, both in a dry run and when it moves them.
 func TestApart(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(100)...)
@@ -165,7 +165,8 @@ func TestLimit(t *testing.T) {
 	})
 }
 
-// Somebody has looked at all messages before, such as a dry run. What stays keeps its place in front of what was not reached.
+// Another consumer, such as a dry run, has returned all messages before. Messages that stay retain their places before the messages
+// that the transfer did not reach.
 func TestLimitAfterALook(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(100)...)
@@ -179,7 +180,7 @@ func TestLimitAfterALook(t *testing.T) {
 	})
 }
 
-// What comes after the transfer has begun stays.
+// Messages published after the beginning of the transfer stay.
 func TestTotal(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(100)...)
@@ -190,7 +191,7 @@ func TestTotal(t *testing.T) {
 	})
 }
 
-// Somebody else takes messages: the transfer ends when there are none left.
+// Other consumers have taken messages: the transfer ends when none are left.
 func TestFewerThanTotal(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(10)...)
@@ -231,7 +232,8 @@ func (t through) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.P
 	return contract.Route{Exchange: t.exchange}, copied, err
 }
 
-// What the one queue behind a private exchange refuses is published again: no other queue can have it.
+// The transfer publishes a copy again if the one queue behind a private exchange refuses it, because no other queue can have the
+// copy.
 func TestDestinationBehindAPrivateExchangeIsFull(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeleteQueue(destination)
@@ -251,7 +253,7 @@ func TestDestinationBehindAPrivateExchangeIsFull(t *testing.T) {
 	})
 }
 
-// A transfer that need not empty the queue ends although messages come all the time.
+// A transfer that need not empty the queue ends although messages arrive all the time.
 func TestEndBelow(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(2000)...)
@@ -291,7 +293,7 @@ func TestDestinationIsMissing(t *testing.T) {
 	})
 }
 
-// Messages that may go to several queues are judged each for itself.
+// Messages that may go to several queues are routed independently of each other.
 func TestUnroutable(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeleteQueue(destination)
@@ -321,7 +323,7 @@ func TestDestinationIsBusy(t *testing.T) {
 	})
 }
 
-// What waits in a delay tier comes to the main queue in one go. So both together must not have more messages than may be.
+// Messages in a delay tier arrive at the main queue together. The depth limit therefore counts both queues.
 func TestQueueBehindTheDestinationIsBusy(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("behind", quorum(vh, nil))
@@ -339,7 +341,8 @@ func TestQueueBehindTheDestinationIsBusy(t *testing.T) {
 	})
 }
 
-// A message for which the broker closes the channel, and one with headers that fit into no frame, stay. All others arrive.
+// A message for which the broker closes the channel stays, and a message whose headers fit into no frame stays. All other messages
+// arrive.
 func TestPoison(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		want := map[string]string{"reply": FailureRefused, "user": FailureRefused, "large": FailureTooLarge}
@@ -369,7 +372,7 @@ func TestPoison(t *testing.T) {
 	})
 }
 
-// poisonous publishes some messages as no broker takes them.
+// poisonous publishes some messages in a form that no broker accepts.
 type poisonous struct{ toDestination }
 
 func (p poisonous) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error) {
@@ -387,8 +390,8 @@ func (p poisonous) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp
 	return route, copied, err
 }
 
-// RabbitMQ adds headers to a message that is rejected, and nobody could read the message then if it filled the frame. A message that is
-// moved can be rejected and moved again.
+// RabbitMQ adds headers to a rejected message. If the message had filled the frame, no consumer could read it afterwards. A moved
+// message can be rejected and moved again.
 func TestRoomForTheHeadersOfTheBroker(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeleteQueue(destination)
@@ -407,7 +410,6 @@ func TestRoomForTheHeadersOfTheBroker(t *testing.T) {
 	})
 }
 
-// reject takes a message and rejects it.
 func reject(t *testing.T, vh *brokers.VHost, queue string) {
 	t.Helper()
 	holds(t, vh, queue, 1)
@@ -419,8 +421,8 @@ func reject(t *testing.T, vh *brokers.VHost, queue string) {
 	}
 }
 
-// RabbitMQ delivers a message again with more headers than before, even if they do not fit into a frame then. Nobody can read the message, or
-// what stands behind it.
+// RabbitMQ redelivers a message with additional headers, even if they no longer fit into a frame. Consumers can then read neither
+// the message nor the messages behind it.
 func TestUnreadable(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, "before")
@@ -437,8 +439,8 @@ func TestUnreadable(t *testing.T) {
 	})
 }
 
-// The connection ends while the transfer asks how deep the destination is, and the question fails before anybody has heard why. What is in
-// front of the message is moved all the same, and the transfer ends soon.
+// The connection ends while the transfer asks for the depth of the destination, and the question fails before the reason arrives.
+// The transfer still moves the messages before the unreadable one, and ends soon.
 func TestUnreadableWhileTheDepthIsAskedFor(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(20)...)
@@ -456,8 +458,8 @@ func TestUnreadableWhileTheDepthIsAskedFor(t *testing.T) {
 	})
 }
 
-// Many small messages, and then more of large ones than a connection keeps: fewer are taken at a time then. All are seen in their order,
-// counted and moved.
+// Many small messages come first, then more large ones than a connection retains. The transfer lowers its prefetch, and the
+// messages are seen, counted and moved in their order.
 func TestLargeMessagesBehindSmallOnes(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		small, large := bodies(600), make([]string, 60)
@@ -530,7 +532,7 @@ func TestTooManyFailures(t *testing.T) {
 	})
 }
 
-// Messages that are alike have one ID. Each that cannot be moved counts.
+// Identical messages have one ID. Each of them counts as a failure.
 func TestFailuresThatAreAlike(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeleteQueue(destination)
@@ -547,7 +549,7 @@ func TestFailuresThatAreAlike(t *testing.T) {
 	})
 }
 
-// AMQP has no exchanges and routing keys of more than 255 bytes, and the client ends the connection where it is given one.
+// AMQP limits exchanges and routing keys to 255 bytes. The client library ends the connection if a name is longer.
 func TestRouteIsTooLong(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, "0", "long", "1")
@@ -570,8 +572,8 @@ func (o toOthers) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.
 	return route, copied, err
 }
 
-// RabbitMQ refuses a message if one of the queues that its exchange leads to does, and the other queues get it all the same. So a message
-// that was refused stays and is not published again: with each time, the other queues would get it once more.
+// RabbitMQ refuses a message if one of the queues behind its exchange refuses it, and the other queues still receive it. A refused
+// message therefore stays and is not published again. Each retry would duplicate it in the other queues.
 func TestOneOfSeveralQueuesRefuses(t *testing.T) {
 	for name, to := range map[string]string{"several destinations": "", "a destination behind an exchange": "full"} {
 		t.Run(name, func(t *testing.T) {
@@ -602,7 +604,7 @@ func (e throughExchange) Copy(message *amqp.Delivery, seq int64) (contract.Route
 	return contract.Route{Exchange: e.exchange}, copied, err
 }
 
-// Of several destinations one is full. Its message stays, and the others get theirs.
+// One of several destinations is full. Its message stays, and the other destinations receive theirs.
 func TestOneOfManyDestinationsIsFull(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("full", quorum(vh, map[string]any{"x-max-length": 1, "x-overflow": "reject-publish"}))
@@ -617,7 +619,7 @@ func TestOneOfManyDestinationsIsFull(t *testing.T) {
 	})
 }
 
-// Where a queue has a single active consumer, others get nothing while there is one.
+// If a queue has a single active consumer, other consumers receive nothing.
 func TestSingleActiveConsumer(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeleteQueue(source)
@@ -634,7 +636,7 @@ func TestSingleActiveConsumer(t *testing.T) {
 	})
 }
 
-// A transfer that is stopped settles what it has published: nothing is there twice, and nothing is missing.
+// A stopped transfer settles the published messages: no message is duplicated, and no message is missing.
 func TestStop(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(2000)...)
@@ -648,7 +650,7 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// The last message is taken when the destination has enough to do already.
+// The transfer takes the last message while the destination is busy.
 func TestDestinationIsBusyForTheLastMessage(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", destination, bodies(5)...)
@@ -662,7 +664,8 @@ func TestDestinationIsBusyForTheLastMessage(t *testing.T) {
 	})
 }
 
-// A transfer that is stopped while the destination is busy moves the message that it has, one more than may be, rather than give it back.
+// A transfer that is stopped while the destination is busy moves its current message, even beyond the depth limit, rather than
+// return it.
 func TestLimitedSourceAndBusyDestination(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeleteQueue(source)
@@ -680,7 +683,7 @@ func TestLimitedSourceAndBusyDestination(t *testing.T) {
 	})
 }
 
-// With a delivery limit of zero, a queue deletes each message that is given back.
+// With a delivery limit of zero, a queue deletes each returned message.
 func TestLimitedSource(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeleteQueue(source)
@@ -708,7 +711,7 @@ func TestLimitedSource(t *testing.T) {
 	})
 }
 
-// The network fails in the middle: nothing is lost, and only what was under way may be there twice.
+// The network fails during the transfer: no message is lost, and only messages in flight may be duplicated.
 func TestCutConnections(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(5000)...)
@@ -731,8 +734,8 @@ func TestCutConnections(t *testing.T) {
 	})
 }
 
-// The network fails when all is moved, and the broker has not heard of the acknowledgements: what is in the queue again is moved again, rather
-// than left behind.
+// The network fails after all messages are moved, before the broker has processed the acknowledgements. The transfer moves the
+// messages again that are back in the queue, rather than leave others behind.
 func TestCutBeforeAcknowledgementsArrive(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(10)...)
@@ -757,8 +760,8 @@ func TestCutBeforeAcknowledgementsArrive(t *testing.T) {
 	})
 }
 
-// The network fails more often than a message may end the connection. No message is to blame: what is selected is moved, and the rest stays,
-// each message once: RabbitMQ may put what a cut connection held behind the others.
+// The network fails more often than a message may end the connection. The transfer blames no message: it moves the selected
+// messages, and every other message stays exactly once. RabbitMQ may return the messages of a cut connection behind the others.
 func TestCutConnectionsOfASelectiveTransfer(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(2000)...)
