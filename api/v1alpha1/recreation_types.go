@@ -21,7 +21,7 @@ const (
 
 // RecreationSpec says how queues are recreated under recreatePolicy WhenEmpty or Migrate.
 type RecreationSpec struct {
-	// approval says whether a recreation under Migrate waits for the annotation messaging.warren.dev/approve-recreation. Required, unless
+	// approval sets whether a recreation under Migrate waits for the annotation messaging.warren.dev/approve-recreation. Required, unless
 	// given, waits for it; Automatic does not. WhenEmpty needs no approval.
 	// +optional
 	Approval RecreationApproval `json:"approval,omitempty"`
@@ -45,7 +45,7 @@ type RecreationSpec struct {
 	PublishersPastBindings PublishersPastBindings `json:"publishersPastBindings,omitempty"`
 }
 
-// RecreationApproval says whether a recreation needs an approval.
+// RecreationApproval sets whether a recreation needs an approval.
 //
 // +kubebuilder:validation:Enum=Required;Automatic
 type RecreationApproval string

@@ -84,8 +84,8 @@ func (d *deletion) run(ctx context.Context) (ctrl.Result, error) {
 	return d.teardownThrough(ctx, bc, owned)
 }
 
-// endRecreation lets a recreation go back or forward before the topology is dealt with: it returns true while that takes time. Where the
-// broker cannot be asked for too long, the hold queue is retained, and removeFinalizer names it.
+// endRecreation finishes a recreation, forward or back, before the topology is deleted. It returns true while that takes time. If
+// the broker cannot be reached for too long, the hold queue is retained, and removeFinalizer names it.
 func (d *deletion) endRecreation(
 	ctx context.Context, bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry,
 ) (result ctrl.Result, waits bool, err error) {

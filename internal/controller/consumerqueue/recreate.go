@@ -74,7 +74,7 @@ func isAboutApproval(verdict plan.Verdict) bool {
 	return slices.Contains([]string{v1alpha1.ReasonApprovalNeeded, v1alpha1.ReasonApprovalStale}, verdict.Reason)
 }
 
-// dropPlanned forgets a recreation that is not needed any more, but for how the last one ended.
+// dropPlanned removes a recreation that is not needed any more from the status, except the result of the last one.
 func (v *vhostScope) dropPlanned() {
 	v.recreations.release(client.ObjectKeyFromObject(v.cq))
 	former := v.status.Recreation
@@ -85,8 +85,8 @@ func (v *vhostScope) dropPlanned() {
 	v.status.Recreation = &v1alpha1.RecreationStatus{LastResult: former.LastResult}
 }
 
-// decideRecreation decides by what the queue holds whether a recreation begins that is permitted. The broker is asked by a task, so the
-// answer may be that of a moment ago; only a new one begins a recreation.
+// decideRecreation decides by the content of the queue whether a permitted recreation begins. A task asks the broker, so the
+// answer may be a moment old. Only a new answer begins a recreation.
 func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) (plan.Verdict, *v1alpha1.RecreationStatus) {
 	key := client.ObjectKeyFromObject(v.cq)
 	task := v.recreations.get(key, moment.Status)

@@ -341,7 +341,7 @@ func TestARecreationGoesForwardAfterItsDelete(t *testing.T) {
 	topologytest.Equal(t, "result", v1alpha1.RecreationCompleted, w.get().Status.Recreation.LastResult.Result)
 }
 
-// An uncertain delete is repeated by the engine, which is told that one was sent.
+// If a delete is uncertain, the engine repeats it, because the status records that a delete was sent.
 func TestAnUncertainDeleteIsKeptInTheStatus(t *testing.T) {
 	t.Parallel()
 	w := newRecreationWorld(t, whenEmpty)

@@ -178,7 +178,7 @@ func (r *recreationTasks) reserve(key client.ObjectKey, vhost string, isUnderWay
 	return true
 }
 
-// release gives the slot up, and forgets the task unless it runs.
+// release frees the slot, and forgets the task unless it runs.
 func (r *recreationTasks) release(key client.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,7 +188,7 @@ func (r *recreationTasks) release(key client.ObjectKey) {
 	}
 }
 
-// forget stops what a ConsumerQueue has that is gone.
+// forget stops the task of a ConsumerQueue that is gone, and frees its slot.
 func (r *recreationTasks) forget(key client.ObjectKey) {
 	r.stop(key)
 	r.release(key)

@@ -155,8 +155,8 @@ func (v *vhostScope) tiersReturningTo(queue string) []string {
 	return plan.TiersReturningTo(queue, v.owned, observed)
 }
 
-// wantedAfter returns which bindings come back: all but those that the resource had and that have left the spec. The old queue keeps its
-// own.
+// wantedAfter returns a function that reports which bindings come back. Bindings that the resource owned and that have left the
+// spec do not. The old queue gets all its bindings back.
 func (v *vhostScope) wantedAfter(status v1alpha1.RecreationStatus) func(vhost.Binding) bool {
 	if status.BackOutReason != "" || len(v.desired.Queues) == 0 {
 		return func(vhost.Binding) bool { return true }

@@ -15,7 +15,7 @@ import (
 
 const atLeastOnce = "at-least-once"
 
-// Check reports what speaks against a recreation, as far as the broker knows: an Error with a Reason. It changes nothing.
+// Check returns an Error with a Reason if the state of the broker does not allow a recreation. It changes nothing.
 func (r *Recreator) Check(ctx context.Context, rec Recreation) error {
 	name := rec.Queue.Name
 	switch {
@@ -51,7 +51,7 @@ func (r *Recreator) Check(ctx context.Context, rec Recreation) error {
 	return r.checkDeadLetters(ctx, rec, info, policies)
 }
 
-// checkQueue refuses queues that cannot be recreated. A nil info is a queue that does not exist, which is declared.
+// checkQueue refuses queues that cannot be recreated. A nil info means that the queue does not exist: the recreation declares it.
 func (r *Recreator) checkQueue(rec Recreation, info *management.QueueInfo) error {
 	name := rec.Queue.Name
 	known, exists := vhost.Queue{}, false
@@ -88,10 +88,10 @@ func checkBindings(rec Recreation, bindings []vhost.Binding) error {
 	return nil
 }
 
-// dropping are the keys of policies with which a queue can drop messages.
+// dropping are the keys of policies that can make a queue drop messages.
 var dropping = []string{vhost.KeyMessageTTL, vhost.KeyExpires, vhost.KeyMaxLength, vhost.KeyMaxLengthBytes}
 
-// checkPolicies refuses policies that would have the hold drop messages, and fences of others over the queue.
+// checkPolicies refuses policies with which the hold could drop messages, and fences of other operators that match the queue.
 func (r *Recreator) checkPolicies(rec Recreation, policies []vhost.Policy) error {
 	for _, policy := range policies {
 		name, isFence := fence.ParseName(policy.Name)
@@ -115,7 +115,8 @@ func (r *Recreator) checkPolicies(rec Recreation, policies []vhost.Policy) error
 	return nil
 }
 
-// checkDeadLetters refuses what may lose dead letters: a fence refuses them, and at most once means that they are gone then.
+// checkDeadLetters refuses a recreation that may lose dead letters: the fence refuses them, and a queue that dead-letters at most
+// once drops a refused dead letter.
 func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *management.QueueInfo, policies []vhost.Policy) error {
 	name := rec.Queue.Name
 	observed, _ := r.broker.Observe(vhost.Selection{Queues: []string{name}, IncludeDeadLetterSources: true})
@@ -144,7 +145,7 @@ func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *
 	return err
 }
 
-// isAtLeastOnce reports whether the snapshot has a queue that dead-letters at least once.
+// isAtLeastOnce reports whether a queue dead-letters at least once, according to the snapshot and the policies.
 func (r *Recreator) isAtLeastOnce(queue string, policies []vhost.Policy) bool {
 	var strategy any
 	r.broker.View(func(s *snapshot.Snapshot) { strategy = s.Queues[queue].Arguments[vhost.ArgDeadLetterStrategy] })
@@ -156,7 +157,7 @@ func (r *Recreator) isAtLeastOnce(queue string, policies []vhost.Policy) bool {
 	})
 }
 
-// reasoned gives an error of the broker its Reason, if there is one.
+// reasoned adds a Reason to an error of the broker, if there is one for it.
 func reasoned(err error) error {
 	switch {
 	case err == nil, ReasonOf(err) != "":
@@ -169,7 +170,7 @@ func reasoned(err error) error {
 	return err
 }
 
-// about names the queue in an error.
+// about adds the queue to an error.
 func about(queue string, err error) error {
 	if err == nil {
 		return nil

@@ -12,12 +12,12 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// divertRounds is how often at most the bindings of a queue are read and removed, in case others bind it meanwhile.
+// divertRounds is how often Divert reads and moves the bindings at most, because other clients may bind the queue meanwhile.
 const divertRounds = 5
 
-// Divert has the bindings of the queue lead to the hold, which it declares. record is called before anything is unbound, with all bindings
-// that were found so far, and again if there are more; its error ends the call, and is returned as it is. Before all that, the new
-// arguments are tried on a queue of another name, so that the swap cannot fail on them.
+// Divert declares the hold, and moves the bindings of the queue to the hold. Before it unbinds anything, it calls record with all
+// bindings found so far, and again if it finds more. An error of record ends the call, and is returned as it is. First of all,
+// Divert tries the new arguments on a queue of another name, so that the broker cannot refuse them during the swap.
 func (r *Recreator) Divert(
 	ctx context.Context, rec Recreation, record func(context.Context, []vhost.Binding) error,
 ) error {
@@ -77,8 +77,9 @@ func (r *Recreator) divertBindings(ctx context.Context, rec Recreation, bindings
 	return r.step(StepUnbound)
 }
 
-// tryArguments declares a queue with the new arguments and deletes it. It leaves out at-least-once dead-lettering: the worker of a queue
-// that is gone when it starts is started again and again, and takes all such workers of the node down with it (4.0.5, 4.3.6).
+// tryArguments declares a queue with the new arguments and deletes it. It leaves out at-least-once dead-lettering: if the queue
+// is gone when its dead-letter worker starts, RabbitMQ restarts the worker again and again, until all such workers of the node
+// are down (4.0.5, 4.3.6).
 func (r *Recreator) tryArguments(ctx context.Context, rec Recreation) error {
 	probe := topology.Queue{Name: rec.probe(), Arguments: maps.Clone(rec.Queue.Arguments)}
 	delete(probe.Arguments, vhost.ArgDeadLetterStrategy)
@@ -97,7 +98,7 @@ func (r *Recreator) tryArguments(ctx context.Context, rec Recreation) error {
 // declareHold declares the hold and the exchange that leads to it.
 func (r *Recreator) declareHold(ctx context.Context, rec Recreation) error {
 	arguments := vhost.Arguments{vhost.ArgQueueType: vhost.TypeQuorum}
-	if r.isAtLeast(vhost.RabbitMQ40) { // before, there is no limit unless one is given
+	if r.isAtLeast(vhost.RabbitMQ40) { // earlier versions have no limit by default
 		arguments[vhost.ArgDeliveryLimit] = int64(-1)
 	}
 	return reasoned(r.broker.Declare(ctx, r.Cluster, topology.Topology{
@@ -111,7 +112,7 @@ func fanout(name string) topology.Exchange {
 	return topology.Exchange{Name: name, Type: v1alpha1.ExchangeFanout, Declare: true}
 }
 
-// bind binds a queue as another one is bound.
+// bind declares the given bindings with another queue as their destination.
 func (r *Recreator) bind(ctx context.Context, queue string, like []vhost.Binding) error {
 	return reasoned(r.broker.Declare(ctx, r.Cluster, topology.Topology{Bindings: boundTo(queue, like)}))
 }
@@ -120,7 +121,7 @@ func (r *Recreator) unbind(ctx context.Context, queue string, like []vhost.Bindi
 	return reasoned(r.broker.Unbind(ctx, r.Cluster, boundTo(queue, like)))
 }
 
-// boundTo are bindings of another queue.
+// boundTo returns the given bindings with another queue as their destination.
 func boundTo(queue string, like []vhost.Binding) []topology.Binding {
 	bindings := make([]topology.Binding, len(like))
 	for i, binding := range like {
@@ -131,7 +132,7 @@ func boundTo(queue string, like []vhost.Binding) []topology.Binding {
 	return bindings
 }
 
-// union adds those of the found bindings that are not known.
+// union returns the known bindings, and the found bindings that are not among them.
 func union(known, found []vhost.Binding) []vhost.Binding {
 	all := slices.Clone(known)
 	for _, binding := range found {
@@ -142,7 +143,7 @@ func union(known, found []vhost.Binding) []vhost.Binding {
 	return all
 }
 
-// isSame compares two bindings whatever their destinations are.
+// isSame compares two bindings without their destinations.
 func isSame(a, b vhost.Binding) bool {
 	b.Destination = a.Destination
 	return a.Is(b.ID())

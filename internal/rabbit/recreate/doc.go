@@ -1,13 +1,14 @@
-// Package recreate replaces a queue by one of the same name with other arguments, and loses no message that RabbitMQ has confirmed.
-// RabbitMQ cannot change the arguments of a queue, nor rename it. So the bindings of the queue lead to another queue meanwhile, the hold,
-// and package safedelete deletes and declares the queue once it is provably empty. ADR 0045 has the argument.
+// Package recreate replaces a queue by one of the same name with other arguments, and loses no message that RabbitMQ has
+// confirmed. RabbitMQ can neither change the arguments of a queue nor rename it. So the bindings of the queue lead to another
+// queue meanwhile, the hold, and package safedelete deletes and declares the queue once it is provably empty. ADR 0045 has the
+// argument.
 //
-// Each phase is one method of Recreator, which can be repeated after a crash at any point. The caller records the phase before it calls
-// the method. Nothing here decides which phase is next: look.go says what the broker has, and the caller decides.
+// Each phase is one method of Recreator, which can be repeated after a crash at any point. The caller records the phase before it
+// calls the method, and decides which phase is next. Look reports what exists at the broker.
 //
-//   - recreation.go: what the caller records, and the names of the objects
-//   - check.go: what speaks against a recreation
-//   - look.go: what the broker has
+//   - recreation.go: the record of the caller, and the names of the objects
+//   - check.go: reasons against a recreation
+//   - look.go: the state at the broker
 //   - divert.go: the bindings move to the hold
 //   - empty.go, mover.go: messages move to the hold or back
 //   - swap.go, freeze.go: the queue is deleted and declared while its delay tiers are held back

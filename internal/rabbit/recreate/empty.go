@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// consumerLeaves is how long RabbitMQ takes at most to note that the consumer of a mover is gone.
+	// consumerLeaves is how long RabbitMQ takes at most to notice that the consumer of a mover is gone.
 	consumerLeaves = 5 * time.Second
-	// emptyRounds is how often at most a queue is emptied in one call, in case messages come past the bindings all the time.
+	// emptyRounds is how often one call empties a queue at most, because messages may come past the bindings all the time.
 	emptyRounds = 10
 )
 
-// Empty moves the messages of the queue to the hold until none is ready. What consumers hold, or what waits to be dead-lettered, it does
-// not see: the swap does. It returns at once if the queue has no ready message. report, if it is not nil, is called several times a second.
-// The messages of a queue without a hold stay: then it fails with ErrNotEmpty.
+// Empty moves the messages of the queue to the hold until none is ready. It does not move messages that consumers hold or that
+// wait to be dead-lettered; Swap detects them. It returns immediately if the queue has no ready message. report, if it is not
+// nil, is called several times a second. If the queue has messages but no hold, Empty fails with ErrNotEmpty and the messages
+// stay.
 func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progress)) (progress Progress, err error) {
 	for range emptyRounds {
 		now, err := r.count(ctx, rec.Queue.Name)
@@ -54,7 +55,7 @@ func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progr
 	return progress, nil
 }
 
-// cameFrom reports whether a message was dead-lettered by one of some queues.
+// cameFrom reports whether one of the given queues dead-lettered a message.
 func cameFrom(message *amqp.Delivery, queues []string) bool {
 	deaths, _ := message.Headers["x-death"].([]any)
 	return slices.ContainsFunc(deaths, func(death any) bool {

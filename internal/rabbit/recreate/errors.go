@@ -5,20 +5,21 @@ import (
 	"fmt"
 )
 
-// Reason says why a phase cannot be completed. Errors without a Reason are those of package brokererr: the same call may do better later.
+// Reason is why a phase cannot be completed. An error without a Reason comes from package brokererr, and the same call may
+// succeed later.
 type Reason string
 
-// The reasons why a recreation cannot begin, or has to go back.
+// The reasons why a recreation cannot begin, or must go back.
 const (
 	// UnsupportedQueue: only durable quorum queues are recreated.
 	UnsupportedQueue Reason = "UnsupportedQueue"
 	// MissingPermission: the user lacks the tag policymaker, or a permission on the names of the recreation.
 	MissingPermission Reason = "MissingPermission"
-	// ArgumentsRefused: the broker does not take the new arguments.
+	// ArgumentsRefused: the broker refuses the new arguments.
 	ArgumentsRefused Reason = "ArgumentsRefused"
 	// TooManyBindings: the queue has more than MaxBindings bindings.
 	TooManyBindings Reason = "TooManyBindings"
-	// BoundQueue: something is bound to a queue that is recreated without a hold.
+	// BoundQueue: a queue that is recreated without a hold has bindings.
 	BoundQueue Reason = "BoundQueue"
 	// LossyDeadLetters: the queue, or another one that leads to it, dead-letters at most once, and messages could be lost.
 	LossyDeadLetters Reason = "LossyDeadLetters"
@@ -32,11 +33,12 @@ const (
 	QueueUnavailable Reason = "QueueUnavailable"
 )
 
-// The reasons why a phase has to be left.
+// The reasons why a phase must be left.
 const (
 	// ConsumersCameBack: the queue has consumers, or a consumer that has gone holds messages of it.
 	ConsumersCameBack Reason = "ConsumersCameBack"
-	// PublishersPastBindings: Swap found messages in the queue. They came past the bindings, for those lead to the hold.
+	// PublishersPastBindings: Swap found messages in the queue. They came past the bindings, because the bindings lead to the
+	// hold.
 	PublishersPastBindings Reason = "PublishersPastBindings"
 	// MessagesPending: the queue holds messages that wait to be redelivered or dead-lettered.
 	MessagesPending Reason = "MessagesPending"
@@ -58,10 +60,10 @@ type Error struct {
 	err     error
 }
 
-// Error is the text for users.
+// Error returns the text for users.
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap returns what the broker said, if it said something.
+// Unwrap returns the error of the broker, if there is one.
 func (e *Error) Unwrap() error { return e.err }
 
 // ReasonOf returns the Reason of an error; empty if it has none.
@@ -76,5 +78,5 @@ func refuse(reason Reason, format string, args ...any) error {
 	return &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// because gives an error of the broker a Reason.
+// because adds a Reason to an error of the broker.
 func because(reason Reason, err error) error { return &Error{reason, err.Error(), err} }

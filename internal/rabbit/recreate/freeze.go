@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// frozenAtMost is how many messages of a delay tier are held back.
+	// frozenAtMost is how many messages of a delay tier are held back at most.
 	frozenAtMost = 10000
-	// freezeLimit is how long Swap waits until they are delivered.
+	// freezeLimit is how long Swap waits until these messages are delivered.
 	freezeLimit = time.Second
-	// thawLimit is how long the broker has to answer at the end.
+	// thawLimit is how long the broker has to answer when the messages are given back.
 	thawLimit = 5 * time.Second
-	// frozenConsumer is the tag of the consumer, of which each channel has one.
+	// frozenConsumer is the tag of the one consumer on each channel.
 	frozenConsumer = "warren-freeze"
 )
 
-// freezer holds back messages of delay tiers that return to the queue while its fence is closed: RabbitMQ tries again only after three
-// minutes to deliver a dead letter that was refused. Messages that are delivered and not acknowledged do not expire.
+// freezer holds back messages of the delay tiers that return to the queue while its fence is closed, because RabbitMQ delivers a
+// refused dead letter again only after three minutes. Messages that are delivered and not acknowledged do not expire.
 type freezer struct {
 	*Recreator
 
@@ -32,14 +32,14 @@ type freezer struct {
 	channels   []frozen
 }
 
-// frozen is a tier whose messages are held.
+// frozen is a tier whose messages are held back.
 type frozen struct {
 	channel *amqp.Channel
 	tier    string
 	last    chan uint64 // the tag of the last message, once the consumer has ended
 }
 
-// freeze begins to hold messages, unless it has begun.
+// freeze begins to hold messages back, unless it already does.
 func (f *freezer) freeze(ctx context.Context) error {
 	if f.connection != nil && !f.connection.Connection.IsClosed() || len(f.rec.Tiers) == 0 {
 		return nil
@@ -67,7 +67,7 @@ func (f *freezer) freeze(ctx context.Context) error {
 	return f.step(StepFrozen)
 }
 
-// hold consumes a tier. One that does not exist holds nothing.
+// hold consumes the messages of a tier. It skips a tier that does not exist.
 func (f *freezer) hold(tier string) error {
 	channel, err := f.connection.Connection.Channel()
 	if err != nil {
@@ -95,8 +95,8 @@ func (f *freezer) hold(tier string) error {
 	return nil
 }
 
-// thaw gives the messages back. From 4.3 on basic.nack does that without counting a delivery; before, the end of the channel does. If the
-// broker does not answer, the end of the connection gives them back.
+// thaw gives the messages back. From 4.3 on basic.nack does that without counting a delivery. Before 4.3, closing the channel
+// does. If the broker does not answer, closing the connection gives the messages back.
 func (f *freezer) thaw() {
 	if f.connection == nil {
 		return
@@ -110,14 +110,15 @@ func (f *freezer) thaw() {
 		last := <-tier.last
 		//nolint:forbidigo // the messages of a tier expire in their order, wherever they stand
 		if last > 0 && f.isAtLeast(vhost.RabbitMQ43) && tier.channel.Nack(last, true, true) == nil {
-			_, _ = tier.channel.QueueDeclarePassive(tier.tier, true, false, false, false, nil) // the broker has worked on the nack then
+			// The answer shows that the broker has processed the nack.
+			_, _ = tier.channel.QueueDeclarePassive(tier.tier, true, false, false, false, nil)
 		}
 		_ = tier.channel.Close()
 	}
 	f.connection.Close(thawLimit)
 }
 
-// abandon ends as a crash would.
+// abandon cuts the connection, as a crash would.
 func (f *freezer) abandon() {
 	if f.connection != nil {
 		f.connection.CloseSocket()

@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// nearlyEmpty is how few ready messages the hold must have before the queue is bound again: the fewer, the fewer messages are overtaken
-	// by newer ones.
+	// nearlyEmpty is how few ready messages the hold must have before the queue is bound again. With fewer messages in the hold,
+	// newer messages overtake fewer of them.
 	nearlyEmpty = 20
-	// inFlight is how long a message is on its way at most after its binding was removed.
+	// inFlight is how long a message may still arrive after its binding was removed.
 	inFlight = 300 * time.Millisecond
 	// dropHeadShare is the percentage of its maximum length up to which a queue that drops messages is filled.
 	dropHeadShare = 80
 )
 
-// GiveBack moves messages and bindings back to the queue, the new one or the old one, and removes the objects that the recreation has
-// declared. It drops bindings of the hold that are not wanted any more. No delete of the queue may be under way: see Recreation.DeleteSent.
-// report, if it is not nil, is called several times a second.
+// GiveBack moves messages and bindings back to the queue, the new one or the old one, and removes the objects that the recreation
+// has declared. It drops bindings of the hold that are not wanted any more. No delete of the queue may be running: see
+// Recreation.DeleteSent. report, if it is not nil, is called several times a second.
 //
-// If a sentinel may be left in the queue behind other messages, GiveBack fails at its very end. Consumers may start before that.
+// If the queue may still hold a sentinel behind other messages, GiveBack fails at its very end. Consumers may start before that.
 func (r *Recreator) GiveBack(
 	ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool, report func(Progress),
 ) (Progress, error) {
@@ -43,7 +43,7 @@ func (r *Recreator) GiveBack(
 	if err != nil || cleared == nil {
 		return progress, err
 	}
-	// An open fence refuses no message. Its policy is the record of a sentinel that may be left.
+	// An open fence refuses no message. Its policy is the record that the queue may still hold a sentinel.
 	return progress, reasoned(r.deleter.ClearRecreation(ctx, r.Cluster, rec.Queue.Name, isNew))
 }
 
@@ -80,12 +80,12 @@ func (r *Recreator) giveBack(
 	return progress, r.removeProbe(ctx, rec)
 }
 
-// removeProbe removes the queue on which the new arguments were tried, which a crash can have left behind.
+// removeProbe removes the queue on which Divert tried the new arguments. A crash can leave it behind.
 func (r *Recreator) removeProbe(ctx context.Context, rec Recreation) error {
 	return reasoned(r.broker.Delete(ctx, r.Cluster, []string{rec.probe()}, nil))
 }
 
-// bindIfUnbound binds the queue as recorded if it has no bindings. The caller has found no hold: another client has deleted it.
+// bindIfUnbound declares the recorded bindings if the queue has none. The hold does not exist, so another client has deleted it.
 func (r *Recreator) bindIfUnbound(ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool) error {
 	bindings, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
 	if err != nil || len(bindings) > 0 {
@@ -94,7 +94,7 @@ func (r *Recreator) bindIfUnbound(ctx context.Context, rec Recreation, wanted fu
 	return r.bind(ctx, rec.Queue.Name, wantedOf(rec.Bindings, rec.Queue.Name, wanted))
 }
 
-// giveBackHold moves what the hold has, most of it before the queue is bound again, and deletes the hold.
+// giveBackHold moves the messages of the hold back, most of them before it binds the queue again, and deletes the hold.
 func (r *Recreator) giveBackHold(
 	ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool, report func(Progress),
 ) (progress Progress, err error) {
@@ -127,7 +127,7 @@ func (r *Recreator) giveBackHold(
 	}
 }
 
-// moveBack moves messages from the hold to the queue until fewer than a number are ready, or none if that is zero.
+// moveBack moves messages from the hold to the queue until fewer than endBelow are ready; zero moves all.
 func (r *Recreator) moveBack(
 	ctx context.Context, rec Recreation, before Progress, endBelow int, report func(Progress),
 ) (Progress, error) {
@@ -145,7 +145,8 @@ func (r *Recreator) moveBack(
 	return now, r.step(StepMoved)
 }
 
-// maxDepth is how far a queue with these arguments is filled; zero if it never drops messages because of their number.
+// maxDepth returns up to how many ready messages a queue with these arguments is filled; zero if it never drops messages because
+// of their number.
 func maxDepth(arguments vhost.Arguments) int {
 	limit, limited := vhost.Normalize(arguments)[vhost.ArgMaxLength].(int64)
 	if !limited || arguments[vhost.ArgOverflow] == vhost.OverflowRejectPublish {
@@ -175,7 +176,7 @@ func (r *Recreator) rebind(ctx context.Context, rec Recreation, wanted func(vhos
 	return management.Sleep(ctx, r.Errors, inFlight)
 }
 
-// wantedOf are those of some bindings that are wanted of the queue.
+// wantedOf returns the wanted bindings, with the queue as their destination.
 func wantedOf(bindings []vhost.Binding, queue string, wanted func(vhost.Binding) bool) []vhost.Binding {
 	var kept []vhost.Binding
 	for _, binding := range bindings {

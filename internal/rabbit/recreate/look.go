@@ -16,7 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Find returns the IDs of recreations of a queue whose holds exist, as far as the snapshot knows.
+// Find returns the IDs of recreations of a queue whose holds exist in the snapshot.
 func (r *Recreator) Find(queue string) (ids []string) {
 	r.broker.View(func(known *snapshot.Snapshot) {
 		for name := range known.Queues {
@@ -29,7 +29,7 @@ func (r *Recreator) Find(queue string) (ids []string) {
 	return ids
 }
 
-// Look reports what the broker has.
+// Look reports the state of the queue, of the hold and of the fence at the broker.
 func (r *Recreator) Look(ctx context.Context, rec Recreation) (seen Seen, err error) {
 	if seen.Queue, err = r.see(ctx, rec, rec.Queue.Name); err != nil {
 		return Seen{}, err
@@ -55,7 +55,7 @@ func (r *Recreator) isNew(arguments vhost.Arguments, rec Recreation) bool {
 	return snapshot.SameArguments(vhost.Normalize(arguments), vhost.Normalize(rec.Queue.Arguments))
 }
 
-// see reports what the broker has of one queue.
+// see reports the state of one queue.
 func (r *Recreator) see(ctx context.Context, rec Recreation, queue string) (QueueSeen, error) {
 	seen, err := r.count(ctx, queue)
 	if err != nil || !seen.Exists {
@@ -73,7 +73,7 @@ func (r *Recreator) see(ctx context.Context, rec Recreation, queue string) (Queu
 	return seen, err
 }
 
-// count is a passive declaration: what it counts is current.
+// count returns the counts of a passive declaration, which are current.
 func (r *Recreator) count(ctx context.Context, queue string) (QueueSeen, error) {
 	answers := make(chan amqp.Queue, 1) // the operation goes on when the context ends
 	err := r.broker.DoOnCluster(ctx, r.Cluster, func(channel *amqp.Channel) error {
@@ -95,7 +95,7 @@ func (r *Recreator) count(ctx context.Context, queue string) (QueueSeen, error) 
 	return QueueSeen{Exists: true, Ready: declared.Messages, Consumers: declared.Consumers}, nil
 }
 
-// bindingsOf lists the bindings of a queue but for the recreation's own.
+// bindingsOf returns the bindings of a queue except the recreation's own.
 func (r *Recreator) bindingsOf(ctx context.Context, rec Recreation, queue string) ([]vhost.Binding, error) {
 	bindings, err := r.api.BindingsOf(ctx, queue)
 	if errors.Is(err, brokererr.ErrNotFound) {
@@ -104,7 +104,7 @@ func (r *Recreator) bindingsOf(ctx context.Context, rec Recreation, queue string
 	return slices.DeleteFunc(bindings, rec.IsOwn), reasoned(about(queue, err))
 }
 
-// until repeats a question until the answer is yes, or a time is over.
+// until calls ask until it returns true or the limit is over.
 func (r *Recreator) until(ctx context.Context, limit time.Duration, ask func() (bool, error)) error {
 	for begun := time.Now(); ; {
 		done, err := ask()
@@ -117,5 +117,5 @@ func (r *Recreator) until(ctx context.Context, limit time.Duration, ask func() (
 	}
 }
 
-// pollPause is the time between two questions.
+// pollPause is the time between two calls.
 const pollPause = 20 * time.Millisecond

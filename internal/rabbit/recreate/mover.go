@@ -14,20 +14,20 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/transfer"
 )
 
-// The headers of a message that was moved. A fanout exchange keeps its routing key, and CC does not route it again.
+// The headers of a moved message. A fanout exchange keeps the routing key of the message, and ignores CC.
 const (
 	// HeaderExchange is the exchange that the message was published to.
 	HeaderExchange = "warren-exchange"
-	// HeaderUserID is a user-id that RabbitMQ would refuse of Warren.
+	// HeaderUserID is a user-id that RabbitMQ would refuse from Warren.
 	HeaderUserID = "warren-user-id"
-	// headerExpiration keeps an expiration while the message is in the hold, where it must not expire.
+	// headerExpiration is the expiration of a message in the hold, where the message must not expire.
 	headerExpiration = "warren-expiration"
 )
 
-// move says which messages are moved where.
+// move describes which messages are moved, and where to.
 type move struct {
 	from, to, exchange string
-	// ready is how many were there at the beginning.
+	// ready is how many messages were ready at the beginning.
 	ready int
 	// endBelow ends the move as soon as fewer messages are ready; zero moves all.
 	endBelow int
@@ -36,12 +36,12 @@ type move struct {
 	isPast   func(*amqp.Delivery) bool
 	// before is the progress of earlier moves of the call.
 	before Progress
-	// restores: messages leave the hold, so they get back what they must not have there.
+	// restores: the move is from the hold to the queue, so messages get back the properties that they must not have in the hold.
 	restores bool
 }
 
-// move moves messages until the queue has none, or fewer than wanted. One that cannot be moved ends it. Sentinels that a crash has left
-// behind go no further.
+// move moves messages until fewer than endBelow are ready. A message that cannot be moved ends the move. Sentinels that a crash
+// has left behind are dropped.
 func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Progress, error) {
 	var latest Progress
 	settings := transfer.Settings{MaxDepth: -1}
@@ -88,25 +88,25 @@ func (m move) progressOf(now transfer.Progress) Progress {
 	}
 }
 
-// copier moves each message as it is, as far as AMQP allows.
+// copier copies each message without changes if AMQP 0-9-1 and RabbitMQ allow it.
 type copier struct {
 	exchange, user string
 	restores       bool
 }
 
-// Skips moves all.
+// Skips skips no message.
 func (copier) Skips(*amqp.Delivery) string { return "" }
 
-// ID is the same for messages that are alike.
+// ID returns the same text for messages with the same content.
 func (copier) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }
 
-// errAMQP10 is about a message with parts that AMQP 0-9-1 does not know, which would be lost.
+// errAMQP10 is about a message with AMQP 1.0 sections, which AMQP 0-9-1 would lose.
 var errAMQP10 = errors.New("a message has AMQP 1.0 sections, which cannot be moved")
 
 // typeAMQP10 is the type that RabbitMQ gives a message of AMQP 1.0 whose body it cannot translate.
 const typeAMQP10 = "amqp-1.0"
 
-// Copy is the message as it is published again.
+// Copy returns the message to publish.
 func (c copier) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error) {
 	if message.Type == typeAMQP10 {
 		return contract.Route{}, amqp.Publishing{}, errAMQP10

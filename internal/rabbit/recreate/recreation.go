@@ -17,7 +17,7 @@ type Recreation struct {
 	ID string
 	// Queue is the queue with its new arguments, which stay the same until the recreation has ended.
 	Queue topology.Queue
-	// Bindings are the recorded bindings of the queue: all that Divert has passed to its callback, of which the latest call has all.
+	// Bindings are the recorded bindings of the queue: the bindings of the latest call of the callback of Divert.
 	Bindings []vhost.Binding
 	// Tiers are the delay tiers that dead-letter to the queue through the default exchange. Swap holds back their messages.
 	Tiers []string
@@ -30,13 +30,13 @@ type Recreation struct {
 	DeleteSent bool
 }
 
-// MaxBindings is how many bindings a queue may have that is recreated: all of them are recorded.
+// MaxBindings is how many bindings a queue may have to be recreated. All of them are recorded.
 const MaxBindings = 64
 
-// idLength is long enough for IDs never to meet, and short enough for names.
+// idLength is long enough to make IDs unique, and short enough for names.
 const idLength = 10
 
-// NewID makes an ID of a recreation.
+// NewID returns an ID for a recreation.
 func NewID() string { return strings.ToLower(rand.Text()[:idLength]) }
 
 const (
@@ -45,24 +45,24 @@ const (
 	prefixProbe = "warren-probe-"
 )
 
-// Hold is the name of the queue that gets the messages meanwhile.
+// Hold is the name of the queue that holds the messages during the recreation.
 func (r Recreation) Hold() string { return cut(prefixHold + r.ID + "." + r.Queue.Name) }
 
-// HoldExchange is the name of the fanout exchange that leads to the hold alone.
+// HoldExchange is the name of the fanout exchange that leads only to the hold.
 func (r Recreation) HoldExchange() string { return prefixHold + r.ID }
 
-// BackExchange is the name of the fanout exchange that leads to the queue alone.
+// BackExchange is the name of the fanout exchange that leads only to the queue.
 func (r Recreation) BackExchange() string { return prefixBack + r.ID }
 
-// probe is the name of the queue on which the new arguments are tried.
+// probe is the name of the queue on which Divert tries the new arguments.
 func (r Recreation) probe() string { return cut(prefixProbe + r.ID + "." + r.Queue.Name) }
 
-// IsOwn reports whether a binding is one of the recreation's own, which are not recorded.
+// IsOwn reports whether a binding is one of the recreation's own bindings, which are not recorded.
 func (r Recreation) IsOwn(binding vhost.Binding) bool {
 	return binding.Source == r.HoldExchange() || binding.Source == r.BackExchange()
 }
 
-// IDOf is the ID of the recreation whose hold for a queue has this name; false if that is no name of a hold for this queue.
+// IDOf returns the ID of the recreation whose hold has this name; false if the name is not that of a hold for this queue.
 func IDOf(hold, queue string) (id string, ok bool) {
 	rest, ok := strings.CutPrefix(hold, prefixHold)
 	if !ok || len(rest) <= idLength {
@@ -72,7 +72,7 @@ func IDOf(hold, queue string) (id string, ok bool) {
 	return id, (Recreation{ID: id, Queue: topology.Queue{Name: queue}}).Hold() == hold
 }
 
-// cut shortens a name to what RabbitMQ allows, and does not cut a character.
+// cut shortens a name to the length that RabbitMQ allows, between two characters.
 func cut(name string) string {
 	for len(name) > vhost.MaxNameLength {
 		_, size := utf8.DecodeLastRuneInString(name)
@@ -81,46 +81,48 @@ func cut(name string) string {
 	return name
 }
 
-// QueueSeen is a queue as Look finds it.
+// QueueSeen is the state of a queue at the broker.
 type QueueSeen struct {
 	Exists    bool
 	Arguments vhost.Arguments
-	// Ready and Consumers are current. A consumer that has gone and holds messages counts; messages that consumers hold do not.
+	// Ready and Consumers are current. A consumer that is gone but still holds messages counts. Messages that consumers hold do
+	// not count as ready.
 	Ready, Consumers int
-	// Bindings leave out the recreation's own.
+	// Bindings are all bindings except the recreation's own.
 	Bindings []vhost.Binding
 }
 
-// Seen is what Look finds at the broker.
+// Seen is the result of Look.
 type Seen struct {
 	Queue, Hold QueueSeen
 	// IsNew: the queue exists with the new arguments.
 	IsNew bool
-	// Fenced: a fence of a recreation stands over the queue. If the status is lost, that counts as DeleteSent.
+	// Fenced: a fence of a recreation matches the queue. If the status is lost, the caller treats this as DeleteSent.
 	Fenced bool
 }
 
-// Progress is how the messages of a phase are moved.
+// Progress is the progress of moving messages in a phase.
 type Progress struct {
-	// State and Detail say what the mover does or waits for.
+	// State and Detail describe what the mover does or waits for.
 	State  transfer.State
 	Detail string
 	// Moved is how many messages this call has moved.
 	Moved int
-	// Past is how many of them came past the bindings: after Recreation.Emptied, other than from a tier.
+	// Past is how many of them came past the bindings: they arrived after Recreation.Emptied, and not from a tier.
 	Past int
-	// Remaining is how many are still ready, as of the beginning of the call.
+	// Remaining is how many of the messages that were ready at the beginning of the call are not moved yet.
 	Remaining int
 }
 
-// Swapped is what Swap has done.
+// Swapped is the result of Swap.
 type Swapped struct {
-	// DeleteSent: if the error is nil, the queue was deleted and declared. With an error, a delete may be under way: the caller records
-	// that and calls Swap again. If DeleteSent is false, the queue is untouched even if the callback has recorded a delete: GiveBack is the
-	// way back.
+	// DeleteSent: if the error is nil, the queue was deleted and declared. With an error, a delete may be running: the caller
+	// records that and calls Swap again. If DeleteSent is false, the queue is unchanged even if the callback has recorded a
+	// delete, and the caller can go back with GiveBack.
 	DeleteSent bool
 	// Moved is how many messages Swap itself has moved to the hold, and Past how many of them came past the bindings; see Progress.
 	Moved, Past int
-	// FenceStood is for how long publishers by name were refused, and Absent for how long there was no queue at most; zero if unknown.
+	// FenceStood is for how long publishers by name were refused. Absent is for how long at most the queue did not exist. Both
+	// are zero if unknown.
 	FenceStood, Absent time.Duration
 }

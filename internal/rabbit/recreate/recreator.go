@@ -17,33 +17,34 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Broker is what a recreation takes of a connection. cluster is the Key of the cluster that must not be missed.
+// Broker is the part of a broker connection that a recreation uses. A call with a cluster fails if the broker belongs to another
+// cluster.
 type Broker interface {
 	// View shows the snapshot of the vhost.
 	View(show func(*snapshot.Snapshot))
-	// Observe returns what the snapshot has of a selection.
+	// Observe returns a selection of the snapshot.
 	Observe(selection vhost.Selection) (vhost.Observed, bool)
-	// Version is what the broker says of itself; empty before the first contact.
+	// Version is the version that the broker reports; empty before the first contact.
 	Version() string
-	// MayWritePolicies reports whether the user has the tag for it.
+	// MayWritePolicies reports whether the user has a tag that permits this.
 	MayWritePolicies() bool
-	// IsTaken reports whether Warren deletes the queue, or takes messages out of it.
+	// IsTaken reports whether Warren deletes the queue or takes messages out of it.
 	IsTaken(queue string) bool
 	// CheckUnshared fails if another operator works on the vhost.
 	CheckUnshared(ctx context.Context) error
-	// Declare declares exchanges and queues, then bindings. Unbind and Delete remove; what does not exist counts as removed.
+	// Declare declares exchanges and queues, then bindings. Unbind and Delete ignore objects that do not exist.
 	Declare(ctx context.Context, cluster string, wanted topology.Topology) error
 	Unbind(ctx context.Context, cluster string, bindings []topology.Binding) error
 	Delete(ctx context.Context, cluster string, queues, exchanges []string) error
 	// DoOnCluster runs an operation on a channel.
 	DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
-	// Dial opens an AMQP connection that keeps no bodies of messages.
+	// Dial opens an AMQP connection that discards the bodies of messages.
 	Dial(ctx context.Context, cluster, name string) (*amqpconn.Conn, error)
 	// Transfer moves messages.
 	Transfer(ctx context.Context, cluster string, config transfer.Config) (transfer.Progress, error)
 }
 
-// Deleter is what a recreation takes of safedelete.
+// Deleter is the part of safedelete that a recreation uses.
 type Deleter interface {
 	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error
 	Recreate(ctx context.Context, cluster string, recreation safedelete.Recreation) (safedelete.Recreated, error)
@@ -51,14 +52,14 @@ type Deleter interface {
 	ClearRecreation(ctx context.Context, cluster, queue string, isNew bool) error
 }
 
-// API is what a recreation takes of the management API.
+// API is the part of the management API that a recreation uses.
 type API interface {
 	Policies(ctx context.Context) ([]vhost.Policy, error)
 	QueueInfo(ctx context.Context, queue, query string) (*management.QueueInfo, error)
 	BindingsOf(ctx context.Context, queue string) ([]vhost.Binding, error)
 }
 
-// Settings are those of a Recreator.
+// Settings configure a Recreator.
 type Settings struct {
 	// Cluster is the Key of the cluster that the recreation is for. Everything fails with ErrOtherCluster on another one.
 	Cluster  string
@@ -80,7 +81,7 @@ type Recreator struct {
 	api     API
 }
 
-// New makes a Recreator.
+// New returns a Recreator.
 func New(settings Settings, broker Broker, deleter Deleter, api API) *Recreator {
 	return &Recreator{Settings: settings, broker: broker, deleter: deleter, api: api}
 }
@@ -104,7 +105,7 @@ const (
 // ErrAbandoned ends a call without undoing anything, as a crash would. Tests only.
 var ErrAbandoned = errors.New("abandoned")
 
-// step is called between two steps.
+// step calls Settings.Between, and returns ErrAbandoned if the test ends the recreation there.
 func (r *Recreator) step(name string) error {
 	if r.Between != nil && !r.Between(name) {
 		return ErrAbandoned

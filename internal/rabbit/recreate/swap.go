@@ -8,11 +8,13 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 )
 
-// Swap deletes the queue if it is provably empty and has no consumers, and declares it with the new arguments. It calls deleteSent before
-// the delete goes out. deleteSent has to record Recreation.DeleteSent; its error ends the call, and is returned as it is.
+// Swap deletes the queue if it is provably empty and has no consumers, and declares it with the new arguments. It calls
+// deleteSent before the delete goes out. deleteSent must record Recreation.DeleteSent; its error ends the call, and is returned
+// as it is.
 //
-// If DeleteSent is recorded, a delete of an earlier process may be under way. Then Swap first waits for up to 30 s whether the queue
-// disappears, and declares it once it is gone. The fence stays closed meanwhile, because RabbitMQ would delete the messages with the queue.
+// If DeleteSent is recorded, a delete of an earlier process may be running. Then Swap first waits up to 30 s for the queue to
+// disappear, and declares it once it is gone. The fence stays closed meanwhile, because RabbitMQ would delete new messages with
+// the queue.
 func (r *Recreator) Swap(ctx context.Context, rec Recreation, deleteSent func(context.Context) error) (Swapped, error) {
 	isNew, err := r.isSwapped(ctx, rec)
 	if err != nil {
@@ -31,7 +33,8 @@ func (r *Recreator) Swap(ctx context.Context, rec Recreation, deleteSent func(co
 	return swapped, r.step(StepSwapped)
 }
 
-// swap holds back the tiers, and moves the messages that they have dead-lettered to the queue since it was emptied.
+// swap holds back the messages of the tiers, and moves the messages that the tiers have dead-lettered to the queue since it was
+// emptied.
 func (r *Recreator) swap(ctx context.Context, rec Recreation, deleteSent func(context.Context) error) (swapped Swapped, err error) {
 	freezer := &freezer{Recreator: r, rec: rec}
 	done, err := r.deleter.Recreate(ctx, r.Cluster, safedelete.Recreation{
@@ -55,8 +58,8 @@ func (r *Recreator) swap(ctx context.Context, rec Recreation, deleteSent func(co
 	return swapped, nil
 }
 
-// emptyAgain moves the messages that the tiers have dead-lettered to the queue. It fails if it finds other messages: the caller decides
-// about those before the queue is deleted.
+// emptyAgain moves the messages that the tiers have dead-lettered to the queue. It fails if it finds other messages: the caller
+// must decide about them before the queue is deleted.
 func (r *Recreator) emptyAgain(ctx context.Context, rec Recreation, swapped *Swapped) error {
 	rec.Emptied = true
 	progress, err := r.Empty(ctx, rec, nil)
@@ -68,8 +71,8 @@ func (r *Recreator) emptyAgain(ctx context.Context, rec Recreation, swapped *Swa
 	return err
 }
 
-// whyNotCleared gives the error of a fence that cannot be taken down its Reason. A sentinel is not found behind many messages, which the
-// open fence has let in: then the queue has to be emptied first.
+// whyNotCleared adds a Reason to the error of a fence that could not be taken down. A search does not find a sentinel behind many
+// messages, which an open fence has let in. Then the queue has to be emptied first.
 func (r *Recreator) whyNotCleared(ctx context.Context, rec Recreation, err error) error {
 	if now, uncounted := r.count(ctx, rec.Queue.Name); errors.Is(err, brokererr.ErrUnproven) && uncounted == nil && now.Ready > 0 {
 		return because(PublishersPastBindings, err)
@@ -77,7 +80,7 @@ func (r *Recreator) whyNotCleared(ctx context.Context, rec Recreation, err error
 	return reasoned(err)
 }
 
-// isSwapped reports whether an earlier call has swapped the queue. No delete is under way when it returns without an error.
+// isSwapped reports whether an earlier call has swapped the queue. If it returns no error, no delete is running.
 func (r *Recreator) isSwapped(ctx context.Context, rec Recreation) (bool, error) {
 	if rec.DeleteSent {
 		isNew, err := r.deleter.SettleRecreation(ctx, r.Cluster, rec.Queue)
@@ -90,7 +93,7 @@ func (r *Recreator) isSwapped(ctx context.Context, rec Recreation) (bool, error)
 	return now.Exists && r.isNew(now.Arguments, rec), err
 }
 
-// whyNotSwapped gives an error of safedelete its Reason.
+// whyNotSwapped adds a Reason to an error of safedelete.
 func whyNotSwapped(done safedelete.Recreated, err error) error {
 	switch {
 	case done.DeleteSent:

@@ -15,37 +15,37 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// answerAge is how old the answers of the callers may be when the fence goes up: those of a batch that waits for a place for
-// longer are asked again.
+// answerAge is the maximum age of the callers' answers when a batch gets a place for its fences. If they are older, the batch
+// asks the callers again.
 const answerAge = 2 * time.Second
 
-// plannedAge is how old they may be once the fences are planned, which takes long where the broker is slow.
+// plannedAge is the maximum age of the callers' answers once the fences are planned. Planning takes long on a slow broker.
 const plannedAge = 5 * time.Second
 
-// batch are groups whose queues stand behind one fence at the same time, or behind a few.
+// batch is a set of groups whose queues stand behind one fence, or a few fences, at the same time.
 type batch struct {
 	deleter *Deleter
 	cluster string
-	// groups are those that are still to be deleted.
+	// groups are the groups that are still to be deleted.
 	groups []*group
 
 	stats    map[string]*queueStats
 	fences   []fence.Fence
 	priority int // of the fences
-	// asked and answered are when the callers were asked, and when all had answered.
+	// asked is when the batch began to ask the callers. answered is when all of them had answered.
 	asked, answered time.Time
-	// closed is when the first fence began to be closed.
+	// closed is when the batch began to write the first fence.
 	closed time.Time
-	// published is when the first sentinel was about to be. deadline is when the last queue must be deleted.
+	// published is when the batch was about to publish the first sentinel. deadline is when the last queue must be deleted.
 	published, deadline time.Time
 
-	// inside is how many sentinels there can be, by queue.
+	// inside is the maximum number of sentinels in each queue.
 	inside tally
 
-	mu sync.Mutex // guards what follows, and what groups are changed by while several queues are worked on
-	// sent is when the broker was told to delete queues.
+	mu sync.Mutex // guards the fields below, and the groups while several queues are worked on
+	// sent is when the broker was told to delete a queue, by queue.
 	sent map[string]time.Time
-	// interrupt ends what is done behind fences; nil while nothing is.
+	// interrupt cancels the work of the batch; nil while a call that ends must not cancel it.
 	interrupt context.CancelCauseFunc
 }
 
@@ -58,7 +58,7 @@ var (
 	errCallEnded = errors.New("a call has ended")
 )
 
-// runBatch deletes groups, or has them wait again.
+// runBatch deletes groups, or requeues them.
 func (s *Deleter) runBatch(groups []*group) {
 	d := newBatch(s, groups)
 	for _, g := range groups {
@@ -76,8 +76,8 @@ func newBatch(s *Deleter, groups []*group) *batch {
 	}
 }
 
-// run asks the callers, waits for a place, and goes on unless that took too long. Nobody holds a place while callers are asked:
-// their answers may take as long as a refresh of the vhost.
+// run asks the callers, waits for a place, and deletes the groups. If the wait took too long, it starts again. A batch that asks
+// its callers has no place, because their answers may take as long as a refresh of the vhost.
 func (d *batch) run() error {
 	ctx, end := context.WithCancelCause(context.Background())
 	defer end(nil)
@@ -104,7 +104,7 @@ func (d *batch) run() error {
 	}
 }
 
-// slowest is the error of a group that was too slow, if there is one, and the given error otherwise.
+// slowest returns the error of a group that was too slow. If there is none, it returns the given error.
 func (d *batch) slowest(err error) error {
 	for _, g := range d.groups {
 		if errors.Is(g.err, errSlow) {
@@ -114,7 +114,8 @@ func (d *batch) slowest(err error) error {
 	return err
 }
 
-// interruptible has what is done from here on end when one of the calls ends; nil ends that. Calls that have ended already leave.
+// interruptible sets the function that cancels the batch when one of its calls ends; with nil, no call cancels it. Groups whose
+// calls have already ended leave the batch.
 func (d *batch) interruptible(end context.CancelCauseFunc) {
 	d.mu.Lock()
 	d.interrupt = end
@@ -126,17 +127,17 @@ func (d *batch) interruptible(end context.CancelCauseFunc) {
 	}
 }
 
-// callEnded interrupts what is done, for one of the callers does not want that any more. Groups that are being deleted already
-// see to it themselves.
+// callEnded cancels the batch when one of its calls ends. While queues are deleted, deleteOne checks the call of each group
+// instead.
 func (d *batch) callEnded(g *group) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.interrupt != nil && slices.Contains(d.groups, g) { // others have left
+	if d.interrupt != nil && slices.Contains(d.groups, g) { // other groups have left the batch
 		d.interrupt(errCallEnded)
 	}
 }
 
-// ask asks all callers at the same time, and lets those go that do not want the deletion any more.
+// ask asks all callers at the same time. Groups whose callers no longer want the deletion leave the batch.
 func (d *batch) ask() {
 	d.asked = time.Now()
 	answers := make([]error, len(d.groups))
@@ -157,7 +158,7 @@ func (d *batch) ask() {
 	}
 }
 
-// leave takes a group out of the batch before anything was done to its queues.
+// leave removes a group whose queues are unchanged from the batch, and sends the result to its caller.
 func (d *batch) leave(g *group, result error) {
 	d.mu.Lock()
 	d.groups = slices.DeleteFunc(slices.Clone(d.groups), func(other *group) bool { return other == g })
@@ -165,7 +166,7 @@ func (d *batch) leave(g *group, result error) {
 	g.done <- result
 }
 
-// fenceOff deletes the groups behind fences. What it returns holds for all groups that have no error of their own.
+// fenceOff deletes the groups behind fences. Its error applies to all groups that have no error of their own.
 func (d *batch) fenceOff(ctx context.Context) error {
 	planned, err := preflight{d}.plan(ctx)
 	if err != nil || len(d.groups) == 0 {
@@ -182,7 +183,7 @@ func (d *batch) fenceOff(ctx context.Context) error {
 	return d.undo(ctx, interrupted(ctx, err))
 }
 
-// interrupted is errCallEnded in the place of what came of it.
+// interrupted returns errCallEnded in place of an error if a call that ended has cancelled the batch.
 func interrupted(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errCallEnded) {
 		return errCallEnded
@@ -190,7 +191,7 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// fenceAndDelete has left traces when it returns, whatever it returns.
+// fenceAndDelete puts the fences up and deletes the groups behind them. The caller must undo it, also after a success.
 func (d *batch) fenceAndDelete(ctx context.Context, planned []fence.Fence) error {
 	if err := d.deleter.sentinels.check(ctx, d.cluster); err != nil {
 		return err
@@ -221,8 +222,8 @@ func (d *batch) fenceAndDelete(ctx context.Context, planned []fence.Fence) error
 	return err
 }
 
-// deadlineFrom returns the end of the budget of a batch whose first fence began to go up at a time. Sentinels must not expire: half of
-// their time to live is left for taking them out again.
+// deadlineFrom returns the end of the budget of a batch that began to write its first fence at the given time. Sentinels must not
+// expire, so half of their time to live remains for removing them.
 func (d *batch) deadlineFrom(begun time.Time) time.Time {
 	deadline := begun.Add(budget)
 	if ttl, expires := d.ttl(d.queues()...); expires && d.published.Add(ttl/2).Before(deadline) {
@@ -271,13 +272,13 @@ func (d *batch) unproven(format string, args ...any) error {
 	return d.deleter.errs.Fail(brokererr.ErrUnproven, format, args...)
 }
 
-// slow is unproven for want of time.
+// slow returns an ErrUnproven for a deletion that ran out of time.
 func (d *batch) slow(format string, args ...any) error {
 	text := fmt.Sprintf("%v: %s", brokererr.ErrUnproven, fmt.Sprintf(format, args...))
 	return d.deleter.errs.Because([]error{brokererr.ErrUnproven, errSlow}, text)
 }
 
-// doubt takes note of why a group cannot be deleted, and that the batch must be released.
+// doubt records why a group cannot be deleted. A batch with such a group must be released.
 func (d *batch) doubt(g *group, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -286,7 +287,7 @@ func (d *batch) doubt(g *group, why error) {
 	}
 }
 
-// doubtIn is doubt about what was found out before the context ended, and nothing that came of its end.
+// doubtIn is doubt, except for an error that only reports the end of the context.
 func (d *batch) doubtIn(ctx context.Context, g *group, why error) {
 	if ended := ctx.Err(); ended == nil || !errors.Is(why, ended) {
 		d.doubt(g, why)
@@ -299,7 +300,7 @@ func (d *batch) doubtful() bool {
 	return slices.ContainsFunc(d.groups, func(g *group) bool { return g.err != nil })
 }
 
-// queues are those of all groups that exist, as far as is known.
+// queues returns the queues of all groups, without queues that are known to be gone.
 func (d *batch) queues() (all []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -309,7 +310,7 @@ func (d *batch) queues() (all []string) {
 	return all
 }
 
-// gone takes note that a queue does not exist any more.
+// gone records that a queue no longer exists.
 func (d *batch) gone(queue string) {
 	d.mu.Lock()
 	for _, g := range d.groups {
@@ -325,17 +326,17 @@ func (g *group) drop(queue string) {
 	g.queues = slices.DeleteFunc(slices.Clone(g.queues), func(other string) bool { return other == queue })
 }
 
-// gone has the snapshot forget a queue.
+// gone removes a queue from the snapshot.
 func (s *Deleter) gone(queue string) {
 	s.broker.Write(snapshot.Write{
 		ID: vhost.QueueID(queue), Apply: func(known *snapshot.Snapshot) bool { return known.DropQueue(queue) },
 	})
 }
 
-// count changes how many sentinels there can be in a queue, and returns the number.
+// count changes the maximum number of sentinels in a queue, and returns the new number.
 func (d *batch) count(queue string, change int) int { return d.inside.count(queue, change) }
 
-// search looks for the sentinels of a fence.
+// search returns a search for the sentinels of a fence.
 func (d *batch) search(f fence.Fence) *search {
 	return &search{
 		Deleter: d.deleter, fence: f, cluster: d.cluster, missing: d.count, gone: d.gone, published: d.published,
@@ -347,7 +348,7 @@ func (d *batch) fenceOf(queue string) fence.Fence {
 	return d.fences[slices.IndexFunc(d.fences, func(f fence.Fence) bool { return slices.Contains(f.Queues, queue) })]
 }
 
-// ttl is the shortest of the queues' times to live; false if nothing expires.
+// ttl returns the shortest time to live of messages in the queues; false if no messages expire.
 func (d *batch) ttl(queues ...string) (shortest time.Duration, expires bool) {
 	for _, queue := range queues {
 		if ttl, set := d.stats[queue].ttl(); set && (!expires || ttl < shortest) {
@@ -357,7 +358,7 @@ func (d *batch) ttl(queues ...string) (shortest time.Duration, expires bool) {
 	return shortest, expires
 }
 
-// finish tells the callers what came of their groups. Groups that were only held up by others wait again.
+// finish sends each caller the result of its group. It requeues groups that could not be deleted only because of other groups.
 func (d *batch) finish(err error) {
 	var again []*group
 	s, several := d.deleter, len(d.groups) > 1

@@ -10,33 +10,33 @@ import (
 )
 
 const (
-	// gathering is how long the first group of a batch waits for others; and as long again for each batch that is under way, for
-	// then more come.
+	// gathering is how long the first group of a batch waits for more groups. Each running batch adds the same time, because more
+	// groups arrive while batches run.
 	gathering = 50 * time.Millisecond
-	// batchLimit is how many batches are under way at a time: those that have fences up, and as many that ask their callers.
+	// batchLimit is the maximum number of running batches: fenceLimit batches with fences up, and as many that ask their callers.
 	batchLimit = 2 * fenceLimit
-	// queueLimit is how many queues a batch has at most. A policy that matches 100 queues takes a fifth of a second to write, on an idle
-	// broker.
+	// queueLimit is the maximum number of queues in a batch. An idle broker takes a fifth of a second to write a policy that
+	// matches 100 queues.
 	queueLimit = 160
-	// slowLimit is how often a group may be in a batch that was too slow before its caller is told.
+	// slowLimit is how often a group is requeued because its batch was too slow. After that, its caller gets the error.
 	slowLimit = 3
 )
 
-// batcher gathers the groups that wait, and has them deleted in batches. Groups of a kind go together, in the order in which they
-// came, as many as one fence and the time that there is allow.
+// batcher gathers waiting groups and deletes them in batches. A batch has groups of one kind, in the order in which they arrived,
+// as many as fit into one fence and into the time limit.
 type batcher struct {
-	run func(groups []*group) // which wait again, or have their results, when it returns
+	run func(groups []*group) // before it returns, each group is requeued or has its result
 
 	mu      sync.Mutex
 	waiting []*group
 	running int // batches
-	most    int // queues of a batch; fewer where batches take too long
+	most    int // queues of a batch; fewer if batches take too long
 	timer   *time.Timer
 }
 
 func newBatcher(run func([]*group)) *batcher { return &batcher{run: run, most: queueLimit} }
 
-// wait has a group deleted, and returns what came of it.
+// wait enqueues a group, and returns the result of its deletion.
 func (b *batcher) wait(errs brokererr.Errors, g *group) error {
 	g.since = time.Now()
 	b.mu.Lock()
@@ -51,10 +51,10 @@ func (b *batcher) wait(errs brokererr.Errors, g *group) error {
 	if b.withdraw(g) {
 		return errs.Unreachable(g.ctx.Err())
 	}
-	return <-g.done // when what its batch put up is down
+	return <-g.done // after its batch has taken its fences down
 }
 
-// again has groups wait once more, before the others.
+// again requeues groups ahead of all others.
 func (b *batcher) again(groups []*group) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,7 +62,7 @@ func (b *batcher) again(groups []*group) {
 	b.start()
 }
 
-// withdraw takes back a group that is in no batch yet.
+// withdraw removes a group that is in no batch yet; false if it is in one.
 func (b *batcher) withdraw(g *group) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,14 +74,14 @@ func (b *batcher) withdraw(g *group) bool {
 	return true
 }
 
-// count is how many groups wait.
+// count returns the number of waiting groups.
 func (b *batcher) count() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.waiting)
 }
 
-// start begins as many batches as may be under way. The lock is held.
+// start starts as many batches as batchLimit allows. The lock is held.
 func (b *batcher) start() {
 	for b.running < batchLimit && len(b.waiting) > 0 {
 		groups, left := b.next()
@@ -111,7 +111,8 @@ func (b *batcher) startIn(wait time.Duration) {
 	})
 }
 
-// next takes the groups of the next batch, unless more of the kind may come within a time.
+// next removes and returns the groups of the next batch. If it is too early for the batch, next returns the time left for more
+// groups.
 func (b *batcher) next() (groups []*group, left time.Duration) {
 	var queues []string
 	full := false
@@ -133,7 +134,7 @@ func (b *batcher) next() (groups []*group, left time.Duration) {
 	return groups, 0
 }
 
-// fits says whether these queues may be in one batch.
+// fits reports whether one batch may have these queues.
 func (b *batcher) fits(k kind, queues []string) bool {
 	most := b.most
 	if k.hurry > 0 {
@@ -142,7 +143,7 @@ func (b *batcher) fits(k kind, queues []string) bool {
 	return len(queues) <= most && len(fence.Patterns(queues)) == 1
 }
 
-// adapt makes batches smaller where one of this size was too slow, and larger again where not.
+// adapt reduces the size of batches if a batch of this size was too slow, and increases it if not.
 func (b *batcher) adapt(queues int, tooSlow bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

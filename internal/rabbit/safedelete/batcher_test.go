@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
 
-// Groups of a kind go together, in the order in which they came, as many as one pattern and the time that there is allow.
+// A batch has groups of one kind, in the order in which they arrived, as many as fit into one pattern and into the time limit.
 func TestTheNextBatch(t *testing.T) {
 	t.Parallel()
 	long := func(i int) string { return fmt.Sprintf("%d%s%[1]d", i, strings.Repeat("(", 250)) } // 502 bytes in a pattern
@@ -100,7 +100,7 @@ func TestBatchesAdaptToTheBroker(t *testing.T) {
 	}{
 		{queueLimit, true, queueLimit / 2},
 		{10, true, 5},
-		{1, false, 5}, // which says nothing
+		{1, false, 5}, // too small a batch to change the limit
 		{5, false, 7},
 		{7, true, 3},
 		{3, true, 1},
@@ -121,7 +121,7 @@ func TestBatchesAdaptToTheBroker(t *testing.T) {
 	}
 }
 
-// A call that ends while it waits is over at once; one that is in a batch is over when its batch is.
+// A call that ends while it waits returns immediately. A call that ends while it is in a batch returns when the batch ends.
 func TestACallThatEndsWhileItWaits(t *testing.T) {
 	t.Parallel()
 	begun, release := make(chan struct{}), make(chan struct{})
@@ -160,7 +160,7 @@ func TestACallThatEndsWhileItWaits(t *testing.T) {
 	}
 }
 
-// One reading serves all who asked before it began, and nobody who asked later.
+// One read serves all callers that asked before it began, and no caller that asked later.
 func TestOneReadingServesManyQuestions(t *testing.T) {
 	t.Parallel()
 	began, answers, number := make(chan int), make(chan struct{}), 0

@@ -22,7 +22,7 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// within is how long what happens at once may take on a loaded machine.
+// within is the limit for a step that ends immediately on an idle machine.
 var within = deadline.For(30 * time.Second)
 
 // each runs a test on each broker, in a vhost of its own.
@@ -42,7 +42,7 @@ func quorum(arguments vhost.Arguments) vhost.Arguments {
 	return all
 }
 
-// realBroker is a real broker, with as little around it as steps of a deletion need.
+// realBroker connects to a real broker, with only the parts that the steps of a deletion need.
 type realBroker struct {
 	options amqpconn.DialOptions
 	pool    *amqpconn.Pool
@@ -52,7 +52,7 @@ type realBroker struct {
 	known *snapshot.Snapshot
 }
 
-// deleterAt makes a Deleter for a vhost.
+// deleterAt returns a Deleter for a vhost.
 func deleterAt(t *testing.T, vh *brokers.VHost) (*Deleter, *management.Client) {
 	t.Helper()
 	errs := brokererr.Errors{Username: vh.Broker.Username, Password: vh.Broker.Password, VHost: vh.Name}

@@ -15,18 +15,18 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// removal deletes queues that were proved empty and that sentinels keep closed.
+// removal deletes queues that are proved empty and that sentinels keep closed.
 type removal struct{ *batch }
 
 const (
-	// groupsAtOnce is how many groups of a batch are deleted at the same time.
+	// groupsAtOnce is the maximum number of groups of a batch that are deleted at the same time.
 	groupsAtOnce = amqpconn.ChannelLimit / 4
-	// channelAge is for how long one channel deletes groups, which is far less than the time of one operation.
+	// channelAge is how long one channel is used to delete groups. It is far shorter than Times.Operation.
 	channelAge = 2 * time.Second
 )
 
-// delete checks each group once more and deletes it. A group that turns out not to be empty has the reason as its error: those
-// that are being deleted go on, and no other begins.
+// delete checks each group once more and deletes it. If a group is not empty, delete records the reason as its error. Deletions
+// that have begun go on, and no other begins.
 func (d removal) delete(ctx context.Context) error {
 	groups := make(chan *group, len(d.groups))
 	for _, g := range d.groups {
@@ -53,7 +53,7 @@ func (d removal) delete(ctx context.Context) error {
 	return nil
 }
 
-// next is the group to begin with; nil if none is left, or none may begin any more.
+// next returns the next group to delete; nil if none is left, or if no further deletion may begin.
 func (d removal) next(ctx context.Context, groups <-chan *group) *group {
 	if d.doubtful() || ctx.Err() != nil {
 		return nil
@@ -61,10 +61,10 @@ func (d removal) next(ctx context.Context, groups <-chan *group) *group {
 	return <-groups
 }
 
-// deleteFrom deletes a group, and those after it, on one channel.
+// deleteFrom deletes a group and the groups after it on one channel.
 func (d removal) deleteFrom(ctx context.Context, g *group, groups <-chan *group) {
 	queue := g.queues[0]
-	var own error // of Warren, which the channel does not classify
+	var own error // an error of Warren, which DoExclusively must not classify
 	err := d.deleter.broker.DoExclusively(ctx, d.cluster, func(channel amqpconn.Exclusive) error {
 		for begun := time.Now(); g != nil && time.Since(begun) < channelAge; g = d.next(ctx, groups) {
 			if queue, own = d.deleteGroup(ctx, channel, g); own != nil {
@@ -78,13 +78,13 @@ func (d removal) deleteFrom(ctx context.Context, g *group, groups <-chan *group)
 		d.doubt(g, ErrAbandoned)
 	case err != nil:
 		d.doubt(g, wrapQueue(queue, err))
-	case g != nil: // the channel has become old
+	case g != nil: // the channel is older than channelAge
 		d.deleteFrom(ctx, g, groups)
 	}
 }
 
-// deleteGroup makes sure that all queues of a group are as they were left, and deletes one after the other. It returns the
-// queue with which it failed.
+// deleteGroup checks that all queues of a group hold only their sentinels, and deletes the queues one after the other. It returns
+// the queue with which it failed.
 func (d removal) deleteGroup(ctx context.Context, channel amqpconn.Exclusive, g *group) (queue string, err error) {
 	queues := slices.Clone(g.queues)
 	for _, queue := range queues {
@@ -120,7 +120,7 @@ func (d removal) checkGuarded(channel *amqp.Channel, queue string) error {
 	return err
 }
 
-// guarded says why a queue holds something else than its sentinels; nil if not.
+// guarded fails if a queue does not hold exactly its sentinels.
 func (d removal) guarded(queue string, now counts, exists bool) error {
 	switch {
 	case !exists:
@@ -140,12 +140,12 @@ const (
 	deletedElsewhere = "queue %q was deleted by somebody else"
 )
 
-// beyond leaves out messages of our own.
+// beyond returns the counts without Warren's own messages.
 func (h counts) beyond(own int) counts {
 	return counts{ready: max(h.ready-own, 0), consumers: h.consumers}
 }
 
-// deleteOne goes step by step on one channel, so that nothing comes in between but what the broker does itself.
+// deleteOne runs its steps one after the other on one channel, so that only the broker itself can act in between.
 func (d removal) deleteOne(ctx context.Context, channel amqpconn.Exclusive, g *group, queue string) error {
 	if err := d.takeFirst(ctx, channel.Channel, queue); err != nil {
 		return err
@@ -177,8 +177,8 @@ func (d removal) deleteOne(ctx context.Context, channel amqpconn.Exclusive, g *g
 	return err
 }
 
-// lastCheck makes sure that nobody came while the first sentinel was taken out: the others are ready, and its holder is the
-// only consumer. From here to the deletion it must not take long.
+// lastCheck checks that no message and no consumer arrived while the first sentinel was taken out: all other sentinels are ready,
+// and the channel that holds the first one is the only consumer. From here to the deletion it must not take long.
 func (d removal) lastCheck(channel *amqp.Channel, queue string) error {
 	for _, limit := range promptness {
 		begun := time.Now()
@@ -200,8 +200,8 @@ func (d removal) lastCheck(channel *amqp.Channel, queue string) error {
 	return d.slow("queue %q: the broker does not answer within %v", queue, promptness[len(promptness)-1])
 }
 
-// takeFirst takes out the first sentinel, to see that nobody ever had it: then nobody had the second, which still
-// stands, and the queue has been closed since.
+// takeFirst takes out the first sentinel, and checks that no other consumer ever had it. Then no other consumer had the second
+// sentinel, which is still in the queue, and the queue has been closed since.
 func (d removal) takeFirst(ctx context.Context, channel *amqp.Channel, queue string) error {
 	message, ok, rest := amqp.Delivery{}, false, d.count(queue, 0)-1
 	if d.singleActive(queue) {

@@ -18,18 +18,18 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Broker is what deletions take of a broker.
+// Broker is the part of a broker connection that deletions use.
 type Broker interface {
-	// State tells what is known of the broker.
+	// State returns the known state of the broker.
 	State() State
-	// View shows the snapshot of the vhost. Write takes over a change that the broker has confirmed.
+	// View shows the snapshot of the vhost. Write applies a change to it that the broker has confirmed.
 	View(show func(*snapshot.Snapshot))
 	Write(change snapshot.Write)
-	// RequestRefresh has the vhost read soon.
+	// RequestRefresh requests a refresh of the vhost.
 	RequestRefresh()
-	// DoOnCluster runs an operation on a channel, unless the broker belongs to another cluster. DoToTheEnd also closes the channel
-	// if the operation fails, and returns when the operation has ended. DoExclusively does so on a channel that nobody else uses,
-	// before or after.
+	// DoOnCluster runs an operation on a channel, unless the broker belongs to another cluster. DoToTheEnd also closes the
+	// channel if the operation fails, and returns after the operation has ended. DoExclusively does the same on a channel that no
+	// other operation uses, before or after.
 	DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
 	DoToTheEnd(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
 	DoExclusively(ctx context.Context, cluster string, operation func(amqpconn.Exclusive) error) error
@@ -41,20 +41,20 @@ type Broker interface {
 	CheckUnshared(ctx context.Context) error
 }
 
-// State is what is known of a broker.
+// State is the known state of a broker.
 type State struct {
 	Cluster vhost.Cluster
 	// Matched: AMQP and the management API were shown to lead to one broker.
 	Matched bool
-	// MayWritePolicies: the user has the tag for it.
+	// MayWritePolicies: the user has a tag that permits this.
 	MayWritePolicies bool
-	// CurrentAt is the latest time as of which the snapshot is known to be current.
+	// CurrentAt is the latest time at which the snapshot is known to be current.
 	CurrentAt time.Time
-	// CountsReturns: a message that is put back has lost one of the deliveries that its queue allows.
+	// CountsReturns: a message that is put back loses one of the deliveries that its queue allows.
 	CountsReturns bool
 }
 
-// API is what deletions take of the management API. A *management.Client is one.
+// API is the part of the management API that deletions use. *management.Client implements it.
 type API interface {
 	Cluster(ctx context.Context) (vhost.Cluster, error)
 	Policies(ctx context.Context) ([]vhost.Policy, error)
@@ -66,7 +66,7 @@ type API interface {
 	AllBindings(ctx context.Context) (map[string][]vhost.Binding, error)
 }
 
-// leaderAPI changes fences only while this process leads. Its successor clears away what it leaves.
+// leaderAPI changes fences only while this process leads. The next leader takes down the fences that remain.
 type leaderAPI struct {
 	API
 	holdsLease func() bool
@@ -86,10 +86,10 @@ func (a leaderAPI) DeletePolicy(ctx context.Context, name string) error {
 	return a.API.DeletePolicy(ctx, name)
 }
 
-// Settings are those of a Deleter.
+// Settings configure a Deleter.
 type Settings struct {
 	VHost string
-	// Owner marks fences as those of one BrokerConnection.
+	// Owner marks fences as fences of one BrokerConnection.
 	Owner  string
 	User   string
 	Errors brokererr.Errors
@@ -103,19 +103,19 @@ type Settings struct {
 	Between func(step string) bool
 }
 
-// Times are how long things may take.
+// Times are the waits and time limits of a Deleter.
 type Times struct {
-	// Settle is the time from closing a fence until all publishers know.
+	// Settle is the time from closing a fence until all publishers know of it.
 	Settle time.Duration
-	// Stray is how long a fence of another process must have been seen to count as left behind.
+	// Stray is how long a fence of another process must have been seen before it counts as left behind.
 	Stray time.Duration
-	// Vanish is how long RabbitMQ may take at most to delete a queue when the process that told it to is gone.
+	// Vanish is how long RabbitMQ takes at most to delete a queue after the process that sent the delete is gone.
 	Vanish time.Duration
-	// Operation is the time of one AMQP operation, and Close that of closing a connection.
+	// Operation limits one AMQP operation. Close limits the closing of a connection.
 	Operation, Close time.Duration
 }
 
-// Deleter deletes queues of one vhost that are provably empty, and clears away what deletions have left behind.
+// Deleter deletes provably empty queues of one vhost, and takes down the fences that earlier deletions have left behind.
 type Deleter struct {
 	Settings
 	sharedReads
@@ -129,10 +129,10 @@ type Deleter struct {
 	clearing  sync.WaitGroup
 	// lastDeletion is when a group of queues was last deleted.
 	lastDeletion atomic.Pointer[time.Time]
-	sighted      fencesSeen // of the goroutine that calls ClearLeftovers
+	sighted      fencesSeen // used only by the goroutine that calls ClearLeftovers
 }
 
-// New makes a Deleter.
+// New returns a Deleter.
 func New(settings Settings, broker Broker, api API) *Deleter {
 	if settings.Standing == nil {
 		settings.Standing = &Standing{}
@@ -149,33 +149,33 @@ func New(settings Settings, broker Broker, api API) *Deleter {
 	return s
 }
 
-// Stop ends what is under way, and waits for that, but not for longer than the limit.
+// Stop cancels the running deletions. It waits for their end, but not longer than the limit.
 func (s *Deleter) Stop(limit time.Duration) { s.deletions.stop(limit) }
 
 // Stopping is closed when Stop is called.
 func (s *Deleter) Stopping() <-chan struct{} { return s.deletions.closing.Done() }
 
-// Clearing says whether what deletions have left behind is being cleared away.
+// Clearing reports whether the Deleter is taking down leftover fences.
 func (s *Deleter) Clearing() bool {
 	s.deletions.mu.Lock()
 	defer s.deletions.mu.Unlock()
 	return s.deletions.clearing
 }
 
-// Close waits for what is under way, and ends the connection for sentinels.
+// Close waits until the Deleter takes down no more leftover fences, and closes the connection for sentinels.
 func (s *Deleter) Close() {
 	s.clearing.Wait()
 	s.sentinels.close()
 }
 
-// IsDeleting says whether a call of DeleteEmpty is about a queue.
+// IsDeleting reports whether a running call of DeleteEmpty, Recreate, SettleRecreation or ClearRecreation works on a queue.
 func (s *Deleter) IsDeleting(queue string) bool {
 	s.deletions.mu.Lock()
 	defer s.deletions.mu.Unlock()
 	return s.deletions.queues[queue]
 }
 
-// LastDeletion is when a group of queues was last deleted; zero if none was.
+// LastDeletion returns when a group of queues was last deleted; zero if none was.
 func (s *Deleter) LastDeletion() time.Time {
 	if last := s.lastDeletion.Load(); last != nil {
 		return *last
@@ -183,5 +183,5 @@ func (s *Deleter) LastDeletion() time.Time {
 	return time.Time{}
 }
 
-// Waiting is how many calls of DeleteEmpty wait for others.
+// Waiting returns how many calls of DeleteEmpty and Recreate wait for a batch.
 func (s *Deleter) Waiting() int { return s.batches.count() }

@@ -11,32 +11,31 @@ import (
 )
 
 const (
-	// shortestTTL is the shortest time after which a queue may let messages expire: a sentinel must not.
+	// shortestTTL is the shortest message TTL that a queue may have. Sentinels must not expire.
 	shortestTTL = time.Second
-	// budget is the time from the first fence to the last deletion. Another manager takes a fence for left behind only after
+	// budget is the time from the first fence to the last deletion. Another manager treats a fence as left behind only after
 	// Times.Stray, which is twice as long.
 	budget = 10 * time.Second
-	// undoing is the time that undoing may take.
+	// undoing limits the undoing of a batch, and the clearing of one leftover fence.
 	undoing = 10 * time.Second
-	// goneWithin is for how long undoing waits for a queue to be gone whose deletion was not answered, and gonePause the time between
-	// two looks.
+	// goneWithin is how long undo waits for the end of a deletion that the broker has not answered. gonePause is the time between
+	// two checks.
 	goneWithin = 3 * time.Second
 	gonePause  = 50 * time.Millisecond
-	// unanswered is how long RabbitMQ may take at most to delete a queue. It waits 5 s for the members of the queue before it ends
+	// unanswered is how long RabbitMQ takes at most to delete a queue. It waits 5 s for the members of the queue before it stops
 	// them.
 	unanswered = 30 * time.Second
-	// attempts is how often at most a proof is tried.
+	// attempts is the maximum number of attempts of a proof.
 	attempts = 4
 )
 
-// promptness is how long the last check before a deletion may take, at the first attempt, the second and so on. The shorter the
-// check, the less can happen between the broker's count and the deletion, so a long one counts only where the broker is far
-// away or busy.
+// promptness is how long the last check before a deletion may take, at the first attempt, the second and so on. A shorter check
+// leaves less time between the broker's count and the deletion. A longer one is accepted only if the broker is far away or busy.
 var promptness = []time.Duration{
 	10 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
 }
 
-// The steps of a deletion, as tests call them.
+// The steps of a deletion, as Settings.Between gets them.
 const (
 	StepLooked  = "looked"
 	StepFenced  = "fenced"
@@ -47,24 +46,24 @@ const (
 	StepOpened  = "opened"
 )
 
-// DeleteEmpty deletes queues, in the order given, if every one of them is provably empty and without consumers; otherwise
-// none. cluster is as for Remove. Queues that do not exist count as deleted. A call takes about a second, and longer while
-// others have their fences up; calls for different queues go on at the same time, and queues of several calls may stand behind one
+// DeleteEmpty deletes queues in the given order if each of them is provably empty and has no consumers. Otherwise it deletes
+// none. It fails if the broker does not belong to the given cluster. Queues that do not exist count as deleted. A call takes
+// about a second, and longer while other calls have fences up. Calls for different queues run at the same time, and may share a
 // fence.
 //
-// What is not proved stays: the error wraps ErrNotEmpty if a queue holds messages or has consumers, ErrUnproven if that
-// cannot be told. It writes policies, for which the user needs the tag policymaker (ErrAccessRefused). Whatever happens,
-// and also when ctx ends, messages that the broker confirmed to others stay, and what was put up is taken down; what
-// cannot be, because the broker is gone, is when it is back. If something comes into a queue after the first of them is
-// deleted, the deleted ones are declared again, with their bindings.
+// A queue that is not proved empty stays: the error wraps ErrNotEmpty if the queue holds messages or has consumers, and
+// ErrUnproven if that cannot be determined. DeleteEmpty writes policies, for which the user needs the tag policymaker
+// (ErrAccessRefused). Messages that the broker has confirmed to others always stay, also when ctx ends. The call takes its fences
+// down. If the broker is gone, a later refresh does. If a queue gets a message or a consumer after others of the group are
+// deleted, the deleted queues are declared again, with their bindings.
 //
-// RabbitMQ cannot delete a queue on condition that it is empty. So a policy, the fence, lets a queue take a message only
-// if the queue has none, ready or pending; that it takes a sentinel, a message of Warren's, is the proof (see prove). The
-// sentinels then keep the fence closed, until the queue is deleted. Nothing rests on the broker's statistics. What expires
-// or is dead-lettered into the queue at-most-once within the last millisecond passes the fence.
+// RabbitMQ cannot delete a queue on condition that it is empty. So a policy, the fence, lets a queue take a message only if the
+// queue has no ready and no pending message. The proof is that the queue takes a sentinel, a message of Warren's (see proveAll).
+// The sentinels then keep the fence closed until the queue is deleted. The proof does not use the broker's statistics. A message
+// that expires or is dead-lettered into the queue at most once within the last millisecond passes the fence.
 //
-// stillWanted, if it is not nil, is called right before the fence goes up, after all waiting. An error of stillWanted ends
-// the call before anything is changed at the broker, and is returned as it is.
+// stillWanted, if it is not nil, is called right before the fence goes up, after all waiting. An error of stillWanted ends the
+// call before anything is changed at the broker, and is returned as it is.
 func (s *Deleter) DeleteEmpty(
 	ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error,
 ) error {
@@ -84,7 +83,7 @@ func (s *Deleter) DeleteEmpty(
 	return err
 }
 
-// begin is register.begin for the caller of a call.
+// begin is register.begin with an error that names the queue in use.
 func (s *Deleter) begin(ctx context.Context, queues []string) (context.Context, func(), error) {
 	ctx, end, busy, err := s.deletions.begin(ctx, queues)
 	if errors.Is(err, errBusy) {
@@ -93,7 +92,7 @@ func (s *Deleter) begin(ctx context.Context, queues []string) (context.Context, 
 	return ctx, end, err
 }
 
-// deleteGroup finds out first whether anything speaks against the deletion already: nobody waits for a place in vain.
+// deleteGroup runs precheck first, so that a group that cannot be deleted does not wait for a batch.
 func (s *Deleter) deleteGroup(g *group) error {
 	if err := s.precheck(g); err != nil || len(g.queues) == 0 {
 		return err
@@ -141,7 +140,7 @@ func (s *Deleter) mayDelete(cluster string, queues []string) error {
 // ErrAbandoned ends a deletion without undoing anything, as a crash would. Tests only.
 var ErrAbandoned = errors.New("abandoned")
 
-// step is called between two steps.
+// step calls Settings.Between, and returns ErrAbandoned if the test ends the deletion there.
 func (s *Deleter) step(name string) error {
 	if s.Between != nil && !s.Between(name) {
 		return ErrAbandoned

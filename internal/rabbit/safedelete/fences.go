@@ -8,8 +8,9 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
-// Fences names the policies of this connection's Owner that keep queues from taking messages: those that deletions which
-// are under way have put up, and those that the last refresh showed. What the owner left behind is taken down after each refresh.
+// Fences returns the names of this Owner's policies that keep queues from taking messages: fences that this connection has put up
+// and not lifted, and fences that the last refresh showed. After each refresh the Deleter takes down the leftover fences of the
+// owner.
 func (s *Deleter) Fences() []string {
 	standing := s.deletions.all()
 	s.broker.View(func(known *snapshot.Snapshot) {
@@ -22,7 +23,7 @@ func (s *Deleter) Fences() []string {
 	return slices.Sorted(maps.Keys(standing))
 }
 
-// all are the fences of deletions, by the names of their policies: true while in use, false if they could not be lifted.
+// all returns the fences of deletions, by policy name: true while in use, false if a fence could not be lifted.
 func (d *register) all() map[string]bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -9,43 +9,44 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// group is one call of DeleteEmpty: queues that go together or stay together.
+// group is one call of DeleteEmpty or Recreate. Its queues are deleted together or stay together.
 type group struct {
 	ctx     context.Context // ends with the call, and when the connection is about to be closed
 	cluster string
-	// queues are those that exist, as far as is known.
+	// queues are the queues of the call, without queues that are known not to exist.
 	queues []string
-	// stillWanted is the caller's last word before the fence goes up; it may be nil.
+	// stillWanted asks the caller once more before the fence goes up; it may be nil.
 	stillWanted func(context.Context) error
-	// recreation has the one queue of the group declared again; nil if the queues are only deleted.
+	// recreation is how the one queue of the group is declared again; nil if the queues are only deleted.
 	recreation *Recreation
 	done       chan error // has room for the result
-	since      time.Time  // when it began to wait for a batch
+	since      time.Time  // when the group began to wait for a batch
 	kind       kind
-	slow       int // how often a batch was too slow with it
+	slow       int // how often the batch of this group was too slow
 
-	// What follows belongs to the batch.
+	// The batch uses the fields below.
 
 	err     error // why the group cannot be deleted now
 	begun   bool  // the broker was told to delete one of the queues
 	deleted []deletedQueue
-	// declared: the queue of a recreation was deleted and declared again. outcome is what is told of that.
+	// declared: the queue of a recreation was deleted and declared again. outcome is the result for the caller.
 	declared bool
 	outcome  Recreated
 }
 
-// kind is what groups must have in common to share a fence, as far as the snapshot tells: where it errs, a batch has several fences.
+// kind is what groups must have in common to share a fence, according to the snapshot. If the snapshot is outdated, the batch has
+// several fences.
 type kind struct {
 	cluster  string
 	policies string // in effect, as JSON
-	// hurry is the time in which the group must be deleted where its sentinels expire, in powers of two seconds; zero if there is
-	// time enough.
+	// hurry is the time in which the group must be deleted because its sentinels expire, rounded down to seconds in a power of
+	// two; zero if the whole budget is available.
 	hurry time.Duration
 	// recreated is the queue of a recreation. It has a fence of its own, because each recreation decides when its fence may be opened.
 	recreated string
 }
 
-// kindOf looks up in the snapshot what the queues of a group are like.
+// kindOf returns the kind of a group, according to the snapshot.
 func (s *Deleter) kindOf(g *group) kind {
 	of := kind{cluster: g.cluster}
 	if g.recreation != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
-// lift ends a fence, in a way that lets publishers go on which it held up if it was closed; in between, take takes out
-// the sentinels, and returns the queues that may still hold some. What fails leaves the policy, which is the record that there is
-// something left to do, before no more queues than it must.
+// lift takes a fence down in steps, so that publishers that a closed fence held up can go on. In between, take removes the
+// sentinels and returns the queues that may still hold one. If a step fails, the policy remains as the record of the work that is
+// left, and matches no more queues than necessary.
 func (s *Deleter) lift(ctx context.Context, f fence.Fence, closed bool, take func() (left []string, err error)) error {
 	definition := f.Open()
 	if closed {
@@ -18,7 +18,7 @@ func (s *Deleter) lift(ctx context.Context, f fence.Fence, closed bool, take fun
 			return err
 		}
 	}
-	if closed && f.Drops { // else the queue could become full in the meantime, and nobody would be told when it is no longer
+	if closed && f.Drops { // otherwise the queue could fill up meanwhile, and no publisher would learn when it has room again
 		definition = f.Harmless()
 		if err := s.api.PutPolicy(ctx, f.Name, f.Pattern, f.Priority, definition); err != nil {
 			return err

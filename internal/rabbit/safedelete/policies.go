@@ -11,8 +11,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// workOutPolicies finds out which policies hold for a queue. Up to 4.0 the broker tells only seconds late, and may still
-// tell of a fence that is lifted; so it is asked only where Warren cannot read a pattern.
+// workOutPolicies determines the policies that apply to a queue. Up to 4.0 the broker reports a change seconds late, and may
+// still report a fence that is lifted. So workOutPolicies asks the broker only if Warren cannot read a pattern.
 func (d preflight) workOutPolicies(ctx context.Context, queue string, now *queueStats, policies []vhost.Policy) error {
 	user, unclear := holdingPolicy(queue, policies, false)
 	operator, unclearOperator := holdingPolicy(queue, policies, true)
@@ -35,8 +35,8 @@ func (d preflight) workOutPolicies(ctx context.Context, queue string, now *queue
 	return nil
 }
 
-// holdingPolicy is the policy, or operator policy, that holds for a queue. unclear names one that may be in its place:
-// Warren cannot read its pattern, or it has the same priority.
+// holdingPolicy returns the policy, or operator policy, that applies to a queue. unclear names a policy that may apply in its
+// place: Warren cannot read its pattern, or it has the same priority.
 func holdingPolicy(queue string, policies []vhost.Policy, operator bool) (holding vhost.Policy, unclear string) {
 	sorted := slices.Clone(policies)
 	slices.SortStableFunc(sorted, func(a, b vhost.Policy) int { return cmp.Compare(b.Priority, a.Priority) })

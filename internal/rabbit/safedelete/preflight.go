@@ -16,13 +16,14 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// preflight finds out all that speaks against a deletion, or that a fence depends on, before anything is changed.
+// preflight checks everything that speaks against a deletion, and reads everything that a fence depends on, before anything is
+// changed.
 type preflight struct{ *batch }
 
-// queuesAtOnce is how many queues of a batch are worked on over AMQP at a time: half of the channels that there are.
+// queuesAtOnce is how many queues of a batch are worked on over AMQP at a time: half of all channels.
 const queuesAtOnce = amqpconn.ChannelLimit / 2
 
-// precheck finds out whether anything speaks against the deletion of a group already, and leaves out queues that do not exist.
+// precheck returns a reason that already speaks against the deletion of a group, and drops queues that do not exist.
 func (s *Deleter) precheck(g *group) error {
 	var refusal error
 	for _, queue := range slices.Clone(g.queues) {
@@ -54,8 +55,8 @@ func (s *Deleter) precheck(g *group) error {
 	return refusal
 }
 
-// plan finds out all that a fence depends on, and plans the fences. Groups that something speaks against leave the batch, queues
-// that do not exist are left out.
+// plan reads everything that a fence depends on, and plans the fences. Groups that cannot be deleted leave the batch. Queues that
+// do not exist are dropped.
 func (d preflight) plan(ctx context.Context) ([]fence.Fence, error) {
 	now, err := d.deleter.identity.get(ctx, d.deleter.errs)
 	if err != nil {
@@ -86,7 +87,7 @@ func (d preflight) plan(ctx context.Context) ([]fence.Fence, error) {
 	return d.fencesFor(time.Now()), nil
 }
 
-// without lets the groups go that something speaks against, and those of which no queue is left.
+// without removes groups from the batch that fail the check, and groups that have no queue left.
 func (d preflight) without(against func(*group) error) {
 	for _, g := range slices.Clone(d.groups) {
 		if err := against(g); err != nil || len(g.queues) == 0 {
@@ -95,8 +96,8 @@ func (d preflight) without(against func(*group) error) {
 	}
 }
 
-// checkNoLeftovers says that one of the queues has a fence that a crash has left behind, and has that taken down: until then
-// there may be sentinels, which must not pass for messages.
+// checkNoLeftovers fails if a queue of the group has a fence that a crash has left behind, and requests the refresh after which
+// the fence is taken down. Until then the queue may hold sentinels, which must not count as messages.
 func (s *Deleter) checkNoLeftovers(g *group, policies []vhost.Policy) error {
 	for _, policy := range policies {
 		_, own := fence.ParseName(policy.Name)
@@ -114,7 +115,7 @@ func (s *Deleter) checkNoLeftovers(g *group, policies []vhost.Policy) error {
 	return nil
 }
 
-// checkEmpty asks for what is current, and leaves out queues that don't exist.
+// checkEmpty reads the current counts, and drops queues that do not exist.
 func (d preflight) checkEmpty(ctx context.Context) {
 	failed := forEach(ctx, d.deleter.errs, d.queues(), func(queue string) error {
 		now, exists, err := d.deleter.held(ctx, d.cluster, queue)
@@ -129,7 +130,7 @@ func (d preflight) checkEmpty(ctx context.Context) {
 	d.without(func(g *group) error { return firstOf(g.queues, failed) })
 }
 
-// forEach does something about queues, some at a time, and returns what went wrong, by queue.
+// forEach calls a function for each queue, for at most queuesAtOnce queues at a time, and returns the errors by queue.
 func forEach(ctx context.Context, errs brokererr.Errors, queues []string, do func(queue string) error) map[string]error {
 	results := make([]error, len(queues))
 	places := management.NewPlaces(queuesAtOnce)
@@ -149,7 +150,7 @@ func forEach(ctx context.Context, errs brokererr.Errors, queues []string, do fun
 	return failed
 }
 
-// firstOf is what went wrong with the first queue with which anything did.
+// firstOf returns the error of the first queue that has one.
 func firstOf(queues []string, failed map[string]error) error {
 	for _, queue := range queues {
 		if failed[queue] != nil {
@@ -159,11 +160,11 @@ func firstOf(queues []string, failed map[string]error) error {
 	return nil
 }
 
-// walkedPerRequest is how many queues of the vhost a listing may walk over for each queue that it is about. On an idle broker it walks over
-// 13 in the time of one request, and fewer requests leave more of the broker to others.
+// walkedPerRequest is how many queues of the vhost a listing may walk over for each queue that it is about. An idle broker walks
+// over 13 in the time of one request. Fewer requests leave more of the broker to others.
 const walkedPerRequest = 32
 
-// queueInfos asks what the queues are: by one listing where they are many of those in the vhost, and otherwise one by one.
+// queueInfos reads the queues: with one listing if they are a large share of the vhost, otherwise one by one.
 func (d preflight) queueInfos(ctx context.Context) (map[string]*management.QueueInfo, error) {
 	infos := map[string]*management.QueueInfo{}
 	var single []string
@@ -186,7 +187,7 @@ func (d preflight) queueInfos(ctx context.Context) (map[string]*management.Queue
 	failed := forEach(ctx, d.deleter.errs, single, func(queue string) error {
 		info, err := d.deleter.queueInfo(ctx, queue, management.WithoutStatistics)
 		if err != nil {
-			stop(err) // the others would wait for a broker that does not answer, each for itself
+			stop(err) // each other request would also wait for a broker that does not answer
 			return err
 		}
 		mu.Lock()
@@ -200,13 +201,13 @@ func (d preflight) queueInfos(ctx context.Context) (map[string]*management.Queue
 	return infos, nil
 }
 
-// countQueues is how many queues the vhost has, as far as is known.
+// countQueues returns the number of queues of the vhost in the snapshot.
 func (s *Deleter) countQueues() (count int) {
 	s.broker.View(func(known *snapshot.Snapshot) { count = len(known.Queues) })
 	return count
 }
 
-// checkGroup says why the queues of a group cannot be shown to be empty, by what they are and which policies hold for them.
+// checkGroup fails if the queues of a group cannot be shown to be empty because of their properties or policies.
 func (d preflight) checkGroup(
 	ctx context.Context, g *group, infos map[string]*management.QueueInfo, policies []vhost.Policy,
 ) error {
@@ -227,7 +228,7 @@ func (d preflight) checkGroup(
 	return nil
 }
 
-// queueInfo makes a request when it is its turn.
+// queueInfo reads one queue. It waits until fewer than RequestLimit requests run.
 func (s *Deleter) queueInfo(ctx context.Context, queue, query string) (answer *management.QueueInfo, err error) {
 	err = s.deletions.requests.Hold(ctx, s.errs, func() error {
 		answer, err = s.api.QueueInfo(ctx, queue, query)
@@ -245,14 +246,14 @@ func (s *Deleter) queueInfos(ctx context.Context, queues []string) (answer map[s
 	return answer, err
 }
 
-// sharedReads are what deletions read for all who ask at the same time.
+// sharedReads are reads that deletions share.
 type sharedReads struct {
 	policies sharedRead[[]vhost.Policy]
 	identity sharedRead[vhost.Cluster]
 	bindings sharedRead[map[string][]vhost.Binding]
 }
 
-// readsOf makes the readings of one vhost. They end when the connection is about to be closed.
+// readsOf returns the reads of one vhost. They end when the connection is about to be closed.
 func readsOf(api API, deletions *register, errs brokererr.Errors) sharedReads {
 	return sharedReads{
 		policies: sharedRead[[]vhost.Policy]{read: inTurn(deletions, errs, api.Policies)},
@@ -261,7 +262,7 @@ func readsOf(api API, deletions *register, errs brokererr.Errors) sharedReads {
 	}
 }
 
-// inTurn makes a request when it is its turn.
+// inTurn returns a read that waits until fewer than RequestLimit requests run.
 func inTurn[T any](deletions *register, errs brokererr.Errors, request func(context.Context) (T, error)) func() (T, error) {
 	return func() (answer T, err error) {
 		err = deletions.requests.Hold(deletions.closing, errs, func() error {
@@ -272,7 +273,7 @@ func inTurn[T any](deletions *register, errs brokererr.Errors, request func(cont
 	}
 }
 
-// Users leaves out fences, Warren's own policies.
+// Users returns the policies without fences, which are Warren's own.
 func Users(policies []vhost.Policy) []vhost.Policy {
 	return slices.DeleteFunc(slices.Clone(policies), func(p vhost.Policy) bool {
 		_, own := fence.ParseName(p.Name)
@@ -280,7 +281,7 @@ func Users(policies []vhost.Policy) []vhost.Policy {
 	})
 }
 
-// checkUnhindered says which policy keeps our fences from being in effect as they are written, or may do so; nil if none.
+// checkUnhindered fails if a policy keeps the planned fences from taking effect, or may do so.
 func (d preflight) checkUnhindered(g *group, policies []vhost.Policy) error {
 	for _, policy := range policies {
 		overflow, refuses := policy.Definition[vhost.KeyOverflow]
@@ -308,7 +309,7 @@ func (d preflight) checkUnhindered(g *group, policies []vhost.Policy) error {
 	return nil
 }
 
-// drops says whether a queue drops messages when it is full, or will as it is declared again.
+// drops reports whether a queue drops messages when it is full, with its present arguments or with those of its recreation.
 func (d preflight) drops(queue string) bool {
 	now := d.stats[queue]
 	if g := d.recreationOf(queue); g != nil {
@@ -319,7 +320,7 @@ func (d preflight) drops(queue string) bool {
 	return now.drops()
 }
 
-// fencesFor puts together the queues that have the same policy, as far as one pattern can name them.
+// fencesFor plans the fences. Queues with the same policy share a fence if one pattern can name them.
 func (d preflight) fencesFor(begun time.Time) (planned []fence.Fence) {
 	alike := map[string][]string{}
 	var order []string

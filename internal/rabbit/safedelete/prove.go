@@ -12,37 +12,37 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// proof shows that queues are empty, by sentinels that only an empty queue takes.
+// proof shows that queues are empty, with sentinels that only an empty queue takes.
 type proof struct{ *batch }
 
-// verdict is what came of an attempt to prove a queue empty.
+// verdict is the result of an attempt to prove a queue empty.
 type verdict struct {
 	err error
-	// again: it is worth another attempt. Dead letters may be on their way out, a policy on its way in.
+	// again: another attempt may succeed. Dead letters may be about to leave the queue, or a policy about to take effect.
 	again bool
 }
 
-// verdicts are those of the queues of a batch, by their names.
+// verdicts are the verdicts on the queues of a batch, by name.
 type verdicts map[string]verdict
 
-// proveAll proves the queues empty, all at the same time: they must all be deleted within the budget. The groups of those that
-// cannot be proved empty now have the reason as their error.
+// proveAll proves all queues empty at the same time, because all must be deleted within the budget. If a queue cannot be proved
+// empty, its group gets the reason as its error.
 //
-// It shows that a queue is empty, and leaves two sentinels in it that keep it closed. The policy lets the queue take a
-// message only while it holds none: messages that are ready, wait to be redelivered or wait to be dead-lettered all count.
-// Who publishes on a channel that is new to the queue gets the leader's answer, in the order of its log.
+// The proof leaves two sentinels in each queue, which keep the queue closed. The policy lets a queue take a message only while it
+// holds none. Messages that are ready, wait to be redelivered or wait to be dead-lettered all count. A publisher on a channel
+// that is new to the queue gets the leader's answer, in the order of its log.
 //
-//  1. A first sentinel is taken, and a second one, on another channel, is refused: the policy is in effect from here on.
-//     Until then it may not be, where somebody else writes policies at the same time.
-//  2. The first is taken out again.
-//  3. Two sentinels are published in one piece: the first is taken because the queue is empty, and closes it; the second is
-//     taken because the channel has not been told yet.
+//  1. The queue takes a first sentinel, and refuses a second one on another channel: the policy is in effect from here on.
+//     Until then it may not be, because other clients may write policies at the same time.
+//  2. The first sentinel is taken out again.
+//  3. Two sentinels are published in one write. The queue takes the first because it is empty, and is closed then. It takes
+//     the second because the channel does not know yet that the queue is closed.
 //
-// Messages that are delivered and not acknowledged do not count for the policy; who holds them counts as a consumer, and
-// that is checked before and after.
+// Messages that are delivered and not acknowledged do not count for the policy. Their holder counts as a consumer, and the
+// consumers are checked before and after.
 //
-// Each of the three channels serves all queues of the batch, for what a channel has been told of one queue says nothing of
-// another; and each serves a queue once, so that it is new to it.
+// Each of the three channels serves all queues of the batch, because the state of one queue on a channel does not affect another
+// queue. Each channel serves a queue once, so that it is new to the queue.
 func (d proof) proveAll(ctx context.Context) error {
 	results, pending := verdicts{}, d.queues()
 	for attempt := range attempts {
@@ -73,7 +73,7 @@ func (d proof) proveAll(ctx context.Context) error {
 	return nil
 }
 
-// proveOnce makes one attempt with some queues, on three new channels, and adds to the verdicts.
+// proveOnce makes one attempt for some queues, on three new channels, and adds the verdicts.
 func (d proof) proveOnce(ctx context.Context, queues []string, results verdicts) error {
 	first, err := d.publish(ctx, queues, 1)
 	if err != nil {
@@ -95,14 +95,14 @@ func (d proof) proveOnce(ctx context.Context, queues []string, results verdicts)
 			judge(queue, d.closeOff(ctx, p, queue, first[queue], second[queue]))
 			return nil
 		})
-		for queue, err := range unproved { // the context ended before
+		for queue, err := range unproved { // forEach did not run closeOff, because the context had ended
 			judge(queue, verdict{err: err})
 		}
 		return nil
 	})
 }
 
-// closeOff takes the first sentinel out again, and puts two in, unless what came of the two so far speaks against it.
+// closeOff takes the first sentinel out again and publishes two, unless the answers to the two sentinels so far speak against it.
 func (d proof) closeOff(ctx context.Context, p *publisher, queue string, first, second answer) verdict {
 	switch {
 	case first.err != nil:
@@ -130,7 +130,7 @@ func (d proof) closeOff(ctx context.Context, p *publisher, queue string, first, 
 	return verdict{}
 }
 
-// refused says why a queue took no sentinel although it seems empty.
+// refused returns the reason why a queue refused a sentinel although it seems empty.
 func (d proof) refused(ctx context.Context, queue string) verdict {
 	now, exists, err := d.deleter.held(ctx, d.cluster, queue)
 	if err != nil {
@@ -150,14 +150,14 @@ func (d proof) refused(ctx context.Context, queue string) verdict {
 	return verdict{d.deleter.errs.Because([]error{brokererr.ErrNotEmpty, brokererr.ErrPending}, text), true}
 }
 
-// answer is what a queue made of one sentinel.
+// answer is the answer of a queue to one sentinel.
 type answer struct {
 	took bool
 	err  error
 }
 
-// publish publishes a sentinel to each of some queues, on a channel that is new to them all, and says what they made of it. Its
-// error is that of a channel that could not be opened: then nothing was published.
+// publish publishes a sentinel to each queue, on a channel that is new to all of them, and returns their answers. Its error means
+// that the channel could not be opened and nothing was published.
 func (d proof) publish(ctx context.Context, queues []string, number int) (map[string]answer, error) {
 	answers := make([]answer, len(queues))
 	if len(queues) == 0 {
@@ -184,9 +184,9 @@ func (d proof) publish(ctx context.Context, queues []string, number int) (map[st
 	return byQueue, nil
 }
 
-// put publishes sentinels of these numbers to a queue, and says which were taken.
+// put publishes the sentinels of these numbers to a queue, and reports which of them the queue took.
 func (d proof) put(p *publisher, queue string, numbers ...int) (taken []bool, err error) {
-	if !d.deleter.HoldsLease() { // the successor may have cleared the fence, the only record of a sentinel
+	if !d.deleter.HoldsLease() { // the next leader may have cleared the fence, the only record of a sentinel
 		return nil, d.deleter.errs.Fail(brokererr.ErrNotLeader, "queue %q stays", queue)
 	}
 	d.count(queue, len(numbers))
@@ -203,7 +203,7 @@ func (d proof) put(p *publisher, queue string, numbers ...int) (taken []bool, er
 	return taken, nil
 }
 
-// withdraw takes the sentinels out of a queue.
+// withdraw takes the sentinels out of a queue, and fails if the queue is not empty then.
 func (d proof) withdraw(ctx context.Context, queue string) error {
 	now, exists, err := d.search(d.fenceOf(queue)).takeOwn(ctx, queue)
 	if err != nil {
@@ -219,7 +219,7 @@ func (d proof) withdraw(ctx context.Context, queue string) error {
 	return now.checkEmpty(d.deleter.errs, queue)
 }
 
-// settle waits until publishers whose messages were on their way know of the fence.
+// settle waits until publishers whose messages were in flight know of the fence.
 func (d proof) settle(ctx context.Context) error {
 	wait := d.deleter.Times.Settle
 	if ttl, expires := d.ttl(d.queues()...); expires {

@@ -13,21 +13,22 @@ import (
 )
 
 const (
-	// statsLag is how long ago sentinels must have expired for the counters of their queues to tell. Measured: 9 s at most, and
-	// longer where the broker's collect_statistics_interval is.
+	// statsLag is how long after the sentinels of a queue have expired its counters show it. Measured: 9 s at most, and longer if
+	// the broker's collect_statistics_interval is longer.
 	statsLag = 30 * time.Second
-	// unnoticed is how long a broker takes at most to note that a process is gone: it misses two or three heartbeats.
+	// unnoticed is how long a broker takes at most to notice that a process is gone: two or three missed heartbeats.
 	unnoticed = 4 * amqpconn.Heartbeat
-	// maxArrival is when the last dead letter comes that waited for a queue behind a fence: twice the time after which the
-	// broker tries again (dead_letter_worker_publisher_confirm_timeout, 180 s), and some more.
+	// maxArrival is how long a dead letter that waited for a fenced queue takes at most to arrive: twice the time after which the
+	// broker tries again (dead_letter_worker_publisher_confirm_timeout, 180 s), and a margin.
 	maxArrival = 7 * time.Minute
 )
 
 // recovery takes down fences that a crash has left behind.
 type recovery struct{ *Deleter }
 
-// ClearLeftovers begins to take down fences that a crash has left behind, as far as the snapshot shows them, which was read from a time
-// on. What fails is tried again after the next refresh. The refreshing goroutine calls it and is not held up.
+// ClearLeftovers begins to take down the fences in the snapshot that a crash has left behind. The read of the snapshot began at
+// the given time. The next refresh retries what fails. The refreshing goroutine calls ClearLeftovers and does not wait for its
+// work.
 func (s *Deleter) ClearLeftovers(read time.Time) {
 	if state := s.broker.State(); !state.MayWritePolicies || !state.Matched || !s.HoldsLease() {
 		return
@@ -53,7 +54,7 @@ func (s *Deleter) ClearLeftovers(read time.Time) {
 	})
 }
 
-// isShown says whether the snapshot has a fence.
+// isShown reports whether the snapshot has a fence.
 func (s *Deleter) isShown(name string) (shown bool) {
 	s.broker.View(func(known *snapshot.Snapshot) {
 		shown = slices.ContainsFunc(known.Fences, func(policy vhost.Policy) bool { return policy.Name == name })
@@ -61,7 +62,7 @@ func (s *Deleter) isShown(name string) (shown bool) {
 	return shown
 }
 
-// tellOfFence logs why a fence still stands, once for each reason: it is tried again with each refresh.
+// tellOfFence logs why a fence could not be taken down, once for each reason, because each refresh retries it.
 func (s recovery) tellOfFence(policy string, reason error) {
 	if s.deletions.told(policy, reason.Error()) {
 		return
@@ -70,7 +71,7 @@ func (s recovery) tellOfFence(policy string, reason error) {
 		"policy", policy, "reason", reason.Error())
 }
 
-// told takes note of why a fence could not be taken down, and says whether that was known.
+// told records why a fence could not be taken down, and reports whether the same reason was recorded before.
 func (d *register) told(policy, reason string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,7 +80,7 @@ func (d *register) told(policy, reason string) bool {
 	return known
 }
 
-// clear marks beginning and end of a clearing; false if one is under way, or it is too late to begin.
+// clear marks the beginning or the end of a clearing. It returns false if a clearing already runs, or if the register is closed.
 func (d *register) clear(begin bool) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,8 +91,8 @@ func (d *register) clear(begin bool) bool {
 	return true
 }
 
-// fencesSeen are the fences that were seen in the last refresh and that are not in use here, with the time at which each was
-// first seen as it is.
+// fencesSeen are the fences that the last refresh showed and that this process does not use, each with the time at which it was
+// first seen unchanged.
 type fencesSeen map[string]fenceSeen
 
 type fenceSeen struct {
@@ -99,26 +100,25 @@ type fenceSeen struct {
 	since  time.Time
 }
 
-// leftover is a fence that is nobody's any more.
+// leftover is a fence that no running deletion needs.
 type leftover struct {
 	policy vhost.Policy
-	// foreign: another process put it up, which may be gone without the broker having noticed.
+	// foreign: another process put the fence up. The broker may not have noticed yet that the process is gone.
 	foreign bool
-	// seen is for how long it has been seen.
+	// seen is for how long the fence has been seen.
 	seen time.Duration
-	// isBare: the queue was declared after the sentinels were published, which are gone with the one before.
+	// isBare: the queue was declared after the sentinels were published, so it holds none.
 	isBare bool
 }
 
-// leftoverFences are the fences that this connection could not lift, those of its own owner that it did not put up, and those of
-// others that were seen unchanged for longer than any deletion takes. A fence that a deletion of this process needs is none of
-// them, whatever connection the deletion goes through. The fence of a recreation is none of them: see ClearRecreation. How old a fence
-// is by its name says nothing: the clock that wrote the name may be another one, and whoever put the fence up may have been stopped for
-// a while.
+// leftoverFences returns three sorts of fences: fences that this connection could not lift, fences of its own owner that it did
+// not put up, and fences of other owners that were seen unchanged for longer than any deletion takes. It leaves out fences that a
+// deletion of this process needs, on any connection, and fences of recreations: see ClearRecreation. The time in the name of a
+// fence does not count: another clock may have written it, and the process that put the fence up may have been stopped for a
+// while.
 //
-// Only one process works for an owner: the leader. Another process of the same owner has lost the lead, longer ago than its
-// budget lasts, and does not delete any more (see deleteOne). So its fences are taken down at once, before the sentinels
-// expire.
+// Only one process works for an owner: the leader. Another process of the same owner has lost the lead longer ago than its budget
+// lasts, and deletes nothing any more (see deleteOne). So its fences are taken down immediately, before the sentinels expire.
 func (s recovery) leftoverFences() (strays []leftover, cluster string) {
 	var fences []vhost.Policy
 	s.broker.View(func(known *snapshot.Snapshot) { fences, cluster = known.Fences, known.Cluster })
@@ -163,13 +163,14 @@ func (s recovery) clearLeftover(ctx context.Context, cluster string, stray lefto
 	}
 	name, pattern, definition := stray.policy.Name, stray.policy.Pattern.String(), stray.policy.Definition
 	f := fence.Fence{Name: name, Pattern: pattern, Queues: fence.QueuesOf(pattern), Priority: stray.policy.Priority, Effective: definition}
-	closed := definition[vhost.KeyOverflow] == vhost.OverflowRejectPublish // also in the form that is open already, which changes nothing
+	// An open fence still has this key. To open it again changes nothing.
+	closed := definition[vhost.KeyOverflow] == vhost.OverflowRejectPublish
 	inside := tally{of: map[string]int{}}
 	for _, queue := range f.Queues {
 		if stray.isBare {
 			break
 		}
-		inside.of[queue] = Sentinels // at most: more are published only when those before are out
+		inside.of[queue] = Sentinels // at most: further sentinels are published only after the first ones are taken out
 	}
 	lost := &search{
 		Deleter: s.Deleter, fence: f, cluster: cluster, missing: inside.count, gone: func(string) {},

@@ -17,30 +17,31 @@ import (
 
 // Recreation is a queue that is deleted if it is provably empty, and declared again.
 type Recreation struct {
-	// Queue is the queue as it is declared again.
+	// Queue is the queue with the arguments of its new declaration.
 	Queue topology.Queue
-	// Begin is called right before the fence goes up, after all waiting, perhaps several times. Its error ends the call, and is returned
-	// as it is. It may be nil.
+	// Begin is called right before the fence goes up, after all waiting, perhaps several times. Its error ends the call, and is
+	// returned as it is. Begin may be nil.
 	Begin func(context.Context) error
 	// DeleteSent is called before the delete goes out, while the fence stands. Its error ends the call, and is returned as it is.
 	DeleteSent func(context.Context) error
 }
 
-// Recreated is what Recreate has done.
+// Recreated is the result of Recreate.
 type Recreated struct {
-	// DeleteSent: the broker was told to delete the queue. With an error, that may be under way.
+	// DeleteSent: the broker was told to delete the queue. If Recreate also returns an error, the deletion may still be running.
 	DeleteSent bool
-	// FenceStood is for how long the fence was closed, and Absent for how long there was no queue at most; zero if unknown.
+	// FenceStood is for how long the fence was closed. Absent is for how long at most the queue did not exist. Both are zero if
+	// unknown.
 	FenceStood, Absent time.Duration
 }
 
-// Recreate deletes a queue as DeleteEmpty does, and declares it with other arguments. Both go out in one write: between them RabbitMQ has
-// no queue for some milliseconds, in which a message that is published to it by name without mandatory is lost. A queue that does not exist
-// is declared.
+// Recreate deletes a queue as DeleteEmpty does, and declares it with other arguments. Both go out in one write. Between them the
+// queue does not exist for some milliseconds, and RabbitMQ drops a message that is published to it by name without mandatory. If
+// the queue does not exist, Recreate only declares it.
 //
-// While RabbitMQ may be deleting the queue, the fence stays closed, and nothing is declared: a delete can outlive its connection, and then
-// deletes whatever has the name. Such a call returns an error and DeleteSent; SettleRecreation goes on from there. A fence that an earlier
-// call has left must have been taken down by ClearRecreation.
+// While RabbitMQ may be deleting the queue, the fence stays closed, and nothing is declared: a delete can outlive its connection,
+// and then deletes any queue of this name. Such a call returns an error and DeleteSent, and SettleRecreation continues.
+// ClearRecreation must have taken down the fence that an earlier call has left.
 func (s *Deleter) Recreate(ctx context.Context, cluster string, recreation Recreation) (Recreated, error) {
 	queues := []string{recreation.Queue.Name}
 	if err := s.mayDelete(cluster, queues); err != nil {
@@ -65,8 +66,9 @@ func (s *Deleter) Recreate(ctx context.Context, cluster string, recreation Recre
 	return g.outcome, err
 }
 
-// SettleRecreation finds out what has become of a queue that an earlier call may have told the broker to delete. It declares the queue if
-// that is gone, and reports whether the queue has its new arguments. If it has not after Times.Vanish, no delete is under way any more.
+// SettleRecreation determines the state of a queue that an earlier call may have told the broker to delete. It declares the queue
+// if the queue is gone, and reports whether the queue has its new arguments. If the queue does not have them after Times.Vanish,
+// no delete is running any more.
 func (s *Deleter) SettleRecreation(ctx context.Context, cluster string, queue topology.Queue) (isNew bool, err error) {
 	ctx, end, err := s.begin(ctx, []string{queue.Name})
 	if err != nil {
@@ -87,9 +89,10 @@ func (s *Deleter) SettleRecreation(ctx context.Context, cluster string, queue to
 	return false, err
 }
 
-// ClearRecreation takes down fences of this owner's recreations that stand over a queue, with their sentinels. No delete of the queue may
-// be under way. It fails with ErrUnproven if a sentinel may be left in the queue: then the fence is open, and the policy stays as the
-// record of that. A queue that a recreation has declared has none. It fails with ErrShared if another owner recreates the queue.
+// ClearRecreation takes down the fences of this owner's recreations that match a queue, and takes out their sentinels. No delete
+// of the queue may be running. It fails with ErrUnproven if the queue may still hold a sentinel: then the fence is open, and its
+// policy stays as the record. A queue that a recreation has declared (isNew) holds none. It fails with ErrShared if another owner
+// recreates the queue.
 func (s *Deleter) ClearRecreation(ctx context.Context, cluster, queue string, isNew bool) error {
 	ctx, end, err := s.begin(ctx, []string{queue})
 	if err != nil {
@@ -111,7 +114,7 @@ func (s *Deleter) ClearRecreation(ctx context.Context, cluster, queue string, is
 		if !s.HoldsLease() {
 			return brokererr.ErrNotLeader
 		}
-		// A connection that was cut may hold a sentinel until RabbitMQ notices, also if it was this process's own.
+		// A connection that was cut may hold a sentinel until RabbitMQ notices the cut, also a connection of this process.
 		left := leftover{policy: policy, foreign: true, seen: time.Since(s.deletions.firstSeen(policy.Name)), isBare: isNew}
 		if err := (recovery{s}).clearLeftover(ctx, cluster, left); err != nil {
 			return err
@@ -121,8 +124,9 @@ func (s *Deleter) ClearRecreation(ctx context.Context, cluster, queue string, is
 	return nil
 }
 
-// declareOnceGone waits until a queue is gone and declares it, and returns when it has its new arguments. RabbitMQ can fail to declare a
-// queue right after it was deleted: 4.3 says cluster_not_formed at times, and closes the connection. So it tries until the context ends.
+// declareOnceGone waits until a queue is gone and declares it. It returns nil once the queue has its new arguments. RabbitMQ can
+// fail to declare a queue right after the deletion: 4.3 sometimes answers cluster_not_formed and closes the connection. So
+// declareOnceGone retries until the context ends.
 func (s *Deleter) declareOnceGone(ctx context.Context, cluster string, queue topology.Queue) error {
 	for {
 		err := s.declareIfGone(ctx, cluster, queue)
@@ -154,7 +158,7 @@ func (s *Deleter) declareIfGone(ctx context.Context, cluster string, queue topol
 	return nil
 }
 
-// recreationOf is the group of a queue that is declared again; nil if it is not.
+// recreationOf returns the group that recreates a queue; nil if there is none.
 func (d *batch) recreationOf(queue string) *group {
 	for _, g := range d.groups {
 		if g.recreation != nil && g.recreation.Queue.Name == queue {
@@ -164,7 +168,7 @@ func (d *batch) recreationOf(queue string) *group {
 	return nil
 }
 
-// recordDelete has the caller of a recreation record that the queue is about to be deleted.
+// recordDelete calls DeleteSent of each recreation, so that the caller records the delete before it goes out.
 func (d *batch) recordDelete(ctx context.Context) error {
 	for _, g := range d.groups {
 		if g.recreation != nil {
@@ -177,8 +181,8 @@ func (d *batch) recordDelete(ctx context.Context) error {
 	return nil
 }
 
-// swap deletes and declares a queue. The broker works on one after the other, and answers neither; it answers another declaration after
-// them, which changes nothing.
+// swap deletes and declares a queue. The broker executes both in this order and answers neither. It answers the second
+// declaration, which changes nothing.
 func (d removal) swap(channel amqpconn.Exclusive, g *group) error {
 	queue, arguments := g.recreation.Queue.Name, amqpconn.Table(g.recreation.Queue.Arguments)
 	begun := time.Now()
@@ -201,7 +205,7 @@ func (d removal) swap(channel amqpconn.Exclusive, g *group) error {
 	return err
 }
 
-// swapped records that a queue was declared again.
+// swapped records that a queue was declared again, in the batch and in the snapshot.
 func (d *batch) swapped(g *group, absent time.Duration) {
 	queue := g.recreation.Queue
 	d.mu.Lock()
@@ -216,7 +220,7 @@ func (d *batch) swapped(g *group, absent time.Duration) {
 	}})
 }
 
-// opened records for how long the fence of a recreation was closed.
+// opened records for how long the fence was closed.
 func (d *batch) opened() {
 	for _, g := range d.groups {
 		g.outcome.FenceStood = time.Since(d.closed)

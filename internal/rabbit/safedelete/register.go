@@ -12,56 +12,56 @@ import (
 )
 
 const (
-	// RequestLimit is how many requests to the management API deletions make at a time.
+	// RequestLimit is how many requests deletions make to the management API at a time.
 	RequestLimit = 4
-	// fenceLimit is how many batches have fences standing at a time. While the queues of one batch are proved empty or deleted, the
-	// policy of the next can be written. But policies are written one at a time, and RabbitMQ compiles the pattern of every policy
-	// that stands for each queue of the vhost then: in a vhost of 1,500 queues a write takes 0.1 s longer with each fence.
+	// fenceLimit is how many batches have fences up at a time. While the queues of one batch are proved empty or deleted, the
+	// policy of the next can be written. But policies are written one at a time, and for each write RabbitMQ compiles the pattern
+	// of every policy for each queue of the vhost: in a vhost of 1,500 queues a write takes 0.1 s longer with each fence.
 	fenceLimit = 3
 )
 
-// register keeps the deletions that are under way, and what they leave to do.
+// register has the state of the running deletions, and the work that they have left.
 type register struct {
 	standing *Standing
 	requests management.Places
 	fencing  chan struct{} // a place for each fence; see fenced
 	running  sync.WaitGroup
-	closing  context.Context // it is over when the connection is about to be closed
+	closing  context.Context // ends when the connection is about to be closed
 	close    context.CancelFunc
 
 	mu       sync.Mutex
-	withheld int // places for fences that nobody gets for the time being
+	withheld int // places for fences that are not given out for now; see fenced
 	closed   bool
 	queues   map[string]bool
-	// fences are those of deletions, by the names of their policies: the zero time while in use, and since when they have been left
-	// behind otherwise.
+	// fences are the fences of deletions, by policy name: the zero time while a fence is in use, otherwise the time since which
+	// it is left behind.
 	fences   map[string]time.Time
-	clearing bool // strays
-	// searches is what is known of searches for sentinels that found some missing, by the names of the policies.
+	clearing bool // leftover fences
+	// searches are the searches that found sentinels missing, by policy name.
 	searches map[string]*searched
-	// vanishing are the queues behind fences that RabbitMQ may still be deleting, by the names of the policies.
+	// vanishing are the queues behind fences that RabbitMQ may still be deleting, by policy name.
 	vanishing map[string]vanishing
-	// adrift is since when a sentinel of a fence may be on its way, by the names of the policies.
+	// adrift is when a sentinel was last sent without an answer, by policy name.
 	adrift map[string]time.Time
-	// standsFor is why fences could not be taken down, by the names of their policies.
+	// standsFor is why a fence could not be taken down, by policy name.
 	standsFor map[string]string
-	// seen is since when fences of recreations are known that an earlier process has left, by the names of their policies.
+	// seen is when this process first saw a fence that an earlier call of Recreate has left, by policy name.
 	seen map[string]time.Time
-	// again is for a refresh that shows what became of fences that are left behind, at againAt.
+	// again requests the next refresh for leftover fences, at againAt.
 	again   *time.Timer
 	againAt time.Time
 }
 
-// vanishing are queues that RabbitMQ may still be deleting until a time.
+// vanishing are queues that RabbitMQ may still be deleting until the given time.
 type vanishing struct {
 	queues []string
 	until  time.Time
 }
 
-// searched is what this process knows of the search for the sentinels of a fence.
+// searched is the state of the search for the sentinels of a fence.
 type searched struct {
-	without map[string]time.Time // since when queues are known to hold no sentinel, of those from which some may have expired
-	looked  map[string]bool      // the queues in which messages were in front of what was looked for
+	without map[string]time.Time // since when a queue is known to hold no sentinel, if some may have expired from it
+	looked  map[string]bool      // the queues in which other messages were in front of the sentinels
 }
 
 func newRegister(standing *Standing) *register {
@@ -75,7 +75,7 @@ func newRegister(standing *Standing) *register {
 	return d
 }
 
-// stop ends what is under way, and waits for it.
+// stop cancels the running deletions and waits for their end, but not longer than the limit.
 func (d *register) stop(limit time.Duration) {
 	d.mu.Lock()
 	d.closed = true
@@ -97,9 +97,8 @@ func (d *register) stop(limit time.Duration) {
 
 var errBusy = errors.New("busy")
 
-// begin counts a deletion among the running ones until the returned function is called, and gives it a context that ends
-// when the connection is about to be closed. It fails with ErrClosed, or with errBusy and the name of a queue that
-// another one is about.
+// begin registers a deletion until the returned function is called. The returned context ends when the connection is about to be
+// closed. begin fails with ErrClosed, or with errBusy and the name of a queue that another call works on.
 func (d *register) begin(ctx context.Context, queues []string) (context.Context, func(), string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -127,8 +126,8 @@ func (d *register) begin(ctx context.Context, queues []string) (context.Context,
 	}, "", nil
 }
 
-// trackFence takes note of a fence, so that it does not pass for one that was left behind; untrackFence ends that. A fence that
-// could not be lifted counts as left behind from then on.
+// trackFence records a fence that is in use, so that it does not count as left behind. untrackFence ends that. A fence that could
+// not be lifted counts as left behind from then on.
 func (d *register) trackFence(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -147,12 +146,12 @@ func (d *register) untrackFence(name string, lifted bool) {
 	}
 }
 
-// stuck is for how long deletions wait while fences stand that could not be taken down.
+// stuck limits the wait of awaitLifted.
 const stuck = time.Minute
 
-// awaitLifted waits while too many fences stand that could not be taken down. A broker that was too busy to remove a policy in time becomes
-// busier with each further one, until no policy can be written or removed in time any more. One fence may never be taken down, if a
-// permission is gone, so the wait has a limit.
+// awaitLifted waits while too many fences could not be taken down. A broker that was too busy to remove a policy in time becomes
+// busier with each further policy, until it writes and removes none in time. The wait has a limit, because a fence may stay up
+// for good if a permission is gone.
 func (d *register) awaitLifted() {
 	limit, look := time.NewTimer(stuck), time.NewTicker(time.Second)
 	defer limit.Stop()
@@ -168,7 +167,7 @@ func (d *register) awaitLifted() {
 	}
 }
 
-// countLeft is how many fences could not be taken down.
+// countLeft returns how many fences could not be taken down.
 func (d *register) countLeft() (count int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -180,14 +179,14 @@ func (d *register) countLeft() (count int) {
 	return count
 }
 
-// drift takes note of a sentinel that was sent and of which the broker did not say what became of it.
+// drift records that the broker has not answered a sentinel of a fence.
 func (d *register) drift(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.adrift[name] = time.Now()
 }
 
-// mayArrive says whether a sentinel of a fence may still come: a node that died may have passed it on to the others.
+// mayArrive reports whether a sentinel of a fence may still arrive: a node that died may have passed it on to other nodes.
 func (d *register) mayArrive(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -195,7 +194,7 @@ func (d *register) mayArrive(name string) bool {
 	return adrift && time.Since(since) < unnoticed
 }
 
-// forget drops what is known of a fence that is down.
+// forget removes all state of a fence that is down.
 func (d *register) forget(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -207,7 +206,7 @@ func (d *register) forget(name string) {
 	delete(d.seen, name)
 }
 
-// firstSeen is since when a fence of a recreation is known.
+// firstSeen returns when this process first saw the fence of a recreation.
 func (d *register) firstSeen(name string) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -217,8 +216,8 @@ func (d *register) firstSeen(name string) time.Time {
 	return d.seen[name]
 }
 
-// forgetMissing drops what is known of fences that were left behind before a reading of the vhost began which does not show them: the
-// policy was removed, and the answer to that was lost.
+// forgetMissing removes the state of fences that were left behind before a read of the vhost began and that the read does not
+// show. Their policies were removed, but the answer to the removal was lost.
 func (d *register) forgetMissing(shown func(name string) bool, began time.Time) {
 	for _, name := range d.leftBefore(began) {
 		if !shown(name) {
@@ -227,7 +226,7 @@ func (d *register) forgetMissing(shown func(name string) bool, began time.Time) 
 	}
 }
 
-// leftBefore are the fences that were left behind before a time.
+// leftBefore returns the fences that were left behind before a time.
 func (d *register) leftBefore(limit time.Time) (names []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -239,7 +238,7 @@ func (d *register) leftBefore(limit time.Time) (names []string) {
 	return names
 }
 
-// refreshIn has the vhost refreshed after a time, unless it will be sooner.
+// refreshIn requests a refresh of the vhost after a time, unless an earlier one is scheduled.
 func (d *register) refreshIn(wait time.Duration, refresh func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -270,7 +269,7 @@ func (d *register) mayVanish(name string) []string {
 	return nil
 }
 
-// search is what is known of the search for the sentinels of a fence. The lock is held.
+// search returns the state of the search for the sentinels of a fence. The lock is held.
 func (d *register) search(name string) *searched {
 	if d.searches[name] == nil {
 		d.searches[name] = &searched{map[string]time.Time{}, map[string]bool{}}
@@ -278,7 +277,7 @@ func (d *register) search(name string) *searched {
 	return d.searches[name]
 }
 
-// missingSince is since when this process has known that sentinels are missing in a queue.
+// missingSince returns since when this process has known that sentinels are missing in a queue.
 func (d *register) missingSince(name, queue string) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -289,21 +288,21 @@ func (d *register) missingSince(name, queue string) time.Time {
 	return known.without[queue]
 }
 
-// recordLook records that other messages were in front of what was looked for in a queue.
+// recordLook records that other messages were in front of the sentinels of a queue.
 func (d *register) recordLook(name, queue string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.search(name).looked[queue] = true
 }
 
-// hasLooked reports whether there is a record of that.
+// hasLooked reports whether recordLook was called for a queue.
 func (d *register) hasLooked(name, queue string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.searches[name] != nil && d.searches[name].looked[queue]
 }
 
-// isTracked reports whether this connection put a fence up, and whether a deletion needs the fence.
+// isTracked reports whether this connection put a fence up (known), and whether a deletion needs the fence (standing).
 func (d *register) isTracked(name string) (standing, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -311,12 +310,12 @@ func (d *register) isTracked(name string) (standing, known bool) {
 	return known && left.IsZero(), known
 }
 
-// errSlow: a deletion took longer than it may.
+// errSlow: a deletion exceeded its time limit.
 var errSlow = errors.New("slow")
 
-// fenced holds a place for a fence during a step. Where a broker has too much to do, many deletions at a time take too long, all of
-// them, and are undone and tried again. So each that takes too long withholds a place, down to a single one, and each that ends
-// well gives one back.
+// fenced runs a step while it occupies a place for a fence. If many deletions at a time overload the broker, all of them take too
+// long, are undone and tried again. So each deletion that takes too long withholds a place, down to a single place. Each deletion
+// that ends well returns one.
 func (d *register) fenced(step func() error) error {
 	select {
 	case d.fencing <- struct{}{}:
@@ -330,7 +329,7 @@ func (d *register) fenced(step func() error) error {
 	return err
 }
 
-// placesAfter is how many places are free again after a deletion that ended with this error.
+// placesAfter returns how many places become free after a deletion that ended with this error.
 func (d *register) placesAfter(err error) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Deletions that take too long leave fewer places to the others, but never none; deletions that end well give them back.
+// Deletions that take too long leave fewer places to other deletions, but never none. Deletions that end well return the places.
 func TestFewerDeletionsAtATimeWhereTheBrokerIsSlow(t *testing.T) {
 	t.Parallel()
 	d := newRegister(&Standing{})
@@ -37,7 +37,7 @@ func TestFewerDeletionsAtATimeWhereTheBrokerIsSlow(t *testing.T) {
 	}
 }
 
-// A fence outlives a sentinel of which the broker did not say what became of it.
+// A fence stays up while a sentinel of it is unanswered.
 func TestASentinelThatMayArriveKeepsItsFence(t *testing.T) {
 	t.Parallel()
 	d := newRegister(&Standing{})
@@ -60,12 +60,12 @@ func TestASentinelThatMayArriveKeepsItsFence(t *testing.T) {
 	}
 }
 
-// A broker that is too busy to remove a policy in time is not given further ones.
+// If the broker was too busy to remove policies in time, no deletion writes another one.
 func TestDeletionsWaitForFencesThatCouldNotBeTakenDown(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		left   int           // fences that could not be taken down
-		lifted time.Duration // after which one is; never if zero
+		lifted time.Duration // when one of them is taken down; never if zero
 		want   time.Duration
 	}{
 		"none":                            {0, 0, 0},
@@ -102,12 +102,12 @@ func TestDeletionsWaitForFencesThatCouldNotBeTakenDown(t *testing.T) {
 	}
 }
 
-// What a reading of the vhost does not show is gone, if it was left behind before the reading began.
+// A read of the vhost removes the fences that it does not show, if they were left behind before the read began.
 func TestAFenceThatIsGoneIsForgotten(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		inUse, shown bool
-		left         time.Duration // before the reading began
+		left         time.Duration // before the read began
 		kept         bool
 	}{
 		"gone":                         {left: time.Second},

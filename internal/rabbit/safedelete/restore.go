@@ -14,19 +14,20 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// deletedQueue is what it takes to declare a queue again.
+// deletedQueue is a queue as it can be declared again.
 type deletedQueue struct {
 	topology.Queue
 	bindings []topology.Binding
 }
 
-// restoration declares queues of a group again that were deleted before the group was found not to be empty.
+// restoration declares deleted queues of a group again if the group turns out not to be empty.
 type restoration struct{ *batch }
 
-// fewQueues is how many queues are asked about one by one: a listing costs the broker a walk over the vhost.
+// fewQueues is how many queues are read one by one. For more queues, one listing is cheaper, although it costs the broker a walk
+// over the vhost.
 const fewQueues = 4
 
-// remember takes note of the queues that are to be deleted together with others, with their bindings.
+// remember records the queues of groups with several queues, with their bindings, so that restore can declare them again.
 func (d restoration) remember(ctx context.Context) error {
 	var together []string
 	for _, g := range d.groups {
@@ -55,11 +56,11 @@ func (d restoration) remember(ctx context.Context) error {
 	return nil
 }
 
-// stillDeleting is said of a queue whose deletion RabbitMQ has not answered.
+// stillDeleting describes a queue whose deletion RabbitMQ has not answered.
 const stillDeleting = "RabbitMQ may still be deleting queue %q"
 
-// bindingsOf finds the bindings of queues: in the snapshot if that is current as of when the callers were asked, who see to that as a
-// rule; otherwise by one request for each queue, or by one listing where there are many.
+// bindingsOf returns the bindings of queues. It uses the snapshot if that is current as of when the callers were asked; most
+// callers refresh it. Otherwise it makes one request for each queue, or one listing for many queues.
 func (d restoration) bindingsOf(ctx context.Context, queues []string) (map[string][]vhost.Binding, error) {
 	bindings := map[string][]vhost.Binding{}
 	if d.deleter.broker.State().CurrentAt.After(d.asked) {
@@ -102,9 +103,9 @@ func (d restoration) isSent(queue string) bool {
 	return !d.sent[queue].IsZero()
 }
 
-// awaitGone waits until those queues are gone of whose deletion the broker has not told the outcome. RabbitMQ may still be deleting
-// such a queue, and would delete one that is declared meanwhile. It returns the queues that are still there. The queue of a recreation is
-// declared as soon as it is gone.
+// awaitGone waits for queues whose deletion the broker has not answered. RabbitMQ may still be deleting such a queue, and would
+// also delete a queue of the same name that is declared meanwhile. awaitGone returns the queues that still exist. It declares the
+// queue of a recreation as soon as that queue is gone.
 func (d restoration) awaitGone(ctx context.Context) (vanishing []string) {
 	ctx, cancel := context.WithTimeout(ctx, goneWithin)
 	defer cancel()
@@ -131,11 +132,11 @@ func (d restoration) awaitGone(ctx context.Context) (vanishing []string) {
 	return slices.Sorted(maps.Keys(failed))
 }
 
-// restore declares again what was deleted before something came into another queue of the group, and adds to the reason
-// what came of it. Nothing is lost: the queues were empty, and publishers who use mandatory know what reached no queue. A queue that
-// RabbitMQ may still be deleting is left as it is; see awaitGone.
+// restore declares the deleted queues of a group again because another queue of the group got a message or a consumer, and adds
+// the result to the reason. No message is lost: the queues were empty, and publishers that use mandatory know which messages
+// reached no queue. restore does not touch a queue that RabbitMQ may still be deleting; see awaitGone.
 func (d restoration) restore(ctx context.Context, g *group, reason error) error {
-	if len(g.queues) == 0 { // all of the group are deleted
+	if len(g.queues) == 0 { // all queues of the group are deleted
 		return nil
 	}
 	for _, queue := range g.queues {

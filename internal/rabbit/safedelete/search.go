@@ -18,26 +18,27 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// search takes the sentinels of one fence out of its queues, and out of the queues to which they may have expired. RabbitMQ shows a
-// message only to its consumer, so a search holds the messages in front of the sentinels, and puts them back.
+// search takes the sentinels of one fence out of its queues, and out of the queues to which they may have expired. RabbitMQ shows
+// a message only to its consumer. So a search receives the messages in front of the sentinels, and puts them back.
 type search struct {
 	*Deleter
 
 	fence   fence.Fence
 	cluster string
-	// missing changes how many sentinels of a queue have not been found yet, and returns the number.
+	// missing changes how many sentinels of a queue are not found yet, and returns the number.
 	missing func(queue string, change int) int
-	// gone is told of a queue that does not exist.
+	// gone is called for a queue that does not exist.
 	gone func(queue string)
 	// published is when the first sentinel was about to be published; zero if this process does not know.
 	published time.Time
-	// mayBeHeld: the process that published the sentinels may be gone without the broker having noticed, and still hold some.
+	// mayBeHeld: the process that published the sentinels may still hold some, because the broker may not have noticed that the
+	// process is gone.
 	mayBeHeld bool
-	// patience is for how long to wait until this process holds none itself, after its channel was closed.
+	// patience is how long to wait until RabbitMQ notices that the channels of this process are closed and hold no sentinel.
 	patience time.Duration
 }
 
-// run returns the queues of which a sentinel may be left, and why.
+// run takes the sentinels out. It returns the queues that may still hold a sentinel, and why.
 func (s *search) run(ctx context.Context) (left []string, err error) {
 	var mu sync.Mutex
 	found := map[string]bool{}
@@ -55,7 +56,7 @@ func (s *search) run(ctx context.Context) (left []string, err error) {
 		return nil
 	}
 	expiring, others := s.byExpiry()
-	failed := forEach(ctx, s.errs, expiring, lookInto) // first: what is found there need not be looked for elsewhere
+	failed := forEach(ctx, s.errs, expiring, lookInto) // first: a sentinel that is found here cannot be in another queue
 	maps.Copy(failed, forEach(ctx, s.errs, others, lookInto))
 	for _, queue := range expiring {
 		if found[queue] && s.missing(queue, 0) > 0 {
@@ -70,7 +71,7 @@ func (s *search) run(ctx context.Context) (left []string, err error) {
 	return slices.Sorted(maps.Keys(failed)), firstOf(s.fence.Queues, failed)
 }
 
-// byExpiry tells apart the queues of the fence in which messages expire.
+// byExpiry separates the queues of the fence in which messages expire from the others.
 func (s *search) byExpiry() (expiring, others []string) {
 	for _, queue := range s.fence.Queues {
 		if _, expires := s.ttl(queue); expires {
@@ -88,13 +89,13 @@ func (s *search) ttl(queue string) (time.Duration, bool) {
 	return now.ttl()
 }
 
-// onward lists the queues to which a sentinel may expire from a queue.
+// onward returns the queues to which a sentinel may expire from a queue.
 func (s *search) onward(queue string) (onward []string) {
 	s.broker.View(func(known *snapshot.Snapshot) { onward = known.ExpiresTo(queue, s.fence.Effective) })
 	return onward
 }
 
-// origins lists the queues whose sentinels may be in a queue: that queue itself, and those that expire to it.
+// origins returns the queues whose sentinels may be in a queue: the queue itself, and the queues of the fence that expire to it.
 func (s *search) origins(queue string) []string {
 	origins := []string{queue}
 	for _, other := range s.fence.Queues {
@@ -105,12 +106,12 @@ func (s *search) origins(queue string) []string {
 	return origins
 }
 
-// follow looks for sentinels that may have expired from a queue in which there are none any more.
+// follow looks for sentinels that may have expired from a queue that holds none any more.
 func (s *search) follow(ctx context.Context, queue string) error {
 	if ttl, _ := s.ttl(queue); !s.published.IsZero() && time.Since(s.published) < ttl {
 		return nil
 	}
-	arriving := s.checkNoneArriving(ctx, queue) // before the looks, or what arrives in between would be missed
+	arriving := s.checkNoneArriving(ctx, queue) // before the search, which would miss a sentinel that arrives in between
 	for _, other := range s.onward(queue) {
 		if _, err := s.look(ctx, other, []string{queue}, false); err != nil {
 			return err
@@ -122,8 +123,8 @@ func (s *search) follow(ctx context.Context, queue string) error {
 	return arriving
 }
 
-// checkNoneArriving fails if a sentinel may have expired without having arrived: RabbitMQ tries again minutes later to deliver what
-// expires towards a queue that is fenced. The time counts from when this process first saw the queue without sentinels: they had
+// checkNoneArriving fails if an expired sentinel may not have arrived yet: if a message expires towards a fenced queue, RabbitMQ
+// delivers it again only minutes later. The time counts from when this process first saw the queue without sentinels. They had
 // expired by then.
 func (s *search) checkNoneArriving(ctx context.Context, queue string) error {
 	waited := time.Since(s.deletions.missingSince(s.fence.Name, queue))
@@ -142,9 +143,10 @@ func (s *search) checkNoneArriving(ctx context.Context, queue string) error {
 	return s.errs.Fail(brokererr.ErrUnproven, "a sentinel that expired in queue %q may still be on its way", queue)
 }
 
-// look takes the sentinels of some queues out of one, and reports whether that exists. It fails unless none is left there. What
-// RabbitMQ delivered to a consumer is not looked for. A queue that is too busy to count says that it has no messages and no
-// consumers: rabbit_quorum_queue:stat gives up after a quarter of a second. So such a queue is looked into, too.
+// look takes the sentinels of the given origins out of a queue, and reports whether the queue exists. It fails unless the queue
+// holds none of them any more. It ignores sentinels that RabbitMQ has delivered to a consumer. If a queue is too busy to count,
+// RabbitMQ reports no messages and no consumers: rabbit_quorum_queue:stat stops after a quarter of a second. So look also
+// searches a queue that seems empty.
 func (s *search) look(ctx context.Context, queue string, origins []string, mayBeHeld bool) (exists bool, err error) {
 	if s.countMissing(origins) == 0 {
 		return true, nil
@@ -168,7 +170,7 @@ func (s *search) look(ctx context.Context, queue string, origins []string, mayBe
 		"at most", queue, most)
 }
 
-// awaitNoConsumers counts what is in a queue, once nobody holds messages of it, or patience is over.
+// awaitNoConsumers counts the messages of a queue once it has no consumers, or patience is over.
 func (s *search) awaitNoConsumers(ctx context.Context, queue string) (now counts, exists bool, err error) {
 	now, exists, err = s.held(ctx, s.cluster, queue)
 	for begun := time.Now(); err == nil && now.consumers > 0 && time.Since(begun) < s.patience; {
@@ -186,7 +188,7 @@ func (s *search) countMissing(origins []string) (count int) {
 	return count
 }
 
-// take takes the sentinels of some queues out of one. complete: none is left there.
+// take takes the sentinels of the given origins out of a queue. complete: the queue holds none of them any more.
 func (s *search) take(ctx context.Context, queue string, origins []string, most int) (complete bool, err error) {
 	err = s.broker.DoToTheEnd(ctx, s.cluster, func(channel *amqp.Channel) (err error) {
 		var others []amqp.Delivery
@@ -202,7 +204,8 @@ func (s *search) take(ctx context.Context, queue string, origins []string, most 
 	return complete, wrapQueue(queue, err)
 }
 
-// takeOwn takes the sentinels out of a queue to which this process has just published them, and returns what is in the queue then.
+// takeOwn takes out the sentinels that this process has just published to a queue, and returns the counts of the queue after
+// that.
 func (s *search) takeOwn(ctx context.Context, queue string) (now counts, exists bool, err error) {
 	err = s.broker.DoToTheEnd(ctx, s.cluster, func(channel *amqp.Channel) error {
 		before := s.missing(queue, 0)
@@ -211,7 +214,7 @@ func (s *search) takeOwn(ctx context.Context, queue string) (now counts, exists 
 		case err != nil:
 		case s.missing(queue, 0) < before || len(others) > 0:
 			now, exists, err = s.putAllBack(ctx, channel, queue, others)
-		default: // somebody else has them
+		default: // another consumer has the sentinels
 			now, exists, err = passiveDeclare(channel, queue)
 		}
 		return err
@@ -224,8 +227,8 @@ func (s *search) takeOwn(ctx context.Context, queue string) (now counts, exists 
 	return now, exists, wrapQueue(queue, err)
 }
 
-// takeFrom gets messages and acknowledges the sentinels among them. It returns the others, which the channel holds. It gives up when
-// there are more of them than it may hold.
+// takeFrom receives messages and acknowledges the sentinels among them. It returns the other messages, which the channel still
+// holds. It stops if there are more of them than the channel may hold.
 func (s *search) takeFrom(
 	channel *amqp.Channel, queue string, origins []string, most int,
 ) (complete bool, others []amqp.Delivery, err error) {
@@ -251,8 +254,8 @@ func (s *search) takeFrom(
 	return true, others, nil
 }
 
-// maxHeld is how many messages of a queue may be held. Where a message that is put back has lost one of the deliveries that its queue
-// allows, it is one.
+// maxHeld returns how many messages of a queue a search may hold. It is one if the queue has a delivery limit and the broker
+// counts messages that are put back.
 func (s *search) maxHeld(queue string) int {
 	limited := false
 	s.broker.View(func(known *snapshot.Snapshot) {
@@ -265,8 +268,8 @@ func (s *search) maxHeld(queue string) int {
 	return holdLimit
 }
 
-// putAllBack returns what was held, and waits until the queue knows of that and of every acknowledgement before: what is
-// sent right before a channel is closed can be forgotten. It says what is in the queue then.
+// putAllBack puts the held messages back. It waits until the queue has processed that and every acknowledgement before, because
+// RabbitMQ may drop what is sent right before a channel is closed. It returns the counts of the queue after that.
 func (s *search) putAllBack(
 	ctx context.Context, channel *amqp.Channel, queue string, held []amqp.Delivery,
 ) (now counts, exists bool, err error) {
@@ -277,7 +280,7 @@ func (s *search) putAllBack(
 	}
 	for begun := time.Now(); time.Since(begun) < settling; {
 		now, exists, err := passiveDeclare(channel, queue)
-		if err != nil || !exists || now.consumers == 0 { // whoever holds a message counts as a consumer
+		if err != nil || !exists || now.consumers == 0 { // a channel that holds a message counts as a consumer
 			return now, exists, err
 		}
 		if err := management.Sleep(ctx, s.errs, settlePause); err != nil {
@@ -288,8 +291,8 @@ func (s *search) putAllBack(
 		"queue %q: somebody holds messages of it, or the broker is slow to note that nobody does", queue)
 }
 
-// takeAsConsumer does what takeFrom does, for queues with a single active consumer, which refuse basic.get. It receives nothing
-// while another consumer is active.
+// takeAsConsumer is takeFrom for queues with a single active consumer, which refuse basic.get. It receives nothing while another
+// consumer is active.
 func (s *search) takeAsConsumer(ctx context.Context, queue string, origins []string) (complete bool, err error) {
 	err = s.broker.DoExclusively(ctx, s.cluster, func(exclusive amqpconn.Exclusive) error {
 		channel := exclusive.Channel
@@ -303,7 +306,7 @@ func (s *search) takeAsConsumer(ctx context.Context, queue string, origins []str
 			case !ok:
 				complete = ctx.Err() == nil
 				return stopConsuming(channel, messages)
-			case !isSentinel(message, s.fence.Name): // not before no other can come, or it would be the same one again
+			case !isSentinel(message, s.fence.Name): // only after the consumer is cancelled, or it would get the same message again
 				s.deletions.recordLook(s.fence.Name, queue)
 				return errors.Join(stopConsuming(channel, messages), putBack(message))
 			}

@@ -12,20 +12,20 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 )
 
-// A fence holds while something stands in the queue. What stands there are sentinels: messages that Warren marks as its
-// own. There are two of them: shortly before a queue is deleted, the first is taken out; if it is the first that was put
-// in and nobody else ever got it, nobody has got the second either, and the fence has held all the time.
+// A fence stays closed while messages are in the queue. Warren publishes two messages that it marks as its own: the sentinels.
+// Shortly before a queue is deleted, Warren takes the first message out. If that is the first sentinel, and no other consumer
+// ever got it, no other consumer has got the second one either, and the fence has been closed all the time.
 const (
 	Sentinels = 2
 
 	SentinelType = "warren.sentinel"
 	sentinelApp  = "warren"
-	headerQueue  = "warren-queue"  // the queue that it was put into
-	headerFence  = "warren-fence"  // the policy that it belongs to
+	headerQueue  = "warren-queue"  // the queue that the sentinel was published to
+	headerFence  = "warren-fence"  // the policy that the sentinel belongs to
 	headerNumber = "warren-number" // from 1 on
-	// roomForSentinels is how many bytes a queue must take.
+	// roomForSentinels is how many bytes a queue must be able to take.
 	roomForSentinels = 4096
-	// sentinelPriority is the highest: where the broker knows priorities, sentinels are the first to be got again.
+	// sentinelPriority is the highest: a broker that supports priorities delivers sentinels first.
 	sentinelPriority = 255
 )
 
@@ -60,13 +60,12 @@ func numberOf(message amqp.Delivery) int {
 	return int(number)
 }
 
-// tally counts the sentinels of queues. The zero value is empty.
 type tally struct {
 	mu sync.Mutex
-	of map[string]int
+	of map[string]int // the number of sentinels, by queue
 }
 
-// count changes the number of a queue, which is never negative, and returns it.
+// count changes the number for a queue, which is never negative, and returns it.
 func (t *tally) count(queue string, change int) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,14 +80,14 @@ func (t *tally) count(queue string, change int) int {
 type publisher struct {
 	link    *alarmedLink
 	channel *amqp.Channel
-	limit   time.Duration // of waiting for the broker's answer
+	limit   time.Duration // for the broker's answer
 
 	mu       sync.Mutex
 	returns  chan amqp.Return // has room for every message
 	returned map[string]bool  // the queues that do not exist, by their names
 }
 
-// newPublisher makes a publisher for so many messages at most.
+// newPublisher returns a publisher for at most the given number of messages.
 func newPublisher(l *alarmedLink, channel *amqp.Channel, messages int, limit time.Duration) (*publisher, error) {
 	p := &publisher{
 		link: l, channel: channel, limit: limit, returns: make(chan amqp.Return, messages), returned: map[string]bool{},
@@ -97,9 +96,9 @@ func newPublisher(l *alarmedLink, channel *amqp.Channel, messages int, limit tim
 	return p, channel.Confirm(false)
 }
 
-// publish publishes the sentinels of these numbers to a queue in one piece, and returns whether the broker took each of them:
-// false for one that it refused, or that reached no queue. It waits for the answer whatever happens meanwhile: what is on its
-// way cannot be taken out.
+// publish publishes the sentinels of these numbers to a queue in one write, and reports for each whether the queue took it: false
+// if the broker refused it, or if it reached no queue. publish always waits for the answer, because a sentinel in flight cannot
+// be taken out.
 func (p *publisher) publish(queue, fence string, numbers ...int) ([]bool, error) {
 	confirmations := make([]*amqp.DeferredConfirmation, len(numbers))
 	err := p.link.Socket.Together(func() (err error) {
@@ -118,7 +117,7 @@ func (p *publisher) publish(queue, fence string, numbers ...int) ([]bool, error)
 	defer watchdog.Stop()
 	taken := make([]bool, len(numbers))
 	for i, confirmation := range confirmations {
-		_ = amqpconn.Timed("basic.publish", func() error { // from the one before to the broker's answer
+		_ = amqpconn.Timed("basic.publish", func() error { // from the previous answer to this one
 			if taken[i] = confirmation.Wait(); p.channel.IsClosed() {
 				return amqp.ErrClosed
 			}
@@ -126,7 +125,7 @@ func (p *publisher) publish(queue, fence string, numbers ...int) ([]bool, error)
 		})
 	}
 	switch {
-	case p.channel.IsClosed(): // which is not to be told from a refusal
+	case p.channel.IsClosed(): // Wait returns false for this, as for a refusal
 		return nil, amqp.ErrClosed
 	case p.wasReturned(queue):
 		return make([]bool, len(numbers)), nil
@@ -134,7 +133,7 @@ func (p *publisher) publish(queue, fence string, numbers ...int) ([]bool, error)
 	return taken, nil
 }
 
-// wasReturned says whether a message to a queue came back. A return is handed over before its confirm.
+// wasReturned reports whether the broker returned a message to a queue. The library delivers a return before its confirm.
 func (p *publisher) wasReturned(queue string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,11 +150,11 @@ func (p *publisher) wasReturned(queue string) bool {
 	}
 }
 
-// holdLimit is how many messages of others may be in front of a sentinel that is to be found: they are held until it is.
+// holdLimit is how many other messages a search receives, and holds, until it finds a sentinel behind them.
 const holdLimit = 64
 
 const (
-	// settling is how long a broker may take to note what was acknowledged and put back.
+	// settling is how long a broker may take to process acknowledged and returned messages.
 	settling    = 5 * time.Second
 	settlePause = 5 * time.Millisecond
 )
@@ -165,7 +164,7 @@ func putBack(message amqp.Delivery) error { return message.Nack(false, true) }
 
 const (
 	consumerTag = "warren"
-	// consumerPatience is how long a broker takes at most to deliver what is ready, to a consumer who is the active one.
+	// consumerPatience is how long a broker takes at most to deliver a ready message to an active consumer.
 	consumerPatience = time.Second
 )
 
@@ -192,10 +191,10 @@ func next(ctx context.Context, messages <-chan amqp.Delivery, patience <-chan ti
 	return amqp.Delivery{}, false
 }
 
-// stopConsuming puts back what was on its way.
+// stopConsuming cancels the consumer, and puts back the messages that RabbitMQ has delivered meanwhile.
 func stopConsuming(channel *amqp.Channel, messages <-chan amqp.Delivery) error {
 	err := channel.Cancel(consumerTag, false)
-	for message := range messages { // the library closes it
+	for message := range messages { // the library closes messages
 		err = errors.Join(err, putBack(message))
 	}
 	return err

@@ -17,9 +17,9 @@ import (
 // sentinelIdle is how long the AMQP connection of sentinels is kept for the next deletion.
 const sentinelIdle = 10 * time.Second
 
-// sentinelConn is the AMQP connection on which sentinels are published, and nothing else: under a memory or disk alarm the
-// broker stops to read from a connection as soon as something is published on it. It is opened when needed, and cut when
-// the broker says that it is blocked.
+// sentinelConn is the AMQP connection on which sentinels are published, and nothing else: under a memory or disk alarm the broker
+// stops reading from a connection as soon as a message is published on it. The connection is opened on demand, and cut when the
+// broker reports that it is blocked.
 type sentinelConn struct {
 	dial    func(ctx context.Context, cluster string) (*amqpconn.Conn, error)
 	errs    brokererr.Errors
@@ -32,7 +32,7 @@ type sentinelConn struct {
 	idle    *time.Timer
 }
 
-// alarmedLink is a link that knows whether the broker blocks the connection.
+// alarmedLink is a connection that knows whether the broker blocks it.
 type alarmedLink struct {
 	*amqpconn.Conn
 	users  int
@@ -43,8 +43,8 @@ func newSentinelConn(errs brokererr.Errors, times Times, dial func(context.Conte
 	return &sentinelConn{errs: errs, times: times, dial: dial, opening: make(chan struct{}, 1)}
 }
 
-// alone runs an operation on a channel that nobody else uses, before or after, and that publishes so many messages at most. It
-// returns when the operation has ended: what it publishes must not be published later without anybody knowing.
+// alone runs an operation on a channel that no other operation uses, before or after. The operation publishes at most the given
+// number of messages. alone returns only after the operation has ended, so that it publishes nothing unnoticed later.
 func (s *sentinelConn) alone(ctx context.Context, cluster string, messages int, operation func(*publisher) error) error {
 	l, err := s.acquire(ctx, cluster)
 	if err != nil {
@@ -61,17 +61,17 @@ func (s *sentinelConn) alone(ctx context.Context, cluster string, messages int, 
 		if err != nil {
 			return err
 		}
-		watchdog.Stop() // from here on each message has its own
+		watchdog.Stop() // from here on publish and check have their own watchdogs
 		return operation(p)
 	})
 	return s.describe(l, err)
 }
 
-// describe says what an error on the connection means.
+// describe translates an error of the connection.
 func (s *sentinelConn) describe(l *alarmedLink, err error) error {
 	select {
 	case alarm := <-l.alarms:
-		l.alarms <- alarm // for the others
+		l.alarms <- alarm // for the other operations
 		return s.errs.Fail(brokererr.ErrUnproven, "the broker has an alarm and takes no messages: %s", alarm)
 	default:
 	}
@@ -87,13 +87,13 @@ func (s *sentinelConn) describe(l *alarmedLink, err error) error {
 	return s.errs.OfOperation(err)
 }
 
-// cut ends a link on which the broker does not answer.
+// cut closes a connection on which the broker does not answer.
 func (l *alarmedLink) cut() {
 	l.Overdue.Store(true)
 	l.CloseSocket()
 }
 
-// check publishes a message that reaches no queue, to see whether the broker takes messages at all.
+// check publishes a message that reaches no queue, to check that the broker takes messages at all.
 func (s *sentinelConn) check(ctx context.Context, cluster string) error {
 	return s.alone(ctx, cluster, 1, func(p *publisher) error {
 		nowhere := "warren.nowhere." + rand.Text()
@@ -108,8 +108,8 @@ func (s *sentinelConn) check(ctx context.Context, cluster string) error {
 	})
 }
 
-// arrived returns when a sentinel whose connection was cut has arrived, if it ever does: what the broker had read of the
-// connection before an alarm, it publishes when the alarm is over.
+// arrived waits until a sentinel whose connection was cut has arrived, if it ever arrives. After an alarm, the broker publishes
+// what it had read from the connection before.
 func (s *Deleter) arrived(ctx context.Context, cluster string) error {
 	if err := s.sentinels.check(ctx, cluster); err != nil {
 		return err
@@ -155,8 +155,7 @@ func (s *sentinelConn) use() *alarmedLink {
 	return s.current
 }
 
-// listen cuts the connection when the broker blocks it: whoever waits for a confirm would wait for as long as the alarm
-// lasts.
+// listen cuts the connection when the broker blocks it. Otherwise an operation would wait for a confirm until the alarm ends.
 func (s *sentinelConn) listen(l *alarmedLink, ended <-chan *amqp.Error) {
 	for {
 		select {
@@ -207,7 +206,7 @@ func (s *sentinelConn) rest(l *alarmedLink) {
 	}
 }
 
-// close ends the connection for good.
+// close closes the connection for good.
 func (s *sentinelConn) close() {
 	s.mu.Lock()
 	l := s.current

@@ -7,24 +7,25 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
 
-// sharedRead lets one reading serve all who asked for it before it began. Nobody gets an answer that is older than the question.
+// sharedRead answers all callers that ask before a read begins with the result of this read. No caller gets an answer that is
+// older than its question.
 type sharedRead[T any] struct {
 	read func() (T, error)
 
 	mu      sync.Mutex
 	running bool
-	next    *reading[T] // which has not begun; nil if nobody waits
+	next    *reading[T] // has not begun; nil if no caller waits
 }
 
-// reading is one reading; its answer may be read when done is closed.
+// reading is one read. Its answer is available when done is closed.
 type reading[T any] struct {
 	done   chan struct{}
 	answer T
 	err    error
 }
 
-// get returns the answer of a reading that begins after the call. The reading goes on when the context ends, for it may serve
-// others.
+// get returns the answer of a read that begins after the call. The read continues when the context ends, because other callers
+// may wait for it.
 func (r *sharedRead[T]) get(ctx context.Context, errs brokererr.Errors) (T, error) {
 	asked := r.ask()
 	select {
@@ -49,7 +50,7 @@ func (r *sharedRead[T]) ask() *reading[T] {
 	return r.next
 }
 
-// run reads as long as somebody waits for it.
+// run reads as long as callers wait.
 func (r *sharedRead[T]) run() {
 	for {
 		r.mu.Lock()

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Standing holds the fences of all deletions of this process that are under way, by the names of their policies, whatever
-// connection the deletions go through. The zero value is empty.
+// Standing is the set of fences of all running deletions of this process, by policy name, on any connection. The zero value is
+// empty.
 type Standing struct {
 	mu    sync.Mutex
 	names map[string]bool
@@ -19,7 +19,7 @@ func (s *Standing) Has(name string) bool {
 	return s.names[name]
 }
 
-// All returns a copy.
+// All returns a copy of the set.
 func (s *Standing) All() map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

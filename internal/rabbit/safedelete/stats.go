@@ -14,11 +14,11 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// counts is what a passive declaration counts. Both are current; whoever holds an unacknowledged message counts as a
-// consumer. Messages that wait to be redelivered or dead-lettered are in neither.
+// counts is the result of a passive declaration. Both numbers are current. A channel that holds an unacknowledged message counts
+// as a consumer. Neither number includes messages that wait to be redelivered or dead-lettered.
 type counts struct{ ready, consumers int }
 
-// passiveDeclare counts; false if there is no such queue.
+// passiveDeclare returns the counts of a queue; false if the queue does not exist.
 func passiveDeclare(channel *amqp.Channel, queue string) (counts, bool, error) {
 	var declared amqp.Queue
 	err := amqpconn.Timed("queue.declare", func() (err error) {
@@ -31,7 +31,7 @@ func passiveDeclare(channel *amqp.Channel, queue string) (counts, bool, error) {
 	return counts{ready: declared.Messages, consumers: declared.Consumers}, err == nil, err
 }
 
-// get gets a message from a queue, if there is one.
+// get receives a message from a queue, if there is one.
 func get(channel *amqp.Channel, queue string) (message amqp.Delivery, ok bool, err error) {
 	err = amqpconn.Timed("basic.get", func() (err error) {
 		message, ok, err = channel.Get(queue, false)
@@ -40,13 +40,13 @@ func get(channel *amqp.Channel, queue string) (message amqp.Delivery, ok bool, e
 	return message, ok, err
 }
 
-// held counts on the cluster of this name.
+// held returns the counts of a queue on the given cluster; false if the queue does not exist.
 func (s *Deleter) held(ctx context.Context, cluster, queue string) (counts, bool, error) {
 	type answer struct {
 		now    counts
 		exists bool
 	}
-	answers := make(chan answer, 1) // for the operation goes on when the context ends
+	answers := make(chan answer, 1) // the operation goes on when the context ends
 	err := s.broker.DoOnCluster(ctx, cluster, func(channel *amqp.Channel) error {
 		now, exists, err := passiveDeclare(channel, queue)
 		answers <- answer{now, exists}
@@ -59,23 +59,23 @@ func (s *Deleter) held(ctx context.Context, cluster, queue string) (counts, bool
 	return got.now, got.exists, nil
 }
 
-// wrapQueue names the queue in an error of the broker.
+// wrapQueue adds the queue to an error of the broker.
 func wrapQueue(queue string, err error) error {
-	if err == nil || errors.Is(err, brokererr.ErrNotEmpty) || errors.Is(err, brokererr.ErrUnproven) { // which name it themselves
+	if err == nil || errors.Is(err, brokererr.ErrNotEmpty) || errors.Is(err, brokererr.ErrUnproven) { // these errors name it already
 		return err
 	}
 	return fmt.Errorf("queue %q: %w", queue, err)
 }
 
-// queueStats is what is known of a queue that is to be deleted.
+// queueStats is the known state of a queue that is to be deleted.
 type queueStats struct {
 	management.QueueInfo
 
-	// user and operator are the definitions of the policies that hold for the queue.
+	// user and operator are the definitions of the policies that apply to the queue.
 	user, operator vhost.Arguments
 }
 
-// checkEligible says why a queue cannot be shown to be empty; nil if it can.
+// checkEligible fails if a queue cannot be shown to be empty.
 func (q *queueStats) checkEligible(errs brokererr.Errors, queue string) error {
 	unproven := func(format string, args ...any) error {
 		return errs.Fail(brokererr.ErrUnproven, "queue %q "+format, append([]any{queue}, args...)...)
@@ -99,7 +99,7 @@ func (q *queueStats) checkEligible(errs brokererr.Errors, queue string) error {
 	return nil
 }
 
-// lowest is the limit in effect, of a policy key and the argument x- of the same name.
+// lowest returns the limit in effect, of a policy key and the argument x- of the same name.
 func (q *queueStats) lowest(key string) (limit int64, set bool) {
 	arguments, user, operator := vhost.Normalize(q.Arguments), vhost.Normalize(q.user), vhost.Normalize(q.operator)
 	for _, value := range []any{arguments["x-"+key], user[key], operator[key]} {
@@ -110,13 +110,13 @@ func (q *queueStats) lowest(key string) (limit int64, set bool) {
 	return limit, set
 }
 
-// ttl is for how long the queue keeps messages; false if there is no limit.
+// ttl returns how long the queue keeps messages; false if there is no limit.
 func (q *queueStats) ttl() (time.Duration, bool) {
 	limit, expires := q.lowest(vhost.KeyMessageTTL)
 	return time.Duration(limit) * time.Millisecond, expires
 }
 
-// rejects says whether the queue, when full, refuses messages in place of dropping some.
+// rejects reports whether a full queue refuses new messages, and drops none.
 func (q *queueStats) rejects() bool {
 	for _, given := range []any{q.operator[vhost.KeyOverflow], q.user[vhost.KeyOverflow], q.Arguments[vhost.ArgOverflow]} {
 		if given != nil {
@@ -126,14 +126,14 @@ func (q *queueStats) rejects() bool {
 	return false
 }
 
-// drops says whether the queue, when full, drops messages.
+// drops reports whether a full queue drops messages.
 func (q *queueStats) drops() bool {
 	_, limited := q.lowest(vhost.KeyMaxLength)
 	_, limitedBytes := q.lowest(vhost.KeyMaxLengthBytes)
 	return (limited || limitedBytes) && !q.rejects()
 }
 
-// checkEmpty says what a passive declaration found beyond the messages that are Warren's own; nil if nothing.
+// checkEmpty fails if the counts show messages or consumers.
 func (h counts) checkEmpty(errs brokererr.Errors, queue string) error {
 	switch {
 	case h.ready > 0:

@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// Sentinels are taken out from behind the messages of others, which stay.
+// A search takes sentinels out from behind other messages, and leaves those messages in the queue.
 func TestSentinelsBehindMessages(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("q", quorum(nil))
@@ -41,7 +41,7 @@ func TestSentinelsBehindMessages(t *testing.T) {
 	})
 }
 
-// Whoever was stopped for longer than a deletion may take, deletes nothing: others may have taken its fence down.
+// A deletion that was stopped for longer than its budget deletes nothing, because another process may have taken its fence down.
 func TestADeletionThatWasStoppedForTooLong(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("q", quorum(nil))

@@ -9,7 +9,8 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 )
 
-// undo takes down what was put up, with a time of its own, and returns the reason why there is something to undo.
+// undo takes the fences down and restores the groups, with a time limit of its own. It returns the given reason, or ErrNotLeader
+// if this process no longer leads.
 func (d *batch) undo(ctx context.Context, reason error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoing)
 	defer cancel()
@@ -26,7 +27,7 @@ func (d *batch) undo(ctx context.Context, reason error) error {
 			continue
 		}
 		why := g.err
-		if why == nil && g.begun && len(g.queues) > 0 { // what held for all came in the middle of the group
+		if why == nil && g.begun && len(g.queues) > 0 { // an error of the batch interrupted the deletion of this group
 			why = reason
 			if ended := g.ctx.Err(); ended != nil {
 				why = d.deleter.errs.Unreachable(ended)
@@ -54,8 +55,8 @@ func (d *batch) undo(ctx context.Context, reason error) error {
 	return reason
 }
 
-// takeDown lifts a fence, unless RabbitMQ may still be deleting one of its queues: such a queue must take no message, for that would be
-// lost.
+// takeDown lifts a fence, unless RabbitMQ may still be deleting one of its queues. Such a queue must take no message, because the
+// message would be lost.
 func (d *batch) takeDown(ctx context.Context, f fence.Fence, vanishing []string) error {
 	for _, queue := range f.Queues {
 		if slices.Contains(vanishing, queue) {
@@ -74,9 +75,9 @@ func (d *batch) takeDown(ctx context.Context, f fence.Fence, vanishing []string)
 	})
 }
 
-// takeOutExpiring takes the sentinels out of queues in which messages expire, before anything else: policies take long to write on a
-// busy broker. A sentinel that expires towards a queue behind the same closed fence waits there for three minutes. takeOut reports
-// what fails here.
+// takeOutExpiring takes the sentinels out of queues in which messages expire, before all other steps: a busy broker takes long to
+// write policies. A sentinel that expires towards a queue behind the same closed fence waits there for three minutes. takeOut
+// reports the errors.
 func (d *batch) takeOutExpiring(ctx context.Context) {
 	queues := slices.DeleteFunc(d.queues(), func(queue string) bool {
 		_, expires := d.ttl(queue)
@@ -88,7 +89,7 @@ func (d *batch) takeOutExpiring(ctx context.Context) {
 	})
 }
 
-// takeOut takes the sentinels of a fence out of the queues that are left, and returns the queues that may still hold some.
+// takeOut takes the sentinels of a fence out of the remaining queues, and returns the queues that may still hold some.
 func (d *batch) takeOut(ctx context.Context, f fence.Fence) ([]string, error) {
 	if d.deleter.deletions.mayArrive(f.Name) {
 		if err := d.deleter.arrived(ctx, d.cluster); err != nil {

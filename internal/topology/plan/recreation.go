@@ -19,7 +19,8 @@ const (
 	maxRecordedBytes = 64 << 10
 	// maxRecreationAttempts is how often a recreation may go back because the queue could not be shown to be empty.
 	maxRecreationAttempts = 3
-	// retryRecreation is how long after a failed attempt a recreation is tried again; retrySoon if a consumer or a message came.
+	// retryRecreation is how long after a failed attempt a recreation is tried again. If a consumer or a message came, it is
+	// retrySoon.
 	retryRecreation = 10 * time.Minute
 	retrySoon       = 30 * time.Second
 )
@@ -31,7 +32,7 @@ type Recreation struct {
 	Found vhost.Queue
 	// Bindings are all bindings of the queue, foreign ones too.
 	Bindings []vhost.Binding
-	// Foreign: Warren neither declared the queue nor has seen it in sync, so the recreation needs an approval.
+	// Foreign: Warren has not declared the queue and has never seen it in sync, so the recreation needs an approval.
 	Foreign bool
 	// Upgraded: the queue differs only because the broker was upgraded, so the recreation needs an approval.
 	Upgraded bool
@@ -155,15 +156,15 @@ func refuseOperatorPolicy(r Recreation, observed vhost.Observed, _ Input) string
 	return ""
 }
 
-// Moment is what decides whether a recreation begins now.
+// Moment is the state that decides whether a recreation begins now.
 type Moment struct {
 	Settings topology.Recreation
-	// Generation and PlanHash are those of the resource now.
+	// Generation and PlanHash are the current values of the resource.
 	Generation int64
 	PlanHash   string
 	// Approved and Aborted are the values of the annotations.
 	Approved, Aborted string
-	// Status is that of this recreation; zero if it is new.
+	// Status is the status of this recreation; zero if the recreation is new.
 	Status v1alpha1.RecreationStatus
 	// Consumers and Ready are how many consumers and ready messages the queue has.
 	Consumers int
@@ -171,11 +172,11 @@ type Moment struct {
 	Now       time.Time
 }
 
-// Verdict is whether a recreation begins, and otherwise the reason of the condition that says why it does not.
+// Verdict is whether a recreation begins. If not, it has the reason and message of the condition.
 type Verdict struct {
 	Begins          bool
 	Reason, Message string
-	// Again is how soon the moment may be another one without an event; zero if it is not.
+	// Again is when to decide again without an event; zero if only an event can change the verdict.
 	Again time.Duration
 }
 
@@ -186,7 +187,7 @@ const pollRecreation = 5 * time.Second
 func (r Recreation) Permit(m Moment) Verdict {
 	last := m.Status.LastResult
 	switch {
-	case r.Upgraded && !m.isApproved(): // whatever else is the matter: the queue works as it is
+	case r.Upgraded && !m.isApproved(): // before all other reasons, because the queue works as it is
 		return r.approvalNeeded(m)
 	case r.Refusal != "":
 		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: r.Refusal, Again: time.Minute}
@@ -208,7 +209,7 @@ func (r Recreation) Permit(m Moment) Verdict {
 	return Verdict{Begins: true}
 }
 
-// Decide decides whether a recreation that is permitted begins at this moment.
+// Decide decides whether a permitted recreation begins now.
 func (r Recreation) Decide(m Moment) Verdict {
 	limit := int64(0)
 	if m.Settings.Policy == v1alpha1.RecreatePolicyMigrate && r.Queue.Role == v1alpha1.RoleMain {
@@ -244,18 +245,21 @@ func counted(count int, one, many string) string {
 	return fmt.Sprintf("%d %s", count, many)
 }
 
-// NeedsApproval reports whether somebody has to approve. A queue that Warren never had in sync is somebody else's.
+// NeedsApproval reports whether a person must approve the recreation. A queue that Warren never had in sync may belong to another
+// team.
 func (r Recreation) NeedsApproval(settings topology.Recreation) bool {
 	return r.Foreign || r.Upgraded || settings.Policy == v1alpha1.RecreatePolicyMigrate && !settings.Automatic
 }
 
-// isApproved: an approval of a plan holds for all queues that this plan recreates, one after the other.
+// isApproved reports whether the plan is approved. An approval applies to all queues that the plan recreates, one after the
+// other.
 func (m Moment) isApproved() bool {
 	accepted := m.Status.ApprovedPlanHash == m.Approved && m.Status.ApprovedGeneration == m.Generation
 	return m.Approved != "" && (m.Approved == m.PlanHash || accepted)
 }
 
-// isAborted: an abort counts for the recreation that is planned, and for the next attempt of one that it turned back.
+// isAborted reports whether the recreation is aborted. An abort applies to the planned recreation, and to the next attempt after
+// a recreation that it turned back.
 func (m Moment) isAborted() bool {
 	last := m.Status.LastResult
 	return m.Aborted != "" && (m.Aborted == m.Status.ID ||
@@ -287,7 +291,7 @@ func waitAfter(last v1alpha1.RecreationResult) time.Duration {
 	return retrySoon
 }
 
-// retryWait is for how long a recreation that went back waits until it is tried again.
+// retryWait returns how long a recreation that went back still waits for its next attempt.
 func retryWait(m Moment) time.Duration {
 	last := m.Status.LastResult
 	waits := last != nil && last.Result == v1alpha1.RecreationBackedOut && last.Reason != v1alpha1.BackOutAborted

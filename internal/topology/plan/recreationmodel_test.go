@@ -195,7 +195,8 @@ func (e *exploredRecreation) publish(w world) {
 	}
 }
 
-// consume moves the consumer. ADR 0014 leaves open that one comes between the last check and the effect of the delete.
+// consume moves the consumer. ADR 0014 does not exclude that a consumer comes between the last check and the effect of the
+// delete.
 func (e *exploredRecreation) consume(w world) {
 	checked := slices.ContainsFunc(w.managers[:], func(m manager) bool { return m.works && m.status.phase == swapping && m.step == 4 })
 	if !w.consumer {

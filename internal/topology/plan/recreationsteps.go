@@ -17,7 +17,7 @@ type Outcome string
 
 // The outcomes of the work of a phase.
 const (
-	// PhaseDone: the phase has reached what it is for.
+	// PhaseDone: the phase is complete.
 	PhaseDone Outcome = "Done"
 	// PhaseFailed: the connection or the broker failed; the same phase is tried again.
 	PhaseFailed Outcome = "Failed"
@@ -34,7 +34,7 @@ const (
 // Ended is how the work of a phase ended.
 type Ended struct {
 	Outcome Outcome
-	// Message says why, for a person.
+	// Message is the reason, for a person.
 	Message string
 	// WithoutHold: nothing is bound to the queue, so it has no hold queue, and its messages are not moved.
 	WithoutHold bool
@@ -80,8 +80,8 @@ func afterMessagesCame(status v1alpha1.RecreationStatus, ended Ended) v1alpha1.R
 	return emptiedAgain(status)
 }
 
-// emptiedAgain is the status of a recreation whose queue got messages: Emptying moves them, or has moved them. After a delete was
-// sent there is nothing to move any more.
+// emptiedAgain returns the next status after the queue got messages: the phase Emptying moves them, or has moved them. After a
+// delete was sent there is nothing to move any more.
 func emptiedAgain(status v1alpha1.RecreationStatus) v1alpha1.RecreationStatus {
 	switch {
 	case status.Phase == v1alpha1.RecreationEmptying:
@@ -111,8 +111,8 @@ func BackOut(status v1alpha1.RecreationStatus, reason, message string) v1alpha1.
 	return status
 }
 
-// Planned returns the status of a recreation that waits for its moment. A recreation of the same queue to the same arguments keeps its id
-// and the count of its attempts; another one gets a new id, and knows nothing of attempts before.
+// Planned returns the status of a recreation that has not begun. A recreation of the same queue to the same arguments keeps its
+// id and the count of its attempts. Any other recreation gets a new id, and counts its attempts from zero.
 func Planned(former *v1alpha1.RecreationStatus, queue topology.Queue, newID func() string) v1alpha1.RecreationStatus {
 	planned := v1alpha1.RecreationStatus{
 		Queue: queue.Name, Phase: v1alpha1.RecreationWaiting, NewArguments: queue.Arguments.JSON(),
@@ -129,8 +129,8 @@ func Planned(former *v1alpha1.RecreationStatus, queue topology.Queue, newID func
 	return planned
 }
 
-// Finished returns the status of a recreation that ended at a time. The next attempt of one that went back has another id: a delete of a
-// hold queue that is still under way must not find the next hold queue.
+// Finished returns the status of a recreation that ended at a time. The next attempt of a recreation that went back gets another
+// id, because a delete of the old hold queue may still be running and must not find the next hold queue.
 func Finished(status v1alpha1.RecreationStatus, at metav1.Time) v1alpha1.RecreationStatus {
 	result := v1alpha1.RecreationResult{ID: status.ID, Queue: status.Queue, Result: v1alpha1.RecreationCompleted, Time: at}
 	left := v1alpha1.RecreationStatus{ApprovedPlanHash: status.ApprovedPlanHash, ApprovedGeneration: status.ApprovedGeneration}
@@ -145,15 +145,15 @@ func Finished(status v1alpha1.RecreationStatus, at metav1.Time) v1alpha1.Recreat
 	return left
 }
 
-// Found is what the broker shows of a recreation whose status was lost.
+// Found is the state of a recreation at the broker after its status was lost.
 type Found struct {
-	// Fenced: a fence stands over the queue, so a delete may be under way.
+	// Fenced: a fence matches the queue, so a delete may be running.
 	Fenced bool
-	// Exists and IsNew say whether the queue exists, and whether it has the new arguments.
+	// Exists: the queue exists. IsNew: it has the new arguments.
 	Exists, IsNew bool
 }
 
-// Recovered completes the status of a recreation whose status was lost: it goes on where no message can be lost.
+// Recovered completes the status of a recreation whose status was lost, with a phase that cannot lose a message.
 func Recovered(status v1alpha1.RecreationStatus, found Found) v1alpha1.RecreationStatus {
 	switch {
 	case found.Fenced && !found.IsNew:
@@ -173,7 +173,7 @@ func countsAsAttempt(reason string) bool {
 	}, reason)
 }
 
-// DescribeWork says in a few words what a recreation under way does.
+// DescribeWork describes the current work of a recreation in a few words.
 func DescribeWork(status v1alpha1.RecreationStatus) string {
 	queue := fmt.Sprintf("queue %q", status.Queue)
 	var parts []string

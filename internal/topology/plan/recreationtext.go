@@ -10,14 +10,14 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Consequence is what a recreation means for somebody, or for something.
+// Consequence is one effect of a recreation, on the party that For names.
 type Consequence struct {
 	For  string `json:"for"`
 	Text string `json:"text"`
 }
 
-// Consequences are what a person wants to know before a recreation begins. messages is how many messages the main queue held when they were
-// counted last, -1 if that is not known; tiers are the delay tiers that return to the queue by its name.
+// Consequences returns what a person should know before a recreation begins. messages is the latest count of messages in the main
+// queue, -1 if unknown. tiers are the delay tiers that return to the queue by its name.
 func (r Recreation) Consequences(settings topology.Recreation, messages int64, tiers []string) []Consequence {
 	if r.Refusal != "" {
 		return []Consequence{{"refused", r.Refusal}}
@@ -64,7 +64,7 @@ func (r Recreation) ofPublishers() string {
 	return "through exchange " + strings.Join(exchanges, ", ") + ": they notice nothing"
 }
 
-// TiersReturningTo are the delay tiers of a topology that return to a queue by its name.
+// TiersReturningTo returns the delay tiers of a topology that return to a queue by its name.
 func TiersReturningTo(queue string, entries []v1alpha1.TopologyEntry, observed vhost.Observed) []string {
 	var tiers []string
 	for _, entry := range entries {
