@@ -227,7 +227,7 @@ var _ = Describe("ConsumerQueues that name one object with different settings", 
 		here.Ready("orders")
 		there.Queue("invoices", `{deadLetter: {queue: {name: graveyard, maxLength: 5}}}`)
 		there.Eventually("invoices", Condition("Ready", metav1.ConditionFalse, "Conflict"),
-			Message(And(ContainSubstring("a ConsumerQueue in another namespace wants queue"), Not(ContainSubstring(here.Namespace)))))
+			Message(And(ContainSubstring("a ConsumerQueue in another namespace uses queue"), Not(ContainSubstring(here.Namespace)))))
 		here.Queue("orders", `{}`)
 		here.Ready("orders")
 		there.readyWithin("invoices", time.Minute) // the empty queue is deleted and declared with the new settings

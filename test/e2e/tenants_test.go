@@ -100,7 +100,7 @@ var _ = Describe("Tenants that use different addresses of one virtual host", fun
 		here.Ready("orders")
 		there.Queue("invoices", `{queue: {name: work}}`)
 		there.Eventually("invoices", Condition("Ready", metav1.ConditionFalse, "Conflict"),
-			Message(ContainSubstring(`a ConsumerQueue in another namespace wants queue "work"`)))
+			Message(ContainSubstring(`a ConsumerQueue in another namespace uses queue "work"`)))
 	})
 })
 
