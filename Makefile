@@ -20,9 +20,8 @@ STRATEGIES ?= Publish Reject Requeue None
 FUZZ_PACKAGES ?= ./internal/... ./consumer/... ./cmd/kubectl-warren/...
 # Where `bench` writes its results. It only prints those of some phases, or of a manager from elsewhere.
 BENCH_PAGE ?= $(if $(BENCH_PHASES)$(BENCH_MANAGER),,docs/benchmarks.md)
-# What Vale reads: pages that are written by hand. The text of the others stands in Go comments, values.yaml and manifests.
-GENERATED_PAGES = charts/warren/README.md $(addprefix docs/reference/,api.md arguments.md flags.md kubectl-warren.md metrics.md)
-PAGES = $(filter-out $(GENERATED_PAGES),$(wildcard $(shell git ls-files -co --exclude-standard '*.md')))
+# What Vale reads: all pages and Go comments.
+PROSE = $(wildcard $(shell git ls-files -co --exclude-standard '*.md' '*.go'))
 # What was built in another checkout is not built again.
 export GOFLAGS := $(GOFLAGS) -trimpath
 
@@ -155,7 +154,7 @@ lint: ## Run the linters, also for the Helm chart and the documentation; FIX=1 c
 	cd consumer && ../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
 	cd consumer/otelconsumer && GOWORK=off ../../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
 	cd cmd/kubectl-warren && ../../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
-	hack/tool.sh vale --config=hack/vale/vale.ini --output=line $(PAGES)
+	hack/tool.sh vale --config=hack/vale/vale.ini --output=line $(PROSE)
 	for helm in helm helm3; do hack/tool.sh $$helm lint --strict --quiet --kube-version=1.37.0 charts/warren; done
 
 ##@ Generate

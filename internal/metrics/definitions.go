@@ -131,7 +131,7 @@ var (
 		"Approximate memory of the vhost's snapshot. BrokerConnections with a shared snapshot report the same number.",
 		"namespace", "name")
 	SnapshotMemory = gauge("warren_snapshot_memory_bytes",
-		"Approximate memory of all snapshots together, including those that are being read.")
+		"Approximate memory of all snapshots together, including snapshots that are being read.")
 	SnapshotMemoryLimit = gauge("warren_snapshot_memory_limit_bytes",
 		"Limit of the memory of all snapshots together: six times the flag --max-management-response.")
 	Refreshes = histogram("warren_snapshot_refresh_duration_seconds",

@@ -54,14 +54,14 @@ func TestAlarms(t *testing.T) {
 		t.Error(err)
 	}
 
-	connection.deleter.Between = func(step string) bool {
+	connection.deleter.Crash = func(step string) bool {
 		if step == safedelete.StepFenced {
 			private.Eval(setAlarm)
 		}
 		return true
 	}
 	mustBe(t, deleteNow(t.Context(), connection, "during"), brokererr.ErrUnproven, "alarm", "low on disk")
-	connection.deleter.Between = nil
+	connection.deleter.Crash = nil
 	policies, err := connection.writeAPI.Policies(t.Context())
 	if err != nil || len(policies) != 1 || policies[0].Definition[vhost.KeyMaxLength] != fence.Boundless {
 		t.Errorf("the record of the sentinel, in a form that changes nothing: %+v, %v", policies, err)

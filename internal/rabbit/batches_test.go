@@ -15,6 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -52,7 +53,7 @@ func (m *meeting) join() {
 func deleteTogether(t *testing.T, connection *Connection, groups [][]string, between func(step string) bool) map[string]error {
 	t.Helper()
 	together := meetingOf(len(groups))
-	connection.deleter.Between = func(step string) bool {
+	connection.deleter.Crash = func(step string) bool {
 		if step == safedelete.StepLooked {
 			together.join()
 			return true
@@ -244,7 +245,7 @@ func TestNothingIsLostWhileABatchIsHammered(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		connection := connected(t, configOf(vh), nil)
 		together := meetingOf(queues)
-		connection.deleter.Between = func(step string) bool {
+		connection.deleter.Crash = func(step string) bool {
 			if step == safedelete.StepLooked {
 				together.join()
 			}
@@ -304,7 +305,7 @@ func TestCrashedBatchIsCleanedUp(t *testing.T) {
 					return now != step
 				})
 				for name, err := range results {
-					if !errors.Is(err, safedelete.ErrAbandoned) && (err != nil || step != safedelete.StepOne) {
+					if !errors.Is(err, crashpoint.ErrCrashed) && (err != nil || step != safedelete.StepOne) {
 						t.Errorf("%s: %v", name, err)
 					}
 				}

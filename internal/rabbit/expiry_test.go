@@ -43,7 +43,7 @@ func TestNoSentinelExpiresBehindItsOwnFence(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				var slow atomic.Bool
-				connection.deleter.Between = func(step string) bool {
+				connection.deleter.Crash = func(step string) bool {
 					slow.CompareAndSwap(false, step == test.since)
 					if step == safedelete.StepSettled {
 						cancel()

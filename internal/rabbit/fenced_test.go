@@ -72,7 +72,7 @@ func TestFencesOfRunningDeletionsAreNotObserved(t *testing.T) {
 		var listener listener
 		connection := connected(t, configOf(vh), listener.hear)
 		stood := 0
-		connection.deleter.Between = func(step string) bool {
+		connection.deleter.Crash = func(step string) bool {
 			if step != safedelete.StepFenced {
 				return true
 			}

@@ -39,7 +39,7 @@ func TestLostLease(t *testing.T) {
 					return all
 				}
 				var before []vhost.Arguments
-				connection.deleter.Between = func(now string) bool {
+				connection.deleter.Crash = func(now string) bool {
 					if now == step {
 						before = definitions()
 						lost.Store(true)

@@ -118,7 +118,7 @@ func TestSentinelsInABusyQueueAreNotForgotten(t *testing.T) {
 	connection := connected(t, configOf(vh), nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	connection.deleter.Between = func(step string) bool {
+	connection.deleter.Crash = func(step string) bool {
 		switch step {
 		case safedelete.StepSettled:
 			cancel()

@@ -112,7 +112,7 @@ func TestTheProofComesAfterTheWait(t *testing.T) {
 		for queue, arguments := range map[string]vhost.Arguments{"ready": nil, "pending": pendingArguments, "delayed": delayedArguments} {
 			vh.DeclareQueue(queue, quorum(arguments))
 			connection := connected(t, deafConfigOf(t, vh), nil)
-			connection.deleter.Between = func(step string) bool {
+			connection.deleter.Crash = func(step string) bool {
 				switch {
 				case step != safedelete.StepLooked:
 				case queue == "ready":
@@ -168,7 +168,7 @@ func TestAGroupIsDeletedAsAWhole(t *testing.T) {
 			connection := connected(t, configOf(vh), nil)
 			ctx, cancel := context.WithCancel(t.Context())
 			closed := make(chan struct{})
-			connection.deleter.Between = func(step string) bool {
+			connection.deleter.Crash = func(step string) bool {
 				switch {
 				case step != safedelete.StepOne:
 				case how == "by a consumer":

@@ -21,6 +21,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/recreate"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
@@ -92,7 +93,7 @@ func (r *recreating) run() {
 		}
 		switch reason := recreate.ReasonOf(err); {
 		case err == nil:
-		case errors.Is(err, recreate.ErrAbandoned), errors.Is(err, safedelete.ErrAbandoned):
+		case errors.Is(err, crashpoint.ErrCrashed):
 			r.crashes++
 			r.restart()
 		case reason == recreate.PublishersPastBindings:
@@ -119,7 +120,7 @@ func (r *recreating) next() (err error) {
 	}
 	recreator := r.connection.Recreator(r.connection.Health().Cluster.Key())
 	if r.survives != nil {
-		recreator.Between, r.connection.deleter.Between = r.survives, r.survives
+		recreator.Crash, r.connection.deleter.Crash = r.survives, r.survives
 	}
 	ctx, rec, following := r.t.Context(), r.record.Recreation, done
 	switch r.record.phase {
@@ -145,7 +146,7 @@ func (r *recreating) next() (err error) {
 		})
 		r.past += swapped.Past
 		r.moved += swapped.Moved
-		if !errors.Is(err, recreate.ErrAbandoned) {
+		if !errors.Is(err, crashpoint.ErrCrashed) {
 			r.record.DeleteSent, r.swapped = swapped.DeleteSent, swapped
 		}
 	case givingBack:

@@ -35,7 +35,7 @@ func TestADeletionThatIsNotAnswered(t *testing.T) {
 				config := configOf(vh)
 				config.AMQPURI = proxy.URI
 				connection := connected(t, config, nil)
-				connection.deleter.Between = func(step string) bool {
+				connection.deleter.Crash = func(step string) bool {
 					settled.CompareAndSwap(false, step == safedelete.StepSettled)
 					return true
 				}

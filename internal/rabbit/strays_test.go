@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -36,7 +37,7 @@ func TestStoppedDeletions(t *testing.T) {
 				connection := connected(t, config, nil)
 				ctx, cancel := context.WithCancel(t.Context())
 				closed := make(chan struct{})
-				connection.deleter.Between = func(now string) bool {
+				connection.deleter.Crash = func(now string) bool {
 					switch {
 					case now != step:
 					case how == "by Close":
@@ -116,16 +117,16 @@ func TestStraysAreRemoved(t *testing.T) {
 func abandon(t *testing.T, config Config, step string, queues ...string) {
 	t.Helper()
 	connection := connected(t, config, nil)
-	connection.deleter.Between = func(now string) bool { return now != step }
+	connection.deleter.Crash = func(now string) bool { return now != step }
 	if step == safedelete.StepOpened { // this step runs only if a deletion fails
-		connection.deleter.Between = func(now string) bool {
+		connection.deleter.Crash = func(now string) bool {
 			if now == safedelete.StepSettled {
 				connection.deleter.Stop(0)
 			}
 			return now != step
 		}
 	}
-	if err := untilProved(brokererr.ErrUnproven, func() error { return deleteNow(t.Context(), connection, queues...) }); !errors.Is(err, safedelete.ErrAbandoned) {
+	if err := untilProved(brokererr.ErrUnproven, func() error { return deleteNow(t.Context(), connection, queues...) }); !errors.Is(err, crashpoint.ErrCrashed) {
 		t.Fatalf("%v: %v", queues, err)
 	}
 	connection.Close()
@@ -319,7 +320,7 @@ func TestAFenceOfThisProcessIsNeverLeftBehind(t *testing.T) {
 		deleting.Owner, deleting.Observations = "deleting", observations
 		beside.Owner, beside.Observations = "beside", observations
 		at, other := connected(t, deleting, nil), connectedWith(t, beside, impatient())
-		at.deleter.Between = func(step string) bool {
+		at.deleter.Crash = func(step string) bool {
 			if step != safedelete.StepSettled {
 				return true
 			}

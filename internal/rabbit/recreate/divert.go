@@ -24,7 +24,7 @@ func (r *Recreator) Divert(
 	if err := r.tryArguments(ctx, rec); err != nil {
 		return err
 	}
-	if err := r.step(StepProbed); err != nil {
+	if err := r.Crash.Pass(StepProbed); err != nil {
 		return err
 	}
 	if rec.WithoutHold {
@@ -34,7 +34,7 @@ func (r *Recreator) Divert(
 	if err := r.declareHold(ctx, rec); err != nil {
 		return err
 	}
-	if err := r.step(StepHoldStands); err != nil {
+	if err := r.Crash.Pass(StepHoldStands); err != nil {
 		return err
 	}
 	for range divertRounds {
@@ -62,19 +62,19 @@ func (r *Recreator) Divert(
 
 // divertBindings binds the hold before it unbinds the queue.
 func (r *Recreator) divertBindings(ctx context.Context, rec Recreation, bindings []vhost.Binding) error {
-	if err := r.step(StepRecorded); err != nil {
+	if err := r.Crash.Pass(StepRecorded); err != nil {
 		return err
 	}
 	if err := r.bind(ctx, rec.Hold(), bindings); err != nil {
 		return err
 	}
-	if err := r.step(StepHoldBound); err != nil {
+	if err := r.Crash.Pass(StepHoldBound); err != nil {
 		return err
 	}
 	if err := r.unbind(ctx, rec.Queue.Name, bindings); err != nil {
 		return err
 	}
-	return r.step(StepUnbound)
+	return r.Crash.Pass(StepUnbound)
 }
 
 // tryArguments declares a queue with the new arguments and deletes it. It leaves out at-least-once dead-lettering: if the queue

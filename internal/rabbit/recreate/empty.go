@@ -48,7 +48,7 @@ func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progr
 		if err != nil {
 			return progress, err
 		}
-		if err := r.step(StepMoved); err != nil {
+		if err := r.Crash.Pass(StepMoved); err != nil {
 			return progress, err
 		}
 	}

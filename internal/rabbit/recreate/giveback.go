@@ -105,7 +105,7 @@ func (r *Recreator) giveBackHold(
 	if err != nil {
 		return progress, reasoned(err)
 	}
-	if err := r.step(StepBackBound); err != nil {
+	if err := r.Crash.Pass(StepBackBound); err != nil {
 		return progress, err
 	}
 	if progress, err = r.moveBack(ctx, rec, progress, nearlyEmpty, report); err != nil {
@@ -120,7 +120,7 @@ func (r *Recreator) giveBackHold(
 		}
 		switch err := r.deleter.DeleteEmpty(ctx, r.Cluster, []string{rec.Hold()}, nil); {
 		case err == nil:
-			return progress, r.step(StepHoldDeleted)
+			return progress, r.Crash.Pass(StepHoldDeleted)
 		case !errors.Is(err, brokererr.ErrNotEmpty) || errors.Is(err, brokererr.ErrConsumed) || errors.Is(err, brokererr.ErrPending):
 			return progress, reasoned(err)
 		}
@@ -142,7 +142,7 @@ func (r *Recreator) moveBack(
 	if err != nil {
 		return now, err
 	}
-	return now, r.step(StepMoved)
+	return now, r.Crash.Pass(StepMoved)
 }
 
 // maxDepth returns up to how many ready messages a queue with these arguments is filled; zero if it never drops messages because
@@ -164,13 +164,13 @@ func (r *Recreator) rebind(ctx context.Context, rec Recreation, wanted func(vhos
 	if err := r.bind(ctx, rec.Queue.Name, wantedOf(bindings, rec.Queue.Name, wanted)); err != nil {
 		return err
 	}
-	if err := r.step(StepRebound); err != nil {
+	if err := r.Crash.Pass(StepRebound); err != nil {
 		return err
 	}
 	if err := r.unbind(ctx, rec.Hold(), bindings); err != nil {
 		return err
 	}
-	if err := r.step(StepHoldUnbound); err != nil {
+	if err := r.Crash.Pass(StepHoldUnbound); err != nil {
 		return err
 	}
 	return management.Sleep(ctx, r.Errors, inFlight)

@@ -2,13 +2,13 @@ package recreate
 
 import (
 	"context"
-	"errors"
 
 	"github.com/go-logr/logr"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
@@ -68,8 +68,8 @@ type Settings struct {
 	Owner    string
 	Errors   brokererr.Errors
 	Log      logr.Logger
-	// Between is called between two steps, for tests; false abandons the call there, as a crash would.
-	Between func(step string) bool
+	// Crash ends operations between two steps, in tests only.
+	Crash crashpoint.Seam
 }
 
 // Recreator recreates queues of one vhost. Its methods may be called at the same time for different queues.
@@ -101,14 +101,3 @@ const (
 	StepHoldUnbound = "hold unbound"
 	StepHoldDeleted = "hold deleted"
 )
-
-// ErrAbandoned ends a call without undoing anything, as a crash would. Tests only.
-var ErrAbandoned = errors.New("abandoned")
-
-// step calls Settings.Between, and returns ErrAbandoned if the test ends the recreation there.
-func (r *Recreator) step(name string) error {
-	if r.Between != nil && !r.Between(name) {
-		return ErrAbandoned
-	}
-	return nil
-}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 )
 
@@ -24,13 +25,13 @@ func (r *Recreator) Swap(ctx context.Context, rec Recreation, deleteSent func(co
 		return Swapped{DeleteSent: isNew}, r.whyNotCleared(ctx, rec, err)
 	}
 	if isNew {
-		return Swapped{DeleteSent: true}, r.step(StepSwapped)
+		return Swapped{DeleteSent: true}, r.Crash.Pass(StepSwapped)
 	}
 	swapped, err := r.swap(ctx, rec, deleteSent)
 	if err != nil {
 		return swapped, err
 	}
-	return swapped, r.step(StepSwapped)
+	return swapped, r.Crash.Pass(StepSwapped)
 }
 
 // swap holds back the messages of the tiers, and moves the messages that the tiers have dead-lettered to the queue since it was
@@ -47,9 +48,9 @@ func (r *Recreator) swap(ctx context.Context, rec Recreation, deleteSent func(co
 		},
 	})
 	swapped.DeleteSent, swapped.FenceStood, swapped.Absent = done.DeleteSent, done.FenceStood, done.Absent
-	if errors.Is(err, safedelete.ErrAbandoned) || errors.Is(err, ErrAbandoned) {
+	if errors.Is(err, crashpoint.ErrCrashed) {
 		freezer.abandon()
-		return swapped, ErrAbandoned
+		return swapped, crashpoint.ErrCrashed
 	}
 	freezer.thaw()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -177,7 +178,7 @@ func (d *batch) fenceOff(ctx context.Context) error {
 		return errOutdated
 	}
 	err = d.fenceAndDelete(ctx, planned)
-	if errors.Is(err, ErrAbandoned) {
+	if errors.Is(err, crashpoint.ErrCrashed) {
 		return err
 	}
 	return d.undo(ctx, interrupted(ctx, err))
@@ -208,7 +209,7 @@ func (d *batch) fenceAndDelete(ctx context.Context, planned []fence.Fence) error
 		}
 		metrics.FenceQueues.Observe(len(f.Queues))
 	}
-	if err := d.deleter.step(StepFenced); err != nil {
+	if err := d.deleter.Crash.Pass(StepFenced); err != nil {
 		return err
 	}
 	d.published = time.Now()
@@ -239,7 +240,7 @@ func (d *batch) deleteWithin(ctx context.Context) error {
 	if err := (proof{d}).proveAll(ctx); err != nil {
 		return err
 	}
-	if err := d.deleter.step(StepProved); err != nil {
+	if err := d.deleter.Crash.Pass(StepProved); err != nil {
 		return err
 	}
 	policies, err := d.deleter.policies.get(ctx, d.deleter.errs)
@@ -258,14 +259,14 @@ func (d *batch) deleteWithin(ctx context.Context) error {
 	if err := (proof{d}).settle(ctx); err != nil {
 		return err
 	}
-	if err := d.deleter.step(StepSettled); err != nil {
+	if err := d.deleter.Crash.Pass(StepSettled); err != nil {
 		return err
 	}
 	d.interruptible(nil)
 	if err := (removal{d}).delete(ctx); err != nil {
 		return err
 	}
-	return d.deleter.step(stepDeleted)
+	return d.deleter.Crash.Pass(stepDeleted)
 }
 
 func (d *batch) unproven(format string, args ...any) error {
@@ -372,7 +373,7 @@ func (d *batch) finish(err error) {
 	for _, g := range d.groups {
 		ended := g.ctx.Err()
 		switch {
-		case errors.Is(err, ErrAbandoned):
+		case errors.Is(err, crashpoint.ErrCrashed):
 			g.done <- err
 		case g.declared:
 			g.done <- nil

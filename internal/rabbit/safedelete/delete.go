@@ -12,6 +12,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -43,8 +44,8 @@ func (d removal) delete(ctx context.Context) error {
 	}
 	all.Wait()
 	for _, g := range d.groups {
-		if errors.Is(g.err, ErrAbandoned) {
-			return ErrAbandoned
+		if errors.Is(g.err, crashpoint.ErrCrashed) {
+			return crashpoint.ErrCrashed
 		}
 	}
 	if err := ctx.Err(); err != nil {
@@ -74,8 +75,8 @@ func (d removal) deleteFrom(ctx context.Context, g *group, groups <-chan *group)
 		return nil
 	})
 	switch {
-	case errors.Is(own, ErrAbandoned):
-		d.doubt(g, ErrAbandoned)
+	case errors.Is(own, crashpoint.ErrCrashed):
+		d.doubt(g, crashpoint.ErrCrashed)
 	case err != nil:
 		d.doubt(g, wrapQueue(queue, err))
 	case g != nil: // the channel is older than channelAge
@@ -105,7 +106,7 @@ func (d removal) deleteGroup(ctx context.Context, channel amqpconn.Exclusive, g 
 		if g.recreation == nil {
 			d.gone(queue)
 		}
-		if err := d.deleter.step(StepOne); err != nil {
+		if err := d.deleter.Crash.Pass(StepOne); err != nil {
 			return queue, err
 		}
 	}

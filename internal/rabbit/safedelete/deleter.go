@@ -12,6 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
@@ -99,8 +100,8 @@ type Settings struct {
 	Standing *Standing
 	// HoldsLease reports whether this process still leads; it always does if nil.
 	HoldsLease func() bool
-	// Between is called between two steps, for tests; false abandons a deletion there.
-	Between func(step string) bool
+	// Crash ends operations between two steps, in tests only.
+	Crash crashpoint.Seam
 }
 
 // Times are the waits and time limits of a Deleter.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -35,7 +36,7 @@ var promptness = []time.Duration{
 	10 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
 }
 
-// The steps of a deletion, as Settings.Between gets them.
+// The steps of a deletion, as Settings.Crash gets them.
 const (
 	StepLooked  = "looked"
 	StepFenced  = "fenced"
@@ -77,7 +78,7 @@ func (s *Deleter) DeleteEmpty(
 	}
 	defer end()
 	err = s.deleteGroup(&group{ctx: ctx, cluster: cluster, queues: queues, stillWanted: stillWanted, done: make(chan error, 1)})
-	if ctx.Err() != nil && !errors.Is(err, ErrAbandoned) && err != nil {
+	if ctx.Err() != nil && !errors.Is(err, crashpoint.ErrCrashed) && err != nil {
 		return s.errs.Ended(ctx, err)
 	}
 	return err
@@ -97,7 +98,7 @@ func (s *Deleter) deleteGroup(g *group) error {
 	if err := s.precheck(g); err != nil || len(g.queues) == 0 {
 		return err
 	}
-	if err := s.step(StepLooked); err != nil {
+	if err := s.Crash.Pass(StepLooked); err != nil {
 		return err
 	}
 	g.kind = s.kindOf(g)
@@ -133,17 +134,6 @@ func (s *Deleter) mayDelete(cluster string, queues []string) error {
 	if !state.MayWritePolicies {
 		return s.errs.Fail(brokererr.ErrAccessRefused, "user %q lacks the tag policymaker, without which no queue can be shown to be empty",
 			s.User)
-	}
-	return nil
-}
-
-// ErrAbandoned ends a deletion without undoing anything, as a crash would. Tests only.
-var ErrAbandoned = errors.New("abandoned")
-
-// step calls Settings.Between, and returns ErrAbandoned if the test ends the deletion there.
-func (s *Deleter) step(name string) error {
-	if s.Between != nil && !s.Between(name) {
-		return ErrAbandoned
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
@@ -60,7 +61,7 @@ func (s *Deleter) Recreate(ctx context.Context, cluster string, recreation Recre
 	switch {
 	case err == nil && !g.declared:
 		err = s.declareIfGone(ctx, cluster, recreation.Queue)
-	case err != nil && ctx.Err() != nil && !errors.Is(err, ErrAbandoned):
+	case err != nil && ctx.Err() != nil && !errors.Is(err, crashpoint.ErrCrashed):
 		err = s.errs.Ended(ctx, err)
 	}
 	return g.outcome, err

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 )
 
@@ -40,7 +41,7 @@ func (d *batch) undo(ctx context.Context, reason error) error {
 	left := false
 	for _, f := range d.fences {
 		err := d.takeDown(ctx, f, vanishing)
-		if errors.Is(err, ErrAbandoned) {
+		if errors.Is(err, crashpoint.ErrCrashed) {
 			return err
 		}
 		d.deleter.deletions.untrackFence(f.Name, err == nil)
@@ -68,7 +69,7 @@ func (d *batch) takeDown(ctx context.Context, f fence.Fence, vanishing []string)
 	}
 	return d.deleter.lift(ctx, f, len(d.queues()) > 0, func() ([]string, error) {
 		d.opened()
-		if err := d.deleter.step(StepOpened); err != nil {
+		if err := d.deleter.Crash.Pass(StepOpened); err != nil {
 			return nil, err
 		}
 		return d.takeOut(ctx, f)
