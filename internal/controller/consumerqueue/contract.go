@@ -35,7 +35,7 @@ const (
 )
 
 // errNotManaged means that a ConfigMap was not made by Warren.
-var errNotManaged = errors.New("Warren does not manage it")
+var errNotManaged = errors.New("it is not managed by Warren")
 
 // contract is what spec.contract asks for.
 type contract struct {
@@ -79,7 +79,7 @@ func (c contract) isWritten(status *v1alpha1.ContractStatus) bool {
 
 // syncContract writes the contract if the topology is in sync: a consumer that finds a contract finds all queues, too. If
 // spec.contract was removed or names another ConfigMap, it updates the old ConfigMap once more for pods that still mount it, and
-// forgets the ConfigMap when they have read it, or immediately if Warren does not manage it any more.
+// forgets the ConfigMap when they have read it, or immediately if it is not managed by Warren any more.
 func (v *vhostScope) syncContract(ctx context.Context, outcome summary) error {
 	former := v.status.Contract
 	switch {

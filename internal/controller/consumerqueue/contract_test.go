@@ -137,7 +137,7 @@ func TestTheContractCannotBeWritten(t *testing.T) {
 	}{
 		"the ConfigMap has no label of Warren": {
 			found: configMap(func(*corev1.ConfigMap) {}), stalled: true,
-			want: `ConfigMap "orders-contract" of spec.contract: Warren does not manage it: it has no label messaging.warren.dev/contract; delete it, or name another`,
+			want: `ConfigMap "orders-contract" of spec.contract: it is not managed by Warren: it has no label messaging.warren.dev/contract; delete it, or name another`,
 		},
 		"the ConfigMap belongs to another ConsumerQueue": {
 			found: configMap(func(c *corev1.ConfigMap) {
@@ -146,7 +146,7 @@ func TestTheContractCannotBeWritten(t *testing.T) {
 					APIVersion: v1alpha1.GroupVersion.String(), Kind: "ConsumerQueue", Name: "invoices", UID: "i", Controller: new(true),
 				}}
 			}), stalled: true,
-			want: `ConfigMap "orders-contract" of spec.contract: Warren does not manage it: it belongs to ConsumerQueue "invoices"; name another`,
+			want: `ConfigMap "orders-contract" of spec.contract: it is not managed by Warren: it belongs to ConsumerQueue "invoices"; name another`,
 		},
 		"no permission": {
 			fails: forbidden, stalled: true,

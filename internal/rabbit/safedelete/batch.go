@@ -16,8 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// answerAge is the maximum age of the callers' answers when a batch gets a place for its fences. If they are older, the batch
-// asks the callers again.
+// answerAge is the maximum age of the callers' answers when a batch gets a place for its fences. Older answers are asked for again.
 const answerAge = 2 * time.Second
 
 // plannedAge is the maximum age of the callers' answers once the fences are planned. Planning takes long on a slow broker.
