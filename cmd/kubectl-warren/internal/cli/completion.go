@@ -27,9 +27,9 @@ func newCompletion(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "completion (--for-kubectl | " + strings.Join(shells, " | ") + ")",
 		Short: "Print a shell completion script",
-		Long: "Print a script that completes commands, flags and the names of ConsumerQueues, Redrives and Purges. With --for-kubectl, print " +
-			"the script with which kubectl completes `kubectl warren`: save it on PATH as kubectl_complete-warren. The other scripts " +
-			"complete kubectl-warren if you call it by that name.",
+		Long: "Print a script that completes commands, flags and the names of ConsumerQueues, Redrives and Purges. With " +
+			"--for-kubectl, print the script with which kubectl completes `kubectl warren`: save it on PATH as " +
+			"kubectl_complete-warren. The other scripts complete kubectl-warren if you call it by that name.",
 		Example: "  kubectl warren completion --for-kubectl >~/.local/bin/kubectl_complete-warren\n" +
 			"  chmod +x ~/.local/bin/kubectl_complete-warren",
 		Args:      usage(cobra.MaximumNArgs(1)),

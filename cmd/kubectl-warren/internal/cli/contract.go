@@ -42,7 +42,8 @@ func newContract(c *cluster, streams genericiooptions.IOStreams) *cobra.Command 
 		RunE:              func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) },
 	}
 	k.files = addFiles(cmd, "read the ConsumerQueue from files instead of the cluster")
-	cmd.Flags().StringVar(&k.version, "broker-version", "", "with -f: the RabbitMQ version of the broker, such as 4.3; the command does not contact a cluster")
+	cmd.Flags().StringVar(&k.version, "broker-version", "", "with -f: the RabbitMQ version of the broker, such as 4.3; "+
+		"the command does not contact a cluster")
 	cmd.Flags().StringVar(&k.vhost, "vhost", "",
 		"the vhost to write into the contract (default that of the BrokerConnection, or / with -f)")
 	cmd.Flags().StringVar(&k.check, "check", "", "compare the contract with this file")

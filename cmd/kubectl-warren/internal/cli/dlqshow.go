@@ -35,8 +35,9 @@ func newDLQShow(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Count dead letters by reason and queue",
-		Long: "Count the dead letters of a ConsumerQueue by the reason and the queue in which they died, and optionally by the values of a " +
-			"header. REDRIVEN counts messages that were moved back before and failed again. SAMPLE is the ID of a message in the group.",
+		Long: "Count the dead letters of a ConsumerQueue by the reason and the queue in which they died, and optionally by " +
+			"the values of a header. REDRIVEN counts messages that were moved back before and failed again. SAMPLE is the ID " +
+			"of a message in the group.",
 		Example: "  # Count dead letters by the kind of failure that consumers recorded\n" +
 			"  kubectl warren dlq show orders --group-by x-failure-kind",
 		Args:              usage(cobra.ExactArgs(1)),
@@ -84,8 +85,8 @@ func (s *showCommand) run(ctx context.Context, name string, query url.Values) er
 
 // unknownAnswer is the error for a response that this version cannot read.
 func unknownAnswer(err error) error {
-	return fmt.Errorf("this version of kubectl warren cannot read the response of the dead-letter API; compare versions with `kubectl warren version"+
-		"`: %w", err)
+	return fmt.Errorf("this version of kubectl warren cannot read the response of the dead-letter API; compare versions "+
+		"with `kubectl warren version`: %w", err)
 }
 
 // ask returns the whole response of the dead-letter API.
@@ -190,7 +191,8 @@ func nextOf(queue v1alpha1.DeadLetterQueue, namespace string) string {
 	if !isPlain {
 		return next
 	}
-	return next + fmt.Sprintf("To count the group, and move it back after a confirmation:\n  kubectl warren dlq redrive %s --namespace %s %s\n",
+	return next + fmt.Sprintf("To count the group, and move it back after a confirmation:\n  "+
+		"kubectl warren dlq redrive %s --namespace %s %s\n",
 		queue.Name, namespace, selection)
 }
 

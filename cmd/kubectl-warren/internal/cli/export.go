@@ -35,7 +35,8 @@ func newExport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 		RunE:              func(cmd *cobra.Command, args []string) error { return e.run(cmd.Context(), args) },
 	}
 	e.files = addFiles(cmd, "read the ConsumerQueues from files instead of the cluster")
-	cmd.Flags().StringVar(&e.version, "broker-version", "", "with -f: the RabbitMQ version to export for, such as 4.3; the command does not contact a cluster")
+	cmd.Flags().StringVar(&e.version, "broker-version", "", "with -f: the RabbitMQ version to export for, such as 4.3; "+
+		"the command does not contact a cluster")
 	cmd.Flags().StringVar(&e.vhost, "vhost", "", "the vhost to write into the file (default that of the BrokerConnection, or / with -f)")
 	return cmd
 }

@@ -31,9 +31,9 @@ func newImport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Print ConsumerQueues for the queues of a definitions.json of RabbitMQ",
 		Long: "Print ConsumerQueues for the queues of a definitions.json of RabbitMQ, as YAML on stdout. FILE may be - for stdin. The " +
 			"command contacts neither a cluster nor a broker.\n\n" +
-			"The routes of dead letters decide which queue is a main queue, a delay tier or a dead-letter queue; names decide only if the " +
-			"routes do not. Warren's planner then compares each ConsumerQueue with the file. The command lists on stderr the differences, " +
-			"the assumptions, and the objects that no ConsumerQueue can have. Read this list before you apply anything.",
+			"The routes of dead letters decide which queue is a main queue, a delay tier or a dead-letter queue; names decide only if " +
+			"the routes do not. Warren's planner then compares each ConsumerQueue with the file. The command lists on stderr the " +
+			"differences, the assumptions, and the objects that no ConsumerQueue can have. Read this list before you apply anything.",
 		Example: "  rabbitmqctl export_definitions definitions.json\n" +
 			"  kubectl warren import definitions.json --vhost shop >consumerqueues.yaml",
 		Args: usage(cobra.ExactArgs(1)),

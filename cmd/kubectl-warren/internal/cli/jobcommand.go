@@ -127,8 +127,8 @@ func (c *jobCommand) sayCount(counted job, consumerQueue string) error {
 		printf(c.ErrOut, "Not all messages were counted: %s.\n", counted.counts())
 	}
 	if failed := counted.status().Skipped["NotEvaluated"]; failed > 0 {
-		printf(c.ErrOut, "The expression of --expression failed on %s, which stay. To see the error: `kubectl warren dlq peek %s` with the "+
-			"same --expression.\n", messages(failed), consumerQueue)
+		printf(c.ErrOut, "The expression of --expression failed on %s, which stay. To see the error: "+
+			"`kubectl warren dlq peek %s` with the same --expression.\n", messages(failed), consumerQueue)
 	}
 	return nil
 }

@@ -25,11 +25,11 @@ func newPurge(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge NAME --expected-at-most N",
 		Short: "Delete dead letters of a ConsumerQueue permanently",
-		Long: "Delete the dead letters of a ConsumerQueue that the flags select, or all of them. Deleted messages cannot be recovered. A dry " +
-			"run counts the messages first, and leaves them in their order. If more than --expected-at-most match, none is deleted. " +
-			"Otherwise the command asks you to type their number, creates a Purge, and prints its progress. The Purge deletes no more " +
-			"messages than you typed, or with --yes than --expected-at-most. Ctrl-C stops only this command. Warren deletes the Purge " +
-			"resource one day after it has ended.\n\n" +
+		Long: "Delete the dead letters of a ConsumerQueue that the flags select, or all of them. Deleted messages cannot be recovered. " +
+			"A dry run counts the messages first, and leaves them in their order. If more than --expected-at-most match, none is " +
+			"deleted. Otherwise the command asks you to type their number, creates a Purge, and prints its progress. The Purge " +
+			"deletes no more messages than you typed, or with --yes than --expected-at-most. Ctrl-C stops only this command. " +
+			"Warren deletes the Purge resource one day after it has ended.\n\n" +
 			"The command requires the role admin in the namespace.\n\n" +
 			exitCodes,
 		Example: "  # Count the messages that died more than 30 days ago\n" +
@@ -56,7 +56,8 @@ type purgeFlags struct {
 func (f *purgeFlags) add(cmd *cobra.Command) {
 	f.selectorFlags.add(cmd)
 	flags := cmd.Flags()
-	flags.Int32Var(&f.expectedAtMost, "expected-at-most", 0, "the largest number of messages that you expect: if more match, none is deleted; optional with --dry-run")
+	flags.Int32Var(&f.expectedAtMost, "expected-at-most", 0, "the largest number of messages that you expect: if more "+
+		"match, none is deleted; optional with --dry-run")
 	flags.StringVar(&f.rate, "rate", "", "the number of messages per second, or unlimited (default unlimited)")
 	flags.StringVar(&f.reason, "reason", "", "why you delete the messages, for spec.reason of the Purge")
 }

@@ -29,9 +29,9 @@ func newRedrive(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "redrive NAME",
 		Short: "Move dead letters of a ConsumerQueue back",
 		Long: "Move dead letters of a ConsumerQueue back to its main queue, or to the destination of --to. A dry run counts the messages " +
-			"first, and leaves them in their order. Then the command asks for confirmation, creates a Redrive that moves no more messages " +
-			"than were counted, and prints its progress. Ctrl-C stops only this command. Warren deletes the Redrive resource one day " +
-			"after it has ended.\n\n" +
+			"first, and leaves them in their order. Then the command asks for confirmation, creates a Redrive that moves no more " +
+			"messages than were counted, and prints its progress. Ctrl-C stops only this command. Warren deletes the Redrive " +
+			"resource one day after it has ended.\n\n" +
 			exitCodes,
 		Example: "  # Count the messages that were rejected in the last two hours\n" +
 			"  kubectl warren dlq redrive orders --died-reason Rejected --died-after 2h --dry-run\n\n" +

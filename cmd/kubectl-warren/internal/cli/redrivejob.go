@@ -36,7 +36,8 @@ func (r redriveJob) counts() string {
 
 func (r redriveJob) pace() pace {
 	status := r.redrive.Status
-	return pace{begun: status.Total != nil, done: ptr.Deref(status.Moved, 0), left: ptr.Deref(status.Total, 0) - ptr.Deref(status.Examined, 0)}
+	left := ptr.Deref(status.Total, 0) - ptr.Deref(status.Examined, 0)
+	return pace{begun: status.Total != nil, done: ptr.Deref(status.Moved, 0), left: left}
 }
 
 func (r redriveJob) remarks() []string {

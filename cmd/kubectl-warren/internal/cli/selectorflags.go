@@ -35,7 +35,8 @@ func (f *selectorFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.diedAfter, "died-after", "",
 		"only messages that died after this time, such as 2026-01-31T08:00:00Z, or 2h or 30d ago")
 	flags.StringVar(&f.diedBefore, "died-before", "", "only messages that died before this time")
-	flags.StringVar(&f.expression, "expression", "", `only messages for which this CEL expression holds, such as 'body.order.country == "DE"'`)
+	flags.StringVar(&f.expression, "expression", "",
+		`only messages for which this CEL expression holds, such as 'body.order.country == "DE"'`)
 	flags.BoolVar(&f.unknownOrigin, "unknown-origin", false,
 		"also messages of unknown origin in a queue that several ConsumerQueues share; they may belong to others")
 	_ = cmd.RegisterFlagCompletionFunc("died-reason", cobra.FixedCompletions(letters.Reasons, cobra.ShellCompDirectiveNoFileComp))

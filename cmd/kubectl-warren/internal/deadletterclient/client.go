@@ -56,7 +56,7 @@ const (
 // Connect finds the API, and requests a token if one is needed.
 func Connect(ctx context.Context, config *rest.Config, options Options) (*Client, error) {
 	config = rest.CopyConfig(config)
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // the dead-letter API supports no other
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // the only one of the API
 	core, err := corev1.NewForConfig(config)
 	if err != nil {
 		return nil, err

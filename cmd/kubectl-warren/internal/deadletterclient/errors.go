@@ -90,8 +90,8 @@ func (c *Client) remedy(err error, status metav1.Status, subresource string) str
 			"serves it:\n  kubectl --namespace %[2]s get pods --selector messaging.warren.dev/active=true",
 			c.options.Service, c.options.WarrenNamespace)
 	case fromProxy && apierrors.IsForbidden(err):
-		return fmt.Sprintf("The Role warren-dead-letters-proxy-role allows every user to use the proxy of this Service. Check that the Role "+
-			"exists in namespace %q, and check --warren-namespace and --warren-service.", c.options.WarrenNamespace)
+		return fmt.Sprintf("The Role warren-dead-letters-proxy-role allows every user to use the proxy of this Service. "+
+			"Check that the Role exists in namespace %q, and check --warren-namespace and --warren-service.", c.options.WarrenNamespace)
 	case apierrors.IsNotFound(err):
 		return fmt.Sprintf("`kubectl warren dlq ls --namespace %s` lists the dead-letter queues of the namespace.", c.options.Namespace)
 	case apierrors.IsForbidden(err) && c.token != "":

@@ -112,7 +112,8 @@ func OnEmptyBroker(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Preview, 
 	for _, exchange := range desired.Exchanges {
 		if !exchange.Declare {
 			nothing.observed.Exchanges[exchange.Name] = vhost.Exchange{Durable: true}
-			preview.note("exchange %q is assumed to exist: Warren does not declare it, because its binding has no exchange type", exchange.Name)
+			preview.note("exchange %q is assumed to exist: Warren does not declare it, "+
+				"because its binding has no exchange type", exchange.Name)
 		}
 	}
 	preview.noteReturn(desired)
@@ -185,7 +186,8 @@ func (p *Preview) noteRoute(before, desired topology.Topology, changes []v1alpha
 func (p *Preview) noteStatus(inCluster *v1alpha1.ConsumerQueue) {
 	status := inCluster.Status
 	if len(status.Topology) == 0 {
-		p.note("the status lists no objects yet, so all are shown as missing: the preview does not see objects that already exist at the broker")
+		p.note("the status lists no objects yet, so all are shown as missing: the preview does not see objects that already " +
+			"exist at the broker")
 	}
 	if status.ObservedGeneration != inCluster.Generation {
 		p.note("the status is of generation %d and the ConsumerQueue of generation %d: Warren has not compared the newest spec yet",
