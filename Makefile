@@ -20,8 +20,6 @@ STRATEGIES ?= Publish Reject Requeue None
 FUZZ_PACKAGES ?= ./internal/... ./consumer/... ./cmd/kubectl-warren/...
 # Where `bench` writes its results. It only prints those of some phases, or of a manager from elsewhere.
 BENCH_PAGE ?= $(if $(BENCH_PHASES)$(BENCH_MANAGER),,docs/benchmarks.md)
-# What Vale reads: all pages and Go comments.
-PROSE = $(wildcard $(shell git ls-files -co --exclude-standard '*.md' '*.go'))
 # What was built in another checkout is not built again.
 export GOFLAGS := $(GOFLAGS) -trimpath
 
@@ -154,7 +152,7 @@ lint: ## Run the linters, also for the Helm chart and the documentation; FIX=1 c
 	cd consumer && ../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
 	cd consumer/otelconsumer && GOWORK=off ../../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
 	cd cmd/kubectl-warren && ../../hack/tool.sh golangci-lint run $(if $(FIX),--fix)
-	hack/tool.sh vale --config=hack/vale/vale.ini --output=line $(PROSE)
+	git ls-files -z '*.md' '*.go' | xargs -0 hack/tool.sh vale --config=hack/vale/vale.ini --output=line
 	for helm in helm helm3; do hack/tool.sh $$helm lint --strict --quiet --kube-version=1.37.0 charts/warren; done
 
 ##@ Generate
