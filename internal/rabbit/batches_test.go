@@ -140,7 +140,7 @@ func TestTheGroupsOfABatchAreIndependent(t *testing.T) {
 				vh.DeleteQueue("troubled")
 				vh.DeclareQueue("troubled", quorum(nil))
 			},
-			reason: brokererr.ErrUnproven, says: `not proved empty: queue "troubled": somebody took a message that guards it`,
+			reason: brokererr.ErrUnproven, says: `not proved empty: queue "troubled": another client took a message that guards it`,
 		},
 		"a dead letter is pending": {
 			step: safedelete.StepFenced, trouble: func(*testing.T, *brokers.VHost) {},

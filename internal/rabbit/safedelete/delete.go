@@ -137,8 +137,8 @@ func (d removal) guarded(queue string, now counts, exists bool) error {
 }
 
 const (
-	guardTaken       = "queue %q: somebody took a message that guards it"
-	deletedElsewhere = "queue %q was deleted by somebody else"
+	guardTaken       = "queue %q: another client took a message that guards it"
+	deletedElsewhere = "queue %q was deleted by another client"
 )
 
 // beyond returns the counts without Warren's own messages.
@@ -225,7 +225,7 @@ func (d removal) takeFirst(ctx context.Context, channel *amqp.Channel, queue str
 	case own && numberOf(message) == 1 && !message.Redelivered && rest == d.count(queue, 0)-1:
 		return nil
 	case own: // the end of the channel puts it back
-		return d.unproven("queue %q: somebody took a message that guards it, or more came in", queue)
+		return d.unproven("queue %q: another client took a message that guards it, or more came in", queue)
 	case ok && d.singleActive(queue):
 		return errors.Join(counts{ready: 1}.checkEmpty(d.deleter.errs, queue), channel.Cancel(consumerTag, false), putBack(message))
 	case ok:

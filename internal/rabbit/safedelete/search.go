@@ -288,7 +288,7 @@ func (s *search) putAllBack(
 		}
 	}
 	return now, exists, s.errs.Fail(brokererr.ErrUnproven,
-		"queue %q: somebody holds messages of it, or the broker is slow to note that nobody does", queue)
+		"queue %q: another client holds messages from it, or the broker has not yet noted that none does", queue)
 }
 
 // takeAsConsumer is takeFrom for queues with a single active consumer, which refuse basic.get. It receives nothing while another
