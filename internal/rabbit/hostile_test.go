@@ -97,7 +97,7 @@ func TestHugeAnswersTakeLittleMemory(t *testing.T) {
 	for list, read := range map[string]func(*management.Client) (any, error){
 		"members": func(api *management.Client) (any, error) {
 			_, few, err := api.Members(t.Context(), 3, none)
-			mustBe(t, err, brokererr.ErrResponseTooLarge, "in memory")
+			mustBe(t, err, brokererr.ErrResponseTooLarge, "the memory of all vhosts")
 			return few, nil
 		},
 		"message counts": func(api *management.Client) (any, error) { return api.MessageCounts(t.Context(), none) },
