@@ -55,7 +55,7 @@ var _ = Describe("A manager that is killed while fences stand, when ConsumerQueu
 		Expect(w.VHost.Policies()).NotTo(BeEmpty())
 		Eventually(w.retainedOfConnection).Should(ConsistOf(SatisfyAll(
 			HaveField("Type", corev1.EventTypeWarning),
-			HaveField("Note", SatisfyAll(ContainSubstring("warren-fence-*"), ContainSubstring("rabbitmqctl clear_policy -p"))))))
+			HaveField("Note", SatisfyAll(ContainSubstring("warren-fence-* and warren-recreate-*"), ContainSubstring("rabbitmqctl clear_policy -p"))))))
 
 		w.Secret(w.Broker.Username, w.Broker.Password)
 		w.Connect(v1alpha1.BrokerConnectionSpec{})

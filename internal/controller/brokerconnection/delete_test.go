@@ -49,7 +49,7 @@ func newTestReconciler(c client.WithWatch, now clock.PassiveClock) *Reconciler {
 // A missing Secret may be created again meanwhile.
 func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 	t.Parallel()
-	const may = `policies named warren-fence-* may stand in vhost "/": they may refuse whatever is published to their queues, ` +
+	const may = `policies named warren-fence-* and warren-recreate-* may stand in vhost "/": they may refuse whatever is published to their queues, ` +
 		`and nobody else takes them down, unless a BrokerConnection to this vhost is made again. ` +
 		`List them: rabbitmqctl list_policies -p '/'; take each down: rabbitmqctl clear_policy -p '/' NAME`
 	for name, test := range map[string]struct {

@@ -11,7 +11,7 @@ const NobodyElse = "they may refuse whatever is published to their queues, and n
 
 // FencesMayStand warns that fences may be left in a vhost, with the commands that remove them.
 func FencesMayStand(vhost string) string {
-	return fmt.Sprintf("policies named warren-fence-* may stand in vhost %q: %s. "+
+	return fmt.Sprintf("policies named warren-fence-* and warren-recreate-* may stand in vhost %q: %s. "+
 		"List them: rabbitmqctl list_policies -p %s; take each down: %s", vhost, NobodyElse, Quoted(vhost), ClearPolicy(vhost, "NAME"))
 }
 
