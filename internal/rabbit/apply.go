@@ -65,7 +65,7 @@ type operation struct {
 	names []string
 	// arguments must fit into a frame together with the names, or the broker closes the connection.
 	arguments vhost.Arguments
-	// cluster is the only cluster that the operation may reach; any if empty.
+	// cluster is the only cluster that the operation may reach; any if empty. Removals and recreations name it.
 	cluster string
 	// permissions are the permissions that the operation needs, by kind of object.
 	permissions map[vhost.Kind]string
@@ -105,7 +105,7 @@ func (c *Connection) performOne(ctx context.Context, operation operation) error 
 	}
 	var own error // of Warren, which the channel does not classify
 	call := func(channel *amqp.Channel) error {
-		if operation.kind == eventfeed.Deleted && !c.config.HoldsLease() {
+		if operation.needsLease() && !c.config.HoldsLease() {
 			own = brokererr.ErrNotLeader
 			return nil
 		}
@@ -131,6 +131,10 @@ func (c *Connection) performOne(ctx context.Context, operation operation) error 
 	metrics.BrokerRequests.Observe(time.Since(began), "amqp", operation.method(), brokererr.Result(err))
 	return operation.namePermission(err)
 }
+
+// needsLease reports whether only the leader may do this: it removes something, or is a step of a recreation. A former leader may
+// repeat the other operations, because the next leader declares the same objects.
+func (o operation) needsLease() bool { return o.kind == eventfeed.Deleted || o.cluster != "" }
 
 // method returns the name of the AMQP method, such as queue.declare.
 func (o operation) method() string {

@@ -55,8 +55,8 @@ type Config struct {
 	// known. It is not part of Fingerprint.
 	KnownOwners func() func(owner string) bool `json:"-"`
 
-	// HoldsLease reports whether this process still leads. If it does not, nothing is deleted and no fence is changed. If HoldsLease
-	// is nil, the process always leads. It is not part of Fingerprint.
+	// HoldsLease reports whether this process still leads. If it does not, nothing is deleted, no fence is changed, and a recreation
+	// does not go on. If HoldsLease is nil, the process always leads. It is not part of Fingerprint.
 	HoldsLease func() bool `json:"-"`
 
 	// Observations are shared by all connections of the process; a connection has its own if nil. They are not part of Fingerprint.

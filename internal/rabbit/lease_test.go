@@ -1,6 +1,7 @@
 package rabbit
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -10,7 +11,9 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/recreate"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
+	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
@@ -69,6 +72,40 @@ func TestLostLease(t *testing.T) {
 				NewWithT(t).Eventually(func() error { return deleteNow(t.Context(), successor, "orders") }).
 					WithTimeout(within).WithPolling(100 * time.Millisecond).Should(Succeed())
 				mustBeClean(t, vh)
+			})
+		})
+	}
+}
+
+// A process that loses its lease during a recreation declares, binds and unbinds nothing from then on.
+func TestLostLeaseDuringARecreation(t *testing.T) {
+	for _, step := range []string{recreate.StepProbed, recreate.StepHoldStands, recreate.StepRecorded, recreate.StepHoldBound} {
+		t.Run(step, func(t *testing.T) {
+			each(t, func(t *testing.T, vh *brokers.VHost) {
+				vh.DeclareQueue("orders", quorum(nil))
+				vh.DeclareExchange("events", "topic", nil)
+				vh.Bind("events", "orders", "order.*", nil)
+				var lost atomic.Bool
+				config := configOf(vh)
+				config.HoldsLease = func() bool { return !lost.Load() }
+				connection := connected(t, config, nil)
+				recreator := connection.Recreator(connection.Health().Cluster.Key())
+				var before string
+				recreator.Crash = func(now string) bool {
+					if now == step {
+						before = string(vh.Export())
+						lost.Store(true)
+					}
+					return true
+				}
+				rec := recreate.Recreation{ID: recreate.NewID(), Queue: topology.Queue{Name: "orders", Arguments: quorum(nil)}}
+				err := recreator.Divert(t.Context(), rec, func(context.Context, []vhost.Binding) error { return nil })
+				if !errors.Is(err, brokererr.ErrNotLeader) {
+					t.Error(err)
+				}
+				if difference := cmp.Diff(before, string(vh.Export())); difference != "" {
+					t.Errorf("the vhost was changed: %s", difference)
+				}
 			})
 		})
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/definitions"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/preview"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/recreation"
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -78,12 +79,12 @@ func printedByCommands(value string) map[string]func(out *bytes.Buffer) error {
 		"approve": func(out *bytes.Buffer) error {
 			planned := *cq
 			planned.Spec.RecreatePolicy, planned.Status.PlanHash = messaging.RecreatePolicyMigrate, value
-			return sayOr(out, planned, func(cq *messaging.ConsumerQueue) (string, error) { return approval(cq, "") })
+			return sayOr(out, planned, func(cq *messaging.ConsumerQueue) (string, error) { return recreation.Approve(cq, "") })
 		},
 		"abort": func(out *bytes.Buffer) error {
 			planned := *cq
 			planned.Status.Recreation = &messaging.RecreationStatus{ID: value, Queue: value}
-			return sayOr(out, planned, abortion)
+			return sayOr(out, planned, func(cq *messaging.ConsumerQueue) (string, error) { return recreation.Abort(cq, "") })
 		},
 		"diff": func(out *bytes.Buffer) error { return printDiff(out, cq, true, false) },
 		"tree": func(out *bytes.Buffer) error { return printTree(out, cq, false) },

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -11,7 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/preview"
-	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/recreation"
 )
 
 func newApprove(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
@@ -46,109 +45,36 @@ func newAbort(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 }
 
 func (c *cluster) approve(ctx context.Context, out io.Writer, name, hash string) error {
-	kube, cq, err := c.withQueue(ctx, name)
-	if err != nil {
-		return err
-	}
-	said, err := approval(cq, hash)
-	if err != nil {
-		return err
-	}
-	before := cq.DeepCopy()
-	annotate(cq, v1alpha1.ApproveRecreationAnnotation, cq.Status.PlanHash)
-	delete(cq.Annotations, v1alpha1.AbortRecreationAnnotation)
-	if err := kube.Patch(ctx, cq, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return err
-	}
-	printf(out, "%s\n", said)
-	return nil
+	return c.annotate(ctx, out, name, func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Approve(cq, hash) })
 }
 
 func (c *cluster) abort(ctx context.Context, out io.Writer, name string) error {
-	kube, cq, err := c.withQueue(ctx, name)
+	return c.annotate(ctx, out, name, func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Abort(cq, "") })
+}
+
+// annotate changes the annotations of a ConsumerQueue, and prints what the change returned. Each annotation names the plan or the
+// recreation that it is for, so it does no harm if the ConsumerQueue was changed meanwhile.
+func (c *cluster) annotate(
+	ctx context.Context, out io.Writer, name string, change func(*v1alpha1.ConsumerQueue) (string, error),
+) error {
+	kube, err := c.open()
 	if err != nil {
 		return err
 	}
-	said, err := abortion(cq)
+	cq, err := kube.consumerQueue(ctx, name)
 	if err != nil {
 		return err
 	}
 	before := cq.DeepCopy()
-	annotate(cq, v1alpha1.AbortRecreationAnnotation, cq.Status.Recreation.ID)
+	said, err := change(cq)
+	if err != nil {
+		return err
+	}
 	if err := kube.Patch(ctx, cq, client.MergeFrom(before)); err != nil {
 		return err
 	}
 	printf(out, "%s\n", said)
 	return nil
-}
-
-func (c *cluster) withQueue(ctx context.Context, name string) (session, *v1alpha1.ConsumerQueue, error) {
-	kube, err := c.open()
-	if err != nil {
-		return kube, nil, err
-	}
-	cq, err := kube.consumerQueue(ctx, name)
-	return kube, cq, err
-}
-
-func annotate(cq *v1alpha1.ConsumerQueue, key, value string) {
-	if cq.Annotations == nil {
-		cq.Annotations = map[string]string{}
-	}
-	cq.Annotations[key] = value
-}
-
-// approval is what an approval answers, or why there is nothing to approve.
-func approval(cq *v1alpha1.ConsumerQueue, hash string) (string, error) {
-	named := fmt.Sprintf("ConsumerQueue %s/%s", cq.Namespace, cq.Name)
-	switch {
-	case cq.Spec.RecreatePolicy == "" || cq.Spec.RecreatePolicy == v1alpha1.RecreatePolicyManual:
-		return "", fmt.Errorf("%s: Warren recreates no queue with spec.recreatePolicy Manual: set WhenEmpty or Migrate", named)
-	case cq.Status.Recreation.IsUnderWay():
-		return "", fmt.Errorf("%s: the recreation is under way: see kubectl warren status %s", named, cq.Name)
-	case cq.Status.ObservedGeneration != cq.Generation:
-		return "", fmt.Errorf("%s: Warren has not seen the newest spec yet: run the command again in a few seconds", named)
-	case cq.Status.PlanHash == "":
-		return "", fmt.Errorf("%s: no queue has to be recreated", named)
-	case hash != "" && hash != cq.Status.PlanHash:
-		return "", fmt.Errorf("%s: the plan has changed since you saw it: run kubectl warren plan %s", named, cq.Name)
-	}
-	return fmt.Sprintf("%s: recreation approved, plan %s. It begins when the consumers are gone: kubectl -n %s scale deployment/NAME "+
-		"--replicas=0", named, cq.Status.PlanHash, cq.Namespace), nil
-}
-
-// abortion is what an abort answers, or why nothing can be aborted.
-func abortion(cq *v1alpha1.ConsumerQueue) (string, error) {
-	named, recreation := fmt.Sprintf("ConsumerQueue %s/%s", cq.Namespace, cq.Name), cq.Status.Recreation
-	switch {
-	case recreation == nil || recreation.ID == "":
-		return "", fmt.Errorf("%s: no recreation is planned or under way", named)
-	case recreation.DeleteSent:
-		return "", fmt.Errorf("%s: the queue has been swapped: recreation %s can only be finished. To change it again, edit the spec",
-			named, recreation.ID)
-	case !recreation.IsUnderWay():
-		return fmt.Sprintf("%s: recreation %s does not begin; the old queue stays.", named, recreation.ID), nil
-	}
-	return fmt.Sprintf("%s: recreation %s goes back; the old queue stays.", named, recreation.ID), nil
-}
-
-// recreationLine is the recreation of a ConsumerQueue in one line; empty if there is none.
-func recreationLine(recreation *v1alpha1.RecreationStatus) string {
-	switch {
-	case recreation == nil || recreation.Phase == "" && recreation.LastResult == nil:
-		return ""
-	case recreation.Phase == "":
-		return fmt.Sprintf("queue %q: %s at %s", recreation.LastResult.Queue, recreation.LastResult.Result,
-			recreation.LastResult.Time.UTC().Format("2006-01-02T15:04:05Z"))
-	case recreation.Phase == v1alpha1.RecreationWaiting:
-		return fmt.Sprintf("Waiting, queue %q, recreation %s", recreation.Queue, recreation.ID)
-	}
-	consumers := "Consumers must wait"
-	if recreation.ConsumersMayStart {
-		consumers = "Consumers may start"
-	}
-	return fmt.Sprintf("%s, %s; %d messages left, %d came past the bindings. %s", recreation.Phase, plan.DescribeWork(*recreation),
-		recreation.Remaining, recreation.PastBindings, consumers)
 }
 
 // printRecreation prints what the next recreation means.

@@ -3,9 +3,6 @@ package cli
 import (
 	"bytes"
 	"testing"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/preview"
@@ -36,92 +33,5 @@ func TestPlannedRecreation(t *testing.T) {
 				return printPreview(out, made, false, false)
 			}))
 		})
-	}
-}
-
-func TestApprovalAndAbort(t *testing.T) {
-	t.Parallel()
-	underWay := &v1alpha1.RecreationStatus{ID: "k3v9q2m7xa", Queue: "orders", Phase: v1alpha1.RecreationEmptying}
-	swapped := &v1alpha1.RecreationStatus{ID: "k3v9q2m7xa", Queue: "orders", Phase: v1alpha1.RecreationGivingBack, DeleteSent: true}
-	waits := &v1alpha1.RecreationStatus{ID: "k3v9q2m7xa", Queue: "orders", Phase: v1alpha1.RecreationWaiting}
-	approve := func(cq *v1alpha1.ConsumerQueue) (string, error) { return approval(cq, "") }
-	for name, test := range map[string]struct {
-		change func(cq *v1alpha1.ConsumerQueue)
-		say    func(cq *v1alpha1.ConsumerQueue) (string, error)
-		want   string // what is said, or the error
-	}{
-		"approve": {say: approve, want: "ConsumerQueue shop/orders: recreation approved, plan sha256:6f1c. It begins when the consumers are gone: " +
-			"kubectl -n shop scale deployment/NAME --replicas=0"},
-		"approve another plan": {
-			say:  func(cq *v1alpha1.ConsumerQueue) (string, error) { return approval(cq, "sha256:old") },
-			want: "ConsumerQueue shop/orders: the plan has changed since you saw it: run kubectl warren plan orders",
-		},
-		"approve with Manual": {
-			change: func(cq *v1alpha1.ConsumerQueue) { cq.Spec.RecreatePolicy = v1alpha1.RecreatePolicyManual },
-			say:    approve, want: "ConsumerQueue shop/orders: Warren recreates no queue with spec.recreatePolicy Manual: set WhenEmpty or Migrate",
-		},
-		"approve nothing": {
-			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.PlanHash = "" },
-			say:    approve, want: "ConsumerQueue shop/orders: no queue has to be recreated",
-		},
-		"approve a spec that Warren has not seen": {
-			change: func(cq *v1alpha1.ConsumerQueue) { cq.Generation++ },
-			say:    approve, want: "ConsumerQueue shop/orders: Warren has not seen the newest spec yet: run the command again in a few seconds",
-		},
-		"approve what is under way": {
-			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = underWay },
-			say:    approve, want: "ConsumerQueue shop/orders: the recreation is under way: see kubectl warren status orders",
-		},
-		"abort nothing": {say: abortion, want: "ConsumerQueue shop/orders: no recreation is planned or under way"},
-		"abort what waits": {
-			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = waits },
-			say:    abortion, want: "ConsumerQueue shop/orders: recreation k3v9q2m7xa does not begin; the old queue stays.",
-		},
-		"abort": {
-			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = underWay },
-			say:    abortion, want: "ConsumerQueue shop/orders: recreation k3v9q2m7xa goes back; the old queue stays.",
-		},
-		"abort too late": {
-			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = swapped },
-			say:    abortion, want: "ConsumerQueue shop/orders: the queue has been swapped: recreation k3v9q2m7xa can only be finished. " +
-				"To change it again, edit the spec",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cq := planned(t, v1alpha1.RecreatePolicyMigrate)
-			if test.change != nil {
-				test.change(cq)
-			}
-			said, err := test.say(cq)
-			if err != nil {
-				said = err.Error()
-			}
-			if said != test.want {
-				t.Errorf("%q, want %q", said, test.want)
-			}
-		})
-	}
-}
-
-func TestRecreationLine(t *testing.T) {
-	t.Parallel()
-	at := metav1.NewTime(time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC))
-	for want, recreation := range map[string]*v1alpha1.RecreationStatus{
-		"": nil,
-		`Waiting, queue "orders", recreation k3v9q2m7xa`: {ID: "k3v9q2m7xa", Queue: "orders", Phase: v1alpha1.RecreationWaiting},
-		`Emptying, the messages of queue "orders" are moved to queue hold; 400 messages left, 0 came past the bindings. Consumers must wait`: {
-			Queue: "orders", Phase: v1alpha1.RecreationEmptying, Hold: "hold", Remaining: 400,
-		},
-		`GivingBack, the messages and bindings of queue "orders" come back; 9 messages left, 2 came past the bindings. Consumers may start`: {
-			Queue: "orders", Phase: v1alpha1.RecreationGivingBack, Remaining: 9, PastBindings: 2, ConsumersMayStart: true,
-		},
-		`queue "orders": Completed at 2026-11-26T08:00:00Z`: {
-			LastResult: &v1alpha1.RecreationResult{Queue: "orders", Result: v1alpha1.RecreationCompleted, Time: at},
-		},
-	} {
-		if got := recreationLine(recreation); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/recreation"
 )
 
 // printStatus prints the status of one ConsumerQueue, without its objects.
@@ -26,7 +27,7 @@ func printStatus(out io.Writer, cq *v1alpha1.ConsumerQueue, coloured bool) error
 			rows.add(text("Stuck:"), cell{fmt.Sprintf("%d dead letters that RabbitMQ cannot route", stuck), red})
 		}
 	}
-	if line := recreationLine(status.Recreation); line != "" {
+	if line := recreation.Line(status.Recreation); line != "" {
 		rows.add(text("Recreation:"), text(line))
 	}
 	if err := rows.print(out); err != nil {

@@ -441,3 +441,92 @@ func TestQueuesTellWhenTheyWereCounted(t *testing.T) {
 	s.summary.AsOf = new(metav1.NewTime(time.Now()))
 	s.expect(path("namespaces", "shop", "queues", "orders"), "as of")
 }
+
+// The page of a recreation shows how far it is. Its buttons change the recreation that it showed, and no other.
+func TestRecreationPage(t *testing.T) {
+	t.Parallel()
+	recreated := func(status v1alpha1.RecreationStatus, reason, message string) *v1alpha1.ConsumerQueue {
+		cq := orders(0)
+		cq.Spec.RecreatePolicy, cq.Status.PlanHash, cq.Status.Recreation = v1alpha1.RecreatePolicyMigrate, "sha256:6f1c", &status
+		cq.Status.Conditions = []metav1.Condition{{
+			Type: v1alpha1.ConditionRecreationRequired, Status: metav1.ConditionTrue, Reason: reason, Message: message,
+		}}
+		return cq
+	}
+	const abort, approve = v1alpha1.AbortRecreationAnnotation, v1alpha1.ApproveRecreationAnnotation
+	waiting := v1alpha1.RecreationStatus{ID: "k3v9q2m7xa", Queue: "orders", Phase: v1alpha1.RecreationWaiting}
+	emptying := v1alpha1.RecreationStatus{
+		ID: "k3v9q2m7xa", Queue: "orders", Phase: v1alpha1.RecreationEmptying, Hold: "hold", Moved: 600, Remaining: 1400,
+	}
+	swapped := v1alpha1.RecreationStatus{
+		ID: "k3v9q2m7xa", Queue: "orders", Phase: v1alpha1.RecreationGivingBack, DeleteSent: true, ConsumersMayStart: true,
+	}
+	over := v1alpha1.RecreationStatus{LastResult: &v1alpha1.RecreationResult{Queue: "orders", Result: v1alpha1.RecreationCompleted}}
+	for name, test := range map[string]struct {
+		cq    *v1alpha1.ConsumerQueue
+		shows []string
+		form  url.Values
+		code  int
+		want  map[string]string // annotations afterwards
+	}{
+		"approve": {
+			cq:    recreated(waiting, v1alpha1.ReasonApprovalNeeded, "plan sha256:6f1c waits for an approval"),
+			shows: []string{"Recreation of queue orders Waiting", "plan sha256:6f1c waits for an approval", "Approve plan sha256:6f1c", "Abort"},
+			form:  url.Values{"do": {"approve"}, "plan": {"sha256:6f1c"}}, code: http.StatusSeeOther, want: map[string]string{approve: "sha256:6f1c"},
+		},
+		"approve another plan": {
+			cq:   recreated(waiting, v1alpha1.ReasonApprovalNeeded, ""),
+			form: url.Values{"do": {"approve"}, "plan": {"sha256:old"}}, code: http.StatusConflict,
+		},
+		"abort": {
+			cq:    recreated(emptying, v1alpha1.ReasonRecreating, "the messages are moved"),
+			shows: []string{"Recreation of queue orders Emptying", "600 of 2000", "Hold queue hold", "To be moved 1,400", "Consumers have to wait"},
+			form:  url.Values{"do": {"abort"}, "id": {"k3v9q2m7xa"}}, code: http.StatusSeeOther, want: map[string]string{abort: "k3v9q2m7xa"},
+		},
+		"abort an earlier recreation": {
+			cq:   recreated(emptying, v1alpha1.ReasonRecreating, ""),
+			form: url.Values{"do": {"abort"}, "id": {"earlier"}}, code: http.StatusConflict,
+		},
+		"abort too late": {
+			cq:    recreated(swapped, v1alpha1.ReasonRecreating, ""),
+			shows: []string{"Consumers may start", "the recreation can only be finished"},
+			form:  url.Values{"do": {"abort"}, "id": {"k3v9q2m7xa"}}, code: http.StatusConflict,
+		},
+		"over": {
+			cq:    recreated(over, v1alpha1.ReasonInSync, ""),
+			shows: []string{"No queue of orders is being recreated", "Queue orders : Completed"},
+			form:  url.Values{"do": {"abort"}}, code: http.StatusConflict,
+		},
+		"another button": {
+			cq: recreated(waiting, v1alpha1.ReasonApprovalNeeded, ""), form: url.Values{"do": {"delete"}}, code: http.StatusBadRequest,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, test.cq)
+			page := path("namespaces", "shop", "queues", "orders", "recreation")
+			s.expect(page, test.shows...)
+			if code, body := s.do(http.MethodPost, page, test.form); code != test.code {
+				t.Errorf("code %d, want %d:\n%s", code, test.code, body)
+			}
+			after := &v1alpha1.ConsumerQueue{}
+			if err := s.Kube.Get(t.Context(), client.ObjectKeyFromObject(test.cq), after); err != nil {
+				t.Fatal(err)
+			}
+			if difference := cmp.Diff(test.want, after.Annotations); difference != "" {
+				t.Error(difference)
+			}
+		})
+	}
+}
+
+func TestQueuePageLinksToItsRecreation(t *testing.T) {
+	t.Parallel()
+	cq := orders(3)
+	cq.Status.Recreation = &v1alpha1.RecreationStatus{ID: "k3v9q2m7xa", Queue: "orders.dlq", Phase: v1alpha1.RecreationWaiting}
+	s := newSite(t, cq)
+	if _, body := s.do(http.MethodGet, path("namespaces", "shop", "queues", "orders"), nil); !strings.Contains(body,
+		`queues/orders/recreation">Recreation of queue orders.dlq</a>`) {
+		t.Errorf("the page has no link to the recreation:\n%s", body)
+	}
+}

@@ -14,7 +14,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -41,8 +40,10 @@ type queuePage struct {
 	Messages, Consumers    int64
 	AsOf                   time.Time
 	Trouble                string
-	Advisories             []v1alpha1.Advisory
-	Transfers              []transfer
+	// Recreating is the queue that is being recreated or waits for that; empty if none is.
+	Recreating string
+	Advisories []v1alpha1.Advisory
+	Transfers  []transfer
 	// Running is the job that holds messages of the queue. While it runs, the page lists none. It is nil if there is no such job.
 	Running *transfer
 	// Refused is why the queue cannot be browsed; MessagesRefused is why only counts are shown.
@@ -94,11 +95,11 @@ type letterRow struct {
 }
 
 func (s *Server) queue(w http.ResponseWriter, r *http.Request) error {
-	namespace, name := r.PathValue("namespace"), r.PathValue("queue")
-	cq := &v1alpha1.ConsumerQueue{}
-	if err := s.Kube.Get(r.Context(), client.ObjectKey{Namespace: namespace, Name: name}, cq); err != nil {
+	cq, err := s.consumerQueue(r)
+	if err != nil {
 		return err
 	}
+	namespace, name := cq.Namespace, cq.Name
 	queue, has := listing.QueueOf(cq)
 	if !has {
 		return &problem{http.StatusNotFound, fmt.Sprintf("ConsumerQueue %q has no dead-letter queue.", name)}
@@ -106,6 +107,9 @@ func (s *Server) queue(w http.ResponseWriter, r *http.Request) error {
 	page := queuePage{
 		Namespace: namespace, Name: name, Queue: queue.Queue,
 		Messages: ptr.Deref(queue.Messages, 0), AsOf: timeOf(queue.AsOf), Trouble: troubleOf(cq),
+	}
+	if now := cq.Status.Recreation; now != nil && now.Phase != "" {
+		page.Recreating = now.Queue
 	}
 	for _, advisory := range cq.Status.Advisories {
 		if advisory.Name == queue.Queue {

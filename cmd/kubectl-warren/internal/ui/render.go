@@ -24,7 +24,7 @@ import (
 var templateFiles embed.FS
 
 // templates are the pages by name, each with the common frame.
-var templates = parseTemplates("queues", "queue", "message", "request", "confirm", "transfer", "jobs", "error")
+var templates = parseTemplates("queues", "queue", "message", "request", "confirm", "transfer", "jobs", "recreation", "error")
 
 func parseTemplates(names ...string) map[string]*template.Template {
 	frame := template.Must(template.New("frame").Funcs(template.FuncMap{

@@ -67,18 +67,20 @@ func (s *Server) Handler() http.Handler {
 	const namespace = "/namespaces/{namespace}"
 	const queue = namespace + "/queues/{queue}"
 	for pattern, answer := range map[string]func(http.ResponseWriter, *http.Request) error{
-		"GET /{$}":                     s.toNamespace,
-		"GET /all":                     s.queues,
-		"GET " + namespace:             s.queues,
-		"GET " + queue:                 s.queue,
-		"GET " + queue + "/export":     s.export,
-		"GET " + queue + "/{kind}":     s.askFor,
-		"POST " + queue + "/{kind}":    s.request,
-		"GET " + queue + "/ids/{id}":   s.message,
-		"GET " + transferPath:          s.transfer,
-		"GET " + transferPath + "/now": s.progress,
-		"POST " + transferPath:         s.change,
-		"GET " + namespace + "/jobs":   s.jobs,
+		"GET /{$}":                      s.toNamespace,
+		"GET /all":                      s.queues,
+		"GET " + namespace:              s.queues,
+		"GET " + queue:                  s.queue,
+		"GET " + queue + "/export":      s.export,
+		"GET " + queue + "/recreation":  s.recreation,
+		"POST " + queue + "/recreation": s.changeRecreation,
+		"GET " + queue + "/{kind}":      s.askFor,
+		"POST " + queue + "/{kind}":     s.request,
+		"GET " + queue + "/ids/{id}":    s.message,
+		"GET " + transferPath:           s.transfer,
+		"GET " + transferPath + "/now":  s.progress,
+		"POST " + transferPath:          s.change,
+		"GET " + namespace + "/jobs":    s.jobs,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			r.Body = http.MaxBytesReader(w, r.Body, maxForm)

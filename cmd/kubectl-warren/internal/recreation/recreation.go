@@ -1,0 +1,96 @@
+// Package recreation describes the recreation of a queue, and approves or aborts it, for the commands as for the page. It does no
+// I/O.
+package recreation
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology/plan"
+)
+
+// Approve annotates a ConsumerQueue with the approval of its plan, and takes an abort back. If hash is not empty, it approves only
+// the plan with this hash. It returns a sentence for the user, or an error that says why there is nothing to approve.
+func Approve(cq *v1alpha1.ConsumerQueue, hash string) (string, error) {
+	named := nameOf(cq)
+	switch {
+	case cq.Spec.RecreatePolicy == "" || cq.Spec.RecreatePolicy == v1alpha1.RecreatePolicyManual:
+		return "", fmt.Errorf("%s: Warren recreates no queue with spec.recreatePolicy Manual: set WhenEmpty or Migrate", named)
+	case cq.Status.Recreation.IsUnderWay():
+		return "", fmt.Errorf("%s: the recreation is under way: see kubectl warren status %s", named, cq.Name)
+	case cq.Status.ObservedGeneration != cq.Generation:
+		return "", fmt.Errorf("%s: Warren has not seen the newest spec yet: run the command again in a few seconds", named)
+	case cq.Status.PlanHash == "":
+		return "", fmt.Errorf("%s: no queue has to be recreated", named)
+	case hash != "" && hash != cq.Status.PlanHash:
+		return "", fmt.Errorf("%s: the plan has changed since you saw it: run kubectl warren plan %s", named, cq.Name)
+	}
+	annotate(cq, v1alpha1.ApproveRecreationAnnotation, cq.Status.PlanHash)
+	delete(cq.Annotations, v1alpha1.AbortRecreationAnnotation)
+	return fmt.Sprintf("%s: recreation approved, plan %s. It begins when the consumers are gone: kubectl -n %s scale deployment/NAME "+
+		"--replicas=0", named, cq.Status.PlanHash, cq.Namespace), nil
+}
+
+// Abort annotates a ConsumerQueue with the abort of its recreation. If id is not empty, it aborts only the recreation with this ID.
+// It returns a sentence for the user, or an error that says why nothing can be aborted.
+func Abort(cq *v1alpha1.ConsumerQueue, id string) (string, error) {
+	named, now := nameOf(cq), cq.Status.Recreation
+	switch {
+	case now == nil || now.ID == "" || id != "" && id != now.ID:
+		return "", fmt.Errorf("%s: no recreation %sis planned or under way", named, spaced(id))
+	case now.DeleteSent:
+		return "", fmt.Errorf("%s: the queue has been swapped: recreation %s can only be finished. To change it again, edit the spec",
+			named, now.ID)
+	}
+	annotate(cq, v1alpha1.AbortRecreationAnnotation, now.ID)
+	if !now.IsUnderWay() {
+		return fmt.Sprintf("%s: recreation %s does not begin; the old queue stays.", named, now.ID), nil
+	}
+	return fmt.Sprintf("%s: recreation %s goes back; the old queue stays.", named, now.ID), nil
+}
+
+// NeedsApproval reports whether a recreation waits for an approval.
+func NeedsApproval(cq *v1alpha1.ConsumerQueue) bool {
+	required := meta.FindStatusCondition(cq.Status.Conditions, v1alpha1.ConditionRecreationRequired)
+	return required != nil && (required.Reason == v1alpha1.ReasonApprovalNeeded || required.Reason == v1alpha1.ReasonApprovalStale)
+}
+
+// Line describes a recreation in one line; empty if there is none.
+func Line(now *v1alpha1.RecreationStatus) string {
+	switch {
+	case now == nil || now.Phase == "" && now.LastResult == nil:
+		return ""
+	case now.Phase == "":
+		return fmt.Sprintf("queue %q: %s at %s", now.LastResult.Queue, now.LastResult.Result,
+			now.LastResult.Time.UTC().Format("2006-01-02T15:04:05Z"))
+	case now.Phase == v1alpha1.RecreationWaiting:
+		return fmt.Sprintf("Waiting, queue %q, recreation %s", now.Queue, now.ID)
+	}
+	consumers := "Consumers must wait"
+	if now.ConsumersMayStart {
+		consumers = "Consumers may start"
+	}
+	return fmt.Sprintf("%s, %s; %d messages left, %d came past the bindings. %s", now.Phase, plan.DescribeWork(*now), now.Remaining,
+		now.PastBindings, consumers)
+}
+
+func nameOf(cq *v1alpha1.ConsumerQueue) string {
+	return fmt.Sprintf("ConsumerQueue %s/%s", cq.Namespace, cq.Name)
+}
+
+// spaced adds a space to a text that is not empty.
+func spaced(text string) string {
+	if text == "" {
+		return ""
+	}
+	return text + " "
+}
+
+func annotate(cq *v1alpha1.ConsumerQueue, key, value string) {
+	if cq.Annotations == nil {
+		cq.Annotations = map[string]string{}
+	}
+	cq.Annotations[key] = value
+}
