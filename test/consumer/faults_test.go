@@ -85,7 +85,7 @@ func TestARecreatedQueueIsConsumed(t *testing.T) {
 		g.Eventually(seen.different).WithTimeout(deadline.For(10 * time.Second)).Should(Equal(1))
 		w.DeleteQueue("orders")
 		g.Eventually(func() string { return running.Health().Message }).WithTimeout(deadline.For(10 * time.Second)).
-			Should(ContainSubstring(`queue "orders" not found`))
+			Should(ContainSubstring(`queue "orders" does not exist`))
 		w.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		w.Publish("", "orders", "after")
 		g.Eventually(seen.different).WithTimeout(deadline.For(30 * time.Second)).Should(Equal(2))
