@@ -26,7 +26,7 @@ type recreationPage struct {
 // MayAbort reports whether the old queue can stay.
 func (p recreationPage) MayAbort() bool { return p.ID != "" && !p.DeleteSent }
 
-// Most is how many messages the phase moves, as far as that is known; zero if it moves none.
+// Most is how many messages the progress bar stands for; zero if the phase moves none.
 func (p recreationPage) Most() int64 {
 	if p.Phase == v1alpha1.RecreationEmptying || p.Phase == v1alpha1.RecreationGivingBack {
 		return p.Moved + p.Remaining
