@@ -755,7 +755,11 @@ func TestCutBeforeAcknowledgementsArrive(t *testing.T) {
 		progress, err := start(t, vh, func(c *Config) { c.Dial = dialer(t, vh, proxy.URI) }).Wait()
 		topologytest.Equal(t, "error", nil, err)
 		holds(t, vh, source, 0)
-		topologytest.Equal(t, "may be there twice", 10, progress.Unsure)
+		// The first connection may have ended before the broker had confirmed all messages.
+		topologytest.Equal(t, "may be there twice", progress.Moved-10, progress.Unsure)
+		if progress.Unsure < 1 {
+			t.Error("no message counts as uncertain")
+		}
 		topologytest.Equal(t, "destination", slices.Concat(bodies(10), bodies(10)), drained(t, vh, destination, 20))
 	})
 }
