@@ -91,7 +91,7 @@ var _ = Describe("kubectl warren", func() {
 			"app.kubernetes.io/component=manager")
 		Expect(w.warren("version").Out).To(ContainSubstring("manager v1.2.3 (Deployment " + w.Namespace + "/manager"))
 		Expect(w.warren("version", "--as=nobody")).To(SatisfyAll(
-			HaveField("Code", 0), HaveField("ErrOut", ContainSubstring("The version of the manager is not known"))))
+			HaveField("Code", 0), HaveField("ErrOut", ContainSubstring("The version of the manager is unknown"))))
 		kube.Kubectl("delete", "deployment", "manager", "--namespace="+w.Namespace)
 	})
 })

@@ -95,7 +95,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		refused := w.answer("n\n", arguments...)
 		Expect(refused).To(SatisfyAll(HaveField("Code", 1),
 			HaveField("ErrOut", ContainSubstring("Move 5 messages from orders.dlq to orders, 100 a second? [y/N]")),
-			HaveField("ErrOut", ContainSubstring("no message was moved"))))
+			HaveField("ErrOut", ContainSubstring("No message was moved"))))
 		Expect(w.warren(arguments...)).To(HaveField("Code", 1), "nobody answers")
 		Expect(w.redrives()).To(BeEmpty())
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(20))

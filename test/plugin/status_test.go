@@ -126,7 +126,7 @@ var _ = Describe("kubectl warren", func() {
 		changed := file("changed.yaml", ordersYAML+"  queue: {messageTTL: 5m}\n")
 		w.eventuallyWarren(HaveField("Code", 2), "plan", "-f", changed, "--as=viewer")
 		Expect(w.warren("status", "-A", "--as=viewer")).To(SatisfyAll(
-			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("a role in one namespace is not enough for -A"))))
+			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("-A needs a cluster role"))))
 		Expect(w.warren("dlq", "redrive", "orders", "--yes", "--as=viewer")).To(SatisfyAll(
 			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring(`cannot create resource "redrives"`)),
 			HaveField("ErrOut", ContainSubstring("edit to move dead letters"))))
