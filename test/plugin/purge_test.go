@@ -73,7 +73,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		Expect(w.answer("3\n", limited...)).To(SatisfyAll(HaveField("Code", 0),
 			HaveField("Out", ContainSubstring("Completed: 3 of 3 messages that match deleted, 5 skipped (NotSelected)"))))
 		Expect(w.purges()).To(ConsistOf(HaveField("Spec", SatisfyAll(
-			HaveField("RequestedBy", "admin"), HaveField("Reason", "mended by hand"), HaveField("Limit", BeEquivalentTo(3)),
+			HaveField("RequestedBy", "admin"), HaveField("Reason", "mended by hand"), HaveField("ExpectedAtMost", BeEquivalentTo(3)),
 			HaveField("TTLSecondsAfterFinished", HaveValue(BeEquivalentTo(86400))), HaveField("Rate.StrVal", "Unlimited"),
 			HaveField("Selector.Expression", "headers.n >= 3 && body.n < 6"), HaveField("Selector.Reasons", ConsistOf(BeEquivalentTo("Parked")))))))
 
@@ -112,7 +112,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		Expect(printed).To(HaveField("Code", 0))
 		purge := v1alpha1.Purge{}
 		Expect(json.Unmarshal([]byte(printed.Out), &purge)).To(Succeed())
-		Expect(purge).To(SatisfyAll(HaveField("Kind", "Purge"), HaveField("Spec.Limit", BeEquivalentTo(9)),
+		Expect(purge).To(SatisfyAll(HaveField("Kind", "Purge"), HaveField("Spec.ExpectedAtMost", BeEquivalentTo(9)),
 			HaveField("Status.Deleted", HaveValue(BeEquivalentTo(4)))))
 		Expect(w.remain(0)).To(BeEmpty())
 	})

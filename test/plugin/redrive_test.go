@@ -106,7 +106,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		Eventually(func() int { return w.VHost.Ready("orders") }).Should(Equal(5))
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(15))
 		Expect(w.redrives()).To(ConsistOf(HaveField("Spec", SatisfyAll(
-			HaveField("RequestedBy", "admin"), HaveField("Reason", "the API is back"), HaveField("Limit", HaveValue(BeEquivalentTo(5))), HaveField("TTLSecondsAfterFinished", HaveValue(BeEquivalentTo(86400))),
+			HaveField("RequestedBy", "admin"), HaveField("Reason", "the API is back"), HaveField("MaxMessages", HaveValue(BeEquivalentTo(5))), HaveField("TTLSecondsAfterFinished", HaveValue(BeEquivalentTo(86400))),
 			HaveField("Selector.Expression", "headers.n < 5"), HaveField("Selector.Reasons", ConsistOf(BeEquivalentTo("Parked")))))))
 
 		w.EventuallyMessages("orders.dlq", Equal(15))
