@@ -58,7 +58,7 @@ var (
 		"1 for the phase of the recreation of a ConsumerQueue. A ConsumerQueue without a planned recreation has no series.",
 		"namespace", "name", "phase")
 	RecreationRemaining = gauge("warren_recreation_remaining",
-		"Messages that a recreation under way still has to move in its phase.",
+		"Messages that a recreation still has to move in its phase; 0 while it waits.",
 		"namespace", "name")
 	RecreationMessages = counter("warren_recreation_messages_moved_total",
 		"Messages that recreations have moved: direction is to_hold, into the hold queue, or back, into the queue.",

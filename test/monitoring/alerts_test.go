@@ -356,6 +356,14 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 			}
 			want = append(want, metric.Name)
 		}
+		well.Queue("recreated", `{recreatePolicy: WhenEmpty}`)
+		well.Queue("waits", `{recreatePolicy: WhenEmpty}`)
+		well.Ready("recreated")
+		well.Ready("waits")
+		well.VHost.Publish("", "waits", "a message")
+		for _, name := range []string{"recreated", "waits"} {
+			well.Queue(name, `{recreatePolicy: WhenEmpty, queue: {messageTTL: 1h}}`)
+		}
 		Eventually(values).Should(ConsistOf(asValues(want)...))
 	})
 

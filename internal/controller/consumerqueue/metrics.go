@@ -115,9 +115,7 @@ func emitRecreation(emit metrics.Emit, cq *v1alpha1.ConsumerQueue) {
 		return
 	}
 	metrics.RecreationPhase.Emit(emit, 1, cq.Namespace, cq.Name, string(recreation.Phase))
-	if recreation.IsUnderWay() {
-		metrics.RecreationRemaining.Emit(emit, float64(recreation.Remaining), cq.Namespace, cq.Name)
-	}
+	metrics.RecreationRemaining.Emit(emit, float64(recreation.Remaining), cq.Namespace, cq.Name)
 }
 
 // emitMissingConnections emits how many ConsumerQueues name each BrokerConnection that does not exist.

@@ -32,6 +32,12 @@ const (
 	busyAgain    = 10 * time.Second
 )
 
+// The directions in which a recreation moves messages, in metrics.
+const (
+	toHold = "to_hold"
+	back   = "back"
+)
+
 // recreates reports whether Warren recreates queues of the resource.
 func recreates(cq *v1alpha1.ConsumerQueue) bool {
 	return topology.RecreationOf(cq).Recreates(cq.Spec.DriftPolicy)
@@ -382,9 +388,9 @@ func (v *vhostScope) recoverRecreation(ctx context.Context) (found bool, err err
 
 // countWork counts what the work of a phase did.
 func (v *vhostScope) countWork(status v1alpha1.RecreationStatus, result phaseResult) {
-	direction := "to_hold"
+	direction := toHold
 	if status.Phase == v1alpha1.RecreationGivingBack {
-		direction = "back"
+		direction = back
 	}
 	metrics.RecreationMessages.Add(float64(result.moved()), direction)
 	metrics.RecreationPastBindings.Add(float64(result.past()))

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/recreate"
 )
 
@@ -64,6 +65,11 @@ func (r phaseResult) moved() int { return r.progress.Moved + r.swapped.Moved }
 func (r phaseResult) past() int { return r.progress.Past + r.swapped.Past }
 
 func newRecreationTasks(lifetime context.Context, enqueue func(client.ObjectKey)) *recreationTasks {
+	metrics.Recreations.Start(string(v1alpha1.RecreationCompleted))
+	metrics.Recreations.Start(string(v1alpha1.RecreationBackedOut))
+	metrics.RecreationMessages.Start(toHold)
+	metrics.RecreationMessages.Start(back)
+	metrics.RecreationPastBindings.Start()
 	return &recreationTasks{
 		lifetime: lifetime, enqueue: enqueue, of: map[client.ObjectKey]*recreationTask{}, slots: map[client.ObjectKey]string{},
 	}
