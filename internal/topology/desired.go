@@ -102,20 +102,28 @@ func checkSafe(spec resolved) error {
 			"use Unlimited or remove it", version)
 	case limit != nil && limit.Type == intstr.Int:
 		return unsafe("a numeric queue.deliveryLimit with retry.strategy Reject loses messages on this broker (%s): "+
-			"use Unlimited, or upgrade to RabbitMQ 4.0", version)
+			"use Unlimited, or %s", version, notStraight(spec))
 	case spec.queue.MessageTTL != "":
 		return unsafe("queue.messageTTL with retry.strategy Reject loses or blocks expired messages on this broker (%s): "+
-			"remove it, or upgrade to RabbitMQ 4.0", version)
+			"remove it, or %s", version, notStraight(spec))
 	case (spec.queue.MaxLength != nil || spec.queue.MaxLengthBytes != nil) && !spec.atLeastOnce:
 		return unsafe("queue.maxLength and queue.maxLengthBytes with retry.strategy Reject and deadLetterStrategy AtMostOnce "+
-			"lose the messages that exceed them on this broker (%s): use AtLeastOnce, remove the limits, or upgrade to "+
-			"RabbitMQ 4.0", version)
+			"lose the messages that exceed them on this broker (%s): use AtLeastOnce, remove the limits, or %s",
+			version, notStraight(spec))
 	}
 	return nil
 }
 
-func unsafe(format string, version vhost.Version) error {
-	return &Refusal{Reason: v1alpha1.ReasonUnsafeTopology, Message: fmt.Sprintf(format, version)}
+// notStraight tells what to change so that only rejected messages go to the delay tier.
+func notStraight(spec resolved) string {
+	if !spec.version.AtLeast(vhost.RabbitMQ40) && spec.retryExchange == nil {
+		return "upgrade to RabbitMQ 4.0"
+	}
+	return "use deadLetter.exchange type headers without retry.exchange, on RabbitMQ 4.0 or later"
+}
+
+func unsafe(format string, details ...any) error {
+	return &Refusal{Reason: v1alpha1.ReasonUnsafeTopology, Message: fmt.Sprintf(format, details...)}
 }
 
 func addSources(desired *Topology, spec resolved) {

@@ -419,6 +419,11 @@ func TestDesiredRefuses(t *testing.T) {
 			on: topologytest.V313, spec: `{retry: {strategy: Reject}, queue: {deliveryLimit: 3}}`, reason: v1alpha1.ReasonUnsafeTopology,
 			message: `a numeric queue.deliveryLimit with retry.strategy Reject loses messages on this broker (3.13): use Unlimited, or upgrade to RabbitMQ 4.0`,
 		},
+		"straight Reject with a numeric limit on 4.0": {
+			on: topologytest.V40, spec: `{retry: {strategy: Reject}, queue: {deliveryLimit: 3}, deadLetter: {exchange: {type: fanout}}}`,
+			reason:  v1alpha1.ReasonUnsafeTopology,
+			message: `a numeric queue.deliveryLimit with retry.strategy Reject loses messages on this broker (4.0): use Unlimited, or use deadLetter.exchange type headers without retry.exchange, on RabbitMQ 4.0 or later`,
+		},
 		"straight Reject with messageTTL on 3.13": {
 			on: topologytest.V313, spec: `{retry: {strategy: Reject}, queue: {messageTTL: 3s}}`, reason: v1alpha1.ReasonUnsafeTopology,
 			message: `queue.messageTTL with retry.strategy Reject loses or blocks expired messages on this broker (3.13): remove it, or upgrade to RabbitMQ 4.0`,
