@@ -38,8 +38,10 @@ func Approve(cq *v1alpha1.ConsumerQueue, hash string) (string, error) {
 func Abort(cq *v1alpha1.ConsumerQueue, id string) (string, error) {
 	named, now := nameOf(cq), cq.Status.Recreation
 	switch {
-	case now == nil || now.ID == "" || id != "" && id != now.ID:
-		return "", fmt.Errorf("%s: no recreation %sis planned or under way", named, spaced(id))
+	case now == nil || now.ID == "":
+		return "", fmt.Errorf("%s: no recreation is planned or under way", named)
+	case id != "" && id != now.ID:
+		return "", fmt.Errorf("%s: recreation %s is over, and %s is planned or under way: look at that one first", named, id, now.ID)
 	case now.DeleteSent:
 		return "", fmt.Errorf("%s: the queue has been swapped: recreation %s can only be finished. To change it again, edit the spec",
 			named, now.ID)
@@ -78,14 +80,6 @@ func Line(now *v1alpha1.RecreationStatus) string {
 
 func nameOf(cq *v1alpha1.ConsumerQueue) string {
 	return fmt.Sprintf("ConsumerQueue %s/%s", cq.Namespace, cq.Name)
-}
-
-// spaced adds a space to a text that is not empty.
-func spaced(text string) string {
-	if text == "" {
-		return ""
-	}
-	return text + " "
 }
 
 func annotate(cq *v1alpha1.ConsumerQueue, key, value string) {

@@ -56,7 +56,7 @@ func TestApprovalAndAbort(t *testing.T) {
 		"abort another than the one that was seen": {
 			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = underWay },
 			say:    func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Abort(cq, "earlier") },
-			want:   "ConsumerQueue shop/orders: no recreation earlier is planned or under way",
+			want:   "ConsumerQueue shop/orders: recreation earlier is over, and k3v9q2m7xa is planned or under way: look at that one first",
 		},
 		"abort too late": {
 			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = swapped },
