@@ -32,12 +32,6 @@ const (
 	busyAgain    = 10 * time.Second
 )
 
-// The directions in which a recreation moves messages, in metrics.
-const (
-	toHold = "to_hold"
-	back   = "back"
-)
-
 // recreates reports whether Warren recreates queues of the resource.
 func recreates(cq *v1alpha1.ConsumerQueue) bool {
 	return topology.RecreationOf(cq).Recreates(cq.Spec.DriftPolicy)
@@ -384,20 +378,4 @@ func (v *vhostScope) recoverRecreation(ctx context.Context) (found bool, err err
 	}
 	status = plan.Recovered(status, plan.Found{Fenced: seen.Fenced, Exists: seen.Queue.Exists, IsNew: seen.IsNew})
 	return true, v.beginWork(ctx, status)
-}
-
-// countWork counts what the work of a phase did.
-func (v *vhostScope) countWork(status v1alpha1.RecreationStatus, result phaseResult) {
-	direction := toHold
-	if status.Phase == v1alpha1.RecreationGivingBack {
-		direction = back
-	}
-	metrics.RecreationMessages.Add(float64(result.moved()), direction)
-	metrics.RecreationPastBindings.Add(float64(result.past()))
-	if result.swapped.FenceStood > 0 {
-		metrics.RecreationFence.Observe(result.swapped.FenceStood)
-	}
-	if result.swapped.Absent > 0 {
-		metrics.RecreationSwap.Observe(result.swapped.Absent)
-	}
 }

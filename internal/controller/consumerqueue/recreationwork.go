@@ -14,6 +14,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/recreate"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
@@ -205,4 +206,26 @@ func (v *vhostScope) endedOf(status v1alpha1.RecreationStatus, result phaseResul
 	}
 	ended.Outcome = outcome
 	return ended
+}
+
+// The directions in which a recreation moves messages, in metrics.
+const (
+	toHold = "to_hold"
+	back   = "back"
+)
+
+// countWork counts what the work of a phase did.
+func (v *vhostScope) countWork(status v1alpha1.RecreationStatus, result phaseResult) {
+	direction := toHold
+	if status.Phase == v1alpha1.RecreationGivingBack {
+		direction = back
+	}
+	metrics.RecreationMessages.Add(float64(result.moved()), direction)
+	metrics.RecreationPastBindings.Add(float64(result.past()))
+	if result.swapped.FenceStood > 0 {
+		metrics.RecreationFence.Observe(result.swapped.FenceStood)
+	}
+	if result.swapped.Absent > 0 {
+		metrics.RecreationSwap.Observe(result.swapped.Absent)
+	}
 }
