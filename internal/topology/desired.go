@@ -114,7 +114,7 @@ func checkSafe(spec resolved) error {
 	return nil
 }
 
-// notStraight tells what to change so that only rejected messages go to the delay tier.
+// notStraight returns advice: the change of the spec or of the broker with which only rejected messages go to the delay tier.
 func notStraight(spec resolved) string {
 	if !spec.version.AtLeast(vhost.RabbitMQ40) && spec.retryExchange == nil {
 		return "upgrade to RabbitMQ 4.0"
