@@ -68,6 +68,16 @@ func (s session) username(ctx context.Context) (string, error) {
 	return review.Status.UserInfo.Username, err
 }
 
+// openQueue opens a session and reads a ConsumerQueue of its namespace.
+func (c *cluster) openQueue(ctx context.Context, name string) (session, *v1alpha1.ConsumerQueue, error) {
+	kube, err := c.open()
+	if err != nil {
+		return kube, nil, err
+	}
+	cq, err := kube.consumerQueue(ctx, name)
+	return kube, cq, err
+}
+
 func (s session) consumerQueue(ctx context.Context, name string) (*v1alpha1.ConsumerQueue, error) {
 	cq := &v1alpha1.ConsumerQueue{}
 	return cq, s.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, cq)

@@ -42,11 +42,7 @@ type difference struct {
 }
 
 func showDiff(ctx context.Context, c *cluster, streams genericiooptions.IOStreams, output *output, name string) error {
-	kube, err := c.open()
-	if err != nil {
-		return err
-	}
-	cq, err := kube.consumerQueue(ctx, name)
+	_, cq, err := c.openQueue(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -66,11 +66,7 @@ func (c *jobCommand) begin(ctx context.Context, consumerQueue string) (session, 
 	if c.output.format != formatTable {
 		c.say = c.ErrOut
 	}
-	kube, err := c.open()
-	if err != nil {
-		return kube, err
-	}
-	_, err = kube.consumerQueue(ctx, consumerQueue)
+	kube, _, err := c.openQueue(ctx, consumerQueue)
 	return kube, err
 }
 

@@ -73,11 +73,7 @@ func (p *planCommand) validate(args []string) error {
 
 func (p *planCommand) previews(ctx context.Context, args []string) ([]preview.Preview, error) {
 	if len(args) > 0 {
-		kube, err := p.open()
-		if err != nil {
-			return nil, err
-		}
-		cq, err := kube.consumerQueue(ctx, args[0])
+		kube, cq, err := p.openQueue(ctx, args[0])
 		if err != nil {
 			return nil, err
 		}

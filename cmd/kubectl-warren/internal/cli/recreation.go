@@ -57,11 +57,7 @@ func (c *cluster) abort(ctx context.Context, out io.Writer, name string) error {
 func (c *cluster) annotate(
 	ctx context.Context, out io.Writer, name string, change func(*v1alpha1.ConsumerQueue) (string, error),
 ) error {
-	kube, err := c.open()
-	if err != nil {
-		return err
-	}
-	cq, err := kube.consumerQueue(ctx, name)
+	kube, cq, err := c.openQueue(ctx, name)
 	if err != nil {
 		return err
 	}

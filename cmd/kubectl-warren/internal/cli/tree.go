@@ -32,11 +32,7 @@ func newTree(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 }
 
 func showTree(ctx context.Context, c *cluster, streams genericiooptions.IOStreams, output *output, name string) error {
-	kube, err := c.open()
-	if err != nil {
-		return err
-	}
-	cq, err := kube.consumerQueue(ctx, name)
+	_, cq, err := c.openQueue(ctx, name)
 	if err != nil {
 		return err
 	}
