@@ -1,0 +1,123 @@
+package recreate
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/rabbit/transfer"
+)
+
+func TestCopyOfAMessage(t *testing.T) {
+	sent := time.Date(2026, 11, 26, 10, 0, 0, 0, time.UTC)
+	full := func(change func(*amqp.Delivery)) amqp.Delivery {
+		message := amqp.Delivery{
+			Headers: amqp.Table{"tenant": "a"}, ContentType: "text/plain", ContentEncoding: "gzip", DeliveryMode: 2, Priority: 4,
+			CorrelationId: "c", ReplyTo: "r", MessageId: "m", Timestamp: sent, Type: "order", AppId: "shop",
+			Exchange: "orders", RoutingKey: "eu.created", Body: []byte("body"),
+		}
+		if change != nil {
+			change(&message)
+		}
+		return message
+	}
+	same := func(headers amqp.Table, change func(*amqp.Publishing)) amqp.Publishing {
+		headers[transfer.SeqHeader] = int64(7)
+		copied := amqp.Publishing{
+			Headers: headers, ContentType: "text/plain", ContentEncoding: "gzip", DeliveryMode: 2, Priority: 4,
+			CorrelationId: "c", ReplyTo: "r", MessageId: "m", Timestamp: sent, Type: "order", AppId: "shop", Body: []byte("body"),
+		}
+		if change != nil {
+			change(&copied)
+		}
+		return copied
+	}
+	cases := map[string]struct {
+		restores bool
+		message  amqp.Delivery
+		copied   amqp.Publishing
+	}{
+		"keeps everything and records the exchange": {
+			message: full(nil),
+			copied:  same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, nil),
+		},
+		"keeps the exchange that an earlier move recorded": {
+			restores: true,
+			message:  full(func(m *amqp.Delivery) { m.Headers[HeaderExchange], m.Exchange = "orders", "warren-hold-k3v9q2m7xa" }),
+			copied:   same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, nil),
+		},
+		"drops the counts of RabbitMQ": {
+			message: full(func(m *amqp.Delivery) {
+				m.Headers["x-delivery-count"], m.Headers["x-acquired-count"] = int64(2), int64(3)
+			}),
+			copied: same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, nil),
+		},
+		"keeps its own user-id": {
+			message: full(func(m *amqp.Delivery) { m.UserId = "warren" }),
+			copied:  same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, func(p *amqp.Publishing) { p.UserId = "warren" }),
+		},
+		"records the user-id of others": {
+			message: full(func(m *amqp.Delivery) { m.UserId = "shop" }),
+			copied:  same(amqp.Table{"tenant": "a", HeaderExchange: "orders", HeaderUserID: "shop"}, nil),
+		},
+		"keeps the message from expiring in the hold": {
+			message: full(func(m *amqp.Delivery) { m.Expiration = "60000" }),
+			copied:  same(amqp.Table{"tenant": "a", HeaderExchange: "orders", headerExpiration: "60000"}, nil),
+		},
+		"restores the expiration": {
+			restores: true,
+			message:  full(func(m *amqp.Delivery) { m.Headers[HeaderExchange], m.Headers[headerExpiration] = "orders", "60000" }),
+			copied:   same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, func(p *amqp.Publishing) { p.Expiration = "60000" }),
+		},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			route, copied, err := copier{exchange: "there", user: "warren", restores: test.restores}.Copy(&test.message, 7)
+			if difference := cmp.Diff(contract.Route{Exchange: "there", RoutingKey: "eu.created"}, route); err != nil || difference != "" {
+				t.Errorf("%v\n%s", err, difference)
+			}
+			if difference := cmp.Diff(test.copied, copied); difference != "" {
+				t.Error(difference)
+			}
+		})
+	}
+
+	t.Run("refuses a message of AMQP 1.0", func(t *testing.T) {
+		_, _, err := copier{}.Copy(&amqp.Delivery{Type: typeAMQP10}, 1)
+		if !errors.Is(err, errAMQP10) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestMessagesThatCameFromATier(t *testing.T) {
+	died := func(queue string) amqp.Table {
+		return amqp.Table{"x-death": []any{amqp.Table{"queue": queue, "reason": "expired"}}}
+	}
+	cases := map[string]struct {
+		headers amqp.Table
+		came    bool
+	}{
+		"no deaths":                     {nil, false},
+		"expired from a tier":           {died("orders.retry.5s"), true},
+		"died in another queue":         {died("orders.dlq"), false},
+		"deaths that are no list":       {amqp.Table{"x-death": "orders.retry.5s"}, false},
+		"deaths that are no tables":     {amqp.Table{"x-death": []any{"orders.retry.5s"}}, false},
+		"a queue name of another type":  {amqp.Table{"x-death": []any{amqp.Table{"queue": int64(1)}}}, false},
+		"a death that names no queue":   {amqp.Table{"x-death": []any{amqp.Table{}}}, false},
+		"expired from a tier long ago":  {amqp.Table{"x-death": []any{amqp.Table{"queue": "other"}, amqp.Table{"queue": "orders.retry.5s"}}}, true},
+		"a tier that is not of the two": {died("orders.retry.1h"), false},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			came := cameFrom(&amqp.Delivery{Headers: test.headers}, []string{"orders.retry.5s", "orders.retry.5m"})
+			if came != test.came {
+				t.Error(came)
+			}
+		})
+	}
+}
