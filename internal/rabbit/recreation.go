@@ -104,9 +104,9 @@ func (c recreationBroker) DoOnCluster(ctx context.Context, cluster string, opera
 	return c.channels.DoOnCluster(ctx, cluster, operation)
 }
 
-func (c recreationBroker) Dial(ctx context.Context, cluster, name string) (*amqpconn.Conn, error) {
+func (c recreationBroker) Dial(ctx context.Context, cluster, name string, largestBody int64) (*amqpconn.Conn, error) {
 	dialer := c.dialer
-	dialer.options.Product, dialer.options.Name, dialer.options.LargestBody = transferProduct, name, 1
+	dialer.options.Product, dialer.options.Name, dialer.options.LargestBody = transferProduct, name, largestBody
 	return dialer.dialSecond(ctx, c.channels, cluster)
 }
 

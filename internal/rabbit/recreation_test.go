@@ -461,12 +461,49 @@ func TestRecreationWithoutHold(t *testing.T) {
 }
 
 // Of what is published past the bindings, nothing that was confirmed is lost: some messages are refused for a moment.
+// A queue with messages that came past its bindings is not deleted, unless the user accepts that. The messages stay.
+func TestRecreationRefusesMessagesPastBindings(t *testing.T) {
+	cases := map[string]string{ // after which step the message arrives
+		"before the fence": recreate.StepFrozen, "behind the fence": safedelete.StepFenced,
+	}
+	for name, arrival := range cases {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, vh *brokers.VHost) {
+				boundQueue(vh, nil)
+				vh.DeclareQueue("orders.retry", tierArguments())
+				before := vh.Definitions()
+				run := recreation(t, vh, nil)
+				run.record.Tiers = []string{"orders.retry"}
+				run.survives = func(step string) bool {
+					if step == arrival {
+						vh.Send("", "orders", amqp.Publishing{MessageId: "past"})
+					}
+					return true
+				}
+				for run.record.phase != swapping {
+					if err := run.next(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := run.next(); recreate.ReasonOf(err) != recreate.PublishersPastBindings || run.past != 1 || run.record.DeleteSent {
+					t.Errorf("%v, %d past the bindings, delete sent: %v", err, run.past, run.record.DeleteSent)
+				}
+				run.survives, run.record.phase = nil, givingBack
+				run.run()
+				run.mustBeAsBefore(before, false)
+				mustHold(t, vh, "orders", []string{"past"})
+			})
+		})
+	}
+}
+
 func TestRecreationUnderPublishersPastBindings(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		boundQueue(vh, nil)
 		before := vh.Definitions()
-		stream := streamTo(t, vh, "", "orders", 700*time.Millisecond)
+		stream := streamTo(t, vh, "", "orders", 20*time.Millisecond)
 		run := recreation(t, vh, nil)
+		run.record.AcceptsPast = true
 		run.run()
 		confirmed := stream.end()
 		t.Logf("%d messages came past the bindings, %d were moved, %d refused", run.past, run.moved, stream.refused)

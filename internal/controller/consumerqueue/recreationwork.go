@@ -108,7 +108,7 @@ func (v *vhostScope) workOf(status v1alpha1.RecreationStatus) (*recreationWork, 
 	of := recreate.Recreation{
 		ID: status.ID, Queue: topology.Queue{Name: status.Queue, Role: v.roleOf(status.Queue), Arguments: arguments},
 		WithoutHold: v.isWithoutHold(status), Emptied: status.EmptiedTime != nil, DeleteSent: status.DeleteSent,
-		Tiers: v.tiersReturningTo(status.Queue),
+		Tiers: v.tiersReturningTo(status.Queue), AcceptsPast: v.acceptsPast(status),
 	}
 	for _, recorded := range status.Bindings {
 		arguments, err := readArguments(recorded.Arguments)
@@ -147,6 +147,12 @@ func (v *vhostScope) isWithoutHold(status v1alpha1.RecreationStatus) bool {
 	return v.roleOf(status.Queue) == v1alpha1.RoleDelayTier && len(observed.BindingsTo[status.Queue]) == 0
 }
 
+// acceptsPast reports whether messages that came past the bindings are moved like others. Only publishers to the main queue have a
+// choice: the retries of a delay tier and the dead letters of a DLQ come by name.
+func (v *vhostScope) acceptsPast(status v1alpha1.RecreationStatus) bool {
+	return topology.RecreationOf(v.cq).AcceptPastBindings || v.roleOf(status.Queue) != v1alpha1.RoleMain
+}
+
 func (v *vhostScope) roleOf(queue string) v1alpha1.Role {
 	return v.known[vhost.QueueID(queue)].Role
 }
@@ -183,11 +189,12 @@ func (v *vhostScope) endedOf(status v1alpha1.RecreationStatus, result phaseResul
 	settings := topology.RecreationOf(v.cq)
 	ended := plan.Ended{
 		Outcome: plan.PhaseDone, WithoutHold: v.isWithoutHold(status),
-		Accepts: settings.AcceptPastBindings || v.roleOf(status.Queue) != v1alpha1.RoleMain,
+		Accepts: v.acceptsPast(status),
 		Settled: status.EmptiedTime != nil && now.Sub(status.EmptiedTime.Time) >= settings.SettleTimeout,
 	}
 	reason := recreate.ReasonOf(result.err)
-	if past := result.past(); past > 0 && (result.err == nil || reason == recreate.PublishersPastBindings) {
+	isSwapped := status.Phase == v1alpha1.RecreationSwapping && result.err == nil
+	if past := result.past(); past > 0 && !isSwapped && (result.err == nil || reason == recreate.PublishersPastBindings) {
 		ended.Outcome = plan.PhaseMessagesCame
 		ended.Message = fmt.Sprintf("%d messages came to queue %q past its bindings: let publishers use mandatory, then set "+
 			"recreation.publishersPastBindings to Accept", past, status.Queue)

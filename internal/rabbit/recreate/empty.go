@@ -34,9 +34,7 @@ func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progr
 		}
 		progress, err = r.move(ctx, move{
 			from: rec.Queue.Name, to: rec.Hold(), exchange: rec.HoldExchange(), ready: now.Ready, endBelow: 1, before: progress,
-			isPast: func(message *amqp.Delivery) bool {
-				return rec.Emptied && !cameFrom(message, rec.Tiers) && !safedelete.IsSentinel(message)
-			},
+			isPast: rec.isPast,
 		}, report)
 		if err != nil {
 			return progress, err
@@ -53,6 +51,20 @@ func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progr
 		}
 	}
 	return progress, nil
+}
+
+// isPast reports whether a message came past the bindings, once the queue was emptied: neither from a tier nor from Warren.
+func (r Recreation) isPast(message *amqp.Delivery) bool {
+	return r.Emptied && !cameFrom(message, r.Tiers) && !safedelete.IsSentinel(message)
+}
+
+// checkPast fails if messages came past the bindings and the user does not accept that. They are in the hold then, and the queue
+// must not be deleted.
+func (r Recreation) checkPast(past int) error {
+	if past > 0 && !r.AcceptsPast {
+		return refuse(PublishersPastBindings, "queue %q: %d messages came past its bindings", r.Queue.Name, past)
+	}
+	return nil
 }
 
 // cameFrom reports whether one of the given queues dead-lettered a message.

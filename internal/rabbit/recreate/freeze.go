@@ -18,6 +18,8 @@ const (
 	freezeLimit = time.Second
 	// thawLimit is how long the broker has to answer when the messages are given back.
 	thawLimit = 5 * time.Second
+	// discardBodies is the largest body that a freezer retains, in bytes: it only returns messages.
+	discardBodies = 1
 	// frozenConsumer is the tag of the one consumer on each channel.
 	frozenConsumer = "warren-freeze"
 )
@@ -45,7 +47,7 @@ func (f *freezer) freeze(ctx context.Context) error {
 		return nil
 	}
 	f.channels = nil
-	connection, err := f.broker.Dial(ctx, f.Cluster, "warren recreate "+f.rec.Queue.Name)
+	connection, err := f.broker.Dial(ctx, f.Cluster, "warren recreate "+f.rec.Queue.Name, discardBodies)
 	if err != nil {
 		return err
 	}

@@ -38,8 +38,8 @@ type Broker interface {
 	Delete(ctx context.Context, cluster string, queues, exchanges []string) error
 	// DoOnCluster runs an operation on a channel.
 	DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
-	// Dial opens an AMQP connection that discards the bodies of messages.
-	Dial(ctx context.Context, cluster, name string) (*amqpconn.Conn, error)
+	// Dial opens an AMQP connection that discards the bodies of messages above a size in bytes.
+	Dial(ctx context.Context, cluster, name string, largestBody int64) (*amqpconn.Conn, error)
 	// Transfer moves messages.
 	Transfer(ctx context.Context, cluster string, config transfer.Config) (transfer.Progress, error)
 }

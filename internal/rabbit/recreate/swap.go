@@ -7,6 +7,8 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // Swap deletes the queue if it is provably empty and has no consumers, and declares it with the new arguments. It calls
@@ -34,20 +36,28 @@ func (r *Recreator) Swap(ctx context.Context, rec Recreation, deleteSent func(co
 	return swapped, r.Crash.Pass(StepSwapped)
 }
 
-// swap holds back the messages of the tiers, and moves the messages that the tiers have dead-lettered to the queue since it was
-// emptied.
+// swap holds back the messages of the tiers, and moves the messages that have arrived since the queue was emptied.
 func (r *Recreator) swap(ctx context.Context, rec Recreation, deleteSent func(context.Context) error) (swapped Swapped, err error) {
+	rec.Emptied = true
 	freezer := &freezer{Recreator: r, rec: rec}
-	done, err := r.deleter.Recreate(ctx, r.Cluster, safedelete.Recreation{
+	drainer := &drainer{Recreator: r, rec: rec}
+	defer drainer.close()
+	recreation := safedelete.Recreation{
 		Queue: rec.Queue, DeleteSent: deleteSent,
 		Begin: func(ctx context.Context) error {
-			if err := freezer.freeze(ctx); err != nil || len(rec.Tiers) == 0 {
+			if err := freezer.freeze(ctx); err != nil {
 				return err
 			}
 			return r.emptyAgain(ctx, rec, &swapped)
 		},
-	})
+	}
+	if !rec.WithoutHold && !r.hasSingleActiveConsumer(rec.Queue.Name) {
+		recreation.Drain = drainer.drain
+	}
+	done, err := r.deleter.Recreate(ctx, r.Cluster, recreation)
 	swapped.DeleteSent, swapped.FenceStood, swapped.Absent = done.DeleteSent, done.FenceStood, done.Absent
+	swapped.Moved += drainer.moved
+	swapped.Past += drainer.past
 	if errors.Is(err, crashpoint.ErrCrashed) {
 		freezer.abandon()
 		return swapped, crashpoint.ErrCrashed
@@ -59,17 +69,22 @@ func (r *Recreator) swap(ctx context.Context, rec Recreation, deleteSent func(co
 	return swapped, nil
 }
 
-// emptyAgain moves the messages that the tiers have dead-lettered to the queue. It fails if it finds other messages: the caller
-// must decide about them before the queue is deleted.
+// emptyAgain moves messages before the fence stands: the messages that the tiers have dead-lettered to the queue, and those that
+// have gathered if Warren was down.
 func (r *Recreator) emptyAgain(ctx context.Context, rec Recreation, swapped *Swapped) error {
-	rec.Emptied = true
 	progress, err := r.Empty(ctx, rec, nil)
 	swapped.Moved += progress.Moved
 	swapped.Past += progress.Past
-	if err == nil && progress.Past > 0 {
-		err = refuse(PublishersPastBindings, "queue %q: %d messages came past its bindings", rec.Queue.Name, progress.Past)
+	if err != nil {
+		return err
 	}
-	return err
+	return rec.checkPast(progress.Past)
+}
+
+// hasSingleActiveConsumer reports whether RabbitMQ refuses basic.get for a queue.
+func (r *Recreator) hasSingleActiveConsumer(queue string) (single bool) {
+	r.broker.View(func(s *snapshot.Snapshot) { single, _ = s.Queues[queue].Arguments[vhost.ArgSingleActiveConsumer].(bool) })
+	return single
 }
 
 // whyNotCleared adds a Reason to the error of a fence that could not be taken down. A search does not find a sentinel behind many

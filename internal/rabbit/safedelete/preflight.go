@@ -125,6 +125,9 @@ func (d preflight) checkEmpty(ctx context.Context) {
 		if !exists {
 			d.gone(queue)
 		}
+		if d.drains(queue) {
+			now.ready = 0
+		}
 		return now.checkEmpty(d.deleter.errs, queue)
 	})
 	d.without(func(g *group) error { return firstOf(g.queues, failed) })

@@ -18,7 +18,8 @@ type proof struct{ *batch }
 // verdict is the result of an attempt to prove a queue empty.
 type verdict struct {
 	err error
-	// again: another attempt may succeed. Dead letters may be about to leave the queue, or a policy about to take effect.
+	// again: another attempt may succeed. Dead letters may be about to leave the queue, a policy about to take effect, or the queue
+	// is drained again.
 	again bool
 }
 
@@ -45,19 +46,17 @@ type verdicts map[string]verdict
 // queue. Each channel serves a queue once, so that it is new to the queue.
 func (d proof) proveAll(ctx context.Context) error {
 	results, pending := verdicts{}, d.queues()
-	for attempt := range attempts {
-		if attempt > 0 {
+	for attempt := 0; len(pending) > 0 && attempt < d.attempts(pending) && !d.doubtful(); attempt++ {
+		if attempt > 0 && !slices.ContainsFunc(pending, d.drains) {
 			if err := management.Sleep(ctx, d.deleter.errs, d.deleter.Times.Settle/attempts); err != nil {
 				return err
 			}
 		}
+		d.drain(ctx, pending)
 		if err := d.proveOnce(ctx, pending, results); err != nil {
 			return err
 		}
 		pending = slices.DeleteFunc(pending, func(queue string) bool { return !results[queue].again })
-		if len(pending) == 0 {
-			break
-		}
 	}
 	for _, g := range d.groups {
 		for _, queue := range g.queues {
@@ -71,6 +70,15 @@ func (d proof) proveAll(ctx context.Context) error {
 		return d.deleter.errs.Unreachable(ctx.Err())
 	}
 	return nil
+}
+
+// attempts returns the maximum number of attempts for some queues. A sentinel needs several if it competes with publishers for
+// the moment at which a drained queue is empty.
+func (d proof) attempts(queues []string) int {
+	if slices.ContainsFunc(queues, d.drains) {
+		return drainAttempts
+	}
+	return attempts
 }
 
 // proveOnce makes one attempt for some queues, on three new channels, and adds the verdicts.
@@ -114,7 +122,7 @@ func (d proof) closeOff(ctx context.Context, p *publisher, queue string, first, 
 	}
 	switch err := d.withdraw(ctx, queue); {
 	case err != nil:
-		return verdict{err: err}
+		return verdict{err, d.drains(queue) && errors.Is(err, brokererr.ErrNotEmpty)}
 	case second.took:
 		return verdict{d.unproven("queue %q takes messages in spite of the policy that refuses them", queue), true}
 	}
@@ -140,7 +148,7 @@ func (d proof) refused(ctx context.Context, queue string) verdict {
 		return verdict{err: d.unproven(deletedElsewhere, queue)}
 	}
 	if err := now.checkEmpty(d.deleter.errs, queue); err != nil {
-		return verdict{err: err}
+		return verdict{err, d.drains(queue)}
 	}
 	wait := "to be dead-lettered"
 	if _, delayed := d.stats[queue].Arguments[vhost.ArgDelayedRetryType]; delayed {

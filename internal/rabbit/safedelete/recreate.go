@@ -23,6 +23,9 @@ type Recreation struct {
 	// Begin is called right before the fence goes up, after all waiting, perhaps several times. Its error ends the call, and is
 	// returned as it is. Begin may be nil.
 	Begin func(context.Context) error
+	// Drain moves all ready messages of the queue elsewhere. It is called while the fence is closed, before each attempt of the
+	// proof. Its error ends the call, and is returned as it is. If Drain is nil, a message in the queue ends the call.
+	Drain func(context.Context) error
 	// DeleteSent is called before the delete goes out, while the fence stands. Its error ends the call, and is returned as it is.
 	DeleteSent func(context.Context) error
 }
@@ -167,6 +170,22 @@ func (d *batch) recreationOf(queue string) *group {
 		}
 	}
 	return nil
+}
+
+// drains reports whether a queue is drained before each attempt of its proof.
+func (d *batch) drains(queue string) bool {
+	g := d.recreationOf(queue)
+	return g != nil && g.recreation.Drain != nil
+}
+
+// drain moves the messages of queues elsewhere. A failure becomes the error of its group.
+func (d *batch) drain(ctx context.Context, queues []string) {
+	for _, queue := range queues {
+		if d.drains(queue) {
+			g := d.recreationOf(queue)
+			d.doubtIn(ctx, g, g.recreation.Drain(ctx))
+		}
+	}
 }
 
 // recordDelete calls DeleteSent of each recreation, so that the caller records the delete before it goes out.

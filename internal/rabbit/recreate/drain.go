@@ -1,0 +1,119 @@
+package recreate
+
+import (
+	"context"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
+)
+
+// drainer moves single messages to the hold while the fence of the queue is closed. The fence admits a message only when the
+// queue is empty. So one message at a time is enough, and no message arrives while another one is in the queue. Between the last
+// message and the sentinel there must be little time: a mover takes too long, because it has to end its consumer first.
+type drainer struct {
+	*Recreator
+
+	rec        Recreation
+	connection *amqpconn.Conn
+	channel    *amqp.Channel
+	returns    chan amqp.Return
+	seq        int64
+	// moved and past are counts; see Progress.
+	moved, past int
+}
+
+// drain returns once the queue has no ready message. It fails if it has moved a message that came past the bindings, and
+// Recreation.AcceptsPast does not accept that.
+func (d *drainer) drain(ctx context.Context) error {
+	if err := d.open(ctx); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, d.connection.CloseSocket)()
+	for {
+		message, found, err := d.channel.Get(d.rec.Queue.Name, false)
+		if err != nil {
+			return about(d.rec.Queue.Name, d.Errors.OfOperation(err))
+		}
+		if found {
+			if err := d.keep(ctx, &message); err != nil {
+				return err
+			}
+		}
+		if !found || message.MessageCount == 0 {
+			return d.rec.checkPast(d.past)
+		}
+	}
+}
+
+// open opens the connection, unless it is open.
+func (d *drainer) open(ctx context.Context) (err error) {
+	if d.connection != nil && !d.channel.IsClosed() {
+		return nil
+	}
+	d.close()
+	d.connection, err = d.broker.Dial(ctx, d.Cluster, "warren recreate "+d.rec.Queue.Name, amqpconn.LargestBody)
+	if err != nil {
+		return err
+	}
+	if d.channel, err = d.connection.Connection.Channel(); err == nil {
+		d.returns = d.channel.NotifyReturn(make(chan amqp.Return, 1))
+		err = d.channel.Confirm(false)
+	}
+	if err != nil {
+		d.close()
+		return d.Errors.OfOperation(err)
+	}
+	return nil
+}
+
+func (d *drainer) close() {
+	if d.connection != nil {
+		d.connection.Close(thawLimit)
+		d.connection, d.channel = nil, nil
+	}
+}
+
+// keep copies a message to the hold, and acknowledges it once the hold has the copy.
+func (d *drainer) keep(ctx context.Context, message *amqp.Delivery) error {
+	queue := d.rec.Queue.Name
+	defer d.connection.Release(message)
+	if safedelete.IsSentinel(message) { // left behind by a crash
+		return d.acknowledge(message)
+	}
+	if size, _, dropped := d.connection.Dropped(message); dropped {
+		return refuse(MessageNotMoved, "queue %q: a message of %d bytes cannot be moved", queue, size)
+	}
+	message.Body = d.connection.Body(message)
+	d.seq++
+	route, publishing, err := copier{exchange: d.rec.HoldExchange(), user: d.Username}.Copy(message, d.seq)
+	if err != nil {
+		return because(AMQP10Message, err)
+	}
+	confirmed, err := d.channel.PublishWithDeferredConfirm(route.Exchange, route.RoutingKey, true, false, publishing)
+	if err != nil {
+		return about(d.rec.Hold(), d.Errors.OfOperation(err))
+	}
+	taken, err := confirmed.WaitContext(ctx)
+	switch {
+	case err != nil:
+		return about(d.rec.Hold(), d.Errors.Unreachable(err))
+	case d.channel.IsClosed(): // which WaitContext answers like a refusal
+		return about(d.rec.Hold(), d.Errors.OfOperation(amqp.ErrClosed))
+	case !taken || len(d.returns) > 0:
+		return refuse(MessageNotMoved, "queue %q: the broker does not take a message for queue %q", queue, d.rec.Hold())
+	}
+	d.moved++
+	if d.rec.isPast(message) {
+		d.past++
+	}
+	return d.acknowledge(message)
+}
+
+func (d *drainer) acknowledge(message *amqp.Delivery) error {
+	if err := message.Ack(false); err != nil {
+		return about(d.rec.Queue.Name, d.Errors.OfOperation(err))
+	}
+	return nil
+}
