@@ -26,12 +26,18 @@ type drainer struct {
 
 // drain returns once the queue has no ready message. It fails if it has moved a message that came past the bindings, and
 // Recreation.AcceptsPast does not accept that.
-func (d *drainer) drain(ctx context.Context) error {
+func (d *drainer) drain(ctx context.Context) (err error) {
 	if err := d.open(ctx); err != nil {
 		return err
 	}
 	defer context.AfterFunc(ctx, d.connection.CloseSocket)()
+	defer func() {
+		if err != nil {
+			d.close()
+		}
+	}()
 	for {
+		//nolint:forbidigo // each message is acknowledged; if a copy fails, the end of the channel returns the message
 		message, found, err := d.channel.Get(d.rec.Queue.Name, false)
 		if err != nil {
 			return about(d.rec.Queue.Name, d.Errors.OfOperation(err))

@@ -69,8 +69,7 @@ func (r *Recreator) swap(ctx context.Context, rec Recreation, deleteSent func(co
 	return swapped, nil
 }
 
-// emptyAgain moves messages before the fence stands: the messages that the tiers have dead-lettered to the queue, and those that
-// have gathered if Warren was down.
+// emptyAgain moves messages before the fence stands: dead letters of the tiers, and all that arrived while Warren was down.
 func (r *Recreator) emptyAgain(ctx context.Context, rec Recreation, swapped *Swapped) error {
 	progress, err := r.Empty(ctx, rec, nil)
 	swapped.Moved += progress.Moved
@@ -83,7 +82,9 @@ func (r *Recreator) emptyAgain(ctx context.Context, rec Recreation, swapped *Swa
 
 // hasSingleActiveConsumer reports whether RabbitMQ refuses basic.get for a queue.
 func (r *Recreator) hasSingleActiveConsumer(queue string) (single bool) {
-	r.broker.View(func(s *snapshot.Snapshot) { single, _ = s.Queues[queue].Arguments[vhost.ArgSingleActiveConsumer].(bool) })
+	r.broker.View(func(s *snapshot.Snapshot) {
+		single, _ = s.Queues[queue].Arguments[vhost.ArgSingleActiveConsumer].(bool)
+	})
 	return single
 }
 
