@@ -13,6 +13,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/recreate"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -49,6 +50,10 @@ func TestAlarms(t *testing.T) {
 	if err := connection.Apply(ctx, topology.Topology{Queues: []topology.Queue{{Name: "declared", Arguments: quorum(nil)}}}); err != nil {
 		t.Error(err)
 	}
+	recreator := connection.Recreator(connection.Health().Cluster.Key())
+	again := recreate.Recreation{ID: recreate.NewID(), Queue: topology.Queue{Name: "before", Arguments: quorum(nil)}}
+	NewWithT(t).Eventually(func() recreate.Reason { return recreate.ReasonOf(recreator.Check(ctx, again)) }).
+		WithTimeout(within).Should(Equal(recreate.QueueUnavailable)) // RabbitMQ reports alarms of nodes every five seconds
 	private.Eval(clearAlarm)
 	if err := deleteNow(t.Context(), connection, "before"); err != nil {
 		t.Error(err)

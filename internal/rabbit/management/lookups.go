@@ -126,6 +126,8 @@ type QueueInfo struct {
 
 	// DeadLetters counts the messages that wait to be dead-lettered; nil without statistics.
 	DeadLetters *int `json:"messages_dlx"`
+	// Bytes is the size of all messages; zero without statistics.
+	Bytes int64 `json:"message_bytes"`
 }
 
 // largestArguments is how much memory the arguments of a queue may take, in bytes. A ConsumerQueue can set 32 arguments of 1,024 bytes
@@ -143,7 +145,7 @@ func (m *Client) checkArguments(info *QueueInfo) error {
 // The queries of QueueInfo, with and without statistics.
 const (
 	WithoutStatistics = "?disable_stats=true&columns=type,state,leader,arguments"
-	WithStatistics    = "?columns=policy,effective_policy_definition,messages_dlx"
+	WithStatistics    = "?columns=policy,effective_policy_definition,messages_dlx,message_bytes"
 )
 
 // QueueInfo requests one queue. It returns nil if the queue does not exist. query is WithoutStatistics or WithStatistics.

@@ -14,7 +14,16 @@ type Node struct {
 	// Version is empty before 4.3. The version is then that of the node's application "rabbit".
 	Version      string `json:"rabbitmq_version"`
 	Applications []struct{ Name, Version string }
+
+	// MemoryAlarm and DiskAlarm: the cluster takes no messages. FreeDisk is the free disk in bytes; no number if RabbitMQ does not
+	// know it. All three need AlarmColumns.
+	MemoryAlarm bool `json:"mem_alarm"`
+	DiskAlarm   bool `json:"disk_free_alarm"`
+	FreeDisk    any  `json:"disk_free"`
 }
+
+// AlarmColumns are the columns of Nodes for the alarms and the free disk of a node.
+const AlarmColumns = ",mem_alarm,disk_free_alarm,disk_free"
 
 // Nodes lists all nodes of the cluster, including nodes that are down. The user needs the tag monitoring or administrator. columns are
 // further columns, each after a comma. The names are always requested, because RabbitMQ writes a node that has none of the columns, such

@@ -34,6 +34,9 @@ func (r *Recreator) Check(ctx context.Context, rec Recreation) error {
 	if err := r.checkQueue(rec, info); err != nil {
 		return err
 	}
+	if err := r.checkNodes(ctx, name); err != nil {
+		return err
+	}
 	bindings, err := r.bindingsOf(ctx, rec, name)
 	if err != nil {
 		return err
@@ -68,6 +71,42 @@ func (r *Recreator) checkQueue(rec Recreation, info *management.QueueInfo) error
 	if given && limit < 0 && !r.isAtLeast(vhost.RabbitMQ40) {
 		return refuse(UnsupportedQueue, "queue %q has x-delivery-limit: -1, with which RabbitMQ before 4.0 drops each message that "+
 			"is given back; delete the queue by hand", name)
+	}
+	return nil
+}
+
+// checkNodes refuses a recreation while the broker has an alarm or too little disk for the copies of all messages. It checks
+// nothing if the user may not list nodes: then a recreation under an alarm goes back, because the broker takes no sentinel.
+func (r *Recreator) checkNodes(ctx context.Context, queue string) error {
+	nodes, err := r.api.Nodes(ctx, management.AlarmColumns)
+	if errors.Is(err, brokererr.ErrAccessRefused) {
+		return nil
+	}
+	if err != nil {
+		return reasoned(err)
+	}
+	info, err := r.api.QueueInfo(ctx, queue, management.WithStatistics)
+	if err != nil || info == nil {
+		return reasoned(err)
+	}
+	return checkRoom(queue, info.Bytes, nodes)
+}
+
+// copies is how often the messages of a queue may be on disk at the same time: in the queue, in the hold, and in the queue again.
+const copies = 3
+
+func checkRoom(queue string, bytes int64, nodes []management.Node) error {
+	for _, node := range nodes {
+		free, known := node.FreeDisk.(float64)
+		switch {
+		case node.MemoryAlarm:
+			return refuse(QueueUnavailable, "node %q has a memory alarm, so RabbitMQ takes no messages", node.Name)
+		case node.DiskAlarm:
+			return refuse(QueueUnavailable, "node %q has a disk alarm, so RabbitMQ takes no messages", node.Name)
+		case known && int64(free) < copies*bytes:
+			return refuse(QueueUnavailable, "node %q has %d bytes of free disk; to move the %d bytes of queue %q, it needs %d",
+				node.Name, int64(free), bytes, queue, copies*bytes)
+		}
 	}
 	return nil
 }

@@ -57,6 +57,7 @@ type API interface {
 	Policies(ctx context.Context) ([]vhost.Policy, error)
 	QueueInfo(ctx context.Context, queue, query string) (*management.QueueInfo, error)
 	BindingsOf(ctx context.Context, queue string) ([]vhost.Binding, error)
+	Nodes(ctx context.Context, columns string) ([]management.Node, error)
 }
 
 // Settings configure a Recreator.
