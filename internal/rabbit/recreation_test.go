@@ -187,7 +187,8 @@ type stream struct {
 	refused   int
 }
 
-// streamTo publishes to an exchange, and pauses after each message. It sets mandatory for the default exchange.
+// streamTo publishes to an exchange, and pauses after each message. It sets mandatory for the default exchange. It opens another
+// channel if RabbitMQ closes the channel with an internal error, which happens when a queue disappears under a fast publisher.
 func streamTo(t *testing.T, vh *brokers.VHost, exchange, key string, pause time.Duration) *stream {
 	t.Helper()
 	connection, err := vh.Connect("stream to " + exchange)
@@ -195,16 +196,20 @@ func streamTo(t *testing.T, vh *brokers.VHost, exchange, key string, pause time.
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = connection.Close() })
-	channel, err := connection.Channel()
-	if err == nil {
-		err = channel.Confirm(false)
+	var channel *amqp.Channel
+	var returns chan amqp.Return
+	open := func() error {
+		if channel, err = connection.Channel(); err != nil {
+			return err
+		}
+		returns = channel.NotifyReturn(make(chan amqp.Return, 1))
+		return channel.Confirm(false)
 	}
-	if err != nil {
+	if err := open(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &stream{stop: cancel}
-	returns := channel.NotifyReturn(make(chan amqp.Return, 1))
 	s.ended.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
 			id := fmt.Sprintf("%s/%s/%d", exchange, key, i)
@@ -216,9 +221,15 @@ func streamTo(t *testing.T, vh *brokers.VHost, exchange, key string, pause time.
 			}
 			taken := confirmation.Wait()
 			select {
-			case <-returns:
-				taken = false
+			case _, isReturn := <-returns:
+				taken = taken && !isReturn
 			default:
+			}
+			if channel.IsClosed() {
+				if err := open(); err != nil {
+					t.Error(err)
+					return
+				}
 			}
 			if taken {
 				s.confirmed = append(s.confirmed, id)
