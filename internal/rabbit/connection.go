@@ -72,7 +72,7 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 		VHost: config.VHost, Owner: config.Owner, User: config.Username, Errors: errs, Log: logger,
 		Standing: &config.Observations.standing, HoldsLease: config.HoldsLease,
 		Times: timeouts.ofDeletions(),
-	}, deletionBroker{c}, c.writeAPI)
+	}, deletionBroker{c}, deletionBroker{c}, c.writeAPI)
 	c.views = &views{
 		observations: config.Observations, lifetime: c.ctx,
 		viewer: viewer{

@@ -18,7 +18,7 @@ import (
 func (c *Connection) Recreator(cluster string) *recreate.Recreator {
 	return recreate.New(recreate.Settings{
 		Cluster: cluster, VHost: c.config.VHost, Username: c.config.Username, Owner: c.config.Owner, Errors: c.errs, Log: c.health.log,
-	}, recreationBroker{c}, recreationDeleter{c}, c.writeAPI)
+	}, recreationBroker{c}, recreationBroker{c}, recreationDeleter{c}, c.writeAPI)
 }
 
 // recreationDeleter is the connection as recreations delete through it.

@@ -19,12 +19,12 @@ const atLeastOnce = "at-least-once"
 func (r *Recreator) Check(ctx context.Context, rec Recreation) error {
 	name := rec.Queue.Name
 	switch {
-	case !r.broker.MayWritePolicies():
+	case !r.observer.MayWritePolicies():
 		return refuse(MissingPermission, "user %q lacks the tag policymaker, without which no queue can be shown to be empty", r.Username)
-	case r.broker.IsTaken(name):
+	case r.observer.IsTaken(name):
 		return refuse(QueueBusy, "a deletion, a Redrive, a Purge or a browse works on queue %q", name)
 	}
-	if err := r.broker.CheckUnshared(ctx); err != nil {
+	if err := r.observer.CheckUnshared(ctx); err != nil {
 		return reasoned(err)
 	}
 	info, err := r.api.QueueInfo(ctx, name, management.WithoutStatistics)
@@ -58,7 +58,7 @@ func (r *Recreator) Check(ctx context.Context, rec Recreation) error {
 func (r *Recreator) checkQueue(rec Recreation, info *management.QueueInfo) error {
 	name := rec.Queue.Name
 	known, exists := vhost.Queue{}, false
-	r.broker.View(func(s *snapshot.Snapshot) { known, exists = s.Queues[name] })
+	r.observer.View(func(s *snapshot.Snapshot) { known, exists = s.Queues[name] })
 	switch {
 	case info == nil:
 		return nil
@@ -112,7 +112,7 @@ func checkRoom(queue string, bytes int64, nodes []management.Node) error {
 }
 
 func (r *Recreator) isAtLeast(version vhost.Version) bool {
-	now, err := vhost.ParseVersion(r.broker.Version())
+	now, err := vhost.ParseVersion(r.observer.Version())
 	return err == nil && now.AtLeast(version)
 }
 
@@ -158,7 +158,7 @@ func (r *Recreator) checkPolicies(rec Recreation, policies []vhost.Policy) error
 // once drops a refused dead letter.
 func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *management.QueueInfo, policies []vhost.Policy) error {
 	name := rec.Queue.Name
-	observed, _ := r.broker.Observe(vhost.Selection{Queues: []string{name}, IncludeDeadLetterSources: true})
+	observed, _ := r.observer.Observe(vhost.Selection{Queues: []string{name}, IncludeDeadLetterSources: true})
 	for _, source := range observed.DeadLetters {
 		byName := source.Exchange == "" && source.RoutingKey != nil && *source.RoutingKey == name
 		if !byName || r.isAtLeastOnce(source.Queue, policies) {
@@ -187,7 +187,7 @@ func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *
 // isAtLeastOnce reports whether a queue dead-letters at least once, according to the snapshot and the policies.
 func (r *Recreator) isAtLeastOnce(queue string, policies []vhost.Policy) bool {
 	var strategy any
-	r.broker.View(func(s *snapshot.Snapshot) { strategy = s.Queues[queue].Arguments[vhost.ArgDeadLetterStrategy] })
+	r.observer.View(func(s *snapshot.Snapshot) { strategy = s.Queues[queue].Arguments[vhost.ArgDeadLetterStrategy] })
 	if strategy != nil {
 		return strategy == atLeastOnce
 	}

@@ -18,7 +18,8 @@ func TestRoomForARecreation(t *testing.T) {
 			1000, []management.Node{{Name: "a", FreeDisk: "disk_free_monitoring_disabled"}}, "",
 		},
 		"one node has too little disk": {
-			1000, []management.Node{{Name: "a", FreeDisk: 3000.0}, {Name: "b", FreeDisk: 2999.0}},
+			1000,
+			[]management.Node{{Name: "a", FreeDisk: 3000.0}, {Name: "b", FreeDisk: 2999.0}},
 			`node "b" has 2999 bytes of free disk; to move the 1000 bytes of queue "orders", it needs 3000`,
 		},
 		"a memory alarm": {

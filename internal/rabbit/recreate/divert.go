@@ -83,7 +83,7 @@ func (r *Recreator) divertBindings(ctx context.Context, rec Recreation, bindings
 func (r *Recreator) tryArguments(ctx context.Context, rec Recreation) error {
 	probe := topology.Queue{Name: rec.probe(), Arguments: maps.Clone(rec.Queue.Arguments)}
 	delete(probe.Arguments, vhost.ArgDeadLetterStrategy)
-	err := r.broker.Declare(ctx, r.Cluster, topology.Topology{Queues: []topology.Queue{probe}})
+	err := r.changer.Declare(ctx, r.Cluster, topology.Topology{Queues: []topology.Queue{probe}})
 	for _, refusal := range []error{brokererr.ErrInvalidArgument, brokererr.ErrPreconditionFailed, brokererr.ErrTooLarge} {
 		if errors.Is(err, refusal) {
 			return because(ArgumentsRefused, err)
@@ -92,7 +92,7 @@ func (r *Recreator) tryArguments(ctx context.Context, rec Recreation) error {
 	if err != nil {
 		return reasoned(err)
 	}
-	return reasoned(r.broker.Delete(ctx, r.Cluster, []string{probe.Name}, nil))
+	return reasoned(r.changer.Delete(ctx, r.Cluster, []string{probe.Name}, nil))
 }
 
 // declareHold declares the hold and the exchange that leads to it.
@@ -101,7 +101,7 @@ func (r *Recreator) declareHold(ctx context.Context, rec Recreation) error {
 	if r.isAtLeast(vhost.RabbitMQ40) { // earlier versions have no limit by default
 		arguments[vhost.ArgDeliveryLimit] = int64(-1)
 	}
-	return reasoned(r.broker.Declare(ctx, r.Cluster, topology.Topology{
+	return reasoned(r.changer.Declare(ctx, r.Cluster, topology.Topology{
 		Exchanges: []topology.Exchange{fanout(rec.HoldExchange())},
 		Queues:    []topology.Queue{{Name: rec.Hold(), Arguments: arguments}},
 		Bindings:  []topology.Binding{{Source: rec.HoldExchange(), Destination: rec.Hold()}},
@@ -114,11 +114,11 @@ func fanout(name string) topology.Exchange {
 
 // bind declares the given bindings with another queue as their destination.
 func (r *Recreator) bind(ctx context.Context, queue string, like []vhost.Binding) error {
-	return reasoned(r.broker.Declare(ctx, r.Cluster, topology.Topology{Bindings: boundTo(queue, like)}))
+	return reasoned(r.changer.Declare(ctx, r.Cluster, topology.Topology{Bindings: boundTo(queue, like)}))
 }
 
 func (r *Recreator) unbind(ctx context.Context, queue string, like []vhost.Binding) error {
-	return reasoned(r.broker.Unbind(ctx, r.Cluster, boundTo(queue, like)))
+	return reasoned(r.changer.Unbind(ctx, r.Cluster, boundTo(queue, like)))
 }
 
 // boundTo returns the given bindings with another queue as their destination.

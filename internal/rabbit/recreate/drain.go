@@ -59,7 +59,7 @@ func (d *drainer) open(ctx context.Context) (err error) {
 		return nil
 	}
 	d.close()
-	d.connection, err = d.broker.Dial(ctx, d.Cluster, "warren recreate "+d.rec.Queue.Name, amqpconn.LargestBody)
+	d.connection, err = d.changer.Dial(ctx, d.Cluster, "warren recreate "+d.rec.Queue.Name, amqpconn.LargestBody)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func (f *freezer) freeze(ctx context.Context) error {
 		return nil
 	}
 	f.channels = nil
-	connection, err := f.broker.Dial(ctx, f.Cluster, "warren recreate "+f.rec.Queue.Name, discardBodies)
+	connection, err := f.changer.Dial(ctx, f.Cluster, "warren recreate "+f.rec.Queue.Name, discardBodies)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func (r *Recreator) giveBack(
 ) (Progress, error) {
 	now, err := r.count(ctx, rec.Queue.Name)
 	if err == nil && !now.Exists {
-		err = reasoned(r.broker.Declare(ctx, r.Cluster, topology.Topology{Queues: []topology.Queue{rec.Queue}}))
+		err = reasoned(r.changer.Declare(ctx, r.Cluster, topology.Topology{Queues: []topology.Queue{rec.Queue}}))
 	}
 	if err != nil || rec.WithoutHold {
 		return Progress{}, errors.Join(err, r.removeProbe(ctx, rec))
@@ -74,7 +74,7 @@ func (r *Recreator) giveBack(
 	if err := r.unbind(ctx, rec.Queue.Name, back); err != nil {
 		return progress, err
 	}
-	if err := r.broker.Delete(ctx, r.Cluster, nil, []string{rec.HoldExchange(), rec.BackExchange()}); err != nil {
+	if err := r.changer.Delete(ctx, r.Cluster, nil, []string{rec.HoldExchange(), rec.BackExchange()}); err != nil {
 		return progress, reasoned(err)
 	}
 	return progress, r.removeProbe(ctx, rec)
@@ -82,7 +82,7 @@ func (r *Recreator) giveBack(
 
 // removeProbe removes the queue on which Divert tried the new arguments. A crash can leave it behind.
 func (r *Recreator) removeProbe(ctx context.Context, rec Recreation) error {
-	return reasoned(r.broker.Delete(ctx, r.Cluster, []string{rec.probe()}, nil))
+	return reasoned(r.changer.Delete(ctx, r.Cluster, []string{rec.probe()}, nil))
 }
 
 // bindIfUnbound declares the recorded bindings if the queue has none. The hold does not exist, so another client has deleted it.
@@ -98,7 +98,7 @@ func (r *Recreator) bindIfUnbound(ctx context.Context, rec Recreation, wanted fu
 func (r *Recreator) giveBackHold(
 	ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool, report func(Progress),
 ) (progress Progress, err error) {
-	err = r.broker.Declare(ctx, r.Cluster, topology.Topology{
+	err = r.changer.Declare(ctx, r.Cluster, topology.Topology{
 		Exchanges: []topology.Exchange{fanout(rec.BackExchange())},
 		Bindings:  []topology.Binding{{Source: rec.BackExchange(), Destination: rec.Queue.Name}},
 	})

@@ -18,7 +18,7 @@ import (
 
 // Find returns the IDs of recreations of a queue whose holds exist in the snapshot.
 func (r *Recreator) Find(queue string) (ids []string) {
-	r.broker.View(func(known *snapshot.Snapshot) {
+	r.observer.View(func(known *snapshot.Snapshot) {
 		for name := range known.Queues {
 			if id, ok := IDOf(name, queue); ok {
 				ids = append(ids, id)
@@ -76,7 +76,7 @@ func (r *Recreator) see(ctx context.Context, rec Recreation, queue string) (Queu
 // count returns the counts of a passive declaration, which are current.
 func (r *Recreator) count(ctx context.Context, queue string) (QueueSeen, error) {
 	answers := make(chan amqp.Queue, 1) // the operation goes on when the context ends
-	err := r.broker.DoOnCluster(ctx, r.Cluster, func(channel *amqp.Channel) error {
+	err := r.changer.DoOnCluster(ctx, r.Cluster, func(channel *amqp.Channel) error {
 		return amqpconn.Timed("queue.declare", func() error {
 			declared, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
 			if err == nil {

@@ -49,7 +49,7 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 		settings.MaxDepth = m.maxDepth
 	}
 	copier := copier{exchange: m.exchange, user: r.Username, restores: m.restores}
-	done, err := r.broker.Transfer(ctx, r.Cluster, transfer.Config{
+	done, err := r.changer.Transfer(ctx, r.Cluster, transfer.Config{
 		Log: r.Log, Queue: m.from, Destination: m.to, Exchange: m.exchange, Judge: copier, Copier: copier,
 		Settings: func() transfer.Settings { return settings },
 		Drop:     safedelete.IsSentinel,

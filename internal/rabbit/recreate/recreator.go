@@ -17,9 +17,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Broker is the part of a broker connection that a recreation uses. A call with a cluster fails if the broker belongs to another
-// cluster.
-type Broker interface {
+// Observer reports the known state of a broker.
+type Observer interface {
 	// View shows the snapshot of the vhost.
 	View(show func(*snapshot.Snapshot))
 	// Observe returns a selection of the snapshot.
@@ -32,6 +31,10 @@ type Broker interface {
 	IsTaken(queue string) bool
 	// CheckUnshared fails if another operator works on the vhost.
 	CheckUnshared(ctx context.Context) error
+}
+
+// Changer changes a broker. A call fails if the broker belongs to another cluster.
+type Changer interface {
 	// Declare declares exchanges and queues, then bindings. Unbind and Delete ignore objects that do not exist.
 	Declare(ctx context.Context, cluster string, wanted topology.Topology) error
 	Unbind(ctx context.Context, cluster string, bindings []topology.Binding) error
@@ -77,14 +80,15 @@ type Settings struct {
 type Recreator struct {
 	Settings
 
-	broker  Broker
-	deleter Deleter
-	api     API
+	observer Observer
+	changer  Changer
+	deleter  Deleter
+	api      API
 }
 
 // New returns a Recreator.
-func New(settings Settings, broker Broker, deleter Deleter, api API) *Recreator {
-	return &Recreator{Settings: settings, broker: broker, deleter: deleter, api: api}
+func New(settings Settings, observer Observer, changer Changer, deleter Deleter, api API) *Recreator {
+	return &Recreator{Settings: settings, observer: observer, changer: changer, deleter: deleter, api: api}
 }
 
 // The steps between which a test can end a recreation as a crash would, beside those of safedelete.

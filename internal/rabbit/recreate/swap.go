@@ -82,7 +82,7 @@ func (r *Recreator) emptyAgain(ctx context.Context, rec Recreation, swapped *Swa
 
 // hasSingleActiveConsumer reports whether RabbitMQ refuses basic.get for a queue.
 func (r *Recreator) hasSingleActiveConsumer(queue string) (single bool) {
-	r.broker.View(func(s *snapshot.Snapshot) {
+	r.observer.View(func(s *snapshot.Snapshot) {
 		single, _ = s.Queues[queue].Arguments[vhost.ArgSingleActiveConsumer].(bool)
 	})
 	return single

@@ -196,7 +196,7 @@ func (d *batch) fenceAndDelete(ctx context.Context, planned []fence.Fence) error
 	if err := d.deleter.sentinels.check(ctx, d.cluster); err != nil {
 		return err
 	}
-	if err := d.deleter.broker.CheckUnshared(ctx); err != nil {
+	if err := d.deleter.observer.CheckUnshared(ctx); err != nil {
 		return err
 	}
 	d.closed = time.Now()
@@ -328,7 +328,7 @@ func (g *group) drop(queue string) {
 
 // gone removes a queue from the snapshot.
 func (s *Deleter) gone(queue string) {
-	s.broker.Write(snapshot.Write{
+	s.observer.Write(snapshot.Write{
 		ID: vhost.QueueID(queue), Apply: func(known *snapshot.Snapshot) bool { return known.DropQueue(queue) },
 	})
 }

@@ -89,7 +89,7 @@ func deleterAt(t *testing.T, vh *brokers.VHost) (*Deleter, *management.Client) {
 	deleter := New(Settings{
 		VHost: vh.Name, Owner: "test", User: errs.Username, Errors: errs, Log: logr.Discard(),
 		Times: Times{Settle: 400 * time.Millisecond, Stray: time.Hour, Operation: within, Close: time.Second},
-	}, broker, api)
+	}, broker, broker, api)
 	t.Cleanup(deleter.Close)
 	return deleter, api
 }

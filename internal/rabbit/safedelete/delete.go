@@ -66,7 +66,7 @@ func (d removal) next(ctx context.Context, groups <-chan *group) *group {
 func (d removal) deleteFrom(ctx context.Context, g *group, groups <-chan *group) {
 	queue := g.queues[0]
 	var own error // an error of Warren, which DoExclusively must not classify
-	err := d.deleter.broker.DoExclusively(ctx, d.cluster, func(channel amqpconn.Exclusive) error {
+	err := d.deleter.changer.DoExclusively(ctx, d.cluster, func(channel amqpconn.Exclusive) error {
 		for begun := time.Now(); g != nil && time.Since(begun) < channelAge; g = d.next(ctx, groups) {
 			if queue, own = d.deleteGroup(ctx, channel, g); own != nil {
 				return own

@@ -19,8 +19,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Broker is the part of a broker connection that deletions use.
-type Broker interface {
+// Observer reports the known state of a broker.
+type Observer interface {
 	// State returns the known state of the broker.
 	State() State
 	// View shows the snapshot of the vhost. Write applies a change to it that the broker has confirmed.
@@ -28,9 +28,14 @@ type Broker interface {
 	Write(change snapshot.Write)
 	// RequestRefresh requests a refresh of the vhost.
 	RequestRefresh()
-	// DoOnCluster runs an operation on a channel, unless the broker belongs to another cluster. DoToTheEnd also closes the
-	// channel if the operation fails, and returns after the operation has ended. DoExclusively does the same on a channel that no
-	// other operation uses, before or after.
+	// CheckUnshared fails if another operator works on the vhost.
+	CheckUnshared(ctx context.Context) error
+}
+
+// Changer runs operations over AMQP. A call fails if the broker belongs to another cluster.
+type Changer interface {
+	// DoOnCluster runs an operation on a channel. DoToTheEnd also closes the channel if the operation fails, and returns after the
+	// operation has ended. DoExclusively does the same on a channel that no other operation uses, before or after.
 	DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
 	DoToTheEnd(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
 	DoExclusively(ctx context.Context, cluster string, operation func(amqpconn.Exclusive) error) error
@@ -38,8 +43,6 @@ type Broker interface {
 	Dial(ctx context.Context, cluster string) (*amqpconn.Conn, error)
 	// Declare declares a queue with its bindings.
 	Declare(ctx context.Context, cluster string, queue topology.Queue, bindings []topology.Binding) error
-	// CheckUnshared fails if another operator works on the vhost.
-	CheckUnshared(ctx context.Context) error
 }
 
 // State is the known state of a broker.
@@ -121,7 +124,8 @@ type Deleter struct {
 	Settings
 	sharedReads
 
-	broker    Broker
+	observer  Observer
+	changer   Changer
 	api       API
 	errs      brokererr.Errors
 	deletions *register
@@ -134,7 +138,7 @@ type Deleter struct {
 }
 
 // New returns a Deleter.
-func New(settings Settings, broker Broker, api API) *Deleter {
+func New(settings Settings, observer Observer, changer Changer, api API) *Deleter {
 	if settings.Standing == nil {
 		settings.Standing = &Standing{}
 	}
@@ -142,11 +146,14 @@ func New(settings Settings, broker Broker, api API) *Deleter {
 		settings.HoldsLease = func() bool { return true }
 	}
 	api = leaderAPI{api, settings.HoldsLease}
-	s := &Deleter{Settings: settings, broker: broker, api: api, errs: settings.Errors, deletions: newRegister(settings.Standing)}
+	s := &Deleter{
+		Settings: settings, observer: observer, changer: changer, api: api, errs: settings.Errors,
+		deletions: newRegister(settings.Standing),
+	}
 	s.sharedReads = readsOf(api, s.deletions, settings.Errors)
 	s.batches = newBatcher(s.runBatch)
 	metrics.BatchesReleased.Start()
-	s.sentinels = newSentinelConn(settings.Errors, settings.Times, broker.Dial)
+	s.sentinels = newSentinelConn(settings.Errors, settings.Times, changer.Dial)
 	return s
 }
 

@@ -118,7 +118,7 @@ func unique(names []string) []string {
 }
 
 func (s *Deleter) mayDelete(cluster string, queues []string) error {
-	state := s.broker.State()
+	state := s.observer.State()
 	if !state.Cluster.Known() {
 		return s.errs.Fail(brokererr.ErrUnreachable, "the broker has not been reached yet")
 	}

@@ -13,7 +13,7 @@ import (
 // owner.
 func (s *Deleter) Fences() []string {
 	standing := s.deletions.all()
-	s.broker.View(func(known *snapshot.Snapshot) {
+	s.observer.View(func(known *snapshot.Snapshot) {
 		for _, policy := range known.Fences {
 			if name, _ := fence.ParseName(policy.Name); name.Owner == s.Owner {
 				standing[policy.Name] = true

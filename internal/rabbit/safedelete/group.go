@@ -52,7 +52,7 @@ func (s *Deleter) kindOf(g *group) kind {
 	if g.recreation != nil {
 		of.recreated = g.recreation.Queue.Name
 	}
-	s.broker.View(func(known *snapshot.Snapshot) {
+	s.observer.View(func(known *snapshot.Snapshot) {
 		var policies []string
 		for _, queue := range g.queues {
 			now := &queueStats{}

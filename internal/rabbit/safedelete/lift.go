@@ -33,6 +33,6 @@ func (s *Deleter) lift(ctx context.Context, f fence.Fence, closed bool, take fun
 	if err := s.api.DeletePolicy(ctx, f.Name); err != nil {
 		return err
 	}
-	s.broker.Write(snapshot.Write{Apply: func(known *snapshot.Snapshot) bool { return known.DropFence(f.Name) }})
+	s.observer.Write(snapshot.Write{Apply: func(known *snapshot.Snapshot) bool { return known.DropFence(f.Name) }})
 	return nil
 }

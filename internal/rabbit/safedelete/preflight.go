@@ -106,7 +106,7 @@ func (s *Deleter) checkNoLeftovers(g *group, policies []vhost.Policy) error {
 		}
 		for _, queue := range fence.QueuesOf(policy.Pattern.String()) {
 			if slices.Contains(g.queues, queue) {
-				s.broker.RequestRefresh()
+				s.observer.RequestRefresh()
 				text := fmt.Sprintf("%v: queue %q: policy %q of another deletion is in the way", brokererr.ErrUnproven, queue, policy.Name)
 				return s.errs.Because([]error{brokererr.ErrUnproven, brokererr.ErrPending}, text)
 			}
@@ -206,7 +206,7 @@ func (d preflight) queueInfos(ctx context.Context) (map[string]*management.Queue
 
 // countQueues returns the number of queues of the vhost in the snapshot.
 func (s *Deleter) countQueues() (count int) {
-	s.broker.View(func(known *snapshot.Snapshot) { count = len(known.Queues) })
+	s.observer.View(func(known *snapshot.Snapshot) { count = len(known.Queues) })
 	return count
 }
 

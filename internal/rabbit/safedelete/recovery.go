@@ -30,7 +30,7 @@ type recovery struct{ *Deleter }
 // the given time. The next refresh retries what fails. The refreshing goroutine calls ClearLeftovers and does not wait for its
 // work.
 func (s *Deleter) ClearLeftovers(read time.Time) {
-	if state := s.broker.State(); !state.MayWritePolicies || !state.Matched || !s.HoldsLease() {
+	if state := s.observer.State(); !state.MayWritePolicies || !state.Matched || !s.HoldsLease() {
 		return
 	}
 	s.deletions.forgetMissing(s.isShown, read)
@@ -56,7 +56,7 @@ func (s *Deleter) ClearLeftovers(read time.Time) {
 
 // isShown reports whether the snapshot has a fence.
 func (s *Deleter) isShown(name string) (shown bool) {
-	s.broker.View(func(known *snapshot.Snapshot) {
+	s.observer.View(func(known *snapshot.Snapshot) {
 		shown = slices.ContainsFunc(known.Fences, func(policy vhost.Policy) bool { return policy.Name == name })
 	})
 	return shown
@@ -121,7 +121,7 @@ type leftover struct {
 // lasts, and deletes nothing any more (see deleteOne). So its fences are taken down immediately, before the sentinels expire.
 func (s recovery) leftoverFences() (strays []leftover, cluster string) {
 	var fences []vhost.Policy
-	s.broker.View(func(known *snapshot.Snapshot) { fences, cluster = known.Fences, known.Cluster })
+	s.observer.View(func(known *snapshot.Snapshot) { fences, cluster = known.Fences, known.Cluster })
 	now, sighted, next := time.Now(), fencesSeen{}, time.Duration(0)
 	for _, policy := range fences {
 		name, _ := fence.ParseName(policy.Name)
@@ -145,7 +145,7 @@ func (s recovery) leftoverFences() (strays []leftover, cluster string) {
 		strays = append(strays, leftover{policy: policy, foreign: !known, seen: age})
 	}
 	if s.sighted = sighted; next > 0 {
-		s.deletions.refreshIn(next, s.broker.RequestRefresh)
+		s.deletions.refreshIn(next, s.observer.RequestRefresh)
 	}
 	return strays, cluster
 }
@@ -192,7 +192,7 @@ func (s recovery) checkVanished(ctx context.Context, cluster, policy string) err
 			err = s.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue)
 		}
 		if err != nil {
-			s.deletions.refreshIn(time.Second, s.broker.RequestRefresh)
+			s.deletions.refreshIn(time.Second, s.observer.RequestRefresh)
 			return err
 		}
 	}

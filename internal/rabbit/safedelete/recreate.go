@@ -150,7 +150,7 @@ func (s *Deleter) declareIfGone(ctx context.Context, cluster string, queue topol
 	}
 	if !exists {
 		s.gone(queue.Name)
-		return s.broker.Declare(ctx, cluster, queue, nil)
+		return s.changer.Declare(ctx, cluster, queue, nil)
 	}
 	info, err := s.queueInfo(ctx, queue.Name, management.WithoutStatistics)
 	switch {
@@ -233,7 +233,7 @@ func (d *batch) swapped(g *group, absent time.Duration) {
 	delete(d.sent, queue.Name)
 	d.mu.Unlock()
 	d.count(queue.Name, -Sentinels)
-	d.deleter.broker.Write(snapshot.Write{ID: vhost.QueueID(queue.Name), Apply: func(known *snapshot.Snapshot) bool {
+	d.deleter.observer.Write(snapshot.Write{ID: vhost.QueueID(queue.Name), Apply: func(known *snapshot.Snapshot) bool {
 		dropped := known.DropQueue(queue.Name)
 		item := management.QueueItem{Durable: true, Arguments: queue.Arguments}
 		return known.PutQueue(queue.Name, item.Observed()) || dropped

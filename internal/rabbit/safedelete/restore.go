@@ -63,8 +63,8 @@ const stillDeleting = "RabbitMQ may still be deleting queue %q"
 // callers refresh it. Otherwise it makes one request for each queue, or one listing for many queues.
 func (d restoration) bindingsOf(ctx context.Context, queues []string) (map[string][]vhost.Binding, error) {
 	bindings := map[string][]vhost.Binding{}
-	if d.deleter.broker.State().CurrentAt.After(d.asked) {
-		d.deleter.broker.View(func(known *snapshot.Snapshot) {
+	if d.deleter.observer.State().CurrentAt.After(d.asked) {
+		d.deleter.observer.View(func(known *snapshot.Snapshot) {
 			for _, queue := range queues {
 				bindings[queue] = known.BindingsTo(queue)
 			}
@@ -149,7 +149,7 @@ func (d restoration) restore(ctx context.Context, g *group, reason error) error 
 		if !d.isSent(queue.Name) || slices.Contains(g.queues, queue.Name) {
 			continue
 		}
-		if err := d.deleter.broker.Declare(ctx, d.cluster, queue.Queue, queue.bindings); err != nil {
+		if err := d.deleter.changer.Declare(ctx, d.cluster, queue.Queue, queue.bindings); err != nil {
 			d.deleter.Log.Error(err, "A queue that was deleted could not be declared again", "vhost", d.deleter.VHost, "queue", queue.Name)
 			return d.deleter.errs.AddTo(reason, fmt.Sprintf("queue %q was deleted, and could not be declared again: %v", queue.Name, err))
 		}

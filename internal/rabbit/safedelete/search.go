@@ -85,13 +85,13 @@ func (s *search) byExpiry() (expiring, others []string) {
 
 func (s *search) ttl(queue string) (time.Duration, bool) {
 	now := &queueStats{user: s.fence.Effective}
-	s.broker.View(func(known *snapshot.Snapshot) { now.Arguments = known.Queues[queue].Arguments })
+	s.observer.View(func(known *snapshot.Snapshot) { now.Arguments = known.Queues[queue].Arguments })
 	return now.ttl()
 }
 
 // onward returns the queues to which a sentinel may expire from a queue.
 func (s *search) onward(queue string) (onward []string) {
-	s.broker.View(func(known *snapshot.Snapshot) { onward = known.ExpiresTo(queue, s.fence.Effective) })
+	s.observer.View(func(known *snapshot.Snapshot) { onward = known.ExpiresTo(queue, s.fence.Effective) })
 	return onward
 }
 
@@ -139,7 +139,7 @@ func (s *search) checkNoneArriving(ctx context.Context, queue string) error {
 		}
 		again = statsLag
 	}
-	s.deletions.refreshIn(again, s.broker.RequestRefresh)
+	s.deletions.refreshIn(again, s.observer.RequestRefresh)
 	return s.errs.Fail(brokererr.ErrUnproven, "a sentinel that expired in queue %q may still be on its way", queue)
 }
 
@@ -190,7 +190,7 @@ func (s *search) countMissing(origins []string) (count int) {
 
 // take takes the sentinels of the given origins out of a queue. complete: the queue holds none of them any more.
 func (s *search) take(ctx context.Context, queue string, origins []string, most int) (complete bool, err error) {
-	err = s.broker.DoToTheEnd(ctx, s.cluster, func(channel *amqp.Channel) (err error) {
+	err = s.changer.DoToTheEnd(ctx, s.cluster, func(channel *amqp.Channel) (err error) {
 		var others []amqp.Delivery
 		if complete, others, err = s.takeFrom(channel, queue, origins, most); err != nil {
 			return err
@@ -207,7 +207,7 @@ func (s *search) take(ctx context.Context, queue string, origins []string, most 
 // takeOwn takes out the sentinels that this process has just published to a queue, and returns the counts of the queue after
 // that.
 func (s *search) takeOwn(ctx context.Context, queue string) (now counts, exists bool, err error) {
-	err = s.broker.DoToTheEnd(ctx, s.cluster, func(channel *amqp.Channel) error {
+	err = s.changer.DoToTheEnd(ctx, s.cluster, func(channel *amqp.Channel) error {
 		before := s.missing(queue, 0)
 		_, others, err := s.takeFrom(channel, queue, []string{queue}, s.maxHeld(queue))
 		switch {
@@ -258,11 +258,11 @@ func (s *search) takeFrom(
 // counts messages that are put back.
 func (s *search) maxHeld(queue string) int {
 	limited := false
-	s.broker.View(func(known *snapshot.Snapshot) {
+	s.observer.View(func(known *snapshot.Snapshot) {
 		limit, given := known.Queues[queue].Arguments[vhost.ArgDeliveryLimit].(int64)
 		limited = given && limit >= 0
 	})
-	if limited && s.broker.State().CountsReturns {
+	if limited && s.observer.State().CountsReturns {
 		return 1
 	}
 	return holdLimit
@@ -294,7 +294,7 @@ func (s *search) putAllBack(
 // takeAsConsumer is takeFrom for queues with a single active consumer, which refuse basic.get. It receives nothing while another
 // consumer is active.
 func (s *search) takeAsConsumer(ctx context.Context, queue string, origins []string) (complete bool, err error) {
-	err = s.broker.DoExclusively(ctx, s.cluster, func(exclusive amqpconn.Exclusive) error {
+	err = s.changer.DoExclusively(ctx, s.cluster, func(exclusive amqpconn.Exclusive) error {
 		channel := exclusive.Channel
 		messages, err := consumeSlowly(channel, queue)
 		if err != nil {

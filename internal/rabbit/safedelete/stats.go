@@ -47,7 +47,7 @@ func (s *Deleter) held(ctx context.Context, cluster, queue string) (counts, bool
 		exists bool
 	}
 	answers := make(chan answer, 1) // the operation goes on when the context ends
-	err := s.broker.DoOnCluster(ctx, cluster, func(channel *amqp.Channel) error {
+	err := s.changer.DoOnCluster(ctx, cluster, func(channel *amqp.Channel) error {
 		now, exists, err := passiveDeclare(channel, queue)
 		answers <- answer{now, exists}
 		return err

@@ -18,7 +18,7 @@ func TestSentinelsBehindMessages(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("q", quorum(nil))
 		deleter, _ := deleterAt(t, vh)
-		cluster, name := deleter.broker.State().Cluster.Key(), "warren-fence-1-ABCDEF::q"
+		cluster, name := deleter.observer.State().Cluster.Key(), "warren-fence-1-ABCDEF::q"
 		publish := func(numbers ...int) {
 			err := deleter.sentinels.alone(t.Context(), cluster, len(numbers), func(p *publisher) error {
 				_, err := p.publish("q", name, numbers...)
@@ -46,7 +46,7 @@ func TestADeletionThatWasStoppedForTooLong(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("q", quorum(nil))
 		deleter, api := deleterAt(t, vh)
-		g := &group{ctx: t.Context(), cluster: deleter.broker.State().Cluster.Key(), queues: []string{"q"}}
+		g := &group{ctx: t.Context(), cluster: deleter.observer.State().Cluster.Key(), queues: []string{"q"}}
 		d := newBatch(deleter, []*group{g})
 		planned, err := preflight{d}.plan(t.Context())
 		if err != nil {

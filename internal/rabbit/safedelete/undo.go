@@ -51,7 +51,7 @@ func (d *batch) undo(ctx context.Context, reason error) error {
 		}
 	}
 	if left {
-		d.deleter.broker.RequestRefresh()
+		d.deleter.observer.RequestRefresh()
 	}
 	return reason
 }
