@@ -41,6 +41,8 @@ type Job struct {
 	Select              *v1alpha1.DeadLetterSelector
 	// TTL is for how many seconds the job is kept after it has ended; nil is forever.
 	TTL *int32
+	// Rate and MaxDepth limit the transfer; see transfer.Settings. They may change while the task runs.
+	Rate, MaxDepth int
 	// Status points into Object.
 	Status *v1alpha1.TransferStatus
 }
@@ -56,8 +58,6 @@ type Work interface {
 	ResolveDestination(ctx context.Context, from Queue, move *Move) (*Blocker, error)
 	// Config returns the transfer without Log, Queue, Total and Settings. It returns a Blocker if the selector is invalid.
 	Config(move Move) (transfer.Config, *Blocker)
-	// Settings returns the settings that may change while the task runs.
-	Settings() transfer.Settings
 	// RecordIntent prepares the status of a job that begins. The status is written before the first message is taken.
 	RecordIntent()
 	// RunningCondition returns the value of Ready while the task runs.
@@ -80,6 +80,7 @@ func ofRedrive(r *v1alpha1.Redrive) Job {
 		Object: r, Kind: Redrive, ConsumerQueue: r.Spec.ConsumerQueueRef.Name, DryRun: r.Spec.DryRun,
 		Suspend: r.Spec.Suspend, Cancel: r.Spec.Cancel, TTL: r.Spec.TTLSecondsAfterFinished, Status: &r.Status.TransferStatus,
 		RequestedBy: r.Spec.RequestedBy, Reason: r.Spec.Reason, Select: r.Spec.Selector,
+		Rate: numberOf(r.Spec.Rate, 0), MaxDepth: numberOf(r.Spec.MaxDestinationDepth, -1),
 	}
 }
 
@@ -88,6 +89,7 @@ func ofPurge(p *v1alpha1.Purge) Job {
 		Object: p, Kind: Purge, ConsumerQueue: p.Spec.ConsumerQueueRef.Name, DryRun: p.Spec.DryRun,
 		Suspend: p.Spec.Suspend, Cancel: p.Spec.Cancel, TTL: p.Spec.TTLSecondsAfterFinished, Status: &p.Status.TransferStatus,
 		RequestedBy: p.Spec.RequestedBy, Reason: p.Spec.Reason, Select: p.Spec.Selector,
+		Rate: numberOf(p.Spec.Rate, 0), MaxDepth: -1,
 	}
 }
 

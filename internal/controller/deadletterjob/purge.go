@@ -86,10 +86,6 @@ func (w *purgeWork) Config(m Move) (transfer.Config, *Blocker) {
 	return config, nil
 }
 
-func (w *purgeWork) Settings() transfer.Settings {
-	return transfer.Settings{Rate: numberOf(w.purge.Spec.Rate, 0), MaxDepth: -1}
-}
-
 func (w *purgeWork) RecordIntent() {
 	if w.status.Deleted == nil {
 		w.status.Deleted, w.status.Examined = new(int64(0)), new(int64(0))

@@ -70,12 +70,6 @@ func (w *redriveWork) Config(m Move) (transfer.Config, *Blocker) {
 	return config, nil
 }
 
-func (w *redriveWork) Settings() transfer.Settings {
-	return transfer.Settings{
-		Rate: numberOf(w.redrive.Spec.Rate, 0), MaxDepth: numberOf(w.redrive.Spec.MaxDestinationDepth, -1),
-	}
-}
-
 func (w *redriveWork) RecordIntent() {
 	if w.status.Moved == nil {
 		recordRedrive(w.status, Task{})

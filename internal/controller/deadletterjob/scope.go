@@ -150,9 +150,7 @@ func (s *scope) start(ctx context.Context, m Move) (time.Duration, error) {
 
 // settings returns the settings of the task. They allow no more messages than the written status.atMost.
 func (s *scope) settings() transfer.Settings {
-	settings := s.work.Settings()
-	settings.MaxMoved = int(number(s.before.Status.AtMost))
-	return settings
+	return transfer.Settings{Rate: s.before.Rate, MaxDepth: s.before.MaxDepth, MaxMoved: int(number(s.before.Status.AtMost))}
 }
 
 // announce writes what the task is about to do before the first message is taken: after a crash the next manager must know. A job
@@ -161,7 +159,7 @@ func (s *scope) announce(ctx context.Context, m Move, config transfer.Config) er
 	s.work.RecordIntent()
 	if !config.DryRun {
 		begun := transfer.Progress{Moved: config.Moved, Unsure: config.Unsure}
-		s.status.AtMost = new(int64(nextAtMost(config, begun, s.work.Settings().Rate)))
+		s.status.AtMost = new(int64(nextAtMost(config, begun, s.before.Rate)))
 	}
 	if s.before.hasBegun() && conditions.Ready(s.status.Conditions).Reason == v1alpha1.ReasonPermissionDenied {
 		return s.write(ctx)
