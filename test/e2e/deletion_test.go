@@ -194,7 +194,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		w.Delete("orders")
 		w.gone("orders")
 		Expect(w.holds()).To(equalState(before))
-		w.expectRetained(`the main queue "orders" was not declared by Warren or is shared; it stays with all that it needs: .*queue "orders.retry.30s"`, true, "never ours")
+		w.expectRetained(`the main queue "orders" was not declared by Warren or is shared; the queue stays with everything that it needs: .*queue "orders.retry.30s"`, true, "never ours")
 	})
 
 	It("with driftPolicy Report deletes nothing that Warren did not declare", func() {
@@ -251,7 +251,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		w.Delete("orders")
 		w.gone("orders")
 		Expect(w.holds()).To(equalState(before))
-		w.expectRetained(`Warren found it, and the main queue "orders" is somebody else's: queue "orders.retry.30s"`, false, "found")
+		w.expectRetained(`Warren found it, and did not declare the main queue "orders": queue "orders.retry.30s"`, false, "found")
 	})
 
 	It("deletes nothing in another virtual host to which the connection was changed", func() {
@@ -269,7 +269,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		w.Connect(v1alpha1.BrokerConnectionSpec{})
 		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
 		Expect(cq.Status.Location.VHost).To(Equal(w.VHost.Name))
-		w.expectRetained(`what is in vhost ".*" of cluster ".*" stays there: exchange "retries"`, true, "moved")
+		w.expectRetained(`the objects in vhost ".*" of cluster ".*" stay there: exchange "retries"`, true, "moved")
 		w.Queue("orders", typed+"\ndeletionPolicy: Delete")
 		w.Delete("orders")
 		w.gone("orders")

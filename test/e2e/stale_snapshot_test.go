@@ -104,7 +104,7 @@ var _ = Describe("A queue that is declared again by others while its ConsumerQue
 		w.gone("orders")
 		Expect(time.Since(began)).To(BeNumerically("<", deadline.For(time.Minute)))
 		Expect(w.queues()).To(ContainElement("orders"))
-		w.expectRetained(`queue "orders" was deleted, and somebody else declared it again.*: .*queue "orders"`, true, "declared again")
+		w.expectRetained(`queue "orders" was deleted, and another client declared it again.*: .*queue "orders"`, true, "declared again")
 	})
 })
 

@@ -49,9 +49,9 @@ func newTestReconciler(c client.WithWatch, now clock.PassiveClock) *Reconciler {
 // A missing Secret may be created again meanwhile.
 func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 	t.Parallel()
-	const may = `policies named warren-fence-* and warren-recreate-* may stand in vhost "/": they may refuse whatever is published to their queues, ` +
-		`and nobody else takes them down, unless a BrokerConnection to this vhost is made again. ` +
-		`List them: rabbitmqctl list_policies -p '/'; take each down: rabbitmqctl clear_policy -p '/' NAME`
+	const may = `policies named warren-fence-* and warren-recreate-* may exist in vhost "/": they may refuse all messages for their queues, ` +
+		`and only Warren removes them, once it has a BrokerConnection to this vhost again. ` +
+		`List them: rabbitmqctl list_policies -p '/'; remove each: rabbitmqctl clear_policy -p '/' NAME`
 	for name, test := range map[string]struct {
 		suspend  bool
 		never    bool // was connected
@@ -120,7 +120,7 @@ func usingQueue(t *testing.T) *v1alpha1.ConsumerQueue {
 
 func TestFencesStand(t *testing.T) {
 	t.Parallel()
-	topologytest.Equal(t, "two fences", `2 fences stand in vhost "sh'op": `+brokers.NobodyElse+`. Take them down: `+
+	topologytest.Equal(t, "two fences", `2 fences stand in vhost "sh'op": `+brokers.NobodyElse+`. Remove them: `+
 		`rabbitmqctl clear_policy -p 'sh'\''op' 'warren-fence-1-ABCDEF:uid:orders'; rabbitmqctl clear_policy -p 'sh'\''op' 'warren-fence-2'`,
 		fencesStand("sh'op", []string{"warren-fence-1-ABCDEF:uid:orders", "warren-fence-2"}))
 }

@@ -92,6 +92,6 @@ func fencesStand(vhost string, fences []string) string {
 	for i, fence := range fences {
 		commands[i] = brokers.ClearPolicy(vhost, brokers.Quoted(fence))
 	}
-	return fmt.Sprintf("%d fences stand in vhost %q: %s. Take them down: %s",
+	return fmt.Sprintf("%d fences stand in vhost %q: %s. Remove them: %s",
 		len(fences), vhost, brokers.NobodyElse, strings.Join(commands, "; "))
 }

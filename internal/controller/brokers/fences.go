@@ -6,13 +6,13 @@ import (
 )
 
 // NobodyElse warns about fences whose BrokerConnection is gone.
-const NobodyElse = "they may refuse whatever is published to their queues, and nobody else takes them down, " +
-	"unless a BrokerConnection to this vhost is made again"
+const NobodyElse = "they may refuse all messages for their queues, and only Warren removes them, once it has a " +
+	"BrokerConnection to this vhost again"
 
 // FencesMayStand warns that fences may be left in a vhost, with the commands that remove them.
 func FencesMayStand(vhost string) string {
-	return fmt.Sprintf("policies named warren-fence-* and warren-recreate-* may stand in vhost %q: %s. "+
-		"List them: rabbitmqctl list_policies -p %s; take each down: %s", vhost, NobodyElse, Quoted(vhost), ClearPolicy(vhost, "NAME"))
+	return fmt.Sprintf("policies named warren-fence-* and warren-recreate-* may exist in vhost %q: %s. "+
+		"List them: rabbitmqctl list_policies -p %s; remove each: %s", vhost, NobodyElse, Quoted(vhost), ClearPolicy(vhost, "NAME"))
 }
 
 // ClearPolicy returns the command that removes a policy.

@@ -67,7 +67,7 @@ func (d *deletion) run(ctx context.Context) (ctrl.Result, error) {
 		return d.retainAll(ctx, kind, why, owned)
 	case len(owned) == 0 && isLost:
 		return d.removeFinalizer(ctx, corev1.EventTypeWarning,
-			"the status is empty: what this ConsumerQueue may have declared stays at the broker")
+			"the status is empty, so Warren does not know which objects this ConsumerQueue has declared: they stay at the broker")
 	case len(owned) == 0: // it owns nothing yet
 		return d.removeFinalizer(ctx, corev1.EventTypeNormal, "")
 	}

@@ -192,7 +192,7 @@ func TestTerminateWithoutAStatusAndWithARefusedSpec(t *testing.T) {
 	topologytest.Equal(t, "error", nil, err)
 	topologytest.Equal(t, "gone", true, isGone(t, l))
 	topologytest.Equal(t, "events", []occurrence{{
-		"Warning", eventRetained, "Delete", "the status is empty: what this ConsumerQueue may have declared stays at the broker",
+		"Warning", eventRetained, "Delete", "the status is empty, so Warren does not know which objects this ConsumerQueue has declared: they stay at the broker",
 	}}, l.events, comparingOccurrences)
 }
 

@@ -82,7 +82,7 @@ func TestEventsOfTransitions(t *testing.T) {
 			{spec: twoQueues, on: topologytest.V313, want: []occurrence{declared}},
 			{spec: twoQueues, on: topologytest.V40, want: []occurrence{{
 				"Warning", "RecreationRequired", "Compare", `queue "dlq" must be recreated: x-delivery-limit is not set, should be -1` +
-					". This is how this spec is declared on an older RabbitMQ: recreate these objects when it suits you; until then a message that is returned to a queue without x-delivery-limit more than 20 times is given up or lost",
+					". This is how this spec is declared on an older RabbitMQ: recreate these objects when it suits you; until then RabbitMQ dead-letters or drops a message that is returned more than 20 times to a queue without x-delivery-limit",
 			}}},
 			{spec: twoQueues, on: topologytest.V40, then: deleted, want: []occurrence{missing, corrected}},
 			{spec: twoQueues, on: topologytest.V40},

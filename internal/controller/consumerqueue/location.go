@@ -119,7 +119,7 @@ func (r *report) switchLocation(here ownership.Location) {
 			}
 		}
 		r.addEvent(corev1.EventTypeWarning, eventRetained, "Move", fmt.Sprintf(
-			"BrokerConnection %q leads to %s now; what is in %s stays there: %s", r.cq.ConnectionName(), now, before, stays))
+			"BrokerConnection %q leads to %s now; the objects in %s stay there: %s", r.cq.ConnectionName(), now, before, stays))
 	}
 	r.status.Topology, r.status.TopologyOmitted, r.status.Advisories, r.status.Recreation = nil, 0, nil, nil
 	here.Record(&r.status.Location)

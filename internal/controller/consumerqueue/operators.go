@@ -25,6 +25,6 @@ func (s *vhostScope) sharedVHost() []v1alpha1.Advisory {
 	}
 	return []v1alpha1.Advisory{{
 		Code: v1alpha1.AdvisorySharedVHost, Name: s.location.VHost,
-		Message: why + ": nothing is removed while it does, for it may need what this one does not; give each operator a vhost of its own",
+		Message: why + ": Warren removes nothing meanwhile, because the other operator may need it. Give each operator its own vhost",
 	}}
 }

@@ -103,7 +103,7 @@ func mayLeave(comparison plan.Comparison, entry v1alpha1.TopologyEntry) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("%w: %s is wanted again, or gone", errNeeded, topology.IDOf(entry))
+	return fmt.Errorf("%w: %s is in the spec again, or gone", errNeeded, topology.IDOf(entry))
 }
 
 func orphaned(entry v1alpha1.TopologyEntry, why plan.Block) v1alpha1.Advisory {

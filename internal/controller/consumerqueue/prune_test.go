@@ -160,9 +160,9 @@ func TestSwitchLocation(t *testing.T) {
 	t.Parallel()
 	const (
 		from   = `{bindings: [{exchange: {name: events, type: topic}}], retry: {policy: None}}`
-		stays  = ` stays there: exchange "orders.dlx"; queue "orders"; queue "orders.dlq"`
+		stays  = ` stay there: exchange "orders.dlx"; queue "orders"; queue "orders.dlq"`
 		leads  = `BrokerConnection "default" leads to `
-		whatIs = `what is in vhost "/" of cluster "rabbit@a"` + stays
+		whatIs = `the objects in vhost "/" of cluster "rabbit@a"` + stays
 	)
 	strong := func(id, name, endpoint string) ownership.Location {
 		return ownership.Location{Cluster: vhost.Cluster{ID: id, Name: name, Endpoint: endpoint}, VHost: "/"}

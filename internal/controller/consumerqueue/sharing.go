@@ -24,9 +24,9 @@ func (v *vhostScope) sharedDeadLetterQueue() []v1alpha1.Advisory {
 		}
 		advisories = append(advisories, v1alpha1.Advisory{
 			Code: v1alpha1.AdvisorySharedDeadLetterQueue, Name: queue.Name,
-			Message: fmt.Sprintf("queue %q is the dead-letter queue of other ConsumerQueues too: a Redrive leaves a parked message "+
-				"that does not tell by the header %s whose it is, unless spec.selector.unknownOrigin is true, and then takes those "+
-				"of all; have consumers set the header, or give each ConsumerQueue a dead-letter queue of its own",
+			Message: fmt.Sprintf("other ConsumerQueues have the dead-letter queue %q, too. A Redrive leaves parked messages without the header %s, "+
+				"because it cannot tell their ConsumerQueue. With spec.selector.unknownOrigin it moves such messages of all ConsumerQueues. "+
+				"Have consumers set the header, or give each ConsumerQueue its own dead-letter queue",
 				queue.Name, consumercontract.HeaderFailureQueue),
 		})
 	}

@@ -18,9 +18,9 @@ func TestSharedDeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	shared := []v1alpha1.Advisory{{
 		Code: v1alpha1.AdvisorySharedDeadLetterQueue, Name: "grave",
-		Message: `queue "grave" is the dead-letter queue of other ConsumerQueues too: a Redrive leaves a parked message that does not tell by the ` +
-			"header x-failure-queue whose it is, unless spec.selector.unknownOrigin is true, and then takes those of all; have consumers set the " +
-			"header, or give each ConsumerQueue a dead-letter queue of its own",
+		Message: `other ConsumerQueues have the dead-letter queue "grave", too. A Redrive leaves parked messages without the header ` +
+			"x-failure-queue, because it cannot tell their ConsumerQueue. With spec.selector.unknownOrigin it moves such messages of all " +
+			"ConsumerQueues. Have consumers set the header, or give each ConsumerQueue its own dead-letter queue",
 	}}
 	synced := func(name, spec string) *v1alpha1.ConsumerQueue { return controllertest.Synced(t, name, spec, "") }
 	for name, test := range map[string]struct {

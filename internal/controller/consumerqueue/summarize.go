@@ -100,7 +100,7 @@ const restartAdvice = ". If a majority of the nodes runs and this stays, the sup
 	"(its log says rabbit_fifo_dlx_sup): restart that node"
 
 func inSyncMessage(comparison plan.Comparison) string {
-	message := "the one object matches the spec"
+	message := "the object matches the spec"
 	if count := comparison.Desired(); count != 1 {
 		message = fmt.Sprintf("all %d objects match the spec", count)
 	}
@@ -130,7 +130,7 @@ func recreation(comparison plan.Comparison, refused error) *conditions.Value {
 func upgradeAdvice(changes []v1alpha1.Change) string {
 	advice := ". This is how this spec is declared on an older RabbitMQ: recreate these objects when it suits you"
 	if slices.ContainsFunc(changes, func(c v1alpha1.Change) bool { return c.Path == "arguments."+vhost.ArgDeliveryLimit }) {
-		advice += "; until then a message that is returned to a queue without x-delivery-limit more than 20 times is given up or lost"
+		advice += "; until then RabbitMQ dead-letters or drops a message that is returned more than 20 times to a queue without x-delivery-limit"
 	}
 	return advice
 }

@@ -40,7 +40,7 @@ func TestSummarize(t *testing.T) {
 		ttlRecreate  = `queue "orders" must be recreated: x-message-ttl is not set, should be 300000`
 		ttlChange    = `x-message-ttl is not set, should be 300000; a queue's arguments cannot be changed: it must be recreated`
 		limitUpgrade = `queue "dlq" must be recreated: x-delivery-limit is not set, should be -1`
-		upgradeNote  = `. This is how this spec is declared on an older RabbitMQ: recreate these objects when it suits you; until then a message that is returned to a queue without x-delivery-limit more than 20 times is given up or lost`
+		upgradeNote  = `. This is how this spec is declared on an older RabbitMQ: recreate these objects when it suits you; until then RabbitMQ dead-letters or drops a message that is returned more than 20 times to a queue without x-delivery-limit`
 	)
 	var (
 		same    = conditions.False(v1alpha1.ReasonInSync, "the broker has what the spec asks for")
@@ -89,7 +89,7 @@ func TestSummarize(t *testing.T) {
 		"one object in sync": {
 			Scenario: plantest.Scenario{Was: `{retry: {policy: None}, deadLetter: {policy: Disabled}}`},
 			want: summary{
-				ready:   conditions.True(v1alpha1.ReasonInSync, "the one object matches the spec"),
+				ready:   conditions.True(v1alpha1.ReasonInSync, "the object matches the spec"),
 				drifted: &same, recreation: &noneToo,
 			},
 		},

@@ -60,7 +60,7 @@ func (t *teardown) run(ctx context.Context) ([]plan.Retained, error) {
 			brokererr.ErrOtherCluster, recorded, recorded.Cluster.Endpoint, t.cq.ConnectionName(), here, here.Cluster.Endpoint)
 	}
 	if t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && t.mainIsForeign(t.cq, observed) {
-		t.retainAdopted(fmt.Sprintf("Warren found it, and the main queue %q is somebody else's", t.cq.QueueName()))
+		t.retainAdopted(fmt.Sprintf("Warren found it, and did not declare the main queue %q", t.cq.QueueName()))
 	}
 	if err := t.checkRedeclared(observed); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (t *teardown) deleteWorkQueues(ctx context.Context, observed vhost.Observed
 	_, exists := observed.Queues[main]
 	switch {
 	case exists && !withMessages && !slices.Contains(step.WorkQueues, main):
-		return fmt.Errorf("%w: the main queue %q was not declared by Warren or is shared; it stays with all that it needs",
+		return fmt.Errorf("%w: the main queue %q was not declared by Warren or is shared; the queue stays with everything that it needs",
 			errNeeded, main)
 	case step.FeedingQueue != "":
 		return fmt.Errorf("%w: queue %q dead-letters to this topology", errNeeded, step.FeedingQueue)
@@ -306,7 +306,7 @@ func stayOf(step plan.Teardown, queue string) string {
 			return stay.Reason
 		}
 	}
-	return "somebody else has it"
+	return "Warren did not declare it"
 }
 
 // deletedListingLag is for how long another node of the broker may still list a deleted queue.
@@ -325,5 +325,5 @@ func (t *teardown) checkRedeclared(observed vhost.Observed) error {
 	case since < deletedListingLag:
 		return fmt.Errorf("queue %q was deleted and is listed again", queue)
 	}
-	return fmt.Errorf("%w: queue %q was deleted, and somebody else declared it again", errNeeded, queue)
+	return fmt.Errorf("%w: queue %q was deleted, and another client declared it again", errNeeded, queue)
 }

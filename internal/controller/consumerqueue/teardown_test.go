@@ -309,12 +309,12 @@ func TestADeletionWithoutAStatus(t *testing.T) {
 			},
 			remains: all,
 			events: retained(corev1.EventTypeWarning, `still needed: the main queue "orders" was not declared by Warren or is shared; `+
-				`it stays with all that it needs: exchange "dlx"; queue "orders.retry.30s"; queue "dlq"; queue "orders"`),
+				`the queue stays with everything that it needs: exchange "dlx"; queue "orders.retry.30s"; queue "dlq"; queue "orders"`),
 		},
 		"driftPolicy is Report": {
 			policy: ", driftPolicy: Report", remains: all,
 			events: retained(corev1.EventTypeWarning, `still needed: the main queue "orders" was not declared by Warren or is shared; `+
-				`it stays with all that it needs: exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq"`),
+				`the queue stays with everything that it needs: exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq"`),
 		},
 		"deletionPolicy is Retain": {
 			policy: ", deletionPolicy: Retain", remains: all,

@@ -149,7 +149,7 @@ func (f *Finder) Inspect(ctx context.Context, found Queue) (Details, *Blocker) {
 	shares, known := f.sharesQueue(ctx, found.ConsumerQueue, name, found.Version)
 	observed, read := found.Broker.Observe(vhost.Selection{Queues: []string{name}})
 	if !known || !read {
-		return Details{}, waiting(v1alpha1.ReasonConsumerQueueNotReady, "not all is known of queue %q yet", name).brief()
+		return Details{}, waiting(v1alpha1.ReasonConsumerQueueNotReady, "Warren has not read queue %q yet", name).brief()
 	}
 	queue, exists := observed.Queues[name]
 	if !exists {

@@ -60,8 +60,8 @@ func (w *purgeWork) isCounted() bool { return w.status.Matched != nil }
 func (w *purgeWork) ResolveDestination(_ context.Context, _ Queue, m *Move) (*Blocker, error) {
 	if m.Limited {
 		return stalled(v1alpha1.ReasonDeliveryLimited,
-			"queue %q has a delivery limit: the broker may delete messages that are looked at and stay, and a Purge looks at all of "+
-				"them to count. Have the queue recreated with deliveryLimit Unlimited, or move all messages to another ConsumerQueue "+
+			"queue %q has a delivery limit, so the broker may delete messages that are examined and stay. A Purge examines all "+
+				"messages to count them. Have the queue recreated with deliveryLimit Unlimited, or move all messages to another ConsumerQueue "+
 				"by a Redrive", m.Turn.Queue), nil
 	}
 	return nil, nil

@@ -19,8 +19,8 @@ import (
 func (w *redriveWork) ResolveDestination(ctx context.Context, from Queue, m *Move) (*Blocker, error) {
 	if leaves := w.whyMessagesStay(m.Source.Shared); m.Limited && leaves != "" {
 		return stalled(v1alpha1.ReasonDeliveryLimited,
-			"queue %q has a delivery limit: the broker may delete messages that are looked at and stay, and some would stay, for %s. "+
-				"Move all of them, or have the queue recreated with deliveryLimit Unlimited", m.Turn.Queue, leaves), nil
+			"queue %q has a delivery limit, so the broker may delete messages that are examined and stay. Some would stay, because %s. "+
+				"Move all messages, or have the queue recreated with deliveryLimit Unlimited", m.Turn.Queue, leaves), nil
 	}
 	stop, err := w.findDestination(ctx, from, m)
 	if stop != nil || err != nil {
@@ -42,7 +42,7 @@ func checkDestinationKeeps(from Queue, m Move) *Blocker {
 	}
 	observed, read := from.Broker.Observe(vhost.Selection{Queues: queues})
 	if !read {
-		return waiting(v1alpha1.ReasonConsumerQueueNotReady, "not all is known of queue %q yet", queues[0])
+		return waiting(v1alpha1.ReasonConsumerQueueNotReady, "Warren has not read queue %q yet", queues[0])
 	}
 	for _, name := range queues {
 		queue, exists := observed.Queues[name]

@@ -28,7 +28,7 @@ func (w *redriveWork) RunningCondition(progress transfer.Progress, m Move) condi
 	message := fmt.Sprintf("moves messages from queue %q", m.Turn.Queue)
 	switch {
 	case w.job.DryRun:
-		message = fmt.Sprintf("looks at the messages of queue %q", m.Turn.Queue)
+		message = fmt.Sprintf("examines the messages of queue %q", m.Turn.Queue)
 	case m.Destination != "":
 		message += fmt.Sprintf(" to queue %q", m.Destination)
 	}

@@ -65,7 +65,7 @@ func TestRunningCondition(t *testing.T) {
 		topologytest.Equal(t, "reason of "+string(state), reason, valueOf(state, "why", "").Reason)
 	}
 	dry := newRedriveWork(redriveOf("count", 1, func(r *v1alpha1.Redrive) { r.Spec.DryRun = true }), nil)
-	topologytest.Equal(t, "message of a dry run", `looks at the messages of queue "orders.dlq"`,
+	topologytest.Equal(t, "message of a dry run", `examines the messages of queue "orders.dlq"`,
 		dry.RunningCondition(transfer.Progress{}, Move{Turn: Turn{Queue: "orders.dlq"}, Destination: "orders"}).Message)
 }
 
@@ -92,7 +92,7 @@ func TestOutcome(t *testing.T) {
 		"too many failures":                  {fmt.Errorf("%w", transfer.ErrTooManyFailures), false, "False", "TooManyFailures", conditions.Stalled, true, done + `: they stay in queue "orders.dlq"`},
 		"an unreadable message":              {transfer.ErrUnreadable, false, "False", "UnreadableMessage", conditions.Stalled, true, "a client of AMQP 1.0"},
 		"the destination accepts no message": {transfer.ErrWaitedTooLong, false, "False", "WaitedTooLong", conditions.Stalled, true, "has a delivery limit"},
-		"too many messages to hold":          {transfer.ErrTooManyHeld, false, "False", "TooManyToHold", conditions.Stalled, true, "more messages that stay than one connection can hold"},
+		"too many messages to hold":          {transfer.ErrTooManyHeld, false, "False", "TooManyToHold", conditions.Stalled, true, "more messages stay than one connection can hold"},
 		"too slow":                           {fmt.Errorf("%w: 9", transfer.ErrTooSlow), false, "False", "TooSlow", conditions.Stalled, true, "Select by reasons, headers or diedBefore"},
 		"an unknown message was returned":    {transfer.ErrUnknownReturn, false, "False", "UnknownReturn", conditions.Stalled, true, "unknown message"},
 		"no permission":                      {fmt.Errorf("%w: no read", brokererr.ErrAccessRefused), false, "False", "PermissionDenied", conditions.Stalled, false, "no read"},

@@ -113,8 +113,8 @@ func taskFailed(kind Kind, status *v1alpha1.TransferStatus, summary string, err 
 	}
 	if errors.Is(err, transfer.ErrTooManyHeld) {
 		return failed(v1alpha1.ReasonTooManyToHold,
-			"%s; %s. Queue %q has more messages that stay than one connection can hold: move those in front without a selection, or raise "+
-				"channel_max of the broker, then create another %s", summary, conditions.ErrorSummary(err), status.Source, kind)
+			"%s; %s. In queue %q, more messages stay than one connection can hold. Move the first messages of the queue without a "+
+				"selector, or raise channel_max of the broker, then create another %s", summary, conditions.ErrorSummary(err), status.Source, kind)
 	}
 	if errors.Is(err, transfer.ErrTooSlow) {
 		return failed(v1alpha1.ReasonTooSlow,
