@@ -142,10 +142,11 @@ func (m *Client) checkArguments(info *QueueInfo) error {
 	return m.errs.TooLarge(largestArguments, "the memory of a queue's arguments is larger")
 }
 
-// The queries of QueueInfo, with and without statistics.
+// The queries of QueueInfo, with and without statistics. RabbitMQ writes a queue that has none of the columns as an empty list, and a new
+// queue has no statistics yet.
 const (
 	WithoutStatistics = "?disable_stats=true&columns=type,state,leader,arguments"
-	WithStatistics    = "?columns=policy,effective_policy_definition,messages_dlx,message_bytes"
+	WithStatistics    = "?columns=name,policy,effective_policy_definition,messages_dlx,message_bytes"
 )
 
 // QueueInfo requests one queue. It returns nil if the queue does not exist. query is WithoutStatistics or WithStatistics.

@@ -18,9 +18,10 @@ type proof struct{ *batch }
 // verdict is the result of an attempt to prove a queue empty.
 type verdict struct {
 	err error
-	// again: another attempt may succeed. Dead letters may be about to leave the queue, a policy about to take effect, or the queue
-	// is drained again.
+	// again: another attempt may succeed. Dead letters may be about to leave the queue, or a policy about to take effect.
 	again bool
+	// refilled: the queue was drained, and a message came before the sentinel. Another attempt may succeed at once.
+	refilled bool
 }
 
 // verdicts are the verdicts on the queues of a batch, by name.
@@ -46,14 +47,13 @@ type verdicts map[string]verdict
 // queue. Each channel serves a queue once, so that it is new to the queue.
 func (d proof) proveAll(ctx context.Context) error {
 	results, pending := verdicts{}, d.queues()
-	for attempt := 0; len(pending) > 0 && attempt < d.attempts(pending) && !d.doubtful(); attempt++ {
-		if attempt > 0 && !slices.ContainsFunc(pending, d.drains) {
+	for attempt := 0; attempt < attempts && len(pending) > 0 && !d.doubtful(); attempt++ {
+		if attempt > 0 {
 			if err := management.Sleep(ctx, d.deleter.errs, d.deleter.Times.Settle/attempts); err != nil {
 				return err
 			}
 		}
-		d.drain(ctx, pending)
-		if err := d.proveOnce(ctx, pending, results); err != nil {
+		if err := d.proveDrained(ctx, pending, results); err != nil {
 			return err
 		}
 		pending = slices.DeleteFunc(pending, func(queue string) bool { return !results[queue].again })
@@ -72,13 +72,22 @@ func (d proof) proveAll(ctx context.Context) error {
 	return nil
 }
 
-// attempts returns the maximum number of attempts for some queues. A sentinel needs several if it competes with publishers for
-// the moment at which a drained queue is empty.
-func (d proof) attempts(queues []string) int {
-	if slices.ContainsFunc(queues, d.drains) {
-		return drainAttempts
+// proveDrained drains queues that can be drained, and makes one attempt for all of them. It does so again for each queue that got
+// a message in between.
+func (d proof) proveDrained(ctx context.Context, queues []string, results verdicts) error {
+	for range drains {
+		if d.drain(ctx, queues); d.doubtful() {
+			return nil
+		}
+		if err := d.proveOnce(ctx, queues, results); err != nil {
+			return err
+		}
+		queues = slices.DeleteFunc(slices.Clone(queues), func(queue string) bool { return !results[queue].refilled })
+		if len(queues) == 0 {
+			return nil
+		}
 	}
-	return attempts
+	return nil
 }
 
 // proveOnce makes one attempt for some queues, on three new channels, and adds the verdicts.
@@ -122,9 +131,9 @@ func (d proof) closeOff(ctx context.Context, p *publisher, queue string, first, 
 	}
 	switch err := d.withdraw(ctx, queue); {
 	case err != nil:
-		return verdict{err, d.drains(queue) && errors.Is(err, brokererr.ErrNotEmpty)}
+		return verdict{err: err, refilled: d.drains(queue) && errors.Is(err, brokererr.ErrNotEmpty)}
 	case second.took:
-		return verdict{d.unproven("queue %q takes messages in spite of the policy that refuses them", queue), true}
+		return verdict{err: d.unproven("queue %q takes messages in spite of the policy that refuses them", queue), again: true}
 	}
 	both, err := d.put(p, queue, 1, 2)
 	switch {
@@ -133,7 +142,8 @@ func (d proof) closeOff(ctx context.Context, p *publisher, queue string, first, 
 	case !both[0]:
 		return d.refused(ctx, queue)
 	case !both[1]:
-		return verdict{errors.Join(d.unproven("queue %q did not take the messages that guard it", queue), d.withdraw(ctx, queue)), true}
+		err := errors.Join(d.unproven("queue %q did not take the messages that guard it", queue), d.withdraw(ctx, queue))
+		return verdict{err: err, again: true}
 	}
 	return verdict{}
 }
@@ -148,14 +158,14 @@ func (d proof) refused(ctx context.Context, queue string) verdict {
 		return verdict{err: d.unproven(deletedElsewhere, queue)}
 	}
 	if err := now.checkEmpty(d.deleter.errs, queue); err != nil {
-		return verdict{err, d.drains(queue)}
+		return verdict{err: err, refilled: d.drains(queue)}
 	}
 	wait := "to be dead-lettered"
 	if _, delayed := d.stats[queue].Arguments[vhost.ArgDelayedRetryType]; delayed {
 		wait = "to be redelivered or dead-lettered"
 	}
 	text := fmt.Sprintf("%v: queue %q holds messages that wait %s", brokererr.ErrNotEmpty, queue, wait)
-	return verdict{d.deleter.errs.Because([]error{brokererr.ErrNotEmpty, brokererr.ErrPending}, text), true}
+	return verdict{err: d.deleter.errs.Because([]error{brokererr.ErrNotEmpty, brokererr.ErrPending}, text), again: true}
 }
 
 // answer is the answer of a queue to one sentinel.
