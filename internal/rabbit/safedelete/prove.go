@@ -20,7 +20,7 @@ type verdict struct {
 	err error
 	// again: another attempt may succeed. Dead letters may be about to leave the queue, or a policy about to take effect.
 	again bool
-	// refilled: the queue was drained, and a message came before the sentinel. Another attempt may succeed at once.
+	// refilled: the queue was drained, and a message came before the sentinel. Another attempt may succeed immediately.
 	refilled bool
 }
 
