@@ -5,15 +5,22 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// divertRounds is how often Divert reads and moves the bindings at most, because other clients may bind the queue meanwhile.
-const divertRounds = 5
+const (
+	// divertRounds is how often Divert reads and moves the bindings at most, because other clients may bind the queue meanwhile.
+	divertRounds = 5
+	// registering is how long RabbitMQ takes to write the name of a new quorum queue to disk: 500 ms, see auto_save in
+	// ra_directory.erl. If a single node is killed before that, the queue comes back without its messages.
+	registering = time.Second
+)
 
 // Divert declares the hold, and moves the bindings of the queue to the hold. Before it unbinds anything, it calls record with all
 // bindings found so far, and again if it finds more. An error of record ends the call, and is returned as it is. First of all,
@@ -35,6 +42,9 @@ func (r *Recreator) Divert(
 		return err
 	}
 	if err := r.Crash.Pass(StepHoldStands); err != nil {
+		return err
+	}
+	if err := management.Sleep(ctx, r.Errors, registering); err != nil {
 		return err
 	}
 	for range divertRounds {

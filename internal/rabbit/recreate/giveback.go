@@ -39,6 +39,11 @@ func (r *Recreator) GiveBack(
 	if cleared != nil && !errors.Is(cleared, brokererr.ErrUnproven) {
 		return Progress{}, reasoned(cleared)
 	}
+	if isNew && !rec.WithoutHold {
+		if err := management.Sleep(ctx, r.Errors, registering); err != nil {
+			return Progress{}, err
+		}
+	}
 	progress, err := r.giveBack(ctx, rec, wanted, report)
 	if err != nil || cleared == nil {
 		return progress, err
