@@ -22,8 +22,8 @@ const (
 
 // ConsumerCounts are the consumers of a queue by what Warren knows about them.
 type ConsumerCounts struct {
-	// All are all consumers, as the queue counts them. Listed are those that the broker lists for Warren's user. Following are the
-	// listed consumers that follow the contract of the ConsumerQueue's ConfigMap.
+	// All is how many consumers the queue counts. Listed is how many of them the broker lists for Warren's user. Following is how
+	// many of the listed ones follow the contract in the ConsumerQueue's ConfigMap.
 	All, Listed, Following int
 }
 
