@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
@@ -104,6 +105,9 @@ func (s *scope) syncPause(ctx context.Context) (again time.Duration, err error) 
 		return 0, err // otherwise the consumers do not pause any more
 	}
 	recreation.Pause = nil
+	if equality.Semantic.DeepEqual(*recreation, v1alpha1.RecreationStatus{}) {
+		s.status.Recreation = nil
+	}
 	return 0, nil
 }
 

@@ -43,7 +43,7 @@ func (w *recreationWork) run(ctx context.Context, report func(recreate.Progress)
 			result.seen, result.err = w.engine.Look(ctx, w.recreation)
 		}
 		if result.err == nil && result.seen.Queue.Consumers > 0 && w.configMap != "" {
-			result.listed, result.following, result.err = w.engine.Consumers(ctx, w.recreation, w.configMap)
+			result.listed, result.following = w.engine.Consumers(ctx, w.recreation, w.configMap)
 		}
 	case v1alpha1.RecreationDiverting:
 		result.err = w.engine.Divert(ctx, w.recreation, w.recordBindings)

@@ -87,13 +87,13 @@ func (m *memoryRecreator) Look(context.Context, recreate.Recreation) (recreate.S
 	return recreate.Seen{Queue: m.seen, Fenced: m.fenced, IsNew: m.isNew}, nil
 }
 
-func (m *memoryRecreator) Consumers(_ context.Context, _ recreate.Recreation, configMap string) (listed, following int, err error) {
+func (m *memoryRecreator) Consumers(_ context.Context, _ recreate.Recreation, configMap string) (listed, following int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if configMap != "shop/orders-contract" {
-		return m.listed, 0, nil
+		return m.listed, 0
 	}
-	return m.listed, m.following, nil
+	return m.listed, m.following
 }
 
 func (m *memoryRecreator) Divert(ctx context.Context, r recreate.Recreation, record func(context.Context, []vhost.Binding) error) error {
