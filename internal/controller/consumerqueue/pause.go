@@ -105,6 +105,9 @@ func (s *scope) syncPause(ctx context.Context) (again time.Duration, err error) 
 		return 0, err // otherwise the consumers do not pause any more
 	}
 	recreation.Pause = nil
+	if !recreation.IsUnderWay() {
+		s.recreations.release(client.ObjectKeyFromObject(s.cq))
+	}
 	if equality.Semantic.DeepEqual(*recreation, v1alpha1.RecreationStatus{}) {
 		s.status.Recreation = nil
 	}

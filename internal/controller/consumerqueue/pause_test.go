@@ -176,6 +176,7 @@ func TestAPauseEndsBeforeTheRecreationHasBegun(t *testing.T) {
 				t.Errorf("the status still has the pause %+v", recreation.Pause)
 			}
 			topologytest.Equal(t, "phases", []string(nil), w.engine.taken())
+			topologytest.Equal(t, "slots", 0, len(w.reconciler.recreations.slots))
 		})
 	}
 }
