@@ -38,6 +38,7 @@ type Consumer struct {
 	contractChecks   chan struct{} // requests to read the contract
 	permissionChecks chan struct{} // requests to check the permissions
 	status           status
+	pause            pause
 	workers          workerSet
 	stateMu          sync.Mutex // held while the state changes and the observers are called
 	reporter         reporter
@@ -56,7 +57,7 @@ func New[T any](conn *Conn, source contract.Source, handle Handler[T], options .
 		contractChecks: make(chan struct{}, 1), permissionChecks: make(chan struct{}, 1),
 	}
 	c.handle = newHandleFunc(decodeJSON[T], handle)
-	loaded, err := load(context.Background(), source)
+	loaded, err := c.load(context.Background())
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // the operator has not written the file yet; Run waits for it
 		return c, nil
@@ -160,10 +161,18 @@ func (c *Consumer) Run(ctx context.Context) error {
 	defer c.inBackground(ctx, c.checkPermissions, c.watchHandlers)()
 	retry := backoff{}
 	for {
-		c.setState(StateConnecting, nil)
+		if c.pause.left(time.Now()) <= 0 {
+			c.setState(StateConnecting, nil)
+		}
 		err := c.reload(ctx)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
+		}
+		if err == nil && c.awaitPause(ctx) {
+			if ctx.Err() != nil {
+				return nil
+			}
+			continue // with the contract as it is now
 		}
 		var s *session
 		if err == nil {
@@ -178,10 +187,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 				retry.reset()
 			}
 		}
-		if errors.Is(err, errContractChanged) {
-			if err := c.drain(s); err != nil { // handlers that still run keep their slots
-				c.settings.Load().logger.Warn("The contract changed, and handlers of the former session still run", "error", err)
-			}
+		if errors.Is(err, errContractChanged) || errors.Is(err, errPaused) {
+			c.endSession(s, err)
 			continue
 		}
 		if ctx.Err() == nil {
@@ -190,6 +197,19 @@ func (c *Consumer) Run(ctx context.Context) error {
 		if !sleep(ctx, retry.next()) {
 			return nil
 		}
+	}
+}
+
+// endSession drains a session because the contract has changed, or asks for a pause, during which the consumer stays ready.
+// Handlers that still run keep their slots.
+func (c *Consumer) endSession(s *session, why error) {
+	drain := c.drain
+	if errors.Is(why, errPaused) {
+		c.setState(StatePaused, nil)
+		drain = (*session).drain
+	}
+	if err := drain(s); err != nil {
+		c.settings.Load().logger.Warn("Handlers of the former session still run", "why", why, "error", err)
 	}
 }
 
@@ -206,17 +226,24 @@ func (c *Consumer) inBackground(ctx context.Context, work ...func(context.Contex
 	}
 }
 
-// load reads a contract, with a timeout because a source may use the network.
-func load(ctx context.Context, source contract.Source) (contract.Contract, error) {
+// load reads the contract, with a timeout because a source may use the network. It records the pause that the contract asks for
+// and returns the contract without it.
+func (c *Consumer) load(ctx context.Context) (contract.Contract, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	return source.Load(ctx)
+	loaded, err := c.source.Load(ctx)
+	if err != nil {
+		return contract.Contract{}, err
+	}
+	c.pause.note(loaded.Paused, time.Now())
+	loaded.Paused = nil
+	return loaded, nil
 }
 
 // reload reads the contract before a connect. If the consumer has a contract, reload keeps it when the new one cannot be read or
 // does not fit the options.
 func (c *Consumer) reload(ctx context.Context) error {
-	loaded, err := load(ctx, c.source)
+	loaded, err := c.load(ctx)
 	current := c.contract.Load()
 	if err == nil && (current == nil || !reflect.DeepEqual(*current, loaded)) {
 		err = c.useContract(loaded)
@@ -232,14 +259,16 @@ func (c *Consumer) reload(ctx context.Context) error {
 var errContractChanged = errors.New("the contract has changed")
 
 // checkContract reads the contract while messages are delivered. Changes that concern only the routes of failed messages apply
-// from the next delivery on. Other changes return errContractChanged.
+// from the next delivery on. Other changes return errContractChanged, and a pause returns errPaused.
 func (c *Consumer) checkContract(ctx context.Context) error {
-	loaded, err := load(ctx, c.source)
+	loaded, err := c.load(ctx)
 	current := c.contract.Load()
 	switch {
 	case err != nil:
 		c.settings.Load().logger.Warn("Cannot use the new contract; keeping the former one", "error", err)
 		return nil
+	case c.pause.left(time.Now()) > 0:
+		return errPaused
 	case reflect.DeepEqual(*current, loaded):
 		return nil
 	case sameSession(*current, loaded):
@@ -293,7 +322,7 @@ type openedSession struct {
 	err     error
 }
 
-// deliver runs a session. It returns nil when ctx ends, errContractChanged, or the reason why the session ended.
+// deliver runs a session. It returns nil when ctx ends, errContractChanged, errPaused, or the reason why the session ended.
 func (c *Consumer) deliver(ctx context.Context, s *session) error {
 	c.setState(StateDelivering, nil)
 	notify(c.permissionChecks)

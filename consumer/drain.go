@@ -20,14 +20,20 @@ const (
 	abandonWait = 2 * time.Second
 )
 
+// drain ends the last session of a consumer.
+func (c *Consumer) drain(s *session) error {
+	c.setState(StateShuttingDown, nil)
+	s.stop()
+	c.setState(StateDrainingQueue, nil)
+	return s.drain()
+}
+
 // drain ends a session without losing or repeating a message. It waits for handlers and copies, sends their acks, and cancels the
 // consumer. The cancel makes the queue process the acks before the channel is closed. Messages are returned only after that,
 // because the broker would deliver them to this consumer again.
-func (c *Consumer) drain(s *session) error {
-	c.setState(StateShuttingDown, nil)
+func (s *session) drain() error {
 	began := time.Now()
 	s.stop()
-	c.setState(StateDrainingQueue, nil)
 	if !s.awaitIdle(min(idleWait, s.settings.drain)) && !s.contract.SingleActiveConsumer && s.settings.prefetch <= maxLateAcks {
 		_ = s.cancelEarly() // on failure returnAndClose cancels again
 	}

@@ -12,11 +12,13 @@ type State string
 
 // States of a consumer.
 const (
-	StateConnecting    State = "Connecting"
-	StateDeclaringQoS  State = "DeclaringQoS"
-	StateConsuming     State = "Consuming"
-	StateDelivering    State = "Delivering"
-	StateReconnecting  State = "Reconnecting"
+	StateConnecting   State = "Connecting"
+	StateDeclaringQoS State = "DeclaringQoS"
+	StateConsuming    State = "Consuming"
+	StateDelivering   State = "Delivering"
+	StateReconnecting State = "Reconnecting"
+	// StatePaused: the contract asks the consumers not to consume, because the operator recreates the queue.
+	StatePaused        State = "Paused"
 	StateShuttingDown  State = "ShuttingDown"
 	StateDrainingQueue State = "DrainingQueue"
 	StateDisconnected  State = "Disconnected"

@@ -113,7 +113,11 @@ func (s *session) subscribe() error {
 	if s.isStopped() || s.received != nil {
 		return nil
 	}
-	deliveries, err := s.channel.Consume(s.contract.Queue, s.tag(), false, false, false, false, nil)
+	var arguments amqp.Table
+	if s.contract.ConfigMap != "" {
+		arguments = amqp.Table{contract.ArgConfigMap: s.contract.ConfigMap}
+	}
+	deliveries, err := s.channel.Consume(s.contract.Queue, s.tag(), false, false, false, false, arguments)
 	if err != nil {
 		return err
 	}

@@ -23,16 +23,19 @@ type Health struct {
 	State State  `json:"state"`
 	// Since is when the consumer entered State.
 	Since time.Time `json:"since"`
-	// Ready reports whether messages are delivered and the broker accepts the copies of failed messages.
+	// Ready reports whether messages are delivered, or will be after a pause that the contract asks for, and the broker accepts the
+	// copies of failed messages.
 	Ready bool `json:"ready"`
 	// Live reports whether the consumer makes progress, even if it cannot reach the broker. It is false after the consumer has
 	// ended, and if all its handlers are stuck: then only a restart helps.
 	Live bool `json:"live"`
 	// Message says why the consumer is not ready or is paused; else empty.
 	Message string `json:"message,omitempty"`
-	// Paused reports whether the limiter delays messages, or the broker blocks publishers, so that failed messages wait in the
-	// consumer.
+	// Paused reports whether the contract asks for a pause, the limiter delays messages, or the broker blocks publishers, so that
+	// failed messages wait in the consumer.
 	Paused bool `json:"paused,omitempty"`
+	// PausedUntil is when the pause that the contract asks for ends at the latest; nil if there is none.
+	PausedUntil *time.Time `json:"pausedUntil,omitempty"`
 	// Reconnects is how often the consumer lost its channel or could not open one.
 	Reconnects int `json:"reconnects"`
 	// Active is how many handlers run.
@@ -56,6 +59,7 @@ type status struct {
 	delivered     bool                // messages were delivered at least once
 	lost          time.Time           // when the channel was lost; zero while there is one and before the first one
 	attempts      int                 // to connect since lost
+	pausedUntil   time.Time           // in StatePaused; zero until the session has ended
 	refusedCopies map[*Delivery]error // why the broker refuses the copies of failed messages
 	forbidden     map[string]error    // by exchange: why the broker refuses messages
 
@@ -87,10 +91,22 @@ func (s *status) setState(to State, err error) (from State, moved bool) {
 			s.attempts++
 		}
 	}
-	if to == StateDelivering {
+	switch to {
+	case StateDelivering:
 		s.err, s.delivered = nil, true
+	case StatePaused:
+		s.err = nil
+	default:
+		s.pausedUntil = time.Time{}
 	}
 	return from, true
+}
+
+// recordPause records progress and when the pause ends at the latest.
+func (s *status) recordPause(until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastProgress, s.pausedUntil = time.Now(), until
 }
 
 // endLoss returns the attempts and the duration of a lost connection and resets them. It returns false if there was no loss.
@@ -154,7 +170,13 @@ func (c *Consumer) Health() Health {
 		h.Queue = current.Queue
 	}
 	refusals := s.refusals()
-	h.Ready = s.state == StateDelivering && len(refusals) == 0
+	pausing := s.state == StatePaused
+	h.Ready = (s.state == StateDelivering || pausing) && len(refusals) == 0
+	h.Paused = h.Paused || pausing
+	if pausing && !s.pausedUntil.IsZero() {
+		until := s.pausedUntil
+		h.PausedUntil = &until
+	}
 	h.Live = s.state != StateDisconnected && (s.lastProgress.IsZero() || time.Since(s.lastProgress) < livenessTimeout)
 	if given := c.settings.Load(); given != nil && stuck >= given.concurrency {
 		h.Live, h.Ready = false, false
@@ -166,6 +188,8 @@ func (c *Consumer) Health() Health {
 		h.Message = refusals[0]
 	case stuck > 0:
 		h.Message = fmt.Sprintf("%d handlers still run after their context ended; their stacks are in the log", stuck)
+	case pausing:
+		h.Message = "the operator recreates the queue and has asked the consumers to pause"
 	case limited:
 		h.Message = "messages wait for the limiter"
 	case blocked:

@@ -169,9 +169,35 @@ type RecreationStatus struct {
 	// +optional
 	ConsumersMayStart bool `json:"consumersMayStart,omitempty"`
 
+	// pause is what the contract in the ConfigMap of spec.contract asks the consumers for; absent if it does not ask for a pause.
+	// +optional
+	Pause *ConsumerPause `json:"pause,omitempty"`
+
+	// pauses is how often consumers were asked to pause for this recreation. After three, Warren waits until they are stopped by hand.
+	// +optional
+	Pauses int32 `json:"pauses,omitempty"`
+
 	// lastResult is how the last recreation ended: completed, or backed out with a reason. Absent before the first one.
 	// +optional
 	LastResult *RecreationResult `json:"lastResult,omitempty"`
+}
+
+// ConsumerPause asks the consumers of the main queue to stop consuming.
+type ConsumerPause struct {
+	// until is when the consumers consume again, even if the ConfigMap still asks for the pause.
+	// +required
+	Until metav1.Time `json:"until,omitzero"`
+
+	// ended reports that the pause is over, and that the ConfigMap may still ask for it.
+	// +optional
+	Ended bool `json:"ended,omitempty"`
+}
+
+// EndPause makes the consumers consume again, if they were asked to pause.
+func (r *RecreationStatus) EndPause() {
+	if r.Pause != nil {
+		r.Pause = &ConsumerPause{Until: r.Pause.Until, Ended: true}
+	}
 }
 
 // IsUnderWay reports whether a recreation has begun to write to the broker and has not ended.
@@ -248,6 +274,8 @@ const (
 	BackOutAborted = "Aborted"
 	// BackOutConsumersCameBack: a consumer subscribed to the queue.
 	BackOutConsumersCameBack = "ConsumersCameBack"
+	// BackOutPauseEnded: the consumers were asked to pause, and the recreation could not begin in time.
+	BackOutPauseEnded = "PauseEnded"
 	// BackOutMessagesCame: a message came to a delay tier or a dead-letter queue.
 	BackOutMessagesCame = "MessagesCame"
 	// BackOutPublishersPastBindings: messages come to the queue past its bindings.

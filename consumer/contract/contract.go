@@ -59,6 +59,26 @@ type Contract struct {
 	ConsumerTimeout *Duration `json:"consumerTimeoutMilliseconds,omitempty"`
 	// RedeliveryDelay is how long the broker waits before it delivers a requeued message again. Without it, it does not wait.
 	RedeliveryDelay *RedeliveryDelay `json:"redeliveryDelay,omitempty"`
+	// ConfigMap is the ConfigMap that Warren keeps the contract in, as namespace/name; empty in a contract from elsewhere. A
+	// consumer that obeys paused sets the argument x-warren-contract of basic.consume to it.
+	ConfigMap string `json:"configMap,omitempty"`
+	// Paused asks the consumers to stop consuming, because Warren recreates the queue. Without it they consume.
+	Paused *Pause `json:"paused,omitempty"`
+}
+
+// ArgConfigMap is the argument of basic.consume that shows Warren from which ConfigMap a consumer reads its contract. Warren asks
+// for a pause only if all consumers of the queue have it.
+const ArgConfigMap = "x-warren-contract"
+
+// MaxPause is how long consumers pause at most for one Pause.ID, whatever Until is: a clock may be wrong.
+const MaxPause = 10 * time.Minute
+
+// Pause asks consumers to stop consuming, to return what they have not handled, and to keep running.
+type Pause struct {
+	// ID identifies the recreation of the queue. Another ID is another pause.
+	ID string `json:"id"`
+	// Until is when the consumers consume again, even if the contract still asks for the pause. It is a time of the operator's clock.
+	Until time.Time `json:"until"`
 }
 
 // Route is the destination of a published message.
@@ -135,6 +155,9 @@ func (c Contract) Validate() error {
 	}
 	if c.Strategy == StrategyReject && c.RejectDeadLetters {
 		refuse("rejectDeadLetters must be false under strategy Reject: rejected messages wait in the tier")
+	}
+	if c.Paused != nil && (c.Paused.ID == "" || c.Paused.Until.IsZero()) {
+		refuse("paused.id or paused.until is missing: remove paused, or set both")
 	}
 	return errors.Join(wrong...)
 }

@@ -25,6 +25,8 @@ func TestDefaultIsValid(t *testing.T) {
 func TestParse(t *testing.T) {
 	t.Parallel()
 	want := contract.Default("orders")
+	want.ConfigMap = "shop/orders-contract"
+	want.Paused = &contract.Pause{ID: "k3v9q2m7xa", Until: time.Date(2026, 11, 26, 8, 10, 0, 0, time.UTC)}
 	document, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)
@@ -60,6 +62,8 @@ func TestParseRefusesInvalidContracts(t *testing.T) {
 		"a tier without a route":      {func(c *contract.Contract) { c.Tiers[1].RoutingKey = "" }, "tiers[1].routingKey"},
 		"parking without a route":     {func(c *contract.Contract) { c.Park = &contract.Route{} }, "park.routingKey"},
 		"Reject that dead-letters":    {func(c *contract.Contract) { c.Strategy, c.Tiers = contract.StrategyReject, c.Tiers[:1] }, "rejectDeadLetters must be false"},
+		"a pause without an ID":       {func(c *contract.Contract) { c.Paused = &contract.Pause{Until: time.Now()} }, "paused.id or paused.until"},
+		"a pause without an end":      {func(c *contract.Contract) { c.Paused = &contract.Pause{ID: "k3v9q2m7xa"} }, "paused.id or paused.until"},
 		"two things at the same time": {func(c *contract.Contract) { c.Queue, c.MaxAttempts = "", 0 }, "maxAttempts is 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,6 +85,7 @@ func TestParseRefusesInvalidContracts(t *testing.T) {
 		"a negative delay":   `{"tiers": [{"delayMilliseconds": -1}]}`,
 		"half a millisecond": `{"tiers": [{"delayMilliseconds": 0.5}]}`,
 		"a delay of 50 days": `{"tiers": [{"delayMilliseconds": 4320000000}]}`,
+		"a pause in words":   `{"paused": {"id": "k3v9q2m7xa", "until": "tomorrow"}}`,
 	} {
 		if _, err := contract.Parse([]byte(document)); err == nil || !strings.HasPrefix(err.Error(), "read contract: ") {
 			t.Errorf("%s: %v", name, err)

@@ -45,7 +45,7 @@ var _ = Describe("spec.contract", func() {
 		Expect(cq.Status.Contract.ConfigMap).To(Equal("orders-contract"))
 		Expect(metav1.IsControlledBy(found, cq)).To(BeTrue())
 		want := contract.Default("orders")
-		want.VirtualHost = w.VHost.Name
+		want.VirtualHost, want.ConfigMap = w.VHost.Name, w.Namespace+"/orders-contract"
 		Expect(contractOf(found)).To(Equal(want))
 
 		By("mounting the ConfigMap beside a Secret, as a projected volume does")

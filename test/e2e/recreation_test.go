@@ -1,7 +1,12 @@
 package e2e
 
 import (
+	"context"
+	"log/slog"
+	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -12,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/test/deadline"
 	. "github.com/warren-mq/warren/test/testenv"
 	"github.com/warren-mq/warren/test/traffic"
@@ -80,4 +87,112 @@ var _ = Describe("A queue is recreated", func() {
 		report.NoneLost(GinkgoTB())
 		w.ExpectExactly()
 	})
+
+	It("with Migrate and approval Automatic, while consumers of the library pause by themselves", Extended, func() {
+		w := newWorld(newest)
+		contracted := "contract: {configMap: orders-contract}\nrecreation: {approval: Automatic}" + recreated + "Migrate"
+		w.Queue("orders", contracted)
+		w.Ready("orders")
+		consumers := newPausingConsumers(w, 5)
+		publisher := traffic.Publish(GinkgoTB(), w.VHost, traffic.Publishing{
+			Targets: []traffic.Target{{Exchange: "shop", RoutingKey: "order.placed"}}, Every: 5 * time.Millisecond,
+		})
+		Eventually(consumers.count).WithTimeout(deadline.For(10 * time.Second)).Should(BeNumerically(">", 100))
+
+		w.Queue("orders", strings.Replace(contracted, "1h", "2h", 1))
+		w.EventuallyReasons("orders", ContainElements("ConsumersPaused"))
+		Eventually(func() *v1alpha1.RecreationResult {
+			if recreation := w.Get("orders").Status.Recreation; recreation != nil {
+				return recreation.LastResult
+			}
+			return nil
+		}).WithTimeout(deadline.For(90*time.Second)).Should(HaveField("Result", v1alpha1.RecreationCompleted),
+			"consumers read their contract every 30 s")
+		before := consumers.count()
+		Eventually(consumers.count).WithTimeout(deadline.For(30*time.Second)).Should(BeNumerically(">", before), "they consume again")
+		w.Ready("orders")
+		Expect(contractOf(w.configMap("orders-contract")).Paused).To(BeNil())
+
+		publisher.Stop()
+		Expect(publisher.Counts().Nacks + publisher.Counts().Returned).To(BeZero())
+		Eventually(consumers.missing).WithArguments(publisher.Confirmed()).WithTimeout(deadline.For(30 * time.Second)).Should(BeEmpty())
+		consumers.stop()
+		Expect(consumers.pauses()).To(HaveEach(BeNumerically(">=", 1)), "each consumer paused")
+		w.ExpectExactly()
+	})
 })
+
+// mounted is the contract in a ConfigMap, as a pod that mounts the ConfigMap has it.
+type mounted func() contract.Contract
+
+func (m mounted) Load(context.Context) (contract.Contract, error) { return m(), nil }
+
+// pausingConsumers are consumers of the library with the contract of ConfigMap orders-contract.
+type pausingConsumers struct {
+	stop func()
+
+	mu      sync.Mutex
+	handled map[string]bool
+	paused  []int // how often, by consumer
+}
+
+func newPausingConsumers(w *world, count int) *pausingConsumers {
+	GinkgoHelper()
+	running, cancel := context.WithCancel(ctx())
+	c := &pausingConsumers{handled: map[string]bool{}, paused: make([]int, count)}
+	var ended sync.WaitGroup
+	c.stop = sync.OnceFunc(func() { cancel(); ended.Wait() })
+	DeferCleanup(func() { c.stop() })
+	fromConfigMap := mounted(func() contract.Contract {
+		defer GinkgoRecover()
+		return contractOf(w.configMap("orders-contract"))
+	})
+	uri, err := url.Parse(newest.AMQPURI)
+	Expect(err).NotTo(HaveOccurred())
+	uri.User, uri.Path = url.UserPassword(newest.Username, newest.Password), "/"+w.VHost.Name
+	for i := range count {
+		made, err := consumer.New(consumer.NewConn(consumer.URI(uri.String())), fromConfigMap, c.handle,
+			consumer.WithLogger(slog.New(slog.NewTextHandler(GinkgoWriter, nil))),
+			consumer.WithObserver(consumer.Observer{State: func(to consumer.Transition) { c.observe(i, to) }}))
+		Expect(err).NotTo(HaveOccurred())
+		ended.Go(func() {
+			defer GinkgoRecover()
+			Expect(made.Run(running)).To(Succeed())
+		})
+	}
+	return c
+}
+
+func (c *pausingConsumers) handle(_ context.Context, m *consumer.Message[[]byte]) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.handled[m.ID()] = true
+	return nil
+}
+
+func (c *pausingConsumers) observe(index int, to consumer.Transition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if to.To == consumer.StatePaused {
+		c.paused[index]++
+	}
+}
+
+func (c *pausingConsumers) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.handled)
+}
+
+func (c *pausingConsumers) pauses() []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.paused)
+}
+
+// missing returns the messages that no consumer has handled.
+func (c *pausingConsumers) missing(ids []string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return c.handled[id] })
+}

@@ -108,7 +108,7 @@ func constrain(schema *jsonschema.Schema) error {
 	rules := `{
 		"properties": {
 			"apiVersion": {"const": "` + contract.APIVersion + `"}, "queue": {"minLength": 1}, "virtualHost": {"minLength": 1},
-			"tiers": {"items": ` + route + `}, "park": ` + route + `
+			"tiers": {"items": ` + route + `}, "park": ` + route + `, "paused": {"properties": {"id": {"minLength": 1}}}
 		},
 		"allOf": [
 			{"if": {"properties": {"strategy": {"const": "Publish"}}}, "then": {"required": ["tiers"], "properties": {"tiers": {"minItems": 1}}}},

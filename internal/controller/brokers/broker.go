@@ -94,6 +94,8 @@ type Recreator interface {
 	Check(ctx context.Context, r recreate.Recreation) error
 	// Look returns what the broker has.
 	Look(ctx context.Context, r recreate.Recreation) (recreate.Seen, error)
+	// Consumers returns how many consumers of the queue the broker lists, and how many of them follow the contract in a ConfigMap.
+	Consumers(ctx context.Context, r recreate.Recreation, configMap string) (listed, following int)
 	// Divert calls record with the bindings of the queue before they lead to the hold.
 	Divert(ctx context.Context, r recreate.Recreation, record func(context.Context, []vhost.Binding) error) error
 	// Empty moves the messages of the queue to the hold.

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	consumercontract "github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/topology"
@@ -52,9 +53,10 @@ func (v *vhostScope) contract(configMap string) (contract, error) {
 	if err != nil {
 		return contract{}, err
 	}
-	document, err := json.MarshalIndent(kept, "", "  ")
+	kept.ConfigMap = v.cq.Namespace + "/" + configMap
+	document, err := documentOf(kept)
 	if err != nil {
-		return contract{}, fmt.Errorf("encode contract: %w", err)
+		return contract{}, err
 	}
 	host, port, err := net.SplitHostPort(v.location.Cluster.Endpoint)
 	if err != nil {
@@ -62,7 +64,7 @@ func (v *vhostScope) contract(configMap string) (contract, error) {
 	}
 	c := contract{configMap: configMap, data: map[string]string{
 		"type": "rabbitmq", "provider": "warren", "host": host, "port": port, "virtual-host": v.location.VHost,
-		"contract.json": string(document) + "\n",
+		documentKey: document,
 	}}
 	whole, err := json.Marshal(c.data)
 	if err != nil {
@@ -70,6 +72,17 @@ func (v *vhostScope) contract(configMap string) (contract, error) {
 	}
 	c.hash = fmt.Sprintf("sha256:%x", sha256.Sum256(whole))
 	return c, nil
+}
+
+// documentKey is the key of the contract in its ConfigMap.
+const documentKey = "contract.json"
+
+func documentOf(kept consumercontract.Contract) (string, error) {
+	document, err := json.MarshalIndent(kept, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("encode contract: %w", err)
+	}
+	return string(document) + "\n", nil
 }
 
 // isWritten reports whether a ConfigMap has this contract.

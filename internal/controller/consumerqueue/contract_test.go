@@ -75,7 +75,8 @@ func TestTheContractIsWrittenWhenTheTopologyIsInSync(t *testing.T) {
   },
   "deadLetterQueue": "orders.dlq",
   "rejectDeadLetters": true,
-  "singleActiveConsumer": false
+  "singleActiveConsumer": false,
+  "configMap": "shop/orders-contract"
 }
 `,
 	}

@@ -139,6 +139,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !errors.Is(err, brokers.ErrBusy) {
 		r.limiter.Pass(request.NamespacedName)
 	}
+	pauseIn, pausing := s.syncPause(ctx)
 	if wait, waits := retryOf(err); waits {
 		s.countReconciliation(err, nil)
 		return ctrl.Result{RequeueAfter: trigger.Jittered(wait)}, nil
@@ -148,8 +149,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if statuswriter.IsStale(writing) {
 		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
 	}
-	if err := errors.Join(err, writing); err != nil {
+	if err := errors.Join(err, pausing, writing); err != nil {
 		return ctrl.Result{}, err
+	}
+	if pauseIn > 0 && (result.RequeueAfter == 0 || pauseIn < result.RequeueAfter) {
+		result.RequeueAfter = pauseIn
 	}
 	return result, nil
 }

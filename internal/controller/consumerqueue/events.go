@@ -26,6 +26,7 @@ const (
 	eventRecreationFinished  = "RecreationFinished"
 	eventRecreationBackedOut = "RecreationBackedOut"
 	eventRecreationBlocked   = "RecreationBlocked"
+	eventConsumersPaused     = "ConsumersPaused"
 )
 
 // occurrence is an Event to record after the status that it describes is written.

@@ -61,6 +61,9 @@ func (v *vhostScope) planRecreation(comparison plan.Comparison, outcome summary)
 		v.dropPlanned()
 		return outcome, nil
 	}
+	if !verdict.Begins || !next.MayPauseConsumers(moment) {
+		moment.Status.EndPause()
+	}
 	v.status.Recreation = &moment.Status
 	var begun *v1alpha1.RecreationStatus
 	if verdict.Begins {
@@ -78,11 +81,12 @@ func isAboutApproval(verdict plan.Verdict) bool {
 func (v *vhostScope) dropPlanned() {
 	v.recreations.release(client.ObjectKeyFromObject(v.cq))
 	former := v.status.Recreation
-	if former == nil || former.LastResult == nil {
+	if former == nil || former.LastResult == nil && former.Pause == nil {
 		v.status.Recreation = nil
 		return
 	}
-	v.status.Recreation = &v1alpha1.RecreationStatus{LastResult: former.LastResult}
+	v.status.Recreation = &v1alpha1.RecreationStatus{LastResult: former.LastResult, Pause: former.Pause}
+	v.status.Recreation.EndPause()
 }
 
 // decideRecreation decides by the content of the queue whether a permitted recreation begins. A task asks the broker, so the
@@ -96,6 +100,9 @@ func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) 
 		if err != nil {
 			return plan.Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: err.Error()}, nil
 		}
+		if _, isPaused := plan.PauseEnds(&moment.Status); !isPaused && next.MayPauseConsumers(moment) {
+			work.configMap = v.contractConfigMap()
+		}
 		v.recreations.begin(key, moment.Status, work.run)
 	}
 	look, known := task.lastResult()
@@ -106,7 +113,7 @@ func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) 
 	verdict := verdictOfLook(next, moment, look)
 	switch {
 	case !verdict.Begins:
-		return verdict, nil
+		return v.pauseConsumers(next, moment, look, verdict), nil
 	case look.err == nil && look.seen.IsNew:
 		v.connection.RequestCatchUp()
 		fallthrough

@@ -53,7 +53,10 @@ type recreationTask struct {
 
 // phaseResult is how the work of a phase ended.
 type phaseResult struct {
-	seen     recreate.Seen // of Waiting
+	// seen, listed and following are of Waiting. The latter two are numbers of consumers; see plan.ConsumerCounts.
+	seen              recreate.Seen
+	listed, following int
+
 	progress recreate.Progress
 	swapped  recreate.Swapped
 	err      error

@@ -31,6 +31,8 @@ type recreationWork struct {
 	engine     brokers.Recreator
 	connection *brokers.Broker
 	wanted     func(vhost.Binding) bool
+	// configMap has the contract of consumers that may be asked to pause; empty if they may not.
+	configMap string
 }
 
 // run does the work of the phase that the status has.
@@ -39,6 +41,9 @@ func (w *recreationWork) run(ctx context.Context, report func(recreate.Progress)
 	case v1alpha1.RecreationWaiting:
 		if result.err = w.engine.Check(ctx, w.recreation); result.err == nil {
 			result.seen, result.err = w.engine.Look(ctx, w.recreation)
+		}
+		if result.err == nil && result.seen.Queue.Consumers > 0 && w.configMap != "" {
+			result.listed, result.following = w.engine.Consumers(ctx, w.recreation, w.configMap)
 		}
 	case v1alpha1.RecreationDiverting:
 		result.err = w.engine.Divert(ctx, w.recreation, w.recordBindings)

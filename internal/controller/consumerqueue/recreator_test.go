@@ -17,12 +17,14 @@ import (
 type memoryRecreator struct {
 	broker *brokerstest.Broker
 
-	mu     sync.Mutex
-	seen   recreate.QueueSeen
-	calls  []string
-	hold   []string // IDs of hold queues, for Find
-	fenced bool
-	isNew  bool // nobody has to look: Look reports the new arguments
+	mu   sync.Mutex
+	seen recreate.QueueSeen
+	// listed and following are what Consumers returns.
+	listed, following int
+	calls             []string
+	hold              []string // IDs of hold queues, for Find
+	fenced            bool
+	isNew             bool // nobody has to look: Look reports the new arguments
 	// during is called in the work of a phase, before it has an effect.
 	during map[v1alpha1.RecreationPhase]func(context.Context) error
 	// swapped is what Swap reports if its part of during fails.
@@ -83,6 +85,15 @@ func (m *memoryRecreator) Look(context.Context, recreate.Recreation) (recreate.S
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return recreate.Seen{Queue: m.seen, Fenced: m.fenced, IsNew: m.isNew}, nil
+}
+
+func (m *memoryRecreator) Consumers(_ context.Context, _ recreate.Recreation, configMap string) (listed, following int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if configMap != "shop/orders-contract" {
+		return m.listed, 0
+	}
+	return m.listed, m.following
 }
 
 func (m *memoryRecreator) Divert(ctx context.Context, r recreate.Recreation, record func(context.Context, []vhost.Binding) error) error {

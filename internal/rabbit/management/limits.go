@@ -51,6 +51,7 @@ var answerLimits = []struct {
 	{"/policies/{vhost}/{policy}", smallAnswer},
 	{"/operator-policies/{vhost}", 0},
 	{"/vhosts/{vhost}/connections", 0},
+	{"/consumers/{vhost}", 0},
 }
 
 // Limits bound the memory that the answers of brokers may take in this process. All connections share one Limits, because brokers are not

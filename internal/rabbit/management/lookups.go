@@ -69,6 +69,25 @@ func (m *Client) Connections(ctx context.Context, show func(properties LooseObje
 	return err
 }
 
+// Consumer is a consumer of a queue, with the arguments of its basic.consume.
+type Consumer struct {
+	Queue     struct{ Name string }
+	Arguments LooseObject
+}
+
+// Consumers calls show with each consumer in the vhost that the user may see: its own ones, or all with the tag monitoring or
+// administrator.
+func (m *Client) Consumers(ctx context.Context, show func(Consumer)) error {
+	path := "/consumers/" + Escape(m.VHost) + "?columns=queue.name,arguments"
+	_, err := m.Get(ctx, path, "", StreamedFunc(func(a *Answer) error {
+		return EachItem(a, func(item Consumer) (int64, error) {
+			show(item)
+			return 0, nil
+		})
+	}))
+	return err
+}
+
 // toldPolicy is the definition of the effective policy. Known is false if the answer does not contain it.
 type toldPolicy struct {
 	Definition LooseObject

@@ -112,19 +112,21 @@ func BackOut(status v1alpha1.RecreationStatus, reason, message string) v1alpha1.
 }
 
 // Planned returns the status of a recreation that has not begun. A recreation of the same queue to the same arguments keeps its
-// id and the count of its attempts. Any other recreation gets a new id, and counts its attempts from zero.
+// id, its pause, and the counts of its attempts and pauses. Any other recreation gets a new id, counts from zero, and ends the pause.
 func Planned(former *v1alpha1.RecreationStatus, queue topology.Queue, newID func() string) v1alpha1.RecreationStatus {
 	planned := v1alpha1.RecreationStatus{
 		Queue: queue.Name, Phase: v1alpha1.RecreationWaiting, NewArguments: queue.Arguments.JSON(),
 	}
 	if former != nil {
-		planned.ApprovedPlanHash, planned.ApprovedGeneration = former.ApprovedPlanHash, former.ApprovedGeneration
+		planned.ApprovedPlanHash, planned.ApprovedGeneration, planned.Pause = former.ApprovedPlanHash, former.ApprovedGeneration, former.Pause
 		if former.Queue == planned.Queue && former.NewArguments == planned.NewArguments {
-			planned.ID, planned.Attempts, planned.LastResult = former.ID, former.Attempts, former.LastResult
+			planned.ID, planned.LastResult = former.ID, former.LastResult
+			planned.Attempts, planned.Pauses = former.Attempts, former.Pauses
 		}
 	}
 	if planned.ID == "" {
 		planned.ID = newID()
+		planned.EndPause()
 	}
 	return planned
 }
@@ -133,10 +135,13 @@ func Planned(former *v1alpha1.RecreationStatus, queue topology.Queue, newID func
 // id, because a delete of the old hold queue may still be running and must not find the next hold queue.
 func Finished(status v1alpha1.RecreationStatus, at metav1.Time) v1alpha1.RecreationStatus {
 	result := v1alpha1.RecreationResult{ID: status.ID, Queue: status.Queue, Result: v1alpha1.RecreationCompleted, Time: at}
-	left := v1alpha1.RecreationStatus{ApprovedPlanHash: status.ApprovedPlanHash, ApprovedGeneration: status.ApprovedGeneration}
+	left := v1alpha1.RecreationStatus{
+		ApprovedPlanHash: status.ApprovedPlanHash, ApprovedGeneration: status.ApprovedGeneration, Pause: status.Pause,
+	}
+	left.EndPause()
 	if status.BackOutReason != "" {
 		result.Result, result.Reason, result.Message = v1alpha1.RecreationBackedOut, status.BackOutReason, status.BackOutMessage
-		left.Queue, left.NewArguments, left.Attempts = status.Queue, status.NewArguments, status.Attempts
+		left.Queue, left.NewArguments, left.Attempts, left.Pauses = status.Queue, status.NewArguments, status.Attempts, status.Pauses
 		if countsAsAttempt(status.BackOutReason) {
 			left.Attempts++
 		}

@@ -25,7 +25,7 @@ func (r Recreation) Consequences(settings topology.Recreation, messages int64, t
 	moves := settings.Policy == v1alpha1.RecreatePolicyMigrate && r.Queue.Role == v1alpha1.RoleMain
 	all := []Consequence{
 		{"messages", r.ofMessages(moves, settings, messages)},
-		{"consumers", "all must be gone first, and may come back when status.recreation.consumersMayStart is true"},
+		{"consumers", consumersFirst(moves)},
 		{"publishers", r.ofPublishers()},
 		{"", fmt.Sprintf("by the name of queue %q: cannot be listed. They get nacks for about a second; without mandatory they can lose "+
 			"messages", r.Queue.Name)},
@@ -38,6 +38,15 @@ func (r Recreation) Consequences(settings topology.Recreation, messages int64, t
 		after = "moved messages lose their exchange, and delivery counts and x-death counts start anew; " + after
 	}
 	return append(all, Consequence{"afterwards", after})
+}
+
+// consumersFirst describes what the consumers have to do. Those of a queue whose messages are moved can be asked to pause.
+func consumersFirst(moves bool) string {
+	if moves {
+		return "Warren asks them to pause if all of them follow the contract of spec.contract; otherwise all must be gone first, and may " +
+			"come back when status.recreation.consumersMayStart is true"
+	}
+	return "all must be gone first, and may come back when status.recreation.consumersMayStart is true"
 }
 
 func (r Recreation) ofMessages(moves bool, settings topology.Recreation, messages int64) string {

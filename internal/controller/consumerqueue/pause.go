@@ -1,0 +1,148 @@
+package consumerqueue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	consumercontract "github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/controller/statuswriter"
+	"github.com/warren-mq/warren/internal/metrics"
+	"github.com/warren-mq/warren/internal/rabbit/recreate"
+	"github.com/warren-mq/warren/internal/topology/plan"
+)
+
+// Consumers are asked to pause in two steps. pauseConsumers records the pause in the status. syncPause, which ends each
+// reconciliation, makes the ConfigMap match the status. So a manager that crashes in between leaves a status that tells the next one
+// what the ConfigMap may ask for.
+
+// contractConfigMap returns the ConfigMap with the contract, as the contract itself names it; empty if it is not written.
+func (v *vhostScope) contractConfigMap() string {
+	spec, written := v.cq.Spec.Contract, v.status.Contract
+	if spec == nil || written == nil || spec.ConfigMap != written.ConfigMap {
+		return ""
+	}
+	return v.cq.Namespace + "/" + written.ConfigMap
+}
+
+// pauseConsumers decides whether the consumers that a recreation waits for are asked to pause. verdict is why it does not begin now.
+func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, look phaseResult, verdict plan.Verdict) plan.Verdict {
+	waits := verdict.Reason == v1alpha1.ReasonWaitingForConsumers
+	inVain := !waits && verdict.Reason != v1alpha1.ReasonRecreationPending
+	ends, isPaused := plan.PauseEnds(&moment.Status)
+	switch {
+	case isPaused && (inVain || !moment.Now.Before(ends)):
+		v.giveUpPause(moment, verdict.Message)
+		return verdict
+	case isPaused && waits:
+		verdict.Message += fmt.Sprintf(", which have been asked to pause; Warren waits for them until %s", ends.UTC().Format(time.RFC3339))
+		return verdict
+	case isPaused, !waits, v.contractConfigMap() == "", !next.MayPauseConsumers(moment):
+		return verdict
+	}
+	counts := plan.ConsumerCounts{All: look.seen.Queue.Consumers, Listed: look.listed, Following: look.following}
+	pause, why := next.PauseConsumers(moment, counts, v.contractConfigMap())
+	key := client.ObjectKeyFromObject(v.cq)
+	switch {
+	case !pause:
+		verdict.Message += "; " + why
+	case !v.recreations.reserve(key, v.place(), false):
+		verdict.Message += fmt.Sprintf("; Warren asks them to pause after others: %d queues of this vhost are being recreated", maxRecreations)
+	default:
+		paused := plan.Paused(moment.Status, moment.Now, recreate.NewID)
+		v.status.Recreation = &paused
+		v.addEvent(corev1.EventTypeNormal, eventConsumersPaused, "Recreate", fmt.Sprintf(
+			"asks the consumers of queue %q to pause until %s at the latest, through ConfigMap %q",
+			paused.Queue, paused.Pause.Until.UTC().Format(time.RFC3339), v.status.Contract.ConfigMap))
+		verdict.Again = slotAgain // to write the ConfigMap
+	}
+	return verdict
+}
+
+// giveUpPause ends an attempt that has not written to the broker, because its consumers paused in vain.
+func (v *vhostScope) giveUpPause(moment plan.Moment, why string) {
+	given := moment.Status
+	given.BackOutReason, given.BackOutMessage = v1alpha1.BackOutPauseEnded, "its consumers paused, and it could not begin: "+why
+	finished := plan.Finished(given, metav1.NewTime(moment.Now).Rfc3339Copy())
+	v.status.Recreation = &finished
+	v.recreations.release(client.ObjectKeyFromObject(v.cq))
+	metrics.Recreations.Inc(string(v1alpha1.RecreationBackedOut))
+	v.addEvent(corev1.EventTypeWarning, eventRecreationBackedOut, "Recreate", fmt.Sprintf(
+		"queue %q stays as it was, because %s", given.Queue, given.BackOutMessage))
+}
+
+// syncPause makes the ConfigMap of the contract ask for the pause that the status records, or for none. It returns when to call it
+// again because the pause ends; zero if there is none.
+func (s *scope) syncPause(ctx context.Context) (again time.Duration, err error) {
+	recreation, now := s.status.Recreation, time.Now()
+	if recreation == nil || recreation.Pause == nil {
+		return 0, nil
+	}
+	ends, isPaused := plan.PauseEnds(recreation)
+	stops := !s.isSwapping() && (!s.cq.DeletionTimestamp.IsZero() || s.cq.Spec.Suspend || !recreates(s.cq))
+	if isPaused && !stops && now.Before(ends) {
+		if stored := s.cq.Status.Recreation; stored == nil || stored.ID != recreation.ID || stored.Pause == nil {
+			return slotAgain, nil // the status is written first
+		}
+		err := s.writePause(ctx, &consumercontract.Pause{ID: recreation.ID, Until: recreation.Pause.Until.UTC()})
+		if needsUserAction(err) {
+			log.FromContext(ctx).Info("The contract cannot ask the consumers to pause", "reason", conditions.ErrorSummary(err))
+			err = nil
+		}
+		return ends.Sub(now), err
+	}
+	if err := s.writePause(ctx, nil); err != nil && now.Before(recreation.Pause.Until.Time) {
+		return 0, err // otherwise the consumers do not pause any more
+	}
+	recreation.Pause = nil
+	if !recreation.IsUnderWay() {
+		s.recreations.release(client.ObjectKeyFromObject(s.cq))
+	}
+	if equality.Semantic.DeepEqual(*recreation, v1alpha1.RecreationStatus{}) {
+		s.status.Recreation = nil
+	}
+	return 0, nil
+}
+
+// writePause writes a pause into the contract's ConfigMap, or removes it if pause is nil. All else in the ConfigMap stays as it is:
+// the topology may not match the spec while a queue is recreated. A ConfigMap that is gone, or not managed by Warren, stays as it is.
+func (s *scope) writePause(ctx context.Context, pause *consumercontract.Pause) error {
+	if s.status.Contract == nil {
+		return nil
+	}
+	name := s.status.Contract.ConfigMap
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		found := &corev1.ConfigMap{}
+		if err := s.live.Get(ctx, client.ObjectKey{Namespace: s.cq.Namespace, Name: name}, found); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		kept, err := consumercontract.Parse([]byte(found.Data[documentKey]))
+		_, labelled := found.Labels[v1alpha1.ContractLabel]
+		if err != nil || !labelled || !metav1.IsControlledBy(found, s.cq) {
+			return nil //nolint:nilerr // syncContract replaces a document that cannot be read
+		}
+		kept.Paused = pause
+		document, err := documentOf(kept)
+		if err != nil || document == found.Data[documentKey] {
+			return err
+		}
+		wanted := found.DeepCopy()
+		wanted.Data[documentKey] = document
+		patch := client.MergeFromWithOptions(found, client.MergeFromWithOptimisticLock{})
+		return client.IgnoreNotFound(s.client.Patch(ctx, wanted, patch, statuswriter.FieldOwner))
+	})
+	if err != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("write the pause into ConfigMap %q of spec.contract: %w", name, err)
+	}
+	return err
+}

@@ -1,0 +1,92 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/consumer/contract"
+)
+
+// Limits of pauses; see docs/adr/0046-consumers-pause.md.
+const (
+	// stopLimit is for how long Warren waits until all consumers have stopped. A kubelet takes up to 90 s to deliver a ConfigMap,
+	// the library reads it every 30 s and drains for 20 s unless told otherwise. The rest of contract.MaxPause is for the recreation.
+	stopLimit = 5 * time.Minute
+	// maxPauses is how often consumers are asked to pause for the same recreation, pauseAgain how long after the last attempt.
+	maxPauses  = 3
+	pauseAgain = 10 * time.Minute
+)
+
+// ConsumerCounts are the consumers of a queue by what Warren knows about them.
+type ConsumerCounts struct {
+	// All is how many consumers the queue counts. Listed is how many of them the broker lists for Warren's user. Following is how
+	// many of the listed ones follow the contract in the ConsumerQueue's ConfigMap.
+	All, Listed, Following int
+}
+
+// whyNoPause returns why the consumers are not asked to pause, as the end of a sentence; empty if they all follow the contract.
+func (c ConsumerCounts) whyNoPause(configMap string) string {
+	switch others := c.Listed - c.Following; {
+	case others > 0:
+		return fmt.Sprintf("%s not follow the contract in ConfigMap %q: scale these consumers to zero",
+			counted(others, "of them does", "of them do"), configMap)
+	case c.Listed < c.All:
+		return "Warren cannot list all of them to see whether they follow the contract: give its RabbitMQ user the tag monitoring, or " +
+			"scale the consumers to zero"
+	}
+	return ""
+}
+
+// PauseConsumers decides about a recreation that waits for its consumers: whether they are asked to pause, and if not, what is to be
+// done. configMap has the contract, of which the consumers were counted.
+func (r Recreation) PauseConsumers(m Moment, consumers ConsumerCounts, configMap string) (pause bool, why string) {
+	last := m.Status.LastResult
+	recent := last != nil && last.Result == v1alpha1.RecreationBackedOut && m.Now.Sub(last.Time.Time) < pauseAgain
+	if why := consumers.whyNoPause(configMap); why != "" {
+		return false, why
+	}
+	m.Consumers = 0
+	then := r.Decide(m)
+	switch {
+	case m.Status.Pauses >= maxPauses:
+		return false, fmt.Sprintf("they paused %d times in vain: scale the consumers to zero", m.Status.Pauses)
+	case m.Status.Pauses > 0 && recent:
+		return false, fmt.Sprintf("they paused in vain, and are asked again %v after that: scale the consumers to zero to begin now", pauseAgain)
+	case !then.Begins:
+		return false, then.Message
+	}
+	return true, ""
+}
+
+// MayPauseConsumers reports whether the consumers of the queue can be asked to pause for this recreation at all.
+func (r Recreation) MayPauseConsumers(m Moment) bool {
+	return m.Settings.Policy == v1alpha1.RecreatePolicyMigrate && r.Queue.Role == v1alpha1.RoleMain
+}
+
+// Paused returns the status of a recreation whose consumers are asked to pause. Consumers limit a pause by its id, so each one after
+// the first one gets another.
+func Paused(status v1alpha1.RecreationStatus, now time.Time, newID func() string) v1alpha1.RecreationStatus {
+	if status.Pauses > 0 {
+		status.ID = newID()
+	}
+	status.Pauses++
+	status.Pause = &v1alpha1.ConsumerPause{Until: metav1.NewTime(now.Add(contract.MaxPause)).Rfc3339Copy()}
+	return status
+}
+
+// PauseEnds returns when the pause of a recreation ends if nothing else happens; false if the consumers are not asked to pause.
+func PauseEnds(status *v1alpha1.RecreationStatus) (ends time.Time, isPaused bool) {
+	if status == nil || status.Pause == nil || status.Pause.Ended {
+		return time.Time{}, false
+	}
+	switch status.Phase {
+	case v1alpha1.RecreationWaiting:
+		return status.Pause.Until.Add(stopLimit - contract.MaxPause), true
+	case v1alpha1.RecreationDiverting, v1alpha1.RecreationEmptying, v1alpha1.RecreationSwapping:
+		return status.Pause.Until.Time, true
+	}
+	return time.Time{}, false
+}

@@ -1,0 +1,144 @@
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+)
+
+func TestWhenConsumersAreAskedToPause(t *testing.T) {
+	t.Parallel()
+	all := plan.ConsumerCounts{All: 3, Listed: 3, Following: 3}
+	for name, test := range map[string]struct {
+		consumers plan.ConsumerCounts
+		status    v1alpha1.RecreationStatus
+		ready     int64
+		want      string // why they are not; empty if they are
+	}{
+		"all follow the contract": {consumers: all},
+		"one does not": {
+			consumers: plan.ConsumerCounts{All: 3, Listed: 3, Following: 2},
+			want:      `1 of them does not follow the contract in ConfigMap "shop/orders-contract": scale these consumers to zero`,
+		},
+		"one is not listed": {
+			consumers: plan.ConsumerCounts{All: 3, Listed: 2, Following: 2},
+			want: "Warren cannot list all of them to see whether they follow the contract: give its RabbitMQ user the tag monitoring, " +
+				"or scale the consumers to zero",
+		},
+		"one is listed that has gone": {consumers: plan.ConsumerCounts{All: 2, Listed: 3, Following: 3}},
+		"too many messages are ready": {
+			consumers: all, ready: 101,
+			want: `queue "orders" is recreated when at most 100 messages are ready (recreation.maxReadyMessages); 101 are`,
+		},
+		"the last pause was in vain a minute ago": {
+			consumers: all,
+			status:    v1alpha1.RecreationStatus{Pauses: 1, LastResult: wentBack("id", v1alpha1.BackOutPauseEnded, time.Minute)},
+			want:      "they paused in vain, and are asked again 10m0s after that: scale the consumers to zero to begin now",
+		},
+		"the last pause was in vain an hour ago": {
+			consumers: all,
+			status:    v1alpha1.RecreationStatus{Pauses: 2, LastResult: wentBack("id", v1alpha1.BackOutPauseEnded, time.Hour)},
+		},
+		"three pauses were in vain": {
+			consumers: all,
+			status:    v1alpha1.RecreationStatus{Pauses: 3, LastResult: wentBack("id", v1alpha1.BackOutPauseEnded, time.Hour)},
+			want:      "they paused 3 times in vain: scale the consumers to zero",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := plan.Recreation{Queue: topology.Queue{Name: "orders", Role: v1alpha1.RoleMain}}
+			pause, why := r.PauseConsumers(plan.Moment{
+				Settings: topology.Recreation{Policy: v1alpha1.RecreatePolicyMigrate, MaxReady: 100},
+				Status:   test.status, Now: now, Consumers: test.consumers.All, Ready: test.ready,
+			}, test.consumers, "shop/orders-contract")
+			topologytest.Equal(t, "why not", test.want, why)
+			topologytest.Equal(t, "pause", test.want == "", pause)
+		})
+	}
+}
+
+func TestWhichConsumersMayBeAskedToPause(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		policy v1alpha1.RecreatePolicy
+		role   v1alpha1.Role
+		want   bool
+	}{
+		"those of the main queue under Migrate":        {v1alpha1.RecreatePolicyMigrate, v1alpha1.RoleMain, true},
+		"those of the dead-letter queue under Migrate": {v1alpha1.RecreatePolicyMigrate, v1alpha1.RoleDeadLetter, false},
+		"those of the main queue under WhenEmpty":      {v1alpha1.RecreatePolicyWhenEmpty, v1alpha1.RoleMain, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := plan.Recreation{Queue: topology.Queue{Role: test.role}}
+			topologytest.Equal(t, "may", test.want, r.MayPauseConsumers(plan.Moment{Settings: topology.Recreation{Policy: test.policy}}))
+		})
+	}
+}
+
+// Consumers limit a pause by its id, so two pauses never have the same one.
+func TestEachPauseHasAnotherID(t *testing.T) {
+	t.Parallel()
+	newID := func() string { return "new" }
+	first := plan.Paused(v1alpha1.RecreationStatus{ID: "id"}, now, newID)
+	topologytest.Equal(t, "first", v1alpha1.RecreationStatus{
+		ID: "id", Pauses: 1, Pause: &v1alpha1.ConsumerPause{Until: metav1.NewTime(now.Add(10 * time.Minute))},
+	}, first)
+	topologytest.Equal(t, "second", "new", plan.Paused(first, now, newID).ID)
+}
+
+func TestWhenAPauseEnds(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		phase v1alpha1.RecreationPhase
+		ended bool
+		after time.Duration // of the beginning of the pause; 0 if there is none
+	}{
+		"Waiting, because a consumer stays": {phase: v1alpha1.RecreationWaiting, after: 5 * time.Minute},
+		"Diverting":                         {phase: v1alpha1.RecreationDiverting, after: 10 * time.Minute},
+		"Emptying":                          {phase: v1alpha1.RecreationEmptying, after: 10 * time.Minute},
+		"Swapping":                          {phase: v1alpha1.RecreationSwapping, after: 10 * time.Minute},
+		"GivingBack":                        {phase: v1alpha1.RecreationGivingBack},
+		"nothing is planned":                {phase: ""},
+		"ended":                             {phase: v1alpha1.RecreationWaiting, ended: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			status := plan.Paused(v1alpha1.RecreationStatus{Phase: test.phase}, now, nil)
+			if test.ended {
+				status.EndPause()
+			}
+			ends, isPaused := plan.PauseEnds(&status)
+			topologytest.Equal(t, "is paused", test.after > 0, isPaused)
+			if isPaused {
+				topologytest.Equal(t, "ends", now.Add(test.after), ends.UTC())
+			}
+		})
+	}
+}
+
+// A pause that nobody ends would stay in the ConfigMap.
+func TestAPauseEndsWithItsRecreation(t *testing.T) {
+	t.Parallel()
+	pause, ended := &v1alpha1.ConsumerPause{}, &v1alpha1.ConsumerPause{Ended: true}
+	begun := v1alpha1.RecreationStatus{ID: "id", Queue: "orders", NewArguments: "{}", Pause: pause, Pauses: 2}
+	topologytest.Equal(t, "completed", ended, plan.Finished(begun, metav1.NewTime(now)).Pause)
+	begun.BackOutReason = v1alpha1.BackOutPauseEnded
+	back := plan.Finished(begun, metav1.NewTime(now))
+	topologytest.Equal(t, "went back", ended, back.Pause)
+	topologytest.Equal(t, "count after it went back", int32(2), back.Pauses)
+	same := topology.Queue{Name: "orders"}
+	begun.NewArguments = same.Arguments.JSON()
+	newID := func() string { return "new" }
+	topologytest.Equal(t, "planned again", pause, plan.Planned(&begun, same, newID).Pause)
+	other := plan.Planned(&begun, topology.Queue{Name: "other"}, newID)
+	topologytest.Equal(t, "another one is planned", ended, other.Pause)
+	topologytest.Equal(t, "count of another one", int32(0), other.Pauses)
+}
