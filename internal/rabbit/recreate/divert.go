@@ -17,9 +17,9 @@ import (
 const (
 	// divertRounds is how often Divert reads and moves the bindings at most, because other clients may bind the queue meanwhile.
 	divertRounds = 5
-	// registering is how long RabbitMQ takes to write the name of a new quorum queue to disk: 500 ms, see auto_save in
-	// ra_directory.erl. If a single node is killed before that, the queue comes back without its messages.
-	registering = time.Second
+	// registering is how long RabbitMQ takes at most to write the name of a new quorum queue to disk: about twice the auto_save of 500
+	// ms in ra_directory.erl. If a single node is killed before that, the queue comes back without its messages.
+	registering = 1500 * time.Millisecond
 )
 
 // Divert declares the hold, and moves the bindings of the queue to the hold. Before it unbinds anything, it calls record with all
