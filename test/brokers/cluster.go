@@ -71,11 +71,10 @@ func (c *Cluster) Eval(number int, expression string) string {
 	return c.script("eval", strconv.Itoa(number), expression, c.folder)
 }
 
-// Lead makes a running node the leader of a virtual host's quorum queues, as far as their members there are in sync. It returns
-// RabbitMQ's results.
-func (c *Cluster) Lead(number int, vhost string) string {
+// Lead makes a running node the leader of a virtual host's quorum queues. A queue whose member there lags keeps its leader.
+func (c *Cluster) Lead(number int, vhost string) {
 	c.tb.Helper()
-	return c.Eval(number, fmt.Sprintf(`[catch rabbit_quorum_queue:transfer_leadership(Q, '%s') || `+
+	c.Eval(number, fmt.Sprintf(`[catch rabbit_quorum_queue:transfer_leadership(Q, '%s') || `+
 		`Q <- rabbit_amqqueue:list(<<"%s">>), amqqueue:is_quorum(Q)].`, c.Name(number), vhost))
 }
 

@@ -60,7 +60,10 @@ type recreateChaos struct {
 func newRecreateChaos(s *setup) *recreateChaos {
 	GinkgoHelper()
 	c := &recreateChaos{recreating: newRecreating(s), setup: s, wentBack: map[string]int{}}
-	for i, target := range []traffic.Target{{Exchange: topicExchange, RoutingKey: "orders.placed"}, {Exchange: directExchange, RoutingKey: "orders"}} {
+	for i, target := range []traffic.Target{
+		{Exchange: topicExchange, RoutingKey: "orders.placed"},
+		{Exchange: directExchange, RoutingKey: "orders"},
+	} {
 		c.publishers = append(c.publishers, c.publish(i, target, chaosRate/2))
 	}
 	c.past = c.publish(2, traffic.ToQueue("orders"), chaosPast)
@@ -89,24 +92,28 @@ func (c *recreateChaos) publish(node int, target traffic.Target, rate int) *traf
 	})
 }
 
-func (c *recreateChaos) all() []*traffic.Publisher { return append(c.publishers[:len(c.publishers):len(c.publishers)], c.past) }
+func (c *recreateChaos) all() []*traffic.Publisher {
+	return append(c.publishers[:len(c.publishers):len(c.publishers)], c.past)
+}
 
 // consume starts two consumers. Of a hundred messages they requeue one, reject one, and retry one through the delay tier.
 func (c *recreateChaos) consume() {
 	GinkgoHelper()
 	for node := range 2 {
-		c.consumers = append(c.consumers, traffic.Consume(GinkgoTB(), c.setup.node(c.VHost, node), "orders", func(d traffic.Delivery) traffic.Action {
-			switch {
-			case strings.HasSuffix(d.ID, "00") && !d.Redelivered:
-				return traffic.Requeue
-			case strings.HasSuffix(d.ID, "33"):
-				return traffic.Reject
-			case strings.HasSuffix(d.ID, "66") && d.Attempt == 1:
-				return traffic.Retry(traffic.ToQueue("orders.retry.10s"))
-			}
-			return traffic.Ack
-		}))
+		c.consumers = append(c.consumers, traffic.Consume(GinkgoTB(), c.setup.node(c.VHost, node), "orders", decideUnderChaos))
 	}
+}
+
+func decideUnderChaos(d traffic.Delivery) traffic.Action {
+	switch {
+	case strings.HasSuffix(d.ID, "00") && !d.Redelivered:
+		return traffic.Requeue
+	case strings.HasSuffix(d.ID, "33"):
+		return traffic.Reject
+	case strings.HasSuffix(d.ID, "66") && d.Attempt == 1:
+		return traffic.Retry(traffic.ToQueue("orders.retry.10s"))
+	}
+	return traffic.Ack
 }
 
 func (c *recreateChaos) stopConsumers() {

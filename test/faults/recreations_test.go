@@ -66,7 +66,9 @@ func newSetup(name string) *setup {
 }
 
 // node returns the virtual host as accessed through one of the nodes.
-func (s *setup) node(vhost *brokers.VHost, number int) *brokers.VHost { return vhost.Through(s.nodes[number%len(s.nodes)]) }
+func (s *setup) node(vhost *brokers.VHost, number int) *brokers.VHost {
+	return vhost.Through(s.nodes[number%len(s.nodes)])
+}
 
 // recreating is a ConsumerQueue "orders" whose main queue is recreated by a change of its TTL.
 type recreating struct {
@@ -162,7 +164,7 @@ const recreationLimit = 2 * time.Minute
 // await polls often, because a phase can take less than a tenth of a second.
 func (r *recreating) await(reached func() bool) {
 	GinkgoHelper()
-	Eventually(reached).WithTimeout(deadline.For(recreationLimit)).WithPolling(20 * time.Millisecond).Should(BeTrue(), func() string {
+	Eventually(reached).WithTimeout(deadline.For(recreationLimit)).WithPolling(20*time.Millisecond).Should(BeTrue(), func() string {
 		cq := r.Get("orders")
 		return fmt.Sprintf("recreation: %+v, conditions: %+v", cq.Status.Recreation, cq.Status.Conditions)
 	})
@@ -185,7 +187,9 @@ type span struct{ begin, end time.Time }
 
 func (s span) took() time.Duration { return s.end.Sub(s.begin) }
 
-func (s span) overlaps(other span) bool { return s.begin.Before(other.end) && other.begin.Before(s.end) }
+func (s span) overlaps(other span) bool {
+	return s.begin.Before(other.end) && other.begin.Before(s.end)
+}
 
 func (s span) overlapsAny(others []span) bool { return slices.ContainsFunc(others, s.overlaps) }
 
