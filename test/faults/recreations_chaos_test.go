@@ -208,6 +208,7 @@ func (c *recreateChaos) account(name string) {
 		fmt.Sprintf("%d, %d, %v", past.Confirmed, past.Nacks, c.longestWait([]*traffic.Publisher{c.past}).Round(10*time.Millisecond)),
 		describeTimes(calm), describeTimes(disturbed), len(left)+report.SentinelsLeft)
 	report.NoneLost(GinkgoTB())
+	Expect(c.recreated).To(BeNumerically(">", 0), "recreations")
 	Expect(left).To(BeEmpty())
 	Expect(report.SentinelsLeft).To(BeZero())
 	Expect(waited).To(BeNumerically("<=", longestConfirm))
