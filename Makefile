@@ -94,7 +94,12 @@ bench-transfer: ## Measure how messages are moved against a bare copy and the Sh
 .PHONY: bench-tenants
 bench-tenants: ## Measure how long a ConsumerQueue takes to become Ready beside a tenant whose brokers hang, flap or are slow, in ten rounds in turns.
 	hack/with-parts.sh apiserver brokers manager -- go test -count=1 -timeout=1h ./test/faults -run='^TestFaults$$' \
-		-ginkgo.label-filter=bench -ginkgo.v $(TESTFLAGS)
+		-ginkgo.label-filter='bench && tenants' -ginkgo.v $(TESTFLAGS)
+
+.PHONY: bench-recreate
+bench-recreate: ## Measure how long recreations take: fences, empty queues, a hundred at once, 100,000 messages, a full delay tier; WARREN_CHAOS_SETUPS.
+	hack/with-parts.sh apiserver newest manager -- go test -count=1 -timeout=2h ./test/faults -run='^TestFaults$$' \
+		-ginkgo.label-filter='bench && recreate' -v $(TESTFLAGS)
 
 .PHONY: bench-memory
 bench-memory: ## Measure the memory that browses, exports, counts, Redrives and Purges of large messages take of a manager; WARREN_MEMORY_PERCENT=100 of the messages.
@@ -105,8 +110,10 @@ chaos-pairs: ## Have two users of dead letters begin at random moments, in WARRE
 	WARREN_PAIRS=$${WARREN_PAIRS:-500} hack/with-parts.sh newest -- go test -count=1 -timeout=3h ./test/e2e -ginkgo.label-filter=pairs -v
 
 .PHONY: chaos-recreate
-chaos-recreate: ## Recreate a queue WARREN_RECREATIONS times (200) under publishers and consumers while Warren crashes at random steps, on each version.
-	WARREN_RECREATIONS=$${WARREN_RECREATIONS:-200} hack/with-parts.sh brokers -- go test -count=1 -timeout=6h ./internal/rabbit -run='^TestRecreationsHammered$$' -v
+chaos-recreate: ## Count what recreations lose and repeat while managers and nodes are killed under load; WARREN_CHAOS_SETUPS="3.10 4.0 4.3 4.3x3".
+	WARREN_CHAOS_MESSAGES=$${WARREN_CHAOS_MESSAGES:-250000} WARREN_CHAOS_RATE=$${WARREN_CHAOS_RATE:-2000} \
+		WARREN_CHAOS_KILLS=$${WARREN_CHAOS_KILLS:-50} hack/with-parts.sh apiserver newest manager -- \
+		go test -count=1 -timeout=12h ./test/faults -run='^TestFaults$$' -ginkgo.timeout=12h -ginkgo.label-filter='recreate && !bench' -v $(TESTFLAGS)
 
 .PHONY: chaos-redrive
 chaos-redrive: ## Count what a Redrive loses and repeats, and what a Purge deletes, while manager, broker and connections end; WARREN_CHAOS_MESSAGES=1000000 WARREN_CHAOS_FAULTS=20.

@@ -1,15 +1,11 @@
 package rabbit
 
 import (
-	stdcmp "cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -731,90 +727,5 @@ func TestRecreationIsRefused(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// WARREN_RECREATIONS recreations in a row, of a queue that is published to in three ways and consumed in between, while Warren crashes at
-// random steps. Nothing that was confirmed is lost, and publishers that go through an exchange are never refused.
-func TestRecreationsHammered(t *testing.T) {
-	inTestAll(t)
-	count, err := strconv.Atoi(stdcmp.Or(os.Getenv("WARREN_RECREATIONS"), "3"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	each(t, func(t *testing.T, vh *brokers.VHost) {
-		boundQueue(vh, nil)
-		vh.DeclareQueue("orders.retry", tierArguments())
-		before := vh.Definitions()
-		streams := []*stream{
-			streamTo(t, vh, "topic", "orders", time.Millisecond), streamTo(t, vh, "direct", "orders", time.Millisecond),
-			streamTo(t, vh, "", "orders", time.Second),
-		}
-		got, crashes, longest := map[string]bool{}, 0, time.Duration(0)
-		var run *recreating
-		for i := range count {
-			run = recreation(t, vh, nil)
-			run.record.Queue.Arguments[vhost.ArgDeliveryLimit] = int64(10 + i)
-			run.record.Tiers = []string{"orders.retry"}
-			run.survives = func(string) bool { return rand.IntN(12) > 0 }
-			run.run()
-			run.survives = nil
-			if run.backedOut != "" {
-				t.Errorf("recreation %d went back: %s", i, run.backedOut)
-			}
-			crashes, longest = crashes+run.crashes, max(longest, run.swapped.FenceStood)
-			consume(t, vh, got, 500)
-		}
-		confirmed := []string{}
-		for i, stream := range streams {
-			confirmed = append(confirmed, stream.end()...)
-			if stream.refused > 0 && i < 2 {
-				t.Errorf("stream %d: %d messages were refused", i, stream.refused)
-			}
-		}
-		run.mustBeAsBefore(before, true)
-		published := len(confirmed)
-		missing := slices.DeleteFunc(confirmed, func(id string) bool { return got[id] })
-		mustHold(t, vh, "orders", missing)
-		t.Logf("%d recreations, %d crashes, %d messages, fence %v at most without a crash", count, crashes, published, longest)
-	})
-}
-
-// consume acknowledges so many messages, and gives back every tenth first.
-func consume(t *testing.T, vh *brokers.VHost, got map[string]bool, count int) {
-	t.Helper()
-	connection, err := vh.Connect("consumer")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = connection.Close() }()
-	channel, err := connection.Channel()
-	if err == nil {
-		err = channel.Qos(100, 0, false)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	messages, err := channel.Consume("orders", "", false, false, false, false, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for limit := time.After(within); count > 0; count-- {
-		select {
-		case message := <-messages:
-			if count%10 == 0 {
-				err = message.Nack(false, true)
-			} else if err = message.Ack(false); err == nil {
-				got[message.MessageId] = true
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		case <-limit:
-			t.Fatalf("%d messages do not come", count)
-		}
-	}
-	if _, err := channel.QueueDeclarePassive("orders", true, false, false, false, nil); err != nil { // it knows of the acknowledgements now
-		t.Fatal(err)
 	}
 }

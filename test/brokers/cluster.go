@@ -1,6 +1,7 @@
 package brokers
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"strconv"
@@ -68,6 +69,13 @@ func (c *Cluster) Kill(number int) {
 func (c *Cluster) Eval(number int, expression string) string {
 	c.tb.Helper()
 	return c.script("eval", strconv.Itoa(number), expression, c.folder)
+}
+
+// Lead makes a running node the leader of a virtual host's quorum queues. A queue whose member there lags keeps its leader.
+func (c *Cluster) Lead(number int, vhost string) {
+	c.tb.Helper()
+	c.Eval(number, fmt.Sprintf(`[catch rabbit_quorum_queue:transfer_leadership(Q, '%s') || `+
+		`Q <- rabbit_amqqueue:list(<<"%s">>), amqqueue:is_quorum(Q)].`, c.Name(number), vhost))
 }
 
 func (c *Cluster) node(action string, number int) {

@@ -23,9 +23,15 @@ type Private struct {
 // NewPrivate starts a broker of the newest version and removes it when the test ends. The name of its cluster is unique.
 func NewPrivate(tb TB) *Private {
 	tb.Helper()
+	return NewPrivateOf(tb, "newest")
+}
+
+// NewPrivateOf is NewPrivate for a version (4.3, 4.0, 3.10).
+func NewPrivateOf(tb TB, version string) *Private {
+	tb.Helper()
 	p := &Private{tb: tb, folder: tb.TempDir()}
 	tb.Cleanup(func() { p.script("remove") })
-	p.Broker = parse(tb, p.script("start"), remedy, nil)[0]
+	p.Broker = parse(tb, p.script("start", version), remedy, nil)[0]
 	return p
 }
 

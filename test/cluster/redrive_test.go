@@ -54,7 +54,7 @@ func (w *world) lead(number int) {
 	GinkgoHelper()
 	name := nodes.Name(number)
 	queues := fmt.Sprintf(`Q <- rabbit_amqqueue:list(<<"%s">>), amqqueue:is_quorum(Q)`, w.VHost.Name)
-	nodes.Eval(number, fmt.Sprintf(`[catch rabbit_quorum_queue:transfer_leadership(Q, '%s') || %s].`, name, queues))
+	nodes.Lead(number, w.VHost.Name)
 	Eventually(func() string {
 		return nodes.Eval(number, fmt.Sprintf(`lists:usort([element(2, amqqueue:get_pid(Q)) || %s]) == ['%s'].`, queues, name))
 	}).Should(Equal("true"))

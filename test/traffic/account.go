@@ -34,7 +34,7 @@ type Report struct {
 	Found map[string]int
 	// Missing are the IDs of lost messages.
 	Missing []string
-	// Duplicates is how often consumers processed a message again.
+	// Duplicates is how often a message was processed again, by the same consumer or another one.
 	Duplicates int
 	// Sentinels is the number of Warren's own messages that consumers received or that were in queues.
 	SentinelsConsumed, SentinelsLeft int
@@ -53,11 +53,16 @@ func Account(tb testing.TB, vhost *brokers.VHost, of Accounting) Report {
 		}
 	}
 	report.Confirmed = len(missing)
+	consumed := map[string]bool{}
 	for _, c := range of.Consumers {
 		c.Stop()
 		report.Duplicates += c.Duplicates()
 		report.SentinelsConsumed += c.Sentinels()
 		for _, id := range c.Consumed() {
+			if consumed[id] {
+				report.Duplicates++
+			}
+			consumed[id] = true
 			delete(missing, id)
 		}
 	}

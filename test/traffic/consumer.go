@@ -23,6 +23,8 @@ type Delivery struct {
 	Attempt int
 	// Redelivered reports whether the broker delivered the message from this queue before.
 	Redelivered bool
+	// Sent is when a Publisher published the message; zero for other messages.
+	Sent time.Time
 }
 
 // Action is how a consumer settles a delivery.
@@ -168,7 +170,9 @@ func (c *Consumer) handle(channel *amqp.Channel, delivery amqp.Delivery, returns
 		Exchange: delivery.Exchange, RoutingKey: delivery.RoutingKey, Redelivered: delivery.Redelivered, Headers: delivery.Headers,
 	}
 	attempt := c.keeps(Target{}).Progress(facts).Attempt
-	action := c.decide(Delivery{ID: delivery.MessageId, Attempt: attempt, Redelivered: delivery.Redelivered})
+	action := c.decide(Delivery{
+		ID: delivery.MessageId, Attempt: attempt, Redelivered: delivery.Redelivered, Sent: sentTime(delivery.Headers),
+	})
 	c.mu.Lock()
 	c.deliveries++
 	if action.kind == ack {
@@ -190,6 +194,13 @@ func (c *Consumer) handle(channel *amqp.Channel, delivery amqp.Delivery, returns
 		return delivery.Reject(true)
 	}
 	return delivery.Ack(false)
+}
+
+func sentTime(headers amqp.Table) time.Time {
+	if sent, ok := headers[headerSent].(int64); ok {
+		return time.UnixMilli(sent)
+	}
+	return time.Time{}
 }
 
 // copy publishes a message to a tier and reports whether the broker confirmed it.

@@ -29,8 +29,12 @@ type Publishing struct {
 	Count int
 	// Every is the time between two messages; 0 publishes as fast as the broker confirms.
 	Every time.Duration
+	// Size is the number of bytes of a body; 0 is the length of the ID.
+	Size int
 	// Retry publishes a message again, with the same ID, if it was nacked or the connection was lost before its confirm.
 	Retry bool
+	// RetryReturned publishes a returned message again, with the same ID. It needs Retry.
+	RetryReturned bool
 }
 
 // Counts are the numbers of a publisher's messages by outcome.
@@ -48,6 +52,12 @@ type Counts struct {
 	Unsettled int
 }
 
+// Wait is the time from the first publishing of a message to its confirm.
+type Wait struct{ Sent, Confirmed time.Time }
+
+// Took returns how long the message waited.
+func (w Wait) Took() time.Duration { return w.Confirmed.Sub(w.Sent) }
+
 // Publisher publishes persistent, mandatory messages with confirms, on one connection and channel.
 type Publisher struct {
 	client
@@ -63,14 +73,24 @@ type Publisher struct {
 	returned  map[string]bool
 	given     map[string]bool // not retried: neither confirmed nor returned
 	nacks     int
+	waits     []Wait
+	paused    bool
+
+	due time.Time // of the next message
 }
 
 type message struct {
 	id     string
 	target Target
-	sent   bool // at least once
-	nacked bool
+	first  time.Time // of its first publishing; zero before
+	nacked bool      // or returned
 }
+
+// slow is the shortest wait for a confirm that a publisher records.
+const slow = 50 * time.Millisecond
+
+// maxLag is how far a publisher may fall behind its schedule and catch up.
+const maxLag = 100 * time.Millisecond
 
 // nackPause is the delay before a refused message is published again.
 const nackPause = 5 * time.Millisecond
@@ -121,6 +141,25 @@ func (p *Publisher) Counts() Counts {
 	return Counts{
 		Made: p.made, Confirmed: len(p.confirmed), Returned: len(p.returned), Nacks: p.nacks, Unsettled: len(p.given),
 	}
+}
+
+// Waits returns the waits for confirms of more than 50 ms.
+func (p *Publisher) Waits() []Wait {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.waits)
+}
+
+// Pause stops publishing until Resume. Refused messages are still published again.
+func (p *Publisher) Pause() { p.setPaused(true) }
+
+// Resume ends a Pause.
+func (p *Publisher) Resume() { p.setPaused(false) }
+
+func (p *Publisher) setPaused(paused bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused = paused
 }
 
 // Confirmed returns the IDs of the messages that the broker confirmed and did not return.
@@ -185,6 +224,8 @@ func (p *Publisher) next() (m message, ok, last bool) {
 	case !stopped && len(p.again) > 0:
 		m, p.again = p.again[0], p.again[1:]
 		return m, true, false
+	case !stopped && p.paused:
+		return message{}, false, false
 	case !stopped && (p.what.Count == 0 || p.made < p.what.Count):
 		p.made++
 		m := message{id: fmt.Sprintf("%s-%06d", p.name, p.made), target: p.what.Targets[p.made%len(p.what.Targets)]}
@@ -206,17 +247,39 @@ func (p *Publisher) publish(channel *amqp.Channel, m message, slots chan struct{
 		p.putBack(m)
 		return nil
 	}
-	m.sent = true
+	now := time.Now()
+	if m.first.IsZero() {
+		m.first = now
+	}
 	p.mu.Lock()
 	p.pending[channel.GetNextPublishSeqNo()] = m
 	p.mu.Unlock()
 	err := channel.PublishWithContext(context.WithoutCancel(p.ctx), m.target.Exchange, m.target.RoutingKey, true, false, amqp.Publishing{
-		DeliveryMode: amqp.Persistent, MessageId: m.id, Body: []byte(m.id),
+		DeliveryMode: amqp.Persistent, MessageId: m.id, Body: p.body(m), Headers: amqp.Table{headerSent: now.UnixMilli()},
 	})
 	if err == nil {
-		pause(p.ctx, p.what.Every)
+		p.pace(now)
 	}
 	return err
+}
+
+// headerSent is when a message was published, in Unix milliseconds.
+const headerSent = "sent"
+
+func (p *Publisher) body(m message) []byte {
+	return append([]byte(m.id), make([]byte, max(0, p.what.Size-len(m.id)))...)
+}
+
+// pace waits until the next message is due. It makes up for waits that were too long, so that the rate is exact.
+func (p *Publisher) pace(now time.Time) {
+	if p.what.Every == 0 {
+		return
+	}
+	if now.Sub(p.due) > maxLag {
+		p.due = now
+	}
+	p.due = p.due.Add(p.what.Every)
+	pause(p.ctx, time.Until(p.due))
 }
 
 // putBack returns a message that was not sent.
@@ -268,6 +331,13 @@ func (p *Publisher) confirm(c amqp.Confirmation) {
 		p.repeat(m)
 	case !p.returned[m.id]:
 		p.confirmed[m.id] = true
+		if now := time.Now(); now.Sub(m.first) > slow {
+			p.waits = append(p.waits, Wait{m.first, now})
+		}
+	case p.what.RetryReturned:
+		delete(p.returned, m.id)
+		m.nacked = true
+		p.repeat(m)
 	}
 }
 
@@ -280,13 +350,16 @@ func (p *Publisher) repeat(m message) {
 	p.given[m.id] = true
 }
 
-// giveUp handles the pending messages of a session that ended; a new session may publish them again. Returned IDs are never
-// published again, because they would count twice if a later attempt were confirmed.
+// giveUp handles the pending messages of a session that ended; a new session may publish them again. Returned IDs are not
+// published again without RetryReturned, because they would count twice if a later attempt were confirmed.
 func (p *Publisher) giveUp(goesOn bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for tag, m := range p.pending {
 		delete(p.pending, tag)
+		if p.what.RetryReturned {
+			delete(p.returned, m.id)
+		}
 		if !p.returned[m.id] {
 			p.repeat(m)
 		}
@@ -295,7 +368,7 @@ func (p *Publisher) giveUp(goesOn bool) {
 		return
 	}
 	for _, m := range p.again {
-		if m.sent {
+		if !m.first.IsZero() {
 			p.given[m.id] = true
 		} else {
 			p.made--

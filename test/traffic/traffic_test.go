@@ -119,6 +119,19 @@ func TestNacksAreCountedAndRetried(t *testing.T) {
 	})
 }
 
+func TestReturnedMessagesAreRetriedOnRequest(t *testing.T) {
+	vhost := brokers.Newest(t).NewVHost(t)
+	publisher := traffic.Publish(t, vhost, traffic.Publishing{
+		Targets: []traffic.Target{traffic.ToQueue("late")}, Count: 20, Retry: true, RetryReturned: true,
+	})
+	eventually(t, "all are made", func() bool { return publisher.Counts().Made == 20 })
+	vhost.DeclareQueue("late", quorum)
+	publisher.Wait(t, deadline.For(30*time.Second))
+	if counts := publisher.Counts(); counts != (traffic.Counts{Made: 20, Confirmed: 20}) {
+		t.Errorf("counts: %+v", counts)
+	}
+}
+
 func TestNackedMessagesAreNotRetriedByDefault(t *testing.T) {
 	vhost := brokers.Newest(t).NewVHost(t)
 	vhost.DeclareQueue("shut", map[string]any{"x-queue-type": "quorum", "x-max-length": 0, "x-overflow": "reject-publish"})

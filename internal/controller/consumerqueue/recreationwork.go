@@ -201,8 +201,11 @@ func (v *vhostScope) endedOf(status v1alpha1.RecreationStatus, result phaseResul
 	isSwapped := status.Phase == v1alpha1.RecreationSwapping && result.err == nil
 	if past := result.past(); past > 0 && !isSwapped && (result.err == nil || reason == recreate.PublishersPastBindings) {
 		ended.Outcome = plan.PhaseMessagesCame
-		ended.Message = fmt.Sprintf("%d messages came to queue %q past its bindings: let publishers use mandatory, then set "+
-			"recreation.publishersPastBindings to Accept", past, status.Queue)
+		advice := "let publishers use mandatory, then set recreation.publishersPastBindings to Accept"
+		if ended.Accepts {
+			advice = "let publishers publish through an exchange"
+		}
+		ended.Message = fmt.Sprintf("%d messages came to queue %q past its bindings: %s", past, status.Queue, advice)
 		return ended
 	}
 	if result.err == nil {

@@ -1,0 +1,230 @@
+package faults
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/deadline"
+	. "github.com/warren-mq/warren/test/testenv"
+	"github.com/warren-mq/warren/test/traffic"
+)
+
+// The load of a set-up: confirmed messages, messages per second through exchanges and to the default exchange, and kills of the manager.
+// A quarter as many nodes are killed and leaders moved. `make chaos-recreate` sets larger numbers.
+var (
+	chaosMessages = numberFrom("WARREN_CHAOS_MESSAGES", 5000)
+	chaosRate     = numberFrom("WARREN_CHAOS_RATE", 200)
+	chaosPast     = numberFrom("WARREN_CHAOS_PAST", 1)
+	chaosKills    = numberFrom("WARREN_CHAOS_KILLS", 4)
+)
+
+const (
+	chaosTitle = "Recreations under load while managers and nodes are killed"
+	// longestConfirm is how long publishers through exchanges may wait for a confirm while no node is lost.
+	longestConfirm = 5 * time.Second
+)
+
+var _ = Describe("A recreation", Label("recreate"), Extended, Long, func() {
+	for _, name := range setupsFrom("3.10", "4.0", "4.3", threeNodes) {
+		It("whose manager and nodes are killed under load loses no message and leaves nothing, on RabbitMQ "+name, func() {
+			c := newRecreateChaos(newSetup(name))
+			c.run()
+			c.account(name)
+		})
+	}
+})
+
+// recreateChaos recreates a queue again and again, while publishers publish and consumers come and go.
+type recreateChaos struct {
+	*recreating
+
+	setup *setup
+	// publishers publish through exchanges; past publishes to the default exchange.
+	publishers []*traffic.Publisher
+	past       *traffic.Publisher
+	consumers  []*traffic.Consumer
+	faults     []func()
+	// lost are the times without a node; moves counts the moves of leaders.
+	lost      []span
+	moves     int
+	recreated int
+	wentBack  map[string]int
+}
+
+func newRecreateChaos(s *setup) *recreateChaos {
+	GinkgoHelper()
+	c := &recreateChaos{recreating: newRecreating(s), setup: s, wentBack: map[string]int{}}
+	for i, target := range []traffic.Target{
+		{Exchange: topicExchange, RoutingKey: "orders.placed"},
+		{Exchange: directExchange, RoutingKey: "orders"},
+	} {
+		c.publishers = append(c.publishers, c.publish(i, target, chaosRate/2))
+	}
+	c.past = c.publish(2, traffic.ToQueue("orders"), chaosPast)
+	c.consume()
+	for range chaosKills {
+		c.faults = append(c.faults, c.restartManager)
+	}
+	for range chaosKills / 4 {
+		c.faults = append(c.faults, c.loseNode)
+		if s.moveLeaders != nil {
+			c.faults = append(c.faults, func() {
+				s.moveLeaders(c.VHost.Name)
+				c.moves++
+			})
+		}
+	}
+	random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0)) // reproducible with the seed of the run
+	random.Shuffle(len(c.faults), func(i, j int) { c.faults[i], c.faults[j] = c.faults[j], c.faults[i] })
+	return c
+}
+
+func (c *recreateChaos) publish(node int, target traffic.Target, rate int) *traffic.Publisher {
+	GinkgoHelper()
+	return traffic.Publish(GinkgoTB(), c.setup.node(c.VHost, node), traffic.Publishing{
+		Targets: []traffic.Target{target}, Every: time.Second / time.Duration(rate), Retry: true, RetryReturned: true,
+	})
+}
+
+func (c *recreateChaos) all() []*traffic.Publisher {
+	return append(c.publishers[:len(c.publishers):len(c.publishers)], c.past)
+}
+
+// consume starts two consumers. Of a hundred messages they requeue one, reject one, and retry one through the delay tier.
+func (c *recreateChaos) consume() {
+	GinkgoHelper()
+	for node := range 2 {
+		c.consumers = append(c.consumers, traffic.Consume(GinkgoTB(), c.setup.node(c.VHost, node), "orders", decideUnderChaos))
+	}
+}
+
+func decideUnderChaos(d traffic.Delivery) traffic.Action {
+	switch {
+	case strings.HasSuffix(d.ID, "00") && !d.Redelivered:
+		return traffic.Requeue
+	case strings.HasSuffix(d.ID, "33"):
+		return traffic.Reject
+	case strings.HasSuffix(d.ID, "66") && d.Attempt == 1:
+		return traffic.Retry(traffic.ToQueue("orders.retry.10s"))
+	}
+	return traffic.Ack
+}
+
+func (c *recreateChaos) stopConsumers() {
+	for _, consumer := range c.consumers {
+		consumer.Stop()
+	}
+}
+
+func (c *recreateChaos) loseNode() {
+	begin := time.Now()
+	c.setup.lose()
+	c.lost = append(c.lost, span{begin, time.Now()})
+}
+
+func (c *recreateChaos) confirmed() int {
+	count := 0
+	for _, publisher := range c.all() {
+		count += publisher.Counts().Confirmed
+	}
+	return count
+}
+
+// run recreates the queue until all faults have happened and enough messages are confirmed.
+func (c *recreateChaos) run() {
+	GinkgoHelper()
+	for turn := 0; len(c.faults) > 0 || c.confirmed() < chaosMessages; turn++ {
+		var ended func() *v1alpha1.RecreationResult
+		if turn%2 == 0 {
+			ended = c.editWhenEmpty()
+		} else {
+			c.stopConsumers()
+			ended = c.edit(v1alpha1.RecreatePolicyMigrate)
+		}
+		for range min(2, len(c.faults)) {
+			c.awaitPhase(phases[rand.IntN(len(phases))], ended)
+			time.Sleep(rand.N(300 * time.Millisecond))
+			c.faults[0]()
+			c.faults = c.faults[1:]
+		}
+		c.await(func() bool { return c.current().ConsumersMayStart || ended() != nil })
+		c.consume()
+		c.await(func() bool { return ended() != nil })
+		result := ended()
+		GinkgoWriter.Printf("turn %d: %+v\n", turn, *result)
+		if result.Result == v1alpha1.RecreationCompleted {
+			c.recreated++
+		} else {
+			c.wentBack[result.Reason]++
+		}
+	}
+}
+
+// editWhenEmpty pauses the publishers until the recreation begins: under load a queue without consumers is never empty.
+func (c *recreateChaos) editWhenEmpty() func() *v1alpha1.RecreationResult {
+	GinkgoHelper()
+	for _, publisher := range c.all() {
+		publisher.Pause()
+	}
+	c.awaitEmpty()
+	c.stopConsumers()
+	ended := c.edit(v1alpha1.RecreatePolicyWhenEmpty)
+	c.awaitPhase(v1alpha1.RecreationDiverting, ended)
+	for _, publisher := range c.all() {
+		publisher.Resume()
+	}
+	return ended
+}
+
+// awaitEmpty waits until the consumers have settled all messages, those of the delay tier included.
+func (c *recreateChaos) awaitEmpty() {
+	GinkgoHelper()
+	for _, queue := range []string{"orders.retry.10s", "orders"} {
+		Eventually(c.VHost.Ready).WithArguments(queue).WithTimeout(deadline.For(time.Minute)).Should(BeZero())
+	}
+}
+
+// account adds the row of the set-up to the table, and fails if a message is lost or something is left.
+func (c *recreateChaos) account(name string) {
+	GinkgoHelper()
+	for _, publisher := range c.all() {
+		publisher.Stop()
+	}
+	left := c.leftovers()
+	report := traffic.Account(GinkgoTB(), c.VHost, traffic.Accounting{
+		Publishers: c.all(), Consumers: c.consumers, Quiet: 30 * time.Second,
+	})
+	waited := c.longestWait(c.publishers)
+	past := c.past.Counts()
+	calm, disturbed := c.fences.stood(append(moments(c.kills), c.lost...))
+	recreationRow(chaosTitle, name, c.recreated, c.wentBack, fmt.Sprintf("%d, %d; %d", len(c.kills), len(c.lost), c.moves),
+		report.Confirmed, len(report.Missing), report.Duplicates, waited.Round(10*time.Millisecond),
+		fmt.Sprintf("%d, %d, %v", past.Confirmed, past.Nacks, c.longestWait([]*traffic.Publisher{c.past}).Round(10*time.Millisecond)),
+		describeTimes(calm), describeTimes(disturbed), len(left)+report.SentinelsLeft)
+	report.NoneLost(GinkgoTB())
+	Expect(c.recreated).To(BeNumerically(">", 0), "recreations")
+	Expect(left).To(BeEmpty())
+	Expect(report.SentinelsLeft).To(BeZero())
+	Expect(waited).To(BeNumerically("<=", longestConfirm))
+	for _, publisher := range c.publishers {
+		Expect(publisher.Counts().Nacks+publisher.Counts().Returned).To(BeZero(), "refusals of a publisher through an exchange")
+	}
+}
+
+// longestWait returns the longest wait for a confirm beside the times without a node.
+func (c *recreateChaos) longestWait(publishers []*traffic.Publisher) (waited time.Duration) {
+	for _, publisher := range publishers {
+		for _, wait := range publisher.Waits() {
+			if !(span{wait.Sent, wait.Confirmed}).overlapsAny(c.lost) {
+				waited = max(waited, wait.Took())
+			}
+		}
+	}
+	return waited
+}
