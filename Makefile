@@ -119,6 +119,11 @@ chaos-recreate: ## Count what recreations lose and repeat while managers and nod
 chaos-redrive: ## Count what a Redrive loses and repeats, and what a Purge deletes, while manager, broker and connections end; WARREN_CHAOS_MESSAGES=1000000 WARREN_CHAOS_FAULTS=20.
 	hack/with-parts.sh newest -- go test -count=1 -timeout=3h ./test/faults -run='^TestFaults$$' -ginkgo.label-filter=redrive -v
 
+.PHONY: crashpoints
+crashpoints: ## Kill the manager before and after each of its writes in recreations, deletions, Redrives and Purges, and compare the ends; at most 2 hours.
+	hack/with-parts.sh apiserver brokers manager -- go test -count=1 -timeout=2h -parallel=$${WARREN_WORLDS:-12} ./test/crashpoints \
+		-run='^TestCrashPoints$$' -v $(TESTFLAGS)
+
 .PHONY: conformance
 conformance: ## Let warren-conformance try examples/typescript under each of STRATEGIES, on a broker that it restarts.
 	hack/conformance.sh $(STRATEGIES)

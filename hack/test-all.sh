@@ -29,6 +29,7 @@ stage extended hack/with-parts.sh apiserver brokers manager node -- hack/test.sh
 stage hammer hammer
 stage chaos-consumer make chaos-consumer
 stage chaos-redrive make chaos-redrive
+stage crashpoints make crashpoints
 stage fuzz make fuzz
 stage conformance make conformance
 stage test-image make test-image

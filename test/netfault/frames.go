@@ -29,6 +29,10 @@ type Frame struct {
 	// Channel is 0 for methods of the connection.
 	Channel    uint16
 	FromBroker bool
+	// Connection numbers the connections of the proxy, from 1 on.
+	Connection int
+	// Arguments are the encoded arguments of the method.
+	Arguments []byte
 }
 
 // Verdict is what FrameProxy does with a frame.
@@ -59,6 +63,7 @@ type FrameProxy struct {
 	target string
 
 	mu       sync.Mutex
+	accepted int // connections
 	open     []net.Conn
 	lanes    []*lane
 	released chan struct{} // closed by Release
@@ -88,25 +93,28 @@ func (p *FrameProxy) serve(client net.Conn) {
 		return
 	}
 	defer func() { _ = server.Close() }()
-	if !p.add(client, server) {
+	number, ok := p.add(client, server)
+	if !ok {
 		return
 	}
 	go func() {
 		defer func() { _, _ = client.Close(), server.Close() }()
 		const protocolHeader = 8 // sent before the first frame
 		if _, err := io.CopyN(server, client, protocolHeader); err == nil {
-			p.pass(server, client, false)
+			p.pass(number, server, client, false)
 		}
 	}()
-	p.pass(client, server, true)
+	p.pass(number, client, server, true)
 }
 
-// add records connections to be closed when the test ends. It returns false if the test has ended.
-func (p *FrameProxy) add(connections ...net.Conn) bool {
+// add records both sides of a connection to be closed when the test ends. It returns the number of the connection, and false if the
+// test has ended.
+func (p *FrameProxy) add(client, server net.Conn) (number int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.open = append(p.open, connections...)
-	return !p.ended
+	p.accepted++
+	p.open = append(p.open, client, server)
+	return p.accepted, !p.ended
 }
 
 func (p *FrameProxy) end() {
@@ -193,7 +201,7 @@ func (l *lane) release() {
 }
 
 // pass forwards frames from one side. A frame consists of type, channel, size, payload and end byte.
-func (p *FrameProxy) pass(to io.Writer, from io.Reader, fromBroker bool) {
+func (p *FrameProxy) pass(connection int, to io.Writer, from io.Reader, fromBroker bool) {
 	const headerSize, endSize, methodFrame, methodSize = 7, 1, 1, 4
 	lane := p.lane(to)
 	for {
@@ -208,7 +216,7 @@ func (p *FrameProxy) pass(to io.Writer, from io.Reader, fromBroker bool) {
 		verdict, channel := Pass, binary.BigEndian.Uint16(frame[1:])
 		if frame[0] == methodFrame && len(payload) >= methodSize {
 			method := Method{binary.BigEndian.Uint16(payload), binary.BigEndian.Uint16(payload[2:])}
-			verdict = p.decide(Frame{method, channel, fromBroker})
+			verdict = p.decide(Frame{method, channel, fromBroker, connection, payload[methodSize : len(payload)-endSize]})
 		}
 		frame = append(frame, payload...)
 		switch verdict {
