@@ -66,7 +66,9 @@ func TestConnections(t *testing.T) {
 				"https://warren-mq.github.io/warren/broker-connection/#event-feed-see-changes-immediately"}},
 		},
 		"a refused password": {
-			func(bc *v1alpha1.BrokerConnection) { bc.Status.Conditions = ready("False", "AuthenticationFailed", "refused") }, inSync,
+			func(bc *v1alpha1.BrokerConnection) {
+				bc.Status.Conditions = ready("False", "AuthenticationFailed", "refused")
+			}, inSync,
 			[]Result{{Failed, "connection", bcShop, "AuthenticationFailed: refused",
 				"https://warren-mq.github.io/warren/troubleshooting/broker/#authenticationfailed explains the reason."}},
 		},

@@ -54,4 +54,6 @@ func Unread(check, object string, err error) Result {
 }
 
 // named returns an object as results show it.
-func named(kind, namespace, name string) string { return fmt.Sprintf("%s %s/%s", kind, namespace, name) }
+func named(kind, namespace, name string) string {
+	return fmt.Sprintf("%s %s/%s", kind, namespace, name)
+}

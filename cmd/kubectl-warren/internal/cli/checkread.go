@@ -82,16 +82,7 @@ type operator struct {
 func (r *checkReader) operator(ctx context.Context) operator {
 	var found operator
 	found.managers, found.err = r.managers(ctx, r.only)
-	namespaces := []string{}
-	for _, manager := range found.managers {
-		namespaces = append(namespaces, manager.Namespace)
-	}
-	slices.Sort(namespaces)
-	namespaces = slices.Compact(namespaces)
-	if len(namespaces) == 0 {
-		namespaces = []string{r.api.warrenNamespace}
-	}
-	for _, namespace := range namespaces {
+	for _, namespace := range namespacesOf(found.managers, r.api.warrenNamespace) {
 		lease := check.Lease{Namespace: namespace}
 		lease.First, lease.Err = r.lease(ctx, namespace)
 		found.leases = append(found.leases, lease)

@@ -147,6 +147,10 @@ func printedByCommands(value string) map[string]func(out *bytes.Buffer) error {
 			printChecks(out, []check.Result{{State: check.Failed, Check: value, Object: value, Message: value, Remedy: value}}, false)
 			return nil
 		},
+		"report": func(out *bytes.Buffer) error {
+			printMissing(out, []string{value})
+			return nil
+		},
 		"any, with an error": func(out *bytes.Buffer) error {
 			codeOf(errors.New(value), out)
 			return nil

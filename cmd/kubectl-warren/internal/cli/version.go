@@ -83,6 +83,9 @@ func managersOf(ctx context.Context, c *cluster) ([]check.Manager, error) {
 	return kube.managers(ctx, "")
 }
 
+// managerContainer is the container of the manager in its pods.
+const managerContainer = "manager"
+
 // managerSelector selects the manager's Deployment and its pods, as the manifests and the Helm chart label them.
 func managerSelector() client.ListOption {
 	set, _ := labels.ConvertSelectorToLabelsMap(check.ManagerLabels) // a constant
@@ -99,7 +102,7 @@ func (s session) managers(ctx context.Context, namespace string) ([]check.Manage
 	for _, deployment := range list.Items {
 		image := ""
 		for _, container := range deployment.Spec.Template.Spec.Containers {
-			if image == "" || container.Name == "manager" {
+			if image == "" || container.Name == managerContainer {
 				image = container.Image
 			}
 		}
