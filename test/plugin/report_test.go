@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -27,25 +26,6 @@ func (w *world) hide() string {
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, GenerateName: "hidden-"}, StringData: map[string]string{"password": hidden},
 	})).To(Succeed())
 	return hidden
-}
-
-// manager applies a Deployment that looks like that of a manager, with a secret in its environment and its arguments.
-func (w *world) manager(hidden string) {
-	GinkgoHelper()
-	labels := map[string]string{"app.kubernetes.io/name": "warren", "app.kubernetes.io/component": "manager"}
-	w.Apply(&appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: "manager", Labels: labels},
-		Spec: appsv1.DeploymentSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"note": hidden}},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{
-					Name: "manager", Image: "warren:v0.1.0", Args: []string{"--proxy=http://bob:" + hidden + "@proxy"},
-					Env: []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: hidden}},
-				}}},
-			},
-		},
-	})
 }
 
 // accounts returns the users and passwords of all Secrets of the suite.
@@ -73,7 +53,6 @@ var _ = Describe("kubectl warren report", func() {
 			Spec:       v1alpha1.BrokerConnectionSpec{VHost: w.VHost.Name, SecretRef: &v1alpha1.LocalObjectReference{Name: "refused"}},
 		})
 		body, header, property, note := w.hide(), w.hide(), w.hide(), w.hide()
-		w.manager(note)
 		kube.Kubectl("annotate", "--namespace="+w.Namespace, "consumerqueue/orders", "kubectl.kubernetes.io/last-applied-configuration="+note,
 			"messaging.warren.dev/requested-at="+note)
 		kube.Kubectl("label", "--namespace="+w.Namespace, "consumerqueue/orders", "note="+note)
@@ -87,20 +66,20 @@ var _ = Describe("kubectl warren report", func() {
 		w.EventuallyRedrive("wrong", Condition("Ready", metav1.ConditionFalse, "InvalidSelector"))
 		w.Purge("few", `{consumerQueueRef: {name: orders}, dryRun: true, expectedAtMost: 1, selector: {expression: "properties.messageId == '`+property+`'"}}`)
 		w.EventuallyPurge("few", Condition("Ready", metav1.ConditionTrue, "DryRun"))
-		Eventually(func() string { return w.warren("check").Out }).Should(ContainSubstring("AuthenticationFailed"))
+		Eventually(func() string { return w.warren("check", ofSuite).Out }).Should(ContainSubstring("AuthenticationFailed"))
 
 		folder := GinkgoT().TempDir()
 		archive := filepath.Join(folder, "report.tar.gz")
-		Expect(w.warren("report", "-A", "--file="+archive)).To(SatisfyAll(
+		Expect(w.warren("report", "-A", "--file="+archive, ofSuite)).To(SatisfyAll(
 			HaveField("Code", 0), HaveField("Out", HavePrefix("Wrote "+archive+"."))))
 		Expect(exec.CommandContext(ctx(), "tar", "-xzf", archive, "-C", folder).Run()).To(Succeed())
 		report := filepath.Join(folder, "warren-report")
 		for file, content := range map[string]string{
-			"check.txt":     "AuthenticationFailed",
-			"versions.yaml": "version: v0.1.0",
-			"crds.yaml":     "consumerqueues.messaging.warren.dev",
-			"errors.txt":    "",
-			"managers/" + w.Namespace + "/manager.yaml":                     "- HTTPS_PROXY\n",
+			"check.txt":                           "AuthenticationFailed",
+			"versions.yaml":                       "client:\n",
+			"crds.yaml":                           "consumerqueues.messaging.warren.dev",
+			"errors.txt":                          "",
+			"managers/warren-system/manager.yaml": "leader: ",
 			"namespaces/" + w.Namespace + "/events.yaml":                    "reason: Declared\n",
 			"namespaces/" + w.Namespace + "/brokerconnections/refused.yaml": "reason: AuthenticationFailed\n",
 			"namespaces/" + w.Namespace + "/consumerqueues/orders.yaml":     "queueName: orders\n",
