@@ -76,19 +76,6 @@ func (r *reporter) addChecks(results []check.Result) error {
 	return r.bundle.addLines("check.txt", strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n"))
 }
 
-// namespacesOf returns the namespaces of managers, each once, or the given one if there is none.
-func namespacesOf(managers []check.Manager, otherwise string) []string {
-	namespaces := make([]string, 0, len(managers))
-	for _, manager := range managers {
-		namespaces = append(namespaces, manager.Namespace)
-	}
-	if len(namespaces) == 0 {
-		return []string{otherwise}
-	}
-	slices.Sort(namespaces)
-	return slices.Compact(namespaces)
-}
-
 // addCRDs adds the versions of Warren's CRDs.
 func (r *reporter) addCRDs(ctx context.Context) error {
 	published := map[string]any{}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -99,20 +100,38 @@ func (s session) managers(ctx context.Context, namespace string) ([]check.Manage
 		return nil, err
 	}
 	found := make([]check.Manager, 0, len(list.Items))
-	for _, deployment := range list.Items {
-		image := ""
-		for _, container := range deployment.Spec.Template.Spec.Containers {
-			if image == "" || container.Name == managerContainer {
-				image = container.Image
-			}
-		}
-		found = append(found, check.Manager{
-			Namespace: deployment.Namespace, Name: deployment.Name, Image: image,
-			Version: cmp.Or(tagOf(image), deployment.Labels["app.kubernetes.io/version"]),
-			Ready:   deployment.Status.ReadyReplicas,
-		})
+	for i := range list.Items {
+		found = append(found, managerOf(&list.Items[i]))
 	}
 	return found, nil
+}
+
+// managerOf describes a Deployment of the manager. The image of a release has a digest and no tag, but the Deployment has a label.
+func managerOf(deployment *appsv1.Deployment) check.Manager {
+	image := ""
+	for _, container := range deployment.Spec.Template.Spec.Containers {
+		if image == "" || container.Name == managerContainer {
+			image = container.Image
+		}
+	}
+	return check.Manager{
+		Namespace: deployment.Namespace, Name: deployment.Name, Image: image,
+		Version: cmp.Or(tagOf(image), deployment.Labels["app.kubernetes.io/version"]),
+		Ready:   deployment.Status.ReadyReplicas,
+	}
+}
+
+// namespacesOf returns the namespaces of managers, each once, or the given one if there is none.
+func namespacesOf(managers []check.Manager, otherwise string) []string {
+	namespaces := make([]string, 0, len(managers))
+	for _, manager := range managers {
+		namespaces = append(namespaces, manager.Namespace)
+	}
+	if len(namespaces) == 0 {
+		return []string{otherwise}
+	}
+	slices.Sort(namespaces)
+	return slices.Compact(namespaces)
 }
 
 // tagOf returns the tag of an image, without its digest; empty if there is none. A registry may have a port.

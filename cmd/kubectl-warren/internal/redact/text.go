@@ -18,8 +18,8 @@ const secretName = `passw|pwd|token|secret|authorization|credential|cookie|(?:ap
 var (
 	// secretKey matches the names of fields that may contain a password.
 	secretKey = regexp.MustCompile(`(?i)` + secretName)
-	// userOnlyKey matches the names of fields of a log line that name a person, or that a person wrote.
-	userOnlyKey = regexp.MustCompile(`^(?:user|requestedBy)$`)
+	// personKey matches the names of fields of a log line that name a person.
+	personKey = regexp.MustCompile(`^(?:user|requestedBy)$`)
 
 	// rules apply to a text in this order.
 	rules = []struct {
@@ -111,7 +111,7 @@ func logLine(line string) string {
 	}
 	_, isAboutJob := fields["requestedBy"]
 	for name := range fields {
-		if userOnlyKey.MatchString(name) || isAboutJob && name == "reason" { // the reason that the user gave for a Redrive or a Purge
+		if personKey.MatchString(name) || isAboutJob && name == "reason" { // the reason that the user gave for a Redrive or a Purge
 			fields[name] = redacted
 		}
 	}
