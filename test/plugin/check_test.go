@@ -43,6 +43,8 @@ var _ = Describe("kubectl warren check", func() {
 			"leader: skipped", "manager: skipped", "CRDs: ok", "your role: failed", "your role: warning", "your role: warning",
 			"dead-letter API: warning", "connection: skipped"))
 
+		Expect(states(w.warren("check", "-o", "json", "--warren-service=none", ofSuite).Out)).To(ContainElement("dead-letter API: warning"))
+
 		hangs := w.warren("check", "--uninstall", ofSuite)
 		Expect(hangs).To(SatisfyAll(HaveField("Code", 2), HaveField("Out", SatisfyAll(
 			MatchRegexp(`(?m)^failed +finalizers +ConsumerQueue `+w.Namespace+`/orders +its deletion waits until Warren has deleted its empty queues`),

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-
-	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
 )
 
 // Permission is an action, and whether the API server lets the user do it.
@@ -71,6 +69,12 @@ type DeadLetters struct {
 	Connected bool
 }
 
+// response is an error response of the API server or of the dead-letter API.
+type response interface {
+	error
+	Code() int
+}
+
 // DeadLetterAPI checks that the dead-letter API can be reached.
 func DeadLetterAPI(asked DeadLetters) Result {
 	result := Result{State: OK, Check: "dead-letter API", Object: "Namespace " + asked.Namespace}
@@ -79,9 +83,11 @@ func DeadLetterAPI(asked DeadLetters) Result {
 		return result
 	}
 	result.State = Failed
-	failure, explained := errors.AsType[*deadletterclient.Error](asked.Err)
-	if explained && (!asked.Connected || failure.Code() == http.StatusForbidden) {
-		result.State = Warning // the API works, and the user lacks a ServiceAccount or a role
+	if answer, isAnswer := errors.AsType[response](asked.Err); isAnswer {
+		isOptional := !asked.Connected || answer.Code() == http.StatusForbidden || answer.Code() == http.StatusNotFound
+		if isOptional { // the user lacks a ServiceAccount or a role, or Warren is installed without the API
+			result.State = Warning
+		}
 	}
 	var found bool
 	result.Message, result.Remedy, found = strings.Cut(asked.Err.Error(), "\n")

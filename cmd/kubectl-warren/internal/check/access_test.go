@@ -2,6 +2,7 @@ package check
 
 import (
 	"errors"
+	"net/http"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -47,6 +48,49 @@ func TestRoles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if difference := cmp.Diff(test.want, Roles(test.namespace, test.permissions, test.err)); difference != "" {
+				t.Errorf("(-want +got):\n%s", difference)
+			}
+		})
+	}
+}
+
+// answer is an error response.
+type answer struct {
+	error
+
+	code int
+}
+
+func (a answer) Code() int { return a.code }
+
+func TestDeadLetterAPI(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("refused\nAsk for a role.\n  kubectl create rolebinding")
+	const readTheLog = "Check that a manager leads, and read its log."
+	for name, test := range map[string]struct {
+		asked           DeadLetters
+		state           State
+		message, remedy string
+	}{
+		"it answers":        {DeadLetters{Connected: true}, OK, "it lists the dead-letter queues of the namespace", ""},
+		"no ServiceAccount": {DeadLetters{Err: answer{refused, http.StatusNotFound}}, Warning, "refused", "Ask for a role.\n  kubectl create rolebinding"},
+		"no role":           {DeadLetters{Err: answer{refused, http.StatusForbidden}, Connected: true}, Warning, "refused", "Ask for a role.\n  kubectl create rolebinding"},
+		"an installation without the API": {
+			DeadLetters{Err: answer{errors.New("services not found\nCheck --warren-service."), http.StatusNotFound}, Connected: true},
+			Warning, "services not found", "Check --warren-service.",
+		},
+		"no leader": {
+			DeadLetters{Err: answer{errors.New("no endpoints\nThe manager is not running."), http.StatusServiceUnavailable}, Connected: true},
+			Failed, "no endpoints", "The manager is not running.",
+		},
+		"a manager that fails":         {DeadLetters{Err: answer{errors.New("bad gateway"), http.StatusBadGateway}, Connected: true}, Failed, "bad gateway", readTheLog},
+		"an API server without answer": {DeadLetters{Err: errors.New("timeout")}, Failed, "timeout", readTheLog},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.asked.Namespace = "shop"
+			want := Result{test.state, "dead-letter API", "Namespace shop", test.message, test.remedy}
+			if difference := cmp.Diff(want, DeadLetterAPI(test.asked)); difference != "" {
 				t.Errorf("(-want +got):\n%s", difference)
 			}
 		})

@@ -66,7 +66,7 @@ func (k *checkCommand) run(ctx context.Context) error {
 	}
 	run := reader.installation
 	if k.uninstall {
-		reader.all = *k.flags.Namespace == ""
+		reader.all = k.all || *k.flags.Namespace == ""
 		run = reader.leftovers
 	}
 	results, err := run(ctx)
