@@ -56,7 +56,7 @@ func unfinished(job client.Object) Result {
 	}
 	return Result{
 		State: Warning, Check: "jobs", Object: named(kind, job.GetNamespace(), job.GetName()),
-		Message: "it has not ended, and no manager would finish it. Its remaining messages stay in the dead-letter queue",
+		Message: "it has not ended. Without a manager, its remaining messages stay in the dead-letter queue",
 		Remedy: fmt.Sprintf("Wait until it ends, or cancel it:\n  kubectl warren dlq cancel %s/%s --namespace %s",
 			strings.ToLower(kind), job.GetName(), job.GetNamespace()),
 	}

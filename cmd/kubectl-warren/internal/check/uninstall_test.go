@@ -42,7 +42,7 @@ func TestUninstall(t *testing.T) {
 		"in the order of deletion": {
 			[]client.Object{job("last", nil)}, queue("DeleteIfEmpty", asItIs), []v1alpha1.BrokerConnection{*protected},
 			[]Result{
-				{Warning, "jobs", "Purge shop/last", "it has not ended, and no manager would finish it. Its remaining messages stay in the dead-letter queue",
+				{Warning, "jobs", "Purge shop/last", "it has not ended. Without a manager, its remaining messages stay in the dead-letter queue",
 					"Wait until it ends, or cancel it:\n  kubectl warren dlq cancel purge/last --namespace shop"},
 				{Failed, "finalizers", "ConsumerQueue shop/orders",
 					"its deletion waits until Warren has deleted its empty queues and kept the others (deletionPolicy DeleteIfEmpty)", deleteOrders},
