@@ -40,7 +40,7 @@ func (r *checkReader) installation(ctx context.Context) ([]check.Result, error) 
 	if err != nil {
 		return nil, err
 	}
-	operator := r.operator(ctx)
+	operator := r.readOperator(ctx)
 	crds := check.CRDs(served, r.pluginVersion)
 	results := []check.Result{crds}
 	if crds.State != check.Failed {
@@ -54,7 +54,7 @@ func (r *checkReader) installation(ctx context.Context) ([]check.Result, error) 
 
 // leftovers checks what would hang without a manager.
 func (r *checkReader) leftovers(ctx context.Context) ([]check.Result, error) {
-	operator := r.operator(ctx)
+	operator := r.readOperator(ctx)
 	redrives, purges, err := r.redrivesAndPurges(ctx, r.all)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (r *checkReader) leftovers(ctx context.Context) ([]check.Result, error) {
 	return append(operator.results(ctx, r), check.Uninstall(unfinished, queues, connections, r.where(r.all))...), nil
 }
 
-// operator is what was read about the managers first.
+// operator is the state of the managers at the first read.
 type operator struct {
 	managers []check.Manager
 	err      error
@@ -78,8 +78,8 @@ type operator struct {
 	read     time.Time
 }
 
-// operator reads the Deployments of the managers, and their Leases for the first time.
-func (r *checkReader) operator(ctx context.Context) operator {
+// readOperator reads the Deployments of the managers, and their Leases for the first time.
+func (r *checkReader) readOperator(ctx context.Context) operator {
 	var found operator
 	found.managers, found.err = r.managers(ctx, r.only)
 	for _, namespace := range namespacesOf(found.managers, r.api.warrenNamespace) {
