@@ -39,7 +39,8 @@ func connection(bc *v1alpha1.BrokerConnection) Result {
 	switch {
 	case ready == nil || bc.Status.ObservedGeneration < bc.Generation:
 		result.Message = "Warren has not read the current spec"
-		result.Remedy = "Wait some seconds. If it stays, check that a manager leads, and that it watches the namespace (--watch-namespaces)."
+		result.Remedy = "Wait some seconds. If nothing changes, check that a manager leads, and that it watches the namespace " +
+			"(--watch-namespaces)."
 	case bc.Spec.Suspend:
 		result.State, result.Message = Warning, "spec.suspend is true, so Warren does nothing at the broker"
 		result.Remedy = "Set spec.suspend to false."

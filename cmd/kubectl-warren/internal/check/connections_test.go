@@ -76,7 +76,7 @@ func TestConnections(t *testing.T) {
 			[]Result{{Warning, "connection", bcShop, "spec.suspend is true, so Warren does nothing at the broker", "Set spec.suspend to false."}}},
 		"not reconciled": {func(bc *v1alpha1.BrokerConnection) { bc.Generation = 3 }, inSync,
 			[]Result{{Failed, "connection", bcShop, "Warren has not read the current spec",
-				"Wait some seconds. If it stays, check that a manager leads, and that it watches the namespace (--watch-namespaces)."}}},
+				"Wait some seconds. If nothing changes, check that a manager leads, and that it watches the namespace (--watch-namespaces)."}}},
 		"a broker that is too old": {func(bc *v1alpha1.BrokerConnection) { bc.Status.BrokerVersion = "3.9.29" }, inSync,
 			[]Result{{Failed, "broker version", bcShop, "RabbitMQ 3.9.29 is too old, so Warren declares nothing", "Upgrade RabbitMQ to 3.10 or newer."}}},
 		"a broker that is too new": {func(bc *v1alpha1.BrokerConnection) { bc.Status.BrokerVersion = "4.4.0" }, inSync,

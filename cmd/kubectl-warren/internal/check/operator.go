@@ -77,15 +77,13 @@ func Managers(managers []Manager, pluginVersion string, err error) []Result {
 	var results []Result
 	for _, manager := range managers {
 		object := named("Deployment", manager.Namespace, manager.Name)
+		pods := Result{State: OK, Check: check, Object: object, Message: fmt.Sprintf("ready pods: %d", manager.Ready)}
 		if manager.Ready == 0 {
-			results = append(results, Result{
-				State: Failed, Check: check, Object: object, Message: "no pod is ready", Remedy: fmt.Sprintf(
-					"See why the pods do not start:\n  kubectl --namespace %s describe pods --selector %s", manager.Namespace, ManagerLabels),
-			})
-		} else {
-			results = append(results, Result{State: OK, Check: check, Object: object, Message: fmt.Sprintf("ready pods: %d", manager.Ready)})
+			pods.State, pods.Message = Failed, "no pod is ready"
+			pods.Remedy = fmt.Sprintf("See why the pods do not start:\n  kubectl --namespace %s describe pods --selector %s",
+				manager.Namespace, ManagerLabels)
 		}
-		results = append(results, skew(object, manager.Version, pluginVersion))
+		results = append(results, pods, skew(object, manager.Version, pluginVersion))
 	}
 	return results
 }

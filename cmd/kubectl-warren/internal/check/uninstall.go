@@ -72,8 +72,9 @@ var deletionOf = map[v1alpha1.DeletionPolicy]string{
 func queueWaits(cq *v1alpha1.ConsumerQueue) Result {
 	result := Result{
 		State: Failed, Check: "finalizers", Object: named("ConsumerQueue", cq.Namespace, cq.Name),
-		Message: fmt.Sprintf("its deletion waits until Warren %s (deletionPolicy %s)", deletionOf[cq.Spec.DeletionPolicy], cq.Spec.DeletionPolicy),
-		Remedy:  fmt.Sprintf("kubectl --namespace %s delete consumerqueue %s", cq.Namespace, cq.Name),
+		Message: fmt.Sprintf("its deletion waits until Warren %s (deletionPolicy %s)",
+			deletionOf[cq.Spec.DeletionPolicy], cq.Spec.DeletionPolicy),
+		Remedy: fmt.Sprintf("kubectl --namespace %s delete consumerqueue %s", cq.Namespace, cq.Name),
 	}
 	if !cq.DeletionTimestamp.IsZero() {
 		result.Message, result.Remedy = beingDeleted(cq.ObjectMeta, cq.Status.Conditions)
@@ -90,7 +91,8 @@ func connectionWaits(bc *v1alpha1.BrokerConnection, queues []v1alpha1.ConsumerQu
 	}
 	result := Result{
 		State: Failed, Check: "finalizers", Object: named("BrokerConnection", bc.Namespace, bc.Name),
-		Message: fmt.Sprintf("its deletion waits until Warren has removed its fences, and no longer needs it for %s", countOf(users, "ConsumerQueue")),
+		Message: fmt.Sprintf("its deletion waits until Warren has removed its fences, and no longer needs it for %s",
+			countOf(users, "ConsumerQueue")),
 		Remedy: fmt.Sprintf("Delete it after its ConsumerQueues:\n  kubectl --namespace %s delete brokerconnection %s",
 			bc.Namespace, bc.Name),
 	}

@@ -222,8 +222,12 @@ func (r *checkReader) roles(ctx context.Context, deadLettersServed bool) []check
 		group := deadletters.GroupVersion.Group
 		asked = append(asked,
 			check.Permission{Role: "view", Verb: "list", Group: group, Resource: deadletters.Resource},
-			check.Permission{Role: "edit", Verb: "get", Group: group, Resource: deadletters.Resource, Subresource: deadletters.SubresourceMessages},
-			check.Permission{Role: "admin", Verb: "get", Group: group, Resource: deadletters.Resource, Subresource: deadletters.SubresourceExport})
+			check.Permission{
+				Role: "edit", Verb: "get", Group: group, Resource: deadletters.Resource, Subresource: deadletters.SubresourceMessages,
+			},
+			check.Permission{
+				Role: "admin", Verb: "get", Group: group, Resource: deadletters.Resource, Subresource: deadletters.SubresourceExport,
+			})
 	}
 	namespace := r.namespace
 	if r.all {
