@@ -56,9 +56,10 @@ tool() {
 # program NAME FILE builds a program of hack/tools.
 program() { CGO_ENABLED=0 GOWORK=off GOFLAGS='' go -C "$HACK_DIR/tools" build -trimpath -o "$2" "./$1"; }
 
-# installer prints config/default with the image by its digest.
+# installer prints config/default with the image by its digest. A label has the version, which `kubectl warren version` prints.
 installer() {
   make --silent -C "$CHECKOUT" overlay IMG="$REGISTRY/warren@$(cat "$OUTPUT/image.digest")" VERSION= >&2
+  printf 'labels:\n- pairs: {app.kubernetes.io/version: %s}\n' "$VERSION" >>"$CHECKOUT/bin/overlay/kustomization.yaml"
   "$HACK_DIR/tool.sh" kustomize build "$CHECKOUT/bin/overlay"
 }
 

@@ -16,6 +16,7 @@ var foreign = slices.Concat(
 	strings.Fields("FreeFlow MassTransit OpenAPI OpenTelemetry TypeScript flag macOS"),  // products, and a package of Go
 	strings.Fields("crd.yaml cqueue.yaml install.yaml kubectl-warren.yaml"),             // arguments of commands, and files of a release
 	strings.Fields("release-notes.md"),                                                  // also of a release
+	strings.Fields("versions.yaml"),                                                     // of a report
 	strings.Fields("WithConsumerOptionsQOSPrefetch consumer.Close wagslane"),            // another library for consumers
 	strings.Fields("addConfirmListener addReturnListener getNextPublishSeqNo"),          // the RabbitMQ client for Java
 	strings.Fields("CorrelationData getReturned"),                                       // Spring AMQP

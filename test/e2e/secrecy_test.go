@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -126,7 +124,7 @@ func (w *witness) leaks() []string {
 func leaks(said []statement, accounts []account) []string {
 	var replacements []string
 	for _, a := range accounts {
-		for _, spelling := range a.spellings() {
+		for _, spelling := range Spellings(a.username, a.password) {
 			replacements = append(replacements, spelling, "***")
 		}
 	}
@@ -139,19 +137,6 @@ func leaks(said []statement, accounts []account) []string {
 	}
 	slices.Sort(places)
 	return slices.Compact(places)
-}
-
-// spellings returns the forms in which a password may be written. Short passwords are skipped, because other words contain them.
-func (a account) spellings() []string {
-	if len(a.password) < 8 {
-		return nil
-	}
-	quoted, _ := json.Marshal(a.password) // a string can always be encoded
-	return []string{
-		a.password, url.QueryEscape(a.password), url.PathEscape(a.password), strings.Trim(string(quoted), `"`),
-		strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(a.password)), "="),
-		strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(a.username+":"+a.password)), "="), // basic authentication
-	}
 }
 
 // testify fails if a password was recorded anywhere. First it shows that the witness would have recorded it: it writes a password of

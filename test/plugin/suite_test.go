@@ -66,6 +66,9 @@ func startManager(server *APIServer) {
 	Expect(err).NotTo(HaveOccurred())
 	mgr, err := ctrl.NewManager(server.Config, ctrl.Options{
 		Scheme: server.Scheme(), Cache: caching, Metrics: metricsserver.Options{BindAddress: "0"},
+		LeaderElection: true, LeaderElectionNamespace: WarrenNamespace, LeaderElectionID: "warren.messaging.warren.dev",
+		// The Lease survives a stalled machine, and `kubectl warren check` sees it renewed soon.
+		LeaseDuration: new(2 * time.Minute), RenewDeadline: new(time.Minute), RetryPeriod: new(500 * time.Millisecond),
 	})
 	Expect(err).NotTo(HaveOccurred())
 	deadLetters := NewProxiedDeadLetterServer(server)

@@ -44,18 +44,3 @@ func TestCompletions(t *testing.T) {
 		})
 	}
 }
-
-func TestTagOf(t *testing.T) {
-	t.Parallel()
-	for image, want := range map[string]string{
-		"ghcr.io/warren-mq/warren:v1.2.3":            "v1.2.3",
-		"localhost:5000/warren":                      "",
-		"localhost:5000/warren:v1@sha256:0123456789": "v1",
-		"warren@sha256:0123456789":                   "",
-		"":                                           "",
-	} {
-		if got := tagOf(image); got != want {
-			t.Errorf("%q has tag %q, want %q", image, got, want)
-		}
-	}
-}

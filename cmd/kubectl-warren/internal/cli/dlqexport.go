@@ -103,14 +103,19 @@ func (e *exportDeadLettersCommand) checkFile() error {
 	if e.file == "" || e.force {
 		return nil
 	}
-	_, err := os.Lstat(e.file)
+	return checkAbsent(e.file)
+}
+
+// checkAbsent returns an error if the file of --file exists.
+func checkAbsent(file string) error {
+	_, err := os.Lstat(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
 		return err
 	}
-	return fmt.Errorf("%s exists: choose another name for --file, or replace the file with --force", e.file)
+	return fmt.Errorf("%s exists: choose another name for --file, or replace the file with --force", file)
 }
 
 // write copies an export. Its error says what is missing, and where the received part is.

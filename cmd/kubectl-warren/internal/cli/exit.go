@@ -20,7 +20,7 @@ import (
 const (
 	// exitError: an error, which stderr describes, or wrong usage.
 	exitError = 1
-	// exitDiffers: plan, diff or contract --check found differences.
+	// exitDiffers: plan, diff or contract --check found differences, or a check failed.
 	exitDiffers = 2
 	// exitFailed: a Redrive or a Purge failed, or waits until a user fixes the cause.
 	exitFailed = 3
@@ -31,9 +31,9 @@ const (
 )
 
 // exitCodes describes the exit codes, for the help of commands.
-const exitCodes = "Exit codes: 0 done; 1 error or wrong usage; 2 plan, diff or contract --check found differences; " +
-	"3 a Redrive or a Purge failed, or waits " +
-	"until you fix the cause; 4 a Redrive or a Purge was cancelled; 5 a Redrive or a Purge finished, but messages failed or were not seen."
+const exitCodes = "Exit codes: 0 done; 1 error or wrong usage; 2 plan, diff or contract --check found differences, or a check " +
+	"failed; 3 a Redrive or a Purge failed, or waits until you fix the cause; 4 a Redrive or a Purge was cancelled; " +
+	"5 a Redrive or a Purge finished, but messages failed or were not seen."
 
 // exit is an error with an exit code. Its err is nil if the command has printed the reason already.
 type exit struct {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/check"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/preview"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -52,6 +53,21 @@ func TestStuckDeadLetters(t *testing.T) {
 			t.Errorf("%q, want %q", cell.text, want)
 		}
 	}
+}
+
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	golden(t, "checks", printed(t, func(out *bytes.Buffer) error {
+		printChecks(out, []check.Result{
+			{State: check.OK, Check: "leader", Object: "Lease warren-system/warren.messaging.warren.dev", Message: "manager pod-1 leads"},
+			{
+				State: check.Warning, Check: "user tags", Object: "BrokerConnection shop/default", Message: "the user lacks the tag policymaker",
+				Remedy: "Set the tags of the user:\n  rabbitmqctl set_user_tags USER management policymaker",
+			},
+			{State: check.Failed, Check: "ConsumerQueues", Object: "ConsumerQueues", Message: "1 of 3 not Ready", Remedy: "See why."},
+		}, false)
+		return nil
+	}))
 }
 
 // Colours enclose words, and change no width.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	messaging "github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/check"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/definitions"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/preview"
@@ -139,7 +140,15 @@ func printedByCommands(value string) map[string]func(out *bytes.Buffer) error {
 			return err
 		},
 		"version": func(out *bytes.Buffer) error {
-			printVersions(out, versions{Managers: []managerVersion{{Namespace: value, Name: value, Image: value, Version: value}}})
+			printVersions(out, versions{Managers: []check.Manager{{Namespace: value, Name: value, Image: value, Version: value}}})
+			return nil
+		},
+		"check": func(out *bytes.Buffer) error {
+			printChecks(out, []check.Result{{State: check.Failed, Check: value, Object: value, Message: value, Remedy: value}}, false)
+			return nil
+		},
+		"report": func(out *bytes.Buffer) error {
+			printMissing(out, []string{value})
 			return nil
 		},
 		"any, with an error": func(out *bytes.Buffer) error {

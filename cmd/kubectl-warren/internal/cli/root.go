@@ -41,8 +41,8 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root.AddCommand(
 		newPlan(c, streams), newDiff(c, streams), newTree(c, streams), newStatus(c, streams), newApprove(c, streams),
 		newAbort(c, streams), newDLQ(c, streams),
-		newContract(c, streams), newExport(c, streams), newImport(c, streams), newUI(c, streams), newVersion(c, streams),
-		newCompletion(streams),
+		newContract(c, streams), newExport(c, streams), newImport(c, streams), newUI(c, streams),
+		newCheck(c, streams), newReport(c, streams), newVersion(c, streams), newCompletion(streams),
 	)
 	return root
 }

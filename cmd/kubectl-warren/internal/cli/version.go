@@ -1,38 +1,32 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/check"
 	"github.com/warren-mq/warren/internal/buildinfo"
 )
 
 // versions is the JSON and YAML form of version.
 type versions struct {
-	Client   clientVersion    `json:"client"`
-	Managers []managerVersion `json:"managers,omitempty"`
+	Client   clientVersion   `json:"client"`
+	Managers []check.Manager `json:"managers,omitempty"`
 }
 
 type clientVersion struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision"`
 	Go       string `json:"go"`
-}
-
-// managerVersion describes a Deployment of the manager.
-type managerVersion struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Image     string `json:"image"`
-	// Version is the tag of the image; empty if the image has only a digest.
-	Version string `json:"version,omitempty"`
-	Ready   int32  `json:"readyReplicas"`
 }
 
 func newVersion(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
@@ -59,7 +53,7 @@ func showVersions(ctx context.Context, c *cluster, streams genericiooptions.IOSt
 	all := versions{Client: clientVersion{info.Version, info.Revision, info.GoVersion}}
 	var unknown error
 	if !clientOnly {
-		all.Managers, unknown = managers(ctx, c)
+		all.Managers, unknown = managersOf(ctx, c)
 	}
 	if printed, err := output.printed(streams.Out, all); printed || err != nil {
 		return err
@@ -69,7 +63,7 @@ func showVersions(ctx context.Context, c *cluster, streams genericiooptions.IOSt
 	case unknown != nil:
 		printf(streams.ErrOut, "The version of the manager is unknown: %s\n", explain(unknown))
 	case !clientOnly && len(all.Managers) == 0:
-		printf(streams.ErrOut, "The version of the manager is unknown: no Deployment has the labels %s\n", managerLabelsText)
+		printf(streams.ErrOut, "The version of the manager is unknown: no Deployment has the labels %s\n", check.ManagerLabels)
 	}
 	return nil
 }
@@ -82,34 +76,62 @@ func printVersions(out io.Writer, all versions) {
 	}
 }
 
-// managerLabels are the labels of the manager's Deployment in the manifests and the Helm chart.
-var managerLabels = client.MatchingLabels{"app.kubernetes.io/name": "warren", "app.kubernetes.io/component": "manager"}
-
-const managerLabelsText = "app.kubernetes.io/name=warren and app.kubernetes.io/component=manager"
-
-func managers(ctx context.Context, c *cluster) ([]managerVersion, error) {
+func managersOf(ctx context.Context, c *cluster) ([]check.Manager, error) {
 	kube, err := c.open()
 	if err != nil {
 		return nil, err
 	}
+	return kube.managers(ctx, "")
+}
+
+// managerContainer is the container of the manager in its pods.
+const managerContainer = "manager"
+
+// managerSelector selects the manager's Deployment and its pods, as the manifests and the Helm chart label them.
+func managerSelector() client.ListOption {
+	set, _ := labels.ConvertSelectorToLabelsMap(check.ManagerLabels) // a constant
+	return client.MatchingLabels(set)
+}
+
+// managers returns the Deployments of the manager in a namespace; in all if it is empty.
+func (s session) managers(ctx context.Context, namespace string) ([]check.Manager, error) {
 	list := &appsv1.DeploymentList{}
-	if err := kube.List(ctx, list, managerLabels); err != nil {
+	if err := s.List(ctx, list, managerSelector(), client.InNamespace(namespace)); err != nil {
 		return nil, err
 	}
-	found := make([]managerVersion, 0, len(list.Items))
-	for _, deployment := range list.Items {
-		image := ""
-		for _, container := range deployment.Spec.Template.Spec.Containers {
-			if image == "" || container.Name == "manager" {
-				image = container.Image
-			}
-		}
-		found = append(found, managerVersion{
-			Namespace: deployment.Namespace, Name: deployment.Name, Image: image, Version: tagOf(image),
-			Ready: deployment.Status.ReadyReplicas,
-		})
+	found := make([]check.Manager, 0, len(list.Items))
+	for i := range list.Items {
+		found = append(found, managerOf(&list.Items[i]))
 	}
 	return found, nil
+}
+
+// managerOf describes a Deployment of the manager. The image of a release has a digest and no tag, but the Deployment has a label.
+func managerOf(deployment *appsv1.Deployment) check.Manager {
+	image := ""
+	for _, container := range deployment.Spec.Template.Spec.Containers {
+		if image == "" || container.Name == managerContainer {
+			image = container.Image
+		}
+	}
+	return check.Manager{
+		Namespace: deployment.Namespace, Name: deployment.Name, Image: image,
+		Version: cmp.Or(tagOf(image), deployment.Labels["app.kubernetes.io/version"]),
+		Ready:   deployment.Status.ReadyReplicas,
+	}
+}
+
+// namespacesOf returns the namespaces of managers, each once, or the given one if there is none.
+func namespacesOf(managers []check.Manager, otherwise string) []string {
+	namespaces := make([]string, 0, len(managers))
+	for _, manager := range managers {
+		namespaces = append(namespaces, manager.Namespace)
+	}
+	if len(namespaces) == 0 {
+		return []string{otherwise}
+	}
+	slices.Sort(namespaces)
+	return slices.Compact(namespaces)
 }
 
 // tagOf returns the tag of an image, without its digest; empty if there is none. A registry may have a port.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -99,8 +100,22 @@ func (c *Client) Get(ctx context.Context, name, subresource string, query url.Va
 	if wrong := content.IsPathSegmentName(name); len(wrong) > 0 {
 		return nil, fmt.Errorf("%q is not a valid name of a ConsumerQueue: %v", name, wrong)
 	}
+	return c.stream(ctx, subresource, func() *rest.Request { return c.request(query, name, subresource) })
+}
+
+// List requests the dead-letter queues of the namespace. The API answers without a request to a broker. The caller must close the
+// response. Errors say what to do.
+func (c *Client) List(ctx context.Context) (io.ReadCloser, error) {
+	return c.stream(ctx, "", func() *rest.Request { return c.request(nil) })
+}
+
+// IsServed reports whether the API server serves the API. Otherwise the client uses the API server's proxy.
+func (c *Client) IsServed() bool { return c.token == "" }
+
+// stream sends a request again while the API asks to retry within maxDelay.
+func (c *Client) stream(ctx context.Context, subresource string, request func() *rest.Request) (io.ReadCloser, error) {
 	for tries := 1; ; tries++ {
-		answer, err := c.request(name, subresource, query).Stream(ctx)
+		answer, err := request().Stream(ctx)
 		if err == nil {
 			return answer, nil
 		}
@@ -132,14 +147,13 @@ func (c *Client) Read(ctx context.Context, name, subresource string, query url.V
 	return text, nil
 }
 
-func (c *Client) request(name, subresource string, query url.Values) *rest.Request {
-	segments := []string{
+// request returns a request for the dead-letter queues of the namespace, or for what the names below lead to. Empty names are left
+// out.
+func (c *Client) request(query url.Values, below ...string) *rest.Request {
+	segments := append([]string{
 		c.base, "apis", v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version,
-		"namespaces", c.options.Namespace, v1alpha1.Resource, name,
-	}
-	if subresource != "" {
-		segments = append(segments, subresource)
-	}
+		"namespaces", c.options.Namespace, v1alpha1.Resource,
+	}, slices.DeleteFunc(below, func(name string) bool { return name == "" })...)
 	request := c.core.RESTClient().Get().AbsPath(segments...).MaxRetries(0)
 	for parameter, values := range query {
 		for _, value := range values {

@@ -1,0 +1,113 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
+)
+
+// Order is how to delete Warren's resources while a manager runs. docs/installation.md gives the same order.
+var Order = []string{
+	"kubectl delete redrives,purges,consumerqueues --all --all-namespaces",
+	"kubectl delete brokerconnections --all --all-namespaces",
+	"kubectl warren check --uninstall",
+}
+
+// Uninstall lists the objects whose deletion waits for a manager, and the jobs that a manager has not finished. The order of the
+// results is the order in which to delete them.
+func Uninstall(jobList []client.Object, queues []v1alpha1.ConsumerQueue, connections []v1alpha1.BrokerConnection, where string) []Result {
+	var results []Result
+	for _, job := range jobList {
+		if !jobs.OutcomeOf(job).Ended() {
+			results = append(results, unfinished(job))
+		}
+	}
+	for i := range queues {
+		if slices.Contains(queues[i].Finalizers, v1alpha1.TopologyFinalizer) {
+			results = append(results, queueWaits(&queues[i]))
+		}
+	}
+	for i := range connections {
+		if slices.Contains(connections[i].Finalizers, v1alpha1.ConnectionFinalizer) {
+			results = append(results, connectionWaits(&connections[i], queues))
+		}
+	}
+	if !AnyFailed(results) {
+		results = append(results, Result{
+			State: OK, Check: "finalizers", Object: "ConsumerQueues, BrokerConnections",
+			Message: "no deletion waits for a manager " + where,
+		})
+	}
+	return results
+}
+
+func unfinished(job client.Object) Result {
+	kind := "Redrive"
+	if _, isPurge := job.(*v1alpha1.Purge); isPurge {
+		kind = "Purge"
+	}
+	return Result{
+		State: Warning, Check: "jobs", Object: named(kind, job.GetNamespace(), job.GetName()),
+		Message: "it has not ended. Without a manager, its remaining messages stay in the dead-letter queue",
+		Remedy: fmt.Sprintf("Wait until it ends, or cancel it:\n  kubectl warren dlq cancel %s/%s --namespace %s",
+			strings.ToLower(kind), job.GetName(), job.GetNamespace()),
+	}
+}
+
+// deletionOf describes what Warren does at the broker before a ConsumerQueue goes.
+var deletionOf = map[v1alpha1.DeletionPolicy]string{
+	v1alpha1.DeletionPolicyDeleteIfEmpty: "has deleted its empty queues and kept the others",
+	v1alpha1.DeletionPolicyRetain:        "has recorded which queues it keeps",
+	v1alpha1.DeletionPolicyDelete:        "has deleted its queues with their messages",
+}
+
+func queueWaits(cq *v1alpha1.ConsumerQueue) Result {
+	result := Result{
+		State: Failed, Check: "finalizers", Object: named("ConsumerQueue", cq.Namespace, cq.Name),
+		Message: fmt.Sprintf("its deletion waits until Warren %s (deletionPolicy %s)",
+			deletionOf[cq.Spec.DeletionPolicy], cq.Spec.DeletionPolicy),
+		Remedy: fmt.Sprintf("kubectl --namespace %s delete consumerqueue %s", cq.Namespace, cq.Name),
+	}
+	if !cq.DeletionTimestamp.IsZero() {
+		result.Message, result.Remedy = beingDeleted(cq.ObjectMeta, cq.Status.Conditions)
+	}
+	return result
+}
+
+func connectionWaits(bc *v1alpha1.BrokerConnection, queues []v1alpha1.ConsumerQueue) Result {
+	var users int
+	for i := range queues {
+		if queues[i].Namespace == bc.Namespace && queues[i].ConnectionName() == bc.Name {
+			users++
+		}
+	}
+	result := Result{
+		State: Failed, Check: "finalizers", Object: named("BrokerConnection", bc.Namespace, bc.Name),
+		Message: fmt.Sprintf("its deletion waits until Warren has removed its fences, and no longer needs it for %s",
+			countOf(users, "ConsumerQueue")),
+		Remedy: fmt.Sprintf("Delete it after its ConsumerQueues:\n  kubectl --namespace %s delete brokerconnection %s",
+			bc.Namespace, bc.Name),
+	}
+	if !bc.DeletionTimestamp.IsZero() {
+		result.Message, result.Remedy = beingDeleted(bc.ObjectMeta, bc.Status.Conditions)
+	}
+	return result
+}
+
+// beingDeleted describes a deletion that has begun.
+func beingDeleted(object metav1.ObjectMeta, conditions []metav1.Condition) (message, remedy string) {
+	message = "it was deleted at " + object.DeletionTimestamp.UTC().Format(time.RFC3339) + ", and waits for Warren"
+	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
+		message += ": " + ready.Message
+	}
+	return message, "Leave the manager running until the object is gone. Without a manager, remove the finalizer by hand: " +
+		docs + "how-to/delete-a-consumerqueue/#remove-a-finalizer-by-hand"
+}

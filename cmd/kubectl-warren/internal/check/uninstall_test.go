@@ -1,0 +1,94 @@
+package check
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
+
+func TestUninstall(t *testing.T) {
+	t.Parallel()
+	queue := func(policy v1alpha1.DeletionPolicy, change func(*v1alpha1.ConsumerQueue)) []v1alpha1.ConsumerQueue {
+		list := orders("False", "Terminating", "the broker does not answer")
+		list[0].Finalizers, list[0].Spec.DeletionPolicy = []string{v1alpha1.TopologyFinalizer}, policy
+		change(&list[0])
+		return list
+	}
+	asItIs := func(*v1alpha1.ConsumerQueue) {}
+	protected := healthy()
+	protected.Finalizers = []string{v1alpha1.ConnectionFinalizer}
+	now := metav1.NewTime(time.Unix(0, 0))
+	job := func(name string, completed *metav1.Time) client.Object {
+		purge := &v1alpha1.Purge{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+		purge.Status.CompletionTime, purge.Status.Conditions = completed, ready("True", "Completed", "")
+		return purge
+	}
+	const deleteOrders = "kubectl --namespace shop delete consumerqueue orders"
+	for name, test := range map[string]struct {
+		jobs        []client.Object
+		queues      []v1alpha1.ConsumerQueue
+		connections []v1alpha1.BrokerConnection
+		want        []Result
+	}{
+		"nothing waits": {[]client.Object{job("done", &now)}, inSync, []v1alpha1.BrokerConnection{*healthy()},
+			[]Result{{OK, "finalizers", "ConsumerQueues, BrokerConnections", "no deletion waits for a manager in any namespace", ""}}},
+		"in the order of deletion": {
+			[]client.Object{job("last", nil)}, queue("DeleteIfEmpty", asItIs), []v1alpha1.BrokerConnection{*protected},
+			[]Result{
+				{Warning, "jobs", "Purge shop/last", "it has not ended. Without a manager, its remaining messages stay in the dead-letter queue",
+					"Wait until it ends, or cancel it:\n  kubectl warren dlq cancel purge/last --namespace shop"},
+				{Failed, "finalizers", "ConsumerQueue shop/orders",
+					"its deletion waits until Warren has deleted its empty queues and kept the others (deletionPolicy DeleteIfEmpty)", deleteOrders},
+				{Failed, "finalizers", bcShop, "its deletion waits until Warren has removed its fences, and no longer needs it for 1 ConsumerQueue",
+					"Delete it after its ConsumerQueues:\n  kubectl --namespace shop delete brokerconnection default"},
+			},
+		},
+		"deletionPolicy Retain": {nil, queue("Retain", asItIs), nil, []Result{{Failed, "finalizers", "ConsumerQueue shop/orders",
+			"its deletion waits until Warren has recorded which queues it keeps (deletionPolicy Retain)", deleteOrders}}},
+		"deletionPolicy Delete": {nil, queue("Delete", asItIs), nil, []Result{{Failed, "finalizers", "ConsumerQueue shop/orders",
+			"its deletion waits until Warren has deleted its queues with their messages (deletionPolicy Delete)", deleteOrders}}},
+		"a deletion that has begun": {nil, queue("Delete", func(cq *v1alpha1.ConsumerQueue) { cq.DeletionTimestamp = &now }), nil,
+			[]Result{{Failed, "finalizers", "ConsumerQueue shop/orders",
+				"it was deleted at 1970-01-01T00:00:00Z, and waits for Warren: the broker does not answer",
+				"Leave the manager running until the object is gone. Without a manager, remove the finalizer by hand: " +
+					"https://warren-mq.github.io/warren/how-to/delete-a-consumerqueue/#remove-a-finalizer-by-hand"}}},
+		"a finalizer that is not Warren's": {nil, queue("Delete", func(cq *v1alpha1.ConsumerQueue) { cq.Finalizers = []string{"other"} }), nil,
+			[]Result{{OK, "finalizers", "ConsumerQueues, BrokerConnections", "no deletion waits for a manager in any namespace", ""}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if difference := cmp.Diff(test.want, Uninstall(test.jobs, test.queues, test.connections, "in any namespace")); difference != "" {
+				t.Errorf("(-want +got):\n%s", difference)
+			}
+		})
+	}
+}
+
+// The installation page and the notes of the chart give the order of the command.
+func TestOrderIsDocumented(t *testing.T) {
+	t.Parallel()
+	for _, page := range []string{"docs/installation.md", "charts/warren/templates/NOTES.txt", "charts/warren/README.md.gotmpl"} {
+		content, err := os.ReadFile("../../../../" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lines []string
+		for line := range strings.Lines(string(content)) {
+			line = strings.TrimSpace(line)
+			if strings.HasPrefix(line, "kubectl delete ") && strings.Contains(line, "--all-namespaces") || strings.Contains(line, "check --uninstall") &&
+				strings.HasPrefix(line, "kubectl") {
+				lines = append(lines, line)
+			}
+		}
+		if difference := cmp.Diff(Order, lines); difference != "" {
+			t.Errorf("%s (-want +got):\n%s", page, difference)
+		}
+	}
+}

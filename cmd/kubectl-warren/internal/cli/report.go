@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+type reportCommand struct {
+	checkCommand
+
+	file  string
+	force bool
+}
+
+func newReport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
+	r := &reportCommand{checkCommand: checkCommand{cluster: c, IOStreams: streams}}
+	cmd := &cobra.Command{
+		Use:   "report",
+		Short: "Write an archive for an issue, without passwords and messages",
+		Long: "Write an archive that you can attach to an issue: the versions, the output of `kubectl warren check`, the ConsumerQueues, " +
+			"BrokerConnections, Redrives and Purges of the namespace with their status and Events, and the Deployment, the pods and " +
+			"the logs of the manager.\n\n" +
+			"The command reads no Secret, no ConfigMap and no message. It leaves out labels, annotations of others, values of " +
+			"environment variables, the values and expressions of selectors, and the names of users. It redacts what looks like a " +
+			"password. Names of namespaces, queues, exchanges and hosts remain. Read the archive before you publish it.\n\n" +
+			"What you may not read is missing, and errors.txt in the archive lists it.",
+		Example: "  # Write warren-report-TIME.tar.gz about the namespace shop\n" +
+			"  kubectl warren report --namespace shop\n\n" +
+			"  # Write about all namespaces into a file with a name of your own\n" +
+			"  kubectl warren report -A --file warren-report.tar.gz",
+		Args: usage(cobra.NoArgs),
+	}
+	cmd.Flags().BoolVarP(&r.all, "all-namespaces", "A", false, "report the resources of all namespaces")
+	cmd.Flags().StringVar(&r.file, "file", "", "write to this file (default warren-report-TIME.tar.gz)")
+	cmd.Flags().BoolVar(&r.force, "force", false, "replace the file if it exists")
+	r.api.add(cmd, c)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		r.isWarrenNamespaceGiven = cmd.Flags().Changed("warren-namespace")
+		return r.run(cmd.Context(), time.Now())
+	}
+	return cmd
+}
+
+func (r *reportCommand) run(ctx context.Context, now time.Time) error {
+	if r.file == "" {
+		r.file = "warren-report-" + now.UTC().Format("20060102T150405Z") + ".tar.gz"
+	}
+	if !r.force {
+		if err := checkAbsent(r.file); err != nil {
+			return err
+		}
+	}
+	reader, err := r.newCheckReader()
+	if err != nil {
+		return err
+	}
+	results, err := reader.installation(ctx)
+	if err != nil {
+		return err
+	}
+	made := &reporter{checkReader: reader, bundle: newBundle(now)}
+	if err := made.collect(ctx, results); err != nil {
+		return err
+	}
+	content, err := made.bundle.close()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(r.file, content, 0o600); err != nil {
+		return err
+	}
+	printMissing(r.ErrOut, made.missing)
+	printf(r.Out, "Wrote %s. Read it before you publish it: it contains the names of namespaces, queues and hosts.\n", r.file)
+	return nil
+}
+
+// printMissing prints which parts a report lacks, and why.
+func printMissing(out io.Writer, parts []string) {
+	for _, part := range parts {
+		printf(out, "The report lacks %s\n", part)
+	}
+}
