@@ -160,10 +160,15 @@ type RecreationStatus struct {
 	// +optional
 	PastBindings int64 `json:"pastBindings,omitempty"`
 
-	// hold is the queue that has the messages meanwhile; empty for a delay tier to which nothing is bound, which needs none.
+	// hold is the queue to which the bindings lead meanwhile; empty for a delay tier to which nothing is bound, which needs none.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	Hold string `json:"hold,omitempty"`
+
+	// backlog is the queue to which the messages are moved; empty if hold is.
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	Backlog string `json:"backlog,omitempty"`
 
 	// consumersMayStart reports that consumers of the queue get messages again.
 	// +optional

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -326,11 +327,35 @@ func TestRecreationUnderPublishers(t *testing.T) {
 		t.Logf("the fence stood for %v, there was no queue for %v", run.swapped.FenceStood, run.swapped.Absent)
 		run.mustBeAsBefore(before, true)
 		got := mustHold(t, vh, "orders", slices.Concat(backlog, confirmed))
-		got = slices.DeleteFunc(got, func(id string) bool { return !strings.HasPrefix(id, "backlog/") })
-		if difference := cmp.Diff(backlog, got); difference != "" {
+		of := func(publisher string) []string {
+			return slices.DeleteFunc(slices.Clone(got), func(id string) bool { return !strings.HasPrefix(id, publisher) })
+		}
+		if difference := cmp.Diff(backlog, of("backlog/")); difference != "" {
 			t.Errorf("the order of the backlog:\n%s", difference)
 		}
+		for _, publisher := range []string{"topic/", "direct/"} {
+			if late := lateOf(of(publisher)); late > maxLate {
+				t.Errorf("%s: %d messages arrived after newer ones", publisher, late)
+			}
+		}
 	})
+}
+
+// maxLate is how many messages of a publisher newer messages may overtake: those that are still in the hold when the queue is bound
+// again, about as many as arrive in a tenth of a second, and those that were in flight when bindings moved.
+const maxLate = 200
+
+// lateOf counts the messages that arrive after a newer one of the same publisher, duplicates not counted.
+func lateOf(ids []string) (late int) {
+	newest, seen := -1, map[string]bool{}
+	for _, id := range ids {
+		number, _ := strconv.Atoi(id[strings.LastIndex(id, "/")+1:])
+		if number < newest && !seen[id] {
+			late++
+		}
+		newest, seen[id] = max(newest, number), true
+	}
+	return late
 }
 
 // crashCase is a queue that is recreated while Warren crashes.

@@ -107,7 +107,8 @@ func (r *report) switchLocation(here ownership.Location) {
 	}
 	stays := formatObjects(topology.Owned(r.status.Topology))
 	if r.status.Recreation.IsUnderWay() && r.status.Recreation.Hold != "" {
-		hold := fmt.Sprintf("queue %q with messages of queue %q", r.status.Recreation.Hold, r.status.Recreation.Queue)
+		hold := fmt.Sprintf("queues %q and %q with messages of queue %q",
+			r.status.Recreation.Backlog, r.status.Recreation.Hold, r.status.Recreation.Queue)
 		stays = strings.TrimPrefix(stays+", "+hold, ", ")
 	}
 	if stays != "" {

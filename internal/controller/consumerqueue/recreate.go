@@ -146,7 +146,8 @@ func begunStatus(next plan.Recreation, moment plan.Moment, seen recreate.Seen) *
 	begun := moment.Status
 	begun.Phase, begun.Remaining = v1alpha1.RecreationDiverting, int64(seen.Queue.Ready)
 	if next.Queue.Role != v1alpha1.RoleDelayTier || len(seen.Queue.Bindings) > 0 {
-		begun.Hold = recreate.Recreation{ID: begun.ID, Queue: next.Queue}.Hold()
+		of := recreate.Recreation{ID: begun.ID, Queue: next.Queue}
+		begun.Hold, begun.Backlog = of.Hold(), of.Backlog()
 	}
 	if moment.Approved != "" {
 		begun.ApprovedPlanHash, begun.ApprovedGeneration = moment.Approved, moment.Generation
@@ -380,7 +381,8 @@ func (v *vhostScope) recoverRecreation(ctx context.Context) (found bool, err err
 		return true, err
 	}
 	status := v1alpha1.RecreationStatus{
-		ID: of.ID, Queue: main, NewArguments: of.Queue.Arguments.JSON(), Hold: of.Hold(), Bindings: recordedBindings(seen.Hold.Bindings),
+		ID: of.ID, Queue: main, NewArguments: of.Queue.Arguments.JSON(), Hold: of.Hold(), Backlog: of.Backlog(),
+		Bindings: recordedBindings(seen.Hold.Bindings),
 		Runs: time.Now().Unix(), // another number than any that an older manager knows
 	}
 	status = plan.Recovered(status, plan.Found{Fenced: seen.Fenced, Exists: seen.Queue.Exists, IsNew: seen.IsNew})

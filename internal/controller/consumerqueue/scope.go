@@ -138,7 +138,8 @@ func (s *scope) checkProtected(ctx context.Context, owner string) error {
 // be made in a terminating namespace.
 func (s *scope) removeFinalizer(ctx context.Context, kind, note string) (ctrl.Result, error) {
 	if recreation := s.status.Recreation; recreation.IsUnderWay() && recreation.Hold != "" {
-		hold := fmt.Sprintf("queue %q holds messages of queue %q, whose recreation has not ended", recreation.Hold, recreation.Queue)
+		hold := fmt.Sprintf("queues %q and %q hold messages of queue %q, whose recreation has not ended",
+			recreation.Backlog, recreation.Hold, recreation.Queue)
 		kind, note = corev1.EventTypeWarning, strings.TrimPrefix(note+"; "+hold, "; ")
 	}
 	before := s.cq.DeepCopy()

@@ -130,7 +130,7 @@ func checkBindings(rec Recreation, bindings []vhost.Binding) error {
 // dropping are the keys of policies that can make a queue drop messages.
 var dropping = []string{vhost.KeyMessageTTL, vhost.KeyExpires, vhost.KeyMaxLength, vhost.KeyMaxLengthBytes}
 
-// checkPolicies refuses policies with which the hold could drop messages, and fences of other operators that match the queue.
+// checkPolicies refuses policies with which the hold or the backlog could drop messages, and fences of other operators that match the queue.
 func (r *Recreator) checkPolicies(rec Recreation, policies []vhost.Policy) error {
 	for _, policy := range policies {
 		name, isFence := fence.ParseName(policy.Name)
@@ -141,14 +141,27 @@ func (r *Recreator) checkPolicies(rec Recreation, policies []vhost.Policy) error
 			}
 			continue
 		}
-		if rec.WithoutHold || policy.Match(rec.Hold(), vhost.TypeQuorum) == vhost.MatchNo {
+		if rec.WithoutHold {
 			continue
 		}
-		for _, key := range dropping {
-			if _, given := policy.Definition[key]; given {
-				return refuse(InterferingPolicy, "policy %q sets %s, with which queue %q could drop messages: exclude the prefix %q from "+
-					"its pattern", policy.Name, key, rec.Hold(), prefixHold)
+		for queue, prefix := range map[string]string{rec.Hold(): prefixHold, rec.Backlog(): prefixBacklog} {
+			if err := checkPolicy(policy, queue, prefix); err != nil {
+				return err
 			}
+		}
+	}
+	return nil
+}
+
+// checkPolicy refuses a policy with which a queue could drop messages.
+func checkPolicy(policy vhost.Policy, queue, prefix string) error {
+	if policy.Match(queue, vhost.TypeQuorum) == vhost.MatchNo {
+		return nil
+	}
+	for _, key := range dropping {
+		if _, given := policy.Definition[key]; given {
+			return refuse(InterferingPolicy, "policy %q sets %s, with which queue %q could drop messages: exclude the prefix %q from "+
+				"its pattern", policy.Name, key, queue, prefix)
 		}
 	}
 	return nil

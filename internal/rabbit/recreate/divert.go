@@ -18,11 +18,11 @@ const (
 	// divertRounds is how often Divert reads and moves the bindings at most, because other clients may bind the queue meanwhile.
 	divertRounds = 5
 	// registering is how long RabbitMQ takes at most to write the name of a new quorum queue to disk: about twice the auto_save of 500
-	// ms in ra_directory.erl. If a single node is killed before that, the queue comes back without its messages.
+	// ms of its library Ra. If a single node is killed before that, the queue comes back without its messages.
 	registering = 1500 * time.Millisecond
 )
 
-// Divert declares the hold, and moves the bindings of the queue to the hold. Before it unbinds anything, it calls record with all
+// Divert declares the hold and the backlog, and moves the bindings of the queue to the hold. Before it unbinds anything, it calls record with all
 // bindings found so far, and again if it finds more. An error of record ends the call, and is returned as it is. First of all,
 // Divert tries the new arguments on a queue of another name, so that the broker cannot refuse them during the swap.
 func (r *Recreator) Divert(
@@ -38,7 +38,7 @@ func (r *Recreator) Divert(
 		bindings, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
 		return errors.Join(err, checkBindings(rec, bindings))
 	}
-	if err := r.declareHold(ctx, rec); err != nil {
+	if err := r.declareHoldAndBacklog(ctx, rec); err != nil {
 		return err
 	}
 	if err := r.Crash.Pass(StepHoldStands); err != nil {
@@ -105,16 +105,16 @@ func (r *Recreator) tryArguments(ctx context.Context, rec Recreation) error {
 	return reasoned(r.changer.Delete(ctx, r.Cluster, []string{probe.Name}, nil))
 }
 
-// declareHold declares the hold and the exchange that leads to it.
-func (r *Recreator) declareHold(ctx context.Context, rec Recreation) error {
+// declareHoldAndBacklog declares the hold, the backlog, and the exchange that leads to the backlog.
+func (r *Recreator) declareHoldAndBacklog(ctx context.Context, rec Recreation) error {
 	arguments := vhost.Arguments{vhost.ArgQueueType: vhost.TypeQuorum}
 	if r.isAtLeast(vhost.RabbitMQ40) { // earlier versions have no limit by default
 		arguments[vhost.ArgDeliveryLimit] = int64(-1)
 	}
 	return reasoned(r.changer.Declare(ctx, r.Cluster, topology.Topology{
-		Exchanges: []topology.Exchange{fanout(rec.HoldExchange())},
-		Queues:    []topology.Queue{{Name: rec.Hold(), Arguments: arguments}},
-		Bindings:  []topology.Binding{{Source: rec.HoldExchange(), Destination: rec.Hold()}},
+		Exchanges: []topology.Exchange{fanout(rec.BacklogExchange())},
+		Queues:    []topology.Queue{{Name: rec.Hold(), Arguments: arguments}, {Name: rec.Backlog(), Arguments: arguments}},
+		Bindings:  []topology.Binding{{Source: rec.BacklogExchange(), Destination: rec.Backlog()}},
 	}))
 }
 

@@ -1,6 +1,6 @@
 // Package recreate replaces a queue by one of the same name with other arguments, and loses no message that RabbitMQ has
 // confirmed. RabbitMQ can neither change the arguments of a queue nor rename it. So the bindings of the queue lead to another
-// queue meanwhile, the hold, and package safedelete deletes and declares the queue once it is provably empty. ADR 0045 has the
+// queue meanwhile, the hold. Messages of the queue are moved to a third queue, the backlog. Package safedelete deletes and declares the queue once it is provably empty. ADR 0045 has the
 // argument.
 //
 // Each phase is one method of Recreator, which can be repeated after a crash at any point. The caller records the phase before it
@@ -10,7 +10,7 @@
 //   - check.go: reasons against a recreation
 //   - look.go: the state at the broker
 //   - divert.go: the bindings move to the hold
-//   - empty.go, mover.go: messages move to the hold or back
+//   - empty.go, drain.go, mover.go: messages move to the backlog or back
 //   - swap.go, freeze.go: the queue is deleted and declared while its delay tiers are held back
 //   - giveback.go: bindings and messages move back
 package recreate

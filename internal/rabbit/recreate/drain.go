@@ -9,7 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 )
 
-// drainer moves single messages to the hold while the fence of the queue is closed. The fence admits a message only when the
+// drainer moves single messages to the backlog while the fence of the queue is closed. The fence admits a message only when the
 // queue is empty. So one message at a time is enough, and no message arrives while another one is in the queue. Between the last
 // message and the sentinel there must be little time: a mover takes too long, because it has to end its consumer first.
 type drainer struct {
@@ -81,7 +81,7 @@ func (d *drainer) close() {
 	}
 }
 
-// keep copies a message to the hold, and acknowledges it once the hold has the copy.
+// keep copies a message to the backlog, and acknowledges it once the backlog has the copy.
 func (d *drainer) keep(ctx context.Context, message *amqp.Delivery) error {
 	queue := d.rec.Queue.Name
 	defer d.connection.Release(message)
@@ -93,22 +93,22 @@ func (d *drainer) keep(ctx context.Context, message *amqp.Delivery) error {
 	}
 	message.Body = d.connection.Body(message)
 	d.seq++
-	route, publishing, err := copier{exchange: d.rec.HoldExchange(), user: d.Username}.Copy(message, d.seq)
+	route, publishing, err := copier{exchange: d.rec.BacklogExchange(), user: d.Username}.Copy(message, d.seq)
 	if err != nil {
 		return because(AMQP10Message, err)
 	}
 	confirmed, err := d.channel.PublishWithDeferredConfirm(route.Exchange, route.RoutingKey, true, false, publishing)
 	if err != nil {
-		return about(d.rec.Hold(), d.Errors.OfOperation(err))
+		return about(d.rec.Backlog(), d.Errors.OfOperation(err))
 	}
 	taken, err := confirmed.WaitContext(ctx)
 	switch {
 	case err != nil:
-		return about(d.rec.Hold(), d.Errors.Unreachable(err))
+		return about(d.rec.Backlog(), d.Errors.Unreachable(err))
 	case d.channel.IsClosed(): // which WaitContext answers like a refusal
-		return about(d.rec.Hold(), d.Errors.OfOperation(amqp.ErrClosed))
+		return about(d.rec.Backlog(), d.Errors.OfOperation(amqp.ErrClosed))
 	case !taken || len(d.returns) > 0:
-		return refuse(MessageNotMoved, "queue %q: the broker does not take a message for queue %q", queue, d.rec.Hold())
+		return refuse(MessageNotMoved, "queue %q: the broker does not take a message for queue %q", queue, d.rec.Backlog())
 	}
 	d.moved++
 	if d.rec.isPast(message) {

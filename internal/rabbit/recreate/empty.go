@@ -19,9 +19,9 @@ const (
 	emptyRounds = 10
 )
 
-// Empty moves the messages of the queue to the hold until none is ready. It does not move messages that consumers hold or that
+// Empty moves the messages of the queue to the backlog until none is ready. It does not move messages that consumers hold or that
 // wait to be dead-lettered; Swap detects them. It returns immediately if the queue has no ready message. report, if it is not
-// nil, is called several times a second. If the queue has messages but no hold, Empty fails with ErrNotEmpty and the messages
+// nil, is called several times a second. If the queue is recreated without a hold, Empty fails with ErrNotEmpty and the messages
 // stay.
 func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progress)) (progress Progress, err error) {
 	for range emptyRounds {
@@ -33,7 +33,7 @@ func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progr
 			return progress, r.Errors.Fail(brokererr.ErrNotEmpty, "queue %q holds %d messages and has no hold", rec.Queue.Name, now.Ready)
 		}
 		progress, err = r.move(ctx, move{
-			from: rec.Queue.Name, to: rec.Hold(), exchange: rec.HoldExchange(), ready: now.Ready, endBelow: 1, before: progress,
+			from: rec.Queue.Name, to: rec.Backlog(), exchange: rec.BacklogExchange(), ready: now.Ready, endBelow: 1, before: progress,
 			isPast: rec.isPast,
 		}, report)
 		if err != nil {
@@ -58,7 +58,7 @@ func (r Recreation) isPast(message *amqp.Delivery) bool {
 	return r.Emptied && !cameFrom(message, r.Tiers) && !safedelete.IsSentinel(message)
 }
 
-// checkPast fails if messages came past the bindings and the user does not accept that. They are in the hold then, and the queue
+// checkPast fails if messages came past the bindings and the user does not accept that. They are in the backlog then, and the queue
 // must not be deleted.
 func (r Recreation) checkPast(past int) error {
 	if past > 0 && !r.AcceptsPast {

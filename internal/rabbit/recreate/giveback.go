@@ -63,23 +63,15 @@ func (r *Recreator) giveBack(
 	if err != nil || rec.WithoutHold {
 		return Progress{}, errors.Join(err, r.removeProbe(ctx, rec))
 	}
-	hold, err := r.count(ctx, rec.Hold())
+	progress, err := r.giveBackAll(ctx, rec, wanted, report)
 	if err != nil {
-		return Progress{}, err
-	}
-	var progress Progress
-	if hold.Exists {
-		if progress, err = r.giveBackHold(ctx, rec, wanted, report); err != nil {
-			return progress, err
-		}
-	} else if err := r.bindIfUnbound(ctx, rec, wanted); err != nil {
 		return progress, err
 	}
 	back := []vhost.Binding{{Source: rec.BackExchange()}}
 	if err := r.unbind(ctx, rec.Queue.Name, back); err != nil {
 		return progress, err
 	}
-	if err := r.changer.Delete(ctx, r.Cluster, nil, []string{rec.HoldExchange(), rec.BackExchange()}); err != nil {
+	if err := r.changer.Delete(ctx, r.Cluster, nil, []string{rec.BacklogExchange(), rec.BackExchange()}); err != nil {
 		return progress, reasoned(err)
 	}
 	return progress, r.removeProbe(ctx, rec)
@@ -99,31 +91,61 @@ func (r *Recreator) bindIfUnbound(ctx context.Context, rec Recreation, wanted fu
 	return r.bind(ctx, rec.Queue.Name, wantedOf(rec.Bindings, rec.Queue.Name, wanted))
 }
 
-// giveBackHold moves the messages of the hold back, most of them before it binds the queue again, and deletes the hold.
-func (r *Recreator) giveBackHold(
+// giveBackAll moves the messages of the backlog back, and then those of the hold, most of them before it binds the queue again. So
+// each publisher's messages keep their order, except those that were in flight when the bindings moved. It deletes both queues.
+func (r *Recreator) giveBackAll(
 	ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool, report func(Progress),
 ) (progress Progress, err error) {
-	err = r.changer.Declare(ctx, r.Cluster, topology.Topology{
+	hold, err := r.count(ctx, rec.Hold())
+	if err != nil {
+		return progress, err
+	}
+	backlog, err := r.count(ctx, rec.Backlog())
+	if err != nil {
+		return progress, err
+	}
+	rebind := r.rebind
+	if !hold.Exists {
+		rebind = r.bindIfUnbound
+	}
+	if !hold.Exists && !backlog.Exists {
+		return progress, rebind(ctx, rec, wanted)
+	}
+	if err := r.bindBack(ctx, rec); err != nil {
+		return progress, err
+	}
+	if progress, err = r.moveBack(ctx, rec, rec.Backlog(), progress, 0, report); err != nil {
+		return progress, err
+	}
+	if progress, err = r.moveBack(ctx, rec, rec.Hold(), progress, nearlyEmpty, report); err != nil {
+		return progress, err
+	}
+	if err := rebind(ctx, rec, wanted); err != nil {
+		return progress, err
+	}
+	return r.giveBackRest(ctx, rec, progress, report)
+}
+
+// bindBack declares the exchange through which messages are moved back.
+func (r *Recreator) bindBack(ctx context.Context, rec Recreation) error {
+	err := r.changer.Declare(ctx, r.Cluster, topology.Topology{
 		Exchanges: []topology.Exchange{fanout(rec.BackExchange())},
 		Bindings:  []topology.Binding{{Source: rec.BackExchange(), Destination: rec.Queue.Name}},
 	})
 	if err != nil {
-		return progress, reasoned(err)
+		return reasoned(err)
 	}
-	if err := r.Crash.Pass(StepBackBound); err != nil {
-		return progress, err
-	}
-	if progress, err = r.moveBack(ctx, rec, progress, nearlyEmpty, report); err != nil {
-		return progress, err
-	}
-	if err := r.rebind(ctx, rec, wanted); err != nil {
-		return progress, err
-	}
+	return r.Crash.Pass(StepBackBound)
+}
+
+// giveBackRest moves the last messages of the hold back, and deletes the hold and the backlog once both are provably empty.
+func (r *Recreator) giveBackRest(ctx context.Context, rec Recreation, progress Progress, report func(Progress)) (Progress, error) {
 	for {
-		if progress, err = r.moveBack(ctx, rec, progress, 0, report); err != nil {
+		var err error
+		if progress, err = r.moveBack(ctx, rec, rec.Hold(), progress, 0, report); err != nil {
 			return progress, err
 		}
-		switch err := r.deleter.DeleteEmpty(ctx, r.Cluster, []string{rec.Hold()}, nil); {
+		switch err := r.deleter.DeleteEmpty(ctx, r.Cluster, []string{rec.Backlog(), rec.Hold()}, nil); {
 		case err == nil:
 			return progress, r.Crash.Pass(StepHoldDeleted)
 		case !errors.Is(err, brokererr.ErrNotEmpty) || errors.Is(err, brokererr.ErrConsumed) || errors.Is(err, brokererr.ErrPending):
@@ -132,16 +154,16 @@ func (r *Recreator) giveBackHold(
 	}
 }
 
-// moveBack moves messages from the hold to the queue until fewer than endBelow are ready; zero moves all.
+// moveBack moves messages from the hold or the backlog to the queue until fewer than endBelow are ready; zero moves all.
 func (r *Recreator) moveBack(
-	ctx context.Context, rec Recreation, before Progress, endBelow int, report func(Progress),
+	ctx context.Context, rec Recreation, from string, before Progress, endBelow int, report func(Progress),
 ) (Progress, error) {
-	hold, err := r.count(ctx, rec.Hold())
-	if err != nil || hold.Ready < max(1, endBelow) {
+	left, err := r.count(ctx, from)
+	if err != nil || left.Ready < max(1, endBelow) {
 		return before, err
 	}
 	now, err := r.move(ctx, move{
-		from: rec.Hold(), to: rec.Queue.Name, exchange: rec.BackExchange(), ready: hold.Ready, endBelow: endBelow, before: before,
+		from: from, to: rec.Queue.Name, exchange: rec.BackExchange(), ready: left.Ready, endBelow: endBelow, before: before,
 		maxDepth: maxDepth(rec.Queue.Arguments), restores: true,
 	}, report)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Find returns the IDs of recreations of a queue whose holds exist in the snapshot.
+// Find returns the IDs of recreations of a queue of which a hold or a backlog is in the snapshot.
 func (r *Recreator) Find(queue string) (ids []string) {
 	r.observer.View(func(known *snapshot.Snapshot) {
 		for name := range known.Queues {
@@ -26,7 +26,7 @@ func (r *Recreator) Find(queue string) (ids []string) {
 		}
 	})
 	slices.Sort(ids)
-	return ids
+	return slices.Compact(ids)
 }
 
 // Look reports the state of the queue, of the hold and of the fence at the broker.

@@ -47,7 +47,7 @@ func TestCopyOfAMessage(t *testing.T) {
 		},
 		"keeps the exchange that an earlier move recorded": {
 			restores: true,
-			message:  full(func(m *amqp.Delivery) { m.Headers[HeaderExchange], m.Exchange = "orders", "warren-hold-k3v9q2m7xa" }),
+			message:  full(func(m *amqp.Delivery) { m.Headers[HeaderExchange], m.Exchange = "orders", "warren-backlog-k3v9q2m7xa" }),
 			copied:   same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, nil),
 		},
 		"drops the counts of RabbitMQ": {

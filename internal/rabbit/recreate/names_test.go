@@ -18,7 +18,7 @@ func TestNamesFitIntoRabbitMQ(t *testing.T) {
 	longest := strings.Repeat("ä", vhost.MaxNameLength/2)
 	for name, rec := range map[string]Recreation{"a short name": of("orders"), "the longest name": of(longest)} {
 		t.Run(name, func(t *testing.T) {
-			for _, own := range []string{rec.Hold(), rec.probe(), rec.HoldExchange(), rec.BackExchange()} {
+			for _, own := range []string{rec.Hold(), rec.Backlog(), rec.probe(), rec.BacklogExchange(), rec.BackExchange()} {
 				if len(own) > vhost.MaxNameLength || strings.ToValidUTF8(own, "") != own || !strings.Contains(own, rec.ID) {
 					t.Errorf("%q has %d bytes", own, len(own))
 				}
@@ -34,6 +34,7 @@ func TestIDOf(t *testing.T) {
 		id          string
 	}{
 		"the hold of the queue":       {of("orders").Hold(), "orders", "k3v9q2m7xa"},
+		"the backlog of the queue":    {of("orders").Backlog(), "orders", "k3v9q2m7xa"},
 		"the hold of a long name":     {of(longest).Hold(), longest, "k3v9q2m7xa"},
 		"the hold of another queue":   {of("orders.dlq").Hold(), "orders", ""},
 		"the probe of the queue":      {of("orders").probe(), "orders", ""},

@@ -42,16 +42,21 @@ const idLength = 10
 func NewID() string { return strings.ToLower(rand.Text()[:idLength]) }
 
 const (
-	prefixHold  = "warren-hold-"
-	prefixBack  = "warren-back-"
-	prefixProbe = "warren-probe-"
+	prefixHold    = "warren-hold-"
+	prefixBacklog = "warren-backlog-"
+	prefixBack    = "warren-back-"
+	prefixProbe   = "warren-probe-"
 )
 
-// Hold is the name of the queue that holds the messages during the recreation.
+// Hold is the name of the queue to which the bindings lead during the recreation. Its messages are newer than those of the
+// backlog.
 func (r Recreation) Hold() string { return cut(prefixHold + r.ID + "." + r.Queue.Name) }
 
-// HoldExchange is the name of the fanout exchange that leads only to the hold.
-func (r Recreation) HoldExchange() string { return prefixHold + r.ID }
+// Backlog is the name of the queue to which the messages of the queue are moved.
+func (r Recreation) Backlog() string { return cut(prefixBacklog + r.ID + "." + r.Queue.Name) }
+
+// BacklogExchange is the name of the fanout exchange that leads only to the backlog.
+func (r Recreation) BacklogExchange() string { return prefixBacklog + r.ID }
 
 // BackExchange is the name of the fanout exchange that leads only to the queue.
 func (r Recreation) BackExchange() string { return prefixBack + r.ID }
@@ -61,17 +66,20 @@ func (r Recreation) probe() string { return cut(prefixProbe + r.ID + "." + r.Que
 
 // IsOwn reports whether a binding is one of the recreation's own bindings, which are not recorded.
 func (r Recreation) IsOwn(binding vhost.Binding) bool {
-	return binding.Source == r.HoldExchange() || binding.Source == r.BackExchange()
+	return binding.Source == r.BacklogExchange() || binding.Source == r.BackExchange()
 }
 
-// IDOf returns the ID of the recreation whose hold has this name; false if the name is not that of a hold for this queue.
-func IDOf(hold, queue string) (id string, ok bool) {
-	rest, ok := strings.CutPrefix(hold, prefixHold)
-	if !ok || len(rest) <= idLength {
-		return "", false
+// IDOf returns the ID of the recreation of a queue that has a hold or a backlog of this name; false if there is none.
+func IDOf(name, queue string) (id string, ok bool) {
+	for _, prefix := range []string{prefixHold, prefixBacklog} {
+		rest, ok := strings.CutPrefix(name, prefix)
+		if !ok || len(rest) <= idLength {
+			continue
+		}
+		of := Recreation{ID: rest[:idLength], Queue: topology.Queue{Name: queue}}
+		return of.ID, name == of.Hold() || name == of.Backlog()
 	}
-	id = rest[:idLength]
-	return id, (Recreation{ID: id, Queue: topology.Queue{Name: queue}}).Hold() == hold
+	return "", false
 }
 
 // cut shortens a name to the length that RabbitMQ allows, between two characters.

@@ -89,8 +89,8 @@ func TestRecreationLine(t *testing.T) {
 	for want, now := range map[string]*v1alpha1.RecreationStatus{
 		"": nil,
 		`Waiting, queue "orders", recreation k3v9q2m7xa`: {ID: "k3v9q2m7xa", Queue: "orders", Phase: v1alpha1.RecreationWaiting},
-		`Emptying, the messages of queue "orders" are moved to queue hold; 400 messages left, 0 came past the bindings. Consumers must wait`: {
-			Queue: "orders", Phase: v1alpha1.RecreationEmptying, Hold: "hold", Remaining: 400,
+		`Emptying, the messages of queue "orders" are moved to queue backlog; 400 messages left, 0 came past the bindings. Consumers must wait`: {
+			Queue: "orders", Phase: v1alpha1.RecreationEmptying, Hold: "hold", Backlog: "backlog", Remaining: 400,
 		},
 		`GivingBack, the messages and bindings of queue "orders" come back; 9 messages left, 2 came past the bindings. Consumers may start`: {
 			Queue: "orders", Phase: v1alpha1.RecreationGivingBack, Remaining: 9, PastBindings: 2, ConsumersMayStart: true,
