@@ -11,12 +11,13 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/retry"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
 )
 
 // dialer opens AMQP connections.
 type dialer struct {
 	options  amqpconn.DialOptions
-	timeouts timeouts
+	timeouts timing.Timeouts
 	errs     brokererr.Errors
 }
 
@@ -32,13 +33,13 @@ type supervisor struct {
 
 // run connects again and again.
 func (s *supervisor) run(ctx context.Context) {
-	again := retry.Backoff{First: s.timeouts.firstRetry, Limit: s.timeouts.lastRetry}
+	again := retry.Backoff{First: s.timeouts.FirstRetry, Limit: s.timeouts.LastRetry}
 	for first := true; ; first = false {
 		began := time.Now()
 		l, err := amqpconn.Dial(ctx, s.options)
 		if err == nil {
 			err = s.supervise(ctx, l, first)
-			if time.Since(began) > minStableDuration {
+			if time.Since(began) > timing.MinStable {
 				again.Reset()
 			}
 		}
@@ -84,7 +85,7 @@ func (s *supervisor) supervise(ctx context.Context, l *amqpconn.Conn, first bool
 		case now := <-l.Blocked():
 			s.channels.SetBlocked(now.Active)
 		case err := <-l.Refused:
-			l.Close(s.timeouts.close)
+			l.Close(s.timeouts.Close)
 			return err
 		case reply := <-ended:
 			l.CloseSocket()
@@ -93,7 +94,7 @@ func (s *supervisor) supervise(ctx context.Context, l *amqpconn.Conn, first bool
 			}
 			return s.errs.Fail(brokererr.ErrUnreachable, "the AMQP connection was closed: %s", brokererr.WithoutCode(reply.Reason))
 		case <-ctx.Done():
-			l.Close(s.timeouts.close)
+			l.Close(s.timeouts.Close)
 			return brokererr.ErrClosed
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 
@@ -13,8 +14,13 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/vhost"
 )
+
+// drainTimeout is how long Close waits for deletions to undo what they have begun. The next connection finishes the rest; see
+// safedelete/recovery.go.
+const drainTimeout = 4 * time.Second
 
 // Connection is a connection to one vhost of a broker until Close. Its methods may be called at the same time.
 type Connection struct {
@@ -41,10 +47,10 @@ type Connection struct {
 // Open starts to connect and to read the vhost, and returns immediately; Health reports the progress. Its only error is that of
 // Config.Validate. notify is called with what changed, from one goroutine, one call at a time; it must not call Close.
 func Open(config Config, logger logr.Logger, notify func(snapshot.Notice)) (*Connection, error) {
-	return open(config, logger, notify, defaultTimeouts)
+	return open(config, logger, notify, timing.Default)
 }
 
-func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeouts timeouts) (*Connection, error) {
+func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeouts timing.Timeouts) (*Connection, error) {
 	to, err := config.parse()
 	if err != nil {
 		return nil, err
@@ -60,10 +66,10 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 	}
 	errs := config.errors()
 	c := &Connection{
-		config: config, errs: errs, dialer: dialer{config.dialOptions(to, timeouts.dial), timeouts, errs},
-		readAPI:  management.NewClient(config.managementOptions(to, timeouts.request, 1)),
-		writeAPI: management.NewClient(config.managementOptions(to, timeouts.request, safedelete.RequestLimit)),
-		channels: amqpconn.NewPool(errs, timeouts.operation), notices: newNotices(notify),
+		config: config, errs: errs, dialer: dialer{config.dialOptions(to, timeouts.Dial), timeouts, errs},
+		readAPI:  management.NewClient(config.managementOptions(to, timeouts.Request, 1)),
+		writeAPI: management.NewClient(config.managementOptions(to, timeouts.Request, safedelete.RequestLimit)),
+		channels: amqpconn.NewPool(errs, timeouts.Operation), notices: newNotices(notify),
 	}
 	c.shown.places = management.NewPlaces(1)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -71,13 +77,13 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 	c.deleter = safedelete.New(safedelete.Settings{
 		VHost: config.VHost, Owner: config.Owner, User: config.Username, Errors: errs, Log: logger,
 		Standing: &config.Observations.standing, HoldsLease: config.HoldsLease,
-		Times: timeouts.ofDeletions(),
+		Times: timesOf(timeouts),
 	}, deletionBroker{c}, deletionBroker{c}, c.writeAPI)
 	c.views = &views{
 		observations: config.Observations, lifetime: c.ctx,
 		viewer: viewer{
-			notify: c.notices.add, isDeleting: c.deleter.IsDeleting, patience: timeouts.binding,
-			silences: retry.Backoff{First: timeouts.silence, Limit: timeouts.lastListen},
+			notify: c.notices.add, isDeleting: c.deleter.IsDeleting, patience: timeouts.Binding,
+			silences: retry.Backoff{First: timeouts.Silence, Limit: timeouts.LastListen},
 		},
 	}
 	c.operators = &operatorSurvey{

@@ -19,6 +19,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
@@ -27,9 +28,9 @@ import (
 )
 
 // hasty has short timeouts, for brokers that do not answer.
-var hasty = timeouts{
-	dial: 2 * time.Second, operation: 3 * time.Second, request: 5 * time.Second, close: 100 * time.Millisecond,
-	firstRetry: 10 * time.Millisecond, lastRetry: 100 * time.Millisecond, marker: time.Hour, event: 3 * time.Second,
+var hasty = timing.Timeouts{
+	Dial: 2 * time.Second, Operation: 3 * time.Second, Request: 5 * time.Second, Close: 100 * time.Millisecond,
+	FirstRetry: 10 * time.Millisecond, LastRetry: 100 * time.Millisecond, Marker: time.Hour, Event: 3 * time.Second,
 }
 
 func openedHastily(t *testing.T, config Config) *Connection {

@@ -186,7 +186,7 @@ func TestDeleteEmpty(t *testing.T) {
 			}
 		}
 		steadfast := unpaced()
-		steadfast.leftover = time.Hour // the fence of the other instance must stay until the test ends
+		steadfast.Leftover = time.Hour // the fence of the other instance must stay until the test ends
 		connection := connectedWith(t, configOf(vh), steadfast)
 		before := everything(t, vh, connection)
 		results := deleteAll(t, connection)

@@ -11,6 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/topology"
 )
 
@@ -33,6 +34,11 @@ func (c *Connection) Fences() []string { return c.deleter.Fences() }
 
 // LastDeletion returns when queues were last deleted that were provably empty; zero if none were.
 func (c *Connection) LastDeletion() time.Time { return c.deleter.LastDeletion() }
+
+// timesOf returns the timeouts of deletions and recreations.
+func timesOf(t timing.Timeouts) safedelete.Times {
+	return safedelete.Times{Settle: t.Settle, Stray: t.Leftover, Vanish: t.Vanish, Operation: t.Operation, Close: t.Close}
+}
 
 // deletionBroker is the connection as package safedelete uses it.
 type deletionBroker struct{ *Connection }

@@ -15,6 +15,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
 )
 
 // eventListener receives the events of changes in the vhost, so that no change waits for the next refresh. Connections that share
@@ -40,13 +41,13 @@ const eventsVHost = "/"
 
 // listenTo receives the events of a view until the context ends.
 func (l *eventListener) listenTo(ctx context.Context, view *view) {
-	again := retry.Backoff{First: l.dialer.timeouts.firstRetry, Limit: l.dialer.timeouts.lastListen}
+	again := retry.Backoff{First: l.dialer.timeouts.FirstRetry, Limit: l.dialer.timeouts.LastListen}
 	for ctx.Err() == nil {
 		if l.health.read().Matched {
 			began := time.Now()
 			// The state of the view has the error already.
 			_ = view.listening.Hold(ctx, l.dialer.errs, func() error { return l.listenOnce(ctx, view) })
-			if time.Since(began) > minStableDuration {
+			if time.Since(began) > timing.MinStable {
 				again.Reset()
 			}
 		}
@@ -110,7 +111,7 @@ func (l *eventListener) listen(ctx context.Context, view *view) error {
 	var watching sync.WaitGroup
 	defer func() {
 		cancel(nil)
-		connection.Close(l.dialer.timeouts.close)
+		connection.Close(l.dialer.timeouts.Close)
 		watching.Wait()
 	}()
 	watching.Go(func() { cancel(l.watch(ctx, view, &markers{subscription, connection, reached})) })
@@ -150,7 +151,7 @@ type markers struct {
 // watch sends a marker after the subscription, whenever a caller waits for one, and once per period. It returns why the
 // subscription must end.
 func (l *eventListener) watch(ctx context.Context, view *view, markers *markers) error {
-	check := time.NewTicker(l.dialer.timeouts.event)
+	check := time.NewTicker(l.dialer.timeouts.Event)
 	defer check.Stop()
 	for number := 1; ; number++ {
 		view.events.Mark()
@@ -170,7 +171,7 @@ func (l *eventListener) watch(ctx context.Context, view *view, markers *markers)
 
 // awaitNext returns when the next marker is due, or an error if events are silent.
 func (l *eventListener) awaitNext(ctx context.Context, view *view, check <-chan time.Time) error {
-	due := time.NewTimer(l.dialer.timeouts.marker)
+	due := time.NewTimer(l.dialer.timeouts.Marker)
 	defer due.Stop()
 	for {
 		select {
@@ -194,7 +195,7 @@ func (l *eventListener) mark(ctx context.Context, markers *markers, number int) 
 	if err := l.limited(markers.connection, func() error { return markers.subscription.Mark(number) }); err != nil {
 		return l.described(err)
 	}
-	late := time.NewTimer(l.dialer.timeouts.event)
+	late := time.NewTimer(l.dialer.timeouts.Event)
 	defer late.Stop()
 	silent := false
 	for heard := 0; heard < number && !silent; {
@@ -212,24 +213,24 @@ func (l *eventListener) mark(ctx context.Context, markers *markers, number int) 
 	if silent {
 		return l.dialer.errs.Fail(eventfeed.ErrSilent, "no event came within %v about a binding that Warren made at exchange %s. "+
 			"Warren subscribes again. If this stays, disable the plugin rabbitmq_event_exchange and enable it again",
-			l.dialer.timeouts.event, management.EventExchange)
+			l.dialer.timeouts.Event, management.EventExchange)
 	}
 	return nil
 }
 
 // findUnannounced fails if a refresh found a change that no event announced.
 func (l *eventListener) findUnannounced(view *view) error {
-	change := view.events.Overdue(l.dialer.timeouts.event)
+	change := view.events.Overdue(l.dialer.timeouts.Event)
 	if change == "" {
 		return nil
 	}
 	return l.dialer.errs.Fail(eventfeed.ErrSilent, "a refresh found that %s, and no event announced that within %v. "+
-		"Warren subscribes again. If this stays, enable the plugin rabbitmq_event_exchange on all nodes", change, l.dialer.timeouts.event)
+		"Warren subscribes again. If this stays, enable the plugin rabbitmq_event_exchange on all nodes", change, l.dialer.timeouts.Event)
 }
 
 // limited runs an operation, and closes the connection if the broker does not answer in time.
 func (l *eventListener) limited(connection *amqpconn.Conn, operation func() error) error {
-	watchdog := time.AfterFunc(l.dialer.timeouts.operation, connection.CloseSocket)
+	watchdog := time.AfterFunc(l.dialer.timeouts.Operation, connection.CloseSocket)
 	defer watchdog.Stop()
 	return operation()
 }

@@ -69,7 +69,7 @@ func TestDeletionIsOneNotice(t *testing.T) {
 		heard, there := &listener{}, atomic.Pointer[func() vhost.Observed]{}
 		var seen []vhost.Observed // one for each notice; from one goroutine
 		patient := unpaced()
-		patient.binding = within // a busy broker may take longer
+		patient.Binding = within // a busy broker may take longer
 		connection, err := open(configOf(vh), discard, func(notice snapshot.Notice) {
 			if observe := there.Load(); observe != nil && len(notice.Queues) > 0 {
 				seen = append(seen, (*observe)())

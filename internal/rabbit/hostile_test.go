@@ -34,8 +34,8 @@ func TestHostileManagementCostsItsOwnConnectionOnly(t *testing.T) {
 	vhost := brokers.Newest(t).NewVHost(t)
 	limits := management.NewLimits(response)
 	hurried := unpaced()
-	hurried.request = 2 * time.Second
-	hurried.firstRetry, hurried.lastRetry = 50*time.Millisecond, 100*time.Millisecond // so that all connections retry at the same time
+	hurried.Request = 2 * time.Second
+	hurried.FirstRetry, hurried.LastRetry = 50*time.Millisecond, 100*time.Millisecond // so that all connections retry at the same time
 	defer debug.SetGCPercent(debug.SetGCPercent(100))                                 // `make test` collects garbage less often
 	before := inUse()
 

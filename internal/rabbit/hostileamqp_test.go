@@ -25,8 +25,8 @@ import (
 func TestHostileAMQPCostsItsOwnConnectionOnly(t *testing.T) {
 	vhost := brokers.Newest(t).NewVHost(t)
 	hurried := unpaced()
-	hurried.request, hurried.firstRetry, hurried.lastRetry = 2*time.Second, 50*time.Millisecond, 200*time.Millisecond
-	hurried.match, hurried.statistics = 50*time.Millisecond, 50*time.Millisecond
+	hurried.Request, hurried.FirstRetry, hurried.LastRetry = 2*time.Second, 50*time.Millisecond, 200*time.Millisecond
+	hurried.Match, hurried.Statistics = 50*time.Millisecond, 50*time.Millisecond
 	defer debug.SetGCPercent(debug.SetGCPercent(100)) // `make test` collects garbage less often
 	before := inUse()
 

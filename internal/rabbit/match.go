@@ -11,6 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
 )
 
 // AMQP and the management API have two URIs, which may lead to two brokers: by a mistake in a Secret, or because a Service was
@@ -79,7 +80,7 @@ func (s *linkSlot) use(l *amqpconn.Conn, do func()) {
 type matcher struct {
 	config   Config
 	errs     brokererr.Errors
-	timeouts timeouts
+	timeouts timing.Timeouts
 	api      *management.Client
 	links    *linkSlot
 	channels *amqpconn.Pool
@@ -218,7 +219,7 @@ func (m *matcher) compare(ctx context.Context, info *management.BrokerInfo, l *a
 // if this user is shown neither.
 func (m *matcher) shown(ctx context.Context, info *management.BrokerInfo, l *amqpconn.Conn) (seen, told bool, err error) {
 	if l.Queue != "" {
-		seen, err = m.poll(ctx, m.timeouts.match, func() (bool, error) { return m.api.HasQueue(ctx, l.Queue) })
+		seen, err = m.poll(ctx, m.timeouts.Match, func() (bool, error) { return m.api.HasQueue(ctx, l.Queue) })
 		return seen, true, err
 	}
 	if !info.Capabilities.Statistics {
@@ -227,7 +228,7 @@ func (m *matcher) shown(ctx context.Context, info *management.BrokerInfo, l *amq
 	if told, err = m.api.TellsConnections(ctx); err != nil || !told {
 		return false, false, err
 	}
-	seen, err = m.poll(ctx, m.timeouts.statistics-time.Since(l.Opened), func() (bool, error) {
+	seen, err = m.poll(ctx, m.timeouts.Statistics-time.Since(l.Opened), func() (bool, error) {
 		return m.api.HasConnection(ctx, amqpconn.LinkProperty, l.ID)
 	})
 	return seen, true, err

@@ -13,14 +13,15 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/netfault"
 )
 
 // glancing waits less for the proof of a match.
-func glancing() timeouts {
+func glancing() timing.Timeouts {
 	quick := unpaced()
-	quick.match, quick.statistics, quick.lastRetry = 200*time.Millisecond, 500*time.Millisecond, 200*time.Millisecond
+	quick.Match, quick.Statistics, quick.LastRetry = 200*time.Millisecond, 500*time.Millisecond, 200*time.Millisecond
 	return quick
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
 )
 
 // Connections of one user to one vhost share what they read: with a hundred BrokerConnections the vhost is read and kept in
@@ -217,10 +218,10 @@ func (o *observation) changedAt() time.Time {
 }
 
 // nextReading returns when the vhost may be read again: after the pace, and later if a read takes long.
-func (o *observation) nextReading(pace pace) time.Time {
+func (o *observation) nextReading(pace timing.Pace) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.readAt.Add(max(pace.pause, time.Duration(pace.share)*o.took))
+	return o.readAt.Add(max(pace.Pause, time.Duration(pace.Share)*o.took))
 }
 
 // readAndReplace returns what changed. again reports whether the vhost must be read again because something is missing that

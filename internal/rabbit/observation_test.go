@@ -16,6 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
@@ -382,11 +383,11 @@ func TestPace(t *testing.T) {
 	read := time.Now()
 	for name, test := range map[string]struct {
 		took time.Duration
-		pace pace
+		pace timing.Pace
 		wait time.Duration
 	}{
-		"a quick reading": {took: 10 * time.Millisecond, pace: pace{time.Second, 10}, wait: time.Second},
-		"a slow reading":  {took: 3 * time.Second, pace: pace{time.Second, 10}, wait: 30 * time.Second},
+		"a quick reading": {took: 10 * time.Millisecond, pace: timing.Pace{Pause: time.Second, Share: 10}, wait: time.Second},
+		"a slow reading":  {took: 3 * time.Second, pace: timing.Pace{Pause: time.Second, Share: 10}, wait: 30 * time.Second},
 		"no pace":         {took: 3 * time.Second},
 	} {
 		observed := &observation{readAt: read, took: test.took}
@@ -401,8 +402,8 @@ func TestRefreshesKeepThePace(t *testing.T) {
 	vh := brokers.Newest(t).NewVHost(t)
 	config := configOf(vh)
 	config.Observations = NewObservations()
-	slow := defaultTimeouts
-	slow.pace = pace{pause: 2 * time.Second}
+	slow := timing.Default
+	slow.Pace = timing.Pace{Pause: 2 * time.Second}
 	first, second := connectedWith(t, config, slow), connectedWith(t, config, slow)
 	hearing(t, first)
 	var readings []time.Time
@@ -421,7 +422,7 @@ func TestRefreshesKeepThePace(t *testing.T) {
 		readings = append(readings, first.views.get().lastRead())
 	}
 	for i := range readings[1:] {
-		if pause := readings[i+1].Sub(readings[i]); pause < slow.pace.pause {
+		if pause := readings[i+1].Sub(readings[i]); pause < slow.Pace.Pause {
 			t.Errorf("the vhost was read again after %v", pause)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/recreate"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
@@ -44,7 +45,7 @@ type recreating struct {
 	vh *brokers.VHost
 
 	config     Config
-	timeouts   timeouts
+	timeouts   timing.Timeouts
 	connection *Connection
 	// record outlives a crash.
 	record struct {
@@ -68,7 +69,7 @@ type recreating struct {
 func recreation(t *testing.T, vh *brokers.VHost, arguments vhost.Arguments) *recreating {
 	t.Helper()
 	r := &recreating{t: t, vh: vh, config: configOf(vh), timeouts: unpaced()}
-	r.timeouts.vanish = time.Second
+	r.timeouts.Vanish = time.Second
 	again := quorum(arguments)
 	again[vhost.ArgDeliveryLimit] = int64(7)
 	r.record.Recreation = recreate.Recreation{ID: recreate.NewID(), Queue: topology.Queue{Name: "orders", Arguments: again}}

@@ -14,13 +14,14 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
 )
 
 // refresher refreshes the vhost: on request, when AMQP has connected, and once per interval.
 type refresher struct {
 	config         Config
 	errs           brokererr.Errors
-	timeouts       timeouts
+	timeouts       timing.Timeouts
 	log            logr.Logger
 	api            *management.Client
 	health         *healthState
@@ -41,7 +42,7 @@ type refresher struct {
 
 // run refreshes, with one request to the management API at a time.
 func (r *refresher) run(ctx context.Context) {
-	again := retry.Backoff{First: r.timeouts.firstRetry, Limit: min(r.timeouts.lastRetry, r.config.ResyncInterval)}
+	again := retry.Backoff{First: r.timeouts.FirstRetry, Limit: min(r.timeouts.LastRetry, r.config.ResyncInterval)}
 	r.awaitLink(ctx)
 	for ctx.Err() == nil {
 		waiting, askedAt := r.requests.take()
@@ -49,7 +50,7 @@ func (r *refresher) run(ctx context.Context) {
 		for _, result := range waiting {
 			result <- err
 		}
-		wait := max(retry.Jitter(r.config.ResyncInterval)-time.Since(r.readAt), time.Until(r.views.nextReading(r.timeouts.pace)))
+		wait := max(retry.Jitter(r.config.ResyncInterval)-time.Since(r.readAt), time.Until(r.views.nextReading(r.timeouts.Pace)))
 		if err == nil {
 			again.Reset()
 			r.readMembers(ctx)
@@ -76,7 +77,7 @@ func (r *refresher) sleep(ctx context.Context, wait time.Duration) {
 	case <-ctx.Done():
 		return
 	}
-	timer.Reset(time.Until(r.views.nextReading(r.timeouts.pace)))
+	timer.Reset(time.Until(r.views.nextReading(r.timeouts.Pace)))
 	select {
 	case <-timer.C:
 	case <-r.matcher.links.offered:
@@ -86,7 +87,7 @@ func (r *refresher) sleep(ctx context.Context, wait time.Duration) {
 
 // awaitLink gives AMQP a moment to connect. A connection without it reads for itself, and then once more with the others.
 func (r *refresher) awaitLink(ctx context.Context) {
-	timer := time.NewTimer(r.timeouts.link)
+	timer := time.NewTimer(r.timeouts.Link)
 	defer timer.Stop()
 	select {
 	case <-r.matcher.links.offered:
@@ -155,7 +156,7 @@ func (r *refresher) probeAndRead(ctx context.Context, askedAt time.Time) (began 
 		return began, err
 	}
 	view, moving := r.views.prepare(r.observationKey())
-	demand := demand{oldest: r.earliestUseful(askedAt, now), twice: moving, limit: 2 * r.timeouts.request}
+	demand := demand{oldest: r.earliestUseful(askedAt, now), twice: moving, limit: 2 * r.timeouts.Request}
 	if moving && view.openedAt.After(demand.oldest) {
 		demand.oldest = view.openedAt // what was written before may be missing in an older reading
 	}

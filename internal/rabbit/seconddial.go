@@ -18,7 +18,7 @@ func (d dialer) dialSecond(ctx context.Context, channels *amqpconn.Pool, cluster
 	if err != nil {
 		return nil, err
 	}
-	watchdog := time.AfterFunc(d.timeouts.operation, l.CloseSocket)
+	watchdog := time.AfterFunc(d.timeouts.Operation, l.CloseSocket)
 	defer watchdog.Stop()
 	if err := d.verifySameCluster(ctx, channels, l, cluster); err != nil {
 		l.CloseSocket()

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
@@ -141,21 +142,21 @@ func inTestAll(t *testing.T) {
 }
 
 // unpaced has no minimum time between refreshes.
-func unpaced() timeouts {
-	quick := defaultTimeouts
-	quick.pace = pace{}
+func unpaced() timing.Timeouts {
+	quick := timing.Default
+	quick.Pace = timing.Pace{}
 	return quick
 }
 
 // impatient treats a fence as left behind as soon as a second refresh shows it.
-func impatient() timeouts {
+func impatient() timing.Timeouts {
 	quick := unpaced()
-	quick.leftover = 100 * time.Millisecond
+	quick.Leftover = 100 * time.Millisecond
 	return quick
 }
 
 // connectedWith is connected with other timeouts.
-func connectedWith(t *testing.T, config Config, timeouts timeouts) *Connection {
+func connectedWith(t *testing.T, config Config, timeouts timing.Timeouts) *Connection {
 	t.Helper()
 	connection, err := open(config, testr.NewWithOptions(t, testr.Options{}), func(snapshot.Notice) {}, timeouts)
 	if err != nil {
@@ -167,9 +168,9 @@ func connectedWith(t *testing.T, config Config, timeouts timeouts) *Connection {
 }
 
 // lasting has timeouts of an hour, so that a test that waits for one of them fails by its own limit.
-func lasting() timeouts {
+func lasting() timing.Timeouts {
 	slow := unpaced()
-	slow.dial, slow.operation, slow.request = time.Hour, time.Hour, time.Hour
+	slow.Dial, slow.Operation, slow.Request = time.Hour, time.Hour, time.Hour
 	return slow
 }
 

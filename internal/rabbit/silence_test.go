@@ -15,6 +15,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/eventfeed"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
@@ -31,9 +32,9 @@ const (
 )
 
 // watchful sends a marker every half second, and ends a subscription after two seconds of silence.
-func watchful() timeouts {
+func watchful() timing.Timeouts {
 	quick := unpaced()
-	quick.marker, quick.event, quick.lastListen = 500*time.Millisecond, 2*time.Second, 5*time.Second
+	quick.Marker, quick.Event, quick.LastListen = 500*time.Millisecond, 2*time.Second, 5*time.Second
 	return quick
 }
 
@@ -122,7 +123,7 @@ func TestSilenceIsNoticed(t *testing.T) {
 
 	t.Run("before the next marker, when a refresh finds a change", func(t *testing.T) {
 		vh, rare := private.Broker.NewVHost(t), watchful()
-		rare.marker = time.Hour
+		rare.Marker = time.Hour
 		vh.DeclareQueue("orders", nil)
 		connection := connectedWith(t, configOf(vh), rare)
 		hearing(t, connection)
@@ -141,9 +142,9 @@ func TestOneMarkerForEachSubscriptionAndPeriod(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	often := unpaced()
-	often.marker = 100 * time.Millisecond
+	often.Marker = 100 * time.Millisecond
 	for name, test := range map[string]struct {
-		timeouts timeouts
+		timeouts timing.Timeouts
 		markers  types.GomegaMatcher
 	}{
 		"one after the subscription": {unpaced(), Equal(1)},

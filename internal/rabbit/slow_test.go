@@ -34,7 +34,7 @@ func TestSlowBroker(t *testing.T) {
 		slow := netfault.NewSlowAMQP(t, config.AMQPURI)
 		config.AMQPURI = slow.URI
 		impatient := unpaced()
-		impatient.operation = 2 * time.Second
+		impatient.Operation = 2 * time.Second
 		connection := connectedWith(t, config, impatient)
 		if err := connection.Apply(t.Context(), queues("before", 4)); err != nil {
 			t.Fatal(err)
@@ -66,7 +66,7 @@ func TestBlockedConnection(t *testing.T) {
 	private := brokers.NewPrivate(t)
 	vh := private.Broker.NewVHost(t)
 	patience, haste := unpaced(), unpaced()
-	patience.operation, haste.operation = time.Hour, time.Second // until the end of the alarm, however busy the machine is
+	patience.Operation, haste.Operation = time.Hour, time.Second // until the end of the alarm, however busy the machine is
 	patient, hasty := connectedWith(t, configOf(vh), patience), connectedWith(t, configOf(vh), haste)
 	link := patient.channels.Link
 

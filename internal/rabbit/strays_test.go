@@ -162,7 +162,7 @@ func TestFencesOfOtherProcesses(t *testing.T) {
 		config := configOf(vh)
 		config.Owner = "mine"
 		patient := unpaced()
-		patient.leftover = 2 * time.Second
+		patient.Leftover = 2 * time.Second
 		connection := connectedWith(t, config, patient)
 		g := NewWithT(t)
 		g.Eventually(vh.Policies).WithTimeout(within).WithPolling(10*time.Millisecond).
@@ -329,7 +329,7 @@ func TestAFenceOfThisProcessIsNeverLeftBehind(t *testing.T) {
 				t.Error(before, err)
 				return true
 			}
-			for end := time.Now().Add(3 * impatient().leftover); time.Now().Before(end); {
+			for end := time.Now().Add(3 * impatient().Leftover); time.Now().Before(end); {
 				if err := other.Refresh(t.Context()); err != nil {
 					t.Error(err)
 				}

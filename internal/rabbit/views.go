@@ -7,6 +7,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/eventfeed"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -96,7 +97,7 @@ func (v *views) get() *view {
 }
 
 // nextReading returns when the vhost may be read again; zero before the first read.
-func (v *views) nextReading(pace pace) time.Time {
+func (v *views) nextReading(pace timing.Pace) time.Time {
 	current := v.get()
 	if current == nil {
 		return time.Time{}
