@@ -10,6 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/timing"
 )
@@ -27,7 +28,7 @@ type supervisor struct {
 
 	links       *linkSlot
 	channels    *amqpconn.Pool
-	health      *healthState
+	health      *health.State
 	reconnected func()
 }
 
@@ -51,10 +52,10 @@ func (s *supervisor) run(ctx context.Context) {
 			return
 		}
 		s.channels.Set(nil, err)
-		s.health.update(func(s *healthParts) {
-			s.amqp, s.health.Connected, s.health.Matched = err, false, false
+		s.health.Update(func(s *health.Parts) {
+			s.AMQP, s.Health.Connected, s.Health.Matched = err, false, false
 			if errors.Is(err, brokererr.ErrClusterMismatch) {
-				s.amqp = nil
+				s.AMQP = nil
 			}
 		})
 		timer := time.NewTimer(again.Wait())
@@ -71,9 +72,9 @@ func (s *supervisor) run(ctx context.Context) {
 func (s *supervisor) supervise(ctx context.Context, l *amqpconn.Conn, first bool) error {
 	ended := l.Connection.NotifyClose(make(chan *amqp.Error, 1))
 	defer s.channels.SetBlocked(false)
-	s.health.update(func(s *healthParts) {
-		s.amqp, s.health.Connected, s.amqpVersion = nil, true, l.Version
-		s.connects++
+	s.health.Update(func(s *health.Parts) {
+		s.AMQP, s.Health.Connected, s.AMQPVersion = nil, true, l.Version
+		s.Connects++
 	})
 	if !first {
 		s.reconnected()

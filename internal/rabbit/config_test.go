@@ -127,3 +127,10 @@ func TestConfigShowsNoSecret(t *testing.T) {
 		}
 	}
 }
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

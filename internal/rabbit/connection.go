@@ -10,12 +10,20 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/vhost"
+)
+
+type (
+	// Health is the state of a connection.
+	Health = health.Health
+	// Place is how other connections can check where the AMQP connection leads.
+	Place = health.Place
 )
 
 // drainTimeout is how long Close waits for deletions to undo what they have begun. The next connection finishes the rest; see
@@ -27,7 +35,8 @@ type Connection struct {
 	config    Config
 	errs      brokererr.Errors
 	dialer    dialer
-	health    *healthState
+	log       logr.Logger
+	health    *health.State
 	notices   *notices
 	channels  *amqpconn.Pool
 	readAPI   *management.Client // of the refresher
@@ -66,14 +75,14 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 	}
 	errs := config.errors()
 	c := &Connection{
-		config: config, errs: errs, dialer: dialer{config.dialOptions(to, timeouts.Dial), timeouts, errs},
+		config: config, errs: errs, log: logger, dialer: dialer{config.dialOptions(to, timeouts.Dial), timeouts, errs},
 		readAPI:  management.NewClient(config.managementOptions(to, timeouts.Request, 1)),
 		writeAPI: management.NewClient(config.managementOptions(to, timeouts.Request, safedelete.RequestLimit)),
 		channels: amqpconn.NewPool(errs, timeouts.Operation), notices: newNotices(notify),
 	}
 	c.shown.places = management.NewPlaces(1)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.health = &healthState{vhost: config.VHost, log: logger, notices: c.notices}
+	c.health = health.New(config.VHost, logger, func() { c.notices.add(snapshot.Notice{Health: true}) })
 	c.deleter = safedelete.New(safedelete.Settings{
 		VHost: config.VHost, Owner: config.Owner, User: config.Username, Errors: errs, Log: logger,
 		Standing: &config.Observations.standing, HoldsLease: config.HoldsLease,
@@ -91,7 +100,7 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 	}
 	links := newLinkSlot()
 	c.refresher = &refresher{
-		config: config, errs: errs, timeouts: timeouts, log: logger, api: c.readAPI, health: c.health, views: c.views,
+		config: config, errs: errs, timeouts: timeouts, log: logger, api: c.readAPI, health: c.health, notify: c.notices.add, views: c.views,
 		matcher: &matcher{
 			config: config, errs: errs, timeouts: timeouts, api: c.readAPI, links: links, channels: c.channels, health: c.health,
 		},
@@ -126,7 +135,7 @@ func (c *Connection) Close() {
 
 // Health returns the state of the connection.
 func (c *Connection) Health() Health {
-	health := c.health.read()
+	health := c.health.Read()
 	health.CurrentAt = health.SyncedAt
 	if view := c.views.get(); view != nil {
 		since, reason, currentAt := view.events.State()
@@ -193,5 +202,5 @@ func (c *Connection) CatchUp(ctx context.Context) error {
 // events do not suffice.
 func (c *Connection) awaitMarker(tell func(current bool)) bool {
 	view := c.views.get()
-	return view != nil && c.health.read().ordersEvents() && view.events.Await(view.lastRead(), tell)
+	return view != nil && c.health.Read().OrdersEvents() && view.events.Await(view.lastRead(), tell)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/eventfeed"
+	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
@@ -30,7 +31,7 @@ type eventListener struct {
 	config   Config
 	dialer   dialer
 	log      logr.Logger
-	health   *healthState
+	health   *health.State
 	requests *refreshRequests
 	// matched wakes a listener that waits for AMQP to be matched.
 	matched chan struct{}
@@ -43,7 +44,7 @@ const eventsVHost = "/"
 func (l *eventListener) listenTo(ctx context.Context, view *view) {
 	again := retry.Backoff{First: l.dialer.timeouts.FirstRetry, Limit: l.dialer.timeouts.LastListen}
 	for ctx.Err() == nil {
-		if l.health.read().Matched {
+		if l.health.Read().Matched {
 			began := time.Now()
 			// The state of the view has the error already.
 			_ = view.listening.Hold(ctx, l.dialer.errs, func() error { return l.listenOnce(ctx, view) })
@@ -124,7 +125,7 @@ func (l *eventListener) listen(ctx context.Context, view *view) error {
 			return l.dialer.errs.Fail(brokererr.ErrUnreachable, "the AMQP connection for events was closed")
 		}
 		view.events.Add(batch)
-		if !view.takeAll(batch.Changes, l.health.read().ordersEvents()) {
+		if !view.takeAll(batch.Changes, l.health.Read().OrdersEvents()) {
 			l.requests.request()
 		}
 		if batch.Marker > 0 {
@@ -268,7 +269,7 @@ func (l *eventListener) described(err error) error {
 
 // exchangeVHost returns the vhost of the event exchange: the vhost itself if it has one, else the default.
 func (l *eventListener) exchangeVHost() string {
-	if l.health.read().Capabilities.Events {
+	if l.health.Read().Capabilities.Events {
 		return l.config.VHost
 	}
 	return eventsVHost

@@ -10,6 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/timing"
 )
@@ -84,7 +85,7 @@ type matcher struct {
 	api      *management.Client
 	links    *linkSlot
 	channels *amqpconn.Pool
-	health   *healthState
+	health   *health.State
 	matched  chan<- struct{} // receives for each link that matches
 }
 
@@ -152,7 +153,7 @@ func (m *matcher) match(ctx context.Context, info *management.BrokerInfo, l *amq
 	case errors.Is(err, brokererr.ErrClusterMismatch):
 		m.links.use(l, func() {
 			m.channels.Set(nil, err)
-			m.health.update(func(s *healthParts) { s.mismatch, s.health.Matched = err, false })
+			m.health.Update(func(s *health.Parts) { s.Mismatch, s.Health.Matched = err, false })
 		})
 		m.api.Close() // the next request may lead elsewhere
 		l.Refuse(err)
@@ -164,10 +165,10 @@ func (m *matcher) match(ctx context.Context, info *management.BrokerInfo, l *amq
 	m.links.use(l, func() {
 		l.MatchedCluster.Store(&info.Identity)
 		m.channels.Set(l, nil)
-		m.health.update(func(s *healthParts) {
-			s.mismatch, s.health.Matched, s.health.MatchedByName = nil, true, byName
-			s.health.Cluster = info.Identity
-			s.health.Place.match(m.config, l.Queue)
+		m.health.Update(func(s *health.Parts) {
+			s.Mismatch, s.Health.Matched, s.Health.MatchedByName = nil, true, byName
+			s.Health.Cluster = info.Identity
+			m.place(&s.Health.Place, l.Queue)
 		})
 		select {
 		case m.matched <- struct{}{}:
@@ -175,6 +176,17 @@ func (m *matcher) match(ctx context.Context, info *management.BrokerInfo, l *amq
 		}
 	})
 	return nil
+}
+
+// place records that AMQP was matched through a queue.
+func (m *matcher) place(p *health.Place, matchQueue string) {
+	p.MatchQueue, p.MatchedAt, p.Owner = matchQueue, time.Now(), m.config.Owner
+	if p.Since.IsZero() {
+		p.Since = p.MatchedAt
+	}
+	if m.config.ServerName == "" {
+		p.Address = management.EndpointOf(m.config.AMQPURI)
+	}
 }
 
 // checkStillAnswers fails if another cluster answers than the cluster that was probed before the management API showed the link.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -48,7 +49,7 @@ func (r *refresher) checkMajority(ctx context.Context) error {
 
 func (r *refresher) setNodes(count int) {
 	r.info.Nodes = count
-	r.health.update(func(s *healthParts) { s.health.Nodes = count })
+	r.health.Update(func(s *health.Parts) { s.Health.Nodes = count })
 }
 
 // members has the quorum queues with fewer members than the cluster has nodes.

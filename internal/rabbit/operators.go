@@ -12,6 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
@@ -87,7 +88,7 @@ type operatorSurvey struct {
 	errs   brokererr.Errors
 	api    *management.Client
 	views  *views
-	health *healthState
+	health *health.State
 	last   survey
 }
 
@@ -96,7 +97,7 @@ func (o *operatorSurvey) checkUnshared(ctx context.Context) error {
 	if err := o.surveyConnections(ctx, func(s *survey) bool { return time.Since(s.at) > surveyAge }); err != nil {
 		return err
 	}
-	if others := o.health.read().Operators; others != "" {
+	if others := o.health.Read().Operators; others != "" {
 		return o.errs.Fail(brokererr.ErrShared, "another operator works on vhost %q, as owner %s", o.config.VHost, others)
 	}
 	return nil
@@ -158,5 +159,5 @@ func (o *operatorSurvey) report(others otherOwners) {
 			}
 		}
 	})
-	o.health.update(func(s *healthParts) { s.health.Operators = others.String() })
+	o.health.Update(func(s *health.Parts) { s.Health.Operators = others.String() })
 }

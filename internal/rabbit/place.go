@@ -4,39 +4,15 @@ import (
 	"context"
 	"time"
 
+	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Place is how other connections can check where the AMQP connection leads. What the management API says of itself proves nothing
-// to them, because it may be a server of another tenant. See docs/adr/0042-same-place.md.
-type Place struct {
-	// Address is host:port at which AMQP was let into the vhost. It is empty where TLS asks for a server name of its own, because one
-	// address can lead to several brokers then.
-	Address string
-	// MatchQueue is the exclusive queue that AMQP has declared in the vhost. It is empty if the user may not declare it.
-	MatchQueue string
-	// MatchedAt is when AMQP was last matched. Since is when it was first matched with this configuration.
-	MatchedAt, Since time.Time
-	// Owner is Config.Owner.
-	Owner string
-}
-
-// match records that AMQP was matched through a queue.
-func (p *Place) match(config Config, matchQueue string) {
-	p.MatchQueue, p.MatchedAt, p.Owner = matchQueue, time.Now(), config.Owner
-	if p.Since.IsZero() {
-		p.Since = p.MatchedAt
-	}
-	if config.ServerName == "" {
-		p.Address = management.EndpointOf(config.AMQPURI)
-	}
-}
-
 // LeadsTo reports whether another connection, with this health and to a vhost of the same name, was shown to lead to the vhost of
 // this connection: AMQP was let in at the same address, or the management API of this connection shows the match queue of the
 // other one.
-func (c *Connection) LeadsTo(ctx context.Context, other Health) (bool, error) {
+func (c *Connection) LeadsTo(ctx context.Context, other health.Health) (bool, error) {
 	here := c.Health()
 	switch {
 	case !here.Cluster.MayBe(other.Cluster):
@@ -72,7 +48,7 @@ type neighbour struct {
 
 // has reports whether the match queue of another connection is listed. If that connection has reconnected since the last list,
 // the last list counts for some time.
-func (s *shownQueues) has(ctx context.Context, c *Connection, cluster vhost.Cluster, other Health) (has bool, err error) {
+func (s *shownQueues) has(ctx context.Context, c *Connection, cluster vhost.Cluster, other health.Health) (has bool, err error) {
 	place, who := other.Place, neighbour{other.Place.Owner, other.Place.Since}
 	err = s.places.Hold(ctx, c.errs, func() error {
 		if !cluster.Is(s.cluster) {

@@ -7,19 +7,20 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/netfault"
 )
 
 // healthOf returns the health of a connection once it is matched.
-func healthOf(t *testing.T, connection *Connection) Health {
+func healthOf(t *testing.T, connection *Connection) health.Health {
 	t.Helper()
 	NewWithT(t).Eventually(connection.Health).WithTimeout(within).Should(HaveField("Matched", true))
 	return connection.Health()
 }
 
-func leadsTo(t *testing.T, connection *Connection, other Health) bool {
+func leadsTo(t *testing.T, connection *Connection, other health.Health) bool {
 	t.Helper()
 	leads, err := connection.LeadsTo(t.Context(), other)
 	if err != nil {
@@ -40,20 +41,20 @@ func TestLeadsTo(t *testing.T) {
 	beside := healthOf(t, opened(t, configOf(vh.Broker.NewVHost(t)), nil))
 	own := healthOf(t, here)
 
-	type change func(*Health)
+	type change func(*health.Health)
 	for name, test := range map[string]struct {
-		of     Health
+		of     health.Health
 		change change
 		want   bool
 	}{
-		"AMQP was let in at the same address":         {own, func(h *Health) { h.Place.MatchQueue = "" }, true},
-		"the management API shows its match queue":    {other, func(*Health) {}, true},
-		"the same, where the ID cannot be read":       {other, func(h *Health) { h.Cluster.ID = "" }, true},
-		"at the same address, but of another cluster": {own, func(h *Health) { h.Cluster.ID = "sha256:other" }, false},
-		"its match queue is in another vhost":         {beside, func(h *Health) { h.Place.Address = "" }, false},
-		"it claims the cluster's ID":                  {other, func(h *Health) { h.Place.MatchQueue = "warren-link-forged" }, false},
-		"it claims the name and has another address":  {Health{Cluster: vhost.Cluster{Name: own.Cluster.Name}}, func(*Health) {}, false},
-		"its user may not declare a match queue":      {other, func(h *Health) { h.Place.MatchQueue = "" }, false},
+		"AMQP was let in at the same address":         {own, func(h *health.Health) { h.Place.MatchQueue = "" }, true},
+		"the management API shows its match queue":    {other, func(*health.Health) {}, true},
+		"the same, where the ID cannot be read":       {other, func(h *health.Health) { h.Cluster.ID = "" }, true},
+		"at the same address, but of another cluster": {own, func(h *health.Health) { h.Cluster.ID = "sha256:other" }, false},
+		"its match queue is in another vhost":         {beside, func(h *health.Health) { h.Place.Address = "" }, false},
+		"it claims the cluster's ID":                  {other, func(h *health.Health) { h.Place.MatchQueue = "warren-link-forged" }, false},
+		"it claims the name and has another address":  {health.Health{Cluster: vhost.Cluster{Name: own.Cluster.Name}}, func(*health.Health) {}, false},
+		"its user may not declare a match queue":      {other, func(h *health.Health) { h.Place.MatchQueue = "" }, false},
 	} {
 		test.change(&test.of)
 		if got := leadsTo(t, here, test.of); got != test.want {
@@ -62,8 +63,8 @@ func TestLeadsTo(t *testing.T) {
 	}
 
 	// With TLS, the server name can select one of several brokers at an address.
-	place := Place{}
-	place.match(Config{AMQPURI: "amqps://gateway", ServerName: "rabbitmq.shop"}, "")
+	place := health.Place{}
+	(&matcher{config: Config{AMQPURI: "amqps://gateway", ServerName: "rabbitmq.shop"}}).place(&place, "")
 	if place.Address != "" {
 		t.Errorf("the address %q counts as a proof", place.Address)
 	}
@@ -89,7 +90,7 @@ func TestAReconnectedNeighbourIsNotListedAgain(t *testing.T) {
 		}
 		return count
 	}
-	check := func(name string, of Health, want bool) {
+	check := func(name string, of health.Health, want bool) {
 		t.Helper()
 		_ = lists()
 		if got := leadsTo(t, here, of); got != want {
@@ -105,6 +106,6 @@ func TestAReconnectedNeighbourIsNotListedAgain(t *testing.T) {
 	}
 	check("a neighbour", other, true)
 	forged := other
-	forged.Place = Place{MatchQueue: "warren-link-forged", MatchedAt: time.Now(), Since: time.Now(), Owner: "of another tenant"}
+	forged.Place = health.Place{MatchQueue: "warren-link-forged", MatchedAt: time.Now(), Since: time.Now(), Owner: "of another tenant"}
 	check("another tenant", forged, false)
 }

@@ -17,7 +17,7 @@ import (
 // Recreator recreates queues on the cluster with this Key.
 func (c *Connection) Recreator(cluster string) *recreate.Recreator {
 	return recreate.New(recreate.Settings{
-		Cluster: cluster, VHost: c.config.VHost, Username: c.config.Username, Owner: c.config.Owner, Errors: c.errs, Log: c.health.log,
+		Cluster: cluster, VHost: c.config.VHost, Username: c.config.Username, Owner: c.config.Owner, Errors: c.errs, Log: c.log,
 	}, recreationBroker{c}, recreationBroker{c}, recreationDeleter{c}, c.writeAPI)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
@@ -24,7 +25,8 @@ type refresher struct {
 	timeouts       timing.Timeouts
 	log            logr.Logger
 	api            *management.Client
-	health         *healthState
+	health         *health.State
+	notify         func(snapshot.Notice)
 	views          *views
 	matcher        *matcher
 	operators      *operatorSurvey
@@ -129,17 +131,17 @@ func (r *refresher) refresh(ctx context.Context, askedAt time.Time) error {
 	if ctx.Err() != nil {
 		return brokererr.ErrClosed
 	}
-	r.health.update(func(s *healthParts) {
-		s.management = err
+	r.health.Update(func(s *health.Parts) {
+		s.Management = err
 		if errors.Is(err, brokererr.ErrClusterMismatch) { // which has its own place, for it holds until a link matches
-			s.management = nil
+			s.Management = nil
 		}
 		if err == nil {
-			s.health.SyncedAt = began
+			s.Health.SyncedAt = began
 		}
 	})
 	if err == nil {
-		r.health.notices.add(snapshot.Notice{Current: true})
+		r.notify(snapshot.Notice{Current: true})
 	}
 	return err
 }
@@ -224,11 +226,11 @@ func (r *refresher) probed(info *management.BrokerInfo) {
 		view.members.expire(r.requests.outdatedBefore(), info.Nodes)
 	}
 	r.matcher.rematch(known, info)
-	r.health.update(func(s *healthParts) {
-		s.nodeVersion, s.health.ClusterName, s.health.Capabilities = info.Version, info.Identity.Name, info.Capabilities
-		s.health.Nodes = info.Nodes
+	r.health.Update(func(s *health.Parts) {
+		s.NodeVersion, s.Health.ClusterName, s.Health.Capabilities = info.Version, info.Identity.Name, info.Capabilities
+		s.Health.Nodes = info.Nodes
 		if r.matcher.isMatched() {
-			s.health.Cluster = info.Identity
+			s.Health.Cluster = info.Identity
 		}
 	})
 }

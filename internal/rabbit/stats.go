@@ -1,10 +1,8 @@
 package rabbit
 
 import (
-	"errors"
 	"time"
 
-	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
@@ -34,11 +32,12 @@ type Stats struct {
 
 // Stats returns the values of the metrics.
 func (c *Connection) Stats() Stats {
+	health := c.Health()
 	stats := Stats{
-		ResyncInterval: c.config.ResyncInterval, DeletionsWaiting: c.deleter.Waiting(), OperationLimit: c.channels.Limit(),
+		AMQPUp: health.Connected, ManagementUp: c.health.ManagementUp(), EventsHeard: !health.EventsSince.IsZero(),
+		Reconnects: c.health.Reconnects(), SyncedAt: health.SyncedAt, ResyncInterval: c.config.ResyncInterval,
+		DeletionsWaiting: c.deleter.Waiting(), OperationLimit: c.channels.Limit(),
 	}
-	c.health.fill(&stats)
-	stats.EventsHeard = !c.Health().EventsSince.IsZero()
 	names := map[string]bool{}
 	for _, name := range c.Fences() {
 		names[name] = true
@@ -71,19 +70,4 @@ func (c *Connection) knownOwners() func(owner string) bool {
 		return func(string) bool { return false }
 	}
 	return c.config.KnownOwners()
-}
-
-func (s *healthState) fill(stats *Stats) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	stats.AMQPUp, stats.ManagementUp = s.parts.health.Connected, s.parts.hasAnswer()
-	stats.Reconnects, stats.SyncedAt = max(s.parts.connects-1, 0), s.parts.health.SyncedAt
-}
-
-// hasAnswer reports whether the management API answered the last refresh, even with a refusal.
-func (p healthParts) hasAnswer() bool {
-	if p.management == nil {
-		return !p.health.SyncedAt.IsZero() || p.mismatch != nil
-	}
-	return !errors.Is(p.management, brokererr.ErrUnreachable) || errors.Is(p.management, brokererr.ErrResponseTooLarge)
 }

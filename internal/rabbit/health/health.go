@@ -1,14 +1,16 @@
-package rabbit
+// Package health has the state of a connection: what the AMQP connection and the refreshes report, and what users see of it.
+package health
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
-	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -49,36 +51,74 @@ type Health struct {
 	Err error
 }
 
-// healthState has the state of a connection. It logs important changes and sends notices about them.
-type healthState struct {
-	vhost   string
-	log     logr.Logger
-	notices *notices
+// Place is how other connections can check where the AMQP connection leads. What the management API says of itself proves nothing
+// to them, because it may be a server of another tenant. See docs/adr/0042-same-place.md.
+type Place struct {
+	// Address is host:port at which AMQP was let into the vhost. It is empty where TLS asks for a server name of its own, because one
+	// address can lead to several brokers then.
+	Address string
+	// MatchQueue is the exclusive queue that AMQP has declared in the vhost. It is empty if the user may not declare it.
+	MatchQueue string
+	// MatchedAt is when AMQP was last matched. Since is when it was first matched with this configuration.
+	MatchedAt, Since time.Time
+	// Owner is Config.Owner.
+	Owner string
+}
+
+// State has the state of a connection. It logs important changes and sends notices about them.
+type State struct {
+	vhost  string
+	log    logr.Logger
+	notify func()
 
 	mu    sync.Mutex
-	parts healthParts
+	parts Parts
 }
 
-// healthParts are the states of the two halves of a connection, AMQP and the management API.
-type healthParts struct {
-	health      Health
-	amqp        error
-	management  error
-	mismatch    error
-	amqpVersion string
-	nodeVersion string
-	// connects is how often AMQP has connected.
-	connects int
+// New returns the state of a connection that has not been opened. notify is called after each change that others must
+// know of.
+func New(vhost string, log logr.Logger, notify func()) *State {
+	return &State{vhost: vhost, log: log, notify: notify}
 }
 
-func (s *healthState) read() Health {
+// Parts are the states of the two halves of a connection, AMQP and the management API.
+type Parts struct {
+	Health      Health
+	AMQP        error
+	Management  error
+	Mismatch    error
+	AMQPVersion string
+	NodeVersion string
+	// Connects is how often AMQP has connected.
+	Connects int
+}
+
+// Read returns the state of the connection.
+func (s *State) Read() Health {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.parts.health
+	return s.parts.Health
 }
 
-// update makes a change, and sends a notice if others must know.
-func (s *healthState) update(change func(*healthParts)) {
+// ManagementUp reports whether the management API answered the last refresh, even with a refusal.
+func (s *State) ManagementUp() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.parts.Management == nil {
+		return !s.parts.Health.SyncedAt.IsZero() || s.parts.Mismatch != nil
+	}
+	return !errors.Is(s.parts.Management, brokererr.ErrUnreachable) || errors.Is(s.parts.Management, brokererr.ErrResponseTooLarge)
+}
+
+// Reconnects returns how often AMQP has reconnected.
+func (s *State) Reconnects() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(s.parts.Connects-1, 0)
+}
+
+// Update makes a change, and sends a notice if others must know.
+func (s *State) Update(change func(*Parts)) {
 	before, after := s.change(change)
 	if before.same(after) {
 		return
@@ -86,32 +126,32 @@ func (s *healthState) update(change func(*healthParts)) {
 	if text(after.Err) != text(before.Err) && after.Err != nil {
 		s.log.Info("The broker connection fails", "vhost", s.vhost, "reason", after.Err.Error())
 	}
-	if after.well() && !before.well() {
+	if after.Well() && !before.Well() {
 		s.log.Info("The broker connection is well", "vhost", s.vhost, "version", after.Version, "cluster", after.ClusterName)
 	}
-	s.notices.add(snapshot.Notice{Health: true})
+	s.notify()
 }
 
 // change makes a change and returns the health before and after.
-func (s *healthState) change(change func(*healthParts)) (before, after Health) {
+func (s *State) change(change func(*Parts)) (before, after Health) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := &s.parts
-	before = p.health
+	before = p.Health
 	change(p)
-	p.health.Version = vhost.Lowest(p.nodeVersion, p.amqpVersion)
-	p.health.Err = joined(p.mismatch, joined(p.amqp, p.management))
+	p.Health.Version = vhost.Lowest(p.NodeVersion, p.AMQPVersion)
+	p.Health.Err = joined(p.Mismatch, joined(p.AMQP, p.Management))
 	switch {
-	case p.health.Err == nil:
-		p.health.FailingSince = time.Time{}
+	case p.Health.Err == nil:
+		p.Health.FailingSince = time.Time{}
 	case before.Err == nil:
-		p.health.FailingSince = time.Now()
+		p.Health.FailingSince = time.Now()
 	}
-	return before, p.health
+	return before, p.Health
 }
 
 // well: the vhost has been read, and nothing is wrong.
-func (h Health) well() bool { return h.Usable() && h.Connected }
+func (h Health) Well() bool { return h.Usable() && h.Connected }
 
 // Usable reports whether the vhost has been read, nothing is known to be wrong, and Apply can work.
 func (h Health) Usable() bool { return h.Err == nil && h.Observable() }
@@ -119,8 +159,8 @@ func (h Health) Usable() bool { return h.Err == nil && h.Observable() }
 // Observable reports whether the vhost has been read and AMQP leads to the same broker. Something may have gone wrong since.
 func (h Health) Observable() bool { return h.Matched && !h.SyncedAt.IsZero() }
 
-// ordersEvents reports whether events arrive in the order of the changes. Each of several nodes sends its own.
-func (h Health) ordersEvents() bool { return h.Nodes == 1 }
+// OrdersEvents reports whether events arrive in the order of the changes. Each of several nodes sends its own.
+func (h Health) OrdersEvents() bool { return h.Nodes == 1 }
 
 // same compares everything but times: errors by their text, and whether the vhost has been read.
 func (h Health) same(other Health) bool {
