@@ -15,7 +15,6 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -69,7 +68,7 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 				}
 				connection := opened(t, config, nil)
 				eventually(t, connection, failsWith(test.reason, test.says...))
-				eventually(t, connection, func(g Gomega, health health.Health) {
+				eventually(t, connection, func(g Gomega, health Health) {
 					g.Expect(!health.SyncedAt.IsZero() || health.Connected).To(Equal(test.otherwise), "%+v", health)
 				})
 			})
@@ -356,7 +355,7 @@ func TestErrorsContainNoSecret(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, connection, func(g Gomega, health health.Health) {
+			eventually(t, connection, func(g Gomega, health Health) {
 				g.Expect(health.Err).To(And(MatchError(ContainSubstring("AMQP")), MatchError(ContainSubstring("management API"))))
 			})
 			errs := []error{connection.Health().Err, connection.Refresh(t.Context()), connection.Apply(t.Context(), oneQueue)}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/brokermatch"
 	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/retry"
@@ -34,7 +35,8 @@ const drainTimeout = 4 * time.Second
 type Connection struct {
 	config    Config
 	errs      brokererr.Errors
-	dialer    dialer
+	dialer    brokermatch.Dialer
+	places    *brokermatch.PlaceChecker
 	log       logr.Logger
 	health    *health.State
 	notices   *notices
@@ -46,7 +48,6 @@ type Connection struct {
 	refresher *refresher
 	deleter   *safedelete.Deleter
 	refused   refusedLooks
-	shown     shownQueues
 
 	ctx     context.Context // of the connection, not of a call
 	cancel  context.CancelFunc
@@ -75,12 +76,12 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 	}
 	errs := config.errors()
 	c := &Connection{
-		config: config, errs: errs, log: logger, dialer: dialer{config.dialOptions(to, timeouts.Dial), timeouts, errs},
+		config: config, errs: errs, log: logger, dialer: brokermatch.Dialer{Options: config.dialOptions(to, timeouts.Dial), Timeouts: timeouts, Errs: errs},
 		readAPI:  management.NewClient(config.managementOptions(to, timeouts.Request, 1)),
 		writeAPI: management.NewClient(config.managementOptions(to, timeouts.Request, safedelete.RequestLimit)),
 		channels: amqpconn.NewPool(errs, timeouts.Operation), notices: newNotices(notify),
 	}
-	c.shown.places = management.NewPlaces(1)
+	c.places = brokermatch.NewPlaceChecker(errs, c.writeAPI)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.health = health.New(config.VHost, logger, func() { c.notices.add(snapshot.Notice{Health: true}) })
 	c.deleter = safedelete.New(safedelete.Settings{
@@ -98,24 +99,23 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 	c.operators = &operatorSurvey{
 		config: config, errs: errs, api: c.writeAPI, views: c.views, health: c.health, last: survey{places: management.NewPlaces(1)},
 	}
-	links := newLinkSlot()
+	matcher := brokermatch.New(brokermatch.Settings{
+		AMQPURI: config.AMQPURI, ManagementURI: config.ManagementURI, ServerName: config.ServerName, Owner: config.Owner,
+		Errors: errs, Timeouts: timeouts, API: c.readAPI, Channels: c.channels, Health: c.health,
+	})
 	c.refresher = &refresher{
 		config: config, errs: errs, timeouts: timeouts, log: logger, api: c.readAPI, health: c.health, notify: c.notices.add, views: c.views,
-		matcher: &matcher{
-			config: config, errs: errs, timeouts: timeouts, api: c.readAPI, links: links, channels: c.channels, health: c.health,
-		},
+		matcher: matcher, channels: c.channels,
 		operators: c.operators, clearLeftovers: c.deleter.ClearLeftovers,
 		requests: &refreshRequests{vhost: config.VHost, wake: make(chan struct{}, 1), closed: c.ctx.Done()},
 	}
 	listener := &eventListener{
-		config: config, dialer: c.dialer, log: logger, health: c.health, requests: c.refresher.requests, matched: make(chan struct{}, 1),
+		config: config, dialer: c.dialer, log: logger, health: c.health, requests: c.refresher.requests, matched: matcher.Matched,
 	}
-	c.views.listen, c.refresher.matcher.matched = listener.listenTo, listener.matched
-	supervisor := &supervisor{
-		dialer: c.dialer, links: links, channels: c.channels, health: c.health, reconnected: c.refresher.requests.markStale,
-	}
+	c.views.listen = listener.listenTo
+	supervisor := &brokermatch.Supervisor{Dialer: c.dialer, Matcher: matcher, Reconnected: c.refresher.requests.markStale}
 	c.running.Go(func() { c.notices.run(c.ctx) })
-	c.running.Go(func() { supervisor.run(c.ctx) })
+	c.running.Go(func() { supervisor.Run(c.ctx) })
 	c.running.Go(func() { c.refresher.run(c.ctx) })
 	return c, nil
 }
@@ -152,6 +152,12 @@ func (c *Connection) VHost() string { return c.config.VHost }
 
 // Owner returns Config.Owner.
 func (c *Connection) Owner() string { return c.config.Owner }
+
+// LeadsTo reports whether another connection, with this health and to a vhost of the same name, was shown to lead to the vhost of
+// this connection.
+func (c *Connection) LeadsTo(ctx context.Context, other Health) (bool, error) {
+	return c.places.LeadsTo(ctx, c.Health(), other)
+}
 
 // Observe returns the selected objects of the vhost from the snapshot in memory; false before the first refresh. It includes the
 // exchanges that can be reached from selection.FollowFrom, with their bindings.

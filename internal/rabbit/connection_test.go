@@ -17,7 +17,6 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/rabbit/timing"
@@ -45,16 +44,16 @@ func openedHastily(t *testing.T, config Config) *Connection {
 }
 
 // eventually waits until the health meets the expectations.
-func eventually(t *testing.T, connection *Connection, wanted func(Gomega, health.Health)) {
+func eventually(t *testing.T, connection *Connection, wanted func(Gomega, Health)) {
 	t.Helper()
 	NewWithT(t).Eventually(func(g Gomega) { wanted(g, connection.Health()) }).
 		WithTimeout(within).WithPolling(5 * time.Millisecond).Should(Succeed())
 }
 
-func isWell(g Gomega, health health.Health) { g.Expect(health.Well()).To(BeTrue(), "%+v", health) }
+func isWell(g Gomega, health Health) { g.Expect(health.Well()).To(BeTrue(), "%+v", health) }
 
-func failsWith(reason error, says ...string) func(Gomega, health.Health) {
-	return func(g Gomega, health health.Health) {
+func failsWith(reason error, says ...string) func(Gomega, Health) {
+	return func(g Gomega, health Health) {
 		g.Expect(health.Err).To(MatchError(reason))
 		for _, part := range says {
 			g.Expect(health.Err).To(MatchError(ContainSubstring(part)))
@@ -272,7 +271,7 @@ func TestReconnectsWhenTheBrokerClosesTheConnection(t *testing.T) {
 		NewWithT(t).Eventually(func() int { // the management API lists connections late
 			return vh.Broker.CloseConnections(t, "warren "+vh.Name)
 		}).WithTimeout(within).WithPolling(50 * time.Millisecond).Should(Equal(1))
-		eventually(t, connection, func(g Gomega, health health.Health) { // it refreshes immediately, and probes the user's rights again
+		eventually(t, connection, func(g Gomega, health Health) { // it refreshes immediately, and probes the user's rights again
 			observed, _ := connection.Observe(namesOf(oneQueue))
 			g.Expect(observed.Queues).To(BeEmpty())
 			isWell(g, health)
@@ -476,7 +475,7 @@ func TestAVHostThatIsDeleted(t *testing.T) {
 		connection := connected(t, configOf(vh), nil)
 		vh.Delete()
 		mustBe(t, connection.Refresh(t.Context()), brokererr.ErrVHostNotFound)
-		eventually(t, connection, func(g Gomega, health health.Health) {
+		eventually(t, connection, func(g Gomega, health Health) {
 			failsWith(brokererr.ErrVHostNotFound)(g, health)
 			g.Expect(health.Connected).To(BeFalse())
 		})

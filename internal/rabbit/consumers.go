@@ -123,7 +123,7 @@ func (c *Connection) Consumers(queue string) Consumers {
 // countConsumers counts the consumers of the wanted queues. A queue that cannot be counted keeps its last result. It asks quorum
 // queues only, because a classic queue that is asked does not expire; other queues count as not consumed.
 func (r *refresher) countConsumers(ctx context.Context, view *view) {
-	if !r.matcher.isMatched() || r.matcher.channels.IsBlocked() {
+	if !r.matcher.IsMatched() || r.channels.IsBlocked() {
 		return
 	}
 	var quorum []string
@@ -153,7 +153,7 @@ func (r *refresher) countConsumers(ctx context.Context, view *view) {
 // the broker does not distinguish consumers.
 func (r *refresher) countConsumersOf(ctx context.Context, view *view, queue string) {
 	began := time.Now()
-	declared, err := declaredQueue(ctx, r.matcher.channels, r.info.Identity.Key(), queue)
+	declared, err := declaredQueue(ctx, r.channels, r.info.Identity.Key(), queue)
 	switch {
 	case errors.Is(err, brokererr.ErrAccessRefused):
 		view.consumers.refuse(queue, began.Add(refusedPause))

@@ -69,7 +69,7 @@ func (c deletionBroker) DoExclusively(ctx context.Context, cluster string, opera
 }
 
 func (c deletionBroker) Dial(ctx context.Context, cluster string) (*amqpconn.Conn, error) {
-	return c.dialer.dialSecond(ctx, c.channels, cluster)
+	return c.dialer.DialSecond(ctx, c.channels, cluster)
 }
 
 func (c deletionBroker) CheckUnshared(ctx context.Context) error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/brokermatch"
 	"github.com/warren-mq/warren/internal/rabbit/eventfeed"
 	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
@@ -29,12 +30,12 @@ import (
 // The listener has its own AMQP connection, to the vhost of the event exchange.
 type eventListener struct {
 	config   Config
-	dialer   dialer
+	dialer   brokermatch.Dialer
 	log      logr.Logger
 	health   *health.State
 	requests *refreshRequests
 	// matched wakes a listener that waits for AMQP to be matched.
-	matched chan struct{}
+	matched <-chan struct{}
 }
 
 // eventsVHost is the vhost of the event exchange in the default configuration of the plugin.
@@ -42,12 +43,12 @@ const eventsVHost = "/"
 
 // listenTo receives the events of a view until the context ends.
 func (l *eventListener) listenTo(ctx context.Context, view *view) {
-	again := retry.Backoff{First: l.dialer.timeouts.FirstRetry, Limit: l.dialer.timeouts.LastListen}
+	again := retry.Backoff{First: l.dialer.Timeouts.FirstRetry, Limit: l.dialer.Timeouts.LastListen}
 	for ctx.Err() == nil {
 		if l.health.Read().Matched {
 			began := time.Now()
 			// The state of the view has the error already.
-			_ = view.listening.Hold(ctx, l.dialer.errs, func() error { return l.listenOnce(ctx, view) })
+			_ = view.listening.Hold(ctx, l.dialer.Errs, func() error { return l.listenOnce(ctx, view) })
 			if time.Since(began) > timing.MinStable {
 				again.Reset()
 			}
@@ -112,7 +113,7 @@ func (l *eventListener) listen(ctx context.Context, view *view) error {
 	var watching sync.WaitGroup
 	defer func() {
 		cancel(nil)
-		connection.Close(l.dialer.timeouts.Close)
+		connection.Close(l.dialer.Timeouts.Close)
 		watching.Wait()
 	}()
 	watching.Go(func() { cancel(l.watch(ctx, view, &markers{subscription, connection, reached})) })
@@ -122,7 +123,7 @@ func (l *eventListener) listen(ctx context.Context, view *view) error {
 			return cause
 		}
 		if err != nil {
-			return l.dialer.errs.Fail(brokererr.ErrUnreachable, "the AMQP connection for events was closed")
+			return l.dialer.Errs.Fail(brokererr.ErrUnreachable, "the AMQP connection for events was closed")
 		}
 		view.events.Add(batch)
 		if !view.takeAll(batch.Changes, l.health.Read().OrdersEvents()) {
@@ -152,7 +153,7 @@ type markers struct {
 // watch sends a marker after the subscription, whenever a caller waits for one, and once per period. It returns why the
 // subscription must end.
 func (l *eventListener) watch(ctx context.Context, view *view, markers *markers) error {
-	check := time.NewTicker(l.dialer.timeouts.Event)
+	check := time.NewTicker(l.dialer.Timeouts.Event)
 	defer check.Stop()
 	for number := 1; ; number++ {
 		view.events.Mark()
@@ -172,7 +173,7 @@ func (l *eventListener) watch(ctx context.Context, view *view, markers *markers)
 
 // awaitNext returns when the next marker is due, or an error if events are silent.
 func (l *eventListener) awaitNext(ctx context.Context, view *view, check <-chan time.Time) error {
-	due := time.NewTimer(l.dialer.timeouts.Marker)
+	due := time.NewTimer(l.dialer.Timeouts.Marker)
 	defer due.Stop()
 	for {
 		select {
@@ -196,7 +197,7 @@ func (l *eventListener) mark(ctx context.Context, markers *markers, number int) 
 	if err := l.limited(markers.connection, func() error { return markers.subscription.Mark(number) }); err != nil {
 		return l.described(err)
 	}
-	late := time.NewTimer(l.dialer.timeouts.Event)
+	late := time.NewTimer(l.dialer.Timeouts.Event)
 	defer late.Stop()
 	silent := false
 	for heard := 0; heard < number && !silent; {
@@ -212,33 +213,33 @@ func (l *eventListener) mark(ctx context.Context, markers *markers, number int) 
 		return l.described(err)
 	}
 	if silent {
-		return l.dialer.errs.Fail(eventfeed.ErrSilent, "no event came within %v about a binding that Warren made at exchange %s. "+
+		return l.dialer.Errs.Fail(eventfeed.ErrSilent, "no event came within %v about a binding that Warren made at exchange %s. "+
 			"Warren subscribes again. If this stays, disable the plugin rabbitmq_event_exchange and enable it again",
-			l.dialer.timeouts.Event, management.EventExchange)
+			l.dialer.Timeouts.Event, management.EventExchange)
 	}
 	return nil
 }
 
 // findUnannounced fails if a refresh found a change that no event announced.
 func (l *eventListener) findUnannounced(view *view) error {
-	change := view.events.Overdue(l.dialer.timeouts.Event)
+	change := view.events.Overdue(l.dialer.Timeouts.Event)
 	if change == "" {
 		return nil
 	}
-	return l.dialer.errs.Fail(eventfeed.ErrSilent, "a refresh found that %s, and no event announced that within %v. "+
-		"Warren subscribes again. If this stays, enable the plugin rabbitmq_event_exchange on all nodes", change, l.dialer.timeouts.Event)
+	return l.dialer.Errs.Fail(eventfeed.ErrSilent, "a refresh found that %s, and no event announced that within %v. "+
+		"Warren subscribes again. If this stays, enable the plugin rabbitmq_event_exchange on all nodes", change, l.dialer.Timeouts.Event)
 }
 
 // limited runs an operation, and closes the connection if the broker does not answer in time.
 func (l *eventListener) limited(connection *amqpconn.Conn, operation func() error) error {
-	watchdog := time.AfterFunc(l.dialer.timeouts.Operation, connection.CloseSocket)
+	watchdog := time.AfterFunc(l.dialer.Timeouts.Operation, connection.CloseSocket)
 	defer watchdog.Stop()
 	return operation()
 }
 
 // subscribe opens the connection for events.
 func (l *eventListener) subscribe(ctx context.Context) (*amqpconn.Conn, *eventfeed.Subscription, error) {
-	options := l.dialer.options
+	options := l.dialer.Options
 	options.VHost, options.Product, options.Name = l.exchangeVHost(), amqpconn.EventsProduct, "warren events "+l.config.VHost
 	connection, err := amqpconn.Dial(ctx, options)
 	if err != nil {
@@ -259,9 +260,9 @@ func (l *eventListener) subscribe(ctx context.Context) (*amqpconn.Conn, *eventfe
 
 // described classifies what an operation for events returned.
 func (l *eventListener) described(err error) error {
-	err = l.dialer.errs.OfOperation(err)
+	err = l.dialer.Errs.OfOperation(err)
 	if errors.Is(err, brokererr.ErrNotFound) {
-		return l.dialer.errs.Fail(brokererr.ErrNotFound, "neither vhost %q nor vhost %q has the exchange %s: enable the plugin "+
+		return l.dialer.Errs.Fail(brokererr.ErrNotFound, "neither vhost %q nor vhost %q has the exchange %s: enable the plugin "+
 			"rabbitmq_event_exchange", l.config.VHost, eventsVHost, management.EventExchange)
 	}
 	return err

@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/test/brokers"
 )
@@ -60,7 +59,7 @@ func TestAFenceOfAnotherInstance(t *testing.T) {
 	config := configOf(vhost)
 	config.Owner, config.KnownOwners = "ours", knowing()
 	connection := connected(t, config, nil)
-	eventually(t, connection, func(g Gomega, health health.Health) { g.Expect(health.Operators).To(Equal("theirs")) })
+	eventually(t, connection, func(g Gomega, health Health) { g.Expect(health.Operators).To(Equal("theirs")) })
 	mustBe(t, connection.Remove(t.Context(), connection.Health().Cluster.Key(), Removal{Exchanges: []string{"x"}}), brokererr.ErrShared)
 }
 

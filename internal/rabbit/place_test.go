@@ -14,13 +14,13 @@ import (
 )
 
 // healthOf returns the health of a connection once it is matched.
-func healthOf(t *testing.T, connection *Connection) health.Health {
+func healthOf(t *testing.T, connection *Connection) Health {
 	t.Helper()
 	NewWithT(t).Eventually(connection.Health).WithTimeout(within).Should(HaveField("Matched", true))
 	return connection.Health()
 }
 
-func leadsTo(t *testing.T, connection *Connection, other health.Health) bool {
+func leadsTo(t *testing.T, connection *Connection, other Health) bool {
 	t.Helper()
 	leads, err := connection.LeadsTo(t.Context(), other)
 	if err != nil {
@@ -41,32 +41,25 @@ func TestLeadsTo(t *testing.T) {
 	beside := healthOf(t, opened(t, configOf(vh.Broker.NewVHost(t)), nil))
 	own := healthOf(t, here)
 
-	type change func(*health.Health)
+	type change func(*Health)
 	for name, test := range map[string]struct {
-		of     health.Health
+		of     Health
 		change change
 		want   bool
 	}{
-		"AMQP was let in at the same address":         {own, func(h *health.Health) { h.Place.MatchQueue = "" }, true},
-		"the management API shows its match queue":    {other, func(*health.Health) {}, true},
-		"the same, where the ID cannot be read":       {other, func(h *health.Health) { h.Cluster.ID = "" }, true},
-		"at the same address, but of another cluster": {own, func(h *health.Health) { h.Cluster.ID = "sha256:other" }, false},
-		"its match queue is in another vhost":         {beside, func(h *health.Health) { h.Place.Address = "" }, false},
-		"it claims the cluster's ID":                  {other, func(h *health.Health) { h.Place.MatchQueue = "warren-link-forged" }, false},
-		"it claims the name and has another address":  {health.Health{Cluster: vhost.Cluster{Name: own.Cluster.Name}}, func(*health.Health) {}, false},
-		"its user may not declare a match queue":      {other, func(h *health.Health) { h.Place.MatchQueue = "" }, false},
+		"AMQP was let in at the same address":         {own, func(h *Health) { h.Place.MatchQueue = "" }, true},
+		"the management API shows its match queue":    {other, func(*Health) {}, true},
+		"the same, where the ID cannot be read":       {other, func(h *Health) { h.Cluster.ID = "" }, true},
+		"at the same address, but of another cluster": {own, func(h *Health) { h.Cluster.ID = "sha256:other" }, false},
+		"its match queue is in another vhost":         {beside, func(h *Health) { h.Place.Address = "" }, false},
+		"it claims the cluster's ID":                  {other, func(h *Health) { h.Place.MatchQueue = "warren-link-forged" }, false},
+		"it claims the name and has another address":  {Health{Cluster: vhost.Cluster{Name: own.Cluster.Name}}, func(*Health) {}, false},
+		"its user may not declare a match queue":      {other, func(h *Health) { h.Place.MatchQueue = "" }, false},
 	} {
 		test.change(&test.of)
 		if got := leadsTo(t, here, test.of); got != test.want {
 			t.Errorf("%s: leads here: %t", name, got)
 		}
-	}
-
-	// With TLS, the server name can select one of several brokers at an address.
-	place := health.Place{}
-	(&matcher{config: Config{AMQPURI: "amqps://gateway", ServerName: "rabbitmq.shop"}}).place(&place, "")
-	if place.Address != "" {
-		t.Errorf("the address %q counts as a proof", place.Address)
 	}
 }
 
@@ -90,7 +83,7 @@ func TestAReconnectedNeighbourIsNotListedAgain(t *testing.T) {
 		}
 		return count
 	}
-	check := func(name string, of health.Health, want bool) {
+	check := func(name string, of Health, want bool) {
 		t.Helper()
 		_ = lists()
 		if got := leadsTo(t, here, of); got != want {

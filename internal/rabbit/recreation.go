@@ -106,8 +106,8 @@ func (c recreationBroker) DoOnCluster(ctx context.Context, cluster string, opera
 
 func (c recreationBroker) Dial(ctx context.Context, cluster, name string, largestBody int64) (*amqpconn.Conn, error) {
 	dialer := c.dialer
-	dialer.options.Product, dialer.options.Name, dialer.options.LargestBody = transferProduct, name, largestBody
-	return dialer.dialSecond(ctx, c.channels, cluster)
+	dialer.Options.Product, dialer.Options.Name, dialer.Options.LargestBody = transferProduct, name, largestBody
+	return dialer.DialSecond(ctx, c.channels, cluster)
 }
 
 func (c recreationBroker) Transfer(ctx context.Context, cluster string, config transfer.Config) (transfer.Progress, error) {

@@ -10,7 +10,9 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/warren-mq/warren/internal/metrics"
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/brokermatch"
 	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/retry"
@@ -28,7 +30,8 @@ type refresher struct {
 	health         *health.State
 	notify         func(snapshot.Notice)
 	views          *views
-	matcher        *matcher
+	matcher        *brokermatch.Matcher
+	channels       *amqpconn.Pool
 	operators      *operatorSurvey
 	clearLeftovers func(read time.Time)
 	requests       *refreshRequests
@@ -74,7 +77,7 @@ func (r *refresher) sleep(ctx context.Context, wait time.Duration) {
 	case <-timer.C:
 		return
 	case <-r.requests.wake:
-	case <-r.matcher.links.offered:
+	case <-r.matcher.Offered():
 		return
 	case <-ctx.Done():
 		return
@@ -82,7 +85,7 @@ func (r *refresher) sleep(ctx context.Context, wait time.Duration) {
 	timer.Reset(time.Until(r.views.nextReading(r.timeouts.Pace)))
 	select {
 	case <-timer.C:
-	case <-r.matcher.links.offered:
+	case <-r.matcher.Offered():
 	case <-ctx.Done():
 	}
 }
@@ -92,7 +95,7 @@ func (r *refresher) awaitLink(ctx context.Context) {
 	timer := time.NewTimer(r.timeouts.Link)
 	defer timer.Stop()
 	select {
-	case <-r.matcher.links.offered:
+	case <-r.matcher.Offered():
 	case <-timer.C:
 	case <-ctx.Done():
 	}
@@ -151,7 +154,7 @@ func (r *refresher) probeAndRead(ctx context.Context, askedAt time.Time) (began 
 	if err := r.probe(ctx); err != nil {
 		return began, err
 	}
-	if err := r.matcher.matchNew(ctx, r.info); err != nil {
+	if err := r.matcher.MatchNew(ctx, r.info); err != nil {
 		return began, err
 	}
 	if err := r.checkMajority(ctx); err != nil {
@@ -190,7 +193,7 @@ func (r *refresher) observationKey() observationKey {
 		broker: r.config.brokerFingerprint(), vhost: r.config.VHost, user: r.config.Username,
 		tags: fmt.Sprintf("%q", r.info.Tags), definitions: r.info.Capabilities.Definitions,
 	}
-	if r.matcher.isMatched() {
+	if r.matcher.IsMatched() {
 		key.clusterID = r.info.Identity.ID
 	}
 	return key
@@ -225,11 +228,11 @@ func (r *refresher) probed(info *management.BrokerInfo) {
 		view.store.Forget() // it may be another cluster
 		view.members.expire(r.requests.outdatedBefore(), info.Nodes)
 	}
-	r.matcher.rematch(known, info)
+	r.matcher.Rematch(known, info)
 	r.health.Update(func(s *health.Parts) {
 		s.NodeVersion, s.Health.ClusterName, s.Health.Capabilities = info.Version, info.Identity.Name, info.Capabilities
 		s.Health.Nodes = info.Nodes
-		if r.matcher.isMatched() {
+		if r.matcher.IsMatched() {
 			s.Health.Cluster = info.Identity
 		}
 	})
@@ -245,7 +248,7 @@ func (r *refresher) read(ctx context.Context, etag string) (*snapshot.Snapshot, 
 		return nil, "", err
 	}
 	another := r.verifySameBroker(ctx, unchanged)
-	if another == nil && shared && !r.matcher.isMatched() {
+	if another == nil && shared && !r.matcher.IsMatched() {
 		another = r.errs.Fail(brokererr.ErrUnreachable, "the AMQP connection ended while the vhost was read")
 	}
 	if another != nil {
@@ -283,13 +286,13 @@ func (r *refresher) verifySameBroker(ctx context.Context, unchanged bool) error 
 	if unchanged && !moved {
 		return nil
 	}
-	if shown, err := r.matcher.isShownAgain(ctx); err != nil || shown {
+	if shown, err := r.matcher.IsShownAgain(ctx); err != nil || shown {
 		return err
 	}
 	if moved {
-		if err := r.matcher.checkStillAnswers(ctx, r.info); err != nil {
+		if err := r.matcher.CheckStillAnswers(ctx, r.info); err != nil {
 			return err
 		}
 	}
-	return r.matcher.matchAgain(ctx, r.info, moved)
+	return r.matcher.MatchAgain(ctx, r.info, moved)
 }

@@ -49,8 +49,8 @@ func (c *Connection) take(cluster, queue string) (end func()) {
 // dialTransfer returns a function that opens connections for transfers.
 func (c *Connection) dialTransfer(cluster, name string) func(context.Context) (*amqpconn.Conn, error) {
 	dialer := c.dialer
-	dialer.options.Product, dialer.options.Name, dialer.options.LargestBody = transferProduct, name, amqpconn.LargestBody
-	return func(ctx context.Context) (*amqpconn.Conn, error) { return dialer.dialSecond(ctx, c.channels, cluster) }
+	dialer.Options.Product, dialer.Options.Name, dialer.Options.LargestBody = transferProduct, name, amqpconn.LargestBody
+	return func(ctx context.Context) (*amqpconn.Conn, error) { return dialer.DialSecond(ctx, c.channels, cluster) }
 }
 
 // A quorum queue that is too busy to count reports zero, because rabbit_quorum_queue:stat stops after a quarter of a second. So a count

@@ -1,4 +1,4 @@
-package rabbit
+package brokermatch
 
 import (
 	"context"
@@ -77,26 +77,45 @@ func (s *linkSlot) use(l *amqpconn.Conn, do func()) {
 	}
 }
 
-// matcher proves that AMQP and the management API lead to one broker.
-type matcher struct {
-	config   Config
-	errs     brokererr.Errors
-	timeouts timing.Timeouts
-	api      *management.Client
-	links    *linkSlot
-	channels *amqpconn.Pool
-	health   *health.State
-	matched  chan<- struct{} // receives for each link that matches
+// Matcher proves that AMQP and the management API lead to one broker.
+type Matcher struct {
+	Settings
+	links *linkSlot
+	// Matched receives for each link that matches.
+	Matched chan struct{}
 }
 
-// isMatched reports whether the open AMQP connection was shown to lead to the broker of the management API.
-func (m *matcher) isMatched() bool {
+// Settings configure a matcher.
+type Settings struct {
+	AMQPURI, ManagementURI string
+	// ServerName is the name that TLS asks for; empty if it is the host of the URI.
+	ServerName string
+	// Owner is the owner of the connection; see health.Place.
+	Owner    string
+	Errors   brokererr.Errors
+	Timeouts timing.Timeouts
+	API      *management.Client
+	// Channels get each link that matches.
+	Channels *amqpconn.Pool
+	Health   *health.State
+}
+
+// New returns a matcher without a link.
+func New(settings Settings) *Matcher {
+	return &Matcher{Settings: settings, links: newLinkSlot(), Matched: make(chan struct{}, 1)}
+}
+
+// Offered receives when a link waits to be matched.
+func (m *Matcher) Offered() <-chan struct{} { return m.links.offered }
+
+// IsMatched reports whether the open AMQP connection was shown to lead to the broker of the management API.
+func (m *Matcher) IsMatched() bool {
 	l := m.links.current()
 	return l != nil && l.Matched
 }
 
-// rematch matches the link again if the broker may be another one than before.
-func (m *matcher) rematch(before, now *management.BrokerInfo) {
+// Rematch matches the link again if the broker may be another one than before.
+func (m *Matcher) Rematch(before, now *management.BrokerInfo) {
 	l := m.links.current()
 	if l == nil || !l.Matched {
 		return
@@ -105,15 +124,15 @@ func (m *matcher) rematch(before, now *management.BrokerInfo) {
 		l.MatchedCluster.Store(&now.Identity)
 		return
 	}
-	m.channels.Set(nil, m.errs.Fail(brokererr.ErrUnreachable, "cluster %q answered in the place of %q",
+	m.Channels.Set(nil, m.Errors.Fail(brokererr.ErrUnreachable, "cluster %q answered in the place of %q",
 		now.Identity.Name, before.Identity.Name))
 }
 
 // errLinkGone: the AMQP connection ended while it was being matched. Another one will follow.
 var errLinkGone = errors.New("the AMQP connection is gone")
 
-// matchNew matches a link that waits for it.
-func (m *matcher) matchNew(ctx context.Context, info *management.BrokerInfo) error {
+// MatchNew matches a link that waits for it.
+func (m *Matcher) MatchNew(ctx context.Context, info *management.BrokerInfo) error {
 	l := m.links.accept()
 	if l == nil || l.Matched {
 		return nil
@@ -121,18 +140,18 @@ func (m *matcher) matchNew(ctx context.Context, info *management.BrokerInfo) err
 	return m.match(ctx, info, l)
 }
 
-// isShownAgain reports whether the management API still shows the queue of the link. Behind a proxy, two requests can lead to two
+// IsShownAgain reports whether the management API still shows the queue of the link. Behind a proxy, two requests can lead to two
 // brokers. It returns false for a link without a queue, and for one that was never matched.
-func (m *matcher) isShownAgain(ctx context.Context) (bool, error) {
+func (m *Matcher) IsShownAgain(ctx context.Context) (bool, error) {
 	l := m.links.current()
 	if l == nil || !l.Matched || l.Queue == "" {
 		return false, nil
 	}
-	return m.api.HasQueue(ctx, l.Queue)
+	return m.API.HasQueue(ctx, l.Queue)
 }
 
-// matchAgain matches a link again that isShownAgain did not find. moved says that there was a new TCP connection.
-func (m *matcher) matchAgain(ctx context.Context, info *management.BrokerInfo, moved bool) error {
+// MatchAgain matches a link again that isShownAgain did not find. moved says that there was a new TCP connection.
+func (m *Matcher) MatchAgain(ctx context.Context, info *management.BrokerInfo, moved bool) error {
 	l := m.links.current()
 	if l == nil || !l.Matched || l.Queue == "" && !moved {
 		return nil
@@ -141,10 +160,10 @@ func (m *matcher) matchAgain(ctx context.Context, info *management.BrokerInfo, m
 }
 
 // match accepts or refuses a link.
-func (m *matcher) match(ctx context.Context, info *management.BrokerInfo, l *amqpconn.Conn) error {
+func (m *Matcher) match(ctx context.Context, info *management.BrokerInfo, l *amqpconn.Conn) error {
 	byName, err := m.compare(ctx, info, l)
 	if err == nil {
-		err = m.checkStillAnswers(ctx, info)
+		err = m.CheckStillAnswers(ctx, info)
 	}
 	l.Matched = err == nil
 	switch {
@@ -152,26 +171,26 @@ func (m *matcher) match(ctx context.Context, info *management.BrokerInfo, l *amq
 		return nil
 	case errors.Is(err, brokererr.ErrClusterMismatch):
 		m.links.use(l, func() {
-			m.channels.Set(nil, err)
-			m.health.Update(func(s *health.Parts) { s.Mismatch, s.Health.Matched = err, false })
+			m.Channels.Set(nil, err)
+			m.Health.Update(func(s *health.Parts) { s.Mismatch, s.Health.Matched = err, false })
 		})
-		m.api.Close() // the next request may lead elsewhere
+		m.API.Close() // the next request may lead elsewhere
 		l.Refuse(err)
 		return err
 	case err != nil:
-		m.links.use(l, func() { m.channels.Set(nil, err) })
+		m.links.use(l, func() { m.Channels.Set(nil, err) })
 		return err
 	}
 	m.links.use(l, func() {
 		l.MatchedCluster.Store(&info.Identity)
-		m.channels.Set(l, nil)
-		m.health.Update(func(s *health.Parts) {
+		m.Channels.Set(l, nil)
+		m.Health.Update(func(s *health.Parts) {
 			s.Mismatch, s.Health.Matched, s.Health.MatchedByName = nil, true, byName
 			s.Health.Cluster = info.Identity
 			m.place(&s.Health.Place, l.Queue)
 		})
 		select {
-		case m.matched <- struct{}{}:
+		case m.Matched <- struct{}{}:
 		default: // the listener has not received the last one yet
 		}
 	})
@@ -179,29 +198,29 @@ func (m *matcher) match(ctx context.Context, info *management.BrokerInfo, l *amq
 }
 
 // place records that AMQP was matched through a queue.
-func (m *matcher) place(p *health.Place, matchQueue string) {
-	p.MatchQueue, p.MatchedAt, p.Owner = matchQueue, time.Now(), m.config.Owner
+func (m *Matcher) place(p *health.Place, matchQueue string) {
+	p.MatchQueue, p.MatchedAt, p.Owner = matchQueue, time.Now(), m.Owner
 	if p.Since.IsZero() {
 		p.Since = p.MatchedAt
 	}
-	if m.config.ServerName == "" {
-		p.Address = management.EndpointOf(m.config.AMQPURI)
+	if m.ServerName == "" {
+		p.Address = management.EndpointOf(m.AMQPURI)
 	}
 }
 
-// checkStillAnswers fails if another cluster answers than the cluster that was probed before the management API showed the link.
+// CheckStillAnswers fails if another cluster answers than the cluster that was probed before the management API showed the link.
 // Otherwise the probed cluster would count as the cluster of the link.
-func (m *matcher) checkStillAnswers(ctx context.Context, info *management.BrokerInfo) error {
-	now, _, err := m.api.Identity(ctx)
+func (m *Matcher) CheckStillAnswers(ctx context.Context, info *management.BrokerInfo) error {
+	now, _, err := m.API.Identity(ctx)
 	if err == nil && !now.Is(info.Identity) {
-		err = m.errs.Fail(brokererr.ErrUnreachable, "cluster %q answered in the place of %q", now.Name, info.Identity.Name)
+		err = m.Errors.Fail(brokererr.ErrUnreachable, "cluster %q answered in the place of %q", now.Name, info.Identity.Name)
 	}
 	return err
 }
 
 // compare looks for proof that a link and the management API belong to one broker, and returns ErrClusterMismatch if they do not.
 // byName reports that only names could be compared.
-func (m *matcher) compare(ctx context.Context, info *management.BrokerInfo, l *amqpconn.Conn) (byName bool, err error) {
+func (m *Matcher) compare(ctx context.Context, info *management.BrokerInfo, l *amqpconn.Conn) (byName bool, err error) {
 	if l.Queue, err = m.declareMatchQueue(l); err != nil {
 		return false, err
 	}
@@ -214,42 +233,42 @@ func (m *matcher) compare(ctx context.Context, info *management.BrokerInfo, l *a
 	case !told && l.Name == info.Identity.Name:
 		return true, nil
 	}
-	if err := m.api.HasVHost(ctx); err != nil {
+	if err := m.API.HasVHost(ctx); err != nil {
 		return false, err
 	}
 	if l.Connection.IsClosed() {
 		return false, errLinkGone
 	}
-	return false, m.errs.Fail(brokererr.ErrClusterMismatch,
+	return false, m.Errors.Fail(brokererr.ErrClusterMismatch,
 		"AMQP at %s leads to RabbitMQ %s, cluster %q, and the management API at %s to RabbitMQ %s, cluster %q; "+
 			"both must lead to one broker: correct one of the two URIs",
-		management.EndpointOf(m.config.AMQPURI), l.Version, l.Name,
-		management.EndpointOf(m.config.ManagementURI), info.Version, info.Identity.Name)
+		management.EndpointOf(m.AMQPURI), l.Version, l.Name,
+		management.EndpointOf(m.ManagementURI), info.Version, info.Identity.Name)
 }
 
 // shown reports whether the management API shows what only this link can have made: its queue, or the link itself. told is false
 // if this user is shown neither.
-func (m *matcher) shown(ctx context.Context, info *management.BrokerInfo, l *amqpconn.Conn) (seen, told bool, err error) {
+func (m *Matcher) shown(ctx context.Context, info *management.BrokerInfo, l *amqpconn.Conn) (seen, told bool, err error) {
 	if l.Queue != "" {
-		seen, err = m.poll(ctx, m.timeouts.Match, func() (bool, error) { return m.api.HasQueue(ctx, l.Queue) })
+		seen, err = m.poll(ctx, m.Timeouts.Match, func() (bool, error) { return m.API.HasQueue(ctx, l.Queue) })
 		return seen, true, err
 	}
 	if !info.Capabilities.Statistics {
 		return false, false, nil
 	}
-	if told, err = m.api.TellsConnections(ctx); err != nil || !told {
+	if told, err = m.API.TellsConnections(ctx); err != nil || !told {
 		return false, false, err
 	}
-	seen, err = m.poll(ctx, m.timeouts.Statistics-time.Since(l.Opened), func() (bool, error) {
-		return m.api.HasConnection(ctx, amqpconn.LinkProperty, l.ID)
+	seen, err = m.poll(ctx, m.Timeouts.Statistics-time.Since(l.Opened), func() (bool, error) {
+		return m.API.HasConnection(ctx, amqpconn.LinkProperty, l.ID)
 	})
 	return seen, true, err
 }
 
 // declareMatchQueue returns the name of the queue; empty if the user may not declare it. The queue exists as long as the link.
-func (m *matcher) declareMatchQueue(l *amqpconn.Conn) (string, error) {
+func (m *Matcher) declareMatchQueue(l *amqpconn.Conn) (string, error) {
 	name := management.MatchQueue + l.ID
-	err := m.channels.Run(l, func(l *amqpconn.Conn) error {
+	err := m.Channels.Run(l, func(l *amqpconn.Conn) error {
 		return l.WithChannel(func(channel *amqp.Channel) error {
 			_, err := channel.QueueDeclare(name, false, false, true, false, amqp.Table{"x-queue-type": "classic"})
 			return err
@@ -265,14 +284,14 @@ func (m *matcher) declareMatchQueue(l *amqpconn.Conn) (string, error) {
 }
 
 // poll repeats a question for some time, and asks at least once.
-func (m *matcher) poll(ctx context.Context, limit time.Duration, ask func() (bool, error)) (bool, error) {
+func (m *Matcher) poll(ctx context.Context, limit time.Duration, ask func() (bool, error)) (bool, error) {
 	until, wait := time.Now().Add(limit), firstPoll
 	for {
 		seen, err := ask()
 		if err != nil || seen || time.Now().Add(wait).After(until) {
 			return seen, err
 		}
-		if err := management.Sleep(ctx, m.errs, wait); err != nil {
+		if err := management.Sleep(ctx, m.Errors, wait); err != nil {
 			return false, err
 		}
 		wait = min(2*wait, lastPoll)

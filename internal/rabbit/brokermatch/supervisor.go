@@ -1,4 +1,4 @@
-package rabbit
+package brokermatch
 
 import (
 	"context"
@@ -15,29 +15,28 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/timing"
 )
 
-// dialer opens AMQP connections.
-type dialer struct {
-	options  amqpconn.DialOptions
-	timeouts timing.Timeouts
-	errs     brokererr.Errors
+// Dialer opens AMQP connections.
+type Dialer struct {
+	Options  amqpconn.DialOptions
+	Timeouts timing.Timeouts
+	Errs     brokererr.Errors
 }
 
-// supervisor keeps the AMQP connection open.
-type supervisor struct {
-	dialer
+// Supervisor keeps the AMQP connection open.
+type Supervisor struct {
+	Dialer
 
-	links       *linkSlot
-	channels    *amqpconn.Pool
-	health      *health.State
-	reconnected func()
+	Matcher *Matcher
+	// Reconnected is called when AMQP has connected again.
+	Reconnected func()
 }
 
-// run connects again and again.
-func (s *supervisor) run(ctx context.Context) {
-	again := retry.Backoff{First: s.timeouts.FirstRetry, Limit: s.timeouts.LastRetry}
+// Run connects again and again.
+func (s *Supervisor) Run(ctx context.Context) {
+	again := retry.Backoff{First: s.Timeouts.FirstRetry, Limit: s.Timeouts.LastRetry}
 	for first := true; ; first = false {
 		began := time.Now()
-		l, err := amqpconn.Dial(ctx, s.options)
+		l, err := amqpconn.Dial(ctx, s.Options)
 		if err == nil {
 			err = s.supervise(ctx, l, first)
 			if time.Since(began) > timing.MinStable {
@@ -48,11 +47,11 @@ func (s *supervisor) run(ctx context.Context) {
 			err = fmt.Errorf("AMQP: %w", err)
 		}
 		if ctx.Err() != nil {
-			s.channels.Set(nil, brokererr.ErrClosed)
+			s.Matcher.Channels.Set(nil, brokererr.ErrClosed)
 			return
 		}
-		s.channels.Set(nil, err)
-		s.health.Update(func(s *health.Parts) {
+		s.Matcher.Channels.Set(nil, err)
+		s.Matcher.Health.Update(func(s *health.Parts) {
 			s.AMQP, s.Health.Connected, s.Health.Matched = err, false, false
 			if errors.Is(err, brokererr.ErrClusterMismatch) {
 				s.AMQP = nil
@@ -69,33 +68,33 @@ func (s *supervisor) run(ctx context.Context) {
 
 // supervise returns when an AMQP connection has ended, and why. The next refresh decides whether the connection may be used.
 // After a time without a connection, what is known of the broker may be out of date.
-func (s *supervisor) supervise(ctx context.Context, l *amqpconn.Conn, first bool) error {
+func (s *Supervisor) supervise(ctx context.Context, l *amqpconn.Conn, first bool) error {
 	ended := l.Connection.NotifyClose(make(chan *amqp.Error, 1))
-	defer s.channels.SetBlocked(false)
-	s.health.Update(func(s *health.Parts) {
+	defer s.Matcher.Channels.SetBlocked(false)
+	s.Matcher.Health.Update(func(s *health.Parts) {
 		s.AMQP, s.Health.Connected, s.AMQPVersion = nil, true, l.Version
 		s.Connects++
 	})
 	if !first {
-		s.reconnected()
+		s.Reconnected()
 	}
-	s.links.offer(l)
-	defer s.links.withdraw()
+	s.Matcher.links.offer(l)
+	defer s.Matcher.links.withdraw()
 	for {
 		select {
 		case now := <-l.Blocked():
-			s.channels.SetBlocked(now.Active)
+			s.Matcher.Channels.SetBlocked(now.Active)
 		case err := <-l.Refused:
-			l.Close(s.timeouts.Close)
+			l.Close(s.Timeouts.Close)
 			return err
 		case reply := <-ended:
 			l.CloseSocket()
 			if reply == nil || l.Overdue.Load() {
-				return s.errs.Fail(brokererr.ErrTimeout, "AMQP operation")
+				return s.Errs.Fail(brokererr.ErrTimeout, "AMQP operation")
 			}
-			return s.errs.Fail(brokererr.ErrUnreachable, "the AMQP connection was closed: %s", brokererr.WithoutCode(reply.Reason))
+			return s.Errs.Fail(brokererr.ErrUnreachable, "the AMQP connection was closed: %s", brokererr.WithoutCode(reply.Reason))
 		case <-ctx.Done():
-			l.Close(s.timeouts.Close)
+			l.Close(s.Timeouts.Close)
 			return brokererr.ErrClosed
 		}
 	}
