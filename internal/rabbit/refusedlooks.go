@@ -1,11 +1,7 @@
 package rabbit
 
 import (
-	"errors"
 	"sync"
-
-	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
 // refusedLooks records which queues the broker has refused to show, and why. An entry leaves when a browse succeeds or a transfer
@@ -38,16 +34,3 @@ func (r *refusedLooks) set(queue string, err error) (changed bool) {
 	r.of[queue] = err
 	return changed
 }
-
-// noteLook records the result of an attempt to read a queue, and sends a notice if a refusal begins or ends.
-func (c *Connection) noteLook(queue string, err error) {
-	if err != nil && !errors.Is(err, brokererr.ErrAccessRefused) {
-		return
-	}
-	if c.refused.set(queue, err) {
-		c.notices.add(snapshot.Notice{Queues: []string{queue}})
-	}
-}
-
-// RefusedLook returns why the broker refused the last browse of a queue; nil if it did not.
-func (c *Connection) RefusedLook(queue string) error { return c.refused.get(queue) }

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/observe"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
@@ -30,19 +32,19 @@ type Stats struct {
 	DeletionsWaiting int
 }
 
-// Stats returns the values of the metrics.
-func (c *Connection) Stats() Stats {
-	health := c.Health()
+// statsOf returns the values of the metrics of a connection.
+func statsOf(config Config, observer *observe.Observer, deletions *safedelete.Deleter, operationLimit int) Stats {
+	health := observer.State()
 	stats := Stats{
-		AMQPUp: health.Connected, ManagementUp: c.health.ManagementUp(), EventsHeard: !health.EventsSince.IsZero(),
-		Reconnects: c.health.Reconnects(), SyncedAt: health.SyncedAt, ResyncInterval: c.config.ResyncInterval,
-		DeletionsWaiting: c.deleter.Waiting(), OperationLimit: c.channels.Limit(),
+		AMQPUp: health.Connected, ManagementUp: observer.Health.ManagementUp(), EventsHeard: !health.EventsSince.IsZero(),
+		Reconnects: observer.Health.Reconnects(), SyncedAt: health.SyncedAt, ResyncInterval: config.ResyncInterval,
+		DeletionsWaiting: deletions.Waiting(), OperationLimit: operationLimit,
 	}
 	names := map[string]bool{}
-	for _, name := range c.Fences() {
+	for _, name := range deletions.Fences() {
 		names[name] = true
 	}
-	c.views.snapshot(func(s *snapshot.Snapshot) {
+	observer.View(func(s *snapshot.Snapshot) {
 		stats.Size = s.Size()
 		for _, policy := range s.Fences {
 			if fence.IsClosed(policy.Definition) {
@@ -52,9 +54,13 @@ func (c *Connection) Stats() Stats {
 			}
 		}
 	})
-	known := c.knownOwners()
+	// Other connections of the process count their fences themselves.
+	known := func(string) bool { return false }
+	if config.KnownOwners != nil {
+		known = config.KnownOwners()
+	}
 	for name := range names {
-		if parsed, _ := fence.ParseName(name); parsed.Owner == c.config.Owner || !known(parsed.Owner) {
+		if parsed, _ := fence.ParseName(name); parsed.Owner == config.Owner || !known(parsed.Owner) {
 			stats.Fences++
 			if stats.Oldest.IsZero() || parsed.Begun.Before(stats.Oldest) {
 				stats.Oldest = parsed.Begun
@@ -62,12 +68,4 @@ func (c *Connection) Stats() Stats {
 		}
 	}
 	return stats
-}
-
-// knownOwners reports which owners have connections of this process, which count their fences themselves.
-func (c *Connection) knownOwners() func(owner string) bool {
-	if c.config.KnownOwners == nil {
-		return func(string) bool { return false }
-	}
-	return c.config.KnownOwners()
 }
