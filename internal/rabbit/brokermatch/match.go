@@ -150,7 +150,7 @@ func (m *Matcher) IsShownAgain(ctx context.Context) (bool, error) {
 	return m.API.HasQueue(ctx, l.Queue)
 }
 
-// MatchAgain matches a link again that isShownAgain did not find. moved says that there was a new TCP connection.
+// MatchAgain matches a link again that IsShownAgain did not find. moved says that there was a new TCP connection.
 func (m *Matcher) MatchAgain(ctx context.Context, info *management.BrokerInfo, moved bool) error {
 	l := m.links.current()
 	if l == nil || !l.Matched || l.Queue == "" && !moved {

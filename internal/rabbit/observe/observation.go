@@ -88,7 +88,7 @@ type viewer struct {
 	notify func(snapshot.Notice)
 	// isDeleting reports whether the connection is deleting a queue.
 	isDeleting func(queue string) bool
-	// patience is timeouts.binding.
+	// patience is timing.Timeouts.Binding.
 	patience time.Duration
 	// silences is the wait before another subscription after a silent one.
 	silences retry.Backoff
