@@ -14,9 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
-	"github.com/warren-mq/warren/test/rabbittest"
 )
 
 type pair struct{ cert, key []byte }
@@ -84,7 +85,7 @@ func TestConfigValidate(t *testing.T) {
 			if text(err) != test.says {
 				t.Errorf("said %q, should say %q", text(err), test.says)
 			}
-			if _, opened := rabbit.Open(config, rabbittest.Discard, func(snapshot.Notice) {}); test.says != "" && text(opened) != test.says {
+			if _, opened := rabbit.Open(config, logr.Discard(), func(snapshot.Notice) {}); test.says != "" && text(opened) != test.says {
 				t.Errorf("Open said %v", opened)
 			}
 		})

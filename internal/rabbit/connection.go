@@ -109,7 +109,9 @@ func OpenWith(config Config, logger logr.Logger, notify func(snapshot.Notice), t
 		ReadAPI: c.readAPI, WriteAPI: c.writeAPI, Channels: c.channels, Matcher: matcher, Dialer: dialer,
 		Notify: notices.Add, IsDeleting: c.deleter.IsDeleting, ClearLeftovers: c.deleter.ClearLeftovers,
 	})
-	c.changer = &change.Changer{VHost: config.VHost, Errors: errs, Channels: c.channels, Observer: c.observer, HoldsLease: config.HoldsLease}
+	c.changer = &change.Changer{
+		VHost: config.VHost, Errors: errs, Channels: c.channels, Observer: c.observer, HoldsLease: config.HoldsLease,
+	}
 	c.mover = &queueMover{errs: errs, channels: c.channels, dialer: dialer, observer: c.observer, notify: notices.Add}
 	c.counter = transfer.Counter{Errors: errs, Channels: c.channels, API: c.writeAPI}
 	c.deleter.observer, deletions.Observer, deletions.changer = c.observer, c.observer, c.changer

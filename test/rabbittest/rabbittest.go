@@ -153,6 +153,7 @@ func Connected(t *testing.T, config rabbit.Config, notify func(snapshot.Notice))
 	return connection
 }
 
+// IsConnected waits until a connection is healthy.
 func IsConnected(t *testing.T, connection *Connection) {
 	t.Helper()
 	NewWithT(t).Eventually(func(g Gomega) {
@@ -240,8 +241,6 @@ func NamesOf(t topology.Topology) vhost.Selection {
 	return names
 }
 
-var Discard = logr.Discard()
-
 // AwaitHealth waits until the health meets the expectations.
 func AwaitHealth(t *testing.T, connection *Connection, wanted func(Gomega, rabbit.Health)) {
 	t.Helper()
@@ -249,8 +248,10 @@ func AwaitHealth(t *testing.T, connection *Connection, wanted func(Gomega, rabbi
 		WithTimeout(Within).WithPolling(5 * time.Millisecond).Should(Succeed())
 }
 
+// IsWell expects that nothing is wrong.
 func IsWell(g Gomega, health rabbit.Health) { g.Expect(health.Well()).To(BeTrue(), "%+v", health) }
 
+// FailsWith returns the expectation of an error for this reason, with these texts.
 func FailsWith(reason error, says ...string) func(Gomega, rabbit.Health) {
 	return func(g Gomega, health rabbit.Health) {
 		g.Expect(health.Err).To(MatchError(reason))
@@ -261,9 +262,13 @@ func FailsWith(reason error, says ...string) func(Gomega, rabbit.Health) {
 	}
 }
 
+// OneQueue is a topology of one quorum queue.
 var OneQueue = topology.Topology{Queues: []topology.Queue{{Name: "q", Arguments: Quorum(nil)}}}
 
-var CompareSnapshots = cmp.Options{cmp.AllowUnexported(snapshot.Snapshot{}), cmpopts.IgnoreFields(snapshot.Snapshot{}, "Room", "UnderWay", "deadLetters")}
+// CompareSnapshots compares what snapshots have of a vhost.
+var CompareSnapshots = cmp.Options{
+	cmp.AllowUnexported(snapshot.Snapshot{}), cmpopts.IgnoreFields(snapshot.Snapshot{}, "Room", "UnderWay", "deadLetters"),
+}
 
 // Current returns the snapshot, which a refresh in the background may replace.
 func Current(connection *Connection) (current *snapshot.Snapshot) {
@@ -271,6 +276,7 @@ func Current(connection *Connection) (current *snapshot.Snapshot) {
 	return current
 }
 
+// Seen returns the snapshot after a refresh.
 func Seen(t *testing.T, connection *Connection) *snapshot.Snapshot {
 	t.Helper()
 	if err := connection.Refresh(t.Context()); err != nil {
@@ -307,6 +313,7 @@ func Fill(vh *brokers.VHost) {
 	})
 }
 
+// Odd is a name that needs escaping.
 const Odd = "größe/50% off + more.#"
 
 // Hearing waits until events arrive and the vhost was refreshed since, so that no other refresh is due.
@@ -320,6 +327,7 @@ func Hearing(t *testing.T, connection *Connection) {
 	}).WithTimeout(Within).WithPolling(5 * time.Millisecond).Should(Succeed())
 }
 
+// Quorum returns the arguments of a quorum queue, with further ones.
 func Quorum(arguments vhost.Arguments) vhost.Arguments {
 	all := vhost.Arguments{"x-queue-type": "quorum"}
 	maps.Copy(all, arguments)
@@ -370,7 +378,8 @@ func Abandon(t *testing.T, config rabbit.Config, step string, queues ...string) 
 			return now != step
 		}
 	}
-	if err := UntilProved(brokererr.ErrUnproven, func() error { return DeleteNow(t.Context(), connection, queues...) }); !errors.Is(err, crashpoint.ErrCrashed) {
+	err := UntilProved(brokererr.ErrUnproven, func() error { return DeleteNow(t.Context(), connection, queues...) })
+	if !errors.Is(err, crashpoint.ErrCrashed) {
 		t.Fatalf("%v: %v", queues, err)
 	}
 	connection.Close()

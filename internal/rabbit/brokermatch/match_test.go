@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
@@ -43,7 +44,7 @@ func TestAMQPOfOneBrokerAndManagementOfAnother(t *testing.T) {
 			config.Username, config.Password, config.ResyncInterval = user.Username, user.Password, time.Second
 			relay := netfault.NewProxy(t, there.Broker.AMQPURI)
 			config.AMQPURI = relay.URI
-			connection, err := rabbittest.OpenWith(config, rabbittest.Discard, func(snapshot.Notice) {}, glancing())
+			connection, err := rabbittest.OpenWith(config, logr.Discard(), func(snapshot.Notice) {}, glancing())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,7 +73,7 @@ func TestManagementLeadsElsewhereAfterAMatch(t *testing.T) {
 	config := rabbittest.ConfigOf(vhost)
 	proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.ManagementURI = proxy.URI
-	connection, err := rabbittest.OpenWith(config, rabbittest.Discard, func(snapshot.Notice) {}, glancing())
+	connection, err := rabbittest.OpenWith(config, logr.Discard(), func(snapshot.Notice) {}, glancing())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +114,7 @@ func TestManagementLeadsElsewhereDuringAMatch(t *testing.T) {
 		}
 		return nil
 	})
-	connection, err := rabbittest.OpenWith(config, rabbittest.Discard, func(snapshot.Notice) {}, glancing())
+	connection, err := rabbittest.OpenWith(config, logr.Discard(), func(snapshot.Notice) {}, glancing())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +141,7 @@ func TestMatchedByName(t *testing.T) {
 			}
 			return nil
 		})
-		connection, err := rabbittest.OpenWith(config, rabbittest.Discard, func(snapshot.Notice) {}, glancing())
+		connection, err := rabbittest.OpenWith(config, logr.Discard(), func(snapshot.Notice) {}, glancing())
 		if err != nil {
 			t.Fatal(err)
 		}

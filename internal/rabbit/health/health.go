@@ -77,8 +77,8 @@ type State struct {
 
 // New returns the state of a connection that has not been opened. notify is called after each change that others must
 // know of.
-func New(vhost string, log logr.Logger, notify func()) *State {
-	return &State{vhost: vhost, log: log, notify: notify}
+func New(name string, log logr.Logger, notify func()) *State {
+	return &State{vhost: name, log: log, notify: notify}
 }
 
 // Parts are the states of the two halves of a connection, AMQP and the management API.
@@ -150,7 +150,7 @@ func (s *State) change(change func(*Parts)) (before, after Health) {
 	return before, p.Health
 }
 
-// well: the vhost has been read, and nothing is wrong.
+// Well reports whether the vhost has been read, AMQP is connected, and nothing is wrong.
 func (h Health) Well() bool { return h.Usable() && h.Connected }
 
 // Usable reports whether the vhost has been read, nothing is known to be wrong, and Apply can work.

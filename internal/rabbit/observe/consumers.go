@@ -110,7 +110,7 @@ func (o *Observer) Consumers(queue string) Consumers {
 	if o.MessageCountsInterval <= 0 {
 		return Consumers{Disabled: true}
 	}
-	current := o.views.get()
+	current := o.get()
 	if current == nil {
 		return Consumers{}
 	}

@@ -130,7 +130,7 @@ func (o *Observer) Messages(queues []string) Messages {
 	if o.MessageCountsInterval <= 0 {
 		return Messages{Disabled: true}
 	}
-	current := o.views.get()
+	current := o.get()
 	if current == nil {
 		return Messages{}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/rabbit"
@@ -61,7 +62,7 @@ func TestDeletionIsOneNotice(t *testing.T) {
 		var seen []vhost.Observed // one for each notice; from one goroutine
 		patient := rabbittest.Unpaced()
 		patient.Binding = rabbittest.Within // a busy broker may take longer
-		connection, err := rabbittest.OpenWith(rabbittest.ConfigOf(vh), rabbittest.Discard, func(notice snapshot.Notice) {
+		connection, err := rabbittest.OpenWith(rabbittest.ConfigOf(vh), logr.Discard(), func(notice snapshot.Notice) {
 			if observe := there.Load(); observe != nil && len(notice.Queues) > 0 {
 				seen = append(seen, (*observe)())
 			}

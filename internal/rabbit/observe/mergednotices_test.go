@@ -1,9 +1,9 @@
 package observe
 
 import (
-	. "github.com/onsi/gomega"
-
 	"testing"
+
+	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )

@@ -75,7 +75,7 @@ func (o *Observer) Run(ctx context.Context) {
 func (o *Observer) State() health.Health {
 	state := o.Health.Read()
 	state.CurrentAt = state.SyncedAt
-	if view := o.views.get(); view != nil {
+	if view := o.get(); view != nil {
 		since, reason, currentAt := view.events.State()
 		state.EventsSince, state.EventsReason = since, reason
 		if currentAt.After(state.CurrentAt) {
@@ -121,6 +121,6 @@ func (o *Observer) CatchUp(ctx context.Context) error {
 // awaitMarker calls tell with whether the snapshot is current as of the call, when events have shown that. It returns false if
 // events do not suffice.
 func (o *Observer) awaitMarker(tell func(current bool)) bool {
-	view := o.views.get()
+	view := o.get()
 	return view != nil && o.Health.Read().OrdersEvents() && view.events.Await(view.lastRead(), tell)
 }
