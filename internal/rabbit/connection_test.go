@@ -358,7 +358,7 @@ func TestContextsEndWaiting(t *testing.T) {
 	config := rabbittest.ConfigOf(vh)
 	relay, proxy := netfault.NewProxy(t, config.AMQPURI), netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.AMQPURI, config.ManagementURI = relay.URI, proxy.URI
-	connection := rabbittest.ConnectedWith(t, config, rabbittest.Lasting())
+	connection := rabbittest.ConnectedWith(t, config, lasting())
 	relay.Hold()
 	blocked := make(chan struct{})
 	proxy.Change(func(*http.Response) error { <-blocked; return nil })
@@ -422,7 +422,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 		// Goroutines inherit labels from the goroutine that starts them. The label separates ours from the goroutines of other tests.
 		pprof.Do(t.Context(), pprof.Labels("opened by", t.Name()), func(context.Context) {
 			for name, config := range map[string]rabbit.Config{"well": config, "hung": hung} {
-				connection, err := rabbittest.OpenWith(config, logr.Discard(), func(snapshot.Notice) {}, rabbittest.Lasting())
+				connection, err := rabbittest.OpenWith(config, logr.Discard(), func(snapshot.Notice) {}, lasting())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -464,4 +464,11 @@ func TestAVHostThatIsDeleted(t *testing.T) {
 			t.Error("what was known should stay known")
 		}
 	})
+}
+
+// lasting has timeouts of an hour, so that a test that waits for one of them fails by its own limit.
+func lasting() timing.Timeouts {
+	slow := rabbittest.Unpaced()
+	slow.Dial, slow.Operation, slow.Request = time.Hour, time.Hour, time.Hour
+	return slow
 }

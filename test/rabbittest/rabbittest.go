@@ -2,7 +2,6 @@
 package rabbittest
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -19,9 +18,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit"
-	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
-	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/topology"
@@ -164,11 +160,6 @@ func IsConnected(t *testing.T, connection *Connection) {
 	}).WithTimeout(Within).WithPolling(5 * time.Millisecond).Should(Succeed())
 }
 
-// DeleteNow is DeleteEmpty on the cluster that the connection leads to.
-func DeleteNow(ctx context.Context, c *Connection, queues ...string) error {
-	return c.DeleteEmpty(ctx, c.Health().Cluster.Key(), queues, nil)
-}
-
 // InTestAll skips a test in `make test`, which runs with -short, because it needs a private broker or many seconds.
 func InTestAll(t *testing.T) {
 	t.Helper()
@@ -184,13 +175,6 @@ func Unpaced() timing.Timeouts {
 	return quick
 }
 
-// Impatient treats a fence as left behind as soon as a second refresh shows it.
-func Impatient() timing.Timeouts {
-	quick := Unpaced()
-	quick.Leftover = 100 * time.Millisecond
-	return quick
-}
-
 // ConnectedWith is connected with other timeouts.
 func ConnectedWith(t *testing.T, config rabbit.Config, timeouts timing.Timeouts) *Connection {
 	t.Helper()
@@ -201,13 +185,6 @@ func ConnectedWith(t *testing.T, config rabbit.Config, timeouts timing.Timeouts)
 	t.Cleanup(connection.Close)
 	IsConnected(t, connection)
 	return connection
-}
-
-// Lasting has timeouts of an hour, so that a test that waits for one of them fails by its own limit.
-func Lasting() timing.Timeouts {
-	slow := Unpaced()
-	slow.Dial, slow.Operation, slow.Request = time.Hour, time.Hour, time.Hour
-	return slow
 }
 
 // Holds waits until a queue has so many messages ready.
@@ -365,36 +342,8 @@ func MustAgree(t *testing.T, connection *Connection) {
 	}
 }
 
-// Abandon begins to delete queues and stops after a step, as a crash would.
-func Abandon(t *testing.T, config rabbit.Config, step string, queues ...string) {
-	t.Helper()
-	connection := Connected(t, config, nil)
-	connection.Deleter.Crash = func(now string) bool { return now != step }
-	if step == safedelete.StepOpened { // this step runs only if a deletion fails
-		connection.Deleter.Crash = func(now string) bool {
-			if now == safedelete.StepSettled {
-				connection.Deleter.Stop(0)
-			}
-			return now != step
-		}
-	}
-	err := UntilProved(brokererr.ErrUnproven, func() error { return DeleteNow(t.Context(), connection, queues...) })
-	if !errors.Is(err, crashpoint.ErrCrashed) {
-		t.Fatalf("%v: %v", queues, err)
-	}
-	connection.Close()
-}
-
 // The calls of Erlang that set and clear an alarm about the disk.
 const (
 	SetAlarm   = `rabbit_alarm:set_alarm({{resource_limit, disk, node()}, []}).`
 	ClearAlarm = `rabbit_alarm:clear_alarm({resource_limit, disk, node()}).`
 )
-
-// UntilProved deletes again for as long as the error of a deletion is ErrUnproven, and returns the last error.
-func UntilProved(err error, again func() error) error {
-	for end := time.Now().Add(Within); errors.Is(err, brokererr.ErrUnproven) && time.Now().Before(end); {
-		err = again()
-	}
-	return err
-}

@@ -239,26 +239,38 @@ func declareQueue(queue topology.Queue) operation {
 }
 
 func bind(binding topology.Binding) operation {
+	operation := onBinding(binding, brokererr.OpBind, eventfeed.Created)
+	operation.call = func(channel *amqp.Channel) error {
+		return channel.QueueBind(binding.Destination, binding.RoutingKey, binding.Source, false, amqpconn.Table(binding.Arguments))
+	}
+	operation.write = func(s *snapshot.Snapshot) bool { return s.PutBinding(observed(binding)) }
+	return operation
+}
+
+func unbind(binding topology.Binding) operation {
+	operation := onBinding(binding, brokererr.OpUnbind, eventfeed.Deleted)
+	operation.call = func(channel *amqp.Channel) error {
+		return channel.QueueUnbind(binding.Destination, binding.RoutingKey, binding.Source, amqpconn.Table(binding.Arguments))
+	}
+	operation.write = func(s *snapshot.Snapshot) bool { return s.DropBinding(observed(binding)) }
+	return operation
+}
+
+// onBinding returns what bind and unbind have in common. The ID has no arguments, which errors do not show.
+func onBinding(binding topology.Binding, op string, kind eventfeed.Kind) operation {
+	id := binding.ID()
+	id.Arguments = ""
 	return operation{
-		about: brokererr.ObjectError{Op: brokererr.OpBind, ID: bindingID(binding)}, kind: eventfeed.Created,
+		about: brokererr.ObjectError{Op: op, ID: id}, kind: kind,
 		names: []string{binding.Destination, binding.Source, binding.RoutingKey}, arguments: binding.Arguments,
 
 		permissions: map[vhost.Kind]string{vhost.KindQueue: "write", vhost.KindExchange: "read"},
-		call: func(channel *amqp.Channel) error {
-			return channel.QueueBind(binding.Destination, binding.RoutingKey, binding.Source, false, amqpconn.Table(binding.Arguments))
-		},
-		write: func(s *snapshot.Snapshot) bool {
-			return s.PutBinding(vhost.Binding{
-				Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey,
-				Arguments: vhost.Normalize(binding.Arguments),
-			})
-		},
 	}
 }
 
-// bindingID leaves out the arguments, which errors do not show.
-func bindingID(binding topology.Binding) vhost.ID {
-	id := binding.ID()
-	id.Arguments = ""
-	return id
+// observed returns a binding as a snapshot has it.
+func observed(binding topology.Binding) vhost.Binding {
+	at := binding.AtBroker()
+	at.Arguments = vhost.Normalize(at.Arguments)
+	return at
 }

@@ -5,7 +5,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/eventfeed"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
@@ -58,24 +57,6 @@ func (c *Changer) Unbind(ctx context.Context, cluster string, bindings []topolog
 // Delete is Remove of queues and exchanges.
 func (c *Changer) Delete(ctx context.Context, cluster string, queues, exchanges []string) error {
 	return c.Remove(ctx, cluster, Removal{Queues: queues, Exchanges: exchanges})
-}
-
-func unbind(binding topology.Binding) operation {
-	return operation{
-		about: brokererr.ObjectError{Op: brokererr.OpUnbind, ID: bindingID(binding)}, kind: eventfeed.Deleted,
-		names: []string{binding.Destination, binding.Source, binding.RoutingKey}, arguments: binding.Arguments,
-
-		permissions: map[vhost.Kind]string{vhost.KindQueue: "write", vhost.KindExchange: "read"},
-		call: func(channel *amqp.Channel) error {
-			return channel.QueueUnbind(binding.Destination, binding.RoutingKey, binding.Source, amqpconn.Table(binding.Arguments))
-		},
-		write: func(s *snapshot.Snapshot) bool {
-			return s.DropBinding(vhost.Binding{
-				Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey,
-				Arguments: vhost.Normalize(binding.Arguments),
-			})
-		},
-	}
 }
 
 func deleteQueue(name string) operation {

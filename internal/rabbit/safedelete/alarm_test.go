@@ -30,14 +30,14 @@ func TestAlarms(t *testing.T) {
 	private := brokers.NewPrivate(t)
 	vh := private.Broker.NewVHost(t)
 	config := rabbittest.ConfigOf(vh)
-	connection := rabbittest.ConnectedWith(t, config, rabbittest.Impatient())
+	connection := rabbittest.ConnectedWith(t, config, impatient())
 	for _, queue := range []string{"before", "during"} {
 		vh.DeclareQueue(queue, rabbittest.Quorum(nil))
 	}
 	link := connection.Channels.Link
 
 	private.Eval(rabbittest.SetAlarm)
-	rabbittest.MustBe(t, rabbittest.DeleteNow(t.Context(), connection, "before"), brokererr.ErrUnproven, "alarm", "low on disk")
+	rabbittest.MustBe(t, deleteNow(t.Context(), connection, "before"), brokererr.ErrUnproven, "alarm", "low on disk")
 	if policies := vh.Policies(); len(policies) != 0 {
 		t.Errorf("policies under an alarm: %q", policies)
 	}
@@ -51,7 +51,7 @@ func TestAlarms(t *testing.T) {
 	NewWithT(t).Eventually(func() recreate.Reason { return recreate.ReasonOf(recreator.Check(ctx, again)) }).
 		WithTimeout(rabbittest.Within).Should(Equal(recreate.QueueUnavailable)) // RabbitMQ reports alarms of nodes every five seconds
 	private.Eval(rabbittest.ClearAlarm)
-	if err := rabbittest.DeleteNow(t.Context(), connection, "before"); err != nil {
+	if err := deleteNow(t.Context(), connection, "before"); err != nil {
 		t.Error(err)
 	}
 
@@ -61,7 +61,7 @@ func TestAlarms(t *testing.T) {
 		}
 		return true
 	}
-	rabbittest.MustBe(t, rabbittest.DeleteNow(t.Context(), connection, "during"), brokererr.ErrUnproven, "alarm", "low on disk")
+	rabbittest.MustBe(t, deleteNow(t.Context(), connection, "during"), brokererr.ErrUnproven, "alarm", "low on disk")
 	connection.Deleter.Crash = nil
 	policies, err := connection.API.Policies(t.Context())
 	if err != nil || len(policies) != 1 || policies[0].Definition[vhost.KeyMaxLength] != fence.Boundless {
@@ -77,7 +77,7 @@ func TestAlarms(t *testing.T) {
 		return vh.Policies()
 	}).WithTimeout(rabbittest.Within).WithPolling(100 * time.Millisecond).Should(BeEmpty())
 	g.Consistently(vh.Ready).WithArguments("during").WithTimeout(time.Second).Should(BeZero())
-	if err := rabbittest.DeleteNow(t.Context(), connection, "during"); err != nil {
+	if err := deleteNow(t.Context(), connection, "during"); err != nil {
 		t.Error(err)
 	}
 }
@@ -115,7 +115,7 @@ func fewChannels(t *testing.T, vh *brokers.VHost, channels int) {
 	var deletions sync.WaitGroup
 	for _, queue := range many.Queues {
 		deletions.Go(func() {
-			if err := rabbittest.DeleteNow(t.Context(), connection, queue.Name); err != nil {
+			if err := deleteNow(t.Context(), connection, queue.Name); err != nil {
 				t.Error(err)
 			}
 		})
@@ -137,11 +137,11 @@ func withoutMetricsCollector(t *testing.T, vh *brokers.VHost) {
 	if connection.Health().Capabilities.Statistics {
 		t.Error("statistics are taken to be there")
 	}
-	if err := rabbittest.DeleteNow(t.Context(), connection, "empty"); err != nil {
+	if err := deleteNow(t.Context(), connection, "empty"); err != nil {
 		t.Error(err)
 	}
 	for _, queue := range []string{"pending", "delayed"} {
-		rabbittest.MustBe(t, rabbittest.DeleteNow(t.Context(), connection, queue), brokererr.ErrNotEmpty, `queue "`+queue+`" holds messages that wait`)
+		rabbittest.MustBe(t, deleteNow(t.Context(), connection, queue), brokererr.ErrNotEmpty, `queue "`+queue+`" holds messages that wait`)
 	}
 	mustBeClean(t, vh)
 }
@@ -166,9 +166,9 @@ func TestUnreadablePolicies(t *testing.T) {
 		if connection.Health().Capabilities.Statistics != true {
 			t.Error("no statistics")
 		}
-		rabbittest.MustBe(t, rabbittest.DeleteNow(t.Context(), connection, "orders"), brokererr.ErrUnproven, `policy "recursive" holds`)
+		rabbittest.MustBe(t, deleteNow(t.Context(), connection, "orders"), brokererr.ErrUnproven, `policy "recursive" holds`)
 		management.Change(nil)
-		NewWithT(t).Eventually(func() error { return rabbittest.DeleteNow(t.Context(), connection, "orders") }).WithTimeout(rabbittest.Within).Should(Succeed())
+		NewWithT(t).Eventually(func() error { return deleteNow(t.Context(), connection, "orders") }).WithTimeout(rabbittest.Within).Should(Succeed())
 		mustBeClean(t, vh)
 	})
 }

@@ -66,7 +66,7 @@ func deleteTogether(t *testing.T, connection *rabbittest.Connection, groups [][]
 	var all sync.WaitGroup
 	for _, group := range groups {
 		all.Go(func() {
-			err := rabbittest.DeleteNow(t.Context(), connection, group...)
+			err := deleteNow(t.Context(), connection, group...)
 			mu.Lock()
 			defer mu.Unlock()
 			results[group[0]] = err
@@ -86,7 +86,7 @@ func mustDeleteAll(t *testing.T, connection *rabbittest.Connection, groups [][]s
 func mustHaveDeleted(t *testing.T, connection *rabbittest.Connection, groups [][]string, results map[string]error) {
 	t.Helper()
 	for _, group := range groups {
-		if err := rabbittest.UntilProved(results[group[0]], func() error { return rabbittest.DeleteNow(t.Context(), connection, group...) }); err != nil {
+		if err := untilProved(results[group[0]], func() error { return deleteNow(t.Context(), connection, group...) }); err != nil {
 			t.Errorf("%v: %v", group, err)
 		}
 	}
@@ -306,7 +306,7 @@ func TestCrashedBatchIsCleanedUp(t *testing.T) {
 					t.Errorf("fences stand before %q", fences)
 				}
 				connection.Close()
-				again := rabbittest.ConnectedWith(t, config, rabbittest.Impatient())
+				again := rabbittest.ConnectedWith(t, config, impatient())
 				NewWithT(t).Eventually(func(g Gomega) { // takes half a minute if a sentinel may have expired
 					g.Expect(again.Refresh(t.Context())).To(Succeed())
 					g.Expect(queuesBehindFences(t, again)).To(BeEmpty())
@@ -368,7 +368,7 @@ func TestTheAnswerToTheRemovalOfAFenceIsLost(t *testing.T) {
 		config := rabbittest.ConfigOf(vh)
 		config.ManagementURI = management.URI
 		connection := rabbittest.Connected(t, config, nil)
-		if err := rabbittest.DeleteNow(t.Context(), connection, "orders"); err != nil {
+		if err := deleteNow(t.Context(), connection, "orders"); err != nil {
 			t.Fatal(err)
 		}
 		mustBeClean(t, vh)
@@ -390,4 +390,12 @@ func TestSingleActiveConsumersTogether(t *testing.T) {
 		}
 		mustDeleteAll(t, connection, groups)
 	})
+}
+
+// untilProved deletes again for as long as the error of a deletion is ErrUnproven, and returns the last error.
+func untilProved(err error, again func() error) error {
+	for end := time.Now().Add(rabbittest.Within); errors.Is(err, brokererr.ErrUnproven) && time.Now().Before(end); {
+		err = again()
+	}
+	return err
 }

@@ -297,3 +297,8 @@ func TestDeleteEmptyAsksWhetherItIsStillWanted(t *testing.T) {
 		}
 	})
 }
+
+// deleteNow is DeleteEmpty on the cluster that the connection leads to.
+func deleteNow(ctx context.Context, c *rabbittest.Connection, queues ...string) error {
+	return c.DeleteEmpty(ctx, c.Health().Cluster.Key(), queues, nil)
+}

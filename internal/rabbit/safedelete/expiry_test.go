@@ -56,7 +56,7 @@ func TestNoSentinelExpiresBehindItsOwnFence(t *testing.T) {
 						NewWithT(t).Eventually(vh.Ready).WithArguments("tier").WithTimeout(rabbittest.Within).Should(BeZero())
 					}
 				})
-				if err := rabbittest.DeleteNow(ctx, connection, "tier", "orders"); err == nil {
+				if err := deleteNow(ctx, connection, "tier", "orders"); err == nil {
 					t.Error("deleted by a call that has ended")
 				}
 				if policies := vh.Policies(); len(policies) > 0 {

@@ -86,7 +86,7 @@ func TestFencesOfRunningDeletionsAreNotObserved(t *testing.T) {
 			}
 			return true
 		}
-		if err := rabbittest.DeleteNow(t.Context(), connection, "orders"); err != nil {
+		if err := deleteNow(t.Context(), connection, "orders"); err != nil {
 			t.Fatal(err)
 		}
 		vh.DeclareQueue("bills", rabbittest.Quorum(nil))

@@ -51,7 +51,7 @@ func TestLostLease(t *testing.T) {
 					}
 					return true
 				}
-				if err := rabbittest.DeleteNow(t.Context(), connection, "orders"); !errors.Is(err, brokererr.ErrNotLeader) {
+				if err := deleteNow(t.Context(), connection, "orders"); !errors.Is(err, brokererr.ErrNotLeader) {
 					t.Error(err)
 				}
 				err := connection.Remove(t.Context(), connection.Health().Cluster.Key(), rabbit.Removal{Queues: []string{"orders"}})
@@ -70,8 +70,8 @@ func TestLostLease(t *testing.T) {
 				rabbittest.Holds(t, vh, "orders", sentinels)
 
 				config.HoldsLease = nil
-				successor := rabbittest.ConnectedWith(t, config, rabbittest.Impatient())
-				NewWithT(t).Eventually(func() error { return rabbittest.DeleteNow(t.Context(), successor, "orders") }).
+				successor := rabbittest.ConnectedWith(t, config, impatient())
+				NewWithT(t).Eventually(func() error { return deleteNow(t.Context(), successor, "orders") }).
 					WithTimeout(rabbittest.Within).WithPolling(100 * time.Millisecond).Should(Succeed())
 				mustBeClean(t, vh)
 			})

@@ -129,7 +129,7 @@ func TestSentinelsInABusyQueueAreNotForgotten(t *testing.T) {
 		}
 		return true
 	}
-	if err := rabbittest.DeleteNow(ctx, connection, "orders"); err == nil {
+	if err := deleteNow(ctx, connection, "orders"); err == nil {
 		t.Error("deleted by a call that has ended")
 	}
 	NewWithT(t).Eventually(vh.Policies).WithTimeout(rabbittest.Within).WithPolling(50 * time.Millisecond).Should(BeEmpty())

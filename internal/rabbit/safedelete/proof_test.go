@@ -76,7 +76,7 @@ func TestTheProofHoldsWithOldStatistics(t *testing.T) {
 		config.ManagementURI = management.URI
 		connection := rabbittest.Connected(t, config, nil)
 		for queue := range queues {
-			err := rabbittest.DeleteNow(t.Context(), connection, queue)
+			err := deleteNow(t.Context(), connection, queue)
 			if queue == "empty" && err == nil {
 				continue
 			}
@@ -123,7 +123,7 @@ func TestTheProofComesAfterTheWait(t *testing.T) {
 				}
 				return true
 			}
-			rabbittest.MustBe(t, rabbittest.DeleteNow(t.Context(), connection, queue), brokererr.ErrNotEmpty, `queue "`+queue+`" holds`)
+			rabbittest.MustBe(t, deleteNow(t.Context(), connection, queue), brokererr.ErrNotEmpty, `queue "`+queue+`" holds`)
 		}
 		mustBeClean(t, vh)
 	})
@@ -145,7 +145,7 @@ func TestALiftedFenceIsNoLimit(t *testing.T) {
 			}
 			return nil
 		})
-		if err := rabbittest.DeleteNow(t.Context(), late, "orders"); err != nil {
+		if err := deleteNow(t.Context(), late, "orders"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -188,7 +188,7 @@ func TestAGroupIsDeletedAsAWhole(t *testing.T) {
 				}
 				return true
 			}
-			err := rabbittest.DeleteNow(ctx, connection, tier, orders)
+			err := deleteNow(ctx, connection, tier, orders)
 			if err == nil {
 				t.Fatalf("%s: deleted", how)
 			}
@@ -226,7 +226,7 @@ func TestManyQueuesWithLongNames(t *testing.T) {
 			for _, queue := range queues {
 				vh.DeclareQueue(queue, rabbittest.Quorum(nil))
 			}
-			NewWithT(t).Eventually(func() error { return rabbittest.DeleteNow(t.Context(), connection, queues...) }).
+			NewWithT(t).Eventually(func() error { return deleteNow(t.Context(), connection, queues...) }).
 				WithTimeout(2 * rabbittest.Within).Should(Succeed()) // other tests may keep the broker busy
 		}
 		if left := vh.Definitions().Queues; len(left) != 0 {

@@ -44,7 +44,7 @@ func TestADeletionThatIsNotAnswered(t *testing.T) {
 				go func() {
 					err := brokererr.ErrUnproven
 					for errors.Is(err, brokererr.ErrUnproven) && !sent.Load() { // the broker was too busy for the proof
-						err = rabbittest.DeleteNow(t.Context(), connection, queues...)
+						err = deleteNow(t.Context(), connection, queues...)
 					}
 					deleted <- err
 				}()

@@ -15,8 +15,10 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/rabbittest"
@@ -52,7 +54,7 @@ func TestStoppedDeletions(t *testing.T) {
 					}
 					return true
 				}
-				err := rabbittest.DeleteNow(ctx, connection, queue)
+				err := deleteNow(ctx, connection, queue)
 				if err == nil {
 					t.Errorf("%s: deleted", queue)
 				}
@@ -83,7 +85,7 @@ func TestStraysAreRemoved(t *testing.T) {
 				publishers[queue] = newBurster(t, vh, queue)
 				config := rabbittest.ConfigOf(vh)
 				config.Owner = "owner of " + queue
-				rabbittest.Abandon(t, config, step, queue)
+				abandon(t, config, step, queue)
 				publishers[queue].burst(t.Context(), "held up or not", 1)
 			}
 			for _, queue := range queues {
@@ -91,7 +93,7 @@ func TestStraysAreRemoved(t *testing.T) {
 				if config.Owner = "owner of " + queue; name != "guest" {
 					config.Username, config.Password = user.Username, user.Password
 				}
-				connection := rabbittest.ConnectedWith(t, config, rabbittest.Impatient())
+				connection := rabbittest.ConnectedWith(t, config, impatient())
 				observed, _ := connection.Observe(vhost.Selection{Queues: []string{queue}})
 				if len(observed.Policies) != 0 {
 					t.Errorf("a fence passes for a policy: %+v", observed.Policies)
@@ -179,12 +181,12 @@ func TestSentinelsThatExpired(t *testing.T) {
 		vh.Bind("onward", "by exchanges target", "", nil)
 		config := rabbittest.ConfigOf(vh)
 		config.Owner = "mine"
-		rabbittest.Abandon(t, config, safedelete.StepSettled, slices.Sorted(maps.Keys(ways))...)
+		abandon(t, config, safedelete.StepSettled, slices.Sorted(maps.Keys(ways))...)
 		for name := range ways {
 			NewWithT(t).Eventually(func() int { return vh.Ready(name + " target") }).
 				WithTimeout(rabbittest.Within).WithPolling(100*time.Millisecond).Should(BeNumerically(">=", safedelete.Sentinels), "more where one had expired too early")
 		}
-		rabbittest.ConnectedWith(t, config, rabbittest.Impatient())
+		rabbittest.ConnectedWith(t, config, impatient())
 		for name := range ways {
 			NewWithT(t).Eventually(func() int { return vh.Ready(name + " target") }).
 				WithTimeout(rabbittest.Within).WithPolling(100 * time.Millisecond).Should(Equal(0))
@@ -202,7 +204,7 @@ func TestDeletionWaitsForLeftSentinels(t *testing.T) {
 		vh.DeclareQueue("orders", rabbittest.Quorum(nil))
 		first := rabbittest.ConfigOf(vh)
 		first.Owner = "first"
-		rabbittest.Abandon(t, first, safedelete.StepSettled, "orders")
+		abandon(t, first, safedelete.StepSettled, "orders")
 		other := rabbittest.ConfigOf(vh)
 		other.Owner = "other"
 		beside := rabbittest.Connected(t, other, nil)
@@ -210,8 +212,8 @@ func TestDeletionWaitsForLeftSentinels(t *testing.T) {
 		if !errors.Is(err, brokererr.ErrUnproven) || !strings.Contains(err.Error(), "of another deletion is in the way") {
 			t.Errorf("beside another's fence: %v", err)
 		}
-		again := rabbittest.ConnectedWith(t, first, rabbittest.Impatient())
-		NewWithT(t).Eventually(func() error { return rabbittest.DeleteNow(t.Context(), again, "orders") }).WithTimeout(rabbittest.Within).Should(Succeed())
+		again := rabbittest.ConnectedWith(t, first, impatient())
+		NewWithT(t).Eventually(func() error { return deleteNow(t.Context(), again, "orders") }).WithTimeout(rabbittest.Within).Should(Succeed())
 		mustBeClean(t, vh)
 	})
 }
@@ -222,7 +224,7 @@ func TestASentinelThatIsHeldIsNotForgotten(t *testing.T) {
 		vh.DeclareQueue("orders", rabbittest.Quorum(nil))
 		config := rabbittest.ConfigOf(vh)
 		config.Owner = "owner"
-		rabbittest.Abandon(t, config, safedelete.StepSettled, "orders")
+		abandon(t, config, safedelete.StepSettled, "orders")
 		dead, err := vh.Connect("a process that is gone")
 		if err != nil {
 			t.Fatal(err)
@@ -235,7 +237,7 @@ func TestASentinelThatIsHeldIsNotForgotten(t *testing.T) {
 		if _, ok, err := channel.Get("orders", false); err != nil || !ok {
 			t.Fatal(ok, err)
 		}
-		connection := rabbittest.ConnectedWith(t, config, rabbittest.Impatient())
+		connection := rabbittest.ConnectedWith(t, config, impatient())
 		g := NewWithT(t)
 		fences := func() []vhost.Policy {
 			policies, err := connection.API.Policies(t.Context())
@@ -249,7 +251,7 @@ func TestASentinelThatIsHeldIsNotForgotten(t *testing.T) {
 			return fences()
 		}).WithTimeout(2*time.Second).WithPolling(100*time.Millisecond).Should(opened, "the record of the sentinels")
 		vh.Publish("", "orders", "goes on")
-		if err := rabbittest.DeleteNow(t.Context(), connection, "orders"); !errors.Is(err, brokererr.ErrPending) {
+		if err := deleteNow(t.Context(), connection, "orders"); !errors.Is(err, brokererr.ErrPending) {
 			t.Errorf("a deletion meanwhile: %v", err)
 		}
 
@@ -274,10 +276,10 @@ func TestASentinelOnItsWayIsNotForgotten(t *testing.T) {
 		}))
 		config := rabbittest.ConfigOf(vh)
 		config.Owner = "owner"
-		rabbittest.Abandon(t, config, safedelete.StepSettled, "tier", "orders")
+		abandon(t, config, safedelete.StepSettled, "tier", "orders")
 		g := NewWithT(t)
 		g.Eventually(vh.Ready).WithArguments("tier").WithTimeout(rabbittest.Within).Should(BeZero())
-		connection := rabbittest.ConnectedWith(t, config, rabbittest.Impatient())
+		connection := rabbittest.ConnectedWith(t, config, impatient())
 		fences := func() []vhost.Policy {
 			policies, err := connection.API.Policies(t.Context())
 			g.Expect(err).NotTo(HaveOccurred())
@@ -301,7 +303,7 @@ func TestAFenceOfThisProcessIsNeverLeftBehind(t *testing.T) {
 		deleting, beside := rabbittest.ConfigOf(vh), rabbittest.DeafConfigOf(t, vh) // two users, which share no observation
 		deleting.Owner, deleting.Observations = "deleting", observations
 		beside.Owner, beside.Observations = "beside", observations
-		at, other := rabbittest.Connected(t, deleting, nil), rabbittest.ConnectedWith(t, beside, rabbittest.Impatient())
+		at, other := rabbittest.Connected(t, deleting, nil), rabbittest.ConnectedWith(t, beside, impatient())
 		at.Deleter.Crash = func(step string) bool {
 			if step != safedelete.StepSettled {
 				return true
@@ -311,7 +313,7 @@ func TestAFenceOfThisProcessIsNeverLeftBehind(t *testing.T) {
 				t.Error(before, err)
 				return true
 			}
-			for end := time.Now().Add(3 * rabbittest.Impatient().Leftover); time.Now().Before(end); {
+			for end := time.Now().Add(3 * impatient().Leftover); time.Now().Before(end); {
 				if err := other.Refresh(t.Context()); err != nil {
 					t.Error(err)
 				}
@@ -328,9 +330,36 @@ func TestAFenceOfThisProcessIsNeverLeftBehind(t *testing.T) {
 			}
 			return true
 		}
-		if err := rabbittest.DeleteNow(t.Context(), at, "orders"); err != nil {
+		if err := deleteNow(t.Context(), at, "orders"); err != nil {
 			t.Error(err)
 		}
 		mustBeClean(t, vh)
 	})
+}
+
+// abandon begins to delete queues and stops after a step, as a crash would.
+func abandon(t *testing.T, config rabbit.Config, step string, queues ...string) {
+	t.Helper()
+	connection := rabbittest.Connected(t, config, nil)
+	connection.Deleter.Crash = func(now string) bool { return now != step }
+	if step == safedelete.StepOpened { // this step runs only if a deletion fails
+		connection.Deleter.Crash = func(now string) bool {
+			if now == safedelete.StepSettled {
+				connection.Deleter.Stop(0)
+			}
+			return now != step
+		}
+	}
+	err := untilProved(brokererr.ErrUnproven, func() error { return deleteNow(t.Context(), connection, queues...) })
+	if !errors.Is(err, crashpoint.ErrCrashed) {
+		t.Fatalf("%v: %v", queues, err)
+	}
+	connection.Close()
+}
+
+// impatient treats a fence as left behind as soon as a second refresh shows it.
+func impatient() timing.Timeouts {
+	quick := rabbittest.Unpaced()
+	quick.Leftover = 100 * time.Millisecond
+	return quick
 }

@@ -1,4 +1,4 @@
-package observe_test
+package safedelete_test
 
 import (
 	"testing"
@@ -54,7 +54,7 @@ func TestAFenceOfAnotherInstance(t *testing.T) {
 	vhost.DeclareQueue("orders", rabbittest.Quorum(nil))
 	foreign := rabbittest.ConfigOf(vhost)
 	foreign.Owner = "theirs"
-	rabbittest.Abandon(t, foreign, safedelete.StepFenced, "orders")
+	abandon(t, foreign, safedelete.StepFenced, "orders")
 	config := rabbittest.ConfigOf(vhost)
 	config.Owner, config.KnownOwners = "ours", rabbittest.Knowing()
 	connection := rabbittest.Connected(t, config, nil)
