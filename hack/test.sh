@@ -40,7 +40,7 @@ quick() {
   counted=("${quiet[@]}") others=()
   run_tier '!extended && !soak && !bench' cover-rabbit.out -short -p=2 -parallel=4 || status=1
   # shellcheck disable=SC2207 # packages have no spaces; the bash of macOS has no mapfile
-  counted=(./test/e2e ./internal/rabbit/transfer ./test/plugin ./api/... $(go list ./internal/... | grep -vxFf <(go list "${quiet[@]}")))
+  counted=(./test/e2e ./internal/rabbit/mover ./test/plugin ./api/... $(go list ./internal/... | grep -vxFf <(go list "${quiet[@]}")))
   others=(./test/deployment ./test/consumer ./test/facts ./test/stopping)
   # shellcheck disable=SC2207 # packages have no spaces; the bash of macOS has no mapfile
   others+=($(go list ./... ./consumer/... ./cmd/kubectl-warren/... | grep -vE '/test/(gitops|incluster|cluster|monitoring|faults)$' |

@@ -12,12 +12,12 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/change"
 	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/rabbit/observe"
 	"github.com/warren-mq/warren/internal/rabbit/recreate"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/rabbit/timing"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -33,8 +33,8 @@ type (
 	Consumers = observe.Consumers
 	// Removal is what Connection.Remove removes.
 	Removal = change.Removal
-	// Backlog is the messages of a queue before a transfer.
-	Backlog = transfer.Backlog
+	// Backlog is the messages of a queue before a move.
+	Backlog = mover.Backlog
 )
 
 // drainTimeout is how long Close waits for deletions to undo what they have begun. The next connection finishes the rest; see
@@ -53,7 +53,7 @@ type Connection struct {
 	changer  *change.Changer
 	deleter  *deleter
 	mover    *queueMover
-	counter  transfer.Counter
+	counter  mover.Counter
 
 	ctx     context.Context // of the connection, not of a call
 	cancel  context.CancelFunc
@@ -113,7 +113,7 @@ func OpenWith(config Config, logger logr.Logger, notify func(snapshot.Notice), t
 		VHost: config.VHost, Errors: errs, Channels: c.channels, Observer: c.observer, HoldsLease: config.HoldsLease,
 	}
 	c.mover = &queueMover{errs: errs, channels: c.channels, dialer: dialer, observer: c.observer, notify: notices.Add}
-	c.counter = transfer.Counter{Errors: errs, Channels: c.channels, API: c.writeAPI}
+	c.counter = mover.Counter{Errors: errs, Channels: c.channels, API: c.writeAPI}
 	c.deleter.observer, deletions.Observer, deletions.changer = c.observer, c.observer, c.changer
 	supervisor := &brokermatch.Supervisor{Dialer: dialer, Matcher: matcher, Reconnected: c.observer.MarkStale}
 	c.running.Go(func() { notices.Run(c.ctx) })
@@ -228,14 +228,14 @@ func (c *Connection) Recreator(cluster string) *recreate.Recreator {
 	}, broker, broker, c.deleter, c.writeAPI)
 }
 
-// Transfer moves messages out of a queue; see transfer.Run. It opens its own AMQP connections to the cluster of this name, and
+// Move moves messages out of a queue; see mover.Run. It opens its own AMQP connections to the cluster of this name, and
 // sets Dial and Errs of the configuration.
-func (c *Connection) Transfer(ctx context.Context, cluster string, config transfer.Config) (transfer.Progress, error) {
-	return c.mover.Transfer(ctx, cluster, config)
+func (c *Connection) Move(ctx context.Context, cluster string, config mover.Config) (mover.Progress, error) {
+	return c.mover.Move(ctx, cluster, config)
 }
 
-// Look shows the messages of a queue; see transfer.Look and Transfer.
-func (c *Connection) Look(ctx context.Context, cluster string, config transfer.LookConfig) (transfer.Looked, error) {
+// Look shows the messages of a queue; see mover.Look and Move.
+func (c *Connection) Look(ctx context.Context, cluster string, config mover.LookConfig) (mover.Looked, error) {
 	return c.mover.Look(ctx, cluster, config)
 }
 

@@ -9,7 +9,7 @@
 //   - change: declares and removes objects
 //   - observe: the snapshot of the vhost, kept current by refreshes and events; other instances of Warren
 //   - safedelete: deletes queues that are provably empty
-//   - transfer: moves and browses messages
+//   - mover: moves and browses messages
 //   - brokermatch: keeps AMQP connected, and proves that it leads to the broker of the management API
 //   - eventfeed: the subscription to the events of a broker
 //   - health: the state of a connection

@@ -10,9 +10,9 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/rabbit/observe"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
@@ -42,7 +42,7 @@ func TestConsumersAreCounted(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		seen := make(chan struct{}, 10)
 		go func() {
-			_, err := connection.Look(ctx, connection.Health().Cluster.Key(), transfer.LookConfig{
+			_, err := connection.Look(ctx, connection.Health().Cluster.Key(), mover.LookConfig{
 				Queue: "looked at", Most: 2, Visit: func(*amqp.Delivery) bool {
 					seen <- struct{}{}
 					<-ctx.Done()
@@ -118,17 +118,17 @@ func TestRefusedBrowse(t *testing.T) {
 		connection := rabbittest.Connected(t, config, heard.Hear)
 		cluster := connection.Health().Cluster.Key()
 		look := func() error {
-			_, err := connection.Look(t.Context(), cluster, transfer.LookConfig{Queue: "orders", Most: 1, Visit: func(*amqp.Delivery) bool { return true }})
+			_, err := connection.Look(t.Context(), cluster, mover.LookConfig{Queue: "orders", Most: 1, Visit: func(*amqp.Delivery) bool { return true }})
 			return err
 		}
 		count := func() error {
-			_, err := connection.Transfer(t.Context(), cluster, transfer.Config{
+			_, err := connection.Move(t.Context(), cluster, mover.Config{
 				Queue: "orders", Judge: anyMessage{}, Total: 1, MaxFailures: 1, DryRun: true,
-				Settings: func() transfer.Settings { return transfer.Settings{} }, Report: func(transfer.Progress) {},
+				Settings: func() mover.Settings { return mover.Settings{} }, Report: func(mover.Progress) {},
 			})
 			return err
 		}
-		for name, read := range map[string]func() error{"a look": look, "a transfer": count} {
+		for name, read := range map[string]func() error{"a look": look, "a move": count} {
 			topologytest.Equal(t, "before "+name, nil, connection.RefusedLook("orders"))
 			for range 2 {
 				rabbittest.MustBe(t, look(), brokererr.ErrAccessRefused)

@@ -1,4 +1,4 @@
-package transfer
+package mover
 
 import (
 	"context"
@@ -92,8 +92,8 @@ func TestLookWhileDeliveriesAreOnTheirWay(t *testing.T) {
 	})
 }
 
-// Looks during a transfer lose no messages, and no message is moved twice.
-func TestLooksBesideATransfer(t *testing.T) {
+// Looks during a move lose no messages, and no message is moved twice.
+func TestLooksBesideAMove(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		const messages = 20_000
 		vh.Publish("", source, bodies(messages)...)
@@ -240,9 +240,9 @@ func TestALookBesideADryRunThatBeginsLater(t *testing.T) {
 	})
 }
 
-// A paused transfer takes no message behind the messages that a look holds, so all messages retain their order. The transfer holds
+// A paused move takes no message behind the messages that a look holds, so all messages retain their order. The move holds
 // the messages that the look does not see.
-func TestALookBesideATransferThatPauses(t *testing.T) {
+func TestALookBesideAMoveThatPauses(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		const messages = 6000
 		vh.Publish("", source, bodies(messages)...)

@@ -1,4 +1,4 @@
-package transfer
+package mover
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// deleting configures a transfer to delete messages.
+// deleting configures a move to delete messages.
 func deleting(change func(*Config)) func(*Config) {
 	return func(c *Config) {
 		c.Delete, c.Destination, c.Copier = true, "", nil
@@ -73,7 +73,7 @@ func TestDeleteAsManyAsTheLimitAfterACount(t *testing.T) {
 	})
 }
 
-// A stopped transfer reports exactly how many messages it has deleted.
+// A stopped move reports exactly how many messages it has deleted.
 func TestDeleteUntilItIsStopped(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(2000)...)
@@ -89,7 +89,7 @@ func TestDeleteUntilItIsStopped(t *testing.T) {
 	})
 }
 
-// The network fails during the transfer. Which acknowledgements the broker has processed is unknown, so the transfer ends and
+// The network fails during the move. Which acknowledgements the broker has processed is unknown, so the move ends and
 // reports the minimum and the maximum number of deleted messages.
 func TestCutWhileMessagesAreDeleted(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
@@ -111,7 +111,7 @@ func TestCutWhileMessagesAreDeleted(t *testing.T) {
 			if certain := progress.Certain(); certain < test.certain {
 				t.Errorf("%d messages were deleted for certain", certain)
 			}
-			if err == nil { // the transfer ended before the cut
+			if err == nil { // the move ended before the cut
 				topologytest.Equal(t, "deleted", 2000, progress.Moved)
 			} else if !errors.Is(err, ErrInterrupted) {
 				t.Errorf("got %v", err)
@@ -126,7 +126,7 @@ func TestCutWhileMessagesAreDeleted(t *testing.T) {
 	})
 }
 
-// The transfer retries a broker that it cannot reach at first, because it has deleted nothing yet.
+// The move retries a broker that it cannot reach at first, because it has deleted nothing yet.
 func TestDeleteWhenTheBrokerIsThere(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(10)...)

@@ -1,4 +1,4 @@
-package transfer
+package mover
 
 import (
 	"errors"
@@ -15,8 +15,8 @@ func quiescent() *pass {
 	config := Config{Judge: toDestination{}, Settings: func() Settings { return Settings{MaxDepth: -1} }, Report: func(Progress) {}}
 	from := &intakeChannel{prefetch: maxWindow, confirmed: map[uint64]bool{}}
 	return &pass{
-		transfer: &transfer{Config: config, pace: newPace(Settings{}), failed: map[string]bool{}},
-		intake:   &intake{channels: []*intakeChannel{from}}, state: Moving,
+		move:   &move{Config: config, pace: newPace(Settings{}), failed: map[string]bool{}},
+		intake: &intake{channels: []*intakeChannel{from}}, state: Moving,
 		outlet: &outlet{
 			confirms: make(chan amqp.Confirmation, maxWindow), returns: make(chan amqp.Return, maxWindow), inFlight: map[uint64]*item{},
 		},
@@ -62,7 +62,7 @@ func TestWhichClosesAreAboutAMessage(t *testing.T) {
 	}
 }
 
-// A transfer can take days, and the broker may fail for a moment again and again. Only connections that end without progress in
+// A move can take days, and the broker may fail for a moment again and again. Only connections that end without progress in
 // between indicate a message that the broker cannot deliver.
 func TestCrashesWithProgressInBetween(t *testing.T) {
 	t.Parallel()

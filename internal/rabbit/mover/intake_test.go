@@ -1,4 +1,4 @@
-package transfer
+package mover
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// A transfer begins with a small prefetch, and continues with a large one on another channel. A cut connection may lose the
+// A move begins with a small prefetch, and continues with a large one on another channel. A cut connection may lose the
 // acknowledgements on both channels.
 func TestCapacity(t *testing.T) {
 	t.Parallel()

@@ -1,4 +1,4 @@
-package transfer
+package mover
 
 import (
 	"context"
@@ -99,7 +99,7 @@ type run struct {
 	err    error
 }
 
-// start begins a transfer from source to destination, with a changed Config.
+// start begins a move from source to destination, with a changed Config.
 func start(t *testing.T, vh *brokers.VHost, change func(*Config)) *run {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -152,20 +152,20 @@ func (r *run) Progress() Progress {
 
 func (r *run) State() State { return r.Progress().State }
 
-// Wait waits until the transfer has ended, and returns its result.
+// Wait waits until the move has ended, and returns its result.
 func (r *run) Wait() (Progress, error) {
 	r.t.Helper()
 	select {
 	case <-r.ended:
 	case <-time.After(4 * within):
-		r.t.Fatalf("the transfer has not ended: %+v", r.Progress())
+		r.t.Fatalf("the move has not ended: %+v", r.Progress())
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.latest, r.err
 }
 
-// awaits waits until the transfer is in a state.
+// awaits waits until the move is in a state.
 func (r *run) awaits(state State) {
 	r.t.Helper()
 	NewWithT(r.t).Eventually(r.State).WithTimeout(within).WithPolling(10 * time.Millisecond).Should(Equal(state))

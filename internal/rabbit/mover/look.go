@@ -1,4 +1,4 @@
-package transfer
+package mover
 
 import (
 	"context"
@@ -46,7 +46,7 @@ var ErrHeldTooLong = errors.New("messages were held for ten minutes")
 // those of package brokererr, ErrUnreadable and ErrHeldTooLong. After an error, the visited messages remain valid.
 func Look(ctx context.Context, config LookConfig) (Looked, error) {
 	begun := &look{LookConfig: config}
-	t := &transfer{
+	t := &move{
 		Config: Config{
 			Dial: config.Dial, Errs: config.Errs, Log: config.Log, Queue: config.Queue, DryRun: true,
 			Settings: func() Settings { return Settings{} }, Report: func(Progress) {},
@@ -66,7 +66,7 @@ func Look(ctx context.Context, config LookConfig) (Looked, error) {
 	}
 }
 
-// look is the state of a transfer that only browses.
+// look is the state of a move that only browses.
 type look struct {
 	LookConfig
 	found Looked

@@ -1,4 +1,4 @@
-package transfer
+package mover
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
-// Config describes a transfer.
+// Config describes a move.
 type Config struct {
-	// Dial opens the AMQP connection of the transfer.
+	// Dial opens the AMQP connection of the move.
 	Dial func(context.Context) (*amqpconn.Conn, error)
 	Errs brokererr.Errors
 	Log  logr.Logger
@@ -31,37 +31,37 @@ type Config struct {
 	Exchange string
 	// Behind is a queue that receives the messages from Destination later. Its depth counts, too. Empty if there is none.
 	Behind string
-	// Judge decides about each message, and Copier makes the copy to publish. A transfer that deletes, or only counts, needs no
+	// Judge decides about each message, and Copier makes the copy to publish. A move that deletes, or only counts, needs no
 	// Copier.
 	Judge  Judge
 	Copier Copier
-	// Settings is called repeatedly, because the settings may change while the transfer runs.
+	// Settings is called repeatedly, because the settings may change while the move runs.
 	Settings func() Settings
 
-	// Total is the maximum number of messages to examine: the number of ready messages when the transfer began. Moved is how many of
+	// Total is the maximum number of messages to examine: the number of ready messages when the move began. Moved is how many of
 	// them earlier runs have moved at most. Unsure is how many of Moved may still be in the queue.
 	Total, Moved, Unsure int
 	// Apart selects the moved or deleted messages that Progress.Apart counts, too; nil for none. MovedApart is how many of them
 	// earlier runs have moved.
 	Apart      func(message *amqp.Delivery) bool
 	MovedApart int
-	// EndBelow ends the transfer when the queue has fewer ready messages than this; zero moves all messages.
+	// EndBelow ends the move when the queue has fewer ready messages than this; zero moves all messages.
 	EndBelow int
 	// Limit is the maximum number of moved messages, earlier runs included; zero means no limit.
 	Limit int
 	// DryRun counts the messages that would be moved or deleted, and moves or deletes none.
 	DryRun bool
-	// Delete deletes messages instead of moving them. The transfer ends with ErrInterrupted when the number of deleted messages
+	// Delete deletes messages instead of moving them. The move ends with ErrInterrupted when the number of deleted messages
 	// becomes uncertain.
 	Delete bool
 	// Drop selects messages to delete instead of moving them; nil for none.
 	Drop func(message *amqp.Delivery) bool
-	// Selective means that some messages may stay in the queue. The transfer then uses a larger prefetch.
+	// Selective means that some messages may stay in the queue. The move then uses a larger prefetch.
 	Selective bool
-	// Limited means that the queue may delete returned messages, because it has a delivery limit. The transfer then takes one message
+	// Limited means that the queue may delete returned messages, because it has a delivery limit. The move then takes one message
 	// at a time, and moves the current message before it stops.
 	Limited bool
-	// MaxFailures is the number of messages that could not be moved at which the transfer ends.
+	// MaxFailures is the number of messages that could not be moved at which the move ends.
 	MaxFailures int
 
 	// Report receives the progress when the state changes, and several times a second.
@@ -83,24 +83,24 @@ type Copier interface {
 	Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error)
 }
 
-// Settings are the parameters that may change while a transfer runs.
+// Settings are the parameters that may change while a move runs.
 type Settings struct {
 	// Rate is how many messages are moved each second; zero means as fast as the broker accepts them.
 	Rate int
 	// MaxDepth is the maximum number of ready messages of the destination and the queue behind it together; negative means no limit.
 	MaxDepth int
 	// MaxMoved is how many messages may be moved or deleted for now, earlier runs included; zero means no limit. At this number, the
-	// transfer waits until MaxMoved rises.
+	// move waits until MaxMoved rises.
 	MaxMoved int
-	// Paused stops the transfer from taking, publishing and acknowledging messages. The broker therefore delivers no more messages to
+	// Paused stops the move from taking, publishing and acknowledging messages. The broker therefore delivers no more messages to
 	// it.
 	Paused bool
 }
 
-// State is the state of a transfer.
+// State is the state of a move.
 type State string
 
-// The states of a transfer.
+// The states of a move.
 const (
 	Connecting State = "Connecting"
 	Moving     State = "Moving"
@@ -119,7 +119,7 @@ const (
 	Blocked State = "Blocked"
 )
 
-// Progress is the progress of a transfer.
+// Progress is the progress of a move.
 type Progress struct {
 	State State
 	// Detail explains the state, for example why the broker refuses messages or cannot be reached.
@@ -136,7 +136,7 @@ type Progress struct {
 	Failures []Failure
 	// InFlight is how many copies wait for their confirms.
 	InFlight int
-	// Held is how many unsettled messages the transfer holds. The queue does not deliver them to other consumers.
+	// Held is how many unsettled messages the move holds. The queue does not deliver them to other consumers.
 	Held int
 	// Unsure is how many of Moved may be in the queue again or counted twice, because their acknowledgements may be lost. Pending is
 	// how many more would become unsure if the connection ended now.
@@ -172,7 +172,7 @@ const (
 	FailureNoRoute = "NoRoute"
 )
 
-// Reasons why a transfer cannot continue.
+// Reasons why a move cannot continue.
 var (
 	// ErrTooManyFailures: Config.MaxFailures messages could not be moved.
 	ErrTooManyFailures = errors.New("too many messages could not be moved")
@@ -183,19 +183,19 @@ var (
 	ErrTooSlow = errors.New("messages may be held for a limited time, and looking at all of them takes longer")
 	// ErrTooManyHeld: more messages stay in the queue than one connection can hold until the end of a pass.
 	ErrTooManyHeld = errors.New("too many messages stay in the queue to hold all of them")
-	// ErrWaitedTooLong: the destination does not accept the message of a limited transfer. RabbitMQ closes the channel of a consumer
+	// ErrWaitedTooLong: the destination does not accept the message of a limited move. RabbitMQ closes the channel of a consumer
 	// that holds a message for too long.
 	ErrWaitedTooLong = errors.New("the destination has not taken a message for ten minutes")
 	// ErrInterrupted: the connection ended while messages were deleted, and the broker may have lost acknowledgements.
 	ErrInterrupted = errors.New("the connection has ended while messages were deleted")
-	// ErrUnknownReturn: the broker has returned a message that this transfer did not publish, or that lacks SeqHeader.
+	// ErrUnknownReturn: the broker has returned a message that this move did not publish, or that lacks SeqHeader.
 	ErrUnknownReturn = errors.New("the broker has returned an unknown message")
 )
 
-// maxCrashes is how often a delivery may end the connection of a transfer that holds messages.
+// maxCrashes is how often a delivery may end the connection of a move that holds messages.
 const maxCrashes = 3
 
-// The pauses of a transfer.
+// The pauses of a move.
 const (
 	firstPause = time.Second
 	lastPause  = 30 * time.Second
@@ -204,12 +204,12 @@ const (
 	// for 30 minutes. A dry run cannot continue in another pass, so its limit is dryRunLimit.
 	passLimit   = 10 * time.Minute
 	dryRunLimit = 25 * time.Minute
-	// settleLimit is how long a stopped transfer waits for confirms.
+	// settleLimit is how long a stopped move waits for confirms.
 	settleLimit = 10 * time.Second
 )
 
-// transfer is the state that outlives a pass.
-type transfer struct {
+// move is the state that outlives a pass.
+type move struct {
 	Config
 	pace *pace
 	// failed are the IDs of messages that are not published again. failures describes them.
@@ -229,14 +229,14 @@ type transfer struct {
 	progress         Progress
 	// shortOfMemory reports that the pass ended because the process retains no more messages.
 	shortOfMemory bool
-	// look is nil unless the transfer only browses.
+	// look is nil unless the move only browses.
 	look *look
 }
 
 // Run moves messages until all of them were examined, the limit is reached, or the context ends. It first settles the published
 // messages. It returns the progress, and the reason why it cannot continue.
 func Run(ctx context.Context, config Config) (Progress, error) {
-	t := &transfer{
+	t := &move{
 		Config: config, pace: newPace(config.Settings()), failed: map[string]bool{}, moved: config.Moved, apart: config.MovedApart,
 		unsure: config.Unsure,
 	}
@@ -261,7 +261,7 @@ func Run(ctx context.Context, config Config) (Progress, error) {
 		}
 		t.Log.V(1).Info("A pass has ended", "queue", t.Queue, "reason", err.Error())
 		if management.Sleep(ctx, t.Errs, pause) != nil {
-			return t.progress, nil //nolint:nilerr // a transfer that is stopped has not failed
+			return t.progress, nil //nolint:nilerr // a move that is stopped has not failed
 		}
 		pause = min(2*pause, lastPause)
 	}
@@ -276,31 +276,31 @@ func isFinal(err error) bool {
 }
 
 // fail records a message that cannot be moved, once for each ID.
-func (t *transfer) fail(message *amqp.Delivery, reason, text string) {
+func (t *move) fail(message *amqp.Delivery, reason, text string) {
 	if id := t.Judge.ID(message); !t.failed[id] {
 		t.failed[id] = true
 		t.failures = append(t.failures, Failure{id, reason, text})
 	}
 }
 
-func (t *transfer) countsApart(message *amqp.Delivery) bool {
+func (t *move) countsApart(message *amqp.Delivery) bool {
 	return t.Apart != nil && t.Apart(message)
 }
 
 // left is how many messages a pass takes: all except the moved ones. Messages that were moved before a connection was cut may be in
 // the queue again. The pass moves them once more, because otherwise it would leave as many other messages behind.
-func (t *transfer) left() int { return max(0, t.Total-t.moved+t.unsure) }
+func (t *move) left() int { return max(0, t.Total-t.moved+t.unsure) }
 
 // reachedLimit reports whether the moved messages and the moving ones together reach Config.Limit.
-func (t *transfer) reachedLimit(moving int) bool { return t.Limit > 0 && t.moved+moving >= t.Limit }
+func (t *move) reachedLimit(moving int) bool { return t.Limit > 0 && t.moved+moving >= t.Limit }
 
 // reachedClaim reports whether no more messages may be moved until Settings.MaxMoved is raised.
-func (t *transfer) reachedClaim(moving int) bool {
+func (t *move) reachedClaim(moving int) bool {
 	most := t.Settings().MaxMoved
 	return most > 0 && t.moved+moving >= most
 }
 
-func (t *transfer) report(progress Progress) {
+func (t *move) report(progress Progress) {
 	t.progress = progress
 	t.Report(progress)
 }

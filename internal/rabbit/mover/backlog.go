@@ -1,4 +1,4 @@
-package transfer
+package mover
 
 import (
 	"context"
@@ -19,7 +19,7 @@ const (
 	zeroPause  = 300 * time.Millisecond
 )
 
-// Backlog is the messages of a queue before a transfer.
+// Backlog is the messages of a queue before a move.
 type Backlog struct {
 	// Ready is how many messages are ready.
 	Ready int

@@ -1,4 +1,4 @@
-package transfer
+package mover
 
 import (
 	"context"
@@ -20,7 +20,7 @@ const (
 	endInterval = 100 * time.Millisecond
 	// flushLimit is how many confirms arrive before the pass acknowledges them.
 	flushLimit = 128
-	// manyHeld is how many messages a transfer holds before it becomes selective.
+	// manyHeld is how many messages a move holds before it becomes selective.
 	manyHeld = 100
 	// unnoticed is how long a broker takes at most to detect a cut connection: two missed heartbeats.
 	unnoticed = 4 * amqpconn.Heartbeat
@@ -30,9 +30,9 @@ const (
 	answerLimit = 10 * time.Second
 )
 
-// pass is one connection of a transfer.
+// pass is one connection of a move.
 type pass struct {
-	*transfer
+	*move
 	connection *amqpconn.Conn
 	intake     *intake
 	outlet     *outlet
@@ -85,8 +85,8 @@ var (
 	errNoAnswer = errors.New("the broker has not confirmed in time")
 )
 
-// pass moves messages on one connection. It reports whether the transfer is done.
-func (t *transfer) pass(ctx context.Context) (done bool, err error) {
+// pass moves messages on one connection. It reports whether the move is done.
+func (t *move) pass(ctx context.Context) (done bool, err error) {
 	if t.progress.State == "" {
 		t.report(t.with(Connecting, ""))
 	}
@@ -97,7 +97,7 @@ func (t *transfer) pass(ctx context.Context) (done bool, err error) {
 	}
 	now := time.Now()
 	p := &pass{
-		transfer: t, connection: connection, intake: &intake{connection: connection, queue: t.Queue},
+		move: t, connection: connection, intake: &intake{connection: connection, queue: t.Queue},
 		closed:      connection.Connection.NotifyClose(make(chan *amqp.Error, 1)),
 		movedBefore: t.moved, removed: t.moved, asked: t.moved, askedAt: now, began: now, idleSince: now, bound: t.left(),
 		skipped: map[string]int{}, state: Moving, takenWhenEmpty: never,
@@ -129,7 +129,7 @@ func (t *transfer) pass(ctx context.Context) (done bool, err error) {
 }
 
 // with returns the progress with another state.
-func (t *transfer) with(state State, detail string) Progress {
+func (t *move) with(state State, detail string) Progress {
 	progress := t.progress
 	progress.State, progress.Detail, progress.InFlight, progress.Held = state, detail, 0, 0
 	return progress
@@ -257,7 +257,7 @@ func (p *pass) mayTake() bool {
 // mayPublish reports whether the pass still moves messages.
 func (p *pass) mayPublish() bool { return !p.stopping || p.Limited }
 
-// isPaused reports whether the transfer is paused. A pass that stops ignores the pause.
+// isPaused reports whether the move is paused. A pass that stops ignores the pause.
 func (p *pass) isPaused() bool { return !p.stopping && p.Settings().Paused }
 
 // take handles a delivery: it skips, counts or publishes the message.
@@ -328,7 +328,7 @@ func (p *pass) skips(message *amqp.Delivery) string {
 
 var errConsumerCancelled = errors.New("the broker has cancelled the consumer")
 
-// hold holds a message until the pass ends. A transfer that holds many messages becomes selective, with a larger prefetch.
+// hold holds a message until the pass ends. A move that holds many messages becomes selective, with a larger prefetch.
 // Otherwise each held message would need a channel of its own.
 func (p *pass) hold(from *intakeChannel, message *amqp.Delivery) {
 	from.hold(message)

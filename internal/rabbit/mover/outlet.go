@@ -1,4 +1,4 @@
-package transfer
+package mover
 
 import (
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -35,7 +35,7 @@ type outlet struct {
 }
 
 // openOutlet opens a channel in confirm mode. The buffers have room for every possible confirm and return, so the reader of the
-// connection never waits for the transfer.
+// connection never waits for the move.
 func openOutlet(connection *amqpconn.Conn, private string) (*outlet, error) {
 	channel, err := connection.Connection.Channel()
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/brokermatch"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/rabbit/observe"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
 )
 
-// transferProduct is the product name of connections that move or browse messages.
-const transferProduct = "Warren transfer"
+// moverProduct is the product name of connections that move or browse messages.
+const moverProduct = "Warren transfer"
 
 // queueMover moves and browses the messages of queues.
 type queueMover struct {
@@ -27,25 +27,25 @@ type queueMover struct {
 	refused refusedLooks
 }
 
-// Transfer is transfer.Run on own connections.
-func (m *queueMover) Transfer(ctx context.Context, cluster string, config transfer.Config) (transfer.Progress, error) {
+// Move is mover.Run on own connections.
+func (m *queueMover) Move(ctx context.Context, cluster string, config mover.Config) (mover.Progress, error) {
 	defer m.observer.BeginConsuming(cluster, config.Queue)()
 	config.Errs, config.Dial = m.errs, m.dialTo(cluster, "warren transfer "+config.Queue)
 	report := config.Report
-	config.Report = func(progress transfer.Progress) {
+	config.Report = func(progress mover.Progress) {
 		if progress.Examined() > config.Moved { // the user may read the queue
 			m.noteLook(config.Queue, nil)
 		}
 		report(progress)
 	}
-	return transfer.Run(ctx, config)
+	return mover.Run(ctx, config)
 }
 
-// Look is transfer.Look on an own connection.
-func (m *queueMover) Look(ctx context.Context, cluster string, config transfer.LookConfig) (transfer.Looked, error) {
+// Look is mover.Look on an own connection.
+func (m *queueMover) Look(ctx context.Context, cluster string, config mover.LookConfig) (mover.Looked, error) {
 	defer m.observer.BeginConsuming(cluster, config.Queue)()
 	config.Errs, config.Dial = m.errs, m.dialTo(cluster, "warren look "+config.Queue)
-	looked, err := transfer.Look(ctx, config)
+	looked, err := mover.Look(ctx, config)
 	m.noteLook(config.Queue, err)
 	return looked, err
 }
@@ -70,11 +70,11 @@ func (m *queueMover) dialTo(cluster, name string) func(context.Context) (*amqpco
 // Dial opens a connection of this name. It discards larger bodies of messages.
 func (m *queueMover) Dial(ctx context.Context, cluster, name string, largestBody int64) (*amqpconn.Conn, error) {
 	dialer := m.dialer
-	dialer.Options.Product, dialer.Options.Name, dialer.Options.LargestBody = transferProduct, name, largestBody
+	dialer.Options.Product, dialer.Options.Name, dialer.Options.LargestBody = moverProduct, name, largestBody
 	return dialer.DialSecond(ctx, m.channels, cluster)
 }
 
-// refusedLooks records which queues the broker has refused to show, and why. An entry leaves when a browse succeeds or a transfer
+// refusedLooks records which queues the broker has refused to show, and why. An entry leaves when a browse succeeds or a move
 // gets a message, and with the connection, for example when the Secret changes. A restart forgets all entries, and the next
 // browse finds out again.
 type refusedLooks struct {

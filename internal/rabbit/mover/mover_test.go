@@ -1,4 +1,4 @@
-package transfer
+package mover
 
 import (
 	"cmp"
@@ -41,7 +41,7 @@ func odd(body string) string {
 	return ""
 }
 
-// Messages that stay are held on several channels. A channel takes at most 500 messages, except in a selective transfer.
+// Messages that stay are held on several channels. A channel takes at most 500 messages, except in a selective move.
 func TestMoveSome(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		all := bodies(3000)
@@ -61,7 +61,7 @@ func TestMoveSome(t *testing.T) {
 	})
 }
 
-// A slow transfer has a small prefetch, but does not need a channel for each message that stays.
+// A slow move has a small prefetch, but does not need a channel for each message that stays.
 func TestMoveSlowly(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(4000)...)
@@ -81,7 +81,7 @@ func TestMoveSlowly(t *testing.T) {
 	})
 }
 
-// The broker returns a copy that has no number. The transfer acknowledges no message whose copy may not have arrived.
+// The broker returns a copy that has no number. The move acknowledges no message whose copy may not have arrived.
 func TestUnknownReturn(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeleteQueue(destination)
@@ -103,7 +103,7 @@ func (u unnumbered) Copy(message *amqp.Delivery, seq int64) (contract.Route, amq
 	return route, copied, err
 }
 
-// Without the permission to read the queue, the transfer does not retry.
+// Without the permission to read the queue, the move does not retry.
 func TestMoveWithoutPermission(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, "one")
@@ -132,7 +132,7 @@ func TestDryRun(t *testing.T) {
 	})
 }
 
-// A transfer counts some messages apart, both in a dry run and when it moves them.
+// A move counts some messages apart, both in a dry run and when it moves them.
 func TestApart(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(100)...)
@@ -166,7 +166,7 @@ func TestLimit(t *testing.T) {
 }
 
 // Another consumer, such as a dry run, has returned all messages before. Messages that stay retain their places before the messages
-// that the transfer did not reach.
+// that the move did not reach.
 func TestLimitAfterALook(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(100)...)
@@ -180,7 +180,7 @@ func TestLimitAfterALook(t *testing.T) {
 	})
 }
 
-// Messages published after the beginning of the transfer stay.
+// Messages published after the beginning of the move stay.
 func TestTotal(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(100)...)
@@ -191,7 +191,7 @@ func TestTotal(t *testing.T) {
 	})
 }
 
-// Other consumers have taken messages: the transfer ends when none are left.
+// Other consumers have taken messages: the move ends when none are left.
 func TestFewerThanTotal(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(10)...)
@@ -232,7 +232,7 @@ func (t through) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.P
 	return contract.Route{Exchange: t.exchange}, copied, err
 }
 
-// The transfer publishes a copy again if the one queue behind a private exchange refuses it, because no other queue can have the
+// The move publishes a copy again if the one queue behind a private exchange refuses it, because no other queue can have the
 // copy.
 func TestDestinationBehindAPrivateExchangeIsFull(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
@@ -253,7 +253,7 @@ func TestDestinationBehindAPrivateExchangeIsFull(t *testing.T) {
 	})
 }
 
-// A transfer that need not empty the queue ends although messages arrive all the time.
+// A move that need not empty the queue ends although messages arrive all the time.
 func TestEndBelow(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(2000)...)
@@ -439,8 +439,8 @@ func TestUnreadable(t *testing.T) {
 	})
 }
 
-// The connection ends while the transfer asks for the depth of the destination, and the question fails before the reason arrives.
-// The transfer still moves the messages before the unreadable one, and ends soon.
+// The connection ends while the move asks for the depth of the destination, and the question fails before the reason arrives.
+// The move still moves the messages before the unreadable one, and ends soon.
 func TestUnreadableWhileTheDepthIsAskedFor(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(20)...)
@@ -458,7 +458,7 @@ func TestUnreadableWhileTheDepthIsAskedFor(t *testing.T) {
 	})
 }
 
-// Many small messages come first, then more large ones than a connection retains. The transfer lowers its prefetch, and the
+// Many small messages come first, then more large ones than a connection retains. The move lowers its prefetch, and the
 // messages are seen, counted and moved in their order.
 func TestLargeMessagesBehindSmallOnes(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
@@ -636,7 +636,7 @@ func TestSingleActiveConsumer(t *testing.T) {
 	})
 }
 
-// A stopped transfer settles the published messages: no message is duplicated, and no message is missing.
+// A stopped move settles the published messages: no message is duplicated, and no message is missing.
 func TestStop(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(2000)...)
@@ -650,7 +650,7 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// The transfer takes the last message while the destination is busy.
+// The move takes the last message while the destination is busy.
 func TestDestinationIsBusyForTheLastMessage(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", destination, bodies(5)...)
@@ -664,7 +664,7 @@ func TestDestinationIsBusyForTheLastMessage(t *testing.T) {
 	})
 }
 
-// A transfer that is stopped while the destination is busy moves its current message, even beyond the depth limit, rather than
+// A move that is stopped while the destination is busy moves its current message, even beyond the depth limit, rather than
 // return it.
 func TestLimitedSourceAndBusyDestination(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
@@ -711,7 +711,7 @@ func TestLimitedSource(t *testing.T) {
 	})
 }
 
-// The network fails during the transfer: no message is lost, and only messages in flight may be duplicated.
+// The network fails during the move: no message is lost, and only messages in flight may be duplicated.
 func TestCutConnections(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(5000)...)
@@ -734,7 +734,7 @@ func TestCutConnections(t *testing.T) {
 	})
 }
 
-// The network fails after all messages are moved, before the broker has processed the acknowledgements. The transfer moves the
+// The network fails after all messages are moved, before the broker has processed the acknowledgements. The move moves the
 // messages again that are back in the queue, rather than leave others behind.
 func TestCutBeforeAcknowledgementsArrive(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
@@ -764,9 +764,9 @@ func TestCutBeforeAcknowledgementsArrive(t *testing.T) {
 	})
 }
 
-// The network fails more often than a message may end the connection. The transfer blames no message: it moves the selected
+// The network fails more often than a message may end the connection. The move blames no message: it moves the selected
 // messages, and every other message stays exactly once. RabbitMQ may return the messages of a cut connection behind the others.
-func TestCutConnectionsOfASelectiveTransfer(t *testing.T) {
+func TestCutConnectionsOfASelectiveMove(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(2000)...)
 		proxy := netfault.NewProxy(t, vh.Broker.AMQPURI)

@@ -1,4 +1,4 @@
-package transfer
+package mover
 
 import (
 	"testing"
@@ -15,7 +15,7 @@ func TestBlockedUntilTheBrokerTakesMessages(t *testing.T) {
 	t.Parallel()
 	var reported []State
 	p := &pass{
-		transfer: &transfer{Config: Config{Report: func(now Progress) { reported = append(reported, now.State) }}}, intake: &intake{},
+		move: &move{Config: Config{Report: func(now Progress) { reported = append(reported, now.State) }}}, intake: &intake{},
 		state: Moving,
 	}
 	p.setBlocked(amqp.Blocking{Active: true, Reason: "low on memory"})

@@ -1,4 +1,4 @@
-package transfer
+package mover
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ func (p *pass) giveUp(failed *item, reason, text string) {
 	p.countFailure()
 }
 
-// countFailure ends the transfer when Config.MaxFailures messages could not be moved. It counts each of several messages with the
+// countFailure ends the move when Config.MaxFailures messages could not be moved. It counts each of several messages with the
 // same ID.
 func (p *pass) countFailure() {
 	if p.failing++; p.failing >= p.MaxFailures {
@@ -154,7 +154,7 @@ func (p *pass) connectionClosed(reason *amqp.Error) error {
 var errCrashed = errors.New("a delivery has ended the connection")
 
 // ended halves the prefetch after a delivery has ended the connection, so that the next pass moves the messages before the
-// unreadable one. It returns ErrUnreadable if the unreadable message is the first one. A transfer that holds messages fails after
+// unreadable one. It returns ErrUnreadable if the unreadable message is the first one. A move that holds messages fails after
 // maxCrashes such deliveries, and a look fails at the first.
 func (p *pass) ended(err error) error {
 	err = p.whyClosed(err)
@@ -177,7 +177,7 @@ func (p *pass) ended(err error) error {
 }
 
 // forgetCrashes resets the count of crashes, and the prefetch.
-func (t *transfer) forgetCrashes() { t.crashes, t.atATime = 0, 0 }
+func (t *move) forgetCrashes() { t.crashes, t.atATime = 0, 0 }
 
 // whyClosed replaces an error by the reason why the connection has ended. If the connection ends during a question to the broker,
 // the error of the question does not contain the reason.

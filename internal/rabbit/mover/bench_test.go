@@ -1,4 +1,4 @@
-package transfer
+package mover
 
 import (
 	"context"
@@ -44,8 +44,8 @@ func BenchmarkMove(b *testing.B) {
 				bare, moved, chosen, shovelled := 0.0, 0.0, 0.0, 0.0
 				for b.Loop() {
 					bare += math.Log(perSecond(b, vh, bodies, moveBare))
-					moved += math.Log(perSecond(b, vh, bodies, moveByTransfer(everything)))
-					chosen += math.Log(perSecond(b, vh, bodies, moveByTransfer(selected)))
+					moved += math.Log(perSecond(b, vh, bodies, moveByMover(everything)))
+					chosen += math.Log(perSecond(b, vh, bodies, moveByMover(selected)))
 					shovelled += math.Log(perSecond(b, vh, bodies, moveByShovel))
 				}
 				n := float64(b.N)
@@ -124,7 +124,7 @@ func perSecond(b *testing.B, vh *brokers.VHost, bodies []string, move func(*test
 	return float64(len(bodies)) / took.Seconds()
 }
 
-func moveByTransfer(judge redriver) func(*testing.B, *brokers.VHost, int) {
+func moveByMover(judge redriver) func(*testing.B, *brokers.VHost, int) {
 	return func(b *testing.B, vh *brokers.VHost, count int) {
 		b.Helper()
 		runWell(b, configFor(b, vh, judge, count))
@@ -147,7 +147,7 @@ func runWell(b *testing.B, config Config) {
 	}
 }
 
-// moveBare has as many messages in flight as a transfer, and acks each message separately.
+// moveBare has as many messages in flight as a move, and acks each message separately.
 func moveBare(b *testing.B, vh *brokers.VHost, count int) {
 	b.Helper()
 	channel, closeConnection := connect(b, vh, "bare")
@@ -179,7 +179,7 @@ func moveBare(b *testing.B, vh *brokers.VHost, count int) {
 }
 
 // moveByShovel moves the messages with the broker's Shovel plugin, with confirms, and with as many messages in flight as a
-// transfer.
+// move.
 func moveByShovel(b *testing.B, vh *brokers.VHost, count int) {
 	b.Helper()
 	const name = "bench"

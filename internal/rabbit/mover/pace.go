@@ -1,4 +1,4 @@
-package transfer
+package mover
 
 import (
 	"math/bits"
@@ -13,7 +13,7 @@ const (
 	// maxWindow is how many messages wait for their confirms at most. A larger window is no faster, and a crash duplicates as many
 	// messages.
 	maxWindow = 500
-	// maxHeld is the maximum prefetch of a selective transfer, which may hold most of the messages.
+	// maxHeld is the maximum prefetch of a selective move, which may hold most of the messages.
 	maxHeld = 2048
 	// firstPrefetch is the prefetch before the sizes of any messages are known.
 	firstPrefetch = 16

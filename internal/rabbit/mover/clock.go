@@ -1,4 +1,4 @@
-package transfer
+package mover
 
 import (
 	"errors"
@@ -42,7 +42,7 @@ func (p *pass) tick(now time.Time) error {
 	return p.publish()
 }
 
-// flush acknowledges the confirmed messages, unless the transfer is paused: after each acknowledgement the broker delivers another
+// flush acknowledges the confirmed messages, unless the move is paused: after each acknowledgement the broker delivers another
 // message.
 func (p *pass) flush(now time.Time) error {
 	if p.isPaused() {
@@ -107,7 +107,7 @@ func (p *pass) endIfBelow() error {
 }
 
 // lookAtSource checks whether the queue is empty. Other consumers may return their messages: a connection that was cut, also of
-// this transfer, holds messages until the broker detects the cut. The queue counts as empty after two answers of zero messages
+// this move, holds messages until the broker detects the cut. The queue counts as empty after two answers of zero messages
 // without a delivery in between. At the first answer, a busy broker may still be sending messages that it has taken out of the
 // queue. These messages arrive before the broker answers on their channel.
 func (p *pass) lookAtSource(idle time.Duration) error {
@@ -160,7 +160,7 @@ func (p *pass) lookAtDestination(now time.Time) error {
 	}
 	limit := p.Settings().MaxDepth
 	p.room = max(0, limit-depth-len(p.outlet.inFlight))
-	if p.state == DestinationBusy && 10*p.room < limit { // otherwise the transfer would start and stop with each message that leaves
+	if p.state == DestinationBusy && 10*p.room < limit { // otherwise the move would start and stop with each message that leaves
 		p.room = 0
 	}
 	switch {
