@@ -33,7 +33,7 @@ type Consumers struct {
 	Counts int
 }
 
-// Consumers records, for some queues of a vhost, whether other clients consume them. Each queue is asked by itself, because no
+// consumers records, for some queues of a vhost, whether other clients consume them. Each queue is asked by itself, because no
 // listing shows this as well: see docs/adr/0038-consumers-of-dead-letter-queues.md. A queue for which get was not called since
 // the last count leaves with the next count.
 type consumers struct {
@@ -64,7 +64,7 @@ func (c *consumers) get(queue string) Consumers {
 	return known.Consumers
 }
 
-// Begin starts a count, and returns its queues in random order: a count that ends early must not always leave out the same
+// begin starts a count, and returns its queues in random order: a count that ends early must not always leave out the same
 // queues.
 func (c *consumers) begin(now time.Time) []string {
 	c.mu.Lock()

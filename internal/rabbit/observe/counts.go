@@ -31,7 +31,7 @@ type Messages struct {
 // count is one count of the messages of a vhost.
 type count struct {
 	asOf time.Time
-	// Messages has the queues that hold any.
+	// messages has the queues that hold any.
 	messages map[string]management.MessageCount
 	// stuck maps each queue to the dead letters that waited to be routed at this count and at the count before.
 	stuck map[string]int64

@@ -115,7 +115,7 @@ func (m *members) nodesSince(since time.Time) int {
 	return m.nodes
 }
 
-// Observe adds what is known of the named queues.
+// observe adds what is known of the named queues.
 func (m *members) observe(names vhost.Selection, observed *vhost.Observed) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

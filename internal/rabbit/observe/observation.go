@@ -58,7 +58,7 @@ type observation struct {
 	store   snapshot.Store
 	members members
 	counts  counts
-	// Consumers are those of the queues in which a caller is interested.
+	// consumers are those of the queues in which a caller is interested.
 	consumers consumers
 
 	reading management.Places // one place, for the connection that refreshes the vhost
@@ -94,7 +94,7 @@ type viewer struct {
 	silences retry.Backoff
 }
 
-// View is the use of an observation by one connection.
+// view is the use of an observation by one connection.
 type view struct {
 	*observation
 
@@ -123,7 +123,7 @@ func (o *Observations) open(key observationKey, viewer viewer) *view {
 	return opened
 }
 
-// Close removes a view, and the observation with its last view. Its content can still be read.
+// close removes a view, and the observation with its last view. Its content can still be read.
 func (o *Observations) close(v *view) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -157,7 +157,7 @@ type demand struct {
 	limit time.Duration
 }
 
-// Refresh reads the vhost, unless another connection has fulfilled the demand. It returns when the read began.
+// refresh reads the vhost, unless another connection has fulfilled the demand. It returns when the read began.
 func (v *view) refresh(ctx context.Context, errs brokererr.Errors, demand demand, read readFunc) (began time.Time, err error) {
 	waiting, cancel := context.WithTimeout(ctx, demand.limit)
 	defer cancel()
@@ -242,7 +242,7 @@ func (v *view) readAndReplace(ctx context.Context, read readFunc) (difference sn
 	return difference, again, nil
 }
 
-// Write makes a confirmed change to the snapshot. The other connections receive its notice with the next read, as for changes by
+// write makes a confirmed change to the snapshot. The other connections receive its notice with the next read, as for changes by
 // others.
 func (v *view) write(change snapshot.Write) {
 	if len(v.all()) < 2 {

@@ -29,7 +29,7 @@ type ownConsumer struct {
 	ended time.Time
 }
 
-// Begin records a browse or a move until end is called.
+// begin records a browse or a move until end is called.
 func (t *ownConsumers) begin(at clusterQueue) (end func()) {
 	t.change(at, +1)
 	return func() { t.change(at, -1) }

@@ -31,7 +31,7 @@ type refresher struct {
 	tooLargeUntil time.Time
 }
 
-// Run refreshes, with one request to the management API at a time.
+// run refreshes, with one request to the management API at a time.
 func (r *refresher) run(ctx context.Context) {
 	again := retry.Backoff{First: r.Timeouts.FirstRetry, Limit: min(r.Timeouts.LastRetry, r.ResyncInterval)}
 	r.awaitLink(ctx)
@@ -109,7 +109,7 @@ func (r *refresher) refreshUnlessTooLarge(ctx context.Context, askedAt time.Time
 	return err
 }
 
-// Refresh asks the broker for its identity if that is not certain, and reads the vhost.
+// refresh asks the broker for its identity if that is not certain, and reads the vhost.
 func (r *refresher) refresh(ctx context.Context, askedAt time.Time) error {
 	started := time.Now()
 	began, err := r.probeAndRead(ctx, askedAt)

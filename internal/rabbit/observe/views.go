@@ -12,7 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Views are a connection's view of its vhost, and the next view while the user's rights or the cluster have changed. The next
+// views are a connection's view of its vhost, and the next view while the user's rights or the cluster have changed. The next
 // View is not shown before it has been read, because an unread view looks like an empty vhost.
 type views struct {
 	observations *Observations
