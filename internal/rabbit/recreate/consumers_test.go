@@ -1,4 +1,4 @@
-package rabbit
+package recreate_test
 
 import (
 	"testing"
@@ -12,14 +12,15 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/deadline"
+	"github.com/warren-mq/warren/test/rabbittest"
 )
 
 // RabbitMQ accepts the argument of consumers that follow a contract, and lists it for users with the tag monitoring. The listing is up to
 // five seconds old.
 func TestConsumersThatFollowAContractAreListed(t *testing.T) {
-	inTestAll(t)
+	rabbittest.InTestAll(t)
 	type counts struct{ Listed, Following int }
-	each(t, func(t *testing.T, vh *brokers.VHost) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		consumers, err := vh.Connect("consumers")
 		if err != nil {
 			t.Fatal(err)
@@ -42,9 +43,9 @@ func TestConsumersThatFollowAContractAreListed(t *testing.T) {
 		list := func(tag string) func() counts {
 			user := vh.Broker.NewUser(t, tag)
 			vh.Grant(user, ".*", ".*", ".*")
-			config := configOf(vh)
+			config := rabbittest.ConfigOf(vh)
 			config.Username, config.Password = user.Username, user.Password
-			connection := connected(t, config, nil)
+			connection := rabbittest.Connected(t, config, nil)
 			recreator := connection.Recreator(connection.Health().Cluster.Key())
 			return func() (found counts) {
 				of := recreate.Recreation{Queue: topology.Queue{Name: "orders"}}
