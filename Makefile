@@ -85,11 +85,11 @@ bench-consumer: ## Measure the consumer library against amqp091-go alone, ten ti
 chaos-consumer: ## Count what the consumer library loses and repeats while connections, consumers and brokers end; WARREN_CHAOS_MESSAGES=1000000.
 	hack/with-parts.sh newest -- go test -run='^$$' -bench=Chaos -benchtime=1x -timeout=12h ./test/consumer
 
-.PHONY: bench-transfer
-bench-transfer: ## Measure how messages are moved against a bare copy and the Shovel plugin, three times in turns, how rates are kept, and how long a dry run takes.
-	hack/with-parts.sh brokers -- go test -run='^$$' -bench=Move -benchtime=3x -timeout=60m ./internal/rabbit/transfer
-	hack/with-parts.sh newest -- go test -run='^$$' -bench=Rate -benchtime=1x ./internal/rabbit/transfer
-	hack/with-parts.sh brokers -- go test -run='^$$' -bench=DryRun -benchtime=1x -timeout=30m ./internal/rabbit/transfer
+.PHONY: bench-mover
+bench-mover: ## Measure how messages are moved against a bare copy and the Shovel plugin, three times in turns, how rates are kept, and how long a dry run takes.
+	hack/with-parts.sh brokers -- go test -run='^$$' -bench=Move -benchtime=3x -timeout=60m ./internal/rabbit/mover
+	hack/with-parts.sh newest -- go test -run='^$$' -bench=Rate -benchtime=1x ./internal/rabbit/mover
+	hack/with-parts.sh brokers -- go test -run='^$$' -bench=DryRun -benchtime=1x -timeout=30m ./internal/rabbit/mover
 
 .PHONY: bench-tenants
 bench-tenants: ## Measure how long a ConsumerQueue takes to become Ready beside a tenant whose brokers hang, flap or are slow, in ten rounds in turns.

@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 hammer() {
   WARREN_DELETE_TRIALS=${WARREN_DELETE_TRIALS:-50} hack/with-parts.sh brokers -- \
-    go test ./internal/rabbit -race -count=1 -timeout=60m -run=Hammered -v
+    go test ./internal/rabbit/safedelete -race -count=1 -timeout=60m -run=Hammered -v
 }
 
 wait_for_soak() {

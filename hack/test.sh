@@ -30,18 +30,21 @@ run_tier() {
   return "$status"
 }
 
-# The tests of internal/rabbit run alone: Warren leaves a queue alone whose broker takes longer than 100 ms to answer, as one does beside
-# other packages. Of those the longest come first, and packages that wait for test/e2e to release the API server come last.
+# These packages run first, and 8 tests at a time in all: Warren leaves a queue alone whose broker takes longer than 100 ms to answer, as
+# one does beside other packages.
+quiet=(./internal/rabbit ./internal/rabbit/{brokermatch,change,observe,recreate,safedelete})
+
+# Of the other packages the longest come first, and packages that wait for test/e2e to release the API server come last.
 quick() {
   local counted others status=0
-  counted=(./internal/rabbit) others=()
-  run_tier '!extended && !soak && !bench' cover-rabbit.out -short || status=1
+  counted=("${quiet[@]}") others=()
+  run_tier '!extended && !soak && !bench' cover-rabbit.out -short -p=2 -parallel=4 || status=1
   # shellcheck disable=SC2207 # packages have no spaces; the bash of macOS has no mapfile
-  counted=(./test/e2e ./internal/rabbit/transfer ./test/plugin ./api/... $(go list ./internal/... | grep -v '/internal/rabbit$'))
+  counted=(./test/e2e ./internal/rabbit/mover ./test/plugin ./api/... $(go list ./internal/... | grep -vxFf <(go list "${quiet[@]}")))
   others=(./test/deployment ./test/consumer ./test/facts ./test/stopping)
   # shellcheck disable=SC2207 # packages have no spaces; the bash of macOS has no mapfile
   others+=($(go list ./... ./consumer/... ./cmd/kubectl-warren/... | grep -vE '/test/(gitops|incluster|cluster|monitoring|faults)$' |
-    grep -vxFf <(go list ./internal/rabbit "${counted[@]}")) ./test/monitoring ./test/faults)
+    grep -vxFf <(go list "${quiet[@]}" "${counted[@]}")) ./test/monitoring ./test/faults)
   run_tier '!extended && !soak && !bench' cover.out -short -p=2 || status=1
   ((!status)) || return "$status"
   go build -o /dev/null ./examples/orders

@@ -19,7 +19,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/deadletterjob"
 	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -118,10 +118,10 @@ func errorOf(blocker deadletterjob.Blocker, name string) error {
 // missing.
 func (t target) browse(
 	ctx context.Context, log logr.Logger, limit int, visit func(position int, letter deadletter.Letter) bool,
-) (transfer.Looked, v1alpha1.Seen, error) {
+) (mover.Looked, v1alpha1.Seen, error) {
 	position := 0
 	enough := false
-	looked, err := t.Broker.Look(ctx, t.Location.Cluster.Key(), transfer.LookConfig{
+	looked, err := t.Broker.Look(ctx, t.Location.Cluster.Key(), mover.LookConfig{
 		Log: log, Queue: t.Names.Queue, Most: limit,
 		Visit: func(message *amqp.Delivery) bool {
 			position++
@@ -132,9 +132,9 @@ func (t target) browse(
 	held, hosted := t.place.Host()
 	seen := v1alpha1.Seen{Unseen: int64(looked.Unseen), Held: int64(held)}
 	switch {
-	case errors.Is(err, transfer.ErrUnreadable):
+	case errors.Is(err, mover.ErrUnreadable):
 		seen.PartialReason = v1alpha1.PartialUnreadable
-	case errors.Is(err, transfer.ErrHeldTooLong), err == nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(err, mover.ErrHeldTooLong), err == nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		seen.PartialReason = v1alpha1.PartialTime
 	case err != nil:
 		return looked, seen, browseError(err, t.Names.Queue)
@@ -149,7 +149,7 @@ func (t target) browse(
 
 // partialReason returns why a browse that was not interrupted did not see all messages; empty if it did. enough is true if visit
 // ended the browse.
-func partialReason(looked transfer.Looked, limit int, enough, delaysReturned bool) v1alpha1.PartialReason {
+func partialReason(looked mover.Looked, limit int, enough, delaysReturned bool) v1alpha1.PartialReason {
 	switch {
 	case looked.Consumers > 0, looked.Unseen > 0:
 		return v1alpha1.PartialHeldByConsumers

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
@@ -12,19 +12,19 @@ import (
 func TestWhyALookIsPartial(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		looked          transfer.Looked
+		looked          mover.Looked
 		enough, delayed bool
 		want            v1alpha1.PartialReason
 	}{
-		"all of them":                           {looked: transfer.Looked{Ready: 10}},
+		"all of them":                           {looked: mover.Looked{Ready: 10}},
 		"an empty queue":                        {},
-		"a consumer":                            {looked: transfer.Looked{Ready: 10, Consumers: 1}, want: v1alpha1.PartialHeldByConsumers},
-		"a consumer that holds all":             {looked: transfer.Looked{Consumers: 1}, want: v1alpha1.PartialHeldByConsumers},
-		"a consumer that came and went":         {looked: transfer.Looked{Ready: 10, Unseen: 4}, want: v1alpha1.PartialHeldByConsumers},
-		"more than are looked at":               {looked: transfer.Looked{Ready: 11}, want: v1alpha1.PartialDepth},
-		"more, and the page is full":            {looked: transfer.Looked{Ready: 11}, enough: true},
-		"a consumer, and the page is full":      {looked: transfer.Looked{Ready: 11, Consumers: 1}, enough: true, want: v1alpha1.PartialHeldByConsumers},
-		"a queue that delays what was returned": {looked: transfer.Looked{Ready: 10}, delayed: true, want: v1alpha1.PartialDelayed},
+		"a consumer":                            {looked: mover.Looked{Ready: 10, Consumers: 1}, want: v1alpha1.PartialHeldByConsumers},
+		"a consumer that holds all":             {looked: mover.Looked{Consumers: 1}, want: v1alpha1.PartialHeldByConsumers},
+		"a consumer that came and went":         {looked: mover.Looked{Ready: 10, Unseen: 4}, want: v1alpha1.PartialHeldByConsumers},
+		"more than are looked at":               {looked: mover.Looked{Ready: 11}, want: v1alpha1.PartialDepth},
+		"more, and the page is full":            {looked: mover.Looked{Ready: 11}, enough: true},
+		"a consumer, and the page is full":      {looked: mover.Looked{Ready: 11, Consumers: 1}, enough: true, want: v1alpha1.PartialHeldByConsumers},
+		"a queue that delays what was returned": {looked: mover.Looked{Ready: 10}, delayed: true, want: v1alpha1.PartialDelayed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

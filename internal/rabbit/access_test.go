@@ -1,4 +1,4 @@
-package rabbit
+package rabbit_test
 
 import (
 	"crypto/tls"
@@ -14,18 +14,20 @@ import (
 	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/netfault"
+	"github.com/warren-mq/warren/test/rabbittest"
 )
 
 func TestConnectionsThatAreRefused(t *testing.T) {
-	none := func(*Config, *brokers.VHost, *testing.T) {}
-	as := func(granted bool, tags ...string) func(*Config, *brokers.VHost, *testing.T) {
-		return func(config *Config, vh *brokers.VHost, t *testing.T) {
+	none := func(*rabbit.Config, *brokers.VHost, *testing.T) {}
+	as := func(granted bool, tags ...string) func(*rabbit.Config, *brokers.VHost, *testing.T) {
+		return func(config *rabbit.Config, vh *brokers.VHost, t *testing.T) {
 			user := vh.Broker.NewUser(t, tags...)
 			if granted {
 				vh.Grant(user, ".*", ".*", ".*")
@@ -34,19 +36,19 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 		}
 	}
 	cases := map[string]struct {
-		change    func(*Config, *brokers.VHost, *testing.T)
-		alter     func(*Config)
+		change    func(*rabbit.Config, *brokers.VHost, *testing.T)
+		alter     func(*rabbit.Config)
 		reason    error
 		says      []string
 		otherwise bool // works over the protocol that is not refused
 	}{
 		"wrong password": {
-			none, func(c *Config) { c.Password = "is wrong" }, brokererr.ErrAuthentication,
+			none, func(c *rabbit.Config) { c.Password = "is wrong" }, brokererr.ErrAuthentication,
 			[]string{"AMQP: authentication failed: user \"guest\"", "management API, GET /api/whoami: authentication failed: user \"guest\""},
 			false,
 		},
 		"no such vhost": {
-			none, func(c *Config) { c.VHost = "no/such %" }, brokererr.ErrVHostNotFound,
+			none, func(c *rabbit.Config) { c.VHost = "no/such %" }, brokererr.ErrVHostNotFound,
 			[]string{"AMQP: vhost not found", "management API", `"no/such %"`},
 			false,
 		},
@@ -60,15 +62,15 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, vh *brokers.VHost) {
-				config := configOf(vh)
+			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+				config := rabbittest.ConfigOf(vh)
 				test.change(&config, vh, t)
 				if test.alter != nil {
 					test.alter(&config)
 				}
-				connection := opened(t, config, nil)
-				eventually(t, connection, failsWith(test.reason, test.says...))
-				eventually(t, connection, func(g Gomega, health Health) {
+				connection := rabbittest.Opened(t, config, nil)
+				rabbittest.AwaitHealth(t, connection, rabbittest.FailsWith(test.reason, test.says...))
+				rabbittest.AwaitHealth(t, connection, func(g Gomega, health rabbit.Health) {
 					g.Expect(!health.SyncedAt.IsZero() || health.Connected).To(Equal(test.otherwise), "%+v", health)
 				})
 			})
@@ -85,14 +87,14 @@ func TestCapabilitiesByTag(t *testing.T) {
 		"monitoring":    {},
 		"administrator": {Policies: true, Definitions: true},
 	}
-	each(t, func(t *testing.T, vh *brokers.VHost) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		for tag, want := range cases {
 			t.Run(tag, func(t *testing.T) {
 				user := vh.Broker.NewUser(t, tag)
 				vh.Grant(user, "", "", "")
-				config := configOf(vh)
+				config := rabbittest.ConfigOf(vh)
 				config.Username, config.Password = user.Username, user.Password
-				health := connected(t, config, nil).Health()
+				health := rabbittest.Connected(t, config, nil).Health()
 				want.DelayedRedelivery, want.Statistics = strings.HasPrefix(health.Version, "4.3."), true
 				if health.Capabilities != want || health.Version != vh.Broker.Version {
 					t.Errorf("%+v, should be able to %+v", health, want)
@@ -109,8 +111,8 @@ func TestEventsAreAnnouncedInTheirVHostOnly(t *testing.T) {
 	for _, broker := range brokers.All(t) {
 		t.Run(broker.Version, func(t *testing.T) {
 			t.Parallel()
-			config := configOf(&brokers.VHost{Broker: broker, Name: "/"})
-			connection := connected(t, config, nil)
+			config := rabbittest.ConfigOf(&brokers.VHost{Broker: broker, Name: "/"})
+			connection := rabbittest.Connected(t, config, nil)
 			if !connection.Health().Capabilities.Events {
 				t.Error("the plugin is enabled, its exchange should be seen")
 			}
@@ -124,15 +126,15 @@ func TestEventsAreAnnouncedInTheirVHostOnly(t *testing.T) {
 
 // A user who loses the tag administrator reads the vhost by listings from then on.
 func TestLosingTheTagAdministrator(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		user := vh.Broker.NewUser(t, "administrator")
 		vh.Grant(user, ".*", ".*", ".*")
-		config := configOf(vh)
+		config := rabbittest.ConfigOf(vh)
 		config.Username, config.Password = user.Username, user.Password
-		connection := connected(t, config, nil)
+		connection := rabbittest.Connected(t, config, nil)
 		vh.Broker.SetTags(t, user, "management")
 		vh.DeclareQueue("q", nil)
-		if now := seen(t, connection); len(now.Queues) != 1 {
+		if now := rabbittest.Seen(t, connection); len(now.Queues) != 1 {
 			t.Errorf("%+v", now.Queues)
 		}
 		if connection.Health().Capabilities.Definitions {
@@ -144,13 +146,13 @@ func TestLosingTheTagAdministrator(t *testing.T) {
 // A vhost whose name is not ASCII is always read by listings, because RabbitMQ 4.0 to 4.3 fails to return its definitions. If this test
 // fails, definitionsWork is no longer needed.
 func TestDefinitionsOfVHostsBeyondASCII(t *testing.T) {
-	each(t, func(t *testing.T, own *brokers.VHost) {
+	rabbittest.Each(t, func(t *testing.T, own *brokers.VHost) {
 		vh := own.Broker.NewVHostNamed(t, "größe ")
-		connection := connected(t, configOf(vh), nil)
+		connection := rabbittest.Connected(t, rabbittest.ConfigOf(vh), nil)
 		if connection.Health().Capabilities.Definitions {
 			t.Error("definitions should not be read")
 		}
-		_, _, err := snapshot.ReadDefinitions(t.Context(), connection.readAPI, "", nil)
+		_, _, err := snapshot.ReadDefinitions(t.Context(), connection.ReadAPI, "", nil)
 		if works := err == nil; works != strings.HasPrefix(vh.Broker.Version, "3.") {
 			t.Errorf("definitions: %v", err)
 		}
@@ -162,7 +164,7 @@ func TestDefinitionsOfVHostsBeyondASCII(t *testing.T) {
 func TestVersionIsThatOfTheLowestNode(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
-	config := deafConfigOf(t, vh)
+	config := rabbittest.DeafConfigOf(t, vh)
 	proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.ManagementURI = proxy.URI
 	nodes := func(body string) {
@@ -174,17 +176,17 @@ func TestVersionIsThatOfTheLowestNode(t *testing.T) {
 		})
 	}
 	nodes(`[{"rabbitmq_version": "4.3.0"}, {"applications": [{"name": "os_mon", "version": "2.1"}, {"name": "rabbit", "version": "4.2.9"}]}, {"applications": []}]`)
-	connection := connected(t, config, nil)
+	connection := rabbittest.Connected(t, config, nil)
 	if health := connection.Health(); health.Version != "4.2.9" || health.Capabilities.DelayedRedelivery {
 		t.Errorf("%+v", health)
 	}
 	nodes(fmt.Sprintf(`[{"rabbitmq_version": %q}]`, vh.Broker.Version))
-	seen(t, connection)
+	rabbittest.Seen(t, connection)
 	if health := connection.Health(); health.Version != vh.Broker.Version || !health.Capabilities.DelayedRedelivery {
 		t.Errorf("%+v", health)
 	}
 	proxy.Requests()
-	seen(t, connection)
+	rabbittest.Seen(t, connection)
 	if requests := ofObjects(proxy.Requests()); len(requests) != 1 {
 		t.Errorf("when all nodes are alike, nothing is asked: %+v", requests)
 	}
@@ -194,20 +196,20 @@ func TestOddVHostsAndPrefixes(t *testing.T) {
 	for _, name := range []string{"a/b", "100%41", "größe & co", "a+b;c=d?e#f", "../x", "."} {
 		for _, prefix := range []string{"", "/rabbit%20mq/%C3%BC"} {
 			t.Run(name+" at "+prefix, func(t *testing.T) {
-				each(t, func(t *testing.T, own *brokers.VHost) {
+				rabbittest.Each(t, func(t *testing.T, own *brokers.VHost) {
 					vh := own.Broker.NewVHostNamed(t, name)
-					config := configOf(vh)
+					config := rabbittest.ConfigOf(vh)
 					proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{Prefix: prefix})
 					config.ManagementURI = proxy.URI + "/" // a slash at the end is ignored
-					connection := connected(t, config, nil)
-					if err := connection.Apply(t.Context(), oneQueue); err != nil {
+					connection := rabbittest.Connected(t, config, nil)
+					if err := connection.Apply(t.Context(), rabbittest.OneQueue); err != nil {
 						t.Fatal(err)
 					}
-					seen(t, connection)
+					rabbittest.Seen(t, connection)
 					user := vh.Broker.NewUser(t, "management")
 					vh.Grant(user, "", "", "")
 					config.Username, config.Password = user.Username, user.Password
-					if now := seen(t, connected(t, config, nil)); len(now.Queues) != 1 || len(vh.Definitions().Queues) != 1 {
+					if now := rabbittest.Seen(t, rabbittest.Connected(t, config, nil)); len(now.Queues) != 1 || len(vh.Definitions().Queues) != 1 {
 						t.Errorf("%+v", now.Queues)
 					}
 				})
@@ -223,20 +225,20 @@ func TestTLS(t *testing.T) {
 	for _, broker := range all {
 		t.Run(broker.Version, func(t *testing.T) {
 			t.Parallel()
-			config := configOf(broker.NewVHost(t))
+			config := rabbittest.ConfigOf(broker.NewVHost(t))
 			cases := map[string]struct {
-				change func(*Config)
+				change func(*rabbit.Config)
 				says   string // the error; empty if there is none
 			}{
-				"CA":          {func(c *Config) { c.CA = certificates.CA }, ""},
-				"server name": {func(c *Config) { c.CA, c.ServerName = certificates.CA, "localhost" }, ""},
-				"client certificate": {func(c *Config) {
+				"CA":          {func(c *rabbit.Config) { c.CA = certificates.CA }, ""},
+				"server name": {func(c *rabbit.Config) { c.CA, c.ServerName = certificates.CA, "localhost" }, ""},
+				"client certificate": {func(c *rabbit.Config) {
 					c.CA, c.ClientCert, c.ClientKey = certificates.CA, certificates.ClientCert, certificates.ClientKey
 				}, ""},
-				"no CA, no check":   {func(c *Config) { c.InsecureSkipVerify = true }, ""},
-				"no CA":             {func(*Config) {}, "unknown authority"},
-				"wrong CA":          {func(c *Config) { c.CA = foreign.cert }, "unknown authority"},
-				"wrong server name": {func(c *Config) { c.CA, c.ServerName = certificates.CA, "elsewhere.example" }, "elsewhere.example"},
+				"no CA, no check":   {func(c *rabbit.Config) { c.InsecureSkipVerify = true }, ""},
+				"no CA":             {func(*rabbit.Config) {}, "unknown authority"},
+				"wrong CA":          {func(c *rabbit.Config) { c.CA = foreign.cert }, "unknown authority"},
+				"wrong server name": {func(c *rabbit.Config) { c.CA, c.ServerName = certificates.CA, "elsewhere.example" }, "elsewhere.example"},
 			}
 			for name, test := range cases {
 				t.Run(name, func(t *testing.T) {
@@ -244,12 +246,12 @@ func TestTLS(t *testing.T) {
 					config := config
 					test.change(&config)
 					if test.says == "" {
-						if err := connected(t, config, nil).Apply(t.Context(), oneQueue); err != nil {
+						if err := rabbittest.Connected(t, config, nil).Apply(t.Context(), rabbittest.OneQueue); err != nil {
 							t.Error(err)
 						}
 						return
 					}
-					eventually(t, opened(t, config, nil), failsWith(brokererr.ErrUnreachable, "AMQP: ", "management API", test.says))
+					rabbittest.AwaitHealth(t, rabbittest.Opened(t, config, nil), rabbittest.FailsWith(brokererr.ErrUnreachable, "AMQP: ", "management API", test.says))
 				})
 			}
 		})
@@ -270,14 +272,14 @@ func TestClientCertificatesAreShown(t *testing.T) {
 	demanding := &tls.Config{
 		Certificates: []tls.Certificate{identity}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: known, MinVersion: tls.VersionTLS12,
 	}
-	config := configOf(vh)
+	config := rabbittest.ConfigOf(vh)
 	plain := strings.TrimPrefix(config.AMQPURI, "amqp://")
 	config.AMQPURI = "amqps://" + netfault.Listen(t, func(socket net.Conn) { pipe(tls.Server(socket, demanding), plain) })
 	config.ManagementURI = netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{TLS: demanding}).URI
 	config.CA = server.cert
-	eventually(t, opened(t, config, nil), failsWith(brokererr.ErrUnreachable, "AMQP: ", "management API", "certificate"))
+	rabbittest.AwaitHealth(t, rabbittest.Opened(t, config, nil), rabbittest.FailsWith(brokererr.ErrUnreachable, "AMQP: ", "management API", "certificate"))
 	config.ClientCert, config.ClientKey = client.cert, client.key
-	if err := connected(t, config, nil).Apply(t.Context(), oneQueue); err != nil {
+	if err := rabbittest.Connected(t, config, nil).Apply(t.Context(), rabbittest.OneQueue); err != nil {
 		t.Error(err)
 	}
 }
@@ -291,12 +293,12 @@ func TestTLS12OrNewer(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := &tls.Config{Certificates: []tls.Certificate{identity}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
-	config := configOf(brokers.Newest(t).NewVHost(t))
+	config := rabbittest.ConfigOf(brokers.Newest(t).NewVHost(t))
 	plain := strings.TrimPrefix(config.AMQPURI, "amqp://")
 	config.AMQPURI = "amqps://" + netfault.Listen(t, func(socket net.Conn) { pipe(tls.Server(socket, old), plain) })
 	config.ManagementURI = netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{TLS: old}).URI
 	config.CA = server.cert
-	eventually(t, opened(t, config, nil), failsWith(brokererr.ErrUnreachable, "AMQP: ", "management API", "protocol version"))
+	rabbittest.AwaitHealth(t, rabbittest.Opened(t, config, nil), rabbittest.FailsWith(brokererr.ErrUnreachable, "AMQP: ", "management API", "protocol version"))
 }
 
 // pipe copies between a client and a server until one of them closes.
@@ -326,16 +328,18 @@ func TestErrorsContainNoSecret(t *testing.T) {
 		netfault.Replace(response, fmt.Sprintf(`{"error":"e","reason":"no %s at amqp://guest:s3cret%%2Fp%%40ss%%20w%%C3%%B6rd%%25@host/"}`, password))
 		return nil
 	})
-	right := configOf(vh)
-	cases := map[string]func(*Config){
-		"wrong password": func(*Config) {},
-		"nobody listens": func(c *Config) { c.AMQPURI, c.ManagementURI = "amqp://127.0.0.1:1", "http://127.0.0.1:1" },
-		"no such host":   func(c *Config) { c.AMQPURI, c.ManagementURI = "amqp://no.such.invalid", "http://no.such.invalid" },
-		"no TLS there": func(c *Config) {
+	right := rabbittest.ConfigOf(vh)
+	cases := map[string]func(*rabbit.Config){
+		"wrong password": func(*rabbit.Config) {},
+		"nobody listens": func(c *rabbit.Config) { c.AMQPURI, c.ManagementURI = "amqp://127.0.0.1:1", "http://127.0.0.1:1" },
+		"no such host": func(c *rabbit.Config) {
+			c.AMQPURI, c.ManagementURI = "amqp://no.such.invalid", "http://no.such.invalid"
+		},
+		"no TLS there": func(c *rabbit.Config) {
 			c.AMQPURI, c.ManagementURI = strings.Replace(c.AMQPURI, "amqp", "amqps", 1), strings.Replace(c.ManagementURI, "http", "https", 1)
 		},
-		"wrong protocols":       func(c *Config) { c.AMQPURI, c.ManagementURI = "amqp"+c.ManagementURI[4:], "http"+c.AMQPURI[4:] },
-		"a server that says it": func(c *Config) { c.ManagementURI = mean.URI },
+		"wrong protocols":       func(c *rabbit.Config) { c.AMQPURI, c.ManagementURI = "amqp"+c.ManagementURI[4:], "http"+c.AMQPURI[4:] },
+		"a server that says it": func(c *rabbit.Config) { c.ManagementURI = mean.URI },
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -351,14 +355,14 @@ func TestErrorsContainNoSecret(t *testing.T) {
 				said.WriteString(prefix + args)
 			}, funcr.Options{})
 			logger.Info("configuration", "config", config)
-			connection, err := open(config, logger, func(snapshot.Notice) {}, hasty)
+			connection, err := rabbittest.OpenWith(config, logger, func(snapshot.Notice) {}, hasty)
 			if err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, connection, func(g Gomega, health Health) {
+			rabbittest.AwaitHealth(t, connection, func(g Gomega, health rabbit.Health) {
 				g.Expect(health.Err).To(And(MatchError(ContainSubstring("AMQP")), MatchError(ContainSubstring("management API"))))
 			})
-			errs := []error{connection.Health().Err, connection.Refresh(t.Context()), connection.Apply(t.Context(), oneQueue)}
+			errs := []error{connection.Health().Err, connection.Refresh(t.Context()), connection.Apply(t.Context(), rabbittest.OneQueue)}
 			connection.Close()
 			for _, err := range errs {
 				fmt.Fprintf(&said, "%v %+v %#v %q ", err, err, err, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/observe"
 )
 
 // Config describes how to reach one vhost of a broker. It is a plain value with TLS material as PEM, so that Fingerprint can
@@ -65,6 +66,12 @@ type Config struct {
 	// Limits limit what the broker may cost; a connection has its own if nil. They are not part of Fingerprint.
 	Limits *management.Limits
 }
+
+// Observations are what the connections of a process share.
+type Observations = observe.Observations
+
+// NewObservations returns an empty set.
+func NewObservations() *Observations { return observe.NewObservations() }
 
 // managementOptions returns the options of a client of the management API. The configuration must have Limits.
 func (c Config) managementOptions(to endpoints, timeout time.Duration, connections int) management.Options {

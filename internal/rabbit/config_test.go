@@ -1,4 +1,4 @@
-package rabbit
+package rabbit_test
 
 import (
 	"crypto/ecdsa"
@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+
+	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
@@ -44,7 +47,7 @@ func selfSigned(t *testing.T) pair {
 	}
 }
 
-var plausible = Config{
+var plausible = rabbit.Config{
 	AMQPURI: "amqps://rabbit.example", ManagementURI: "https://rabbit.example/prefix", Username: "warren", Password: "s3cret-word",
 	VHost: "/", ResyncInterval: time.Second,
 }
@@ -53,25 +56,25 @@ func TestConfigValidate(t *testing.T) {
 	t.Parallel()
 	own := selfSigned(t)
 	cases := map[string]struct {
-		change func(*Config)
+		change func(*rabbit.Config)
 		says   string
 	}{
-		"as it should be":          {func(*Config) {}, ""},
-		"with certificates":        {func(c *Config) { c.CA, c.ClientCert, c.ClientKey = own.cert, own.cert, own.key }, ""},
-		"no AMQP URI":              {func(c *Config) { c.AMQPURI = "" }, "AMQPURI: must begin with amqp:// or amqps://"},
-		"AMQP over HTTP":           {func(c *Config) { c.AMQPURI = "http://h" }, "AMQPURI: must begin with amqp:// or amqps://"},
-		"management over AMQP":     {func(c *Config) { c.ManagementURI = "amqp://h" }, "ManagementURI: must begin with http:// or https://"},
-		"no host":                  {func(c *Config) { c.ManagementURI = "http://:15672" }, "ManagementURI: has no host"},
-		"password in the AMQP URI": {func(c *Config) { c.AMQPURI = "amqp://u:s3cret-word@h" }, "AMQPURI: must not contain a user or password"},
-		"user in the URI":          {func(c *Config) { c.ManagementURI = "http://u@h" }, "ManagementURI: must not contain a user or password"},
-		"URI that is none":         {func(c *Config) { c.AMQPURI = "amqp://u:s3cret-word@h:x" }, "AMQPURI: is not a URI"},
-		"no vhost":                 {func(c *Config) { c.VHost = "" }, `VHost: must not be empty; the default vhost is "/"`},
-		"no interval":              {func(c *Config) { c.ResyncInterval = 0 }, "ResyncInterval: must be above zero, is 0s"},
-		"CA that is none":          {func(c *Config) { c.CA = []byte("s3cret-word") }, "CA: holds no PEM certificate"},
-		"certificate without key":  {func(c *Config) { c.ClientCert = own.cert }, "ClientCert and ClientKey: one is given without the other"},
-		"key without certificate":  {func(c *Config) { c.ClientKey = own.key }, "ClientCert and ClientKey: one is given without the other"},
-		"key of another":           {func(c *Config) { c.ClientCert, c.ClientKey = own.cert, selfSigned(t).key }, "ClientCert and ClientKey: tls: private key does not match public key"},
-		"key that is none":         {func(c *Config) { c.ClientCert, c.ClientKey = own.cert, []byte("s3cret-word") }, "ClientCert and ClientKey: tls: failed to find any PEM data in key input"},
+		"as it should be":          {func(*rabbit.Config) {}, ""},
+		"with certificates":        {func(c *rabbit.Config) { c.CA, c.ClientCert, c.ClientKey = own.cert, own.cert, own.key }, ""},
+		"no AMQP URI":              {func(c *rabbit.Config) { c.AMQPURI = "" }, "AMQPURI: must begin with amqp:// or amqps://"},
+		"AMQP over HTTP":           {func(c *rabbit.Config) { c.AMQPURI = "http://h" }, "AMQPURI: must begin with amqp:// or amqps://"},
+		"management over AMQP":     {func(c *rabbit.Config) { c.ManagementURI = "amqp://h" }, "ManagementURI: must begin with http:// or https://"},
+		"no host":                  {func(c *rabbit.Config) { c.ManagementURI = "http://:15672" }, "ManagementURI: has no host"},
+		"password in the AMQP URI": {func(c *rabbit.Config) { c.AMQPURI = "amqp://u:s3cret-word@h" }, "AMQPURI: must not contain a user or password"},
+		"user in the URI":          {func(c *rabbit.Config) { c.ManagementURI = "http://u@h" }, "ManagementURI: must not contain a user or password"},
+		"URI that is none":         {func(c *rabbit.Config) { c.AMQPURI = "amqp://u:s3cret-word@h:x" }, "AMQPURI: is not a URI"},
+		"no vhost":                 {func(c *rabbit.Config) { c.VHost = "" }, `VHost: must not be empty; the default vhost is "/"`},
+		"no interval":              {func(c *rabbit.Config) { c.ResyncInterval = 0 }, "ResyncInterval: must be above zero, is 0s"},
+		"CA that is none":          {func(c *rabbit.Config) { c.CA = []byte("s3cret-word") }, "CA: holds no PEM certificate"},
+		"certificate without key":  {func(c *rabbit.Config) { c.ClientCert = own.cert }, "ClientCert and ClientKey: one is given without the other"},
+		"key without certificate":  {func(c *rabbit.Config) { c.ClientKey = own.key }, "ClientCert and ClientKey: one is given without the other"},
+		"key of another":           {func(c *rabbit.Config) { c.ClientCert, c.ClientKey = own.cert, selfSigned(t).key }, "ClientCert and ClientKey: tls: private key does not match public key"},
+		"key that is none":         {func(c *rabbit.Config) { c.ClientCert, c.ClientKey = own.cert, []byte("s3cret-word") }, "ClientCert and ClientKey: tls: failed to find any PEM data in key input"},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +85,7 @@ func TestConfigValidate(t *testing.T) {
 			if text(err) != test.says {
 				t.Errorf("said %q, should say %q", text(err), test.says)
 			}
-			if _, opened := Open(config, discard, func(snapshot.Notice) {}); test.says != "" && text(opened) != test.says {
+			if _, opened := rabbit.Open(config, logr.Discard(), func(snapshot.Notice) {}); test.says != "" && text(opened) != test.says {
 				t.Errorf("Open said %v", opened)
 			}
 		})
@@ -91,14 +94,14 @@ func TestConfigValidate(t *testing.T) {
 
 func TestConfigFingerprintDependsOnEveryField(t *testing.T) {
 	t.Parallel()
-	changes := map[string]func(*Config){
-		"AMQPURI": func(c *Config) { c.AMQPURI += "x" }, "ManagementURI": func(c *Config) { c.ManagementURI += "x" },
-		"Username": func(c *Config) { c.Username += "x" }, "Password": func(c *Config) { c.Password += "x" },
-		"VHost": func(c *Config) { c.VHost += "x" }, "ServerName": func(c *Config) { c.ServerName += "x" },
-		"CA": func(c *Config) { c.CA = []byte("x") }, "ClientCert": func(c *Config) { c.ClientCert = []byte("x") },
-		"ClientKey": func(c *Config) { c.ClientKey = []byte("x") }, "InsecureSkipVerify": func(c *Config) { c.InsecureSkipVerify = true },
-		"ResyncInterval": func(c *Config) { c.ResyncInterval++ }, "Owner": func(c *Config) { c.Owner += "x" },
-		"a letter moved": func(c *Config) { c.Username, c.Password = "warrens", "3cret-word" },
+	changes := map[string]func(*rabbit.Config){
+		"AMQPURI": func(c *rabbit.Config) { c.AMQPURI += "x" }, "ManagementURI": func(c *rabbit.Config) { c.ManagementURI += "x" },
+		"Username": func(c *rabbit.Config) { c.Username += "x" }, "Password": func(c *rabbit.Config) { c.Password += "x" },
+		"VHost": func(c *rabbit.Config) { c.VHost += "x" }, "ServerName": func(c *rabbit.Config) { c.ServerName += "x" },
+		"CA": func(c *rabbit.Config) { c.CA = []byte("x") }, "ClientCert": func(c *rabbit.Config) { c.ClientCert = []byte("x") },
+		"ClientKey": func(c *rabbit.Config) { c.ClientKey = []byte("x") }, "InsecureSkipVerify": func(c *rabbit.Config) { c.InsecureSkipVerify = true },
+		"ResyncInterval": func(c *rabbit.Config) { c.ResyncInterval++ }, "Owner": func(c *rabbit.Config) { c.Owner += "x" },
+		"a letter moved": func(c *rabbit.Config) { c.Username, c.Password = "warrens", "3cret-word" },
 	}
 	seen := map[string]string{plausible.Fingerprint(): "none"}
 	for name, change := range changes {
@@ -120,10 +123,17 @@ func TestConfigShowsNoSecret(t *testing.T) {
 	config.ClientKey = []byte("s3cret-key")
 	config.AMQPURI = "amqp://u:s3cret-uri@host" // refused, and perhaps logged for that
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
-		for _, value := range []any{config, &config, []Config{config}, map[string]Config{"a": config}, struct{ C Config }{config}} {
+		for _, value := range []any{config, &config, []rabbit.Config{config}, map[string]rabbit.Config{"a": config}, struct{ C rabbit.Config }{config}} {
 			if shown := fmt.Sprintf(verb, value); strings.Contains(shown, "s3cret") || !strings.Contains(shown, "amqp://host") {
 				t.Errorf("%s of a %T is %s", verb, value, shown)
 			}
 		}
 	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }

@@ -2,36 +2,58 @@ package rabbit
 
 import (
 	"context"
-	"fmt"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
-	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/brokermatch"
+	"github.com/warren-mq/warren/internal/rabbit/change"
+	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
-	"github.com/warren-mq/warren/internal/rabbit/retry"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
+	"github.com/warren-mq/warren/internal/rabbit/observe"
+	"github.com/warren-mq/warren/internal/rabbit/recreate"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
+	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
+type (
+	// Health is the state of a connection.
+	Health = health.Health
+	// Place is how other connections can check where the AMQP connection leads.
+	Place = health.Place
+	// Messages is how many messages queues held when they were last counted.
+	Messages = observe.Messages
+	// Consumers is what Warren knows of other consumers of a queue.
+	Consumers = observe.Consumers
+	// Removal is what Connection.Remove removes.
+	Removal = change.Removal
+	// Backlog is the messages of a queue before a move.
+	Backlog = mover.Backlog
+)
+
+// drainTimeout is how long Close waits for deletions to undo what they have begun. The next connection finishes the rest; see
+// safedelete/recovery.go.
+const drainTimeout = 4 * time.Second
+
 // Connection is a connection to one vhost of a broker until Close. Its methods may be called at the same time.
 type Connection struct {
-	config    Config
-	errs      brokererr.Errors
-	dialer    dialer
-	health    *healthState
-	notices   *notices
-	channels  *amqpconn.Pool
-	readAPI   *management.Client // of the refresher
-	writeAPI  *management.Client // of deletions, for all their requests
-	views     *views
-	operators *operatorSurvey
-	refresher *refresher
-	deleter   *safedelete.Deleter
-	refused   refusedLooks
-	shown     shownQueues
+	config   Config
+	log      logr.Logger
+	channels *amqpconn.Pool
+	readAPI  *management.Client // of refreshes
+	writeAPI *management.Client // of deletions, for all their requests
+	places   *brokermatch.PlaceChecker
+	observer *observe.Observer
+	changer  *change.Changer
+	deleter  *deleter
+	mover    *queueMover
+	counter  mover.Counter
 
 	ctx     context.Context // of the connection, not of a call
 	cancel  context.CancelFunc
@@ -41,10 +63,11 @@ type Connection struct {
 // Open starts to connect and to read the vhost, and returns immediately; Health reports the progress. Its only error is that of
 // Config.Validate. notify is called with what changed, from one goroutine, one call at a time; it must not call Close.
 func Open(config Config, logger logr.Logger, notify func(snapshot.Notice)) (*Connection, error) {
-	return open(config, logger, notify, defaultTimeouts)
+	return OpenWith(config, logger, notify, timing.Default)
 }
 
-func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeouts timeouts) (*Connection, error) {
+// OpenWith is Open with other timeouts, for tests.
+func OpenWith(config Config, logger logr.Logger, notify func(snapshot.Notice), timeouts timing.Timeouts) (*Connection, error) {
 	to, err := config.parse()
 	if err != nil {
 		return nil, err
@@ -56,53 +79,61 @@ func open(config Config, logger logr.Logger, notify func(snapshot.Notice), timeo
 		config.HoldsLease = func() bool { return true }
 	}
 	if config.Observations == nil {
-		config.Observations = NewObservations()
+		config.Observations = observe.NewObservations()
 	}
 	errs := config.errors()
 	c := &Connection{
-		config: config, errs: errs, dialer: dialer{config.dialOptions(to, timeouts.dial), timeouts, errs},
-		readAPI:  management.NewClient(config.managementOptions(to, timeouts.request, 1)),
-		writeAPI: management.NewClient(config.managementOptions(to, timeouts.request, safedelete.RequestLimit)),
-		channels: amqpconn.NewPool(errs, timeouts.operation), notices: newNotices(notify),
+		config: config, log: logger, channels: amqpconn.NewPool(errs, timeouts.Operation),
+		readAPI:  management.NewClient(config.managementOptions(to, timeouts.Request, 1)),
+		writeAPI: management.NewClient(config.managementOptions(to, timeouts.Request, safedelete.RequestLimit)),
 	}
-	c.shown.places = management.NewPlaces(1)
+	dialer := brokermatch.Dialer{Options: config.dialOptions(to, timeouts.Dial), Timeouts: timeouts, Errs: errs}
+	notices := observe.NewNotices(notify)
+	c.places = brokermatch.NewPlaceChecker(errs, c.writeAPI)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.health = &healthState{vhost: config.VHost, log: logger, notices: c.notices}
-	c.deleter = safedelete.New(safedelete.Settings{
+	state := health.New(config.VHost, logger, func() { notices.Add(snapshot.Notice{Health: true}) })
+	deletions := &deletionBroker{Pool: c.channels, dialer: dialer}
+	c.deleter = &deleter{Deleter: safedelete.New(safedelete.Settings{
 		VHost: config.VHost, Owner: config.Owner, User: config.Username, Errors: errs, Log: logger,
-		Standing: &config.Observations.standing, HoldsLease: config.HoldsLease,
-		Times: timeouts.ofDeletions(),
-	}, deletionBroker{c}, deletionBroker{c}, c.writeAPI)
-	c.views = &views{
-		observations: config.Observations, lifetime: c.ctx,
-		viewer: viewer{
-			notify: c.notices.add, isDeleting: c.deleter.IsDeleting, patience: timeouts.binding,
-			silences: retry.Backoff{First: timeouts.silence, Limit: timeouts.lastListen},
-		},
+		Standing: &config.Observations.Standing, HoldsLease: config.HoldsLease,
+		Times: timesOf(timeouts),
+	}, deletions, deletions, c.writeAPI)}
+	matcher := brokermatch.New(brokermatch.Settings{
+		AMQPURI: config.AMQPURI, ManagementURI: config.ManagementURI, ServerName: config.ServerName, Owner: config.Owner,
+		Errors: errs, Timeouts: timeouts, API: c.readAPI, Channels: c.channels, Health: state,
+	})
+	c.observer = observe.New(c.ctx, observe.Settings{
+		VHost: config.VHost, Username: config.Username, Owner: config.Owner, Broker: config.brokerFingerprint(),
+		ResyncInterval: config.ResyncInterval, MessageCountsInterval: config.MessageCountsInterval, KnownOwners: config.KnownOwners,
+		Observations: config.Observations, Errors: errs, Timeouts: timeouts, Log: logger, Health: state,
+		ReadAPI: c.readAPI, WriteAPI: c.writeAPI, Channels: c.channels, Matcher: matcher, Dialer: dialer,
+		Notify: notices.Add, IsDeleting: c.deleter.IsDeleting, ClearLeftovers: c.deleter.ClearLeftovers,
+	})
+	c.changer = &change.Changer{
+		VHost: config.VHost, Errors: errs, Channels: c.channels, Observer: c.observer, HoldsLease: config.HoldsLease,
 	}
-	c.operators = &operatorSurvey{
-		config: config, errs: errs, api: c.writeAPI, views: c.views, health: c.health, last: survey{places: management.NewPlaces(1)},
-	}
-	links := newLinkSlot()
-	c.refresher = &refresher{
-		config: config, errs: errs, timeouts: timeouts, log: logger, api: c.readAPI, health: c.health, views: c.views,
-		matcher: &matcher{
-			config: config, errs: errs, timeouts: timeouts, api: c.readAPI, links: links, channels: c.channels, health: c.health,
-		},
-		operators: c.operators, clearLeftovers: c.deleter.ClearLeftovers,
-		requests: &refreshRequests{vhost: config.VHost, wake: make(chan struct{}, 1), closed: c.ctx.Done()},
-	}
-	listener := &eventListener{
-		config: config, dialer: c.dialer, log: logger, health: c.health, requests: c.refresher.requests, matched: make(chan struct{}, 1),
-	}
-	c.views.listen, c.refresher.matcher.matched = listener.listenTo, listener.matched
-	supervisor := &supervisor{
-		dialer: c.dialer, links: links, channels: c.channels, health: c.health, reconnected: c.refresher.requests.markStale,
-	}
-	c.running.Go(func() { c.notices.run(c.ctx) })
-	c.running.Go(func() { supervisor.run(c.ctx) })
-	c.running.Go(func() { c.refresher.run(c.ctx) })
+	c.mover = &queueMover{errs: errs, channels: c.channels, dialer: dialer, observer: c.observer, notify: notices.Add}
+	c.counter = mover.Counter{Errors: errs, Channels: c.channels, API: c.writeAPI}
+	c.deleter.observer, deletions.Observer, deletions.changer = c.observer, c.observer, c.changer
+	supervisor := &brokermatch.Supervisor{Dialer: dialer, Matcher: matcher, Reconnected: c.observer.MarkStale}
+	c.running.Go(func() { notices.Run(c.ctx) })
+	c.running.Go(func() { supervisor.Run(c.ctx) })
+	c.running.Go(func() { c.observer.Run(c.ctx) })
 	return c, nil
+}
+
+// Parts are the parts of a connection, for tests of their packages.
+type Parts struct {
+	Observer *observe.Observer
+	Deleter  *safedelete.Deleter
+	Channels *amqpconn.Pool
+	// ReadAPI is the client of refreshes, and API the client of deletions.
+	ReadAPI, API *management.Client
+}
+
+// Parts returns the parts of the connection, for tests of their packages.
+func (c *Connection) Parts() Parts {
+	return Parts{Observer: c.observer, Deleter: c.deleter.Deleter, Channels: c.channels, ReadAPI: c.readAPI, API: c.writeAPI}
 }
 
 // Close ends everything, and returns when all goroutines have ended. It may be called more than once.
@@ -110,26 +141,19 @@ func (c *Connection) Close() {
 	c.deleter.Stop(drainTimeout)
 	c.cancel()
 	c.running.Wait()
-	c.views.listening.Wait()
 	c.channels.Running.Wait()
 	c.deleter.Close()
 	c.readAPI.Close()
 	c.writeAPI.Close()
-	c.views.close()
+	c.observer.Close()
 }
 
 // Health returns the state of the connection.
-func (c *Connection) Health() Health {
-	health := c.health.read()
-	health.CurrentAt = health.SyncedAt
-	if view := c.views.get(); view != nil {
-		since, reason, currentAt := view.events.State()
-		health.EventsSince, health.EventsReason = since, reason
-		if currentAt.After(health.CurrentAt) {
-			health.CurrentAt = currentAt
-		}
-	}
-	return health
+func (c *Connection) Health() Health { return c.observer.State() }
+
+// Stats returns the values of the metrics.
+func (c *Connection) Stats() Stats {
+	return statsOf(c.config, c.observer, c.deleter.Deleter, c.channels.Limit())
 }
 
 // VHost returns the name of the vhost.
@@ -138,54 +162,85 @@ func (c *Connection) VHost() string { return c.config.VHost }
 // Owner returns Config.Owner.
 func (c *Connection) Owner() string { return c.config.Owner }
 
+// LeadsTo reports whether another connection, with this health and to a vhost of the same name, was shown to lead to the vhost of
+// this connection.
+func (c *Connection) LeadsTo(ctx context.Context, other Health) (bool, error) {
+	return c.places.LeadsTo(ctx, c.Health(), other)
+}
+
 // Observe returns the selected objects of the vhost from the snapshot in memory; false before the first refresh. It includes the
 // exchanges that can be reached from selection.FollowFrom, with their bindings.
 func (c *Connection) Observe(selection vhost.Selection) (vhost.Observed, bool) {
-	return c.views.observe(selection)
+	return c.observer.Observe(selection)
 }
 
 // Refresh returns after a refresh that began after the call. One refresh serves all callers that wait for it.
-func (c *Connection) Refresh(ctx context.Context) error { return c.refresher.requests.wait(ctx) }
+func (c *Connection) Refresh(ctx context.Context) error { return c.observer.Refresh(ctx) }
 
 // RequestRefresh requests a refresh that begins after the call, and does not wait for it.
-func (c *Connection) RequestRefresh() { c.refresher.requests.request() }
+func (c *Connection) RequestRefresh() { c.observer.RequestRefresh() }
 
-// RequestCatchUp requests a snapshot that is current as of the call, and does not wait for it. If events arrive, that takes
-// milliseconds; otherwise a refresh does it. On several nodes a refresh does it, too, because their events do not arrive in the
-// order of the changes.
-func (c *Connection) RequestCatchUp() {
-	awaited := c.awaitMarker(func(current bool) {
-		if !current {
-			c.RequestRefresh()
-		}
-	})
-	if !awaited {
-		c.RequestRefresh()
-	}
-}
+// RequestCatchUp requests a snapshot that is current as of the call, and does not wait for it.
+func (c *Connection) RequestCatchUp() { c.observer.RequestCatchUp() }
 
 // CatchUp is RequestCatchUp that waits until the snapshot is current as of the call.
-func (c *Connection) CatchUp(ctx context.Context) error {
-	current := make(chan bool, 1)
-	if !c.awaitMarker(func(is bool) { current <- is }) {
-		return c.Refresh(ctx)
-	}
-	select {
-	case is := <-current:
-		if is {
-			return nil
-		}
-	case <-ctx.Done():
-		return fmt.Errorf("waiting for the events of vhost %q: %w", c.config.VHost, ctx.Err())
-	case <-c.ctx.Done():
-		return brokererr.ErrClosed
-	}
-	return c.Refresh(ctx)
+func (c *Connection) CatchUp(ctx context.Context) error { return c.observer.CatchUp(ctx) }
+
+// Messages returns how many messages queues held when they were last counted.
+func (c *Connection) Messages(queues []string) Messages { return c.observer.Messages(queues) }
+
+// Consumers returns what is known of other consumers of a queue. Call it after each count to keep the queue in the counts; see
+// Notice.Messages.
+func (c *Connection) Consumers(queue string) Consumers { return c.observer.Consumers(queue) }
+
+// RefusedLook returns why the broker refused the last browse of a queue; nil if it did not.
+func (c *Connection) RefusedLook(queue string) error { return c.mover.refused.get(queue) }
+
+// Apply declares the exchanges and queues of a topology, and binds its bindings; see change.Changer.
+func (c *Connection) Apply(ctx context.Context, changes topology.Topology) error {
+	return c.changer.Apply(ctx, changes)
 }
 
-// awaitMarker calls tell with whether the snapshot is current as of the call, when events have shown that. It returns false if
-// events do not suffice.
-func (c *Connection) awaitMarker(tell func(current bool)) bool {
-	view := c.views.get()
-	return view != nil && c.health.read().ordersEvents() && view.events.Await(view.lastRead(), tell)
+// Remove unbinds and deletes; see change.Changer. cluster is the key of the identity that the cluster of the broker must have.
+func (c *Connection) Remove(ctx context.Context, cluster string, removal Removal) error {
+	return c.changer.Remove(ctx, cluster, removal)
+}
+
+// DeleteEmpty deletes queues that are provably empty; see safedelete.Deleter. cluster is as for Remove.
+func (c *Connection) DeleteEmpty(
+	ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error,
+) error {
+	return c.deleter.DeleteEmpty(ctx, cluster, queues, stillWanted)
+}
+
+// Fences returns the names of the fences of this Owner: policies with which running deletions stop queues from accepting messages, and
+// fences that the last refresh showed. Each refresh removes fences that were left behind.
+func (c *Connection) Fences() []string { return c.deleter.Fences() }
+
+// LastDeletion returns when queues were last deleted that were provably empty; zero if none were.
+func (c *Connection) LastDeletion() time.Time { return c.deleter.LastDeletion() }
+
+// Recreator recreates queues on the cluster with this Key.
+func (c *Connection) Recreator(cluster string) *recreate.Recreator {
+	broker := recreationBroker{c.channels, c.observer, c.changer, c.mover, c.deleter}
+	return recreate.New(recreate.Settings{
+		Cluster: cluster, VHost: c.config.VHost, Username: c.config.Username, Owner: c.config.Owner, Errors: c.config.errors(), Log: c.log,
+	}, broker, broker, c.deleter, c.writeAPI)
+}
+
+// Move moves messages out of a queue; see mover.Run. It opens its own AMQP connections to the cluster of this name, and
+// sets Dial and Errs of the configuration.
+func (c *Connection) Move(ctx context.Context, cluster string, config mover.Config) (mover.Progress, error) {
+	return c.mover.Move(ctx, cluster, config)
+}
+
+// Look shows the messages of a queue; see mover.Look and Move.
+func (c *Connection) Look(ctx context.Context, cluster string, config mover.LookConfig) (mover.Looked, error) {
+	return c.mover.Look(ctx, cluster, config)
+}
+
+// Backlog counts the messages of a queue on the cluster of this name; false if there is no such queue. If others consume the
+// queue, it waits until the broker has counted the messages that they hold.
+func (c *Connection) Backlog(ctx context.Context, cluster, queue string) (counted Backlog, exists bool, err error) {
+	return c.counter.Count(ctx, cluster, queue)
 }

@@ -1,4 +1,4 @@
-package rabbit
+package rabbit_test
 
 import (
 	"bytes"
@@ -15,26 +15,29 @@ import (
 	"github.com/go-logr/logr/testr"
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
+	"github.com/warren-mq/warren/test/rabbittest"
 )
 
 // hasty has short timeouts, for brokers that do not answer.
-var hasty = timeouts{
-	dial: 2 * time.Second, operation: 3 * time.Second, request: 5 * time.Second, close: 100 * time.Millisecond,
-	firstRetry: 10 * time.Millisecond, lastRetry: 100 * time.Millisecond, marker: time.Hour, event: 3 * time.Second,
+var hasty = timing.Timeouts{
+	Dial: 2 * time.Second, Operation: 3 * time.Second, Request: 5 * time.Second, Close: 100 * time.Millisecond,
+	FirstRetry: 10 * time.Millisecond, LastRetry: 100 * time.Millisecond, Marker: time.Hour, Event: 3 * time.Second,
 }
 
-func openedHastily(t *testing.T, config Config) *Connection {
+func openedHastily(t *testing.T, config rabbit.Config) *rabbittest.Connection {
 	t.Helper()
-	connection, err := open(config, testr.New(t), func(snapshot.Notice) {}, hasty)
+	connection, err := rabbittest.OpenWith(config, testr.New(t), func(snapshot.Notice) {}, hasty)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,30 +45,9 @@ func openedHastily(t *testing.T, config Config) *Connection {
 	return connection
 }
 
-// eventually waits until the health meets the expectations.
-func eventually(t *testing.T, connection *Connection, wanted func(Gomega, Health)) {
-	t.Helper()
-	NewWithT(t).Eventually(func(g Gomega) { wanted(g, connection.Health()) }).
-		WithTimeout(within).WithPolling(5 * time.Millisecond).Should(Succeed())
-}
-
-func isWell(g Gomega, health Health) { g.Expect(health.well()).To(BeTrue(), "%+v", health) }
-
-func failsWith(reason error, says ...string) func(Gomega, Health) {
-	return func(g Gomega, health Health) {
-		g.Expect(health.Err).To(MatchError(reason))
-		for _, part := range says {
-			g.Expect(health.Err).To(MatchError(ContainSubstring(part)))
-		}
-		g.Expect(health.FailingSince).NotTo(BeZero())
-	}
-}
-
-var oneQueue = topology.Topology{Queues: []topology.Queue{{Name: "q", Arguments: quorum(nil)}}}
-
 func TestHealthIdentifiesTheBroker(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost) {
-		health := connected(t, configOf(vh), nil).Health()
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		health := rabbittest.Connected(t, rabbittest.ConfigOf(vh), nil).Health()
 		if health.Version != vh.Broker.Version || health.ClusterName == "" || !health.FailingSince.IsZero() {
 			t.Errorf("%+v", health)
 		}
@@ -82,22 +64,22 @@ func ofObjects(requests []netfault.Request) []netfault.Request {
 
 // A connection of an administrator makes one request for the definitions of the vhost in each interval.
 func TestSteadyStateIsOneRequestPerInterval(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost) {
-		fill(vh)
-		config := deafConfigOf(t, vh)
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		rabbittest.Fill(vh)
+		config := rabbittest.DeafConfigOf(t, vh)
 		proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 		config.ManagementURI, config.ResyncInterval = proxy.URI, 200*time.Millisecond
-		connection := connected(t, config, nil)
-		if err := connection.Apply(t.Context(), oneQueue); err != nil {
+		connection := rabbittest.Connected(t, config, nil)
+		if err := connection.Apply(t.Context(), rabbittest.OneQueue); err != nil {
 			t.Fatal(err)
 		}
-		seen(t, connection)
+		rabbittest.Seen(t, connection)
 		proxy.Requests()
 		var steady []netfault.Request
 		NewWithT(t).Eventually(func() int {
 			steady = append(steady, ofObjects(proxy.Requests())...)
 			return len(steady)
-		}).WithTimeout(within).WithPolling(time.Millisecond).Should(BeNumerically(">=", 6))
+		}).WithTimeout(rabbittest.Within).WithPolling(time.Millisecond).Should(BeNumerically(">=", 6))
 		for i, request := range steady {
 			if request.Path != "/api/definitions/"+management.Escape(vh.Name) {
 				t.Errorf("request %d: %s", i, request.Path)
@@ -116,17 +98,17 @@ func TestSteadyStateIsOneRequestPerInterval(t *testing.T) {
 // RabbitMQ closes a TCP connection of the management API that has been idle for 5 s, which is less than an interval. One request for the
 // match queue of the AMQP connection shows that the next TCP connection leads to the same broker.
 func TestSteadyStateOverNewTCPConnections(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost) {
-		config := deafConfigOf(t, vh)
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		config := rabbittest.DeafConfigOf(t, vh)
 		proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 		config.ManagementURI = proxy.URI
-		connection := connected(t, config, nil)
-		seen(t, connection)
+		connection := rabbittest.Connected(t, config, nil)
+		rabbittest.Seen(t, connection)
 		for range 3 {
 			proxy.Requests()
 			sockets := proxy.Sockets()
-			connection.readAPI.Close()
-			seen(t, connection)
+			connection.ReadAPI.Close()
+			rabbittest.Seen(t, connection)
 			kinds := ""
 			for _, request := range proxy.Requests() {
 				kinds += strings.Split(request.Path, "/")[2] + " "
@@ -145,13 +127,13 @@ func TestSteadyStateWithoutAdministratorIsFiveListings(t *testing.T) {
 	vh := brokers.Newest(t).NewVHost(t)
 	user := vh.Broker.NewUser(t, "management")
 	vh.Grant(user, ".*", ".*", ".*")
-	config := configOf(vh)
+	config := rabbittest.ConfigOf(vh)
 	proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.ManagementURI, config.Username, config.Password = proxy.URI, user.Username, user.Password
-	connection := connected(t, config, nil)
-	seen(t, connection) // a refresh that had begun has ended
+	connection := rabbittest.Connected(t, config, nil)
+	rabbittest.Seen(t, connection) // a refresh that had begun has ended
 	proxy.Requests()
-	seen(t, connection)
+	rabbittest.Seen(t, connection)
 	kinds := ""
 	for _, request := range ofObjects(proxy.Requests()) {
 		kinds += strings.Split(request.Path, "/")[2] + " "
@@ -164,8 +146,8 @@ func TestSteadyStateWithoutAdministratorIsFiveListings(t *testing.T) {
 // RabbitMQ 4.3.5 and newer send ETags, and answer "not modified" while nothing changed. A change in any vhost of the broker changes the
 // ETags of all vhosts.
 func TestBrokersWithETags(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost) {
-		m := connected(t, configOf(vh), nil).readAPI
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		m := rabbittest.Connected(t, rabbittest.ConfigOf(vh), nil).ReadAPI
 		version, err := vhost.ParseVersion(vh.Broker.Version)
 		if err != nil {
 			t.Fatal(err)
@@ -182,7 +164,7 @@ func TestBrokersWithETags(t *testing.T) {
 			before := etag
 			etag, err = m.Get(t.Context(), "/definitions/"+management.Escape(vh.Name), before, &definitions)
 			return err
-		}).WithTimeout(within).WithPolling(time.Millisecond).Should(MatchError(management.ErrNotModified))
+		}).WithTimeout(rabbittest.Within).WithPolling(time.Millisecond).Should(MatchError(management.ErrNotModified))
 	})
 }
 
@@ -190,7 +172,7 @@ func TestBrokersWithETags(t *testing.T) {
 func TestETagIsUsedUntilAChange(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
-	config := deafConfigOf(t, vh)
+	config := rabbittest.DeafConfigOf(t, vh)
 	proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.ManagementURI = proxy.URI
 	etagIs := func(etag string) {
@@ -207,12 +189,12 @@ func TestETagIsUsedUntilAChange(t *testing.T) {
 		})
 	}
 	etagIs(`"one"`)
-	connection := connected(t, config, nil)
+	connection := rabbittest.Connected(t, config, nil)
 	looks := func(statuses ...int) {
 		t.Helper()
 		for i, status := range statuses {
 			proxy.Requests()
-			seen(t, connection)
+			rabbittest.Seen(t, connection)
 			if requests := ofObjects(proxy.Requests()); len(requests) != 1 || requests[0].Status != status {
 				t.Fatalf("look %d: %+v, should be one request answered with %d", i+1, requests, status)
 			}
@@ -221,14 +203,14 @@ func TestETagIsUsedUntilAChange(t *testing.T) {
 	misses := func() {
 		t.Helper()
 		proxy.Requests()
-		seen(t, connection)
+		rabbittest.Seen(t, connection)
 		if requests := ofObjects(proxy.Requests()); len(requests) != 2 || requests[0].Status != 200 || requests[1].Status != 200 {
 			t.Fatalf("%+v, should be two full answers, for what is missing is looked for once more", requests)
 		}
 	}
 	has := func(queues int) {
 		t.Helper()
-		if observed, _ := connection.Observe(namesOf(oneQueue)); len(observed.Queues) != queues {
+		if observed, _ := connection.Observe(rabbittest.NamesOf(rabbittest.OneQueue)); len(observed.Queues) != queues {
 			t.Errorf("%d queues observed, should be %d", len(observed.Queues), queues)
 		}
 	}
@@ -237,7 +219,7 @@ func TestETagIsUsedUntilAChange(t *testing.T) {
 	if !connection.Health().SyncedAt.After(before) {
 		t.Error("a look that found nothing new is a successful look")
 	}
-	vh.DeclareQueue("q", quorum(nil))
+	vh.DeclareQueue("q", rabbittest.Quorum(nil))
 	etagIs(`"two"`)
 	looks(200, 200, 304)
 	has(1)
@@ -246,7 +228,7 @@ func TestETagIsUsedUntilAChange(t *testing.T) {
 	misses()
 	has(0)
 	looks(200, 304)
-	if err := connection.Apply(t.Context(), oneQueue); err != nil {
+	if err := connection.Apply(t.Context(), rabbittest.OneQueue); err != nil {
 		t.Fatal(err)
 	}
 	has(1)
@@ -257,28 +239,28 @@ func TestETagIsUsedUntilAChange(t *testing.T) {
 }
 
 func TestReconnectsWhenTheBrokerClosesTheConnection(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost) {
-		config := deafConfigOf(t, vh)
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		config := rabbittest.DeafConfigOf(t, vh)
 		proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 		config.ManagementURI = proxy.URI
-		connection := connected(t, config, nil)
-		if err := connection.Apply(t.Context(), oneQueue); err != nil {
+		connection := rabbittest.Connected(t, config, nil)
+		if err := connection.Apply(t.Context(), rabbittest.OneQueue); err != nil {
 			t.Fatal(err)
 		}
 		proxy.Requests()
 		vh.DeleteQueue("q")
 		NewWithT(t).Eventually(func() int { // the management API lists connections late
 			return vh.Broker.CloseConnections(t, "warren "+vh.Name)
-		}).WithTimeout(within).WithPolling(50 * time.Millisecond).Should(Equal(1))
-		eventually(t, connection, func(g Gomega, health Health) { // it refreshes immediately, and probes the user's rights again
-			observed, _ := connection.Observe(namesOf(oneQueue))
+		}).WithTimeout(rabbittest.Within).WithPolling(50 * time.Millisecond).Should(Equal(1))
+		rabbittest.AwaitHealth(t, connection, func(g Gomega, health rabbit.Health) { // it refreshes immediately, and probes the user's rights again
+			observed, _ := connection.Observe(rabbittest.NamesOf(rabbittest.OneQueue))
 			g.Expect(observed.Queues).To(BeEmpty())
-			isWell(g, health)
+			rabbittest.IsWell(g, health)
 		})
 		if requests := fmt.Sprint(proxy.Requests()); !strings.Contains(requests, "/api/whoami") {
 			t.Errorf("who the broker is was not asked again: %s", requests)
 		}
-		if err := connection.Apply(t.Context(), oneQueue); err != nil {
+		if err := connection.Apply(t.Context(), rabbittest.OneQueue); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -287,40 +269,40 @@ func TestReconnectsWhenTheBrokerClosesTheConnection(t *testing.T) {
 func TestEachProtocolWorksWithoutTheOther(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
-	config := configOf(vh)
+	config := rabbittest.ConfigOf(vh)
 	relay, proxy := netfault.NewProxy(t, config.AMQPURI), netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.AMQPURI, config.ManagementURI = relay.URI, proxy.URI
 	connection := openedHastily(t, config)
-	eventually(t, connection, isWell)
+	rabbittest.AwaitHealth(t, connection, rabbittest.IsWell)
 
 	relay.Refuse()
-	eventually(t, connection, failsWith(brokererr.ErrUnreachable, "AMQP: "))
+	rabbittest.AwaitHealth(t, connection, rabbittest.FailsWith(brokererr.ErrUnreachable, "AMQP: "))
 	since := connection.Health().FailingSince
 	vh.DeclareQueue("seen", nil)
-	if now := seen(t, connection); len(now.Queues) != 1 {
+	if now := rabbittest.Seen(t, connection); len(now.Queues) != 1 {
 		t.Error("without AMQP nothing is seen")
 	}
-	mustBe(t, connection.Apply(t.Context(), oneQueue), brokererr.ErrUnreachable, `declare queue "q" in vhost`)
+	rabbittest.MustBe(t, connection.Apply(t.Context(), rabbittest.OneQueue), brokererr.ErrUnreachable, `declare queue "q" in vhost`)
 	if health := connection.Health(); health.Connected || !health.FailingSince.Equal(since) || health.Version != vh.Broker.Version {
 		t.Errorf("%+v", health)
 	}
 	relay.Accept()
-	eventually(t, connection, isWell)
+	rabbittest.AwaitHealth(t, connection, rabbittest.IsWell)
 
 	proxy.Change(func(response *http.Response) error {
 		response.StatusCode, response.Status = http.StatusServiceUnavailable, "503 Service Unavailable"
 		return nil
 	})
-	mustBe(t, connection.Refresh(t.Context()), brokererr.ErrUnreachable, "503")
-	if err := connection.Apply(t.Context(), oneQueue); err != nil {
+	rabbittest.MustBe(t, connection.Refresh(t.Context()), brokererr.ErrUnreachable, "503")
+	if err := connection.Apply(t.Context(), rabbittest.OneQueue); err != nil {
 		t.Fatal(err)
 	}
-	if observed, _ := connection.Observe(namesOf(oneQueue)); len(observed.Queues) != 1 {
+	if observed, _ := connection.Observe(rabbittest.NamesOf(rabbittest.OneQueue)); len(observed.Queues) != 1 {
 		t.Error("without the management API nothing is written through")
 	}
-	eventually(t, connection, failsWith(brokererr.ErrUnreachable, "management API, GET /api/", "503"))
+	rabbittest.AwaitHealth(t, connection, rabbittest.FailsWith(brokererr.ErrUnreachable, "management API, GET /api/", "503"))
 	proxy.Change(nil)
-	eventually(t, connection, isWell)
+	rabbittest.AwaitHealth(t, connection, rabbittest.IsWell)
 }
 
 func TestABrokerThatNeverAnswers(t *testing.T) {
@@ -328,55 +310,55 @@ func TestABrokerThatNeverAnswers(t *testing.T) {
 	vh := brokers.Newest(t).NewVHost(t)
 	t.Run("from the start", func(t *testing.T) {
 		t.Parallel()
-		config := configOf(vh)
+		config := rabbittest.ConfigOf(vh)
 		config.AMQPURI, config.ManagementURI = "amqp://"+netfault.Mute(t), "http://"+netfault.Mute(t)
 		connection := openedHastily(t, config)
-		eventually(t, connection, failsWith(brokererr.ErrTimeout, "AMQP: ", "management API, GET /api/whoami"))
-		mustBe(t, connection.Apply(t.Context(), oneQueue), brokererr.ErrTimeout)
-		mustBe(t, connection.Refresh(t.Context()), brokererr.ErrTimeout)
+		rabbittest.AwaitHealth(t, connection, rabbittest.FailsWith(brokererr.ErrTimeout, "AMQP: ", "management API, GET /api/whoami"))
+		rabbittest.MustBe(t, connection.Apply(t.Context(), rabbittest.OneQueue), brokererr.ErrTimeout)
+		rabbittest.MustBe(t, connection.Refresh(t.Context()), brokererr.ErrTimeout)
 		promptly(t, connection.Close)
 	})
 	t.Run("in the TLS handshake", func(t *testing.T) {
 		t.Parallel()
-		config := configOf(vh)
+		config := rabbittest.ConfigOf(vh)
 		config.AMQPURI, config.ManagementURI = "amqps://"+netfault.Mute(t), "https://"+netfault.Mute(t)
 		connection := openedHastily(t, config)
-		eventually(t, connection, failsWith(brokererr.ErrTimeout, "AMQP: ", "management API"))
+		rabbittest.AwaitHealth(t, connection, rabbittest.FailsWith(brokererr.ErrTimeout, "AMQP: ", "management API"))
 		promptly(t, connection.Close)
 	})
 	t.Run("in the middle of the handshake", func(t *testing.T) {
 		t.Parallel()
-		config := configOf(vh)
+		config := rabbittest.ConfigOf(vh)
 		relay := netfault.NewProxy(t, config.AMQPURI)
 		relay.Hold() // the TCP connection opens, and the broker sends nothing
 		config.AMQPURI = relay.URI
 		connection := openedHastily(t, config)
-		eventually(t, connection, failsWith(brokererr.ErrTimeout, "AMQP: "))
+		rabbittest.AwaitHealth(t, connection, rabbittest.FailsWith(brokererr.ErrTimeout, "AMQP: "))
 		relay.Release()
-		eventually(t, connection, isWell)
+		rabbittest.AwaitHealth(t, connection, rabbittest.IsWell)
 	})
 	t.Run("in the middle of an operation", func(t *testing.T) {
 		t.Parallel()
-		config := configOf(vh)
+		config := rabbittest.ConfigOf(vh)
 		relay := netfault.NewProxy(t, config.AMQPURI)
 		config.AMQPURI = relay.URI
 		connection := openedHastily(t, config)
-		eventually(t, connection, isWell)
+		rabbittest.AwaitHealth(t, connection, rabbittest.IsWell)
 		relay.Hold()
-		mustBe(t, connection.Apply(t.Context(), oneQueue), brokererr.ErrTimeout, `declare queue "q"`)
-		eventually(t, connection, failsWith(brokererr.ErrTimeout))
+		rabbittest.MustBe(t, connection.Apply(t.Context(), rabbittest.OneQueue), brokererr.ErrTimeout, `declare queue "q"`)
+		rabbittest.AwaitHealth(t, connection, rabbittest.FailsWith(brokererr.ErrTimeout))
 		relay.Release()
-		NewWithT(t).Eventually(func() error { return connection.Apply(t.Context(), oneQueue) }).WithTimeout(within).Should(Succeed())
+		NewWithT(t).Eventually(func() error { return connection.Apply(t.Context(), rabbittest.OneQueue) }).WithTimeout(rabbittest.Within).Should(Succeed())
 	})
 }
 
 func TestContextsEndWaiting(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
-	config := configOf(vh)
+	config := rabbittest.ConfigOf(vh)
 	relay, proxy := netfault.NewProxy(t, config.AMQPURI), netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{})
 	config.AMQPURI, config.ManagementURI = relay.URI, proxy.URI
-	connection := connectedWith(t, config, lasting())
+	connection := rabbittest.ConnectedWith(t, config, lasting())
 	relay.Hold()
 	blocked := make(chan struct{})
 	proxy.Change(func(*http.Response) error { <-blocked; return nil })
@@ -386,31 +368,31 @@ func TestContextsEndWaiting(t *testing.T) {
 	cancel()
 	many := topology.Topology{}
 	for i := range 3 * amqpconn.ChannelLimit { // more than there are channels
-		many.Queues = append(many.Queues, topology.Queue{Name: fmt.Sprint(i), Arguments: quorum(nil)})
+		many.Queues = append(many.Queues, topology.Queue{Name: fmt.Sprint(i), Arguments: rabbittest.Quorum(nil)})
 	}
-	mustBe(t, connection.Apply(ctx, many), context.Canceled)
-	mustBe(t, connection.Refresh(ctx), context.Canceled)
+	rabbittest.MustBe(t, connection.Apply(ctx, many), context.Canceled)
+	rabbittest.MustBe(t, connection.Refresh(ctx), context.Canceled)
 	soon, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	mustBe(t, connection.Apply(soon, oneQueue), context.DeadlineExceeded)
+	rabbittest.MustBe(t, connection.Apply(soon, rabbittest.OneQueue), context.DeadlineExceeded)
 	promptly(t, connection.Close) // during operations and a refresh
-	mustBe(t, connection.Refresh(t.Context()), brokererr.ErrClosed)
-	mustBe(t, connection.Apply(t.Context(), oneQueue), brokererr.ErrClosed)
+	rabbittest.MustBe(t, connection.Refresh(t.Context()), brokererr.ErrClosed)
+	rabbittest.MustBe(t, connection.Apply(t.Context(), rabbittest.OneQueue), brokererr.ErrClosed)
 }
 
 func TestWaitsForTheFirstConnection(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
-	config := configOf(vh)
+	config := rabbittest.ConfigOf(vh)
 	relay := netfault.NewProxy(t, config.AMQPURI)
 	config.AMQPURI = relay.URI
 	relay.Hold()
-	connection := opened(t, config, nil)
+	connection := rabbittest.Opened(t, config, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	mustBe(t, connection.Apply(ctx, oneQueue), context.Canceled)
+	rabbittest.MustBe(t, connection.Apply(ctx, rabbittest.OneQueue), context.Canceled)
 	applied := make(chan error, 1)
-	go func() { applied <- connection.Apply(t.Context(), oneQueue) }()
+	go func() { applied <- connection.Apply(t.Context(), rabbittest.OneQueue) }()
 	relay.Release()
 	if err := <-applied; err != nil {
 		t.Fatal(err)
@@ -433,22 +415,22 @@ func promptly(t *testing.T, step func()) {
 }
 
 func TestCloseLeavesNothingBehind(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost) {
-		config := configOf(vh)
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		config := rabbittest.ConfigOf(vh)
 		hung := config
 		hung.AMQPURI, hung.ManagementURI = "amqp://"+netfault.Mute(t), "http://"+netfault.Mute(t)
 		// Goroutines inherit labels from the goroutine that starts them. The label separates ours from the goroutines of other tests.
 		pprof.Do(t.Context(), pprof.Labels("opened by", t.Name()), func(context.Context) {
-			for name, config := range map[string]Config{"well": config, "hung": hung} {
-				connection, err := open(config, logr.Discard(), func(snapshot.Notice) {}, lasting())
+			for name, config := range map[string]rabbit.Config{"well": config, "hung": hung} {
+				connection, err := rabbittest.OpenWith(config, logr.Discard(), func(snapshot.Notice) {}, lasting())
 				if err != nil {
 					t.Fatal(err)
 				}
 				if name == "well" {
-					if err := connection.Apply(t.Context(), oneQueue); err != nil {
+					if err := connection.Apply(t.Context(), rabbittest.OneQueue); err != nil {
 						t.Error(err)
 					}
-					seen(t, connection)
+					rabbittest.Seen(t, connection)
 				}
 				promptly(t, connection.Close)
 				connection.Close() // a second call is allowed
@@ -465,21 +447,28 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 				}
 			}
 			return ""
-		}).WithTimeout(within).WithPolling(10 * time.Millisecond).Should(BeEmpty())
+		}).WithTimeout(rabbittest.Within).WithPolling(10 * time.Millisecond).Should(BeEmpty())
 	})
 }
 
 func TestAVHostThatIsDeleted(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost) {
-		connection := connected(t, configOf(vh), nil)
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		connection := rabbittest.Connected(t, rabbittest.ConfigOf(vh), nil)
 		vh.Delete()
-		mustBe(t, connection.Refresh(t.Context()), brokererr.ErrVHostNotFound)
-		eventually(t, connection, func(g Gomega, health Health) {
-			failsWith(brokererr.ErrVHostNotFound)(g, health)
+		rabbittest.MustBe(t, connection.Refresh(t.Context()), brokererr.ErrVHostNotFound)
+		rabbittest.AwaitHealth(t, connection, func(g Gomega, health rabbit.Health) {
+			rabbittest.FailsWith(brokererr.ErrVHostNotFound)(g, health)
 			g.Expect(health.Connected).To(BeFalse())
 		})
 		if _, ok := connection.Observe(vhost.Selection{}); !ok {
 			t.Error("what was known should stay known")
 		}
 	})
+}
+
+// lasting has timeouts of an hour, so that a test that waits for one of them fails by its own limit.
+func lasting() timing.Timeouts {
+	slow := rabbittest.Unpaced()
+	slow.Dial, slow.Operation, slow.Request = time.Hour, time.Hour, time.Hour
+	return slow
 }

@@ -2,17 +2,20 @@
 // broker has and does, and decides nothing: package topology computes what should exist, and the controllers decide when to
 // refresh. Nothing of Kubernetes belongs here.
 //
-// A Connection is one vhost of one broker, seen by one user. Begin with connection.go. Its parts:
+// A Connection is one vhost of one broker, seen by one user. This package only wires the packages below it; begin with connection.go.
+// From the top down, each package imports only packages further down:
 //
-//   - amqp.go, package amqpconn: the supervisor, which keeps the AMQP connection open
-//   - refresh.go, packages management and snapshot: the refresher, which reads the vhost with one request per interval
-//   - match.go: the proof that AMQP and the management API lead to one broker
-//   - observation.go, views.go: the snapshot, shared by connections with the same rights
-//   - eventlistener.go, viewevents.go, package eventfeed: events between two refreshes
-//   - operators.go: other instances of Warren on the vhost
-//   - apply.go, remove.go: declarations and removals, written through to the snapshot
-//   - deletion.go, package safedelete: the deletion of queues that are provably empty
-//   - transfers.go, package transfer: messages that are moved or browsed
+//   - recreate: replaces a queue by one with other arguments
+//   - change: declares and removes objects
+//   - observe: the snapshot of the vhost, kept current by refreshes and events; other instances of Warren
+//   - safedelete: deletes queues that are provably empty
+//   - mover: moves and browses messages
+//   - brokermatch: keeps AMQP connected, and proves that it leads to the broker of the management API
+//   - eventfeed: the subscription to the events of a broker
+//   - health: the state of a connection
+//   - snapshot: what a vhost has
+//   - amqpconn, management: the two ways to the broker, with limits
+//   - fence, brokererr, timing, retry, crashpoint: what all of them use
 //
 // A change never reaches another cluster than the caller means. Errors are those of package brokererr.
 package rabbit

@@ -1,4 +1,4 @@
-package rabbit
+package rabbit_test
 
 import (
 	"bytes"
@@ -55,13 +55,6 @@ func FuzzAnswers(f *testing.F) {
 			f.Add(status, []byte(body))
 		}
 	}
-	config := Config{
-		AMQPURI: "amqp://mq", ManagementURI: "http://mq", Username: "bob", Password: password, VHost: "/", ResyncInterval: time.Second,
-	}
-	endpoints, err := config.parse()
-	if err != nil {
-		f.Fatal(err)
-	}
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
 		if status < 200 || status > 599 {
 			return // net/http refuses it earlier
@@ -82,9 +75,11 @@ func FuzzAnswers(f *testing.F) {
 			"policies": func(m *management.Client) error { _, err := m.Policies(t.Context()); return err },
 			"delete":   func(m *management.Client) error { return m.Delete(t.Context(), "/queues/%2F/q") },
 		} {
-			options := config.managementOptions(endpoints, time.Minute, 1)
-			options.Wrap = func(http.RoundTripper) http.RoundTripper { return &answers{status, body, 50} }
-			m := management.NewClient(options)
+			m := management.NewClient(management.Options{
+				URI: &url.URL{Scheme: "http", Host: "mq"}, Username: "bob", Password: password, VHost: "/", Endpoint: "mq:5672",
+				Timeout: time.Minute, Connections: 1,
+				Wrap: func(http.RoundTripper) http.RoundTripper { return &answers{status, body, 50} },
+			})
 			err := ask(m)
 			if err == nil {
 				continue

@@ -1,4 +1,4 @@
-package rabbit
+package rabbit_test
 
 import (
 	"crypto/tls"
@@ -19,12 +19,16 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/observe"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/hostile"
+	"github.com/warren-mq/warren/test/rabbittest"
 )
 
 // A management API that misbehaves costs its own connection, and neither the memory of the process nor another connection.
@@ -33,32 +37,32 @@ func TestHostileManagementCostsItsOwnConnectionOnly(t *testing.T) {
 	const response = 4 * management.Mebibyte
 	vhost := brokers.Newest(t).NewVHost(t)
 	limits := management.NewLimits(response)
-	hurried := unpaced()
-	hurried.request = 2 * time.Second
-	hurried.firstRetry, hurried.lastRetry = 50*time.Millisecond, 100*time.Millisecond // so that all connections retry at the same time
+	hurried := rabbittest.Unpaced()
+	hurried.Request = 2 * time.Second
+	hurried.FirstRetry, hurried.LastRetry = 50*time.Millisecond, 100*time.Millisecond // so that all connections retry at the same time
 	defer debug.SetGCPercent(debug.SetGCPercent(100))                                 // `make test` collects garbage less often
 	before := inUse()
 
-	bad := map[string]*Connection{}
+	bad := map[string]*rabbittest.Connection{}
 	for name, way := range hostile.Ways() {
-		config := configOf(vhost)
+		config := rabbittest.ConfigOf(vhost)
 		config.ManagementURI, config.Limits = hostile.NewManagement(t, way).URI, limits
-		connection, err := open(config, logr.Discard(), func(snapshot.Notice) {}, hurried)
+		connection, err := rabbittest.OpenWith(config, logr.Discard(), func(snapshot.Notice) {}, hurried)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(connection.Close)
 		bad[name] = connection
 	}
-	config := configOf(vhost)
+	config := rabbittest.ConfigOf(vhost)
 	config.Limits = limits
-	good := connected(t, config, nil)
+	good := rabbittest.Connected(t, config, nil)
 	highest := uint64(0)
 	for name, connection := range bad {
 		NewWithT(t).Eventually(func() error {
 			highest = max(highest, inUse())
 			return connection.Health().Err
-		}).WithTimeout(within).WithPolling(10*time.Millisecond).Should(
+		}).WithTimeout(rabbittest.Within).WithPolling(10*time.Millisecond).Should(
 			SatisfyAny(MatchError(brokererr.ErrUnreachable), MatchError(brokererr.ErrResponseTooLarge)), name)
 		if !connection.Health().SyncedAt.IsZero() {
 			t.Errorf("%s: was taken for a vhost", name)
@@ -97,23 +101,27 @@ func TestHugeAnswersTakeLittleMemory(t *testing.T) {
 	for list, read := range map[string]func(*management.Client) (any, error){
 		"members": func(api *management.Client) (any, error) {
 			_, few, err := api.Members(t.Context(), 3, none)
-			mustBe(t, err, brokererr.ErrResponseTooLarge, "the memory of all vhosts")
+			rabbittest.MustBe(t, err, brokererr.ErrResponseTooLarge, "the memory of all vhosts")
 			return few, nil
 		},
 		"message counts": func(api *management.Client) (any, error) { return api.MessageCounts(t.Context(), none) },
 		"owners": func(api *management.Client) (any, error) {
-			survey := operatorSurvey{api: api, config: Config{KnownOwners: knowing()}}
-			return survey.connectionOwners(t.Context())
+			errs := brokererr.Errors{}
+			observer := observe.New(t.Context(), observe.Settings{
+				WriteAPI: api, KnownOwners: rabbittest.Knowing(), Errors: errs, Health: health.New("/", logr.Discard(), func() {}),
+			})
+			rabbittest.MustBe(t, observer.CheckUnshared(t.Context()), brokererr.ErrShared)
+			return observer, nil
 		},
 		"pages": func(api *management.Client) (any, error) {
 			infos, err := api.QueueInfos(t.Context(), []string{"a", "b"}, "^(a|b)$")
-			mustBe(t, err, brokererr.ErrUnreachable, "2000000000 pages for 2 queues")
+			rabbittest.MustBe(t, err, brokererr.ErrUnreachable, "2000000000 pages for 2 queues")
 			return infos, nil
 		},
 	} {
 		t.Run(list, func(t *testing.T) {
 			if list != "members" {
-				inTestAll(t)
+				rabbittest.InTestAll(t)
 			}
 			api := managementAt(t, hostile.NewManagement(t, hostile.HugeAnswers(size)[list]).URI, management.NewLimits(2*size))
 			runtime.GC()
@@ -162,13 +170,13 @@ func TestTooLargeAnswerIsNotReadAgainSoon(t *testing.T) {
 	var asked atomic.Int32
 	api := hostile.NewManagement(t, hostile.At("whoami", func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
-		time.Sleep(within / 50)
+		time.Sleep(rabbittest.Within / 50)
 		hostile.Endless(`{"tags": ["`, "a")(w, r)
 	}))
-	config := Config{
+	config := rabbit.Config{
 		AMQPURI: "amqp://127.0.0.1:1", ManagementURI: api.URI, Username: "guest", Password: "guest", VHost: "/", ResyncInterval: time.Millisecond,
 	}
-	connection, err := open(config, logr.Discard(), func(snapshot.Notice) {}, unpaced())
+	connection, err := rabbittest.OpenWith(config, logr.Discard(), func(snapshot.Notice) {}, rabbittest.Unpaced())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +209,7 @@ func TestResponseTooLarge(t *testing.T) {
 			if err == nil {
 				_, _, err = snapshot.ReadDefinitions(t.Context(), api, "", nil)
 			}
-			mustBe(t, err, brokererr.ErrResponseTooLarge, "management API, GET /api/", says)
+			rabbittest.MustBe(t, err, brokererr.ErrResponseTooLarge, "management API, GET /api/", says)
 			if !errors.Is(err, brokererr.ErrUnreachable) {
 				t.Errorf("%v is not ErrUnreachable", err)
 			}
@@ -217,14 +225,13 @@ func managementAt(t *testing.T, uri string, limits *management.Limits) *manageme
 // managementThrough returns a client whose requests pass through wrap.
 func managementThrough(t *testing.T, uri string, limits *management.Limits, wrap func(http.RoundTripper) http.RoundTripper) *management.Client {
 	t.Helper()
-	config := Config{AMQPURI: "amqp://localhost", ManagementURI: uri, VHost: "/", ResyncInterval: time.Hour, Limits: limits}
-	to, err := config.parse()
+	to, err := url.Parse(uri)
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := config.managementOptions(to, within, 1)
-	options.Wrap = wrap
-	return management.NewClient(options)
+	return management.NewClient(management.Options{
+		URI: to, VHost: "/", Endpoint: "localhost:5672", Timeout: rabbittest.Within, Connections: 1, Limits: limits, Wrap: wrap,
+	})
 }
 
 // The largest vhost that was measured, 60,000 queues in 16 MB, is far below the limits, and takes no more memory than is counted.
@@ -283,7 +290,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	})
 	server := hostile.NewManagement(t, hostile.At("", hostile.Redirect(elsewhere.URI+"/api/whoami")))
 	_, err := managementAt(t, server.URI, nil).Probe(t.Context())
-	mustBe(t, err, brokererr.ErrUnreachable, "answered 307 Temporary Redirect; is this RabbitMQ's management API?")
+	rabbittest.MustBe(t, err, brokererr.ErrUnreachable, "answered 307 Temporary Redirect; is this RabbitMQ's management API?")
 	if asked.Load() > 0 {
 		t.Error("the other server was asked")
 	}
@@ -307,8 +314,8 @@ func TestRefusalWithoutReason(t *testing.T) {
 // An error quotes a part of the broker's answer, without half a password at its end.
 func TestErrorsAreShort(t *testing.T) {
 	t.Parallel()
-	config := Config{Password: "correct-horse"}
-	err := config.errors().Fail(brokererr.ErrUnreachable, "%s", strings.Repeat("x", brokererr.LongestText-len("broker unreachable: ")-8)+config.Password)
+	errs := brokererr.Errors{Password: "correct-horse"}
+	err := errs.Fail(brokererr.ErrUnreachable, "%s", strings.Repeat("x", brokererr.LongestText-len("broker unreachable: ")-8)+errs.Password)
 	if len(err.Error()) > brokererr.LongestText || strings.Contains(err.Error(), "corr") || !strings.Contains(err.Error(), "[reda") {
 		t.Errorf("%d bytes, ends in %q", len(err.Error()), err.Error()[brokererr.LongestText-30:])
 	}
@@ -339,12 +346,12 @@ func TestCloseBeforeTheBrokerHasAnswered(t *testing.T) {
 		<-request.Context().Done()
 	}))
 	t.Cleanup(silent.Close)
-	config := Config{
+	config := rabbit.Config{
 		AMQPURI: "amqp://127.0.0.1:1", ManagementURI: silent.URL, Username: "guest", Password: "guest", VHost: "/",
 		ResyncInterval: time.Hour,
 	}
 	for range 20 { // the former error was intermittent
-		connection, err := Open(config, logr.Discard(), func(snapshot.Notice) {})
+		connection, err := rabbit.Open(config, logr.Discard(), func(snapshot.Notice) {})
 		if err != nil {
 			t.Fatal(err)
 		}

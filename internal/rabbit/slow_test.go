@@ -1,4 +1,4 @@
-package rabbit
+package rabbit_test
 
 import (
 	"fmt"
@@ -12,37 +12,38 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/netfault"
+	"github.com/warren-mq/warren/test/rabbittest"
 )
 
 func queues(prefix string, count int) topology.Topology {
 	many := topology.Topology{}
 	for i := range count {
-		many.Queues = append(many.Queues, topology.Queue{Name: fmt.Sprint(prefix, i), Arguments: quorum(nil)})
+		many.Queues = append(many.Queues, topology.Queue{Name: fmt.Sprint(prefix, i), Arguments: rabbittest.Quorum(nil)})
 	}
 	return many
 }
 
-func operationLimit(connection *Connection) func() int {
+func operationLimit(connection *rabbittest.Connection) func() int {
 	return func() int { return connection.Stats().OperationLimit }
 }
 
 // If the broker needs a fifth of a second for each declaration, sixteen at a time exceed the timeout of one, and end the connection each
 // time. Fewer at a time succeed.
 func TestSlowBroker(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost) {
-		config := configOf(vh)
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		config := rabbittest.ConfigOf(vh)
 		slow := netfault.NewSlowAMQP(t, config.AMQPURI)
 		config.AMQPURI = slow.URI
-		impatient := unpaced()
-		impatient.operation = 2 * time.Second
-		connection := connectedWith(t, config, impatient)
+		impatient := rabbittest.Unpaced()
+		impatient.Operation = 2 * time.Second
+		connection := rabbittest.ConnectedWith(t, config, impatient)
 		if err := connection.Apply(t.Context(), queues("before", 4)); err != nil {
 			t.Fatal(err)
 		}
 		slow.Pause(200 * time.Millisecond)
-		mustBe(t, connection.Apply(t.Context(), queues("many", 16)), brokererr.ErrTimeout)
+		rabbittest.MustBe(t, connection.Apply(t.Context(), queues("many", 16)), brokererr.ErrTimeout)
 		g := NewWithT(t)
-		g.Eventually(func() error { return connection.Apply(t.Context(), queues("many", 16)) }).WithTimeout(within).Should(Succeed())
+		g.Eventually(func() error { return connection.Apply(t.Context(), queues("many", 16)) }).WithTimeout(rabbittest.Within).Should(Succeed())
 
 		reconnects := connection.Stats().Reconnects
 		if err := connection.Apply(t.Context(), queues("more", 16)); err != nil {
@@ -55,7 +56,7 @@ func TestSlowBroker(t *testing.T) {
 		g.Eventually(func() int {
 			g.Expect(connection.Apply(t.Context(), queues("more", 16))).To(Succeed())
 			return connection.Stats().OperationLimit
-		}).WithTimeout(within).WithPolling(time.Millisecond).Should(Equal(16))
+		}).WithTimeout(rabbittest.Within).WithPolling(time.Millisecond).Should(Equal(16))
 	})
 }
 
@@ -65,39 +66,39 @@ func TestBlockedConnection(t *testing.T) {
 	t.Parallel()
 	private := brokers.NewPrivate(t)
 	vh := private.Broker.NewVHost(t)
-	patience, haste := unpaced(), unpaced()
-	patience.operation, haste.operation = time.Hour, time.Second // until the end of the alarm, however busy the machine is
-	patient, hasty := connectedWith(t, configOf(vh), patience), connectedWith(t, configOf(vh), haste)
-	link := patient.channels.Link
+	patience, haste := rabbittest.Unpaced(), rabbittest.Unpaced()
+	patience.Operation, haste.Operation = time.Hour, time.Second // until the end of the alarm, however busy the machine is
+	patient, hasty := rabbittest.ConnectedWith(t, rabbittest.ConfigOf(vh), patience), rabbittest.ConnectedWith(t, rabbittest.ConfigOf(vh), haste)
+	link := patient.Channels.Link
 
-	private.Eval(setAlarm)
-	for _, connection := range []*Connection{patient, hasty} {
-		if err := connection.channels.Do(t.Context(), func(channel *amqp.Channel) error {
+	private.Eval(rabbittest.SetAlarm)
+	for _, connection := range []*rabbittest.Connection{patient, hasty} {
+		if err := connection.Channels.Do(t.Context(), func(channel *amqp.Channel) error {
 			return channel.PublishWithContext(t.Context(), "", "nowhere", false, false, amqp.Publishing{})
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	g := NewWithT(t)
-	g.Eventually(operationLimit(patient)).WithTimeout(within).Should(Equal(1))
+	g.Eventually(operationLimit(patient)).WithTimeout(rabbittest.Within).Should(Equal(1))
 	applied := make(chan error, 1)
 	go func() { applied <- patient.Apply(t.Context(), queues("patient", 4)) }()
 
 	// A connection that is closed because the broker does not answer is followed by one on which nothing was published.
-	g.Eventually(func() error { return hasty.Apply(t.Context(), queues("hasty", 4)) }).WithTimeout(within).Should(Succeed())
-	g.Eventually(operationLimit(hasty)).WithTimeout(within).Should(Equal(16))
+	g.Eventually(func() error { return hasty.Apply(t.Context(), queues("hasty", 4)) }).WithTimeout(rabbittest.Within).Should(Succeed())
+	g.Eventually(operationLimit(hasty)).WithTimeout(rabbittest.Within).Should(Equal(16))
 
 	select {
 	case err := <-applied:
 		t.Errorf("declared on a connection that is blocked: %v", err)
 	default:
 	}
-	private.Eval(clearAlarm)
+	private.Eval(rabbittest.ClearAlarm)
 	if err := <-applied; err != nil {
 		t.Error(err)
 	}
-	g.Eventually(operationLimit(patient)).WithTimeout(within).Should(Equal(16))
-	if patient.channels.Link != link {
+	g.Eventually(operationLimit(patient)).WithTimeout(rabbittest.Within).Should(Equal(16))
+	if patient.Channels.Link != link {
 		t.Error("the AMQP connection was lost")
 	}
 }

@@ -1,11 +1,11 @@
 package rabbit
 
 import (
-	"errors"
 	"time"
 
-	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/observe"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
@@ -32,18 +32,19 @@ type Stats struct {
 	DeletionsWaiting int
 }
 
-// Stats returns the values of the metrics.
-func (c *Connection) Stats() Stats {
+// statsOf returns the values of the metrics of a connection.
+func statsOf(config Config, observer *observe.Observer, deletions *safedelete.Deleter, operationLimit int) Stats {
+	health := observer.State()
 	stats := Stats{
-		ResyncInterval: c.config.ResyncInterval, DeletionsWaiting: c.deleter.Waiting(), OperationLimit: c.channels.Limit(),
+		AMQPUp: health.Connected, ManagementUp: observer.Health.ManagementUp(), EventsHeard: !health.EventsSince.IsZero(),
+		Reconnects: observer.Health.Reconnects(), SyncedAt: health.SyncedAt, ResyncInterval: config.ResyncInterval,
+		DeletionsWaiting: deletions.Waiting(), OperationLimit: operationLimit,
 	}
-	c.health.fill(&stats)
-	stats.EventsHeard = !c.Health().EventsSince.IsZero()
 	names := map[string]bool{}
-	for _, name := range c.Fences() {
+	for _, name := range deletions.Fences() {
 		names[name] = true
 	}
-	c.views.snapshot(func(s *snapshot.Snapshot) {
+	observer.View(func(s *snapshot.Snapshot) {
 		stats.Size = s.Size()
 		for _, policy := range s.Fences {
 			if fence.IsClosed(policy.Definition) {
@@ -53,9 +54,13 @@ func (c *Connection) Stats() Stats {
 			}
 		}
 	})
-	known := c.knownOwners()
+	// Other connections of the process count their fences themselves.
+	known := func(string) bool { return false }
+	if config.KnownOwners != nil {
+		known = config.KnownOwners()
+	}
 	for name := range names {
-		if parsed, _ := fence.ParseName(name); parsed.Owner == c.config.Owner || !known(parsed.Owner) {
+		if parsed, _ := fence.ParseName(name); parsed.Owner == config.Owner || !known(parsed.Owner) {
 			stats.Fences++
 			if stats.Oldest.IsZero() || parsed.Begun.Before(stats.Oldest) {
 				stats.Oldest = parsed.Begun
@@ -63,27 +68,4 @@ func (c *Connection) Stats() Stats {
 		}
 	}
 	return stats
-}
-
-// knownOwners reports which owners have connections of this process, which count their fences themselves.
-func (c *Connection) knownOwners() func(owner string) bool {
-	if c.config.KnownOwners == nil {
-		return func(string) bool { return false }
-	}
-	return c.config.KnownOwners()
-}
-
-func (s *healthState) fill(stats *Stats) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	stats.AMQPUp, stats.ManagementUp = s.parts.health.Connected, s.parts.hasAnswer()
-	stats.Reconnects, stats.SyncedAt = max(s.parts.connects-1, 0), s.parts.health.SyncedAt
-}
-
-// hasAnswer reports whether the management API answered the last refresh, even with a refusal.
-func (p healthParts) hasAnswer() bool {
-	if p.management == nil {
-		return !p.health.SyncedAt.IsZero() || p.mismatch != nil
-	}
-	return !errors.Is(p.management, brokererr.ErrUnreachable) || errors.Is(p.management, brokererr.ErrResponseTooLarge)
 }

@@ -1,4 +1,4 @@
-package rabbit
+package rabbit_test
 
 import (
 	"errors"
@@ -9,18 +9,19 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/rabbittest"
 )
 
 // A user with the permission to bind can make RabbitMQ's management API fail, because it cannot show an argument whose name is not UTF-8. Then no object
 // counts as deleted.
 func TestABindingThatTheBrokerCannotShow(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost) {
-		vh.DeclareQueue("orders", quorum(nil))
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("orders", rabbittest.Quorum(nil))
 		lesser := vh.Broker.NewUser(t, "management")
 		vh.Grant(lesser, ".*", ".*", ".*")
-		config := configOf(vh)
+		config := rabbittest.ConfigOf(vh)
 		config.Username, config.Password = lesser.Username, lesser.Password
-		ways := map[string]*Connection{"definitions": connected(t, configOf(vh), nil), "listings": connected(t, config, nil)}
+		ways := map[string]*rabbittest.Connection{"definitions": rabbittest.Connected(t, rabbittest.ConfigOf(vh), nil), "listings": rabbittest.Connected(t, config, nil)}
 
 		unreadable := map[string]any{"\xff": "x"}
 		vh.Bind("amq.headers", "orders", "", unreadable)

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/rabbit/recreate"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -78,10 +78,10 @@ type Changer interface {
 // Mover reads messages and takes them out of queues, on the cluster of a name. It fails with ErrOtherCluster on another cluster, and with
 // ErrAccessRefused if the user may not read the queue.
 type Mover interface {
-	// Transfer moves or deletes messages until it has seen the configured number, or ctx ends.
-	Transfer(ctx context.Context, cluster string, config transfer.Config) (transfer.Progress, error)
+	// Move moves or deletes messages until it has seen the configured number, or ctx ends.
+	Move(ctx context.Context, cluster string, config mover.Config) (mover.Progress, error)
 	// Look shows messages and leaves them in the queue.
-	Look(ctx context.Context, cluster string, config transfer.LookConfig) (transfer.Looked, error)
+	Look(ctx context.Context, cluster string, config mover.LookConfig) (mover.Looked, error)
 	// Backlog counts the messages of a queue; exists is false if there is no such queue.
 	Backlog(ctx context.Context, cluster, queue string) (counted rabbit.Backlog, exists bool, err error)
 }

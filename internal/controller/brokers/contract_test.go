@@ -18,8 +18,8 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -52,7 +52,7 @@ type toOther struct{}
 func (toOther) Skips(*amqp.Delivery) string { return "" }
 
 func (toOther) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error) {
-	return contract.Route{RoutingKey: "other"}, amqp.Publishing{Headers: amqp.Table{transfer.SeqHeader: seq}, Body: message.Body}, nil
+	return contract.Route{RoutingKey: "other"}, amqp.Publishing{Headers: amqp.Table{mover.SeqHeader: seq}, Body: message.Body}, nil
 }
 
 func (toOther) ID(message *amqp.Delivery) string { return message.MessageId }
@@ -203,17 +203,17 @@ var promises = map[string]func(t *testing.T, b side){
 		_, _, err = b.Backlog(t.Context(), "another", "orders")
 		topologytest.Equal(t, "reason at another cluster", true, errors.Is(err, brokererr.ErrOtherCluster))
 	},
-	"Transfer moves messages to another queue": func(t *testing.T, b side) {
+	"Move moves messages to another queue": func(t *testing.T, b side) {
 		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		b.declareQueue("other", map[string]any{"x-queue-type": "quorum"})
 		b.publish("orders")
-		config := transfer.Config{
+		config := mover.Config{
 			Queue: "orders", Destination: "other", Judge: toOther{}, Copier: toOther{}, Total: 1, MaxFailures: 1,
-			Settings: func() transfer.Settings { return transfer.Settings{MaxDepth: -1} }, Report: func(transfer.Progress) {},
+			Settings: func() mover.Settings { return mover.Settings{MaxDepth: -1} }, Report: func(mover.Progress) {},
 		}
 		dryRun := config
 		dryRun.DryRun = true
-		progress, err := b.Transfer(t.Context(), b.cluster(), dryRun)
+		progress, err := b.Move(t.Context(), b.cluster(), dryRun)
 		topologytest.Equal(t, "error of a dry run", nil, err)
 		topologytest.Equal(t, "would be moved", 1, progress.Moved)
 		for _, want := range []struct {
@@ -222,20 +222,20 @@ var promises = map[string]func(t *testing.T, b side){
 		}{{"orders", 1}, {"other", 0}} {
 			b.awaitReady(t, want.queue, want.ready)
 		}
-		progress, err = b.Transfer(t.Context(), b.cluster(), config)
+		progress, err = b.Move(t.Context(), b.cluster(), config)
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "moved", 1, progress.Moved)
 		b.awaitReady(t, "orders", 0)
 		b.awaitReady(t, "other", 1)
 	},
-	"Transfer deletes messages": func(t *testing.T, b side) {
+	"Move deletes messages": func(t *testing.T, b side) {
 		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		b.publish("orders")
-		config := transfer.Config{
+		config := mover.Config{
 			Queue: "orders", Judge: toOther{}, Total: 1, Limit: 1, Delete: true,
-			Settings: func() transfer.Settings { return transfer.Settings{MaxDepth: -1} }, Report: func(transfer.Progress) {},
+			Settings: func() mover.Settings { return mover.Settings{MaxDepth: -1} }, Report: func(mover.Progress) {},
 		}
-		progress, err := b.Transfer(t.Context(), b.cluster(), config)
+		progress, err := b.Move(t.Context(), b.cluster(), config)
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "deleted", 1, progress.Moved)
 		b.awaitReady(t, "orders", 0)
@@ -244,13 +244,13 @@ var promises = map[string]func(t *testing.T, b side){
 		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		b.publish("orders")
 		seen := 0
-		config := transfer.LookConfig{Queue: "orders", Most: 10, Visit: func(*amqp.Delivery) bool {
+		config := mover.LookConfig{Queue: "orders", Most: 10, Visit: func(*amqp.Delivery) bool {
 			seen++
 			return true
 		}}
 		looked, err := b.Look(t.Context(), b.cluster(), config)
 		topologytest.Equal(t, "error", nil, err)
-		topologytest.Equal(t, "looked", transfer.Looked{Ready: 1}, looked)
+		topologytest.Equal(t, "looked", mover.Looked{Ready: 1}, looked)
 		topologytest.Equal(t, "seen", 1, seen)
 		b.awaitReady(t, "orders", 1)
 		config.Queue = "absent"

@@ -9,8 +9,8 @@ import (
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
 
@@ -156,7 +156,7 @@ func TestARefusedBrowseIsAnAdvisory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.ConsumerQueue(t, `{}`))
 	browse := func() {
-		_, err := w.broker.Look(t.Context(), w.broker.Health().Cluster.Key(), transfer.LookConfig{
+		_, err := w.broker.Look(t.Context(), w.broker.Health().Cluster.Key(), mover.LookConfig{
 			Queue: "orders.dlq", Visit: func(*amqp.Delivery) bool { return true },
 		})
 		if err != nil && !errors.Is(err, brokererr.ErrAccessRefused) {

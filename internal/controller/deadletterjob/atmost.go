@@ -1,6 +1,6 @@
 package deadletterjob
 
-import "github.com/warren-mq/warren/internal/rabbit/transfer"
+import "github.com/warren-mq/warren/internal/rabbit/mover"
 
 // A job moves or deletes no message before status.atMost covers that message. After a crash, the next manager counts all messages
 // up to atMost as moved. So spec.maxMessages holds across crashes.
@@ -18,18 +18,18 @@ const (
 
 // nextAtMost returns the next value of status.atMost: how many messages a job may have moved or deleted, in earlier runs, too.
 // The rate is in messages per second; zero is unlimited.
-func nextAtMost(config transfer.Config, progress transfer.Progress, rate int) int {
+func nextAtMost(config mover.Config, progress mover.Progress, rate int) int {
 	return max(progress.Moved, min(maxMoved(config, progress), progress.Moved+atMostStep(progress, rate)))
 }
 
 // isAtMostDue reports whether a job has used half of the last step and may move more messages.
-func isAtMostDue(config transfer.Config, progress transfer.Progress, settings transfer.Settings) bool {
+func isAtMostDue(config mover.Config, progress mover.Progress, settings mover.Settings) bool {
 	left := settings.MaxMoved - progress.Moved - progress.InFlight
 	return settings.MaxMoved < maxMoved(config, progress) && 2*left <= atMostStep(progress, settings.Rate)
 }
 
 // atMostStep returns by how many messages the next atMost exceeds what is moved.
-func atMostStep(progress transfer.Progress, rate int) int {
+func atMostStep(progress mover.Progress, rate int) int {
 	largest := unlimitedStep
 	if rate > 0 {
 		largest = stepSeconds * rate
@@ -39,7 +39,7 @@ func atMostStep(progress transfer.Progress, rate int) int {
 }
 
 // maxMoved returns how many messages a job moves in all. A message that may be in the queue again after a crash is moved again.
-func maxMoved(config transfer.Config, progress transfer.Progress) int {
+func maxMoved(config mover.Config, progress mover.Progress) int {
 	most := config.Total + progress.Unsure
 	if config.Limit > 0 {
 		most = min(most, config.Limit)

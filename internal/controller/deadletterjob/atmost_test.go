@@ -3,7 +3,7 @@ package deadletterjob
 import (
 	"testing"
 
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
@@ -12,25 +12,25 @@ const many = 1_000_000
 func TestNextAtMost(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		progress           transfer.Progress
+		progress           mover.Progress
 		rate, total, limit int
 		want               int
 	}{
-		"the first range": {transfer.Progress{}, 100, many, 0, 125},
-		"a later range":   {transfer.Progress{Moved: 300}, 100, many, 0, 425},
-		"a later range, with messages to be acknowledged": {transfer.Progress{Moved: 300, Pending: 20}, 100, many, 0, 420},
-		"without a rate":                               {transfer.Progress{}, 0, many, 0, 5000},
-		"no more than the queue has":                   {transfer.Progress{}, 100, 7, 0, 7},
-		"uncertain messages may be in the queue again": {transfer.Progress{Moved: 7, Unsure: 2}, 100, 7, 0, 9},
-		"no more than spec.maxMessages":                {transfer.Progress{Moved: 300}, 100, many, 310, 310},
-		"spec.maxMessages is reached":                  {transfer.Progress{Moved: 310}, 100, many, 310, 310},
-		"a crash has left 250 messages uncertain":      {transfer.Progress{Moved: 300, Unsure: 250}, 100, many, 0, 362},
-		"crashes have left more than a step":           {transfer.Progress{Moved: 900, Unsure: 600}, 100, many, 0, 907},
-		"the lowest rate":                              {transfer.Progress{Moved: 9, Unsure: 5}, 1, many, 0, 10},
+		"the first range": {mover.Progress{}, 100, many, 0, 125},
+		"a later range":   {mover.Progress{Moved: 300}, 100, many, 0, 425},
+		"a later range, with messages to be acknowledged": {mover.Progress{Moved: 300, Pending: 20}, 100, many, 0, 420},
+		"without a rate":                               {mover.Progress{}, 0, many, 0, 5000},
+		"no more than the queue has":                   {mover.Progress{}, 100, 7, 0, 7},
+		"uncertain messages may be in the queue again": {mover.Progress{Moved: 7, Unsure: 2}, 100, 7, 0, 9},
+		"no more than spec.maxMessages":                {mover.Progress{Moved: 300}, 100, many, 310, 310},
+		"spec.maxMessages is reached":                  {mover.Progress{Moved: 310}, 100, many, 310, 310},
+		"a crash has left 250 messages uncertain":      {mover.Progress{Moved: 300, Unsure: 250}, 100, many, 0, 362},
+		"crashes have left more than a step":           {mover.Progress{Moved: 900, Unsure: 600}, 100, many, 0, 907},
+		"the lowest rate":                              {mover.Progress{Moved: 9, Unsure: 5}, 1, many, 0, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := nextAtMost(transfer.Config{Total: test.total, Limit: test.limit}, test.progress, test.rate)
+			got := nextAtMost(mover.Config{Total: test.total, Limit: test.limit}, test.progress, test.rate)
 			topologytest.Equal(t, "atMost", test.want, got)
 		})
 	}
@@ -39,20 +39,20 @@ func TestNextAtMost(t *testing.T) {
 func TestAtMostIsRaisedWhenHalfOfTheStepIsUsed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		progress      transfer.Progress
+		progress      mover.Progress
 		atMost, limit int
 		want          bool
 	}{
-		"nothing is used":             {transfer.Progress{}, 125, 0, false},
-		"less than half is used":      {transfer.Progress{Moved: 40, InFlight: 20}, 125, 0, false},
-		"half is used":                {transfer.Progress{Moved: 43, InFlight: 20}, 125, 0, true},
-		"all is used":                 {transfer.Progress{Moved: 125}, 125, 0, true},
-		"spec.maxMessages is reached": {transfer.Progress{Moved: 125}, 125, 125, false},
+		"nothing is used":             {mover.Progress{}, 125, 0, false},
+		"less than half is used":      {mover.Progress{Moved: 40, InFlight: 20}, 125, 0, false},
+		"half is used":                {mover.Progress{Moved: 43, InFlight: 20}, 125, 0, true},
+		"all is used":                 {mover.Progress{Moved: 125}, 125, 0, true},
+		"spec.maxMessages is reached": {mover.Progress{Moved: 125}, 125, 125, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := isAtMostDue(transfer.Config{Total: many, Limit: test.limit}, test.progress,
-				transfer.Settings{Rate: 100, MaxMoved: test.atMost})
+			got := isAtMostDue(mover.Config{Total: many, Limit: test.limit}, test.progress,
+				mover.Settings{Rate: 100, MaxMoved: test.atMost})
 			topologytest.Equal(t, "is due", test.want, got)
 		})
 	}
@@ -64,10 +64,10 @@ func TestEachCrashWidensTheRangeByTheSmallestStep(t *testing.T) {
 	t.Parallel()
 	const crashes = 20
 	for rate, largest := range map[int]int{1500: stepSeconds * 1500, 0: unlimitedStep} {
-		progress := transfer.Progress{}
+		progress := mover.Progress{}
 		for range crashes {
 			progress.Pending = 500
-			atMost := nextAtMost(transfer.Config{Total: many}, progress, rate)
+			atMost := nextAtMost(mover.Config{Total: many}, progress, rate)
 			progress.Unsure += progress.Pending + atMost - progress.Moved
 			progress.Moved, progress.Pending = atMost, 0
 		}

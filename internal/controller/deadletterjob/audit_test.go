@@ -7,7 +7,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 
 	"github.com/warren-mq/warren/internal/controller/controllertest"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
@@ -29,13 +29,13 @@ func TestARedriveLogsWhatItDoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newRedriveWorld(t, controllertest.InSync(t, `{}`), test.spec)
-			w.HoldTransfers()
+			w.HoldMoves()
 			w.Broker.SetMessages("orders.dlq", 9)
 			var lines []string
 			w.logTo(&lines)
 			w.reconcile()
 			<-w.Mover.Begun
-			w.Mover.Ended = transfer.Progress{State: transfer.Moving, Moved: 4, Skipped: map[string]int{"NotSelected": 5}}
+			w.Mover.Ended = mover.Progress{State: mover.Moving, Moved: 4, Skipped: map[string]int{"NotSelected": 5}}
 			w.Mover.End <- nil
 			for w.get().Status.CompletionTime == nil {
 				w.ReconcileWhenEnqueued()
@@ -68,7 +68,7 @@ func TestARedriveLogsWhatItDoes(t *testing.T) {
 func TestARedriveThatIsDeletedWhileItRunsIsLogged(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
-	w.HoldTransfers()
+	w.HoldMoves()
 	w.Broker.SetMessages("orders.dlq", 9)
 	var lines []string
 	w.logTo(&lines)

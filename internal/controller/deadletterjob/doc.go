@@ -14,5 +14,5 @@
 //   - status.go, events.go, audit.go: what the status, Events and the log report
 //   - refusals.go: what the broker refuses to jobs, for the status of the ConsumerQueue
 //
-// How messages are moved is in package transfer, and which messages a selector matches is in package deadletter.
+// How messages are moved is in package mover, and which messages a selector matches is in package deadletter.
 package deadletterjob

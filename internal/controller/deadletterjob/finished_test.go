@@ -16,7 +16,7 @@ import (
 
 func (w *redriveWorld) finish() *v1alpha1.Redrive {
 	w.T.Helper()
-	w.HoldTransfers()
+	w.HoldMoves()
 	w.Broker.SetMessages("orders.dlq", 9)
 	w.reconcile()
 	<-w.Mover.Begun
@@ -125,7 +125,7 @@ func TestARecreatedRedrive(t *testing.T) {
 				second.Name, key.Name = test.name, test.name
 			}
 			w.createAgain(second)
-			w.HoldTransfers()
+			w.HoldMoves()
 			w.ReconcileAt(key)
 			if err := w.API.Get(t.Context(), key, second); err != nil {
 				t.Fatal(err)
@@ -197,7 +197,7 @@ func TestARedriveWaitsForTheRecordInTheCache(t *testing.T) {
 	w.createAgain(redriveOf("again", 1, func(r *v1alpha1.Redrive) { r.Spec.ConsumerQueueRef.Name = "orders" }))
 	w.Reconciler.Client = staleQueues{w.API, before}
 	topologytest.Equal(t, "conditions", "", readyOf(w.reconcile()))
-	topologytest.Equal(t, "transfers", 0, len(w.Mover.Begun))
+	topologytest.Equal(t, "moves", 0, len(w.Mover.Begun))
 }
 
 // staleQueues is a client whose cache has an old ConsumerQueue.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 )
 
 // Kind is Redrive or Purge.
@@ -41,7 +41,7 @@ type Job struct {
 	Select              *v1alpha1.DeadLetterSelector
 	// TTL is for how many seconds the job is kept after it has ended; nil is forever.
 	TTL *int32
-	// Rate and MaxDepth limit the transfer; see transfer.Settings. They may change while the task runs.
+	// Rate and MaxDepth limit the move; see mover.Settings. They may change while the task runs.
 	Rate, MaxDepth int
 	// Status points into Object.
 	Status *v1alpha1.TransferStatus
@@ -56,12 +56,12 @@ type Work interface {
 	SyncProgress(task Task) *Blocker
 	// ResolveDestination adds to the Move where messages go. It returns a Blocker if messages cannot go there.
 	ResolveDestination(ctx context.Context, from Queue, move *Move) (*Blocker, error)
-	// Config returns the transfer without Log, Queue, Total and Settings. It returns a Blocker if the selector is invalid.
-	Config(move Move) (transfer.Config, *Blocker)
+	// Config returns the move without Log, Queue, Total and Settings. It returns a Blocker if the selector is invalid.
+	Config(move Move) (mover.Config, *Blocker)
 	// RecordIntent prepares the status of a job that begins. The status is written before the first message is taken.
 	RecordIntent()
 	// RunningCondition returns the value of Ready while the task runs.
-	RunningCondition(progress transfer.Progress, move Move) conditions.Value
+	RunningCondition(progress mover.Progress, move Move) conditions.Value
 	// Summary describes the counts of the job in a sentence.
 	Summary() string
 	// CompletionEvent returns the Event on the ConsumerQueue when the job has ended. The reason is empty if there is none.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 )
 
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=purges,verbs=list;watch;patch;delete
@@ -68,15 +68,15 @@ func (w *purgeWork) ResolveDestination(_ context.Context, _ Queue, m *Move) (*Bl
 }
 
 // Config returns the count, and after it the deletion. The deletion deletes no more messages than the count matched.
-func (w *purgeWork) Config(m Move) (transfer.Config, *Blocker) {
+func (w *purgeWork) Config(m Move) (mover.Config, *Blocker) {
 	purgeFilter, wrong := newPurgeFilter(w.purge, m)
 	if wrong != nil {
-		return transfer.Config{}, wrong
+		return mover.Config{}, wrong
 	}
 	counted := purgeCounts{labels: []string{w.purge.Namespace, m.ConsumerQueue}, deleted: int(number(w.status.Deleted))}
-	config := transfer.Config{Judge: purgeFilter, DryRun: true, Apart: countedApart(purgeFilter.rules), Report: counted.countSkipped}
+	config := mover.Config{Judge: purgeFilter, DryRun: true, Apart: countedApart(purgeFilter.rules), Report: counted.countSkipped}
 	if w.job.DryRun {
-		config.Report = func(transfer.Progress) {}
+		config.Report = func(mover.Progress) {}
 	}
 	if w.isCounted() {
 		config.DryRun, config.Delete, config.Report = false, true, counted.countDeleted
@@ -92,7 +92,7 @@ func (w *purgeWork) RecordIntent() {
 	}
 }
 
-func (w *purgeWork) RunningCondition(progress transfer.Progress, m Move) conditions.Value {
+func (w *purgeWork) RunningCondition(progress mover.Progress, m Move) conditions.Value {
 	if w.isCounted() {
 		return runningCondition(progress, v1alpha1.ReasonDeleting, fmt.Sprintf(
 			"deletes %s of queue %q", messagesText(*w.status.Matched), m.Turn.Queue))

@@ -2,7 +2,7 @@ package deadletterjob
 
 import (
 	"github.com/warren-mq/warren/internal/metrics"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 )
 
 // purgeCounts are the messages of a task that the metrics have counted so far.
@@ -11,7 +11,7 @@ type purgeCounts struct {
 	skipped, deleted int
 }
 
-func (c *purgeCounts) countSkipped(progress transfer.Progress) {
+func (c *purgeCounts) countSkipped(progress mover.Progress) {
 	skipped := 0
 	for _, count := range progress.Skipped {
 		skipped += count
@@ -20,7 +20,7 @@ func (c *purgeCounts) countSkipped(progress transfer.Progress) {
 }
 
 // countDeleted counts the messages that are known to be deleted.
-func (c *purgeCounts) countDeleted(progress transfer.Progress) {
+func (c *purgeCounts) countDeleted(progress mover.Progress) {
 	c.count("deleted", &c.deleted, progress.Certain())
 }
 

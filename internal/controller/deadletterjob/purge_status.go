@@ -5,10 +5,10 @@ import (
 	"strings"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 )
 
-func recordCount(status *v1alpha1.PurgeStatus, progress transfer.Progress) {
+func recordCount(status *v1alpha1.PurgeStatus, progress mover.Progress) {
 	recordProgress(&status.TransferStatus, progress)
 }
 

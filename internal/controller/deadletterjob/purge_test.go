@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -31,11 +31,11 @@ func purgeOf(t *testing.T, spec string) *v1alpha1.Purge {
 	return purge
 }
 
-// newPurgeWorld returns a purgeWorld whose transfers run until the test ends them.
+// newPurgeWorld returns a purgeWorld whose moves run until the test ends them.
 func newPurgeWorld(t *testing.T, spec string) *purgeWorld {
 	t.Helper()
 	w := &purgeWorld{newWorld(t, controllertest.InSync(t, `{}`), Purge, purgeOf(t, spec))}
-	w.HoldTransfers()
+	w.HoldMoves()
 	w.Broker.SetMessages("orders.dlq", 9)
 	return w
 }
@@ -56,15 +56,15 @@ func (w *purgeWorld) count(matching int) {
 	w.T.Helper()
 	w.Reconcile()
 	topologytest.Equal(w.T, "counts", true, (<-w.Mover.Begun).DryRun)
-	w.Mover.Ended = transfer.Progress{State: transfer.Moving, Moved: matching, Skipped: map[string]int{"NotSelected": 9 - matching}}
+	w.Mover.Ended = mover.Progress{State: mover.Moving, Moved: matching, Skipped: map[string]int{"NotSelected": 9 - matching}}
 	w.Mover.End <- nil
 	for w.get().Status.Matched == nil {
 		w.ReconcileWhenEnqueued()
 	}
 }
 
-// end ends the transfer, and reconciles until the Purge has ended.
-func (w *purgeWorld) end(progress transfer.Progress, err error) {
+// end ends the move, and reconciles until the Purge has ended.
+func (w *purgeWorld) end(progress mover.Progress, err error) {
 	w.T.Helper()
 	w.Mover.Ended = progress
 	w.Mover.End <- err
@@ -83,7 +83,7 @@ func TestAPurgeCountsBeforeItDeletes(t *testing.T) {
 	config := <-w.Mover.Begun
 	topologytest.Equal(t, "counts", []bool{true, false}, []bool{config.DryRun, config.Delete})
 	topologytest.Equal(t, "counts at most", 9, config.Total)
-	w.Mover.Ended = transfer.Progress{State: transfer.Moving, Moved: 5, Skipped: map[string]int{"NotSelected": 4}}
+	w.Mover.Ended = mover.Progress{State: mover.Moving, Moved: 5, Skipped: map[string]int{"NotSelected": 4}}
 	w.Mover.End <- nil
 	for w.get().Status.Matched == nil {
 		w.ReconcileWhenEnqueued()
@@ -98,7 +98,7 @@ func TestAPurgeCountsBeforeItDeletes(t *testing.T) {
 	topologytest.Equal(t, "deletes at most", 5, config.Limit)
 	topologytest.Equal(t, "reads at most", 9, config.Total)
 
-	w.end(transfer.Progress{State: transfer.Moving, Moved: 5, Skipped: map[string]int{"NotSelected": 1}}, nil)
+	w.end(mover.Progress{State: mover.Moving, Moved: 5, Skipped: map[string]int{"NotSelected": 1}}, nil)
 	status = w.get().Status
 	topologytest.Equal(t, "conditions", "Ready=True Completed Complete=True Completed ", w.ready())
 	topologytest.Equal(t, "deleted", 5, *status.Deleted)
@@ -119,7 +119,7 @@ func TestARestoredPurgeDeletesNothing(t *testing.T) {
 	}
 	w.Reconcile()
 	topologytest.Equal(t, "conditions", "Ready=True AlreadyFinished Complete=True AlreadyFinished ", w.ready())
-	topologytest.Equal(t, "transfers", 0, len(w.Mover.Begun))
+	topologytest.Equal(t, "moves", 0, len(w.Mover.Begun))
 }
 
 func TestAPurgeThatIsCreatedAgainDeletesNothing(t *testing.T) {
@@ -127,7 +127,7 @@ func TestAPurgeThatIsCreatedAgainDeletesNothing(t *testing.T) {
 	w := newPurgeWorld(t, atMost5)
 	w.count(5)
 	<-w.Mover.Begun
-	w.end(transfer.Progress{State: transfer.Moving, Moved: 5}, nil)
+	w.end(mover.Progress{State: mover.Moving, Moved: 5}, nil)
 	if err := w.API.Delete(t.Context(), w.get()); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestAPurgeThatIsCreatedAgainDeletesNothing(t *testing.T) {
 	}
 	w.Reconcile()
 	topologytest.Equal(t, "conditions", "Ready=True AlreadyFinished Complete=True AlreadyFinished ", w.ready())
-	topologytest.Equal(t, "transfers", 0, len(w.Mover.Begun))
+	topologytest.Equal(t, "moves", 0, len(w.Mover.Begun))
 }
 
 func TestAPurgeThatEndsAfterTheCount(t *testing.T) {
@@ -182,14 +182,14 @@ func TestTheStatusIsWrittenBeforeMessagesAreDeleted(t *testing.T) {
 	w := newPurgeWorld(t, atMost5)
 	w.Reconcile()
 	<-w.Mover.Begun
-	w.Mover.Ended = transfer.Progress{Moved: 5}
+	w.Mover.Ended = mover.Progress{Moved: 5}
 	w.Mover.End <- nil
 	topologytest.Equal(t, "enqueued", again, <-w.Enqueued)
 	w.Reconciler.Client = refusing{w.API}
 	if _, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again}); err == nil {
 		t.Fatal("Reconcile hides that the status cannot be written")
 	}
-	topologytest.Equal(t, "transfers without a status", 0, len(w.Mover.Begun))
+	topologytest.Equal(t, "moves without a status", 0, len(w.Mover.Begun))
 	w.Reconciler.Client = w.API
 	w.Reconcile()
 	topologytest.Equal(t, "deletes", true, (<-w.Mover.Begun).Delete)
@@ -202,12 +202,12 @@ func TestTheNextManagerDeletesNothingAfterACrash(t *testing.T) {
 	w := newPurgeWorld(t, atMost5)
 	w.count(5)
 	config := <-w.Mover.Begun
-	config.Report(transfer.Progress{State: transfer.Moving, Moved: 4, Unsure: 1})
+	config.Report(mover.Progress{State: mover.Moving, Moved: 4, Unsure: 1})
 	w.Reconciler.Now = func() time.Time { return time.Now().Add(10 * time.Second) } // a write is due
 	w.Reconcile()
 	topologytest.Equal(t, "deleted for certain", 3, *w.get().Status.Deleted)
 
-	w.HoldTransfers()
+	w.HoldMoves()
 	w.Reconcile()
 	status := w.get().Status
 	topologytest.Equal(t, "conditions", "Ready=False Interrupted Stalled=True Interrupted Failed=True Interrupted ", w.ready())
@@ -215,7 +215,7 @@ func TestTheNextManagerDeletesNothingAfterACrash(t *testing.T) {
 		t.Errorf("message %q lacks %q", status.Conditions[0].Message, want)
 	}
 	topologytest.Equal(t, "deleted at most", 5, *status.AtMost)
-	topologytest.Equal(t, "transfers", 0, len(w.Mover.Begun))
+	topologytest.Equal(t, "moves", 0, len(w.Mover.Begun))
 	topologytest.Equal(t, "Events", []string{"Started", "Failed", "Purged"}, w.Events.Reasons)
 }
 
@@ -226,7 +226,7 @@ func TestTheNextManagerCountsAgain(t *testing.T) {
 	w.Reconcile()
 	<-w.Mover.Begun
 	w.Broker.SetMessages("orders.dlq", 100)
-	w.HoldTransfers()
+	w.HoldMoves()
 	w.Reconcile()
 	config := <-w.Mover.Begun
 	topologytest.Equal(t, "counts", true, config.DryRun)
@@ -250,7 +250,7 @@ func TestTheNextManagerContinuesAfterAStop(t *testing.T) {
 			w.Reconciler.Tasks = w.Tasks(stopping)
 			w.count(5)
 			<-w.Mover.Begun
-			w.Mover.Stopped = transfer.Progress{State: transfer.Moving, Moved: 3, Unsure: test.unsure}
+			w.Mover.Stopped = mover.Progress{State: mover.Moving, Moved: 3, Unsure: test.unsure}
 			stopped := make(chan error)
 			go func() { stopped <- w.Reconciler.Start(stopping) }()
 			stop()
@@ -258,7 +258,7 @@ func TestTheNextManagerContinuesAfterAStop(t *testing.T) {
 			topologytest.Equal(t, "deleted", 3-test.unsure, int(*w.get().Status.Deleted))
 			topologytest.Equal(t, "more may be deleted", test.unsure > 0, isDeleting(&w.get().Status))
 
-			w.HoldTransfers()
+			w.HoldMoves()
 			w.Reconcile()
 			topologytest.Equal(t, "conditions", test.want, w.ready())
 			if test.unsure == 0 {
@@ -266,7 +266,7 @@ func TestTheNextManagerContinuesAfterAStop(t *testing.T) {
 				topologytest.Equal(t, "deleted before", 3, config.Moved)
 				topologytest.Equal(t, "deletes at most", 5, config.Limit)
 			}
-			topologytest.Equal(t, "transfers", 0, len(w.Mover.Begun))
+			topologytest.Equal(t, "moves", 0, len(w.Mover.Begun))
 		})
 	}
 }
@@ -274,24 +274,24 @@ func TestTheNextManagerContinuesAfterAStop(t *testing.T) {
 func TestOutcomeOfADeletion(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		progress transfer.Progress
+		progress mover.Progress
 		err      error
 		want     string
 		message  string
 		deleted  int
 	}{
 		"another consumer has taken messages": {
-			transfer.Progress{Moved: 3}, nil, "Ready=False Incomplete Stalled=True Incomplete Failed=True Incomplete ", "3 of 5 messages that match deleted, 4 skipped (NotSelected), " +
+			mover.Progress{Moved: 3}, nil, "Ready=False Incomplete Stalled=True Incomplete Failed=True Incomplete ", "3 of 5 messages that match deleted, 4 skipped (NotSelected), " +
 				`2 not seen again after the count: another consumer of queue "orders.dlq" holds them or has taken them`, 3,
 		},
 		"the connection was cut": {
-			transfer.Progress{Moved: 4, Unsure: 2},
-			transfer.ErrInterrupted, "Ready=False Interrupted Stalled=True Interrupted Failed=True Interrupted ",
+			mover.Progress{Moved: 4, Unsure: 2},
+			mover.ErrInterrupted, "Ready=False Interrupted Stalled=True Interrupted Failed=True Interrupted ",
 			"the manager or its connection ended while messages were deleted: at least 2 and at most 4 of queue \"orders.dlq\" are deleted. " +
 				"Count what is left, then create another Purge", 2,
 		},
 		"a message cannot be delivered": {
-			transfer.Progress{Moved: 1}, transfer.ErrUnreadable, "Ready=False UnreadableMessage Stalled=True UnreadableMessage Failed=True UnreadableMessage ", "", 1,
+			mover.Progress{Moved: 1}, mover.ErrUnreadable, "Ready=False UnreadableMessage Stalled=True UnreadableMessage Failed=True UnreadableMessage ", "", 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -316,7 +316,7 @@ func TestASuspendedPurgeResumes(t *testing.T) {
 	w := newPurgeWorld(t, atMost5)
 	w.count(5)
 	<-w.Mover.Begun
-	w.Mover.Stopped = transfer.Progress{State: transfer.Moving, Moved: 2}
+	w.Mover.Stopped = mover.Progress{State: mover.Moving, Moved: 2}
 	w.suspend(true)
 	w.Reconcile()
 	for w.get().Status.AtMost != nil {
@@ -374,7 +374,7 @@ func TestWhyAPurgeDeletesNothing(t *testing.T) {
 			}
 			w.Reconcile()
 			topologytest.Equal(t, "conditions", test.want, w.ready())
-			topologytest.Equal(t, "transfers", 0, len(w.Mover.Begun))
+			topologytest.Equal(t, "moves", 0, len(w.Mover.Begun))
 		})
 	}
 }
@@ -391,10 +391,10 @@ func TestAQueueWithADeliveryLimit(t *testing.T) {
 			t.Parallel()
 			cq := controllertest.InSync(t, `{deadLetter: {queue: {deliveryLimit: 5}}}`)
 			w := &purgeWorld{newWorld(t, cq, Purge, purgeOf(t, spec))}
-			w.HoldTransfers()
+			w.HoldMoves()
 			w.Reconcile()
 			topologytest.Equal(t, "conditions", "Ready=False DeliveryLimited Stalled=True DeliveryLimited ", w.ready())
-			topologytest.Equal(t, "transfers", 0, len(w.Mover.Begun))
+			topologytest.Equal(t, "moves", 0, len(w.Mover.Begun))
 		})
 	}
 }
@@ -414,7 +414,7 @@ func TestAPurgeThatWaitsBetweenCountAndDeletion(t *testing.T) {
 	if err := w.API.Status().Update(t.Context(), redrive); err != nil {
 		t.Fatal(err)
 	}
-	w.Mover.Ended = transfer.Progress{State: transfer.Moving, Moved: 5}
+	w.Mover.Ended = mover.Progress{State: mover.Moving, Moved: 5}
 	w.Mover.End <- nil
 	w.ReconcileWhenEnqueued()
 	for range 2 {

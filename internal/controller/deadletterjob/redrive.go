@@ -4,7 +4,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 )
 
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=redrives,verbs=list;watch;patch;delete
@@ -42,13 +42,13 @@ func (w *redriveWork) SyncProgress(task Task) *Blocker {
 	return why
 }
 
-func (w *redriveWork) Config(m Move) (transfer.Config, *Blocker) {
+func (w *redriveWork) Config(m Move) (mover.Config, *Blocker) {
 	redriveFilter, wrong := newRedriveFilter(w.redrive, m)
 	if wrong != nil {
-		return transfer.Config{}, wrong
+		return mover.Config{}, wrong
 	}
 	spec := w.redrive.Spec
-	config := transfer.Config{
+	config := mover.Config{
 		Destination: m.Destination, Behind: m.Behind, Judge: redriveFilter, Copier: redriveFilter,
 		DryRun: w.job.DryRun, Selective: spec.Selector != nil || m.Source.Shared,
 		Limited: m.Limited, MaxFailures: 10,

@@ -2,7 +2,7 @@ package deadletterjob
 
 import (
 	"github.com/warren-mq/warren/internal/metrics"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 )
 
 // redriveCounts are the messages of a task that the metrics have counted so far.
@@ -12,7 +12,7 @@ type redriveCounts struct {
 	moved, skipped, failed int
 }
 
-func newRedriveCounts(namespace, consumerQueue string, config transfer.Config) redriveCounts {
+func newRedriveCounts(namespace, consumerQueue string, config mover.Config) redriveCounts {
 	if config.DryRun {
 		return redriveCounts{}
 	}
@@ -20,7 +20,7 @@ func newRedriveCounts(namespace, consumerQueue string, config transfer.Config) r
 }
 
 // add counts the messages since the last report. A dry run moves none.
-func (c *redriveCounts) add(progress transfer.Progress) {
+func (c *redriveCounts) add(progress mover.Progress) {
 	if c.labels == nil {
 		return
 	}

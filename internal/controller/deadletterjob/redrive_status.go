@@ -7,7 +7,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 )
 
 const maxFailuresListed = 10
@@ -24,7 +24,7 @@ func recordRedrive(status *v1alpha1.RedriveStatus, task Task) {
 	}
 }
 
-func (w *redriveWork) RunningCondition(progress transfer.Progress, m Move) conditions.Value {
+func (w *redriveWork) RunningCondition(progress mover.Progress, m Move) conditions.Value {
 	message := fmt.Sprintf("moves messages from queue %q", m.Turn.Queue)
 	switch {
 	case w.job.DryRun:
@@ -38,13 +38,13 @@ func (w *redriveWork) RunningCondition(progress transfer.Progress, m Move) condi
 // redriveOutcome returns the outcome of a Redrive whose task has ended.
 func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, err error) *Blocker {
 	switch {
-	case errors.Is(err, transfer.ErrTooManyFailures):
+	case errors.Is(err, mover.ErrTooManyFailures):
 		return failed(v1alpha1.ReasonTooManyFailures,
 			"%s: they stay in queue %q, and status.failures lists the first of them", redriveSummary(status, "moved"), status.Source)
-	case errors.Is(err, transfer.ErrWaitedTooLong):
+	case errors.Is(err, mover.ErrWaitedTooLong):
 		return failed(v1alpha1.ReasonWaitedTooLong, "%s; %s. Queue %q has a delivery limit: each further try could cost a message",
 			redriveSummary(status, "moved"), conditions.ErrorSummary(err), status.Source)
-	case errors.Is(err, transfer.ErrUnknownReturn):
+	case errors.Is(err, mover.ErrUnknownReturn):
 		return failed(v1alpha1.ReasonUnknownReturn, "%s; %s", redriveSummary(status, "moved"), conditions.ErrorSummary(err))
 	case err != nil:
 		return taskFailed(Redrive, &status.TransferStatus, redriveSummary(status, "moved"), err)

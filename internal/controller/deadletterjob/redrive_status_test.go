@@ -11,16 +11,16 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 func TestRecordRedrive(t *testing.T) {
 	t.Parallel()
-	progress := transfer.Progress{Moved: 5, Failed: 12, Skipped: map[string]int{"NotSelected": 3}}
+	progress := mover.Progress{Moved: 5, Failed: 12, Skipped: map[string]int{"NotSelected": 3}}
 	for i := range 12 {
-		progress.Failures = append(progress.Failures, transfer.Failure{
-			ID: fmt.Sprint(i), Reason: transfer.FailureRefused, Message: strings.Repeat("x", 2000),
+		progress.Failures = append(progress.Failures, mover.Failure{
+			ID: fmt.Sprint(i), Reason: mover.FailureRefused, Message: strings.Repeat("x", 2000),
 		})
 	}
 	status := &v1alpha1.RedriveStatus{TransferStatus: v1alpha1.TransferStatus{Skipped: map[string]int64{"CameBack": 1}}}
@@ -40,33 +40,33 @@ func TestRecordRedrive(t *testing.T) {
 func TestRunningCondition(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWork(redriveOf("again", 1, nil), nil)
-	valueOf := func(state transfer.State, detail, to string) conditions.Value {
-		return w.RunningCondition(transfer.Progress{State: state, Detail: detail}, Move{Turn: Turn{Queue: "orders.dlq"}, Destination: to})
+	valueOf := func(state mover.State, detail, to string) conditions.Value {
+		return w.RunningCondition(mover.Progress{State: state, Detail: detail}, Move{Turn: Turn{Queue: "orders.dlq"}, Destination: to})
 	}
 	for name, test := range map[string]struct {
-		state      transfer.State
+		state      mover.State
 		detail, to string
 		want       conditions.Value
 	}{
-		"the transfer has not begun":                    {"", "", "orders", conditions.Unknown("Moving", `moves messages from queue "orders.dlq" to queue "orders"`)},
-		"the transfer moves messages to one queue":      {transfer.Moving, "", "orders", conditions.Unknown("Moving", `moves messages from queue "orders.dlq" to queue "orders"`)},
-		"the transfer moves messages to several queues": {transfer.Moving, "", "", conditions.Unknown("Moving", `moves messages from queue "orders.dlq"`)},
-		"the transfer reconnects":                       {transfer.Connecting, "refused", "orders", conditions.Unknown("Moving", "connects again: refused")},
-		"the destination is full":                       {transfer.DestinationFull, "queue full", "orders", conditions.Unknown("DestinationFull", "queue full")},
-		"the broker blocks publishers":                  {transfer.Blocked, "low on memory", "orders", conditions.Unknown("Blocked", "low on memory")},
+		"the move has not begun":                    {"", "", "orders", conditions.Unknown("Moving", `moves messages from queue "orders.dlq" to queue "orders"`)},
+		"the move moves messages to one queue":      {mover.Moving, "", "orders", conditions.Unknown("Moving", `moves messages from queue "orders.dlq" to queue "orders"`)},
+		"the move moves messages to several queues": {mover.Moving, "", "", conditions.Unknown("Moving", `moves messages from queue "orders.dlq"`)},
+		"the move reconnects":                       {mover.Connecting, "refused", "orders", conditions.Unknown("Moving", "connects again: refused")},
+		"the destination is full":                   {mover.DestinationFull, "queue full", "orders", conditions.Unknown("DestinationFull", "queue full")},
+		"the broker blocks publishers":              {mover.Blocked, "low on memory", "orders", conditions.Unknown("Blocked", "low on memory")},
 	} {
 		topologytest.Equal(t, name, test.want, valueOf(test.state, test.detail, test.to))
 	}
-	for state, reason := range map[transfer.State]string{
-		transfer.SourceMissing: v1alpha1.ReasonSourceMissing, transfer.DestinationMissing: v1alpha1.ReasonDestinationMissing,
-		transfer.DestinationFull: v1alpha1.ReasonDestinationFull, transfer.DestinationBusy: v1alpha1.ReasonDestinationBusy,
-		transfer.Blocked: v1alpha1.ReasonBlocked, transfer.NothingDelivered: v1alpha1.ReasonNothingDelivered,
+	for state, reason := range map[mover.State]string{
+		mover.SourceMissing: v1alpha1.ReasonSourceMissing, mover.DestinationMissing: v1alpha1.ReasonDestinationMissing,
+		mover.DestinationFull: v1alpha1.ReasonDestinationFull, mover.DestinationBusy: v1alpha1.ReasonDestinationBusy,
+		mover.Blocked: v1alpha1.ReasonBlocked, mover.NothingDelivered: v1alpha1.ReasonNothingDelivered,
 	} {
 		topologytest.Equal(t, "reason of "+string(state), reason, valueOf(state, "why", "").Reason)
 	}
 	dry := newRedriveWork(redriveOf("count", 1, func(r *v1alpha1.Redrive) { r.Spec.DryRun = true }), nil)
 	topologytest.Equal(t, "message of a dry run", `examines the messages of queue "orders.dlq"`,
-		dry.RunningCondition(transfer.Progress{}, Move{Turn: Turn{Queue: "orders.dlq"}, Destination: "orders"}).Message)
+		dry.RunningCondition(mover.Progress{}, Move{Turn: Turn{Queue: "orders.dlq"}, Destination: "orders"}).Message)
 }
 
 func TestOutcome(t *testing.T) {
@@ -89,12 +89,12 @@ func TestOutcome(t *testing.T) {
 	}{
 		"all messages were moved":            {nil, false, "True", "Completed", conditions.ProgressNone, true, done},
 		"a dry run":                          {nil, true, "True", "DryRun", conditions.ProgressNone, true, strings.Replace(done, "moved", "would be moved", 1)},
-		"too many failures":                  {fmt.Errorf("%w", transfer.ErrTooManyFailures), false, "False", "TooManyFailures", conditions.Stalled, true, done + `: they stay in queue "orders.dlq"`},
-		"an unreadable message":              {transfer.ErrUnreadable, false, "False", "UnreadableMessage", conditions.Stalled, true, "a client of AMQP 1.0"},
-		"the destination accepts no message": {transfer.ErrWaitedTooLong, false, "False", "WaitedTooLong", conditions.Stalled, true, "has a delivery limit"},
-		"too many messages to hold":          {transfer.ErrTooManyHeld, false, "False", "TooManyToHold", conditions.Stalled, true, "more messages stay than one connection can hold"},
-		"too slow":                           {fmt.Errorf("%w: 9", transfer.ErrTooSlow), false, "False", "TooSlow", conditions.Stalled, true, "Select by reasons, headers or diedBefore"},
-		"an unknown message was returned":    {transfer.ErrUnknownReturn, false, "False", "UnknownReturn", conditions.Stalled, true, "unknown message"},
+		"too many failures":                  {fmt.Errorf("%w", mover.ErrTooManyFailures), false, "False", "TooManyFailures", conditions.Stalled, true, done + `: they stay in queue "orders.dlq"`},
+		"an unreadable message":              {mover.ErrUnreadable, false, "False", "UnreadableMessage", conditions.Stalled, true, "a client of AMQP 1.0"},
+		"the destination accepts no message": {mover.ErrWaitedTooLong, false, "False", "WaitedTooLong", conditions.Stalled, true, "has a delivery limit"},
+		"too many messages to hold":          {mover.ErrTooManyHeld, false, "False", "TooManyToHold", conditions.Stalled, true, "more messages stay than one connection can hold"},
+		"too slow":                           {fmt.Errorf("%w: 9", mover.ErrTooSlow), false, "False", "TooSlow", conditions.Stalled, true, "Select by reasons, headers or diedBefore"},
+		"an unknown message was returned":    {mover.ErrUnknownReturn, false, "False", "UnknownReturn", conditions.Stalled, true, "unknown message"},
 		"no permission":                      {fmt.Errorf("%w: no read", brokererr.ErrAccessRefused), false, "False", "PermissionDenied", conditions.Stalled, false, "no read"},
 		"another cluster":                    {errors.New("another cluster"), false, "Unknown", "BrokerUnreachable", conditions.Reconciling, false, "another cluster"},
 	} {
@@ -171,7 +171,7 @@ func TestOutcomeOfARedriveThatMovedFewerMessages(t *testing.T) {
 func TestMessagesOfUnknownOriginAreCounted(t *testing.T) {
 	t.Parallel()
 	status := &v1alpha1.RedriveStatus{TransferStatus: v1alpha1.TransferStatus{Total: new(int64(20))}}
-	recordRedrive(status, Task{Progress: transfer.Progress{Moved: 15, Apart: 12, Skipped: map[string]int{"OtherOrigin": 5}}})
+	recordRedrive(status, Task{Progress: mover.Progress{Moved: 15, Apart: 12, Skipped: map[string]int{"OtherOrigin": 5}}})
 	topologytest.Equal(t, "status", 12, *status.UnknownOrigin)
 	topologytest.Equal(t, "message", "15 of 20 messages would be moved, 12 of them of unknown origin, 5 skipped (OtherOrigin)",
 		redriveOutcome(status, true, nil, nil).Ready.Message)

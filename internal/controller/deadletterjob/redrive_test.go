@@ -20,8 +20,8 @@ import (
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -210,7 +210,7 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 			redrive := w.reconcile()
 			topologytest.Equal(t, "conditions", test.want, readyOf(redrive))
 			topologytest.Equal(t, "observedGeneration", 1, redrive.Status.ObservedGeneration)
-			topologytest.Equal(t, "transfers", 0, len(w.Reconciler.Tasks.begun(Redrive)))
+			topologytest.Equal(t, "moves", 0, len(w.Reconciler.Tasks.begun(Redrive)))
 			wrote := redrive.ResourceVersion
 			if redrive.Status.CompletionTime == nil {
 				topologytest.Equal(t, "version after a second reconciliation", wrote, w.reconcile().ResourceVersion)
@@ -233,13 +233,13 @@ func dropping(queue string) func(*brokerstest.Broker) {
 func TestTheTotalIsWrittenBeforeAnythingIsMoved(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
-	w.HoldTransfers()
+	w.HoldMoves()
 	w.Broker.SetMessages("orders.dlq", 9)
 	w.Reconciler.Client = refusing{w.API}
 	if _, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again}); err == nil {
 		t.Fatal("Reconcile hides that the status cannot be written")
 	}
-	topologytest.Equal(t, "transfers without a status", 0, len(w.Mover.Begun))
+	topologytest.Equal(t, "moves without a status", 0, len(w.Mover.Begun))
 	w.Reconciler.Client = w.API
 	redrive := w.reconcile()
 	topologytest.Equal(t, "total", 9, *redrive.Status.Total)
@@ -261,7 +261,7 @@ func (refusingWriter) Update(context.Context, client.Object, ...client.SubResour
 func TestARedriveToATierWatchesTheMainQueue(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, destination: {type: Retry}}`)
-	w.HoldTransfers()
+	w.HoldMoves()
 	w.Broker.SetMessages("orders.dlq", 9)
 	w.reconcile()
 	config := <-w.Mover.Begun
@@ -273,16 +273,16 @@ func TestARedriveToATierWatchesTheMainQueue(t *testing.T) {
 func TestTheNextManagerContinues(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
-	w.HoldTransfers()
+	w.HoldMoves()
 	w.Broker.SetMessages("orders.dlq", 9)
 	w.reconcile()
 	config := <-w.Mover.Begun
-	config.Report(transfer.Progress{State: transfer.Moving, Moved: 4})
+	config.Report(mover.Progress{State: mover.Moving, Moved: 4})
 	w.Reconciler.Now = func() time.Time { return time.Now().Add(10 * time.Second) } // a write is due
 	topologytest.Equal(t, "moved", 4, *w.reconcile().Status.Moved)
 
 	w.Broker.SetMessages("orders.dlq", 100)
-	w.HoldTransfers()
+	w.HoldMoves()
 	redrive := w.reconcile()
 	config = <-w.Mover.Begun
 	topologytest.Equal(t, "total", 9, config.Total)
@@ -290,7 +290,7 @@ func TestTheNextManagerContinues(t *testing.T) {
 	topologytest.Equal(t, "uncertain of them", 5, config.Unsure)
 	topologytest.Equal(t, "total of the status", 9, *redrive.Status.Total)
 	topologytest.Equal(t, "range of the status", []int64{4, 14}, []int64{*redrive.Status.Moved, *redrive.Status.AtMost})
-	w.Mover.Ended = transfer.Progress{State: transfer.Moving, Moved: 14, Unsure: 5}
+	w.Mover.Ended = mover.Progress{State: mover.Moving, Moved: 14, Unsure: 5}
 	w.Mover.End <- nil
 	for *w.get().Status.Moved == 4 || w.get().Status.CompletionTime == nil {
 		topologytest.Equal(t, "enqueued", again, <-w.Enqueued)
@@ -301,18 +301,18 @@ func TestTheNextManagerContinues(t *testing.T) {
 	topologytest.Equal(t, "Events", []string{"Started", "Completed", "Redriven"}, w.Events.Reasons)
 }
 
-// The status claims a number of messages before the transfer may move them.
+// The status claims a number of messages before the move may move them.
 func TestARedriveMovesNoMoreThanItsStatusClaims(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, rate: 100, maxMessages: 200}`)
-	w.HoldTransfers()
+	w.HoldMoves()
 	w.Broker.SetMessages("orders.dlq", 9000)
 	w.reconcile()
 	config := <-w.Mover.Begun
 	for _, step := range []struct{ moved, inFlight, claimed int }{
 		{0, 0, 125}, {50, 10, 125}, {60, 10, 185}, {120, 20, 200}, {180, 20, 200},
 	} {
-		config.Report(transfer.Progress{State: transfer.Moving, Moved: step.moved, InFlight: step.inFlight})
+		config.Report(mover.Progress{State: mover.Moving, Moved: step.moved, InFlight: step.inFlight})
 		status := w.reconcile().Status
 		topologytest.Equal(t, "claimed in the status", step.claimed, int(*status.AtMost))
 		topologytest.Equal(t, "moved at most", step.claimed, config.Settings().MaxMoved)
@@ -322,11 +322,11 @@ func TestARedriveMovesNoMoreThanItsStatusClaims(t *testing.T) {
 func TestARedriveWaitsForItsStatusToBeWritten(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, rate: 100}`)
-	w.HoldTransfers()
+	w.HoldMoves()
 	w.Broker.SetMessages("orders.dlq", 9000)
 	w.reconcile()
 	config := <-w.Mover.Begun
-	config.Report(transfer.Progress{State: transfer.Moving, Moved: 125})
+	config.Report(mover.Progress{State: mover.Moving, Moved: 125})
 	w.Reconciler.Client = refusing{w.API}
 	if _, err := w.Reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: again}); err == nil {
 		t.Error("Reconcile hides that the status cannot be written")
@@ -343,7 +343,7 @@ func TestTheLimitHoldsAfterCrashes(t *testing.T) {
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, rate: 1000, maxMessages: 3000}`)
 	w.Broker.SetMessages("orders.dlq", 20_000)
 	for _, claimed := range []int{1250, 2187, 2890, 3000} {
-		w.HoldTransfers() // the next manager
+		w.HoldMoves() // the next manager
 		status := w.reconcile().Status
 		topologytest.Equal(t, "range", []int64{0, int64(claimed)}, []int64{*status.Moved, *status.AtMost})
 		topologytest.Equal(t, "limit", 3000, (<-w.Mover.Begun).Limit)
@@ -352,12 +352,12 @@ func TestTheLimitHoldsAfterCrashes(t *testing.T) {
 
 // The user may lose a permission for a while. Messages that may be in the queue again are moved a second time. Otherwise as
 // many other messages would remain.
-func TestATransferContinuesWhenAPermissionIsBack(t *testing.T) {
+func TestAMoveContinuesWhenAPermissionIsBack(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
-	w.HoldTransfers()
+	w.HoldMoves()
 	w.Broker.SetMessages("orders.dlq", 9)
-	w.Mover.Ended = transfer.Progress{Moved: 5, Unsure: 2}
+	w.Mover.Ended = mover.Progress{Moved: 5, Unsure: 2}
 	w.reconcile()
 	topologytest.Equal(t, "total at first", 9, (<-w.Mover.Begun).Total)
 	w.Mover.End <- fmt.Errorf("%w: no write", brokererr.ErrAccessRefused)
@@ -371,11 +371,11 @@ func TestATransferContinuesWhenAPermissionIsBack(t *testing.T) {
 	topologytest.Equal(t, "moved before, and uncertain", []int{5, 2}, []int{config.Moved, config.Unsure})
 }
 
-// A manager that stops waits until its transfers have settled what they published, and writes their progress.
+// A manager that stops waits until its moves have settled what they published, and writes their progress.
 func TestAManagerThatStopsWritesTheProgress(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
-	w.HoldTransfers()
+	w.HoldMoves()
 	w.Broker.SetMessages("orders.dlq", 9)
 	stopping, stop := context.WithCancel(t.Context())
 	w.Reconciler.Tasks = w.Tasks(stopping)
@@ -389,7 +389,7 @@ func TestAManagerThatStopsWritesTheProgress(t *testing.T) {
 	topologytest.Equal(t, "moved", 1, *redrive.Status.Moved)
 	topologytest.Equal(t, "conditions", "Ready=Unknown Moving Reconciling=True Moving ", readyOf(redrive))
 	w.reconcile()
-	topologytest.Equal(t, "transfers that a stopping manager begins", 0, len(w.Mover.Begun))
+	topologytest.Equal(t, "moves that a stopping manager begins", 0, len(w.Mover.Begun))
 }
 
 func TestARedriveWaitsForAnOlderOne(t *testing.T) {
@@ -404,7 +404,7 @@ func TestARedriveWaitsForAnOlderOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
-			w.HoldTransfers()
+			w.HoldMoves()
 			older := redriveOf("older", 0, func(r *v1alpha1.Redrive) {
 				if err := yaml.UnmarshalStrict([]byte(test.spec), &r.Spec); err != nil {
 					t.Fatal(err)
@@ -435,7 +435,7 @@ func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
-			w.HoldTransfers()
+			w.HoldMoves()
 			w.Broker.SetMessages("orders.dlq", 9)
 			began := w.reconcile()
 			<-w.Mover.Begun
@@ -449,7 +449,7 @@ func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 			if err := w.API.Create(t.Context(), other); err != nil {
 				t.Fatal(err)
 			}
-			w.HoldTransfers() // the next manager
+			w.HoldMoves() // the next manager
 			topologytest.Equal(t, "conditions", test.want, readyOf(w.reconcile()))
 		})
 	}
@@ -464,11 +464,11 @@ func TestARedriveIsRequeuedSoonWhileTheConnectionOpens(t *testing.T) {
 	topologytest.Equal(t, "requeued after", time.Second, result.RequeueAfter)
 }
 
-// New credentials open another connection. The transfer begins again there with the remaining messages.
-func TestATransferFollowsItsConnection(t *testing.T) {
+// New credentials open another connection. The move begins again there with the remaining messages.
+func TestAMoveFollowsItsConnection(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
-	w.HoldTransfers()
+	w.HoldMoves()
 	w.Broker.SetMessages("orders.dlq", 9)
 	w.reconcile()
 	<-w.Mover.Begun
@@ -478,7 +478,7 @@ func TestATransferFollowsItsConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.reconcile()
-	topologytest.Equal(t, "enqueued when the old transfer has settled", again, <-w.Enqueued)
+	topologytest.Equal(t, "enqueued when the old move has settled", again, <-w.Enqueued)
 	w.reconcile()
 	topologytest.Equal(t, "moved by the old transfer", 1, (<-w.Mover.Begun).Moved)
 	topologytest.Equal(t, "begun at the old connection", 0, len(before.Begun))

@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/ownership"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 )
 
 // scope is one reconciliation of a job that has not ended.
@@ -149,22 +149,22 @@ func (s *scope) start(ctx context.Context, m Move) (time.Duration, error) {
 }
 
 // settings returns the settings of the task. They allow no more messages than the written status.atMost.
-func (s *scope) settings() transfer.Settings {
-	return transfer.Settings{Rate: s.before.Rate, MaxDepth: s.before.MaxDepth, MaxMoved: int(number(s.before.Status.AtMost))}
+func (s *scope) settings() mover.Settings {
+	return mover.Settings{Rate: s.before.Rate, MaxDepth: s.before.MaxDepth, MaxMoved: int(number(s.before.Status.AtMost))}
 }
 
 // announce writes what the task is about to do before the first message is taken: after a crash the next manager must know. A job
 // that the broker refused keeps its Ready condition until it moves messages.
-func (s *scope) announce(ctx context.Context, m Move, config transfer.Config) error {
+func (s *scope) announce(ctx context.Context, m Move, config mover.Config) error {
 	s.work.RecordIntent()
 	if !config.DryRun {
-		begun := transfer.Progress{Moved: config.Moved, Unsure: config.Unsure}
+		begun := mover.Progress{Moved: config.Moved, Unsure: config.Unsure}
 		s.status.AtMost = new(int64(nextAtMost(config, begun, s.before.Rate)))
 	}
 	if s.before.hasBegun() && conditions.Ready(s.status.Conditions).Reason == v1alpha1.ReasonPermissionDenied {
 		return s.write(ctx)
 	}
-	return s.writeRunning(ctx, s.work.RunningCondition(transfer.Progress{}, m))
+	return s.writeRunning(ctx, s.work.RunningCondition(mover.Progress{}, m))
 }
 
 func (s *scope) setLocation(m Move) {
@@ -208,7 +208,7 @@ func tooBusy(queue string) *Blocker {
 // job that believed zero would end immediately.
 func (s *scope) checkCounted(ctx context.Context, m Move) *Blocker {
 	counted := true
-	_, err := m.Broker.Look(ctx, m.Cluster, transfer.LookConfig{
+	_, err := m.Broker.Look(ctx, m.Cluster, mover.LookConfig{
 		Log: s.Log, Queue: m.Turn.Queue, Most: 1,
 		Visit: func(*amqp.Delivery) bool {
 			counted = false
@@ -216,7 +216,7 @@ func (s *scope) checkCounted(ctx context.Context, m Move) *Blocker {
 		},
 	})
 	switch {
-	case !counted, errors.Is(err, transfer.ErrUnreadable):
+	case !counted, errors.Is(err, mover.ErrUnreadable):
 		return tooBusy(m.Turn.Queue)
 	case err != nil:
 		return brokerRefused(err)

@@ -11,11 +11,11 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 )
 
 // recordProgress records how many messages were examined, how many are of unknown origin, and why some stay.
-func recordProgress(status *v1alpha1.TransferStatus, progress transfer.Progress) {
+func recordProgress(status *v1alpha1.TransferStatus, progress mover.Progress) {
 	examined := int64(progress.Examined())
 	if status.Total != nil { // a message that was moved twice counts twice
 		examined = min(examined, *status.Total)
@@ -74,9 +74,9 @@ func rangeText(status *v1alpha1.TransferStatus, done *int64) string {
 }
 
 // runningCondition returns the value of Ready while a task runs: what it does, or what keeps it from doing so.
-func runningCondition(progress transfer.Progress, reason, message string) conditions.Value {
+func runningCondition(progress mover.Progress, reason, message string) conditions.Value {
 	switch progress.State {
-	case transfer.Connecting, transfer.Moving, "":
+	case mover.Connecting, mover.Moving, "":
 		if progress.Detail != "" {
 			message = "connects again: " + progress.Detail
 		}
@@ -105,18 +105,18 @@ func untilWrite(now, started, written time.Time, transition bool) time.Duration 
 
 // taskFailed returns the Blocker of a job whose task ended with an error.
 func taskFailed(kind Kind, status *v1alpha1.TransferStatus, summary string, err error) *Blocker {
-	if errors.Is(err, transfer.ErrUnreadable) {
+	if errors.Is(err, mover.ErrUnreadable) {
 		return failed(v1alpha1.ReasonUnreadableMessage,
 			"%s; the broker cannot deliver the message at the head of queue %q over AMQP 0-9-1, as with a UUID among the application "+
 				"properties of AMQP 1.0: take the message out with a client of AMQP 1.0, then create another %s",
 			summary, status.Source, kind)
 	}
-	if errors.Is(err, transfer.ErrTooManyHeld) {
+	if errors.Is(err, mover.ErrTooManyHeld) {
 		return failed(v1alpha1.ReasonTooManyToHold,
 			"%s; %s. In queue %q, more messages stay than one connection can hold. Move the first messages of the queue without a "+
 				"selector, or raise channel_max of the broker, then create another %s", summary, conditions.ErrorSummary(err), status.Source, kind)
 	}
-	if errors.Is(err, transfer.ErrTooSlow) {
+	if errors.Is(err, mover.ErrTooSlow) {
 		return failed(v1alpha1.ReasonTooSlow,
 			"%s; %s. Select by reasons, headers or diedBefore instead of an expression on the body, then create another %s",
 			summary, conditions.ErrorSummary(err), kind)

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 )
 
 // How many jobs may run a task at a time. Each has an AMQP connection, and may keep a body of amqpconn.LargestBody in memory.
@@ -44,38 +44,38 @@ type Tasks struct {
 	places map[Key]*Place
 }
 
-// Task is the turn of a job and the transfer that has begun in it. The zero Task is none.
+// Task is the turn of a job and the move that has begun in it. The zero Task is none.
 type Task struct {
 	uid  types.UID
 	turn Turn
 
 	Move     Move
-	cancel   context.CancelFunc // nil before the transfer has begun
+	cancel   context.CancelFunc // nil before the move has begun
 	done     chan struct{}      // closed when it has ended
-	settings transfer.Settings
-	// Stopped: the context of the transfer was cancelled before it ended.
+	settings mover.Settings
+	// Stopped: the context of the move was cancelled before it ended.
 	Stopped, Ended bool
-	Progress       transfer.Progress
-	// Err is why the transfer cannot go on.
+	Progress       mover.Progress
+	// Err is why the move cannot go on.
 	Err error
 	// writtenAt is when the status was last written.
 	writtenAt time.Time
-	// config is that of the transfer, without what Tasks adds.
-	config transfer.Config
+	// config is that of the move, without what Tasks adds.
+	config mover.Config
 }
 
-// HasBegun reports whether the transfer has begun; it may have ended.
+// HasBegun reports whether the move has begun; it may have ended.
 func (t Task) HasBegun() bool { return t.cancel != nil }
 
-// waits reports whether the transfer waits for a queue or for the broker.
+// waits reports whether the move waits for a queue or for the broker.
 func (t Task) waits() bool {
-	return t.runs() && t.Progress.State != "" && t.Progress.State != transfer.Connecting && t.Progress.State != transfer.Moving
+	return t.runs() && t.Progress.State != "" && t.Progress.State != mover.Connecting && t.Progress.State != mover.Moving
 }
 
-// runs reports whether the transfer has begun and has not ended.
+// runs reports whether the move has begun and has not ended.
 func (t Task) runs() bool { return t.HasBegun() && !t.Ended }
 
-// NewTasks returns Tasks whose transfers end with a context and take turns with the other users of a Register.
+// NewTasks returns Tasks whose moves end with a context and take turns with the other users of a Register.
 func NewTasks(lifetime context.Context, users *Register) *Tasks {
 	return &Tasks{
 		lifetime: lifetime, wake: map[Kind]func(client.ObjectKey){}, of: map[Key]*Task{}, queued: map[Key]bool{},
@@ -103,9 +103,9 @@ func (t *Tasks) acquire(key Key, uid types.UID, wanted Turn) (rival User, grante
 	defer t.mu.Unlock()
 	switch own := t.of[key]; {
 	case own == nil:
-	case own.uid == uid && !own.HasBegun(): // it had the turn, and no transfer has begun
+	case own.uid == uid && !own.HasBegun(): // it had the turn, and no move has begun
 		delete(t.of, key)
-	default: // the transfer of a deleted job of the same name is still settling
+	default: // the move of a deleted job of the same name is still settling
 		t.queued[key] = true
 		return key.user(), false
 	}
@@ -163,20 +163,20 @@ func (t *Tasks) await(key Key) {
 	t.queued[key] = true
 }
 
-// begin starts the transfer of a job that has its turn.
-func (t *Tasks) begin(key Key, m Move, config transfer.Config, settings transfer.Settings, now time.Time) {
+// begin starts the move of a job that has its turn.
+func (t *Tasks) begin(key Key, m Move, config mover.Config, settings mover.Settings, now time.Time) {
 	ctx, cancel := context.WithCancel(t.lifetime)
 	t.mu.Lock()
 	begun := t.of[key]
 	begun.Move, begun.cancel, begun.done, begun.settings, begun.writtenAt = m, cancel, make(chan struct{}), settings, now
-	begun.Progress = transfer.Progress{Moved: config.Moved, Unsure: config.Unsure, Apart: config.MovedApart}
+	begun.Progress = mover.Progress{Moved: config.Moved, Unsure: config.Unsure, Apart: config.MovedApart}
 	begun.config = config
 	place := t.places[key]
 	t.mu.Unlock()
 	if !config.DryRun { // a count must see all messages
 		place.LetIn(func() int { return t.progressOf(begun).Held })
 	}
-	config.Settings = func() transfer.Settings {
+	config.Settings = func() mover.Settings {
 		paused := place.IsBrowsed()
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -184,7 +184,7 @@ func (t *Tasks) begin(key Key, m Move, config transfer.Config, settings transfer
 		settings.Paused = paused
 		return settings
 	}
-	config.Report = func(progress transfer.Progress) {
+	config.Report = func(progress mover.Progress) {
 		changed, freed := t.report(begun, progress)
 		if changed {
 			t.wakeUp(key)
@@ -196,7 +196,7 @@ func (t *Tasks) begin(key Key, m Move, config transfer.Config, settings transfer
 	go func() {
 		defer close(begun.done)
 		defer cancel()
-		progress, err := m.Broker.Transfer(ctx, m.Cluster, config)
+		progress, err := m.Broker.Move(ctx, m.Cluster, config)
 		t.report(begun, progress)
 		t.mu.Lock()
 		begun.Ended, begun.Err = true, err
@@ -205,7 +205,7 @@ func (t *Tasks) begin(key Key, m Move, config transfer.Config, settings transfer
 	}()
 }
 
-func (t *Tasks) progressOf(task *Task) transfer.Progress {
+func (t *Tasks) progressOf(task *Task) mover.Progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return task.Progress
@@ -213,9 +213,9 @@ func (t *Tasks) progressOf(task *Task) transfer.Progress {
 
 func (t *Tasks) wakeUp(key Key) { t.wake[key.Kind](key.ObjectKey) }
 
-// report records the progress of a transfer. changed: the status must be written, because the transfer changed its state or needs
-// another atMost. freed: the transfer has begun to wait, so its slot is free.
-func (t *Tasks) report(of *Task, progress transfer.Progress) (changed, freed bool) {
+// report records the progress of a move. changed: the status must be written, because the move changed its state or needs
+// another atMost. freed: the move has begun to wait, so its slot is free.
+func (t *Tasks) report(of *Task, progress mover.Progress) (changed, freed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	of.config.Report(progress)
@@ -236,13 +236,13 @@ func (t *Tasks) wakeQueued() {
 	}
 }
 
-// needsAtMost reports whether the transfer of a task needs another atMost.
+// needsAtMost reports whether the move of a task needs another atMost.
 func (t Task) needsAtMost() bool {
 	return t.runs() && !t.config.DryRun && isAtMostDue(t.config, t.Progress, t.settings)
 }
 
-// change changes the settings of a running transfer.
-func (t *Tasks) change(key Key, settings transfer.Settings) {
+// change changes the settings of a running move.
+func (t *Tasks) change(key Key, settings mover.Settings) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if running := t.of[key]; running != nil {
@@ -250,10 +250,10 @@ func (t *Tasks) change(key Key, settings transfer.Settings) {
 	}
 }
 
-// areEnding reports whether the manager stops, which ends all transfers early.
+// areEnding reports whether the manager stops, which ends all moves early.
 func (t *Tasks) areEnding() bool { return t.lifetime.Err() != nil }
 
-// awaitEnd waits until the stop of the manager has ended all transfers.
+// awaitEnd waits until the stop of the manager has ended all moves.
 func (t *Tasks) awaitEnd() {
 	<-t.lifetime.Done()
 	for _, kind := range []Kind{Redrive, Purge} {
@@ -263,7 +263,7 @@ func (t *Tasks) awaitEnd() {
 	}
 }
 
-// stop tells the transfer of a job to settle what it has published, and to end.
+// stop tells the move of a job to settle what it has published, and to end.
 func (t *Tasks) stop(key Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -282,7 +282,7 @@ func (t *Tasks) wrote(key Key, now time.Time) {
 	}
 }
 
-// drop releases the turn of a job whose transfer has ended or has not begun, and enqueues the jobs that wait. A transfer that
+// drop releases the turn of a job whose move has ended or has not begun, and enqueues the jobs that wait. A move that
 // runs for a deleted job of the same name keeps its turn.
 func (t *Tasks) drop(key Key, uid types.UID) {
 	t.mu.Lock()
@@ -299,7 +299,7 @@ func (t *Tasks) drop(key Key, uid types.UID) {
 	}
 }
 
-// forget stops the task of a job that is gone, or of a deleted job of the same name. A transfer keeps its turn until it has
+// forget stops the task of a job that is gone, or of a deleted job of the same name. A move keeps its turn until it has
 // settled what it has published.
 func (t *Tasks) forget(key Key, but types.UID) {
 	t.mu.Lock()
@@ -321,7 +321,7 @@ func (t *Tasks) forget(key Key, but types.UID) {
 	}
 }
 
-// begun returns the tasks of a kind whose transfer has begun.
+// begun returns the tasks of a kind whose move has begun.
 func (t *Tasks) begun(kind Kind) map[Key]Task {
 	t.mu.Lock()
 	defer t.mu.Unlock()

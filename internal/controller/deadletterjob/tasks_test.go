@@ -10,7 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/ownership"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -27,9 +27,9 @@ func newTasks(t *testing.T, enqueue func(client.ObjectKey)) *Tasks {
 	return tasks
 }
 
-// silent returns the config of a transfer whose reports are dropped.
-func silent(moved int) transfer.Config {
-	return transfer.Config{Moved: moved, Report: func(transfer.Progress) {}}
+// silent returns the config of a move whose reports are dropped.
+func silent(moved int) mover.Config {
+	return mover.Config{Moved: moved, Report: func(mover.Progress) {}}
 }
 
 func turnAt(connection, queue string) Turn {
@@ -56,16 +56,16 @@ func TestOneRedriveHasTheTurnAtAQueue(t *testing.T) {
 }
 
 // If the status cannot be written after acquire, the job acquires its turn again.
-func TestAcquireGrantsATurnAgainUntilTheTransferBegins(t *testing.T) {
+func TestAcquireGrantsATurnAgainUntilTheMoveBegins(t *testing.T) {
 	t.Parallel()
 	r := newTasks(t, controllertest.NewEnqueued().Enqueue)
 	for range 2 {
 		_, granted := r.acquire(key("orders"), "1", turnAt("default", "orders.dlq"))
 		topologytest.Equal(t, "granted", true, granted)
 	}
-	r.begin(key("orders"), Move{Broker: &brokers.Broker{Mover: brokerstest.NewMover(nil)}}, silent(0), transfer.Settings{}, time.Now())
+	r.begin(key("orders"), Move{Broker: &brokers.Broker{Mover: brokerstest.NewMover(nil)}}, silent(0), mover.Settings{}, time.Now())
 	rival, granted := r.acquire(key("orders"), "2", turnAt("default", "invoices.dlq"))
-	topologytest.Equal(t, "granted to another object of the name while a transfer runs", false, granted)
+	topologytest.Equal(t, "granted to another object of the name while a move runs", false, granted)
 	topologytest.Equal(t, "rival", key("orders").user(), rival)
 }
 
@@ -75,12 +75,12 @@ func TestSlotsOfANamespace(t *testing.T) {
 	enqueued := controllertest.NewEnqueued()
 	r := newTasks(t, enqueued.Enqueue)
 	broker := brokerstest.NewMover(nil)
-	begun := map[string]transfer.Config{}
+	begun := map[string]mover.Config{}
 	begin := func(name string) (granted bool) {
 		rival, granted := r.acquire(key(name), "1", turnAt("default", name))
 		topologytest.Equal(t, "rival at the queue", User{}, rival)
 		if granted {
-			r.begin(key(name), Move{Broker: &brokers.Broker{Mover: broker}}, silent(0), transfer.Settings{}, time.Now())
+			r.begin(key(name), Move{Broker: &brokers.Broker{Mover: broker}}, silent(0), mover.Settings{}, time.Now())
 			begun[name] = <-broker.Begun
 		}
 		return granted
@@ -94,7 +94,7 @@ func TestSlotsOfANamespace(t *testing.T) {
 	topologytest.Equal(t, "a job of another namespace begins", true, granted)
 
 	for i, name := range []string{"a", "b", "c", "d"} {
-		begun[name].Report(transfer.Progress{State: transfer.DestinationFull})
+		begun[name].Report(mover.Progress{State: mover.DestinationFull})
 		topologytest.Equal(t, "enqueued for the state", key(name).ObjectKey, <-enqueued)
 		if i == 0 {
 			topologytest.Equal(t, "enqueued for the slot", key("e").ObjectKey, <-enqueued)
@@ -104,7 +104,7 @@ func TestSlotsOfANamespace(t *testing.T) {
 		topologytest.Equal(t, name+" begins while others wait", true, begin(name))
 	}
 	for _, name := range []string{"e", "g", "h", "i"} {
-		begun[name].Report(transfer.Progress{State: transfer.Blocked})
+		begun[name].Report(mover.Progress{State: mover.Blocked})
 		topologytest.Equal(t, "enqueued for the state", key(name).ObjectKey, <-enqueued)
 	}
 	topologytest.Equal(t, "the ninth begins while all others wait", false, begin("j"))
@@ -112,41 +112,41 @@ func TestSlotsOfANamespace(t *testing.T) {
 	topologytest.Equal(t, "enqueued", key("j").ObjectKey, <-enqueued)
 }
 
-func TestATransferEnqueuesItsJobForStatesAndAtItsEnd(t *testing.T) {
+func TestAMoveEnqueuesItsJobForStatesAndAtItsEnd(t *testing.T) {
 	t.Parallel()
 	enqueued := controllertest.NewEnqueued()
 	r := newTasks(t, enqueued.Enqueue)
 	broker := brokerstest.NewMover(nil)
 	r.acquire(key("orders"), "1", turnAt("default", "orders.dlq"))
 	topologytest.Equal(t, "begun", 0, len(r.begun(Redrive)))
-	r.begin(key("orders"), Move{Broker: &brokers.Broker{Mover: broker}}, silent(2), transfer.Settings{Rate: 5}, time.Now())
+	r.begin(key("orders"), Move{Broker: &brokers.Broker{Mover: broker}}, silent(2), mover.Settings{Rate: 5}, time.Now())
 	config := <-broker.Begun
 	topologytest.Equal(t, "moved at first", 2, r.look(key("orders"), "1").Progress.Moved)
 	topologytest.Equal(t, "rate", 5, config.Settings().Rate)
-	r.change(key("orders"), transfer.Settings{Rate: 7})
+	r.change(key("orders"), mover.Settings{Rate: 7})
 	topologytest.Equal(t, "another rate", 7, config.Settings().Rate)
 
-	config.Report(transfer.Progress{State: transfer.Moving, Moved: 2})
+	config.Report(mover.Progress{State: mover.Moving, Moved: 2})
 	topologytest.Equal(t, "enqueued for a state", key("orders").ObjectKey, <-enqueued)
-	config.Report(transfer.Progress{State: transfer.Moving, Moved: 3})
+	config.Report(mover.Progress{State: mover.Moving, Moved: 3})
 	topologytest.Equal(t, "enqueued for a number", 0, len(enqueued))
-	broker.End <- transfer.ErrTooManyFailures
+	broker.End <- mover.ErrTooManyFailures
 	topologytest.Equal(t, "enqueued at the end", key("orders").ObjectKey, <-enqueued)
 	ended := r.look(key("orders"), "1")
 	topologytest.Equal(t, "ended", true, ended.Ended)
 	topologytest.Equal(t, "stopped", false, ended.Stopped)
-	topologytest.Equal(t, "error", transfer.ErrTooManyFailures.Error(), ended.Err.Error())
+	topologytest.Equal(t, "error", mover.ErrTooManyFailures.Error(), ended.Err.Error())
 	topologytest.Equal(t, "another object of the name has a task", false, r.look(key("orders"), "2").Ended)
 }
 
-// A stopped transfer keeps its turn until it has settled what it published.
-func TestATransferOfADeletedRedriveKeepsItsTurnUntilItEnds(t *testing.T) {
+// A stopped move keeps its turn until it has settled what it published.
+func TestAMoveOfADeletedRedriveKeepsItsTurnUntilItEnds(t *testing.T) {
 	t.Parallel()
 	enqueued := controllertest.NewEnqueued()
 	r := newTasks(t, enqueued.Enqueue)
 	broker := brokerstest.NewMover(nil)
 	r.acquire(key("orders"), "1", turnAt("default", "orders.dlq"))
-	r.begin(key("orders"), Move{Broker: &brokers.Broker{Mover: broker}}, silent(0), transfer.Settings{}, time.Now())
+	r.begin(key("orders"), Move{Broker: &brokers.Broker{Mover: broker}}, silent(0), mover.Settings{}, time.Now())
 	<-broker.Begun
 	r.forget(key("orders"), "1")
 	topologytest.Equal(t, "stopped while the Redrive exists", false, r.look(key("orders"), "1").Stopped)
@@ -208,10 +208,10 @@ func TestAJobPausesForABrowse(t *testing.T) {
 			r.acquire(key("job"), "1", turnAt("default", "orders.dlq"))
 			config := silent(0)
 			config.DryRun = test.dryRun
-			r.begin(key("job"), Move{Broker: &brokers.Broker{Mover: broker}}, config, transfer.Settings{}, time.Now())
+			r.begin(key("job"), Move{Broker: &brokers.Broker{Mover: broker}}, config, mover.Settings{}, time.Now())
 			begun := <-broker.Begun
 			topologytest.Equal(t, "paused at first", false, begun.Settings().Paused)
-			begun.Report(transfer.Progress{Held: 7})
+			begun.Report(mover.Progress{Held: 7})
 			browse := r.users.Browse(User{ObjectKey: key("orders").ObjectKey}, turnAt("default", "orders.dlq"), func() {})
 			held, hosted := browse.Host()
 			topologytest.Equal(t, "the browse is let in", test.letsIn, hosted)

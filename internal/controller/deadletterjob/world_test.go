@@ -80,8 +80,8 @@ func newWorld(t *testing.T, cq *v1alpha1.ConsumerQueue, kind Kind, object client
 	return w
 }
 
-// HoldTransfers makes transfers run until the test ends them, and restarts the Reconciler.
-func (w *world) HoldTransfers() {
+// HoldMoves makes moves run until the test ends them, and restarts the Reconciler.
+func (w *world) HoldMoves() {
 	w.T.Helper()
 	w.Mover = brokerstest.NewMover(w.Broker)
 	w.Restart()

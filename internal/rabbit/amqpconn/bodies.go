@@ -13,7 +13,7 @@ import (
 // fewer.
 
 const (
-	// LargestBody is the largest body that a transfer or a browse reads, in bytes: the default of max_message_size since RabbitMQ 4.0.
+	// LargestBody is the largest body that a move or a browse reads, in bytes: the default of max_message_size since RabbitMQ 4.0.
 	LargestBody = 16 << 20
 	// ConnectionBodies is how many bytes of bodies one connection retains at most, and processBodies how many all connections together. A
 	// connection that retains no body may always retain one, so no connection waits for another.

@@ -15,7 +15,7 @@ const (
 	// largestMessage is the largest body that any RabbitMQ allows (max_message_size), in bytes. It applies to discarded bodies, too.
 	largestMessage = 512 << 20
 	// waitingLimit is how many bytes the unacknowledged deliveries of a channel may take, without bodies, if all bodies are discarded. Most
-	// of them are events. If bodies are read, readLimit applies: a transfer prefetches up to 2048 messages.
+	// of them are events. If bodies are read, readLimit applies: a move prefetches up to 2048 messages.
 	waitingLimit = 8 << 20
 	readLimit    = 144 << 20
 

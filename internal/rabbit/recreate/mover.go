@@ -10,8 +10,8 @@ import (
 
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/deadletter"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
 )
 
 // The headers of a moved message. A fanout exchange keeps the routing key of the message, and ignores CC.
@@ -44,17 +44,17 @@ type move struct {
 // has left behind are dropped.
 func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Progress, error) {
 	var latest Progress
-	settings := transfer.Settings{MaxDepth: -1}
+	settings := mover.Settings{MaxDepth: -1}
 	if m.maxDepth > 0 {
 		settings.MaxDepth = m.maxDepth
 	}
 	copier := copier{exchange: m.exchange, user: r.Username, restores: m.restores}
-	done, err := r.changer.Transfer(ctx, r.Cluster, transfer.Config{
+	done, err := r.changer.Move(ctx, r.Cluster, mover.Config{
 		Log: r.Log, Queue: m.from, Destination: m.to, Exchange: m.exchange, Judge: copier, Copier: copier,
-		Settings: func() transfer.Settings { return settings },
+		Settings: func() mover.Settings { return settings },
 		Drop:     safedelete.IsSentinel,
 		Total:    math.MaxInt, EndBelow: m.endBelow, MaxFailures: 1, Apart: m.isPast,
-		Report: func(now transfer.Progress) {
+		Report: func(now mover.Progress) {
 			latest = m.progressOf(now)
 			if report != nil {
 				report(latest)
@@ -63,14 +63,14 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 	})
 	latest = m.progressOf(done)
 	switch {
-	case errors.Is(err, transfer.ErrTooManyFailures) && len(done.Failures) > 0:
+	case errors.Is(err, mover.ErrTooManyFailures) && len(done.Failures) > 0:
 		failure := done.Failures[0]
 		reason := MessageNotMoved
 		if failure.Message == errAMQP10.Error() {
 			reason = AMQP10Message
 		}
 		return latest, refuse(reason, "queue %q: a message cannot be moved to queue %q: %s", m.from, m.to, failure.Message)
-	case errors.Is(err, transfer.ErrUnreadable):
+	case errors.Is(err, mover.ErrUnreadable):
 		return latest, because(AMQP10Message, fmt.Errorf("queue %q: %w, as it is a message of AMQP 1.0 or too large", m.from, err))
 	case err != nil:
 		return latest, reasoned(about(m.from, err))
@@ -81,7 +81,7 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 	return latest, nil
 }
 
-func (m move) progressOf(now transfer.Progress) Progress {
+func (m move) progressOf(now mover.Progress) Progress {
 	return Progress{
 		State: now.State, Detail: now.Detail, Moved: m.before.Moved + now.Moved, Past: m.before.Past + now.Apart,
 		Remaining: max(0, m.ready-now.Moved),
@@ -123,7 +123,7 @@ func (c copier) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Pu
 		Timestamp: message.Timestamp, Type: message.Type, AppId: message.AppId, UserId: message.UserId, Expiration: message.Expiration,
 		Body: message.Body,
 	}
-	headers[transfer.SeqHeader] = seq
+	headers[mover.SeqHeader] = seq
 	if _, given := headers[HeaderExchange]; !given {
 		headers[HeaderExchange] = message.Exchange
 	}

@@ -9,7 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/consumer/contract"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 )
 
 func TestCopyOfAMessage(t *testing.T) {
@@ -26,7 +26,7 @@ func TestCopyOfAMessage(t *testing.T) {
 		return message
 	}
 	same := func(headers amqp.Table, change func(*amqp.Publishing)) amqp.Publishing {
-		headers[transfer.SeqHeader] = int64(7)
+		headers[mover.SeqHeader] = int64(7)
 		copied := amqp.Publishing{
 			Headers: headers, ContentType: "text/plain", ContentEncoding: "gzip", DeliveryMode: 2, Priority: 4,
 			CorrelationId: "c", ReplyTo: "r", MessageId: "m", Timestamp: sent, Type: "order", AppId: "shop", Body: []byte("body"),

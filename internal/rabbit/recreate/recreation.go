@@ -6,7 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -114,7 +114,7 @@ type Seen struct {
 // Progress is the progress of moving messages in a phase.
 type Progress struct {
 	// State and Detail describe what the mover does or waits for.
-	State  transfer.State
+	State  mover.State
 	Detail string
 	// Moved is how many messages this call has moved.
 	Moved int

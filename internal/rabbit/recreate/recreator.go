@@ -10,9 +10,9 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -43,8 +43,8 @@ type Changer interface {
 	DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
 	// Dial opens an AMQP connection that discards the bodies of messages above a size in bytes.
 	Dial(ctx context.Context, cluster, name string, largestBody int64) (*amqpconn.Conn, error)
-	// Transfer moves messages.
-	Transfer(ctx context.Context, cluster string, config transfer.Config) (transfer.Progress, error)
+	// Move moves messages.
+	Move(ctx context.Context, cluster string, config mover.Config) (mover.Progress, error)
 }
 
 // Deleter is the part of safedelete that a recreation uses.

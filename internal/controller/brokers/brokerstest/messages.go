@@ -8,15 +8,15 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
-	"github.com/warren-mq/warren/internal/rabbit/transfer"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Transfer moves or deletes as many messages as the config allows. It does not read them.
-func (b *Broker) Transfer(_ context.Context, cluster string, config transfer.Config) (transfer.Progress, error) {
+// Move moves or deletes as many messages as the config allows. It does not read them.
+func (b *Broker) Move(_ context.Context, cluster string, config mover.Config) (mover.Progress, error) {
 	if err := b.errs.SameCluster(b.Health().Cluster, cluster); err != nil {
-		return transfer.Progress{}, err
+		return mover.Progress{}, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -30,7 +30,7 @@ func (b *Broker) Transfer(_ context.Context, cluster string, config transfer.Con
 			b.messages[config.Destination] += moved
 		}
 	}
-	return transfer.Progress{State: transfer.Moving, Moved: config.Moved + moved}, nil
+	return mover.Progress{State: mover.Moving, Moved: config.Moved + moved}, nil
 }
 
 // SetDeadLetters sets the messages of a queue.
@@ -48,7 +48,7 @@ func (b *Broker) SetUncounted(queue string) {
 }
 
 // Look passes the messages of SetDeadLetters to the visitor.
-func (b *Broker) Look(ctx context.Context, cluster string, config transfer.LookConfig) (transfer.Looked, error) {
+func (b *Broker) Look(ctx context.Context, cluster string, config mover.LookConfig) (mover.Looked, error) {
 	counted, exists, err := b.Backlog(ctx, cluster, config.Queue)
 	if err == nil || errors.Is(err, brokererr.ErrAccessRefused) {
 		b.recordLook(config.Queue, err)
@@ -57,12 +57,12 @@ func (b *Broker) Look(ctx context.Context, cluster string, config transfer.LookC
 		err = b.errs.Fail(brokererr.ErrNotFound, "no queue '%s'", config.Queue)
 	}
 	if err != nil {
-		return transfer.Looked{}, err
+		return mover.Looked{}, err
 	}
 	b.mu.Lock()
 	deadLetters := b.deadLetters[config.Queue]
 	b.mu.Unlock()
-	looked := transfer.Looked{Ready: counted.Ready}
+	looked := mover.Looked{Ready: counted.Ready}
 	for i := range deadLetters[:min(len(deadLetters), config.Most)] {
 		if ctx.Err() != nil || !config.Visit(&deadLetters[i]) {
 			return looked, nil //nolint:nilerr // stopping early is not a failure
@@ -121,27 +121,27 @@ func (b *Broker) Backlog(_ context.Context, cluster, queue string) (counted rabb
 	return counted, exists, b.failures[vhost.QueueID(queue)]
 }
 
-// Mover is a Broker whose transfers run until the test ends them.
+// Mover is a Broker whose moves run until the test ends them.
 type Mover struct {
 	*Broker
-	// Begun receives the config of each transfer that begins.
-	Begun chan transfer.Config
-	// End ends a transfer with the sent error.
+	// Begun receives the config of each move that begins.
+	Begun chan mover.Config
+	// End ends a move with the sent error.
 	End chan error
-	// Ended is the progress of a transfer that End ends; Stopped is the progress if its context ends first.
-	Ended, Stopped transfer.Progress
+	// Ended is the progress of a move that End ends; Stopped is the progress if its context ends first.
+	Ended, Stopped mover.Progress
 }
 
 // NewMover returns a Mover that uses a Broker for all other methods.
 func NewMover(broker *Broker) *Mover {
 	return &Mover{
-		Broker: broker, Begun: make(chan transfer.Config, 10), End: make(chan error),
-		Ended: transfer.Progress{Moved: 3}, Stopped: transfer.Progress{Moved: 1},
+		Broker: broker, Begun: make(chan mover.Config, 10), End: make(chan error),
+		Ended: mover.Progress{Moved: 3}, Stopped: mover.Progress{Moved: 1},
 	}
 }
 
-// Transfer waits until the test sends to End or the context ends.
-func (m *Mover) Transfer(ctx context.Context, _ string, config transfer.Config) (transfer.Progress, error) {
+// Move waits until the test sends to End or the context ends.
+func (m *Mover) Move(ctx context.Context, _ string, config mover.Config) (mover.Progress, error) {
 	m.Begun <- config
 	select {
 	case err := <-m.End:

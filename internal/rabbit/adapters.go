@@ -1,0 +1,103 @@
+package rabbit
+
+import (
+	"context"
+	"time"
+
+	"github.com/warren-mq/warren/internal/metrics"
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/brokermatch"
+	"github.com/warren-mq/warren/internal/rabbit/change"
+	"github.com/warren-mq/warren/internal/rabbit/observe"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
+	"github.com/warren-mq/warren/internal/topology"
+)
+
+// deleter is a Deleter beside an Observer. While a call works on a queue, the Observer ignores events about the deletion of the queue. So
+// the deleter requests a refresh afterwards if there were any.
+type deleter struct {
+	*safedelete.Deleter
+	observer *observe.Observer
+}
+
+func (d *deleter) DeleteEmpty(
+	ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error,
+) error {
+	began := time.Now()
+	err := d.Deleter.DeleteEmpty(ctx, cluster, queues, stillWanted)
+	if d.observer.TakeIgnored(queues) && err != nil {
+		d.observer.RequestRefresh() // another client may have deleted the queue
+	}
+	metrics.QueueDeletions.Observe(time.Since(began), brokererr.Result(err))
+	return err
+}
+
+func (d *deleter) Recreate(ctx context.Context, cluster string, recreation safedelete.Recreation) (safedelete.Recreated, error) {
+	defer d.catchUpWith(recreation.Queue.Name)
+	return d.Deleter.Recreate(ctx, cluster, recreation)
+}
+
+func (d *deleter) SettleRecreation(ctx context.Context, cluster string, queue topology.Queue) (bool, error) {
+	defer d.catchUpWith(queue.Name)
+	return d.Deleter.SettleRecreation(ctx, cluster, queue)
+}
+
+func (d *deleter) ClearRecreation(ctx context.Context, cluster, queue string, isNew bool) error {
+	defer d.catchUpWith(queue)
+	return d.Deleter.ClearRecreation(ctx, cluster, queue, isNew)
+}
+
+func (d *deleter) catchUpWith(queue string) {
+	if d.observer.TakeIgnored([]string{queue}) {
+		d.observer.RequestRefresh()
+	}
+}
+
+// timesOf returns the timeouts of deletions and recreations.
+func timesOf(t timing.Timeouts) safedelete.Times {
+	return safedelete.Times{Settle: t.Settle, Stray: t.Leftover, Vanish: t.Vanish, Operation: t.Operation, Close: t.Close}
+}
+
+// deletionBroker is a broker as package safedelete uses it.
+type deletionBroker struct {
+	*amqpconn.Pool
+	*observe.Observer
+	changer *change.Changer
+	dialer  brokermatch.Dialer
+}
+
+func (b *deletionBroker) State() safedelete.State {
+	health := b.Observer.State()
+	return safedelete.State{
+		Cluster: health.Cluster, Matched: health.Matched, MayWritePolicies: health.Capabilities.Policies,
+		CurrentAt:     health.CurrentAt,
+		CountsReturns: !health.Capabilities.DelayedRedelivery, // as all versions from 4.3 on do not
+	}
+}
+
+func (b *deletionBroker) Dial(ctx context.Context, cluster string) (*amqpconn.Conn, error) {
+	return b.dialer.DialSecond(ctx, b.Pool, cluster)
+}
+
+func (b *deletionBroker) Declare(ctx context.Context, cluster string, queue topology.Queue, bindings []topology.Binding) error {
+	return b.changer.Declare(ctx, cluster, topology.Topology{Queues: []topology.Queue{queue}, Bindings: bindings})
+}
+
+// recreationBroker is a broker as recreations use it.
+type recreationBroker struct {
+	*amqpconn.Pool
+	*observe.Observer
+	*change.Changer
+	*queueMover
+	deleter *deleter
+}
+
+func (b recreationBroker) Version() string { return b.Health.Read().Version }
+
+func (b recreationBroker) MayWritePolicies() bool { return b.Health.Read().Capabilities.Policies }
+
+func (b recreationBroker) IsTaken(queue string) bool {
+	return b.deleter.IsDeleting(queue) || b.IsConsuming(queue)
+}

@@ -1,0 +1,81 @@
+package mover
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+)
+
+// A quorum queue that is too busy to count reports zero, because rabbit_quorum_queue:stat stops after a quarter of a second. So a count
+// of zero is repeated.
+const (
+	zeroCounts = 3
+	zeroPause  = 300 * time.Millisecond
+)
+
+// Backlog is the messages of a queue before a move.
+type Backlog struct {
+	// Ready is how many messages are ready.
+	Ready int
+	// Held is how many messages other consumers hold.
+	Held int
+	// IsUncounted: the queue has ready messages and is too busy to count them.
+	IsUncounted bool
+}
+
+// Counter counts the messages of queues.
+type Counter struct {
+	Errors   brokererr.Errors
+	Channels *amqpconn.Pool
+	API      *management.Client
+}
+
+// heldPause is after what time the broker has counted the unacknowledged messages. It counts every five seconds.
+const heldPause = 6 * time.Second
+
+// Count counts the messages of a queue on the cluster of this name; false if there is no such queue. If others consume the
+// queue, it waits until the broker has counted the messages that they hold.
+func (c Counter) Count(ctx context.Context, cluster, queue string) (counted Backlog, exists bool, err error) {
+	declared, exists, err := c.countReady(ctx, cluster, queue)
+	for range zeroCounts {
+		if err != nil || !exists || declared.Messages > 0 || management.Sleep(ctx, c.Errors, zeroPause) != nil {
+			break
+		}
+		declared, exists, err = c.countReady(ctx, cluster, queue)
+	}
+	counted.Ready = declared.Messages
+	if err != nil || !exists || declared.Messages > 0 && declared.Consumers == 0 {
+		return counted, exists, err
+	}
+	if declared.Consumers > 0 {
+		if err := management.Sleep(ctx, c.Errors, heldPause); err != nil {
+			return counted, true, err
+		}
+	}
+	totals, err := c.totals(ctx, queue)
+	counted.IsUncounted = declared.Messages == 0 && totals.Ready() > 0
+	if declared.Consumers > 0 {
+		counted.Held = int(totals.Unacknowledged)
+	}
+	return counted, true, err
+}
+
+// totals returns the numbers of messages of a queue from the management API.
+func (c Counter) totals(ctx context.Context, queue string) (management.MessageCount, error) {
+	counts, err := c.API.MessageCounts(ctx, func(name string) bool { return name == queue })
+	return counts[queue], err
+}
+
+func (c Counter) countReady(ctx context.Context, cluster, queue string) (declared amqp.Queue, exists bool, err error) {
+	declared, err = c.Channels.DeclaredQueue(ctx, cluster, queue)
+	if errors.Is(err, brokererr.ErrNotFound) {
+		return declared, false, nil
+	}
+	return declared, err == nil, err
+}

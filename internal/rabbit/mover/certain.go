@@ -1,0 +1,42 @@
+package mover
+
+import "time"
+
+// removedInterval is the shortest time between two questions to the broker about which messages it has removed.
+const removedInterval = 500 * time.Millisecond
+
+// countRemoved updates how many messages the broker has removed for certain. RabbitMQ can lose an acknowledgement if its channel
+// ends shortly afterwards. An acknowledgement is safe if the broker answers a question on the same channel at least removedInterval
+// after it was sent.
+func (p *pass) countRemoved(now time.Time) error {
+	if p.removed == p.moved || now.Sub(p.askedAt) < removedInterval {
+		return nil
+	}
+	if err := p.withinLimit(p.intake.ask); err != nil {
+		return err
+	}
+	p.removed, p.asked, p.askedAt = p.asked, p.movedBefore+p.intake.acknowledged(), now
+	return nil
+}
+
+// hasLostAcknowledgements reports whether the connection has ended after this pass moved messages. The broker may then have lost
+// acknowledgements.
+func (p *pass) hasLostAcknowledgements() bool {
+	return p.moved > p.movedBefore && p.connection.Connection.IsClosed()
+}
+
+// uncertain is how many messages that this pass moved may be in the queue again if the connection ends now. The broker never
+// delivers more unacknowledged messages than the prefetch. Deletions do not rely on that bound, because no later pass moves a
+// deleted message again.
+func (p *pass) uncertain() int {
+	if p.Delete {
+		return p.moved - p.removed
+	}
+	return min(p.moved-p.removed, p.intake.capacity())
+}
+
+// doubt adds the uncertain messages to unsure, because the connection has ended.
+func (p *pass) doubt() {
+	p.unsure += p.uncertain()
+	p.removed = p.moved
+}

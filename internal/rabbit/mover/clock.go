@@ -1,0 +1,322 @@
+package mover
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// tick does the periodic work of a pass: it acknowledges, retries, checks the queues and reports the progress.
+func (p *pass) tick(now time.Time) error {
+	if err := p.flush(now); err != nil {
+		return err
+	}
+	p.pace.set(p.Settings().Rate)
+	if !p.notBefore.IsZero() && now.After(p.notBefore) {
+		p.notBefore = time.Time{}
+	}
+	switch {
+	case p.Limited && len(p.waiting) > 0 && p.state != DestinationBusy && now.Sub(p.takenAt) > passLimit:
+		p.stop(ErrWaitedTooLong)
+	case !p.Limited && !p.blocked && now.Sub(p.began) > p.holdLimit() && (p.held > 0 || len(p.waiting) > 0):
+		p.stop(p.whyOver(now))
+	}
+	if p.stopping && now.Sub(p.stoppedAt) > settleLimit {
+		if len(p.outlet.inFlight) > 0 {
+			return errNoAnswer
+		}
+		p.holdWaiting()
+	}
+	if !p.blocked && p.mayPublish() {
+		if err := p.lookAtQueues(now); err != nil {
+			return err
+		}
+	}
+	if now.Sub(p.lastReport) >= reportInterval {
+		p.lastReport = now
+		p.report(p.now())
+	}
+	return p.publish()
+}
+
+// flush acknowledges the confirmed messages, unless the move is paused: after each acknowledgement the broker delivers another
+// message.
+func (p *pass) flush(now time.Time) error {
+	if p.isPaused() {
+		return nil
+	}
+	p.unflushed = 0
+	return p.intake.flush(now.Sub(p.idleSince) > 10*tick)
+}
+
+// holdLimit is the maximum time for which the pass may hold messages.
+func (p *pass) holdLimit() time.Duration {
+	if p.DryRun && p.look == nil {
+		return dryRunLimit
+	}
+	return passLimit
+}
+
+// whyOver returns the reason why a pass ends that has reached its holdLimit. ErrTooSlow means that the pass moved nothing and spent
+// the whole time examining messages. The next pass would then get no further.
+func (p *pass) whyOver(now time.Time) error {
+	hasWaited := len(p.waiting) > 0 || len(p.inFlight()) > 0 || now.Sub(p.takenAt) > idleLimit
+	if p.look != nil || p.moved > p.movedBefore || hasWaited {
+		return errPassOver
+	}
+	return fmt.Errorf("%w: %d were looked at in %v", ErrTooSlow, p.taken, p.holdLimit())
+}
+
+// lookAtQueues counts the removed messages, the depth of the destination and the messages left in the source, each at its own
+// interval.
+func (p *pass) lookAtQueues(now time.Time) error {
+	if err := p.countRemoved(now); err != nil {
+		return err
+	}
+	if p.watchesDepth() && (p.room <= 0 && now.Sub(p.lastDepth) >= 10*tick || now.Sub(p.lastDepth) >= depthInterval) {
+		if err := p.lookAtDestination(now); err != nil {
+			return err
+		}
+	}
+	if !p.mayTake() {
+		p.idleSince = now
+	}
+	if p.EndBelow > 0 && !p.ending && now.Sub(p.lastLook) >= endInterval {
+		p.lastLook = now
+		return p.endIfBelow()
+	}
+	if idle := now.Sub(p.idleSince); idle >= idleLimit && now.Sub(p.lastLook) >= idleLimit {
+		p.lastLook = now
+		return p.lookAtSource(idle)
+	}
+	return nil
+}
+
+// endIfBelow cancels the consumer if the queue has fewer ready messages than Config.EndBelow. The pass still moves the messages
+// that were already delivered.
+func (p *pass) endIfBelow() error {
+	declared, exists, err := p.declared(p.Queue)
+	if err != nil || !exists || isUncounted(declared) || declared.Messages >= p.EndBelow {
+		return err
+	}
+	p.ending = true
+	return p.withinLimit(p.intake.current().cancel)
+}
+
+// lookAtSource checks whether the queue is empty. Other consumers may return their messages: a connection that was cut, also of
+// this move, holds messages until the broker detects the cut. The queue counts as empty after two answers of zero messages
+// without a delivery in between. At the first answer, a busy broker may still be sending messages that it has taken out of the
+// queue. These messages arrive before the broker answers on their channel.
+func (p *pass) lookAtSource(idle time.Duration) error {
+	declared, exists, err := p.declared(p.Queue)
+	if err != nil {
+		return err
+	}
+	if isUncounted(declared) && p.intake.consumers() > 0 {
+		return nil
+	}
+	heldByOthers := p.look == nil && declared.Consumers > p.intake.consumers() && idle < unnoticed
+	p.drained = exists && declared.Messages == 0 && !heldByOthers && p.takenWhenEmpty == p.taken
+	p.takenWhenEmpty = never
+	if declared.Messages == 0 {
+		p.takenWhenEmpty = p.taken
+		return p.awaitDeliveries()
+	}
+	if idle >= undelivered { // the broker does not count waiting consumers, so their number is no evidence
+		p.setState(NothingDelivered, fmt.Sprintf(
+			"queue %q has ready messages, and the broker has delivered none for %v: where x-single-active-consumer is set, it delivers to "+
+				"one consumer only", p.Queue, undelivered))
+	}
+	return nil
+}
+
+// awaitDeliveries returns after all messages that the broker had taken out of the queue have arrived. Channels before the current
+// one are full.
+func (p *pass) awaitDeliveries() error {
+	return p.withinLimit(func() error { return p.intake.askOn(p.intake.current()) })
+}
+
+// withinLimit calls ask, and cuts the connection if the broker takes longer than answerLimit to answer.
+func (p *pass) withinLimit(ask func() error) error {
+	watchdog := time.AfterFunc(answerLimit, p.connection.CloseSocket)
+	defer watchdog.Stop()
+	return ask()
+}
+
+func (p *pass) watchesDepth() bool {
+	return p.Destination != "" && p.Settings().MaxDepth >= 0 && !p.DryRun && (p.taken < p.bound || len(p.waiting) > 0)
+}
+
+// lookAtDestination updates how many messages may still be published to the destination. It ignores a missing destination, because
+// the broker returns the next copy.
+func (p *pass) lookAtDestination(now time.Time) error {
+	p.lastDepth = now
+	depth, exists, err := p.depth()
+	if err != nil {
+		return err
+	}
+	limit := p.Settings().MaxDepth
+	p.room = max(0, limit-depth-len(p.outlet.inFlight))
+	if p.state == DestinationBusy && 10*p.room < limit { // otherwise the move would start and stop with each message that leaves
+		p.room = 0
+	}
+	switch {
+	case exists && p.room == 0:
+		p.setState(DestinationBusy, p.whyBusy(limit))
+	case p.state == DestinationBusy:
+		p.setState(Moving, "")
+	}
+	return nil
+}
+
+// hasRoom reports whether another message may be published to the destination.
+func (p *pass) hasRoom() bool {
+	return p.Destination == "" || p.Settings().MaxDepth < 0 || p.room > 0 || p.Limited && (p.stopping || time.Since(p.takenAt) > passLimit)
+}
+
+// depth counts the ready messages of the destination and of the queue behind it. It returns false if the destination does not
+// exist.
+func (p *pass) depth() (ready int, exists bool, err error) {
+	destination, exists, err := p.declared(p.Destination)
+	if err != nil || p.Behind == "" {
+		return destination.Messages, exists, err
+	}
+	behind, _, err := p.declared(p.Behind)
+	return destination.Messages + behind.Messages, exists, err
+}
+
+func (p *pass) whyBusy(limit int) string {
+	if p.Behind == "" {
+		return fmt.Sprintf("queue %q has %d ready messages or about as many", p.Destination, limit)
+	}
+	return fmt.Sprintf("queues %q and %q have %d ready messages together or about as many", p.Destination, p.Behind, limit)
+}
+
+// giveBack closes the channels of the intake one after the other. The broker counts each channel that holds messages as a consumer.
+// A lower count therefore shows that the queue has processed the end of a channel. After an error, the broker may have lost
+// acknowledgements.
+func (p *pass) giveBack() error {
+	if !p.Limited && !p.blocked {
+		err := p.intake.sweep(func() (int, error) {
+			source, exists, err := p.declared(p.Queue)
+			if exists && isUncounted(source) { // the held messages make this intake a consumer
+				return firstSweep, nil
+			}
+			return source.Messages, err
+		})
+		if err != nil {
+			p.Log.V(1).Info("Messages may have lost their places", "queue", p.Queue, "reason", err.Error())
+		}
+	}
+	before, _, err := p.declared(p.Queue)
+	before.Consumers = max(before.Consumers, p.intake.consumers())
+	until := time.Now().Add(settleLimit)
+	return p.intake.close(func() {
+		askUntil(until, func() bool {
+			if err != nil {
+				return true
+			}
+			now, exists, failed := p.declared(p.Queue)
+			if failed == nil && exists && (now.Consumers >= before.Consumers || isUncounted(now)) {
+				return false
+			}
+			before, err = now, failed
+			return true
+		})
+	})
+}
+
+// maxAskPause is the longest pause between two questions to a busy broker.
+const maxAskPause = 50 * time.Millisecond
+
+// askUntil calls ask until it returns true or the time is over. The pauses between the calls double up to maxAskPause.
+func askUntil(until time.Time, ask func() bool) {
+	for pause := time.Millisecond; time.Now().Before(until) && !ask(); pause = min(2*pause, maxAskPause) {
+		time.Sleep(pause)
+	}
+}
+
+// isUncounted reports whether the counts of a queue are useless, if the queue is known to have messages or consumers. A quorum
+// queue that is too busy to count reports zero for both.
+func isUncounted(queue amqp.Queue) bool { return queue.Messages == 0 && queue.Consumers == 0 }
+
+// declared returns the ready messages and the consumers of a queue. It returns false if the queue does not exist.
+func (p *pass) declared(queue string) (counted amqp.Queue, exists bool, err error) {
+	if p.questions == nil {
+		if p.questions, err = p.connection.Connection.Channel(); err != nil {
+			return counted, false, err
+		}
+	}
+	err = p.withinLimit(func() (err error) {
+		counted, err = p.questions.QueueDeclarePassive(queue, true, false, false, false, nil)
+		return err
+	})
+	if reply, ok := errors.AsType[*amqp.Error](err); ok && reply.Code == amqp.NotFound {
+		p.questions = nil // the broker has closed the channel
+		return counted, false, nil
+	}
+	return counted, err == nil, err
+}
+
+func (p *pass) setBlocked(blocking amqp.Blocking) {
+	p.blocked = blocking.Active
+	if p.blocked {
+		p.setState(Blocked, blocking.Reason)
+		return
+	}
+	p.setState(Moving, "")
+}
+
+// setState reports a changed state immediately. While the broker blocks the connection, the state remains Blocked, although
+// confirms of earlier messages still arrive.
+func (p *pass) setState(state State, detail string) {
+	if p.blocked && state != Blocked || p.state == state && p.detail == detail {
+		return
+	}
+	p.state, p.detail = state, detail
+	p.report(p.now())
+}
+
+// now is the current progress. Each pass counts the skipped messages from zero. Until a pass has skipped as many as the pass
+// before, now reports the earlier counts.
+func (p *pass) now() Progress {
+	progress := Progress{
+		State: p.state, Detail: p.detail, Moved: p.moved, Apart: p.apart, Failures: p.failures, InFlight: len(p.inFlight()),
+		Held: p.unsettled(), Unsure: p.unsure, Pending: p.uncertain(),
+		Failed: max(p.failing, len(p.failures), p.progress.Failed), Skipped: map[string]int{},
+	}
+	counted := p.skipped
+	if sum(counted) < sum(p.progress.Skipped) {
+		counted = p.progress.Skipped
+	}
+	maps.Copy(progress.Skipped, counted)
+	if p.DryRun {
+		progress.Moved, progress.Apart = max(p.matched, p.progress.Moved), max(p.matchedApart, p.progress.Apart)
+	}
+	return progress
+}
+
+func (p *pass) unsettled() int {
+	if p.connection == nil {
+		return 0
+	}
+	return p.connection.Unsettled()
+}
+
+func (p *pass) inFlight() map[uint64]*item {
+	if p.outlet == nil {
+		return nil
+	}
+	return p.outlet.inFlight
+}
+
+func sum(counts map[string]int) int {
+	total := 0
+	for _, count := range counts {
+		total += count
+	}
+	return total
+}

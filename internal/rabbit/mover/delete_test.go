@@ -1,0 +1,142 @@
+package mover
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
+)
+
+// deleting configures a move to delete messages.
+func deleting(change func(*Config)) func(*Config) {
+	return func(c *Config) {
+		c.Delete, c.Destination, c.Copier = true, "", nil
+		change(c)
+	}
+}
+
+// without returns the bodies except the deleted ones.
+func without(count int, gone func(body string) bool) []string {
+	return slices.DeleteFunc(bodies(count), gone)
+}
+
+func isEven(body string) bool { return odd(body) == "" }
+
+func TestDelete(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		for _, selective := range []bool{false, true} {
+			vh.Publish("", source, bodies(3000)...)
+			progress, err := start(t, vh, deleting(func(c *Config) { c.Selective, c.Judge = selective, toDestination{skip: odd} })).Wait()
+			topologytest.Equal(t, "error", nil, err)
+			topologytest.Equal(t, "deleted", 1500, progress.Moved)
+			topologytest.Equal(t, "unsure", 0, progress.Unsure)
+			topologytest.Equal(t, "skipped", map[string]int{"Odd": 1500}, progress.Skipped)
+			topologytest.Equal(t, "source", without(3000, isEven), drained(t, vh, source, 1500))
+			holds(t, vh, destination, 0)
+		}
+	})
+}
+
+func TestDeleteAll(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(2000)...)
+		progress, err := start(t, vh, deleting(func(c *Config) { c.Total, c.Limit = 1500, 1500 })).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "deleted", 1500, progress.Moved)
+		topologytest.Equal(t, "what came after the total", bodies(2000)[1500:], drained(t, vh, source, 500))
+	})
+}
+
+// A dry run comes first, and returns all messages.
+func TestDeleteAsManyAsTheLimitAfterACount(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(3000)...)
+		counted, err := start(t, vh, deleting(func(c *Config) { c.DryRun, c.Judge = true, toDestination{skip: odd} })).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "counted", 1500, counted.Moved)
+		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(3000))
+		progress, err := start(t, vh, deleting(func(c *Config) { c.Limit, c.Moved, c.Judge = 30, 10, toDestination{skip: odd} })).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "deleted, by an earlier run too", 30, progress.Moved)
+		gone := []string{}
+		for i := 0; len(gone) < 20; i += 2 {
+			gone = append(gone, bodies(3000)[i])
+		}
+		topologytest.Equal(t, "source", without(3000, func(body string) bool { return slices.Contains(gone, body) }),
+			drained(t, vh, source, 2980))
+	})
+}
+
+// A stopped move reports exactly how many messages it has deleted.
+func TestDeleteUntilItIsStopped(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(2000)...)
+		running := start(t, vh, deleting(func(c *Config) {
+			c.Settings = func() Settings { return Settings{Rate: 300} }
+		}))
+		NewWithT(t).Eventually(func() int { return running.Progress().Moved }).WithTimeout(within).Should(BeNumerically(">", 100))
+		running.Stop()
+		progress, err := running.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "unsure", 0, progress.Unsure)
+		topologytest.Equal(t, "source", bodies(2000)[progress.Moved:], drained(t, vh, source, 2000-progress.Moved))
+	})
+}
+
+// The network fails during the move. Which acknowledgements the broker has processed is unknown, so the move ends and
+// reports the minimum and the maximum number of deleted messages.
+func TestCutWhileMessagesAreDeleted(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		const count = 5000
+		for _, test := range []struct{ rate, certain int }{{0, 0}, {2000, 0}, {200, 100}} {
+			vh.Purge(source)
+			vh.Publish("", source, bodies(count)...)
+			proxy := netfault.NewProxy(t, vh.Broker.AMQPURI)
+			running := start(t, vh, deleting(func(c *Config) {
+				c.Dial, c.Judge, c.Limit = dialer(t, vh, proxy.URI), toDestination{skip: odd}, 2000
+				c.Settings = func() Settings { return Settings{Rate: test.rate} }
+			}))
+			NewWithT(t).Eventually(func() bool {
+				now := running.Progress()
+				return now.Moved > 0 && now.Certain() >= test.certain
+			}).WithTimeout(within).WithPolling(time.Millisecond).Should(BeTrue())
+			proxy.Cut()
+			progress, err := running.Wait()
+			if certain := progress.Certain(); certain < test.certain {
+				t.Errorf("%d messages were deleted for certain", certain)
+			}
+			if err == nil { // the move ended before the cut
+				topologytest.Equal(t, "deleted", 2000, progress.Moved)
+			} else if !errors.Is(err, ErrInterrupted) {
+				t.Errorf("got %v", err)
+			}
+			var left []string
+			NewWithT(t).Eventually(func() int { // the broker returns the messages of the connection
+				left = append(left, bodiesOf(drain(t, vh, source))...)
+				return count - len(left)
+			}).WithTimeout(within).Should(And(BeNumerically(">=", progress.Certain()), BeNumerically("<=", progress.Moved)))
+			topologytest.Equal(t, "those that do not match", count/2, len(slices.DeleteFunc(left, isEven)))
+		}
+	})
+}
+
+// The move retries a broker that it cannot reach at first, because it has deleted nothing yet.
+func TestDeleteWhenTheBrokerIsThere(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(10)...)
+		proxy := netfault.NewProxy(t, vh.Broker.AMQPURI)
+		proxy.Refuse()
+		running := start(t, vh, deleting(func(c *Config) { c.Dial = dialer(t, vh, proxy.URI) }))
+		NewWithT(t).Eventually(func() string { return running.Progress().Detail }).WithTimeout(within).ShouldNot(BeEmpty())
+		proxy.Accept()
+		progress, err := running.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "deleted", 10, progress.Moved)
+	})
+}

@@ -1,0 +1,118 @@
+package mover
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+)
+
+// quiescent returns a pass that has published nothing yet.
+func quiescent() *pass {
+	config := Config{Judge: toDestination{}, Settings: func() Settings { return Settings{MaxDepth: -1} }, Report: func(Progress) {}}
+	from := &intakeChannel{prefetch: maxWindow, confirmed: map[uint64]bool{}}
+	return &pass{
+		move:   &move{Config: config, pace: newPace(Settings{}), failed: map[string]bool{}},
+		intake: &intake{channels: []*intakeChannel{from}}, state: Moving,
+		outlet: &outlet{
+			confirms: make(chan amqp.Confirmation, maxWindow), returns: make(chan amqp.Return, maxWindow), inFlight: map[uint64]*item{},
+		},
+	}
+}
+
+// The broker closes the channel for copies because of the third message, after it has confirmed the first two. The pass does not
+// publish those two again.
+func TestConfirmsThatArriveBeforeTheChannelIsClosed(t *testing.T) {
+	t.Parallel()
+	p := quiescent()
+	for number := uint64(1); number <= 3; number++ {
+		p.outlet.inFlight[number] = &item{message: amqp.Delivery{DeliveryTag: number}, from: p.intake.current()}
+	}
+	p.outlet.confirms <- amqp.Confirmation{DeliveryTag: 1, Ack: true}
+	p.outlet.confirms <- amqp.Confirmation{DeliveryTag: 2, Ack: true}
+	close(p.outlet.confirms)
+	topologytest.Equal(t, "error", nil, p.takeConfirms())
+	topologytest.Equal(t, "moved", 2, p.moved)
+	topologytest.Equal(t, "messages to publish again", 1, len(p.outlet.inFlight))
+	topologytest.Equal(t, "message to publish again", uint64(3), p.outlet.inFlight[3].message.DeliveryTag)
+}
+
+func TestWhichClosesAreAboutAMessage(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		code int
+		want bool
+	}{
+		"another user's user-id, or a message that is too large": {amqp.PreconditionFailed, true},
+		"an exchange that does not exist":                        {amqp.NotFound, true},
+		"an exchange that the user must not write to":            {amqp.AccessRefused, true},
+		"a message that the broker cannot store":                 {amqp.InternalError, true},
+		"a node that shuts down":                                 {amqp.ConnectionForced, false},
+		"a lock of another connection":                           {amqp.ResourceLocked, false},
+		"a vhost that is gone":                                   {amqp.NotAllowed, false},
+		"a node without resources":                               {amqp.ResourceError, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topologytest.Equal(t, "about a message", test.want, isAboutMessage(test.code))
+		})
+	}
+}
+
+// A move can take days, and the broker may fail for a moment again and again. Only connections that end without progress in
+// between indicate a message that the broker cannot deliver.
+func TestCrashesWithProgressInBetween(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		moved int // in each pass
+		want  []bool
+	}{
+		"none":              {0, []bool{false, false, false, true}},
+		"less than a batch": {maxHeld, []bool{false, false, false, true}},
+		"more than a batch": {maxHeld + 1, []bool{false, false, false, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := quiescent()
+			p.Selective = true
+			var unreadable []bool
+			for range test.want {
+				p.movedBefore = p.moved
+				p.moved += test.moved
+				p.sizes = sizes{messages: maxHeld, average: 1}
+				unreadable = append(unreadable, errors.Is(p.ended(errCrashed), ErrUnreadable))
+			}
+			topologytest.Equal(t, "unreadable", test.want, unreadable)
+		})
+	}
+}
+
+// After a pass is over, the next one begins at the head of the queue. That is useless if it would get no further.
+func TestWhyAPassIsOver(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, test := range map[string]struct {
+		change func(*pass)
+		want   error
+	}{
+		"has looked all the time": {func(*pass) {}, ErrTooSlow},
+		"has moved some":          {func(p *pass) { p.moved = 1 }, errPassOver},
+		"waits for a confirm":     {func(p *pass) { p.outlet.inFlight[1] = &item{} }, errPassOver},
+		"waits for room":          {func(p *pass) { p.waiting = []*item{{}} }, errPassOver},
+		"waits for messages":      {func(p *pass) { p.takenAt = now.Add(-time.Second) }, errPassOver},
+		"is a browse":             {func(p *pass) { p.look = &look{} }, errPassOver},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := quiescent()
+			p.takenAt = now
+			test.change(p)
+			if why := p.whyOver(now); !errors.Is(why, test.want) {
+				t.Errorf("got %v", why)
+			}
+		})
+	}
+}

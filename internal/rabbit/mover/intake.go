@@ -1,0 +1,350 @@
+package mover
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+)
+
+// intake takes messages out of a queue. Messages that are not moved are held and count against the prefetch of their channel.
+// intake opens another channel when the current one is full.
+type intake struct {
+	connection *amqpconn.Conn
+	queue      string
+	channels   []*intakeChannel // in the order in which they took
+	closed     int              // acknowledged messages of closed channels
+	ending     bool             // the broker must deliver nothing beyond the prefetch of the current channel
+	opened     int              // channels so far
+	// fresh reports that a message has arrived that was never delivered before. The queue then has no more returned messages, because
+	// it delivers them first.
+	fresh bool
+}
+
+// intakeChannel is a channel with one consumer.
+type intakeChannel struct {
+	connection *amqpconn.Conn
+	channel    *amqp.Channel
+	consumer   string // its tag
+	deliveries <-chan amqp.Delivery
+	prefetch   int
+	// last: the messages in flight are the last ones of the channel. cancelled: the consumer was cancelled.
+	last, cancelled bool
+	delivered       uint64
+	acknowledged    uint64
+	// asked is how many messages were acknowledged at the last question to the broker. removed is the same number at the question
+	// before.
+	asked, removed uint64
+
+	held      int    // messages that stay
+	firstHeld uint64 // the first of them; zero if there is none
+	settled   uint64 // all messages up to this one are acknowledged
+	// confirmed are the delivery tags after settled that flush may acknowledge.
+	confirmed map[uint64]bool
+}
+
+// open opens another channel for further messages, and closes channels whose messages are all acknowledged.
+func (in *intake) open(prefetch int) error {
+	in.channels = slices.DeleteFunc(in.channels, func(channel *intakeChannel) bool {
+		if channel.delivered != channel.acknowledged || in.end(channel) != nil {
+			return false
+		}
+		in.closed += int(channel.acknowledged)
+		return true
+	})
+	channel, err := in.connection.Connection.Channel()
+	if errors.Is(err, amqp.ErrChannelMax) {
+		return fmt.Errorf("%w: a connection has at most %d channels", ErrTooManyHeld, in.connection.Connection.Config.ChannelMax)
+	}
+	if err != nil {
+		return err
+	}
+	if err := channel.Qos(prefetch, 0, false); err != nil {
+		return err
+	}
+	in.opened++
+	consumer := fmt.Sprint("warren-transfer-", in.opened) // one consumer on each channel
+	deliveries, err := channel.Consume(in.queue, consumer, false, false, false, false, nil)
+	if err != nil {
+		return err
+	}
+	in.channels = append(in.channels, &intakeChannel{
+		connection: in.connection, channel: channel, consumer: consumer, deliveries: deliveries, prefetch: prefetch, last: in.ending,
+		confirmed: map[uint64]bool{},
+	})
+	return nil
+}
+
+// capacity is how many messages the broker delivers on all channels without an acknowledgement. The broker can have lost the
+// acknowledgements of at most as many messages.
+func (in *intake) capacity() (capacity int) {
+	for _, channel := range in.channels {
+		capacity += channel.prefetch
+	}
+	return capacity
+}
+
+// current is the channel that receives messages.
+func (in *intake) current() *intakeChannel { return in.channels[len(in.channels)-1] }
+
+// refill cancels the consumer of the current channel, so that the pass opens another channel, if the channel holds too many
+// messages or needs another prefetch. It cancels only a full channel, because otherwise RabbitMQ returns a message in flight to the
+// tail of the queue. Until the channel is full, it acknowledges nothing.
+func (in *intake) refill(prefetch int) error {
+	current := in.current()
+	current.last = current.last || current.prefetch != prefetch || 2*current.held > prefetch
+	if !current.last || current.cancelled || !current.isFull() {
+		return nil
+	}
+	return current.cancel()
+}
+
+// endFull stops acknowledgements from now on, because after each one the broker would deliver another message.
+func (in *intake) endFull() { in.ending, in.current().last = true, true }
+
+// hasEnded reports whether the broker delivers nothing more after endFull.
+func (in *intake) hasEnded() bool {
+	current := in.current()
+	return current.cancelled || current.isFull()
+}
+
+// stop ends deliveries and acknowledges the confirmed messages. A consumer that continued would receive the messages that other
+// channels return.
+func (in *intake) stop() error {
+	if err := in.endCurrent(); err != nil {
+		return err
+	}
+	err := in.flush(false)
+	if in.hasAcknowledged() {
+		time.Sleep(quiet) // a busy queue can lose acknowledgements that arrive shortly before the end of their channel
+	}
+	return err
+}
+
+// endCurrent ends deliveries on the current channel, and holds the messages that arrive until then. A broker that answers slowly
+// also delivers slowly, so endCurrent waits longer for it.
+func (in *intake) endCurrent() error {
+	current := in.current()
+	current.last = true
+	questions := 0
+	idle := time.NewTimer(quiet)
+	defer idle.Stop()
+	for open := true; open && !current.isFull() && !current.cancelled; {
+		select {
+		case message, more := <-current.deliveries:
+			if open = more; more {
+				in.keep(&message)
+			}
+			idle.Reset(quiet)
+		case <-idle.C:
+			asked := time.Now()
+			if err := in.askOn(current); err != nil {
+				return err
+			}
+			questions++
+			open = time.Since(asked) > prompt && questions < mostQuestions
+			idle.Reset(quiet)
+		}
+	}
+	if !current.cancelled {
+		if err := current.cancel(); err != nil {
+			return err
+		}
+	}
+	for message := range current.deliveries {
+		in.keep(&message)
+	}
+	return nil
+}
+
+// sweep takes the ready messages that were returned before, so that the intake can return all of them in order. A quorum queue
+// retains returned messages in a list of their own. It delivers that list first, and appends returned messages to its end. left
+// returns the number of ready messages. Each channel takes more messages than the one before. sweep never takes many more messages
+// than it needs, because each message that it takes moves to the list of returned ones.
+func (in *intake) sweep(left func() (int, error)) error {
+	end := time.Now().Add(sweepLimit)
+	for prefetch := firstSweep; in.holds() && !in.fresh && time.Now().Before(end); prefetch = min(2*prefetch, maxHeld) {
+		waiting, err := left()
+		if err != nil || waiting == 0 {
+			return err
+		}
+		if err := in.open(min(prefetch, waiting)); err != nil {
+			return err
+		}
+		if err := in.endCurrent(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	// firstSweep is how many messages the first channel of a sweep takes.
+	firstSweep = 64
+	// sweepLimit is the maximum duration of a sweep. Messages that a sweep does not reach lose their places to the returned ones.
+	sweepLimit = 20 * time.Second
+)
+
+// holds reports whether the intake will return messages.
+func (in *intake) holds() bool {
+	return slices.ContainsFunc(in.channels, func(channel *intakeChannel) bool { return channel.delivered > channel.acknowledged })
+}
+
+func (in *intake) hasAcknowledged() bool {
+	return slices.ContainsFunc(in.channels, func(channel *intakeChannel) bool { return channel.acknowledged > 0 })
+}
+
+const (
+	// quiet is how long the intake waits for a message before it assumes that none is in flight. It is also the time for an
+	// acknowledgement to arrive.
+	quiet = 100 * time.Millisecond
+	// prompt is the maximum time for an answer of a broker that is neither busy nor far away. A slower broker is asked up to
+	// mostQuestions times.
+	prompt        = 20 * time.Millisecond
+	mostQuestions = 3
+)
+
+// isFull reports whether the prefetch lets the broker deliver no more messages.
+func (c *intakeChannel) isFull() bool { return c.delivered-c.acknowledged >= uint64(c.prefetch) }
+
+func (c *intakeChannel) cancel() error {
+	c.cancelled = true
+	return c.channel.Cancel(c.consumer, false)
+}
+
+// took counts a message that has arrived on the current channel.
+func (in *intake) took(message *amqp.Delivery) {
+	in.current().delivered++
+	in.fresh = in.fresh || !message.Redelivered
+}
+
+// keep counts a message and holds it without examining it.
+func (in *intake) keep(message *amqp.Delivery) {
+	in.took(message)
+	in.current().hold(message)
+}
+
+// flush acknowledges the confirmed messages. idle reports that no message has arrived for a while. The queue then has no more
+// messages, and the current channel need not be the last.
+func (in *intake) flush(idle bool) error {
+	if current := in.current(); idle && !current.cancelled && !in.ending {
+		current.last = false
+	}
+	for _, channel := range in.channels {
+		if channel.last && !channel.cancelled {
+			continue
+		}
+		if err := channel.flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// consumers is how many consumers the broker counts for this intake. The broker also counts a cancelled channel that holds
+// messages.
+func (in *intake) consumers() (count int) {
+	for _, channel := range in.channels {
+		if !channel.cancelled || channel.delivered > channel.acknowledged {
+			count++
+		}
+	}
+	return count
+}
+
+// end closes a channel. It first asks the broker a question on the channel: when the broker answers, it has processed every
+// acknowledgement. Without the question, RabbitMQ can lose an acknowledgement right before the end of a channel.
+func (in *intake) end(channel *intakeChannel) error {
+	err := in.askOn(channel)
+	_ = channel.channel.Close()
+	return err
+}
+
+func (in *intake) askOn(channel *intakeChannel) error {
+	_, err := channel.channel.QueueDeclarePassive(in.queue, true, false, false, false, nil)
+	return err
+}
+
+// ask returns after the broker has processed the acknowledgements sent before. It skips channels whose acknowledgements are all
+// processed.
+func (in *intake) ask() error {
+	for _, channel := range in.channels {
+		if channel.removed == channel.acknowledged {
+			continue
+		}
+		if err := in.askOn(channel); err != nil {
+			return err
+		}
+		channel.removed, channel.asked = channel.asked, channel.acknowledged
+	}
+	return nil
+}
+
+func (in *intake) acknowledged() int {
+	count := in.closed
+	for _, channel := range in.channels {
+		count += int(channel.acknowledged)
+	}
+	return count
+}
+
+// close returns the held messages in order. A queue returns messages in the order in which it processes the ends of channels, and
+// that order can differ from the order of closing. The function returned therefore has to wait until the queue has processed the
+// end. After an error, the broker may have lost acknowledgements.
+func (in *intake) close(returned func()) error {
+	errs := make([]error, len(in.channels))
+	for i, channel := range in.channels {
+		errs[i] = in.end(channel)
+		if channel.held > 0 {
+			returned()
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// hold holds a message until its channel is closed.
+func (c *intakeChannel) hold(message *amqp.Delivery) {
+	c.connection.Release(message)
+	c.held++
+	if c.firstHeld == 0 || message.DeliveryTag < c.firstHeld {
+		c.firstHeld = message.DeliveryTag
+	}
+}
+
+// confirm marks a message for acknowledgement by flush.
+func (c *intakeChannel) confirm(tag uint64) { c.confirmed[tag] = true }
+
+// flush acknowledges the confirmed messages. One acknowledgement covers all messages up to the first unconfirmed one. Confirmed
+// messages behind a held one are acknowledged one by one.
+func (c *intakeChannel) flush() error {
+	last := c.settled
+	for ; c.confirmed[last+1]; last++ {
+		delete(c.confirmed, last+1)
+	}
+	if last > c.settled {
+		c.acknowledged += last - c.settled
+		c.settled = last
+		if err := c.channel.Ack(last, true); err != nil {
+			return err
+		}
+	}
+	if c.firstHeld == 0 {
+		return nil
+	}
+	for _, tag := range slices.Sorted(maps.Keys(c.confirmed)) {
+		if tag < c.firstHeld {
+			continue
+		}
+		delete(c.confirmed, tag)
+		c.acknowledged++
+		if err := c.channel.Ack(tag, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,297 @@
+package mover
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
+)
+
+// looked browses the source, with a changed LookConfig, and returns the bodies that it saw.
+func looked(ctx context.Context, t *testing.T, vh *brokers.VHost, change func(*LookConfig)) ([]string, Looked, error) {
+	t.Helper()
+	seen := []string{}
+	config := LookConfig{
+		Dial: dialer(t, vh, vh.Broker.AMQPURI), Errs: brokererr.Errors{VHost: vh.Name}, Log: testr.New(t), Queue: source, Most: 100_000,
+		Visit: func(message *amqp.Delivery) bool {
+			seen = append(seen, string(message.Body))
+			return true
+		},
+	}
+	change(&config)
+	found, err := Look(ctx, config)
+	return seen, found, err
+}
+
+// Each look sees the same messages and leaves them in the same order, even if it takes fewer messages than an earlier look.
+func TestLook(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(5000)...)
+		for _, most := range []int{1, 20, 3000, 30, 100_000, 2500, 10} {
+			for range 3 {
+				seen, found, err := looked(t.Context(), t, vh, func(c *LookConfig) { c.Most = most })
+				topologytest.Equal(t, "error", nil, err)
+				topologytest.Equal(t, "found", Looked{Ready: 5000}, found)
+				topologytest.Equal(t, "seen", bodies(5000)[:min(most, 5000)], seen)
+			}
+		}
+		topologytest.Equal(t, "source", bodies(5000), drained(t, vh, source, 5000))
+	})
+}
+
+// Messages stay in their order after any number of looks of any depth. With the default delivery limit of RabbitMQ 4, a queue would
+// drop a message at the 21st look.
+func TestManyLooks(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(500)...)
+		for look := range 60 {
+			most := []int{10, 500, 1, 250}[look%4]
+			seen, found, err := looked(t.Context(), t, vh, func(c *LookConfig) { c.Most = most })
+			topologytest.Equal(t, "error", nil, err)
+			topologytest.Equal(t, "found", Looked{Ready: 500}, found)
+			topologytest.Equal(t, "seen", bodies(500)[:most], seen)
+		}
+		topologytest.Equal(t, "source", bodies(500), drained(t, vh, source, 500))
+	})
+}
+
+// A queue reports that it is empty while its messages are in flight. They arrive before the answer to a question on their channel.
+func TestLookWhileDeliveriesAreOnTheirWay(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(10)...) // fewer than firstPrefetch
+		var proxy *netfault.FrameProxy
+		var release sync.Once
+		var channel atomic.Uint32 // of the deliveries
+		proxy = netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(f netfault.Frame) netfault.Verdict {
+			switch {
+			case f.Method == netfault.BasicDeliver:
+				channel.Store(uint32(f.Channel))
+				return netfault.Hold
+			case f.Method == netfault.QueueDeclare && uint32(f.Channel) == channel.Load():
+				go release.Do(proxy.Release)
+			}
+			return netfault.Pass
+		})
+		seen, found, err := looked(t.Context(), t, vh, func(c *LookConfig) { c.Dial = dialer(t, vh, proxy.URI) })
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "found", Looked{Ready: 10}, found)
+		topologytest.Equal(t, "seen", bodies(10), seen)
+	})
+}
+
+// Looks during a move lose no messages, and no message is moved twice.
+func TestLooksBesideAMove(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		const messages = 20_000
+		vh.Publish("", source, bodies(messages)...)
+		moving := start(t, vh, func(*Config) {})
+		looks := 0
+		for moving.Progress().Moved < messages/2 {
+			_, _, err := looked(t.Context(), t, vh, func(c *LookConfig) { c.Most = 50 })
+			topologytest.Equal(t, "error", nil, err)
+			looks++
+		}
+		NewWithT(t).Expect(looks).To(BeNumerically(">", 1))
+		progress, err := moving.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved", messages, progress.Moved)
+		NewWithT(t).Expect(drained(t, vh, destination, messages)).To(WithTransform(ordered, Equal(ordered(bodies(messages)))))
+	})
+}
+
+// ordered returns the texts in lexical order.
+func ordered(texts []string) []string { return slices.Sorted(slices.Values(texts)) }
+
+func TestLookAtAnEmptyQueue(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		seen, found, err := looked(t.Context(), t, vh, func(*LookConfig) {})
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "found", Looked{}, found)
+		topologytest.Equal(t, "seen", []string{}, seen)
+	})
+}
+
+func TestLookThatHasSeenEnough(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(1000)...)
+		seen := 0
+		_, _, err := looked(t.Context(), t, vh, func(c *LookConfig) {
+			c.Visit = func(*amqp.Delivery) bool {
+				seen++
+				return seen < 30
+			}
+		})
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "seen", 30, seen)
+		topologytest.Equal(t, "source", bodies(1000), drained(t, vh, source, 1000))
+	})
+}
+
+// When its context ends, a look returns the messages immediately.
+func TestLookThatIsStopped(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(1000)...)
+		ctx, stop := context.WithCancel(t.Context())
+		_, _, err := looked(ctx, t, vh, func(c *LookConfig) {
+			c.Visit = func(*amqp.Delivery) bool {
+				stop()
+				return true
+			}
+		})
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "source", bodies(1000), drained(t, vh, source, 1000))
+	})
+}
+
+// A look cannot see messages that another consumer holds, and does not wait for them.
+func TestLookBesideAConsumer(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(10)...)
+		holding(t, vh, source, 4)
+		began := time.Now()
+		seen, found, err := looked(t.Context(), t, vh, func(*LookConfig) {})
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "found", Looked{Ready: 6, Consumers: 1}, found)
+		topologytest.Equal(t, "seen", bodies(10)[4:], seen)
+		if took := time.Since(began); took > within {
+			t.Errorf("the look took %v", took)
+		}
+	})
+}
+
+func TestLookAtAQueueThatIsMissing(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		_, _, err := looked(t.Context(), t, vh, func(c *LookConfig) { c.Queue = "absent" })
+		if !errors.Is(err, brokererr.ErrNotFound) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestLookAtAnUnreadableMessage(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		publish(t, vh, source, amqp.Publishing{Body: []byte("large"), Headers: amqp.Table{"text": strings.Repeat("x", 131_015)}})
+		redeliver(t, vh, source, 1)
+		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(1))
+		_, found, err := looked(t.Context(), t, vh, func(*LookConfig) {})
+		if !errors.Is(err, ErrUnreadable) {
+			t.Errorf("got %v", err)
+		}
+		topologytest.Equal(t, "found", Looked{Ready: 1}, found)
+	})
+}
+
+// When the network fails, the look blames no message, and all messages return to the queue.
+func TestLookWhoseConnectionIsCut(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(1000)...)
+		proxy := netfault.NewProxy(t, vh.Broker.AMQPURI)
+		_, _, err := looked(t.Context(), t, vh, func(c *LookConfig) {
+			c.Dial = dialer(t, vh, proxy.URI)
+			c.Visit = func(*amqp.Delivery) bool {
+				proxy.Cut()
+				return true
+			}
+		})
+		if !errors.Is(err, brokererr.ErrUnreachable) {
+			t.Errorf("got %v", err)
+		}
+		topologytest.Equal(t, "source", bodies(1000), drained(t, vh, source, 1000))
+	})
+}
+
+// A dry run that begins during a look takes messages that the look has not seen yet, and holds them until its own end.
+func TestALookBesideADryRunThatBeginsLater(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		const messages = 5000
+		vh.Publish("", source, bodies(messages)...)
+		var counting *run
+		seen, found, err := looked(t.Context(), t, vh, func(c *LookConfig) {
+			visit := c.Visit
+			c.Visit = func(message *amqp.Delivery) bool {
+				if counting == nil {
+					counting = start(t, vh, func(c *Config) { c.DryRun, c.Total = true, messages })
+					NewWithT(t).Eventually(func() int { return counting.Progress().Moved }).WithTimeout(within).Should(BeNumerically(">", 0))
+				}
+				return visit(message)
+			}
+		})
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "ready at the beginning", messages, found.Ready)
+		topologytest.Equal(t, "seen or missed", messages, len(seen)+found.Unseen)
+		if found.Unseen == 0 {
+			t.Error("the look says that it has seen all messages")
+		}
+		_, err = counting.Wait()
+		topologytest.Equal(t, "error of the dry run", nil, err)
+	})
+}
+
+// A paused move takes no message behind the messages that a look holds, so all messages retain their order. The move holds
+// the messages that the look does not see.
+func TestALookBesideAMoveThatPauses(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		const messages = 6000
+		vh.Publish("", source, bodies(messages)...)
+		var paused atomic.Bool
+		moving := start(t, vh, func(c *Config) {
+			c.Judge, c.Selective = toDestination{skip: odd}, true
+			c.Settings = func() Settings { return Settings{Rate: 1000, MaxDepth: -1, Paused: paused.Load()} }
+		})
+		for range 3 {
+			before := moving.Progress().Moved
+			NewWithT(t).Eventually(func() int { return moving.Progress().Moved }).WithTimeout(within).Should(BeNumerically(">", before+100))
+			paused.Store(true)
+			seen, _, err := looked(t.Context(), t, vh, func(*LookConfig) {})
+			topologytest.Equal(t, "error of a look", nil, err)
+			topologytest.Equal(t, "seen", bodies(messages)[messages-len(seen):], seen)
+			NewWithT(t).Expect(moving.Progress().Held).To(BeNumerically(">=", messages/2-len(seen)), "held, including the messages that stay")
+			paused.Store(false)
+		}
+		progress, err := moving.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved", messages/2, progress.Moved)
+		topologytest.Equal(t, "held at the end", 0, progress.Held)
+		var even, stay []string
+		for i, body := range bodies(messages) {
+			if i%2 == 0 {
+				even = append(even, body)
+			} else {
+				stay = append(stay, body)
+			}
+		}
+		topologytest.Equal(t, "destination", even, drained(t, vh, destination, messages/2))
+		topologytest.Equal(t, "source", stay, drained(t, vh, source, messages/2))
+	})
+}
+
+// A look counts a consumer that starts during the look, even if the consumer receives none of the wanted messages.
+func TestALookTellsOfConsumersThatComeLater(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(5)...)
+		_, found, err := looked(t.Context(), t, vh, func(c *LookConfig) {
+			visit := c.Visit
+			c.Visit = func(message *amqp.Delivery) bool {
+				if string(message.Body) == bodies(5)[4] {
+					holding(t, vh, source, 0)
+				}
+				return visit(message)
+			}
+		})
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "found", Looked{Ready: 5, Consumers: 1}, found)
+	})
+}

@@ -1,0 +1,346 @@
+package mover
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+)
+
+// Intervals and limits of a pass.
+const (
+	reportInterval = 50 * time.Millisecond
+	depthInterval  = time.Second
+	// idleLimit is how long no message has to arrive before the pass asks whether the queue is empty.
+	idleLimit = 500 * time.Millisecond
+	// endInterval is the time between two checks of Config.EndBelow.
+	endInterval = 100 * time.Millisecond
+	// flushLimit is how many confirms arrive before the pass acknowledges them.
+	flushLimit = 128
+	// manyHeld is how many messages a move holds before it becomes selective.
+	manyHeld = 100
+	// unnoticed is how long a broker takes at most to detect a cut connection: two missed heartbeats.
+	unnoticed = 4 * amqpconn.Heartbeat
+	// undelivered is how long the broker may deliver none of the ready messages before the state becomes NothingDelivered.
+	undelivered = 10 * time.Second
+	// answerLimit is the maximum time for an answer of the broker.
+	answerLimit = 10 * time.Second
+)
+
+// pass is one connection of a move.
+type pass struct {
+	*move
+	connection *amqpconn.Conn
+	intake     *intake
+	outlet     *outlet
+	closed     chan *amqp.Error
+	questions  *amqp.Channel // for passive declarations; nil until needed
+
+	movedBefore int
+	// removed is how many messages the broker has removed for certain. asked is how many messages were acknowledged at the last
+	// question to the broker.
+	removed, asked int
+	askedAt        time.Time
+	began          time.Time
+	bound          int // the maximum of taken
+	taken          int
+	matched        int // in a dry run
+	// matchedApart is how many of matched are messages that Config.Apart names.
+	matchedApart int
+	skipped      map[string]int
+	failing      int // messages that could not be moved
+	held         int
+	// waiting are the messages to move, in their order. They wait for room, or the broker has refused them.
+	waiting []*item
+
+	blocked               bool
+	drained               bool // the queue has no more messages
+	ending                bool // deliveries have ended, as Config.EndBelow says
+	stopping              bool // the pass takes and publishes nothing more, except that a limited one moves the message that it has
+	stoppedAt             time.Time
+	stopReason            error
+	state                 State
+	detail                string
+	pause                 time.Duration // the last one
+	notBefore             time.Time     // the earliest time for the next publish; zero if now
+	unflushed             int
+	idleSince             time.Time // no message has arrived since, although there was room
+	takenAt               time.Time // time of the last message
+	lastLook              time.Time // when the source was last checked
+	takenWhenEmpty        int       // taken at the last check of the source if the queue was empty then; never otherwise
+	lastReport, lastDepth time.Time
+	room                  int // how many messages may still be published to the destination
+}
+
+// never is no number of messages; see takenWhenEmpty.
+const never = -1
+
+// Reasons why a pass stops.
+var (
+	errNoMemory = errors.New("the process keeps no more messages")
+	errPassOver = errors.New("messages were held for long enough")
+	errNoAnswer = errors.New("the broker has not confirmed in time")
+)
+
+// pass moves messages on one connection. It reports whether the move is done.
+func (t *move) pass(ctx context.Context) (done bool, err error) {
+	if t.progress.State == "" {
+		t.report(t.with(Connecting, ""))
+	}
+	connection, err := t.Dial(ctx)
+	if err != nil {
+		t.report(t.with(Connecting, err.Error()))
+		return false, err
+	}
+	now := time.Now()
+	p := &pass{
+		move: t, connection: connection, intake: &intake{connection: connection, queue: t.Queue},
+		closed:      connection.Connection.NotifyClose(make(chan *amqp.Error, 1)),
+		movedBefore: t.moved, removed: t.moved, asked: t.moved, askedAt: now, began: now, idleSince: now, bound: t.left(),
+		skipped: map[string]int{}, state: Moving, takenWhenEmpty: never,
+	}
+	defer connection.Close(answerLimit)
+	// A broker that blocks publishers does not answer. Closing the socket ends every call of the library that waits for an answer.
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(settleLimit, connection.CloseSocket) })
+	defer stop()
+	if err = p.open(); err == nil {
+		err = p.run(ctx)
+	}
+	defer func() { t.report(withoutHeld(p.now())) }()
+	if err != nil {
+		p.doubt()
+		return false, p.ended(err)
+	}
+	if err := p.countAgain(); err != nil {
+		return false, err
+	}
+	if err := p.giveBack(); err != nil && (p.Delete || p.hasLostAcknowledgements()) {
+		p.doubt()
+		return false, errors.Join(p.stopReason, err)
+	}
+	p.removed = p.moved
+	if errors.Is(p.stopReason, errPassOver) || errors.Is(p.stopReason, errNoMemory) {
+		return false, nil
+	}
+	return true, p.stopReason
+}
+
+// with returns the progress with another state.
+func (t *move) with(state State, detail string) Progress {
+	progress := t.progress
+	progress.State, progress.Detail, progress.InFlight, progress.Held = state, detail, 0, 0
+	return progress
+}
+
+// withoutHeld returns the progress after a pass has returned its held messages.
+func withoutHeld(progress Progress) Progress {
+	progress.Held = 0
+	return progress
+}
+
+func (p *pass) open() (err error) {
+	if p.look != nil {
+		if err := p.countReady(); err != nil {
+			return err
+		}
+	}
+	if p.outlet, err = openOutlet(p.connection, p.Exchange); err != nil {
+		return err
+	}
+	err = p.intake.open(p.prefetch())
+	if reply, ok := errors.AsType[*amqp.Error](err); ok && reply.Code == amqp.NotFound {
+		p.state, p.detail = SourceMissing, reply.Reason
+	}
+	if err != nil {
+		return p.Errs.OfOperation(err)
+	}
+	return nil
+}
+
+// holds reports whether the pass may hold messages that it does not move.
+func (p *pass) holds() bool { return p.Selective || p.DryRun }
+
+// prefetch is how many unsettled messages the broker delivers.
+func (p *pass) prefetch() int {
+	switch {
+	case p.Limited:
+		return 1
+	case p.DryRun: // a channel that is full can be cancelled without waiting
+		return min(p.sizes.fitting(maxHeld), max(1, p.bound-p.taken))
+	case p.holds():
+		return p.sizes.fitting(maxHeld)
+	}
+	prefetch := p.sizes.fitting(p.pace.window())
+	if p.atATime > 0 {
+		prefetch = min(prefetch, p.atATime)
+	}
+	return prefetch
+}
+
+// window is the maximum number of messages that wait for their confirms.
+func (p *pass) window() int {
+	if p.careful > 0 {
+		return 1
+	}
+	return p.sizes.fitting(p.pace.window())
+}
+
+// run takes and publishes messages until the pass is finished or fails.
+func (p *pass) run(ctx context.Context) error {
+	clock := time.NewTicker(tick)
+	defer clock.Stop()
+	stopped := ctx.Done()
+	if err := p.tick(time.Now()); err != nil {
+		return err
+	}
+	for !p.finished() {
+		var deliveries <-chan amqp.Delivery
+		if p.mayTake() {
+			deliveries = p.intake.current().deliveries
+		}
+		var err error
+		select {
+		case message, open := <-deliveries:
+			err = p.take(message, open)
+		case confirm, open := <-p.outlet.confirms:
+			err = p.confirmed(confirm, open)
+		case now := <-clock.C:
+			err = p.tick(now)
+		case blocking := <-p.connection.Blocked():
+			p.setBlocked(blocking)
+		case reason := <-p.closed:
+			err = p.connectionClosed(reason)
+		case <-stopped:
+			p.stop(nil)
+			stopped = nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	p.holdWaiting() // otherwise confirmed messages behind them could not be acknowledged
+	return p.intake.stop()
+}
+
+// stop makes the pass settle the published messages and then end.
+func (p *pass) stop(reason error) {
+	if !p.stopping {
+		p.stopping, p.stoppedAt, p.stopReason = true, time.Now(), reason
+		if p.Limited {
+			p.intake.endFull()
+		}
+	}
+}
+
+// finished reports whether every taken message is settled or held, and the pass takes no more.
+func (p *pass) finished() bool {
+	moving := len(p.outlet.inFlight)
+	switch {
+	case moving > 0, len(p.waiting) > 0 && p.mayPublish():
+		return false
+	case p.stopping && p.Limited: // cancelling the consumer would return a message that is in flight
+		return p.intake.hasEnded() || p.drained || time.Since(p.stoppedAt) > settleLimit
+	}
+	return p.stopping || p.drained || p.taken >= p.bound || p.reachedLimit(0)
+}
+
+// mayTake reports whether the pass may take another message.
+func (p *pass) mayTake() bool {
+	moving := len(p.outlet.inFlight) + len(p.waiting)
+	return p.mayPublish() && !p.isPaused() && !p.blocked && len(p.waiting) == 0 && moving < p.window() && p.taken < p.bound &&
+		!p.reachedLimit(moving) && !p.reachedClaim(moving) && p.notBefore.IsZero()
+}
+
+// mayPublish reports whether the pass still moves messages.
+func (p *pass) mayPublish() bool { return !p.stopping || p.Limited }
+
+// isPaused reports whether the move is paused. A pass that stops ignores the pause.
+func (p *pass) isPaused() bool { return !p.stopping && p.Settings().Paused }
+
+// take handles a delivery: it skips, counts or publishes the message.
+func (p *pass) take(message amqp.Delivery, open bool) error {
+	from := p.intake.current()
+	if !open {
+		if !from.cancelled {
+			return p.consumerEnded()
+		}
+		if p.ending {
+			p.bound = p.taken
+			return nil
+		}
+		return p.intake.open(p.prefetch())
+	}
+	p.taken++
+	p.intake.took(&message)
+	if p.Limited && p.taken >= p.bound {
+		p.intake.endFull()
+	}
+	p.idleSince = time.Now()
+	p.takenAt = p.idleSince
+	if p.state == NothingDelivered {
+		p.setState(Moving, "")
+	}
+	if size, tooLarge, dropped := p.connection.Dropped(&message); dropped {
+		return p.takeWithoutBody(&item{message: message, from: from}, size, tooLarge)
+	}
+	message.Body = p.connection.Body(&message)
+	p.sizes.add(len(message.Body))
+	if !p.holds() {
+		p.sizes.relax()
+	}
+	if p.look != nil {
+		p.visit(&message)
+		p.hold(from, &message)
+		return p.intake.refill(p.prefetch())
+	}
+	switch skip := p.skips(&message); {
+	case skip == failedBefore:
+		p.hold(from, &message)
+		p.countFailure()
+	case skip != "":
+		p.skipped[skip]++
+		p.hold(from, &message)
+	case p.DryRun:
+		p.matched++
+		if p.countsApart(&message) {
+			p.matchedApart++
+		}
+		p.hold(from, &message)
+	default:
+		p.waiting = append(p.waiting, &item{message: message, from: from})
+	}
+	return errors.Join(p.intake.refill(p.prefetch()), p.publish())
+}
+
+// failedBefore is the reason to skip a message that could not be moved in an earlier pass.
+const failedBefore = "failed before"
+
+// skips returns the reason why a message stays; empty if the message is to be moved.
+func (p *pass) skips(message *amqp.Delivery) string {
+	if len(p.failed) > 0 && p.failed[p.Judge.ID(message)] {
+		return failedBefore
+	}
+	return p.Judge.Skips(message)
+}
+
+var errConsumerCancelled = errors.New("the broker has cancelled the consumer")
+
+// hold holds a message until the pass ends. A move that holds many messages becomes selective, with a larger prefetch.
+// Otherwise each held message would need a channel of its own.
+func (p *pass) hold(from *intakeChannel, message *amqp.Delivery) {
+	from.hold(message)
+	if p.held++; p.held > manyHeld {
+		p.Selective = true
+	}
+}
+
+// holdWaiting holds the messages that wait, without moving them.
+func (p *pass) holdWaiting() {
+	for _, item := range p.waiting {
+		p.hold(item.from, &item.message)
+	}
+	p.waiting = nil
+}

@@ -1,0 +1,96 @@
+package mover
+
+import (
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// publish publishes or deletes waiting messages within the limits of pace, window and destination.
+func (p *pass) publish() error {
+	for len(p.waiting) > 0 && !p.blocked && p.mayPublish() && !p.isPaused() && p.notBefore.IsZero() &&
+		len(p.outlet.inFlight) < p.window() && p.hasRoom() && p.pace.next() {
+		next := p.waiting[0]
+		p.waiting = p.waiting[1:]
+		if p.Delete || p.Drop != nil && p.Drop(&next.message) {
+			if err := p.settle(next); err != nil {
+				return err
+			}
+			continue
+		}
+		p.seq++
+		route, message, err := p.Copier.Copy(&next.message, p.seq)
+		reason, text := "", ""
+		switch {
+		case err != nil:
+			reason, text = FailureNoRoute, err.Error()
+		case max(len(route.Exchange), len(route.RoutingKey)) > maxShortString:
+			reason, text = FailureNoRoute, "the exchange or the routing key is longer than the 255 bytes that AMQP allows"
+		case !fits(message, p.connection.Connection.Config.FrameSize):
+			reason, text = FailureTooLarge, "its headers leave less than 8 KiB of a frame of AMQP for those that the broker adds"
+		}
+		if reason != "" {
+			p.giveUp(next, reason, text)
+			continue
+		}
+		if err := p.outlet.publish(next, route, message, p.seq); err != nil {
+			return p.outletFailed(err)
+		}
+		p.room--
+	}
+	return nil
+}
+
+// confirmed handles a confirm, and publishes the messages that now have room.
+func (p *pass) confirmed(confirm amqp.Confirmation, open bool) error {
+	if !open {
+		return p.outletClosed()
+	}
+	if err := p.answered(confirm); err != nil {
+		return err
+	}
+	return p.publish()
+}
+
+// answered settles the message of a confirm, or retries its copy.
+func (p *pass) answered(confirm amqp.Confirmation) error {
+	moved, err := p.outlet.answered(confirm)
+	switch {
+	case err != nil:
+		return err
+	case moved == nil:
+		return nil
+	case moved.returned != "" && p.Destination == "":
+		p.giveUp(moved, FailureUnroutable, moved.returned)
+	case moved.returned != "":
+		p.putOff(DestinationMissing, fmt.Sprintf("queue %q does not exist", p.Destination), moved)
+	case !confirm.Ack && p.Destination != "" && !moved.byExchange:
+		p.putOff(DestinationFull, fmt.Sprintf("the broker does not take messages for queue %q: the queue is full", p.Destination), moved)
+	case !confirm.Ack: // a retry would duplicate the copy in the other queues behind the exchange
+		p.giveUp(moved, FailureRefused, refusedByQueue)
+	default:
+		p.careful = max(0, p.careful-1)
+		p.pause = 0
+		p.setState(Moving, "")
+		return p.settle(moved)
+	}
+	return nil
+}
+
+// settle marks a moved message, or a message to delete, for acknowledgement. The acknowledgement removes the message from the
+// queue.
+func (p *pass) settle(done *item) error {
+	p.moved++
+	if p.countsApart(&done.message) {
+		p.apart++
+	}
+	done.from.confirm(done.message.DeliveryTag)
+	if p.connection != nil { // tests of confirms have none
+		p.connection.Release(&done.message)
+	}
+	if p.unflushed++; p.isPaused() || p.unflushed < min(flushLimit, (p.intake.current().prefetch+1)/2) {
+		return nil
+	}
+	p.unflushed = 0
+	return p.intake.flush(false)
+}

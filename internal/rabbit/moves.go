@@ -1,0 +1,106 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/brokermatch"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
+	"github.com/warren-mq/warren/internal/rabbit/observe"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+)
+
+// moverProduct is the product name of connections that move or browse messages.
+const moverProduct = "Warren transfer"
+
+// queueMover moves and browses the messages of queues.
+type queueMover struct {
+	errs     brokererr.Errors
+	channels *amqpconn.Pool
+	dialer   brokermatch.Dialer
+	observer *observe.Observer
+	// notify receives a notice if the broker begins or ends to refuse the messages of a queue.
+	notify  func(snapshot.Notice)
+	refused refusedLooks
+}
+
+// Move is mover.Run on own connections.
+func (m *queueMover) Move(ctx context.Context, cluster string, config mover.Config) (mover.Progress, error) {
+	defer m.observer.BeginConsuming(cluster, config.Queue)()
+	config.Errs, config.Dial = m.errs, m.dialTo(cluster, "warren transfer "+config.Queue)
+	report := config.Report
+	config.Report = func(progress mover.Progress) {
+		if progress.Examined() > config.Moved { // the user may read the queue
+			m.noteLook(config.Queue, nil)
+		}
+		report(progress)
+	}
+	return mover.Run(ctx, config)
+}
+
+// Look is mover.Look on an own connection.
+func (m *queueMover) Look(ctx context.Context, cluster string, config mover.LookConfig) (mover.Looked, error) {
+	defer m.observer.BeginConsuming(cluster, config.Queue)()
+	config.Errs, config.Dial = m.errs, m.dialTo(cluster, "warren look "+config.Queue)
+	looked, err := mover.Look(ctx, config)
+	m.noteLook(config.Queue, err)
+	return looked, err
+}
+
+// noteLook records the result of an attempt to read a queue, and sends a notice if a refusal begins or ends.
+func (m *queueMover) noteLook(queue string, err error) {
+	if err != nil && !errors.Is(err, brokererr.ErrAccessRefused) {
+		return
+	}
+	if m.refused.set(queue, err) {
+		m.notify(snapshot.Notice{Queues: []string{queue}})
+	}
+}
+
+// dialTo returns a function that opens connections to a cluster.
+func (m *queueMover) dialTo(cluster, name string) func(context.Context) (*amqpconn.Conn, error) {
+	return func(ctx context.Context) (*amqpconn.Conn, error) {
+		return m.Dial(ctx, cluster, name, amqpconn.LargestBody)
+	}
+}
+
+// Dial opens a connection of this name. It discards larger bodies of messages.
+func (m *queueMover) Dial(ctx context.Context, cluster, name string, largestBody int64) (*amqpconn.Conn, error) {
+	dialer := m.dialer
+	dialer.Options.Product, dialer.Options.Name, dialer.Options.LargestBody = moverProduct, name, largestBody
+	return dialer.DialSecond(ctx, m.channels, cluster)
+}
+
+// refusedLooks records which queues the broker has refused to show, and why. An entry leaves when a browse succeeds or a move
+// gets a message, and with the connection, for example when the Secret changes. A restart forgets all entries, and the next
+// browse finds out again.
+type refusedLooks struct {
+	mu sync.Mutex
+	of map[string]error
+}
+
+// get returns the error of the last browse of a queue if the broker refused it; nil otherwise.
+func (r *refusedLooks) get(queue string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.of[queue]
+}
+
+// set records an error, or with nil that the queue can be read. It reports whether a refusal begins or ends.
+func (r *refusedLooks) set(queue string, err error) (changed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	changed = (r.of[queue] == nil) != (err == nil)
+	if err == nil {
+		delete(r.of, queue)
+		return changed
+	}
+	if r.of == nil {
+		r.of = map[string]error{}
+	}
+	r.of[queue] = err
+	return changed
+}

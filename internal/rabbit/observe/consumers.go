@@ -1,0 +1,161 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+const (
+	// consumersLimit is how long one count of consumers takes at most. It leaves other queues to the next count. RabbitMQ waits a
+	// quarter of a second for a queue without a leader.
+	consumersLimit = 2 * time.Second
+	// consumersAtATime is how many queues are asked at a time. More would take the channels that changes need.
+	consumersAtATime = 4
+	// refusedPause is how long a broker is not asked again about a queue after a refusal, because RabbitMQ logs each one.
+	refusedPause = time.Hour
+)
+
+// Consumers is what Warren knows of other consumers of a queue.
+type Consumers struct {
+	// Disabled: consumers are never counted; see Config.MessageCountsInterval.
+	Disabled bool
+	// Others: other clients consumed the queue, or held messages of it, at the last count.
+	Others bool
+	// Counts is how many counts in a row have agreed; zero before the first. A count during which Warren itself consumed the queue
+	// is left out.
+	Counts int
+}
+
+// consumers records, for some queues of a vhost, whether other clients consume them. Each queue is asked by itself, because no
+// listing shows this as well: see docs/adr/0038-consumers-of-dead-letter-queues.md. A queue for which get was not called since
+// the last count leaves with the next count.
+type consumers struct {
+	mu sync.Mutex
+	of map[string]*consumersOf // by queue
+}
+
+type consumersOf struct {
+	Consumers
+
+	wanted    bool      // get was called since the last count
+	notBefore time.Time // when to ask a broker again that has refused to tell
+}
+
+// get returns what is known of a queue, and includes the queue in the next count.
+func (c *consumers) get(queue string) Consumers {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.of[queue]
+	if known == nil {
+		known = &consumersOf{}
+		if c.of == nil {
+			c.of = map[string]*consumersOf{}
+		}
+		c.of[queue] = known
+	}
+	known.wanted = true
+	return known.Consumers
+}
+
+// begin starts a count, and returns its queues in random order: a count that ends early must not always leave out the same
+// queues.
+func (c *consumers) begin(now time.Time) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.of, func(_ string, known *consumersOf) bool { return !known.wanted })
+	var queues []string
+	for queue, known := range c.of {
+		known.wanted = false
+		if !now.Before(known.notBefore) {
+			queues = append(queues, queue)
+		}
+	}
+	return queues
+}
+
+// note records the result of a count.
+func (c *consumers) note(queue string, others bool) {
+	c.change(queue, func(known *consumersOf) {
+		if known.Others != others {
+			known.Consumers = Consumers{Others: others}
+		}
+		known.Counts++
+	})
+}
+
+// refuse records that the user may not ask about a queue.
+func (c *consumers) refuse(queue string, notBefore time.Time) {
+	c.change(queue, func(known *consumersOf) { known.Consumers, known.notBefore = Consumers{}, notBefore })
+}
+
+// change changes what is known of a queue, if it is still wanted.
+func (c *consumers) change(queue string, change func(*consumersOf)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.of[queue]; known != nil {
+		change(known)
+	}
+}
+
+// Consumers returns what is known of other consumers of a queue. Call it after each count to keep the queue in the counts; see
+// Notice.Messages.
+func (o *Observer) Consumers(queue string) Consumers {
+	if o.MessageCountsInterval <= 0 {
+		return Consumers{Disabled: true}
+	}
+	current := o.get()
+	if current == nil {
+		return Consumers{}
+	}
+	return current.consumers.get(queue)
+}
+
+// countConsumers counts the consumers of the wanted queues. A queue that cannot be counted keeps its last result. It asks quorum
+// queues only, because a classic queue that is asked does not expire; other queues count as not consumed.
+func (r *refresher) countConsumers(ctx context.Context, view *view) {
+	if !r.Matcher.IsMatched() || r.Channels.IsBlocked() {
+		return
+	}
+	var quorum []string
+	view.store.View(func(s *snapshot.Snapshot) {
+		for _, queue := range view.consumers.begin(time.Now()) {
+			if s.Queues[queue].Type() == vhost.TypeQuorum {
+				quorum = append(quorum, queue)
+			} else {
+				view.consumers.note(queue, false)
+			}
+		}
+	})
+	limited, cancel := context.WithTimeout(ctx, consumersLimit)
+	defer cancel()
+	var counting sync.WaitGroup
+	for first := range consumersAtATime {
+		counting.Go(func() {
+			for i := first; i < len(quorum) && limited.Err() == nil; i += consumersAtATime {
+				r.countConsumersOf(limited, view, quorum[i])
+			}
+		})
+	}
+	counting.Wait()
+}
+
+// countConsumersOf counts the consumers of one queue. It drops the answer if Warren itself consumed the queue meanwhile, because
+// the broker does not distinguish consumers.
+func (r *refresher) countConsumersOf(ctx context.Context, view *view, queue string) {
+	began := time.Now()
+	declared, err := r.Channels.DeclaredQueue(ctx, r.info.Identity.Key(), queue)
+	switch {
+	case errors.Is(err, brokererr.ErrAccessRefused):
+		view.consumers.refuse(queue, began.Add(refusedPause))
+	case err != nil || r.Observations.own.since(began, clusterQueue{r.info.Identity, r.VHost, queue}):
+	default:
+		view.consumers.note(queue, declared.Consumers > 0)
+	}
+}

@@ -1,0 +1,291 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/eventfeed"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
+)
+
+// Connections of one user to one vhost share what they read: with a hundred BrokerConnections the vhost is read and kept in
+// memory once. Each connection matches AMQP and the management API, and surveys other instances, for itself.
+
+// Observations has one observation for each vhost and set of rights, as long as a connection uses it. It also records which
+// queues Warren itself consumes.
+type Observations struct {
+	mu     sync.Mutex
+	shared map[observationKey]*observation
+
+	own ownConsumers
+	// Standing are the fences of the deletions of all connections.
+	Standing safedelete.Standing
+}
+
+// NewObservations returns an empty set.
+func NewObservations() *Observations { return &Observations{shared: map[observationKey]*observation{}} }
+
+// observationKey is equal for connections that may read the same and trust the same broker.
+type observationKey struct {
+	// broker is the endpoints and what makes a certificate valid; see Config.brokerFingerprint.
+	broker string
+	// clusterID is that of vhost.Cluster. If it is empty, nothing is shared, because the identity is not certain: the user may not
+	// read the ID, or no AMQP connection has been matched.
+	clusterID string
+	vhost     string
+	// user and tags stand for the rights.
+	user, tags string
+	// definitions distinguishes the two ways to read a vhost.
+	definitions bool
+}
+
+func (k observationKey) isShared() bool { return k.clusterID != "" }
+
+// observation is what is known of a vhost.
+type observation struct {
+	key observationKey
+	// standing is that of Observations.
+	standing *safedelete.Standing
+
+	store   snapshot.Store
+	members members
+	counts  counts
+	// consumers are those of the queues in which a caller is interested.
+	consumers consumers
+
+	reading management.Places // one place, for the connection that refreshes the vhost
+
+	listening management.Places // one place, for the connection that receives events
+	events    eventfeed.Feed
+	own       eventfeed.OwnChanges
+	pending   eventfeed.PendingNotices
+
+	mu      sync.Mutex
+	readAt  time.Time     // when the last successful refresh began
+	newsAt  time.Time     // when the last refresh ended whose answer was not "not modified"
+	took    time.Duration // how long it took
+	views   map[*view]bool
+	written []written // since the last reading
+}
+
+// written is a change that a connection has made, and the notice of what it concerns.
+type written struct {
+	by        *view
+	concerned snapshot.Notice
+}
+
+// viewer is a connection from the side of an observation.
+type viewer struct {
+	// notify receives notices of what changed.
+	notify func(snapshot.Notice)
+	// isDeleting reports whether the connection is deleting a queue.
+	isDeleting func(queue string) bool
+	// patience is timing.Timeouts.Binding.
+	patience time.Duration
+	// silences is the wait before another subscription after a silent one.
+	silences retry.Backoff
+}
+
+// view is the use of an observation by one connection.
+type view struct {
+	*observation
+
+	viewer   viewer
+	openedAt time.Time
+}
+
+// open returns a view of the observation with a key, or of a new one if nothing is shared.
+func (o *Observations) open(key observationKey, viewer viewer) *view {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	observed, exists := o.shared[key]
+	if !exists {
+		observed = &observation{
+			key: key, reading: management.NewPlaces(1), listening: management.NewPlaces(1), views: map[*view]bool{},
+			events: eventfeed.NewFeed(viewer.silences), standing: &o.Standing,
+		}
+	}
+	if key.isShared() {
+		o.shared[key] = observed
+	}
+	opened := &view{observation: observed, viewer: viewer, openedAt: time.Now()}
+	observed.mu.Lock()
+	defer observed.mu.Unlock()
+	observed.views[opened] = true
+	return opened
+}
+
+// close removes a view, and the observation with its last view. Its content can still be read.
+func (o *Observations) close(v *view) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	v.mu.Lock()
+	delete(v.views, v)
+	last := len(v.views) == 0
+	v.mu.Unlock()
+	if !last {
+		return
+	}
+	if o.shared[v.key] == v.observation {
+		delete(o.shared, v.key)
+	}
+	v.store.Close()
+}
+
+// readFunc reads a vhost. It returns management.ErrNotModified if the ETag is still valid.
+type readFunc func(ctx context.Context, etag string) (*snapshot.Snapshot, string, error)
+
+// errReadByAnother: another connection has been reading the vhost for too long.
+var errReadByAnother = errors.New("another connection is reading the vhost")
+
+// demand is what a refresh must fulfil.
+type demand struct {
+	// oldest is the earliest time at which the refresh may have begun.
+	oldest time.Time
+	// twice requests a second read, as if something had been missing; see snapshot/doubt.go.
+	twice bool
+	// limit is for how long another connection may be reading meanwhile: if the broker answers nothing, a hundred connections must
+	// not wait one after the other.
+	limit time.Duration
+}
+
+// refresh reads the vhost, unless another connection has fulfilled the demand. It returns when the read began.
+func (v *view) refresh(ctx context.Context, errs brokererr.Errors, demand demand, read readFunc) (began time.Time, err error) {
+	waiting, cancel := context.WithTimeout(ctx, demand.limit)
+	defer cancel()
+	held := false
+	err = v.reading.Hold(waiting, errs, func() error {
+		held = true
+		previous := v.lastRead()
+		if began = previous; !began.Before(demand.oldest) {
+			return nil
+		}
+		began = time.Now()
+		before := v.events.Count()
+		difference, again, err := v.readAndReplace(ctx, read)
+		if err == nil && (again || demand.twice) {
+			var more snapshot.Difference
+			more, _, err = v.readAndReplace(ctx, read)
+			difference.Add(more)
+		}
+		if err == nil {
+			v.events.Refreshed(previous, before, difference)
+			v.read(began)
+		}
+		return err
+	})
+	if !held && ctx.Err() == nil {
+		reasons := []error{brokererr.ErrTimeout, errReadByAnother}
+		err = errs.Because(reasons, fmt.Sprintf("%v: waiting for another connection that reads the vhost", brokererr.ErrTimeout))
+	}
+	return began, err
+}
+
+// lastRead returns when the last successful read began; zero before the first.
+func (o *observation) lastRead() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.readAt
+}
+
+// read records a read that just succeeded.
+func (o *observation) read(began time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.readAt, o.took = began, time.Since(began)
+}
+
+// hadNews records a read that may have found changes.
+func (o *observation) hadNews() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.newsAt = time.Now()
+}
+
+// changedAt returns when the vhost may last have changed; zero before the first read.
+func (o *observation) changedAt() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.newsAt
+}
+
+// nextReading returns when the vhost may be read again: after the pace, and later if a read takes long.
+func (o *observation) nextReading(pace timing.Pace) time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.readAt.Add(max(pace.Pause, time.Duration(pace.Share)*o.took))
+}
+
+// readAndReplace returns what changed. again reports whether the vhost must be read again because something is missing that
+// existed before.
+func (v *view) readAndReplace(ctx context.Context, read readFunc) (difference snapshot.Difference, again bool, err error) {
+	fresh, etag, err := read(ctx, v.store.Begin())
+	if err != nil {
+		v.store.End()
+		if errors.Is(err, management.ErrNotModified) {
+			err = nil
+		}
+		return difference, false, err
+	}
+	v.hadNews()
+	fresh.UnderWay = v.standing.All()
+	changed, difference, again := v.store.Replace(fresh, etag)
+	v.notifyAll(changed)
+	return difference, again, nil
+}
+
+// write makes a confirmed change to the snapshot. The other connections receive its notice with the next read, as for changes by
+// others.
+func (v *view) write(change snapshot.Write) {
+	if len(v.all()) < 2 {
+		v.store.Write(change)
+		return
+	}
+	concerned := v.store.WriteAndTell(change)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.written = append(v.written, written{v, concerned})
+}
+
+// notifyAll sends every connection what a read changed, and what the other connections have written before.
+func (v *view) notifyAll(changed snapshot.Notice) {
+	written := v.takeWritten()
+	for _, other := range v.all() {
+		other.viewer.notify(changed)
+		var untold []snapshot.Notice
+		for _, w := range written {
+			if w.by != other {
+				untold = append(untold, w.concerned)
+			}
+		}
+		if len(untold) > 0 {
+			v.store.View(func(s *snapshot.Snapshot) { other.viewer.notify(s.WithUpstream(snapshot.Merge(untold))) })
+		}
+	}
+}
+
+func (v *view) takeWritten() []written {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	all := v.written
+	v.written = nil
+	return all
+}
+
+func (v *view) all() []*view {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	all := make([]*view, 0, len(v.views))
+	for other := range v.views {
+		all = append(all, other)
+	}
+	return all
+}

@@ -1,0 +1,160 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/health"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+)
+
+// Two instances of Warren on one vhost, for example from two Kubernetes clusters, do not know each other's ConsumerQueues: each
+// would remove what the other needs. Declared objects carry no mark, but connections and fences of Warren do. While there are any
+// of an unknown owner, nothing is removed.
+const (
+	// unnamedOwner is the owner of a connection without an owner.
+	unnamedOwner = "unnamed"
+
+	// surveyAge is how old a survey of the connections may be when a removal is decided. RabbitMQ lists a connection up to 5 s after
+	// it was opened.
+	surveyAge = 2 * time.Second
+	// surveyShare limits the time for surveys to a hundredth: twenty hostile brokers may use a fifth of a core together.
+	surveyShare = 100
+	// surveyPause is the time between surveys of a vhost that does not change. An instance that connects changes the vhost, because
+	// it declares an exclusive queue.
+	surveyPause = 10 * time.Minute
+	// listingDelay is how much later than a change the connection is listed that made it.
+	listingDelay = 10 * time.Second
+)
+
+// survey is what was last seen of other instances.
+type survey struct {
+	places management.Places // one place, for the connection that lists the AMQP connections
+	at     time.Time         // the last one began
+	took   time.Duration
+	others otherOwners // of connections
+}
+
+const (
+	// maxNamedOwners is how many other owners messages name.
+	maxNamedOwners = 16
+	// maxOwnerLength is how many bytes of an owner messages show. Warren's own are UIDs, which have 36.
+	maxOwnerLength = 64
+)
+
+// otherOwners counts connections and fences of other instances by owner. It names the first owners in alphabetical order, so that
+// the result does not depend on the order of a listing.
+type otherOwners struct {
+	named map[string]int
+	more  int // connections and fences of owners that are not named
+}
+
+func (o *otherOwners) add(owner string) {
+	if o.named == nil {
+		o.named = map[string]int{}
+	}
+	o.named[brokererr.Truncate(owner, maxOwnerLength)]++
+	if len(o.named) <= maxNamedOwners {
+		return
+	}
+	last := slices.Max(slices.Collect(maps.Keys(o.named)))
+	o.more += o.named[last]
+	delete(o.named, last)
+}
+
+func (o otherOwners) clone() otherOwners { return otherOwners{maps.Clone(o.named), o.more} }
+
+// String is empty if there are none.
+func (o otherOwners) String() string {
+	text := strings.Join(slices.Sorted(maps.Keys(o.named)), ", ")
+	if o.more > 0 {
+		text += fmt.Sprintf(", and those of %d more connections and fences", o.more)
+	}
+	return text
+}
+
+// otherInstances looks for other instances on behalf of one connection.
+type otherInstances struct {
+	Settings
+	views *views
+	last  survey
+}
+
+// CheckUnshared returns ErrShared if another instance works on the vhost.
+func (o *otherInstances) CheckUnshared(ctx context.Context) error {
+	if err := o.surveyConnections(ctx, func(s *survey) bool { return time.Since(s.at) > surveyAge }); err != nil {
+		return err
+	}
+	if others := o.Health.Read().Operators; others != "" {
+		return o.Errors.Fail(brokererr.ErrShared, "another operator works on vhost %q, as owner %s", o.VHost, others)
+	}
+	return nil
+}
+
+// surveyOften looks for other instances after each refresh that may have found changes, and less often if that takes long.
+func (o *otherInstances) surveyOften(ctx context.Context, changed time.Time) error {
+	return o.surveyConnections(ctx, func(s *survey) bool {
+		age := time.Since(s.at)
+		return age > surveyShare*s.took && (age > surveyPause || s.at.Before(changed.Add(listingDelay)))
+	})
+}
+
+// surveyConnections reads the connections of the vhost if that is due. If the user may not, or the broker shows none, only fences
+// count.
+func (o *otherInstances) surveyConnections(ctx context.Context, due func(*survey) bool) error {
+	if o.KnownOwners == nil {
+		return nil
+	}
+	return o.last.places.Hold(ctx, o.Errors, func() error {
+		if due(&o.last) {
+			began := time.Now()
+			others, err := o.connectionOwners(ctx)
+			if err != nil && !errors.Is(err, brokererr.ErrAccessRefused) {
+				return err
+			}
+			o.last.at, o.last.took, o.last.others = began, time.Since(began), others
+		}
+		o.report(o.last.others.clone())
+		return nil
+	})
+}
+
+// connectionOwners counts the connections of other instances to the vhost.
+func (o *otherInstances) connectionOwners(ctx context.Context) (others otherOwners, err error) {
+	known := o.KnownOwners()
+	err = o.WriteAPI.Connections(ctx, func(properties management.LooseObject) {
+		if properties["product"] != amqpconn.Product {
+			return
+		}
+		owner, named := properties[amqpconn.OwnerProperty].(string)
+		if !named || owner == "" {
+			owner = unnamedOwner
+		}
+		if owner != o.Owner && !known(owner) {
+			others.add(owner)
+		}
+	})
+	return others, err
+}
+
+// report merges the owners of connections and of fences.
+func (o *otherInstances) report(others otherOwners) {
+	known := o.KnownOwners()
+	o.views.View(func(s *snapshot.Snapshot) {
+		for _, policy := range s.Fences {
+			if name, _ := fence.ParseName(policy.Name); name.Owner != o.Owner && !known(name.Owner) {
+				others.add(name.Owner)
+			}
+		}
+	})
+	o.Health.Update(func(s *health.Parts) { s.Health.Operators = others.String() })
+}

@@ -1,0 +1,44 @@
+package observe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+)
+
+// A message names the first sixteen other owners in alphabetical order, whatever the order of the listing, and counts the connections and
+// fences of the rest.
+func TestOtherOwners(t *testing.T) {
+	t.Parallel()
+	var owners []string
+	for i := range 18 {
+		owners = append(owners, fmt.Sprintf("owner-%02d", i))
+	}
+	backward := slices.Clone(owners)
+	slices.Reverse(backward)
+	long := strings.Repeat("x", 1000)
+	for name, given := range map[string]struct {
+		owners []string
+		want   string
+	}{
+		"none":     {nil, ""},
+		"twice":    {[]string{"b", "a", "b"}, "a, b"},
+		"sorted":   {slices.Concat(owners, owners), strings.Join(owners[:16], ", ") + ", and those of 4 more connections and fences"},
+		"backward": {slices.Concat(backward, backward), strings.Join(owners[:16], ", ") + ", and those of 4 more connections and fences"},
+		"long":     {[]string{long}, brokererr.Truncate(long, maxOwnerLength)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			others := otherOwners{}
+			for _, owner := range given.owners {
+				others.add(owner)
+			}
+			if got := others.String(); got != given.want {
+				t.Errorf("got  %s\nwant %s", got, given.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,80 @@
+package observe
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/warren-mq/warren/internal/vhost"
+)
+
+// ownSettle is for how long the broker may count Warren as a consumer after Warren has stopped.
+const ownSettle = 2 * time.Second
+
+type clusterQueue struct {
+	cluster      vhost.Cluster
+	vhost, queue string
+}
+
+// ownConsumers records which queues Warren itself consumes to browse or move messages, through all connections of the process. An
+// entry leaves some seconds after the last of them ended. A restart forgets all entries, and ends all consumers, too.
+type ownConsumers struct {
+	mu sync.Mutex
+	of map[clusterQueue]ownConsumer
+}
+
+// ownConsumer is how many browses and moves of a queue run, and when the last one ended.
+type ownConsumer struct {
+	now   int
+	ended time.Time
+}
+
+// begin records a browse or a move until end is called.
+func (t *ownConsumers) begin(at clusterQueue) (end func()) {
+	t.change(at, +1)
+	return func() { t.change(at, -1) }
+}
+
+// change changes the number of a queue, and removes entries that no count needs.
+func (t *ownConsumers) change(at clusterQueue, by int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(t.of, func(_ clusterQueue, each ownConsumer) bool {
+		return each.now == 0 && now.Sub(each.ended) > consumersLimit+ownSettle
+	})
+	if t.of == nil {
+		t.of = map[clusterQueue]ownConsumer{}
+	}
+	t.of[at] = ownConsumer{t.of[at].now + by, now}
+}
+
+// includes reports whether Warren consumes a queue now.
+func (t *ownConsumers) includes(at clusterQueue) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.of[at].now > 0
+}
+
+// since reports whether the broker may have counted Warren among the consumers of a queue since then.
+func (t *ownConsumers) since(then time.Time, at clusterQueue) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for each, own := range t.of {
+		if each.vhost == at.vhost && each.queue == at.queue && each.cluster.MayBe(at.cluster) &&
+			(own.now > 0 || own.ended.After(then.Add(-ownSettle))) {
+			return true
+		}
+	}
+	return false
+}
+
+// BeginConsuming records that Warren consumes a queue on the cluster with this key until the returned function is called.
+func (o *Observer) BeginConsuming(cluster, queue string) (end func()) {
+	return o.Observations.own.begin(clusterQueue{vhost.ClusterOf(cluster), o.VHost, queue})
+}
+
+// IsConsuming reports whether Warren consumes a queue now, through any connection of the process.
+func (o *Observer) IsConsuming(queue string) bool {
+	return o.Observations.own.includes(clusterQueue{vhost.ClusterOf(o.Health.Read().Cluster.Key()), o.VHost, queue})
+}

@@ -1,0 +1,284 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/warren-mq/warren/internal/metrics"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/health"
+	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+)
+
+// refresher refreshes the vhost: on request, when AMQP has connected, and once per interval.
+type refresher struct {
+	Settings
+	views     *views
+	instances *otherInstances
+	requests  *refreshRequests
+
+	// Only the goroutine of run uses these.
+	info     *management.BrokerInfo // who the broker is; nil before the first answer
+	probedAt time.Time              // when the broker was asked
+	readAt   time.Time              // when the reading began that was used last
+	// tooLarge is the error of the last refresh until tooLargeUntil, if an answer exceeded its limit; see refreshUnlessTooLarge.
+	tooLarge      error
+	tooLargeUntil time.Time
+}
+
+// run refreshes, with one request to the management API at a time.
+func (r *refresher) run(ctx context.Context) {
+	again := retry.Backoff{First: r.Timeouts.FirstRetry, Limit: min(r.Timeouts.LastRetry, r.ResyncInterval)}
+	r.awaitLink(ctx)
+	for ctx.Err() == nil {
+		waiting, askedAt := r.requests.take()
+		err := r.refreshUnlessTooLarge(ctx, askedAt)
+		for _, result := range waiting {
+			result <- err
+		}
+		wait := max(retry.Jitter(r.ResyncInterval)-time.Since(r.readAt), time.Until(r.views.nextReading(r.Timeouts.Pace)))
+		if err == nil {
+			again.Reset()
+			r.readMembers(ctx)
+			r.countMessages(ctx)
+		} else {
+			r.requests.requeue(askedAt)
+			wait = again.Wait()
+		}
+		r.sleep(ctx, wait)
+	}
+}
+
+// sleep waits until the next refresh is due: after a time, or earlier on request but not faster than the pace, or immediately
+// if AMQP has connected.
+func (r *refresher) sleep(ctx context.Context, wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return
+	case <-r.requests.wake:
+	case <-r.Matcher.Offered():
+		return
+	case <-ctx.Done():
+		return
+	}
+	timer.Reset(time.Until(r.views.nextReading(r.Timeouts.Pace)))
+	select {
+	case <-timer.C:
+	case <-r.Matcher.Offered():
+	case <-ctx.Done():
+	}
+}
+
+// awaitLink gives AMQP a moment to connect. A connection without it reads for itself, and then once more with the others.
+func (r *refresher) awaitLink(ctx context.Context) {
+	timer := time.NewTimer(r.Timeouts.Link)
+	defer timer.Stop()
+	select {
+	case <-r.Matcher.Offered():
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+const (
+	// tooLargeFactor is for how many times its duration a refresh is not tried again after an answer was too large; tooLargePause is
+	// the longest such time.
+	tooLargeFactor = 100
+	tooLargePause  = 5 * time.Minute
+)
+
+// refreshUnlessTooLarge skips refreshes for a while after an answer that exceeded its limit: reading up to the limit costs much
+// CPU time, and the next answer is hardly smaller.
+func (r *refresher) refreshUnlessTooLarge(ctx context.Context, askedAt time.Time) error {
+	began := time.Now()
+	if began.Before(r.tooLargeUntil) {
+		return r.tooLarge
+	}
+	err := r.refresh(ctx, askedAt)
+	if errors.Is(err, brokererr.ErrResponseTooLarge) {
+		took := time.Since(began)
+		r.tooLarge, r.tooLargeUntil = err, time.Now().Add(min(tooLargeFactor*took, tooLargePause))
+	}
+	return err
+}
+
+// refresh asks the broker for its identity if that is not certain, and reads the vhost.
+func (r *refresher) refresh(ctx context.Context, askedAt time.Time) error {
+	started := time.Now()
+	began, err := r.probeAndRead(ctx, askedAt)
+	metrics.Refreshes.Observe(time.Since(started), brokererr.Result(err))
+	if err != nil && !errors.Is(err, errReadByAnother) {
+		r.requests.MarkStale() // even when closing: another refresh may still begin
+	}
+	if ctx.Err() != nil {
+		return brokererr.ErrClosed
+	}
+	r.Health.Update(func(s *health.Parts) {
+		s.Management = err
+		if errors.Is(err, brokererr.ErrClusterMismatch) { // which has its own place, for it holds until a link matches
+			s.Management = nil
+		}
+		if err == nil {
+			s.Health.SyncedAt = began
+		}
+	})
+	if err == nil {
+		r.Notify(snapshot.Notice{Current: true})
+	}
+	return err
+}
+
+func (r *refresher) probeAndRead(ctx context.Context, askedAt time.Time) (began time.Time, err error) {
+	now := time.Now()
+	if err := r.probe(ctx); err != nil {
+		return began, err
+	}
+	if err := r.Matcher.MatchNew(ctx, r.info); err != nil {
+		return began, err
+	}
+	if err := r.checkMajority(ctx); err != nil {
+		return began, err
+	}
+	view, moving := r.views.prepare(r.observationKey())
+	demand := demand{oldest: r.earliestUseful(askedAt, now), twice: moving, limit: 2 * r.Timeouts.Request}
+	if moving && view.openedAt.After(demand.oldest) {
+		demand.oldest = view.openedAt // what was written before may be missing in an older reading
+	}
+	if began, err = view.refresh(ctx, r.Errors, demand, r.read); err != nil {
+		return began, err
+	}
+	r.views.show(view)
+	r.readAt = began
+	// A failure to read the connections says nothing about the vhost. A removal reads them again, and fails then.
+	_ = r.instances.surveyOften(ctx, view.changedAt())
+	r.ClearLeftovers(began)
+	return began, nil
+}
+
+// earliestUseful returns the earliest time at which a refresh of another connection may have begun to be useful here.
+func (r *refresher) earliestUseful(askedAt, now time.Time) time.Time {
+	oldest := now.Add(-r.ResyncInterval)
+	for _, later := range []time.Time{askedAt, r.requests.outdatedBefore(), r.readAt.Add(1)} {
+		if later.After(oldest) {
+			oldest = later
+		}
+	}
+	return oldest
+}
+
+// observationKey returns with which connections this one may share what it reads.
+func (r *refresher) observationKey() observationKey {
+	key := observationKey{
+		broker: r.Broker, vhost: r.VHost, user: r.Username,
+		tags: fmt.Sprintf("%q", r.info.Tags), definitions: r.info.Capabilities.Definitions,
+	}
+	if r.Matcher.IsMatched() {
+		key.clusterID = r.info.Identity.ID
+	}
+	return key
+}
+
+// probe reads the tags of the user, unless reading definitions shows that the user is still an administrator. It reads the
+// identity of the broker and the rights of the user after each (re)connect and each failure, when the tags have changed, and
+// while nodes are being upgraded, because the last node may be upgraded without closing any of our connections.
+func (r *refresher) probe(ctx context.Context) error {
+	if !r.requests.takeStale() && r.info != nil && !r.info.Upgrading {
+		if r.info.Capabilities.Definitions {
+			return nil
+		}
+		tags, err := r.ReadAPI.Whoami(ctx)
+		if err != nil || slices.Equal(tags, r.info.Tags) {
+			return err
+		}
+	}
+	info, err := r.ReadAPI.Probe(ctx)
+	if err == nil {
+		r.probed(info)
+	}
+	return err
+}
+
+// probed records the identity of the broker. If that may be another broker than before, the AMQP connection must be matched
+// again.
+func (r *refresher) probed(info *management.BrokerInfo) {
+	known := r.info
+	r.info, r.probedAt = info, time.Now()
+	if view := r.views.get(); view != nil {
+		view.store.Forget() // it may be another cluster
+		view.members.expire(r.requests.outdatedBefore(), info.Nodes)
+	}
+	r.Matcher.Rematch(known, info)
+	r.Health.Update(func(s *health.Parts) {
+		s.NodeVersion, s.Health.ClusterName, s.Health.Capabilities = info.Version, info.Identity.Name, info.Capabilities
+		s.Health.Nodes = info.Nodes
+		if r.Matcher.IsMatched() {
+			s.Health.Cluster = info.Identity
+		}
+	})
+}
+
+// read reads the vhost and verifies that the answer is of the cluster that was probed and of the broker to which AMQP leads.
+// Another broker may have answered, and its objects must not be taken for those of the first.
+func (r *refresher) read(ctx context.Context, etag string) (*snapshot.Snapshot, string, error) {
+	shared := r.observationKey().isShared()
+	fresh, etag, err := r.readVHost(ctx, etag)
+	unchanged := errors.Is(err, management.ErrNotModified)
+	if err != nil && !unchanged {
+		return nil, "", err
+	}
+	another := r.verifySameBroker(ctx, unchanged)
+	if another == nil && shared && !r.Matcher.IsMatched() {
+		another = r.Errors.Fail(brokererr.ErrUnreachable, "the AMQP connection ended while the vhost was read")
+	}
+	if another != nil {
+		fresh.Free()
+		return nil, "", another
+	}
+	if fresh != nil {
+		fresh.Cluster = r.info.Identity.Key()
+	}
+	return fresh, etag, err
+}
+
+// readVHost reads the definitions if the user may, and the listings otherwise. A refusal shows that the user is no administrator
+// any more.
+func (r *refresher) readVHost(ctx context.Context, etag string) (*snapshot.Snapshot, string, error) {
+	if r.info.Capabilities.Definitions {
+		fresh, etag, err := snapshot.ReadDefinitions(ctx, r.ReadAPI, etag, r.info.Builtin)
+		if !errors.Is(err, brokererr.ErrAccessRefused) {
+			return fresh, etag, err
+		}
+		r.info.Capabilities.Definitions = false
+		r.probed(r.info)
+		r.requests.MarkStale() // the next refresh asks for the tags
+		r.requests.RequestRefresh()
+	}
+	fresh, err := snapshot.ReadListings(ctx, r.ReadAPI, r.info.Builtin)
+	return fresh, "", err
+}
+
+// verifySameBroker fails if another broker may have answered than was probed. unchanged says that the answer had no changes.
+// RabbitMQ closes a TCP connection that was idle for 5 s, so most reads of a quiet vhost open a new one. One request shows that
+// the new connection leads to the broker of the AMQP connection. Only if it does not, the cluster is probed.
+func (r *refresher) verifySameBroker(ctx context.Context, unchanged bool) error {
+	moved := r.ReadAPI.TookNewConnection()
+	if unchanged && !moved {
+		return nil
+	}
+	if shown, err := r.Matcher.IsShownAgain(ctx); err != nil || shown {
+		return err
+	}
+	if moved {
+		if err := r.Matcher.CheckStillAnswers(ctx, r.info); err != nil {
+			return err
+		}
+	}
+	return r.Matcher.MatchAgain(ctx, r.info, moved)
+}

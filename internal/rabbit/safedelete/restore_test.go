@@ -1,0 +1,84 @@
+package safedelete_test
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/netfault"
+	"github.com/warren-mq/warren/test/rabbittest"
+)
+
+// The connection is lost after the request to delete a queue, and RabbitMQ deletes the queue later. Warren declares the queue again after
+// that, or not at all, and no message that the queue accepted is lost.
+func TestADeletionThatIsNotAnswered(t *testing.T) {
+	for name, early := range map[string]bool{"while Warren waits for it": true, "later": false} {
+		t.Run("ends "+name, func(t *testing.T) {
+			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+				queues := tierAndMain(vh, "orders")
+				tier := queues[0]
+				vh.DeclareExchange("retry", "direct", nil)
+				vh.Bind("retry", tier, "k", nil)
+				var settled, sent atomic.Bool
+				proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(frame netfault.Frame) netfault.Verdict {
+					if frame.Method == netfault.QueueDelete && settled.Load() && sent.CompareAndSwap(false, true) {
+						return netfault.Strand
+					}
+					return netfault.Pass
+				})
+				config := rabbittest.ConfigOf(vh)
+				config.AMQPURI = proxy.URI
+				connection := rabbittest.Connected(t, config, nil)
+				connection.Deleter.Crash = func(step string) bool {
+					settled.CompareAndSwap(false, step == safedelete.StepSettled)
+					return true
+				}
+				deleted := make(chan error, 1)
+				go func() {
+					err := brokererr.ErrUnproven
+					for errors.Is(err, brokererr.ErrUnproven) && !sent.Load() { // the broker was too busy for the proof
+						err = deleteNow(t.Context(), connection, queues...)
+					}
+					deleted <- err
+				}()
+				g := NewWithT(t)
+				g.Eventually(sent.Load).WithTimeout(rabbittest.Within).Should(BeTrue())
+				if early {
+					rabbittest.IsConnected(t, connection) // so that it sees the deletion of the queue
+					proxy.Release()
+				}
+				err := <-deleted
+				rabbittest.MustBe(t, err, brokererr.ErrUnreachable)
+				restored := strings.Contains(err.Error(), `queues deleted before are declared again: "`+tier+`"`)
+				confirmed := newBurster(t, vh, tier).burst(t.Context(), "after the deletion", 1)
+				if !early {
+					proxy.Release()
+				}
+				if !early || !restored {
+					rabbittest.MustBe(t, err, brokererr.ErrUnreachable, `RabbitMQ may still be deleting queue "`+tier+`"`)
+				}
+
+				g.Eventually(vh.Policies).WithTimeout(rabbittest.Within).WithPolling(100 * time.Millisecond).Should(BeEmpty())
+				names := []string{}
+				for _, queue := range vh.Definitions().Queues {
+					names = append(names, queue.Name)
+				}
+				if restored {
+					g.Expect(names).To(ConsistOf("orders", tier))
+					g.Expect(vh.Definitions().Bindings).To(HaveLen(1))
+					rabbittest.Holds(t, vh, tier, len(confirmed))
+				} else {
+					g.Expect(names).To(ConsistOf("orders"), "after %v, with %d messages confirmed", err, len(confirmed))
+					g.Expect(confirmed).To(BeEmpty())
+				}
+			})
+		})
+	}
+}

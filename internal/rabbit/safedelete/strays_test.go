@@ -1,0 +1,365 @@
+package safedelete_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
+	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/rabbittest"
+)
+
+var steps = []string{safedelete.StepFenced, safedelete.StepProved, safedelete.StepSettled}
+
+// A deletion that is stopped leaves no fence and no sentinel.
+func TestStoppedDeletions(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		user := vh.Broker.NewUser(t, "policymaker")
+		vh.Grant(user, ".*", ".*", ".*")
+		for _, step := range steps {
+			for _, how := range []string{"by its context", "by Close"} {
+				queue := step + " " + how
+				vh.DeclareQueue(queue, rabbittest.Quorum(nil))
+				config := rabbittest.ConfigOf(vh)
+				config.Username, config.Password = user.Username, user.Password
+				connection := rabbittest.Connected(t, config, nil)
+				ctx, cancel := context.WithCancel(t.Context())
+				closed := make(chan struct{})
+				connection.Deleter.Crash = func(now string) bool {
+					switch {
+					case now != step:
+					case how == "by Close":
+						go func() {
+							defer close(closed)
+							connection.Close()
+						}()
+						<-connection.Deleter.Stopping()
+					default:
+						cancel()
+					}
+					return true
+				}
+				err := deleteNow(ctx, connection, queue)
+				if err == nil {
+					t.Errorf("%s: deleted", queue)
+				}
+				if how == "by Close" {
+					<-closed
+				}
+				cancel()
+				rabbittest.Holds(t, vh, queue, 0)
+				vh.Publish("", queue, "goes on")
+			}
+		}
+		mustBeClean(t, vh)
+	})
+}
+
+// A crash leaves a fence and sentinels. The next connection of the same owner removes them, and publishers that were refused can continue.
+func TestStraysAreRemoved(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		user := vh.Broker.NewUser(t, "policymaker")
+		vh.Grant(user, ".*", ".*", ".*")
+		for _, name := range []string{"guest", user.Username} {
+			var queues []string
+			publishers := map[string]*burster{}
+			for _, step := range append(slices.Clone(steps), safedelete.StepOpened) {
+				queue := name + " " + step
+				queues = append(queues, queue)
+				vh.DeclareQueue(queue, rabbittest.Quorum(vhost.Arguments{"x-single-active-consumer": step == safedelete.StepSettled}))
+				publishers[queue] = newBurster(t, vh, queue)
+				config := rabbittest.ConfigOf(vh)
+				config.Owner = "owner of " + queue
+				abandon(t, config, step, queue)
+				publishers[queue].burst(t.Context(), "held up or not", 1)
+			}
+			for _, queue := range queues {
+				config := rabbittest.ConfigOf(vh)
+				if config.Owner = "owner of " + queue; name != "guest" {
+					config.Username, config.Password = user.Username, user.Password
+				}
+				connection := rabbittest.ConnectedWith(t, config, impatient())
+				observed, _ := connection.Observe(vhost.Selection{Queues: []string{queue}})
+				if len(observed.Policies) != 0 {
+					t.Errorf("a fence passes for a policy: %+v", observed.Policies)
+				}
+				NewWithT(t).Eventually(func(g Gomega) {
+					policies, err := connection.API.Policies(t.Context())
+					g.Expect(err).NotTo(HaveOccurred())
+					left := func(p vhost.Policy) bool { return strings.HasSuffix(p.Name, ":"+queue) }
+					g.Expect(slices.ContainsFunc(policies, left)).To(BeFalse())
+				}).WithTimeout(rabbittest.Within).WithPolling(10 * time.Millisecond).Should(Succeed())
+				if found := bodies(t, vh, queue); slices.ContainsFunc(found, func(m amqp.Delivery) bool { return m.Type == safedelete.SentinelType }) {
+					t.Errorf("%s: sentinels are left", queue)
+				}
+				if publishers[queue].untilConfirmed(t.Context(), queue) == nil {
+					t.Errorf("%s: the publisher cannot go on", queue)
+				}
+			}
+		}
+		mustBeClean(t, vh)
+	})
+}
+
+// bodies removes all messages from a queue, and returns them.
+func bodies(t *testing.T, vh *brokers.VHost, queue string) (found []amqp.Delivery) {
+	t.Helper()
+	h := &hammer{t: t, vh: vh, queue: queue, consumer: dialed(t, vh)}
+	h.drain(func(message amqp.Delivery) bool {
+		found = append(found, message)
+		return true
+	}, queue)
+	return found
+}
+
+// A fence that another process changes stays, whatever time its name contains, because clocks differ. A fence that no process changes for
+// longer than a deletion takes is removed, whatever its owner.
+func TestFencesOfOtherProcesses(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		put := func(name string, length int64) {
+			vh.SetPolicy(name, brokers.Policy{
+				Pattern: fence.Pattern([]string{name}), ApplyTo: "queues",
+				Definition: map[string]any{"max-length": length, "overflow": "reject-publish"},
+			})
+		}
+		own := fence.Name{Owner: "mine", Begun: time.Now()}.String("own")
+		live := fence.Name{Owner: "other", Begun: time.Now().Add(-time.Hour)}.String("live")
+		dead := fence.Name{Owner: "another", Begun: time.Now().Add(time.Hour)}.String("dead")
+		put(own, 0)
+		put(live, 0)
+		put(dead, 0)
+		config := rabbittest.ConfigOf(vh)
+		config.Owner = "mine"
+		patient := rabbittest.Unpaced()
+		patient.Leftover = 2 * time.Second
+		connection := rabbittest.ConnectedWith(t, config, patient)
+		g := NewWithT(t)
+		g.Eventually(vh.Policies).WithTimeout(rabbittest.Within).WithPolling(10*time.Millisecond).
+			Should(ConsistOf(live, dead), "what a process of the same owner left behind is taken down at once")
+		length := int64(0)
+		g.Eventually(func() []string {
+			length++
+			put(live, length)
+			g.Expect(connection.Refresh(t.Context())).To(Succeed())
+			return vh.Policies()
+		}).WithTimeout(rabbittest.Within).WithPolling(100 * time.Millisecond).Should(Equal([]string{live}))
+		g.Eventually(vh.Policies).WithTimeout(rabbittest.Within).WithPolling(100 * time.Millisecond).Should(BeEmpty())
+	})
+}
+
+// A sentinel that was left in a tier expires to the queue that the tier dead-letters to.
+func TestSentinelsThatExpired(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareExchange("return", "direct", nil)
+		vh.DeclareExchange("onward", "fanout", nil)
+		vh.BindExchange("return", "onward", "k", nil)
+		ways := map[string]vhost.Arguments{
+			"by name":      {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "by name target"},
+			"by exchanges": {"x-dead-letter-exchange": "return", "x-dead-letter-routing-key": "k"},
+		}
+		for name, arguments := range ways {
+			tier := maps.Clone(arguments)
+			tier["x-message-ttl"] = int64(5000)
+			vh.DeclareQueue(name, rabbittest.Quorum(tier))
+			vh.DeclareQueue(name+" target", rabbittest.Quorum(nil))
+		}
+		vh.Bind("onward", "by exchanges target", "", nil)
+		config := rabbittest.ConfigOf(vh)
+		config.Owner = "mine"
+		abandon(t, config, safedelete.StepSettled, slices.Sorted(maps.Keys(ways))...)
+		for name := range ways {
+			NewWithT(t).Eventually(func() int { return vh.Ready(name + " target") }).
+				WithTimeout(rabbittest.Within).WithPolling(100*time.Millisecond).Should(BeNumerically(">=", safedelete.Sentinels), "more where one had expired too early")
+		}
+		rabbittest.ConnectedWith(t, config, impatient())
+		for name := range ways {
+			NewWithT(t).Eventually(func() int { return vh.Ready(name + " target") }).
+				WithTimeout(rabbittest.Within).WithPolling(100 * time.Millisecond).Should(Equal(0))
+		}
+		NewWithT(t).Eventually(func() int {
+			policies, _ := rabbittest.Connected(t, rabbittest.ConfigOf(vh), nil).API.Policies(t.Context())
+			return len(policies)
+		}).WithTimeout(rabbittest.Within).WithPolling(100 * time.Millisecond).Should(Equal(0))
+	})
+}
+
+// A deletion does not treat sentinels of a crash as messages: it fails until they are removed.
+func TestDeletionWaitsForLeftSentinels(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("orders", rabbittest.Quorum(nil))
+		first := rabbittest.ConfigOf(vh)
+		first.Owner = "first"
+		abandon(t, first, safedelete.StepSettled, "orders")
+		other := rabbittest.ConfigOf(vh)
+		other.Owner = "other"
+		beside := rabbittest.Connected(t, other, nil)
+		err := beside.DeleteEmpty(t.Context(), beside.Health().Cluster.Key(), []string{"orders"}, nil)
+		if !errors.Is(err, brokererr.ErrUnproven) || !strings.Contains(err.Error(), "of another deletion is in the way") {
+			t.Errorf("beside another's fence: %v", err)
+		}
+		again := rabbittest.ConnectedWith(t, first, impatient())
+		NewWithT(t).Eventually(func() error { return deleteNow(t.Context(), again, "orders") }).WithTimeout(rabbittest.Within).Should(Succeed())
+		mustBeClean(t, vh)
+	})
+}
+
+// The broker may not have noticed that a process was killed, and keep a sentinel unacknowledged. The sentinel returns to the queue later.
+func TestASentinelThatIsHeldIsNotForgotten(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("orders", rabbittest.Quorum(nil))
+		config := rabbittest.ConfigOf(vh)
+		config.Owner = "owner"
+		abandon(t, config, safedelete.StepSettled, "orders")
+		dead, err := vh.Connect("a process that is gone")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = dead.Close() }()
+		channel, err := dead.Channel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok, err := channel.Get("orders", false); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		connection := rabbittest.ConnectedWith(t, config, impatient())
+		g := NewWithT(t)
+		fences := func() []vhost.Policy {
+			policies, err := connection.API.Policies(t.Context())
+			g.Expect(err).NotTo(HaveOccurred())
+			return policies
+		}
+		opened := ConsistOf(HaveField("Definition", HaveKeyWithValue(vhost.KeyMaxLength, fence.Boundless)))
+		g.Eventually(fences).WithTimeout(rabbittest.Within).Should(opened)
+		g.Consistently(func() []vhost.Policy {
+			g.Expect(connection.Refresh(t.Context())).To(Succeed())
+			return fences()
+		}).WithTimeout(2*time.Second).WithPolling(100*time.Millisecond).Should(opened, "the record of the sentinels")
+		vh.Publish("", "orders", "goes on")
+		if err := deleteNow(t.Context(), connection, "orders"); !errors.Is(err, brokererr.ErrPending) {
+			t.Errorf("a deletion meanwhile: %v", err)
+		}
+
+		if err := dead.Close(); err != nil {
+			t.Fatal(err)
+		}
+		g.Eventually(func() []string {
+			g.Expect(connection.Refresh(t.Context())).To(Succeed())
+			return vh.Policies()
+		}).WithTimeout(rabbittest.Within).WithPolling(100 * time.Millisecond).Should(BeEmpty())
+		g.Eventually(vh.Ready).WithArguments("orders").WithTimeout(rabbittest.Within).Should(Equal(1), "what was published, and no sentinel")
+	})
+}
+
+// A sentinel that expires to a queue behind a fence arrives minutes later. Until then, the fence stays in its harmless form as its record.
+func TestASentinelOnItsWayIsNotForgotten(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("orders", rabbittest.Quorum(nil))
+		vh.DeclareQueue("tier", rabbittest.Quorum(vhost.Arguments{
+			"x-message-ttl": 1000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
+			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+		}))
+		config := rabbittest.ConfigOf(vh)
+		config.Owner = "owner"
+		abandon(t, config, safedelete.StepSettled, "tier", "orders")
+		g := NewWithT(t)
+		g.Eventually(vh.Ready).WithArguments("tier").WithTimeout(rabbittest.Within).Should(BeZero())
+		connection := rabbittest.ConnectedWith(t, config, impatient())
+		fences := func() []vhost.Policy {
+			policies, err := connection.API.Policies(t.Context())
+			g.Expect(err).NotTo(HaveOccurred())
+			return policies
+		}
+		opened := HaveField("Definition", HaveKeyWithValue(vhost.KeyMaxLength, fence.Boundless))
+		g.Eventually(fences).WithTimeout(rabbittest.Within).Should(ConsistOf(opened))
+		g.Eventually(func() bool { // the policy is listed before the queues apply it
+			return connection.Deleter.Clearing()
+		}).WithTimeout(rabbittest.Within).Should(BeFalse())
+		vh.Publish("", "orders", "goes on")
+		g.Consistently(fences).WithTimeout(2 * time.Second).Should(ConsistOf(opened))
+	})
+}
+
+// A connection does not remove fences of other connections of its process, however long a deletion takes.
+func TestAFenceOfThisProcessIsNeverLeftBehind(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeclareQueue("orders", rabbittest.Quorum(nil))
+		observations := rabbit.NewObservations()
+		deleting, beside := rabbittest.ConfigOf(vh), rabbittest.DeafConfigOf(t, vh) // two users, which share no observation
+		deleting.Owner, deleting.Observations = "deleting", observations
+		beside.Owner, beside.Observations = "beside", observations
+		at, other := rabbittest.Connected(t, deleting, nil), rabbittest.ConnectedWith(t, beside, impatient())
+		at.Deleter.Crash = func(step string) bool {
+			if step != safedelete.StepSettled {
+				return true
+			}
+			before, err := at.API.Policies(t.Context())
+			if err != nil || len(before) != 1 {
+				t.Error(before, err)
+				return true
+			}
+			for end := time.Now().Add(3 * impatient().Leftover); time.Now().Before(end); {
+				if err := other.Refresh(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			if fences := fencesSeen(other); len(fences) > 0 {
+				t.Errorf("observed: %+v", fences)
+			}
+			other.Deleter.Close() // returns when no removal of fences is running
+			after, err := at.API.Policies(t.Context())
+			if err != nil || len(after) != 1 {
+				t.Error(after, err)
+			} else if difference := cmp.Diff(before[0].Definition, after[0].Definition); difference != "" {
+				t.Errorf("the fence was changed: %s", difference)
+			}
+			return true
+		}
+		if err := deleteNow(t.Context(), at, "orders"); err != nil {
+			t.Error(err)
+		}
+		mustBeClean(t, vh)
+	})
+}
+
+// abandon begins to delete queues and stops after a step, as a crash would.
+func abandon(t *testing.T, config rabbit.Config, step string, queues ...string) {
+	t.Helper()
+	connection := rabbittest.Connected(t, config, nil)
+	connection.Deleter.Crash = func(now string) bool { return now != step }
+	if step == safedelete.StepOpened { // this step runs only if a deletion fails
+		connection.Deleter.Crash = func(now string) bool {
+			if now == safedelete.StepSettled {
+				connection.Deleter.Stop(0)
+			}
+			return now != step
+		}
+	}
+	err := untilProved(brokererr.ErrUnproven, func() error { return deleteNow(t.Context(), connection, queues...) })
+	if !errors.Is(err, crashpoint.ErrCrashed) {
+		t.Fatalf("%v: %v", queues, err)
+	}
+	connection.Close()
+}
+
+// impatient treats a fence as left behind as soon as a second refresh shows it.
+func impatient() timing.Timeouts {
+	quick := rabbittest.Unpaced()
+	quick.Leftover = 100 * time.Millisecond
+	return quick
+}
