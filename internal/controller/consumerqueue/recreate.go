@@ -383,7 +383,7 @@ func (v *vhostScope) recoverRecreation(ctx context.Context) (found bool, err err
 	status := v1alpha1.RecreationStatus{
 		ID: of.ID, Queue: main, NewArguments: of.Queue.Arguments.JSON(), Hold: of.Hold(), Backlog: of.Backlog(),
 		Bindings: recordedBindings(seen.Hold.Bindings),
-		Runs: time.Now().Unix(), // another number than any that an older manager knows
+		Runs:     time.Now().Unix(), // another number than any that an older manager knows
 	}
 	status = plan.Recovered(status, plan.Found{Fenced: seen.Fenced, Exists: seen.Queue.Exists, IsNew: seen.IsNew})
 	return true, v.beginWork(ctx, status)
