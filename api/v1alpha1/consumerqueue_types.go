@@ -59,7 +59,7 @@ type ConsumerQueueSpec struct {
 
 	// recreatePolicy is what Warren does if a changed argument requires a queue to be recreated. Manual reports the change and
 	// leaves the queue as it is. WhenEmpty recreates a queue as soon as it has no ready message and no consumer. Migrate also recreates
-	// a main queue that holds messages, once its consumers are gone: Warren moves the messages to a hold queue and back.
+	// a main queue that holds messages, once its consumers are gone: Warren moves the messages to another queue and back.
 	// +kubebuilder:default=Manual
 	// +optional
 	RecreatePolicy RecreatePolicy `json:"recreatePolicy,omitempty"`

@@ -15,7 +15,7 @@ const (
 	RecreatePolicyManual RecreatePolicy = "Manual"
 	// RecreatePolicyWhenEmpty recreates a queue as soon as it has no ready message and no consumer.
 	RecreatePolicyWhenEmpty RecreatePolicy = "WhenEmpty"
-	// RecreatePolicyMigrate also recreates a main queue that holds messages: Warren moves them to a hold queue and back.
+	// RecreatePolicyMigrate also recreates a main queue that holds messages: Warren moves them to another queue and back.
 	RecreatePolicyMigrate RecreatePolicy = "Migrate"
 )
 
@@ -78,17 +78,17 @@ const (
 	RecreationWaiting RecreationPhase = "Waiting"
 	// RecreationDiverting: the bindings of the queue come to lead to the hold queue.
 	RecreationDiverting RecreationPhase = "Diverting"
-	// RecreationEmptying: the messages of the queue are moved to the hold queue.
+	// RecreationEmptying: the messages of the queue are moved to the backlog queue.
 	RecreationEmptying RecreationPhase = "Emptying"
 	// RecreationSwapping: a fence stands, and the queue is shown to be empty, deleted and declared.
 	RecreationSwapping RecreationPhase = "Swapping"
-	// RecreationGivingBack: the messages of the hold queue are moved to the queue, and its bindings come back.
+	// RecreationGivingBack: the messages of the backlog and hold queues are moved to the queue, and its bindings come back.
 	RecreationGivingBack RecreationPhase = "GivingBack"
 )
 
 // RecreationStatus is the recreation that is planned or under way, and how the last one ended.
 type RecreationStatus struct {
-	// id identifies the recreation; it is part of the names of the hold queue and its exchanges. Empty if none is planned.
+	// id identifies the recreation; it is part of the names of the hold and backlog queues and of their exchanges. Empty if none is planned.
 	// +kubebuilder:validation:MaxLength=16
 	// +optional
 	ID string `json:"id,omitempty"`
@@ -148,7 +148,7 @@ type RecreationStatus struct {
 	// +optional
 	EmptiedTime *metav1.Time `json:"emptiedTime,omitempty"`
 
-	// remaining is how many ready messages are still to be moved: those of the queue, then those of the hold queue.
+	// remaining is how many ready messages are still to be moved out of the queue, and later back from the backlog and hold queues.
 	// +optional
 	Remaining int64 `json:"remaining,omitempty"`
 

@@ -180,7 +180,7 @@ func (g *gate) decideAnswer(frame netfault.Frame) netfault.Verdict {
 	return netfault.Cut
 }
 
-// polling is how often tests look at the broker and at resources.
+// polling is how often tests read the vhost and the resources.
 const polling = 100 * time.Millisecond
 
 // unanswered is how long the broker takes at most to complete an effect that it does not answer.

@@ -92,7 +92,7 @@ func (r *Recreator) bindIfUnbound(ctx context.Context, rec Recreation, wanted fu
 }
 
 // giveBackAll moves the messages of the backlog back, and then those of the hold, most of them before it binds the queue again. So
-// each publisher's messages keep their order, except those that were in flight when the bindings moved. It deletes both queues.
+// each publisher's messages keep their order, except messages in flight when the bindings moved. It deletes both queues.
 func (r *Recreator) giveBackAll(
 	ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool, report func(Progress),
 ) (progress Progress, err error) {

@@ -344,8 +344,8 @@ func TestRecreationUnderPublishers(t *testing.T) {
 	})
 }
 
-// maxLate is how many messages of a publisher newer messages may overtake: those that are still in the hold when the queue is bound
-// again, about as many as arrive in a tenth of a second, and those that were in flight when bindings moved.
+// maxLate is how many messages of a publisher may arrive after newer ones: the hold has some of them when the queue is bound again,
+// about as many as arrive in a tenth of a second, and others are in flight when bindings move.
 const maxLate = 200
 
 // lateOf counts the messages that arrive after a newer one of the same publisher, duplicates not counted.

@@ -426,7 +426,7 @@ func TestConsequences(t *testing.T) {
 	}
 	const byName = `by the name of queue "orders": cannot be listed. They get nacks for about a second; without mandatory they can lose messages`
 	topologytest.Equal(t, "Migrate", []plan.Consequence{
-		{For: "messages", Text: "812 when they were counted last: those that are ready are moved to a hold queue and back, up to 100000"},
+		{For: "messages", Text: "812 when they were counted last: those that are ready are moved to another queue and back, up to 100000"},
 		{For: "consumers", Text: "Warren asks them to pause if all of them follow the contract of spec.contract; otherwise all must be gone " +
 			"first, and may come back when status.recreation.consumersMayStart is true"},
 		{For: "publishers", Text: `through exchange "audit", "shop": they notice nothing`},

@@ -54,9 +54,9 @@ func (r Recreation) ofMessages(moves bool, settings topology.Recreation, message
 	case !moves:
 		return "none must be ready first"
 	case messages < 0:
-		return fmt.Sprintf("up to %d that are ready are moved to a hold queue and back", settings.MaxReady)
+		return fmt.Sprintf("up to %d that are ready are moved to another queue and back", settings.MaxReady)
 	}
-	return fmt.Sprintf("%d when they were counted last: those that are ready are moved to a hold queue and back, up to %d", messages,
+	return fmt.Sprintf("%d when they were counted last: those that are ready are moved to another queue and back, up to %d", messages,
 		settings.MaxReady)
 }
 
