@@ -88,7 +88,8 @@ const (
 
 // RecreationStatus is the recreation that is planned or under way, and how the last one ended.
 type RecreationStatus struct {
-	// id identifies the recreation; it is part of the names of the hold and backlog queues and of their exchanges. Empty if none is planned.
+	// id identifies the recreation; it is part of the names of the hold and backlog queues and of their exchanges. Empty if no recreation
+	// is planned.
 	// +kubebuilder:validation:MaxLength=16
 	// +optional
 	ID string `json:"id,omitempty"`

@@ -3,6 +3,7 @@ package faults
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,7 +94,7 @@ func (c *recreateChaos) publish(node int, target traffic.Target, rate int) *traf
 }
 
 func (c *recreateChaos) all() []*traffic.Publisher {
-	return append(c.publishers[:len(c.publishers):len(c.publishers)], c.past)
+	return append(slices.Clip(c.publishers), c.past)
 }
 
 // consume starts two consumers. Of a hundred messages they requeue one, reject one, and retry one through the delay tier.

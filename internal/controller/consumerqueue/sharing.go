@@ -24,9 +24,9 @@ func (v *vhostScope) sharedDeadLetterQueue() []v1alpha1.Advisory {
 		}
 		advisories = append(advisories, v1alpha1.Advisory{
 			Code: v1alpha1.AdvisorySharedDeadLetterQueue, Name: queue.Name,
-			Message: fmt.Sprintf("other ConsumerQueues have the dead-letter queue %q, too. A Redrive leaves parked messages without the header %s, "+
-				"because it cannot tell their ConsumerQueue. With spec.selector.unknownOrigin it moves such messages of all ConsumerQueues. "+
-				"Have consumers set the header, or give each ConsumerQueue its own dead-letter queue",
+			Message: fmt.Sprintf("other ConsumerQueues have the dead-letter queue %q, too. A Redrive leaves parked messages without the "+
+				"header %s, because it cannot tell their ConsumerQueue. With spec.selector.unknownOrigin it moves such messages of all "+
+				"ConsumerQueues. Have consumers set the header, or give each ConsumerQueue its own dead-letter queue",
 				queue.Name, consumercontract.HeaderFailureQueue),
 		})
 	}

@@ -130,7 +130,8 @@ func recreation(comparison plan.Comparison, refused error) *conditions.Value {
 func upgradeAdvice(changes []v1alpha1.Change) string {
 	advice := ". This is how this spec is declared on an older RabbitMQ: recreate these objects when it suits you"
 	if slices.ContainsFunc(changes, func(c v1alpha1.Change) bool { return c.Path == "arguments."+vhost.ArgDeliveryLimit }) {
-		advice += "; until then RabbitMQ dead-letters or drops a message that is returned more than 20 times to a queue without x-delivery-limit"
+		advice += "; until then RabbitMQ dead-letters or drops a message that is returned more than 20 times to a queue without " +
+			"x-delivery-limit"
 	}
 	return advice
 }

@@ -114,7 +114,8 @@ func taskFailed(kind Kind, status *v1alpha1.TransferStatus, summary string, err 
 	if errors.Is(err, mover.ErrTooManyHeld) {
 		return failed(v1alpha1.ReasonTooManyToHold,
 			"%s; %s. In queue %q, more messages stay than one connection can hold. Move the first messages of the queue without a "+
-				"selector, or raise channel_max of the broker, then create another %s", summary, conditions.ErrorSummary(err), status.Source, kind)
+				"selector, or raise channel_max of the broker, then create another %s",
+			summary, conditions.ErrorSummary(err), status.Source, kind)
 	}
 	if errors.Is(err, mover.ErrTooSlow) {
 		return failed(v1alpha1.ReasonTooSlow,

@@ -130,7 +130,8 @@ func checkBindings(rec Recreation, bindings []vhost.Binding) error {
 // dropping are the keys of policies that can make a queue drop messages.
 var dropping = []string{vhost.KeyMessageTTL, vhost.KeyExpires, vhost.KeyMaxLength, vhost.KeyMaxLengthBytes}
 
-// checkPolicies refuses policies with which the hold or the backlog could drop messages, and fences of other operators that match the queue.
+// checkPolicies refuses policies with which the hold or the backlog could drop messages, and fences of other operators that match
+// the queue.
 func (r *Recreator) checkPolicies(rec Recreation, policies []vhost.Policy) error {
 	for _, policy := range policies {
 		name, isFence := fence.ParseName(policy.Name)

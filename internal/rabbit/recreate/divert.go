@@ -22,9 +22,9 @@ const (
 	registering = 1500 * time.Millisecond
 )
 
-// Divert declares the hold and the backlog, and moves the bindings of the queue to the hold. Before it unbinds anything, it calls record with all
-// bindings found so far, and again if it finds more. An error of record ends the call, and is returned as it is. First of all,
-// Divert tries the new arguments on a queue of another name, so that the broker cannot refuse them during the swap.
+// Divert declares the hold and the backlog, and moves the bindings of the queue to the hold. Before it unbinds anything, it calls
+// record with all bindings found so far, and again if it finds more. An error of record ends the call, and is returned as it is.
+// First of all, Divert tries the new arguments on a queue of another name, so that the broker cannot refuse them during the swap.
 func (r *Recreator) Divert(
 	ctx context.Context, rec Recreation, record func(context.Context, []vhost.Binding) error,
 ) error {

@@ -54,7 +54,8 @@ func (r Recreation) PauseConsumers(m Moment, consumers ConsumerCounts, configMap
 	case m.Status.Pauses >= maxPauses:
 		return false, fmt.Sprintf("they paused %d times in vain: scale the consumers to zero", m.Status.Pauses)
 	case m.Status.Pauses > 0 && recent:
-		return false, fmt.Sprintf("they paused in vain, and are asked again %v after that: scale the consumers to zero to begin now", pauseAgain)
+		return false, fmt.Sprintf("they paused in vain, and are asked again %v after that: scale the consumers to zero to begin now",
+			pauseAgain)
 	case !then.Begins:
 		return false, then.Message
 	}

@@ -118,7 +118,8 @@ func Planned(former *v1alpha1.RecreationStatus, queue topology.Queue, newID func
 		Queue: queue.Name, Phase: v1alpha1.RecreationWaiting, NewArguments: queue.Arguments.JSON(),
 	}
 	if former != nil {
-		planned.ApprovedPlanHash, planned.ApprovedGeneration, planned.Pause = former.ApprovedPlanHash, former.ApprovedGeneration, former.Pause
+		planned.ApprovedPlanHash, planned.ApprovedGeneration = former.ApprovedPlanHash, former.ApprovedGeneration
+		planned.Pause = former.Pause
 		if former.Queue == planned.Queue && former.NewArguments == planned.NewArguments {
 			planned.ID, planned.LastResult = former.ID, former.LastResult
 			planned.Attempts, planned.Pauses = former.Attempts, former.Pauses
