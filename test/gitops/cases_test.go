@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/deadline"
 )
 
@@ -98,6 +99,29 @@ func itDelivers(by tool) {
 		d.Unhealthy(revision, "orders", "x-message-ttl is 3600000, should be 7200000")
 		Expect(w.VHost.Definitions()).To(Equal(held), "nothing is recreated")
 		d.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{queue: {messageTTL: 1h}}`)}))
+	})
+
+	for _, recreation := range []string{"recreatePolicy: WhenEmpty", "recreatePolicy: Migrate, recreation: {approval: Automatic}"} {
+		It("stays healthy while a queue with a changed TTL is recreated, with "+recreation, func() {
+			w, d := newDelivery(by, files{"orders.yaml": consumerQueue("orders", `{queue: {messageTTL: 1h}, `+recreation+`}`)})
+			d.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{queue: {messageTTL: 2h}, `+recreation+`}`)}))
+			w.recreated("orders")
+			w.ExpectExactly()
+		})
+	}
+
+	It("reports a recreation that waits for an approval as failed, and keeps the approval, which is not in Git", func() {
+		w, d := newDelivery(by, files{"orders.yaml": consumerQueue("orders", `{queue: {messageTTL: 1h}, recreatePolicy: Migrate}`)})
+		w.VHost.Publish("", "orders", "kept")
+		revision := w.Commit(files{"orders.yaml": consumerQueue("orders", `{queue: {messageTTL: 2h}, recreatePolicy: Migrate}`)})
+		d.Unhealthy(revision, "orders", "approve with kubectl warren approve")
+		kube.Kubectl("annotate", "consumerqueue", "orders", "--namespace", w.Namespace,
+			v1alpha1.ApproveRecreationAnnotation+"="+w.Get("orders").Status.PlanHash)
+		w.recreated("orders")
+		d.Compare()
+		d.Healthy(revision)
+		w.ExpectExactly()
+		Expect(w.Get("orders").Annotations).To(HaveKey(v1alpha1.ApproveRecreationAnnotation))
 	})
 
 	It("reverts manual changes and deletes resources that were removed from Git", func() {

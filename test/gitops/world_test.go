@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
@@ -145,6 +146,15 @@ func (w *world) settledVersions() map[string]string {
 		return maps.Equal(last, found)
 	}).WithPolling(2 * time.Second).Should(BeTrue())
 	return found
+}
+
+// recreated waits until the queue of a ConsumerQueue has the TTL of two hours.
+func (w *world) recreated(name string) {
+	GinkgoHelper()
+	Eventually(func() []brokers.Queue { return w.VHost.Definitions().Queues }).Should(ContainElement(And(
+		HaveField("Name", name), HaveField("Arguments", HaveKeyWithValue("x-message-ttl", BeNumerically("==", 7200000))),
+	)))
+	w.Eventually(name, Condition("RecreationRequired", metav1.ConditionFalse, "InSync"))
 }
 
 // spec returns the spec of a ConsumerQueue in the cluster, as YAML.
