@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -84,8 +85,10 @@ func DeadLetterAPI(asked DeadLetters) Result {
 	}
 	result.State = Failed
 	if answer, isAnswer := errors.AsType[response](asked.Err); isAnswer {
-		isOptional := !asked.Connected || answer.Code() == http.StatusForbidden || answer.Code() == http.StatusNotFound
-		if isOptional { // the user lacks a ServiceAccount or a role, or Warren is installed without the API
+		// The user lacks a ServiceAccount or a role, or Warren is installed without the API: newer API servers answer 503 about a
+		// Service that does not exist.
+		optional := []int{http.StatusForbidden, http.StatusNotFound, http.StatusServiceUnavailable}
+		if !asked.Connected || slices.Contains(optional, answer.Code()) {
 			result.State = Warning
 		}
 	}

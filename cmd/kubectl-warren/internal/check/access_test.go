@@ -79,9 +79,9 @@ func TestDeadLetterAPI(t *testing.T) {
 			DeadLetters{Err: answer{errors.New("services not found\nCheck --warren-service."), http.StatusNotFound}, Connected: true},
 			Warning, "services not found", "Check --warren-service.",
 		},
-		"no leader": {
+		"no leader, or an installation without the API on a newer API server": {
 			DeadLetters{Err: answer{errors.New("no endpoints\nThe manager is not running."), http.StatusServiceUnavailable}, Connected: true},
-			Failed, "no endpoints", "The manager is not running.",
+			Warning, "no endpoints", "The manager is not running.",
 		},
 		"a manager that fails":         {DeadLetters{Err: answer{errors.New("bad gateway"), http.StatusBadGateway}, Connected: true}, Failed, "bad gateway", readTheLog},
 		"an API server without answer": {DeadLetters{Err: errors.New("timeout")}, Failed, "timeout", readTheLog},
