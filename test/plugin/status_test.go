@@ -58,6 +58,18 @@ var _ = Describe("kubectl warren", func() {
 		w.eventuallyWarren(HaveField("Code", 0), "plan", "-f", changed)
 	})
 
+	It("approves a recreation with a field manager whose fields Flux does not revert", func() {
+		w := newWorld()
+		w.queue("orders", `{recreatePolicy: Migrate}`)
+		w.Queue("orders", `{recreatePolicy: Migrate, queue: {messageTTL: 5m}}`)
+		w.Eventually("orders", Condition("RecreationRequired", metav1.ConditionTrue, "ApprovalNeeded"))
+		w.eventuallyWarren(HaveField("Code", 0), "approve", "orders")
+		Expect(w.Get("orders").ManagedFields).To(ContainElement(SatisfyAll(
+			HaveField("Manager", Not(HavePrefix("kubectl"))),
+			HaveField("FieldsV1.Raw", ContainSubstring("approve-recreation")))))
+		w.Eventually("orders", Condition("RecreationRequired", metav1.ConditionFalse, "InSync"))
+	})
+
 	It("reports that a queue must be recreated, before and after the file is applied", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)

@@ -29,6 +29,10 @@ func (c *cluster) namespace() (string, error) {
 	return namespace, err
 }
 
+// fieldManager is the name under which the API server records what the plugin writes. Flux reverts fields of managers whose names
+// begin with kubectl, also annotations that are not in Git, such as the approval of a recreation.
+const fieldManager = "warren-plugin"
+
 // connect returns a client. It sends no request.
 func (c *cluster) connect() (client.WithWatch, error) {
 	config, err := c.flags.ToRESTConfig()
@@ -36,6 +40,7 @@ func (c *cluster) connect() (client.WithWatch, error) {
 		return nil, err
 	}
 	config.QPS = -1 // the API server limits requests by itself
+	config.UserAgent = fieldManager
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
