@@ -76,7 +76,7 @@ type RecreationPhase string
 const (
 	// RecreationWaiting: nothing has been written to the broker.
 	RecreationWaiting RecreationPhase = "Waiting"
-	// RecreationDiverting: the bindings of the queue come to lead to the hold queue.
+	// RecreationDiverting: the bindings of the queue are moved to the hold queue.
 	RecreationDiverting RecreationPhase = "Diverting"
 	// RecreationEmptying: the messages of the queue are moved to the backlog queue.
 	RecreationEmptying RecreationPhase = "Emptying"
@@ -123,7 +123,7 @@ type RecreationStatus struct {
 	// +optional
 	Bindings []RecordedBinding `json:"bindings,omitempty"`
 
-	// deleteSent reports that a queue.delete may have reached the broker: the recreation can only be finished.
+	// deleteSent reports that a queue.delete may have reached the broker: the recreation can no longer be aborted.
 	// +optional
 	DeleteSent bool `json:"deleteSent,omitempty"`
 

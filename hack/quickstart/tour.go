@@ -98,7 +98,7 @@ func (t *tour) drift() {
 }
 
 func (t *tour) recreation() {
-	say("Recreation: a message TTL of five minutes is asked for, which an existing queue cannot be given")
+	say("Recreation: the spec gets a message TTL of five minutes, which RabbitMQ cannot set on an existing queue")
 	t.show("patch", "consumerqueue", "orders", "--type=merge", "-p",
 		`{"spec":{"recreatePolicy":"Migrate","recreation":{"approval":"Automatic"},"queue":{"messageTTL":"5m"}}}`)
 	t.until("no Event reports that the queue was recreated", func() error {

@@ -63,7 +63,7 @@ func (h *Handler) takeTurn(ctx context.Context, found deadletterjob.Queue, compl
 // whileUsed returns the error if another user keeps the queue. A browse ends soon, but a job may take hours.
 func whileUsed(rival deadletterjob.User, why string) error {
 	if rival.Kind == "" {
-		return apierrors.NewTooManyRequests(why+"; try again when that has ended", retrySoon)
+		return apierrors.NewTooManyRequests(why+"; try again soon", retrySoon)
 	}
 	return apierrors.NewTooManyRequests(why+". Suspend the "+rival.Kind+", or try again when it has ended", retryLater)
 }
@@ -82,7 +82,7 @@ func check(found deadletterjob.Queue, details deadletterjob.Details) error {
 	case details.Type != vhost.TypeQuorum:
 		return conflict("queue %q is a %s queue: only a quorum queue keeps the order of messages that are browsed", name, details.Type)
 	case details.SingleActiveConsumer:
-		return conflict("queue %q has a single active consumer: RabbitMQ delivers messages to that one only. "+
+		return conflict("queue %q has a single active consumer: RabbitMQ delivers messages to that consumer only. "+
 			"Recreate the queue without x-single-active-consumer", name)
 	case details.Limited:
 		return conflict("queue %q has a delivery limit: RabbitMQ may delete messages that are browsed. "+

@@ -217,7 +217,7 @@ func TestRefusals(t *testing.T) {
 			},
 			want: refusal{
 				409, metav1.StatusReasonConflict, `queue "orders.dlq" has a single active consumer: RabbitMQ delivers messages to ` +
-					"that one only. Recreate the queue without x-single-active-consumer", "",
+					"that consumer only. Recreate the queue without x-single-active-consumer", "",
 			},
 		},
 		"a wrong parameter": {

@@ -44,7 +44,7 @@ func (w *world) setEvents(ctx context.Context, announced bool) error {
 	if err := wait.PollUntilContextTimeout(ctx, time.Second, time.Minute, true, closed); err != nil {
 		return fmt.Errorf("the broker lists no connection %q: %w", connection, err)
 	}
-	return w.until(ctx, fmt.Sprintf("the manager says that events are heard: %t", announced), 1, func() int {
+	return w.until(ctx, fmt.Sprintf("the manager reports that events arrive: %t", announced), 1, func() int {
 		connection, err := w.brokerConnection(ctx)
 		if err != nil || !isReady(connection.Status.Conditions) || !receivesEvents(connection.Status.Capabilities, announced) {
 			return 0
@@ -119,7 +119,7 @@ func deleteAndAwait(ctx context.Context, connection *amqp.Connection, queue stri
 			return after, channel.Close()
 		}
 		if refusal, is := errors.AsType[*amqp.Error](err); !is || refusal.Code != amqp.NotFound {
-			return 0, fmt.Errorf("look for queue %q: %w", queue, err)
+			return 0, fmt.Errorf("check queue %q: %w", queue, err)
 		}
 		if after > timeLimit {
 			return 0, fmt.Errorf("queue %q was not recreated", queue)

@@ -21,7 +21,7 @@ func measureIdle(ctx context.Context, w *world) ([]row, error) {
 	r, err := w.measure(ctx, "idle", func(ctx context.Context) (outcome, error) { return outcome{}, pause(ctx, w.given.idle) })
 	r.note = idleNote(r, w.given.interval)
 	if !calm {
-		r.note += "; not calm before"
+		r.note += "; the manager was still busy before"
 	}
 	return rowsUnless(err, r)
 }

@@ -60,8 +60,8 @@ func readFlags(arguments []string) (*settings, error) {
 	flags.StringVar(&given.page, "page", "", "the `file` to write the results to, between its markers; only printed without it")
 	flags.DurationVar(&given.interval, "interval", 30*time.Second, "resyncInterval of the BrokerConnection")
 	flags.DurationVar(&given.tick, "quorum-tick", 5*time.Second,
-		"how often each quorum queue of the broker sees to itself; RabbitMQ's own default costs CPU where there are many")
-	flags.DurationVar(&given.idle, "idle", time.Minute, "for how long the manager is watched doing nothing")
+		"the tick interval of quorum queues at the broker; RabbitMQ's default costs CPU if there are many queues")
+	flags.DurationVar(&given.idle, "idle", time.Minute, "how long to measure the idle manager")
 	flags.IntVar(&given.edits, "edits", 100, "how many ConsumerQueues are edited, at most")
 	if err := flags.Parse(arguments); err != nil {
 		return nil, err

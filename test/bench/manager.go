@@ -72,7 +72,7 @@ func (m *manager) logTail() string {
 		return err.Error()
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return "The manager's last words:\n" + strings.Join(lines[max(0, len(lines)-10):], "\n")
+	return "The end of the manager's log:\n" + strings.Join(lines[max(0, len(lines)-10):], "\n")
 }
 
 // scrape reads some of the manager's metrics.

@@ -66,7 +66,7 @@ var _ = Describe("A Redrive", func() {
 			w.VHost.Send("", "orders.dlq", large())
 			want := []string{"of another user", "expires", "copied", "copied to a number"}
 			refused := map[string]v1alpha1.RedriveFailure{
-				"large": {Reason: "HeadersTooLarge", Message: "its headers leave less than 8 KiB of a frame of AMQP for those that the broker adds"},
+				"large": {Reason: "HeadersTooLarge", Message: "its headers leave less than 8 KiB of an AMQP frame for the headers that the broker adds"},
 			}
 			if broker.KnowsAMQP10() { // only AMQP 1.0 can create such messages
 				w.VHost.SendAMQP10("orders.dlq",

@@ -19,7 +19,7 @@ import (
 type vector struct {
 	Name     string            `json:"name"     jsonschema_description:"What the case shows."`
 	Contract contract.Contract `json:"contract"`
-	Delivery contract.Facts    `json:"delivery" jsonschema_description:"What is known of the message before it is handled."`
+	Delivery contract.Facts    `json:"delivery" jsonschema_description:"The facts about the message before it is handled."`
 	Outcome  contract.Outcome  `json:"outcome"  jsonschema_description:"How handling the message ended."`
 	Progress contract.Progress `json:"progress" jsonschema_description:"How far the message has come."`
 	Action   contract.Action   `json:"action"   jsonschema_description:"What the consumer has to do."`

@@ -109,7 +109,7 @@ func (r *Reconciler) finalize(ctx context.Context, bc *v1alpha1.BrokerConnection
 	key := client.ObjectKeyFromObject(bc)
 	r.pool.Close(key)    // not earlier, or the vhost must be refreshed again
 	if rest.note != "" { // no Event can be made in a terminating namespace
-		log.FromContext(ctx).Info("The BrokerConnection was let go, and fences may be left at the broker", "fences", rest.note)
+		log.FromContext(ctx).Info("Deleted the BrokerConnection, but fences may remain at the broker", "fences", rest.note)
 		r.recorder.Eventf(bc, nil, corev1.EventTypeWarning, eventFencesRetained, "Delete", "%s", conditions.Truncate(rest.note, 1024))
 	}
 	r.forget(key)

@@ -4,5 +4,5 @@ import "fmt"
 
 // OtherOperator describes another Warren that works on the vhost.
 func OtherOperator(owners string) string {
-	return fmt.Sprintf("another operator works on this vhost (owner %s)", owners)
+	return fmt.Sprintf("another instance works on this vhost (owner %s)", owners)
 }

@@ -173,7 +173,7 @@ func TestARefusedBrowseIsAnAdvisory(t *testing.T) {
 	browse()
 	topologytest.Equal(t, "advisories", []v1alpha1.Advisory{{
 		Code: v1alpha1.AdvisoryRedriveImpossible, Name: "orders.dlq",
-		Message: `dead letters cannot be looked at, moved or deleted: access refused: no read. The user of BrokerConnection "default" ` +
+		Message: `dead letters cannot be browsed, moved or deleted: access refused: no read. The user of BrokerConnection "default" ` +
 			`needs the permission read on queue "orders.dlq", and write on the exchange amq.default`,
 	}}, w.get().Status.Advisories)
 	w.broker.Fail(vhost.QueueID("orders.dlq"), nil)

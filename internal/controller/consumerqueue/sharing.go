@@ -65,7 +65,7 @@ func (v *vhostScope) redriveImpossible(ctx context.Context) ([]v1alpha1.Advisory
 		}
 		effect, refused := "moved or deleted", refusal
 		if err := v.connection.RefusedLook(queue.Name); err != nil && refused == "" {
-			effect, refused = "looked at, moved or deleted", conditions.ErrorSummary(err)
+			effect, refused = "browsed, moved or deleted", conditions.ErrorSummary(err)
 		}
 		if refused != "" {
 			advisories = append(advisories, v1alpha1.Advisory{

@@ -78,9 +78,9 @@ func TestHostileBrokerIsRefused(t *testing.T) {
 		{"sends more deliveries than the prefetch", consume, LargestBody, "delivery 201 was not asked for: 200 of 200 are not acknowledged"},
 		{"sends deliveries with large headers", consume, 0, "the messages that are not acknowledged are too large: 5 of them take more than 8388608 bytes"},
 		{"sends frames that are larger than agreed", declareQueue, 0, "a frame of 67108864 bytes is too large: 131072 were agreed"},
-		{"answers what nobody has asked", declareQueue, 0, "method 50.11 was not asked for"},
-		{"confirms messages that nobody has published", confirm, 0, "the confirm of message 18446744073709551614 was not asked for: 0 were published"},
-		{"returns messages that nobody has published", confirm, 0, "a returned message was not asked for"},
+		{"answers a request that was not sent", declareQueue, 0, "method 50.11 was not asked for"},
+		{"confirms unpublished messages", confirm, 0, "the confirm of message 18446744073709551614 was not asked for: 0 were published"},
+		{"returns unpublished messages", confirm, 0, "a returned message was not asked for"},
 	} {
 		t.Run(fmt.Sprintf("%s, with bodies up to %d", test.way, test.largest), func(t *testing.T) {
 			conn, _ := dialHostile(t, test.way, test.largest)
@@ -122,7 +122,7 @@ func TestCloseIsBounded(t *testing.T) {
 		"floods connection.blocked when the client closes",
 		"answers close between floods of connection.blocked",
 		"never answers close, and sends heartbeats",
-		"answers what nobody has asked",
+		"answers a request that was not sent",
 		"floods heartbeats",
 		"switches the flow on and off",
 	} {

@@ -66,7 +66,7 @@ var (
 	// ErrResponseTooLarge: an answer of the management API exceeds its limit. It is also an ErrUnreachable.
 	ErrResponseTooLarge = errors.New("response too large")
 	// ErrNotLeader: this process no longer holds the lease of the leader election, so nothing is deleted.
-	ErrNotLeader = errors.New("not the leader any more")
+	ErrNotLeader = errors.New("no longer the leader")
 	// ErrClosed: the connection was closed by Close.
 	ErrClosed = errors.New("connection closed")
 )

@@ -124,7 +124,7 @@ func (m *Matcher) Rematch(before, now *management.BrokerInfo) {
 		l.MatchedCluster.Store(&now.Identity)
 		return
 	}
-	m.Channels.Set(nil, m.Errors.Fail(brokererr.ErrUnreachable, "cluster %q answered in the place of %q",
+	m.Channels.Set(nil, m.Errors.Fail(brokererr.ErrUnreachable, "cluster %q answered instead of %q",
 		now.Identity.Name, before.Identity.Name))
 }
 
@@ -213,7 +213,7 @@ func (m *Matcher) place(p *health.Place, matchQueue string) {
 func (m *Matcher) CheckStillAnswers(ctx context.Context, info *management.BrokerInfo) error {
 	now, _, err := m.API.Identity(ctx)
 	if err == nil && !now.Is(info.Identity) {
-		err = m.Errors.Fail(brokererr.ErrUnreachable, "cluster %q answered in the place of %q", now.Name, info.Identity.Name)
+		err = m.Errors.Fail(brokererr.ErrUnreachable, "cluster %q answered instead of %q", now.Name, info.Identity.Name)
 	}
 	return err
 }

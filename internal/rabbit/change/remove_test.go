@@ -219,7 +219,7 @@ func TestRefreshIsNeverLabelledWithAnotherCluster(t *testing.T) {
 	second.Store(true)
 	connection.ReadAPI.Close() // as the server does after a time
 	err := connection.Refresh(t.Context())
-	rabbittest.MustBe(t, err, brokererr.ErrUnreachable, `cluster "second" answered in the place of `)
+	rabbittest.MustBe(t, err, brokererr.ErrUnreachable, `cluster "second" answered instead of `)
 	second.Store(false) // the AMQP connection leads there, too
 	rabbittest.Seen(t, connection)
 	observed, _ := connection.Observe(vhost.Selection{})

@@ -60,9 +60,9 @@ func TestReasonOfSilence(t *testing.T) {
 		want    string
 		news    bool
 	}{
-		"silence":                               {func(*Feed) {}, "events are silent: no event", true},
-		"silence again":                         {func(f *Feed) { f.End(silent) }, "events are silent: no event", false},
-		"silence, and events are heard between": {func(f *Feed) { f.End(silent); f.Begin() }, "events are silent: no event", true},
+		"silence":                            {func(*Feed) {}, "events are silent: no event", true},
+		"silence again":                      {func(f *Feed) { f.End(silent) }, "events are silent: no event", false},
+		"silence, and events arrive between": {func(f *Feed) { f.End(silent); f.Begin() }, "events are silent: no event", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -124,10 +124,10 @@ func (s *State) Update(change func(*Parts)) {
 		return
 	}
 	if text(after.Err) != text(before.Err) && after.Err != nil {
-		s.log.Info("The broker connection fails", "vhost", s.vhost, "reason", after.Err.Error())
+		s.log.Info("The broker connection failed", "vhost", s.vhost, "reason", after.Err.Error())
 	}
 	if after.Well() && !before.Well() {
-		s.log.Info("The broker connection is well", "vhost", s.vhost, "version", after.Version, "cluster", after.ClusterName)
+		s.log.Info("The broker connection works", "vhost", s.vhost, "version", after.Version, "cluster", after.ClusterName)
 	}
 	s.notify()
 }

@@ -228,7 +228,7 @@ func (m *Client) refused(response *http.Response) error {
 		return m.errs.Fail(brokererr.ErrUnreachable, "answered %s: %s", response.Status, answer.Reason)
 	}
 	if response.StatusCode == http.StatusInternalServerError {
-		return m.errs.Fail(brokererr.ErrUnreachable, "answered %s; the log of RabbitMQ says why", response.Status)
+		return m.errs.Fail(brokererr.ErrUnreachable, "answered %s; see the log of RabbitMQ", response.Status)
 	}
 	return m.errs.Fail(brokererr.ErrUnreachable, "answered %s; is this RabbitMQ's management API?", response.Status)
 }

@@ -67,7 +67,7 @@ func (p *pass) whyOver(now time.Time) error {
 	if p.look != nil || p.moved > p.movedBefore || hasWaited {
 		return errPassOver
 	}
-	return fmt.Errorf("%w: %d were looked at in %v", ErrTooSlow, p.taken, p.holdLimit())
+	return fmt.Errorf("%w: %d were examined in %v", ErrTooSlow, p.taken, p.holdLimit())
 }
 
 // lookAtQueues counts the removed messages, the depth of the destination and the messages left in the source, each at its own
@@ -127,8 +127,8 @@ func (p *pass) lookAtSource(idle time.Duration) error {
 	}
 	if idle >= undelivered { // the broker does not count waiting consumers, so their number is no evidence
 		p.setState(NothingDelivered, fmt.Sprintf(
-			"queue %q has ready messages, and the broker has delivered none for %v: where x-single-active-consumer is set, it delivers to "+
-				"one consumer only", p.Queue, undelivered))
+			"queue %q has ready messages, and the broker has delivered none for %v: with x-single-active-consumer it delivers to one "+
+				"consumer only", p.Queue, undelivered))
 	}
 	return nil
 }
@@ -190,9 +190,9 @@ func (p *pass) depth() (ready int, exists bool, err error) {
 
 func (p *pass) whyBusy(limit int) string {
 	if p.Behind == "" {
-		return fmt.Sprintf("queue %q has %d ready messages or about as many", p.Destination, limit)
+		return fmt.Sprintf("queue %q has about %d ready messages", p.Destination, limit)
 	}
-	return fmt.Sprintf("queues %q and %q have %d ready messages together or about as many", p.Destination, p.Behind, limit)
+	return fmt.Sprintf("queues %q and %q have about %d ready messages together", p.Destination, p.Behind, limit)
 }
 
 // giveBack closes the channels of the intake one after the other. The broker counts each channel that holds messages as a consumer.
@@ -208,7 +208,7 @@ func (p *pass) giveBack() error {
 			return source.Messages, err
 		})
 		if err != nil {
-			p.Log.V(1).Info("Messages may have lost their places", "queue", p.Queue, "reason", err.Error())
+			p.Log.V(1).Info("Messages may have changed their order", "queue", p.Queue, "reason", err.Error())
 		}
 	}
 	before, _, err := p.declared(p.Queue)

@@ -180,12 +180,12 @@ var (
 	ErrUnreadable = errors.New("the broker cannot deliver a message of the queue")
 	// ErrTooSlow: a pass ended before it had examined all messages, and moved none. The next pass would begin at the head of the queue
 	// again.
-	ErrTooSlow = errors.New("messages may be held for a limited time, and looking at all of them takes longer")
+	ErrTooSlow = errors.New("messages may be held for a limited time, and examining all of them takes longer")
 	// ErrTooManyHeld: more messages stay in the queue than one connection can hold until the end of a pass.
 	ErrTooManyHeld = errors.New("too many messages stay in the queue to hold all of them")
 	// ErrWaitedTooLong: the destination does not accept the message of a limited move. RabbitMQ closes the channel of a consumer
 	// that holds a message for too long.
-	ErrWaitedTooLong = errors.New("the destination has not taken a message for ten minutes")
+	ErrWaitedTooLong = errors.New("the destination has not accepted a message for ten minutes")
 	// ErrInterrupted: the connection ended while messages were deleted, and the broker may have lost acknowledgements.
 	ErrInterrupted = errors.New("the connection has ended while messages were deleted")
 	// ErrUnknownReturn: the broker has returned a message that this move did not publish, or that lacks SeqHeader.

@@ -80,7 +80,7 @@ const never = -1
 
 // Reasons why a pass stops.
 var (
-	errNoMemory = errors.New("the process keeps no more messages")
+	errNoMemory = errors.New("the process has no memory for more messages")
 	errPassOver = errors.New("messages were held for long enough")
 	errNoAnswer = errors.New("the broker has not confirmed in time")
 )

@@ -27,7 +27,7 @@ func (p *pass) publish() error {
 		case max(len(route.Exchange), len(route.RoutingKey)) > maxShortString:
 			reason, text = FailureNoRoute, "the exchange or the routing key is longer than the 255 bytes that AMQP allows"
 		case !fits(message, p.connection.Connection.Config.FrameSize):
-			reason, text = FailureTooLarge, "its headers leave less than 8 KiB of a frame of AMQP for those that the broker adds"
+			reason, text = FailureTooLarge, "its headers leave less than 8 KiB of an AMQP frame for the headers that the broker adds"
 		}
 		if reason != "" {
 			p.giveUp(next, reason, text)
@@ -65,7 +65,7 @@ func (p *pass) answered(confirm amqp.Confirmation) error {
 	case moved.returned != "":
 		p.putOff(DestinationMissing, fmt.Sprintf("queue %q does not exist", p.Destination), moved)
 	case !confirm.Ack && p.Destination != "" && !moved.byExchange:
-		p.putOff(DestinationFull, fmt.Sprintf("the broker does not take messages for queue %q: the queue is full", p.Destination), moved)
+		p.putOff(DestinationFull, fmt.Sprintf("the broker does not accept messages for queue %q: the queue is full", p.Destination), moved)
 	case !confirm.Ack: // a retry would duplicate the copy in the other queues behind the exchange
 		p.giveUp(moved, FailureRefused, refusedByQueue)
 	default:

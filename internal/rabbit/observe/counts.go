@@ -117,7 +117,7 @@ func (r *refresher) countMessages(ctx context.Context) {
 	}
 	next := time.Now().Add(countsShare * time.Since(began))
 	if err != nil {
-		r.Log.V(1).Info("The messages of queues cannot be counted", "vhost", r.VHost, "reason", err.Error())
+		r.Log.V(1).Info("Cannot count the messages of queues", "vhost", r.VHost, "reason", err.Error())
 		view.counts.replace(nil, next)
 		return
 	}

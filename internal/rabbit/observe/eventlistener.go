@@ -85,7 +85,7 @@ func (l *eventListener) ended(ctx context.Context, view *view, err error) {
 		if errors.Is(err, eventfeed.ErrSilent) {
 			level = 0
 		}
-		l.Log.V(level).Info("No events are heard", "vhost", l.VHost, "reason", err.Error())
+		l.Log.V(level).Info("The events of the broker are not received", "vhost", l.VHost, "reason", err.Error())
 		view.tellAll(snapshot.Notice{Capabilities: true})
 	}
 	if was {
@@ -204,8 +204,8 @@ func (l *eventListener) mark(ctx context.Context, markers *markers, number int) 
 		return l.described(err)
 	}
 	if silent {
-		return l.Errors.Fail(eventfeed.ErrSilent, "no event came within %v about a binding that Warren made at exchange %s. "+
-			"Warren subscribes again. If this stays, disable the plugin rabbitmq_event_exchange and enable it again",
+		return l.Errors.Fail(eventfeed.ErrSilent, "no event arrived within %v about a binding that Warren made at exchange %s. "+
+			"Warren subscribes again. If this error persists, disable the plugin rabbitmq_event_exchange and enable it again",
 			l.Timeouts.Event, management.EventExchange)
 	}
 	return nil
@@ -217,8 +217,8 @@ func (l *eventListener) findUnannounced(view *view) error {
 	if change == "" {
 		return nil
 	}
-	return l.Errors.Fail(eventfeed.ErrSilent, "a refresh found that %s, and no event announced that within %v. "+
-		"Warren subscribes again. If this stays, enable the plugin rabbitmq_event_exchange on all nodes", change, l.Timeouts.Event)
+	return l.Errors.Fail(eventfeed.ErrSilent, "a refresh found that %s, and no event announced the change within %v. "+
+		"Warren subscribes again. If this error persists, enable the plugin rabbitmq_event_exchange on all nodes", change, l.Timeouts.Event)
 }
 
 // limited runs an operation, and closes the connection if the broker does not answer in time.

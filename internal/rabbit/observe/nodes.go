@@ -42,8 +42,8 @@ func (r *refresher) checkMajority(ctx context.Context) error {
 	r.ReadAPI.Close() // behind a load balancer, another node may answer the next request
 	const maxNames = 5
 	names := strings.Join(down[:min(len(down), maxNames)], ", ")
-	return r.Errors.Fail(brokererr.ErrUnreachable, "%d of %d nodes of the cluster are down (%s), so there is no majority to read from "+
-		"and to write to: start them, or take those that are gone for good out of the cluster with rabbitmqctl forget_cluster_node",
+	return r.Errors.Fail(brokererr.ErrUnreachable, "%d of %d nodes of the cluster are down (%s), so the cluster has no majority: start the "+
+		"nodes, or remove lost nodes from the cluster with rabbitmqctl forget_cluster_node",
 		len(down), len(nodes), names)
 }
 
@@ -151,7 +151,7 @@ func (r *refresher) readMembers(ctx context.Context) {
 			return // the connection closes, and knows nothing that the others should forget
 		}
 		if err != nil {
-			r.Log.V(1).Info("The members of queues cannot be read", "vhost", r.VHost, "reason", err.Error())
+			r.Log.V(1).Info("Cannot read the members of queues", "vhost", r.VHost, "reason", err.Error())
 			nodes, few = 0, nil
 		}
 		pause := membersPause

@@ -95,7 +95,7 @@ func (o *otherInstances) CheckUnshared(ctx context.Context) error {
 		return err
 	}
 	if others := o.Health.Read().Operators; others != "" {
-		return o.Errors.Fail(brokererr.ErrShared, "another operator works on vhost %q, as owner %s", o.VHost, others)
+		return o.Errors.Fail(brokererr.ErrShared, "another instance works on vhost %q, as owner %s", o.VHost, others)
 	}
 	return nil
 }

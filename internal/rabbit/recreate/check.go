@@ -20,7 +20,7 @@ func (r *Recreator) Check(ctx context.Context, rec Recreation) error {
 	name := rec.Queue.Name
 	switch {
 	case !r.observer.MayWritePolicies():
-		return refuse(MissingPermission, "user %q lacks the tag policymaker, without which no queue can be shown to be empty", r.Username)
+		return refuse(MissingPermission, "user %q lacks the tag policymaker, which Warren needs to show that a queue is empty", r.Username)
 	case r.observer.IsTaken(name):
 		return refuse(QueueBusy, "a deletion, a Redrive, a Purge or a browse works on queue %q", name)
 	}
@@ -69,8 +69,8 @@ func (r *Recreator) checkQueue(rec Recreation, info *management.QueueInfo) error
 	}
 	limit, given := vhost.Normalize(info.Arguments)[vhost.ArgDeliveryLimit].(int64)
 	if given && limit < 0 && !r.isAtLeast(vhost.RabbitMQ40) {
-		return refuse(UnsupportedQueue, "queue %q has x-delivery-limit: -1, with which RabbitMQ before 4.0 drops each message that "+
-			"is given back; delete the queue by hand", name)
+		return refuse(UnsupportedQueue, "queue %q has x-delivery-limit: -1, so RabbitMQ before 4.0 drops each message that is "+
+			"returned to it; delete the queue by hand", name)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (r *Recreator) checkPolicies(rec Recreation, policies []vhost.Policy) error
 		if isFence && !policy.Operator {
 			over := slices.Contains(fence.QueuesOf(policy.Pattern.String()), rec.Queue.Name)
 			if over && name.Owner != r.Owner {
-				return refuse(SharedVHost, "queue %q: policy %q of another operator is in the way", rec.Queue.Name, policy.Name)
+				return refuse(SharedVHost, "queue %q: policy %q of another instance exists", rec.Queue.Name, policy.Name)
 			}
 			continue
 		}
@@ -161,7 +161,7 @@ func checkPolicy(policy vhost.Policy, queue, prefix string) error {
 	}
 	for _, key := range dropping {
 		if _, given := policy.Definition[key]; given {
-			return refuse(InterferingPolicy, "policy %q sets %s, with which queue %q could drop messages: exclude the prefix %q from "+
+			return refuse(InterferingPolicy, "policy %q sets %s, so queue %q could drop messages: exclude the prefix %q from "+
 				"its pattern", policy.Name, key, queue, prefix)
 		}
 	}

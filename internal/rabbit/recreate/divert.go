@@ -66,8 +66,8 @@ func (r *Recreator) Divert(
 			return err
 		}
 	}
-	return refuse(BindingsComeBack, "queue %q: another client binds it again as often as Warren moves its bindings to queue %q; "+
-		"stop that client", rec.Queue.Name, rec.Hold())
+	return refuse(BindingsComeBack, "queue %q: another client binds the queue again each time Warren moves its bindings to queue "+
+		"%q; stop that client", rec.Queue.Name, rec.Hold())
 }
 
 // divertBindings binds the hold before it unbinds the queue.

@@ -108,7 +108,7 @@ func (d *drainer) keep(ctx context.Context, message *amqp.Delivery) error {
 	case d.channel.IsClosed(): // which WaitContext answers like a refusal
 		return about(d.rec.Backlog(), d.Errors.OfOperation(amqp.ErrClosed))
 	case !taken || len(d.returns) > 0:
-		return refuse(MessageNotMoved, "queue %q: the broker does not take a message for queue %q", queue, d.rec.Backlog())
+		return refuse(MessageNotMoved, "queue %q: the broker does not accept a message for queue %q", queue, d.rec.Backlog())
 	}
 	d.moved++
 	if d.rec.isPast(message) {

@@ -30,7 +30,8 @@ func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progr
 		case err != nil || now.Ready == 0:
 			return progress, err
 		case rec.WithoutHold:
-			return progress, r.Errors.Fail(brokererr.ErrNotEmpty, "queue %q holds %d messages and has no hold", rec.Queue.Name, now.Ready)
+			return progress, r.Errors.Fail(brokererr.ErrNotEmpty, "queue %q holds %d messages and is recreated without a hold queue",
+				rec.Queue.Name, now.Ready)
 		}
 		progress, err = r.move(ctx, move{
 			from: rec.Queue.Name, to: rec.Backlog(), exchange: rec.BacklogExchange(), ready: now.Ready, endBelow: 1, before: progress,

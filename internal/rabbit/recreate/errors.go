@@ -25,7 +25,7 @@ const (
 	LossyDeadLetters Reason = "LossyDeadLetters"
 	// InterferingPolicy: a policy would drop messages of the hold, or keep the fence from working.
 	InterferingPolicy Reason = "InterferingPolicy"
-	// SharedVHost: another operator works on the vhost.
+	// SharedVHost: another instance works on the vhost.
 	SharedVHost Reason = "SharedVHost"
 	// QueueBusy: a deletion, a Redrive, a Purge or a browse of Warren works on the queue.
 	QueueBusy Reason = "QueueBusy"

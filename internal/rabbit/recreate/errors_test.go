@@ -26,7 +26,7 @@ func TestReasonOfAFailedSwap(t *testing.T) {
 		"messages came":                     {safedelete.Recreated{}, brokererr.ErrNotEmpty, PublishersPastBindings},
 		"the callback gave a reason":        {safedelete.Recreated{}, refuse(AMQP10Message, "x"), AMQP10Message},
 		"a permission is missing":           {safedelete.Recreated{}, fmt.Errorf("x: %w", brokererr.ErrAccessRefused), MissingPermission},
-		"another operator works here":       {safedelete.Recreated{}, brokererr.ErrShared, SharedVHost},
+		"another instance works here":       {safedelete.Recreated{}, brokererr.ErrShared, SharedVHost},
 		"anything else":                     {safedelete.Recreated{}, other, ""},
 	}
 	for name, test := range cases {

@@ -700,14 +700,14 @@ func TestRecreationIsRefused(t *testing.T) {
 			},
 			reason: recreate.InterferingPolicy, says: `policy "length" sets max-length`,
 		},
-		"a fence of another operator": {
+		"a fence of another instance": {
 			setup: func(vh *brokers.VHost) {
 				name := fence.Name{Owner: "another", Begun: time.Now(), Recreation: true}.String("orders")
 				vh.SetPolicy(name, brokers.Policy{
 					Pattern: fence.Pattern([]string{"orders"}), ApplyTo: "queues", Definition: map[string]any{"max-length": fence.Boundless},
 				})
 			},
-			reason: recreate.SharedVHost, says: "another operator",
+			reason: recreate.SharedVHost, says: "another instance",
 		},
 		"too many bindings": {
 			setup: func(vh *brokers.VHost) {

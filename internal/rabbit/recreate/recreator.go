@@ -29,7 +29,7 @@ type Observer interface {
 	MayWritePolicies() bool
 	// IsTaken reports whether Warren deletes the queue or takes messages out of it.
 	IsTaken(queue string) bool
-	// CheckUnshared fails if another operator works on the vhost.
+	// CheckUnshared fails if another instance works on the vhost.
 	CheckUnshared(ctx context.Context) error
 }
 
@@ -95,7 +95,7 @@ func New(settings Settings, observer Observer, changer Changer, deleter Deleter,
 // The steps between which a test can end a recreation as a crash would, beside those of safedelete.
 const (
 	StepProbed      = "probed"
-	StepHoldStands  = "hold stands"
+	StepHoldStands  = "hold exists"
 	StepRecorded    = "recorded"
 	StepHoldBound   = "hold bound"
 	StepUnbound     = "unbound"

@@ -133,7 +133,7 @@ func TestTheGroupsOfABatchAreIndependent(t *testing.T) {
 				vh.DeleteQueue("troubled")
 				vh.DeclareQueue("troubled", rabbittest.Quorum(nil))
 			},
-			reason: brokererr.ErrUnproven, says: `not proved empty: queue "troubled": another client took a message that guards it`,
+			reason: brokererr.ErrUnproven, says: `not proved empty: queue "troubled": another client took one of Warren's sentinels`,
 		},
 		"a dead letter is pending": {
 			step: safedelete.StepFenced, trouble: func(*testing.T, *brokers.VHost) {},

@@ -137,7 +137,7 @@ func (d removal) guarded(queue string, now counts, exists bool) error {
 }
 
 const (
-	guardTaken       = "queue %q: another client took a message that guards it"
+	guardTaken       = "queue %q: another client took one of Warren's sentinels"
 	deletedElsewhere = "queue %q was deleted by another client"
 )
 
@@ -155,7 +155,7 @@ func (d removal) deleteOne(ctx context.Context, channel amqpconn.Exclusive, g *g
 		return err
 	}
 	if late := time.Since(d.deadline); late > 0 { // the process may have been stopped, and the timer of ctx fires late
-		return d.slow("queue %q: the deletion is %v late", queue, late.Round(time.Millisecond))
+		return d.slow("queue %q: the deletion missed its deadline by %v", queue, late.Round(time.Millisecond))
 	}
 	if err := d.lastCheck(channel.Channel, queue); err != nil {
 		return err
@@ -225,7 +225,7 @@ func (d removal) takeFirst(ctx context.Context, channel *amqp.Channel, queue str
 	case own && numberOf(message) == 1 && !message.Redelivered && rest == d.count(queue, 0)-1:
 		return nil
 	case own: // the end of the channel puts it back
-		return d.unproven("queue %q: another client took a message that guards it, or more came in", queue)
+		return d.unproven("queue %q: another client took one of Warren's sentinels, or messages arrived", queue)
 	case ok && d.singleActive(queue):
 		return errors.Join(counts{ready: 1}.checkEmpty(d.deleter.errs, queue), channel.Cancel(consumerTag, false), putBack(message))
 	case ok:

@@ -104,7 +104,7 @@ var emptinesses = map[string]emptiness{
 	"short of bytes": {
 		arguments: vhost.Arguments{"x-max-length-bytes": int64(100)},
 		reason:    brokererr.ErrUnproven,
-		says:      `not proved empty: queue "short of bytes" takes 100 bytes at most; it takes 4096 to show that it is empty`,
+		says:      `not proved empty: queue "short of bytes" accepts at most 100 bytes; Warren needs 4096 to show that it is empty`,
 	},
 	"classic": {
 		arguments: vhost.Arguments{"x-queue-type": "classic"},
@@ -118,7 +118,7 @@ var emptinesses = map[string]emptiness{
 	"short of room": {
 		arguments: vhost.Arguments{"x-max-length": int64(1)},
 		reason:    brokererr.ErrUnproven,
-		says:      `not proved empty: queue "short of room" takes 1 messages at most; it takes 2 to show that it is empty`,
+		says:      `not proved empty: queue "short of room" accepts at most 1 messages; Warren needs 2 to show that it is empty`,
 	},
 	"all or nothing": {
 		queues: []string{"first", "all or nothing", "last"},
@@ -132,7 +132,7 @@ var emptinesses = map[string]emptiness{
 			})
 		},
 		reason: brokererr.ErrUnproven,
-		says:   `not proved empty: queue "fenced by another": policy "` + foreignFence + `" of another deletion is in the way`,
+		says:   `not proved empty: queue "fenced by another": policy "` + foreignFence + `" of another deletion still exists`,
 	},
 }
 

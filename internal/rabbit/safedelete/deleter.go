@@ -28,7 +28,7 @@ type Observer interface {
 	Write(change snapshot.Write)
 	// RequestRefresh requests a refresh of the vhost.
 	RequestRefresh()
-	// CheckUnshared fails if another operator works on the vhost.
+	// CheckUnshared fails if another instance works on the vhost.
 	CheckUnshared(ctx context.Context) error
 }
 

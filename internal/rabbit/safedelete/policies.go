@@ -26,7 +26,7 @@ func (d preflight) workOutPolicies(ctx context.Context, queue string, now *queue
 	case err != nil:
 		return err
 	case told == nil || !told.Effective.Known:
-		return d.unproven("queue %q: Warren cannot tell whether policy %q holds for it, and the broker does not say", queue, unclear)
+		return d.unproven("queue %q: Warren cannot tell whether policy %q applies, and the broker does not report it", queue, unclear)
 	}
 	if _, own := fence.ParseName(told.Policy); own {
 		return d.unproven("queue %q: the broker still shows policy %q of another deletion", queue, told.Policy)

@@ -107,7 +107,7 @@ func (s *Deleter) checkNoLeftovers(g *group, policies []vhost.Policy) error {
 		for _, queue := range fence.QueuesOf(policy.Pattern.String()) {
 			if slices.Contains(g.queues, queue) {
 				s.observer.RequestRefresh()
-				text := fmt.Sprintf("%v: queue %q: policy %q of another deletion is in the way", brokererr.ErrUnproven, queue, policy.Name)
+				text := fmt.Sprintf("%v: queue %q: policy %q of another deletion still exists", brokererr.ErrUnproven, queue, policy.Name)
 				return s.errs.Because([]error{brokererr.ErrUnproven, brokererr.ErrPending}, text)
 			}
 		}
@@ -301,11 +301,11 @@ func (d preflight) checkUnhindered(g *group, policies []vhost.Policy) error {
 			switch {
 			case policy.Match(queue, vhost.TypeQuorum) == vhost.MatchNo:
 			case foreign:
-				return d.unproven("queue %q: policy %q of another deletion is in the way", queue, policy.Name)
+				return d.unproven("queue %q: policy %q of another deletion still exists", queue, policy.Name)
 			case policy.Operator:
-				return d.unproven("queue %q: operator policy %q is in the way: it sets overflow %v", queue, policy.Name, overflow)
+				return d.unproven("queue %q: operator policy %q overrides the fence: it sets overflow %v", queue, policy.Name, overflow)
 			default:
-				return d.unproven("queue %q: policy %q is in the way: its priority is %d", queue, policy.Name, policy.Priority)
+				return d.unproven("queue %q: policy %q overrides the fence: its priority is %d", queue, policy.Name, policy.Priority)
 			}
 		}
 	}

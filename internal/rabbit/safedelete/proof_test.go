@@ -194,7 +194,7 @@ func TestAGroupIsDeletedAsAWhole(t *testing.T) {
 			}
 			if how == "by Close" {
 				<-closed
-			} else if !strings.Contains(err.Error(), fmt.Sprintf("queues deleted before are declared again: %q", tier)) {
+			} else if !strings.Contains(err.Error(), fmt.Sprintf("deleted queues are declared again: %q", tier)) {
 				t.Errorf("%s: %v", how, err)
 			}
 			if how == "by a consumer" {

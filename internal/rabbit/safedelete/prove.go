@@ -133,7 +133,7 @@ func (d proof) closeOff(ctx context.Context, p *publisher, queue string, first, 
 	case err != nil:
 		return verdict{err: err, refilled: d.drains(queue) && errors.Is(err, brokererr.ErrNotEmpty)}
 	case second.took:
-		return verdict{err: d.unproven("queue %q takes messages in spite of the policy that refuses them", queue), again: true}
+		return verdict{err: d.unproven("queue %q accepts messages despite the policy that refuses them", queue), again: true}
 	}
 	both, err := d.put(p, queue, 1, 2)
 	switch {
@@ -142,7 +142,7 @@ func (d proof) closeOff(ctx context.Context, p *publisher, queue string, first, 
 	case !both[0]:
 		return d.refused(ctx, queue)
 	case !both[1]:
-		err := errors.Join(d.unproven("queue %q did not take the messages that guard it", queue), d.withdraw(ctx, queue))
+		err := errors.Join(d.unproven("queue %q did not accept Warren's sentinels", queue), d.withdraw(ctx, queue))
 		return verdict{err: err, again: true}
 	}
 	return verdict{}

@@ -49,7 +49,7 @@ func (s *Deleter) ClearLeftovers(read time.Time) {
 				continue
 			}
 			s.deletions.forget(stray.policy.Name)
-			s.Log.Info("Took down a fence that was left behind", "vhost", s.VHost, "policy", stray.policy.Name)
+			s.Log.Info("Cleared a leftover fence", "vhost", s.VHost, "policy", stray.policy.Name)
 		}
 	})
 }
@@ -67,7 +67,7 @@ func (s recovery) tellOfFence(policy string, reason error) {
 	if s.deletions.told(policy, reason.Error()) {
 		return
 	}
-	s.Log.Info("A fence could not be taken down; Warren tries again with each refresh", "vhost", s.VHost,
+	s.Log.Info("Cannot clear a fence; Warren retries after each refresh", "vhost", s.VHost,
 		"policy", policy, "reason", reason.Error())
 }
 

@@ -113,7 +113,7 @@ func (s *Deleter) ClearRecreation(ctx context.Context, cluster, queue string, is
 			continue
 		}
 		if name.Owner != s.Owner {
-			return s.errs.Fail(brokererr.ErrShared, "queue %q: policy %q of another operator is in the way", queue, policy.Name)
+			return s.errs.Fail(brokererr.ErrShared, "queue %q: policy %q of another instance exists", queue, policy.Name)
 		}
 		if !s.HoldsLease() {
 			return brokererr.ErrNotLeader

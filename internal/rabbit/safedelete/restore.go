@@ -150,7 +150,7 @@ func (d restoration) restore(ctx context.Context, g *group, reason error) error 
 			continue
 		}
 		if err := d.deleter.changer.Declare(ctx, d.cluster, queue.Queue, queue.bindings); err != nil {
-			d.deleter.Log.Error(err, "A queue that was deleted could not be declared again", "vhost", d.deleter.VHost, "queue", queue.Name)
+			d.deleter.Log.Error(err, "Cannot declare a deleted queue again", "vhost", d.deleter.VHost, "queue", queue.Name)
 			return d.deleter.errs.AddTo(reason, fmt.Sprintf("queue %q was deleted, and could not be declared again: %v", queue.Name, err))
 		}
 		again = append(again, fmt.Sprintf("%q", queue.Name))
@@ -160,7 +160,7 @@ func (d restoration) restore(ctx context.Context, g *group, reason error) error 
 	if len(again) == 0 {
 		return reason
 	}
-	d.deleter.Log.Info("Declared queues again that were deleted before another queue of their group got a message or a consumer",
+	d.deleter.Log.Info("Declared deleted queues again, because another queue of their group got a message or a consumer",
 		"vhost", d.deleter.VHost, "queues", again, "reason", reason.Error())
-	return d.deleter.errs.AddTo(reason, "queues deleted before are declared again: "+strings.Join(again, ", "))
+	return d.deleter.errs.AddTo(reason, "deleted queues are declared again: "+strings.Join(again, ", "))
 }

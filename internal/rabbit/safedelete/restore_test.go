@@ -56,7 +56,7 @@ func TestADeletionThatIsNotAnswered(t *testing.T) {
 				}
 				err := <-deleted
 				rabbittest.MustBe(t, err, brokererr.ErrUnreachable)
-				restored := strings.Contains(err.Error(), `queues deleted before are declared again: "`+tier+`"`)
+				restored := strings.Contains(err.Error(), `deleted queues are declared again: "`+tier+`"`)
 				confirmed := newBurster(t, vh, tier).burst(t.Context(), "after the deletion", 1)
 				if !early {
 					proxy.Release()

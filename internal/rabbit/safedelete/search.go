@@ -166,8 +166,8 @@ func (s *search) look(ctx context.Context, queue string, origins []string, mayBe
 			return true, err
 		}
 	}
-	return true, s.errs.Fail(brokererr.ErrUnproven, "queue %q may hold a sentinel behind other messages; Warren looks at %d of them "+
-		"at most", queue, most)
+	return true, s.errs.Fail(brokererr.ErrUnproven, "queue %q may hold a sentinel behind other messages; Warren examines at "+
+		"most %d of them", queue, most)
 }
 
 // awaitNoConsumers counts the messages of a queue once it has no consumers, or patience is over.
@@ -288,7 +288,7 @@ func (s *search) putAllBack(
 		}
 	}
 	return now, exists, s.errs.Fail(brokererr.ErrUnproven,
-		"queue %q: another client holds messages from it, or the broker has not yet noted that none does", queue)
+		"queue %q: another client holds its messages, or the broker still counts a client that has returned them", queue)
 }
 
 // takeAsConsumer is takeFrom for queues with a single active consumer, which refuse basic.get. It receives nothing while another

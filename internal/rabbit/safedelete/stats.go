@@ -91,10 +91,10 @@ func (q *queueStats) checkEligible(errs brokererr.Errors, queue string) error {
 		return unproven("keeps messages for %d ms; that is too short to show that it is empty", ttl)
 	}
 	if length, limited := q.lowest(vhost.KeyMaxLength); limited && length < Sentinels {
-		return unproven("takes %d messages at most; it takes %d to show that it is empty", length, Sentinels)
+		return unproven("accepts at most %d messages; Warren needs %d to show that it is empty", length, Sentinels)
 	}
 	if length, limited := q.lowest(vhost.KeyMaxLengthBytes); limited && length < roomForSentinels {
-		return unproven("takes %d bytes at most; it takes %d to show that it is empty", length, roomForSentinels)
+		return unproven("accepts at most %d bytes; Warren needs %d to show that it is empty", length, roomForSentinels)
 	}
 	return nil
 }

@@ -209,7 +209,7 @@ func TestDeletionWaitsForLeftSentinels(t *testing.T) {
 		other.Owner = "other"
 		beside := rabbittest.Connected(t, other, nil)
 		err := beside.DeleteEmpty(t.Context(), beside.Health().Cluster.Key(), []string{"orders"}, nil)
-		if !errors.Is(err, brokererr.ErrUnproven) || !strings.Contains(err.Error(), "of another deletion is in the way") {
+		if !errors.Is(err, brokererr.ErrUnproven) || !strings.Contains(err.Error(), "of another deletion still exists") {
 			t.Errorf("beside another's fence: %v", err)
 		}
 		again := rabbittest.ConnectedWith(t, first, impatient())

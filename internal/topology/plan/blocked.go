@@ -55,7 +55,7 @@ func queueMustBeRecreated(r removal) Block {
 	}
 	return Block{
 		v1alpha1.AdvisoryReasonRecreationPending,
-		fmt.Sprintf("queue %q must be recreated first, and is left as it is until then", r.entry.Destination),
+		fmt.Sprintf("queue %q must be recreated first. Warren does not change it before", r.entry.Destination),
 	}
 }
 
@@ -66,7 +66,7 @@ func exchangeMustBeRecreated(r removal) Block {
 	}
 	return Block{
 		v1alpha1.AdvisoryReasonRecreationPending,
-		fmt.Sprintf("exchange %q must be recreated first, and is left as it is until then", r.entry.Source),
+		fmt.Sprintf("exchange %q must be recreated first. Warren does not change it before", r.entry.Source),
 	}
 }
 

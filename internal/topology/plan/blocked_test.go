@@ -55,14 +55,14 @@ func TestChecks(t *testing.T) {
 	}{
 		"anotherInstanceWorksHere: there is one": {
 			anotherInstanceWorksHere,
-			removal{entry: queue, input: Input{Hold: "another operator works here"}},
-			Block{v1alpha1.AdvisoryReasonSharedVHost, "another operator works here"},
+			removal{entry: queue, input: Input{Hold: "another instance works here"}},
+			Block{v1alpha1.AdvisoryReasonSharedVHost, "another instance works here"},
 		},
 		"anotherInstanceWorksHere: there is none": {anotherInstanceWorksHere, removal{entry: queue}, Block{}},
 		"queueMustBeRecreated: the queue of the binding": {
 			queueMustBeRecreated,
 			removal{entry: binding, comparison: recreate(v1alpha1.KindQueue, "dlq")},
-			Block{v1alpha1.AdvisoryReasonRecreationPending, `queue "dlq" must be recreated first, and is left as it is until then`},
+			Block{v1alpha1.AdvisoryReasonRecreationPending, `queue "dlq" must be recreated first. Warren does not change it before`},
 		},
 		"queueMustBeRecreated: another queue": {
 			queueMustBeRecreated, removal{entry: binding, comparison: recreate(v1alpha1.KindQueue, "orders")}, Block{},
@@ -73,7 +73,7 @@ func TestChecks(t *testing.T) {
 		"exchangeMustBeRecreated: the exchange of the binding": {
 			exchangeMustBeRecreated,
 			removal{entry: binding, comparison: recreate(v1alpha1.KindExchange, "dlx")},
-			Block{v1alpha1.AdvisoryReasonRecreationPending, `exchange "dlx" must be recreated first, and is left as it is until then`},
+			Block{v1alpha1.AdvisoryReasonRecreationPending, `exchange "dlx" must be recreated first. Warren does not change it before`},
 		},
 		"exchangeMustBeRecreated: another exchange": {
 			exchangeMustBeRecreated, removal{entry: binding, comparison: recreate(v1alpha1.KindExchange, "other")}, Block{},

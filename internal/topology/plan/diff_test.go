@@ -573,8 +573,8 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 		"a routing key loses":           {spec: everything, policies: policy("dead-letter-routing-key", "x")},
 		"dead-letter-strategy":          {spec: `{retry: {policy: None}, deadLetterStrategy: AtMostOnce}`, policies: policy("dead-letter-strategy", "at-least-once"), want: []string{`orders: policy "p" sets dead-letter-strategy at-least-once over the queue's none: messages are dead-lettered differently than specified`}},
 		"a strategy loses":              {spec: everything, policies: policy("dead-letter-strategy", "at-most-once")},
-		"expires":                       {spec: topologytest.Alone, policies: policy("expires", 20000), want: []string{`orders: policy "p" sets expires 20000 over the queue's none: the broker deletes the queue with its messages when it was unused for that long`}},
-		"expires of dead letters":       {spec: topologytest.NoRetry, policies: onDLQ("expires", 20000), want: []string{`orders.dlq: policy "p" sets expires 20000 over the queue's none: the broker deletes the queue with its messages when it was unused for that long`}},
+		"expires":                       {spec: topologytest.Alone, policies: policy("expires", 20000), want: []string{`orders: policy "p" sets expires 20000 over the queue's none: the broker deletes the queue with its messages after this time without use`}},
+		"expires of dead letters":       {spec: topologytest.NoRetry, policies: onDLQ("expires", 20000), want: []string{`orders.dlq: policy "p" sets expires 20000 over the queue's none: the broker deletes the queue with its messages after this time without use`}},
 		"keys that do no harm":          {spec: everything, policies: policy("queue-leader-locator", "balanced")},
 
 		"delayed-retry-type disabled": {spec: delayed, policies: policy("delayed-retry-type", "disabled"), want: []string{`orders: policy "p" sets delayed-retry-type disabled over the queue's all: returned messages are redelivered immediately, or later than specified`}},

@@ -32,7 +32,7 @@ func fenced(desired topology.Topology, observed vhost.Observed, clearPolicy func
 			advisories = append(advisories, v1alpha1.Advisory{
 				Code: v1alpha1.AdvisoryFenced, Name: queue.Name,
 				Message: fmt.Sprintf("policy %q has refused publishes to queue %q since %s. Warren created it to delete "+
-					"queues, and clears such policies by itself. If this one stays, clear it: %s",
+					"queues, and clears such policies by itself. If this policy stays, clear it: %s",
 					fence.Name, queue.Name, fence.Since.UTC().Format(time.RFC3339), clearPolicy(fence.Name)),
 			})
 		}
@@ -45,6 +45,6 @@ func sentinelLeft(queue string, fence vhost.Fence) v1alpha1.Advisory {
 		Code: v1alpha1.AdvisorySentinelLeft, Name: queue,
 		Message: fmt.Sprintf("queue %q may still hold a sentinel, a message of type warren.sentinel that Warren published to delete "+
 			"queues. Consumers acknowledge and ignore it. Warren removes it once few messages are in front of it, and then "+
-			"clears policy %q, which refuses nothing", queue, fence.Name),
+			"clears policy %q, which refuses no publishes", queue, fence.Name),
 	}
 }

@@ -24,7 +24,7 @@ func TestFenced(t *testing.T) {
 	says := func(queue, fence string) string {
 		return `Fenced ` + queue + `: policy "` + fence + `" has refused publishes to queue "` + queue + `" since 2026-11-21T12:00:00Z. ` +
 			`Warren created it to delete queues, and clears such policies by itself. ` +
-			`If this one stays, clear it: clear ` + fence
+			`If this policy stays, clear it: clear ` + fence
 	}
 	open := fence("f", `\A(?:orders)\z`)
 	open.Closed = false
@@ -52,7 +52,7 @@ func TestFenced(t *testing.T) {
 			policies: []vhost.Policy{policy("p", "^orders$", 6)}, fences: []vhost.Fence{open},
 			want: []string{`SentinelLeft orders: queue "orders" may still hold a sentinel, a message of type warren.sentinel that Warren ` +
 				`published to delete queues. Consumers acknowledge and ignore it. Warren removes it once few messages are in front of ` +
-				`it, and then clears policy "f", which refuses nothing`},
+				`it, and then clears policy "f", which refuses no publishes`},
 		},
 		"a policy with a higher priority holds": {
 			policies: []vhost.Policy{policy("p", "^orders$", 6)},

@@ -276,8 +276,8 @@ deadLetter: {queue: {maxLength: 9}}
 		"but not while their queue must be recreated": {
 			edit: edit{was: most, spec: "queue: {messageTTL: 6m}" + afterQueue},
 			want: []string{
-				`Binding events -> orders "order.*": queue "orders" must be recreated first, and is left as it is until then`,
-				`Binding legacy -> orders "a b": queue "orders" must be recreated first, and is left as it is until then`,
+				`Binding events -> orders "order.*": queue "orders" must be recreated first. Warren does not change it before`,
+				`Binding legacy -> orders "a b": queue "orders" must be recreated first. Warren does not change it before`,
 			},
 		},
 		"another queue that must be recreated does not hold them": {

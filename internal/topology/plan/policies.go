@@ -80,7 +80,7 @@ var risks = map[string]string{
 	vhost.KeyDeadLetterRoutingKey: "dead letters go to another destination than this ConsumerQueue specifies",
 	vhost.KeyDeadLetterStrategy:   "messages are dead-lettered differently than specified",
 	vhost.KeyDeliveryLimit:        "messages can be dropped or dead-lettered early",
-	vhost.KeyExpires:              "the broker deletes the queue with its messages when it was unused for that long",
+	vhost.KeyExpires:              "the broker deletes the queue with its messages after this time without use",
 	vhost.KeyMaxLength:            "messages can be dropped or refused early",
 	vhost.KeyMaxLengthBytes:       "messages can be dropped or refused early",
 	vhost.KeyMessageTTL:           "messages expire early",

@@ -111,7 +111,7 @@ func refuseShared(r Recreation, _ vhost.Observed, input Input) string {
 	if input.Shared == nil || !input.Shared(entry) {
 		return ""
 	}
-	return fmt.Sprintf("another ConsumerQueue has queue %q, too: give each ConsumerQueue a queue of its own, or delete queue %q by hand",
+	return fmt.Sprintf("another ConsumerQueue also names queue %q: give each ConsumerQueue its own queue, or delete queue %q by hand",
 		r.Queue.Name, r.Queue.Name)
 }
 
@@ -149,7 +149,7 @@ func refuseOperatorPolicy(r Recreation, observed vhost.Observed, _ Input) string
 		for _, key := range droppingKeys {
 			if _, set := policy.Definition[key]; set {
 				return fmt.Sprintf("operator policy %q sets %s and would drop messages of queue %q while they are moved: "+
-					"take the queue out of the pattern", policy.Name, key, r.Queue.Name)
+					"exclude the queue from its pattern", policy.Name, key, r.Queue.Name)
 			}
 		}
 	}
@@ -202,7 +202,7 @@ func (r Recreation) Permit(m Moment) Verdict {
 		return r.approvalNeeded(m)
 	}
 	if wait := retryWait(m); wait > 0 {
-		message := fmt.Sprintf("the recreation of queue %q went back because %s; Warren tries again %v after that",
+		message := fmt.Sprintf("the recreation of queue %q was backed out because %s; Warren retries %v later",
 			r.Queue.Name, last.Message, waitAfter(*last))
 		return Verdict{Reason: v1alpha1.ReasonRecreationPending, Message: message, Again: wait}
 	}

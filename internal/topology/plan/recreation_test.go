@@ -80,8 +80,8 @@ func TestWhatIsNotRecreated(t *testing.T) {
 			})
 		}
 	}
-	const dropped = `operator policy "p" sets max-length and would drop messages of queue "orders" while they are moved: take the queue out of ` +
-		`the pattern`
+	const dropped = `operator policy "p" sets max-length and would drop messages of queue "orders" while they are moved: exclude the queue from ` +
+		`its pattern`
 	for name, test := range map[string]struct {
 		spec   string
 		change func(*vhost.Observed)
@@ -117,7 +117,7 @@ func TestWhatIsNotRecreated(t *testing.T) {
 		},
 		"with another ConsumerQueue": {
 			input: plan.Input{Shared: func(entry v1alpha1.TopologyEntry) bool { return entry.Name == "orders" }},
-			want:  `another ConsumerQueue has queue "orders", too: give each ConsumerQueue a queue of its own, or delete queue "orders" by hand`,
+			want:  `another ConsumerQueue also names queue "orders": give each ConsumerQueue its own queue, or delete queue "orders" by hand`,
 		},
 		"64 bindings": {change: bound(63, nil)},
 		"65 bindings": {change: bound(64, nil), want: `queue "orders" has 65 bindings, and at most 64 can be moved: remove bindings, or delete the queue by hand`},
@@ -424,22 +424,22 @@ func TestConsequences(t *testing.T) {
 		Queue:    topology.Queue{Name: "orders", Role: v1alpha1.RoleMain},
 		Bindings: []vhost.Binding{{Source: "shop", RoutingKey: "a"}, {Source: "shop", RoutingKey: "b"}, {Source: "audit"}},
 	}
-	const byName = `by the name of queue "orders": cannot be listed. They get nacks for about a second; without mandatory they can lose messages`
+	const byName = `through the default exchange: Warren cannot list them. For about a second, they get nacks or, without mandatory, can lose messages to queue "orders"`
 	topologytest.Equal(t, "Migrate", []plan.Consequence{
-		{For: "messages", Text: "812 when they were counted last: those that are ready are moved to another queue and back, up to 100000"},
-		{For: "consumers", Text: "Warren asks them to pause if all of them follow the contract of spec.contract; otherwise all must be gone " +
-			"first, and may come back when status.recreation.consumersMayStart is true"},
-		{For: "publishers", Text: `through exchange "audit", "shop": they notice nothing`},
+		{For: "messages", Text: "812 when Warren counted them last; up to 100000 ready messages are moved to another queue and back"},
+		{For: "consumers", Text: "Warren asks them to pause if all of them follow the contract of spec.contract; otherwise scale them to " +
+			"zero first. Start them again when status.recreation.consumersMayStart is true"},
+		{For: "publishers", Text: `through exchange "audit", "shop": not affected`},
 		{Text: byName},
-		{For: "retries", Text: "orders.retry.30s: kept back for about a second"},
+		{For: "retries", Text: "orders.retry.30s: their messages wait about a second longer"},
 		{For: "afterwards", Text: "moved messages lose their exchange, and delivery counts and x-death counts start anew; " +
 			`clients that declare queue "orders" must use the new arguments`},
 	}, main.Consequences(topology.Recreation{Policy: v1alpha1.RecreatePolicyMigrate, MaxReady: 100_000}, 812, []string{"orders.retry.30s"}))
 	main.Bindings = nil
 	topologytest.Equal(t, "WhenEmpty", []plan.Consequence{
-		{For: "messages", Text: "none must be ready first"},
-		{For: "consumers", Text: "all must be gone first, and may come back when status.recreation.consumersMayStart is true"},
-		{For: "publishers", Text: "no exchange leads to the queue"},
+		{For: "messages", Text: "the queue must have no ready messages first"},
+		{For: "consumers", Text: "scale them to zero first. Start them again when status.recreation.consumersMayStart is true"},
+		{For: "publishers", Text: "no binding leads to the queue"},
 		{Text: byName},
 		{For: "afterwards", Text: `clients that declare queue "orders" must use the new arguments`},
 	}, main.Consequences(topology.Recreation{Policy: v1alpha1.RecreatePolicyWhenEmpty}, -1, nil))

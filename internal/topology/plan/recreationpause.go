@@ -52,10 +52,10 @@ func (r Recreation) PauseConsumers(m Moment, consumers ConsumerCounts, configMap
 	then := r.Decide(m)
 	switch {
 	case m.Status.Pauses >= maxPauses:
-		return false, fmt.Sprintf("they paused %d times in vain: scale the consumers to zero", m.Status.Pauses)
+		return false, fmt.Sprintf("they paused %d times, and the recreation did not begin: scale the consumers to zero", m.Status.Pauses)
 	case m.Status.Pauses > 0 && recent:
-		return false, fmt.Sprintf("they paused in vain, and are asked again %v after that: scale the consumers to zero to begin now",
-			pauseAgain)
+		return false, fmt.Sprintf("they paused, and the recreation did not begin. Warren asks again after %v: scale the consumers to zero "+
+			"to begin now", pauseAgain)
 	case !then.Begins:
 		return false, then.Message
 	}

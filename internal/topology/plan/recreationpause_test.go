@@ -36,19 +36,19 @@ func TestWhenConsumersAreAskedToPause(t *testing.T) {
 			consumers: all, ready: 101,
 			want: `queue "orders" is recreated when at most 100 messages are ready (recreation.maxReadyMessages); 101 are`,
 		},
-		"the last pause was in vain a minute ago": {
+		"the last pause failed a minute ago": {
 			consumers: all,
 			status:    v1alpha1.RecreationStatus{Pauses: 1, LastResult: wentBack("id", v1alpha1.BackOutPauseEnded, time.Minute)},
-			want:      "they paused in vain, and are asked again 10m0s after that: scale the consumers to zero to begin now",
+			want:      "they paused, and the recreation did not begin. Warren asks again after 10m0s: scale the consumers to zero to begin now",
 		},
-		"the last pause was in vain an hour ago": {
+		"the last pause failed an hour ago": {
 			consumers: all,
 			status:    v1alpha1.RecreationStatus{Pauses: 2, LastResult: wentBack("id", v1alpha1.BackOutPauseEnded, time.Hour)},
 		},
-		"three pauses were in vain": {
+		"three pauses failed": {
 			consumers: all,
 			status:    v1alpha1.RecreationStatus{Pauses: 3, LastResult: wentBack("id", v1alpha1.BackOutPauseEnded, time.Hour)},
-			want:      "they paused 3 times in vain: scale the consumers to zero",
+			want:      "they paused 3 times, and the recreation did not begin: scale the consumers to zero",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -185,13 +185,13 @@ func DescribeWork(status v1alpha1.RecreationStatus) string {
 	var parts []string
 	switch status.Phase {
 	case v1alpha1.RecreationDiverting:
-		parts = append(parts, "the bindings of "+queue+" come to lead to queue "+status.Hold)
+		parts = append(parts, "the bindings of "+queue+" are moved to queue "+status.Hold)
 	case v1alpha1.RecreationEmptying:
 		parts = append(parts, "the messages of "+queue+" are moved to queue "+status.Backlog)
 	case v1alpha1.RecreationSwapping:
 		parts = append(parts, queue+" is shown to be empty, deleted and declared")
 	case v1alpha1.RecreationGivingBack:
-		parts = append(parts, "the messages and bindings of "+queue+" come back")
+		parts = append(parts, "the messages and bindings of "+queue+" are moved back to it")
 	}
 	if status.BackOutReason != "" {
 		parts = append(parts, "the old queue stays: "+cmp.Or(status.BackOutMessage, status.BackOutReason))

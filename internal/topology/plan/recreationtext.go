@@ -27,11 +27,11 @@ func (r Recreation) Consequences(settings topology.Recreation, messages int64, t
 		{"messages", r.ofMessages(moves, settings, messages)},
 		{"consumers", consumersFirst(moves)},
 		{"publishers", r.ofPublishers()},
-		{"", fmt.Sprintf("by the name of queue %q: cannot be listed. They get nacks for about a second; without mandatory they can lose "+
-			"messages", r.Queue.Name)},
+		{"", fmt.Sprintf("through the default exchange: Warren cannot list them. For about a second, they get nacks or, without "+
+			"mandatory, can lose messages to queue %q", r.Queue.Name)},
 	}
 	if len(tiers) > 0 {
-		all = append(all, Consequence{"retries", strings.Join(tiers, ", ") + ": kept back for about a second"})
+		all = append(all, Consequence{"retries", strings.Join(tiers, ", ") + ": their messages wait about a second longer"})
 	}
 	after := fmt.Sprintf("clients that declare queue %q must use the new arguments", r.Queue.Name)
 	if moves {
@@ -43,20 +43,20 @@ func (r Recreation) Consequences(settings topology.Recreation, messages int64, t
 // consumersFirst describes what the consumers have to do. Those of a queue whose messages are moved can be asked to pause.
 func consumersFirst(moves bool) string {
 	if moves {
-		return "Warren asks them to pause if all of them follow the contract of spec.contract; otherwise all must be gone first, and may " +
-			"come back when status.recreation.consumersMayStart is true"
+		return "Warren asks them to pause if all of them follow the contract of spec.contract; otherwise scale them to " +
+			"zero first. Start them again when status.recreation.consumersMayStart is true"
 	}
-	return "all must be gone first, and may come back when status.recreation.consumersMayStart is true"
+	return "scale them to zero first. Start them again when status.recreation.consumersMayStart is true"
 }
 
 func (r Recreation) ofMessages(moves bool, settings topology.Recreation, messages int64) string {
 	switch {
 	case !moves:
-		return "none must be ready first"
+		return "the queue must have no ready messages first"
 	case messages < 0:
-		return fmt.Sprintf("up to %d that are ready are moved to another queue and back", settings.MaxReady)
+		return fmt.Sprintf("up to %d ready messages are moved to another queue and back", settings.MaxReady)
 	}
-	return fmt.Sprintf("%d when they were counted last: those that are ready are moved to another queue and back, up to %d", messages,
+	return fmt.Sprintf("%d when Warren counted them last; up to %d ready messages are moved to another queue and back", messages,
 		settings.MaxReady)
 }
 
@@ -68,9 +68,9 @@ func (r Recreation) ofPublishers() string {
 	slices.Sort(exchanges)
 	exchanges = slices.Compact(exchanges)
 	if len(exchanges) == 0 {
-		return "no exchange leads to the queue"
+		return "no binding leads to the queue"
 	}
-	return "through exchange " + strings.Join(exchanges, ", ") + ": they notice nothing"
+	return "through exchange " + strings.Join(exchanges, ", ") + ": not affected"
 }
 
 // TiersReturningTo returns the delay tiers of a topology that return to a queue by its name.

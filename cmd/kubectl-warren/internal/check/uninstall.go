@@ -64,8 +64,8 @@ func unfinished(job client.Object) Result {
 
 // deletionOf describes what Warren does at the broker before a ConsumerQueue goes.
 var deletionOf = map[v1alpha1.DeletionPolicy]string{
-	v1alpha1.DeletionPolicyDeleteIfEmpty: "has deleted its empty queues and kept the others",
-	v1alpha1.DeletionPolicyRetain:        "has recorded which queues it keeps",
+	v1alpha1.DeletionPolicyDeleteIfEmpty: "has deleted its empty queues and retained the others",
+	v1alpha1.DeletionPolicyRetain:        "has recorded which queues it retains",
 	v1alpha1.DeletionPolicyDelete:        "has deleted its queues with their messages",
 }
 

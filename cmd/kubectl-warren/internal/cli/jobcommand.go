@@ -123,7 +123,7 @@ func (c *jobCommand) sayCount(counted job, consumerQueue string) error {
 		printf(c.ErrOut, "Not all messages were counted: %s.\n", counted.counts())
 	}
 	if failed := counted.status().Skipped["NotEvaluated"]; failed > 0 {
-		printf(c.ErrOut, "The expression of --expression failed on %s, which stay. To see the error: "+
+		printf(c.ErrOut, "The expression of --expression failed on %s, which stay in the queue. To see the error: "+
 			"`kubectl warren dlq peek %s` with the same --expression.\n", messages(failed), consumerQueue)
 	}
 	return nil

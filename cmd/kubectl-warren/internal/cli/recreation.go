@@ -19,7 +19,7 @@ func newApprove(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "approve NAME",
 		Short: "Approve the recreation of a queue that recreatePolicy Migrate plans",
 		Long: "Approve the plan that `kubectl warren plan NAME` shows. The approval is an annotation with the hash of the plan: " +
-			"if the plan changes, it has to be approved again. An abort of the same recreation is taken back.",
+			"if the plan changes, approve it again. An approval also cancels an abort of the same recreation.",
 		Example: "  kubectl warren plan orders\n" +
 			"  kubectl warren approve orders",
 		Args:              usage(cobra.ExactArgs(1)),
@@ -36,8 +36,8 @@ func newAbort(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "abort NAME",
 		Short: "Abort the recreation of a queue, so that the old queue stays",
-		Long: "Abort the recreation of a queue that is planned or under way. Messages and bindings come back to the old queue. " +
-			"Once the old queue may have been deleted, the recreation can only be finished.",
+		Long: "Abort the recreation of a queue that is planned or under way. Warren moves messages and bindings back to the old queue. " +
+			"Once the old queue may be deleted, the recreation can no longer be aborted.",
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
 		RunE:              func(cmd *cobra.Command, args []string) error { return c.abort(cmd.Context(), streams.Out, args[0]) },

@@ -136,21 +136,21 @@ func (r *roles) assumptions(cq *v1alpha1.ConsumerQueue, main string) []Finding {
 	retry := cq.Spec.Retry
 	switch retry.Strategy {
 	case v1alpha1.RetryStrategyPublish:
-		assume("the strategy is Publish: consumers publish failed messages to %s; maxAttempts, which consumers keep, is not in the file",
+		assume("the strategy is Publish: consumers publish failed messages to %s; the file does not contain maxAttempts, which consumers enforce",
 			strings.Join(r.tiers[main], ", "))
 	case v1alpha1.RetryStrategyReject:
-		assume("the strategy is Reject: consumers reject failed messages into %s; maxAttempts, which consumers keep, is not in the file",
+		assume("the strategy is Reject: consumers reject failed messages into %s; the file does not contain maxAttempts, which consumers enforce",
 			strings.Join(r.tiers[main], ", "))
 		if found, parks := r.deadLetter[main]; parks && cq.Spec.DeadLetter.Exchange != nil {
-			assume("queue %q is taken for the dead-letter queue that consumers park in: its name says so, and no argument leads there",
+			assume("queue %q is assumed to be the dead-letter queue in which consumers park, because of its name: no argument names it",
 				found.queue)
 		}
 	case v1alpha1.RetryStrategyRequeue:
 		assume("the strategy is Requeue: the queue has x-delivery-limit and no delay tier, so consumers requeue by basic.reject")
 	}
 	if letter, sends := r.letters(main); sends && r.ttl(main) > 0 && len(r.tiers[main]) == 0 {
-		assume("queue %q has a TTL and dead-letters to %v, and is taken for a main queue: if messages only wait there, it is the delay "+
-			"tier of another queue", main, r.leads(letter))
+		assume("queue %q has a TTL and dead-letters to %v, and is assumed to be a main queue: if it has no consumers, it is a delay tier "+
+			"of another queue", main, r.leads(letter))
 	}
 	return findings
 }
@@ -163,12 +163,12 @@ func leftOut(file File, vhostName string, covered vhost.IDs) []Finding {
 	}
 	for _, queue := range file.Queues {
 		if queue.VHost == vhostName && !covered[vhost.QueueID(queue.Name)] {
-			add("queue %q is no part of a ConsumerQueue", queue.Name)
+			add("queue %q is not part of a ConsumerQueue", queue.Name)
 		}
 	}
 	for _, exchange := range file.Exchanges {
 		if exchange.VHost == vhostName && !covered[vhost.ExchangeID(exchange.Name)] {
-			add("exchange %q is no part of a ConsumerQueue", exchange.Name)
+			add("exchange %q is not part of a ConsumerQueue", exchange.Name)
 		}
 	}
 	for _, binding := range file.Bindings {
@@ -178,7 +178,7 @@ func leftOut(file File, vhostName string, covered vhost.IDs) []Finding {
 			add("the binding of exchange %q to exchange %q, key %q, stays in the file",
 				binding.Destination, binding.Source, binding.RoutingKey)
 		case !covered[at.ID()]:
-			add("the binding of queue %q to exchange %q, key %q, is no part of a ConsumerQueue",
+			add("the binding of queue %q to exchange %q, key %q, is not part of a ConsumerQueue",
 				binding.Destination, binding.Source, binding.RoutingKey)
 		}
 	}

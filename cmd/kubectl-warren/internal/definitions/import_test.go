@@ -182,7 +182,7 @@ func TestImport(t *testing.T) {
 			}, []string{binding("dead", "orders.failed", "")}),
 			specs: map[string]string{"orders": "deadLetter: {exchange: {name: dead}, queue: {deliveryLimit: BrokerDefault, name: orders.failed}}\n" +
 				"deadLetterStrategy: AtMostOnce\nqueue: {messageTTL: 1m}\nretry: {policy: None}"},
-			findings: []string{`Assumed: queue "orders" has a TTL and dead-letters to [orders.failed], and is taken for a main queue`},
+			findings: []string{`Assumed: queue "orders" has a TTL and dead-letters to [orders.failed], and is assumed to be a main queue`},
 		},
 		"arguments that a ConsumerQueue has no place for": {
 			file: file(nil, []string{queue("orders", quorum+`, "x-expires": 1000, "x-max-length": 10, "x-own": "a", "x-list": [1]`)}, nil),
@@ -209,7 +209,7 @@ func TestImport(t *testing.T) {
 			specs: map[string]string{"orders": "bindings: [{exchange: {name: shop, type: topic}, routingKeys: [order.*]}]\n" +
 				"deadLetter: {policy: Disabled}\nqueue: {deliveryLimit: BrokerDefault}\nretry: {policy: None}"},
 			findings: []string{
-				`LeftOut: exchange "all" is no part of a ConsumerQueue`,
+				`LeftOut: exchange "all" is not part of a ConsumerQueue`,
 				`LeftOut: policy "limits" (max-length) stays in the file`,
 				`LeftOut: the binding of exchange "shop" to exchange "all", key "", stays in the file`,
 			},

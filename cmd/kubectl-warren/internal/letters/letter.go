@@ -22,7 +22,7 @@ func Decode(list v1alpha1.DeadLetterList) ([]v1alpha1.DeadLetter, error) {
 		decoder := json.NewDecoder(bytes.NewReader(item))
 		decoder.UseNumber()
 		if err := decoder.Decode(&letters[i]); err != nil {
-			return nil, fmt.Errorf("read message %d of the answer: %w", i, err)
+			return nil, fmt.Errorf("read message %d of the response: %w", i, err)
 		}
 	}
 	return letters, nil

@@ -41,16 +41,16 @@ func Abort(cq *v1alpha1.ConsumerQueue, id string) (string, error) {
 	case now == nil || now.ID == "":
 		return "", fmt.Errorf("%s: no recreation is planned or under way", named)
 	case id != "" && id != now.ID:
-		return "", fmt.Errorf("%s: recreation %s is over, and %s is planned or under way: look at that one first", named, id, now.ID)
+		return "", fmt.Errorf("%s: recreation %s is over, and recreation %s is planned or under way: check that plan first", named, id, now.ID)
 	case now.DeleteSent:
-		return "", fmt.Errorf("%s: the queue has been swapped: recreation %s can only be finished. To change it again, edit the spec",
+		return "", fmt.Errorf("%s: the queue has been replaced: recreation %s can no longer be aborted. To change the queue again, edit the spec",
 			named, now.ID)
 	}
 	annotate(cq, v1alpha1.AbortRecreationAnnotation, now.ID)
 	if !now.IsUnderWay() {
 		return fmt.Sprintf("%s: recreation %s does not begin; the old queue stays.", named, now.ID), nil
 	}
-	return fmt.Sprintf("%s: recreation %s goes back; the old queue stays.", named, now.ID), nil
+	return fmt.Sprintf("%s: recreation %s is backed out; the old queue stays.", named, now.ID), nil
 }
 
 // NeedsApproval reports whether a recreation waits for an approval.

@@ -51,17 +51,17 @@ func TestApprovalAndAbort(t *testing.T) {
 		},
 		"abort": {
 			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = underWay },
-			say:    abort, want: "ConsumerQueue shop/orders: recreation k3v9q2m7xa goes back; the old queue stays.",
+			say:    abort, want: "ConsumerQueue shop/orders: recreation k3v9q2m7xa is backed out; the old queue stays.",
 		},
 		"abort another than the one that was seen": {
 			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = underWay },
 			say:    func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Abort(cq, "earlier") },
-			want:   "ConsumerQueue shop/orders: recreation earlier is over, and k3v9q2m7xa is planned or under way: look at that one first",
+			want:   "ConsumerQueue shop/orders: recreation earlier is over, and recreation k3v9q2m7xa is planned or under way: check that plan first",
 		},
 		"abort too late": {
 			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = swapped },
-			say:    abort, want: "ConsumerQueue shop/orders: the queue has been swapped: recreation k3v9q2m7xa can only be finished. " +
-				"To change it again, edit the spec",
+			say:    abort, want: "ConsumerQueue shop/orders: the queue has been replaced: recreation k3v9q2m7xa can no longer be aborted. " +
+				"To change the queue again, edit the spec",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestRecreationLine(t *testing.T) {
 		`Emptying, the messages of queue "orders" are moved to queue backlog; 400 messages left, 0 came past the bindings. Consumers must wait`: {
 			Queue: "orders", Phase: v1alpha1.RecreationEmptying, Hold: "hold", Backlog: "backlog", Remaining: 400,
 		},
-		`GivingBack, the messages and bindings of queue "orders" come back; 9 messages left, 2 came past the bindings. Consumers may start`: {
+		`GivingBack, the messages and bindings of queue "orders" are moved back to it; 9 messages left, 2 came past the bindings. Consumers may start`: {
 			Queue: "orders", Phase: v1alpha1.RecreationGivingBack, Remaining: 9, PastBindings: 2, ConsumersMayStart: true,
 		},
 		`queue "orders": Completed at 2026-11-26T08:00:00Z`: {

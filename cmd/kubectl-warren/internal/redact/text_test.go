@@ -52,8 +52,8 @@ func TestLog(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ log, want string }{
 		"a line of JSON": {
-			`{"level":"info","msg":"The broker connection fails","vhost":"shop","reason":"dial amqp://bob:a\"b@mq: refused"}`,
-			`{"level":"info","msg":"The broker connection fails","reason":"dial amqp://[redacted]@mq: refused","vhost":"shop"}`,
+			`{"level":"info","msg":"The broker connection failed","vhost":"shop","reason":"dial amqp://bob:a\"b@mq: refused"}`,
+			`{"level":"info","msg":"The broker connection failed","reason":"dial amqp://[redacted]@mq: refused","vhost":"shop"}`,
 		},
 		"a Redrive": {
 			`{"msg":"Started","selection":"expression: body.tenant == \"acme\"","requestedBy":"bob","reason":"bob's bug","total":3}`,

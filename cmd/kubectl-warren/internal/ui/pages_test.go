@@ -489,7 +489,7 @@ func TestRecreationPage(t *testing.T) {
 		},
 		"abort too late": {
 			cq:    recreated(swapped, v1alpha1.ReasonRecreating, ""),
-			shows: []string{"Consumers may start", "the recreation can only be finished"},
+			shows: []string{"Consumers may start", "the recreation can no longer be aborted"},
 			form:  url.Values{"do": {"abort"}, "id": {"k3v9q2m7xa"}}, code: http.StatusConflict,
 		},
 		"over": {

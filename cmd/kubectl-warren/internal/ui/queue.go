@@ -171,7 +171,7 @@ func (p *queuePage) summarize(ctx context.Context, asked *deadletterclient.Clien
 		return err
 	}
 	if counted.Summary == nil {
-		return errors.New("the answer of the dead-letter API is no summary")
+		return errors.New("the response of the dead-letter API is not a summary")
 	}
 	p.Messages, p.Consumers, p.AsOf = ptr.Deref(counted.Messages, 0), ptr.Deref(counted.Consumers, 0), timeOf(counted.AsOf)
 	p.Notices, p.Others = letters.SeenLines(counted.Summary.Seen), counted.Summary.Others
@@ -281,7 +281,7 @@ func ask(ctx context.Context, asked *deadletterclient.Client, name, subresource 
 		return err
 	}
 	if err := json.Unmarshal(answer, into); err != nil {
-		return fmt.Errorf("read the answer of the dead-letter API: %w", err)
+		return fmt.Errorf("read the response of the dead-letter API: %w", err)
 	}
 	return nil
 }

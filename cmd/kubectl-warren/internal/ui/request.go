@@ -163,7 +163,7 @@ func (s *Server) request(w http.ResponseWriter, r *http.Request) error {
 	}
 	requester, err := s.Username(r.Context())
 	if err != nil {
-		return fmt.Errorf("spec.requestedBy: the API server does not say who you are: %w", err)
+		return fmt.Errorf("spec.requestedBy: the API server does not return your user name: %w", err)
 	}
 	object, err := asked.object(requester)
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, asked request) e
 	}
 	requester, err := s.Username(r.Context())
 	if err != nil {
-		return fmt.Errorf("spec.requestedBy: the API server does not say who you are: %w", err)
+		return fmt.Errorf("spec.requestedBy: the API server does not return your user name: %w", err)
 	}
 	object, err := asked.object(requester)
 	if err != nil {
@@ -273,7 +273,7 @@ func (q request) rate() (*intstr.IntOrString, error) {
 	}
 	rate, err := strconv.ParseInt(q.Rate, 10, 32)
 	if err != nil || rate < 1 {
-		return nil, &problem{http.StatusBadRequest, fmt.Sprintf("Messages a second: %q must be a number from 1, or Unlimited.", q.Rate)}
+		return nil, &problem{http.StatusBadRequest, fmt.Sprintf("Messages per second: %q must be a number from 1, or Unlimited.", q.Rate)}
 	}
 	return new(intstr.FromInt32(int32(rate))), nil
 }

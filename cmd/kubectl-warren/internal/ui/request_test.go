@@ -83,7 +83,7 @@ func TestFormsThatAreRefused(t *testing.T) {
 		want string
 	}{
 		"a limit of zero":  {redrive, "limit=0", `At most: "0" must be a number from 1, or empty for all.`},
-		"a rate in words":  {redrive, "rate=fast", `Messages a second: "fast" must be a number from 1, or Unlimited.`},
+		"a rate in words":  {redrive, "rate=fast", `Messages per second: "fast" must be a number from 1, or Unlimited.`},
 		"an unknown thing": {"edit", "", "There is no such page."},
 	} {
 		t.Run(name, func(t *testing.T) {

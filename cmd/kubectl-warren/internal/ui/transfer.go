@@ -222,7 +222,7 @@ func changeOf(button, rate string) (map[string]any, error) {
 	case buttonRate:
 		parsed, err := request{Rate: rate}.rate()
 		if err == nil && parsed == nil {
-			err = &problem{http.StatusBadRequest, "Messages a second: give a number from 1, or Unlimited."}
+			err = &problem{http.StatusBadRequest, "Messages per second: enter a number from 1, or Unlimited."}
 		}
 		return map[string]any{"rate": parsed}, err
 	}
