@@ -20,11 +20,11 @@ func TestWhyALookIsPartial(t *testing.T) {
 		"an empty queue":                        {},
 		"a consumer":                            {looked: mover.Looked{Ready: 10, Consumers: 1}, want: v1alpha1.PartialHeldByConsumers},
 		"a consumer that holds all":             {looked: mover.Looked{Consumers: 1}, want: v1alpha1.PartialHeldByConsumers},
-		"a consumer that came and went":         {looked: mover.Looked{Ready: 10, Unseen: 4}, want: v1alpha1.PartialHeldByConsumers},
+		"a consumer that unsubscribed again":    {looked: mover.Looked{Ready: 10, Unseen: 4}, want: v1alpha1.PartialHeldByConsumers},
 		"more than are examined":                {looked: mover.Looked{Ready: 11}, want: v1alpha1.PartialDepth},
 		"more, and the page is full":            {looked: mover.Looked{Ready: 11}, enough: true},
 		"a consumer, and the page is full":      {looked: mover.Looked{Ready: 11, Consumers: 1}, enough: true, want: v1alpha1.PartialHeldByConsumers},
-		"a queue that delays what was returned": {looked: mover.Looked{Ready: 10}, delayed: true, want: v1alpha1.PartialDelayed},
+		"a queue that delays returned messages": {looked: mover.Looked{Ready: 10}, delayed: true, want: v1alpha1.PartialDelayed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

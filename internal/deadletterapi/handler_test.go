@@ -170,7 +170,7 @@ func TestRefusals(t *testing.T) {
 			path: "/apis/deadletters.messaging.warren.dev/v1/namespaces/shop/deadletterqueues",
 			want: refusal{404, metav1.StatusReasonNotFound, "the server could not find the requested resource (get deadletterqueues.deadletters.messaging.warren.dev)", ""},
 		},
-		"a namespace of others": {
+		"a namespace without access": {
 			path: "/apis/deadletters.messaging.warren.dev/v1alpha1/namespaces/elsewhere/deadletterqueues/orders/messages",
 			want: refusal{409, metav1.StatusReasonConflict, `Warren does not watch namespace "elsewhere"`, ""},
 		},

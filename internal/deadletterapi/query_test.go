@@ -97,10 +97,10 @@ func TestMost(t *testing.T) {
 		shared     bool
 		want       int
 	}{
-		"a page":                   {paged: true, want: 50},
-		"a page of what is chosen": {paged: true, expression: "size > 1", want: 1000},
-		"a page of a shared queue": {paged: true, shared: true, want: 1000},
-		"a summary":                {want: 1000},
+		"a page":                      {paged: true, want: 50},
+		"a page of selected messages": {paged: true, expression: "size > 1", want: 1000},
+		"a page of a shared queue":    {paged: true, shared: true, want: 1000},
+		"a summary":                   {want: 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -67,7 +67,7 @@ func TestStreamToALazyClient(t *testing.T) {
 	}{
 		"little": {size: 1 << 10, messages: 1000},
 		"much":   {size: 64 << 10, messages: 500, slow: true},
-		"a message that is larger than what waits": {size: 13 << 20, messages: 2, slow: true},
+		"a message that is larger than the buffer": {size: 13 << 20, messages: 2, slow: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -125,11 +125,11 @@ func TestExportToALazyClient(t *testing.T) {
 		count   int             // of exported messages; zero if it depends on the machine
 		error   string
 	}{
-		"nothing has changed":        {between: letters, count: 300},
-		"the first has left":         {between: letters[1:], error: errChanged.Error()},
-		"all have left":              {between: nil, error: errChanged.Error()},
-		"another came to the end":    {between: append(slices.Clone(letters), letters[0]), count: 301},
-		"another is in front of all": {between: append([]amqp.Delivery{{MessageId: "new"}}, letters...), error: errChanged.Error()},
+		"nothing has changed":             {between: letters, count: 300},
+		"the first has left":              {between: letters[1:], error: errChanged.Error()},
+		"all have left":                   {between: nil, error: errChanged.Error()},
+		"a message was added at the end":  {between: append(slices.Clone(letters), letters[0]), count: 301},
+		"a message was added at the head": {between: append([]amqp.Delivery{{MessageId: "new"}}, letters...), error: errChanged.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

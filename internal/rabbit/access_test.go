@@ -338,8 +338,8 @@ func TestErrorsContainNoSecret(t *testing.T) {
 		"no TLS there": func(c *rabbit.Config) {
 			c.AMQPURI, c.ManagementURI = strings.Replace(c.AMQPURI, "amqp", "amqps", 1), strings.Replace(c.ManagementURI, "http", "https", 1)
 		},
-		"wrong protocols":       func(c *rabbit.Config) { c.AMQPURI, c.ManagementURI = "amqp"+c.ManagementURI[4:], "http"+c.AMQPURI[4:] },
-		"a server that says it": func(c *rabbit.Config) { c.ManagementURI = mean.URI },
+		"wrong protocols":         func(c *rabbit.Config) { c.AMQPURI, c.ManagementURI = "amqp"+c.ManagementURI[4:], "http"+c.AMQPURI[4:] },
+		"a server that quotes it": func(c *rabbit.Config) { c.ManagementURI = mean.URI },
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {

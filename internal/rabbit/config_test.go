@@ -59,22 +59,22 @@ func TestConfigValidate(t *testing.T) {
 		change func(*rabbit.Config)
 		says   string
 	}{
-		"as it should be":          {func(*rabbit.Config) {}, ""},
-		"with certificates":        {func(c *rabbit.Config) { c.CA, c.ClientCert, c.ClientKey = own.cert, own.cert, own.key }, ""},
-		"no AMQP URI":              {func(c *rabbit.Config) { c.AMQPURI = "" }, "AMQPURI: must begin with amqp:// or amqps://"},
-		"AMQP over HTTP":           {func(c *rabbit.Config) { c.AMQPURI = "http://h" }, "AMQPURI: must begin with amqp:// or amqps://"},
-		"management over AMQP":     {func(c *rabbit.Config) { c.ManagementURI = "amqp://h" }, "ManagementURI: must begin with http:// or https://"},
-		"no host":                  {func(c *rabbit.Config) { c.ManagementURI = "http://:15672" }, "ManagementURI: has no host"},
-		"password in the AMQP URI": {func(c *rabbit.Config) { c.AMQPURI = "amqp://u:s3cret-word@h" }, "AMQPURI: must not contain a user or password"},
-		"user in the URI":          {func(c *rabbit.Config) { c.ManagementURI = "http://u@h" }, "ManagementURI: must not contain a user or password"},
-		"URI that is none":         {func(c *rabbit.Config) { c.AMQPURI = "amqp://u:s3cret-word@h:x" }, "AMQPURI: is not a URI"},
-		"no vhost":                 {func(c *rabbit.Config) { c.VHost = "" }, `VHost: must not be empty; the default vhost is "/"`},
-		"no interval":              {func(c *rabbit.Config) { c.ResyncInterval = 0 }, "ResyncInterval: must be above zero, is 0s"},
-		"CA that is none":          {func(c *rabbit.Config) { c.CA = []byte("s3cret-word") }, "CA: holds no PEM certificate"},
-		"certificate without key":  {func(c *rabbit.Config) { c.ClientCert = own.cert }, "ClientCert and ClientKey: one is given without the other"},
-		"key without certificate":  {func(c *rabbit.Config) { c.ClientKey = own.key }, "ClientCert and ClientKey: one is given without the other"},
-		"key of another":           {func(c *rabbit.Config) { c.ClientCert, c.ClientKey = own.cert, selfSigned(t).key }, "ClientCert and ClientKey: tls: private key does not match public key"},
-		"key that is none":         {func(c *rabbit.Config) { c.ClientCert, c.ClientKey = own.cert, []byte("s3cret-word") }, "ClientCert and ClientKey: tls: failed to find any PEM data in key input"},
+		"as it should be":            {func(*rabbit.Config) {}, ""},
+		"with certificates":          {func(c *rabbit.Config) { c.CA, c.ClientCert, c.ClientKey = own.cert, own.cert, own.key }, ""},
+		"no AMQP URI":                {func(c *rabbit.Config) { c.AMQPURI = "" }, "AMQPURI: must begin with amqp:// or amqps://"},
+		"AMQP over HTTP":             {func(c *rabbit.Config) { c.AMQPURI = "http://h" }, "AMQPURI: must begin with amqp:// or amqps://"},
+		"management over AMQP":       {func(c *rabbit.Config) { c.ManagementURI = "amqp://h" }, "ManagementURI: must begin with http:// or https://"},
+		"no host":                    {func(c *rabbit.Config) { c.ManagementURI = "http://:15672" }, "ManagementURI: has no host"},
+		"password in the AMQP URI":   {func(c *rabbit.Config) { c.AMQPURI = "amqp://u:s3cret-word@h" }, "AMQPURI: must not contain a user or password"},
+		"user in the URI":            {func(c *rabbit.Config) { c.ManagementURI = "http://u@h" }, "ManagementURI: must not contain a user or password"},
+		"URI that is none":           {func(c *rabbit.Config) { c.AMQPURI = "amqp://u:s3cret-word@h:x" }, "AMQPURI: is not a URI"},
+		"no vhost":                   {func(c *rabbit.Config) { c.VHost = "" }, `VHost: must not be empty; the default vhost is "/"`},
+		"no interval":                {func(c *rabbit.Config) { c.ResyncInterval = 0 }, "ResyncInterval: must be above zero, is 0s"},
+		"CA that is none":            {func(c *rabbit.Config) { c.CA = []byte("s3cret-word") }, "CA: holds no PEM certificate"},
+		"certificate without key":    {func(c *rabbit.Config) { c.ClientCert = own.cert }, "ClientCert and ClientKey: one is given without the other"},
+		"key without certificate":    {func(c *rabbit.Config) { c.ClientKey = own.key }, "ClientCert and ClientKey: one is given without the other"},
+		"key of another certificate": {func(c *rabbit.Config) { c.ClientCert, c.ClientKey = own.cert, selfSigned(t).key }, "ClientCert and ClientKey: tls: private key does not match public key"},
+		"key that is none":           {func(c *rabbit.Config) { c.ClientCert, c.ClientKey = own.cert, []byte("s3cret-word") }, "ClientCert and ClientKey: tls: failed to find any PEM data in key input"},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -23,7 +23,7 @@ func TestAdvisoryOfADeliveryLimitBelowAttempts(t *testing.T) {
 		"as many":                               {`{retry: {strategy: Reject, maxAttempts: 20}}`, vhost.RabbitMQ43, nil},
 		"a broker that does not count on":       {`{retry: {strategy: Reject, maxAttempts: 25}}`, vhost.RabbitMQ40, nil},
 		"without a limit":                       {`{retry: {strategy: Reject, maxAttempts: 25}, queue: {deliveryLimit: Unlimited}}`, vhost.RabbitMQ43, nil},
-		"a limit of its own":                    {`{retry: {strategy: Reject, maxAttempts: 25}, queue: {deliveryLimit: 30}}`, vhost.RabbitMQ43, nil},
+		"a limit in its arguments":              {`{retry: {strategy: Reject, maxAttempts: 25}, queue: {deliveryLimit: 30}}`, vhost.RabbitMQ43, nil},
 		"an exchange of its own, so no limit":   {`{retry: {strategy: Reject, maxAttempts: 25, exchange: {name: retry}}}`, vhost.RabbitMQ43, nil},
 		"another strategy":                      {`{retry: {maxAttempts: 25}}`, vhost.RabbitMQ43, nil},
 		"a spec that cannot become a topology":  {`{retry: {delayTiers: [{delay: x}]}}`, vhost.RabbitMQ43, nil},

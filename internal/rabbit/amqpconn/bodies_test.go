@@ -19,9 +19,9 @@ func TestBodiesAreDroppedWhenMemoryIsUsed(t *testing.T) { //nolint:paralleltest 
 		steps []step
 		kept  []bool
 	}{
-		"small ones":                        {[]step{{0, "a", 100, false}, {0, "a", 100, false}}, []bool{true, true}},
-		"the largest one":                   {[]step{{0, "a", 16 * mib, false}}, []bool{true}},
-		"a larger one, which others follow": {[]step{{0, "a", 16*mib + 1, false}, {0, "a", 100, false}}, []bool{false, true}},
+		"small ones":                       {[]step{{0, "a", 100, false}, {0, "a", 100, false}}, []bool{true, true}},
+		"the largest one":                  {[]step{{0, "a", 16 * mib, false}}, []bool{true}},
+		"a larger one, followed by others": {[]step{{0, "a", 16*mib + 1, false}, {0, "a", 100, false}}, []bool{false, true}},
 		"more than a connection keeps": {
 			[]step{{0, "a", 15 * mib, false}, {0, "a", 15 * mib, false}, {0, "a", 100, false}}, []bool{true, false, false},
 		},

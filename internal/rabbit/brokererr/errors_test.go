@@ -20,7 +20,7 @@ func TestQueueNotStarted(t *testing.T) {
 			want:   ErrQueueNotStarted,
 			text:   "quorum queue not started: Cannot declare quorum queue 'q' in vhost '/' on node 'rabbit@a' with leader on node 'rabbit@a': cluster_not_formed",
 		},
-		"anything else": {
+		"any other error": {
 			reason: "INTERNAL_ERROR", want: ErrUnreachable, text: "broker unreachable: the AMQP connection was closed: INTERNAL_ERROR",
 		},
 	} {

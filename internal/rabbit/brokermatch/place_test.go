@@ -49,7 +49,7 @@ func TestLeadsTo(t *testing.T) {
 		change change
 		want   bool
 	}{
-		"AMQP was let in at the same address":         {own, func(h *rabbit.Health) { h.Place.MatchQueue = "" }, true},
+		"AMQP was accepted at the same address":       {own, func(h *rabbit.Health) { h.Place.MatchQueue = "" }, true},
 		"the management API shows its match queue":    {other, func(*rabbit.Health) {}, true},
 		"the same, where the ID cannot be read":       {other, func(h *rabbit.Health) { h.Cluster.ID = "" }, true},
 		"at the same address, but of another cluster": {own, func(h *rabbit.Health) { h.Cluster.ID = "sha256:other" }, false},

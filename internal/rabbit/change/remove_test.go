@@ -70,7 +70,7 @@ func TestRemove(t *testing.T) {
 			[]string{"audit", "events"},
 			nil, nil, "",
 		},
-		"what is not there": {
+		"missing objects": {
 			rabbit.Removal{
 				Bindings:  []topology.Binding{{Source: "none", Destination: "orders"}, {Source: "events", Destination: "none"}, {Source: "events", Destination: "orders"}},
 				Queues:    []string{"none"},

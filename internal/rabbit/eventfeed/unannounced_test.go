@@ -26,15 +26,15 @@ func TestUnannouncedChanges(t *testing.T) {
 		happens func(u *unannounced)
 		want    string
 	}{
-		{"no event comes", func(u *unannounced) { u.refreshed(found, true) }, `queue "orders" was deleted`},
-		{"its event came before", func(u *unannounced) { u.announce([]Change{deleted}); u.refreshed(found, true) }, ""},
-		{"its event comes after", func(u *unannounced) { u.refreshed(found, true); u.announce([]Change{deleted}) }, ""},
+		{"no event arrives", func(u *unannounced) { u.refreshed(found, true) }, `queue "orders" was deleted`},
+		{"its event arrived before", func(u *unannounced) { u.announce([]Change{deleted}); u.refreshed(found, true) }, ""},
+		{"its event arrives later", func(u *unannounced) { u.refreshed(found, true); u.announce([]Change{deleted}) }, ""},
 		{
 			"Warren corrects it, which is announced", func(u *unannounced) { u.refreshed(found, true); u.announce([]Change{created}) },
 			`queue "orders" was deleted`,
 		},
 		{
-			"its event came before another refresh, which did not show it yet",
+			"its event arrived before another refresh, which did not show the change yet",
 			func(u *unannounced) {
 				u.announce([]Change{deleted})
 				u.refreshed(none, true)

@@ -98,12 +98,12 @@ func TestWhyAPassIsOver(t *testing.T) {
 		change func(*pass)
 		want   error
 	}{
-		"has looked all the time": {func(*pass) {}, ErrTooSlow},
-		"has moved some":          {func(p *pass) { p.moved = 1 }, errPassOver},
-		"waits for a confirm":     {func(p *pass) { p.outlet.inFlight[1] = &item{} }, errPassOver},
-		"waits for room":          {func(p *pass) { p.waiting = []*item{{}} }, errPassOver},
-		"waits for messages":      {func(p *pass) { p.takenAt = now.Add(-time.Second) }, errPassOver},
-		"is a browse":             {func(p *pass) { p.look = &look{} }, errPassOver},
+		"has examined messages all the time": {func(*pass) {}, ErrTooSlow},
+		"has moved some":                     {func(p *pass) { p.moved = 1 }, errPassOver},
+		"waits for a confirm":                {func(p *pass) { p.outlet.inFlight[1] = &item{} }, errPassOver},
+		"waits for room":                     {func(p *pass) { p.waiting = []*item{{}} }, errPassOver},
+		"waits for messages":                 {func(p *pass) { p.takenAt = now.Add(-time.Second) }, errPassOver},
+		"is a browse":                        {func(p *pass) { p.look = &look{} }, errPassOver},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

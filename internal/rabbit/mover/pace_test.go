@@ -9,15 +9,15 @@ func TestHowManyMessagesFit(t *testing.T) {
 		limit  int
 		want   int
 	}{
-		"nothing is known yet":                    {nil, 500, 16},
-		"nothing is known, and few may be":        {nil, 4, 4},
-		"a few are known":                         {[]alike{{15, 10 << 20}}, 500, 16},
-		"no more than twice as many as were seen": {[]alike{{100, 1000}}, 500, 128},
-		"small messages":                          {[]alike{{250, 1000}}, 500, 500},
-		"64 kB":                                   {[]alike{{250, 64_000}}, 500, 256},
-		"10 MiB":                                  {[]alike{{100, 10 << 20}}, 500, 1},
-		"larger than all that may be":             {[]alike{{100, 100 << 20}}, 500, 1},
-		"a large message among small ones":        {[]alike{{1000, 1000}, {1, 1 << 20}}, 500, 500},
+		"no size is known yet":                     {nil, 500, 16},
+		"no size is known, and the limit is small": {nil, 4, 4},
+		"a few sizes are known":                    {[]alike{{15, 10 << 20}}, 500, 16},
+		"no more than twice as many as were seen":  {[]alike{{100, 1000}}, 500, 128},
+		"small messages":                           {[]alike{{250, 1000}}, 500, 500},
+		"64 kB":                                    {[]alike{{250, 64_000}}, 500, 256},
+		"10 MiB":                                   {[]alike{{100, 10 << 20}}, 500, 1},
+		"larger than the limit":                    {[]alike{{100, 100 << 20}}, 500, 1},
+		"a large message among small ones":         {[]alike{{1000, 1000}, {1, 1 << 20}}, 500, 500},
 		"large messages after many small ones": {
 			[]alike{{100_000, 1000}, {64, 1 << 20}}, 500, 16,
 		},

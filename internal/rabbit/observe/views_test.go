@@ -133,11 +133,11 @@ func TestWritesConcernWhatChangesConcern(t *testing.T) {
 	}
 	binding := vhost.Binding{Source: "dlx", Destination: "grave", RoutingKey: "new"}
 	for name, write := range map[string]snapshot.Write{
-		"a queue that goes":     {ID: vhost.QueueID("grave"), Apply: func(s *snapshot.Snapshot) bool { return s.DropQueue("grave") }},
-		"an exchange that goes": {ID: vhost.ExchangeID("dlx"), Apply: func(s *snapshot.Snapshot) bool { return s.DropExchange("dlx") }},
-		"a binding that comes":  {ID: binding.ID(), Apply: func(s *snapshot.Snapshot) bool { return s.PutBinding(binding) }},
-		"a queue that comes":    {ID: vhost.QueueID("new"), Apply: func(s *snapshot.Snapshot) bool { return s.PutQueue("new", vhost.Queue{}) }},
-		"nothing new":           {ID: vhost.QueueID("grave"), Apply: func(s *snapshot.Snapshot) bool { return s.PutQueue("grave", vhost.Queue{}) }},
+		"a deleted queue":    {ID: vhost.QueueID("grave"), Apply: func(s *snapshot.Snapshot) bool { return s.DropQueue("grave") }},
+		"a deleted exchange": {ID: vhost.ExchangeID("dlx"), Apply: func(s *snapshot.Snapshot) bool { return s.DropExchange("dlx") }},
+		"a new binding":      {ID: binding.ID(), Apply: func(s *snapshot.Snapshot) bool { return s.PutBinding(binding) }},
+		"a new queue":        {ID: vhost.QueueID("new"), Apply: func(s *snapshot.Snapshot) bool { return s.PutQueue("new", vhost.Queue{}) }},
+		"nothing new":        {ID: vhost.QueueID("grave"), Apply: func(s *snapshot.Snapshot) bool { return s.PutQueue("grave", vhost.Queue{}) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

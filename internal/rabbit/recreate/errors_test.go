@@ -21,13 +21,13 @@ func TestReasonOfAFailedSwap(t *testing.T) {
 		reason Reason
 	}{
 		"the delete may be running":         {safedelete.Recreated{DeleteSent: true}, brokererr.ErrConsumed, DeleteUncertain},
-		"a consumer came":                   {safedelete.Recreated{}, brokererr.ErrConsumed, ConsumersCameBack},
+		"a consumer subscribed":             {safedelete.Recreated{}, brokererr.ErrConsumed, ConsumersCameBack},
 		"messages wait to be dead-lettered": {safedelete.Recreated{}, pending, MessagesPending},
-		"messages came":                     {safedelete.Recreated{}, brokererr.ErrNotEmpty, PublishersPastBindings},
+		"messages arrived":                  {safedelete.Recreated{}, brokererr.ErrNotEmpty, PublishersPastBindings},
 		"the callback gave a reason":        {safedelete.Recreated{}, refuse(AMQP10Message, "x"), AMQP10Message},
 		"a permission is missing":           {safedelete.Recreated{}, fmt.Errorf("x: %w", brokererr.ErrAccessRefused), MissingPermission},
 		"another instance works here":       {safedelete.Recreated{}, brokererr.ErrShared, SharedVHost},
-		"anything else":                     {safedelete.Recreated{}, other, ""},
+		"any other error":                   {safedelete.Recreated{}, other, ""},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {

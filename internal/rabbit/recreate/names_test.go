@@ -33,14 +33,14 @@ func TestIDOf(t *testing.T) {
 		hold, queue string
 		id          string
 	}{
-		"the hold of the queue":       {of("orders").Hold(), "orders", "k3v9q2m7xa"},
-		"the backlog of the queue":    {of("orders").Backlog(), "orders", "k3v9q2m7xa"},
-		"the hold of a long name":     {of(longest).Hold(), longest, "k3v9q2m7xa"},
-		"the hold of another queue":   {of("orders.dlq").Hold(), "orders", ""},
-		"the probe of the queue":      {of("orders").probe(), "orders", ""},
-		"only the prefix":             {prefixHold, "orders", ""},
-		"an ID without a queue":       {prefixHold + "k3v9q2m7xa", "orders", ""},
-		"a queue that is not of ours": {"orders", "orders", ""},
+		"the hold of the queue":      {of("orders").Hold(), "orders", "k3v9q2m7xa"},
+		"the backlog of the queue":   {of("orders").Backlog(), "orders", "k3v9q2m7xa"},
+		"the hold of a long name":    {of(longest).Hold(), longest, "k3v9q2m7xa"},
+		"the hold of another queue":  {of("orders.dlq").Hold(), "orders", ""},
+		"the probe of the queue":     {of("orders").probe(), "orders", ""},
+		"only the prefix":            {prefixHold, "orders", ""},
+		"an ID without a queue":      {prefixHold + "k3v9q2m7xa", "orders", ""},
+		"a queue of another program": {"orders", "orders", ""},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -93,7 +93,7 @@ func TestUnusualSettings(t *testing.T) {
 			fewChannels(t, private.Broker.NewVHost(t), channels)
 		})
 	}
-	t.Run("deletions need no statistics, and that there are none is told", func(t *testing.T) {
+	t.Run("deletions need no statistics, and the health reports that there are none", func(t *testing.T) {
 		private.Eval(`application:set_env(rabbitmq_management_agent, disable_metrics_collector, true).`)
 		withoutMetricsCollector(t, private.Broker.NewVHost(t))
 	})

@@ -112,12 +112,12 @@ func TestTheGroupsOfABatchAreIndependent(t *testing.T) {
 		says    string
 		left    int
 	}{
-		"a message comes before the fence is closed": {
+		"a message arrives before the fence is closed": {
 			step:    safedelete.StepFenced,
 			trouble: func(_ *testing.T, vh *brokers.VHost) { vh.Publish("", "troubled", "in between") },
 			reason:  brokererr.ErrNotEmpty, says: `not empty: queue "troubled" holds 1 message`, left: 1,
 		},
-		"a consumer comes": {
+		"a consumer subscribes": {
 			step: safedelete.StepSettled,
 			trouble: func(t *testing.T, vh *brokers.VHost) {
 				rabbittest.Holding(t, vh, func(ch *amqp.Channel) error {
@@ -127,7 +127,7 @@ func TestTheGroupsOfABatchAreIndependent(t *testing.T) {
 			},
 			reason: brokererr.ErrNotEmpty, says: `not empty: queue "troubled" has 1 consumer`,
 		},
-		"the queue is another one": {
+		"the queue was declared again": {
 			step: safedelete.StepSettled,
 			trouble: func(_ *testing.T, vh *brokers.VHost) {
 				vh.DeleteQueue("troubled")

@@ -68,13 +68,13 @@ func TestDeletionsWaitForFencesThatCouldNotBeTakenDown(t *testing.T) {
 		lifted time.Duration // when one of them is taken down; never if zero
 		want   time.Duration
 	}{
-		"none":                            {0, 0, 0},
-		"a few":                           {fenceLimit - 1, 0, 0},
-		"many, of which one goes":         {fenceLimit, 7500 * time.Millisecond, 8 * time.Second},
-		"many, of which none ever goes":   {fenceLimit, 0, time.Minute},
-		"many, of which one goes late":    {fenceLimit, time.Hour, time.Minute},
-		"many more, of which one goes":    {fenceLimit + 1, time.Second, time.Minute},
-		"many, and the connection closes": {fenceLimit, -time.Second, time.Second},
+		"none":                               {0, 0, 0},
+		"a few":                              {fenceLimit - 1, 0, 0},
+		"many, one of which is removed":      {fenceLimit, 7500 * time.Millisecond, 8 * time.Second},
+		"many, none of which is removed":     {fenceLimit, 0, time.Minute},
+		"many, one of which is removed late": {fenceLimit, time.Hour, time.Minute},
+		"many more, one of which is removed": {fenceLimit + 1, time.Second, time.Minute},
+		"many, and the connection closes":    {fenceLimit, -time.Second, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

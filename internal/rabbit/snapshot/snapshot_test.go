@@ -141,7 +141,7 @@ func TestObserveFollowsExchanges(t *testing.T) {
 		exchanges, from, into []string
 	}{
 		"nothing":                           {vhost.Selection{}, nil, nil, nil},
-		"what is there only":                {vhost.Selection{Exchanges: []string{"x", "none"}, Queues: []string{"q", "none"}}, []string{"x"}, nil, []string{"q"}},
+		"existing objects only":             {vhost.Selection{Exchanges: []string{"x", "none"}, Queues: []string{"q", "none"}}, []string{"x"}, nil, []string{"q"}},
 		"all round":                         {vhost.Selection{FollowFrom: "x"}, []string{"x", "y"}, []string{"x", "y"}, nil},
 		"from an exchange without bindings": {vhost.Selection{FollowFrom: "amq.topic"}, []string{"amq.topic"}, nil, nil},
 		"one exchange alone":                {vhost.Selection{BindingsFrom: []string{"x", "none"}}, nil, []string{"x"}, nil},

@@ -88,7 +88,7 @@ func TestChecks(t *testing.T) {
 			removal{entry: binding, observed: broker("x-max-length", 5), input: Input{ContractHold: "consumers do not know"}},
 			Block{v1alpha1.AdvisoryReasonContractPending, "consumers do not know"},
 		},
-		"consumersPublish: by a binding, and another one takes the same messages": {
+		"consumersPublish: by a binding, and another binding matches the same messages": {
 			consumersPublish,
 			removal{entry: binding, observed: twice, input: Input{ContractHold: "consumers do not know"}},
 			Block{},
@@ -109,10 +109,10 @@ func TestChecks(t *testing.T) {
 			removal{entry: exchange, comparison: recreate(v1alpha1.KindQueue, "orders")},
 			Block{v1alpha1.AdvisoryReasonReplacementPending, "the objects that replace it do not exist yet"},
 		},
-		"replacementIsPending: the exchange of a source is missing, which is somebody else's": {
+		"replacementIsPending: a source exchange that Warren does not declare is missing": {
 			replacementIsPending, removal{entry: queue, comparison: state(v1alpha1.KindExchange, "events", v1alpha1.RoleSource, v1alpha1.StateMissing)}, Block{},
 		},
-		"replacementIsPending: of a source's binding nothing depends": {
+		"replacementIsPending: the binding of a source": {
 			replacementIsPending, removal{entry: source, comparison: recreate(v1alpha1.KindQueue, "orders")}, Block{},
 		},
 		"replacementIsPending: all is there": {
@@ -133,7 +133,7 @@ func TestChecks(t *testing.T) {
 		"exchangeIsInUse: a queue is bound to it": {
 			exchangeIsInUse, removal{entry: exchange, observed: quiet}, Block{v1alpha1.AdvisoryReasonInUse, `"dlq" is bound to it`},
 		},
-		"exchangeIsInUse: what is bound to it leaves, too": {exchangeIsInUse, removal{entry: exchange, observed: quiet, leaving: leaving}, Block{}},
+		"exchangeIsInUse: the queue that is bound to it is removed, too": {exchangeIsInUse, removal{entry: exchange, observed: quiet, leaving: leaving}, Block{}},
 		"deadLettersComeIn: by an exchange": {
 			deadLettersComeIn,
 			removal{entry: queue, observed: leads},
@@ -144,7 +144,7 @@ func TestChecks(t *testing.T) {
 			removal{entry: queue, observed: byName},
 			Block{v1alpha1.AdvisoryReasonDeadLetters, `queue "theirs" still dead-letters to it`},
 		},
-		"deadLettersComeIn: they go elsewhere": {
+		"deadLettersComeIn: to another queue": {
 			deadLettersComeIn, removal{entry: queue, observed: unbound(broker(vhost.ArgDeadLetterExchange, "dlx"))}, Block{},
 		},
 		"queueIsBound: to an exchange": {

@@ -47,9 +47,9 @@ func TestDecide(t *testing.T) {
 		want   []string
 		drift  bool
 	}{
-		"nothing is there yet": {Scenario: plantest.Scenario{Spec: full}, want: all},
+		"no object exists yet": {Scenario: plantest.Scenario{Spec: full}, want: all},
 		"all is there":         {Scenario: plantest.Scenario{Was: full}},
-		"what is there of a new spec stays": {
+		"existing objects of a new spec stay": {
 			Scenario: plantest.Scenario{Spec: full, Then: func(o vhost.Observed) {
 				o.Exchanges["events"] = vhost.Exchange{Type: "topic", Durable: true}
 			}},
@@ -67,7 +67,7 @@ func TestDecide(t *testing.T) {
 			Scenario: plantest.Scenario{Was: full, Then: func(o vhost.Observed) { topologytest.UnbindFrom(&o, "events", "orders") }},
 			want:     []string{`binding events -> orders "order.placed"`}, drift: true,
 		},
-		"a binding was deleted while a queue is still to come": {
+		"a binding was deleted before a queue is declared": {
 			Scenario: plantest.Scenario{
 				Was: full, Spec: strings.Replace(full, "{delay: 30s, queueName: tier}", "{delay: 30s, queueName: tier}, {delay: 1m, queueName: next}", 1),
 				Then: func(o vhost.Observed) { topologytest.UnbindFrom(&o, "events", "orders") },
@@ -85,11 +85,11 @@ func TestDecide(t *testing.T) {
 			},
 			want: []string{"exchange events (fanout)", `at last binding events -> orders ""`},
 		},
-		"Report declares nothing that was there": {
+		"Report declares no deleted object": {
 			Scenario: plantest.Scenario{Was: full, Then: func(o vhost.Observed) { topologytest.DropQueue(&o, "dlq") }},
 			policy:   v1alpha1.DriftPolicyReport, drift: true,
 		},
-		"Report declares nothing that is new": {Scenario: plantest.Scenario{Spec: full}, policy: v1alpha1.DriftPolicyReport},
+		"Report declares no new object": {Scenario: plantest.Scenario{Spec: full}, policy: v1alpha1.DriftPolicyReport},
 
 		"an exchange that must exist does not, the rest is declared": {
 			Scenario: plantest.Scenario{Spec: `{retry: {policy: None}, deadLetter: {policy: Disabled}, bindings: [{exchange: {name: legacy}}, {exchange: {name: events, type: fanout}}]}`},
@@ -103,7 +103,7 @@ func TestDecide(t *testing.T) {
 			drift: true,
 		},
 
-		"while a queue needs recreation nothing new is declared or bound": {
+		"while a queue needs recreation, no new object is declared or bound": {
 			Scenario: plantest.Scenario{Was: full, Spec: `{
 				queue: {messageTTL: 5m},
 				bindings: [{exchange: {name: events, type: topic}, routingKeys: [order.placed, order.paid]}, {exchange: {name: more, type: fanout}}],
@@ -111,7 +111,7 @@ func TestDecide(t *testing.T) {
 				deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}
 			}`},
 		},
-		"before Warren recreates a queue, it declares what no message reaches yet": {
+		"before Warren recreates a queue, it declares new objects that no message can reach": {
 			Scenario: plantest.Scenario{Was: full, Recreates: true, Spec: `{
 				queue: {messageTTL: 5m},
 				bindings: [{exchange: {name: events, type: topic}, routingKeys: [order.placed, order.paid]}, {exchange: {name: more, type: fanout}}],
@@ -120,7 +120,7 @@ func TestDecide(t *testing.T) {
 			}`},
 			want: []string{"exchange more (fanout)", "exchange grave (fanout)", "queue next", `binding grave -> dlq ""`},
 		},
-		"before Warren recreates a queue, a deleted one of another shape stays away": {
+		"before Warren recreates a queue, it does not declare a deleted queue that had other arguments": {
 			Scenario: plantest.Scenario{
 				Was: full, Recreates: true,
 				Spec: strings.Replace(fullWithTTL, "delay: 30s", "delay: 1m", 1),
@@ -128,7 +128,7 @@ func TestDecide(t *testing.T) {
 			},
 			drift: true,
 		},
-		"while a queue needs recreation what was in sync comes back": {
+		"while a queue needs recreation, deleted objects that were in sync are declared": {
 			Scenario: plantest.Scenario{Was: full, Spec: fullWithTTL, Then: func(o vhost.Observed) {
 				topologytest.DropQueue(&o, "tier")
 				topologytest.DropExchange(&o, "dlx")
@@ -147,7 +147,7 @@ func TestDecide(t *testing.T) {
 			}},
 			drift: true,
 		},
-		"while a queue needs recreation a deleted one of another shape does not come back, nor is it bound": {
+		"while a queue needs recreation, a deleted queue that had other arguments is neither declared nor bound": {
 			Scenario: plantest.Scenario{
 				Was: full,
 				Spec: `{
@@ -160,7 +160,7 @@ func TestDecide(t *testing.T) {
 			},
 			drift: true,
 		},
-		"while a queue needs recreation a deleted exchange of another type does not come back, nor is it bound": {
+		"while a queue needs recreation, a deleted exchange that had another type is neither declared nor bound": {
 			Scenario: plantest.Scenario{
 				Was: full,
 				Spec: `{
@@ -173,14 +173,14 @@ func TestDecide(t *testing.T) {
 			drift: true,
 		},
 
-		"after a broker upgrade what was in sync comes back, bindings of the upgraded objects too": {
+		"after a broker upgrade, deleted objects that were in sync are declared, with their bindings": {
 			Scenario: plantest.Scenario{Was: full, From: topologytest.V313, On: topologytest.V40, Then: func(o vhost.Observed) {
 				topologytest.UnbindFrom(&o, "dlx", "dlq")
 				topologytest.DropQueue(&o, "tier")
 			}},
 			want: []string{"queue tier", `binding again -> tier "tier"`, `binding dlx -> dlq ""`}, drift: true,
 		},
-		"after a broker upgrade nothing new is bound": {
+		"after a broker upgrade, no new binding is made": {
 			Scenario: plantest.Scenario{Was: `{retry: {strategy: Reject}}`, From: topologytest.V313, On: topologytest.V40},
 		},
 
@@ -319,7 +319,7 @@ func TestMergeInventory(t *testing.T) {
 				"Binding orders -> dlq: Missing, , hash as now",
 			},
 		},
-		"an object that somebody else declared otherwise meanwhile was found": {
+		"an object that another client declared with other arguments was found": {
 			Scenario: plantest.Scenario{Spec: spec, Then: func(o vhost.Observed) {
 				o.Queues["orders"] = vhost.Queue{Durable: true}
 			}},
@@ -406,16 +406,16 @@ func TestOriginOfWhatWasToBeDeclared(t *testing.T) {
 		then     func(o vhost.Observed)
 		want     v1alpha1.Origin
 	}{
-		"declared and confirmed":                       {declared: true, want: v1alpha1.OriginDeclared},
-		"about to be declared":                         {declared: true, then: missing, want: v1alpha1.OriginDeclared},
-		"refused, and still missing":                   {declared: true, refused: true, then: missing, want: v1alpha1.OriginDeclared},
-		"refused, and there all the same":              {declared: true, refused: true, want: v1alpha1.OriginAdopted},
-		"there when nobody knows who declared it":      {before: &intended, want: v1alpha1.OriginAdopted},
-		"there, otherwise, when nobody knows who did":  {before: &intended, then: differing, want: v1alpha1.OriginAdopted},
-		"still missing":                                {before: &intended, then: missing, want: v1alpha1.OriginDeclared},
-		"declared at the second try":                   {before: &intended, declared: true, want: v1alpha1.OriginDeclared},
-		"in sync since it was declared":                {before: &confirmed, want: v1alpha1.OriginDeclared},
-		"in sync since, and changed by somebody since": {before: &confirmed, then: differing, want: v1alpha1.OriginDeclared},
+		"declared and confirmed":                                  {declared: true, want: v1alpha1.OriginDeclared},
+		"about to be declared":                                    {declared: true, then: missing, want: v1alpha1.OriginDeclared},
+		"refused, and still missing":                              {declared: true, refused: true, then: missing, want: v1alpha1.OriginDeclared},
+		"refused, and there all the same":                         {declared: true, refused: true, want: v1alpha1.OriginAdopted},
+		"exists, of unknown origin":                               {before: &intended, want: v1alpha1.OriginAdopted},
+		"exists with other arguments, of unknown origin":          {before: &intended, then: differing, want: v1alpha1.OriginAdopted},
+		"still missing":                                           {before: &intended, then: missing, want: v1alpha1.OriginDeclared},
+		"declared at the second try":                              {before: &intended, declared: true, want: v1alpha1.OriginDeclared},
+		"in sync since it was declared":                           {before: &confirmed, want: v1alpha1.OriginDeclared},
+		"in sync since then, and changed by another client later": {before: &confirmed, then: differing, want: v1alpha1.OriginDeclared},
 	} {
 		told := plantest.Scenario{Was: spec, Then: test.then}.Play(t)
 		known, done := topology.Inventory{}, plan.Plan{Failed: vhost.IDs{vhost.QueueID("orders"): test.refused}}
@@ -440,11 +440,11 @@ func TestHasNewObjects(t *testing.T) {
 		entry v1alpha1.TopologyEntry
 		want  bool
 	}{
-		"ours before":                   {queue("ours", v1alpha1.OriginDeclared, "s"), false},
-		"somebody's before and now":     {queue("somebody's", v1alpha1.OriginAdopted, ""), false},
-		"somebody's, seen as wanted":    {queue("somebody's", v1alpha1.OriginAdopted, "s"), true},
-		"about to be declared":          {queue("new", v1alpha1.OriginDeclared, ""), true},
-		"not there, nor to be declared": {queue("new", "", ""), false},
+		"ours before":                     {queue("ours", v1alpha1.OriginDeclared, "s"), false},
+		"foreign before and now":          {queue("somebody's", v1alpha1.OriginAdopted, ""), false},
+		"foreign, and as specified":       {queue("somebody's", v1alpha1.OriginAdopted, "s"), true},
+		"about to be declared":            {queue("new", v1alpha1.OriginDeclared, ""), true},
+		"missing, and not to be declared": {queue("new", "", ""), false},
 	} {
 		topologytest.Equal(t, name, test.want, plan.HasNewObjects([]v1alpha1.TopologyEntry{test.entry}, known))
 	}

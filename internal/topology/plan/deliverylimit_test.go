@@ -27,16 +27,16 @@ func TestMayLimitDeliveries(t *testing.T) {
 		on310    bool
 		on43     bool
 	}{
-		"nothing is said":                      {queue: quorum(nil), on310: false, on43: true},
+		"no limit is set":                      {queue: quorum(nil), on310: false, on43: true},
 		"a limit":                              {queue: quorum(int64(5)), on310: true, on43: true},
 		"a limit of zero":                      {queue: quorum(int64(0)), on310: true, on43: true},
 		"unlimited":                            {queue: quorum(int64(-1)), on310: true, on43: false},
 		"a classic queue":                      {queue: vhost.Queue{Arguments: vhost.Arguments{vhost.ArgQueueType: "classic"}}},
 		"a policy limits":                      {queue: quorum(nil), policies: []vhost.Policy{policy("^orders", false, 5)}, on310: true, on43: true},
-		"a policy limits what was unlimited":   {queue: quorum(int64(-1)), policies: []vhost.Policy{policy("^orders", false, 5)}, on310: true, on43: true},
+		"a policy limits an unlimited queue":   {queue: quorum(int64(-1)), policies: []vhost.Policy{policy("^orders", false, 5)}, on310: true, on43: true},
 		"an operator policy limits":            {queue: quorum(int64(-1)), policies: []vhost.Policy{policy("^orders", true, 5)}, on310: true, on43: true},
 		"a policy unlimits":                    {queue: quorum(nil), policies: []vhost.Policy{policy("^orders", false, -1)}, on310: true, on43: false},
-		"a policy of others":                   {queue: quorum(nil), policies: []vhost.Policy{policy("^invoices", false, -1)}, on310: false, on43: true},
+		"a policy for other queues":            {queue: quorum(nil), policies: []vhost.Policy{policy("^invoices", false, -1)}, on310: false, on43: true},
 		"a policy that may match, with limit":  {queue: quorum(int64(-1)), policies: []vhost.Policy{policy("^[[:alpha:].]+$", false, 5)}, on310: true, on43: true},
 		"a policy that may match, without any": {queue: quorum(nil), policies: []vhost.Policy{policy("^[[:alpha:].]+$", false, -1)}, on310: true, on43: true},
 	} {

@@ -146,7 +146,7 @@ func TestDiffChanges(t *testing.T) {
 			change: argument("x-max-length", 5),
 			want:   ofQueue("arguments.x-max-length", "", "5", "x-max-length is 5, should not be set"),
 		},
-		"an argument that nobody knows": {
+		"an unknown argument": {
 			change: argument("x-note", []any{true, nil, map[string]any{"b": 1, "a": []byte("x")}}),
 			want:   ofQueue("arguments.x-note", "", `[true,null,{"a":"x","b":1}]`, `x-note is [true,null,{"a":"x","b":1}], should not be set`),
 		},
@@ -323,10 +323,10 @@ func TestDiffForeignBindings(t *testing.T) {
 			found: vhost.Binding{Source: "other", Destination: "orders", Arguments: vhost.Arguments{"n": math.Inf(1)}},
 			want:  []v1alpha1.TopologyEntry{foreign("other", "orders", "", "{}")},
 		},
-		"into a delay tier":          {found: vhost.Binding{Source: "other", Destination: "orders.retry.30s"}, want: []v1alpha1.TopologyEntry{foreign("other", "orders.retry.30s", "", "")}},
-		"into the dead-letter queue": {found: vhost.Binding{Source: "other", Destination: "orders.dlq"}, want: []v1alpha1.TopologyEntry{foreign("other", "orders.dlq", "", "")}},
-		"wanted by another":          {found: vhost.Binding{Source: "other", Destination: "orders.dlq"}, wanted: true},
-		"into a queue of others":     {found: vhost.Binding{Source: "events", Destination: "theirs"}},
+		"into a delay tier":                  {found: vhost.Binding{Source: "other", Destination: "orders.retry.30s"}, want: []v1alpha1.TopologyEntry{foreign("other", "orders.retry.30s", "", "")}},
+		"into the dead-letter queue":         {found: vhost.Binding{Source: "other", Destination: "orders.dlq"}, want: []v1alpha1.TopologyEntry{foreign("other", "orders.dlq", "", "")}},
+		"specified by another ConsumerQueue": {found: vhost.Binding{Source: "other", Destination: "orders.dlq"}, wanted: true},
+		"into a foreign queue":               {found: vhost.Binding{Source: "events", Destination: "theirs"}},
 		"from the dead-letter exchange": {
 			found: vhost.Binding{Source: "orders.dlx", Destination: "theirs", RoutingKey: "k"},
 			want:  []v1alpha1.TopologyEntry{foreign("orders.dlx", "theirs", "k", "")},
@@ -339,7 +339,7 @@ func TestDiffForeignBindings(t *testing.T) {
 			found: vhost.Binding{Source: "orders.dlx", Destination: "theirs", ToExchange: true},
 			want:  []v1alpha1.TopologyEntry{foreign("orders.dlx", "theirs", "", "")},
 		},
-		"from the dead-letter exchange, as another wants it": {found: vhost.Binding{Source: "orders.dlx", Destination: "theirs"}, wanted: true},
+		"from the dead-letter exchange, as another ConsumerQueue specifies": {found: vhost.Binding{Source: "orders.dlx", Destination: "theirs"}, wanted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -386,13 +386,13 @@ func TestDiffUpgraded(t *testing.T) {
 		"reject by reason came with 4.0":         {spec: reject, from: topologytest.V313, on: topologytest.V40, want: true, recreate: []string{"orders.dlx", "orders", "orders.dlq"}},
 		"its old binding is not foreign":         {spec: `{retry: {strategy: Reject}}`, from: topologytest.V310, on: topologytest.V43, want: true, recreate: []string{"orders.dlx", "orders", "orders.dlq"}},
 		"some of it may be new already":          {spec: reject, from: topologytest.V313, on: topologytest.V40, change: func(o vhost.Observed) { o.Queues["orders.dlq"].Arguments["x-delivery-limit"] = -1 }, want: true, recreate: []string{"orders.dlx", "orders"}},
-		"but not the main queue: rejects would go to the DLQ, not to the tier": {
+		"the main queue did not: rejects would go to the DLQ, not to the tier": {
 			spec: reject, from: topologytest.V313, on: topologytest.V40, change: func(o vhost.Observed) {
 				delete(o.Queues["orders"].Arguments, "x-dead-letter-routing-key")
 				o.Queues["orders"].Arguments["x-dead-letter-exchange"] = "orders.dlx"
 			}, recreate: []string{"orders.dlx", "orders.dlq"}, foreign: 1,
 		},
-		"nothing needs recreation":                  {spec: `{}`, from: topologytest.V40, on: topologytest.V43},
+		"no queue needs recreation":                 {spec: `{}`, from: topologytest.V40, on: topologytest.V43},
 		"missing objects are no sign of an upgrade": {spec: `{}`, from: topologytest.V40, on: topologytest.V43, change: func(o vhost.Observed) { delete(o.Queues, "orders") }},
 		"a missing object does not matter":          {spec: `{}`, from: topologytest.V313, on: topologytest.V43, change: func(o vhost.Observed) { delete(o.Queues, "orders.retry.5m") }, want: true, recreate: []string{"orders.dlq"}},
 		"another difference as well":                {spec: `{}`, from: topologytest.V313, on: topologytest.V43, change: func(o vhost.Observed) { o.Queues["orders"].Arguments["x-max-length"] = 1 }, recreate: []string{"orders", "orders.dlq"}},
@@ -459,10 +459,10 @@ func TestDiffReturnRoute(t *testing.T) {
 		"topic":                               {exchanges: map[string]string{"back": "topic"}, bindings: []vhost.Binding{to("back", "orders", "*")}},
 		"topic that does not match":           {exchanges: map[string]string{"back": "topic"}, bindings: []vhost.Binding{to("back", "orders", "again.*")}, missing: nowhere},
 		"fans out":                            {exchanges: map[string]string{"back": "topic"}, bindings: []vhost.Binding{to("back", "orders", "again"), to("back", "z", "#"), to("back", `"a"`, "*"), to("back", "z", "again")}, fansOut: `"\"a\"", "z"`},
-		"leads to others only":                {exchanges: map[string]string{"back": "direct"}, bindings: []vhost.Binding{to("back", "other", "again")}, missing: astray},
+		"leads to other queues only":          {exchanges: map[string]string{"back": "direct"}, bindings: []vhost.Binding{to("back", "other", "again")}, missing: astray},
 		"headers: each message decides":       {exchanges: map[string]string{"back": "headers"}, bindings: []vhost.Binding{to("back", "other", "again"), to("back", "orders", "")}},
 		"a plugin's type":                     {exchanges: map[string]string{"back": "x-random"}, bindings: []vhost.Binding{to("back", "other", "again"), to("back", "orders", "")}},
-		"headers: to others only":             {exchanges: map[string]string{"back": "headers"}, bindings: []vhost.Binding{to("back", "other", "again")}, missing: noWay},
+		"headers: to other queues only":       {exchanges: map[string]string{"back": "headers"}, bindings: []vhost.Binding{to("back", "other", "again")}, missing: noWay},
 		"headers: to an exchange in a circle": {exchanges: map[string]string{"back": "headers", "inner": "headers"}, bindings: []vhost.Binding{through("back", "inner", ""), through("inner", "back", "")}, missing: noWay},
 		"through another exchange":            {exchanges: map[string]string{"back": "topic", "inner": "direct"}, bindings: []vhost.Binding{through("back", "inner", "#"), to("inner", "orders", "again")}},
 		"through one that leads nowhere":      {exchanges: map[string]string{"back": "topic", "inner": "direct"}, bindings: []vhost.Binding{through("back", "inner", "#"), to("inner", "orders", "other")}, missing: nowhere},

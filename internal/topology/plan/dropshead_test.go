@@ -30,7 +30,7 @@ func TestDropsMessages(t *testing.T) {
 			want:  `queue "orders" has x-max-length-bytes 5`,
 		},
 		"it refuses messages": {queue: queue("quorum", vhost.Arguments{vhost.ArgMaxLength: int64(5), vhost.ArgOverflow: "reject-publish"})},
-		"it dead-letters what it refuses": {
+		"it dead-letters refused messages": {
 			queue: queue("classic", vhost.Arguments{vhost.ArgMaxLength: int64(5), vhost.ArgOverflow: "reject-publish-dlx"}),
 			want:  `queue "orders" has x-max-length 5`,
 		},

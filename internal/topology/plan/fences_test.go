@@ -48,7 +48,7 @@ func TestFenced(t *testing.T) {
 			policies: []vhost.Policy{policy("p", ".*", 4)},
 			fences:   []vhost.Fence{fence("f", `\A(?:orders)\z`)}, want: []string{says("orders", "f")},
 		},
-		"a fence that is open, even where another policy holds": {
+		"an open fence, even if another policy applies": {
 			policies: []vhost.Policy{policy("p", "^orders$", 6)}, fences: []vhost.Fence{open},
 			want: []string{`SentinelLeft orders: queue "orders" may still hold a sentinel, a message of type warren.sentinel that Warren ` +
 				`published to delete queues. Consumers acknowledge and ignore it. Warren removes it once few messages are in front of ` +

@@ -27,8 +27,8 @@ func TestFewMembers(t *testing.T) {
 		members map[string]int
 		want    []string
 	}{
-		"nothing is known":                   {spec: plain},
-		"the nodes are known only":           {spec: plain, nodes: 3},
+		"no node is known":                   {spec: plain},
+		"only the nodes are known":           {spec: plain, nodes: 3},
 		"the nodes are not known":            {spec: plain, members: map[string]int{"orders": 1}},
 		"one on three nodes":                 {spec: plain, nodes: 3, members: map[string]int{"orders": 1}, want: of("1", "3", "3")},
 		"two on three nodes":                 {spec: plain, nodes: 3, members: map[string]int{"orders": 2}, want: of("2", "3", "3")},

@@ -88,26 +88,26 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 
 		want []string
 	}{
-		"nothing does": {edit: edit{was: most, spec: most}, want: []string{}},
-		"a queue that is to be declared otherwise is wanted as before": {
+		"no object left the spec": {edit: edit{was: most, spec: most}, want: []string{}},
+		"a queue that must be recreated is still desired": {
 			edit: edit{was: `{}`, spec: `{deadLetter: {queue: {maxLength: 5}}}`}, want: []string{},
 		},
 
-		"a delay tier goes when it is empty": {
+		"a delay tier is deleted when it is empty": {
 			edit: edit{was: tiered, spec: `{retry: {delayTiers: [{delay: 20s}]}}`},
 			want: []string{"Queue orders.retry.10s: goes"},
 		},
-		"a delay tier waits for the one that comes in its place": {
+		"a delay tier stays until its replacement exists": {
 			edit: edit{was: `{retry: {delayTiers: [{delay: 10s}]}}`, spec: `{retry: {delayTiers: [{delay: 20s}]}}`},
 			want: []string{"Queue orders.retry.10s" + instead},
 		},
-		"a delay tier that something is bound to stays": {
+		"a delay tier with a foreign binding stays": {
 			edit: edit{was: tiered, spec: `{retry: {delayTiers: [{delay: 20s}]}}`, then: func(o *vhost.Observed) {
 				topologytest.Bind(o, to("elsewhere", "orders.retry.10s", ""))
 			}},
 			want: []string{`Queue orders.retry.10s: it is still bound to exchange "elsewhere"`},
 		},
-		"a delay tier that somebody dead-letters to stays": {
+		"a delay tier to which a foreign queue dead-letters stays": {
 			edit: edit{was: tiered, spec: `{retry: {delayTiers: [{delay: 20s}]}}`, then: func(o *vhost.Observed) {
 				topologytest.AddDeadLettering(o, "theirs", "", "orders.retry.10s")
 			}},
@@ -120,33 +120,33 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 			want: []string{},
 		},
 
-		"a retry exchange goes with its binding, the delay tier is unbound before it goes": {
+		"a retry exchange is deleted with its binding, and the delay tier is unbound before": {
 			edit: edit{was: retrying, spec: `{retry: {policy: None}}`},
 			want: []string{
 				"Exchange again: goes", `Queue wait: it is still bound to exchange "again"`, `Binding again -> wait "wait": goes`,
 			},
 		},
-		"a retry exchange waits for the one that comes in its place": {
+		"a retry exchange stays until its replacement exists": {
 			edit: edit{was: retrying, spec: `{retry: {exchange: {name: other}, delayTiers: [{delay: 10s, queueName: wait}]}}`},
 			want: []string{"Exchange again" + instead, `Binding again -> wait "wait"` + instead},
 		},
-		"and goes when that is bound": {
+		"a retry exchange is deleted when its replacement is bound": {
 			edit: edit{was: retrying, spec: `{retry: {exchange: {name: other}, delayTiers: [{delay: 10s, queueName: wait}]}}`, declared: true},
 			want: []string{"Exchange again: goes", `Binding again -> wait "wait": goes`},
 		},
-		"a retry exchange that somebody bound a queue to stays": {
+		"a retry exchange to which a foreign queue is bound stays": {
 			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *vhost.Observed) { topologytest.Bind(o, to("again", "audit", "")) }},
 			want: []string{
 				`Exchange again: "audit" is bound to it`, `Queue wait: it is still bound to exchange "again"`, `Binding again -> wait "wait": goes`,
 			},
 		},
-		"a retry exchange that is bound to another stays": {
+		"a retry exchange that is bound to another exchange stays": {
 			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *vhost.Observed) { topologytest.Bind(o, through("hub", "again")) }},
 			want: []string{
 				`Exchange again: it is bound to exchange "hub"`, `Queue wait: it is still bound to exchange "again"`, `Binding again -> wait "wait": goes`,
 			},
 		},
-		"a retry exchange that is the alternate of another stays": {
+		"a retry exchange that is the alternate of another exchange stays": {
 			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *vhost.Observed) {
 				o.Exchanges["hub"] = vhost.Exchange{Type: "topic", Arguments: vhost.Arguments{"alternate-exchange": "again"}}
 			}},
@@ -155,14 +155,14 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 				`Binding again -> wait "wait": goes`,
 			},
 		},
-		"a retry exchange that somebody dead-letters by stays with its binding": {
+		"a retry exchange by which a foreign queue dead-letters stays with its binding": {
 			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "again", "wait") }},
 			want: []string{
 				`Exchange again: "wait" is bound to it`, `Queue wait: queue "theirs" still dead-letters to it`,
 				`Binding again -> wait "wait": queue "theirs" still dead-letters through it`,
 			},
 		},
-		"with a key that leads nowhere from there, only the exchange stays": {
+		"if the dead-letter key leads nowhere, only the exchange stays": {
 			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "again", "lost") }},
 			want: []string{
 				`Exchange again: queue "theirs" dead-letters to it`, `Queue wait: it is still bound to exchange "again"`,
@@ -174,19 +174,19 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 			edit: edit{was: fmt.Sprintf(fanout, "dead", "one"), spec: fmt.Sprintf(fanout, "dead", "two")},
 			want: []string{"Queue one" + instead, `Binding dead -> one ""` + instead},
 		},
-		"and then no longer": {
+		"a fanout dead-letter exchange no longer leads to the old queue once it leads to the new one": {
 			edit: edit{was: fmt.Sprintf(fanout, "dead", "one"), spec: fmt.Sprintf(fanout, "dead", "two"), declared: true},
 			want: []string{`Queue one: queue "orders" still dead-letters to it`, `Binding dead -> one "": goes`},
 		},
-		"a direct one with the key of before too": {
+		"a direct dead-letter exchange with the previous key does the same": {
 			edit: edit{was: fmt.Sprintf(direct, "k", "one"), spec: fmt.Sprintf(direct, "k", "two"), declared: true},
 			want: []string{`Queue one: queue "orders" still dead-letters to it`, `Binding dead -> one "k": goes`},
 		},
-		"with another key the main queue must be recreated, and everything stays": {
+		"with another key the main queue must be recreated, and all objects stay": {
 			edit: edit{was: fmt.Sprintf(direct, "k", "one"), spec: fmt.Sprintf(direct, "other", "two"), declared: true},
 			want: []string{"Queue one" + instead, `Binding dead -> one "k"` + instead},
 		},
-		"by reason: rejects go to one delay tier, never to two for longer than it takes": {
+		"by reason: rejects go to one delay tier, and to two only during the change": {
 			edit: edit{was: fmt.Sprintf(byReason, "10s", "dlq"), spec: fmt.Sprintf(byReason, "20s", "dlq"), declared: true},
 			want: []string{
 				`Queue orders.retry.10s: queue "orders" still dead-letters to it`, `Binding orders.dlx -> orders.retry.10s "": goes`,
@@ -199,7 +199,7 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 				`Binding orders.dlx -> one "": goes`, `Binding orders.dlx -> one "": goes`,
 			},
 		},
-		"a queue of somebody's that dead-letters there keeps the old dead-letter exchange": {
+		"a foreign queue that dead-letters to it retains the old dead-letter exchange": {
 			edit: edit{
 				was: `{retry: {policy: None}}`, spec: `{retry: {policy: None}, deadLetter: {policy: Disabled}}`,
 				then: func(o *vhost.Observed) {
@@ -212,7 +212,7 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 				`Binding orders.dlx -> orders.dlq "": queue "theirs" still dead-letters through it`,
 			},
 		},
-		"another queue that is bound there is way enough": {
+		"another queue that is bound there is a sufficient route": {
 			edit: edit{
 				was: `{retry: {policy: None}}`, spec: `{retry: {policy: None}, deadLetter: {policy: Disabled}}`,
 				then: func(o *vhost.Observed) {
@@ -240,7 +240,7 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 				`Binding orders.dlx -> orders.dlq "": queue "theirs" still dead-letters through it`,
 			},
 		},
-		"by way of another exchange it is still needed": {
+		"it is still needed if a route leads through another exchange": {
 			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *vhost.Observed) {
 				topologytest.AddDeadLettering(o, "theirs", "hub", "wait")
 				topologytest.Bind(o, through("hub", "again"))
@@ -250,7 +250,7 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 				`Binding again -> wait "wait": queue "theirs" still dead-letters through it`,
 			},
 		},
-		"and by way of one that hands on what it cannot route": {
+		"it is still needed as the alternate of an exchange": {
 			edit: edit{was: retrying, spec: `{retry: {policy: None}}`, then: func(o *vhost.Observed) {
 				o.Exchanges["hub"] = vhost.Exchange{Type: "topic", Arguments: vhost.Arguments{"alternate-exchange": "again"}}
 				topologytest.AddDeadLettering(o, "theirs", "hub", "wait")
@@ -261,7 +261,7 @@ func TestWhatLeavesTheSpec(t *testing.T) {
 			},
 		},
 
-		"source keys go at once": {
+		"source keys are unbound at once": {
 			edit: edit{was: most, spec: `
 queue: {messageTTL: 5m}
 bindings: [{exchange: {name: events, type: topic}, routingKeys: ["order.paid"]}]
@@ -273,42 +273,42 @@ deadLetter: {queue: {maxLength: 9}}
 				`Binding again -> orders.retry.30s "orders.retry.30s"` + instead,
 			},
 		},
-		"but not while their queue must be recreated": {
+		"source keys stay while their queue must be recreated": {
 			edit: edit{was: most, spec: "queue: {messageTTL: 6m}" + afterQueue},
 			want: []string{
 				`Binding events -> orders "order.*": queue "orders" must be recreated first. Warren does not change it before`,
 				`Binding legacy -> orders "a b": queue "orders" must be recreated first. Warren does not change it before`,
 			},
 		},
-		"another queue that must be recreated does not hold them": {
+		"source keys are unbound while another queue must be recreated": {
 			edit: edit{was: most, spec: "queue: {messageTTL: 5m}\n" + `bindings: []
 retry: {exchange: {name: again}, delayTiers: [{delay: 30s}]}
 deadLetter: {queue: {maxLength: 10}}`},
 			want: []string{`Binding events -> orders "order.*": goes`, `Binding legacy -> orders "a b": goes`},
 		},
-		"nor does a queue that only a broker upgrade made differ": {
+		"source keys are unbound if a broker upgrade alone made the queue differ": {
 			edit: edit{
 				was: `{deadLetter: {policy: Disabled}, retry: {policy: None}, bindings: [{exchange: {name: events, type: fanout}}]}`, spec: topologytest.Alone, from: topologytest.V313, on: topologytest.V40,
 			},
 			want: []string{`Binding events -> orders "": goes`},
 		},
-		"a source that somebody dead-letters by stays bound": {
+		"a source by which a foreign queue dead-letters stays bound": {
 			edit: edit{
 				was: `{retry: {policy: None}, bindings: [{exchange: {name: events, type: fanout}}]}`, spec: `{retry: {policy: None}}`,
 				then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "events", "") },
 			},
 			want: []string{`Binding events -> orders "": queue "theirs" still dead-letters through it`},
 		},
-		"a source exchange that is missing does not hold the rest": {
+		"a missing source exchange does not block the other objects": {
 			edit: edit{was: tiered, spec: `{bindings: [{exchange: {name: legacy}}], retry: {delayTiers: [{delay: 20s}]}}`},
 			want: []string{"Queue orders.retry.10s: goes"},
 		},
 
-		"after a broker upgrade what has left the spec goes": {
+		"after a broker upgrade, orphaned objects are removed": {
 			edit: edit{was: tiered, spec: `{retry: {delayTiers: [{delay: 20s}]}}`, from: topologytest.V313, on: topologytest.V40},
 			want: []string{"Queue orders.retry.10s: goes"},
 		},
-		"what another ConsumerQueue has is left to it": {
+		"objects of another ConsumerQueue stay": {
 			edit: edit{
 				was: fmt.Sprintf(fanout, "dead", "one"), spec: fmt.Sprintf(fanout, "other", "two"),
 				shared: func(e v1alpha1.TopologyEntry) bool { return e.Name == "one" || e.Source == "dead" },

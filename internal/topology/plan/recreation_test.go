@@ -125,8 +125,8 @@ func TestWhatIsNotRecreated(t *testing.T) {
 			change: bound(3, vhost.Arguments{"x": strings.Repeat("a", 30_000)}),
 			want:   `the bindings of queue "orders" have 90024 bytes of arguments, and at most 65536 can be moved: remove bindings, or delete the queue by hand`,
 		},
-		"an operator policy for the queue": {change: operatorPolicy("^orders$"), want: dropped},
-		"an operator policy for others":    {change: operatorPolicy("^invoices$")},
+		"an operator policy for the queue":    {change: operatorPolicy("^orders$"), want: dropped},
+		"an operator policy for other queues": {change: operatorPolicy("^invoices$")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -175,7 +175,7 @@ func TestWhenARecreationIsPermitted(t *testing.T) {
 			Settings: migrate, Approved: "old", Generation: 8, Status: v1alpha1.RecreationStatus{ApprovedPlanHash: "old", ApprovedGeneration: 7},
 		}, want: v1alpha1.ReasonApprovalStale},
 		"Migrate, Automatic":             {of: main, moment: plan.Moment{Settings: automatic}},
-		"somebody else's queue":          {of: foreign, moment: plan.Moment{Settings: automatic}, want: v1alpha1.ReasonApprovalNeeded},
+		"a foreign queue":                {of: foreign, moment: plan.Moment{Settings: automatic}, want: v1alpha1.ReasonApprovalNeeded},
 		"after an upgrade of the broker": {of: upgraded, moment: plan.Moment{Settings: whenEmpty}, want: v1alpha1.ReasonApprovalNeeded},
 		"after an upgrade, refused": {
 			of: plan.Recreation{Upgraded: true, Refusal: "an exchange"}, moment: plan.Moment{Settings: whenEmpty}, want: v1alpha1.ReasonApprovalNeeded,
@@ -196,8 +196,8 @@ func TestWhenARecreationIsPermitted(t *testing.T) {
 				ID: "next", LastResult: wentBack("id", v1alpha1.BackOutAborted, time.Second),
 			}},
 		},
-		"another one was aborted": {of: main, moment: plan.Moment{Settings: whenEmpty, Aborted: "id", Status: v1alpha1.RecreationStatus{ID: "other"}}},
-		"a consumer came back a moment ago": {
+		"another recreation was aborted": {of: main, moment: plan.Moment{Settings: whenEmpty, Aborted: "id", Status: v1alpha1.RecreationStatus{ID: "other"}}},
+		"a consumer subscribed again a moment ago": {
 			of: main, moment: plan.Moment{Settings: whenEmpty, Status: v1alpha1.RecreationStatus{
 				ID: "id", LastResult: wentBack("id", v1alpha1.BackOutConsumersCameBack, 10*time.Second),
 			}}, want: v1alpha1.ReasonRecreationPending, again: 20 * time.Second,
@@ -280,37 +280,37 @@ func TestNextStep(t *testing.T) {
 		sent       bool // DeleteSent afterwards
 		over       bool
 	}{
-		"diverted":            {phase: diverting, ended: plan.Ended{Outcome: plan.PhaseDone}, want: emptying},
-		"emptied":             {phase: emptying, ended: plan.Ended{Outcome: plan.PhaseDone}, want: swapping},
-		"swapped":             {phase: swapping, deleteSent: true, ended: plan.Ended{Outcome: plan.PhaseDone}, want: giving, sent: true},
-		"given back":          {phase: giving, ended: plan.Ended{Outcome: plan.PhaseDone}, want: giving, over: true},
-		"a connection failed": {phase: emptying, ended: plan.Ended{Outcome: plan.PhaseFailed}, want: emptying},
-		"a consumer came":     {phase: emptying, ended: plan.Ended{Outcome: plan.PhaseConsumersCame}, want: giving, backOut: v1alpha1.BackOutConsumersCameBack},
-		"a consumer came after a delete": {
+		"diverted":              {phase: diverting, ended: plan.Ended{Outcome: plan.PhaseDone}, want: emptying},
+		"emptied":               {phase: emptying, ended: plan.Ended{Outcome: plan.PhaseDone}, want: swapping},
+		"swapped":               {phase: swapping, deleteSent: true, ended: plan.Ended{Outcome: plan.PhaseDone}, want: giving, sent: true},
+		"given back":            {phase: giving, ended: plan.Ended{Outcome: plan.PhaseDone}, want: giving, over: true},
+		"a connection failed":   {phase: emptying, ended: plan.Ended{Outcome: plan.PhaseFailed}, want: emptying},
+		"a consumer subscribed": {phase: emptying, ended: plan.Ended{Outcome: plan.PhaseConsumersCame}, want: giving, backOut: v1alpha1.BackOutConsumersCameBack},
+		"a consumer subscribed after a delete": {
 			phase: swapping, deleteSent: true, ended: plan.Ended{Outcome: plan.PhaseConsumersCame}, want: swapping, sent: true,
 		},
 		"refused": {phase: diverting, ended: plan.Ended{Outcome: plan.PhaseRefused}, want: giving, backOut: v1alpha1.BackOutRefused},
-		"refused while it gives back": {
+		"refused in GivingBack": {
 			phase: giving, ended: plan.Ended{Outcome: plan.PhaseRefused}, want: giving,
 		},
-		"messages came past the bindings": {
+		"messages bypassed the bindings": {
 			phase: emptying, ended: plan.Ended{Outcome: plan.PhaseMessagesCame}, want: giving, backOut: v1alpha1.BackOutPublishersPastBindings,
 		},
-		"accepted messages came past the bindings": {
+		"accepted messages bypassed the bindings": {
 			phase: emptying, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, Accepts: true}, want: swapping,
 		},
-		"accepted messages came past the bindings during the swap": {
+		"accepted messages bypassed the bindings during the swap": {
 			phase: swapping, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, Accepts: true}, want: emptying,
 		},
-		"accepted messages came past the bindings after a delete": {
+		"accepted messages bypassed the bindings after a delete": {
 			phase: swapping, deleteSent: true, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, Accepts: true}, want: swapping, sent: true,
 		},
-		"accepted messages came for too long": {
+		"accepted messages arrived for too long": {
 			phase: emptying, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, Accepts: true, Settled: true},
 			want: giving, backOut: v1alpha1.BackOutPublishersPastBindings,
 		},
 		"tried the arguments of a delay tier": {phase: diverting, ended: plan.Ended{Outcome: plan.PhaseDone, WithoutHold: true}, want: swapping},
-		"messages came to a delay tier": {
+		"messages arrived in a delay tier": {
 			phase: swapping, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, WithoutHold: true, Accepts: true},
 			want: giving, backOut: v1alpha1.BackOutMessagesCame,
 		},
@@ -401,12 +401,12 @@ func TestRecovered(t *testing.T) {
 		sent    bool
 		backOut string
 	}{
-		"the old queue stands":                {plan.Found{Exists: true}, v1alpha1.RecreationGivingBack, false, v1alpha1.BackOutStatusLost},
-		"the old queue stands behind a fence": {plan.Found{Exists: true, Fenced: true}, v1alpha1.RecreationSwapping, true, ""},
+		"the old queue exists":                {plan.Found{Exists: true}, v1alpha1.RecreationGivingBack, false, v1alpha1.BackOutStatusLost},
+		"the old queue exists behind a fence": {plan.Found{Exists: true, Fenced: true}, v1alpha1.RecreationSwapping, true, ""},
 		"there is no queue behind a fence":    {plan.Found{Fenced: true}, v1alpha1.RecreationSwapping, true, ""},
 		"there is no queue":                   {plan.Found{}, v1alpha1.RecreationGivingBack, false, ""},
-		"the new queue stands":                {plan.Found{Exists: true, IsNew: true}, v1alpha1.RecreationGivingBack, false, ""},
-		"the new queue stands behind a fence": {plan.Found{Exists: true, IsNew: true, Fenced: true}, v1alpha1.RecreationGivingBack, false, ""},
+		"the new queue exists":                {plan.Found{Exists: true, IsNew: true}, v1alpha1.RecreationGivingBack, false, ""},
+		"the new queue exists behind a fence": {plan.Found{Exists: true, IsNew: true, Fenced: true}, v1alpha1.RecreationGivingBack, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

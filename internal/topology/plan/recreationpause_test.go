@@ -71,9 +71,9 @@ func TestWhichConsumersMayBeAskedToPause(t *testing.T) {
 		role   v1alpha1.Role
 		want   bool
 	}{
-		"those of the main queue under Migrate":        {v1alpha1.RecreatePolicyMigrate, v1alpha1.RoleMain, true},
-		"those of the dead-letter queue under Migrate": {v1alpha1.RecreatePolicyMigrate, v1alpha1.RoleDeadLetter, false},
-		"those of the main queue under WhenEmpty":      {v1alpha1.RecreatePolicyWhenEmpty, v1alpha1.RoleMain, false},
+		"the main queue under Migrate":        {v1alpha1.RecreatePolicyMigrate, v1alpha1.RoleMain, true},
+		"the dead-letter queue under Migrate": {v1alpha1.RecreatePolicyMigrate, v1alpha1.RoleDeadLetter, false},
+		"the main queue under WhenEmpty":      {v1alpha1.RecreatePolicyWhenEmpty, v1alpha1.RoleMain, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -106,7 +106,7 @@ func TestWhenAPauseEnds(t *testing.T) {
 		"Emptying":                          {phase: v1alpha1.RecreationEmptying, after: 10 * time.Minute},
 		"Swapping":                          {phase: v1alpha1.RecreationSwapping, after: 10 * time.Minute},
 		"GivingBack":                        {phase: v1alpha1.RecreationGivingBack},
-		"nothing is planned":                {phase: ""},
+		"no recreation is planned":          {phase: ""},
 		"ended":                             {phase: v1alpha1.RecreationWaiting, ended: true},
 	} {
 		t.Run(name, func(t *testing.T) {

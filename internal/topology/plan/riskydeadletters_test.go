@@ -96,7 +96,7 @@ func TestDeadLettersCanBeLost(t *testing.T) {
 			spec: `{deadLetter: {queue: {deliveryLimit: BrokerDefault}}}`,
 			on40: []string{byDefault + on40 + recreate}, on43: []string{byDefault + on43 + recreate},
 		},
-		"a limit of its own": of(each(`Argument: queue "orders.dlq" has x-delivery-limit 5`, recreate),
+		"a limit in its arguments": of(each(`Argument: queue "orders.dlq" has x-delivery-limit 5`, recreate),
 			`{deadLetter: {queue: {deliveryLimit: 5}}}`, nil, nil),
 		"a queue that was there, without a limit": {
 			spec: `{}`, then: func(o vhost.Observed) {
@@ -125,7 +125,7 @@ func TestDeadLettersCanBeLost(t *testing.T) {
 			spec: `{deadLetter: {queue: {deliveryLimit: BrokerDefault}}}`, policies: ofDLQ("delivery-limit", -1),
 			on310: []string{`Policy: policy "p" sets delivery-limit -1 for queue "orders.dlq"` + on310 + leave},
 		},
-		"a policy for others": {spec: `{}`, policies: []vhost.Policy{
+		"a policy for other queues": {spec: `{}`, policies: []vhost.Policy{
 			{Name: "p", Pattern: vhost.ReadPattern("^invoices"), ApplyTo: "queues", Definition: vhost.Arguments{"delivery-limit": 5}},
 		}},
 		"a limit of the main queue": {spec: `{queue: {deliveryLimit: 5}}`},
@@ -149,7 +149,7 @@ func TestDeadLettersExpire(t *testing.T) {
 		"a policy shortens the argument": risks{spec: `{deadLetter: {queue: {messageTTL: 24h}}}`, policies: ofDLQ("message-ttl", 60000)}.on(policy),
 		"a policy that is longer":        risks{spec: `{deadLetter: {queue: {messageTTL: 24h}}}`, policies: ofDLQ("message-ttl", 86400001)}.on(argument),
 		"a policy that sets no number":   {spec: `{}`, policies: ofDLQ("message-ttl", "soon")},
-		"a policy that does nothing":     {spec: `{}`, policies: ofDLQ("message-ttl", -1)},
+		"a policy without effect":        {spec: `{}`, policies: ofDLQ("message-ttl", -1)},
 		"a classic queue that was there": {spec: `{deadLetter: {queue: {messageTTL: 24h}}}`, then: withArgument(vhost.ArgQueueType, "classic")},
 	})
 }

@@ -60,7 +60,7 @@ func TestTeardown(t *testing.T) {
 		want   plan.Teardown // without Stays
 		stays  []string
 	}{
-		"the delay tiers and after them the main queue go together": {
+		"the delay tiers and then the main queue are deleted in one group": {
 			want: plan.Teardown{WorkQueues: work},
 			stays: []string{
 				`Exchange again: "later" is bound to it`, `Exchange dead: "dlq" is bound to it`, `Queue dlq: queue "orders" dead-letters to it`,
@@ -71,11 +71,11 @@ func TestTeardown(t *testing.T) {
 			want:  plan.Teardown{DeadLetterQueues: []string{"dlq"}, Exchanges: []string{"again"}},
 			stays: []string{`Exchange dead: "dlq" is bound to it`},
 		},
-		"then the exchanges, but for those that messages come from": {
+		"then the exchanges are deleted, except for sources": {
 			at:   dlqGone,
 			want: plan.Teardown{Exchanges: []string{"again", "dead"}},
 		},
-		"then there is nothing": {
+		"then no object is left": {
 			at: func(o *vhost.Observed) {
 				dlqGone(o)
 				topologytest.DropExchange(o, "again")
@@ -88,67 +88,67 @@ func TestTeardown(t *testing.T) {
 			stays: []string{`Exchange dead: "dlq" is bound to it`, "Queue dlq: it holds messages"},
 		},
 
-		"somebody dead-letters into a delay tier": {
+		"a foreign queue dead-letters into a delay tier": {
 			then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "", "soon") },
 			want: plan.Teardown{WorkQueues: work, FeedingQueue: "theirs"},
 			stays: []string{
 				`Exchange again: "later" is bound to it`, `Exchange dead: "dlq" is bound to it`, `Queue dlq: queue "orders" dead-letters to it`,
 			},
 		},
-		"somebody dead-letters into the main queue by the exchange that messages come from": {
+		"a foreign queue dead-letters into the main queue by the source exchange": {
 			then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "events", "k") },
 			want: plan.Teardown{WorkQueues: work, FeedingQueue: "theirs"},
 			stays: []string{
 				`Exchange again: "later" is bound to it`, `Exchange dead: "dlq" is bound to it`, `Queue dlq: queue "orders" dead-letters to it`,
 			},
 		},
-		"with a key that does not come there": {
+		"a foreign queue dead-letters with a key that does not lead to the main queue": {
 			at: dlqGone, then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "events", "other") },
 			want: plan.Teardown{Exchanges: []string{"again", "dead"}},
 		},
-		"somebody dead-letters into the dead-letter queue": {
+		"a foreign queue dead-letters into the dead-letter queue": {
 			at: workGone, then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "dead", "dlq") },
 			want:  plan.Teardown{Exchanges: []string{"again"}},
 			stays: []string{`Exchange dead: "dlq" is bound to it`, `Queue dlq: queue "theirs" dead-letters to it`},
 		},
-		"somebody dead-letters to an exchange that leads nowhere": {
+		"a foreign queue dead-letters to an exchange that leads nowhere": {
 			at: dlqGone, then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "dead", "lost") },
 			want: plan.Teardown{Exchanges: []string{"again"}}, stays: []string{`Exchange dead: queue "theirs" dead-letters to it`},
 		},
-		"somebody bound a queue to an exchange": {
+		"a foreign queue is bound to an exchange": {
 			at: dlqGone, then: func(o *vhost.Observed) { topologytest.Bind(o, to("again", "audit", "")) },
 			want: plan.Teardown{Exchanges: []string{"dead"}}, stays: []string{`Exchange again: "audit" is bound to it`},
 		},
-		"somebody bound an exchange to another": {
+		"an exchange is bound to another exchange": {
 			at: dlqGone,
 			then: func(o *vhost.Observed) {
 				topologytest.Bind(o, vhost.Binding{Source: "hub", Destination: "again", ToExchange: true})
 			},
 			want: plan.Teardown{Exchanges: []string{"dead"}}, stays: []string{`Exchange again: it is bound to exchange "hub"`},
 		},
-		"an exchange is the alternate of another": {
+		"an exchange is the alternate of another exchange": {
 			at: dlqGone, then: func(o *vhost.Observed) {
 				o.Exchanges["hub"] = vhost.Exchange{Arguments: vhost.Arguments{"alternate-exchange": "dead"}}
 			},
 			want: plan.Teardown{Exchanges: []string{"again"}}, stays: []string{`Exchange dead: it is the alternate exchange of "hub"`},
 		},
 
-		"what another has is left to it": {
+		"objects of another ConsumerQueue are retained": {
 			at: workGone, shared: sharing("dead", "dlq"),
 			want:  plan.Teardown{Bindings: toDLQ, Exchanges: []string{"again"}},
 			stays: []string{"Exchange dead: shared with ConsumerQueue shop/invoices", "Queue dlq: shared with ConsumerQueue shop/invoices"},
 		},
-		"our binding to a queue that is left to another goes, and the exchange with it": {
+		"the binding to a queue of another ConsumerQueue is removed with its exchange": {
 			at: workGone, shared: sharing("dlq"),
 			want:  plan.Teardown{Bindings: toDLQ, Exchanges: []string{"again", "dead"}},
 			stays: []string{"Queue dlq: shared with ConsumerQueue shop/invoices"},
 		},
-		"but not while somebody dead-letters by it": {
+		"the binding to a queue of another ConsumerQueue stays while a foreign queue dead-letters by it": {
 			at: workGone, shared: sharing("dlq"), then: func(o *vhost.Observed) { topologytest.AddDeadLettering(o, "theirs", "dead", "dlq") },
 			want:  plan.Teardown{Exchanges: []string{"again"}},
 			stays: []string{`Exchange dead: "dlq" is bound to it`, "Queue dlq: shared with ConsumerQueue shop/invoices"},
 		},
-		"a binding that another wants too is its": {
+		"a binding that another ConsumerQueue specifies is retained": {
 			at: workGone, shared: func(entry v1alpha1.TopologyEntry) string {
 				if entry.Source == "dead" {
 					return "ConsumerQueue shop/invoices"
@@ -158,7 +158,7 @@ func TestTeardown(t *testing.T) {
 			want:  plan.Teardown{Exchanges: []string{"again"}},
 			stays: []string{`Exchange dead: "dlq" is bound to it`, "Queue dlq: shared with ConsumerQueue shop/invoices"},
 		},
-		"an exchange topologytest.Alone that another has": {
+		"an exchange of another ConsumerQueue is retained": {
 			at: dlqGone, shared: sharing("again", "events"),
 			want: plan.Teardown{Exchanges: []string{"dead"}}, stays: []string{"Exchange again: shared with ConsumerQueue shop/invoices"},
 		},
@@ -207,13 +207,13 @@ func TestHalfDeleted(t *testing.T) {
 		before string
 		want   []string
 	}{
-		"nothing is missing": {},
-		"a tier":             {gone: []string{"soon"}, want: []string{soon, "again -> soon"}},
-		"all tiers":          {gone: []string{"soon", "later"}, want: []string{soon, later, "again -> soon", "again -> later"}},
+		"no object is missing": {},
+		"a tier":               {gone: []string{"soon"}, want: []string{soon, "again -> soon"}},
+		"all tiers":            {gone: []string{"soon", "later"}, want: []string{soon, later, "again -> soon", "again -> later"}},
 		"the main queue, too": {
 			gone: []string{"soon", "later", "orders"},
 		},
-		"the dead-letter queue, which goes after the group": {
+		"the dead-letter queue, which is deleted after the group": {
 			gone: []string{"orders.dlq"},
 		},
 		"a tier that was missing before the deletion": {
@@ -233,7 +233,7 @@ func TestHalfDeleted(t *testing.T) {
 			gone:   []string{"soon"},
 			change: func(inventory topology.Inventory, _ *vhost.Observed) { delete(inventory, vhost.QueueID("soon")) },
 		},
-		"a tier beside a main queue of somebody else": {
+		"a tier beside a foreign main queue": {
 			gone:   []string{"soon"},
 			change: func(inventory topology.Inventory, _ *vhost.Observed) { delete(inventory, vhost.QueueID("orders")) },
 		},
