@@ -118,10 +118,10 @@ func errorOf(blocker deadletterjob.Blocker, name string) error {
 // missing.
 func (t target) browse(
 	ctx context.Context, log logr.Logger, limit int, visit func(position int, letter deadletter.Letter) bool,
-) (mover.Looked, v1alpha1.Seen, error) {
+) (mover.Browsed, v1alpha1.Seen, error) {
 	position := 0
 	enough := false
-	looked, err := t.Broker.Look(ctx, t.Location.Cluster.Key(), mover.LookConfig{
+	browsed, err := t.Broker.Browse(ctx, t.Location.Cluster.Key(), mover.BrowseConfig{
 		Log: log, Queue: t.Names.Queue, Most: limit,
 		Visit: func(message *amqp.Delivery) bool {
 			position++
@@ -130,30 +130,30 @@ func (t target) browse(
 		},
 	})
 	held, hosted := t.place.Host()
-	seen := v1alpha1.Seen{Unseen: int64(looked.Unseen), Held: int64(held)}
+	seen := v1alpha1.Seen{Unseen: int64(browsed.Unseen), Held: int64(held)}
 	switch {
 	case errors.Is(err, mover.ErrUnreadable):
 		seen.PartialReason = v1alpha1.PartialUnreadable
 	case errors.Is(err, mover.ErrHeldTooLong), err == nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		seen.PartialReason = v1alpha1.PartialTime
 	case err != nil:
-		return looked, seen, browseError(err, t.Names.Queue)
+		return browsed, seen, browseError(err, t.Names.Queue)
 	case hosted:
 		seen.PartialReason = v1alpha1.PartialJobRunning
 	default:
-		seen.PartialReason = partialReason(looked, limit, enough, t.DelaysReturned)
+		seen.PartialReason = partialReason(browsed, limit, enough, t.DelaysReturned)
 	}
 	seen.Partial = seen.PartialReason != ""
-	return looked, seen, nil
+	return browsed, seen, nil
 }
 
 // partialReason returns why a browse that was not interrupted did not see all messages; empty if it did. enough is true if visit
 // ended the browse.
-func partialReason(looked mover.Looked, limit int, enough, delaysReturned bool) v1alpha1.PartialReason {
+func partialReason(browsed mover.Browsed, limit int, enough, delaysReturned bool) v1alpha1.PartialReason {
 	switch {
-	case looked.Consumers > 0, looked.Unseen > 0:
+	case browsed.Consumers > 0, browsed.Unseen > 0:
 		return v1alpha1.PartialHeldByConsumers
-	case looked.Ready > limit && !enough:
+	case browsed.Ready > limit && !enough:
 		return v1alpha1.PartialDepth
 	case delaysReturned:
 		return v1alpha1.PartialDelayed

@@ -231,7 +231,7 @@ func (h *Handler) browse(
 	left := map[deadletter.SkipReason]int64{}
 	result := browsed{}
 	log := h.log.WithValues("consumerQueue", r.namespace+"/"+r.name)
-	looked, seen, err := at.browse(ctx, log, q.maxMessages(at.Source.Shared), func(position int, letter deadletter.Letter) bool {
+	browsed, seen, err := at.browse(ctx, log, q.maxMessages(at.Source.Shared), func(position int, letter deadletter.Letter) bool {
 		result.examined = position + 1
 		if position < q.position || !shows(rules, letter, left) {
 			return true
@@ -239,7 +239,7 @@ func (h *Handler) browse(
 		result.shown++
 		return visit(position, letter)
 	})
-	result.ready, result.consumers, result.Seen = looked.Ready, looked.Consumers, seen
+	result.ready, result.consumers, result.Seen = browsed.Ready, browsed.Consumers, seen
 	result.Skipped, result.EvaluationError = skips(left), q.selector.EvaluationError()
 	log.Info("Browsed dead letters", "user", r.user, "queue", at.Names.Queue, "resource", v1alpha1.Resource,
 		"subresource", r.subresource, "examined", result.examined, "shown", result.shown)

@@ -333,7 +333,7 @@ func TestNobodyKeepsACopy(t *testing.T) {
 }
 
 // The browse of a failed request ends, too.
-func TestLooksEnd(t *testing.T) {
+func TestBrowsesEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `{}`, unchanged)
 	w.broker.SetDeadLetters("orders.dlq", amqp.Delivery{})
@@ -345,7 +345,7 @@ func TestLooksEnd(t *testing.T) {
 }
 
 // A browse waits for a job that holds messages of the same queue, and names the job if this takes too long.
-func TestALookWaitsForItsTurn(t *testing.T) {
+func TestABrowseWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := &Handler{users: &deadletterjob.Register{}}

@@ -97,7 +97,7 @@ func TestStreamToALazyClient(t *testing.T) {
 }
 
 // A browse of an export holds messages for ten seconds. Waiting for other users of the queue does not count.
-func TestALookOfAnExportEndsInTime(t *testing.T) {
+func TestABrowseOfAnExportEndsInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		out := newStream(t.Context(), httptest.NewRecorder())

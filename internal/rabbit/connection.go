@@ -193,8 +193,8 @@ func (c *Connection) Messages(queues []string) Messages { return c.observer.Mess
 // Notice.Messages.
 func (c *Connection) Consumers(queue string) Consumers { return c.observer.Consumers(queue) }
 
-// RefusedLook returns why the broker refused the last browse of a queue; nil if it did not.
-func (c *Connection) RefusedLook(queue string) error { return c.mover.refused.get(queue) }
+// RefusedBrowse returns why the broker refused the last browse of a queue; nil if it did not.
+func (c *Connection) RefusedBrowse(queue string) error { return c.mover.refused.get(queue) }
 
 // Apply declares the exchanges and queues of a topology, and binds its bindings; see change.Changer.
 func (c *Connection) Apply(ctx context.Context, changes topology.Topology) error {
@@ -234,9 +234,9 @@ func (c *Connection) Move(ctx context.Context, cluster string, config mover.Conf
 	return c.mover.Move(ctx, cluster, config)
 }
 
-// Look shows the messages of a queue; see mover.Look and Move.
-func (c *Connection) Look(ctx context.Context, cluster string, config mover.LookConfig) (mover.Looked, error) {
-	return c.mover.Look(ctx, cluster, config)
+// Browse shows the messages of a queue; see mover.Browse and Move.
+func (c *Connection) Browse(ctx context.Context, cluster string, config mover.BrowseConfig) (mover.Browsed, error) {
+	return c.mover.Browse(ctx, cluster, config)
 }
 
 // Backlog counts the messages of a queue on the cluster of this name; false if there is no such queue. If others consume the

@@ -24,7 +24,7 @@ type queueMover struct {
 	observer *observe.Observer
 	// notify receives a notice if the broker begins or ends to refuse the messages of a queue.
 	notify  func(snapshot.Notice)
-	refused refusedLooks
+	refused refusedBrowses
 }
 
 // Move is mover.Run on own connections.
@@ -34,24 +34,24 @@ func (m *queueMover) Move(ctx context.Context, cluster string, config mover.Conf
 	report := config.Report
 	config.Report = func(progress mover.Progress) {
 		if progress.Examined() > config.Moved { // the user may read the queue
-			m.noteLook(config.Queue, nil)
+			m.noteBrowse(config.Queue, nil)
 		}
 		report(progress)
 	}
 	return mover.Run(ctx, config)
 }
 
-// Look is mover.Look on an own connection.
-func (m *queueMover) Look(ctx context.Context, cluster string, config mover.LookConfig) (mover.Looked, error) {
+// Browse is mover.Browse on an own connection.
+func (m *queueMover) Browse(ctx context.Context, cluster string, config mover.BrowseConfig) (mover.Browsed, error) {
 	defer m.observer.BeginConsuming(cluster, config.Queue)()
-	config.Errs, config.Dial = m.errs, m.dialTo(cluster, "warren look "+config.Queue)
-	looked, err := mover.Look(ctx, config)
-	m.noteLook(config.Queue, err)
-	return looked, err
+	config.Errs, config.Dial = m.errs, m.dialTo(cluster, "warren browse "+config.Queue)
+	browsed, err := mover.Browse(ctx, config)
+	m.noteBrowse(config.Queue, err)
+	return browsed, err
 }
 
-// noteLook records the result of an attempt to read a queue, and sends a notice if a refusal begins or ends.
-func (m *queueMover) noteLook(queue string, err error) {
+// noteBrowse records the result of an attempt to read a queue, and sends a notice if a refusal begins or ends.
+func (m *queueMover) noteBrowse(queue string, err error) {
 	if err != nil && !errors.Is(err, brokererr.ErrAccessRefused) {
 		return
 	}
@@ -74,23 +74,23 @@ func (m *queueMover) Dial(ctx context.Context, cluster, name string, largestBody
 	return dialer.DialSecond(ctx, m.channels, cluster)
 }
 
-// refusedLooks records which queues the broker has refused to show, and why. An entry leaves when a browse succeeds or a move
+// refusedBrowses records which queues the broker has refused to show, and why. An entry leaves when a browse succeeds or a move
 // gets a message, and with the connection, for example when the Secret changes. A restart forgets all entries, and the next
 // browse finds out again.
-type refusedLooks struct {
+type refusedBrowses struct {
 	mu sync.Mutex
 	of map[string]error
 }
 
 // get returns the error of the last browse of a queue if the broker refused it; nil otherwise.
-func (r *refusedLooks) get(queue string) error {
+func (r *refusedBrowses) get(queue string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.of[queue]
 }
 
 // set records an error, or with nil that the queue can be read. It reports whether a refusal begins or ends.
-func (r *refusedLooks) set(queue string, err error) (changed bool) {
+func (r *refusedBrowses) set(queue string, err error) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	changed = (r.of[queue] == nil) != (err == nil)

@@ -55,8 +55,8 @@ type Observer interface {
 	Messages(queues []string) rabbit.Messages
 	// Consumers returns what is known of other consumers of a queue.
 	Consumers(queue string) rabbit.Consumers
-	// RefusedLook returns why the broker refused the last browse of a queue; nil if it did not.
-	RefusedLook(queue string) error
+	// RefusedBrowse returns why the broker refused the last browse of a queue; nil if it did not.
+	RefusedBrowse(queue string) error
 }
 
 // Changer changes the vhost. A change that names another cluster than that of the connection fails with ErrOtherCluster.
@@ -80,8 +80,8 @@ type Changer interface {
 type Mover interface {
 	// Move moves or deletes messages until it has seen the configured number, or ctx ends.
 	Move(ctx context.Context, cluster string, config mover.Config) (mover.Progress, error)
-	// Look shows messages and leaves them in the queue.
-	Look(ctx context.Context, cluster string, config mover.LookConfig) (mover.Looked, error)
+	// Browse shows messages and leaves them in the queue.
+	Browse(ctx context.Context, cluster string, config mover.BrowseConfig) (mover.Browsed, error)
 	// Backlog counts the messages of a queue; exists is false if there is no such queue.
 	Backlog(ctx context.Context, cluster, queue string) (counted rabbit.Backlog, exists bool, err error)
 }
@@ -92,8 +92,8 @@ type Recreator interface {
 	Find(queue string) []string
 	// Check fails with a *recreate.Error if the queue cannot be recreated, and writes nothing.
 	Check(ctx context.Context, r recreate.Recreation) error
-	// Look returns what the broker has.
-	Look(ctx context.Context, r recreate.Recreation) (recreate.Seen, error)
+	// Inspect returns the state of the queues and the fence at the broker.
+	Inspect(ctx context.Context, r recreate.Recreation) (recreate.Seen, error)
 	// Consumers returns how many consumers of the queue the broker lists, and how many of them follow the contract in a ConfigMap.
 	Consumers(ctx context.Context, r recreate.Recreation, configMap string) (listed, following int)
 	// Divert calls record with the bindings of the queue before they lead to the hold.

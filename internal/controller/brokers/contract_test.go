@@ -240,23 +240,23 @@ var promises = map[string]func(t *testing.T, b side){
 		topologytest.Equal(t, "deleted", 1, progress.Moved)
 		b.awaitReady(t, "orders", 0)
 	},
-	"Look shows messages and leaves them in the queue": func(t *testing.T, b side) {
+	"Browse shows messages and leaves them in the queue": func(t *testing.T, b side) {
 		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		b.publish("orders")
 		seen := 0
-		config := mover.LookConfig{Queue: "orders", Most: 10, Visit: func(*amqp.Delivery) bool {
+		config := mover.BrowseConfig{Queue: "orders", Most: 10, Visit: func(*amqp.Delivery) bool {
 			seen++
 			return true
 		}}
-		looked, err := b.Look(t.Context(), b.cluster(), config)
+		browsed, err := b.Browse(t.Context(), b.cluster(), config)
 		topologytest.Equal(t, "error", nil, err)
-		topologytest.Equal(t, "looked", mover.Looked{Ready: 1}, looked)
+		topologytest.Equal(t, "browsed", mover.Browsed{Ready: 1}, browsed)
 		topologytest.Equal(t, "seen", 1, seen)
 		b.awaitReady(t, "orders", 1)
 		config.Queue = "absent"
-		_, err = b.Look(t.Context(), b.cluster(), config)
+		_, err = b.Browse(t.Context(), b.cluster(), config)
 		topologytest.Equal(t, "reason of absent", true, errors.Is(err, brokererr.ErrNotFound))
-		_, err = b.Look(t.Context(), "another", config)
+		_, err = b.Browse(t.Context(), "another", config)
 		topologytest.Equal(t, "reason at another cluster", true, errors.Is(err, brokererr.ErrOtherCluster))
 	},
 	"Observe follows bindings from exchange to exchange": func(t *testing.T, b side) {

@@ -156,7 +156,7 @@ func TestARefusedBrowseIsAnAdvisory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.ConsumerQueue(t, `{}`))
 	browse := func() {
-		_, err := w.broker.Look(t.Context(), w.broker.Health().Cluster.Key(), mover.LookConfig{
+		_, err := w.broker.Browse(t.Context(), w.broker.Health().Cluster.Key(), mover.BrowseConfig{
 			Queue: "orders.dlq", Visit: func(*amqp.Delivery) bool { return true },
 		})
 		if err != nil && !errors.Is(err, brokererr.ErrAccessRefused) {

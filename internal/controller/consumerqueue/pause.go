@@ -36,7 +36,7 @@ func (v *vhostScope) contractConfigMap() string {
 }
 
 // pauseConsumers decides whether the consumers that a recreation waits for are asked to pause. verdict is why it does not begin now.
-func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, look phaseResult, verdict plan.Verdict) plan.Verdict {
+func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, inspected phaseResult, verdict plan.Verdict) plan.Verdict {
 	waits := verdict.Reason == v1alpha1.ReasonWaitingForConsumers
 	inVain := !waits && verdict.Reason != v1alpha1.ReasonRecreationPending
 	ends, isPaused := plan.PauseEnds(&moment.Status)
@@ -50,7 +50,7 @@ func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, lo
 	case isPaused, !waits, v.contractConfigMap() == "", !next.MayPauseConsumers(moment):
 		return verdict
 	}
-	counts := plan.ConsumerCounts{All: look.seen.Queue.Consumers, Listed: look.listed, Following: look.following}
+	counts := plan.ConsumerCounts{All: inspected.seen.Queue.Consumers, Listed: inspected.listed, Following: inspected.following}
 	pause, why := next.PauseConsumers(moment, counts, v.contractConfigMap())
 	key := client.ObjectKeyFromObject(v.cq)
 	switch {

@@ -105,16 +105,16 @@ func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) 
 		}
 		v.recreations.begin(key, moment.Status, work.run)
 	}
-	look, known := task.lastResult()
+	inspected, known := task.lastResult()
 	if !known {
 		return plan.Verdict{Reason: v1alpha1.ReasonRecreationPending, Message: fmt.Sprintf(
 			"the consumers and messages of queue %q are being counted", next.Queue.Name)}, nil
 	}
-	verdict := verdictOfLook(next, moment, look)
+	verdict := verdictOfInspection(next, moment, inspected)
 	switch {
 	case !verdict.Begins:
-		return v.pauseConsumers(next, moment, look, verdict), nil
-	case look.err == nil && look.seen.IsNew:
+		return v.pauseConsumers(next, moment, inspected, verdict), nil
+	case inspected.err == nil && inspected.seen.IsNew:
 		v.connection.RequestCatchUp()
 		fallthrough
 	case !isNew:
@@ -124,17 +124,17 @@ func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) 
 		return plan.Verdict{Reason: v1alpha1.ReasonRecreationPending, Again: slotAgain, Message: fmt.Sprintf(
 			"queue %q is recreated after others: %d queues of this vhost are being recreated", next.Queue.Name, maxRecreations)}, nil
 	}
-	return verdict, begunStatus(next, moment, look.seen)
+	return verdict, begunStatus(next, moment, inspected.seen)
 }
 
-// verdictOfLook decides by what the broker answered.
-func verdictOfLook(next plan.Recreation, moment plan.Moment, look phaseResult) plan.Verdict {
-	if look.err == nil {
-		moment.Consumers, moment.Ready = look.seen.Queue.Consumers, int64(look.seen.Queue.Ready)
+// verdictOfInspection decides by what the broker answered.
+func verdictOfInspection(next plan.Recreation, moment plan.Moment, inspected phaseResult) plan.Verdict {
+	if inspected.err == nil {
+		moment.Consumers, moment.Ready = inspected.seen.Queue.Consumers, int64(inspected.seen.Queue.Ready)
 		return next.Decide(moment)
 	}
-	verdict := plan.Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: conditions.ErrorSummary(look.err), Again: refusedAgain}
-	switch recreate.ReasonOf(look.err) {
+	verdict := plan.Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: conditions.ErrorSummary(inspected.err), Again: refusedAgain}
+	switch recreate.ReasonOf(inspected.err) {
 	case "", recreate.QueueBusy, recreate.QueueUnavailable, recreate.ConsumersCameBack, recreate.MessagesPending:
 		verdict.Reason, verdict.Again = v1alpha1.ReasonRecreationPending, busyAgain
 	}
@@ -376,7 +376,7 @@ func (v *vhostScope) recoverRecreation(ctx context.Context) (found bool, err err
 		return false, nil
 	}
 	of := recreate.Recreation{ID: ids[0], Queue: v.desired.Queues[at]}
-	seen, err := engine.Look(ctx, of)
+	seen, err := engine.Inspect(ctx, of)
 	if err != nil {
 		return true, err
 	}

@@ -40,7 +40,7 @@ func (w *recreationWork) run(ctx context.Context, report func(recreate.Progress)
 	switch w.status.Phase {
 	case v1alpha1.RecreationWaiting:
 		if result.err = w.engine.Check(ctx, w.recreation); result.err == nil {
-			result.seen, result.err = w.engine.Look(ctx, w.recreation)
+			result.seen, result.err = w.engine.Inspect(ctx, w.recreation)
 		}
 		if result.err == nil && result.seen.Queue.Consumers > 0 && w.configMap != "" {
 			result.listed, result.following = w.engine.Consumers(ctx, w.recreation, w.configMap)

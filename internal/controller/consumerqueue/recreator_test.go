@@ -24,7 +24,7 @@ type memoryRecreator struct {
 	calls             []string
 	hold              []string // IDs of hold queues, for Find
 	fenced            bool
-	isNew             bool // nobody has to look: Look reports the new arguments
+	isNew             bool // Inspect reports the new arguments
 	// during is called in the work of a phase, before it has an effect.
 	during map[v1alpha1.RecreationPhase]func(context.Context) error
 	// swapped is what Swap reports if its part of during fails.
@@ -81,7 +81,7 @@ func (m *memoryRecreator) Check(ctx context.Context, r recreate.Recreation) erro
 	return check(ctx)
 }
 
-func (m *memoryRecreator) Look(context.Context, recreate.Recreation) (recreate.Seen, error) {
+func (m *memoryRecreator) Inspect(context.Context, recreate.Recreation) (recreate.Seen, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return recreate.Seen{Queue: m.seen, Fenced: m.fenced, IsNew: m.isNew}, nil

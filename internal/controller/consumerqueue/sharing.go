@@ -64,7 +64,7 @@ func (v *vhostScope) redriveImpossible(ctx context.Context) ([]v1alpha1.Advisory
 			continue
 		}
 		effect, refused := "moved or deleted", refusal
-		if err := v.connection.RefusedLook(queue.Name); err != nil && refused == "" {
+		if err := v.connection.RefusedBrowse(queue.Name); err != nil && refused == "" {
 			effect, refused = "browsed, moved or deleted", conditions.ErrorSummary(err)
 		}
 		if refused != "" {

@@ -38,7 +38,7 @@ type User struct {
 func (u User) Uses(queue, namespace string) string {
 	switch {
 	case u.Kind == "":
-		return fmt.Sprintf("a request of the dead-letter API looks at queue %q", queue)
+		return fmt.Sprintf("a request of the dead-letter API browses queue %q", queue)
 	case u.Namespace != namespace:
 		return fmt.Sprintf("a %s in another namespace takes messages of queue %q", u.Kind, queue)
 	}
@@ -111,7 +111,7 @@ func (r *Register) blocker(waiting *Place) *Place {
 	return nil
 }
 
-// host returns the job beside which a browse may look; nil if there is none. Browses slow a job down, so browses of other
+// host returns the job beside which a browse may run; nil if there is none. Browses slow a job down, so browses of other
 // namespaces wait. Only one browse is admitted at a time: two could return their messages in another order.
 func (r *Register) host(browse *Place) *Place {
 	for _, place := range r.places {

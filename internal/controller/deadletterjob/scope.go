@@ -41,7 +41,7 @@ func (s *scope) reconcile(ctx context.Context) (time.Duration, error) {
 	if s.Tasks.areEnding() { // the next leader goes on
 		return 0, nil
 	}
-	running := s.Tasks.look(s.key(), s.before.GetUID())
+	running := s.Tasks.get(s.key(), s.before.GetUID())
 	if why := s.work.SyncProgress(running); why != nil {
 		return s.block(ctx, *why)
 	}
@@ -208,7 +208,7 @@ func tooBusy(queue string) *Blocker {
 // job that believed zero would end immediately.
 func (s *scope) checkCounted(ctx context.Context, m Move) *Blocker {
 	counted := true
-	_, err := m.Broker.Look(ctx, m.Cluster, mover.LookConfig{
+	_, err := m.Broker.Browse(ctx, m.Cluster, mover.BrowseConfig{
 		Log: s.Log, Queue: m.Turn.Queue, Most: 1,
 		Visit: func(*amqp.Delivery) bool {
 			counted = false

@@ -86,8 +86,8 @@ func NewTasks(lifetime context.Context, users *Register) *Tasks {
 // Wake sets how a job of a kind is enqueued. Call it before the first reconciliation.
 func (t *Tasks) Wake(kind Kind, wake func(client.ObjectKey)) { t.wake[kind] = wake }
 
-// look returns the task of a job; the zero Task if there is none.
-func (t *Tasks) look(key Key, uid types.UID) Task {
+// get returns the task of a job; the zero Task if there is none.
+func (t *Tasks) get(key Key, uid types.UID) Task {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if found := t.of[key]; found != nil && found.uid == uid {

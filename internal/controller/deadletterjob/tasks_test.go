@@ -121,7 +121,7 @@ func TestAMoveEnqueuesItsJobForStatesAndAtItsEnd(t *testing.T) {
 	topologytest.Equal(t, "begun", 0, len(r.begun(Redrive)))
 	r.begin(key("orders"), Move{Broker: &brokers.Broker{Mover: broker}}, silent(2), mover.Settings{Rate: 5}, time.Now())
 	config := <-broker.Begun
-	topologytest.Equal(t, "moved at first", 2, r.look(key("orders"), "1").Progress.Moved)
+	topologytest.Equal(t, "moved at first", 2, r.get(key("orders"), "1").Progress.Moved)
 	topologytest.Equal(t, "rate", 5, config.Settings().Rate)
 	r.change(key("orders"), mover.Settings{Rate: 7})
 	topologytest.Equal(t, "another rate", 7, config.Settings().Rate)
@@ -132,11 +132,11 @@ func TestAMoveEnqueuesItsJobForStatesAndAtItsEnd(t *testing.T) {
 	topologytest.Equal(t, "enqueued for a number", 0, len(enqueued))
 	broker.End <- mover.ErrTooManyFailures
 	topologytest.Equal(t, "enqueued at the end", key("orders").ObjectKey, <-enqueued)
-	ended := r.look(key("orders"), "1")
+	ended := r.get(key("orders"), "1")
 	topologytest.Equal(t, "ended", true, ended.Ended)
 	topologytest.Equal(t, "stopped", false, ended.Stopped)
 	topologytest.Equal(t, "error", mover.ErrTooManyFailures.Error(), ended.Err.Error())
-	topologytest.Equal(t, "another object of the name has a task", false, r.look(key("orders"), "2").Ended)
+	topologytest.Equal(t, "another object of the name has a task", false, r.get(key("orders"), "2").Ended)
 }
 
 // A stopped move keeps its turn until it has settled what it published.
@@ -149,9 +149,9 @@ func TestAMoveOfADeletedRedriveKeepsItsTurnUntilItEnds(t *testing.T) {
 	r.begin(key("orders"), Move{Broker: &brokers.Broker{Mover: broker}}, silent(0), mover.Settings{}, time.Now())
 	<-broker.Begun
 	r.forget(key("orders"), "1")
-	topologytest.Equal(t, "stopped while the Redrive exists", false, r.look(key("orders"), "1").Stopped)
+	topologytest.Equal(t, "stopped while the Redrive exists", false, r.get(key("orders"), "1").Stopped)
 	r.forget(key("orders"), "")
-	topologytest.Equal(t, "stopped", true, r.look(key("orders"), "1").Stopped)
+	topologytest.Equal(t, "stopped", true, r.get(key("orders"), "1").Stopped)
 	r.drop(key("orders"), "another object of the name")
 	_, granted := r.acquire(key("next"), "2", turnAt("default", "orders.dlq"))
 	topologytest.Equal(t, "the next job has the turn", false, granted)

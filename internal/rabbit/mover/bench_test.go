@@ -221,7 +221,7 @@ func BenchmarkDryRun(b *testing.B) {
 				}
 			}
 			next := 0
-			_, err := Look(b.Context(), LookConfig{
+			_, err := Browse(b.Context(), BrowseConfig{
 				Dial: dialer(b, vh, vh.Broker.AMQPURI), Errs: brokererr.Errors{VHost: vh.Name}, Log: logr.Discard(), Queue: source, Most: count,
 				Visit: func(message *amqp.Delivery) bool {
 					next++
@@ -235,8 +235,8 @@ func BenchmarkDryRun(b *testing.B) {
 	}
 }
 
-// BenchmarkLook looks at messages of 1 kB at the head of a queue of 100,000, on a connection of its own, as the dead-letter API does.
-func BenchmarkLook(b *testing.B) {
+// BenchmarkBrowse browses messages of 1 kB at the head of a queue of 100,000, on a connection of its own, as the dead-letter API does.
+func BenchmarkBrowse(b *testing.B) {
 	for _, broker := range brokers.All(b) {
 		for _, most := range []int{50, 1000, 10_000, 100_000} {
 			b.Run(broker.Version+", "+strconv.Itoa(most), func(b *testing.B) {
@@ -248,7 +248,7 @@ func BenchmarkLook(b *testing.B) {
 				}
 				vh.Publish("", source, bodies...)
 				seen := 0
-				config := LookConfig{
+				config := BrowseConfig{
 					Dial: dialer(b, vh, vh.Broker.AMQPURI), Errs: brokererr.Errors{VHost: vh.Name}, Log: logr.Discard(), Queue: source, Most: most,
 					Visit: func(*amqp.Delivery) bool {
 						seen++
@@ -256,7 +256,7 @@ func BenchmarkLook(b *testing.B) {
 					},
 				}
 				for b.Loop() {
-					if _, err := Look(b.Context(), config); err != nil {
+					if _, err := Browse(b.Context(), config); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -31,7 +31,7 @@ func (p *pass) tick(now time.Time) error {
 		p.holdWaiting()
 	}
 	if !p.blocked && p.mayPublish() {
-		if err := p.lookAtQueues(now); err != nil {
+		if err := p.checkQueues(now); err != nil {
 			return err
 		}
 	}
@@ -54,7 +54,7 @@ func (p *pass) flush(now time.Time) error {
 
 // holdLimit is the maximum time for which the pass may hold messages.
 func (p *pass) holdLimit() time.Duration {
-	if p.DryRun && p.look == nil {
+	if p.DryRun && p.browse == nil {
 		return dryRunLimit
 	}
 	return passLimit
@@ -64,33 +64,33 @@ func (p *pass) holdLimit() time.Duration {
 // the whole time examining messages. The next pass would then get no further.
 func (p *pass) whyOver(now time.Time) error {
 	hasWaited := len(p.waiting) > 0 || len(p.inFlight()) > 0 || now.Sub(p.takenAt) > idleLimit
-	if p.look != nil || p.moved > p.movedBefore || hasWaited {
+	if p.browse != nil || p.moved > p.movedBefore || hasWaited {
 		return errPassOver
 	}
 	return fmt.Errorf("%w: %d were examined in %v", ErrTooSlow, p.taken, p.holdLimit())
 }
 
-// lookAtQueues counts the removed messages, the depth of the destination and the messages left in the source, each at its own
+// checkQueues counts the removed messages, the depth of the destination and the messages left in the source, each at its own
 // interval.
-func (p *pass) lookAtQueues(now time.Time) error {
+func (p *pass) checkQueues(now time.Time) error {
 	if err := p.countRemoved(now); err != nil {
 		return err
 	}
 	if p.watchesDepth() && (p.room <= 0 && now.Sub(p.lastDepth) >= 10*tick || now.Sub(p.lastDepth) >= depthInterval) {
-		if err := p.lookAtDestination(now); err != nil {
+		if err := p.checkDestination(now); err != nil {
 			return err
 		}
 	}
 	if !p.mayTake() {
 		p.idleSince = now
 	}
-	if p.EndBelow > 0 && !p.ending && now.Sub(p.lastLook) >= endInterval {
-		p.lastLook = now
+	if p.EndBelow > 0 && !p.ending && now.Sub(p.checkedAt) >= endInterval {
+		p.checkedAt = now
 		return p.endIfBelow()
 	}
-	if idle := now.Sub(p.idleSince); idle >= idleLimit && now.Sub(p.lastLook) >= idleLimit {
-		p.lastLook = now
-		return p.lookAtSource(idle)
+	if idle := now.Sub(p.idleSince); idle >= idleLimit && now.Sub(p.checkedAt) >= idleLimit {
+		p.checkedAt = now
+		return p.checkSource(idle)
 	}
 	return nil
 }
@@ -106,11 +106,11 @@ func (p *pass) endIfBelow() error {
 	return p.withinLimit(p.intake.current().cancel)
 }
 
-// lookAtSource checks whether the queue is empty. Other consumers may return their messages: a connection that was cut, also of
+// checkSource checks whether the queue is empty. Other consumers may return their messages: a connection that was cut, also of
 // this move, holds messages until the broker detects the cut. The queue counts as empty after two answers of zero messages
 // without a delivery in between. At the first answer, a busy broker may still be sending messages that it has taken out of the
 // queue. These messages arrive before the broker answers on their channel.
-func (p *pass) lookAtSource(idle time.Duration) error {
+func (p *pass) checkSource(idle time.Duration) error {
 	declared, exists, err := p.declared(p.Queue)
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func (p *pass) lookAtSource(idle time.Duration) error {
 	if isUncounted(declared) && p.intake.consumers() > 0 {
 		return nil
 	}
-	heldByOthers := p.look == nil && declared.Consumers > p.intake.consumers() && idle < unnoticed
+	heldByOthers := p.browse == nil && declared.Consumers > p.intake.consumers() && idle < unnoticed
 	p.drained = exists && declared.Messages == 0 && !heldByOthers && p.takenWhenEmpty == p.taken
 	p.takenWhenEmpty = never
 	if declared.Messages == 0 {
@@ -150,9 +150,9 @@ func (p *pass) watchesDepth() bool {
 	return p.Destination != "" && p.Settings().MaxDepth >= 0 && !p.DryRun && (p.taken < p.bound || len(p.waiting) > 0)
 }
 
-// lookAtDestination updates how many messages may still be published to the destination. It ignores a missing destination, because
+// checkDestination updates how many messages may still be published to the destination. It ignores a missing destination, because
 // the broker returns the next copy.
-func (p *pass) lookAtDestination(now time.Time) error {
+func (p *pass) checkDestination(now time.Time) error {
 	p.lastDepth = now
 	depth, exists, err := p.depth()
 	if err != nil {

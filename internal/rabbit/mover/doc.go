@@ -7,7 +7,7 @@
 //
 //   - mover.go: the configuration, and the sequence of passes
 //   - backlog.go: how many messages a queue has
-//   - look.go: browsing without moving messages
+//   - browse.go: browsing without moving messages
 //   - pass.go: one connection, from the first message to the last
 //   - publish.go: copies and their confirms
 //   - memory.go: messages whose bodies were dropped

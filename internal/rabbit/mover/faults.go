@@ -155,7 +155,7 @@ var errCrashed = errors.New("a delivery has ended the connection")
 
 // ended halves the prefetch after a delivery has ended the connection, so that the next pass moves the messages before the
 // unreadable one. It returns ErrUnreadable if the unreadable message is the first one. A move that holds messages fails after
-// maxCrashes such deliveries, and a look fails at the first.
+// maxCrashes such deliveries, and a browse fails at the first.
 func (p *pass) ended(err error) error {
 	err = p.whyClosed(err)
 	if !errors.Is(err, errCrashed) {
@@ -167,7 +167,7 @@ func (p *pass) ended(err error) error {
 	p.crashes++
 	first := p.atATime == 1 && p.moved == p.movedBefore
 	if p.holds() {
-		first = p.crashes > maxCrashes || p.look != nil
+		first = p.crashes > maxCrashes || p.browse != nil
 	}
 	if first {
 		return fmt.Errorf("%w: %w", ErrUnreadable, err)

@@ -103,7 +103,7 @@ func TestWhyAPassIsOver(t *testing.T) {
 		"waits for a confirm":                {func(p *pass) { p.outlet.inFlight[1] = &item{} }, errPassOver},
 		"waits for room":                     {func(p *pass) { p.waiting = []*item{{}} }, errPassOver},
 		"waits for messages":                 {func(p *pass) { p.takenAt = now.Add(-time.Second) }, errPassOver},
-		"is a browse":                        {func(p *pass) { p.look = &look{} }, errPassOver},
+		"is a browse":                        {func(p *pass) { p.browse = &browse{} }, errPassOver},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -19,9 +19,9 @@ func (p *pass) takeWithoutBody(message *item, size int64, tooLarge bool) error {
 		p.shortOfMemory = true
 		p.stop(errNoMemory)
 		return nil
-	case p.look != nil:
+	case p.browse != nil:
 		p.hold(message.from, &message.message)
-		p.look.seen = max(p.look.seen, p.taken)
+		p.browse.seen = max(p.browse.seen, p.taken)
 	case p.DryRun, p.Delete: // without the body, the Judge cannot decide
 		p.hold(message.from, &message.message)
 		p.skipped[skippedTooLarge]++

@@ -229,8 +229,8 @@ type move struct {
 	progress         Progress
 	// shortOfMemory reports that the pass ended because the process retains no more messages.
 	shortOfMemory bool
-	// look is nil unless the move only browses.
-	look *look
+	// browse is nil unless the move only browses.
+	browse *browse
 }
 
 // Run moves messages until all of them were examined, the limit is reached, or the context ends. It first settles the published

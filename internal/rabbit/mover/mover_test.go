@@ -167,7 +167,7 @@ func TestLimit(t *testing.T) {
 
 // Another consumer, such as a dry run, has returned all messages before. Messages that stay retain their places before the messages
 // that the move did not reach.
-func TestLimitAfterALook(t *testing.T) {
+func TestLimitAfterABrowse(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(100)...)
 		redeliver(t, vh, source, 100)
@@ -468,8 +468,8 @@ func TestLargeMessagesBehindSmallOnes(t *testing.T) {
 		}
 		vh.Publish("", source, append(small, large...)...)
 		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(len(small) + len(large)))
-		seen, _, err := looked(t.Context(), t, vh, func(*LookConfig) {})
-		topologytest.Equal(t, "error of a look", nil, err)
+		seen, _, err := browseSource(t.Context(), t, vh, func(*BrowseConfig) {})
+		topologytest.Equal(t, "error of a browse", nil, err)
 		topologytest.Equal(t, "seen", bodies(len(small)+len(large)), trimmed(seen))
 		counted, err := start(t, vh, func(c *Config) { c.DryRun, c.Total = true, len(small)+len(large) }).Wait()
 		topologytest.Equal(t, "error of a count", nil, err)
@@ -495,8 +495,8 @@ func TestMessageThatIsTooLarge(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, "before", strings.Repeat("x", 1<<20+1), "behind")
 		holds(t, vh, source, 3)
-		seen, found, err := looked(t.Context(), t, vh, func(*LookConfig) {})
-		topologytest.Equal(t, "error of a look", nil, err)
+		seen, found, err := browseSource(t.Context(), t, vh, func(*BrowseConfig) {})
+		topologytest.Equal(t, "error of a browse", nil, err)
 		topologytest.Equal(t, "seen", []string{"before", "behind"}, seen)
 		topologytest.Equal(t, "ready", 3, found.Ready)
 		progress, err := start(t, vh, func(*Config) {}).Wait()

@@ -69,7 +69,7 @@ type pass struct {
 	unflushed             int
 	idleSince             time.Time // no message has arrived since, although there was room
 	takenAt               time.Time // time of the last message
-	lastLook              time.Time // when the source was last checked
+	checkedAt             time.Time // when the source was last checked
 	takenWhenEmpty        int       // taken at the last check of the source if the queue was empty then; never otherwise
 	lastReport, lastDepth time.Time
 	room                  int // how many messages may still be published to the destination
@@ -142,7 +142,7 @@ func withoutHeld(progress Progress) Progress {
 }
 
 func (p *pass) open() (err error) {
-	if p.look != nil {
+	if p.browse != nil {
 		if err := p.countReady(); err != nil {
 			return err
 		}
@@ -291,7 +291,7 @@ func (p *pass) take(message amqp.Delivery, open bool) error {
 	if !p.holds() {
 		p.sizes.relax()
 	}
-	if p.look != nil {
+	if p.browse != nil {
 		p.visit(&message)
 		p.hold(from, &message)
 		return p.intake.refill(p.prefetch())

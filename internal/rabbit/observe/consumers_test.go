@@ -42,7 +42,7 @@ func TestConsumersAreCounted(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		seen := make(chan struct{}, 10)
 		go func() {
-			_, err := connection.Look(ctx, connection.Health().Cluster.Key(), mover.LookConfig{
+			_, err := connection.Browse(ctx, connection.Health().Cluster.Key(), mover.BrowseConfig{
 				Queue: "looked at", Most: 2, Visit: func(*amqp.Delivery) bool {
 					seen <- struct{}{}
 					<-ctx.Done()
@@ -118,7 +118,7 @@ func TestRefusedBrowse(t *testing.T) {
 		connection := rabbittest.Connected(t, config, heard.Hear)
 		cluster := connection.Health().Cluster.Key()
 		look := func() error {
-			_, err := connection.Look(t.Context(), cluster, mover.LookConfig{Queue: "orders", Most: 1, Visit: func(*amqp.Delivery) bool { return true }})
+			_, err := connection.Browse(t.Context(), cluster, mover.BrowseConfig{Queue: "orders", Most: 1, Visit: func(*amqp.Delivery) bool { return true }})
 			return err
 		}
 		count := func() error {
@@ -129,16 +129,16 @@ func TestRefusedBrowse(t *testing.T) {
 			return err
 		}
 		for name, read := range map[string]func() error{"a look": look, "a move": count} {
-			topologytest.Equal(t, "before "+name, nil, connection.RefusedLook("orders"))
+			topologytest.Equal(t, "before "+name, nil, connection.RefusedBrowse("orders"))
 			for range 2 {
 				rabbittest.MustBe(t, look(), brokererr.ErrAccessRefused)
-				rabbittest.MustBe(t, connection.RefusedLook("orders"), brokererr.ErrAccessRefused)
+				rabbittest.MustBe(t, connection.RefusedBrowse("orders"), brokererr.ErrAccessRefused)
 			}
-			topologytest.Equal(t, "another queue", nil, connection.RefusedLook("bills"))
+			topologytest.Equal(t, "another queue", nil, connection.RefusedBrowse("bills"))
 			heard.Awaits(t, snapshot.Notice{Queues: []string{"orders"}})
 			vh.Grant(user, ".*", ".*", ".*")
 			NewWithT(t).Eventually(read).WithTimeout(rabbittest.Within).Should(Succeed())
-			topologytest.Equal(t, "after "+name, nil, connection.RefusedLook("orders"))
+			topologytest.Equal(t, "after "+name, nil, connection.RefusedBrowse("orders"))
 			heard.Awaits(t, snapshot.Notice{Queues: []string{"orders"}})
 			vh.Grant(user, ".*", ".*", "^warren-link-")
 		}

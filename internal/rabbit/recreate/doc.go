@@ -4,11 +4,11 @@
 // the queue once it is provably empty. ADR 0045 has the argument.
 //
 // Each phase is one method of Recreator, which can be repeated after a crash at any point. The caller records the phase before it
-// calls the method, and decides which phase is next. Look reports what exists at the broker.
+// calls the method, and decides which phase is next. Inspect reports what exists at the broker.
 //
 //   - recreation.go: the record of the caller, and the names of the objects
 //   - check.go: reasons against a recreation
-//   - look.go: the state at the broker
+//   - inspect.go: the state at the broker
 //   - divert.go: the bindings move to the hold
 //   - empty.go, drain.go, mover.go: messages move to the backlog or back
 //   - swap.go, freeze.go: the queue is deleted and declared while its delay tiers are held back

@@ -102,7 +102,7 @@ type QueueSeen struct {
 	Bindings []vhost.Binding
 }
 
-// Seen is the result of Look.
+// Seen is the result of Inspect.
 type Seen struct {
 	Queue, Hold QueueSeen
 	// IsNew: the queue exists with the new arguments.

@@ -288,14 +288,14 @@ func (d *register) missingSince(name, queue string) time.Time {
 	return known.without[queue]
 }
 
-// recordLook records that other messages were in front of the sentinels of a queue.
-func (d *register) recordLook(name, queue string) {
+// recordBrowse records that other messages were in front of the sentinels of a queue.
+func (d *register) recordBrowse(name, queue string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.search(name).looked[queue] = true
 }
 
-// hasLooked reports whether recordLook was called for a queue.
+// hasLooked reports whether recordBrowse was called for a queue.
 func (d *register) hasLooked(name, queue string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

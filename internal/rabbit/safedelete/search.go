@@ -246,7 +246,7 @@ func (s *search) takeFrom(
 			s.missing(originOf(message), -1)
 		default:
 			if others = append(others, message); len(others) > most {
-				s.deletions.recordLook(s.fence.Name, queue)
+				s.deletions.recordBrowse(s.fence.Name, queue)
 				return false, others, nil
 			}
 		}
@@ -307,7 +307,7 @@ func (s *search) takeAsConsumer(ctx context.Context, queue string, origins []str
 				complete = ctx.Err() == nil
 				return stopConsuming(channel, messages)
 			case !isSentinel(message, s.fence.Name): // only after the consumer is cancelled, or it would get the same message again
-				s.deletions.recordLook(s.fence.Name, queue)
+				s.deletions.recordBrowse(s.fence.Name, queue)
 				return errors.Join(stopConsuming(channel, messages), putBack(message))
 			}
 			s.missing(originOf(message), -1)

@@ -29,9 +29,9 @@ type Broker struct {
 	messages    map[string]int             // by queue
 	backlogs    map[string]rabbit.Backlog  // except Ready
 	stuck       map[string]int64           // dead letters that wait to be routed, by queue
-	deadLetters map[string][]amqp.Delivery // that Look shows, by queue
+	deadLetters map[string][]amqp.Delivery // that Browse shows, by queue
 	consumers   map[string]rabbit.Consumers
-	refused     map[string]error // why the broker refused the last Look, by queue
+	refused     map[string]error // why the broker refused the last Browse, by queue
 	countedAt   time.Time        // zero if messages are not counted
 	uncounted   bool             // if messages are never counted
 	failures    map[vhost.ID]error

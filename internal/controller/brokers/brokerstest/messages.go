@@ -47,38 +47,38 @@ func (b *Broker) SetUncounted(queue string) {
 	b.messages[queue] = 0
 }
 
-// Look passes the messages of SetDeadLetters to the visitor.
-func (b *Broker) Look(ctx context.Context, cluster string, config mover.LookConfig) (mover.Looked, error) {
+// Browse passes the messages of SetDeadLetters to the visitor.
+func (b *Broker) Browse(ctx context.Context, cluster string, config mover.BrowseConfig) (mover.Browsed, error) {
 	counted, exists, err := b.Backlog(ctx, cluster, config.Queue)
 	if err == nil || errors.Is(err, brokererr.ErrAccessRefused) {
-		b.recordLook(config.Queue, err)
+		b.recordBrowse(config.Queue, err)
 	}
 	if err == nil && !exists {
 		err = b.errs.Fail(brokererr.ErrNotFound, "no queue '%s'", config.Queue)
 	}
 	if err != nil {
-		return mover.Looked{}, err
+		return mover.Browsed{}, err
 	}
 	b.mu.Lock()
 	deadLetters := b.deadLetters[config.Queue]
 	b.mu.Unlock()
-	looked := mover.Looked{Ready: counted.Ready}
+	browsed := mover.Browsed{Ready: counted.Ready}
 	for i := range deadLetters[:min(len(deadLetters), config.Most)] {
 		if ctx.Err() != nil || !config.Visit(&deadLetters[i]) {
-			return looked, nil //nolint:nilerr // stopping early is not a failure
+			return browsed, nil //nolint:nilerr // stopping early is not a failure
 		}
 	}
-	return looked, nil
+	return browsed, nil
 }
 
-func (b *Broker) recordLook(queue string, err error) {
+func (b *Broker) recordBrowse(queue string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refused[queue] = err
 }
 
-// RefusedLook returns why the broker refused the last Look at a queue; nil if it did not.
-func (b *Broker) RefusedLook(queue string) error {
+// RefusedBrowse returns why the broker refused the last Browse of a queue; nil if it did not.
+func (b *Broker) RefusedBrowse(queue string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.refused[queue]

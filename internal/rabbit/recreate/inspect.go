@@ -29,8 +29,8 @@ func (r *Recreator) Find(queue string) (ids []string) {
 	return slices.Compact(ids)
 }
 
-// Look reports the state of the queue, of the hold and of the fence at the broker.
-func (r *Recreator) Look(ctx context.Context, rec Recreation) (seen Seen, err error) {
+// Inspect reports the state of the queue, of the hold and of the fence at the broker.
+func (r *Recreator) Inspect(ctx context.Context, rec Recreation) (seen Seen, err error) {
 	if seen.Queue, err = r.see(ctx, rec, rec.Queue.Name); err != nil {
 		return Seen{}, err
 	}

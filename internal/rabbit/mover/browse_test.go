@@ -20,11 +20,11 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// looked browses the source, with a changed LookConfig, and returns the bodies that it saw.
-func looked(ctx context.Context, t *testing.T, vh *brokers.VHost, change func(*LookConfig)) ([]string, Looked, error) {
+// browseSource browses the source, with a changed BrowseConfig, and returns the bodies that it saw.
+func browseSource(ctx context.Context, t *testing.T, vh *brokers.VHost, change func(*BrowseConfig)) ([]string, Browsed, error) {
 	t.Helper()
 	seen := []string{}
-	config := LookConfig{
+	config := BrowseConfig{
 		Dial: dialer(t, vh, vh.Broker.AMQPURI), Errs: brokererr.Errors{VHost: vh.Name}, Log: testr.New(t), Queue: source, Most: 100_000,
 		Visit: func(message *amqp.Delivery) bool {
 			seen = append(seen, string(message.Body))
@@ -32,19 +32,19 @@ func looked(ctx context.Context, t *testing.T, vh *brokers.VHost, change func(*L
 		},
 	}
 	change(&config)
-	found, err := Look(ctx, config)
+	found, err := Browse(ctx, config)
 	return seen, found, err
 }
 
-// Each look sees the same messages and leaves them in the same order, even if it takes fewer messages than an earlier look.
-func TestLook(t *testing.T) {
+// Each browse sees the same messages and leaves them in the same order, even if it takes fewer messages than an earlier browse.
+func TestBrowse(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(5000)...)
 		for _, most := range []int{1, 20, 3000, 30, 100_000, 2500, 10} {
 			for range 3 {
-				seen, found, err := looked(t.Context(), t, vh, func(c *LookConfig) { c.Most = most })
+				seen, found, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) { c.Most = most })
 				topologytest.Equal(t, "error", nil, err)
-				topologytest.Equal(t, "found", Looked{Ready: 5000}, found)
+				topologytest.Equal(t, "found", Browsed{Ready: 5000}, found)
 				topologytest.Equal(t, "seen", bodies(5000)[:min(most, 5000)], seen)
 			}
 		}
@@ -52,16 +52,16 @@ func TestLook(t *testing.T) {
 	})
 }
 
-// Messages stay in their order after any number of looks of any depth. With the default delivery limit of RabbitMQ 4, a queue would
-// drop a message at the 21st look.
-func TestManyLooks(t *testing.T) {
+// Messages stay in their order after any number of browses of any depth. With the default delivery limit of RabbitMQ 4, a queue would
+// drop a message at the 21st browse.
+func TestManyBrowses(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(500)...)
-		for look := range 60 {
-			most := []int{10, 500, 1, 250}[look%4]
-			seen, found, err := looked(t.Context(), t, vh, func(c *LookConfig) { c.Most = most })
+		for round := range 60 {
+			most := []int{10, 500, 1, 250}[round%4]
+			seen, found, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) { c.Most = most })
 			topologytest.Equal(t, "error", nil, err)
-			topologytest.Equal(t, "found", Looked{Ready: 500}, found)
+			topologytest.Equal(t, "found", Browsed{Ready: 500}, found)
 			topologytest.Equal(t, "seen", bodies(500)[:most], seen)
 		}
 		topologytest.Equal(t, "source", bodies(500), drained(t, vh, source, 500))
@@ -69,7 +69,7 @@ func TestManyLooks(t *testing.T) {
 }
 
 // A queue reports that it is empty while its messages are in flight. They arrive before the answer to a question on their channel.
-func TestLookWhileDeliveriesAreOnTheirWay(t *testing.T) {
+func TestBrowseWhileDeliveriesAreOnTheirWay(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(10)...) // fewer than firstPrefetch
 		var proxy *netfault.FrameProxy
@@ -85,26 +85,26 @@ func TestLookWhileDeliveriesAreOnTheirWay(t *testing.T) {
 			}
 			return netfault.Pass
 		})
-		seen, found, err := looked(t.Context(), t, vh, func(c *LookConfig) { c.Dial = dialer(t, vh, proxy.URI) })
+		seen, found, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) { c.Dial = dialer(t, vh, proxy.URI) })
 		topologytest.Equal(t, "error", nil, err)
-		topologytest.Equal(t, "found", Looked{Ready: 10}, found)
+		topologytest.Equal(t, "found", Browsed{Ready: 10}, found)
 		topologytest.Equal(t, "seen", bodies(10), seen)
 	})
 }
 
-// Looks during a move lose no messages, and no message is moved twice.
-func TestLooksBesideAMove(t *testing.T) {
+// Browses during a move lose no messages, and no message is moved twice.
+func TestBrowsesBesideAMove(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		const messages = 20_000
 		vh.Publish("", source, bodies(messages)...)
 		moving := start(t, vh, func(*Config) {})
-		looks := 0
+		browses := 0
 		for moving.Progress().Moved < messages/2 {
-			_, _, err := looked(t.Context(), t, vh, func(c *LookConfig) { c.Most = 50 })
+			_, _, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) { c.Most = 50 })
 			topologytest.Equal(t, "error", nil, err)
-			looks++
+			browses++
 		}
-		NewWithT(t).Expect(looks).To(BeNumerically(">", 1))
+		NewWithT(t).Expect(browses).To(BeNumerically(">", 1))
 		progress, err := moving.Wait()
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "moved", messages, progress.Moved)
@@ -115,20 +115,20 @@ func TestLooksBesideAMove(t *testing.T) {
 // ordered returns the texts in lexical order.
 func ordered(texts []string) []string { return slices.Sorted(slices.Values(texts)) }
 
-func TestLookAtAnEmptyQueue(t *testing.T) {
+func TestBrowseAtAnEmptyQueue(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		seen, found, err := looked(t.Context(), t, vh, func(*LookConfig) {})
+		seen, found, err := browseSource(t.Context(), t, vh, func(*BrowseConfig) {})
 		topologytest.Equal(t, "error", nil, err)
-		topologytest.Equal(t, "found", Looked{}, found)
+		topologytest.Equal(t, "found", Browsed{}, found)
 		topologytest.Equal(t, "seen", []string{}, seen)
 	})
 }
 
-func TestLookThatHasSeenEnough(t *testing.T) {
+func TestBrowseThatHasSeenEnough(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(1000)...)
 		seen := 0
-		_, _, err := looked(t.Context(), t, vh, func(c *LookConfig) {
+		_, _, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) {
 			c.Visit = func(*amqp.Delivery) bool {
 				seen++
 				return seen < 30
@@ -140,12 +140,12 @@ func TestLookThatHasSeenEnough(t *testing.T) {
 	})
 }
 
-// When its context ends, a look returns the messages immediately.
-func TestLookThatIsStopped(t *testing.T) {
+// When its context ends, a browse returns the messages immediately.
+func TestBrowseThatIsStopped(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(1000)...)
 		ctx, stop := context.WithCancel(t.Context())
-		_, _, err := looked(ctx, t, vh, func(c *LookConfig) {
+		_, _, err := browseSource(ctx, t, vh, func(c *BrowseConfig) {
 			c.Visit = func(*amqp.Delivery) bool {
 				stop()
 				return true
@@ -156,50 +156,50 @@ func TestLookThatIsStopped(t *testing.T) {
 	})
 }
 
-// A look cannot see messages that another consumer holds, and does not wait for them.
-func TestLookBesideAConsumer(t *testing.T) {
+// A browse cannot see messages that another consumer holds, and does not wait for them.
+func TestBrowseBesideAConsumer(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(10)...)
 		holding(t, vh, source, 4)
 		began := time.Now()
-		seen, found, err := looked(t.Context(), t, vh, func(*LookConfig) {})
+		seen, found, err := browseSource(t.Context(), t, vh, func(*BrowseConfig) {})
 		topologytest.Equal(t, "error", nil, err)
-		topologytest.Equal(t, "found", Looked{Ready: 6, Consumers: 1}, found)
+		topologytest.Equal(t, "found", Browsed{Ready: 6, Consumers: 1}, found)
 		topologytest.Equal(t, "seen", bodies(10)[4:], seen)
 		if took := time.Since(began); took > within {
-			t.Errorf("the look took %v", took)
+			t.Errorf("the browse took %v", took)
 		}
 	})
 }
 
-func TestLookAtAQueueThatIsMissing(t *testing.T) {
+func TestBrowseAtAQueueThatIsMissing(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		_, _, err := looked(t.Context(), t, vh, func(c *LookConfig) { c.Queue = "absent" })
+		_, _, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) { c.Queue = "absent" })
 		if !errors.Is(err, brokererr.ErrNotFound) {
 			t.Errorf("got %v", err)
 		}
 	})
 }
 
-func TestLookAtAnUnreadableMessage(t *testing.T) {
+func TestBrowseAtAnUnreadableMessage(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		publish(t, vh, source, amqp.Publishing{Body: []byte("large"), Headers: amqp.Table{"text": strings.Repeat("x", 131_015)}})
 		redeliver(t, vh, source, 1)
 		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(1))
-		_, found, err := looked(t.Context(), t, vh, func(*LookConfig) {})
+		_, found, err := browseSource(t.Context(), t, vh, func(*BrowseConfig) {})
 		if !errors.Is(err, ErrUnreadable) {
 			t.Errorf("got %v", err)
 		}
-		topologytest.Equal(t, "found", Looked{Ready: 1}, found)
+		topologytest.Equal(t, "found", Browsed{Ready: 1}, found)
 	})
 }
 
-// When the network fails, the look blames no message, and all messages return to the queue.
-func TestLookWhoseConnectionIsCut(t *testing.T) {
+// When the network fails, the browse blames no message, and all messages return to the queue.
+func TestBrowseWhoseConnectionIsCut(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(1000)...)
 		proxy := netfault.NewProxy(t, vh.Broker.AMQPURI)
-		_, _, err := looked(t.Context(), t, vh, func(c *LookConfig) {
+		_, _, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) {
 			c.Dial = dialer(t, vh, proxy.URI)
 			c.Visit = func(*amqp.Delivery) bool {
 				proxy.Cut()
@@ -213,13 +213,13 @@ func TestLookWhoseConnectionIsCut(t *testing.T) {
 	})
 }
 
-// A dry run that begins during a look takes messages that the look has not seen yet, and holds them until its own end.
-func TestALookBesideADryRunThatBeginsLater(t *testing.T) {
+// A dry run that begins during a browse takes messages that the browse has not seen yet, and holds them until its own end.
+func TestABrowseBesideADryRunThatBeginsLater(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		const messages = 5000
 		vh.Publish("", source, bodies(messages)...)
 		var counting *run
-		seen, found, err := looked(t.Context(), t, vh, func(c *LookConfig) {
+		seen, found, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) {
 			visit := c.Visit
 			c.Visit = func(message *amqp.Delivery) bool {
 				if counting == nil {
@@ -233,16 +233,16 @@ func TestALookBesideADryRunThatBeginsLater(t *testing.T) {
 		topologytest.Equal(t, "ready at the beginning", messages, found.Ready)
 		topologytest.Equal(t, "seen or missed", messages, len(seen)+found.Unseen)
 		if found.Unseen == 0 {
-			t.Error("the look says that it has seen all messages")
+			t.Error("the browse says that it has seen all messages")
 		}
 		_, err = counting.Wait()
 		topologytest.Equal(t, "error of the dry run", nil, err)
 	})
 }
 
-// A paused move takes no message behind the messages that a look holds, so all messages retain their order. The move holds
-// the messages that the look does not see.
-func TestALookBesideAMoveThatPauses(t *testing.T) {
+// A paused move takes no message behind the messages that a browse holds, so all messages retain their order. The move holds
+// the messages that the browse does not see.
+func TestABrowseBesideAMoveThatPauses(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		const messages = 6000
 		vh.Publish("", source, bodies(messages)...)
@@ -255,8 +255,8 @@ func TestALookBesideAMoveThatPauses(t *testing.T) {
 			before := moving.Progress().Moved
 			NewWithT(t).Eventually(func() int { return moving.Progress().Moved }).WithTimeout(within).Should(BeNumerically(">", before+100))
 			paused.Store(true)
-			seen, _, err := looked(t.Context(), t, vh, func(*LookConfig) {})
-			topologytest.Equal(t, "error of a look", nil, err)
+			seen, _, err := browseSource(t.Context(), t, vh, func(*BrowseConfig) {})
+			topologytest.Equal(t, "error of a browse", nil, err)
 			topologytest.Equal(t, "seen", bodies(messages)[messages-len(seen):], seen)
 			NewWithT(t).Expect(moving.Progress().Held).To(BeNumerically(">=", messages/2-len(seen)), "held, including the messages that stay")
 			paused.Store(false)
@@ -278,11 +278,11 @@ func TestALookBesideAMoveThatPauses(t *testing.T) {
 	})
 }
 
-// A look counts a consumer that starts during the look, even if the consumer receives none of the wanted messages.
-func TestALookTellsOfConsumersThatComeLater(t *testing.T) {
+// A browse counts a consumer that starts during the browse, even if the consumer receives none of the wanted messages.
+func TestABrowseTellsOfConsumersThatComeLater(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(5)...)
-		_, found, err := looked(t.Context(), t, vh, func(c *LookConfig) {
+		_, found, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) {
 			visit := c.Visit
 			c.Visit = func(message *amqp.Delivery) bool {
 				if string(message.Body) == bodies(5)[4] {
@@ -292,6 +292,6 @@ func TestALookTellsOfConsumersThatComeLater(t *testing.T) {
 			}
 		})
 		topologytest.Equal(t, "error", nil, err)
-		topologytest.Equal(t, "found", Looked{Ready: 5, Consumers: 1}, found)
+		topologytest.Equal(t, "found", Browsed{Ready: 5, Consumers: 1}, found)
 	})
 }
