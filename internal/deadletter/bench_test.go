@@ -17,7 +17,7 @@ func BenchmarkJudge(b *testing.B) {
 				b.Fatal(err)
 			}
 			rules := Rules{Source: orders, Selector: selector, MaxRedrives: 3}
-			message := letter()
+			message := deadLetter()
 			b.ReportAllocs()
 			for b.Loop() {
 				rules.Skips(orders.Read(message), at)

@@ -34,28 +34,28 @@ type Rules struct {
 }
 
 // Skips returns why a message stays in its queue; empty if the job moves or deletes it.
-func (r Rules) Skips(letter Letter, now time.Time) SkipReason {
-	if id, _ := letter.Headers[HeaderRedriveID].(string); r.RedriveID != "" && id == r.RedriveID {
+func (r Rules) Skips(deadLetter Message, now time.Time) SkipReason {
+	if id, _ := deadLetter.Headers[HeaderRedriveID].(string); r.RedriveID != "" && id == r.RedriveID {
 		return CameBack
 	}
-	if reason := r.skipsOrigin(letter); reason != "" {
+	if reason := r.skipsOrigin(deadLetter); reason != "" {
 		return reason
 	}
-	if reason := r.Selector.skips(letter, now); reason != "" {
+	if reason := r.Selector.skips(deadLetter, now); reason != "" {
 		return reason
 	}
-	if r.MaxRedrives >= 0 && letter.Redrives >= r.MaxRedrives {
+	if r.MaxRedrives >= 0 && deadLetter.Redrives >= r.MaxRedrives {
 		return MaxRedrives
 	}
 	return ""
 }
 
 // skipsOrigin protects messages of other ConsumerQueues. Messages of unknown origin need UnknownOrigin.
-func (r Rules) skipsOrigin(letter Letter) SkipReason {
+func (r Rules) skipsOrigin(deadLetter Message) SkipReason {
 	switch {
-	case !r.Source.Shared, r.Source.comesFrom(letter.Origin):
+	case !r.Source.Shared, r.Source.comesFrom(deadLetter.Origin):
 		return ""
-	case letter.Origin.Queue != "":
+	case deadLetter.Origin.Queue != "":
 		return OtherOrigin
 	case r.Selector.UnknownOrigin:
 		return ""
@@ -64,4 +64,6 @@ func (r Rules) skipsOrigin(letter Letter) SkipReason {
 }
 
 // MayBeOfOthers reports whether the dead-letter queue is shared and the message's queue of origin is unknown.
-func (s Source) MayBeOfOthers(letter Letter) bool { return s.Shared && letter.Origin.Queue == "" }
+func (s Source) MayBeOfOthers(deadLetter Message) bool {
+	return s.Shared && deadLetter.Origin.Queue == ""
+}

@@ -80,8 +80,8 @@ func compileExpression(expression string) (*compiledExpression, error) {
 }
 
 // skips returns why the expression does not select a message; empty if it does.
-func (e *compiledExpression) skips(letter Letter, now time.Time) SkipReason {
-	result, _, err := e.program.Eval(&variables{letter: letter, now: now})
+func (e *compiledExpression) skips(deadLetter Message, now time.Time) SkipReason {
+	result, _, err := e.program.Eval(&variables{deadLetter: deadLetter, now: now})
 	switch {
 	case err != nil:
 		e.failure.CompareAndSwap(nil, new(e.failureText(err)))
@@ -116,9 +116,9 @@ func (e *compiledExpression) failureText(err error) string {
 
 // variables resolves the variables of an expression on demand, because parsing the body is slow.
 type variables struct {
-	letter Letter
-	now    time.Time
-	body   any // nil until an expression reads it
+	deadLetter Message
+	now        time.Time
+	body       any // nil until an expression reads it
 }
 
 func (v *variables) Parent() interpreter.Activation { return nil }
@@ -127,26 +127,26 @@ func (v *variables) Parent() interpreter.Activation { return nil }
 func (v *variables) ResolveName(name string) (any, bool) {
 	switch name {
 	case "headers":
-		return valueOf(v.letter.Headers), true
+		return valueOf(v.deadLetter.Headers), true
 	case "properties":
-		return Properties(v.letter.Delivery), true
+		return Properties(v.deadLetter.Delivery), true
 	case "reason":
-		return string(v.letter.Reason), true
+		return string(v.deadLetter.Reason), true
 	case "origin":
-		origin := v.letter.Origin
+		origin := v.deadLetter.Origin
 		return map[string]any{"queue": origin.Queue, "exchange": origin.Exchange, "routingKey": origin.RoutingKey}, true
 	case "age":
-		if v.letter.Origin.DiedAt.IsZero() {
+		if v.deadLetter.Origin.DiedAt.IsZero() {
 			return types.NewErr("the message has no time of death"), true
 		}
-		return v.now.Sub(v.letter.Origin.DiedAt), true
+		return v.now.Sub(v.deadLetter.Origin.DiedAt), true
 	case "size":
-		return int64(len(v.letter.Body)), true
+		return int64(len(v.deadLetter.Body)), true
 	case "redrives":
-		return int64(v.letter.Redrives), true
+		return int64(v.deadLetter.Redrives), true
 	case "body":
 		if v.body == nil {
-			v.body = parse(v.letter.Body)
+			v.body = parse(v.deadLetter.Body)
 		}
 		return v.body, true
 	}

@@ -10,12 +10,12 @@ import (
 // The format is part of the API, because users may store fingerprints.
 func TestFingerprintFormat(t *testing.T) {
 	t.Parallel()
-	equal(t, "fingerprint", "nf23wuubtf3kga22", Fingerprint(letter()))
+	equal(t, "fingerprint", "nf23wuubtf3kga22", Fingerprint(deadLetter()))
 }
 
 func TestFingerprintStays(t *testing.T) {
 	t.Parallel()
-	want := Fingerprint(letter())
+	want := Fingerprint(deadLetter())
 	for name, change := range map[string]func(*amqp.Delivery){
 		"the same message":    func(*amqp.Delivery) {},
 		"delivered again":     func(m *amqp.Delivery) { m.Redelivered, m.DeliveryTag, m.ConsumerTag = true, 7, "c" },
@@ -24,7 +24,7 @@ func TestFingerprintStays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			message := letter()
+			message := deadLetter()
 			change(message)
 			equal(t, "fingerprint", want, Fingerprint(message))
 		})
@@ -33,7 +33,7 @@ func TestFingerprintStays(t *testing.T) {
 
 func TestFingerprintTellsApart(t *testing.T) {
 	t.Parallel()
-	seen := map[string]string{Fingerprint(letter()): "the message itself"}
+	seen := map[string]string{Fingerprint(deadLetter()): "the message itself"}
 	for name, change := range map[string]func(*amqp.Delivery){
 		"exchange":         func(m *amqp.Delivery) { m.Exchange = "x" },
 		"routing key":      func(m *amqp.Delivery) { m.RoutingKey = "x" },
@@ -56,7 +56,7 @@ func TestFingerprintTellsApart(t *testing.T) {
 		"nested":           func(m *amqp.Delivery) { m.Headers["nested"] = amqp.Table{"deep": []any{int16(1), "three"}} },
 		"boundaries":       func(m *amqp.Delivery) { m.MessageId, m.Type = "m", "1" },
 	} {
-		message := letter()
+		message := deadLetter()
 		change(message)
 		got := Fingerprint(message)
 		if other, twice := seen[got]; twice {

@@ -28,8 +28,8 @@ func FuzzMessages(f *testing.F) { f.Fuzz(rapid.MakeFuzz(checkMessage)) }
 func checkMessage(t *rapid.T) {
 	message := anyMessage(t)
 	checkFingerprint(t, message)
-	letter := orders.Read(message)
-	checkCopies(t, letter)
+	deadLetter := orders.Read(message)
+	checkCopies(t, deadLetter)
 
 	source := Source{Main: "orders", Tiers: []string{"orders.retry.30s"}, Shared: rapid.Bool().Draw(t, "shared")}
 	selection := anySelection(t, message)
@@ -74,20 +74,20 @@ func checkFingerprint(t *rapid.T, message *amqp.Delivery) {
 }
 
 // checkCopies shows that a copy can be published, lacks what must not be copied, and keeps its origin in a further Redrive.
-func checkCopies(t *rapid.T, letter Letter) {
-	id := Fingerprint(letter.Delivery)
-	copied := stamp.Copy(letter, at, 1)
-	if Fingerprint(letter.Delivery) != id {
+func checkCopies(t *rapid.T, deadLetter Message) {
+	id := Fingerprint(deadLetter.Delivery)
+	copied := redriveHeaders.Copy(deadLetter, at, 1)
+	if Fingerprint(deadLetter.Delivery) != id {
 		t.Error("the copy has changed the message")
 	}
 	if err := copied.Headers.Validate(); err != nil {
 		t.Errorf("the copy cannot be published: %v", err)
 	}
 	again := orders.Read(&amqp.Delivery{Headers: copied.Headers, Body: copied.Body})
-	if letter.Redrives < math.MaxInt32 && again.Redrives != letter.Redrives+1 {
-		t.Errorf("moved %d times, and then %d times", letter.Redrives, again.Redrives)
+	if deadLetter.Redrives < math.MaxInt32 && again.Redrives != deadLetter.Redrives+1 {
+		t.Errorf("moved %d times, and then %d times", deadLetter.Redrives, again.Redrives)
 	}
-	second := stamp.Copy(again, at, 2)
+	second := redriveHeaders.Copy(again, at, 2)
 	for name, value := range copied.Headers {
 		for _, gone := range []string{
 			"x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count", "CC", "BCC", "x-defer-count", "x-copy-id",
@@ -289,8 +289,8 @@ func FuzzExpression(f *testing.F) {
 		if err != nil {
 			return
 		}
-		letter := orders.Read(&amqp.Delivery{Headers: tableOf(parsed).(amqp.Table), Body: []byte(body)})
-		_ = checkCost(t, compiled, letter) // an error is a valid result
+		deadLetter := orders.Read(&amqp.Delivery{Headers: tableOf(parsed).(amqp.Table), Body: []byte(body)})
+		_ = checkCost(t, compiled, deadLetter) // an error is a valid result
 	})
 }
 
@@ -310,8 +310,8 @@ func TestExpressionWithLargeMessages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			letter := orders.Read(&amqp.Delivery{Body: []byte(test.body)})
-			if err := checkCost(t, compiled, letter); err == nil {
+			deadLetter := orders.Read(&amqp.Delivery{Body: []byte(test.body)})
+			if err := checkCost(t, compiled, deadLetter); err == nil {
 				t.Error("does not fail")
 			}
 		})
@@ -319,12 +319,12 @@ func TestExpressionWithLargeMessages(t *testing.T) {
 }
 
 // checkCost evaluates an expression and returns its error.
-func checkCost(t *testing.T, compiled *compiledExpression, letter Letter) error {
+func checkCost(t *testing.T, compiled *compiledExpression, deadLetter Message) error {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	start := time.Now()
-	_, details, err := compiled.program.Eval(&variables{letter: letter, now: at})
+	_, details, err := compiled.program.Eval(&variables{deadLetter: deadLetter, now: at})
 	elapsed := time.Since(start)
 	runtime.ReadMemStats(&after)
 	if cost := details.ActualCost(); err == nil && (cost == nil || *cost > maxExpressionCost) {

@@ -52,8 +52,8 @@ const (
 // prefixFailure is the prefix of the headers in which Warren's consumers describe a failure.
 const prefixFailure = "x-failure-"
 
-// Stamp holds the values of the headers that a Redrive sets and removes on each message.
-type Stamp struct {
+// RedriveHeaders holds the values of the headers that a Redrive sets and removes on each message.
+type RedriveHeaders struct {
 	// ID is the UID of the Redrive, Name its namespace/name.
 	ID, Name string
 	// By is the user who requested the Redrive, Reason the user's reason. Either may be empty.
@@ -67,16 +67,16 @@ type Stamp struct {
 // Copy returns the message to publish for a dead letter. at is the time of the move, seq its number in this run. The copy keeps
 // all properties except those with which publishing would fail or the copy would expire: user-id, expiration, and a reply-to of
 // RabbitMQ's direct reply-to, whose consumer no longer exists.
-func (s Stamp) Copy(letter Letter, at time.Time, seq int64) amqp.Publishing {
-	replyTo := letter.ReplyTo
+func (s RedriveHeaders) Copy(deadLetter Message, at time.Time, seq int64) amqp.Publishing {
+	replyTo := deadLetter.ReplyTo
 	if strings.HasPrefix(replyTo, directReplyTo) {
 		replyTo = ""
 	}
 	return amqp.Publishing{
-		Headers: s.headers(letter, at, seq), DeliveryMode: amqp.Persistent, Body: letter.Body,
-		ContentType: letter.ContentType, ContentEncoding: letter.ContentEncoding, Priority: letter.Priority,
-		CorrelationId: letter.CorrelationId, ReplyTo: replyTo, MessageId: letter.MessageId, Timestamp: letter.Timestamp,
-		Type: letter.Type, AppId: letter.AppId,
+		Headers: s.headers(deadLetter, at, seq), DeliveryMode: amqp.Persistent, Body: deadLetter.Body,
+		ContentType: deadLetter.ContentType, ContentEncoding: deadLetter.ContentEncoding, Priority: deadLetter.Priority,
+		CorrelationId: deadLetter.CorrelationId, ReplyTo: replyTo, MessageId: deadLetter.MessageId, Timestamp: deadLetter.Timestamp,
+		Type: deadLetter.Type, AppId: deadLetter.AppId,
 	}
 }
 
@@ -87,36 +87,36 @@ const directReplyTo = "amq.rabbitmq.reply-to"
 // headers returns the headers of a copy. It removes headers about past attempts and headers that would delay the copy. RabbitMQ
 // 3.10 continues to count in a client's x-death, and on every version consumers that count attempts by x-death would dead-letter
 // the copy immediately.
-func (s Stamp) headers(letter Letter, at time.Time, seq int64) amqp.Table {
-	headers := amqp.Table(contract.CopyHeaders(letter.Headers))
+func (s RedriveHeaders) headers(deadLetter Message, at time.Time, seq int64) amqp.Table {
+	headers := amqp.Table(contract.CopyHeaders(deadLetter.Headers))
 	left := []string{contract.HeaderDeferCount, contract.HeaderCopyID, headerDeliveryTime, headerDeferralToken}
 	for _, name := range append(left, s.Remove...) {
 		delete(headers, name)
 	}
 	maps.DeleteFunc(headers, func(name string, _ any) bool { return strings.HasPrefix(name, prefixFailure) })
-	setOrigin(headers, letter)
+	setOrigin(headers, deadLetter)
 	headers[HeaderRedriveID], headers[HeaderRedriveName], headers[HeaderRedriveFrom] = s.ID, s.Name, s.From
 	headers[HeaderRedriveAt], headers[HeaderRedriveSeq] = at.UTC().Format(time.RFC3339), seq
-	headers[contract.HeaderRedriveCount] = min(int64(letter.Redrives)+1, math.MaxInt32) // a larger number is read as 0
+	headers[contract.HeaderRedriveCount] = min(int64(deadLetter.Redrives)+1, math.MaxInt32) // a larger number is read as 0
 	set(headers, HeaderRedriveBy, s.By)
 	set(headers, HeaderRedriveReason, s.Reason)
 	return headers
 }
 
 // setOrigin records the origin of the message, which the removed headers contained. It keeps the record of an earlier Redrive.
-func setOrigin(headers amqp.Table, letter Letter) {
+func setOrigin(headers amqp.Table, deadLetter Message) {
 	if _, kept := headers[HeaderOriginReason]; kept {
 		return
 	}
-	headers[HeaderOriginReason] = string(letter.Reason)
-	set(headers, HeaderOriginQueue, letter.Origin.Queue)
-	set(headers, HeaderOriginUserID, letter.UserId)
-	set(headers, HeaderOriginCC, joined(letter.Headers[headerCC]))
-	if letter.Origin.Routed {
-		headers[HeaderOriginExchange], headers[HeaderOriginRoutingKey] = letter.Origin.Exchange, letter.Origin.RoutingKey
+	headers[HeaderOriginReason] = string(deadLetter.Reason)
+	set(headers, HeaderOriginQueue, deadLetter.Origin.Queue)
+	set(headers, HeaderOriginUserID, deadLetter.UserId)
+	set(headers, HeaderOriginCC, joined(deadLetter.Headers[headerCC]))
+	if deadLetter.Origin.Routed {
+		headers[HeaderOriginExchange], headers[HeaderOriginRoutingKey] = deadLetter.Origin.Exchange, deadLetter.Origin.RoutingKey
 	}
-	if !letter.Origin.DiedAt.IsZero() {
-		headers[HeaderOriginTime] = letter.Origin.DiedAt.UTC().Format(time.RFC3339)
+	if !deadLetter.Origin.DiedAt.IsZero() {
+		headers[HeaderOriginTime] = deadLetter.Origin.DiedAt.UTC().Format(time.RFC3339)
 	}
 }
 

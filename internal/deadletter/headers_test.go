@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	stamp = Stamp{
+	redriveHeaders = RedriveHeaders{
 		ID: "0d7f", Name: "shop/orders-x7k2p", By: "alice@example.com", Reason: "payment API is back", From: "orders.dlq",
 		Remove: []string{"x-retry-count"},
 	}
@@ -80,7 +80,7 @@ func TestCopyHeaders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			copied := stamp.Copy(orders.Read(&test.message), at, 7)
+			copied := redriveHeaders.Copy(orders.Read(&test.message), at, 7)
 			equal(t, "headers", test.want, copied.Headers)
 		})
 	}
@@ -91,7 +91,7 @@ func TestCopyHeaders(t *testing.T) {
 func TestCopyOfTheLargestCount(t *testing.T) {
 	t.Parallel()
 	forged := amqp.Delivery{Headers: amqp.Table{"x-warren-redrive-count": int64(math.MaxInt32)}}
-	copied := stamp.Copy(Source{}.Read(&forged), at, 7)
+	copied := redriveHeaders.Copy(Source{}.Read(&forged), at, 7)
 	if got := (Source{}).Read(&amqp.Delivery{Headers: copied.Headers}).Redrives; got != math.MaxInt32 {
 		t.Errorf("%d redrives of the copy", got)
 	}
@@ -100,7 +100,7 @@ func TestCopyOfTheLargestCount(t *testing.T) {
 func TestCopyWithoutRequester(t *testing.T) {
 	t.Parallel()
 	message := amqp.Delivery{Headers: amqp.Table{"x-warren-redrive-by": "mallory", "x-warren-redrive-reason": "before"}}
-	copied := Stamp{ID: "0d7f"}.Copy(orders.Read(&message), at, 1)
+	copied := RedriveHeaders{ID: "0d7f"}.Copy(orders.Read(&message), at, 1)
 	for _, name := range []string{"x-warren-redrive-by", "x-warren-redrive-reason"} {
 		if value, found := copied.Headers[name]; found {
 			t.Errorf("%s is %q and must not be there", name, value)
@@ -115,7 +115,7 @@ func TestCopyProperties(t *testing.T) {
 		ReplyTo: "replies", Expiration: "60000", MessageId: "m1", Timestamp: died, Type: "order", UserId: "producer", AppId: "shop",
 		Body: []byte("{}"),
 	}
-	got := stamp.Copy(orders.Read(&message), at, 1)
+	got := redriveHeaders.Copy(orders.Read(&message), at, 1)
 	got.Headers = nil
 	equal(t, "properties", amqp.Publishing{
 		ContentType: "application/json", ContentEncoding: "gzip", DeliveryMode: amqp.Persistent, Priority: 5, CorrelationId: "c",

@@ -53,8 +53,8 @@ type Origin struct {
 	DiedAt time.Time
 }
 
-// Letter is a dead letter with the information in its headers.
-type Letter struct {
+// Message is a dead letter with the information in its headers.
+type Message struct {
 	*amqp.Delivery
 	Reason Reason
 	Origin Origin
@@ -63,20 +63,20 @@ type Letter struct {
 }
 
 // Read interprets the headers of a message in the source's dead-letter queue.
-func (s Source) Read(message *amqp.Delivery) Letter {
-	letter := Letter{Delivery: message, Reason: Parked, Redrives: contract.Redrives(message.Headers)}
-	letter.Origin.Queue = firstText(message.Headers, contract.HeaderFailureQueue, HeaderOriginQueue)
+func (s Source) Read(message *amqp.Delivery) Message {
+	deadLetter := Message{Delivery: message, Reason: Parked, Redrives: contract.Redrives(message.Headers)}
+	deadLetter.Origin.Queue = firstText(message.Headers, contract.HeaderFailureQueue, HeaderOriginQueue)
 	if last, died := lastDeath(message.Headers); died {
-		letter.Origin.Queue, letter.Origin.DiedAt = last.queue, last.at
+		deadLetter.Origin.Queue, deadLetter.Origin.DiedAt = last.queue, last.at
 		if !slices.Contains(s.Tiers, last.queue) { // a consumer parked the message after it was in a tier
-			letter.Reason = last.reason
+			deadLetter.Reason = last.reason
 		}
 	}
-	if failed := failureTime(message.Headers); letter.Reason == Parked && !failed.IsZero() {
-		letter.Origin.DiedAt = failed
+	if failed := failureTime(message.Headers); deadLetter.Reason == Parked && !failed.IsZero() {
+		deadLetter.Origin.DiedAt = failed
 	}
-	letter.Origin.Exchange, letter.Origin.RoutingKey, letter.Origin.Routed = s.originalRoute(message.Headers)
-	return letter
+	deadLetter.Origin.Exchange, deadLetter.Origin.RoutingKey, deadLetter.Origin.Routed = s.originalRoute(message.Headers)
+	return deadLetter
 }
 
 // failureTime returns when a consumer parked a message; zero if the consumer did not record it.

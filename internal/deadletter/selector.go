@@ -92,12 +92,12 @@ func (s *Selector) EvaluationError() string {
 }
 
 // skips returns why a message is not selected; empty if it is. Cheap checks come first.
-func (s *Selector) skips(letter Letter, now time.Time) SkipReason {
-	if len(s.Reasons) > 0 && !slices.Contains(s.Reasons, letter.Reason) {
+func (s *Selector) skips(deadLetter Message, now time.Time) SkipReason {
+	if len(s.Reasons) > 0 && !slices.Contains(s.Reasons, deadLetter.Reason) {
 		return NotSelected
 	}
 	if !s.DiedAfter.IsZero() || !s.DiedBefore.IsZero() {
-		died := letter.Origin.DiedAt
+		died := deadLetter.Origin.DiedAt
 		switch {
 		case died.IsZero():
 			return Undated
@@ -106,15 +106,15 @@ func (s *Selector) skips(letter Letter, now time.Time) SkipReason {
 		}
 	}
 	for _, requirement := range s.Headers {
-		if !requirement.holds(letter.Headers) {
+		if !requirement.holds(deadLetter.Headers) {
 			return NotSelected
 		}
 	}
-	if s.ids != nil && !s.ids[Fingerprint(letter.Delivery)] {
+	if s.ids != nil && !s.ids[Fingerprint(deadLetter.Delivery)] {
 		return NotSelected
 	}
 	if s.expression != nil {
-		return s.expression.skips(letter, now)
+		return s.expression.skips(deadLetter, now)
 	}
 	return ""
 }

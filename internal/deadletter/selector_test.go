@@ -9,7 +9,7 @@ import (
 )
 
 // letter is a message that was rejected an hour before at.
-func letter() *amqp.Delivery {
+func deadLetter() *amqp.Delivery {
 	return &amqp.Delivery{
 		MessageId: "m1", ContentType: "application/json", Priority: 4,
 		Headers: amqp.Table{
@@ -37,7 +37,7 @@ func TestSelect(t *testing.T) {
 		"everything":                                   {Selection{}, ""},
 		"its reason":                                   {Selection{Reasons: []Reason{Expired, Rejected}}, ""},
 		"another reason":                               {Selection{Reasons: []Reason{Parked}}, NotSelected},
-		"its id":                                       {Selection{IDs: []string{Fingerprint(letter())}}, ""},
+		"its id":                                       {Selection{IDs: []string{Fingerprint(deadLetter())}}, ""},
 		"another id":                                   {Selection{IDs: []string{"aaaaaaaaaaaaaaaa"}}, NotSelected},
 		"died after":                                   {Selection{DiedAfter: died.Add(-time.Second)}, ""},
 		"died at the very time":                        {Selection{DiedAfter: died}, NotSelected},
@@ -87,7 +87,7 @@ func TestSelect(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			equal(t, "skipped", test.want, selector.skips(orders.Read(letter()), at))
+			equal(t, "skipped", test.want, selector.skips(orders.Read(deadLetter()), at))
 		})
 	}
 }
@@ -176,7 +176,7 @@ func TestTimeZones(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		equal(t, where, want, selector.skips(Letter{Delivery: &amqp.Delivery{Body: []byte("[" + strings.Repeat("1,", 999) + "1]")}}, time.Now()))
+		equal(t, where, want, selector.skips(Message{Delivery: &amqp.Delivery{Body: []byte("[" + strings.Repeat("1,", 999) + "1]")}}, time.Now()))
 	}
 	for _, function := range []string{"getHours", "getFullYear", "getDate", "getMilliseconds"} {
 		_, err := Compile(Selection{Expression: `properties.timestamp.` + function + `(body.zone) == 1`})

@@ -117,7 +117,7 @@ func errorOf(blocker deadletterjob.Blocker, name string) error {
 // browse calls visit for up to limit messages with their positions, until visit returns false. Seen reports which messages are
 // missing.
 func (t target) browse(
-	ctx context.Context, log logr.Logger, limit int, visit func(position int, letter deadletter.Letter) bool,
+	ctx context.Context, log logr.Logger, limit int, visit func(position int, deadLetter deadletter.Message) bool,
 ) (mover.Browsed, v1alpha1.Seen, error) {
 	position := 0
 	enough := false
@@ -174,8 +174,8 @@ func browseError(err error, queue string) error {
 
 // shows reports whether a message is shown. It counts messages that are left out because of their origin, or because the selector
 // could not be evaluated.
-func shows(rules deadletter.Rules, letter deadletter.Letter, left map[deadletter.SkipReason]int64) bool {
-	switch reason := rules.Skips(letter, time.Now()); reason {
+func shows(rules deadletter.Rules, deadLetter deadletter.Message, left map[deadletter.SkipReason]int64) bool {
+	switch reason := rules.Skips(deadLetter, time.Now()); reason {
 	case "":
 		return true
 	case deadletter.OtherOrigin, deadletter.NoOrigin, deadletter.NotEvaluated, deadletter.Undated:

@@ -136,14 +136,14 @@ type chunk struct {
 	before, passed chain
 }
 
-func (c *chunk) visit(position int, letter deadletter.Letter) bool {
-	id := deadletter.Fingerprint(letter.Delivery)
+func (c *chunk) visit(position int, deadLetter deadletter.Message) bool {
+	id := deadletter.Fingerprint(deadLetter.Delivery)
 	if c.passed.length < c.before.length {
 		c.passed = c.passed.with(id)
 		return c.passed.length < c.before.length || c.passed == c.before
 	}
 	*c.written = c.written.with(id)
-	return c.out.add(position, letter)
+	return c.out.add(position, deadLetter)
 }
 
 // err returns why the browse did not export all messages.

@@ -220,7 +220,7 @@ func (h *Handler) target(ctx context.Context, r request, complete bool) (target,
 
 // browse shows messages of the ConsumerQueue to visit. It logs the user and the number of messages.
 func (h *Handler) browse(
-	ctx context.Context, r request, q query, visit func(position int, letter deadletter.Letter) bool,
+	ctx context.Context, r request, q query, visit func(position int, deadLetter deadletter.Message) bool,
 ) (target, browsed, error) {
 	at, end, err := h.target(ctx, r, q.complete)
 	if err != nil {
@@ -231,13 +231,13 @@ func (h *Handler) browse(
 	left := map[deadletter.SkipReason]int64{}
 	result := browsed{}
 	log := h.log.WithValues("consumerQueue", r.namespace+"/"+r.name)
-	browsed, seen, err := at.browse(ctx, log, q.maxMessages(at.Source.Shared), func(position int, letter deadletter.Letter) bool {
+	browsed, seen, err := at.browse(ctx, log, q.maxMessages(at.Source.Shared), func(position int, deadLetter deadletter.Message) bool {
 		result.examined = position + 1
-		if position < q.position || !shows(rules, letter, left) {
+		if position < q.position || !shows(rules, deadLetter, left) {
 			return true
 		}
 		result.shown++
-		return visit(position, letter)
+		return visit(position, deadLetter)
 	})
 	result.ready, result.consumers, result.Seen = browsed.Ready, browsed.Consumers, seen
 	result.Skipped, result.EvaluationError = skips(left), q.selector.EvaluationError()
@@ -266,8 +266,8 @@ func (h *Handler) summary(_ http.ResponseWriter, r request) (any, error) {
 	defer cancel()
 	counted := newCounter(q.groupBy)
 	began := time.Now()
-	at, seen, err := h.browse(ctx, r, q, func(_ int, letter deadletter.Letter) bool {
-		counted.add(letter)
+	at, seen, err := h.browse(ctx, r, q, func(_ int, deadLetter deadletter.Message) bool {
+		counted.add(deadLetter)
 		return true
 	})
 	if err != nil {

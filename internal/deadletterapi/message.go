@@ -17,13 +17,13 @@ import (
 const typeAMQP10 = "amqp-1.0"
 
 // describe returns a message as the API shows it, with at most bodyLimit bytes of its body.
-func describe(letter deadletter.Letter, position, bodyLimit int, secret *regexp.Regexp) v1alpha1.DeadLetter {
+func describe(deadLetter deadletter.Message, position, bodyLimit int, secret *regexp.Regexp) v1alpha1.DeadLetter {
 	described := v1alpha1.DeadLetter{
-		Position: int64(position), ID: deadletter.Fingerprint(letter.Delivery), Reason: string(letter.Reason),
-		Origin: originOf(letter.Origin), Redrives: int64(letter.Redrives), Properties: propertiesOf(letter.Delivery),
-		Headers: plain(letter.Headers, secret), Size: int64(len(letter.Body)), Warnings: warningsOf(letter),
+		Position: int64(position), ID: deadletter.Fingerprint(deadLetter.Delivery), Reason: string(deadLetter.Reason),
+		Origin: originOf(deadLetter.Origin), Redrives: int64(deadLetter.Redrives), Properties: propertiesOf(deadLetter.Delivery),
+		Headers: plain(deadLetter.Headers, secret), Size: int64(len(deadLetter.Body)), Warnings: warningsOf(deadLetter),
 	}
-	described.Body, described.BodyEncoding, described.BodyTruncated = bodyOf(letter.Body, bodyLimit)
+	described.Body, described.BodyEncoding, described.BodyTruncated = bodyOf(deadLetter.Body, bodyLimit)
 	return described
 }
 
@@ -69,16 +69,16 @@ func propertiesOf(message *amqp.Delivery) map[string]any {
 	return properties
 }
 
-func warningsOf(letter deadletter.Letter) []v1alpha1.Warning {
+func warningsOf(deadLetter deadletter.Message) []v1alpha1.Warning {
 	var warnings []v1alpha1.Warning
 	for _, warning := range []struct {
 		name  v1alpha1.Warning
 		holds bool
 	}{
-		{v1alpha1.WarningExpiresInQueue, letter.Expiration != ""},
-		{v1alpha1.WarningCameBack, letter.Redrives > 0},
-		{v1alpha1.WarningNoOrigin, letter.Origin.Queue == ""},
-		{v1alpha1.WarningAMQP10, letter.Type == typeAMQP10},
+		{v1alpha1.WarningExpiresInQueue, deadLetter.Expiration != ""},
+		{v1alpha1.WarningCameBack, deadLetter.Redrives > 0},
+		{v1alpha1.WarningNoOrigin, deadLetter.Origin.Queue == ""},
+		{v1alpha1.WarningAMQP10, deadLetter.Type == typeAMQP10},
 	} {
 		if warning.holds {
 			warnings = append(warnings, warning.name)

@@ -24,8 +24,8 @@ type page struct {
 }
 
 // add adds a message to the page, and reports whether it has room for more.
-func (p *page) add(position int, letter deadletter.Letter) bool {
-	described := describe(letter, position, p.bodyLimit, p.redact)
+func (p *page) add(position int, deadLetter deadletter.Message) bool {
+	described := describe(deadLetter, position, p.bodyLimit, p.redact)
 	if p.distinct && p.found[described.ID] {
 		return true
 	}

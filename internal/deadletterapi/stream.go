@@ -76,8 +76,8 @@ func (s *stream) writePart(reads *pace, part []byte) {
 }
 
 // add adds a message, and reports whether there is room for more.
-func (s *stream) add(position int, letter deadletter.Letter) bool {
-	if err := json.NewEncoder(lineWriter{s}).Encode(exported(letter.Delivery, position)); err != nil {
+func (s *stream) add(position int, deadLetter deadletter.Message) bool {
+	if err := json.NewEncoder(lineWriter{s}).Encode(exported(deadLetter.Delivery, position)); err != nil {
 		s.err = fmt.Errorf("write the message at position %d: %w", position, err)
 		return false
 	}

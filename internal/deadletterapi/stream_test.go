@@ -73,10 +73,10 @@ func TestStreamToALazyClient(t *testing.T) {
 			t.Parallel()
 			client := lazyClient{httptest.NewRecorder(), make(chan struct{}), nil}
 			out := newStream(t.Context(), client)
-			letter := orders.Read(&amqp.Delivery{Body: make([]byte, test.size)})
+			deadLetter := orders.Read(&amqp.Delivery{Body: make([]byte, test.size)})
 			reads, slow := sync.OnceFunc(func() { close(client.reads) }), false
 			for added := range test.messages {
-				if !out.add(added, letter) {
+				if !out.add(added, deadLetter) {
 					topologytest.Equal(t, "unread", true, errors.Is(out.err, errUnread))
 					slow = true
 					reads()
@@ -87,7 +87,7 @@ func TestStreamToALazyClient(t *testing.T) {
 			topologytest.Equal(t, "slow", test.slow, slow)
 			out.end(browsed{ready: test.messages}, out.err)
 			out.close()
-			count, end := exportedLines(t, client.Body.Bytes(), letter.Body)
+			count, end := exportedLines(t, client.Body.Bytes(), deadLetter.Body)
 			topologytest.Equal(t, "count", test.messages, count)
 			topologytest.Equal(t, "end", v1alpha1.ExportEnd{
 				Kind: v1alpha1.KindExportEnd, Count: int64(test.messages), Ready: int64(test.messages),
@@ -101,12 +101,12 @@ func TestABrowseOfAnExportEndsInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		out := newStream(t.Context(), httptest.NewRecorder())
-		letter := orders.Read(&amqp.Delivery{Body: []byte("1")})
+		deadLetter := orders.Read(&amqp.Delivery{Body: []byte("1")})
 		for range 2 {
 			time.Sleep(exportTurnTime)
-			topologytest.Equal(t, "more after the first message", true, out.add(0, letter))
+			topologytest.Equal(t, "more after the first message", true, out.add(0, deadLetter))
 			time.Sleep(holdTime + time.Second)
-			topologytest.Equal(t, "more after the time", false, out.add(1, letter))
+			topologytest.Equal(t, "more after the time", false, out.add(1, deadLetter))
 			topologytest.Equal(t, "error of drain", nil, out.drain())
 		}
 		out.close()
@@ -116,25 +116,25 @@ func TestABrowseOfAnExportEndsInTime(t *testing.T) {
 // An export returns messages while its client reads, and continues behind the exported messages. It reports an error if these have changed.
 func TestExportToALazyClient(t *testing.T) {
 	t.Parallel()
-	letters := make([]amqp.Delivery, 300)
-	for i := range letters {
-		letters[i] = amqp.Delivery{MessageId: strconv.Itoa(i), Body: make([]byte, 64<<10)}
+	deadLetters := make([]amqp.Delivery, 300)
+	for i := range deadLetters {
+		deadLetters[i] = amqp.Delivery{MessageId: strconv.Itoa(i), Body: make([]byte, 64<<10)}
 	}
 	for name, test := range map[string]struct {
 		between []amqp.Delivery // while messages are back in the queue
 		count   int             // of exported messages; zero if it depends on the machine
 		error   string
 	}{
-		"nothing has changed":             {between: letters, count: 300},
-		"the first has left":              {between: letters[1:], error: errChanged.Error()},
+		"nothing has changed":             {between: deadLetters, count: 300},
+		"the first has left":              {between: deadLetters[1:], error: errChanged.Error()},
 		"all have left":                   {between: nil, error: errChanged.Error()},
-		"a message was added at the end":  {between: append(slices.Clone(letters), letters[0]), count: 301},
-		"a message was added at the head": {between: append([]amqp.Delivery{{MessageId: "new"}}, letters...), error: errChanged.Error()},
+		"a message was added at the end":  {between: append(slices.Clone(deadLetters), deadLetters[0]), count: 301},
+		"a message was added at the head": {between: append([]amqp.Delivery{{MessageId: "new"}}, deadLetters...), error: errChanged.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, `{}`, unchanged)
-			w.broker.SetDeadLetters("orders.dlq", letters...)
+			w.broker.SetDeadLetters("orders.dlq", deadLetters...)
 			lazy := lazyClient{httptest.NewRecorder(), make(chan struct{}), make(chan struct{}, 1)}
 			var exporting sync.WaitGroup
 			exporting.Go(func() {
@@ -149,7 +149,7 @@ func TestExportToALazyClient(t *testing.T) {
 			place.Leave()
 			close(lazy.reads)
 			exporting.Wait()
-			count, end := exportedLines(t, lazy.Body.Bytes(), letters[0].Body)
+			count, end := exportedLines(t, lazy.Body.Bytes(), deadLetters[0].Body)
 			topologytest.Equal(t, "error", test.error, end.Error)
 			topologytest.Equal(t, "lines", end.Count, int64(count))
 			if test.count > 0 {
@@ -164,13 +164,13 @@ func TestStreamOfLargeMessages(t *testing.T) {
 	t.Parallel()
 	recorder := httptest.NewRecorder()
 	out := newStream(t.Context(), recorder)
-	letter := orders.Read(&amqp.Delivery{Body: make([]byte, 13<<20)})
+	deadLetter := orders.Read(&amqp.Delivery{Body: make([]byte, 13<<20)})
 	for position := range 2 {
-		topologytest.Equal(t, "more", true, out.add(position, letter))
+		topologytest.Equal(t, "more", true, out.add(position, deadLetter))
 	}
 	out.end(browsed{}, nil)
 	out.close()
-	count, end := exportedLines(t, recorder.Body.Bytes(), letter.Body)
+	count, end := exportedLines(t, recorder.Body.Bytes(), deadLetter.Body)
 	topologytest.Equal(t, "count", 2, count)
 	topologytest.Equal(t, "end", v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: 2}, end)
 }

@@ -38,10 +38,10 @@ func newCounter(header string) *counter {
 	return &counter{header: header, groups: map[groupKey]*v1alpha1.Group{}}
 }
 
-func (c *counter) add(letter deadletter.Letter) {
-	key := groupKey{reason: letter.Reason, queue: letter.Origin.Queue}
+func (c *counter) add(deadLetter deadletter.Message) {
+	key := groupKey{reason: deadLetter.Reason, queue: deadLetter.Origin.Queue}
 	if c.header != "" {
-		key.value, key.has = deadletter.HeaderText(letter.Headers[c.header])
+		key.value, key.has = deadletter.HeaderText(deadLetter.Headers[c.header])
 	}
 	group := c.groups[key]
 	if group == nil {
@@ -49,7 +49,7 @@ func (c *counter) add(letter deadletter.Letter) {
 			c.others++
 			return
 		}
-		group = &v1alpha1.Group{Reason: string(key.reason), Queue: text(key.queue), SampleID: deadletter.Fingerprint(letter.Delivery)}
+		group = &v1alpha1.Group{Reason: string(key.reason), Queue: text(key.queue), SampleID: deadletter.Fingerprint(deadLetter.Delivery)}
 		if key.has {
 			group.Value = new(text(key.value))
 		}
@@ -57,11 +57,11 @@ func (c *counter) add(letter deadletter.Letter) {
 		c.order = append(c.order, key)
 	}
 	group.Count++
-	if letter.Redrives > 0 {
+	if deadLetter.Redrives > 0 {
 		group.Redriven++
 	}
-	group.Oldest = extreme(group.Oldest, letter.Origin.DiedAt, time.Time.Before)
-	group.Newest = extreme(group.Newest, letter.Origin.DiedAt, time.Time.After)
+	group.Oldest = extreme(group.Oldest, deadLetter.Origin.DiedAt, time.Time.Before)
+	group.Newest = extreme(group.Newest, deadLetter.Origin.DiedAt, time.Time.After)
 }
 
 // extreme returns the earlier or later of two times.

@@ -13,8 +13,8 @@ import (
 
 // redriveFilter selects the messages of a Redrive and writes their copies.
 type redriveFilter struct {
-	rules deadletter.Rules
-	stamp deadletter.Stamp
+	rules   deadletter.Rules
+	headers deadletter.RedriveHeaders
 	// to is where messages are published; nil if each message goes where it was published first.
 	to  *contract.Route
 	now func() time.Time
@@ -27,15 +27,15 @@ func (j redriveFilter) Skips(message *amqp.Delivery) string {
 var errNoOrigin = errors.New("the message does not tell where it was published first")
 
 func (j redriveFilter) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error) {
-	letter := j.rules.Source.Read(message)
-	route := contract.Route{Exchange: letter.Origin.Exchange, RoutingKey: letter.Origin.RoutingKey}
+	deadLetter := j.rules.Source.Read(message)
+	route := contract.Route{Exchange: deadLetter.Origin.Exchange, RoutingKey: deadLetter.Origin.RoutingKey}
 	switch {
 	case j.to != nil:
 		route = *j.to
-	case !letter.Origin.Routed:
+	case !deadLetter.Origin.Routed:
 		return route, amqp.Publishing{}, errNoOrigin
 	}
-	return route, j.stamp.Copy(letter, j.now(), seq), nil
+	return route, j.headers.Copy(deadLetter, j.now(), seq), nil
 }
 
 func (j redriveFilter) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }
@@ -54,7 +54,7 @@ func newRedriveFilter(redrive *v1alpha1.Redrive, m Move) (redriveFilter, *Blocke
 	}
 	return redriveFilter{
 		rules: rules,
-		stamp: deadletter.Stamp{
+		headers: deadletter.RedriveHeaders{
 			ID: string(redrive.UID), Name: redrive.Namespace + "/" + redrive.Name, From: m.Turn.Queue,
 			By: redrive.Spec.RequestedBy, Reason: redrive.Spec.Reason, Remove: redrive.Spec.RemoveHeaders,
 		},

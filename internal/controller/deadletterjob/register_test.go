@@ -89,7 +89,7 @@ func TestABrowseBesideAJob(t *testing.T) {
 func TestUsersAreNamedInTheirNamespaceOnly(t *testing.T) {
 	t.Parallel()
 	for want, user := range map[string]User{
-		`a request of the dead-letter API browses queue "q"`:      user("", "orders"),
+		`a request of the dead-letter API browses queue "q"`:       user("", "orders"),
 		`Redrive "a" takes messages of queue "q"`:                  user("Redrive", "a"),
 		`a Purge in another namespace takes messages of queue "q"`: {"Purge", client.ObjectKey{Namespace: "other", Name: "a"}},
 	} {

@@ -81,8 +81,8 @@ func BenchmarkRate(b *testing.B) {
 
 // redriver judges messages as a Redrive to one queue does.
 type redriver struct {
-	rules deadletter.Rules
-	stamp deadletter.Stamp
+	rules   deadletter.Rules
+	headers deadletter.RedriveHeaders
 }
 
 // redriveAll returns a redriver of all messages that match an expression.
@@ -94,7 +94,7 @@ func redriveAll(b *testing.B, where string) redriver {
 	}
 	return redriver{
 		deadletter.Rules{Source: deadletter.Source{Main: destination}, Selector: selector, RedriveID: "uid", MaxRedrives: 3},
-		deadletter.Stamp{ID: "uid", Name: "shop/orders", From: source},
+		deadletter.RedriveHeaders{ID: "uid", Name: "shop/orders", From: source},
 	}
 }
 
@@ -103,7 +103,7 @@ func (r redriver) Skips(message *amqp.Delivery) string {
 }
 
 func (r redriver) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error) {
-	return contract.Route{RoutingKey: destination}, r.stamp.Copy(r.rules.Source.Read(message), time.Now(), seq), nil
+	return contract.Route{RoutingKey: destination}, r.headers.Copy(r.rules.Source.Read(message), time.Now(), seq), nil
 }
 
 func (redriver) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }

@@ -40,7 +40,7 @@ type batch struct {
 	published, deadline time.Time
 
 	// inside is the maximum number of sentinels in each queue.
-	inside tally
+	inside sentinelCounts
 
 	mu sync.Mutex // guards the fields below, and the groups while several queues are worked on
 	// sent is when the broker was told to delete a queue, by queue.

@@ -165,7 +165,7 @@ func (s recovery) clearLeftover(ctx context.Context, cluster string, stray lefto
 	f := fence.Fence{Name: name, Pattern: pattern, Queues: fence.QueuesOf(pattern), Priority: stray.policy.Priority, Effective: definition}
 	// An open fence still has this key. To open it again changes nothing.
 	closed := definition[vhost.KeyOverflow] == vhost.OverflowRejectPublish
-	inside := tally{of: map[string]int{}}
+	inside := sentinelCounts{of: map[string]int{}}
 	for _, queue := range f.Queues {
 		if stray.isBare {
 			break

@@ -60,13 +60,13 @@ func numberOf(message amqp.Delivery) int {
 	return int(number)
 }
 
-type tally struct {
+type sentinelCounts struct {
 	mu sync.Mutex
 	of map[string]int // the number of sentinels, by queue
 }
 
 // count changes the number for a queue, which is never negative, and returns it.
-func (t *tally) count(queue string, change int) int {
+func (t *sentinelCounts) count(queue string, change int) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.of == nil {

@@ -32,7 +32,7 @@ func TestSentinelsBehindMessages(t *testing.T) {
 		publish(1)
 		vh.Publish("", "q", "4", "5")
 		publish(2)
-		inside := &tally{of: map[string]int{"q": 2}}
+		inside := &sentinelCounts{of: map[string]int{"q": 2}}
 		lost := &search{Deleter: deleter, fence: fence.Fence{Name: name}, cluster: cluster, missing: inside.count}
 		if _, err := lost.look(t.Context(), "q", []string{"q"}, false); err != nil || inside.count("q", 0) != 0 {
 			t.Errorf("%d missing: %v", inside.count("q", 0), err)
