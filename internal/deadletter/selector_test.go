@@ -8,7 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// letter is a message that was rejected an hour before at.
+// deadLetter is a message that was rejected an hour before at.
 func deadLetter() *amqp.Delivery {
 	return &amqp.Delivery{
 		MessageId: "m1", ContentType: "application/json", Priority: 4,

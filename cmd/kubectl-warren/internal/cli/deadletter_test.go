@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
-	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadlettertext"
 )
 
 // now is the time of the output.
@@ -40,7 +40,7 @@ func TestLettersPrinted(t *testing.T) {
 			t.Parallel()
 			list := v1alpha1.DeadLetterList{}
 			answered(t, name, &list)
-			decoded, err := letters.Decode(list)
+			decoded, err := deadlettertext.Decode(list)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +130,7 @@ func TestGroupFlags(t *testing.T) {
 func TestDeepBody(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", 2000) + strings.Repeat("]", 2000)
-	if difference := cmp.Diff([]string{deep}, letters.BodyLines(v1alpha1.DeadLetter{Body: deep, BodyEncoding: v1alpha1.UTF8})); difference != "" {
+	if difference := cmp.Diff([]string{deep}, deadlettertext.BodyLines(v1alpha1.DeadLetter{Body: deep, BodyEncoding: v1alpha1.UTF8})); difference != "" {
 		t.Errorf("-want +got:\n%s", difference)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
-	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadlettertext"
 )
 
 type exportDeadLettersCommand struct {
@@ -121,7 +121,7 @@ func checkAbsent(file string) error {
 // write copies an export. Its error says what is missing, and where the received part is.
 func (e *exportDeadLettersCommand) write(out io.Writer, body io.Reader, where string) error {
 	count, end, err := deadletterclient.CopyExport(out, body)
-	for _, line := range letters.SeenLines(v1alpha1.Seen{Skipped: end.Skipped, EvaluationError: end.EvaluationError}) {
+	for _, line := range deadlettertext.SeenLines(v1alpha1.Seen{Skipped: end.Skipped, EvaluationError: end.EvaluationError}) {
 		printf(e.ErrOut, "%s\n", line)
 	}
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
-	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadlettertext"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
@@ -72,16 +72,16 @@ func (p *peekCommand) run(ctx context.Context, name string, query url.Values) er
 	if err := json.Unmarshal(answer, &list); err != nil {
 		return unknownAnswer(err)
 	}
-	decoded, err := letters.Decode(list)
+	decoded, err := deadlettertext.Decode(list)
 	if err != nil {
 		return unknownAnswer(err)
 	}
 	if p.output.format == formatName {
-		for _, line := range letters.SeenLines(list.Seen) {
+		for _, line := range deadlettertext.SeenLines(list.Seen) {
 			printf(p.ErrOut, "%s\n", line)
 		}
-		for _, letter := range decoded {
-			printf(p.Out, "%s\n", printable.Text(letter.ID))
+		for _, deadLetter := range decoded {
+			printf(p.Out, "%s\n", printable.Text(deadLetter.ID))
 		}
 		return nil
 	}

@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
-	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadlettertext"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
@@ -113,7 +113,7 @@ func printSummary(out io.Writer, queue v1alpha1.DeadLetterQueue, now time.Time, 
 		printf(out, ", %d examined", summary.Examined)
 	}
 	printf(out, ".\n")
-	for _, line := range letters.SeenLines(summary.Seen) {
+	for _, line := range deadlettertext.SeenLines(summary.Seen) {
 		printf(out, "%s\n", line)
 	}
 	if len(summary.Groups) == 0 {

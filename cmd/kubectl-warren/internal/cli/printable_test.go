@@ -239,9 +239,9 @@ func TestFuzzPrintableCoversEachCommand(t *testing.T) {
 	check(newRoot(streams))
 }
 
-func wantSameJSON(t *testing.T, letter v1alpha1.DeadLetter) {
+func wantSameJSON(t *testing.T, deadLetter v1alpha1.DeadLetter) {
 	t.Helper()
-	answer, err := json.Marshal(letter)
+	answer, err := json.Marshal(deadLetter)
 	if err != nil {
 		t.Fatal(err)
 	}

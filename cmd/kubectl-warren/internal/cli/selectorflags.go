@@ -15,7 +15,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
-	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadlettertext"
 )
 
 // selectorFlags are the flags that select messages to browse, move or delete.
@@ -29,7 +29,7 @@ type selectorFlags struct {
 func (f *selectorFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.ids, "id", nil, "only messages with these IDs")
-	flags.StringSliceVar(&f.diedReasons, "died-reason", nil, "only messages with these reasons: "+strings.Join(letters.Reasons, ", "))
+	flags.StringSliceVar(&f.diedReasons, "died-reason", nil, "only messages with these reasons: "+strings.Join(deadlettertext.Reasons, ", "))
 	flags.StringArrayVar(&f.headers, "header", nil, "only messages with this header: NAME, !NAME, NAME=VALUE or NAME!=VALUE; several "+
 		"NAME=VALUE of one header match any of the values; otherwise all must match")
 	flags.StringVar(&f.diedAfter, "died-after", "",
@@ -39,7 +39,7 @@ func (f *selectorFlags) add(cmd *cobra.Command) {
 		`only messages for which this CEL expression holds, such as 'body.order.country == "DE"'`)
 	flags.BoolVar(&f.unknownOrigin, "unknown-origin", false,
 		"also messages of unknown origin in a queue that several ConsumerQueues share; they may belong to others")
-	_ = cmd.RegisterFlagCompletionFunc("died-reason", cobra.FixedCompletions(letters.Reasons, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("died-reason", cobra.FixedCompletions(deadlettertext.Reasons, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // selection returns the selector; nil if all dead letters are selected.
@@ -49,11 +49,11 @@ func (f *selectorFlags) selection(now time.Time) (*v1alpha1.DeadLetterSelector, 
 		selection.UnknownOrigin = true
 	}
 	for _, given := range f.diedReasons {
-		at := slices.IndexFunc(letters.Reasons, func(reason string) bool { return strings.EqualFold(reason, given) })
+		at := slices.IndexFunc(deadlettertext.Reasons, func(reason string) bool { return strings.EqualFold(reason, given) })
 		if at < 0 {
-			return nil, usageError("--died-reason is %q: want one of %s", given, strings.Join(letters.Reasons, ", "))
+			return nil, usageError("--died-reason is %q: want one of %s", given, strings.Join(deadlettertext.Reasons, ", "))
 		}
-		selection.Reasons = append(selection.Reasons, v1alpha1.DeadLetterReason(letters.Reasons[at]))
+		selection.Reasons = append(selection.Reasons, v1alpha1.DeadLetterReason(deadlettertext.Reasons[at]))
 	}
 	var err error
 	if selection.Headers, err = headersOf(f.headers); err != nil {

@@ -9,7 +9,7 @@ import (
 	"io"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
-	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadlettertext"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
@@ -53,7 +53,7 @@ func missing(end v1alpha1.ExportEnd) error {
 	case end.Error != "":
 		return errors.New(end.Error)
 	case end.Partial:
-		return errors.New(letters.PartialText(end.PartialReason))
+		return errors.New(deadlettertext.PartialText(end.PartialReason))
 	}
 	return nil
 }

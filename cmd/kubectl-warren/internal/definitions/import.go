@@ -148,9 +148,9 @@ func (r *roles) assumptions(cq *v1alpha1.ConsumerQueue, main string) []Finding {
 	case v1alpha1.RetryStrategyRequeue:
 		assume("the strategy is Requeue: the queue has x-delivery-limit and no delay tier, so consumers requeue by basic.reject")
 	}
-	if letter, sends := r.letters(main); sends && r.ttl(main) > 0 && len(r.tiers[main]) == 0 {
+	if dlx, sends := r.deadLettering(main); sends && r.ttl(main) > 0 && len(r.tiers[main]) == 0 {
 		assume("queue %q has a TTL and dead-letters to %v, and is assumed to be a main queue: if it has no consumers, it is a delay tier "+
-			"of another queue", main, r.leads(letter))
+			"of another queue", main, r.leads(dlx))
 	}
 	return findings
 }

@@ -59,8 +59,8 @@ func (r *roles) mains() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(r.Queues)), others)
 }
 
-// letters returns the route of a queue's dead letters.
-func (r *roles) letters(name string) (vhost.DeadLetter, bool) {
+// deadLettering returns the route of a queue's dead letters.
+func (r *roles) deadLettering(name string) (vhost.DeadLetter, bool) {
 	return vhost.DeadLettersOf(name, r.Queues[name], nil)
 }
 
@@ -70,32 +70,32 @@ func (r *roles) ttl(name string) int64 {
 }
 
 // leads returns the queues that may receive the dead letters of a queue.
-func (r *roles) leads(letter vhost.DeadLetter) []string {
+func (r *roles) leads(dlx vhost.DeadLetter) []string {
 	switch {
-	case letter.Exchange == "" && letter.RoutingKey == nil:
+	case dlx.Exchange == "" && dlx.RoutingKey == nil:
 		return nil // the queue named like the key of each message
-	case letter.Exchange == "":
-		if _, exists := r.Queues[*letter.RoutingKey]; exists {
-			return []string{*letter.RoutingKey}
+	case dlx.Exchange == "":
+		if _, exists := r.Queues[*dlx.RoutingKey]; exists {
+			return []string{*dlx.RoutingKey}
 		}
 		return nil
-	case letter.RoutingKey != nil:
-		if queues, known := r.Route(letter.Exchange, *letter.RoutingKey); known {
+	case dlx.RoutingKey != nil:
+		if queues, known := r.Route(dlx.Exchange, *dlx.RoutingKey); known {
 			return queues
 		}
-		return r.boundTo(letter.Exchange)
+		return r.boundTo(dlx.Exchange)
 	}
-	if r.Exchanges[letter.Exchange].Type == vhost.TypeFanout || len(r.BindingsTo[letter.Queue]) == 0 {
-		return r.boundTo(letter.Exchange)
+	if r.Exchanges[dlx.Exchange].Type == vhost.TypeFanout || len(r.BindingsTo[dlx.Queue]) == 0 {
+		return r.boundTo(dlx.Exchange)
 	}
 	var queues []string // each message keeps the key with which it arrived
-	for _, binding := range r.BindingsTo[letter.Queue] {
-		if reached, known := r.Route(letter.Exchange, binding.RoutingKey); known {
+	for _, binding := range r.BindingsTo[dlx.Queue] {
+		if reached, known := r.Route(dlx.Exchange, binding.RoutingKey); known {
 			queues = append(queues, reached...)
 		}
 	}
 	if len(queues) == 0 {
-		return r.boundTo(letter.Exchange)
+		return r.boundTo(dlx.Exchange)
 	}
 	slices.Sort(queues)
 	return slices.Compact(queues)
@@ -115,12 +115,12 @@ func (r *roles) boundTo(exchange string) []string {
 // returnsTo returns the main queue of a delay tier; empty if the queue is not a tier. A tier has a TTL, and its dead letters
 // reach a main queue. The main queue dead-letters to the tier, or the tier is named after it, or it has dead letters of its own.
 func (r *roles) returnsTo(name string) string {
-	letter, sends := r.letters(name)
+	dlx, sends := r.deadLettering(name)
 	if !sends || r.ttl(name) == 0 {
 		return ""
 	}
 	var mains []string
-	for _, main := range r.leads(letter) {
+	for _, main := range r.leads(dlx) {
 		if main != name && r.isTierOf(name, main) {
 			mains = append(mains, main)
 		}
@@ -133,7 +133,7 @@ func (r *roles) returnsTo(name string) string {
 }
 
 func (r *roles) isTierOf(name, main string) bool {
-	back, sends := r.letters(main)
+	back, sends := r.deadLettering(main)
 	mutual := sends && slices.Contains(r.leads(back), name)
 	switch {
 	case mutual && r.ttl(main) > 0: // both have a TTL: names decide
@@ -155,14 +155,14 @@ func namedAfter(name, other string) int {
 
 // findDeadLetter finds the end of the dead-letter route of a main queue.
 func (r *roles) findDeadLetter(main string) (deadLetter, bool) {
-	letter, sends := r.letters(main)
+	dlx, sends := r.deadLettering(main)
 	if !sends {
 		return deadLetter{}, false
 	}
-	reached := r.leads(letter)
+	reached := r.leads(dlx)
 	ends := slices.DeleteFunc(slices.Clone(reached), func(name string) bool { return r.tierOf[name] != "" || name == main })
-	if letter.Exchange != "" && len(ends) == 1 {
-		return r.by(letter.Exchange, ends[0]), true
+	if dlx.Exchange != "" && len(ends) == 1 {
+		return r.by(dlx.Exchange, ends[0]), true
 	}
 	if len(reached) > 0 && len(ends) == 0 { // all are rejected to the tier, so consumers park
 		return r.parking(main)
@@ -187,7 +187,7 @@ var deadWords = []string{"dlq", "dlx", "dead", "fail", "error", "park", "poison"
 func (r *roles) parking(main string) (deadLetter, bool) {
 	var found []deadLetter
 	for _, queue := range slices.Sorted(maps.Keys(r.Queues)) {
-		if _, sends := r.letters(queue); sends || !isDead(queue, main) {
+		if _, sends := r.deadLettering(queue); sends || !isDead(queue, main) {
 			continue
 		}
 		for _, binding := range r.BindingsTo[queue] {

@@ -21,11 +21,11 @@ func (r *roles) specOf(main string) v1alpha1.ConsumerQueueSpec {
 		DeadLetterStrategy: r.deadLetterStrategy(main),
 	}
 	spec.Queue.SingleActiveConsumer, _ = queue.Arguments[vhost.ArgSingleActiveConsumer].(bool)
-	letter, sends := r.letters(main)
-	rejects := sends && slices.ContainsFunc(r.leads(letter), func(name string) bool { return r.tierOf[name] == main })
-	splits := rejects && r.Exchanges[letter.Exchange].Type == vhost.TypeHeaders
+	dlx, sends := r.deadLettering(main)
+	rejects := sends && slices.ContainsFunc(r.leads(dlx), func(name string) bool { return r.tierOf[name] == main })
+	splits := rejects && r.Exchanges[dlx.Exchange].Type == vhost.TypeHeaders
 	spec.DeadLetter = r.deadLetterSpec(main)
-	spec.Retry = r.retrySpec(main, letter, rejects, splits)
+	spec.Retry = r.retrySpec(main, dlx, rejects, splits)
 	if spec.Retry.Strategy == v1alpha1.RetryStrategyRequeue {
 		spec.Queue.DeliveryLimit = nil // it follows from maxAttempts
 	}
@@ -60,7 +60,7 @@ func (r *roles) deadLetterSpec(main string) *v1alpha1.DeadLetterSpec {
 
 // retrySpec finds the strategy: Reject if the main queue dead-letters to its tier, Publish if it has tiers otherwise, and Requeue
 // if the broker counts deliveries and there is no tier.
-func (r *roles) retrySpec(main string, letter vhost.DeadLetter, rejects, splits bool) *v1alpha1.RetrySpec {
+func (r *roles) retrySpec(main string, dlx vhost.DeadLetter, rejects, splits bool) *v1alpha1.RetrySpec {
 	spec := &v1alpha1.RetrySpec{}
 	limit, limited := r.Queues[main].Arguments[vhost.ArgDeliveryLimit].(int64)
 	_, hasDeadLetter := r.deadLetter[main]
@@ -78,7 +78,7 @@ func (r *roles) retrySpec(main string, letter vhost.DeadLetter, rejects, splits 
 	}
 	exchange := r.retryExchange(main)
 	if rejects {
-		exchange = letter.Exchange
+		exchange = dlx.Exchange
 	}
 	if exchange != "" && !splits {
 		spec.Exchange = &v1alpha1.RetryExchange{
@@ -99,11 +99,11 @@ func (r *roles) retrySpec(main string, letter vhost.DeadLetter, rejects, splits 
 // retryExchange returns the exchange to which all tiers of a main queue are bound; empty if messages reach them through the
 // default exchange.
 func (r *roles) retryExchange(main string) string {
-	letter, _ := r.letters(main)
+	dlx, _ := r.deadLettering(main)
 	for _, binding := range r.BindingsTo[r.tiers[main][0]] {
 		bound := r.boundTo(binding.Source)
 		all := !slices.ContainsFunc(r.tiers[main], func(tier string) bool { return !slices.Contains(bound, tier) })
-		if all && binding.Source != letter.Exchange {
+		if all && binding.Source != dlx.Exchange {
 			return binding.Source
 		}
 	}
@@ -112,13 +112,13 @@ func (r *roles) retryExchange(main string) string {
 
 // returnRoute returns nil if the tiers return messages directly to the main queue.
 func (r *roles) returnRoute(main string) *v1alpha1.ReturnRoute {
-	letter, _ := r.letters(r.tiers[main][0])
-	if letter.Exchange == "" {
+	dlx, _ := r.deadLettering(r.tiers[main][0])
+	if dlx.Exchange == "" {
 		return nil
 	}
-	route := &v1alpha1.ReturnRoute{Exchange: v1alpha1.ExchangeName(letter.Exchange)}
-	if letter.RoutingKey != nil {
-		route.RoutingKey = new(v1alpha1.RoutingKey(*letter.RoutingKey))
+	route := &v1alpha1.ReturnRoute{Exchange: v1alpha1.ExchangeName(dlx.Exchange)}
+	if dlx.RoutingKey != nil {
+		route.RoutingKey = new(v1alpha1.RoutingKey(*dlx.RoutingKey))
 	}
 	return route
 }

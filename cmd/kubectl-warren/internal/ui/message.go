@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
-	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadlettertext"
 )
 
 const (
@@ -44,7 +44,7 @@ func (s *Server) message(w http.ResponseWriter, r *http.Request) error {
 	if err := ask(r.Context(), asked, name, deadletters.SubresourceMessages, query, &answer); err != nil {
 		return err
 	}
-	decoded, err := letters.Decode(answer)
+	decoded, err := deadlettertext.Decode(answer)
 	if err != nil {
 		return err
 	}
@@ -52,21 +52,22 @@ func (s *Server) message(w http.ResponseWriter, r *http.Request) error {
 		return &problem{http.StatusNotFound, fmt.Sprintf("Message %s is not in queue %q, or a consumer or a job holds it. Go back to the "+
 			"queue to see which messages are there.", id, answer.Queue)}
 	}
-	letter := decoded[0]
+	deadLetter := decoded[0]
 	return render(w, "message", messagePage{
-		Namespace: namespace, Name: name, Queue: answer.Queue, DeadLetter: letter,
-		OriginText: letters.OriginText(letter.Origin), Failure: letters.Failure(letter),
-		HeaderLines: letters.HeaderLines(letter.Headers), Text: strings.Join(letters.BodyLines(letter), "\n"), Hex: hexOf(letter),
-		Query: template.URL(selection{IDs: []string{letter.ID}}.values().Encode()),
+		Namespace: namespace, Name: name, Queue: answer.Queue, DeadLetter: deadLetter,
+		OriginText: deadlettertext.OriginText(deadLetter.Origin), Failure: deadlettertext.Failure(deadLetter),
+		HeaderLines: deadlettertext.HeaderLines(deadLetter.Headers), Text: strings.Join(deadlettertext.BodyLines(deadLetter), "\n"),
+		Hex: hexOf(deadLetter),
+		Query: template.URL(selection{IDs: []string{deadLetter.ID}}.values().Encode()),
 	})
 }
 
 // hexOf returns the beginning of a text body in hexadecimal. Other bodies are always shown in hexadecimal.
-func hexOf(letter deadletters.DeadLetter) string {
-	if letter.BodyEncoding == deadletters.Base64 {
-		if _, err := base64.StdEncoding.DecodeString(letter.Body); err == nil {
+func hexOf(deadLetter deadletters.DeadLetter) string {
+	if deadLetter.BodyEncoding == deadletters.Base64 {
+		if _, err := base64.StdEncoding.DecodeString(deadLetter.Body); err == nil {
 			return ""
 		}
 	}
-	return hex.Dump([]byte(letter.Body[:min(len(letter.Body), maxHex)]))
+	return hex.Dump([]byte(deadLetter.Body[:min(len(deadLetter.Body), maxHex)]))
 }

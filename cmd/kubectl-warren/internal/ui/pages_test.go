@@ -193,14 +193,14 @@ func listOf(t *testing.T, all ...deadletters.DeadLetter) func(url.Values) deadle
 func TestMessagesThatFailedAlike(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, orders(2))
-	letter := func(id, body string, at time.Time) deadletters.DeadLetter {
+	deadLetter := func(id, body string, at time.Time) deadletters.DeadLetter {
 		return deadletters.DeadLetter{
 			ID: "abcdefghijklmnop", Body: body, Headers: map[string]any{"x-failure-message": "no stock"},
 			Properties: map[string]any{"messageId": id}, Origin: deadletters.Origin{DiedAt: new(metav1.NewTime(at))},
 		}
 	}
 	at := time.Date(2026, 11, 24, 4, 0, 0, 0, time.UTC)
-	s.messages = listOf(t, letter("m-1", `{"order":1}`, at), letter("m-2", `{"order":2}`, at.Add(time.Second)))
+	s.messages = listOf(t, deadLetter("m-1", `{"order":1}`, at), deadLetter("m-2", `{"order":2}`, at.Add(time.Second)))
 	s.expect(path("namespaces", "shop", "queues", "orders"),
 		"2026-11-24T04:00:00Z no stock message-id m-1, {\"order\":1}", "2026-11-24T04:00:01Z no stock message-id m-2, {\"order\":2}")
 }

@@ -18,7 +18,7 @@ import (
 	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
-	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadlettertext"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/deadletterapi/listing"
@@ -60,7 +60,7 @@ type queuePage struct {
 	Selection selection
 	// ListNotices describe messages that the selector could not evaluate.
 	ListNotices []string
-	Letters     []letterRow
+	DeadLetters []messageRow
 	Position    int64
 	Previous    string // links; empty if there is no such page
 	Next        string
@@ -85,8 +85,8 @@ func (p queuePage) OtherFields() url.Values {
 // ExportQuery selects the listed messages.
 func (p queuePage) ExportQuery() template.URL { return template.URL(p.Selection.values().Encode()) }
 
-// letterRow is a message in a list.
-type letterRow struct {
+// messageRow is a message in a list.
+type messageRow struct {
 	deadletters.DeadLetter
 	DiedAt time.Time
 	Text   string
@@ -174,7 +174,7 @@ func (p *queuePage) summarize(ctx context.Context, asked *deadletterclient.Clien
 		return errors.New("the response of the dead-letter API is not a summary")
 	}
 	p.Messages, p.Consumers, p.AsOf = ptr.Deref(counted.Messages, 0), ptr.Deref(counted.Consumers, 0), timeOf(counted.AsOf)
-	p.Notices, p.Others = letters.SeenLines(counted.Summary.Seen), counted.Summary.Others
+	p.Notices, p.Others = deadlettertext.SeenLines(counted.Summary.Seen), counted.Summary.Others
 	if counted.Summary.Examined < p.Messages {
 		p.Notices = append(p.Notices, fmt.Sprintf("The groups are those of the first %s messages.", thousands(counted.Summary.Examined)))
 	}
@@ -213,17 +213,19 @@ func (p *queuePage) list(ctx context.Context, asked *deadletterclient.Client, gi
 	if err := ask(ctx, asked, p.Name, deadletters.SubresourceMessages, query, &answer); err != nil {
 		return err
 	}
-	for _, line := range letters.SeenLines(answer.Seen) {
+	for _, line := range deadlettertext.SeenLines(answer.Seen) {
 		if !slices.Contains(p.Notices, line) {
 			p.ListNotices = append(p.ListNotices, line)
 		}
 	}
-	decoded, err := letters.Decode(answer)
+	decoded, err := deadlettertext.Decode(answer)
 	if err != nil {
 		return err
 	}
-	for _, letter := range decoded {
-		p.Letters = append(p.Letters, letterRow{letter, timeOf(letter.Origin.DiedAt), letters.Summary(letter), letters.Details(letter)})
+	for _, deadLetter := range decoded {
+		p.DeadLetters = append(p.DeadLetters, messageRow{
+			deadLetter, timeOf(deadLetter.Origin.DiedAt), deadlettertext.Summary(deadLetter), deadlettertext.Details(deadLetter),
+		})
 	}
 	if answer.NextPosition != nil {
 		p.Next = p.pageAt(*answer.NextPosition)
@@ -244,7 +246,7 @@ func (p *queuePage) pageAt(position int64) string {
 // addSamples adds the text of one message to each group. It requests samples that are not on the page.
 func (p *queuePage) addSamples(ctx context.Context, asked *deadletterclient.Client) {
 	samples := map[string]string{}
-	for _, listed := range p.Letters {
+	for _, listed := range p.DeadLetters {
 		samples[listed.ID] = listed.Text
 	}
 	var missing []string
@@ -268,9 +270,9 @@ func (p *queuePage) readSamples(ctx context.Context, asked *deadletterclient.Cli
 	if ask(ctx, asked, p.Name, deadletters.SubresourceMessages, query, &answer) != nil {
 		return
 	}
-	decoded, _ := letters.Decode(answer)
-	for _, letter := range decoded {
-		samples[letter.ID] = letters.Summary(letter)
+	decoded, _ := deadlettertext.Decode(answer)
+	for _, deadLetter := range decoded {
+		samples[deadLetter.ID] = deadlettertext.Summary(deadLetter)
 	}
 }
 

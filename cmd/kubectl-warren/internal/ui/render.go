@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
-	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/letters"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadlettertext"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
@@ -28,8 +28,8 @@ var templates = parseTemplates("queues", "queue", "message", "request", "confirm
 
 func parseTemplates(names ...string) map[string]*template.Template {
 	frame := template.Must(template.New("frame").Funcs(template.FuncMap{
-		"ago": ago, "count": thousands, "plural": plural, "path": path, "stamp": stamp, "text": printable.Text, "value": letters.ValueText,
-		"died": letters.ReasonText, "int64": func(number int) int64 { return int64(number) }, "warning": letters.WarningText,
+		"ago": ago, "count": thousands, "plural": plural, "path": path, "stamp": stamp, "text": printable.Text, "value": deadlettertext.ValueText,
+		"died": deadlettertext.ReasonText, "int64": func(number int) int64 { return int64(number) }, "warning": deadlettertext.WarningText,
 	}).ParseFS(templateFiles, "templates/frame.html", "templates/parts.html"))
 	pages := map[string]*template.Template{}
 	for _, name := range names {

@@ -1,4 +1,4 @@
-package letters
+package deadlettertext
 
 import (
 	"bytes"
@@ -17,15 +17,15 @@ import (
 
 // Decode decodes the messages of a response. Numbers keep their notation.
 func Decode(list v1alpha1.DeadLetterList) ([]v1alpha1.DeadLetter, error) {
-	letters := make([]v1alpha1.DeadLetter, len(list.Items))
+	deadLetters := make([]v1alpha1.DeadLetter, len(list.Items))
 	for i, item := range list.Items {
 		decoder := json.NewDecoder(bytes.NewReader(item))
 		decoder.UseNumber()
-		if err := decoder.Decode(&letters[i]); err != nil {
+		if err := decoder.Decode(&deadLetters[i]); err != nil {
 			return nil, fmt.Errorf("read message %d of the response: %w", i, err)
 		}
 	}
-	return letters, nil
+	return deadLetters, nil
 }
 
 // OriginText describes the origin of a message as part of a sentence; empty if unknown.
@@ -129,9 +129,9 @@ var failureHeaders = []string{contract.HeaderFailureMessage, "x-exception-messag
 const maxSummary = 160
 
 // Failure returns the failure that the consumer recorded; empty if there is none.
-func Failure(letter v1alpha1.DeadLetter) string {
+func Failure(deadLetter v1alpha1.DeadLetter) string {
 	for _, name := range failureHeaders {
-		if said, isText := letter.Headers[name].(string); isText && said != "" {
+		if said, isText := deadLetter.Headers[name].(string); isText && said != "" {
 			return printable.Text(said)
 		}
 	}
@@ -139,26 +139,26 @@ func Failure(letter v1alpha1.DeadLetter) string {
 }
 
 // Summary returns a line that describes a message: the recorded failure, or the beginning of the body.
-func Summary(letter v1alpha1.DeadLetter) string {
-	summary := Failure(letter)
+func Summary(deadLetter v1alpha1.DeadLetter) string {
+	summary := Failure(deadLetter)
 	switch {
 	case summary != "":
-	case letter.BodyEncoding == v1alpha1.Base64:
-		summary = fmt.Sprintf("%d bytes that are not text", letter.Size)
+	case deadLetter.BodyEncoding == v1alpha1.Base64:
+		summary = fmt.Sprintf("%d bytes that are not text", deadLetter.Size)
 	default:
-		summary = letter.Body
+		summary = deadLetter.Body
 	}
 	return oneLine(summary)
 }
 
 // Details distinguishes messages with the same Summary: the message ID, and the beginning of the body unless the Summary has it.
-func Details(letter v1alpha1.DeadLetter) string {
+func Details(deadLetter v1alpha1.DeadLetter) string {
 	var details []string
-	if id, isText := letter.Properties["messageId"].(string); isText && id != "" {
+	if id, isText := deadLetter.Properties["messageId"].(string); isText && id != "" {
 		details = append(details, "message-id "+printable.Text(id))
 	}
-	if Failure(letter) != "" && letter.BodyEncoding != v1alpha1.Base64 && letter.Body != "" {
-		details = append(details, oneLine(letter.Body))
+	if Failure(deadLetter) != "" && deadLetter.BodyEncoding != v1alpha1.Base64 && deadLetter.Body != "" {
+		details = append(details, oneLine(deadLetter.Body))
 	}
 	return strings.Join(details, ", ")
 }
@@ -176,18 +176,18 @@ func oneLine(text string) string {
 const maxGrowth = 8
 
 // BodyLines returns a body as lines: indented JSON, other text unchanged, and anything else as a hex dump.
-func BodyLines(letter v1alpha1.DeadLetter) []string {
-	if letter.Body == "" {
+func BodyLines(deadLetter v1alpha1.DeadLetter) []string {
+	if deadLetter.Body == "" {
 		return nil
 	}
-	if letter.BodyEncoding == v1alpha1.Base64 {
-		if content, err := base64.StdEncoding.DecodeString(letter.Body); err == nil {
+	if deadLetter.BodyEncoding == v1alpha1.Base64 {
+		if content, err := base64.StdEncoding.DecodeString(deadLetter.Body); err == nil {
 			return printable.Lines(hex.Dump(content))
 		}
 	}
 	indented := &bytes.Buffer{}
-	if err := json.Indent(indented, []byte(letter.Body), "", "  "); err == nil && indented.Len() < maxGrowth*len(letter.Body)+64 {
+	if err := json.Indent(indented, []byte(deadLetter.Body), "", "  "); err == nil && indented.Len() < maxGrowth*len(deadLetter.Body)+64 {
 		return printable.Lines(indented.String())
 	}
-	return printable.Lines(letter.Body)
+	return printable.Lines(deadLetter.Body)
 }

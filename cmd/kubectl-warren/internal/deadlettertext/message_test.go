@@ -1,4 +1,4 @@
-package letters
+package deadlettertext
 
 import (
 	"strings"
@@ -10,8 +10,8 @@ import (
 func TestSummary(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		letter v1alpha1.DeadLetter
-		want   string
+		deadLetter v1alpha1.DeadLetter
+		want       string
 	}{
 		"what the consumer says": {
 			v1alpha1.DeadLetter{Body: "{}", Headers: map[string]any{"x-failure-message": "no stock\nfor A-1"}}, `no stock\nfor A-1`,
@@ -26,7 +26,7 @@ func TestSummary(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := Summary(test.letter); got != test.want {
+			if got := Summary(test.deadLetter); got != test.want {
 				t.Errorf("Summary %q, want %q", got, test.want)
 			}
 		})

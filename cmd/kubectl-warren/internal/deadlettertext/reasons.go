@@ -1,4 +1,4 @@
-package letters
+package deadlettertext
 
 // Reasons are the values of a dead letter's reason.
 var Reasons = []string{"Rejected", "Expired", "MaxLength", "DeliveryLimit", "Parked"}
