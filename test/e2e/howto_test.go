@@ -157,7 +157,7 @@ var _ = Describe("The how-to", Extended, func() {
 
 	It("on a TTL switches to a new queue without a pause, without losing a message", func() {
 		w := newWorld(newest)
-		page := w.follow("change-a-ttl.md", "Nobody can pause")
+		page := w.follow("change-a-ttl.md", "No consumer can pause")
 		page.given("orders", oneHour)
 		publisher := traffic.Publish(GinkgoTB(), w.VHost, traffic.Publishing{
 			Targets: []traffic.Target{{Exchange: "shop", RoutingKey: "order.placed"}}, Every: 20 * time.Millisecond,

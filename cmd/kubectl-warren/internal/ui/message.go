@@ -57,7 +57,7 @@ func (s *Server) message(w http.ResponseWriter, r *http.Request) error {
 		Namespace: namespace, Name: name, Queue: answer.Queue, DeadLetter: deadLetter,
 		OriginText: deadlettertext.OriginText(deadLetter.Origin), Failure: deadlettertext.Failure(deadLetter),
 		HeaderLines: deadlettertext.HeaderLines(deadLetter.Headers), Text: strings.Join(deadlettertext.BodyLines(deadLetter), "\n"),
-		Hex: hexOf(deadLetter),
+		Hex:   hexOf(deadLetter),
 		Query: template.URL(selection{IDs: []string{deadLetter.ID}}.values().Encode()),
 	})
 }
