@@ -1,4 +1,4 @@
-// Argo CD, whose programs the tests run. A module of its own, so that its dependencies weigh on nobody else. The replacements are
+// Argo CD, whose programs the tests run. A module of its own, so that its dependencies do not affect other modules. The replacements are
 // those of Argo CD's own go.mod.
 module github.com/warren-mq/warren/hack/argocd
 

@@ -1,5 +1,5 @@
 // Flux's source-controller and kustomize-controller, for test/gitops. A module of its own, so that their dependencies
-// weigh on nobody else. Not the newest releases: the module proxy does not serve all that those are made of.
+// do not affect other modules. Not the newest releases: the module proxy does not serve all that those are made of.
 module github.com/warren-mq/warren/hack/flux
 
 go 1.26.0

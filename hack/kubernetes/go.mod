@@ -1,6 +1,6 @@
 // kube-apiserver and kubectl, built from their published modules by hack/kubernetes.sh
 // where the ready-made envtest archive cannot be downloaded, and what else a node runs (main.go).
-// A module of its own, so that Kubernetes' dependencies weigh on nobody else. To move on: hack/kubernetes.sh pin v1.X.Y
+// A module of its own, so that Kubernetes' dependencies do not affect other modules. To move on: hack/kubernetes.sh pin v1.X.Y
 module github.com/warren-mq/warren/hack/kubernetes
 
 go 1.26.0

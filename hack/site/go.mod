@@ -1,4 +1,4 @@
-// Hugo, which builds docs/ as a site. A module of its own, so that its dependencies weigh on nobody else.
+// Hugo, which builds docs/ as a site. A module of its own, so that its dependencies do not affect other modules.
 module github.com/warren-mq/warren/hack/site
 
 go 1.26.0

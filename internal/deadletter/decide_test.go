@@ -74,11 +74,11 @@ func TestMayBeOfOthers(t *testing.T) {
 		headers amqp.Table
 		want    bool
 	}{
-		"unknown origin, in a shared queue":    {shared: true, want: true},
-		"unknown origin, in its own queue":     {},
-		"parked by this one's consumer":        {shared: true, headers: amqp.Table{"x-failure-queue": "orders"}},
-		"died in this one's main queue":        {shared: true, headers: amqp.Table{"x-death": []any{deathIn("orders", "rejected", "", "orders")}}},
-		"died in the queue of somebody else's": {shared: true, headers: amqp.Table{"x-death": []any{deathIn("bills", "rejected", "", "bills")}}},
+		"unknown origin, in a shared queue": {shared: true, want: true},
+		"unknown origin, in its own queue":  {},
+		"parked by this one's consumer":     {shared: true, headers: amqp.Table{"x-failure-queue": "orders"}},
+		"died in this one's main queue":     {shared: true, headers: amqp.Table{"x-death": []any{deathIn("orders", "rejected", "", "orders")}}},
+		"died in a foreign queue":           {shared: true, headers: amqp.Table{"x-death": []any{deathIn("bills", "rejected", "", "bills")}}},
 	} {
 		source := orders
 		source.Shared = test.shared

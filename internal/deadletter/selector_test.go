@@ -105,7 +105,7 @@ func TestSelectByWhatAMessageDoesNotTell(t *testing.T) {
 		"a body that goes on":       {Selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1} and more`)}, NotEvaluated},
 		"a body of too many values": {Selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":[` + strings.Repeat("0,", maxBodyValues) + `0]}`)}, NotEvaluated},
 		"a body of a long text":     {Selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":"` + strings.Repeat(`,\"`, maxBodyValues) + `"}`)}, ""},
-		"a body nobody asked for":   {Selection{Expression: `size == 3`}, amqp.Delivery{Body: []byte("a=1")}, ""},
+		"a body that is not needed": {Selection{Expression: `size == 3`}, amqp.Delivery{Body: []byte("a=1")}, ""},
 		"no header asked with has":  {Selection{Expression: `!has(headers.tenant)`}, amqp.Delivery{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -373,7 +373,7 @@ func TestABrowseWaitsForItsTurn(t *testing.T) {
 		topologytest.Equal(t, "error when the job has ended in time", nil, err)
 		place.Leave()
 		place, err = h.takeTurn(t.Context(), found, false)
-		topologytest.Equal(t, "error when nobody uses the queue", nil, err)
+		topologytest.Equal(t, "error of a queue without users", nil, err)
 		place.Leave()
 	})
 }

@@ -170,7 +170,7 @@ func TestFindConflictRanks(t *testing.T) {
 		"it is held by both, and as one wants it":     {createdLater(holding(t, a)), otherwise, "a"},
 		"it is held by both as they want it":          {createdLater(holding(t, a)), holding(t, b), "b"},
 		"both hold it otherwise":                      {a: createdLater(withOwned(a, otherwise.Owned)), b: otherwise, winner: "a"},
-		"what else somebody holds does not matter":    {a, withOwned(b, topologytest.Owned(candidate(t, "b", `{}`).Desired)), "a"},
+		"further objects of the holder do not matter": {a, withOwned(b, topologytest.Owned(candidate(t, "b", `{}`).Desired)), "a"},
 	} {
 		loses := func(own, other ownership.Candidate) bool {
 			return ownership.FindConflict(own, []ownership.Candidate{other}) != nil
@@ -192,7 +192,7 @@ func TestFindConflictForABinding(t *testing.T) {
 	topologytest.Equal(t, "a conflict of the holder", nil, ownership.FindConflict(holding(t, b), []ownership.Candidate{a}))
 	topologytest.Equal(t, "the holder", "shop/b", ownership.FindConflict(a, []ownership.Candidate{holding(t, b)}).Holder)
 	leaving := withOwned(b, holding(t, a).Owned) // it held the exchange with the binding to the other queue
-	topologytest.Equal(t, "whoever led it elsewhere", "shop/a", ownership.FindConflict(leaving, []ownership.Candidate{a}).Holder)
+	topologytest.Equal(t, "the ConsumerQueue that led it elsewhere", "shop/a", ownership.FindConflict(leaving, []ownership.Candidate{a}).Holder)
 }
 
 func TestFindConflictNamesTheFirstThatWins(t *testing.T) {
@@ -203,7 +203,7 @@ func TestFindConflictNamesTheFirstThatWins(t *testing.T) {
 	topologytest.Equal(t, "uncertain", []string{"shop/d", "shop/b", "shop/a"}, ownership.NeedsLiveRead(own, others))
 	others[0] = holding(t, others[0])
 	topologytest.Equal(t, "uncertain, of those that are not known to hold it", []string{"shop/b", "shop/a"}, ownership.NeedsLiveRead(own, others))
-	topologytest.Equal(t, "with nobody", nil, ownership.FindConflict(own, nil))
+	topologytest.Equal(t, "without other ConsumerQueues", nil, ownership.FindConflict(own, nil))
 	topologytest.Equal(t, "with one whose spec cannot become a topology", nil, ownership.FindConflict(own, []ownership.Candidate{{Name: "shop/a", Owned: others[0].Owned}}))
 }
 
@@ -278,7 +278,7 @@ func TestExactlyOneOfTwoLoses(t *testing.T) {
 		ofA, ofB := ownership.FindConflict(a, []ownership.Candidate{b}), ownership.FindConflict(b, []ownership.Candidate{a})
 		if ofA == nil && ofB == nil {
 			if len(ownership.NeedsLiveRead(a, []ownership.Candidate{b}))+len(ownership.NeedsLiveRead(b, []ownership.Candidate{a})) > 0 {
-				rt.Error("a conflict that nobody loses")
+				rt.Error("a conflict without a loser")
 			}
 			return
 		}

@@ -234,7 +234,7 @@ func TestUnwantedFrom(t *testing.T) {
 		"a source of another one, with consent":   {", sharedWith: [bank]", at(t, "bank", "pay", source, true), "pay", true},
 		"a source of another one, no consent":     {"", at(t, "bank", "pay", source, true), "pay", true},
 		"a newcomer of another one, with consent": {", sharedWith: [bank]", at(t, "bank", "pay", sharer, false), "pay.dlq", false},
-		"nobody wants it":                         {"", at(t, "shop", "pay", sharer, true), "other", true},
+		"no ConsumerQueue names it":               {"", at(t, "shop", "pay", sharer, true), "other", true},
 	} {
 		own := at(t, "shop", "orders", fmt.Sprintf(exchange, "orders", test.consent), true)
 		view := indexed(own, test.other).View(own, here, topologytest.V43, leadsHere)

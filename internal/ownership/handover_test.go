@@ -95,7 +95,7 @@ func (e *exploration) explore(m model, h *Handover, path []string) {
 	e.seen[key] = true
 	if !slices.ContainsFunc(m.sharers, func(s sharer) bool { return s != gone }) {
 		if m.deleted == 0 {
-			e.t.Fatalf("nobody deleted the queue: %s", strings.Join(path, ", "))
+			e.t.Fatalf("no manager deleted the queue: %s", strings.Join(path, ", "))
 		}
 		return
 	}

@@ -154,13 +154,13 @@ func TestWants(t *testing.T) {
 		binding topology.Binding
 		want    bool
 	}{
-		"by another":                            {topology.Binding{Source: "dlx", Destination: "dlq"}, true},
-		"by another, with another key":          {topology.Binding{Source: "dlx", Destination: "dlq", RoutingKey: "a"}, false},
-		"from another namespace, in this vhost": {topology.Binding{Source: "afar", Destination: "dlq"}, true},
-		"in another vhost, or nobody knows":     {topology.Binding{Source: "others", Destination: "dlq"}, false},
-		"by one that the broker is too old for": {topology.Binding{Source: "never", Destination: "dlq"}, false},
-		"by nobody":                             {topology.Binding{Source: "dlx", Destination: "orders"}, false},
-		"by itself":                             {topology.Binding{Source: "mine", Destination: "dlq"}, false},
+		"by another":                             {topology.Binding{Source: "dlx", Destination: "dlq"}, true},
+		"by another, with another key":           {topology.Binding{Source: "dlx", Destination: "dlq", RoutingKey: "a"}, false},
+		"from another namespace, in this vhost":  {topology.Binding{Source: "afar", Destination: "dlq"}, true},
+		"in another vhost, or in an unknown one": {topology.Binding{Source: "others", Destination: "dlq"}, false},
+		"by one that the broker is too old for":  {topology.Binding{Source: "never", Destination: "dlq"}, false},
+		"by no ConsumerQueue":                    {topology.Binding{Source: "dlx", Destination: "orders"}, false},
+		"by itself":                              {topology.Binding{Source: "mine", Destination: "dlq"}, false},
 	} {
 		topologytest.Equal(t, name, test.want, view.Wants(test.binding.ID()))
 	}
@@ -260,7 +260,7 @@ func TestFindConflictReadsWhatTheCacheMayNotKnow(t *testing.T) {
 		holder string
 		err    string
 	}{
-		"nobody wants other settings":               {controllertest.Named(t, "shop", "other", `{}`), here, broken, "", ""},
+		"no ConsumerQueue names other settings":     {controllertest.Named(t, "shop", "other", `{}`), here, broken, "", ""},
 		"it is known to be held":                    {held, here, broken, "shop/other", ""},
 		"it is held, perhaps at another cluster":    {perhapsHere, nowhere, broken, "", ""},
 		"it is held, as the API server knows":       {newcomer, here, server(held), "shop/other", ""},

@@ -330,8 +330,8 @@ func TestErrorsContainNoSecret(t *testing.T) {
 	})
 	right := rabbittest.ConfigOf(vh)
 	cases := map[string]func(*rabbit.Config){
-		"wrong password": func(*rabbit.Config) {},
-		"nobody listens": func(c *rabbit.Config) { c.AMQPURI, c.ManagementURI = "amqp://127.0.0.1:1", "http://127.0.0.1:1" },
+		"wrong password":    func(*rabbit.Config) {},
+		"no server listens": func(c *rabbit.Config) { c.AMQPURI, c.ManagementURI = "amqp://127.0.0.1:1", "http://127.0.0.1:1" },
 		"no such host": func(c *rabbit.Config) {
 			c.AMQPURI, c.ManagementURI = "amqp://no.such.invalid", "http://no.such.invalid"
 		},

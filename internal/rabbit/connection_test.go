@@ -190,13 +190,13 @@ func TestETagIsUsedUntilAChange(t *testing.T) {
 	}
 	etagIs(`"one"`)
 	connection := rabbittest.Connected(t, config, nil)
-	looks := func(statuses ...int) {
+	refreshes := func(statuses ...int) {
 		t.Helper()
 		for i, status := range statuses {
 			proxy.Requests()
 			rabbittest.Seen(t, connection)
 			if requests := ofObjects(proxy.Requests()); len(requests) != 1 || requests[0].Status != status {
-				t.Fatalf("look %d: %+v, should be one request answered with %d", i+1, requests, status)
+				t.Fatalf("refresh %d: %+v, should be one request answered with %d", i+1, requests, status)
 			}
 		}
 	}
@@ -205,7 +205,7 @@ func TestETagIsUsedUntilAChange(t *testing.T) {
 		proxy.Requests()
 		rabbittest.Seen(t, connection)
 		if requests := ofObjects(proxy.Requests()); len(requests) != 2 || requests[0].Status != 200 || requests[1].Status != 200 {
-			t.Fatalf("%+v, should be two full answers, for what is missing is looked for once more", requests)
+			t.Fatalf("%+v, should be two full answers, because the connection searches once more for missing objects", requests)
 		}
 	}
 	has := func(queues int) {
@@ -215,19 +215,19 @@ func TestETagIsUsedUntilAChange(t *testing.T) {
 		}
 	}
 	before := connection.Health().SyncedAt
-	looks(200, 304, 304)
+	refreshes(200, 304, 304)
 	if !connection.Health().SyncedAt.After(before) {
-		t.Error("a look that found nothing new is a successful look")
+		t.Error("a refresh without changes is a successful refresh")
 	}
 	vh.DeclareQueue("q", rabbittest.Quorum(nil))
 	etagIs(`"two"`)
-	looks(200, 200, 304)
+	refreshes(200, 200, 304)
 	has(1)
 	vh.DeleteQueue("q")
 	etagIs(`"one"`)
 	misses()
 	has(0)
-	looks(200, 304)
+	refreshes(200, 304)
 	if err := connection.Apply(t.Context(), rabbittest.OneQueue); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestETagIsUsedUntilAChange(t *testing.T) {
 	vh.DeleteQueue("q") // the broker has the state of the ETag again
 	misses()
 	has(0)
-	looks(200, 304)
+	refreshes(200, 304)
 }
 
 func TestReconnectsWhenTheBrokerClosesTheConnection(t *testing.T) {

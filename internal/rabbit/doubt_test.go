@@ -53,11 +53,11 @@ func TestChangeDuringARefreshIsSeen(t *testing.T) {
 		return again
 	}
 	if again := read(); again {
-		t.Error("a first look has nothing to doubt")
+		t.Error("a first refresh has nothing to doubt")
 	}
 	armed = true
 	if again := read(); !again {
-		t.Error("the policy went missing and is not looked for")
+		t.Error("the policy is missing, and the connection does not search for it")
 	}
 	if again := read(); again || len(s.Current.Policies) > 0 {
 		t.Error("the policy is still believed to be there")

@@ -29,7 +29,7 @@ func deletedTogether() int {
 	return 15
 }
 
-var _ = Describe("A manager that is killed while fences stand, when ConsumerQueues are deleted with their BrokerConnection", Long, func() {
+var _ = Describe("A manager that is killed while fences exist, when ConsumerQueues are deleted with their BrokerConnection", Long, func() {
 	It("deletes everything after its restart", func() {
 		w := newWorld(shared)
 		w.killAtFence(false)

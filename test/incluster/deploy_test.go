@@ -70,7 +70,7 @@ var _ = Describe("The operator in a cluster", Ordered, func() {
 		Expect(version).To(ContainSubstring(strings.TrimSpace(c.script("git", "rev-parse", "HEAD"))))
 	})
 
-	It("is confined at run time as its manifest says", func() {
+	It("has the restrictions of its manifest at run time", func() {
 		pod := c.pod()
 		c.Kube.Kubectl("debug", "--namespace", system, "pod/"+pod, "--image="+probeImage, "--image-pull-policy=IfNotPresent",
 			"--target=manager", "--profile=restricted", "--container=probe", "--", "/probe")

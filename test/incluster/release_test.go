@@ -65,7 +65,7 @@ var _ = Describe("A release", Ordered, func() {
 		Eventually(func() []string { return added(atHand, c.objects()) }).WithTimeout(deadline.For(30 * time.Second)).Should(BeEmpty())
 	}
 
-	It("is installed as the README says", func() {
+	It("is installed with the commands of the README", func() {
 		readme, err := os.ReadFile(filepath.Join(c.checkout, "README.md"))
 		Expect(err).NotTo(HaveOccurred())
 		for _, way := range []string{"helm install", "kubectl apply"} {
@@ -74,7 +74,7 @@ var _ = Describe("A release", Ordered, func() {
 		}
 	})
 
-	It("is installed by Helm as the page says, and passes helm test", func() {
+	It("is installed with the Helm commands of its page, and passes helm test", func() {
 		commands := c.commands("helm install")
 		Expect(commands).To(ContainSubstring("helm test"))
 		c.run(release, commands)
@@ -86,13 +86,13 @@ var _ = Describe("A release", Ordered, func() {
 		})
 	})
 
-	It("is installed and removed with one file as the page says", func() {
+	It("is installed and removed with the commands for one file", func() {
 		c.run(release, c.commands("kubectl apply"))
 		works()
 		gone(func() { c.run(release, c.commands("kubectl delete -f")) })
 	})
 
-	It("has a plugin that is installed as the page says and prints its version", func() {
+	It("has a plugin that is installed with the commands of its page and prints its version", func() {
 		platform := runtime.GOOS + "_" + runtime.GOARCH
 		commands := strings.ReplaceAll(c.commands("curl"), "linux_amd64", platform)
 		Expect(c.run(release, commands)).To(ContainSubstring(version))

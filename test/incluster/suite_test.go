@@ -27,7 +27,7 @@ var (
 
 func TestInCluster(t *testing.T) {
 	if os.Getenv("KUBECONFIG") == "" {
-		t.Fatal("no cluster to test in: run make e2e-cluster, or set KUBECONFIG to what hack/cluster.sh up prints")
+		t.Fatal("no cluster to test in: run make e2e-cluster, or set KUBECONFIG to the file that hack/cluster.sh up prints")
 	}
 	SetUpGomega(30 * time.Second)
 	broker = brokers.Newest(t)

@@ -25,7 +25,7 @@ func states(out string) ([]string, error) {
 const ofSuite = "--warren-namespace=warren-system"
 
 var _ = Describe("kubectl warren check", func() {
-	It("finds nothing wrong where Warren works, and names what would hang without a manager", func() {
+	It("finds no fault if Warren works, and lists the deletions that would not end without a manager", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.Account("warren-dead-letters", "deadletterqueue_viewer_role")

@@ -144,7 +144,7 @@ var _ = Describe("kubectl warren", func() {
 			HaveField("ErrOut", ContainSubstring("edit to move dead letters"))))
 	})
 
-	It("says what is missing", func() {
+	It("lists the missing objects", func() {
 		w := newWorld()
 		Expect(w.warren("tree", "none")).To(SatisfyAll(
 			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring(`"none" not found`)),

@@ -75,7 +75,7 @@ func TestTagsInAnotherOrderAreRefused(t *testing.T) {
 			},
 			want: "consumer/ has changed since consumer/v0.1.0: require consumer v0.2.0 in each go.mod, and tag consumer/v0.2.0 first",
 		},
-		"a library that nobody has tagged": {
+		"a library without a tag": {
 			version: "v0.2.0",
 			prepare: func(*testing.T, string) {},
 			want:    "go.mod requires github.com/warren-mq/warren/consumer v0.1.0, which is not tagged: require v0.2.0",

@@ -152,7 +152,7 @@ func TestMatchedByName(t *testing.T) {
 		}
 		rabbittest.AwaitHealth(t, connection, rabbittest.IsWell)
 		if !connection.Health().MatchedByName {
-			t.Error("nothing but the names could be compared")
+			t.Error("only the names could be compared")
 		}
 	}
 }

@@ -127,7 +127,7 @@ func TestInvalidAndInequivalentArguments(t *testing.T) {
 			err := declare(invalid)
 			rabbittest.MustBe(t, err, brokererr.ErrInvalidArgument, "invalid arg '"+invalid.Keys()[0]+"' for queue 'q'")
 			if errors.Is(err, brokererr.ErrPreconditionFailed) {
-				t.Errorf("%v passes for a queue that is not as declared", err)
+				t.Errorf("%v is the error of a queue that differs from its declaration", err)
 			}
 		}
 		if queues := vh.Definitions().Queues; len(queues) > 0 {

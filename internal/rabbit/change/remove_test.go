@@ -214,7 +214,7 @@ func TestRefreshIsNeverLabelledWithAnotherCluster(t *testing.T) {
 	})
 	rabbittest.Seen(t, connection)
 	if cluster := rabbittest.Current(connection).Cluster; cluster != first {
-		t.Errorf("on the same TCP connection, the look is of %q", cluster)
+		t.Errorf("on the same TCP connection, the snapshot is of %q", cluster)
 	}
 	second.Store(true)
 	connection.ReadAPI.Close() // as the server does after a time
@@ -225,6 +225,6 @@ func TestRefreshIsNeverLabelledWithAnotherCluster(t *testing.T) {
 	observed, _ := connection.Observe(vhost.Selection{})
 	now := connection.Health().Cluster
 	if now.ID != management.HashedID("second") || observed.Cluster != now.Key() {
-		t.Errorf("the look is of %q, the connection to %q", observed.Cluster, now)
+		t.Errorf("the snapshot is of %q, the connection to %q", observed.Cluster, now)
 	}
 }

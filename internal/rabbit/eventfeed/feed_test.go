@@ -46,8 +46,8 @@ func TestAwaitAMarker(t *testing.T) {
 		})
 	}
 	f := NewFeed(retry.Backoff{})
-	if f.Await(time.Now(), func(bool) { t.Error("nobody hears") }) {
-		t.Error("a marker is awaited that nobody will hear")
+	if f.Await(time.Now(), func(bool) { t.Error("called without a subscription") }) {
+		t.Error("waits for a marker that cannot arrive")
 	}
 }
 

@@ -30,11 +30,11 @@ func counting(vh *brokers.VHost) rabbit.Config {
 // The consumers of a queue are counted once a caller asks for them. Warren's own consumers do not count.
 func TestConsumersAreCounted(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
-		for _, queue := range []string{"consumed", "free", "looked at"} {
+		for _, queue := range []string{"consumed", "free", "browsed"} {
 			vh.DeclareQueue(queue, map[string]any{"x-queue-type": "quorum"})
 		}
 		vh.DeclareQueue("classic", map[string]any{"x-queue-type": "classic"})
-		vh.Publish("", "looked at", "first", "second")
+		vh.Publish("", "browsed", "first", "second")
 		consumer := traffic.Consume(t, vh, "consumed", nil)
 		traffic.Consume(t, vh, "classic", nil)
 		connection := rabbittest.Connected(t, counting(vh), nil)
@@ -43,7 +43,7 @@ func TestConsumersAreCounted(t *testing.T) {
 		seen := make(chan struct{}, 10)
 		go func() {
 			_, err := connection.Browse(ctx, connection.Health().Cluster.Key(), mover.BrowseConfig{
-				Queue: "looked at", Most: 2, Visit: func(*amqp.Delivery) bool {
+				Queue: "browsed", Most: 2, Visit: func(*amqp.Delivery) bool {
 					seen <- struct{}{}
 					<-ctx.Done()
 					return false
@@ -54,7 +54,7 @@ func TestConsumersAreCounted(t *testing.T) {
 		<-seen
 		known := map[string]rabbit.Consumers{}
 		ask := func() map[string]rabbit.Consumers {
-			for _, queue := range []string{"consumed", "free", "looked at", "classic", "absent"} {
+			for _, queue := range []string{"consumed", "free", "browsed", "classic", "absent"} {
 				known[queue] = connection.Consumers(queue)
 			}
 			return known
@@ -65,15 +65,15 @@ func TestConsumersAreCounted(t *testing.T) {
 		}
 		eventually.Should(And(HaveKeyWithValue("consumed", several(true)), HaveKeyWithValue("free", several(false)),
 			HaveKeyWithValue("classic", several(false)), HaveKeyWithValue("absent", several(false))))
-		topologytest.Equal(t, "while Warren looks", rabbit.Consumers{}, known["looked at"])
+		topologytest.Equal(t, "while Warren browses", rabbit.Consumers{}, known["browsed"])
 		end()
 		topologytest.Equal(t, "error of the look", nil, <-ended)
 		consumer.Stop()
-		eventually.Should(And(HaveKeyWithValue("consumed", several(false)), HaveKeyWithValue("looked at", several(false))))
+		eventually.Should(And(HaveKeyWithValue("consumed", several(false)), HaveKeyWithValue("browsed", several(false))))
 
 		config := counting(vh)
 		config.MessageCountsInterval = 0
-		topologytest.Equal(t, "where nobody counts", rabbit.Consumers{Disabled: true}, rabbittest.Connected(t, config, nil).Consumers("consumed"))
+		topologytest.Equal(t, "where counts are disabled", rabbit.Consumers{Disabled: true}, rabbittest.Connected(t, config, nil).Consumers("consumed"))
 	})
 }
 

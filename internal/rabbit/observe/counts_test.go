@@ -34,7 +34,7 @@ func TestMessagesAreCounted(t *testing.T) {
 		NewWithT(t).Eventually(func() rabbit.Messages { return connection.Messages(queues) }).WithTimeout(rabbittest.Within).Should(And(
 			HaveField("Of", Equal(map[string]int64{"orders": 2, "empty": 0})),
 			HaveField("AsOf", BeTemporally(">", began)), HaveField("Disabled", false)))
-		topologytest.Equal(t, "where nobody counts", rabbit.Messages{Disabled: true}, silent.Messages(queues))
+		topologytest.Equal(t, "where counts are disabled", rabbit.Messages{Disabled: true}, silent.Messages(queues))
 	})
 }
 

@@ -15,7 +15,7 @@ func TestNoticesAreMerged(t *testing.T) {
 	n.Add(snapshot.Notice{})
 	select {
 	case <-n.wake:
-		t.Error("woken for nothing")
+		t.Error("woken without a notice")
 	default:
 	}
 	n.Add(snapshot.Notice{Queues: []string{"a", "b"}, Exchanges: []string{"x"}})

@@ -56,7 +56,7 @@ func TestWithoutAMajorityOfNodesNothingIsBelieved(t *testing.T) {
 			t.Errorf("%s: %v", nodes, err)
 		}
 		if observed, _ := connection.Observe(names); len(observed.Queues) > 0 {
-			t.Errorf("%s: what was read of a minority is believed: %+v", nodes, observed)
+			t.Errorf("%s: a snapshot of a minority is used: %+v", nodes, observed)
 		}
 	}
 	for _, nodes := range []string{three, one} {

@@ -93,6 +93,6 @@ func TestFirstRefreshIsANoticeOfHealth(t *testing.T) {
 		}
 	}
 	if _, ok := connection.Observe(vhost.Selection{}); !ok {
-		t.Error("nothing to observe after the first look")
+		t.Error("no snapshot after the first refresh")
 	}
 }

@@ -94,7 +94,7 @@ func TestConnectionsWithSeparateObservations(t *testing.T) {
 			connection := rabbittest.Connected(t, other, nil)
 			isMatched(t, connection)
 			if connection.Observer.SharesWith(first.Observer) {
-				t.Error("shares what it observes")
+				t.Error("shares its snapshot")
 			}
 		})
 	}
@@ -195,7 +195,7 @@ func TestUnmatchedConnectionHasItsOwnObservation(t *testing.T) {
 	g.Eventually(func() bool { return second.Health().Connected }).WithTimeout(rabbittest.Within).Should(BeFalse())
 	rabbittest.Seen(t, second)
 	if second.Observer.SharesWith(first.Observer) {
-		t.Error("reads for others what nobody was shown to be of their broker")
+		t.Error("refreshes a shared snapshot without proof that it is the same broker")
 	}
 	proxy.Accept()
 	g.Eventually(func() bool {

@@ -109,7 +109,7 @@ func TestSilenceIsNoticed(t *testing.T) {
 		fallsSilent(t, connection, noEvent)
 		for range 3 { // also while Warren subscribes again
 			if connection.Observer.AwaitMarker() {
-				t.Error("a caller waits for a marker that nobody will hear")
+				t.Error("a caller waits for a marker that cannot arrive")
 			}
 			if err := connection.CatchUp(t.Context()); err != nil {
 				t.Error(err)

@@ -34,7 +34,7 @@ func TestViewsShowNothingThatWasNotRead(t *testing.T) {
 	old, next := observationKey{clusterID: "c", tags: "administrator"}, observationKey{clusterID: "c", tags: "management"}
 	first, moving := views.prepare(old)
 	if moving {
-		t.Error("moves away from nothing")
+		t.Error("leaves a view although it has none")
 	}
 	first.store.Replace(snapshot.New(), "")
 	views.show(first)
@@ -48,7 +48,7 @@ func TestViewsShowNothingThatWasNotRead(t *testing.T) {
 	for _, shown := range []*view{first, second} { // the old view is shown already
 		views.show(shown)
 		if observed, _ := views.Observe(vhost.Selection{Queues: []string{"orders"}}); len(observed.Queues) != 1 {
-			t.Error("one of the views lacks what was written")
+			t.Error("one of the views lacks the change")
 		}
 	}
 	if same, moving := views.prepare(next); moving || same != second || len(views.observations.shared) != 1 {
@@ -87,7 +87,7 @@ func TestAnotherViewCausesANotice(t *testing.T) {
 	views.show(first)
 	second, _ := views.prepare(observationKey{clusterID: "green"})
 	if heard != 0 {
-		t.Error("the first view is news")
+		t.Error("the first view counts as a change")
 	}
 	views.show(second)
 	views.show(second)

@@ -327,7 +327,7 @@ func TestRecreationUnderPublishers(t *testing.T) {
 		if topic.refused+direct.refused > 0 {
 			t.Errorf("%d messages were refused", topic.refused+direct.refused)
 		}
-		t.Logf("the fence stood for %v, there was no queue for %v", run.swapped.FenceStood, run.swapped.Absent)
+		t.Logf("the fence existed for %v, the queue was missing for %v", run.swapped.FenceStood, run.swapped.Absent)
 		run.mustBeAsBefore(before, true)
 		got := mustHold(t, vh, "orders", slices.Concat(backlog, confirmed))
 		of := func(publisher string) []string {
@@ -537,7 +537,7 @@ func TestRecreationUnderPublishersPastBindings(t *testing.T) {
 		run.record.AcceptsPast = true
 		run.run()
 		confirmed := stream.end()
-		t.Logf("%d messages came past the bindings, %d were moved, %d refused", run.past, run.moved, stream.refused)
+		t.Logf("%d messages bypassed the bindings, %d were moved, %d refused", run.past, run.moved, stream.refused)
 		run.mustBeAsBefore(before, true)
 		mustHold(t, vh, "orders", confirmed)
 	})
@@ -554,7 +554,7 @@ func TestRecreationHoldsBackTiers(t *testing.T) {
 		run.record.Tiers = []string{"orders.retry"}
 		run.run()
 		if run.past > 0 {
-			t.Errorf("%d messages from the tier count as come past the bindings", run.past)
+			t.Errorf("%d messages from the tier count as past the bindings", run.past)
 		}
 		confirmed := stream.end()
 		run.mustBeAsBefore(before, true)
@@ -653,7 +653,7 @@ func TestRecreationWhoseDeleteArrivesLater(t *testing.T) {
 					}
 					uncertain = true
 					if !run.record.DeleteSent || !isFenced(vh) {
-						t.Errorf("the delete is recorded as sent: %t, the fence stands: %t", run.record.DeleteSent, isFenced(vh))
+						t.Errorf("the delete is recorded as sent: %t, the fence exists: %t", run.record.DeleteSent, isFenced(vh))
 					}
 					if arrives {
 						time.AfterFunc(500*time.Millisecond, proxy.Release)

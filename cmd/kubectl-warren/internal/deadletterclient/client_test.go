@@ -173,7 +173,7 @@ Without a ServiceAccount, you can still count messages and move them back:
 The dead-letter API takes tokens of a ServiceAccount of the namespace, and you may not create tokens of "warren-dead-letters" in namespace "shop". A user with the role admin in the namespace lets you create tokens of this ServiceAccount alone:
   kubectl --namespace shop create role warren-dead-letters-token --verb=create --resource=serviceaccounts/token --resource-name=warren-dead-letters
   kubectl --namespace shop create rolebinding warren-dead-letters-token --role=warren-dead-letters-token --user=YOU`},
-		"nobody knows the user": {apierrors.NewUnauthorized("Unauthorized"), "Unauthorized"},
+		"an unknown user": {apierrors.NewUnauthorized("Unauthorized"), "Unauthorized"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
