@@ -134,8 +134,8 @@ func (s *Deleter) mayDelete(cluster string, queues []string) error {
 		return brokererr.ErrNotLeader
 	}
 	if !state.MayWritePolicies {
-		return s.errs.Fail(brokererr.ErrAccessRefused, "user %q lacks the tag policymaker, which Warren needs to show that a queue is empty",
-			s.User)
+		return s.errs.Fail(brokererr.ErrAccessRefused,
+			"user %q lacks the tag policymaker, which Warren needs to show that a queue is empty", s.User)
 	}
 	return nil
 }
