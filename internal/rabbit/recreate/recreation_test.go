@@ -621,6 +621,41 @@ func TestRecreationGoesBack(t *testing.T) {
 	}
 }
 
+// Another client deletes the queue before its messages come back, and a manager that does not know yet that it no longer leads
+// copies a message to the backlog. If a node was killed, it would lose the messages of a queue that was declared a moment ago.
+func TestRecreationGivesBackToAQueueThatIsGone(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		boundQueue(vh, nil)
+		before := vh.Definitions()
+		backlog, messages := numbered(3)
+		vh.Send("direct", "orders", messages...)
+		run := recreation(t, vh, nil)
+		for run.record.phase != swapping {
+			if err := run.next(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		vh.DeleteQueue("orders")
+		began, rested := time.Now(), time.Duration(0)
+		run.survives = func(step string) bool {
+			switch step {
+			case recreate.StepBackBound:
+				rested = time.Since(began)
+			case recreate.StepHoldUnbound:
+				vh.Send("", run.record.Backlog(), amqp.Publishing{DeliveryMode: amqp.Persistent, MessageId: "late"})
+			}
+			return true
+		}
+		run.record.phase = givingBack
+		run.run()
+		if rested < 1500*time.Millisecond {
+			t.Errorf("messages are moved to the queue %v after its declaration", rested)
+		}
+		run.mustBeAsBefore(before, true)
+		mustHold(t, vh, "orders", append(backlog, "late"))
+	})
+}
+
 // RabbitMQ gets the delete of a swap when Warren's connection is gone. Until the queue is gone, or so much time has passed that no delete
 // can be under way, the fence refuses what would be lost with the queue.
 func TestRecreationWhoseDeleteArrivesLater(t *testing.T) {
