@@ -130,7 +130,7 @@ type Swapped struct {
 	// records that and calls Swap again. If DeleteSent is false, the queue is unchanged even if the callback has recorded a
 	// delete, and the caller can go back with GiveBack.
 	DeleteSent bool
-	// Moved is how many messages Swap itself has moved to the hold, and Past how many of them came past the bindings; see Progress.
+	// Moved is how many messages Swap itself has moved to the backlog, and Past how many of them came past the bindings; see Progress.
 	Moved, Past int
 	// FenceStood is for how long publishers by name were refused. Absent is for how long at most the queue did not exist. Both
 	// are zero if unknown.

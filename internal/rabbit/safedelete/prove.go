@@ -76,7 +76,7 @@ func (d proof) proveAll(ctx context.Context) error {
 // a message in between.
 func (d proof) proveDrained(ctx context.Context, queues []string, results verdicts) error {
 	for range drains {
-		if d.drain(ctx, queues); d.doubtful() {
+		if d.drain(ctx, queues); d.doubtful() || ctx.Err() != nil {
 			return nil
 		}
 		if err := d.proveOnce(ctx, queues, results); err != nil {
