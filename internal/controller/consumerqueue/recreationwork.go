@@ -199,7 +199,9 @@ func (v *vhostScope) endedOf(status v1alpha1.RecreationStatus, result phaseResul
 	}
 	reason := recreate.ReasonOf(result.err)
 	isSwapped := status.Phase == v1alpha1.RecreationSwapping && result.err == nil
-	if past := result.past(); past > 0 && !isSwapped && (result.err == nil || reason == recreate.PublishersPastBindings) {
+	// If such messages are refused, no other error may hide them: the next attempt would not find them again.
+	matters := result.err == nil || reason == recreate.PublishersPastBindings || !ended.Accepts
+	if past := result.past(); past > 0 && !isSwapped && matters {
 		ended.Outcome = plan.PhaseMessagesCame
 		advice := "let publishers use mandatory, then set recreation.publishersPastBindings to Accept"
 		if ended.Accepts {
