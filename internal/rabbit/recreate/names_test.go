@@ -37,6 +37,8 @@ func TestIDOf(t *testing.T) {
 		"the backlog of the queue":    {of("orders").Backlog(), "orders", "k3v9q2m7xa"},
 		"the hold of a long name":     {of(longest).Hold(), longest, "k3v9q2m7xa"},
 		"the hold of another queue":   {of("orders.dlq").Hold(), "orders", ""},
+		"of a name that begins alike": {of(longest).Hold(), longest[1:] + "p", ""},
+		"of the name with the hash":   {of(longest).Hold(), strings.TrimPrefix(of(longest).Hold(), prefixHold+"k3v9q2m7xa."), ""},
 		"the probe of the queue":      {of("orders").probe(), "orders", ""},
 		"only the prefix":             {prefixHold, "orders", ""},
 		"an ID without a queue":       {prefixHold + "k3v9q2m7xa", "orders", ""},
