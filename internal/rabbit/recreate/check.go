@@ -92,7 +92,7 @@ func (r *Recreator) checkNodes(ctx context.Context, queue string) error {
 	return checkRoom(queue, info.Bytes, nodes)
 }
 
-// copies is how often the messages of a queue may be on disk at the same time: in the queue, in the hold, and in the queue again.
+// copies is how often the messages of a queue may be on disk at the same time: in the queue, in the backlog, and in the queue again.
 const copies = 3
 
 func checkRoom(queue string, bytes int64, nodes []management.Node) error {
@@ -128,7 +128,7 @@ func checkBindings(rec Recreation, bindings []vhost.Binding) error {
 }
 
 // dropping are the keys of policies that can make a queue drop messages.
-var dropping = []string{vhost.KeyMessageTTL, vhost.KeyExpires, vhost.KeyMaxLength, vhost.KeyMaxLengthBytes}
+var dropping = []string{vhost.KeyMessageTTL, vhost.KeyExpires, vhost.KeyMaxLength, vhost.KeyMaxLengthBytes, vhost.KeyDeliveryLimit}
 
 // checkPolicies refuses policies with which the hold or the backlog could drop messages, and fences of other operators that match
 // the queue.
@@ -146,7 +146,7 @@ func (r *Recreator) checkPolicies(rec Recreation, policies []vhost.Policy) error
 			continue
 		}
 		for queue, prefix := range map[string]string{rec.Hold(): prefixHold, rec.Backlog(): prefixBacklog} {
-			if err := checkPolicy(policy, queue, prefix); err != nil {
+			if err := r.checkPolicy(policy, queue, prefix); err != nil {
 				return err
 			}
 		}
@@ -154,13 +154,17 @@ func (r *Recreator) checkPolicies(rec Recreation, policies []vhost.Policy) error
 	return nil
 }
 
-// checkPolicy refuses a policy with which a queue could drop messages.
-func checkPolicy(policy vhost.Policy, queue, prefix string) error {
+// checkPolicy refuses a policy with which a queue could drop messages. A limit of deliveries overrides x-delivery-limit: -1, and
+// each cut connection of the mover counts as a delivery. Before 4.0, -1 is not "no limit".
+func (r *Recreator) checkPolicy(policy vhost.Policy, queue, prefix string) error {
 	if policy.Match(queue, vhost.TypeQuorum) == vhost.MatchNo {
 		return nil
 	}
 	for _, key := range dropping {
-		if _, given := policy.Definition[key]; given {
+		value, given := vhost.Normalize(policy.Definition)[key]
+		limit, _ := value.(int64)
+		isUnlimited := key == vhost.KeyDeliveryLimit && limit < 0 && r.isAtLeast(vhost.RabbitMQ40)
+		if given && !isUnlimited {
 			return refuse(InterferingPolicy, "policy %q sets %s, with which queue %q could drop messages: exclude the prefix %q from "+
 				"its pattern", policy.Name, key, queue, prefix)
 		}

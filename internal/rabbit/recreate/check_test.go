@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 func TestRoomForARecreation(t *testing.T) {
@@ -32,6 +33,41 @@ func TestRoomForARecreation(t *testing.T) {
 			err := checkRoom("orders", test.bytes, test.nodes)
 			if got := textOf(err); got != test.refusal || err != nil && ReasonOf(err) != QueueUnavailable {
 				t.Errorf("%q: %q", ReasonOf(err), got)
+			}
+		})
+	}
+}
+
+// versioned is an observer that knows only the version of the broker.
+type versioned struct {
+	Observer
+
+	version string
+}
+
+func (o versioned) Version() string { return o.version }
+
+func TestPoliciesOfTheHold(t *testing.T) {
+	unlimited := vhost.Arguments{"delivery-limit": int64(-1)}
+	cases := map[string]struct {
+		pattern, version string
+		definition       vhost.Arguments
+		refused          bool
+	}{
+		"a limit of deliveries":          {".*", "4.3.6", vhost.Arguments{"delivery-limit": int64(20)}, true},
+		"no limit of deliveries":         {".*", "4.3.6", unlimited, false},
+		"no limit of deliveries on 3.10": {".*", "3.10.8", unlimited, true},
+		"a limit of length":              {"^warren-", "4.3.6", vhost.Arguments{"max-length": int64(9)}, true},
+		"another key":                    {".*", "4.3.6", vhost.Arguments{"queue-leader-locator": "balanced"}, false},
+		"another queue":                  {"^orders$", "4.3.6", vhost.Arguments{"delivery-limit": int64(20)}, false},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := &Recreator{observer: versioned{version: test.version}}
+			policy := vhost.Policy{Name: "p", Pattern: vhost.ReadPattern(test.pattern), ApplyTo: "queues", Definition: test.definition}
+			err := r.checkPolicy(policy, of("orders").Hold(), prefixHold)
+			if refused := ReasonOf(err) == InterferingPolicy; refused != test.refused || err != nil && !refused {
+				t.Error(err)
 			}
 		})
 	}
