@@ -191,15 +191,41 @@ func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *
 				source.Queue, name)
 		}
 	}
-	if info == nil || info.Arguments[vhost.ArgDeadLetterExchange] == nil || info.Arguments[vhost.ArgDeadLetterStrategy] == atLeastOnce {
+	if info == nil {
 		return nil
 	}
 	now, err := r.count(ctx, name)
-	if err == nil && now.Ready > 0 {
-		err = refuse(LossyDeadLetters, "queue %q dead-letters at most once: dead letters could be lost while its %d messages are moved",
-			name, now.Ready)
+	if err != nil || now.Ready == 0 {
+		return err
 	}
-	return err
+	return checkMoved(name, now.Ready, vhost.Normalize(info.Arguments), policies)
+}
+
+// fewDeliveries is how often a recreation delivers the messages of a queue at most, with a margin: each connection that is cut counts,
+// and in each of three attempts a message that RabbitMQ cannot deliver cuts up to three.
+const fewDeliveries = 12
+
+// checkMoved refuses a queue that could lose its ready messages while they are moved.
+func checkMoved(queue string, ready int, arguments vhost.Arguments, policies []vhost.Policy) error {
+	deadLetters := arguments[vhost.ArgDeadLetterExchange] != nil
+	if deadLetters && arguments[vhost.ArgDeadLetterStrategy] != atLeastOnce {
+		return refuse(LossyDeadLetters, "queue %q dead-letters at most once: dead letters could be lost while its %d messages are moved",
+			queue, ready)
+	}
+	limits := []any{arguments[vhost.ArgDeliveryLimit]}
+	for _, policy := range policies {
+		if policy.Match(queue, vhost.TypeQuorum) != vhost.MatchNo {
+			limits = append(limits, vhost.Normalize(policy.Definition)[vhost.KeyDeliveryLimit])
+			deadLetters = deadLetters || policy.Definition[vhost.KeyDeadLetterExchange] != nil
+		}
+	}
+	for _, value := range limits {
+		if limit, given := value.(int64); given && limit >= 0 && limit < fewDeliveries && !deadLetters {
+			return refuse(LossyDeliveries, "queue %q drops a message that is delivered %d times: some of its %d messages could be lost while "+
+				"they are moved; empty the queue first", queue, limit+1, ready)
+		}
+	}
+	return nil
 }
 
 // isAtLeastOnce reports whether a queue dead-letters at least once, according to the snapshot and the policies.

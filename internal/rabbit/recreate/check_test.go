@@ -73,6 +73,36 @@ func TestPoliciesOfTheHold(t *testing.T) {
 	}
 }
 
+func TestQueuesThatCouldLoseMessagesWhileTheyAreMoved(t *testing.T) {
+	policyOf := func(pattern string, definition vhost.Arguments) []vhost.Policy {
+		return []vhost.Policy{{Name: "p", Pattern: vhost.ReadPattern(pattern), ApplyTo: "queues", Definition: definition}}
+	}
+	cases := map[string]struct {
+		arguments vhost.Arguments
+		policies  []vhost.Policy
+		refusal   Reason // none if the messages can be moved
+	}{
+		"the default limit":      {},
+		"no limit of deliveries": {arguments: vhost.Arguments{vhost.ArgDeliveryLimit: int64(-1)}},
+		"enough deliveries":      {arguments: vhost.Arguments{vhost.ArgDeliveryLimit: int64(12)}},
+		"few deliveries":         {arguments: vhost.Arguments{vhost.ArgDeliveryLimit: int64(0)}, refusal: LossyDeliveries},
+		"few deliveries, then dead-lettered": {arguments: vhost.Arguments{
+			vhost.ArgDeliveryLimit: int64(3), vhost.ArgDeadLetterExchange: "", vhost.ArgDeadLetterStrategy: atLeastOnce,
+		}},
+		"few deliveries by a policy": {policies: policyOf(".*", vhost.Arguments{vhost.KeyDeliveryLimit: 3.0}), refusal: LossyDeliveries},
+		"a policy of other queues":   {policies: policyOf("^x", vhost.Arguments{vhost.KeyDeliveryLimit: 3.0})},
+		"dead-lettered by a policy":  {policies: policyOf(".*", vhost.Arguments{vhost.KeyDeliveryLimit: 3.0, "dead-letter-exchange": "dlx"})},
+		"dead-lettered at most once": {arguments: vhost.Arguments{vhost.ArgDeadLetterExchange: "dlx"}, refusal: LossyDeadLetters},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			if err := checkMoved("orders", 1, test.arguments, test.policies); ReasonOf(err) != test.refusal {
+				t.Errorf("%q: %v", ReasonOf(err), err)
+			}
+		})
+	}
+}
+
 func textOf(err error) string {
 	if err == nil {
 		return ""
