@@ -227,13 +227,13 @@ func (v *vhostScope) endedOf(status v1alpha1.RecreationStatus, result phaseResul
 
 // The directions in which a recreation moves messages, in metrics.
 const (
-	toHold = "to_hold"
-	back   = "back"
+	toBacklog = "to_backlog"
+	back      = "back"
 )
 
 // countWork counts what the work of a phase did.
 func (v *vhostScope) countWork(status v1alpha1.RecreationStatus, result phaseResult) {
-	direction := toHold
+	direction := toBacklog
 	if status.Phase == v1alpha1.RecreationGivingBack {
 		direction = back
 	}

@@ -491,7 +491,6 @@ func TestRecreationWithoutHold(t *testing.T) {
 	})
 }
 
-// Of what is published past the bindings, nothing that was confirmed is lost: some messages are refused for a moment.
 // A queue with messages that came past its bindings is not deleted, unless the user accepts that. The messages stay.
 func TestRecreationRefusesMessagesPastBindings(t *testing.T) {
 	cases := map[string]string{ // after which step the message arrives
@@ -528,6 +527,7 @@ func TestRecreationRefusesMessagesPastBindings(t *testing.T) {
 	}
 }
 
+// Of the messages that are published past the bindings, some are refused for a moment. None that was confirmed is lost.
 func TestRecreationUnderPublishersPastBindings(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		boundQueue(vh, nil)
