@@ -83,12 +83,17 @@ func (r *Recreator) removeProbe(ctx context.Context, rec Recreation) error {
 	return reasoned(r.changer.Delete(ctx, r.Cluster, []string{rec.probe()}, nil))
 }
 
-// bindIfUnbound declares the recorded bindings if the queue has none. The hold does not exist, so another client has deleted it.
+// bindIfUnbound is bindRecorded unless the queue has bindings: an earlier call may have completed, and a crash followed.
 func (r *Recreator) bindIfUnbound(ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool) error {
 	bindings, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
 	if err != nil || len(bindings) > 0 {
 		return err
 	}
+	return r.bindRecorded(ctx, rec, wanted)
+}
+
+// bindRecorded declares the recorded bindings, because another client has deleted the hold, which had them.
+func (r *Recreator) bindRecorded(ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool) error {
 	return r.bind(ctx, rec.Queue.Name, wantedOf(rec.Bindings, rec.Queue.Name, wanted))
 }
 
@@ -106,11 +111,11 @@ func (r *Recreator) giveBackAll(
 		return progress, err
 	}
 	rebind := r.rebind
-	if !hold.Exists {
-		rebind = r.bindIfUnbound
-	}
-	if !hold.Exists && !backlog.Exists {
-		return progress, rebind(ctx, rec, wanted)
+	switch {
+	case !hold.Exists && !backlog.Exists:
+		return progress, r.bindIfUnbound(ctx, rec, wanted)
+	case !hold.Exists:
+		rebind = r.bindRecorded
 	}
 	if err := r.bindBack(ctx, rec); err != nil {
 		return progress, err

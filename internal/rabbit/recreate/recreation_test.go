@@ -656,6 +656,27 @@ func TestRecreationGivesBackToAQueueThatIsGone(t *testing.T) {
 	})
 }
 
+// Another client deletes the hold, and with it the bindings, and binds the queue to one of the exchanges.
+func TestRecreationBindsTheQueueWithoutTheHold(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make test-all runs it")
+	}
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		boundQueue(vh, nil)
+		before := vh.Definitions()
+		run := recreation(t, vh, nil)
+		for run.record.phase != givingBack {
+			if err := run.next(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		vh.DeleteQueue(run.record.Hold())
+		vh.Bind("topic", "orders", "#", nil)
+		run.run()
+		run.mustBeAsBefore(before, true)
+	})
+}
+
 // RabbitMQ gets the delete of a swap when Warren's connection is gone. Until the queue is gone, or so much time has passed that no delete
 // can be under way, the fence refuses what would be lost with the queue.
 func TestRecreationWhoseDeleteArrivesLater(t *testing.T) {
