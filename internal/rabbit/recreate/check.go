@@ -221,8 +221,8 @@ func checkMoved(queue string, ready int, arguments vhost.Arguments, policies []v
 	}
 	for _, value := range limits {
 		if limit, given := value.(int64); given && limit >= 0 && limit < fewDeliveries && !deadLetters {
-			return refuse(LossyDeliveries, "queue %q drops a message that is delivered %d times: some of its %d messages could be lost while "+
-				"they are moved; empty the queue first", queue, limit+1, ready)
+			return refuse(LossyDeliveries, "queue %q drops a message that is delivered %d times: some of its %d messages could be lost "+
+				"while they are moved; empty the queue first", queue, limit+1, ready)
 		}
 	}
 	return nil

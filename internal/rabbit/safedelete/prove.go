@@ -76,8 +76,11 @@ func (d proof) proveAll(ctx context.Context) error {
 // a message in between.
 func (d proof) proveDrained(ctx context.Context, queues []string, results verdicts) error {
 	for range drains {
-		if d.drain(ctx, queues); d.doubtful() || ctx.Err() != nil {
+		if d.drain(ctx, queues); d.doubtful() {
 			return nil
+		}
+		if ended := ctx.Err(); ended != nil {
+			return d.deleter.errs.Unreachable(ended)
 		}
 		if err := d.proveOnce(ctx, queues, results); err != nil {
 			return err
