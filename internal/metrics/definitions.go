@@ -61,7 +61,7 @@ var (
 		"Messages that a recreation still has to move in its phase; 0 while it waits.",
 		"namespace", "name")
 	RecreationMessages = counter("warren_recreation_messages_moved_total",
-		"Messages that recreations have moved: direction is to_hold, into the hold queue, or back, into the queue.",
+		"Messages that recreations have moved: direction is to_backlog, into the backlog queue, or back, into the queue.",
 		"direction")
 	RecreationPastBindings = counter("warren_recreation_past_bindings_total",
 		"Messages that came to a queue while no exchange led to it.")

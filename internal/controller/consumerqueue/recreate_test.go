@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/recreate"
@@ -327,6 +328,18 @@ func TestARecreationGoesBack(t *testing.T) {
 	}
 }
 
+// The connection is cut right after a message that came past the bindings was moved. The next attempt would find none.
+func TestMessagesPastTheBindingsCountIfTheSwapFails(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty)
+	w.engine.swapped = recreate.Swapped{Moved: 1, Past: 1}
+	w.engine.during[v1alpha1.RecreationSwapping] = func(context.Context) error { return brokererr.ErrUnreachable }
+	w.wantTTL(whenEmpty)
+	w.settle()
+	topologytest.Equal(t, "phases", []string{"Diverting orders", "Emptying orders", "Swapping orders", "GivingBack orders"}, w.engine.taken())
+	topologytest.Equal(t, "reason", v1alpha1.BackOutPublishersPastBindings, w.get().Status.Recreation.LastResult.Reason)
+}
+
 // A delete that was sent cannot be taken back: whatever the user asks for, the new queue comes.
 func TestARecreationGoesForwardAfterItsDelete(t *testing.T) {
 	t.Parallel()
@@ -467,6 +480,27 @@ func TestARecreationWhoseStatusWasLost(t *testing.T) {
 	w.settle()
 	topologytest.Equal(t, "phases", []string{"GivingBack orders"}, w.engine.taken())
 	topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
+}
+
+// Another ConsumerQueue of the same name at the broker must not interfere with a recreation that is under way.
+func TestANewcomerDoesNotContinueTheRecreationOfAnother(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty)
+	w.engine.hold, w.engine.seen.Exists = []string{"k3v9q2m7xa"}, true
+	newcomer := controllertest.Named(t, "shop", "newcomer", `{queue: {name: orders}, recreatePolicy: WhenEmpty, `+bound+`}`)
+	newcomer.UID = "newcomer"
+	if err := w.api.Create(t.Context(), newcomer); err != nil {
+		t.Fatal(err)
+	}
+	w.reconciler.index.Update(newcomer)
+	if _, err := w.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(newcomer)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(newcomer), newcomer); err != nil {
+		t.Fatal(err)
+	}
+	topologytest.Equal(t, "Ready", v1alpha1.ReasonConflict, conditions.Ready(newcomer.Status.Conditions).Reason)
+	topologytest.Equal(t, "phases", []string(nil), w.engine.taken())
 }
 
 // A manager that got the lease back does not know what its predecessor did meanwhile.

@@ -70,7 +70,7 @@ func (r phaseResult) past() int { return r.progress.Past + r.swapped.Past }
 func newRecreationTasks(lifetime context.Context, enqueue func(client.ObjectKey)) *recreationTasks {
 	metrics.Recreations.Start(string(v1alpha1.RecreationCompleted))
 	metrics.Recreations.Start(string(v1alpha1.RecreationBackedOut))
-	metrics.RecreationMessages.Start(toHold)
+	metrics.RecreationMessages.Start(toBacklog)
 	metrics.RecreationMessages.Start(back)
 	metrics.RecreationPastBindings.Start()
 	return &recreationTasks{

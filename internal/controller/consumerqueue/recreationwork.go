@@ -199,7 +199,9 @@ func (v *vhostScope) endedOf(status v1alpha1.RecreationStatus, result phaseResul
 	}
 	reason := recreate.ReasonOf(result.err)
 	isSwapped := status.Phase == v1alpha1.RecreationSwapping && result.err == nil
-	if past := result.past(); past > 0 && !isSwapped && (result.err == nil || reason == recreate.PublishersPastBindings) {
+	// If such messages are refused, no other error may hide them: the next attempt would not find them again.
+	matters := result.err == nil || reason == recreate.PublishersPastBindings || !ended.Accepts
+	if past := result.past(); past > 0 && !isSwapped && matters {
 		ended.Outcome = plan.PhaseMessagesCame
 		advice := "let publishers use mandatory, then set recreation.publishersPastBindings to Accept"
 		if ended.Accepts {
@@ -225,13 +227,13 @@ func (v *vhostScope) endedOf(status v1alpha1.RecreationStatus, result phaseResul
 
 // The directions in which a recreation moves messages, in metrics.
 const (
-	toHold = "to_hold"
-	back   = "back"
+	toBacklog = "to_backlog"
+	back      = "back"
 )
 
 // countWork counts what the work of a phase did.
 func (v *vhostScope) countWork(status v1alpha1.RecreationStatus, result phaseResult) {
-	direction := toHold
+	direction := toBacklog
 	if status.Phase == v1alpha1.RecreationGivingBack {
 		direction = back
 	}

@@ -98,11 +98,6 @@ func (s *scope) resolveVHost(
 
 // reconcile compares, decides, claims, applies, prunes and reports.
 func (v *vhostScope) reconcile(ctx context.Context) error {
-	if len(v.owned) == 0 { // the status may have been lost
-		if found, err := v.recoverRecreation(ctx); found || err != nil {
-			return err
-		}
-	}
 	conflict, err := v.peers.FindConflict(ctx, v.candidate(), rivalReader{v.live, v.Reconciler})
 	if err != nil {
 		return err
@@ -110,6 +105,11 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 	if conflict != nil {
 		v.markConflict(*conflict)
 		return nil
+	}
+	if len(v.owned) == 0 { // the status may have been lost
+		if found, err := v.recoverRecreation(ctx); found || err != nil {
+			return err
+		}
 	}
 	comparison := v.compare(ctx)
 	decided := v.postpone(plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy))

@@ -56,6 +56,7 @@ type channelState struct {
 	deliveries unanswered // deliveries that this side has not acknowledged
 	publishes  unanswered // messages that the broker has not confirmed
 	returned   int64      // size of the properties of messages that the broker has returned, in bytes
+	returns    int        // number of these messages
 
 	// content is the method whose content header must follow; the zero method if there is none.
 	content method
@@ -264,7 +265,9 @@ func (c *channelState) received(received method, args *arguments) error {
 		if number > c.publishes.last { // the library would loop up to this number
 			return fmt.Errorf("the confirm of message %d was %w: %d were published", number, errUnasked, c.publishes.last)
 		}
+		before := c.publishes.count()
 		c.returned = max(0, c.returned-c.publishes.answer(number, args.bit()))
+		c.returns = max(0, c.returns-(before-c.publishes.count()))
 		return nil
 	case channelFlow, basicCancel:
 		return nil
@@ -314,9 +317,13 @@ func (p *protocol) receivedHeader(channel *channelState, header int, size []byte
 	return holdBack, nil
 }
 
-// receivedReturn records a message that the broker returns, which must have been published and not yet confirmed.
+// receivedReturn records a message that the broker returns, which must have been published and not yet confirmed. The library
+// blocks the connection for good if there are more returns than a caller has made room for.
 func (c *channelState) receivedReturn(header int) error {
-	if c.returned += int64(header); c.returned > c.publishes.total+deliveryCost*int64(c.publishes.count()) {
+	c.returns++
+	c.returned += int64(header)
+	published := c.publishes.count()
+	if c.returns > published || c.returned > c.publishes.total+deliveryCost*int64(published) {
 		return fmt.Errorf("a returned message was %w", errUnasked)
 	}
 	return nil

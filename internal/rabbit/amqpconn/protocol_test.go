@@ -122,6 +122,7 @@ func TestProtocol(t *testing.T) {
 		"a confirm of the future":              {slices.Concat(publishing, []step{says(1, basicAck, uint64(3), byte(1))}), errUnasked},
 		"a refusal of the future":              {slices.Concat(publishing, []step{says(1, basicNack, uint64(3), byte(0))}), errUnasked},
 		"returns before confirms":              {steps: slices.Concat(publishing, returns, []step{says(1, basicAck, uint64(1), byte(0))}, returns, []step{says(1, basicAck, uint64(2), byte(0))})},
+		"more returns than messages":           {slices.Concat(publishing, returns, returns, returns[:2]), errUnasked},
 		"a return after confirms":              {slices.Concat(publishing, []step{says(1, basicAck, uint64(2), byte(1))}, returns[:2]), errUnasked},
 		"a method in a message":                {slices.Concat(consuming(9), delivers(1, 3)[:2], delivers(2, 0)[:1]), errUnasked},
 		"a header without message":             {append(opened, step{true, header(1, 3, 2)}), errUnasked},

@@ -92,7 +92,7 @@ func (r *Recreator) checkNodes(ctx context.Context, queue string) error {
 	return checkRoom(queue, info.Bytes, nodes)
 }
 
-// copies is how often the messages of a queue may be on disk at the same time: in the queue, in the hold, and in the queue again.
+// copies is how often the messages of a queue may be on disk at the same time: in the queue, in the backlog, and in the queue again.
 const copies = 3
 
 func checkRoom(queue string, bytes int64, nodes []management.Node) error {
@@ -128,7 +128,7 @@ func checkBindings(rec Recreation, bindings []vhost.Binding) error {
 }
 
 // dropping are the keys of policies that can make a queue drop messages.
-var dropping = []string{vhost.KeyMessageTTL, vhost.KeyExpires, vhost.KeyMaxLength, vhost.KeyMaxLengthBytes}
+var dropping = []string{vhost.KeyMessageTTL, vhost.KeyExpires, vhost.KeyMaxLength, vhost.KeyMaxLengthBytes, vhost.KeyDeliveryLimit}
 
 // checkPolicies refuses policies with which the hold or the backlog could drop messages, and fences of other operators that match
 // the queue.
@@ -146,7 +146,7 @@ func (r *Recreator) checkPolicies(rec Recreation, policies []vhost.Policy) error
 			continue
 		}
 		for queue, prefix := range map[string]string{rec.Hold(): prefixHold, rec.Backlog(): prefixBacklog} {
-			if err := checkPolicy(policy, queue, prefix); err != nil {
+			if err := r.checkPolicy(policy, queue, prefix); err != nil {
 				return err
 			}
 		}
@@ -154,13 +154,17 @@ func (r *Recreator) checkPolicies(rec Recreation, policies []vhost.Policy) error
 	return nil
 }
 
-// checkPolicy refuses a policy with which a queue could drop messages.
-func checkPolicy(policy vhost.Policy, queue, prefix string) error {
+// checkPolicy refuses a policy with which a queue could drop messages. A limit of deliveries overrides x-delivery-limit: -1, and
+// each cut connection of the mover counts as a delivery. Before 4.0, -1 is not "no limit".
+func (r *Recreator) checkPolicy(policy vhost.Policy, queue, prefix string) error {
 	if policy.Match(queue, vhost.TypeQuorum) == vhost.MatchNo {
 		return nil
 	}
 	for _, key := range dropping {
-		if _, given := policy.Definition[key]; given {
+		value, given := vhost.Normalize(policy.Definition)[key]
+		limit, _ := value.(int64)
+		isUnlimited := key == vhost.KeyDeliveryLimit && limit < 0 && r.isAtLeast(vhost.RabbitMQ40)
+		if given && !isUnlimited {
 			return refuse(InterferingPolicy, "policy %q sets %s, so queue %q could drop messages: exclude the prefix %q from "+
 				"its pattern", policy.Name, key, queue, prefix)
 		}
@@ -187,15 +191,41 @@ func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *
 				source.Queue, name)
 		}
 	}
-	if info == nil || info.Arguments[vhost.ArgDeadLetterExchange] == nil || info.Arguments[vhost.ArgDeadLetterStrategy] == atLeastOnce {
+	if info == nil {
 		return nil
 	}
 	now, err := r.count(ctx, name)
-	if err == nil && now.Ready > 0 {
-		err = refuse(LossyDeadLetters, "queue %q dead-letters at most once: dead letters could be lost while its %d messages are moved",
-			name, now.Ready)
+	if err != nil || now.Ready == 0 {
+		return err
 	}
-	return err
+	return checkMoved(name, now.Ready, vhost.Normalize(info.Arguments), policies)
+}
+
+// fewDeliveries is how often a recreation delivers the messages of a queue at most, with a margin: each connection that is cut counts,
+// and in each of three attempts a message that RabbitMQ cannot deliver cuts up to three.
+const fewDeliveries = 12
+
+// checkMoved refuses a queue that could lose its ready messages while they are moved.
+func checkMoved(queue string, ready int, arguments vhost.Arguments, policies []vhost.Policy) error {
+	deadLetters := arguments[vhost.ArgDeadLetterExchange] != nil
+	if deadLetters && arguments[vhost.ArgDeadLetterStrategy] != atLeastOnce {
+		return refuse(LossyDeadLetters, "queue %q dead-letters at most once: dead letters could be lost while its %d messages are moved",
+			queue, ready)
+	}
+	limits := []any{arguments[vhost.ArgDeliveryLimit]}
+	for _, policy := range policies {
+		if policy.Match(queue, vhost.TypeQuorum) != vhost.MatchNo {
+			limits = append(limits, vhost.Normalize(policy.Definition)[vhost.KeyDeliveryLimit])
+			deadLetters = deadLetters || policy.Definition[vhost.KeyDeadLetterExchange] != nil
+		}
+	}
+	for _, value := range limits {
+		if limit, given := value.(int64); given && limit >= 0 && limit < fewDeliveries && !deadLetters {
+			return refuse(LossyDeliveries, "queue %q drops a message that is delivered %d times: some of its %d messages could be lost "+
+				"while they are moved; empty the queue first", queue, limit+1, ready)
+		}
+	}
+	return nil
 }
 
 // isAtLeastOnce reports whether a queue dead-letters at least once, according to the snapshot and the policies.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 func TestRoomForARecreation(t *testing.T) {
@@ -32,6 +33,71 @@ func TestRoomForARecreation(t *testing.T) {
 			err := checkRoom("orders", test.bytes, test.nodes)
 			if got := textOf(err); got != test.refusal || err != nil && ReasonOf(err) != QueueUnavailable {
 				t.Errorf("%q: %q", ReasonOf(err), got)
+			}
+		})
+	}
+}
+
+// versioned is an observer that knows only the version of the broker.
+type versioned struct {
+	Observer
+
+	version string
+}
+
+func (o versioned) Version() string { return o.version }
+
+func TestPoliciesOfTheHold(t *testing.T) {
+	unlimited := vhost.Arguments{"delivery-limit": int64(-1)}
+	cases := map[string]struct {
+		pattern, version string
+		definition       vhost.Arguments
+		refused          bool
+	}{
+		"a limit of deliveries":          {".*", "4.3.6", vhost.Arguments{"delivery-limit": int64(20)}, true},
+		"no limit of deliveries":         {".*", "4.3.6", unlimited, false},
+		"no limit of deliveries on 3.10": {".*", "3.10.8", unlimited, true},
+		"a limit of length":              {"^warren-", "4.3.6", vhost.Arguments{"max-length": int64(9)}, true},
+		"another key":                    {".*", "4.3.6", vhost.Arguments{"queue-leader-locator": "balanced"}, false},
+		"another queue":                  {"^orders$", "4.3.6", vhost.Arguments{"delivery-limit": int64(20)}, false},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := &Recreator{observer: versioned{version: test.version}}
+			policy := vhost.Policy{Name: "p", Pattern: vhost.ReadPattern(test.pattern), ApplyTo: "queues", Definition: test.definition}
+			err := r.checkPolicy(policy, of("orders").Hold(), prefixHold)
+			if refused := ReasonOf(err) == InterferingPolicy; refused != test.refused || err != nil && !refused {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestQueuesThatCouldLoseMessagesWhileTheyAreMoved(t *testing.T) {
+	policyOf := func(pattern string, definition vhost.Arguments) []vhost.Policy {
+		return []vhost.Policy{{Name: "p", Pattern: vhost.ReadPattern(pattern), ApplyTo: "queues", Definition: definition}}
+	}
+	cases := map[string]struct {
+		arguments vhost.Arguments
+		policies  []vhost.Policy
+		refusal   Reason // none if the messages can be moved
+	}{
+		"the default limit":      {},
+		"no limit of deliveries": {arguments: vhost.Arguments{vhost.ArgDeliveryLimit: int64(-1)}},
+		"enough deliveries":      {arguments: vhost.Arguments{vhost.ArgDeliveryLimit: int64(12)}},
+		"few deliveries":         {arguments: vhost.Arguments{vhost.ArgDeliveryLimit: int64(0)}, refusal: LossyDeliveries},
+		"few deliveries, then dead-lettered": {arguments: vhost.Arguments{
+			vhost.ArgDeliveryLimit: int64(3), vhost.ArgDeadLetterExchange: "", vhost.ArgDeadLetterStrategy: atLeastOnce,
+		}},
+		"few deliveries by a policy": {policies: policyOf(".*", vhost.Arguments{vhost.KeyDeliveryLimit: 3.0}), refusal: LossyDeliveries},
+		"a policy of other queues":   {policies: policyOf("^x", vhost.Arguments{vhost.KeyDeliveryLimit: 3.0})},
+		"dead-lettered by a policy":  {policies: policyOf(".*", vhost.Arguments{vhost.KeyDeliveryLimit: 3.0, "dead-letter-exchange": "dlx"})},
+		"dead-lettered at most once": {arguments: vhost.Arguments{vhost.ArgDeadLetterExchange: "dlx"}, refusal: LossyDeadLetters},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			if err := checkMoved("orders", 1, test.arguments, test.policies); ReasonOf(err) != test.refusal {
+				t.Errorf("%q: %v", ReasonOf(err), err)
 			}
 		})
 	}

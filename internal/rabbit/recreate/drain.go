@@ -32,8 +32,12 @@ func (d *drainer) drain(ctx context.Context) (err error) {
 	}
 	defer context.AfterFunc(ctx, d.connection.CloseSocket)()
 	defer func() {
-		if err != nil {
-			d.close()
+		if err == nil {
+			return
+		}
+		d.close()
+		if ctx.Err() != nil && ReasonOf(err) == "" {
+			err = d.Errors.Unreachable(ctx.Err())
 		}
 	}()
 	for {

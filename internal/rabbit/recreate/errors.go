@@ -23,6 +23,8 @@ const (
 	BoundQueue Reason = "BoundQueue"
 	// LossyDeadLetters: the queue, or another one that leads to it, dead-letters at most once, and messages could be lost.
 	LossyDeadLetters Reason = "LossyDeadLetters"
+	// LossyDeliveries: the queue drops messages after few deliveries, and those of a recreation count.
+	LossyDeliveries Reason = "LossyDeliveries"
 	// InterferingPolicy: a policy would drop messages of the hold, or keep the fence from working.
 	InterferingPolicy Reason = "InterferingPolicy"
 	// SharedVHost: another instance works on the vhost.

@@ -39,7 +39,12 @@ func (r *Recreator) GiveBack(
 	if cleared != nil && !errors.Is(cleared, brokererr.ErrUnproven) {
 		return Progress{}, reasoned(cleared)
 	}
-	if isNew && !rec.WithoutHold {
+	if !now.Exists { // another client has deleted it
+		if err := r.changer.Declare(ctx, r.Cluster, topology.Topology{Queues: []topology.Queue{rec.Queue}}); err != nil {
+			return Progress{}, reasoned(err)
+		}
+	}
+	if isYoung := isNew || !now.Exists; isYoung && !rec.WithoutHold {
 		if err := management.Sleep(ctx, r.Errors, registering); err != nil {
 			return Progress{}, err
 		}
@@ -56,12 +61,8 @@ func (r *Recreator) GiveBack(
 func (r *Recreator) giveBack(
 	ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool, report func(Progress),
 ) (Progress, error) {
-	now, err := r.count(ctx, rec.Queue.Name)
-	if err == nil && !now.Exists {
-		err = reasoned(r.changer.Declare(ctx, r.Cluster, topology.Topology{Queues: []topology.Queue{rec.Queue}}))
-	}
-	if err != nil || rec.WithoutHold {
-		return Progress{}, errors.Join(err, r.removeProbe(ctx, rec))
+	if rec.WithoutHold {
+		return Progress{}, r.removeProbe(ctx, rec)
 	}
 	progress, err := r.giveBackAll(ctx, rec, wanted, report)
 	if err != nil {
@@ -82,12 +83,17 @@ func (r *Recreator) removeProbe(ctx context.Context, rec Recreation) error {
 	return reasoned(r.changer.Delete(ctx, r.Cluster, []string{rec.probe()}, nil))
 }
 
-// bindIfUnbound declares the recorded bindings if the queue has none. The hold does not exist, so another client has deleted it.
+// bindIfUnbound is bindRecorded unless the queue has bindings: an earlier call may have completed, and a crash followed.
 func (r *Recreator) bindIfUnbound(ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool) error {
 	bindings, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
 	if err != nil || len(bindings) > 0 {
 		return err
 	}
+	return r.bindRecorded(ctx, rec, wanted)
+}
+
+// bindRecorded declares the recorded bindings, because another client has deleted the hold, which had them.
+func (r *Recreator) bindRecorded(ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool) error {
 	return r.bind(ctx, rec.Queue.Name, wantedOf(rec.Bindings, rec.Queue.Name, wanted))
 }
 
@@ -105,11 +111,11 @@ func (r *Recreator) giveBackAll(
 		return progress, err
 	}
 	rebind := r.rebind
-	if !hold.Exists {
-		rebind = r.bindIfUnbound
-	}
-	if !hold.Exists && !backlog.Exists {
-		return progress, rebind(ctx, rec, wanted)
+	switch {
+	case !hold.Exists && !backlog.Exists:
+		return progress, r.bindIfUnbound(ctx, rec, wanted)
+	case !hold.Exists:
+		rebind = r.bindRecorded
 	}
 	if err := r.bindBack(ctx, rec); err != nil {
 		return progress, err
@@ -138,12 +144,15 @@ func (r *Recreator) bindBack(ctx context.Context, rec Recreation) error {
 	return r.Crash.Pass(StepBackBound)
 }
 
-// giveBackRest moves the last messages of the hold back, and deletes the hold and the backlog once both are provably empty.
+// giveBackRest moves the last messages of the hold back, and deletes the hold and the backlog once both are provably empty. The
+// backlog can get a message as well: of a manager that does not know yet that it no longer leads.
 func (r *Recreator) giveBackRest(ctx context.Context, rec Recreation, progress Progress, report func(Progress)) (Progress, error) {
 	for {
 		var err error
-		if progress, err = r.moveBack(ctx, rec, rec.Hold(), progress, 0, report); err != nil {
-			return progress, err
+		for _, from := range []string{rec.Backlog(), rec.Hold()} {
+			if progress, err = r.moveBack(ctx, rec, from, progress, 0, report); err != nil {
+				return progress, err
+			}
 		}
 		switch err := r.deleter.DeleteEmpty(ctx, r.Cluster, []string{rec.Backlog(), rec.Hold()}, nil); {
 		case err == nil:

@@ -20,7 +20,7 @@ const (
 	HeaderExchange = "warren-exchange"
 	// HeaderUserID is a user-id that RabbitMQ would refuse from Warren.
 	HeaderUserID = "warren-user-id"
-	// headerExpiration is the expiration of a message in the hold, where the message must not expire.
+	// headerExpiration is the expiration of a message in the backlog, where the message must not expire.
 	headerExpiration = "warren-expiration"
 )
 
@@ -36,7 +36,7 @@ type move struct {
 	isPast   func(*amqp.Delivery) bool
 	// before is the progress of earlier moves of the call.
 	before Progress
-	// restores: the move is from the hold to the queue, so messages get back the properties that they must not have in the hold.
+	// restores: the move is back to the queue, so messages get back the properties that they must not have in the backlog.
 	restores bool
 }
 

@@ -33,14 +33,16 @@ func TestIDOf(t *testing.T) {
 		hold, queue string
 		id          string
 	}{
-		"the hold of the queue":      {of("orders").Hold(), "orders", "k3v9q2m7xa"},
-		"the backlog of the queue":   {of("orders").Backlog(), "orders", "k3v9q2m7xa"},
-		"the hold of a long name":    {of(longest).Hold(), longest, "k3v9q2m7xa"},
-		"the hold of another queue":  {of("orders.dlq").Hold(), "orders", ""},
-		"the probe of the queue":     {of("orders").probe(), "orders", ""},
-		"only the prefix":            {prefixHold, "orders", ""},
-		"an ID without a queue":      {prefixHold + "k3v9q2m7xa", "orders", ""},
-		"a queue of another program": {"orders", "orders", ""},
+		"the hold of the queue":          {of("orders").Hold(), "orders", "k3v9q2m7xa"},
+		"the backlog of the queue":       {of("orders").Backlog(), "orders", "k3v9q2m7xa"},
+		"the hold of a long name":        {of(longest).Hold(), longest, "k3v9q2m7xa"},
+		"the hold of another queue":      {of("orders.dlq").Hold(), "orders", ""},
+		"a name with the same beginning": {of(longest).Hold(), longest[1:] + "p", ""},
+		"the name with the hash":         {of(longest).Hold(), strings.TrimPrefix(of(longest).Hold(), prefixHold+"k3v9q2m7xa."), ""},
+		"the probe of the queue":         {of("orders").probe(), "orders", ""},
+		"only the prefix":                {prefixHold, "orders", ""},
+		"an ID without a queue":          {prefixHold + "k3v9q2m7xa", "orders", ""},
+		"a queue of another program":     {"orders", "orders", ""},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,8 @@ package recreate
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -50,10 +52,10 @@ const (
 
 // Hold is the name of the queue to which the bindings lead during the recreation. Its messages are newer than those of the
 // backlog.
-func (r Recreation) Hold() string { return cut(prefixHold + r.ID + "." + r.Queue.Name) }
+func (r Recreation) Hold() string { return r.named(prefixHold) }
 
 // Backlog is the name of the queue to which the messages of the queue are moved.
-func (r Recreation) Backlog() string { return cut(prefixBacklog + r.ID + "." + r.Queue.Name) }
+func (r Recreation) Backlog() string { return r.named(prefixBacklog) }
 
 // BacklogExchange is the name of the fanout exchange that leads only to the backlog.
 func (r Recreation) BacklogExchange() string { return prefixBacklog + r.ID }
@@ -62,7 +64,7 @@ func (r Recreation) BacklogExchange() string { return prefixBacklog + r.ID }
 func (r Recreation) BackExchange() string { return prefixBack + r.ID }
 
 // probe is the name of the queue on which Divert tries the new arguments.
-func (r Recreation) probe() string { return cut(prefixProbe + r.ID + "." + r.Queue.Name) }
+func (r Recreation) probe() string { return r.named(prefixProbe) }
 
 // IsOwn reports whether a binding is one of the recreation's own bindings, which are not recorded.
 func (r Recreation) IsOwn(binding vhost.Binding) bool {
@@ -82,13 +84,19 @@ func IDOf(name, queue string) (id string, ok bool) {
 	return "", false
 }
 
-// cut shortens a name to the length that RabbitMQ allows, between two characters.
-func cut(name string) string {
-	for len(name) > vhost.MaxNameLength {
+// named returns the name of a queue of the recreation. If it would be too long for RabbitMQ, it ends with a hash in place of the
+// last characters, so that Find does not confuse two queues whose names begin alike.
+func (r Recreation) named(prefix string) string {
+	name, hash := prefix+r.ID+"."+r.Queue.Name, sha256.Sum256([]byte(r.Queue.Name))
+	suffix := fmt.Sprintf(".%x", hash[:8])
+	if len(name) <= vhost.MaxNameLength-len(suffix) {
+		return name
+	}
+	for len(name) > vhost.MaxNameLength-len(suffix) {
 		_, size := utf8.DecodeLastRuneInString(name)
 		name = name[:len(name)-size]
 	}
-	return name
+	return name + suffix
 }
 
 // QueueSeen is the state of a queue at the broker.
@@ -130,7 +138,7 @@ type Swapped struct {
 	// records that and calls Swap again. If DeleteSent is false, the queue is unchanged even if the callback has recorded a
 	// delete, and the caller can go back with GiveBack.
 	DeleteSent bool
-	// Moved is how many messages Swap itself has moved to the hold, and Past how many of them came past the bindings; see Progress.
+	// Moved is how many messages Swap itself has moved to the backlog, and Past how many of them came past the bindings; see Progress.
 	Moved, Past int
 	// FenceStood is for how long publishers by name were refused. Absent is for how long at most the queue did not exist. Both
 	// are zero if unknown.

@@ -64,7 +64,7 @@ func (r *Recreator) swap(ctx context.Context, rec Recreation, deleteSent func(co
 	}
 	freezer.thaw()
 	if err != nil {
-		return swapped, whyNotSwapped(done, err)
+		return swapped, whyNotSwapped(done, drainer.moved, err)
 	}
 	return swapped, nil
 }
@@ -110,8 +110,9 @@ func (r *Recreator) isSwapped(ctx context.Context, rec Recreation) (bool, error)
 	return now.Exists && r.isNew(now.Arguments, rec), err
 }
 
-// whyNotSwapped adds a Reason to an error of safedelete.
-func whyNotSwapped(done safedelete.Recreated, err error) error {
+// whyNotSwapped adds a Reason to an error of safedelete. drained is how many messages arrived while the fence was closed: with many
+// of them, there may be no time left for the proof.
+func whyNotSwapped(done safedelete.Recreated, drained int, err error) error {
 	switch {
 	case done.DeleteSent:
 		return because(DeleteUncertain, err)
@@ -121,7 +122,7 @@ func whyNotSwapped(done safedelete.Recreated, err error) error {
 		return because(ConsumersCameBack, err)
 	case errors.Is(err, brokererr.ErrNotEmpty) && errors.Is(err, brokererr.ErrPending):
 		return because(MessagesPending, err)
-	case errors.Is(err, brokererr.ErrNotEmpty):
+	case errors.Is(err, brokererr.ErrNotEmpty), drained > 0 && errors.Is(err, brokererr.ErrUnproven):
 		return because(PublishersPastBindings, err)
 	}
 	return reasoned(err)

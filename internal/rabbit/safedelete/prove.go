@@ -79,6 +79,9 @@ func (d proof) proveDrained(ctx context.Context, queues []string, results verdic
 		if d.drain(ctx, queues); d.doubtful() {
 			return nil
 		}
+		if ended := ctx.Err(); ended != nil {
+			return d.deleter.errs.Unreachable(ended)
+		}
 		if err := d.proveOnce(ctx, queues, results); err != nil {
 			return err
 		}
