@@ -42,8 +42,8 @@ func (r *refresher) checkMajority(ctx context.Context) error {
 	r.ReadAPI.Close() // behind a load balancer, another node may answer the next request
 	const maxNames = 5
 	names := strings.Join(down[:min(len(down), maxNames)], ", ")
-	return r.Errors.Fail(brokererr.ErrUnreachable, "%d of %d nodes of the cluster are down (%s), so the cluster has no majority: start the "+
-		"nodes, or remove lost nodes from the cluster with rabbitmqctl forget_cluster_node",
+	return r.Errors.Fail(brokererr.ErrUnreachable, "%d of %d nodes of the cluster are down (%s), so the cluster has no majority: start "+
+		"the nodes, or remove lost nodes from the cluster with rabbitmqctl forget_cluster_node",
 		len(down), len(nodes), names)
 }
 
