@@ -25,7 +25,7 @@ var _ = Describe("Events", func() {
 			return w.Connection()
 		}).WithPolling(2 * time.Second).Should(SatisfyAll(
 			HaveField("Status.Capabilities.Events", false),
-			HaveField("Status.Capabilities.EventsReason", MatchRegexp(`a refresh found that queue "orders-\d+" was deleted, and no event announced that`)),
+			HaveField("Status.Capabilities.EventsReason", MatchRegexp(`a refresh found that queue "orders-\d+" was deleted, and no event announced the change`)),
 		))
 		w.AllReady(len(names))
 	})

@@ -130,7 +130,7 @@ func TestSilenceIsNoticed(t *testing.T) {
 		if err := connection.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		fallsSilent(t, connection, ContainSubstring(`a refresh found that queue "orders" was deleted, and no event announced that within 2s`))
+		fallsSilent(t, connection, ContainSubstring(`a refresh found that queue "orders" was deleted, and no event announced the change within 2s`))
 		rabbittest.Hearing(t, connection)
 	})
 }

@@ -166,7 +166,7 @@ func TestUnreadablePolicies(t *testing.T) {
 		if connection.Health().Capabilities.Statistics != true {
 			t.Error("no statistics")
 		}
-		rabbittest.MustBe(t, deleteNow(t.Context(), connection, "orders"), brokererr.ErrUnproven, `policy "recursive" holds`)
+		rabbittest.MustBe(t, deleteNow(t.Context(), connection, "orders"), brokererr.ErrUnproven, `whether policy "recursive" applies`)
 		management.Change(nil)
 		NewWithT(t).Eventually(func() error { return deleteNow(t.Context(), connection, "orders") }).WithTimeout(rabbittest.Within).Should(Succeed())
 		mustBeClean(t, vh)

@@ -63,7 +63,7 @@ func TestADeletionThatWasStoppedForTooLong(t *testing.T) {
 		if err := (removal{d}).delete(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if err := g.err; !errors.Is(err, brokererr.ErrUnproven) || !strings.Contains(err.Error(), "late") {
+		if err := g.err; !errors.Is(err, brokererr.ErrUnproven) || !strings.Contains(err.Error(), "missed its deadline") {
 			t.Errorf("it ended with %v", err)
 		}
 		NewWithT(t).Eventually(vh.Ready).WithArguments("q").WithTimeout(within).Should(Equal(Sentinels))
