@@ -1,9 +1,12 @@
 package recreate
 
 import (
+	"context"
 	"testing"
 
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -97,6 +100,63 @@ func TestQueuesThatCouldLoseMessagesWhileTheyAreMoved(t *testing.T) {
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			if err := checkMoved("orders", 1, test.arguments, test.policies); ReasonOf(err) != test.refusal {
+				t.Errorf("%q: %v", ReasonOf(err), err)
+			}
+		})
+	}
+}
+
+// reported is the state of a broker.
+type reported struct {
+	versioned
+
+	mayNotWrite, isTaken bool
+	shared               error
+}
+
+func (o reported) MayWritePolicies() bool              { return !o.mayNotWrite }
+func (o reported) IsTaken(string) bool                 { return o.isTaken }
+func (o reported) CheckUnshared(context.Context) error { return o.shared }
+func (o reported) View(show func(*snapshot.Snapshot))  { show(&snapshot.Snapshot{}) }
+
+// listed is a queue as the management API lists it.
+type listed struct {
+	API
+
+	queue management.QueueInfo
+}
+
+func (l listed) QueueInfo(context.Context, string, string) (*management.QueueInfo, error) {
+	return &l.queue, nil
+}
+
+func TestStatesInWhichNoQueueIsRecreated(t *testing.T) {
+	running := management.QueueInfo{Type: vhost.TypeQuorum, Leader: "rabbit@a", State: "running"}
+	with := func(change func(*management.QueueInfo)) management.QueueInfo {
+		changed := running
+		change(&changed)
+		return changed
+	}
+	cases := map[string]struct {
+		broker reported
+		queue  management.QueueInfo
+		reason Reason
+	}{
+		"the user lacks the tag policymaker": {reported{mayNotWrite: true}, running, MissingPermission},
+		"a Redrive uses the queue":           {reported{isTaken: true}, running, QueueBusy},
+		"another instance uses the vhost":    {reported{shared: brokererr.ErrShared}, running, SharedVHost},
+		"the queue has no leader":            {reported{}, with(func(q *management.QueueInfo) { q.Leader = "" }), QueueUnavailable},
+		"the queue has no majority":          {reported{}, with(func(q *management.QueueInfo) { q.State = "minority" }), QueueUnavailable},
+		"the queue is classic":               {reported{}, with(func(q *management.QueueInfo) { q.Type = "classic" }), UnsupportedQueue},
+		"RabbitMQ 3.10 drops messages that are given back": {
+			reported{versioned: versioned{version: "3.10.8"}},
+			with(func(q *management.QueueInfo) { q.Arguments = map[string]any{vhost.ArgDeliveryLimit: -1} }), UnsupportedQueue,
+		},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := New(Settings{Username: "warren"}, test.broker, nil, nil, listed{queue: test.queue}).Check(t.Context(), of("orders"))
+			if ReasonOf(err) != test.reason {
 				t.Errorf("%q: %v", ReasonOf(err), err)
 			}
 		})

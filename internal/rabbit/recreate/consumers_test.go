@@ -18,7 +18,6 @@ import (
 // RabbitMQ accepts the argument of consumers that follow a contract, and lists it for users with the tag monitoring. The listing is up to
 // five seconds old.
 func TestConsumersThatFollowAContractAreListed(t *testing.T) {
-	rabbittest.InTestAll(t)
 	type counts struct{ Listed, Following int }
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		consumers, err := vh.Connect("consumers")
