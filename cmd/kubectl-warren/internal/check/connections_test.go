@@ -1,6 +1,7 @@
 package check
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -53,11 +54,17 @@ func TestConnections(t *testing.T) {
 		differs []Result
 	}{
 		"all is well": {func(*v1alpha1.BrokerConnection) {}, inSync, nil},
-		"an administrator": {func(bc *v1alpha1.BrokerConnection) { bc.Status.Capabilities.Definitions = true }, inSync,
-			[]Result{{OK, "user tags", bcShop, "the user has the tag administrator", ""}}},
-		"a user without policymaker": {func(bc *v1alpha1.BrokerConnection) { bc.Status.Capabilities.Policies = false }, inSync,
-			[]Result{{Warning, "user tags", bcShop, "the user lacks the tag policymaker, so Warren deletes and recreates no queue",
-				"Set the tags of the user in the Secret:\n  rabbitmqctl set_user_tags USER management policymaker"}}},
+		"an administrator": {
+			func(bc *v1alpha1.BrokerConnection) { bc.Status.Capabilities.Definitions = true }, inSync,
+			[]Result{{OK, "user tags", bcShop, "the user has the tag administrator", ""}},
+		},
+		"a user without policymaker": {
+			func(bc *v1alpha1.BrokerConnection) { bc.Status.Capabilities.Policies = false }, inSync,
+			[]Result{{
+				Warning, "user tags", bcShop, "the user lacks the tag policymaker, so Warren deletes and recreates no queue",
+				"Set the tags of the user in the Secret:\n  rabbitmqctl set_user_tags USER management policymaker",
+			}},
+		},
 		"no events": {
 			func(bc *v1alpha1.BrokerConnection) {
 				bc.Status.Capabilities.Events, bc.Status.Capabilities.EventsReason = false, "no exchange"
@@ -69,32 +76,52 @@ func TestConnections(t *testing.T) {
 			func(bc *v1alpha1.BrokerConnection) {
 				bc.Status.Conditions = ready("False", "AuthenticationFailed", "refused")
 			}, inSync,
-			[]Result{{Failed, "connection", bcShop, "AuthenticationFailed: refused",
-				"https://warren-mq.github.io/warren/troubleshooting/broker/#authenticationfailed explains the reason."}},
+			[]Result{{
+				Failed, "connection", bcShop, "AuthenticationFailed: refused",
+				"https://warren-mq.github.io/warren/troubleshooting/broker/#authenticationfailed explains the reason.",
+			}},
 		},
-		"suspended": {func(bc *v1alpha1.BrokerConnection) { bc.Spec.Suspend = true }, inSync,
-			[]Result{{Warning, "connection", bcShop, "spec.suspend is true, so Warren does nothing at the broker", "Set spec.suspend to false."}}},
-		"not reconciled": {func(bc *v1alpha1.BrokerConnection) { bc.Generation = 3 }, inSync,
-			[]Result{{Failed, "connection", bcShop, "Warren has not read the current spec",
-				"Wait some seconds. If nothing changes, check that a manager leads, and that it watches the namespace (--watch-namespaces)."}}},
-		"a broker that is too old": {func(bc *v1alpha1.BrokerConnection) { bc.Status.BrokerVersion = "3.9.29" }, inSync,
-			[]Result{{Failed, "broker version", bcShop, "RabbitMQ 3.9.29 is too old, so Warren declares nothing", "Upgrade RabbitMQ to 3.10 or newer."}}},
-		"a broker that is too new": {func(bc *v1alpha1.BrokerConnection) { bc.Status.BrokerVersion = "4.4.0" }, inSync,
-			[]Result{{Warning, "broker version", bcShop, "RabbitMQ 4.4.0 is newer than the tested versions. Warren treats it as 4.3",
-				"Use a tested version, or upgrade Warren."}}},
+		"suspended": {
+			func(bc *v1alpha1.BrokerConnection) { bc.Spec.Suspend = true }, inSync,
+			[]Result{{Warning, "connection", bcShop, "spec.suspend is true, so Warren does nothing at the broker", "Set spec.suspend to false."}},
+		},
+		"not reconciled": {
+			func(bc *v1alpha1.BrokerConnection) { bc.Generation = 3 }, inSync,
+			[]Result{{
+				Failed, "connection", bcShop, "Warren has not read the current spec",
+				"Wait some seconds. If nothing changes, check that a manager leads, and that it watches the namespace (--watch-namespaces).",
+			}},
+		},
+		"a broker that is too old": {
+			func(bc *v1alpha1.BrokerConnection) { bc.Status.BrokerVersion = "3.9.29" }, inSync,
+			[]Result{{Failed, "broker version", bcShop, "RabbitMQ 3.9.29 is too old, so Warren declares nothing", "Upgrade RabbitMQ to 3.10 or newer."}},
+		},
+		"a broker that is too new": {
+			func(bc *v1alpha1.BrokerConnection) { bc.Status.BrokerVersion = "4.4.0" }, inSync,
+			[]Result{{
+				Warning, "broker version", bcShop, "RabbitMQ 4.4.0 is newer than the tested versions. Warren treats it as 4.3",
+				"Use a tested version, or upgrade Warren.",
+			}},
+		},
 		"a missing permission": {
 			func(*v1alpha1.BrokerConnection) {}, orders("False", "PermissionDenied", `configure access to queue "orders" refused`),
 			[]Result{
-				{Failed, "user permissions", bcShop, `ConsumerQueue orders: configure access to queue "orders" refused`,
+				{
+					Failed, "user permissions", bcShop, `ConsumerQueue orders: configure access to queue "orders" refused`,
 					"Give the user the permissions with rabbitmqctl set_permissions: " +
-						"https://warren-mq.github.io/warren/broker-connection/#permissions-of-the-rabbitmq-user"},
-				{Failed, "ConsumerQueues", "ConsumerQueues", "1 of 1 not Ready: shop/orders (PermissionDenied)",
-					"See why:\n  kubectl warren status NAME --namespace NAMESPACE\nhttps://warren-mq.github.io/warren/troubleshooting/ explains each reason."},
+						"https://warren-mq.github.io/warren/broker-connection/#permissions-of-the-rabbitmq-user",
+				},
+				{
+					Failed, "ConsumerQueues", "ConsumerQueues", "1 of 1 not Ready: shop/orders (PermissionDenied)",
+					"See why:\n  kubectl warren status NAME --namespace NAMESPACE\nhttps://warren-mq.github.io/warren/troubleshooting/ explains each reason.",
+				},
 			},
 		},
 		"no ConsumerQueue": {func(*v1alpha1.BrokerConnection) {}, nil, []Result{
-			{Skipped, "user permissions", bcShop, "no ConsumerQueue uses the connection, so Warren has needed no permission yet",
-				"Create a ConsumerQueue, and run the command again."},
+			{
+				Skipped, "user permissions", bcShop, "no ConsumerQueue uses the connection, so Warren has needed no permission yet",
+				"Create a ConsumerQueue, and run the command again.",
+			},
 			{OK, "ConsumerQueues", "ConsumerQueues", "there is none in namespace \"shop\"", ""},
 		}},
 	} {
@@ -102,10 +129,7 @@ func TestConnections(t *testing.T) {
 			t.Parallel()
 			bc := healthy()
 			test.change(bc)
-			expected := map[string]Result{}
-			for check, result := range want {
-				expected[check] = result
-			}
+			expected := maps.Clone(want)
 			for _, result := range test.differs {
 				expected[result.Check] = result
 			}
@@ -122,8 +146,10 @@ func TestConnections(t *testing.T) {
 
 func TestNoConnection(t *testing.T) {
 	t.Parallel()
-	want := Result{Warning, "connection", "BrokerConnections", `there is none in namespace "shop"`,
-		"Create one: https://warren-mq.github.io/warren/broker-connection/. For other namespaces, add --namespace NAME, or -A for all."}
+	want := Result{
+		Warning, "connection", "BrokerConnections", `there is none in namespace "shop"`,
+		"Create one: https://warren-mq.github.io/warren/broker-connection/. For other namespaces, add --namespace NAME, or -A for all.",
+	}
 	if difference := cmp.Diff(want, Connections(nil, nil, `in namespace "shop"`)[0]); difference != "" {
 		t.Errorf("(-want +got):\n%s", difference)
 	}

@@ -18,8 +18,14 @@ var Resources = map[string]reflect.Type{
 	"redrives":          reflect.TypeFor[v1alpha1.Redrive](),
 }
 
-// Fields are the names of the fields of an object in a schema; nil for a value without fields.
-type Fields map[string]Fields
+// Fields are the fields of an object in a schema, by name. Each value is a Fields, which is nil for a field without fields of its
+// own. The type does not name itself, because kube-api-linter does not end on such a type.
+type Fields map[string]any
+
+func (f Fields) below(name string) Fields {
+	fields, _ := f[name].(Fields)
+	return fields
+}
 
 // Served is what the API server serves.
 type Served struct {
@@ -68,8 +74,8 @@ func abbreviate(names []string) string {
 func compareSchemas(schemas map[string]Fields) (older, newer []string) {
 	for _, resource := range slices.Sorted(maps.Keys(schemas)) {
 		for _, part := range []string{"spec", "status"} {
-			known := fieldsOf(Resources[resource])[part]
-			served := schemas[resource][part]
+			known := fieldsOf(Resources[resource]).below(part)
+			served := schemas[resource].below(part)
 			older = append(older, only(resource+"."+part, known, served)...)
 			newer = append(newer, only(resource+"."+part, served, known)...)
 		}
@@ -82,12 +88,12 @@ func compareSchemas(schemas map[string]Fields) (older, newer []string) {
 func only(path string, first, second Fields) []string {
 	var paths []string
 	for _, name := range slices.Sorted(maps.Keys(first)) {
-		below, has := second[name]
-		switch {
+		_, has := second[name]
+		switch below := second.below(name); {
 		case !has:
 			paths = append(paths, path+"."+name)
 		case below != nil:
-			paths = append(paths, only(path+"."+name, first[name], below)...)
+			paths = append(paths, only(path+"."+name, first.below(name), below)...)
 		}
 	}
 	return paths

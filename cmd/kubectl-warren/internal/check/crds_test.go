@@ -80,8 +80,8 @@ func TestCRDs(t *testing.T) {
 		},
 		"older than the plugin": {
 			func(s *Served) {
-				delete(s.Schemas["consumerqueues"]["spec"]["retry"], "delayTiers")
-				delete(s.Schemas["redrives"]["status"], "failures")
+				delete(s.Schemas["consumerqueues"].below("spec").below("retry"), "delayTiers")
+				delete(s.Schemas["redrives"].below("status"), "failures")
 			},
 			Result{
 				State: Warning, Message: "the CRDs are older than kubectl warren v0.1.0: " +
@@ -92,7 +92,7 @@ func TestCRDs(t *testing.T) {
 		"newer than the plugin": {
 			func(s *Served) {
 				for _, name := range []string{"a", "b", "c", "d"} {
-					s.Schemas["brokerconnections"]["spec"]["tls"][name] = nil
+					s.Schemas["brokerconnections"].below("spec").below("tls")[name] = nil
 				}
 			},
 			Result{

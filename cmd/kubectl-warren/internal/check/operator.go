@@ -108,9 +108,9 @@ func skew(object, manager, plugin string) Result {
 	return result
 }
 
-func orUnknown(version string) string {
-	if version == "" {
+func orUnknown(number string) string {
+	if number == "" {
 		return "of unknown version"
 	}
-	return version
+	return number
 }

@@ -81,12 +81,16 @@ func TestManagers(t *testing.T) {
 		"a build that is no release": {manager("", 2), nil, []Result{ready, versions(Skipped,
 			"manager of unknown version, kubectl warren v0.2.0: only releases can be compared",
 			"If they are not built from the same commit, install the release of kubectl warren that belongs to the manager.")}},
-		"no pod": {manager("v0.2.0", 0), nil, []Result{{Failed, "manager", "Deployment warren-system/manager", "no pod is ready",
+		"no pod": {manager("v0.2.0", 0), nil, []Result{{
+			Failed, "manager", "Deployment warren-system/manager", "no pod is ready",
 			"See why the pods do not start:\n  kubectl --namespace warren-system describe pods --selector " +
-				"app.kubernetes.io/name=warren,app.kubernetes.io/component=manager"}, versions(OK, "manager v0.2.0, kubectl warren v0.2.0", "")}},
-		"no Deployment": {nil, nil, []Result{{Warning, "manager", "Deployments of the manager",
+				"app.kubernetes.io/name=warren,app.kubernetes.io/component=manager",
+		}, versions(OK, "manager v0.2.0, kubectl warren v0.2.0", "")}},
+		"no Deployment": {nil, nil, []Result{{
+			Warning, "manager", "Deployments of the manager",
 			"no Deployment has the labels app.kubernetes.io/name=warren,app.kubernetes.io/component=manager",
-			"Install Warren: https://warren-mq.github.io/warren/installation/. If the manager runs without a Deployment, you can ignore this warning."}}},
+			"Install Warren: https://warren-mq.github.io/warren/installation/. If the manager runs without a Deployment, you can ignore this warning.",
+		}}},
 		"a user who may not list Deployments": {nil, forbidden, []Result{{Skipped, "manager", "Deployments of the manager", forbidden.Error(), administrator}}},
 	} {
 		t.Run(name, func(t *testing.T) {

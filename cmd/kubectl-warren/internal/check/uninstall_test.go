@@ -37,30 +37,52 @@ func TestUninstall(t *testing.T) {
 		connections []v1alpha1.BrokerConnection
 		want        []Result
 	}{
-		"nothing waits": {[]client.Object{job("done", &now)}, inSync, []v1alpha1.BrokerConnection{*healthy()},
-			[]Result{{OK, "finalizers", "ConsumerQueues, BrokerConnections", "no deletion waits for a manager in any namespace", ""}}},
+		"nothing waits": {
+			[]client.Object{job("done", &now)},
+			inSync,
+			[]v1alpha1.BrokerConnection{*healthy()},
+			[]Result{{OK, "finalizers", "ConsumerQueues, BrokerConnections", "no deletion waits for a manager in any namespace", ""}},
+		},
 		"in the order of deletion": {
-			[]client.Object{job("last", nil)}, queue("DeleteIfEmpty", asItIs), []v1alpha1.BrokerConnection{*protected},
+			[]client.Object{job("last", nil)},
+			queue("DeleteIfEmpty", asItIs),
+			[]v1alpha1.BrokerConnection{*protected},
 			[]Result{
-				{Warning, "jobs", "Purge shop/last", "it has not ended. Without a manager, its remaining messages stay in the dead-letter queue",
-					"Wait until it ends, or cancel it:\n  kubectl warren dlq cancel purge/last --namespace shop"},
-				{Failed, "finalizers", "ConsumerQueue shop/orders",
-					"its deletion waits until Warren has deleted its empty queues and retained the others (deletionPolicy DeleteIfEmpty)", deleteOrders},
-				{Failed, "finalizers", bcShop, "its deletion waits until Warren has removed its fences, and no longer needs it for 1 ConsumerQueue",
-					"Delete it after its ConsumerQueues:\n  kubectl --namespace shop delete brokerconnection default"},
+				{
+					Warning, "jobs", "Purge shop/last", "it has not ended. Without a manager, its remaining messages stay in the dead-letter queue",
+					"Wait until it ends, or cancel it:\n  kubectl warren dlq cancel purge/last --namespace shop",
+				},
+				{
+					Failed, "finalizers", "ConsumerQueue shop/orders",
+					"its deletion waits until Warren has deleted its empty queues and retained the others (deletionPolicy DeleteIfEmpty)", deleteOrders,
+				},
+				{
+					Failed, "finalizers", bcShop, "its deletion waits until Warren has removed its fences, and no longer needs it for 1 ConsumerQueue",
+					"Delete it after its ConsumerQueues:\n  kubectl --namespace shop delete brokerconnection default",
+				},
 			},
 		},
-		"deletionPolicy Retain": {nil, queue("Retain", asItIs), nil, []Result{{Failed, "finalizers", "ConsumerQueue shop/orders",
-			"its deletion waits until Warren has recorded which queues it retains (deletionPolicy Retain)", deleteOrders}}},
-		"deletionPolicy Delete": {nil, queue("Delete", asItIs), nil, []Result{{Failed, "finalizers", "ConsumerQueue shop/orders",
-			"its deletion waits until Warren has deleted its queues with their messages (deletionPolicy Delete)", deleteOrders}}},
-		"a deletion that has begun": {nil, queue("Delete", func(cq *v1alpha1.ConsumerQueue) { cq.DeletionTimestamp = &now }), nil,
-			[]Result{{Failed, "finalizers", "ConsumerQueue shop/orders",
+		"deletionPolicy Retain": {nil, queue("Retain", asItIs), nil, []Result{{
+			Failed, "finalizers", "ConsumerQueue shop/orders",
+			"its deletion waits until Warren has recorded which queues it retains (deletionPolicy Retain)", deleteOrders,
+		}}},
+		"deletionPolicy Delete": {nil, queue("Delete", asItIs), nil, []Result{{
+			Failed, "finalizers", "ConsumerQueue shop/orders",
+			"its deletion waits until Warren has deleted its queues with their messages (deletionPolicy Delete)", deleteOrders,
+		}}},
+		"a deletion that has begun": {
+			nil, queue("Delete", func(cq *v1alpha1.ConsumerQueue) { cq.DeletionTimestamp = &now }), nil,
+			[]Result{{
+				Failed, "finalizers", "ConsumerQueue shop/orders",
 				"it was deleted at 1970-01-01T00:00:00Z, and waits for Warren: the broker does not answer",
 				"Leave the manager running until the object is gone. Without a manager, remove the finalizer by hand: " +
-					"https://warren-mq.github.io/warren/how-to/delete-a-consumerqueue/#remove-a-finalizer-by-hand"}}},
-		"a finalizer that is not Warren's": {nil, queue("Delete", func(cq *v1alpha1.ConsumerQueue) { cq.Finalizers = []string{"other"} }), nil,
-			[]Result{{OK, "finalizers", "ConsumerQueues, BrokerConnections", "no deletion waits for a manager in any namespace", ""}}},
+					"https://warren-mq.github.io/warren/how-to/delete-a-consumerqueue/#remove-a-finalizer-by-hand",
+			}},
+		},
+		"a finalizer that is not Warren's": {
+			nil, queue("Delete", func(cq *v1alpha1.ConsumerQueue) { cq.Finalizers = []string{"other"} }), nil,
+			[]Result{{OK, "finalizers", "ConsumerQueues, BrokerConnections", "no deletion waits for a manager in any namespace", ""}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -118,15 +118,17 @@ func (r *checkReader) renewed(ctx context.Context, first *coordinationv1.Lease) 
 		return last, nil
 	}
 	timeout := time.Duration(ptr.Deref(first.Spec.LeaseDurationSeconds, 15)) * time.Second
-	_ = wait.PollUntilContextTimeout(ctx, interval, timeout, true, func(ctx context.Context) (bool, error) { // nothing else fails
-		lease, failure := r.lease(ctx, first.Namespace)
-		if failure != nil {
-			err = failure
-			return true, nil
+	err = wait.PollUntilContextTimeout(ctx, interval, timeout, true, func(ctx context.Context) (bool, error) {
+		lease, err := r.lease(ctx, first.Namespace)
+		if err != nil {
+			return false, err
 		}
 		last = lease
 		return !last.Spec.RenewTime.Equal(first.Spec.RenewTime), nil
 	})
+	if wait.Interrupted(err) { // not renewed
+		err = nil
+	}
 	return last, err
 }
 

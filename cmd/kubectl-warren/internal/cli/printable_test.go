@@ -226,17 +226,17 @@ func TestFuzzPrintableCoversEachCommand(t *testing.T) {
 	t.Parallel()
 	streams, _, _, _ := genericiooptions.NewTestIOStreams()
 	covered := printedByCommands("")
-	var check func(cmd *cobra.Command)
-	check = func(cmd *cobra.Command) {
+	var checkCommand func(cmd *cobra.Command)
+	checkCommand = func(cmd *cobra.Command) {
 		name := strings.TrimPrefix(cmd.CommandPath(), "kubectl warren ")
 		if !cmd.HasSubCommands() && covered[name] == nil && !slices.Contains(printNoTexts, name) {
 			t.Errorf("FuzzPrintable does not cover %q", name)
 		}
 		for _, each := range cmd.Commands() {
-			check(each)
+			checkCommand(each)
 		}
 	}
-	check(newRoot(streams))
+	checkCommand(newRoot(streams))
 }
 
 func wantSameJSON(t *testing.T, deadLetter v1alpha1.DeadLetter) {

@@ -29,7 +29,8 @@ type selectorFlags struct {
 func (f *selectorFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.ids, "id", nil, "only messages with these IDs")
-	flags.StringSliceVar(&f.diedReasons, "died-reason", nil, "only messages with these reasons: "+strings.Join(deadlettertext.Reasons, ", "))
+	flags.StringSliceVar(&f.diedReasons, "died-reason", nil,
+		"only messages with these reasons: "+strings.Join(deadlettertext.Reasons, ", "))
 	flags.StringArrayVar(&f.headers, "header", nil, "only messages with this header: NAME, !NAME, NAME=VALUE or NAME!=VALUE; several "+
 		"NAME=VALUE of one header match any of the values; otherwise all must match")
 	flags.StringVar(&f.diedAfter, "died-after", "",

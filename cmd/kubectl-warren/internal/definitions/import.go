@@ -136,10 +136,12 @@ func (r *roles) assumptions(cq *v1alpha1.ConsumerQueue, main string) []Finding {
 	retry := cq.Spec.Retry
 	switch retry.Strategy {
 	case v1alpha1.RetryStrategyPublish:
-		assume("the strategy is Publish: consumers publish failed messages to %s; the file does not contain maxAttempts, which consumers enforce",
+		assume("the strategy is Publish: consumers publish failed messages to %s; the file does not contain maxAttempts, "+
+			"which consumers enforce",
 			strings.Join(r.tiers[main], ", "))
 	case v1alpha1.RetryStrategyReject:
-		assume("the strategy is Reject: consumers reject failed messages into %s; the file does not contain maxAttempts, which consumers enforce",
+		assume("the strategy is Reject: consumers reject failed messages into %s; the file does not contain maxAttempts, "+
+			"which consumers enforce",
 			strings.Join(r.tiers[main], ", "))
 		if found, parks := r.deadLetter[main]; parks && cq.Spec.DeadLetter.Exchange != nil {
 			assume("queue %q is assumed to be the dead-letter queue in which consumers park, because of its name: no argument names it",

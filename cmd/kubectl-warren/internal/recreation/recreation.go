@@ -41,10 +41,11 @@ func Abort(cq *v1alpha1.ConsumerQueue, id string) (string, error) {
 	case now == nil || now.ID == "":
 		return "", fmt.Errorf("%s: no recreation is planned or under way", named)
 	case id != "" && id != now.ID:
-		return "", fmt.Errorf("%s: recreation %s is over, and recreation %s is planned or under way: check that plan first", named, id, now.ID)
+		return "", fmt.Errorf("%s: recreation %s is over, and recreation %s is planned or under way: check that plan first",
+			named, id, now.ID)
 	case now.DeleteSent:
-		return "", fmt.Errorf("%s: the queue has been replaced: recreation %s can no longer be aborted. To change the queue again, edit the spec",
-			named, now.ID)
+		return "", fmt.Errorf("%s: the queue has been replaced: recreation %s can no longer be aborted. To change the queue again, "+
+			"edit the spec", named, now.ID)
 	}
 	annotate(cq, v1alpha1.AbortRecreationAnnotation, now.ID)
 	if !now.IsUnderWay() {

@@ -18,7 +18,7 @@ func TestText(t *testing.T) {
 		// Names of passwords with their values.
 		`password=horse user=bob`:                            `password=[redacted] user=bob`,
 		`--from-literal=password='correct horse' -n shop`:    `--from-literal=password=[redacted] -n shop`,
-		`{"x-api-key": "corr\"ect", "n": 1}`:                 `{"x-api-key": [redacted], "n": 1}`,
+		`{"x-api-key": "hor\"se", "n": 1}`:                   `{"x-api-key": [redacted], "n": 1}`,
 		`https://mq/api?access_token=abc&vhost=shop`:         `https://mq/api?access_token=[redacted]&vhost=shop`,
 		`--client-secret abc`:                                `--client-secret abc`,
 		`Secret "rabbitmq" not found`:                        `Secret "rabbitmq" not found`,
