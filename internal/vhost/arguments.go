@@ -15,6 +15,12 @@ import (
 // string, bool, float64, nil, and tables and arrays of these.
 type Arguments map[string]any
 
+// SingleActiveConsumer reports whether the broker delivers to one consumer only, and refuses basic.get.
+func (a Arguments) SingleActiveConsumer() bool {
+	single, _ := a[ArgSingleActiveConsumer].(bool)
+	return single
+}
+
 // Equal reports whether a broker treats two sets of arguments as the same. Integer widths and the order of keys do not matter,
 // and an absent set equals an empty one.
 func (a Arguments) Equal(b Arguments) bool {

@@ -163,7 +163,7 @@ func (f *Finder) Inspect(ctx context.Context, found Queue) (Details, *Blocker) {
 		Source: deadletter.Source{Main: found.Names.Main, Shared: shares}, Type: cmp.Or(queue.Type(), vhost.TypeClassic),
 		Limited:              plan.MayLimitDeliveries(name, queue, observed.Policies, found.Version),
 		DelaysReturned:       plan.MayDelayReturned(name, queue, observed.Policies),
-		SingleActiveConsumer: queue.Arguments[vhost.ArgSingleActiveConsumer] == true,
+		SingleActiveConsumer: queue.Arguments.SingleActiveConsumer(),
 	}
 	for _, tier := range found.Names.Tiers {
 		details.Source.Tiers = append(details.Source.Tiers, tier.Queue)

@@ -1,6 +1,7 @@
 package recreate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,10 +146,9 @@ func (r *Recreator) checkPolicies(rec Recreation, policies []vhost.Policy) error
 		if rec.WithoutHold {
 			continue
 		}
-		for queue, prefix := range map[string]string{rec.Hold(): prefixHold, rec.Backlog(): prefixBacklog} {
-			if err := r.checkPolicy(policy, queue, prefix); err != nil {
-				return err
-			}
+		hold, backlog := r.checkPolicy(policy, rec.Hold(), prefixHold), r.checkPolicy(policy, rec.Backlog(), prefixBacklog)
+		if err := cmp.Or(hold, backlog); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package recreate
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
@@ -73,6 +74,19 @@ func TestPoliciesOfTheHold(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A refusal keeps its text while its cause lasts. Otherwise each check would write the status.
+func TestAPolicyOfHoldAndBacklogIsRefusedForTheHold(t *testing.T) {
+	policies := []vhost.Policy{{
+		Name: "p", Pattern: vhost.ReadPattern(".*"), ApplyTo: "queues", Definition: vhost.Arguments{"max-length": int64(9)},
+	}}
+	for range 50 { // the former order was random
+		err := (&Recreator{}).checkPolicies(of("orders"), policies)
+		if got := textOf(err); !strings.Contains(got, `the prefix "warren-hold-"`) {
+			t.Fatal(got)
+		}
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
-	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // Swap deletes the queue if it is provably empty and has no consumers, and declares it with the new arguments. It calls
@@ -82,9 +81,7 @@ func (r *Recreator) emptyAgain(ctx context.Context, rec Recreation, swapped *Swa
 
 // hasSingleActiveConsumer reports whether RabbitMQ refuses basic.get for a queue.
 func (r *Recreator) hasSingleActiveConsumer(queue string) (single bool) {
-	r.observer.View(func(s *snapshot.Snapshot) {
-		single, _ = s.Queues[queue].Arguments[vhost.ArgSingleActiveConsumer].(bool)
-	})
+	r.observer.View(func(s *snapshot.Snapshot) { single = s.Queues[queue].Arguments.SingleActiveConsumer() })
 	return single
 }
 

@@ -235,6 +235,5 @@ func (d removal) takeFirst(ctx context.Context, channel *amqp.Channel, queue str
 }
 
 func (d removal) singleActive(queue string) bool {
-	value, _ := d.stats[queue].Arguments[vhost.ArgSingleActiveConsumer].(bool)
-	return value
+	return vhost.Arguments(d.stats[queue].Arguments).SingleActiveConsumer()
 }

@@ -28,8 +28,8 @@ const (
 	unanswered = 30 * time.Second
 	// attempts is the maximum number of attempts of a proof.
 	attempts = 4
-	// drains is how often a queue is drained at most in one attempt.
-	drains = 20
+	// maxDrains is how often a queue is drained at most in one attempt.
+	maxDrains = 20
 )
 
 // promptness is how long the last check before a deletion may take, at the first attempt, the second and so on. A shorter check

@@ -75,7 +75,7 @@ func (d proof) proveAll(ctx context.Context) error {
 // proveDrained drains queues that can be drained, and makes one attempt for all of them. It does so again for each queue that got
 // a message in between.
 func (d proof) proveDrained(ctx context.Context, queues []string, results verdicts) error {
-	for range drains {
+	for range maxDrains {
 		if d.drain(ctx, queues); d.doubtful() {
 			return nil
 		}
