@@ -92,7 +92,7 @@ var _ = Describe("A release", Ordered, func() {
 		gone(func() { c.run(release, c.commands("kubectl delete -f")) })
 	})
 
-	It("has a plugin that is installed with the commands of its page and prints its version", func() {
+	It("installs the plugin with the commands of its page, and the plugin prints its version", func() {
 		platform := runtime.GOOS + "_" + runtime.GOARCH
 		commands := strings.ReplaceAll(c.commands("curl"), "linux_amd64", platform)
 		Expect(c.run(release, commands)).To(ContainSubstring(version))

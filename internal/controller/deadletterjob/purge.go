@@ -61,7 +61,7 @@ func (w *purgeWork) ResolveDestination(_ context.Context, _ Queue, m *Move) (*Bl
 	if m.Limited {
 		return stalled(v1alpha1.ReasonDeliveryLimited,
 			"queue %q has a delivery limit, so the broker may delete messages that are examined and stay. A Purge examines all "+
-				"messages to count them. Have the queue recreated with deliveryLimit Unlimited, or move all messages to another "+
+				"messages to count them. Recreate the queue with deliveryLimit Unlimited, or move all messages to another "+
 				"ConsumerQueue by a Redrive", m.Turn.Queue), nil
 	}
 	return nil, nil

@@ -33,7 +33,7 @@ func TestConsumersInARow(t *testing.T) {
 	known.get("bills")
 	topologytest.Equal(t, "all that are wanted", []string{"bills", "orders"}, slices.Sorted(slices.Values(known.begin(now))))
 	topologytest.Equal(t, "none is wanted", 0, len(known.begin(now)))
-	topologytest.Equal(t, "what nobody wants is forgotten", 0, len(known.of))
+	topologytest.Equal(t, "entries that no caller requests are forgotten", 0, len(known.of))
 	known.note("orders", true)
 	topologytest.Equal(t, "nor learnt", Consumers{}, known.get("orders"))
 

@@ -232,9 +232,9 @@ func TestEventsOfSeveralNodesOnlyRequestARefresh(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			nobody := silent()
-			nobody.isDeleting = func(string) bool { return false }
-			view := NewObservations().open(observationKey{}, nobody)
+			idle := silent()
+			idle.isDeleting = func(string) bool { return false }
+			view := NewObservations().open(observationKey{}, idle)
 			before := snapshot.New()
 			before.PutQueue("orders", vhost.Queue{})
 			view.store.Replace(before, "")

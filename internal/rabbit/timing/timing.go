@@ -20,7 +20,7 @@ type Timeouts struct {
 	Pace       Pace          // of the readings of a vhost
 	LastListen time.Duration // the longest wait before another attempt to hear events
 	Binding    time.Duration // from the event that a binding was deleted to that of its queue or exchange
-	Marker     time.Duration // from a marker to the next, if nobody asks for one: each is a binding, and voids the ETag of definitions
+	Marker     time.Duration // from a marker to the next, if no caller asks for one: each is a binding, and voids the ETag of definitions
 	Event      time.Duration // from a change to its event; a subscription that takes longer is silent
 	Silence    time.Duration // the first wait before another subscription where one was silent
 }

@@ -435,14 +435,14 @@ func TestHasNewObjects(t *testing.T) {
 	queue := func(name string, origin v1alpha1.Origin, hash string) v1alpha1.TopologyEntry {
 		return v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: name, Origin: origin, LastSyncedHash: hash}
 	}
-	known := topology.InventoryOf([]v1alpha1.TopologyEntry{queue("ours", v1alpha1.OriginDeclared, ""), queue("somebody's", v1alpha1.OriginAdopted, "")})
+	known := topology.InventoryOf([]v1alpha1.TopologyEntry{queue("ours", v1alpha1.OriginDeclared, ""), queue("foreign", v1alpha1.OriginAdopted, "")})
 	for name, test := range map[string]struct {
 		entry v1alpha1.TopologyEntry
 		want  bool
 	}{
 		"ours before":                     {queue("ours", v1alpha1.OriginDeclared, "s"), false},
-		"foreign before and now":          {queue("somebody's", v1alpha1.OriginAdopted, ""), false},
-		"foreign, and as specified":       {queue("somebody's", v1alpha1.OriginAdopted, "s"), true},
+		"foreign before and now":          {queue("foreign", v1alpha1.OriginAdopted, ""), false},
+		"foreign, and as specified":       {queue("foreign", v1alpha1.OriginAdopted, "s"), true},
 		"about to be declared":            {queue("new", v1alpha1.OriginDeclared, ""), true},
 		"missing, and not to be declared": {queue("new", "", ""), false},
 	} {

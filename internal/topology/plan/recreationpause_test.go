@@ -124,7 +124,7 @@ func TestWhenAPauseEnds(t *testing.T) {
 	}
 }
 
-// A pause that nobody ends would stay in the ConfigMap.
+// A pause without an end would stay in the ConfigMap.
 func TestAPauseEndsWithItsRecreation(t *testing.T) {
 	t.Parallel()
 	pause, ended := &v1alpha1.ConsumerPause{}, &v1alpha1.ConsumerPause{Ended: true}

@@ -53,7 +53,7 @@ func TestApprovalAndAbort(t *testing.T) {
 			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = underWay },
 			say:    abort, want: "ConsumerQueue shop/orders: recreation k3v9q2m7xa is backed out; the old queue stays.",
 		},
-		"abort another than the one that was seen": {
+		"abort an earlier recreation": {
 			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = underWay },
 			say:    func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Abort(cq, "earlier") },
 			want:   "ConsumerQueue shop/orders: recreation earlier is over, and recreation k3v9q2m7xa is planned or under way: check that plan first",
