@@ -54,7 +54,7 @@ func main() {
 }
 
 // gcPercent is the growth of the heap at which the garbage collector runs; Go's default is 100. The live heap is a few KiB per
-// ConsumerQueue, and marking it is fast: see docs/adr/0029-memory.md.
+// ConsumerQueue, and marking it is fast: see ADR 0029.
 const gcPercent = 30
 
 // setGCPercent does not override GOGC.

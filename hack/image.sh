@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The image of the manager, without a Docker daemon. See docs/adr/0020-image-without-daemon.md.
+# The image of the manager, without a Docker daemon. See docs/adr/0020-build-the-image-without-a-daemon.md.
 #
 #   hack/image.sh build [CHECKOUT]  write the image of this checkout, or of another one, into OUTPUT
 #   hack/image.sh push              push the image that `build` wrote, as IMG; prints the name with its digest

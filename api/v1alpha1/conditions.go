@@ -175,8 +175,7 @@ const ConnectionFinalizer = "messaging.warren.dev/connection"
 const RequestedAtAnnotation = "messaging.warren.dev/requested-at"
 
 // IntentsAnnotation is internal to Warren. A new ConsumerQueue gets it together with its finalizer. It lists the objects that
-// Warren is about to declare, and their location. It is obsolete after the first write of the status; see
-// docs/adr/0027-two-writes.md.
+// Warren is about to declare, and their location. It is obsolete after the first write of the status; see ADR 0004.
 const IntentsAnnotation = "messaging.warren.dev/intents"
 
 // ContractLabel marks the ConfigMaps of spec.contract. A ValidatingAdmissionPolicy lets the manager write no others; see

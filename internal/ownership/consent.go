@@ -16,8 +16,8 @@ import (
 )
 
 // This file decides which ConsumerQueues of other namespaces may share a dead-letter queue, a dead-letter exchange or a retry
-// exchange. The namespace that holds the object consents, through a field of any of its ConsumerQueues that have the object. See
-// docs/adr/0043-consent-to-sharing.md.
+// exchange. The namespace that holds the object consents, through a field of any of its ConsumerQueues that have the object. See ADR
+// 0043.
 
 // tenure is the recorded relation of a candidate to an object, from weak to strong.
 type tenure int

@@ -6,7 +6,7 @@
 // dispute an object. Handover decides which of several deleted ConsumerQueues deletes their shared objects: the last one.
 //
 // ConsumerQueues of other namespaces belong to other tenants. View does not trust their statuses about their location, only the
-// proven result of Locate. See docs/adr/0042-same-place.md.
+// proven result of Locate. See ADR 0015.
 //
 // This package does not access a broker, and it decides nothing else about declaring and deleting; see package plan. Begin
 // reading at conflict.go.

@@ -25,7 +25,7 @@ const handoverTTL = time.Hour
 //
 // A restart loses the decisions. ConsumerQueues that still exist decide again, in any order, and again the last one finds no
 // peer. Objects that were deleted before no longer exist, and ConsumerQueues that are gone have left their objects to one that
-// still exists. See docs/adr/0017-who-deletes-last.md.
+// still exists. See ADR 0017.
 type Handover struct {
 	mu      sync.Mutex
 	of      map[client.ObjectKey]decision

@@ -281,7 +281,7 @@ func (v View) peer(of *record) (Peer, bool) {
 func (v View) isForeign(cq *v1alpha1.ConsumerQueue) bool { return cq.Namespace != v.self.Namespace }
 
 // nearness returns how near a ConsumerQueue is to the location of the view. The status of a ConsumerQueue in another namespace
-// proves nothing: its content may come from another tenant's broker or from forged intents. See docs/adr/0042-same-place.md.
+// proves nothing: its content may come from another tenant's broker or from forged intents. See ADR 0015.
 func (v View) nearness(cq *v1alpha1.ConsumerQueue) Nearness {
 	if v.isForeign(cq) {
 		return v.locate(cq).nearnessTo(v.here)

@@ -118,7 +118,7 @@ func (t *tenant) flap() (stop func()) {
 	}
 }
 
-// The figures are those of docs/adr/0041-fair-workers.md. `make bench-tenants` measures them.
+// The figures are those of ADR 0041. `make bench-tenants` measures them.
 var _ = Describe("A ConsumerQueue beside a tenant", Label("bench", "tenants"), func() {
 	const edited = 20 // ConsumerQueues of each BrokerConnection
 

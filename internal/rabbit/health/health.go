@@ -52,7 +52,7 @@ type Health struct {
 }
 
 // Place is how other connections can check where the AMQP connection leads. What the management API says of itself proves nothing
-// to them, because it may be a server of another tenant. See docs/adr/0042-same-place.md.
+// to them, because it may be a server of another tenant. See ADR 0015.
 type Place struct {
 	// Address is host:port at which AMQP was let into the vhost. It is empty where TLS asks for a server name of its own, because one
 	// address can lead to several brokers then.

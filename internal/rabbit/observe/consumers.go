@@ -34,8 +34,7 @@ type Consumers struct {
 }
 
 // consumers records, for some queues of a vhost, whether other clients consume them. Each queue is asked by itself, because no
-// listing shows this as well: see docs/adr/0038-consumers-of-dead-letter-queues.md. A queue for which get was not called since
-// the last count leaves with the next count.
+// listing shows this as well: see ADR 0022. A queue for which get was not called since the last count leaves with the next count.
 type consumers struct {
 	mu sync.Mutex
 	of map[string]*consumersOf // by queue

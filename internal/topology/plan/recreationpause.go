@@ -10,7 +10,7 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// Limits of pauses; see docs/adr/0046-consumers-pause.md.
+// Limits of pauses; see ADR 0045.
 const (
 	// stopLimit is for how long Warren waits until all consumers have stopped. A kubelet takes up to 90 s to deliver a ConfigMap,
 	// the library reads it every 30 s and drains for 20 s unless told otherwise. The rest of contract.MaxPause is for the recreation.
