@@ -54,7 +54,7 @@ func TestTroubleshootingEntries(t *testing.T) {
 		if entry.means == "" || entry.do == "" {
 			t.Errorf("%s: the meaning or the solution is missing", entry.word)
 		}
-		if !slices.ContainsFunc(code(entry.look), func(c string) bool { return strings.Contains(c, "kubectl ") || strings.Contains(c, "rabbitmq") }) {
+		if !slices.ContainsFunc(code(entry.check), func(c string) bool { return strings.Contains(c, "kubectl ") || strings.Contains(c, "rabbitmq") }) {
 			t.Errorf("%s: no command shows where to look", entry.word)
 		}
 	}
@@ -123,9 +123,9 @@ func nameOf(expression ast.Expr) string {
 }
 
 // entry is an entry of a page in docs/troubleshooting.
-type entry struct{ page, word, kinds, means, look, do string }
+type entry struct{ page, word, kinds, means, check, do string }
 
-var entryText = regexp.MustCompile("(?s)^`(\\w+)`\n\n_([^_]+)_\n\n- \\*\\*Means:\\*\\* (.*)\n- \\*\\*Look:\\*\\* (.*)\n- \\*\\*Do:\\*\\* (.*)$")
+var entryText = regexp.MustCompile("(?s)^`(\\w+)`\n\n_([^_]+)_\n\n- \\*\\*Means:\\*\\* (.*)\n- \\*\\*Check:\\*\\* (.*)\n- \\*\\*Do:\\*\\* (.*)$")
 
 // entries returns the entries of the pages in docs/troubleshooting, which are their headings of the second level.
 func entries(t *testing.T) []entry {
@@ -143,7 +143,7 @@ func entries(t *testing.T) []entry {
 		for _, text := range strings.Split(read(t, "docs/troubleshooting/"+page), "\n## ")[1:] {
 			found := entryText.FindStringSubmatch(strings.TrimSpace(text))
 			if found == nil {
-				t.Errorf("%s: not an entry with kinds, Means, Look and Do:\n%s", page, text)
+				t.Errorf("%s: not an entry with kinds, Means, Check and Do:\n%s", page, text)
 				continue
 			}
 			list = append(list, entry{page, found[1], found[2], found[3], found[4], found[5]})
