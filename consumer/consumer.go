@@ -37,6 +37,9 @@ type Consumer struct {
 	slots            chan struct{}
 	contractChecks   chan struct{} // requests to read the contract
 	permissionChecks chan struct{} // requests to check the permissions
+	paused           atomic.Bool   // by Pause
+	breaker          breaker
+	pauseChanges     chan struct{} // requests to follow Pause, Resume and the breaker
 	status           status
 	pause            pause
 	workers          workerSet
@@ -54,7 +57,7 @@ func New[T any](conn *Conn, source contract.Source, handle Handler[T], options .
 	}
 	c := &Consumer{
 		conn: conn, source: source, options: options,
-		contractChecks: make(chan struct{}, 1), permissionChecks: make(chan struct{}, 1),
+		contractChecks: make(chan struct{}, 1), permissionChecks: make(chan struct{}, 1), pauseChanges: make(chan struct{}, 1),
 	}
 	c.handle = newHandleFunc(decodeJSON[T], handle)
 	loaded, err := c.load(context.Background())
@@ -158,6 +161,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	defer c.reporter.close()
 	defer c.conn.use()()
 	defer c.setState(StateDisconnected, nil)
+	defer c.breaker.stop()
 	defer c.inBackground(ctx, c.checkPermissions, c.watchHandlers)()
 	retry := backoff{}
 	for {
@@ -324,7 +328,7 @@ type openedSession struct {
 
 // deliver runs a session. It returns nil when ctx ends, errContractChanged, errPaused, or the reason why the session ended.
 func (c *Consumer) deliver(ctx context.Context, s *session) error {
-	c.setState(StateDelivering, nil)
+	c.followPause(s)
 	notify(c.permissionChecks)
 	s.startWorkers()
 	ticker := time.NewTicker(contractInterval)
@@ -337,6 +341,8 @@ func (c *Consumer) deliver(ctx context.Context, s *session) error {
 		case err := <-s.ended():
 			s.lose(fmt.Errorf("%w: %w", ErrDeliveryLost, err))
 			return err
+		case <-c.pauseChanges:
+			c.followPause(s)
 		case <-ticker.C:
 			if err := c.checkContract(ctx); err != nil {
 				return err

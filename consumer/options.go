@@ -22,6 +22,8 @@ type settings struct {
 	logger                *slog.Logger
 	failureText           func(error) string
 	maxCrashes            int
+	breakAfter            int // failures in a row
+	probeInterval         time.Duration
 	brokerTimeout         time.Duration // RabbitMQ's consumer timeout for the queue
 
 	handle HandleFunc // decodes the body and calls the handler, inside the middleware
@@ -191,6 +193,9 @@ func (s *settings) validate(limit time.Duration) error {
 	}
 	if s.maxCrashes <= 0 {
 		refuse("WithMaxCrashes(%d) must be positive", s.maxCrashes)
+	}
+	if s.breakAfter < 0 || s.breakAfter > 0 && s.probeInterval <= 0 {
+		refuse("WithBreaker(%d, %s) must be positive", s.breakAfter, s.probeInterval)
 	}
 	if s.logger == nil || s.failureText == nil {
 		refuse("WithLogger and WithFailureText must not be given nil")

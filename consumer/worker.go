@@ -133,6 +133,9 @@ func (w *worker) process(next arrival) {
 	d := newDelivery(next.Delivery, s.consumer.contract.Load())
 	d.arrived = next.at
 	switch {
+	case s.window() == 0:
+		s.returnUnhandled(d, errNotConsuming, began)
+		return
 	case d.progress.Crashes >= s.settings.maxCrashes:
 		failure := fmt.Errorf("delivered %d times without a success or a failure", d.progress.Crashes)
 		s.settle(d, s.settings.newOutcome(contract.ResultCrashed, 0, failure), failure, began)
@@ -149,7 +152,7 @@ func (w *worker) process(next arrival) {
 	cancel()
 	switch {
 	case errors.Is(err, errTooLate):
-		s.pauseConsuming(d, began)
+		s.pauseForLimiter(d, began)
 	case err != nil:
 		s.settle(d, contract.Outcome{Result: contract.ResultReturned}, err, began)
 	default:
@@ -169,7 +172,7 @@ func (w *worker) handle(d *Delivery, began time.Time) {
 		w.current.Store(nil)
 		defer h.cancel(nil) // after outcomeOf, which reads the cause
 		if returned {
-			s.settle(d, s.settings.outcomeOf(h, failure), failure, began)
+			s.conclude(began, ending{d, s.settings.outcomeOf(h, failure), failure})
 			return
 		}
 		failure = errors.New("the handler ended its goroutine")
@@ -177,7 +180,7 @@ func (w *worker) handle(d *Delivery, began time.Time) {
 			failure = fmt.Errorf("the handler panicked: %v", cause)
 		}
 		s.consumer.logPanic(d, failure, debug.Stack())
-		s.settle(d, s.settings.newOutcome(contract.ResultPanicked, 0, failure), failure, began)
+		s.conclude(began, ending{d, s.settings.newOutcome(contract.ResultPanicked, 0, failure), failure})
 	}()
 	failure = s.settings.handle(h, d)
 	returned = true
