@@ -20,7 +20,7 @@ func TestTheBreakerProtectsMessagesFromAnOutage(t *testing.T) {
 	const threshold, interval = 5, 2 * time.Second
 	rate := 500
 	if testing.Short() {
-		rate = 20
+		rate = 5
 	}
 	for _, strategy := range []contract.Strategy{contract.StrategyPublish, contract.StrategyRequeue} {
 		t.Run(string(strategy), func(t *testing.T) {

@@ -52,14 +52,23 @@ type Consumer struct {
 // exist yet is no error: Run waits for it. New returns an error if an argument is nil, if the contract is not valid, or if an
 // option does not fit the contract.
 func New[T any](conn *Conn, source contract.Source, handle Handler[T], options ...Option) (*Consumer, error) {
-	if conn == nil || source == nil || handle == nil {
-		return nil, errors.New("consumer: New needs a Conn, a contract and a handler")
+	if handle == nil {
+		return nil, errIncomplete
 	}
+	return newConsumer(conn, source, newHandleFunc(decodeJSON[T], handle), options)
+}
+
+var errIncomplete = errors.New("consumer: a consumer needs a Conn, a contract and a handler")
+
+func newConsumer(conn *Conn, source contract.Source, handle HandleFunc, options []Option) (*Consumer, error) {
+	if conn == nil || source == nil {
+		return nil, errIncomplete
+	}
+	byConn := Option(func(s *settings) { s.connPrefetch = conn.prefetch })
 	c := &Consumer{
-		conn: conn, source: source, options: options,
+		conn: conn, source: source, options: append([]Option{byConn}, options...), handle: handle,
 		contractChecks: make(chan struct{}, 1), permissionChecks: make(chan struct{}, 1), pauseChanges: make(chan struct{}, 1),
 	}
-	c.handle = newHandleFunc(decodeJSON[T], handle)
 	loaded, err := c.load(context.Background())
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // the operator has not written the file yet; Run waits for it

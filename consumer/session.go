@@ -38,7 +38,8 @@ type session struct {
 	active atomic.Int64 // deliveries that are handled or whose copies are published
 	idle   chan struct{}
 
-	slots chan struct{}
+	slots     chan struct{}
+	gathering chan struct{} // held by the worker that collects a batch
 
 	mu      sync.Mutex
 	pending []pendingSettlement
@@ -77,7 +78,7 @@ func (c *Consumer) open(ctx context.Context, current contract.Contract, given *s
 		acker:  newAcker(channel, given.prefetch),
 		closed: channel.NotifyClose(make(chan *amqp.Error, 1)), cancelled: channel.NotifyCancel(make(chan string, 1)),
 		over: make(chan error, 1), stopped: make(chan struct{}), idle: make(chan struct{}, 1), slots: c.slots,
-		inbox: make(chan arrival, given.prefetch),
+		inbox: make(chan arrival, given.prefetch), gathering: make(chan struct{}, 1),
 	}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -282,6 +283,9 @@ func (s *session) publish(ctx context.Context, d *Delivery, a contract.Action) e
 func (s *session) finish(end Settlement, err error) {
 	end.Stale = err != nil
 	s.consumer.reportSettled(end)
+	if release := end.Delivery.release; release != nil {
+		s.consumer.guard(releaseName, release)
+	}
 	s.deliveryDone()
 }
 

@@ -121,11 +121,11 @@ func (s *session) cancelSubscription() ([]arrival, error) {
 // errTooLate is the reason for returning a message without handling it.
 var errTooLate = errors.New("too little of the consumer timeout is left")
 
-// pauseForLimiter returns the delivery, and consumes nothing until the limiter grants permission. Otherwise the broker would take
+// pauseForLimiter returns the deliveries, and consumes nothing until the limiter grants permission. Otherwise the broker would take
 // back the waiting messages at every consumer timeout, and RabbitMQ before 4.3 would count that as a delivery.
-func (s *session) pauseForLimiter(d *Delivery, began time.Time) {
+func (s *session) pauseForLimiter(deliveries []*Delivery, began time.Time) {
 	first := s.limiterPauses.CompareAndSwap(false, true)
-	s.returnUnhandled(d, errTooLate, began)
+	s.returnUnhandled(errTooLate, began, deliveries...)
 	if !first {
 		return
 	}
@@ -133,16 +133,18 @@ func (s *session) pauseForLimiter(d *Delivery, began time.Time) {
 	if err != nil {
 		return
 	}
-	release()
+	s.consumer.guard(releaseName, release)
 	s.limiterPauses.Store(false)
 	_ = s.adjust() // fails with the session
 }
 
-// returnUnhandled returns a delivery to the queue while the session must not consume. It cancels the subscription first, because
-// the broker would deliver the message to this consumer again.
-func (s *session) returnUnhandled(d *Delivery, why error, began time.Time) {
+// returnUnhandled returns deliveries to the queue. If the session must not consume, it cancels the subscription first, because the
+// broker would deliver the messages to this consumer again.
+func (s *session) returnUnhandled(why error, began time.Time, deliveries ...*Delivery) {
 	_ = s.adjust() // fails with the session
-	s.settle(d, contract.Outcome{Result: contract.ResultReturned}, why, began)
+	for _, d := range deliveries {
+		s.settle(d, contract.Outcome{Result: contract.ResultReturned}, why, began)
+	}
 }
 
 // errNotConsuming is the reason for returning a message that arrived before a pause.
