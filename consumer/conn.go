@@ -33,6 +33,7 @@ var errConnectTimeout = errors.New("the broker did not answer for 30s")
 // consumers of a process can share a Conn.
 type Conn struct {
 	name      string
+	prefetch  int // the default of its consumers; 0 is none
 	hooks     []PublishHook
 	transport transport.Transport
 
@@ -49,6 +50,7 @@ type ConnOption func(*connSettings)
 
 type connSettings struct {
 	name      string
+	prefetch  int
 	hooks     []PublishHook
 	amqp      transport.AMQP
 	transport transport.Transport
@@ -56,6 +58,10 @@ type connSettings struct {
 
 // WithName sets the connection name that the broker shows. The default is the name of the program, "@" and the name of the host.
 func WithName(name string) ConnOption { return func(s *connSettings) { s.name = name } }
+
+// WithDefaultPrefetch sets the prefetch of consumers without WithPrefetch, for example from a setting that is common to many queues.
+// It is raised to the concurrency of the consumer. The default, also for 0, is that of WithPrefetch.
+func WithDefaultPrefetch(n int) ConnOption { return func(s *connSettings) { s.prefetch = n } }
 
 // WithTLS sets the TLS configuration for URIs that begin with amqps. The default is made from the parameters of the URI, with the
 // system's certificates.
@@ -92,7 +98,7 @@ func NewConn(credentials Credentials, options ...ConnOption) *Conn {
 	if s.transport == nil {
 		s.transport = &s.amqp
 	}
-	c := &Conn{name: s.name, hooks: s.hooks, transport: s.transport}
+	c := &Conn{name: s.name, prefetch: s.prefetch, hooks: s.hooks, transport: s.transport}
 	c.consuming.connect = func(ctx context.Context) (transport.Connection, error) {
 		return c.transport.Dial(ctx, c.name+" consumes", func(bool) {})
 	}

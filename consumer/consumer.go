@@ -37,6 +37,9 @@ type Consumer struct {
 	slots            chan struct{}
 	contractChecks   chan struct{} // requests to read the contract
 	permissionChecks chan struct{} // requests to check the permissions
+	paused           atomic.Bool   // by Pause
+	breaker          breaker
+	pauseChanges     chan struct{} // requests to follow Pause, Resume and the breaker
 	status           status
 	pause            pause
 	workers          workerSet
@@ -49,14 +52,23 @@ type Consumer struct {
 // exist yet is no error: Run waits for it. New returns an error if an argument is nil, if the contract is not valid, or if an
 // option does not fit the contract.
 func New[T any](conn *Conn, source contract.Source, handle Handler[T], options ...Option) (*Consumer, error) {
-	if conn == nil || source == nil || handle == nil {
-		return nil, errors.New("consumer: New needs a Conn, a contract and a handler")
+	if handle == nil {
+		return nil, errIncomplete
 	}
+	return newConsumer(conn, source, newHandleFunc(decodeJSON[T], handle), options)
+}
+
+var errIncomplete = errors.New("consumer: a consumer needs a Conn, a contract and a handler")
+
+func newConsumer(conn *Conn, source contract.Source, handle HandleFunc, options []Option) (*Consumer, error) {
+	if conn == nil || source == nil {
+		return nil, errIncomplete
+	}
+	byConn := Option(func(s *settings) { s.connPrefetch = conn.prefetch })
 	c := &Consumer{
-		conn: conn, source: source, options: options,
-		contractChecks: make(chan struct{}, 1), permissionChecks: make(chan struct{}, 1),
+		conn: conn, source: source, options: append([]Option{byConn}, options...), handle: handle,
+		contractChecks: make(chan struct{}, 1), permissionChecks: make(chan struct{}, 1), pauseChanges: make(chan struct{}, 1),
 	}
-	c.handle = newHandleFunc(decodeJSON[T], handle)
 	loaded, err := c.load(context.Background())
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // the operator has not written the file yet; Run waits for it
@@ -158,6 +170,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	defer c.reporter.close()
 	defer c.conn.use()()
 	defer c.setState(StateDisconnected, nil)
+	defer c.breaker.stop()
 	defer c.inBackground(ctx, c.checkPermissions, c.watchHandlers)()
 	retry := backoff{}
 	for {
@@ -324,7 +337,7 @@ type openedSession struct {
 
 // deliver runs a session. It returns nil when ctx ends, errContractChanged, errPaused, or the reason why the session ended.
 func (c *Consumer) deliver(ctx context.Context, s *session) error {
-	c.setState(StateDelivering, nil)
+	c.followPause(s)
 	notify(c.permissionChecks)
 	s.startWorkers()
 	ticker := time.NewTicker(contractInterval)
@@ -337,6 +350,8 @@ func (c *Consumer) deliver(ctx context.Context, s *session) error {
 		case err := <-s.ended():
 			s.lose(fmt.Errorf("%w: %w", ErrDeliveryLost, err))
 			return err
+		case <-c.pauseChanges:
+			c.followPause(s)
 		case <-ticker.C:
 			if err := c.checkContract(ctx); err != nil {
 				return err

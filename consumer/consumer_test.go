@@ -53,6 +53,16 @@ func run[T any](t *testing.T, current contract.Contract, handle consumer.Handler
 // start calls prepare with the broker before it runs the consumer.
 func start[T any](t *testing.T, current contract.Contract, prepare func(*memory.Broker), handle consumer.Handler[T], options ...consumer.Option) *fixture {
 	t.Helper()
+	return startWith(t, current, prepare, func(conn *consumer.Conn, source contract.Source, options ...consumer.Option) (*consumer.Consumer, error) {
+		return consumer.New(conn, source, handle, options...)
+	}, options...)
+}
+
+// create is consumer.New or NewBatch with a handler.
+type create func(conn *consumer.Conn, source contract.Source, options ...consumer.Option) (*consumer.Consumer, error)
+
+func startWith(t *testing.T, current contract.Contract, prepare func(*memory.Broker), makeConsumer create, options ...consumer.Option) *fixture {
+	t.Helper()
 	b := &fixture{Broker: memory.New(current), ended: make(chan error, 1), contract: current}
 	prepare(b.Broker)
 	t.Cleanup(b.Close)
@@ -61,7 +71,7 @@ func start[T any](t *testing.T, current contract.Contract, prepare func(*memory.
 		defer b.mu.Unlock()
 		b.states = append(b.states, string(to.To))
 	}})
-	made, err := consumer.New(consumer.NewConn(nil, withTransport(b.Broker)), current, handle, append([]consumer.Option{quiet(), observe}, options...)...)
+	made, err := makeConsumer(consumer.NewConn(nil, withTransport(b.Broker)), current, append([]consumer.Option{quiet(), observe}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,6 +282,32 @@ func TestADrainCancelsSlowHandlers(t *testing.T) {
 		equal(t, "took", 20*time.Second, time.Since(began))
 		equal(t, "cause", consumer.ErrDraining, cause)
 		equal(t, "left in the queue", 1, len(b.Messages("orders")))
+	})
+}
+
+// A handler that asks Draining can end before the drain timeout.
+func TestAHandlerLearnsOfADrainAtItsBegin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := run(t, contract.Default("orders"), func(ctx context.Context, _ *consumer.Message[string]) error {
+			<-consumer.Draining(ctx)
+			equal(t, "the context has ended", nil, ctx.Err())
+			return nil
+		}, consumer.WithMiddleware(func(next consumer.HandleFunc) consumer.HandleFunc {
+			return func(ctx context.Context, d *consumer.Delivery) error {
+				ctx, cancel := context.WithCancel(ctx)
+				defer cancel()
+				return next(ctx, d)
+			}
+		}))
+		b.send(t, "a")
+		pass(time.Minute)
+		equal(t, "handlers that run", 1, b.consumer.Health().Active)
+		began := time.Now()
+		equal(t, "Run", nil, b.end())
+		equal(t, "the drain took", time.Duration(0), time.Since(began))
+		equal(t, "unsettled", 0, b.Unsettled(""))
+		equal(t, "outside of a handler", true, consumer.Draining(t.Context()) == nil)
 	})
 }
 

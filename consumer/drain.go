@@ -130,6 +130,9 @@ func (s *session) runningHandlers() []string {
 	for _, w := range s.consumer.workers.of(s) {
 		if h := w.current.Load(); h != nil {
 			names = append(names, h.delivery.String())
+			for _, d := range h.others {
+				names = append(names, d.String())
+			}
 		}
 	}
 	slices.Sort(names)

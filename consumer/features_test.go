@@ -134,6 +134,12 @@ func (l *limiter) Acquire(ctx context.Context) (func(), error) {
 	}
 }
 
+func (l *limiter) inUse() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.granted - l.returned
+}
+
 func TestALimiterDelaysMessagesButNotADrain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -155,9 +161,66 @@ func TestALimiterDelaysMessagesButNotADrain(t *testing.T) {
 		began := time.Now()
 		equal(t, "Run", nil, b.end())
 		equal(t, "the drain took", time.Duration(0), time.Since(began))
-		equal(t, "permissions returned", limits.granted, limits.returned)
+		equal(t, "permissions in use", 0, limits.inUse())
 		equal(t, "left in the queue", 2, len(b.Messages("orders")))
 	})
+}
+
+// The permission of a message returns only when the broker has confirmed its copy.
+func TestALimiterGetsItsPermissionBackAfterTheSettlement(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		limits := &limiter{tokens: make(chan struct{}, 10)}
+		limits.tokens <- struct{}{}
+		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error { return io.EOF }, consumer.WithLimiter(limits))
+		b.Refuse("orders.retry.30s", true)
+		b.send(t, "a")
+		pass(time.Minute)
+		equal(t, "permissions in use while the tier is full", 1, limits.inUse())
+		b.Refuse("orders.retry.30s", false)
+		pass(15 * time.Second)
+		equal(t, "in the tier", 1, len(b.Messages("orders.retry.30s")))
+		equal(t, "permissions in use", 0, limits.inUse())
+		equal(t, "Run", nil, b.end())
+	})
+}
+
+func TestWithDefaultPrefetch(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		options []consumer.Option
+		want    int
+	}{
+		"is that of a consumer without one": {[]consumer.Option{consumer.WithConcurrency(2)}, 7},
+		"is less than that of the consumer": {[]consumer.Option{consumer.WithConcurrency(2), consumer.WithPrefetch(3)}, 3},
+		"is raised to the concurrency":      {[]consumer.Option{consumer.WithConcurrency(9)}, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				current := contract.Default("orders")
+				b := memory.New(current)
+				defer b.Close()
+				made, err := consumer.New(consumer.NewConn(nil, withTransport(b), consumer.WithDefaultPrefetch(7)), current,
+					func(context.Context, *consumer.Message[string]) error { <-release; return nil }, append(test.options, quiet())...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- made.Run(ctx) }()
+				for range 20 {
+					b.Publish("", "orders", amqp.Publishing{})
+				}
+				pass(time.Second)
+				equal(t, "unsettled", test.want, 20-len(b.Messages("orders")))
+				close(release)
+				cancel()
+				equal(t, "Run", nil, <-ended)
+			})
+		})
+	}
 }
 
 func TestAckAlways(t *testing.T) {

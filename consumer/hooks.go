@@ -19,6 +19,13 @@ func init() {
 		d, _ := delivery.(*Delivery)
 		return d.contract.Decide(d.facts, o)
 	}
+	hooks.BatchResult = func(batch, delivery any, returned error) error {
+		b, _ := batch.(interface {
+			resultOf(d *Delivery, returned error) error
+		})
+		d, _ := delivery.(*Delivery)
+		return b.resultOf(d, returned)
+	}
 	hooks.Outcome = func(ctx context.Context, failure error) contract.Outcome {
 		return (&settings{failureText: error.Error}).outcomeOf(ctx, failure)
 	}

@@ -29,6 +29,7 @@ type Delivery struct {
 	facts    contract.Facts
 	progress contract.Progress
 	arrived  time.Time // the broker measures the consumer timeout from then on
+	release  func()    // returns the permission of the limiter once the message is settled; may be nil
 }
 
 func newDelivery(raw amqp.Delivery, current *contract.Contract) *Delivery {

@@ -17,7 +17,8 @@ const (
 	StateConsuming    State = "Consuming"
 	StateDelivering   State = "Delivering"
 	StateReconnecting State = "Reconnecting"
-	// StatePaused: the contract asks the consumers not to consume, because the operator recreates the queue.
+	// StatePaused: the consumer does not consume. Consumer.Pause was called, the breaker is open, or the contract asks for a pause,
+	// because the operator recreates the queue.
 	StatePaused        State = "Paused"
 	StateShuttingDown  State = "ShuttingDown"
 	StateDrainingQueue State = "DrainingQueue"
@@ -44,7 +45,7 @@ type Observer struct {
 type Transition struct {
 	Queue    string
 	From, To State
-	// Err is the reason if To is StateReconnecting, else nil.
+	// Err is the reason if To is StateReconnecting, or StatePaused because of the breaker; else nil.
 	Err error
 }
 

@@ -15,6 +15,7 @@ type Option func(*settings)
 
 type settings struct {
 	concurrency, prefetch int
+	connPrefetch          int // the default of the Conn; 0 is none
 	timeout, drain        time.Duration
 	middleware            []Middleware
 	limiter               Limiter
@@ -22,9 +23,12 @@ type settings struct {
 	logger                *slog.Logger
 	failureText           func(error) string
 	maxCrashes            int
+	breakAfter            int // failures in a row
+	probeInterval         time.Duration
 	brokerTimeout         time.Duration // RabbitMQ's consumer timeout for the queue
 
 	handle HandleFunc // decodes the body and calls the handler, inside the middleware
+	batch  *batching  // how messages are handled together; nil if one by one
 }
 
 // Defaults of the options.
@@ -35,13 +39,13 @@ const (
 	brokerTimeout = 30 * time.Minute
 )
 
-// WithConcurrency sets how many messages are handled at the same time. The default, also for 0, is 10, or 1 for a single active
-// consumer.
+// WithConcurrency sets how many messages, or batches, are handled at the same time. The default, also for 0, is 10, or 1 for batches
+// and for a single active consumer.
 func WithConcurrency(n int) Option { return func(s *settings) { s.concurrency = n } }
 
 // WithPrefetch sets how many unacked messages the broker sends, from the concurrency to 65535. The default, also for 0, is twice
 // the concurrency. It is the concurrency for a single active consumer and under the strategy Requeue, because a crash costs each
-// prefetched message an attempt there.
+// prefetched message an attempt there. Batches count as many messages as they have.
 func WithPrefetch(n int) Option { return func(s *settings) { s.prefetch = n } }
 
 // WithTimeout sets how long a handler may take before its context ends with ErrTimeout. It must be shorter than the broker's
@@ -79,8 +83,9 @@ func AckAlways(next HandleFunc) HandleFunc {
 
 // Limiter delays messages before they are handled, for example to limit a rate or to share a limit between consumers.
 type Limiter interface {
-	// Acquire waits until one message may be handled, or until ctx ends. If it returns an error before ctx ends, the consumer
-	// calls it again after one second. The consumer calls release once the message was handled.
+	// Acquire waits until one message, or one batch, may be handled, or until ctx ends. If it returns an error before ctx ends, the
+	// consumer calls it again after one second. The consumer calls release once the message is settled: after its ack, or after the
+	// broker has confirmed its copy.
 	Acquire(ctx context.Context) (release func(), err error)
 }
 
@@ -137,14 +142,17 @@ func settingsOf(options []Option, current contract.Contract) (*settings, error) 
 	s := apply(options)
 	if s.concurrency == 0 {
 		s.concurrency = defaultConcurrency
-		if current.SingleActiveConsumer {
+		if current.SingleActiveConsumer || s.batch != nil {
 			s.concurrency = 1
 		}
 	}
+	if s.prefetch == 0 && s.connPrefetch > 0 {
+		s.prefetch = max(s.connPrefetch, s.atOnce())
+	}
 	if s.prefetch == 0 {
-		s.prefetch = 2 * s.concurrency
+		s.prefetch = 2 * s.atOnce()
 		if current.Strategy == contract.StrategyRequeue || current.SingleActiveConsumer {
-			s.prefetch = s.concurrency
+			s.prefetch = s.atOnce()
 		}
 	}
 	limit := brokerTimeout
@@ -152,8 +160,8 @@ func settingsOf(options []Option, current contract.Contract) (*settings, error) 
 		limit = time.Duration(*current.ConsumerTimeout)
 	}
 	s.brokerTimeout = limit
-	if s.timeout == 0 && s.concurrency > 0 {
-		waves := (s.prefetch + s.concurrency - 1) / s.concurrency
+	if s.timeout == 0 && s.atOnce() > 0 {
+		waves := (s.prefetch + s.atOnce() - 1) / s.atOnce()
 		s.timeout = limit / 5 * 4 / time.Duration(max(waves, 1))
 	}
 	return s, s.validate(limit)
@@ -167,8 +175,19 @@ func (s *settings) returnDeadline(d *Delivery) time.Time {
 
 // latestStart returns when the handling of a message must begin, so that the handler can use its whole timeout before
 // returnDeadline.
-func (s *settings) latestStart(d *Delivery) time.Time {
-	return d.arrived.Add(max(s.brokerTimeout-s.brokerTimeout/20-s.timeout, s.brokerTimeout/20))
+func (s *settings) latestStart(d *Delivery) time.Time { return d.arrived.Add(s.maxWait()) }
+
+// maxWait returns how long a message may wait for its handler.
+func (s *settings) maxWait() time.Duration {
+	return max(s.brokerTimeout-s.brokerTimeout/20-s.timeout, s.brokerTimeout/20)
+}
+
+// atOnce returns how many messages are handled at the same time.
+func (s *settings) atOnce() int {
+	if s.batch != nil {
+		return s.concurrency * s.batch.size
+	}
+	return s.concurrency
 }
 
 func (s *settings) validate(limit time.Duration) error {
@@ -180,17 +199,24 @@ func (s *settings) validate(limit time.Duration) error {
 		refuse("WithConcurrency(%d) must not be negative", s.concurrency)
 	}
 	const maxPrefetch = 65535
-	if s.prefetch < s.concurrency || s.prefetch > maxPrefetch {
-		refuse("WithPrefetch(%d) must be between the concurrency, %d, and %d", s.prefetch, s.concurrency, maxPrefetch)
+	if s.prefetch < s.atOnce() || s.prefetch > maxPrefetch {
+		refuse("WithPrefetch(%d) must be between the concurrency, %d, and %d", s.prefetch, s.atOnce(), maxPrefetch)
 	}
 	if s.timeout < 0 || s.timeout >= limit {
 		refuse("WithTimeout(%s) must be shorter than the consumer timeout of the broker, %s", s.timeout, limit)
+	}
+	if s.batch != nil && (s.batch.size < 1 || s.batch.wait <= 0 || s.batch.wait > s.maxWait()/2) {
+		refuse("NewBatch with a size of %d and a wait of %s needs a size of at least 1 and a wait of at most %s, "+
+			"half of what WithTimeout leaves of the consumer timeout", s.batch.size, s.batch.wait, s.maxWait()/2)
 	}
 	if s.drain <= 0 {
 		refuse("WithDrainTimeout(%s) must be positive", s.drain)
 	}
 	if s.maxCrashes <= 0 {
 		refuse("WithMaxCrashes(%d) must be positive", s.maxCrashes)
+	}
+	if s.breakAfter < 0 || s.breakAfter > 0 && s.probeInterval <= 0 {
+		refuse("WithBreaker(%d, %s) must be positive", s.breakAfter, s.probeInterval)
 	}
 	if s.logger == nil || s.failureText == nil {
 		refuse("WithLogger and WithFailureText must not be given nil")

@@ -181,3 +181,58 @@ func TestAConsumerThatReconnectsDuringAPauseDoesNotConsume(t *testing.T) {
 		equal(t, "Run", nil, p.end())
 	})
 }
+
+func TestPauseAndResume(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		handled := 0
+		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
+			time.Sleep(time.Minute)
+			handled++
+			return nil
+		}, consumer.WithConcurrency(1), consumer.WithPrefetch(3))
+		b.send(t, "a", "b", "c", "d")
+		synctest.Wait()
+		b.consumer.Pause()
+		pass(time.Second)
+		equal(t, "in the queue", 3, len(b.Messages("orders")))
+		equal(t, "handlers that may finish", 1, b.consumer.Health().Active)
+		pass(time.Hour)
+		equal(t, "handled", 1, handled)
+		health := b.consumer.Health()
+		equal(t, "state", consumer.StatePaused, health.State)
+		equal(t, "ready, live and paused", []bool{true, true, true}, []bool{health.Ready, health.Live, health.Paused})
+		equal(t, "message", "Consumer.Pause was called; Consumer.Resume ends the pause", health.Message)
+		b.consumer.Resume()
+		pass(time.Hour)
+		equal(t, "handled afterwards", 4, handled)
+		equal(t, "paused afterwards", false, b.consumer.Health().Paused)
+		equal(t, "states", []string{"Connecting", "DeclaringQoS", "Consuming", "Delivering", "Paused", "Delivering"}, b.states)
+		equal(t, "connections, with that of the publisher", 2, b.Dials())
+		equal(t, "Run", nil, b.end())
+	})
+}
+
+// A pause outlasts a lost connection, and a drain does not wait for its end.
+func TestAPauseOutlastsAReconnect(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		handled := 0
+		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
+			handled++
+			return nil
+		})
+		b.consumer.Pause()
+		b.consumer.Pause()
+		b.send(t, "a")
+		pass(time.Second)
+		b.Cut()
+		pass(time.Minute)
+		equal(t, "handled", 0, handled)
+		equal(t, "state", consumer.StatePaused, b.consumer.Health().State)
+		began := time.Now()
+		equal(t, "Run", nil, b.end())
+		equal(t, "the drain took", time.Duration(0), time.Since(began))
+		equal(t, "in the queue", 1, len(b.Messages("orders")))
+	})
+}

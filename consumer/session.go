@@ -38,14 +38,17 @@ type session struct {
 	active atomic.Int64 // deliveries that are handled or whose copies are published
 	idle   chan struct{}
 
-	slots chan struct{}
+	slots     chan struct{}
+	gathering chan struct{} // held by the worker that collects a batch
 
 	mu      sync.Mutex
 	pending []pendingSettlement
 
-	subscribing     sync.Mutex    // held during basic.consume and basic.cancel; guards the next fields
-	received        chan struct{} // closed when all deliveries of the subscription are in inbox; nil while not subscribed
-	consumingPaused atomic.Bool   // the subscription is cancelled until the limiter grants permission
+	subscribing   sync.Mutex    // held during basic.consume and basic.cancel; guards the next fields
+	received      chan struct{} // closed when all deliveries of the subscription are in inbox; nil while not subscribed
+	subscribed    int           // the window of the subscription; 0 while not subscribed
+	qos           int           // the prefetch of the next basic.consume
+	limiterPauses atomic.Bool   // the session does not consume until the limiter grants permission
 }
 
 // arrival is a delivery with the time of its arrival. The broker measures the consumer timeout from then on.
@@ -75,7 +78,7 @@ func (c *Consumer) open(ctx context.Context, current contract.Contract, given *s
 		acker:  newAcker(channel, given.prefetch),
 		closed: channel.NotifyClose(make(chan *amqp.Error, 1)), cancelled: channel.NotifyCancel(make(chan string, 1)),
 		over: make(chan error, 1), stopped: make(chan struct{}), idle: make(chan struct{}, 1), slots: c.slots,
-		inbox: make(chan arrival, given.prefetch),
+		inbox: make(chan arrival, given.prefetch), gathering: make(chan struct{}, 1),
 	}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -84,8 +87,9 @@ func (c *Consumer) open(ctx context.Context, current contract.Contract, given *s
 		s.lose(err)
 		return nil, fmt.Errorf("set prefetch: %w", err)
 	}
+	s.qos = given.prefetch
 	c.setState(StateConsuming, nil)
-	if err := s.subscribe(); err != nil {
+	if err := s.adjust(); err != nil {
 		s.lose(err)
 		return nil, consumeError(err, current)
 	}
@@ -104,99 +108,6 @@ func (s *session) startWorkers() {
 	for range s.settings.concurrency {
 		go (&worker{session: s}).run()
 	}
-}
-
-// subscribe sends basic.consume, unless the session has stopped or is subscribed.
-func (s *session) subscribe() error {
-	s.subscribing.Lock()
-	defer s.subscribing.Unlock()
-	if s.isStopped() || s.received != nil {
-		return nil
-	}
-	var arguments amqp.Table
-	if s.contract.ConfigMap != "" {
-		arguments = amqp.Table{contract.ArgConfigMap: s.contract.ConfigMap}
-	}
-	deliveries, err := s.channel.Consume(s.contract.Queue, s.tag(), false, false, false, false, arguments)
-	if err != nil {
-		return err
-	}
-	s.received = make(chan struct{})
-	go s.receive(deliveries, s.received)
-	return nil
-}
-
-func (s *session) receive(deliveries <-chan amqp.Delivery, received chan<- struct{}) {
-	defer close(received)
-	for raw := range deliveries {
-		select {
-		case s.inbox <- arrival{raw, time.Now()}:
-		case <-s.ctx.Done(): // the broker takes the message back
-		}
-	}
-}
-
-// unsubscribe sends basic.cancel and returns the deliveries that no worker has received. It sends pending acks first, because
-// quorum queues lose acks that arrive shortly before the channel is closed.
-func (s *session) unsubscribe() ([]arrival, error) {
-	s.subscribing.Lock()
-	defer s.subscribing.Unlock()
-	if s.received == nil {
-		return nil, nil
-	}
-	if err := s.acker.flush(); err != nil {
-		return nil, err
-	}
-	if err := s.withTimeout(func() error { return s.channel.Cancel(s.tag(), false) }); err != nil {
-		return nil, err
-	}
-	var untouched []arrival
-	for {
-		select {
-		case next := <-s.inbox:
-			untouched = append(untouched, next)
-			continue
-		case <-s.received:
-		}
-		break
-	}
-	s.received = nil
-	for len(s.inbox) > 0 {
-		select {
-		case next := <-s.inbox:
-			untouched = append(untouched, next)
-		default: // a worker received it first
-		}
-	}
-	return untouched, nil
-}
-
-// errTooLate is the reason for returning a message without handling it.
-var errTooLate = errors.New("too little of the consumer timeout is left")
-
-// pauseConsuming returns the delivery and cancels the subscription until the limiter grants permission. Otherwise the broker
-// would take back the waiting messages at every consumer timeout, and RabbitMQ before 4.3 would count that as a delivery.
-func (s *session) pauseConsuming(d *Delivery, began time.Time) {
-	first := s.consumingPaused.CompareAndSwap(false, true)
-	if first {
-		defer s.consumingPaused.Store(false)
-		untouched, err := s.unsubscribe()
-		if err == nil {
-			for _, next := range untouched {
-				_ = s.acker.returnMessage(next.DeliveryTag) // fails with the session
-			}
-		}
-	}
-	s.settle(d, contract.Outcome{Result: contract.ResultReturned}, errTooLate, began)
-	if !first {
-		return
-	}
-	release, err := s.acquire(stopContext{s.ctx, s.stopped})
-	if err != nil {
-		return
-	}
-	release()
-	_ = s.withTimeout(s.subscribe) // fails with the session
 }
 
 // watch sends the reason for the end of the session to over.
@@ -372,6 +283,9 @@ func (s *session) publish(ctx context.Context, d *Delivery, a contract.Action) e
 func (s *session) finish(end Settlement, err error) {
 	end.Stale = err != nil
 	s.consumer.reportSettled(end)
+	if release := end.Delivery.release; release != nil {
+		s.consumer.guard(releaseName, release)
+	}
 	s.deliveryDone()
 }
 

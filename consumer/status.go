@@ -23,16 +23,16 @@ type Health struct {
 	State State  `json:"state"`
 	// Since is when the consumer entered State.
 	Since time.Time `json:"since"`
-	// Ready reports whether messages are delivered, or will be after a pause that the contract asks for, and the broker accepts the
-	// copies of failed messages.
+	// Ready reports whether messages are delivered, or will be after a pause of Consumer.Pause or the contract, and the broker accepts
+	// the copies of failed messages. It is false while the breaker is open.
 	Ready bool `json:"ready"`
 	// Live reports whether the consumer makes progress, even if it cannot reach the broker. It is false after the consumer has
 	// ended, and if all its handlers are stuck: then only a restart helps.
 	Live bool `json:"live"`
 	// Message says why the consumer is not ready or is paused; else empty.
 	Message string `json:"message,omitempty"`
-	// Paused reports whether the contract asks for a pause, the limiter delays messages, or the broker blocks publishers, so that
-	// failed messages wait in the consumer.
+	// Paused reports whether State is StatePaused, the limiter delays messages, or the broker blocks publishers, so that failed
+	// messages wait in the consumer.
 	Paused bool `json:"paused,omitempty"`
 	// PausedUntil is when the pause that the contract asks for ends at the latest; nil if there is none.
 	PausedUntil *time.Time `json:"pausedUntil,omitempty"`
@@ -80,7 +80,10 @@ func (s *status) setState(to State, err error) (from State, moved bool) {
 		return s.state, false
 	}
 	from, s.state = s.state, to
-	s.since, s.lastProgress = time.Now(), time.Now()
+	s.lastProgress = time.Now()
+	if from != to {
+		s.since = s.lastProgress
+	}
 	if to == StateReconnecting {
 		s.reconnects++
 		s.err = err
@@ -95,7 +98,7 @@ func (s *status) setState(to State, err error) (from State, moved bool) {
 	case StateDelivering:
 		s.err, s.delivered = nil, true
 	case StatePaused:
-		s.err = nil
+		s.err = err
 	default:
 		s.pausedUntil = time.Time{}
 	}
@@ -171,7 +174,7 @@ func (c *Consumer) Health() Health {
 	}
 	refusals := s.refusals()
 	pausing := s.state == StatePaused
-	h.Ready = (s.state == StateDelivering || pausing) && len(refusals) == 0
+	h.Ready = (s.state == StateDelivering || pausing && s.err == nil) && len(refusals) == 0
 	h.Paused = h.Paused || pausing
 	if pausing && !s.pausedUntil.IsZero() {
 		until := s.pausedUntil
@@ -188,6 +191,8 @@ func (c *Consumer) Health() Health {
 		h.Message = refusals[0]
 	case stuck > 0:
 		h.Message = fmt.Sprintf("%d handlers still run after their context ended; their stacks are in the log", stuck)
+	case pausing && c.paused.Load():
+		h.Message = "Consumer.Pause was called; Consumer.Resume ends the pause"
 	case pausing:
 		h.Message = "the operator recreates the queue and has asked the consumers to pause"
 	case limited:

@@ -20,9 +20,12 @@ type worker struct {
 
 	ctx   context.Context // parent of the handler contexts, so that they do not contend for the lock of the session's context
 	timer *time.Timer     // ends the current context at its deadline
+
+	arrived []arrival   // for the next call of the handler
+	ready   []*Delivery // those of arrived that the handler gets
 }
 
-// handlerContext is the context of a handler for one message. One timer per worker and three allocations per message cost less
+// handlerContext is the context of a handler for one message, or for one batch. One timer per worker and three allocations per message cost less
 // than context.WithDeadlineCause.
 type handlerContext struct {
 	context.Context
@@ -30,6 +33,8 @@ type handlerContext struct {
 	cancel   context.CancelCauseFunc
 	deadline time.Time
 	delivery *Delivery
+	others   []*Delivery // further messages of a batch
+	stopped  <-chan struct{}
 	stuck    atomic.Bool // set when it was reported
 }
 
@@ -45,10 +50,28 @@ func (h *handlerContext) Err() error {
 	return err
 }
 
-// start creates the context for a message.
-func (w *worker) start(d *Delivery) *handlerContext {
+type drainingKey struct{}
+
+// Value returns the channel of Draining, or the value of the parent.
+func (h *handlerContext) Value(key any) any {
+	if key == (drainingKey{}) {
+		return h.stopped
+	}
+	return h.Context.Value(key)
+}
+
+// Draining returns a channel that is closed when the consumer that called the handler with ctx starts no further message, because it
+// drains or has lost its connection. A long handler can then save its progress and return before the drain timeout. The channel is
+// nil, and is never closed, if ctx is not that of a handler.
+func Draining(ctx context.Context) <-chan struct{} {
+	stopped, _ := ctx.Value(drainingKey{}).(<-chan struct{})
+	return stopped
+}
+
+// start creates the context for a message, or for several messages of a batch.
+func (w *worker) start(d *Delivery, others ...*Delivery) *handlerContext {
 	timeout := w.session.settings.timeout
-	h := &handlerContext{delivery: d, deadline: time.Now().Add(timeout)}
+	h := &handlerContext{delivery: d, others: others, deadline: time.Now().Add(timeout), stopped: w.session.stopped}
 	h.Context, h.cancel = context.WithCancelCause(w.ctx)
 	w.current.Store(h)
 	w.timer.Reset(timeout)
@@ -87,12 +110,25 @@ func (w *worker) run() {
 		}
 	}()
 	for !over {
-		select {
-		case <-s.stopped:
-			over = true
-		case next := <-s.inbox:
-			w.process(next)
+		if over = !w.receive(); !over {
+			w.process()
 		}
+	}
+}
+
+// receive waits for the messages of the next call of the handler. It returns false when the session stops.
+func (w *worker) receive() bool {
+	s := w.session
+	w.arrived = w.arrived[:0]
+	if s.settings.batch != nil {
+		return w.receiveBatch()
+	}
+	select {
+	case <-s.stopped:
+		return false
+	case next := <-s.inbox:
+		w.arrived = append(w.arrived, next)
+		return true
 	}
 }
 
@@ -121,40 +157,90 @@ func (s *session) acquire(ctx context.Context) (release func(), err error) {
 	}
 }
 
-func (w *worker) process(next arrival) {
+// process calls the handler for the messages that have arrived, or returns them.
+func (w *worker) process() {
 	s := w.session
-	s.active.Add(1) // before isStopped, because a drain waits for active deliveries
+	s.active.Add(int64(len(w.arrived))) // before isStopped, because a drain waits for active deliveries
 	if s.isStopped() {
-		s.settleAfterCancel(next.DeliveryTag, contract.VerbReturn)
-		s.deliveryDone()
+		for _, next := range w.arrived {
+			s.settleAfterCancel(next.DeliveryTag, contract.VerbReturn)
+			s.deliveryDone()
+		}
 		return
 	}
 	began := time.Now()
+	w.ready = w.ready[:0]
+	for _, next := range w.arrived {
+		if d := w.admit(next, began); d != nil {
+			w.ready = append(w.ready, d)
+		}
+	}
+	switch {
+	case len(w.ready) == 0 || s.settings.limiter != nil && !w.limit(began):
+	case s.settings.batch != nil:
+		w.handleBatch(began)
+	default:
+		w.handle(w.ready[0], began)
+	}
+}
+
+// admit returns the delivery if the handler may be called for it now. Otherwise it settles the delivery and returns nil.
+func (w *worker) admit(next arrival, began time.Time) *Delivery {
+	s := w.session
 	d := newDelivery(next.Delivery, s.consumer.contract.Load())
 	d.arrived = next.at
 	switch {
+	case s.window() == 0:
+		s.returnUnhandled(errNotConsuming, began, d)
 	case d.progress.Crashes >= s.settings.maxCrashes:
 		failure := fmt.Errorf("delivered %d times without a success or a failure", d.progress.Crashes)
 		s.settle(d, s.settings.newOutcome(contract.ResultCrashed, 0, failure), failure, began)
-		return
 	case began.After(s.settings.latestStart(d)): // the broker redelivers it immediately, with a new consumer timeout
 		s.settle(d, contract.Outcome{Result: contract.ResultReturned}, errTooLate, began)
-		return
-	case s.settings.limiter == nil:
-		w.handle(d, began)
-		return
+	default:
+		return d
 	}
-	ctx, cancel := context.WithDeadlineCause(stopContext{s.ctx, s.stopped}, s.settings.latestStart(d), errTooLate)
+	return nil
+}
+
+// limit waits until the limiter grants permission for the ready messages. If it returns false, it has returned them to the queue.
+func (w *worker) limit(began time.Time) bool {
+	s := w.session
+	ctx, cancel := context.WithDeadlineCause(stopContext{s.ctx, s.stopped}, s.settings.latestStart(w.ready[0]), errTooLate)
 	release, err := s.acquire(ctx)
 	cancel()
 	switch {
 	case errors.Is(err, errTooLate):
-		s.pauseConsuming(d, began)
-	case err != nil:
-		s.settle(d, contract.Outcome{Result: contract.ResultReturned}, err, began)
-	default:
-		defer s.consumer.guard("the limiter's release", release)
-		w.handle(d, began)
+		s.pauseForLimiter(w.ready, began)
+		return false
+	case err == nil && s.window() == 0:
+		s.consumer.guard(releaseName, release)
+		err = errNotConsuming
+	}
+	if err != nil {
+		s.returnUnhandled(err, began, w.ready...)
+		return false
+	}
+	release = afterCalls(len(w.ready), release)
+	for _, d := range w.ready {
+		d.release = release
+	}
+	return true
+}
+
+const releaseName = "the limiter's release"
+
+// afterCalls returns a function that calls f when it is called for the nth time.
+func afterCalls(n int, f func()) func() {
+	if n == 1 {
+		return f
+	}
+	left := atomic.Int64{}
+	left.Store(int64(n))
+	return func() {
+		if left.Add(-1) == 0 {
+			f()
+		}
 	}
 }
 
@@ -169,7 +255,7 @@ func (w *worker) handle(d *Delivery, began time.Time) {
 		w.current.Store(nil)
 		defer h.cancel(nil) // after outcomeOf, which reads the cause
 		if returned {
-			s.settle(d, s.settings.outcomeOf(h, failure), failure, began)
+			s.conclude(began, ending{d, s.settings.outcomeOf(h, failure), failure})
 			return
 		}
 		failure = errors.New("the handler ended its goroutine")
@@ -177,7 +263,7 @@ func (w *worker) handle(d *Delivery, began time.Time) {
 			failure = fmt.Errorf("the handler panicked: %v", cause)
 		}
 		s.consumer.logPanic(d, failure, debug.Stack())
-		s.settle(d, s.settings.newOutcome(contract.ResultPanicked, 0, failure), failure, began)
+		s.conclude(began, ending{d, s.settings.newOutcome(contract.ResultPanicked, 0, failure), failure})
 	}()
 	failure = s.settings.handle(h, d)
 	returned = true

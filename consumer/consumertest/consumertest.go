@@ -44,9 +44,24 @@ type Broker struct {
 // New fails the test. Outside synctest.Test, delays take their real time, so use a contract with short ones.
 func New[T any](tb testing.TB, c contract.Contract, handle consumer.Handler[T], options ...consumer.Option) *Broker {
 	tb.Helper()
+	return run(tb, c, func(conn *consumer.Conn) (*consumer.Consumer, error) {
+		return consumer.New(conn, c, handle, options...)
+	})
+}
+
+// NewBatch is New for a handler of batches; see consumer.NewBatch.
+func NewBatch[T any](tb testing.TB, c contract.Contract, size int, wait time.Duration, handle consumer.BatchHandler[T], options ...consumer.Option) *Broker {
+	tb.Helper()
+	return run(tb, c, func(conn *consumer.Conn) (*consumer.Consumer, error) {
+		return consumer.NewBatch(conn, c, size, wait, handle, options...)
+	})
+}
+
+func run(tb testing.TB, c contract.Contract, create func(*consumer.Conn) (*consumer.Consumer, error)) *Broker {
+	tb.Helper()
 	broker := memory.New(c)
 	b := &Broker{tb: tb, broker: broker, contract: c, bubble: inBubble(), ended: make(chan error, 1)}
-	made, err := consumer.New(connTo(broker), c, handle, options...)
+	made, err := create(connTo(broker))
 	if err != nil {
 		tb.Fatal(err)
 	}

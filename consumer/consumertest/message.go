@@ -66,14 +66,34 @@ func NewDelivery(raw amqp.Delivery, c contract.Contract) *consumer.Delivery {
 // Handle calls a handler and returns how a consumer would settle the message: for example ack, or publish a copy to a tier. If
 // ctx has ended, its cause counts as for a consumer, for example consumer.ErrTimeout.
 func Handle[T any](ctx context.Context, handle consumer.Handler[T], m *consumer.Message[T]) contract.Action {
-	return hooks.Decide(m.Delivery, call(ctx, handle, m))
+	return hooks.Decide(m.Delivery, outcomeOf(func() contract.Outcome { return hooks.Outcome(ctx, handle(ctx, m)) }))
 }
 
-func call[T any](ctx context.Context, handle consumer.Handler[T], m *consumer.Message[T]) (o contract.Outcome) {
+// HandleBatch calls a handler with a batch and returns how a consumer would settle each of its messages; see Handle.
+func HandleBatch[T any](ctx context.Context, handle consumer.BatchHandler[T], messages ...*consumer.Message[T]) []contract.Action {
+	b := &consumer.Batch[T]{Messages: messages}
+	var returned error
+	all := outcomeOf(func() contract.Outcome {
+		returned = handle(ctx, b)
+		return contract.Outcome{}
+	})
+	actions := make([]contract.Action, len(messages))
+	for i, m := range messages {
+		one := all
+		if one.Result == "" {
+			one = hooks.Outcome(ctx, hooks.BatchResult(b, m.Delivery, returned))
+		}
+		actions[i] = hooks.Decide(m.Delivery, one)
+	}
+	return actions
+}
+
+// outcomeOf calls a handler, which may panic.
+func outcomeOf(handle func() contract.Outcome) (o contract.Outcome) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			o = contract.Outcome{Result: contract.ResultPanicked, Text: fmt.Sprintf("the handler panicked: %v", cause)}
 		}
 	}()
-	return hooks.Outcome(ctx, handle(ctx, m))
+	return handle()
 }

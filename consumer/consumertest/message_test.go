@@ -3,6 +3,7 @@ package consumertest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,6 +51,52 @@ func TestHandleReturnsTheAction(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestHandleBatchReturnsTheActionOfEachMessage(t *testing.T) {
+	t.Parallel()
+	message := func(body string, attempt int) *consumer.Message[string] {
+		return consumertest.Message(contract.Default("orders"), body, consumertest.Attempt(attempt))
+	}
+	ends := func(handle consumer.BatchHandler[string]) (all []string) {
+		for _, action := range consumertest.HandleBatch(t.Context(), handle, message("a", 1), message("b", 1), message("c", 4)) {
+			all = append(all, fmt.Sprint(action.Verb, " ", action.Kind))
+		}
+		return all
+	}
+	for name, test := range map[string]struct {
+		handle consumer.BatchHandler[string]
+		want   []string
+	}{
+		"one has a result of its own": {func(_ context.Context, b *consumer.Batch[string]) error {
+			b.SetResult(b.Messages[1], consumer.Permanent(errors.New("no such customer")))
+			return nil
+		}, []string{"ack ", "publish permanent", "ack "}},
+		"an error":  {func(context.Context, *consumer.Batch[string]) error { return errors.New("no stock") }, []string{"publish failed", "publish failed", "publish exhausted"}},
+		"it panics": {func(context.Context, *consumer.Batch[string]) error { panic("no stock") }, []string{"publish panic", "publish panic", "publish exhausted"}},
+	} {
+		if diff := cmp.Diff(test.want, ends(test.handle)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestABatchAtTheInMemoryBroker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var sizes []int
+		b := consumertest.NewBatch(t, contract.Default("orders"), 100, time.Second, func(_ context.Context, b *consumer.Batch[order]) error {
+			sizes = append(sizes, len(b.Messages))
+			return nil
+		})
+		for range 130 {
+			b.Publish(consumer.Publishing{Body: []byte(`{"amount": 7}`)})
+		}
+		b.Wait(2 * time.Second)
+		if diff := cmp.Diff([]int{100, 30}, sizes); diff != "" {
+			t.Errorf("sizes (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestAVerdictCanBeInspected(t *testing.T) {

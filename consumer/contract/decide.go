@@ -102,7 +102,7 @@ func (c Contract) Progress(f Facts) Progress {
 	if failed := text(f.Headers[HeaderFailureQueue]); failed == "" || failed == c.Queue { // otherwise the count belongs to another queue
 		retries = count(f.Headers[HeaderRetryCount])
 	}
-	rejected, died := rejectedIn(f.Headers, c.Queue)
+	rejects, published := rejectedIn(f.Headers, c.Queue)
 	deliveries := 0
 	if f.Redelivered { // otherwise a client set the header
 		deliveries = count(f.Headers[headerDeliveryCount])
@@ -112,16 +112,16 @@ func (c Contract) Progress(f Facts) Progress {
 	case StrategyPublish:
 		progress.Attempt += retries
 	case StrategyReject:
-		progress.Attempt += retries + rejected.count
+		progress.Attempt += retries + rejects
 	case StrategyRequeue:
 		progress.Attempt += retries + deliveries
 	case StrategyNone:
 	}
 	if c.Strategy != StrategyRequeue { // under Requeue, deliveries are attempts
-		progress.Crashes = max(0, deliveries-rejected.count)
+		progress.Crashes = max(0, deliveries-rejects)
 	}
-	if died && c.Strategy == StrategyReject {
-		progress.OriginalExchange, progress.OriginalRoutingKey = rejected.exchange, rejected.routingKey
+	if published != nil && c.Strategy == StrategyReject {
+		progress.OriginalExchange, progress.OriginalRoutingKey = published.Exchange, published.RoutingKey
 	}
 	if exchange, set := f.Headers[HeaderOriginalExchange].(string); set {
 		progress.OriginalExchange = exchange

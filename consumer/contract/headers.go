@@ -137,27 +137,25 @@ func text(value any) string {
 	return read
 }
 
-// death is an entry of x-death: how often, and from where, a message was dead-lettered by one queue for one reason.
-type death struct {
-	count                int
-	exchange, routingKey string
-}
-
-// rejectedIn returns the entry of x-death for messages that were rejected in a queue.
-func rejectedIn(headers map[string]any, queue string) (found death, ok bool) {
+// rejectedIn returns from x-death how often a message was rejected in a queue, and the route by which it was published there. The
+// route is nil if x-death does not have both the exchange and a routing key.
+func rejectedIn(headers map[string]any, queue string) (times int, published *Route) {
 	entries, _ := headers[headerDeath].([]any)
 	for _, entry := range entries {
 		fields, _ := entry.(map[string]any)
 		if text(fields["queue"]) != queue || text(fields["reason"]) != "rejected" {
 			continue
 		}
-		found = death{count: count(fields["count"]), exchange: text(fields["exchange"])}
-		if keys, _ := fields["routing-keys"].([]any); len(keys) > 0 {
-			found.routingKey = text(keys[0])
+		exchange, hasExchange := fields["exchange"].(string)
+		keys, _ := fields["routing-keys"].([]any)
+		if hasExchange && len(keys) > 0 {
+			if key, is := keys[0].(string); is {
+				published = &Route{Exchange: exchange, RoutingKey: key}
+			}
 		}
-		return found, true
+		return count(fields["count"]), published
 	}
-	return death{}, false
+	return 0, nil
 }
 
 // failureHeaders returns the headers that describe a failure.

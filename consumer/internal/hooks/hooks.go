@@ -17,6 +17,8 @@ var (
 	NewDelivery func(amqp.Delivery, contract.Contract) any
 	// Decide returns the action for a *consumer.Delivery with an outcome.
 	Decide func(delivery any, o contract.Outcome) contract.Action
+	// BatchResult returns the result of a *consumer.Delivery in a *consumer.Batch whose handler has returned an error or nil.
+	BatchResult func(batch, delivery any, returned error) error
 	// Outcome returns the outcome for the error of a handler.
 	Outcome func(ctx context.Context, failure error) contract.Outcome
 )

@@ -101,7 +101,7 @@ export function read(contract: Contract, delivery: Delivery): Progress {
   const deliveries = delivery.redelivered ? count(headers["x-delivery-count"]) : 0;
   const attempts = { Publish: retries, Reject: retries + rejects, Requeue: retries + deliveries, None: 0 };
   const crashes = contract.strategy === "Requeue" ? 0 : Math.max(0, deliveries - rejects);
-  const original = contract.strategy === "Reject" && rejected ? rejected : delivery;
+  const original = (contract.strategy === "Reject" && rejected?.published) || delivery;
   return {
     attempt: 1 + attempts[contract.strategy],
     ...(crashes > 0 && { crashes }),
@@ -242,8 +242,8 @@ function text(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
-/** Finds how often a message was rejected in a queue, and where the message had come from. */
-function rejectedIn(headers: Headers, queue: string): ({ count: number } & Route) | undefined {
+/** Finds how often a message was rejected in a queue, and where the message had come from, if both exchange and routing key are there. */
+function rejectedIn(headers: Headers, queue: string): { count: number; published?: Route } | undefined {
   const deaths = Array.isArray(headers["x-death"]) ? (headers["x-death"] as unknown[]) : [];
   for (const death of deaths) {
     if (typeof death !== "object" || death === null) {
@@ -252,7 +252,10 @@ function rejectedIn(headers: Headers, queue: string): ({ count: number } & Route
     const entry = death as Headers;
     if (entry["queue"] === queue && entry["reason"] === "rejected") {
       const keys = Array.isArray(entry["routing-keys"]) ? (entry["routing-keys"] as unknown[]) : [];
-      return { count: count(entry["count"]), exchange: text(entry["exchange"]) ?? "", routingKey: text(keys[0]) ?? "" };
+      const exchange = text(entry["exchange"]);
+      const routingKey = text(keys[0]);
+      const published = exchange !== undefined && routingKey !== undefined ? { exchange, routingKey } : undefined;
+      return { count: count(entry["count"]), ...(published && { published }) };
     }
   }
   return undefined;

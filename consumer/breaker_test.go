@@ -1,0 +1,141 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/consumer/contract"
+)
+
+// A dependency is down for ten minutes while 500 messages arrive each second.
+func TestTheBreakerProtectsMessagesFromAnOutage(t *testing.T) {
+	t.Parallel()
+	const threshold, interval = 5, 2 * time.Second
+	rate := 500
+	if testing.Short() {
+		rate = 5
+	}
+	for _, strategy := range []contract.Strategy{contract.StrategyPublish, contract.StrategyRequeue} {
+		t.Run(string(strategy), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				current := contract.Default("orders")
+				if current.Strategy = strategy; strategy == contract.StrategyRequeue {
+					current.Tiers = nil
+				}
+				down, failed, calls, handled, attempts := atomic.Bool{}, 0, 0, 0, 0
+				b := run(t, current, func(_ context.Context, m *consumer.Message[string]) error {
+					calls++
+					if down.Load() {
+						failed++
+						return errors.New("no database")
+					}
+					handled++
+					attempts += m.Attempt() - 1
+					return nil
+				}, consumer.WithConcurrency(1), consumer.WithPrefetch(20), consumer.WithBreaker(threshold, interval))
+				sent := 0
+				outage := func(length time.Duration) {
+					for end := time.Now().Add(length); time.Now().Before(end); sent += rate {
+						for i := range rate {
+							b.send(t, fmt.Sprint(sent+i))
+						}
+						pass(time.Second)
+					}
+				}
+				outage(10 * time.Second)
+				equal(t, "handled before", sent, handled)
+				down.Store(true)
+				outage(10 * time.Minute)
+				health := b.consumer.Health()
+				equal(t, "state", consumer.StatePaused, health.State)
+				equal(t, "ready, live and paused", []bool{false, true, true}, []bool{health.Ready, health.Live, health.Paused})
+				probes := int(10 * time.Minute / interval)
+				if failed > threshold+20+probes {
+					t.Errorf("the handler failed %d times", failed)
+				}
+				down.Store(false)
+				pass(5 * time.Second)
+				equal(t, "recovered after 5 s", true, b.consumer.Health().Ready)
+				pass(2 * time.Hour)
+				equal(t, "handled", sent, handled)
+				equal(t, "dead letters", 0, len(b.dead()))
+				if attempts > threshold+20 {
+					t.Errorf("%d attempts were used", attempts)
+				}
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
+
+func TestTheBreaker(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("no database")
+	for name, test := range map[string]struct {
+		returns []error // the last one is returned for all further messages
+		handled int     // after 500 messages and 10 s
+		open    bool
+	}{
+		"opens after three failures in a row":        {[]error{failed, failed, failed}, 3 + 2, true},
+		"opens after timeouts":                       {[]error{context.DeadlineExceeded}, 3 + 2, true},
+		"opens after RetryAfter":                     {[]error{consumer.RetryAfter(time.Hour, failed)}, 3 + 2, true},
+		"stays closed if a success is in between":    {[]error{failed, failed, nil, failed, failed, nil}, 500, false},
+		"stays closed for permanent failures":        {[]error{consumer.Permanent(failed)}, 500, false},
+		"opens if only other results are in between": {[]error{failed, consumer.Discard(failed), failed, consumer.Defer(time.Hour), failed}, 5 + 2, true},
+		"closes after a success":                     {[]error{failed, failed, failed, nil}, 500, false},
+		"stays open for a permanent failure":         {[]error{failed, failed, failed, consumer.Permanent(failed)}, 500, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				handled := 0
+				b := run(t, contract.Default("orders"), func(ctx context.Context, _ *consumer.Message[string]) error {
+					handled++
+					returns := test.returns[min(handled, len(test.returns))-1]
+					if errors.Is(returns, context.DeadlineExceeded) {
+						<-ctx.Done()
+					}
+					return returns
+				}, consumer.WithConcurrency(1), consumer.WithTimeout(time.Millisecond), consumer.WithBreaker(3, 4*time.Second))
+				for i := range 500 {
+					b.send(t, fmt.Sprint(i))
+				}
+				pass(10 * time.Second)
+				equal(t, "handled", test.handled, handled)
+				equal(t, "ready", !test.open, b.consumer.Health().Ready)
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
+
+// The only message of a queue is tried again and again, and uses no attempt.
+func TestABreakerThatProbesWithOneMessage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log, last := &record{}, 0
+		b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
+			last = m.Attempt()
+			return errors.New("no database")
+		}, consumer.WithBreaker(1, time.Second), consumer.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+		b.send(t, "a")
+		pass(2 * time.Hour)
+		equal(t, "last attempt", 2, last)
+		equal(t, "dead letters", 0, len(b.dead()))
+		const message = "the breaker is open: the handler failed"
+		equal(t, "logged once", 1, log.count(message))
+		b.consumer.Pause() // also while the breaker is open
+		b.Cut()
+		pass(time.Hour)
+		equal(t, "state", consumer.StatePaused, b.consumer.Health().State)
+		equal(t, "Run", nil, b.end())
+	})
+}

@@ -1,0 +1,175 @@
+package consumer
+
+import (
+	"errors"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer/contract"
+)
+
+// window returns how many unsettled messages the broker may send at present. It is 0 while the session must not consume.
+func (s *session) window() int {
+	c := s.consumer
+	switch {
+	case c.paused.Load() || s.limiterPauses.Load() || c.breaker.is(breakerOpen):
+		return 0
+	case c.breaker.is(breakerProbing):
+		return 1
+	}
+	return s.settings.prefetch
+}
+
+// adjust makes the subscription match the window. It must be called after each change of the window.
+func (s *session) adjust() error {
+	s.subscribing.Lock()
+	defer s.subscribing.Unlock()
+	window := s.window()
+	if s.isStopped() || window == s.subscribed {
+		return nil
+	}
+	untouched, err := s.cancelSubscription()
+	if err != nil {
+		return err
+	}
+	if window > 0 {
+		for _, next := range untouched {
+			s.inbox <- next // has room for the prefetch
+		}
+		return s.withTimeout(func() error { return s.subscribe(window) })
+	}
+	for _, next := range untouched {
+		if err := s.acker.returnMessage(next.DeliveryTag); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// subscribe sends basic.consume, and before it basic.qos if the prefetch changes. The caller holds subscribing.
+func (s *session) subscribe(window int) error {
+	if s.qos != window {
+		if err := s.channel.Qos(window, 0, false); err != nil {
+			return err
+		}
+		s.qos = window
+	}
+	var arguments amqp.Table
+	if s.contract.ConfigMap != "" {
+		arguments = amqp.Table{contract.ArgConfigMap: s.contract.ConfigMap}
+	}
+	deliveries, err := s.channel.Consume(s.contract.Queue, s.tag(), false, false, false, false, arguments)
+	if err != nil {
+		return err
+	}
+	s.received, s.subscribed = make(chan struct{}), window
+	go s.receive(deliveries, s.received)
+	return nil
+}
+
+func (s *session) receive(deliveries <-chan amqp.Delivery, received chan<- struct{}) {
+	defer close(received)
+	for raw := range deliveries {
+		select {
+		case s.inbox <- arrival{raw, time.Now()}:
+		case <-s.ctx.Done(): // the broker takes the message back
+		}
+	}
+}
+
+// unsubscribe ends the subscription and returns the deliveries that no worker has received.
+func (s *session) unsubscribe() ([]arrival, error) {
+	s.subscribing.Lock()
+	defer s.subscribing.Unlock()
+	return s.cancelSubscription()
+}
+
+// cancelSubscription sends basic.cancel and returns the deliveries that no worker has received. It sends pending acks first,
+// because quorum queues lose acks that arrive shortly before the channel is closed. The caller holds subscribing.
+func (s *session) cancelSubscription() ([]arrival, error) {
+	if s.received == nil {
+		return nil, nil
+	}
+	if err := s.acker.flush(); err != nil {
+		return nil, err
+	}
+	if err := s.withTimeout(func() error { return s.channel.Cancel(s.tag(), false) }); err != nil {
+		return nil, err
+	}
+	var untouched []arrival
+	for {
+		select {
+		case next := <-s.inbox:
+			untouched = append(untouched, next)
+			continue
+		case <-s.received:
+		}
+		break
+	}
+	s.received, s.subscribed = nil, 0
+	for len(s.inbox) > 0 {
+		select {
+		case next := <-s.inbox:
+			untouched = append(untouched, next)
+		default: // a worker received it first
+		}
+	}
+	return untouched, nil
+}
+
+// errTooLate is the reason for returning a message without handling it.
+var errTooLate = errors.New("too little of the consumer timeout is left")
+
+// pauseForLimiter returns the deliveries, and consumes nothing until the limiter grants permission. Otherwise the broker would take
+// back the waiting messages at every consumer timeout, and RabbitMQ before 4.3 would count that as a delivery.
+func (s *session) pauseForLimiter(deliveries []*Delivery, began time.Time) {
+	first := s.limiterPauses.CompareAndSwap(false, true)
+	s.returnUnhandled(errTooLate, began, deliveries...)
+	if !first {
+		return
+	}
+	release, err := s.acquire(stopContext{s.ctx, s.stopped})
+	if err != nil {
+		return
+	}
+	s.consumer.guard(releaseName, release)
+	s.limiterPauses.Store(false)
+	_ = s.adjust() // fails with the session
+}
+
+// returnUnhandled returns deliveries to the queue. If the session must not consume, it cancels the subscription first, because the
+// broker would deliver the messages to this consumer again.
+func (s *session) returnUnhandled(why error, began time.Time, deliveries ...*Delivery) {
+	_ = s.adjust() // fails with the session
+	for _, d := range deliveries {
+		s.settle(d, contract.Outcome{Result: contract.ResultReturned}, why, began)
+	}
+}
+
+// errNotConsuming is the reason for returning a message that arrived before a pause.
+var errNotConsuming = errors.New("the consumer is paused")
+
+// Pause stops consuming until Resume is called, also before Run. Handlers that run may finish. Messages that no handler has begun
+// return to the queue without an attempt; RabbitMQ before 4.3 counts that as a delivery. The consumer stays connected, live and
+// ready, and a drain works as usual. Pause does not wait: Health reports StatePaused, and how many handlers are active.
+func (c *Consumer) Pause() {
+	c.paused.Store(true)
+	notify(c.pauseChanges)
+}
+
+// Resume ends a pause that began with Pause. It does not end a pause that the contract asks for.
+func (c *Consumer) Resume() {
+	c.paused.Store(false)
+	notify(c.pauseChanges)
+}
+
+// followPause makes the session and the state follow Pause, Resume and the breaker.
+func (c *Consumer) followPause(s *session) {
+	_ = s.adjust() // fails with the session
+	if err := c.breaker.err(); err != nil || c.paused.Load() {
+		c.setState(StatePaused, err)
+		return
+	}
+	c.setState(StateDelivering, nil)
+}
