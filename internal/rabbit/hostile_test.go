@@ -25,6 +25,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/observe"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/hostile"
@@ -350,8 +351,10 @@ func TestCloseBeforeTheBrokerHasAnswered(t *testing.T) {
 		AMQPURI: "amqp://127.0.0.1:1", ManagementURI: silent.URL, Username: "guest", Password: "guest", VHost: "/",
 		ResyncInterval: time.Hour,
 	}
-	for range 20 { // the former error was intermittent
-		connection, err := rabbit.Open(config, logr.Discard(), func(snapshot.Notice) {})
+	timeouts := timing.Default
+	timeouts.Link = time.Millisecond // no AMQP server listens
+	for range 20 {                   // the former error was intermittent
+		connection, err := rabbit.OpenWith(config, logr.Discard(), func(snapshot.Notice) {}, timeouts)
 		if err != nil {
 			t.Fatal(err)
 		}

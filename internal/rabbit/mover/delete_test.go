@@ -31,13 +31,13 @@ func isEven(body string) bool { return odd(body) == "" }
 func TestDelete(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		for _, selective := range []bool{false, true} {
-			vh.Publish("", source, bodies(3000)...)
+			vh.Publish("", source, bodies(1200)...)
 			progress, err := start(t, vh, deleting(func(c *Config) { c.Selective, c.Judge = selective, toDestination{skip: odd} })).Wait()
 			topologytest.Equal(t, "error", nil, err)
-			topologytest.Equal(t, "deleted", 1500, progress.Moved)
+			topologytest.Equal(t, "deleted", 600, progress.Moved)
 			topologytest.Equal(t, "unsure", 0, progress.Unsure)
-			topologytest.Equal(t, "skipped", map[string]int{"Odd": 1500}, progress.Skipped)
-			topologytest.Equal(t, "source", without(3000, isEven), drained(t, vh, source, 1500))
+			topologytest.Equal(t, "skipped", map[string]int{"Odd": 600}, progress.Skipped)
+			topologytest.Equal(t, "source", without(1200, isEven), drained(t, vh, source, 600))
 			holds(t, vh, destination, 0)
 		}
 	})
@@ -56,20 +56,20 @@ func TestDeleteAll(t *testing.T) {
 // A dry run comes first, and returns all messages.
 func TestDeleteAsManyAsTheLimitAfterACount(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		vh.Publish("", source, bodies(3000)...)
+		vh.Publish("", source, bodies(1200)...)
 		counted, err := start(t, vh, deleting(func(c *Config) { c.DryRun, c.Judge = true, toDestination{skip: odd} })).Wait()
 		topologytest.Equal(t, "error", nil, err)
-		topologytest.Equal(t, "counted", 1500, counted.Moved)
-		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(3000))
+		topologytest.Equal(t, "counted", 600, counted.Moved)
+		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(1200))
 		progress, err := start(t, vh, deleting(func(c *Config) { c.Limit, c.Moved, c.Judge = 30, 10, toDestination{skip: odd} })).Wait()
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "deleted, by an earlier run too", 30, progress.Moved)
 		gone := []string{}
 		for i := 0; len(gone) < 20; i += 2 {
-			gone = append(gone, bodies(3000)[i])
+			gone = append(gone, bodies(1200)[i])
 		}
-		topologytest.Equal(t, "source", without(3000, func(body string) bool { return slices.Contains(gone, body) }),
-			drained(t, vh, source, 2980))
+		topologytest.Equal(t, "source", without(1200, func(body string) bool { return slices.Contains(gone, body) }),
+			drained(t, vh, source, 1180))
 	})
 }
 
@@ -93,13 +93,13 @@ func TestDeleteUntilItIsStopped(t *testing.T) {
 // reports the minimum and the maximum number of deleted messages.
 func TestCutWhileMessagesAreDeleted(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		const count = 5000
+		const count = 2000
 		for _, test := range []struct{ rate, certain int }{{0, 0}, {2000, 0}, {200, 100}} {
 			vh.Purge(source)
 			vh.Publish("", source, bodies(count)...)
 			proxy := netfault.NewProxy(t, vh.Broker.AMQPURI)
 			running := start(t, vh, deleting(func(c *Config) {
-				c.Dial, c.Judge, c.Limit = dialer(t, vh, proxy.URI), toDestination{skip: odd}, 2000
+				c.Dial, c.Judge, c.Limit = dialer(t, vh, proxy.URI), toDestination{skip: odd}, 800
 				c.Settings = func() Settings { return Settings{Rate: test.rate} }
 			}))
 			NewWithT(t).Eventually(func() bool {
@@ -112,7 +112,7 @@ func TestCutWhileMessagesAreDeleted(t *testing.T) {
 				t.Errorf("%d messages were deleted for certain", certain)
 			}
 			if err == nil { // the move ended before the cut
-				topologytest.Equal(t, "deleted", 2000, progress.Moved)
+				topologytest.Equal(t, "deleted", 800, progress.Moved)
 			} else if !errors.Is(err, ErrInterrupted) {
 				t.Errorf("got %v", err)
 			}

@@ -25,11 +25,11 @@ import (
 
 func TestMove(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		vh.Publish("", source, bodies(3000)...)
+		vh.Publish("", source, bodies(1200)...)
 		progress, err := start(t, vh, func(*Config) {}).Wait()
 		topologytest.Equal(t, "error", nil, err)
-		topologytest.Equal(t, "moved", 3000, progress.Moved)
-		topologytest.Equal(t, "destination", bodies(3000), drained(t, vh, destination, 3000))
+		topologytest.Equal(t, "moved", 1200, progress.Moved)
+		topologytest.Equal(t, "destination", bodies(1200), drained(t, vh, destination, 1200))
 		holds(t, vh, source, 0)
 	})
 }
@@ -44,19 +44,19 @@ func odd(body string) string {
 // Messages that stay are held on several channels. A channel takes at most 500 messages, except in a selective move.
 func TestMoveSome(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		all := bodies(3000)
+		all := bodies(1200)
 		for _, selective := range []bool{false, true} {
 			vh.Publish("", source, all...)
 			progress, err := start(t, vh, func(c *Config) {
 				c.Selective, c.Judge = selective, toDestination{skip: odd}
 			}).Wait()
 			topologytest.Equal(t, "error", nil, err)
-			topologytest.Equal(t, "moved", 1500, progress.Moved)
-			topologytest.Equal(t, "skipped", map[string]int{"Odd": 1500}, progress.Skipped)
+			topologytest.Equal(t, "moved", 600, progress.Moved)
+			topologytest.Equal(t, "skipped", map[string]int{"Odd": 600}, progress.Skipped)
 			isOdd := func(body string) bool { return odd(body) != "" }
-			topologytest.Equal(t, "destination", slices.DeleteFunc(slices.Clone(all), isOdd), drained(t, vh, destination, 1500))
+			topologytest.Equal(t, "destination", slices.DeleteFunc(slices.Clone(all), isOdd), drained(t, vh, destination, 600))
 			isEven := func(body string) bool { return odd(body) == "" }
-			topologytest.Equal(t, "source", slices.DeleteFunc(slices.Clone(all), isEven), drained(t, vh, source, 1500))
+			topologytest.Equal(t, "source", slices.DeleteFunc(slices.Clone(all), isEven), drained(t, vh, source, 600))
 		}
 	})
 }
@@ -64,20 +64,20 @@ func TestMoveSome(t *testing.T) {
 // A slow move has a small prefetch, but does not need a channel for each message that stays.
 func TestMoveSlowly(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		vh.Publish("", source, bodies(4000)...)
+		vh.Publish("", source, bodies(1500)...)
 		progress, err := start(t, vh, func(c *Config) {
 			c.Settings = func() Settings { return Settings{Rate: 4, MaxDepth: -1} }
 			c.Judge = toDestination{skip: func(body string) string {
-				if body == "3999" {
+				if body == "1499" {
 					return ""
 				}
 				return "Other"
 			}}
 		}).Wait()
 		topologytest.Equal(t, "error", nil, err)
-		topologytest.Equal(t, "skipped", map[string]int{"Other": 3999}, progress.Skipped)
-		topologytest.Equal(t, "destination", []string{"3999"}, drained(t, vh, destination, 1))
-		topologytest.Equal(t, "source", bodies(3999), drained(t, vh, source, 3999))
+		topologytest.Equal(t, "skipped", map[string]int{"Other": 1499}, progress.Skipped)
+		topologytest.Equal(t, "destination", []string{"1499"}, drained(t, vh, destination, 1))
+		topologytest.Equal(t, "source", bodies(1499), drained(t, vh, source, 1499))
 	})
 }
 
@@ -121,14 +121,13 @@ func TestMoveWithoutPermission(t *testing.T) {
 
 func TestDryRun(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		vh.Publish("", source, bodies(3000)...)
+		vh.Publish("", source, bodies(1200)...)
 		progress, err := start(t, vh, func(c *Config) { c.DryRun, c.Judge = true, toDestination{skip: odd} }).Wait()
 		topologytest.Equal(t, "error", nil, err)
-		topologytest.Equal(t, "would be moved", 1500, progress.Moved)
-		topologytest.Equal(t, "skipped", map[string]int{"Odd": 1500}, progress.Skipped)
+		topologytest.Equal(t, "would be moved", 600, progress.Moved)
+		topologytest.Equal(t, "skipped", map[string]int{"Odd": 600}, progress.Skipped)
 		holds(t, vh, destination, 0)
-		got := drained(t, vh, source, 3000)
-		topologytest.Equal(t, "source", bodies(3000), got)
+		topologytest.Equal(t, "source", bodies(1200), drained(t, vh, source, 1200))
 	})
 }
 
@@ -462,7 +461,7 @@ func TestUnreadableWhileTheDepthIsAskedFor(t *testing.T) {
 // messages are seen, counted and moved in their order.
 func TestLargeMessagesBehindSmallOnes(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		small, large := bodies(600), make([]string, 60)
+		small, large := bodies(600), make([]string, 24)
 		for i := range large {
 			large[i] = strconv.Itoa(len(small)+i) + strings.Repeat(" ", 900<<10)
 		}
@@ -714,20 +713,20 @@ func TestLimitedSource(t *testing.T) {
 // The network fails during the move: no message is lost, and only messages in flight may be duplicated.
 func TestCutConnections(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		vh.Publish("", source, bodies(5000)...)
+		vh.Publish("", source, bodies(3000)...)
 		proxy := netfault.NewProxy(t, vh.Broker.AMQPURI)
 		running := start(t, vh, func(c *Config) { c.Dial = dialer(t, vh, proxy.URI) })
 		const cuts = 3
 		for cut := 1; cut <= cuts; cut++ {
 			NewWithT(t).Eventually(func() int { return running.Progress().Moved }).WithTimeout(within).
-				WithPolling(10 * time.Millisecond).Should(BeNumerically(">=", cut*500))
+				WithPolling(10 * time.Millisecond).Should(BeNumerically(">=", cut*300))
 			proxy.Cut()
 		}
 		_, err := running.Wait()
 		topologytest.Equal(t, "error", nil, err)
 		moved := bodiesOf(drain(t, vh, destination))
-		topologytest.Equal(t, "moved", bodies(5000), sorted(moved))
-		if doubled := len(moved) - 5000; doubled > cuts*maxWindow {
+		topologytest.Equal(t, "moved", bodies(3000), sorted(moved))
+		if doubled := len(moved) - 3000; doubled > cuts*maxWindow {
 			t.Errorf("%d messages are there twice, after %d cuts", doubled, cuts)
 		}
 		holds(t, vh, source, 0)

@@ -174,7 +174,8 @@ func (r *run) awaits(state State) {
 // holds waits until a queue has exactly count ready messages.
 func holds(t *testing.T, vh *brokers.VHost, queue string, count int) {
 	t.Helper()
-	NewWithT(t).Eventually(vh.Ready).WithArguments(queue).WithTimeout(within).Should(Equal(count), "messages of %q", queue)
+	NewWithT(t).Eventually(vh.Ready).WithArguments(queue).WithTimeout(within).WithPolling(50*time.Millisecond).
+		Should(Equal(count), "messages of %q", queue)
 }
 
 // drained waits for count messages, takes them out of a queue, and returns their bodies in order.
@@ -197,21 +198,38 @@ func connect(tb testing.TB, vh *brokers.VHost, name string) (channel *amqp.Chann
 	return channel, func() { _ = connection.Close() }
 }
 
-// drain takes all ready messages out of a queue, in order.
+// drain takes all ready messages out of a queue, in order. After the first one it consumes, because a Get for each message would
+// cost the broker several times as much.
 func drain(t *testing.T, vh *brokers.VHost, queue string) []amqp.Delivery {
 	t.Helper()
 	channel, closeConnection := connect(t, vh, "drain")
 	defer closeConnection()
 	messages := []amqp.Delivery{}
 	for {
-		message, ok, err := channel.Get(queue, true)
+		first, ok, err := channel.Get(queue, true)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !ok {
 			return messages
 		}
-		messages = append(messages, message)
+		messages = append(messages, first)
+		if first.MessageCount == 0 {
+			continue
+		}
+		deliveries, err := channel.Consume(queue, "drain", true, false, false, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range first.MessageCount {
+			messages = append(messages, <-deliveries)
+		}
+		if err := channel.Cancel("drain", false); err != nil {
+			t.Fatal(err)
+		}
+		for late := range deliveries {
+			messages = append(messages, late)
+		}
 	}
 }
 
