@@ -89,6 +89,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 		"a certificate of no issuer for dead letters": {"deadLetters.tls.certManager.enabled=true", "deadLetters.tls.certManager.issuerRef.name is required"},
 		"a ServiceMonitor without a token":            {"metrics.serviceMonitor.enabled=true,rbac.create=false", "metrics.serviceMonitor.authorization"},
 		"a limit that is not a quantity":              {"resources.limits.memory=1GB", "memory"},
+		"a second GOMEMLIMIT":                         {"extraEnv[0].name=GOMEMLIMIT", "manager.goMemLimit"},
 		"a custom probe":                              {"livenessProbe.exec.command={true}", "exec"},
 		"an APIService without TLS":                   {"deadLetters.apiService.enabled=true", "deadLetters.tls.secretName"},
 		"no ServiceAccount at all":                    {"serviceAccount.create=false", "serviceAccount.name is required"},

@@ -26,8 +26,9 @@ var foreign = slices.Concat(
 	strings.Fields("PriorityClass aggregationRule involvedObject renewTime subPath"),    // kinds and fields of Kubernetes
 	strings.Fields("dependsOn healthCheckExprs healthChecks ignoreDifferences"),         // fields of Flux and Argo CD
 	strings.Fields("ruleSelector serviceMonitorSelector"),                               // fields of the Prometheus Operator
-	strings.Fields("deleteIfEmpty deleteIfUnused queue_types.go queue_webhook.go"),      // the messaging topology operator
-	strings.Fields("ForceNew ignoreDeclarationExceptions resource_queue.go"),            // Terraform and Spring AMQP
+	strings.Fields("deleteIfEmpty queue_controller.go"),                                 // the messaging topology operator
+	strings.Fields("ForceNew ResourcesMap resource_queue.go"),                           // the Terraform provider
+	strings.Fields("RabbitAdmin autoDeclare ignoreDeclarationExceptions purgeQueue"),    // also Spring AMQP
 	strings.Fields("Connection.NotifyBlocked"),                                          // amqp091-go
 )
 
