@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/test/deadline"
+	. "github.com/warren-mq/warren/test/gitenv"
 )
 
 // argoCD delivers with Applications that compare and apply in one of several modes.
@@ -35,12 +36,12 @@ var _ = Describe("Argo CD", Ordered, ContinueOnFailure, func() {
 	}
 	itDelivers(argoCD{serverSideDiff: true, serverSideApply: true})
 
-	BeforeAll(func() { argoCDProgram = toolScript("argocd") })
+	BeforeAll(func() { argoCDProgram = ToolScript("argocd") })
 
 	for _, serverSide := range []bool{true, false} {
 		by := argoCD{serverSide, serverSide}
 		It("keeps changes by actions, which are not in Git, with "+by.String(), func() {
-			w, d := newDelivery(by, files{"orders.yaml": consumerQueue("orders", `{}`)})
+			w, d := newDelivery(by, Files{"orders.yaml": ConsumerQueue("orders", `{}`)})
 			delivered := d.(application)
 			w.act("reconcile")
 			Eventually(func() string { return w.Get("orders").Status.LastHandledReconcileAt }).ShouldNot(BeEmpty())
@@ -50,7 +51,7 @@ var _ = Describe("Argo CD", Ordered, ContinueOnFailure, func() {
 			w.act("resume")
 			delivered.settled("Healthy")
 			w.act("suspend")
-			delivered.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{suspend: false}`)}))
+			delivered.Healthy(w.Commit(Files{"orders.yaml": ConsumerQueue("orders", `{suspend: false}`)}))
 		})
 	}
 })
@@ -94,7 +95,7 @@ func (by argoCD) Deliver(w *world, folder string) delivery {
 		},
 		"spec": map[string]any{
 			"project":     "default",
-			"source":      map[string]any{"repoURL": w.URL, "path": folder, "targetRevision": branch},
+			"source":      map[string]any{"repoURL": w.URL, "path": folder, "targetRevision": Branch},
 			"destination": map[string]any{"server": "https://kubernetes.default.svc", "namespace": w.Namespace},
 			"syncPolicy": map[string]any{
 				"automated":   map[string]any{"prune": true, "selfHeal": true},

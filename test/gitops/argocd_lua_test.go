@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/yaml"
 
+	. "github.com/warren-mq/warren/test/gitenv"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
@@ -49,7 +50,7 @@ type actionTests struct {
 
 // Argo CD's Lua engine runs the health checks and actions that config/argocd adds to argocd-cm on recorded resources.
 var _ = Describe("Argo CD with the component config/argocd", func() {
-	BeforeEach(func() { argoCDProgram = toolScript("argocd") })
+	BeforeEach(func() { argoCDProgram = ToolScript("argocd") })
 
 	for _, kind := range []string{"BrokerConnection", "ConsumerQueue"} {
 		It("computes the health of a "+kind, func() {

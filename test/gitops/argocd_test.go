@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	. "github.com/warren-mq/warren/test/gitenv"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
@@ -47,7 +48,7 @@ func (i *installation) install() {
 	kube.Kubectl("wait", "--for=condition=Established", "crd/applications.argoproj.io", "crd/appprojects.argoproj.io")
 
 	kube.Kubectl("create", "namespace", "argocd")
-	i.write("kustomization.yaml", manifest("kustomize.config.k8s.io/v1beta1", "Kustomization", "argocd", map[string]any{
+	i.write("kustomization.yaml", Manifest("kustomize.config.k8s.io/v1beta1", "Kustomization", "argocd", map[string]any{
 		"namespace":  "argocd",
 		"resources":  []string{i.relative(filepath.Join(manifests, "base", "config"))},
 		"components": []string{i.relative(filepath.Join(Checkout, "config", "argocd"))},
@@ -55,7 +56,7 @@ func (i *installation) install() {
 	kube.Kubectl("apply", "--server-side", "--kustomize", i.folder)
 	// Argo CD's server would create the key on its first start.
 	kube.Kubectl("patch", "--namespace", "argocd", "secret", "argocd-secret", "--patch", fmt.Sprintf(`{"stringData":{"server.secretkey":%q}}`, rand.Text()))
-	project := i.write("project.yaml", manifest("argoproj.io/v1alpha1", "AppProject", "default", map[string]any{"spec": map[string]any{
+	project := i.write("project.yaml", Manifest("argoproj.io/v1alpha1", "AppProject", "default", map[string]any{"spec": map[string]any{
 		"sourceRepos": []string{"*"}, "destinations": []any{map[string]any{"server": "*", "namespace": "*"}},
 	}}))
 	kube.Kubectl("apply", "--server-side", "--namespace", "argocd", "--filename", project)
@@ -85,7 +86,7 @@ func (i *installation) relative(folder string) string {
 // component is a program of Argo CD. It finds the pinned kustomize.
 func (i *installation) component(name string, arguments ...string) *exec.Cmd {
 	GinkgoHelper()
-	tool := toolScript("argocd")
+	tool := ToolScript("argocd")
 	i.write("bin/kustomize", fmt.Sprintf("#!/bin/sh\nexec '%s' kustomize \"$@\"\n", tool))
 	Expect(os.MkdirAll(filepath.Join(i.folder, name), 0o700)).To(Succeed())
 	command := exec.Command(tool, append([]string{"argocd"}, arguments...)...)

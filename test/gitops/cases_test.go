@@ -10,6 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/deadline"
+	. "github.com/warren-mq/warren/test/gitenv"
 )
 
 // tool delivers resources from Git to a cluster.
@@ -75,45 +76,45 @@ func itDeliversSamples(by tool) {
 // itDelivers defines the other specs for each tool.
 func itDelivers(by tool) {
 	It("reports a ConsumerQueue that Warren refuses as failed until it is fixed in Git", func() {
-		w, d := newDelivery(by, files{"orders.yaml": consumerQueue("orders", `{}`)})
-		revision := w.Commit(files{"orders.yaml": consumerQueue("orders",
+		w, d := newDelivery(by, Files{"orders.yaml": ConsumerQueue("orders", `{}`)})
+		revision := w.Commit(Files{"orders.yaml": ConsumerQueue("orders",
 			`{retry: {exchange: {name: retries, type: topic}, delayTiers: [{delay: 10s, routingKey: "retry.#"}, {delay: 1m, routingKey: retry.1m}]}}`)})
 		d.Unhealthy(revision, "orders", `the routing keys "retry.#" and "retry.1m" of retry.delayTiers overlap`)
-		d.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{}`)}))
+		d.Healthy(w.Commit(Files{"orders.yaml": ConsumerQueue("orders", `{}`)}))
 	})
 
 	It("reports why the API server refuses a ConsumerQueue, and keeps the existing one", func() {
-		w, d := newDelivery(by, files{"orders.yaml": consumerQueue("orders", `{retry: {maxAttempts: 3}}`)})
+		w, d := newDelivery(by, Files{"orders.yaml": ConsumerQueue("orders", `{retry: {maxAttempts: 3}}`)})
 		before := w.spec("orders")
-		d.Refused(w.Commit(files{"orders.yaml": consumerQueue("orders", `{retry: {strategy: Requeue, delayTiers: [{delay: 10s}]}}`)}),
+		d.Refused(w.Commit(Files{"orders.yaml": ConsumerQueue("orders", `{retry: {strategy: Requeue, delayTiers: [{delay: 10s}]}}`)}),
 			"spec.retry")
 		Expect(w.spec("orders")).To(Equal(before))
 		w.Ready("orders")
-		d.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{retry: {maxAttempts: 4}}`)}))
+		d.Healthy(w.Commit(Files{"orders.yaml": ConsumerQueue("orders", `{retry: {maxAttempts: 4}}`)}))
 	})
 
 	It("reports a ConsumerQueue with a changed TTL as failed and names the argument", func() {
-		w, d := newDelivery(by, files{"orders.yaml": consumerQueue("orders", `{queue: {messageTTL: 1h}}`)})
+		w, d := newDelivery(by, Files{"orders.yaml": ConsumerQueue("orders", `{queue: {messageTTL: 1h}}`)})
 		held := w.VHost.Definitions()
-		revision := w.Commit(files{"orders.yaml": consumerQueue("orders", `{queue: {messageTTL: 2h}}`)})
+		revision := w.Commit(Files{"orders.yaml": ConsumerQueue("orders", `{queue: {messageTTL: 2h}}`)})
 		d.Unhealthy(revision, "orders", "x-message-ttl is 3600000, should be 7200000")
 		Expect(w.VHost.Definitions()).To(Equal(held), "nothing is recreated")
-		d.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{queue: {messageTTL: 1h}}`)}))
+		d.Healthy(w.Commit(Files{"orders.yaml": ConsumerQueue("orders", `{queue: {messageTTL: 1h}}`)}))
 	})
 
 	for _, recreation := range []string{"recreatePolicy: WhenEmpty", "recreatePolicy: Migrate, recreation: {approval: Automatic}"} {
 		It("stays healthy while a queue with a changed TTL is recreated, with "+recreation, func() {
-			w, d := newDelivery(by, files{"orders.yaml": consumerQueue("orders", `{queue: {messageTTL: 1h}, `+recreation+`}`)})
-			d.Healthy(w.Commit(files{"orders.yaml": consumerQueue("orders", `{queue: {messageTTL: 2h}, `+recreation+`}`)}))
+			w, d := newDelivery(by, Files{"orders.yaml": ConsumerQueue("orders", `{queue: {messageTTL: 1h}, `+recreation+`}`)})
+			d.Healthy(w.Commit(Files{"orders.yaml": ConsumerQueue("orders", `{queue: {messageTTL: 2h}, `+recreation+`}`)}))
 			w.recreated("orders")
 			w.ExpectExactly()
 		})
 	}
 
 	It("reports a recreation that waits for an approval as failed, and keeps the approval, which is not in Git", func() {
-		w, d := newDelivery(by, files{"orders.yaml": consumerQueue("orders", `{queue: {messageTTL: 1h}, recreatePolicy: Migrate}`)})
+		w, d := newDelivery(by, Files{"orders.yaml": ConsumerQueue("orders", `{queue: {messageTTL: 1h}, recreatePolicy: Migrate}`)})
 		w.VHost.Publish("", "orders", "kept")
-		revision := w.Commit(files{"orders.yaml": consumerQueue("orders", `{queue: {messageTTL: 2h}, recreatePolicy: Migrate}`)})
+		revision := w.Commit(Files{"orders.yaml": ConsumerQueue("orders", `{queue: {messageTTL: 2h}, recreatePolicy: Migrate}`)})
 		d.Unhealthy(revision, "orders", "approve with kubectl warren approve")
 		kube.Kubectl("annotate", "consumerqueue", "orders", "--namespace", w.Namespace, "--field-manager=warren-plugin", // as the plugin does
 			v1alpha1.ApproveRecreationAnnotation+"="+w.Get("orders").Status.PlanHash)
@@ -125,9 +126,9 @@ func itDelivers(by tool) {
 	})
 
 	It("reverts manual changes and deletes resources that were removed from Git", func() {
-		w, d := newDelivery(by, files{
-			"orders.yaml":   consumerQueue("orders", `{retry: {maxAttempts: 3}}`),
-			"invoices.yaml": consumerQueue("invoices", `{}`),
+		w, d := newDelivery(by, Files{
+			"orders.yaml":   ConsumerQueue("orders", `{retry: {maxAttempts: 3}}`),
+			"invoices.yaml": ConsumerQueue("invoices", `{}`),
 		})
 		before := w.spec("orders")
 		kube.Kubectl("patch", "consumerqueue", "orders", "--namespace", w.Namespace, "--type=merge", "--patch", `{"spec":{"retry":{"maxAttempts":7}}}`)
@@ -143,7 +144,7 @@ func itDelivers(by tool) {
 	})
 
 	It("deletes ConsumerQueues, BrokerConnection and Secret together, and their queues at the broker", func() {
-		w, d := newDelivery(by, files{"orders.yaml": consumerQueue("orders", `{}`), "invoices.yaml": consumerQueue("invoices", `{}`)})
+		w, d := newDelivery(by, Files{"orders.yaml": ConsumerQueue("orders", `{}`), "invoices.yaml": ConsumerQueue("invoices", `{}`)})
 		d.Delete()
 		gone(d)
 		Eventually(w.versions).Should(BeEmpty())
@@ -184,10 +185,10 @@ type deletions struct {
 func newDeletions(by tool, folders []string) *deletions {
 	GinkgoHelper()
 	w := newWorld()
-	all := w.access("")
-	d := &deletions{world: w, revision: w.Commit(files{
+	all := Access(w.World, "")
+	d := &deletions{world: w, revision: w.Commit(Files{
 		"secret/secret.yaml": all["secret.yaml"], "connection/brokerconnection.yaml": all["brokerconnection.yaml"],
-		"queues/orders.yaml": consumerQueue("orders", `{}`),
+		"queues/orders.yaml": ConsumerQueue("orders", `{}`),
 	})}
 	for _, folder := range folders {
 		d.left = append(d.left, by.Deliver(w, folder))
@@ -217,10 +218,10 @@ func (d *deletions) proceed() int {
 }
 
 // newDelivery delivers files with a BrokerConnection and Secret, and waits until all are healthy.
-func newDelivery(by tool, given files) (*world, delivery) {
+func newDelivery(by tool, given Files) (*world, delivery) {
 	GinkgoHelper()
 	w := newWorld()
-	all := w.access("")
+	all := Access(w.World, "")
 	maps.Copy(all, given)
 	revision := w.Commit(all)
 	d := by.Deliver(w, ".")

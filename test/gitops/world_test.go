@@ -16,62 +16,31 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/brokers"
+	. "github.com/warren-mq/warren/test/gitenv"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
 // world is a namespace, a virtual host and a repository for one test.
 type world struct {
 	*World
-	*repository
+	*Repository
 }
 
 func newWorld() *world {
 	GinkgoHelper()
-	w := &world{NewWorld(kube, broker.NewVHost(GinkgoTB())), newRepository()}
+	w := &world{NewWorld(kube, broker.NewVHost(GinkgoTB())), NewRepository()}
 	DeferCleanup(w.Leave)
 	return w
 }
 
-// access returns the files with BrokerConnection and Secret, in a folder of the repository.
-func (w *world) access(folder string) files {
-	return files{
-		filepath.Join(folder, "secret.yaml"): manifest("v1", "Secret", "rabbitmq", map[string]any{
-			"stringData": map[string]string{
-				"username": w.Broker.Username, "password": w.Broker.Password,
-				"amqpURI": w.Broker.AMQPURI, "managementURI": w.Broker.ManagementURI,
-			},
-		}),
-		filepath.Join(folder, "brokerconnection.yaml"): manifest(v1alpha1.GroupVersion.String(), "BrokerConnection", "default", map[string]any{
-			"spec": map[string]any{"secretRef": map[string]any{"name": "rabbitmq"}, "vhost": w.VHost.Name, "resyncInterval": "1s"},
-		}),
-	}
-}
-
-// consumerQueue returns the file of a ConsumerQueue with a spec in YAML.
-func consumerQueue(name, spec string) string {
-	GinkgoHelper()
-	content := map[string]any{}
-	Expect(yaml.Unmarshal([]byte(spec), &content)).To(Succeed())
-	return manifest(v1alpha1.GroupVersion.String(), "ConsumerQueue", name, map[string]any{"spec": content})
-}
-
-// manifest has no namespace, because the tool sets it.
-func manifest(apiVersion, kind, name string, content map[string]any) string {
-	GinkgoHelper()
-	content["apiVersion"], content["kind"], content["metadata"] = apiVersion, kind, map[string]any{"name": name}
-	text, err := yaml.Marshal(content)
-	Expect(err).NotTo(HaveOccurred())
-	return string(text)
-}
-
 // samples returns the unchanged files of config/samples, and a kustomization in the root that applies some of them to one
 // namespace and changes their BrokerConnection to the virtual host.
-func (w *world) samples(names ...string) files {
+func (w *world) samples(names ...string) Files {
 	GinkgoHelper()
 	paths, err := filepath.Glob(filepath.Join(Checkout, "config", "samples", "*.yaml"))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(paths).NotTo(BeEmpty())
-	all := files{}
+	all := Files{}
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		Expect(err).NotTo(HaveOccurred())

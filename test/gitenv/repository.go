@@ -1,4 +1,4 @@
-package gitops
+package gitenv
 
 import (
 	"net/http/cgi"
@@ -12,20 +12,20 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// branch is the branch of every repository.
-const branch = "main"
+// Branch is the branch of every repository.
+const Branch = "main"
 
-// repository is a Git repository that is served over HTTP.
-type repository struct {
+// Repository is a Git repository that is served over HTTP.
+type Repository struct {
 	// URL is the address of the repository.
 	URL string
 
-	// folder is the working tree.
+	// folder is the working tree of a clone.
 	folder string
 }
 
-// newRepository serves an empty repository until the test ends.
-func newRepository() *repository {
+// NewRepository serves an empty repository until the test ends.
+func NewRepository() *Repository {
 	GinkgoHelper()
 	root := GinkgoT().TempDir()
 	backend, err := exec.CommandContext(ctx(), "git", "--exec-path").Output()
@@ -36,20 +36,22 @@ func newRepository() *repository {
 		Stderr: GinkgoWriter,
 	})
 	DeferCleanup(server.Close)
-	r := &repository{URL: server.URL + "/apps.git", folder: filepath.Join(root, "apps")}
+	r := &Repository{URL: server.URL + "/apps.git", folder: filepath.Join(root, "apps")}
 	Expect(os.Mkdir(r.folder, 0o700)).To(Succeed())
-	r.git("init", "--quiet", "--initial-branch="+branch, "--separate-git-dir="+filepath.Join(root, "apps.git"))
+	r.git("init", "--quiet", "--bare", "--initial-branch="+Branch, filepath.Join(root, "apps.git"))
+	r.git("init", "--quiet", "--initial-branch="+Branch)
+	r.git("remote", "add", "origin", filepath.Join(root, "apps.git"))
 	r.git("config", "user.name", "Tester")
 	r.git("config", "user.email", "tester@example.com")
 	r.git("config", "commit.gpgSign", "false")
 	return r
 }
 
-// files are the contents of files by path.
-type files map[string]string
+// Files are the contents of files by path.
+type Files map[string]string
 
-// Commit writes files and returns the revision.
-func (r *repository) Commit(changed files) string {
+// Commit writes files, pushes them and returns the revision.
+func (r *Repository) Commit(changed Files) string {
 	GinkgoHelper()
 	for name, content := range changed {
 		path := filepath.Join(r.folder, name)
@@ -59,8 +61,8 @@ func (r *repository) Commit(changed files) string {
 	return r.commit()
 }
 
-// Remove removes files and returns the revision.
-func (r *repository) Remove(names ...string) string {
+// Remove removes files, pushes and returns the revision.
+func (r *Repository) Remove(names ...string) string {
 	GinkgoHelper()
 	for _, name := range names {
 		Expect(os.Remove(filepath.Join(r.folder, name))).To(Succeed())
@@ -68,14 +70,15 @@ func (r *repository) Remove(names ...string) string {
 	return r.commit()
 }
 
-func (r *repository) commit() string {
+func (r *Repository) commit() string {
 	GinkgoHelper()
 	r.git("add", "--all")
 	r.git("commit", "--quiet", "--message=Change")
+	r.git("push", "--quiet", "origin", Branch)
 	return strings.TrimSpace(r.git("rev-parse", "HEAD"))
 }
 
-func (r *repository) git(arguments ...string) string {
+func (r *Repository) git(arguments ...string) string {
 	GinkgoHelper()
 	command := exec.CommandContext(ctx(), "git", arguments...)
 	command.Dir = r.folder

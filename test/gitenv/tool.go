@@ -1,4 +1,4 @@
-package gitops
+package gitenv
 
 import (
 	"os/exec"
@@ -10,8 +10,8 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// toolScript returns hack/tool.sh for a program that it has built. The first build on a machine takes minutes.
-func toolScript(name string) string {
+// ToolScript returns hack/tool.sh for a program that it has built. The first build on a machine takes minutes.
+func ToolScript(name string) string {
 	GinkgoHelper()
 	script, err := filepath.Abs(filepath.Join(Checkout, "hack", "tool.sh"))
 	Expect(err).NotTo(HaveOccurred())
