@@ -159,3 +159,26 @@ func TestPostponed(t *testing.T) {
 	objects, _ = r.postponed(controllertest.Orders, both)
 	topologytest.Equal(t, "postponed when the resource is gone", nil, objects)
 }
+
+// The deletion of a queue deletes its bindings too, and their events may arrive after Warren has declared both again. Only the
+// queue counts then.
+func TestTheDeletionOfAQueueDoesNotCountForItsBindings(t *testing.T) {
+	t.Parallel()
+	now := testclock.NewFakePassiveClock(time.Now())
+	r := newRedeclared(now)
+	queue := vhost.QueueID("dlq")
+	binding := vhost.ID{Kind: vhost.KindBinding, Source: "dlx", Destination: "dlq", RoutingKey: "#"}
+	for range 2 {
+		r.record(controllertest.Orders, []vhost.ID{binding, queue})
+		now.SetTime(now.Now().Add(10 * time.Second))
+		r.record(controllertest.Orders, []vhost.ID{binding}) // after the late event
+		now.SetTime(now.Now().Add(time.Minute))
+	}
+	objects, _ := r.postponed(controllertest.Orders, []vhost.ID{queue, binding})
+	topologytest.Equal(t, "postponed after two deletions of the queue", nil, objects)
+	for range 3 {
+		r.record(controllertest.Orders, []vhost.ID{binding})
+	}
+	objects, _ = r.postponed(controllertest.Orders, []vhost.ID{queue, binding})
+	topologytest.Equal(t, "postponed after three deletions of the binding alone", vhost.IDs{binding: true}, objects)
+}

@@ -17,6 +17,9 @@ const (
 	maxRedeclared    = 3
 	redeclaredWithin = 10 * time.Minute
 	redeclareAgain   = 5 * time.Minute
+	// lateEvents is how long after the deletion of a queue or exchange the event of one of its bindings may arrive. A broker that
+	// is not busy sends all of them within 70 ms; see ADR 0025.
+	lateEvents = 30 * time.Second
 )
 
 // redeclared records when deleted objects were declared again. A restart forgets it. An entry leaves when the object was left
@@ -62,16 +65,33 @@ func (d redeclarations) wait(c clock.PassiveClock) time.Duration {
 	return redeclareAgain - c.Since(d.last[len(d.last)-1])
 }
 
-// record records objects that were declared again.
+// record records objects that were declared again. It leaves out a binding if its queue or exchange was declared again at the same
+// time or shortly before: the deletion of the queue or exchange deleted the binding, too.
 func (r *redeclared) record(resource client.ObjectKey, objects []vhost.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(objects) > 0 && r.of[resource] == nil {
 		r.of[resource] = map[vhost.ID]redeclarations{}
 	}
+	now, of := r.clock.Now(), r.of[resource]
+	var bindings []vhost.ID
 	for _, id := range objects {
-		r.of[resource][id] = r.of[resource][id].with(r.clock.Now())
+		if id.Kind == vhost.KindBinding {
+			bindings = append(bindings, id)
+		} else {
+			of[id] = of[id].with(now)
+		}
 	}
+	for _, id := range bindings {
+		if !of[vhost.ExchangeID(id.Source)].isRecent(now) && !of[vhost.QueueID(id.Destination)].isRecent(now) {
+			of[id] = of[id].with(now)
+		}
+	}
+}
+
+// isRecent reports whether an event of the last deletion may still arrive.
+func (d redeclarations) isRecent(now time.Time) bool {
+	return len(d.last) > 0 && now.Sub(d.last[len(d.last)-1]) < lateEvents
 }
 
 func (d redeclarations) with(now time.Time) redeclarations {

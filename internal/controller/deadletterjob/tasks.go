@@ -19,7 +19,8 @@ const (
 	// namespaceSlots is for the jobs of a namespace that move, delete or count. A job that waits for a queue or for the broker has
 	// no slot, so it delays no other job.
 	namespaceSlots = 4
-	// namespaceJobs is for all jobs of a namespace that have begun, processJobs for those of all namespaces.
+	// namespaceJobs is for all jobs of a namespace that have begun, processJobs for those of all namespaces. A namespace gets more than
+	// one only from the first half: the other half is reserved for namespaces without a job.
 	namespaceJobs = 8
 	processJobs   = 32
 )
@@ -133,6 +134,9 @@ func (t *Tasks) hasSlot(namespace string) bool {
 		if !has.waits() {
 			slots++
 		}
+	}
+	if begun > 0 && len(t.of) >= processJobs/2 {
+		return false
 	}
 	return slots < namespaceSlots && begun < namespaceJobs && len(t.of) < processJobs
 }

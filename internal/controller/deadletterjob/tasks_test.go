@@ -1,6 +1,7 @@
 package deadletterjob
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -110,6 +111,29 @@ func TestSlotsOfANamespace(t *testing.T) {
 	topologytest.Equal(t, "the ninth begins while all others wait", false, begin("j"))
 	r.drop(stranger, "1")
 	topologytest.Equal(t, "enqueued", key("j").ObjectKey, <-enqueued)
+}
+
+// Two namespaces can use only half of all slots for jobs that wait for days. Each other namespace then has one.
+func TestSlotsAreReservedForOtherNamespaces(t *testing.T) {
+	t.Parallel()
+	r := newTasks(t, func(client.ObjectKey) {})
+	broker := brokerstest.NewMover(nil)
+	// begin starts jobs of a namespace that wait for their destination, until one is refused, and returns how many have begun.
+	begin := func(namespace string) (begun int) {
+		for ; ; begun++ {
+			job := Key{Redrive, client.ObjectKey{Namespace: namespace, Name: fmt.Sprint(begun)}}
+			if _, granted := r.acquire(job, "1", turnAt("default", namespace+job.Name)); !granted {
+				return begun
+			}
+			r.begin(job, Move{Broker: &brokers.Broker{Mover: broker}}, silent(0), mover.Settings{}, time.Now())
+			(<-broker.Begun).Report(mover.Progress{State: mover.DestinationFull})
+		}
+	}
+	got := map[string]int{}
+	for _, namespace := range []string{"a", "b", "c", "d", "e"} {
+		got[namespace] = begin(namespace)
+	}
+	topologytest.Equal(t, "jobs begun", map[string]int{"a": 8, "b": 8, "c": 1, "d": 1, "e": 1}, got)
 }
 
 func TestAMoveEnqueuesItsJobForStatesAndAtItsEnd(t *testing.T) {

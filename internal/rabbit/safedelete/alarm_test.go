@@ -30,7 +30,7 @@ func TestAlarms(t *testing.T) {
 	private := brokers.NewPrivate(t)
 	vh := private.Broker.NewVHost(t)
 	config := rabbittest.ConfigOf(vh)
-	connection := rabbittest.ConnectedWith(t, config, impatient())
+	connection := rabbittest.ConnectedWith(t, config, impatient(100*time.Millisecond))
 	for _, queue := range []string{"before", "during"} {
 		vh.DeclareQueue(queue, rabbittest.Quorum(nil))
 	}

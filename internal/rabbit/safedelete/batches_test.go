@@ -306,7 +306,7 @@ func TestCrashedBatchIsCleanedUp(t *testing.T) {
 					t.Errorf("fences stand before %q", fences)
 				}
 				connection.Close()
-				again := rabbittest.ConnectedWith(t, config, impatient())
+				again := rabbittest.ConnectedWith(t, config, impatient(100*time.Millisecond))
 				NewWithT(t).Eventually(func(g Gomega) { // takes half a minute if a sentinel may have expired
 					g.Expect(again.Refresh(t.Context())).To(Succeed())
 					g.Expect(queuesBehindFences(t, again)).To(BeEmpty())

@@ -70,7 +70,7 @@ func TestLostLease(t *testing.T) {
 				rabbittest.Holds(t, vh, "orders", sentinels)
 
 				config.HoldsLease = nil
-				successor := rabbittest.ConnectedWith(t, config, impatient())
+				successor := rabbittest.ConnectedWith(t, config, impatient(100*time.Millisecond))
 				NewWithT(t).Eventually(func() error { return deleteNow(t.Context(), successor, "orders") }).
 					WithTimeout(rabbittest.Within).WithPolling(100 * time.Millisecond).Should(Succeed())
 				mustBeClean(t, vh)

@@ -2,8 +2,11 @@ package safedelete
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
@@ -42,7 +45,10 @@ func (s *Deleter) ClearLeftovers(read time.Time) {
 		defer s.deletions.clear(false)
 		for _, stray := range strays {
 			ctx, cancel := context.WithTimeout(s.deletions.closing, undoing)
-			err := recovery{s}.clearLeftover(ctx, cluster, stray)
+			err := recovery{s}.checkNoDelete(ctx, cluster, stray)
+			if err == nil {
+				err = recovery{s}.clearLeftover(ctx, cluster, stray)
+			}
 			cancel()
 			if err != nil {
 				recovery{s}.tellOfFence(stray.policy.Name, err)
@@ -118,7 +124,8 @@ type leftover struct {
 // while.
 //
 // Only one process works for an owner: the leader. Another process of the same owner has lost the lead longer ago than its budget
-// lasts, and deletes nothing any more (see deleteOne). So its fences are taken down immediately, before the sentinels expire.
+// lasts, and deletes nothing any more (see deleteOne). So its fences are taken down before the sentinels expire, as soon as no
+// delete that it sent is running any more; see checkNoDelete.
 func (s recovery) leftoverFences() (strays []leftover, cluster string) {
 	var fences []vhost.Policy
 	s.observer.View(func(known *snapshot.Snapshot) { fences, cluster = known.Fences, known.Cluster })
@@ -197,4 +204,40 @@ func (s recovery) checkVanished(ctx context.Context, cluster, policy string) err
 		}
 	}
 	return nil
+}
+
+// checkNoDelete fails while a queue behind a closed fence may still be deleted by another process that is gone. A delete can outlive
+// its process: the broker reads all that a connection has sent before it notices the end of the connection. A message that the queue
+// takes meanwhile would be lost. The channel that deletes a queue holds a sentinel, so the broker counts the channel as a consumer.
+// Another consumer cannot be told from it, so checkNoDelete passes after Times.Vanish in any case.
+func (s recovery) checkNoDelete(ctx context.Context, cluster string, stray leftover) error {
+	isOpen := stray.policy.Definition[vhost.KeyMaxLength] == fence.Boundless
+	if !stray.foreign || isOpen || stray.seen >= s.Times.Vanish {
+		return nil
+	}
+	queues := fence.QueuesOf(stray.policy.Pattern.String())
+	err := firstOf(queues, forEach(ctx, s.errs, queues, func(queue string) error { return s.checkUnheld(ctx, cluster, queue) }))
+	if err != nil {
+		s.deletions.refreshIn(time.Second, s.observer.RequestRefresh)
+	}
+	return err
+}
+
+// checkUnheld fails if a channel may hold a sentinel of a queue. A count of no messages and no consumers proves nothing: see look.
+// The answer to a basic.get comes from the leader of the queue, and shows whether the queue is empty.
+func (s recovery) checkUnheld(ctx context.Context, cluster, queue string) error {
+	now, exists, err := s.held(ctx, cluster, queue)
+	switch {
+	case err != nil, !exists, now.consumers == 0 && now.ready > 0:
+		return err
+	case now.consumers > 0:
+		return s.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue)
+	}
+	return s.changer.DoToTheEnd(ctx, cluster, func(channel *amqp.Channel) error {
+		message, found, err := get(channel, queue)
+		if err != nil || !found {
+			return err
+		}
+		return errors.Join(s.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue), putBack(message))
+	})
 }

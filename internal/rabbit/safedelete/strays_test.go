@@ -93,7 +93,7 @@ func TestStraysAreRemoved(t *testing.T) {
 				if config.Owner = "owner of " + queue; name != "guest" {
 					config.Username, config.Password = user.Username, user.Password
 				}
-				connection := rabbittest.ConnectedWith(t, config, impatient())
+				connection := rabbittest.ConnectedWith(t, config, impatient(100*time.Millisecond))
 				observed, _ := connection.Observe(vhost.Selection{Queues: []string{queue}})
 				if len(observed.Policies) != 0 {
 					t.Errorf("a fence passes for a policy: %+v", observed.Policies)
@@ -186,7 +186,7 @@ func TestSentinelsThatExpired(t *testing.T) {
 			NewWithT(t).Eventually(func() int { return vh.Ready(name + " target") }).
 				WithTimeout(rabbittest.Within).WithPolling(100*time.Millisecond).Should(BeNumerically(">=", safedelete.Sentinels), "more where one had expired too early")
 		}
-		rabbittest.ConnectedWith(t, config, impatient())
+		rabbittest.ConnectedWith(t, config, impatient(100*time.Millisecond))
 		for name := range ways {
 			NewWithT(t).Eventually(func() int { return vh.Ready(name + " target") }).
 				WithTimeout(rabbittest.Within).WithPolling(100 * time.Millisecond).Should(Equal(0))
@@ -212,7 +212,7 @@ func TestDeletionWaitsForLeftSentinels(t *testing.T) {
 		if !errors.Is(err, brokererr.ErrUnproven) || !strings.Contains(err.Error(), "of another deletion still exists") {
 			t.Errorf("beside another's fence: %v", err)
 		}
-		again := rabbittest.ConnectedWith(t, first, impatient())
+		again := rabbittest.ConnectedWith(t, first, impatient(100*time.Millisecond))
 		NewWithT(t).Eventually(func() error { return deleteNow(t.Context(), again, "orders") }).WithTimeout(rabbittest.Within).Should(Succeed())
 		mustBeClean(t, vh)
 	})
@@ -237,7 +237,7 @@ func TestASentinelThatIsHeldIsNotForgotten(t *testing.T) {
 		if _, ok, err := channel.Get("orders", false); err != nil || !ok {
 			t.Fatal(ok, err)
 		}
-		connection := rabbittest.ConnectedWith(t, config, impatient())
+		connection := rabbittest.ConnectedWith(t, config, impatient(100*time.Millisecond))
 		g := NewWithT(t)
 		fences := func() []vhost.Policy {
 			policies, err := connection.API.Policies(t.Context())
@@ -266,6 +266,49 @@ func TestASentinelThatIsHeldIsNotForgotten(t *testing.T) {
 	})
 }
 
+// A delete can outlive the process that sent it. A channel that deletes a queue holds a sentinel of that queue, so a successor does
+// not open the fence while a sentinel is held.
+func TestAFenceStaysClosedWhileADeleteMayBeRunning(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		for queue, arguments := range map[string]vhost.Arguments{"orders": nil, "single": {"x-single-active-consumer": true}} {
+			vh.DeclareQueue(queue, rabbittest.Quorum(arguments))
+			config := rabbittest.ConfigOf(vh)
+			config.Owner = "owner of " + queue
+			abandon(t, config, safedelete.StepSettled, queue)
+			deleting, err := dialed(t, vh).Channel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := deleting.Qos(1, 0, false); err != nil {
+				t.Fatal(err)
+			}
+			messages, err := deleting.Consume(queue, "", false, false, false, false, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-messages
+
+			connection := rabbittest.ConnectedWith(t, config, impatient(time.Hour))
+			publisher := newBurster(t, vh, queue)
+			for end := time.Now().Add(time.Second); time.Now().Before(end); {
+				if err := connection.Refresh(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if confirmed := publisher.burst(t.Context(), "beside the delete", 1); len(confirmed) > 0 {
+					t.Fatalf("%s: accepted %v, which the delete would delete", queue, confirmed)
+				}
+			}
+			if deleted, err := deleting.QueueDelete(queue, false, false, false); err != nil || deleted >= safedelete.Sentinels {
+				t.Errorf("%s: the delete deleted %d messages: %v", queue, deleted, err)
+			}
+			NewWithT(t).Eventually(func() []string {
+				_ = connection.Refresh(t.Context())
+				return vh.Policies()
+			}).WithTimeout(rabbittest.Within).WithPolling(100 * time.Millisecond).Should(BeEmpty())
+		}
+	})
+}
+
 // A sentinel that expires to a queue behind a fence arrives minutes later. Until then, the fence stays in its harmless form as its record.
 func TestASentinelOnItsWayIsNotForgotten(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
@@ -279,7 +322,7 @@ func TestASentinelOnItsWayIsNotForgotten(t *testing.T) {
 		abandon(t, config, safedelete.StepSettled, "tier", "orders")
 		g := NewWithT(t)
 		g.Eventually(vh.Ready).WithArguments("tier").WithTimeout(rabbittest.Within).Should(BeZero())
-		connection := rabbittest.ConnectedWith(t, config, impatient())
+		connection := rabbittest.ConnectedWith(t, config, impatient(100*time.Millisecond))
 		fences := func() []vhost.Policy {
 			policies, err := connection.API.Policies(t.Context())
 			g.Expect(err).NotTo(HaveOccurred())
@@ -303,7 +346,7 @@ func TestAFenceOfThisProcessIsNeverLeftBehind(t *testing.T) {
 		deleting, beside := rabbittest.ConfigOf(vh), rabbittest.DeafConfigOf(t, vh) // two users, which share no observation
 		deleting.Owner, deleting.Observations = "deleting", observations
 		beside.Owner, beside.Observations = "beside", observations
-		at, other := rabbittest.Connected(t, deleting, nil), rabbittest.ConnectedWith(t, beside, impatient())
+		at, other := rabbittest.Connected(t, deleting, nil), rabbittest.ConnectedWith(t, beside, impatient(100*time.Millisecond))
 		at.Deleter.Crash = func(step string) bool {
 			if step != safedelete.StepSettled {
 				return true
@@ -313,7 +356,7 @@ func TestAFenceOfThisProcessIsNeverLeftBehind(t *testing.T) {
 				t.Error(before, err)
 				return true
 			}
-			for end := time.Now().Add(3 * impatient().Leftover); time.Now().Before(end); {
+			for end := time.Now().Add(3 * impatient(100*time.Millisecond).Leftover); time.Now().Before(end); {
 				if err := other.Refresh(t.Context()); err != nil {
 					t.Error(err)
 				}
@@ -357,9 +400,9 @@ func abandon(t *testing.T, config rabbit.Config, step string, queues ...string) 
 	connection.Close()
 }
 
-// impatient treats a fence as left behind as soon as a second refresh shows it.
-func impatient() timing.Timeouts {
+// impatient treats a fence as left behind as soon as a second refresh shows it, and lets RabbitMQ delete a queue for the given time.
+func impatient(vanish time.Duration) timing.Timeouts {
 	quick := rabbittest.Unpaced()
-	quick.Leftover = 100 * time.Millisecond
+	quick.Leftover, quick.Vanish = 100*time.Millisecond, vanish
 	return quick
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
@@ -60,6 +61,19 @@ func readyText(j job) string {
 
 func doneText(j job, done *int64) string {
 	return jobs.DoneText(outcomeOf(j), ptr.Deref(done, 0), ptr.Deref(j.status().AtMost, 0), decimal)
+}
+
+// skippedText counts the messages that stay; it is empty if there are none. Subtracting the moved messages from the examined ones would
+// also count messages whose removal the broker has not confirmed yet.
+func skippedText(j job) string {
+	skipped := int64(0)
+	for _, count := range j.status().Skipped {
+		skipped += count
+	}
+	if skipped == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d skipped", skipped)
 }
 
 func messageOf(j job) string {

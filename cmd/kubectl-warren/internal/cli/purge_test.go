@@ -256,7 +256,7 @@ func TestSilentJobs(t *testing.T) {
 func TestPrintJobs(t *testing.T) {
 	t.Parallel()
 	of := metav1.ObjectMeta{Namespace: "shop", Name: "orders-wl7xb", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}
-	redrive := redriveIn(t, `{total: 1204, examined: 490, moved: 245, conditions: [{type: Ready, status: "Unknown", reason: Moving, message: m}]}`)
+	redrive := redriveIn(t, `{total: 1204, examined: 490, moved: 245, skipped: {NotSelected: 245}, conditions: [{type: Ready, status: "Unknown", reason: Moving, message: m}]}`)
 	redrive.redrive.ObjectMeta, redrive.redrive.Spec.ConsumerQueueRef.Name, redrive.redrive.Spec.RequestedBy = of, "orders", "jane"
 	waiting := purgeIn(t, `{conditions: [{type: Ready, status: "Unknown", reason: Queued, message: 'Redrive "orders-wl7xb" comes first, and has not ended'}]}`)
 	waiting.purge.CreationTimestamp, waiting.purge.Spec.ConsumerQueueRef.Name = metav1.NewTime(now.Add(-time.Minute)), "orders"

@@ -27,14 +27,7 @@ func (p purgeJob) counts() string {
 	if status.Matched != nil && !p.purge.Spec.DryRun {
 		line = fmt.Sprintf("%s of %d deleted", doneText(p, status.Deleted), *status.Matched)
 	}
-	skipped := int64(0)
-	for _, count := range status.Skipped {
-		skipped += count
-	}
-	if skipped > 0 {
-		line += fmt.Sprintf(", %d skipped", skipped)
-	}
-	return line
+	return line + skippedText(p)
 }
 
 func (p purgeJob) pace() pace {

@@ -151,9 +151,10 @@ func TestStages(t *testing.T) {
 		want   jobs.Outcome
 		line   string
 	}{
-		"new":       {`{}`, jobs.Pending, "Pending"},
-		"queued":    {`{conditions: [{type: Ready, status: "Unknown", reason: Queued, message: "waits for Redrive \"a\""}]}`, jobs.Pending, `Queued: waits for Redrive "a"`},
-		"moving":    {`{total: 20, examined: 9, moved: 5, failed: 1, conditions: [{type: Ready, status: "Unknown", reason: Moving}]}`, jobs.Pending, "5 of 20 moved, 3 skipped, 1 failed"},
+		"new":    {`{}`, jobs.Pending, "Pending"},
+		"queued": {`{conditions: [{type: Ready, status: "Unknown", reason: Queued, message: "waits for Redrive \"a\""}]}`, jobs.Pending, `Queued: waits for Redrive "a"`},
+		"moving": {`{total: 20, examined: 9, moved: 5, failed: 1, skipped: {NotSelected: 2, OtherOrigin: 1}, conditions: [{type: Ready, status: "Unknown", reason: Moving}]}`, jobs.Pending, "5 of 20 moved, 3 skipped, 1 failed"},
+		"moved messages that are not certain yet": {`{total: 20, examined: 12, moved: 2, skipped: {NotSelected: 4}, conditions: [{type: Ready, status: "Unknown", reason: Moving}]}`, jobs.Pending, "2 of 20 moved, 4 skipped"},
 		"held up":   {`{total: 20, conditions: [{type: Ready, status: "Unknown", reason: DestinationFull, message: is full}]}`, jobs.Pending, "0 of 20 moved, DestinationFull: is full"},
 		"completed": {`{` + ended + `total: 2, examined: 2, moved: 2, conditions: [{type: Ready, status: "True", reason: Completed}]}`, jobs.Completed, "2 of 2 moved"},
 		"cancelled": {`{` + ended + `total: 2, conditions: [{type: Ready, status: "True", reason: Cancelled}]}`, jobs.Cancelled, "0 of 2 moved"},

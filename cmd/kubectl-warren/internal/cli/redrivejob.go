@@ -25,9 +25,7 @@ func (r redriveJob) counts() string {
 	if r.redrive.Spec.DryRun {
 		line = fmt.Sprintf("%d of %d examined", ptr.Deref(status.Examined, 0), ptr.Deref(status.Total, 0))
 	}
-	if left := ptr.Deref(status.Examined, 0) - ptr.Deref(status.Moved, 0) - ptr.Deref(status.Failed, 0); left > 0 {
-		line += fmt.Sprintf(", %d skipped", left)
-	}
+	line += skippedText(r)
 	if count := ptr.Deref(status.Failed, 0); count > 0 {
 		line += fmt.Sprintf(", %d failed", count)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"html"
-	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -81,18 +80,24 @@ func (s *site) answer(w http.ResponseWriter, r *http.Request) {
 // do sends a request with the cookie of the admitted browser, and returns the code and the body.
 func (s *site) do(method, path string, form url.Values) (code int, body string) {
 	s.t.Helper()
+	response := s.respond(s.request(method, path, form))
+	return response.Code, response.Body.String()
+}
+
+// request returns a request with the cookie of the admitted browser.
+func (s *site) request(method, path string, form url.Values) *http.Request {
 	path, _, _ = strings.Cut(path, "#")
 	r := httptest.NewRequestWithContext(s.t.Context(), method, path, strings.NewReader(form.Encode()))
 	r.Host = s.guard.address
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.AddCookie(&http.Cookie{Name: cookieName, Value: s.guard.session})
+	return r
+}
+
+func (s *site) respond(r *http.Request) *httptest.ResponseRecorder {
 	recorder := httptest.NewRecorder()
 	s.Handler().ServeHTTP(recorder, r)
-	content, err := io.ReadAll(recorder.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return recorder.Code, string(content)
+	return recorder
 }
 
 // read returns the text of a page, without markup and with single spaces.
@@ -267,18 +272,28 @@ func moving(moved int64) *v1alpha1.Redrive {
 	return r
 }
 
-// While a job holds the messages of a queue, the page of the queue lists none. It shows how many messages are under way, and
-// refreshes itself until the job has ended.
+// While a job takes the messages of a queue, the page of the queue lists the other messages. It refreshes the number of messages under
+// way, without another browse, because the job pauses for each browse. It loads itself again when the job has ended.
 func TestQueueWhileAJobTakesMessages(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, orders(1264), moving(15))
+	s.summary.Summary.Groups = []deadletters.Group{{Reason: "Rejected", Queue: "orders", Count: 1204}}
 	page := path("namespaces", "shop", "queues", "orders")
 	s.expect(namespacePath("shop"), "1,264 dead letters in shop", "45 messages by Redrive some Moving")
-	s.expect(page, "orders: 45 dead letters under way in queue orders.dlq , which had 1,264 messages, as of",
-		"Redrive some takes the messages of this queue.", "15 of 60")
+	s.expect(page, "orders: 45 dead letters under way", "Redrive some takes messages of this queue. It pauses while they are listed.", "15 of 60",
+		"1,204 Rejected")
 	_, body := s.do(http.MethodGet, page, nil)
-	if !strings.Contains(body, `hx-get="`+page+`"`) || strings.Contains(body, "no messages that can be listed") || len(s.asked) > 0 {
-		t.Errorf("want a page that refreshes itself and asks for no messages; %d requests, page:\n%s", len(s.asked), body)
+	if !strings.Contains(body, `hx-get="`+page+`"`) || strings.Contains(body, `href="`+page+`/export"`) {
+		t.Errorf("want a page that refreshes itself and offers no other job:\n%s", body)
+	}
+	requests := len(s.asked)
+	refresh := func() *httptest.ResponseRecorder {
+		r := s.request(http.MethodGet, page, nil)
+		r.Header.Set("HX-Request", "true")
+		return s.respond(r)
+	}
+	if response := refresh(); !strings.Contains(response.Body.String(), "45 dead letters under way") || len(s.asked) != requests {
+		t.Errorf("a refresh makes %d requests, page:\n%s", len(s.asked)-requests, response.Body)
 	}
 	ended := moving(60)
 	if err := s.Kube.Get(t.Context(), client.ObjectKeyFromObject(ended), ended); err != nil {
@@ -288,8 +303,11 @@ func TestQueueWhileAJobTakesMessages(t *testing.T) {
 	if err := s.Kube.Update(t.Context(), ended); err != nil {
 		t.Fatal(err)
 	}
-	if _, body = s.do(http.MethodGet, page, nil); strings.Contains(body, "hx-get") || len(s.asked) == 0 {
-		t.Errorf("want a page that stays and asks for messages; %d requests, page:\n%s", len(s.asked), body)
+	if got := refresh().Header().Get("HX-Refresh"); got != "true" {
+		t.Errorf("HX-Refresh after the end %q, want true", got)
+	}
+	if _, body = s.do(http.MethodGet, page, nil); strings.Contains(body, "hx-get") {
+		t.Errorf("want a page that does not refresh itself:\n%s", body)
 	}
 }
 

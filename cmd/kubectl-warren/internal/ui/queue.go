@@ -44,7 +44,7 @@ type queuePage struct {
 	Recreating string
 	Advisories []v1alpha1.Advisory
 	Transfers  []transfer
-	// Running is the job that holds messages of the queue. While it runs, the page lists none. It is nil if there is no such job.
+	// Running is the job that takes messages of the queue; nil if there is none.
 	Running *transfer
 	// Refused is why the queue cannot be browsed; MessagesRefused is why only counts are shown.
 	Refused, MessagesRefused []string
@@ -118,13 +118,24 @@ func (s *Server) queue(w http.ResponseWriter, r *http.Request) error {
 	}
 	transfers, _ := s.transfers(r.Context(), namespace) // a user without permission sees none
 	page.addTransfers(transfers)
+	if r.Header.Get("HX-Request") != "" {
+		return page.refresh(w)
+	}
 	code := http.StatusOK
-	if page.Running == nil {
-		if err := page.browse(r, s); err != nil {
-			page.Refused, code = printable.Lines(s.Explain(err)), codeOf(err)
-		}
+	if err := page.browse(r, s); err != nil {
+		page.Refused, code = printable.Lines(s.Explain(err)), codeOf(err)
 	}
 	return renderAs(w, code, "queue", page)
+}
+
+// refresh answers a page that shows a running job and refreshes itself. It does not browse, because the job pauses for each browse. When
+// the job has ended, the page loads itself again.
+func (p *queuePage) refresh(w http.ResponseWriter) error {
+	if p.Running == nil {
+		w.Header().Set("HX-Refresh", "true")
+		return nil
+	}
+	return render(w, "queue", p)
 }
 
 // addTransfers adds the jobs of the queue that are running or have ended recently.
