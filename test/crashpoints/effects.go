@@ -34,7 +34,7 @@ var randomParts = []struct {
 	pattern     *regexp.Regexp
 	replacement string
 }{
-	{regexp.MustCompile(`\bwarren-(hold|back|probe)-[a-z0-9]{10}`), "warren-$1-ID"},
+	{regexp.MustCompile(`\bwarren-(hold|backlog|back|probe)-[a-z0-9]{10}`), "warren-$1-ID"},
 	{regexp.MustCompile(`\bwarren-(fence|recreate)-\d+-[A-Z0-9]{6}:[^:]*:`), "warren-$1-ID:"},
 	{regexp.MustCompile(`\bwarren(-link-|\.nowhere\.)[A-Z0-9]+`), "warren${1}ID"},
 }

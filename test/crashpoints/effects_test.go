@@ -66,6 +66,8 @@ func TestRandomPartsOfNames(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
 		"warren-hold-abcde23456.orders":             "warren-hold-ID.orders",
+		"warren-backlog-abcde23456.orders":          "warren-backlog-ID.orders",
+		"warren-backlog-abcde23456":                 "warren-backlog-ID",
 		"warren-probe-abcde23456.orders":            "warren-probe-ID.orders",
 		"warren-back-abcde23456":                    "warren-back-ID",
 		"warren-link-JGGTA2MRO3BZ6KMQ":              "warren-link-ID",

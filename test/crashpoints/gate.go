@@ -2,11 +2,14 @@ package crashpoints
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/warren-mq/warren/test/netfault"
 )
@@ -190,9 +193,9 @@ const unanswered = 5 * time.Second
 // received it.
 func (g *gate) endAfter(effect sent) {
 	if effect.method == queueDelete {
-		for limit := time.Now().Add(unanswered); !g.isGone(effect.Object) && time.Now().Before(limit); {
-			time.Sleep(polling)
-		}
+		_ = wait.PollUntilContextTimeout(context.Background(), polling, unanswered, true, func(context.Context) (bool, error) {
+			return g.isGone(effect.Object), nil
+		})
 	}
 	g.end()
 }

@@ -2,6 +2,7 @@ package crashpoints
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -181,15 +183,14 @@ func (w *world) restartIfCrashed() {
 // until waits for a condition. Meanwhile it starts a killed manager again.
 func (w *world) until(what string, limit time.Duration, condition func() (done bool, detail any)) {
 	w.t.Helper()
-	for end := time.Now().Add(limit); ; time.Sleep(polling) {
+	var detail any
+	err := wait.PollUntilContextTimeout(w.t.Context(), polling, limit, true, func(context.Context) (done bool, err error) {
 		w.restartIfCrashed()
-		done, detail := condition()
-		if done {
-			return
-		}
-		if time.Now().After(end) {
-			w.t.Fatalf("not within %v: %s; last seen: %s", limit, what, asYAML(detail))
-		}
+		done, detail = condition()
+		return done, nil
+	})
+	if err != nil {
+		w.t.Fatalf("not within %v: %s; last seen: %s", limit, what, asYAML(detail))
 	}
 }
 

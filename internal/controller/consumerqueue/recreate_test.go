@@ -516,6 +516,18 @@ func TestTheResultOfAnOutdatedTaskIsIgnored(t *testing.T) {
 	topologytest.Equal(t, "has a result for another manager's run", false, tasks.get(controllertest.Orders, status).hasResult())
 }
 
+// After a node was killed, a fence may be closed until work succeeds.
+func TestHowSoonFailedWorkIsRepeated(t *testing.T) {
+	t.Parallel()
+	ended := time.Now()
+	for failures, want := range []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second} {
+		task := recreationTask{id: "id", ended: ended, failures: failures}
+		topologytest.Equal(t, fmt.Sprintf("pause after %d failures", failures), want, task.retryIn(ended))
+	}
+	often := recreationTask{id: "id", ended: ended, failures: 1000}
+	topologytest.Equal(t, "pause after a thousand failures", 5*time.Second, often.retryIn(ended))
+}
+
 // Sixteen queues of a vhost are recreated at a time, so that a hundred do not open a hundred connections.
 func TestSlotsOfRecreations(t *testing.T) {
 	t.Parallel()

@@ -15,10 +15,11 @@ import (
 // maxRecreations is how many queues of a vhost are recreated at a time. Each has an AMQP connection.
 const maxRecreations = 16
 
-// How soon the work of a phase is repeated that failed.
+// How soon the work of a phase is repeated that failed. The last pause is short, because the fence may be closed meanwhile, and because
+// no work is tried while the broker cannot be reached.
 const (
 	firstWorkRetry = time.Second
-	lastWorkRetry  = 30 * time.Second
+	lastWorkRetry  = 5 * time.Second
 )
 
 // recreationTasks does the work of the phases of recreations, which takes longer than a reconciliation should. Each task enqueues its

@@ -172,6 +172,7 @@ func (s recovery) clearLeftover(ctx context.Context, cluster string, stray lefto
 	f := fence.Fence{Name: name, Pattern: pattern, Queues: fence.QueuesOf(pattern), Priority: stray.policy.Priority, Effective: definition}
 	// An open fence still has this key. To open it again changes nothing.
 	closed := definition[vhost.KeyOverflow] == vhost.OverflowRejectPublish
+	parsed, _ := fence.ParseName(name)
 	inside := sentinelCounts{of: map[string]int{}}
 	for _, queue := range f.Queues {
 		if stray.isBare {
@@ -181,7 +182,7 @@ func (s recovery) clearLeftover(ctx context.Context, cluster string, stray lefto
 	}
 	lost := &search{
 		Deleter: s.Deleter, fence: f, cluster: cluster, missing: inside.count, gone: func(string) {},
-		mayBeHeld: stray.foreign && stray.seen < unnoticed,
+		mayBeHeld: stray.foreign && stray.seen < unnoticed, mayForget: parsed.Recreation,
 	}
 	return s.lift(ctx, f, closed, func() ([]string, error) {
 		if err := s.arrived(ctx, cluster); err != nil {

@@ -2,6 +2,7 @@ package safedelete
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 )
 
@@ -39,6 +42,35 @@ func TestSentinelsBehindMessages(t *testing.T) {
 		}
 		NewWithT(t).Eventually(vh.Ready).WithArguments("q").WithTimeout(within).Should(Equal(5))
 	})
+}
+
+// A recreation does not wait until a dead-letter queue is nearly empty. A deletion does.
+func TestSentinelsThatMayHaveExpiredBehindManyDeadLetters(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	expiring := quorum(vhost.Arguments{
+		vhost.ArgMessageTTL: int64(60_000), vhost.ArgDeadLetterExchange: "", vhost.ArgDeadLetterRoutingKey: "dlq",
+	})
+	vh.DeclareQueue("q", expiring)
+	vh.DeclareQueue("dlq", quorum(nil))
+	vh.Publish("", "dlq", make([]string, holdLimit+1)...)
+	deleter, _ := deleterAt(t, vh)
+	deleter.observer.Write(snapshot.Write{Apply: func(known *snapshot.Snapshot) bool {
+		known.PutQueue("q", vhost.Queue{Arguments: expiring})
+		return known.PutQueue("dlq", vhost.Queue{Arguments: quorum(nil)})
+	}})
+	for mayForget, want := range map[bool]error{true: nil, false: brokererr.ErrUnproven} {
+		name := fmt.Sprint("warren-recreate-1-ABCDEF::q", mayForget)
+		deleter.deletions.search(name).without["q"] = time.Now().Add(-maxArrival) // no sentinel is on its way any more
+		inside := &sentinelCounts{of: map[string]int{"q": Sentinels}}
+		lost := &search{
+			Deleter: deleter, fence: fence.Fence{Name: name, Queues: []string{"q"}}, cluster: deleter.observer.State().Cluster.Key(),
+			missing: inside.count, gone: func(string) {}, mayForget: mayForget,
+		}
+		if _, err := lost.run(t.Context()); !errors.Is(err, want) {
+			t.Errorf("may forget %v: got %v, want %v", mayForget, err, want)
+		}
+	}
 }
 
 // A deletion that was stopped for longer than its budget deletes nothing, because another process may have taken its fence down.
