@@ -172,7 +172,6 @@ func (s recovery) clearLeftover(ctx context.Context, cluster string, stray lefto
 	f := fence.Fence{Name: name, Pattern: pattern, Queues: fence.QueuesOf(pattern), Priority: stray.policy.Priority, Effective: definition}
 	// An open fence still has this key. To open it again changes nothing.
 	closed := definition[vhost.KeyOverflow] == vhost.OverflowRejectPublish
-	parsed, _ := fence.ParseName(name)
 	inside := sentinelCounts{of: map[string]int{}}
 	for _, queue := range f.Queues {
 		if stray.isBare {
@@ -182,7 +181,7 @@ func (s recovery) clearLeftover(ctx context.Context, cluster string, stray lefto
 	}
 	lost := &search{
 		Deleter: s.Deleter, fence: f, cluster: cluster, missing: inside.count, gone: func(string) {},
-		mayBeHeld: stray.foreign && stray.seen < unnoticed, mayForget: parsed.Recreation,
+		mayBeHeld: stray.foreign && stray.seen < unnoticed, published: s.publishedAfter(name),
 	}
 	return s.lift(ctx, f, closed, func() ([]string, error) {
 		if err := s.arrived(ctx, cluster); err != nil {
@@ -190,6 +189,19 @@ func (s recovery) clearLeftover(ctx context.Context, cluster string, stray lefto
 		}
 		return lost.run(ctx)
 	})
+}
+
+// maxClockDifference is how far apart the clocks of two managers of one owner may be.
+const maxClockDifference = time.Minute
+
+// publishedAfter returns a time before the first sentinel of a fence was published. The name of the fence contains when the fence was
+// set up, by the clock of another manager. The clocks of other owners are not known: for their fences it returns zero.
+func (s recovery) publishedAfter(policy string) time.Time {
+	name, own := fence.ParseName(policy)
+	if !own || name.Owner != s.Owner {
+		return time.Time{}
+	}
+	return name.Begun.Add(-maxClockDifference)
 }
 
 // checkVanished fails while RabbitMQ may still be deleting a queue behind a fence.

@@ -3,7 +3,6 @@ package safedelete
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -30,14 +29,11 @@ type search struct {
 	missing func(queue string, change int) int
 	// gone is called for a queue that does not exist.
 	gone func(queue string)
-	// published is when the first sentinel was about to be published; zero if this process does not know.
+	// published is before the first sentinel was published; zero if that is not known.
 	published time.Time
 	// mayBeHeld: the process that published the sentinels may still hold some, because the broker may not have noticed that the
 	// process is gone.
 	mayBeHeld bool
-	// mayForget: sentinels that expired into a queue with too many messages may stay there. Otherwise a recreation would wait until
-	// a user empties a dead-letter queue.
-	mayForget bool
 	// patience is how long to wait until RabbitMQ notices that the channels of this process are closed and hold no sentinel.
 	patience time.Duration
 }
@@ -117,8 +113,7 @@ func (s *search) follow(ctx context.Context, queue string) error {
 	}
 	arriving := s.checkNoneArriving(ctx, queue) // before the search, which would miss a sentinel that arrives in between
 	for _, other := range s.onward(queue) {
-		_, err := s.look(ctx, other, []string{queue}, false)
-		if err != nil && !(s.mayForget && errors.Is(err, errBehindMany)) {
+		if _, err := s.look(ctx, other, []string{queue}, false); err != nil {
 			return err
 		}
 	}
@@ -171,12 +166,9 @@ func (s *search) look(ctx context.Context, queue string, origins []string, mayBe
 			return true, err
 		}
 	}
-	return true, s.errs.Because([]error{brokererr.ErrUnproven, errBehindMany}, fmt.Sprintf(
-		"%v: queue %q may hold a sentinel behind other messages; Warren examines at most %d of them", brokererr.ErrUnproven, queue, most))
+	return true, s.errs.Fail(brokererr.ErrUnproven, "queue %q may hold a sentinel behind other messages; Warren examines at "+
+		"most %d of them", queue, most)
 }
-
-// errBehindMany: a sentinel may be behind more messages than a search holds.
-var errBehindMany = errors.New("behind many messages")
 
 // awaitNoConsumers counts the messages of a queue once it has no consumers, or patience is over.
 func (s *search) awaitNoConsumers(ctx context.Context, queue string) (now counts, exists bool, err error) {

@@ -2,7 +2,7 @@ package safedelete
 
 import (
 	"errors"
-	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
@@ -44,33 +45,55 @@ func TestSentinelsBehindMessages(t *testing.T) {
 	})
 }
 
-// A recreation does not wait until a dead-letter queue is nearly empty. A deletion does.
+// A search looks into a dead-letter queue only if a sentinel may have expired. It holds a limited number of messages, so otherwise a
+// fence would stay until a user empties the dead-letter queue.
 func TestSentinelsThatMayHaveExpiredBehindManyDeadLetters(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
 	expiring := quorum(vhost.Arguments{
-		vhost.ArgMessageTTL: int64(60_000), vhost.ArgDeadLetterExchange: "", vhost.ArgDeadLetterRoutingKey: "dlq",
+		vhost.ArgMessageTTL: time.Hour.Milliseconds(), vhost.ArgDeadLetterExchange: "", vhost.ArgDeadLetterRoutingKey: "dlq",
 	})
 	vh.DeclareQueue("q", expiring)
 	vh.DeclareQueue("dlq", quorum(nil))
 	vh.Publish("", "dlq", make([]string, holdLimit+1)...)
-	deleter, _ := deleterAt(t, vh)
+	deleter, api := deleterAt(t, vh)
 	deleter.observer.Write(snapshot.Write{Apply: func(known *snapshot.Snapshot) bool {
 		known.PutQueue("q", vhost.Queue{Arguments: expiring})
 		return known.PutQueue("dlq", vhost.Queue{Arguments: quorum(nil)})
 	}})
-	for mayForget, want := range map[bool]error{true: nil, false: brokererr.ErrUnproven} {
-		name := fmt.Sprint("warren-recreate-1-ABCDEF::q", mayForget)
-		deleter.deletions.search(name).without["q"] = time.Now().Add(-maxArrival) // no sentinel is on its way any more
-		inside := &sentinelCounts{of: map[string]int{"q": Sentinels}}
-		lost := &search{
-			Deleter: deleter, fence: fence.Fence{Name: name, Queues: []string{"q"}}, cluster: deleter.observer.State().Cluster.Key(),
-			missing: inside.count, gone: func(string) {}, mayForget: mayForget,
-		}
-		if _, err := lost.run(t.Context()); !errors.Is(err, want) {
-			t.Errorf("may forget %v: got %v, want %v", mayForget, err, want)
-		}
+	now := time.Now()
+	for _, test := range []struct {
+		name string
+		of   fence.Name
+		want error
+	}{
+		{"a fence that is younger than the TTL", fence.Name{Owner: deleter.Owner, Begun: now.Add(-time.Hour + 2*time.Minute)}, nil},
+		{"a fence that may be older, if clocks differ", fence.Name{Owner: deleter.Owner, Begun: now.Add(-time.Hour + 30*time.Second)}, brokererr.ErrUnproven},
+		{"a young fence of another owner", fence.Name{Owner: "another", Begun: now}, brokererr.ErrUnproven},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			fence := fence.Fence{Name: test.of.String("q"), Pattern: fence.Pattern([]string{"q"}), Queues: []string{"q"}}
+			if err := api.PutPolicy(t.Context(), fence.Name, fence.Pattern, 0, fence.Open()); err != nil {
+				t.Fatal(err)
+			}
+			deleter.deletions.search(fence.Name).without["q"] = now.Add(-maxArrival) // no sentinel is on its way any more
+			left := leftover{policy: policyNamed(t, api, fence.Name), foreign: true, seen: unnoticed}
+			err := recovery{deleter}.clearLeftover(t.Context(), deleter.observer.State().Cluster.Key(), left)
+			if !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+		})
 	}
+}
+
+// policyNamed returns a policy of the broker.
+func policyNamed(t *testing.T, api *management.Client, name string) vhost.Policy {
+	t.Helper()
+	policies, err := api.Policies(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policies[slices.IndexFunc(policies, func(policy vhost.Policy) bool { return policy.Name == name })]
 }
 
 // A deletion that was stopped for longer than its budget deletes nothing, because another process may have taken its fence down.
