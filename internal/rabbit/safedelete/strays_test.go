@@ -305,6 +305,7 @@ func TestAFenceStaysClosedWhileADeleteMayBeRunning(t *testing.T) {
 				_ = connection.Refresh(t.Context())
 				return vh.Policies()
 			}).WithTimeout(rabbittest.Within).WithPolling(100 * time.Millisecond).Should(BeEmpty())
+			connection.Close() // it would take down the fence of the next owner
 		}
 	})
 }
