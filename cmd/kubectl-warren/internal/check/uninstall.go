@@ -26,7 +26,7 @@ var Order = []string{
 func Uninstall(jobList []client.Object, queues []v1alpha1.ConsumerQueue, connections []v1alpha1.BrokerConnection, where string) []Result {
 	var results []Result
 	for _, job := range jobList {
-		if !jobs.OutcomeOf(job).Ended() {
+		if !jobs.Of(job).Ended() {
 			results = append(results, unfinished(job))
 		}
 	}

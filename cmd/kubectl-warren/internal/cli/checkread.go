@@ -20,6 +20,7 @@ import (
 	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/check"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
 // checkReader reads what the checks need.
@@ -64,8 +65,8 @@ func (r *checkReader) leftovers(ctx context.Context) ([]check.Result, error) {
 		return nil, err
 	}
 	var unfinished []client.Object
-	for _, each := range jobsOf(redrives, purges) {
-		unfinished = append(unfinished, each.object())
+	for _, each := range jobs.All(redrives, purges) {
+		unfinished = append(unfinished, each.Object)
 	}
 	return append(operator.results(ctx, r), check.Uninstall(unfinished, queues, connections, r.where(r.all))...), nil
 }

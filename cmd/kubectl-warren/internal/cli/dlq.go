@@ -56,8 +56,8 @@ func (c *cluster) completeJob(cmd *cobra.Command, args []string, _ string) ([]co
 	}
 	var names []string
 	for _, each := range listed {
-		if !outcomeOf(each).Ended() {
-			names = append(names, each.argument())
+		if !each.Ended() {
+			names = append(names, argumentOf(each))
 		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
 func newJobs(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
@@ -54,15 +55,14 @@ func listJobs(
 	of := ""
 	if len(consumerQueue) > 0 {
 		of = fmt.Sprintf("of ConsumerQueue %q ", consumerQueue[0])
-		listed = slices.DeleteFunc(listed, func(j job) bool { return j.consumerQueue() != consumerQueue[0] })
+		listed = slices.DeleteFunc(listed, func(j jobs.Job) bool { return j.ConsumerQueue != consumerQueue[0] })
 	}
-	slices.SortStableFunc(listed, func(a, b job) int {
-		return cmp.Or(b.object().GetCreationTimestamp().Compare(a.object().GetCreationTimestamp().Time),
-			strings.Compare(a.argument(), b.argument()))
+	slices.SortStableFunc(listed, func(a, b jobs.Job) int {
+		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(argumentOf(a), argumentOf(b)))
 	})
 	if output.format == formatName {
 		for _, each := range listed {
-			printf(streams.Out, "%s\n", resourceNameOf(each))
+			printf(streams.Out, "%s\n", resourceNameOf(each.Object))
 		}
 		return nil
 	}
@@ -79,10 +79,10 @@ func listJobs(
 }
 
 // jobList returns Redrives and Purges as kubectl prints lists of several kinds.
-func jobList(listed []job) any {
+func jobList(listed []jobs.Job) any {
 	objects := make([]client.Object, len(listed))
 	for i, each := range listed {
-		objects[i] = typed(each)
+		objects[i] = typed(each.Object)
 	}
 	return struct {
 		metav1.TypeMeta `json:",inline"`
@@ -94,7 +94,7 @@ var outcomeColour = map[jobs.Outcome]colour{
 	jobs.Completed: green, jobs.Incomplete: yellow, jobs.Failed: red, jobs.Stalled: red,
 }
 
-func printJobs(out io.Writer, listed []job, now time.Time, layout tableLayout) error {
+func printJobs(out io.Writer, listed []jobs.Job, now time.Time, layout tableLayout) error {
 	head := []string{"NAME", "CONSUMERQUEUE", "STATE", "PROGRESS", "AGE", "BY"}
 	if layout.namespaces {
 		head = append([]string{"NAMESPACE"}, head...)
@@ -104,25 +104,21 @@ func printJobs(out io.Writer, listed []job, now time.Time, layout tableLayout) e
 	}
 	rows := newTable(layout.coloured, head...)
 	for _, each := range listed {
-		state, progress := "Pending", "-"
-		if ready := readyOf(each); ready != nil {
-			state = ready.Reason
+		progress := "-"
+		if each.Begun {
+			progress = each.Counts(decimal)
 		}
-		if each.status().Total != nil {
-			progress = each.counts()
-		}
-		created := each.object().GetCreationTimestamp()
 		row := []cell{
-			text(each.argument()), text(each.consumerQueue()),
-			{state, outcomeColour[outcomeOf(each)]},
+			text(argumentOf(each)), text(each.ConsumerQueue),
+			{cmp.Or(each.Reason, "Pending"), outcomeColour[each.Outcome]},
 			text(progress),
-			text(age(now, &created)), text(cmp.Or(each.requestedBy(), "-")),
+			text(age(now, &metav1.Time{Time: each.Created})), text(cmp.Or(each.RequestedBy, "-")),
 		}
 		if layout.namespaces {
-			row = append([]cell{text(each.object().GetNamespace())}, row...)
+			row = append([]cell{text(each.Namespace)}, row...)
 		}
 		if layout.wide {
-			row = append(row, text(messageOf(each)))
+			row = append(row, text(printable.Text(each.Message)))
 		}
 		rows.add(row...)
 	}

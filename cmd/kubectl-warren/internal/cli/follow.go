@@ -15,11 +15,11 @@ import (
 )
 
 // follow prints the progress of a job until it ends, and returns the job. It returns nil if the command is stopped first.
-func follow(ctx context.Context, kube session, streams genericiooptions.IOStreams, j job) (job, error) {
+func follow(ctx context.Context, kube session, streams genericiooptions.IOStreams, j jobs.Job) (*jobs.Job, error) {
 	progress := &progress{out: streams.ErrOut, terminal: isTerminal(streams.ErrOut)}
-	last, err := kube.await(ctx, j, func(now job) bool {
+	last, err := kube.await(ctx, j, func(now jobs.Job) bool {
 		progress.show(now, time.Now())
-		return outcomeOf(now).IsOver()
+		return now.Outcome.IsOver()
 	}, streams.ErrOut)
 	progress.end()
 	if err != nil {
@@ -28,19 +28,20 @@ func follow(ctx context.Context, kube session, streams genericiooptions.IOStream
 	if last == nil {
 		printf(streams.ErrOut, "%s %q continues without this command. To watch it, or to cancel it:\n"+
 			"  kubectl warren dlq follow %s --namespace %s\n  kubectl warren dlq cancel %s --namespace %s\n",
-			j.kind(), j.object().GetName(), j.argument(), kube.namespace, j.argument(), kube.namespace)
+			j.Noun(), j.Name, argumentOf(j), kube.namespace, argumentOf(j), kube.namespace)
 		return nil, nil
 	}
-	return last, sayEnd(streams, last)
+	return last, sayEnd(streams, *last)
 }
 
 // sayEnd prints the outcome of a job. The error has the exit code.
-func sayEnd(streams genericiooptions.IOStreams, j job) error {
-	printf(streams.Out, "%s %s: %s\n", j.kind(), j.object().GetName(), readyText(j))
-	for _, remark := range j.remarks() {
-		printf(streams.Out, "  %s\n", printable.Text(remark))
+func sayEnd(streams genericiooptions.IOStreams, j jobs.Job) error {
+	printf(streams.Out, "%s %s: %s\n", j.Noun(), j.Name, readyText(j))
+	for _, failure := range j.Failures {
+		text := fmt.Sprintf("message %s stays: %s: %s", failure.ID, failure.Reason, failure.Message)
+		printf(streams.Out, "  %s\n", printable.Text(text))
 	}
-	switch outcomeOf(j) {
+	switch j.Outcome {
 	case jobs.Incomplete:
 		return &exit{code: exitIncomplete}
 	case jobs.Cancelled:
@@ -49,7 +50,7 @@ func sayEnd(streams genericiooptions.IOStreams, j job) error {
 		return &exit{code: exitFailed}
 	case jobs.Stalled:
 		printf(streams.ErrOut, "The %s continues by itself once you fix the cause. To cancel it: "+
-			"kubectl warren dlq cancel %s --namespace %s\n", j.kind(), j.argument(), j.object().GetNamespace())
+			"kubectl warren dlq cancel %s --namespace %s\n", j.Noun(), argumentOf(j), j.Namespace)
 		return &exit{code: exitFailed}
 	}
 	return nil
@@ -68,13 +69,13 @@ type progress struct {
 // newFor is how long nothing is printed about a job that Warren has not started, which usually takes a moment.
 const newFor = 3 * time.Second
 
-func (p *progress) show(j job, now time.Time) {
-	pace := j.pace()
-	if p.begun.IsZero() && pace.begun {
-		p.begun, p.from = now, pace.done
+func (p *progress) show(j jobs.Job, now time.Time) {
+	done, left, begun := j.Pace()
+	if p.begun.IsZero() && begun {
+		p.begun, p.from = now, done
 	}
 	line := printable.Text(progressText(j))
-	isNew := j.status().Total == nil && now.Sub(j.object().GetCreationTimestamp().Time) < newFor
+	isNew := !j.Begun && now.Sub(j.Created) < newFor
 	if line == p.last || isNew {
 		return
 	}
@@ -83,7 +84,7 @@ func (p *progress) show(j job, now time.Time) {
 		printf(p.out, "%s\n", line)
 		return
 	}
-	line += remaining(pace.done-p.from, pace.left, now.Sub(p.begun))
+	line += remaining(done-p.from, left, now.Sub(p.begun))
 	_, _ = fmt.Fprintf(p.out, "\r\x1b[K%s", cut(line, widthOf(p.out)-1)) // a wrapped line could not be erased
 }
 
@@ -104,12 +105,12 @@ func (p *progress) end() {
 // working are the reasons of jobs that make progress.
 var working = []string{v1alpha1.ReasonMoving, v1alpha1.ReasonCounting, v1alpha1.ReasonDeleting}
 
-func progressText(j job) string {
-	if j.status().Total == nil {
+func progressText(j jobs.Job) string {
+	if !j.Begun {
 		return readyText(j)
 	}
-	line := j.counts()
-	if ready := readyOf(j); ready != nil && !slices.Contains(working, ready.Reason) && !outcomeOf(j).Ended() {
+	line := j.Counts(decimal)
+	if j.Reason != "" && !slices.Contains(working, j.Reason) && !j.Ended() {
 		line += ", " + readyText(j)
 	}
 	return line

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
 const (
@@ -28,46 +29,44 @@ type hints struct {
 }
 
 // tell prints a hint if there is one.
-func (h *hints) tell(ctx context.Context, j job, now time.Time) {
-	if version := j.object().GetResourceVersion(); version != h.version {
+func (h *hints) tell(ctx context.Context, j jobs.Job, now time.Time) {
+	if version := j.Object.GetResourceVersion(); version != h.version {
 		h.version, h.since = version, now
 	}
-	ready := readyOf(j)
 	switch {
-	case ready != nil && ready.Reason == v1alpha1.ReasonQueued && !h.queued:
+	case j.Reason == v1alpha1.ReasonQueued && !h.queued:
 		h.queued = true
 		h.tellRunning(ctx, j)
 	case isSilent(j, now.Sub(h.since)) && !h.silent:
 		h.silent = true
 		h.printf("Warren has not written the status of %s %q for %s. Check that it is running:\n"+
 			"  kubectl get pods --all-namespaces --selector messaging.warren.dev/active=true\n",
-			j.kind(), j.object().GetName(), now.Sub(h.since).Round(time.Second))
+			j.Noun(), j.Name, now.Sub(h.since).Round(time.Second))
 	}
 }
 
 // isSilent reports whether Warren should have updated the status of a job, which has not changed for this long.
-func isSilent(j job, unchanged time.Duration) bool {
-	if j.status().ObservedGeneration < j.object().GetGeneration() {
+func isSilent(j jobs.Job, unchanged time.Duration) bool {
+	if !j.IsRead {
 		return unchanged >= unseenTime
 	}
-	ready := readyOf(j)
-	return ready != nil && slices.Contains(working, ready.Reason) && unchanged >= silentTime
+	return slices.Contains(working, j.Reason) && unchanged >= silentTime
 }
 
 // tellRunning names the running job of the same ConsumerQueue. The waiting job's message names other blockers.
-func (h *hints) tellRunning(ctx context.Context, waiting job) {
+func (h *hints) tellRunning(ctx context.Context, waiting jobs.Job) {
 	listed, err := h.kube.jobs(ctx, false)
 	if err != nil {
 		return // the job waits, whether or not the user knows for what
 	}
 	for _, other := range listed {
-		isSame := other.object().GetUID() == waiting.object().GetUID()
-		if isSame || other.consumerQueue() != waiting.consumerQueue() || other.status().Total == nil || outcomeOf(other).IsOver() {
+		isSame := other.Object.GetUID() == waiting.Object.GetUID()
+		if isSame || other.ConsumerQueue != waiting.ConsumerQueue || !other.Begun || other.Outcome.IsOver() {
 			continue
 		}
 		h.printf("%s %q must end first (%s). To watch it, or to cancel it:\n"+
 			"  kubectl warren dlq follow %s --namespace %s\n  kubectl warren dlq cancel %[4]s --namespace %[5]s\n",
-			other.kind(), other.object().GetName(), other.counts(), other.argument(), h.kube.namespace)
+			other.Noun(), other.Name, other.Counts(decimal), argumentOf(other), h.kube.namespace)
 		return
 	}
 }

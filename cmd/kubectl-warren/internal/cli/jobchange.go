@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
 func newRate(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
@@ -70,7 +72,7 @@ func (c *cluster) changeJob(
 	if err != nil {
 		return err
 	}
-	printf(streams.Out, "%s %s %s.\n", changed.kind(), changed.object().GetName(), done)
+	printf(streams.Out, "%s %s %s.\n", changed.Noun(), changed.Name, done)
 	return nil
 }
 
@@ -80,39 +82,39 @@ func (c *cluster) cancelJob(ctx context.Context, streams genericiooptions.IOStre
 	if err != nil {
 		return err
 	}
-	ended, err := kube.await(ctx, cancelled, func(now job) bool { return outcomeOf(now).Ended() }, streams.ErrOut)
+	ended, err := kube.await(ctx, cancelled, jobs.Job.Ended, streams.ErrOut)
 	if err != nil {
 		return err
 	}
 	if ended == nil {
-		printf(streams.ErrOut, "%s %q ends without this command.\n", cancelled.kind(), cancelled.object().GetName())
+		printf(streams.ErrOut, "%s %q ends without this command.\n", cancelled.Noun(), cancelled.Name)
 		return nil
 	}
-	printf(streams.Out, "%s\n", readyText(ended))
+	printf(streams.Out, "%s\n", readyText(*ended))
 	return nil
 }
 
 // alreadyEnded is the error of a command that changes a job.
-func alreadyEnded(j job) error {
-	return fmt.Errorf("the %s %q has ended already: %s. Create another one to go on", j.kind(), j.object().GetName(), readyText(j))
+func alreadyEnded(j jobs.Job) error {
+	return fmt.Errorf("the %s %q has ended already: %s. Create another one to go on", j.Noun(), j.Name, readyText(j))
 }
 
 // patchJob changes fields of the spec of the job that an argument names. A job that has ended is an error.
-func (c *cluster) patchJob(ctx context.Context, argument string, fields map[string]any) (session, job, error) {
+func (c *cluster) patchJob(ctx context.Context, argument string, fields map[string]any) (session, jobs.Job, error) {
 	kube, err := c.open()
 	if err != nil {
-		return kube, nil, err
+		return kube, jobs.Job{}, err
 	}
 	named, err := kube.job(ctx, argument)
 	if err != nil {
-		return kube, nil, err
+		return kube, jobs.Job{}, err
 	}
-	if outcomeOf(named).Ended() {
-		return kube, nil, alreadyEnded(named)
+	if named.Ended() {
+		return kube, jobs.Job{}, alreadyEnded(named)
 	}
 	patch, err := json.Marshal(map[string]any{"spec": fields})
 	if err != nil {
-		return kube, nil, err
+		return kube, jobs.Job{}, err
 	}
-	return kube, named, kube.Patch(ctx, named.object(), client.RawPatch(types.MergePatchType, patch))
+	return kube, named, kube.Patch(ctx, named.Object, client.RawPatch(types.MergePatchType, patch))
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
 // jobCommand is the common part of `dlq redrive` and `dlq purge`: both count with a dry run, ask, create a job and follow it.
@@ -85,44 +86,46 @@ func generated(namespace, consumerQueue string) metav1.ObjectMeta {
 }
 
 // count creates a dry run, waits until it has counted, and deletes it.
-func (c *jobCommand) count(ctx context.Context, kube session, dryRun job) (job, error) {
-	jobs.MakeDryRun(dryRun.object())
-	if err := kube.Create(ctx, dryRun.object()); err != nil {
-		return nil, err
+func (c *jobCommand) count(ctx context.Context, kube session, dryRun client.Object) (counted jobs.Job, err error) {
+	jobs.MakeDryRun(dryRun)
+	if err := kube.Create(ctx, dryRun); err != nil {
+		return counted, err
 	}
 	defer func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		if err := client.IgnoreNotFound(kube.Delete(ending, dryRun.object())); err != nil {
-			printf(c.ErrOut, "could not delete the dry run %s %q: %v\n", dryRun.kind(), dryRun.object().GetName(), err)
+		if err := client.IgnoreNotFound(kube.Delete(ending, dryRun)); err != nil {
+			printf(c.ErrOut, "could not delete the dry run %s %q: %v\n", jobs.Of(dryRun).Noun(), dryRun.GetName(), err)
 		}
 	}()
 	progress := &progress{out: c.ErrOut, terminal: isTerminal(c.ErrOut)}
-	counted, err := kube.await(ctx, dryRun, func(now job) bool {
-		if outcomeOf(now).IsOver() {
+	last, err := kube.await(ctx, jobs.Of(dryRun), func(now jobs.Job) bool {
+		if now.Outcome.IsOver() {
 			return true
 		}
 		progress.show(now, time.Now())
 		return false
 	}, c.ErrOut)
 	progress.end()
-	if err == nil && counted == nil {
+	if err == nil && last == nil {
 		err = errors.New("stopped while counting; all messages stay in the queue")
 	}
-	return counted, err
+	if err != nil {
+		return counted, err
+	}
+	return *last, nil
 }
 
 // sayCount prints the count of a dry run. It returns an error if the dry run could not count.
-func (c *jobCommand) sayCount(counted job, consumerQueue string) error {
-	outcome := outcomeOf(counted)
-	if !outcome.HasCounted() {
+func (c *jobCommand) sayCount(counted jobs.Job, consumerQueue string) error {
+	if !counted.Outcome.HasCounted() {
 		return fmt.Errorf("the dead letters of ConsumerQueue %q cannot be counted: %s", consumerQueue, readyText(counted))
 	}
-	printf(c.say, "Queue %s: %s.\n", counted.status().Source, messageOf(counted))
-	if outcome == jobs.Incomplete {
-		printf(c.ErrOut, "Not all messages were counted: %s.\n", counted.counts())
+	printf(c.say, "Queue %s: %s.\n", counted.Source, printable.Text(counted.Message))
+	if counted.Outcome == jobs.Incomplete {
+		printf(c.ErrOut, "Not all messages were counted: %s.\n", counted.Counts(decimal))
 	}
-	if failed := counted.status().Skipped["NotEvaluated"]; failed > 0 {
+	if failed := counted.Skipped["NotEvaluated"]; failed > 0 {
 		printf(c.ErrOut, "The expression of --expression failed on %s, which stay in the queue. To see the error: "+
 			"`kubectl warren dlq peek %s` with the same --expression.\n", messages(failed), consumerQueue)
 	}
@@ -130,11 +133,11 @@ func (c *jobCommand) sayCount(counted job, consumerQueue string) error {
 }
 
 // endCount ends a command that only counts, or for which no message matches. It prints the dry run, which is already deleted.
-func (c *jobCommand) endCount(counted job) error {
-	if err := c.print(counted); err != nil {
+func (c *jobCommand) endCount(counted jobs.Job) error {
+	if err := c.print(counted.Object); err != nil {
 		return err
 	}
-	if outcomeOf(counted) == jobs.Incomplete {
+	if counted.Outcome == jobs.Incomplete {
 		return &exit{code: exitIncomplete}
 	}
 	return nil
@@ -158,59 +161,59 @@ func (c *jobCommand) ask(ctx context.Context, question string) string {
 }
 
 // carryOut creates a job and follows it.
-func (c *jobCommand) carryOut(ctx context.Context, kube session, created job) error {
-	if err := kube.Create(ctx, created.object()); err != nil {
+func (c *jobCommand) carryOut(ctx context.Context, kube session, object client.Object) error {
+	if err := kube.Create(ctx, object); err != nil {
 		return err
 	}
-	printf(c.ErrOut, "%s %s/%s created.\n", created.kind(), created.object().GetNamespace(), created.object().GetName())
+	created := jobs.Of(object)
+	printf(c.ErrOut, "%s %s/%s created.\n", created.Noun(), created.Namespace, created.Name)
 	if c.detach {
-		return c.print(created)
+		return c.print(object)
 	}
 	last, ends := follow(ctx, kube, genericiooptions.IOStreams{Out: c.say, ErrOut: c.ErrOut}, created)
-	if last == nil {
-		last = created
+	if last != nil {
+		object = last.Object
 	}
-	return errors.Join(c.print(last), ends)
+	return errors.Join(c.print(object), ends)
 }
 
 // print prints a job in the format of -o. It prints nothing for a table, because sentences have described the outcome.
-func (c *jobCommand) print(j job) error {
+func (c *jobCommand) print(object client.Object) error {
 	if c.output.format == formatName {
-		printf(c.Out, "%s\n", resourceNameOf(j))
+		printf(c.Out, "%s\n", resourceNameOf(object))
 		return nil
 	}
-	_, err := c.output.printed(c.Out, typed(j))
+	_, err := c.output.printed(c.Out, typed(object))
 	return err
 }
 
 // resourceNameOf returns the name for -o name.
-func resourceNameOf(j job) string {
-	return strings.ToLower(j.kind()) + "." + v1alpha1.GroupVersion.Group + "/" + cmp.Or(j.object().GetName(), j.object().GetGenerateName())
+func resourceNameOf(object client.Object) string {
+	return string(jobs.Of(object).Kind) + "." + v1alpha1.GroupVersion.Group + "/" + cmp.Or(object.GetName(), object.GetGenerateName())
 }
 
 // typed returns the object of a job as the API server prints it.
-func typed(j job) client.Object {
-	object := j.object()
-	object.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(j.kind()))
+func typed(object client.Object) client.Object {
+	object.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(jobs.Of(object).Noun()))
 	object.SetManagedFields(nil)
 	return object
 }
 
 // printManifest prints the job that the command would create, without a request to the API server. YAML is the default.
-func (c *jobCommand) printManifest(j job) error {
+func (c *jobCommand) printManifest(object client.Object) error {
 	namespace, err := c.namespace()
 	if err != nil {
 		return err
 	}
-	j.object().SetNamespace(namespace)
+	object.SetNamespace(namespace)
 	if c.output.format == formatName {
-		printf(c.Out, "%s\n", resourceNameOf(j))
+		printf(c.Out, "%s\n", resourceNameOf(object))
 		return nil
 	}
 	if c.output.format == formatTable {
 		c.output.format = formatYAML
 	}
-	manifest, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed(j))
+	manifest, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed(object))
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/check"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/definitions"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/preview"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/recreation"
@@ -63,7 +64,7 @@ func printedByCommands(value string) map[string]func(out *bytes.Buffer) error {
 	all := tableLayout{namespaces: true, wide: true, head: true}
 	count := func(out *bytes.Buffer) error {
 		command := &jobCommand{IOStreams: genericiooptions.IOStreams{Out: out, ErrOut: out, In: strings.NewReader("")}, say: out}
-		codeOf(command.sayCount(redrive, value), out)
+		codeOf(command.sayCount(jobs.Of(redrive), value), out)
 		command.ask(context.Background(), value)
 		return command.sayCount(countedBy(redrive), value)
 	}
@@ -113,17 +114,17 @@ func printedByCommands(value string) map[string]func(out *bytes.Buffer) error {
 		},
 		"dlq redrive": count,
 		"dlq purge": func(out *bytes.Buffer) error {
-			printf(out, "%s\n", purgeQuestion(messaging.QueueName(value), messaging.PurgeSpec{ExpectedAtMost: 1}))
+			printf(out, "%s\n", purgeQuestion(value, messaging.PurgeSpec{ExpectedAtMost: 1}))
 			return count(out)
 		},
-		"dlq jobs": func(out *bytes.Buffer) error { return printJobs(out, []job{redrive}, now, all) },
+		"dlq jobs": func(out *bytes.Buffer) error { return printJobs(out, []jobs.Job{jobs.Of(redrive)}, now, all) },
 		"dlq follow": func(out *bytes.Buffer) error {
-			(&progress{out: out}).show(redrive, now)
-			codeOf(sayEnd(genericiooptions.IOStreams{Out: out, ErrOut: out}, redrive), out)
+			(&progress{out: out}).show(jobs.Of(redrive), now)
+			codeOf(sayEnd(genericiooptions.IOStreams{Out: out, ErrOut: out}, jobs.Of(redrive)), out)
 			return nil
 		},
 		"dlq cancel": func(out *bytes.Buffer) error {
-			codeOf(alreadyEnded(redrive), out)
+			codeOf(alreadyEnded(jobs.Of(redrive)), out)
 			return nil
 		},
 		"export": func(out *bytes.Buffer) error {
@@ -175,7 +176,7 @@ func sayOr(out *bytes.Buffer, cq messaging.ConsumerQueue, say func(*messaging.Co
 }
 
 // resourcesOf returns resources and a response of the dead-letter API in which each text is this value.
-func resourcesOf(value string) (*messaging.ConsumerQueue, redriveJob, v1alpha1.DeadLetterQueue) {
+func resourcesOf(value string) (*messaging.ConsumerQueue, *messaging.Redrive, v1alpha1.DeadLetterQueue) {
 	conditions := []metav1.Condition{{Type: messaging.ConditionReady, Status: metav1.ConditionFalse, Reason: value, Message: value}}
 	cq := &messaging.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: value, Name: value}, Status: messaging.ConsumerQueueStatus{
 		Conditions: conditions, Location: messaging.Location{VHost: value},
@@ -187,10 +188,10 @@ func resourcesOf(value string) (*messaging.ConsumerQueue, redriveJob, v1alpha1.D
 		Advisories: []messaging.Advisory{{Name: value, Message: value}},
 	}}
 	cq.Spec.Queue = &messaging.QueueSpec{Name: messaging.QueueName(value)}
-	redrive := redriveJob{&messaging.Redrive{ObjectMeta: cq.ObjectMeta}}
-	redrive.redrive.Spec.ConsumerQueueRef.Name, redrive.redrive.Spec.RequestedBy = value, value
-	redrive.redrive.Status.Conditions, redrive.redrive.Status.Source = conditions, messaging.QueueName(value)
-	redrive.redrive.Status.Failures = []messaging.RedriveFailure{{ID: value, Reason: value, Message: value}}
+	redrive := &messaging.Redrive{ObjectMeta: cq.ObjectMeta}
+	redrive.Spec.ConsumerQueueRef.Name, redrive.Spec.RequestedBy = value, value
+	redrive.Status.Conditions, redrive.Status.Source = conditions, messaging.QueueName(value)
+	redrive.Status.Failures = []messaging.RedriveFailure{{ID: value, Reason: value, Message: value}}
 	queue := v1alpha1.DeadLetterQueue{ObjectMeta: cq.ObjectMeta, Queue: value, Summary: &v1alpha1.Summary{
 		GroupBy: value, Groups: []v1alpha1.Group{{Reason: value, Queue: value, Value: &value, SampleID: value}}, Others: 1,
 		Seen: v1alpha1.Seen{
@@ -202,12 +203,12 @@ func resourcesOf(value string) (*messaging.ConsumerQueue, redriveJob, v1alpha1.D
 }
 
 // countedBy returns a job that has counted.
-func countedBy(j redriveJob) redriveJob {
-	done := redriveJob{j.redrive.DeepCopy()}
-	done.redrive.Status.CompletionTime = new(metav1.NewTime(now))
-	done.redrive.Status.Conditions[0].Reason = messaging.ReasonIncomplete
-	done.redrive.Status.Skipped = map[string]int64{"NotEvaluated": 1}
-	return done
+func countedBy(redrive *messaging.Redrive) jobs.Job {
+	done := redrive.DeepCopy()
+	done.Status.CompletionTime = new(metav1.NewTime(now))
+	done.Status.Conditions[0].Reason = messaging.ReasonIncomplete
+	done.Status.Skipped = map[string]int64{"NotEvaluated": 1}
+	return jobs.Of(done)
 }
 
 func letterOf(value string) v1alpha1.DeadLetter {

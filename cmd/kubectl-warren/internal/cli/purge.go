@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
@@ -91,8 +91,8 @@ func (p *purgeCommand) run(ctx context.Context, name string) error {
 		return usageError("want --expected-at-most N, the largest number of messages that you expect; " +
 			"repeat the command with --dry-run instead to count them")
 	}
-	newJob := func(namespace string) job {
-		return purgeJob{&v1alpha1.Purge{ObjectMeta: generated(namespace, name), Spec: spec}}
+	newJob := func(namespace string) client.Object {
+		return &v1alpha1.Purge{ObjectMeta: generated(namespace, name), Spec: spec}
 	}
 	if p.dryRun == dryRunClient {
 		return p.printManifest(newJob(""))
@@ -111,17 +111,16 @@ func (p *purgeCommand) run(ctx context.Context, name string) error {
 	if err := p.sayCount(counted, name); err != nil {
 		return err
 	}
-	status := counted.(purgeJob).purge.Status
-	matched := ptr.Deref(status.Matched, 0)
+	matched := counted.Done
 	if err := asExpected(matched, spec.ExpectedAtMost); err != nil {
-		return errors.Join(err, p.print(counted))
+		return errors.Join(err, p.print(counted.Object))
 	}
 	if matched == 0 || p.dryRun == dryRunServer {
 		return p.endCount(counted)
 	}
 	if !p.yes {
 		spec.ExpectedAtMost = int32(matched) // the user confirms no more messages than match now
-		if err := p.confirm(ctx, status.Source, spec); err != nil {
+		if err := p.confirm(ctx, counted.Source, spec); err != nil {
 			return err
 		}
 	}
@@ -139,7 +138,7 @@ func asExpected(matched int64, expected int32) error {
 }
 
 // confirm asks for the number of messages, which a user does not type by habit. Another answer is an error.
-func (p *purgeCommand) confirm(ctx context.Context, queue v1alpha1.QueueName, spec v1alpha1.PurgeSpec) error {
+func (p *purgeCommand) confirm(ctx context.Context, queue string, spec v1alpha1.PurgeSpec) error {
 	want := strconv.Itoa(int(spec.ExpectedAtMost))
 	if p.ask(ctx, purgeQuestion(queue, spec)) == want {
 		return nil
@@ -147,7 +146,7 @@ func (p *purgeCommand) confirm(ctx context.Context, queue v1alpha1.QueueName, sp
 	return fmt.Errorf("cancelled. No message was deleted: type %s, the number of messages, or add --yes", want)
 }
 
-func purgeQuestion(queue v1alpha1.QueueName, spec v1alpha1.PurgeSpec) string {
+func purgeQuestion(queue string, spec v1alpha1.PurgeSpec) string {
 	rate := ""
 	if spec.Rate != nil && spec.Rate.StrVal != v1alpha1.Unlimited {
 		rate = ", " + spec.Rate.String() + " a second"

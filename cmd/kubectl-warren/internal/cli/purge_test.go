@@ -70,13 +70,13 @@ func TestPurgeFlags(t *testing.T) {
 }
 
 // purgeIn is a Purge with a status.
-func purgeIn(t *testing.T, status string) purgeJob {
+func purgeIn(t *testing.T, status string) *v1alpha1.Purge {
 	t.Helper()
 	purge := &v1alpha1.Purge{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders-wl7xb"}}
 	if err := yaml.UnmarshalStrict([]byte(status), &purge.Status); err != nil {
 		t.Fatal(err)
 	}
-	return purgeJob{purge}
+	return purge
 }
 
 func TestStagesOfAPurge(t *testing.T) {
@@ -104,14 +104,14 @@ func TestStagesOfAPurge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			purge := purgeIn(t, test.status)
-			if got := outcomeOf(purge); got != test.want {
+			purge := jobs.Of(purgeIn(t, test.status))
+			if got := purge.Outcome; got != test.want {
 				t.Errorf("jobs.Outcome %q, want %q", got, test.want)
 			}
 			if got := progressText(purge); got != test.line {
 				t.Errorf("progress %q, want %q", got, test.line)
 			}
-			if got := purge.pace(); got != test.pace {
+			if got := paceOf(purge); got != test.pace {
 				t.Errorf("pace %v, want %v", got, test.pace)
 			}
 		})
@@ -122,8 +122,8 @@ func TestStagesOfAPurge(t *testing.T) {
 func TestProgressOfACount(t *testing.T) {
 	t.Parallel()
 	counted := purgeIn(t, `{total: 20, examined: 20, matched: 14, deleted: 0, skipped: {NotSelected: 6}}`)
-	counted.purge.Spec.DryRun = true
-	if got, want := progressText(counted), "20 of 20 examined, 6 skipped"; got != want {
+	counted.Spec.DryRun = true
+	if got, want := progressText(jobs.Of(counted)), "20 of 20 examined, 6 skipped"; got != want {
 		t.Errorf("progress %q, want %q", got, want)
 	}
 }
@@ -144,7 +144,7 @@ func TestEndsOfAPurge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			streams, _, out, errOut := genericiooptions.NewTestIOStreams()
-			if got := codeOf(sayEnd(streams, purgeIn(t, test.status)), errOut); got != test.code {
+			if got := codeOf(sayEnd(streams, jobs.Of(purgeIn(t, test.status))), errOut); got != test.code {
 				t.Errorf("exit code is %d, want %d", got, test.code)
 			}
 			golden(t, "purge-"+name, out.String()+"--- stderr\n"+errOut.String())
@@ -216,7 +216,7 @@ func TestJobsNamed(t *testing.T) {
 		var got []string
 		named, err := jobsNamed(argument, "shop")
 		for _, each := range named {
-			got = append(got, each.kind(), each.object().GetName())
+			got = append(got, jobs.Of(each).Noun(), each.GetName())
 		}
 		if err != nil {
 			wantUsage(t, err, `"`+argument+`" is neither a Redrive nor a Purge: want NAME, redrive/NAME or purge/NAME`)
@@ -245,8 +245,8 @@ func TestSilentJobs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			purge := purgeIn(t, test.status)
-			purge.purge.Generation = 2
-			if got := isSilent(purge, test.unchanged); got != test.want {
+			purge.Generation = 2
+			if got := isSilent(jobs.Of(purge), test.unchanged); got != test.want {
 				t.Errorf("silent %v, want %v", got, test.want)
 			}
 		})
@@ -257,11 +257,11 @@ func TestPrintJobs(t *testing.T) {
 	t.Parallel()
 	of := metav1.ObjectMeta{Namespace: "shop", Name: "orders-wl7xb", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))}
 	redrive := redriveIn(t, `{total: 1204, examined: 490, moved: 245, skipped: {NotSelected: 245}, conditions: [{type: Ready, status: "Unknown", reason: Moving, message: m}]}`)
-	redrive.redrive.ObjectMeta, redrive.redrive.Spec.ConsumerQueueRef.Name, redrive.redrive.Spec.RequestedBy = of, "orders", "jane"
+	redrive.ObjectMeta, redrive.Spec.ConsumerQueueRef.Name, redrive.Spec.RequestedBy = of, "orders", "jane"
 	waiting := purgeIn(t, `{conditions: [{type: Ready, status: "Unknown", reason: Queued, message: 'Redrive "orders-wl7xb" comes first, and has not ended'}]}`)
-	waiting.purge.CreationTimestamp, waiting.purge.Spec.ConsumerQueueRef.Name = metav1.NewTime(now.Add(-time.Minute)), "orders"
+	waiting.CreationTimestamp, waiting.Spec.ConsumerQueueRef.Name = metav1.NewTime(now.Add(-time.Minute)), "orders"
 	golden(t, "jobs", printed(t, func(out *bytes.Buffer) error {
-		return printJobs(out, []job{waiting, redrive}, now, tableLayout{namespaces: true, wide: true})
+		return printJobs(out, []jobs.Job{jobs.Of(waiting), jobs.Of(redrive)}, now, tableLayout{namespaces: true, wide: true})
 	}))
 }
 

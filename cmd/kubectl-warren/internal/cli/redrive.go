@@ -12,10 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
 type redriveCommand struct {
@@ -57,8 +58,8 @@ func (r *redriveCommand) run(ctx context.Context, name string) error {
 	if err := r.validate(); err != nil {
 		return err
 	}
-	newJob := func(namespace string) job {
-		return redriveJob{&v1alpha1.Redrive{ObjectMeta: generated(namespace, name), Spec: spec}}
+	newJob := func(namespace string) client.Object {
+		return &v1alpha1.Redrive{ObjectMeta: generated(namespace, name), Spec: spec}
 	}
 	if r.dryRun == dryRunClient {
 		return r.printManifest(newJob(""))
@@ -75,7 +76,7 @@ func (r *redriveCommand) run(ctx context.Context, name string) error {
 		return err
 	}
 	question := ""
-	if ready := readyOf(counted); ready != nil && ready.Reason == v1alpha1.ReasonDeliveryLimited {
+	if counted.Reason == v1alpha1.ReasonDeliveryLimited {
 		question, err = r.offerAll(counted, spec)
 	} else {
 		question, err = r.question(counted, &spec)
@@ -95,12 +96,11 @@ func (r *redriveCommand) run(ctx context.Context, name string) error {
 
 // question prints the count of a dry run, sets it as the limit, and returns the question; empty if there is nothing to confirm.
 // More messages may match when the Redrive runs, because they died since, or because of their age.
-func (r *redriveCommand) question(counted job, spec *v1alpha1.RedriveSpec) (string, error) {
+func (r *redriveCommand) question(counted jobs.Job, spec *v1alpha1.RedriveSpec) (string, error) {
 	if err := r.sayCount(counted, spec.ConsumerQueueRef.Name); err != nil {
 		return "", err
 	}
-	status := counted.(redriveJob).redrive.Status
-	count := min(ptr.Deref(status.Moved, 0), math.MaxInt32)
+	count := min(counted.Done, math.MaxInt32)
 	if spec.MaxMessages != nil {
 		count = min(count, int64(*spec.MaxMessages))
 	}
@@ -108,18 +108,18 @@ func (r *redriveCommand) question(counted job, spec *v1alpha1.RedriveSpec) (stri
 		return "", nil
 	}
 	spec.MaxMessages = new(int32(count))
-	to := cmp.Or(string(status.Destination), jobs.DestinationText(spec.Destination))
-	return fmt.Sprintf("Move %s from %s to %s, %s?", messages(count), status.Source, to, jobs.RateText(spec.Rate)), nil
+	to := cmp.Or(counted.Dest, jobs.DestinationText(spec.Destination))
+	return fmt.Sprintf("Move %s from %s to %s, %s?", messages(count), counted.Source, to, jobs.RateText(spec.Rate)), nil
 }
 
 // offerAll handles a dead-letter queue whose messages cannot be counted: it returns the question whether to move all of them.
-func (r *redriveCommand) offerAll(counted job, spec v1alpha1.RedriveSpec) (question string, err error) {
+func (r *redriveCommand) offerAll(counted jobs.Job, spec v1alpha1.RedriveSpec) (question string, err error) {
 	name := spec.ConsumerQueueRef.Name
 	if r.dryRun == dryRunServer || spec.Selector != nil || spec.MaxMessages != nil {
 		return "", fmt.Errorf("%s. To move all of them, uncounted: kubectl warren dlq redrive %s --namespace %s, without --dry-run, "+
-			"--max-messages and flags that select messages", messageOf(counted), name, counted.object().GetNamespace())
+			"--max-messages and flags that select messages", printable.Text(counted.Message), name, counted.Namespace)
 	}
-	printf(r.say, "The messages cannot be counted: %s.\n", messageOf(counted))
+	printf(r.say, "The messages cannot be counted: %s.\n", printable.Text(counted.Message))
 	return fmt.Sprintf("Move all dead letters of ConsumerQueue %s to %s, %s, uncounted, one at a time?",
 		name, jobs.DestinationText(spec.Destination), jobs.RateText(spec.Rate)), nil
 }

@@ -133,13 +133,24 @@ func TestQueryFlags(t *testing.T) {
 }
 
 // redriveIn is a Redrive with a status.
-func redriveIn(t *testing.T, status string) redriveJob {
+func redriveIn(t *testing.T, status string) *v1alpha1.Redrive {
 	t.Helper()
 	redrive := &v1alpha1.Redrive{}
 	if err := yaml.UnmarshalStrict([]byte(status), &redrive.Status); err != nil {
 		t.Fatal(err)
 	}
-	return redriveJob{redrive}
+	return redrive
+}
+
+// pace is the result of Job.Pace.
+type pace struct {
+	begun      bool
+	done, left int64
+}
+
+func paceOf(j jobs.Job) pace {
+	done, left, begun := j.Pace()
+	return pace{begun, done, left}
 }
 
 const ended = `completionTime: "2026-01-31T12:00:00Z", `
@@ -163,8 +174,8 @@ func TestStages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			redrive := redriveIn(t, test.status)
-			if got := outcomeOf(redrive); got != test.want {
+			redrive := jobs.Of(redriveIn(t, test.status))
+			if got := redrive.Outcome; got != test.want {
 				t.Errorf("jobs.Outcome %q, want %q", got, test.want)
 			}
 			if got := progressText(redrive); got != test.line {
@@ -191,7 +202,7 @@ func TestRemaining(t *testing.T) {
 			}
 		})
 	}
-	if got, want := redriveIn(t, "{total: 100, examined: 40, moved: 30}").pace(), (pace{true, 30, 60}); got != want {
+	if got, want := paceOf(jobs.Of(redriveIn(t, "{total: 100, examined: 40, moved: 30}"))), (pace{true, 30, 60}); got != want {
 		t.Errorf("pace %v, want %v", got, want)
 	}
 }

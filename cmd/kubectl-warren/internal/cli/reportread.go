@@ -18,6 +18,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/check"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/redact"
 	"github.com/warren-mq/warren/internal/buildinfo"
 )
@@ -111,9 +112,9 @@ func (r *reporter) addResources(ctx context.Context) error {
 	for i := range connections.Items {
 		objects["brokerconnections"] = append(objects["brokerconnections"], &connections.Items[i])
 	}
-	for _, job := range jobsOf(redrives.Items, purges.Items) {
-		kind := strings.ToLower(job.kind()) + "s"
-		objects[kind] = append(objects[kind], job.object())
+	for _, job := range jobs.All(redrives.Items, purges.Items) {
+		kind := string(job.Kind) + "s"
+		objects[kind] = append(objects[kind], job.Object)
 	}
 	for kind, list := range objects {
 		for _, object := range list {

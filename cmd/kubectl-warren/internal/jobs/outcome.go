@@ -3,7 +3,6 @@ package jobs
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
@@ -23,9 +22,7 @@ const (
 	Stalled Outcome = "stalled"
 )
 
-// OutcomeOf returns the outcome of a Redrive or a Purge.
-func OutcomeOf(job client.Object) Outcome {
-	status := statusOf(job)
+func outcomeOf(status v1alpha1.TransferStatus) Outcome {
 	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case status.CompletionTime == nil && meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionStalled):
@@ -40,16 +37,6 @@ func OutcomeOf(job client.Object) Outcome {
 		return Failed
 	}
 	return Completed
-}
-
-func statusOf(job client.Object) v1alpha1.TransferStatus {
-	switch job := job.(type) {
-	case *v1alpha1.Redrive:
-		return job.Status.TransferStatus
-	case *v1alpha1.Purge:
-		return job.Status.TransferStatus
-	}
-	return v1alpha1.TransferStatus{}
 }
 
 // Ended reports whether the job reads no more messages.

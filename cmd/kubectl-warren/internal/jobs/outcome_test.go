@@ -35,7 +35,7 @@ func TestOutcomeOfJob(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte("status: "+test.status), test.job); err != nil {
 				t.Fatal(err)
 			}
-			if got := OutcomeOf(test.job); got != test.want {
+			if got := Of(test.job).Outcome; got != test.want {
 				t.Errorf("outcome %q, want %q", got, test.want)
 			}
 		})

@@ -27,6 +27,7 @@ import (
 	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
 // site serves the pages with an in-memory API server and a dead-letter API whose responses a test sets.
@@ -214,33 +215,33 @@ func TestMessagesThatFailedAlike(t *testing.T) {
 func TestJobsAreLimitedToTheConfirmedNumber(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		kind kind
+		kind jobs.Kind
 		form url.Values
 		code int
 		want int64 // zero for no limit
 	}{
-		"Redrive of all":     {redrive, url.Values{"counted": {"402"}}, http.StatusSeeOther, 402},
-		"Redrive of a group": {redrive, url.Values{"counted": {"60"}, "reason": {"Parked"}}, http.StatusSeeOther, 60},
-		"Redrive, uncounted": {redrive, url.Values{"counted": {"all"}}, http.StatusSeeOther, 0},
-		"Purge":              {purge, url.Values{"counted": {"402"}, "typed": {"402"}}, http.StatusSeeOther, 402},
-		"group, uncounted":   {redrive, url.Values{"counted": {"all"}, "reason": {"Parked"}}, http.StatusBadRequest, 0},
-		"Purge, uncounted":   {purge, url.Values{"counted": {"all"}, "typed": {"all"}}, http.StatusBadRequest, 0},
-		"Redrive of nothing": {redrive, url.Values{"counted": {"0"}}, http.StatusBadRequest, 0},
-		"Redrive, no number": {redrive, url.Values{"counted": {""}}, http.StatusBadRequest, 0},
+		"Redrive of all":     {jobs.Redrive, url.Values{"counted": {"402"}}, http.StatusSeeOther, 402},
+		"Redrive of a group": {jobs.Redrive, url.Values{"counted": {"60"}, "reason": {"Parked"}}, http.StatusSeeOther, 60},
+		"Redrive, uncounted": {jobs.Redrive, url.Values{"counted": {"all"}}, http.StatusSeeOther, 0},
+		"Purge":              {jobs.Purge, url.Values{"counted": {"402"}, "typed": {"402"}}, http.StatusSeeOther, 402},
+		"group, uncounted":   {jobs.Redrive, url.Values{"counted": {"all"}, "reason": {"Parked"}}, http.StatusBadRequest, 0},
+		"Purge, uncounted":   {jobs.Purge, url.Values{"counted": {"all"}, "typed": {"all"}}, http.StatusBadRequest, 0},
+		"Redrive of nothing": {jobs.Redrive, url.Values{"counted": {"0"}}, http.StatusBadRequest, 0},
+		"Redrive, no number": {jobs.Redrive, url.Values{"counted": {""}}, http.StatusBadRequest, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, orders(500))
 			code, body := s.do(http.MethodPost, path("namespaces", "shop", "queues", "orders", string(test.kind)), test.form)
-			jobs, err := s.transfers(t.Context(), "shop")
+			created, err := s.transfers(t.Context(), "shop")
 			if err != nil {
 				t.Fatal(err)
 			}
 			if code != test.code {
 				t.Fatalf("code %d, want %d:\n%s", code, test.code, body)
 			}
-			if code == http.StatusSeeOther && (len(jobs) != 1 || jobs[0].Limit != test.want) || code != http.StatusSeeOther && len(jobs) != 0 {
-				t.Errorf("jobs %+v, want one with limit %d", jobs, test.want)
+			if code == http.StatusSeeOther && (len(created) != 1 || created[0].Limit != test.want) || code != http.StatusSeeOther && len(created) != 0 {
+				t.Errorf("jobs %+v, want one with limit %d", created, test.want)
 			}
 		})
 	}
@@ -333,7 +334,7 @@ func TestRangeOfAJob(t *testing.T) {
 func TestEventsKeepTheirLines(t *testing.T) {
 	t.Parallel()
 	recorder := httptest.NewRecorder()
-	if err := send(recorder, transfer{Message: "refused\revent: end\n\ndata: x", Reason: "Moving", Why: "a\r\nb\rc\n\nd"}); err != nil {
+	if err := send(recorder, jobs.Job{Message: "refused\revent: end\n\ndata: x", Reason: "Moving", Why: "a\r\nb\rc\n\nd"}); err != nil {
 		t.Fatal(err)
 	}
 	events := strings.Split(strings.TrimSuffix(recorder.Body.String(), "\n\n"), "\n\n")

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
 // progress sends the progress of a Redrive or Purge as server-sent events, one per change of its status, until it ends.
@@ -20,16 +21,16 @@ func (s *Server) progress(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	if err := send(w, transferOf(object)); err != nil {
+	if err := send(w, jobs.Of(object)); err != nil {
 		return nil //nolint:nilerr // the browser has gone
 	}
 	// The browser resumes an interrupted stream with the current status.
-	_ = s.follow(r.Context(), object, func(now transfer) bool { return send(w, now) == nil && !now.Ended() })
+	_ = s.follow(r.Context(), object, func(now jobs.Job) bool { return send(w, now) == nil && !now.Ended() })
 	return nil
 }
 
 // follow watches a Redrive or Purge until visit returns false.
-func (s *Server) follow(ctx context.Context, object client.Object, visit func(transfer) bool) error {
+func (s *Server) follow(ctx context.Context, object client.Object, visit func(jobs.Job) bool) error {
 	list := client.ObjectList(&v1alpha1.RedriveList{})
 	if _, isPurge := object.(*v1alpha1.Purge); isPurge {
 		list = &v1alpha1.PurgeList{}
@@ -45,7 +46,7 @@ func (s *Server) follow(ctx context.Context, object client.Object, visit func(tr
 		if !known || change.Type == watch.Deleted {
 			return nil
 		}
-		if !visit(transferOf(now)) {
+		if !visit(jobs.Of(now)) {
 			return nil
 		}
 	}
@@ -56,7 +57,7 @@ func (s *Server) follow(ctx context.Context, object client.Object, visit func(tr
 var lineBreaks = strings.NewReplacer("\r\n", "\ndata: ", "\r", "\ndata: ", "\n", "\ndata: ")
 
 // send sends an event: progress, or end for the last one.
-func send(w http.ResponseWriter, now transfer) error {
+func send(w http.ResponseWriter, now jobs.Job) error {
 	fragment := &bytes.Buffer{}
 	if err := templates["transfer"].ExecuteTemplate(fragment, "progress", now); err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadlettertext"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/deadletterapi/listing"
@@ -43,9 +44,9 @@ type queuePage struct {
 	// Recreating is the queue that is being recreated or waits for that; empty if none is.
 	Recreating string
 	Advisories []v1alpha1.Advisory
-	Transfers  []transfer
+	Transfers  []jobs.Job
 	// Running is the job that takes messages of the queue; nil if there is none.
-	Running *transfer
+	Running *jobs.Job
 	// Refused is why the queue cannot be browsed; MessagesRefused is why only counts are shown.
 	Refused, MessagesRefused []string
 	// Notices describe messages that were not examined.
@@ -139,7 +140,7 @@ func (p *queuePage) refresh(w http.ResponseWriter) error {
 }
 
 // addTransfers adds the jobs of the queue that are running or have ended recently.
-func (p *queuePage) addTransfers(all []transfer) {
+func (p *queuePage) addTransfers(all []jobs.Job) {
 	for _, each := range all {
 		if each.ConsumerQueue == p.Name && !each.DryRun && (!each.Ended() || time.Since(each.Completed) < recently) {
 			p.Transfers = append(p.Transfers, each)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 	"github.com/warren-mq/warren/internal/deadletterapi/listing"
 )
 
@@ -35,7 +36,7 @@ type queueRow struct {
 	// Trouble is why the ConsumerQueue is not Ready; empty if it is.
 	Trouble string
 	// Going are the Redrives and Purges that have not ended.
-	Going []transfer
+	Going []jobs.Job
 }
 
 func (s *Server) queues(w http.ResponseWriter, r *http.Request) error {
@@ -48,7 +49,7 @@ func (s *Server) queues(w http.ResponseWriter, r *http.Request) error {
 	if err != nil && !apierrors.IsForbidden(err) { // permission to list these is optional
 		return err
 	}
-	going := map[client.ObjectKey][]transfer{}
+	going := map[client.ObjectKey][]jobs.Job{}
 	for _, each := range transfers {
 		if !each.Ended() && !each.DryRun {
 			of := client.ObjectKey{Namespace: each.Namespace, Name: each.ConsumerQueue}
@@ -70,7 +71,7 @@ func (s *Server) queues(w http.ResponseWriter, r *http.Request) error {
 	return render(w, "queues", page)
 }
 
-func (p *queuesPage) add(cq *v1alpha1.ConsumerQueue, going []transfer) {
+func (p *queuesPage) add(cq *v1alpha1.ConsumerQueue, going []jobs.Job) {
 	queue, has := listing.QueueOf(cq)
 	if !has {
 		return

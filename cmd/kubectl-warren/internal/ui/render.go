@@ -17,6 +17,7 @@ import (
 
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadlettertext"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 )
 
@@ -29,8 +30,8 @@ var templates = parseTemplates("queues", "queue", "message", "request", "confirm
 func parseTemplates(names ...string) map[string]*template.Template {
 	frame := template.Must(template.New("frame").Funcs(template.FuncMap{
 		"ago": ago, "count": thousands, "plural": plural, "path": path, "stamp": stamp, "text": printable.Text,
-		"value": deadlettertext.ValueText,
-		"died":  deadlettertext.ReasonText, "int64": func(number int) int64 { return int64(number) }, "warning": deadlettertext.WarningText,
+		"value": deadlettertext.ValueText, "done": func(job jobs.Job) string { return job.DoneText(thousands) },
+		"died": deadlettertext.ReasonText, "int64": func(number int) int64 { return int64(number) }, "warning": deadlettertext.WarningText,
 	}).ParseFS(templateFiles, "templates/frame.html", "templates/parts.html"))
 	pages := map[string]*template.Template{}
 	for _, name := range names {

@@ -30,7 +30,7 @@ const (
 // request has the fields of the form for a job.
 type request struct {
 	selection
-	Kind            kind
+	Kind            jobs.Kind
 	Namespace, Name string
 	// To is Main, Original, retry/DELAY or queue/NAME.
 	To, Rate, Limit, Why string
@@ -45,10 +45,10 @@ const (
 
 func requestOf(r *http.Request, given url.Values) (request, error) {
 	q := request{
-		selection: selectionOf(given), Kind: kind(r.PathValue("kind")), Namespace: r.PathValue("namespace"), Name: r.PathValue("queue"),
+		selection: selectionOf(given), Kind: jobs.Kind(r.PathValue("kind")), Namespace: r.PathValue("namespace"), Name: r.PathValue("queue"),
 		To: given.Get("to"), Rate: given.Get("rate"), Limit: given.Get("limit"), Why: strings.TrimSpace(given.Get("why")),
 	}
-	if q.Kind.empty() == nil {
+	if q.Kind.Empty() == nil {
 		return q, errNoPage
 	}
 	return q, nil
@@ -65,7 +65,7 @@ func (q request) Fields() url.Values {
 
 // Verb returns the verb for the job.
 func (q request) Verb() string {
-	if q.Kind == purge {
+	if q.Kind == jobs.Purge {
 		return "Delete"
 	}
 	return "Move"
@@ -130,7 +130,7 @@ const uncounted = "all"
 // confirmPage is the question after the count.
 type confirmPage struct {
 	request
-	Counted transfer
+	Counted jobs.Job
 	// Count is the number of messages to move or delete.
 	Count int64
 	// Uncounted is true if the messages cannot be counted, but all of them can be moved.
@@ -176,7 +176,7 @@ func (s *Server) request(w http.ResponseWriter, r *http.Request) error {
 	if limit, err := strconv.ParseInt(asked.Limit, 10, 64); err == nil {
 		page.Count = min(page.Count, limit)
 	}
-	page.Uncounted = page.Counted.Reason == v1alpha1.ReasonDeliveryLimited && asked.Kind == redrive && asked.IsAll() && asked.Limit == ""
+	page.Uncounted = page.Counted.Reason == v1alpha1.ReasonDeliveryLimited && asked.Kind == jobs.Redrive && asked.IsAll() && asked.Limit == ""
 	if !page.Counted.Outcome.HasCounted() && !page.Uncounted {
 		return &problem{http.StatusConflict, "The messages cannot be counted: " + page.Counted.Reason + ": " + page.Counted.Message}
 	}
@@ -186,7 +186,7 @@ func (s *Server) request(w http.ResponseWriter, r *http.Request) error {
 // mistyped returns the wrong input instead of the number of messages to delete; empty if the number was typed.
 func mistyped(asked request, given url.Values) string {
 	typed := strings.TrimSpace(given.Get("typed"))
-	if asked.Kind == purge && (typed == "" || strings.ReplaceAll(typed, ",", "") != given.Get("counted")) {
+	if asked.Kind == jobs.Purge && (typed == "" || strings.ReplaceAll(typed, ",", "") != given.Get("counted")) {
 		return strconv.Quote(typed)
 	}
 	return ""
@@ -194,7 +194,7 @@ func mistyped(asked request, given url.Values) string {
 
 // confirmed limits a job to the confirmed number of messages. Only a Redrive of all messages can be uncounted.
 func (q request) confirmed(counted string) (request, error) {
-	if counted == uncounted && q.Kind == redrive && q.IsAll() && q.Limit == "" {
+	if counted == uncounted && q.Kind == jobs.Redrive && q.IsAll() && q.Limit == "" {
 		return q, nil
 	}
 	if number, err := strconv.ParseInt(counted, 10, 32); err != nil || number < 1 {
@@ -233,7 +233,7 @@ func (q request) object(requester string) (client.Object, error) {
 	}
 	meta := metav1.ObjectMeta{Namespace: q.Namespace, GenerateName: q.Name + "-"}
 	from := v1alpha1.LocalObjectReference{Name: q.Name}
-	if q.Kind == purge {
+	if q.Kind == jobs.Purge {
 		spec := v1alpha1.PurgeSpec{
 			ConsumerQueueRef: from, Selector: q.spec(), ExpectedAtMost: math.MaxInt32, RequestedBy: requester, Reason: q.Why,
 			TTLSecondsAfterFinished: new(jobs.KeepSeconds),
@@ -294,10 +294,10 @@ func (q request) destination() *v1alpha1.RedriveDestination {
 }
 
 // count creates a dry run, waits for its result, and deletes it.
-func (s *Server) count(ctx context.Context, object client.Object) (transfer, error) {
+func (s *Server) count(ctx context.Context, object client.Object) (jobs.Job, error) {
 	jobs.MakeDryRun(object)
 	if err := s.Kube.Create(ctx, object); err != nil {
-		return transfer{}, err
+		return jobs.Job{}, err
 	}
 	defer func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -306,9 +306,9 @@ func (s *Server) count(ctx context.Context, object client.Object) (transfer, err
 	}()
 	waiting, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
-	last := transferOf(object)
+	last := jobs.Of(object)
 	for waiting.Err() == nil && !last.Outcome.IsOver() {
-		if err := s.follow(waiting, object, func(now transfer) bool {
+		if err := s.follow(waiting, object, func(now jobs.Job) bool {
 			last = now
 			return !now.Outcome.IsOver()
 		}); err != nil && waiting.Err() == nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // asked returns the object that a form creates.
-func asked(t *testing.T, of kind, form string) (client.Object, error) {
+func asked(t *testing.T, of jobs.Kind, form string) (client.Object, error) {
 	t.Helper()
 	values, err := url.ParseQuery(form)
 	if err != nil {
@@ -62,7 +62,7 @@ func TestRedrivesOfForms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := asked(t, redrive, test.form)
+			got, err := asked(t, jobs.Redrive, test.form)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -78,12 +78,12 @@ func TestRedrivesOfForms(t *testing.T) {
 func TestFormsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		kind kind
+		kind jobs.Kind
 		form string
 		want string
 	}{
-		"a limit of zero":  {redrive, "limit=0", `At most: "0" must be a number from 1, or empty for all.`},
-		"a rate in words":  {redrive, "rate=fast", `Messages per second: "fast" must be a number from 1, or Unlimited.`},
+		"a limit of zero":  {jobs.Redrive, "limit=0", `At most: "0" must be a number from 1, or empty for all.`},
+		"a rate in words":  {jobs.Redrive, "rate=fast", `Messages per second: "fast" must be a number from 1, or Unlimited.`},
 		"an unknown thing": {"edit", "", "There is no such page."},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,14 +98,14 @@ func TestFormsThatAreRefused(t *testing.T) {
 func TestMistyped(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		kind                 kind
+		kind                 jobs.Kind
 		counted, typed, want string
 	}{
-		"the number":              {purge, "1204", "1204", ""},
-		"the number as shown":     {purge, "1204", " 1,204 ", ""},
-		"another number":          {purge, "1204", "1205", `"1205"`},
-		"nothing":                 {purge, "1204", "", `""`},
-		"to move takes no number": {redrive, "1204", "", ""},
+		"the number":              {jobs.Purge, "1204", "1204", ""},
+		"the number as shown":     {jobs.Purge, "1204", " 1,204 ", ""},
+		"another number":          {jobs.Purge, "1204", "1205", `"1205"`},
+		"nothing":                 {jobs.Purge, "1204", "", `""`},
+		"to move takes no number": {jobs.Redrive, "1204", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
