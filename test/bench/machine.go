@@ -2,11 +2,12 @@ package main
 
 import (
 	"context"
-	"os"
 	"os/exec"
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // machine describes the hardware and the versions of the benchmark.
@@ -30,23 +31,15 @@ func describeMachine(ctx context.Context, w *world) machine {
 	if memory, err := machineMemory(); err == nil {
 		m.memory = memory
 	}
-	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		m.processor = processorName(string(text))
+	if machine, err := procfs.NewDefaultFS(); err == nil {
+		if cores, err := machine.CPUInfo(); err == nil && len(cores) > 0 {
+			m.processor = cores[0].ModelName
+		}
 	}
 	if version, err := w.server.discovery.ServerVersion(); err == nil {
 		m.kubernetes = version.GitVersion
 	}
 	return m
-}
-
-// processorName returns the name of the first processor in /proc/cpuinfo, or "".
-func processorName(text string) string {
-	for line := range strings.Lines(text) {
-		if key, name, found := strings.Cut(line, ":"); found && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(name)
-		}
-	}
-	return ""
 }
 
 // outputOf returns the output of a command, or "" if it fails.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -149,29 +149,10 @@ const parallel = 16
 
 // forEach calls a function for each number below count, several at a time, and returns the first error.
 func forEach(count int, do func(number int) error) error {
-	numbers, failed := make(chan int), make(chan error, parallel)
-	var all sync.WaitGroup
-	for range parallel {
-		all.Go(func() {
-			var first error
-			for number := range numbers {
-				if first == nil {
-					first = do(number)
-				}
-			}
-			failed <- first
-		})
-	}
+	var all errgroup.Group
+	all.SetLimit(parallel)
 	for number := range count {
-		numbers <- number
+		all.Go(func() error { return do(number) })
 	}
-	close(numbers)
-	all.Wait()
-	close(failed)
-	for err := range failed {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return all.Wait()
 }
