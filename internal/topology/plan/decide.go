@@ -157,8 +157,8 @@ func (d decision) precedesRecreation(missing Entry) bool {
 			return false
 		}
 	}
-	_, existed := d.known[id]
-	return !existed
+	entry, known := d.known[id]
+	return !known || topology.Intended(entry)
 }
 
 func (o Orphan) action(policy v1alpha1.DriftPolicy) Action {

@@ -218,6 +218,20 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// The status names new objects before they are declared. If the declaration fails, the recreated queue must not dead-letter to an
+// exchange that does not exist.
+func TestAFailedDeclarationIsRepeatedBeforeARecreation(t *testing.T) {
+	t.Parallel()
+	played := plantest.Scenario{
+		Was: full, Recreates: true, Spec: strings.Replace(fullWithTTL, "exchange: {name: dlx}", "exchange: {name: grave}", 1),
+	}.Play(t)
+	first := plan.Decide(played.Comparison, played.Known, v1alpha1.DriftPolicyCorrect)
+	topologytest.Equal(t, "first", []string{"exchange grave (fanout)", `binding grave -> dlq ""`}, planned(first))
+	intended := topology.InventoryOf(plan.MergeInventory(played.Comparison, played.Known, first))
+	again := plan.Decide(played.Comparison, intended, v1alpha1.DriftPolicyCorrect)
+	topologytest.Equal(t, "again", planned(first), planned(again))
+}
+
 func TestPlanSummary(t *testing.T) {
 	t.Parallel()
 	exchange := plan.Action{Verb: plan.Declare, Entry: plan.Entry{Exchange: &topology.Exchange{}}}

@@ -157,7 +157,7 @@ func ways(o vhost.Observed, keys []string) []way {
 				key = *from.RoutingKey
 			}
 			for _, reason := range []string{"rejected", "expired", "delivery_limit", "maxlen"} {
-				if len(topologytest.Arrives(o, from.Exchange, topologytest.Letter{Key: key, Reason: reason})) > 0 {
+				if len(topologytest.Arrives(o, from.Exchange, topologytest.DeadLetter{Key: key, Reason: reason})) > 0 {
 					found = append(found, way{from.Queue, key, reason})
 				}
 			}
