@@ -15,6 +15,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	consumercontract "github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
@@ -179,6 +180,36 @@ func TestAPauseEndsBeforeTheRecreationHasBegun(t *testing.T) {
 			topologytest.Equal(t, "slots", 0, len(w.reconciler.recreations.slots))
 		})
 	}
+}
+
+// A broker that refuses another change of the spec for a moment must not renew the budget of attempts and pauses.
+func TestAFailureOfAnotherChangeKeepsTheCountsOfARecreation(t *testing.T) {
+	t.Parallel()
+	w := newPausableWorld(t)
+	w.pause()
+	cq := w.get()
+	cq.Status.Recreation.Attempts = 2
+	if err := w.api.Status().Update(t.Context(), cq); err != nil {
+		t.Fatal(err)
+	}
+	w.broker.FailAll(brokererr.ErrAccessRefused)
+	w.wantTTL(strings.Replace(automatic, "[placed]}", "[placed]}, {exchange: {name: refunds, type: topic}, routingKeys: [paid]}", 1))
+	for range 3 { // a refused write waits for a refresh
+		w.settle()
+	}
+	topologytest.Equal(t, "Ready", "False PermissionDenied", w.conditionOf(v1alpha1.ConditionReady))
+	topologytest.Equal(t, "paused", "", w.paused())
+	counts := func() [2]int32 {
+		recreation := w.get().Status.Recreation
+		if recreation == nil {
+			t.Fatal("the recreation is forgotten")
+		}
+		return [2]int32{recreation.Attempts, recreation.Pauses}
+	}
+	topologytest.Equal(t, "attempts and pauses", [2]int32{2, 1}, counts())
+	w.broker.FailAll(nil)
+	w.settle()
+	topologytest.Equal(t, "attempts and pauses once the broker allows the change", [2]int32{2, 2}, counts())
 }
 
 // rewindPause makes the pause begin earlier.

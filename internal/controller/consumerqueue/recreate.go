@@ -40,9 +40,13 @@ func recreates(cq *v1alpha1.ConsumerQueue) bool {
 // planRecreation finds out which queue is recreated next and whether its moment has come. It returns the summary that says so, and the
 // status of the recreation if it begins now.
 func (v *vhostScope) planRecreation(comparison plan.Comparison, outcome summary) (summary, *v1alpha1.RecreationStatus) {
-	blocksReady := outcome.ready.Reason == v1alpha1.ReasonRecreationRequired
-	if !recreates(v.cq) || !comparison.Recreate() || !blocksReady && !comparison.Upgraded {
+	if !recreates(v.cq) || !comparison.Recreate() {
 		v.dropPlanned()
+		return outcome, nil
+	}
+	blocksReady := outcome.ready.Reason == v1alpha1.ReasonRecreationRequired
+	if !blocksReady && !comparison.Upgraded { // another change fails first, perhaps only for a moment
+		v.interruptPlanned()
 		return outcome, nil
 	}
 	observed, _ := v.connection.Observe(topology.SelectionWith(v.cq, v.owned))
@@ -87,6 +91,14 @@ func (v *vhostScope) dropPlanned() {
 	}
 	v.status.Recreation = &v1alpha1.RecreationStatus{LastResult: former.LastResult, Pause: former.Pause}
 	v.status.Recreation.EndPause()
+}
+
+// interruptPlanned ends the pause of a recreation that cannot begin now. The status retains the counts of its attempts and pauses.
+func (v *vhostScope) interruptPlanned() {
+	v.recreations.release(client.ObjectKeyFromObject(v.cq))
+	if v.status.Recreation != nil {
+		v.status.Recreation.EndPause()
+	}
 }
 
 // decideRecreation decides by the content of the queue whether a permitted recreation begins. A task asks the broker, so the
