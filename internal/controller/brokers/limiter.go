@@ -2,7 +2,6 @@ package brokers
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -11,9 +10,6 @@ import (
 
 	"github.com/warren-mq/warren/internal/metrics"
 )
-
-// ErrBusy ends a reconciliation that must wait for a slot.
-var ErrBusy = errors.New("others are waiting for the same broker")
 
 const (
 	// LimiterRetry is after what time a resource tries again that was not woken. Thousands may wait and be woken earlier.
@@ -118,8 +114,8 @@ func (l *Limiter) takeOffer(resource client.ObjectKey, key laneKey, now time.Tim
 	return 0, false
 }
 
-// Pass releases the slot that a resource was offered and does not need. Call it at the end of each reconciliation that did not
-// end with ErrBusy.
+// Pass releases the slot that a resource was offered and does not need. Call it at the end of each reconciliation that does
+// not wait for a slot.
 func (l *Limiter) Pass(resource client.ObjectKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,11 +10,6 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
-// RefreshPending ends a reconciliation that waits for a refresh of the vhost. The refresh enqueues the resource.
-type RefreshPending struct{}
-
-func (*RefreshPending) Error() string { return "the vhost has not been refreshed yet" }
-
 // RefreshRecheck is after what time a resource checks whether its question was answered, if it was not woken. It does not ask
 // again.
 const RefreshRecheck = 5 * time.Second

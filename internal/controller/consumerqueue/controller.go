@@ -135,42 +135,57 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !cq.DeletionTimestamp.IsZero() {
 		run = s.reconcileDelete
 	}
-	result, err := run(ctx)
-	if !errors.Is(err, brokers.ErrBusy) {
+	done, err := run(ctx)
+	if done.waits != forSlot {
 		r.limiter.Pass(request.NamespacedName)
 	}
 	pauseIn, pausing := s.syncPause(ctx)
-	if wait, waits := retryOf(err); waits {
-		s.countReconciliation(err, nil)
-		return ctrl.Result{RequeueAfter: trigger.Jittered(wait)}, nil
+	var writing error
+	if errors.Is(err, statuswriter.ErrStaleCache) {
+		done.waits = forCache
 	}
-	writing := s.finish(ctx)
-	s.countReconciliation(err, writing)
-	if statuswriter.IsStale(writing) {
-		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
+	if done.waits == (waiting{}) {
+		if writing = s.finish(ctx); statuswriter.IsStale(writing) {
+			done.waits = forCache
+		}
+	}
+	s.countReconciliation(done.waits, errors.Join(err, writing))
+	if done.waits != (waiting{}) {
+		return ctrl.Result{RequeueAfter: trigger.Jittered(done.waits.retry)}, nil
 	}
 	if err := errors.Join(err, pausing, writing); err != nil {
 		return ctrl.Result{}, err
 	}
-	if pauseIn > 0 && (result.RequeueAfter == 0 || pauseIn < result.RequeueAfter) {
-		result.RequeueAfter = pauseIn
+	if pauseIn > 0 && (done.RequeueAfter == 0 || pauseIn < done.RequeueAfter) {
+		done.RequeueAfter = pauseIn
 	}
-	return result, nil
+	return done.Result, nil
 }
 
-// retryOf returns when to retry a reconciliation that ended before it found out anything; false for all others.
-func retryOf(err error) (wait time.Duration, waits bool) {
-	if _, pending := errors.AsType[*brokers.RefreshPending](err); pending {
-		return brokers.RefreshRecheck, true // usually woken earlier
-	}
-	switch {
-	case errors.Is(err, statuswriter.ErrStaleCache), errors.Is(err, errUnprotected):
-		return trigger.CacheSyncDelay, true
-	case errors.Is(err, brokers.ErrBusy):
-		return brokers.LimiterRetry, true // usually woken earlier
-	}
-	return 0, false
+// reconciled is what a reconciliation returns to the workqueue.
+type reconciled struct {
+	ctrl.Result
+
+	waits waiting
 }
+
+func requeueAfter(wait time.Duration, priority int) reconciled {
+	return reconciled{Result: ctrl.Result{RequeueAfter: wait, Priority: &priority}}
+}
+
+// waiting is what a reconciliation waits for that ended before it found out anything, so its status is not written. The zero value
+// is a reconciliation that waits for nothing.
+type waiting struct {
+	reason string // as in the metric of reconciliations
+	retry  time.Duration
+}
+
+// A refresh and a free slot usually enqueue the resource earlier.
+var (
+	forRefresh = waiting{"RefreshPending", brokers.RefreshRecheck}
+	forSlot    = waiting{"Busy", brokers.LimiterRetry}
+	forCache   = waiting{"StaleCache", trigger.CacheSyncDelay}
+)
 
 // forget removes everything in memory about a ConsumerQueue that is gone.
 func (r *Reconciler) forget(key client.ObjectKey) {

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -35,14 +34,14 @@ const terminationRetry = 3 * time.Second
 // tried, and when the resource goes.
 type deletion struct{ *scope }
 
-func (s *scope) reconcileDelete(ctx context.Context) (ctrl.Result, error) {
+func (s *scope) reconcileDelete(ctx context.Context) (reconciled, error) {
 	return (&deletion{s}).run(ctx)
 }
 
 // run treats the topology as deletionPolicy says, and releases the resource.
-func (d *deletion) run(ctx context.Context) (ctrl.Result, error) {
+func (d *deletion) run(ctx context.Context) (reconciled, error) {
 	if !controllerutil.ContainsFinalizer(d.cq, v1alpha1.TopologyFinalizer) {
-		return ctrl.Result{}, nil
+		return reconciled{}, nil
 	}
 	begun := conditions.Ready(d.status.Conditions).Reason == v1alpha1.ReasonTerminating
 	if !d.deleted.Has(d.cq) {
@@ -51,7 +50,7 @@ func (d *deletion) run(ctx context.Context) (ctrl.Result, error) {
 	}
 	bc, err := brokers.ConnectionOf(ctx, d.client, d.cq)
 	if err != nil {
-		return ctrl.Result{}, err
+		return reconciled{}, err
 	}
 	isLost := len(d.status.Topology) == 0 && d.cq.Status.ObservedGeneration <= 0
 	if isLost {
@@ -64,12 +63,12 @@ func (d *deletion) run(ctx context.Context) (ctrl.Result, error) {
 	kind, why := d.whyRetainAll(owned)
 	switch {
 	case why != "":
-		return d.retainAll(ctx, kind, why, owned)
+		return reconciled{}, d.retainAll(ctx, kind, why, owned)
 	case len(owned) == 0 && isLost:
-		return d.removeFinalizer(ctx, corev1.EventTypeWarning,
+		return reconciled{}, d.removeFinalizer(ctx, corev1.EventTypeWarning,
 			"the status is empty, so Warren does not know which objects this ConsumerQueue has declared: they stay at the broker")
 	case len(owned) == 0: // it owns nothing yet
-		return d.removeFinalizer(ctx, corev1.EventTypeNormal, "")
+		return reconciled{}, d.removeFinalizer(ctx, corev1.EventTypeNormal, "")
 	}
 	switch {
 	case bc == nil:
@@ -77,9 +76,9 @@ func (d *deletion) run(ctx context.Context) (ctrl.Result, error) {
 		if begun && d.status.Location.VHost != "" { // a killed operator may have left some
 			why += "; " + brokers.FencesMayStand(d.status.Location.VHost)
 		}
-		return d.retainAll(ctx, corev1.EventTypeWarning, why, owned)
+		return reconciled{}, d.retainAll(ctx, corev1.EventTypeWarning, why, owned)
 	case bc.Spec.Suspend:
-		return d.retainAll(ctx, corev1.EventTypeWarning, fmt.Sprintf("BrokerConnection %q is suspended", bc.Name), owned)
+		return reconciled{}, d.retainAll(ctx, corev1.EventTypeWarning, fmt.Sprintf("BrokerConnection %q is suspended", bc.Name), owned)
 	}
 	return d.teardownThrough(ctx, bc, owned)
 }
@@ -88,24 +87,24 @@ func (d *deletion) run(ctx context.Context) (ctrl.Result, error) {
 // the broker cannot be reached for too long, the hold queue is retained, and removeFinalizer names it.
 func (d *deletion) endRecreation(
 	ctx context.Context, bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry,
-) (result ctrl.Result, waits bool, err error) {
+) (result reconciled, waits bool, err error) {
 	if !d.status.Recreation.IsUnderWay() || bc == nil || bc.Spec.Suspend {
-		return ctrl.Result{}, false, nil
+		return reconciled{}, false, nil
 	}
 	limit := retryLimit{d.unfinished, retrybudget.Pending}
 	why := fmt.Sprintf("BrokerConnection %q is connecting", bc.Name)
 	if connection, version, usable := d.pool.Usable(bc); usable && connection.Health().Err == nil {
 		v, err := d.resolveVHost(ctx, connection, version, topology.Topology{})
 		if err != nil {
-			return ctrl.Result{}, false, err
+			return reconciled{}, false, err
 		}
 		if !d.status.Recreation.IsUnderWay() {
-			return ctrl.Result{}, false, nil
+			return reconciled{}, false, nil
 		}
 		over, err := v.continueRecreation(ctx)
 		if err != nil || over {
 			d.unfinished.Forget(client.ObjectKeyFromObject(d.cq))
-			return ctrl.Result{}, false, err
+			return reconciled{}, false, err
 		}
 		why = plan.DescribeWork(*d.status.Recreation)
 	}
@@ -139,7 +138,7 @@ func (d *deletion) assumeInventory(bc *v1alpha1.BrokerConnection) {
 // teardownThrough removes the topology through a BrokerConnection, and retains what it must not or cannot delete.
 func (d *deletion) teardownThrough(
 	ctx context.Context, bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry,
-) (ctrl.Result, error) {
+) (reconciled, error) {
 	connection, version, usable := d.pool.Usable(bc)
 	if !usable || connection.Health().Err != nil {
 		why := fmt.Sprintf("BrokerConnection %q is connecting", bc.Name)
@@ -152,12 +151,12 @@ func (d *deletion) teardownThrough(
 	done, ok := d.limiter.TryAcquire(connection.Health().Cluster.Endpoint, client.ObjectKeyFromObject(d.cq))
 	if !ok {
 		d.refreshes.Forget(client.ObjectKeyFromObject(d.cq)) // the slot may come much later, and then needs a newer refresh
-		return ctrl.Result{}, brokers.ErrBusy
+		return reconciled{waits: forSlot}, nil
 	}
 	defer done()
 	question := brokers.Question{About: "deletion", NotBefore: d.deleted.At(d.cq)}
 	if d.refreshes.Pending(client.ObjectKeyFromObject(d.cq), connection, question) {
-		return ctrl.Result{}, &brokers.RefreshPending{}
+		return reconciled{waits: forRefresh}, nil
 	}
 	t := &teardown{scope: d.scope, connection: connection, version: version, holdings: holdings{owned: owned}}
 	t.resolveIntents(d.cq, version, t.observe())
@@ -167,11 +166,10 @@ func (d *deletion) teardownThrough(
 	stays, trouble := t.run(ctx)
 	switch {
 	case errors.Is(trouble, statuswriter.ErrStaleCache):
-		return ctrl.Result{}, trouble
+		return reconciled{}, trouble
 	case errors.Is(trouble, errInProgress):
 		d.setTerminating("checking whether the queues are empty")
-		wait := trigger.Jittered(retrybudget.Termination) // the attempt enqueues the resource when it ends
-		return ctrl.Result{RequeueAfter: wait, Priority: new(trigger.Noticed)}, nil
+		return requeueAfter(trigger.Jittered(retrybudget.Termination), trigger.Noticed), nil // the end of the attempt enqueues it earlier
 	case errors.Is(trouble, brokererr.ErrPending):
 		limit := retryLimit{d.pending, retrybudget.Pending}
 		return d.retryOrGiveUp(ctx, bc, limit, conditions.ErrorSummary(trouble), t.remaining())
@@ -182,9 +180,9 @@ func (d *deletion) teardownThrough(
 		limit := retryLimit{d.refused, retrybudget.Termination}
 		return d.retryOrGiveUp(ctx, bc, limit, conditions.ErrorSummary(trouble), t.remaining())
 	case trouble != nil:
-		return d.retainAll(ctx, corev1.EventTypeWarning, conditions.ErrorSummary(trouble), t.remaining())
+		return reconciled{}, d.retainAll(ctx, corev1.EventTypeWarning, conditions.ErrorSummary(trouble), t.remaining())
 	}
-	return d.removeFinalizer(ctx, corev1.EventTypeNormal, retainedNote(stays))
+	return reconciled{}, d.removeFinalizer(ctx, corev1.EventTypeNormal, retainedNote(stays))
 }
 
 // whyRetainAll returns why the whole topology is retained, according to the resource itself; empty if it is not.
@@ -214,25 +212,25 @@ type retryLimit struct {
 // retryOrGiveUp retries the deletion as long as its retry budget lasts.
 func (d *deletion) retryOrGiveUp(
 	ctx context.Context, bc *v1alpha1.BrokerConnection, limit retryLimit, why string, owned []v1alpha1.TopologyEntry,
-) (ctrl.Result, error) {
+) (reconciled, error) {
 	longest := limit.longest
 	if interval, err := bc.Spec.ResyncInterval.Parse(); err == nil {
 		longest = max(longest, retrybudget.FailingIntervals*interval)
 	}
 	left := longest - limit.failures.Add(d.cq, time.Now())
 	if left <= 0 {
-		return d.retainAll(ctx, corev1.EventTypeWarning, fmt.Sprintf("not deleted within %v: %s", longest, why), owned)
+		return reconciled{}, d.retainAll(ctx, corev1.EventTypeWarning, fmt.Sprintf("not deleted within %v: %s", longest, why), owned)
 	}
 	before := conditions.Ready(d.status.Conditions).Message
 	d.setTerminating("waiting to delete the topology: " + why)
 	if conditions.Ready(d.status.Conditions).Message != before {
 		log.FromContext(ctx).Info("The topology cannot be deleted yet", "reason", why)
 	}
-	return ctrl.Result{RequeueAfter: min(left, trigger.Jittered(terminationRetry)), Priority: new(trigger.Noticed)}, nil
+	return requeueAfter(min(left, trigger.Jittered(terminationRetry)), trigger.Noticed), nil
 }
 
 // retainAll releases the resource and retains its whole topology at the broker.
-func (d *deletion) retainAll(ctx context.Context, kind, why string, owned []v1alpha1.TopologyEntry) (ctrl.Result, error) {
+func (d *deletion) retainAll(ctx context.Context, kind, why string, owned []v1alpha1.TopologyEntry) error {
 	stays := make([]plan.Retained, 0, len(owned))
 	for _, entry := range owned {
 		stays = append(stays, plan.Retained{Entry: entry, Reason: why})

@@ -171,7 +171,7 @@ func TestTerminateWithoutABroker(t *testing.T) {
 					t.Errorf("is requeued after %v", result.RequeueAfter)
 				}
 			} else {
-				topologytest.Equal(t, "result", ctrl.Result{}, result)
+				topologytest.Equal(t, "result", ctrl.Result{}, result.Result)
 				topologytest.Equal(t, "status", l.cq.Status, *l.status)
 			}
 			var want []occurrence
@@ -276,7 +276,7 @@ func TestRemoveFinalizerRecordsOneEvent(t *testing.T) {
 	first := newDeleteScope(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")))
 	second := &scope{Reconciler: first.Reconciler, report: reportOn(first.cq.DeepCopy())}
 	for _, l := range []*scope{first, second} {
-		_, err := l.removeFinalizer(t.Context(), "Normal", "retained: why: everything")
+		err := l.removeFinalizer(t.Context(), "Normal", "retained: why: everything")
 		topologytest.Equal(t, "error", nil, err)
 	}
 	topologytest.Equal(t, "events", []int{1, 0}, []int{len(first.events), len(second.events)})
@@ -289,7 +289,7 @@ func TestRemoveFinalizerOfAChangedResource(t *testing.T) {
 	changed := l.cq.DeepCopy()
 	changed.Annotations = map[string]string{"example.com/changed": "yes"}
 	topologytest.Equal(t, "error", nil, l.client.Update(t.Context(), changed))
-	_, err := l.removeFinalizer(t.Context(), "Normal", "retained: why: everything")
+	err := l.removeFinalizer(t.Context(), "Normal", "retained: why: everything")
 	topologytest.Equal(t, "the cache must have the change first", true, errors.Is(err, statuswriter.ErrStaleCache))
 	topologytest.Equal(t, "gone", false, isGone(t, l))
 	topologytest.Equal(t, "events", 0, len(l.events))

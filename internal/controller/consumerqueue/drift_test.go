@@ -1,7 +1,6 @@
 package consumerqueue
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -9,7 +8,6 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
@@ -70,8 +68,9 @@ func TestTheStatusReportsDriftWhileTheResourceWaitsForASlot(t *testing.T) {
 	w.recorder.occurred = nil
 	w.reconciler.index.Update(w.cached())
 	s := &scope{Reconciler: w.reconciler, report: reportOn(w.cached())}
-	_, err := s.reconcileNormal(t.Context())
-	topologytest.Equal(t, "waits for a slot", true, errors.Is(err, brokers.ErrBusy))
+	got, err := s.reconcileNormal(t.Context())
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "waits for a slot", true, got.waits == forSlot)
 	topologytest.Equal(t, "status", dlqIsMissing, verdictOf(w.get().Status))
 	topologytest.Equal(t, "Events", []string{eventDriftDetected}, reasonsOf(w.recorder.occurred))
 	done()

@@ -2,7 +2,6 @@ package consumerqueue
 
 import (
 	"context"
-	"errors"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -10,25 +9,19 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
-	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
 const kind = "ConsumerQueue"
 
-// countReconciliation counts a reconciliation by outcome. err is how it ended, writing how the write of the status ended.
-func (s *scope) countReconciliation(err, writing error) {
+// countReconciliation counts a reconciliation by outcome.
+func (s *scope) countReconciliation(waits waiting, err error) {
 	result, reason := "done", conditions.Ready(s.status.Conditions).Reason
-	_, pending := errors.AsType[*brokers.RefreshPending](err)
 	switch {
-	case pending:
-		result, reason = "waiting", "RefreshPending"
-	case errors.Is(err, brokers.ErrBusy):
-		result, reason = "waiting", "Busy"
-	case errors.Is(err, statuswriter.ErrStaleCache), errors.Is(err, errUnprotected), statuswriter.IsStale(writing):
-		result, reason = "waiting", "StaleCache"
-	case err != nil || writing != nil:
+	case waits != (waiting{}):
+		result, reason = "waiting", waits.reason
+	case err != nil:
 		result, reason = "failed", "Error"
 	}
 	metrics.Reconciliations.Inc(kind, result, reason)

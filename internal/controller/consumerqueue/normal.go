@@ -6,7 +6,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -16,25 +15,25 @@ import (
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
-func (s *scope) reconcileNormal(ctx context.Context) (ctrl.Result, error) {
+func (s *scope) reconcileNormal(ctx context.Context) (reconciled, error) {
 	s.status.QueueName, s.status.ConnectionName = s.cq.QueueName(), s.cq.ConnectionName()
 	writer := conditions.For(&s.status.Conditions, s.cq.Generation)
 	if s.cq.Spec.Suspend && !s.isSwapping() {
 		s.cancelPruning()
 		s.setObservedGeneration()
 		writer.SetSuspended("spec.suspend is set: the broker is neither read nor written for this resource")
-		return ctrl.Result{}, nil
+		return reconciled{}, nil
 	}
 	bc, err := brokers.ConnectionOf(ctx, s.client, s.cq)
 	if err != nil {
-		return ctrl.Result{}, err
+		return reconciled{}, err
 	}
 	if bc == nil {
 		writer.ClearSuspended()
 		s.setConditions(summaryOfWaiting(v1alpha1.ReasonConnectionNotReady, fmt.Sprintf(
 			"BrokerConnection %q not found in namespace %q: create it, or name another in spec.connectionRef",
 			s.cq.ConnectionName(), s.cq.Namespace)))
-		return ctrl.Result{}, nil // its creation is watched
+		return reconciled{}, nil // its creation is watched
 	}
 	if !ownership.Recorded(s.status.Location).Cluster.Known() { // otherwise it belongs to the inventory; see switchLocation
 		s.status.Location.VHost = bc.Spec.VHost
@@ -43,7 +42,7 @@ func (s *scope) reconcileNormal(ctx context.Context) (ctrl.Result, error) {
 		s.cancelPruning()
 		s.setObservedGeneration()
 		writer.SetSuspended(fmt.Sprintf("BrokerConnection %q is suspended", bc.Name))
-		return ctrl.Result{}, nil
+		return reconciled{}, nil
 	}
 	writer.ClearSuspended()
 	result, err := s.reconcileThrough(ctx, bc)
@@ -53,37 +52,38 @@ func (s *scope) reconcileNormal(ctx context.Context) (ctrl.Result, error) {
 
 // reconcileThrough continues with a BrokerConnection. While the BrokerConnection connects, or fails for less time than a restart
 // of the broker takes, it writes nothing, except for a new generation that must wait.
-func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnection) (ctrl.Result, error) {
+func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnection) (reconciled, error) {
 	connection, version, usable := s.pool.Usable(bc)
 	ready := conditions.ReadyOf(bc)
 	current := ready.ObservedGeneration == bc.Generation
 	if current && ready.Status == metav1.ConditionFalse {
 		s.setConditions(summaryOfWaiting(conditions.ConnectionReason(ready), conditions.WhyNotReady(bc.Name, ready)))
-		return ctrl.Result{}, nil // its change is watched
+		return reconciled{}, nil // its change is watched
 	}
 	if !usable || connection.Health().Err != nil {
 		if s.cq.Generation != s.status.ObservedGeneration {
 			s.setConditions(summaryOfWaiting(v1alpha1.ReasonConnectionNotReady, fmt.Sprintf("BrokerConnection %q is connecting", bc.Name)))
 		}
-		return ctrl.Result{}, nil // its connection will send a notice
+		return reconciled{}, nil // its connection will send a notice
 	}
 	if !bc.DeletionTimestamp.IsZero() && len(s.status.Topology) == 0 {
 		s.setConditions(summaryOfWaiting(v1alpha1.ReasonConnectionNotReady, fmt.Sprintf(
 			"BrokerConnection %q is being deleted: nothing new is declared through it", bc.Name)))
-		return ctrl.Result{}, nil // both its end and its return are watched
+		return reconciled{}, nil // both its end and its return are watched
 	}
 	if !bc.IsProtected() {
-		return ctrl.Result{}, nil // it will be soon, and the change is watched
+		return reconciled{}, nil // it will be soon, and the change is watched
 	}
 	interval, err := bc.Spec.ResyncInterval.Parse()
 	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("resyncInterval of BrokerConnection %q: %w", bc.Name, err)
+		return reconciled{}, fmt.Errorf("resyncInterval of BrokerConnection %q: %w", bc.Name, err)
 	}
 	if s.refreshPending(connection) {
-		return ctrl.Result{}, &brokers.RefreshPending{}
+		return reconciled{waits: forRefresh}, nil
 	}
-	if err := s.reconcileTopology(ctx, connection, version); err != nil {
-		return ctrl.Result{}, err
+	waits, err := s.reconcileTopology(ctx, connection, version)
+	if err != nil || waits != (waiting{}) {
+		return reconciled{waits: waits}, err
 	}
 	if s.postponedFor > 0 {
 		interval = min(interval, s.postponedFor)
@@ -91,15 +91,15 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 	forContract := s.contractRequeue()
 	switch {
 	case s.recheckIn > 0:
-		return ctrl.Result{RequeueAfter: trigger.Jittered(min(interval, s.recheckIn)), Priority: new(trigger.Noticed)}, nil
+		return requeueAfter(trigger.Jittered(min(interval, s.recheckIn)), trigger.Noticed), nil
 	case forContract > 0 && s.needsNoRequeue():
 		interval = forContract
 	case forContract > 0:
 		interval = min(interval, forContract)
 	case s.needsNoRequeue():
-		return ctrl.Result{}, nil
+		return reconciled{}, nil
 	}
-	return ctrl.Result{RequeueAfter: trigger.Jittered(interval), Priority: new(trigger.Resync)}, nil
+	return requeueAfter(trigger.Jittered(interval), trigger.Resync), nil
 }
 
 // isSwapping reports whether a fence of a recreation may stand. Until it is gone, spec.suspend has no effect.

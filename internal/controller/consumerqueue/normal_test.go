@@ -275,7 +275,7 @@ func TestReconcileNormalWithoutABroker(t *testing.T) {
 			s := &scope{Reconciler: r, report: reportOn(cq)}
 			result, err := s.reconcileNormal(t.Context())
 			topologytest.Equal(t, "error", nil, err)
-			topologytest.Equal(t, "result", ctrl.Result{}, result)
+			topologytest.Equal(t, "result", ctrl.Result{}, result.Result)
 			topologytest.Equal(t, "conditions", test.want, controllertest.Lines(s.status.Conditions), controllertest.AnyOrder)
 			topologytest.Equal(t, "observed generation", cq.Generation, s.status.ObservedGeneration)
 			topologytest.Equal(t, "queue name", "orders", s.status.QueueName)

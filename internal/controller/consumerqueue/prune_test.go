@@ -132,7 +132,8 @@ func TestTasksAreCancelled(t *testing.T) {
 			return err
 		},
 		"the spec is refused": func(l *scope) error {
-			return l.reconcileTopology(t.Context(), nil, vhost.Version{Major: 3, Minor: 9})
+			_, err := l.reconcileTopology(t.Context(), nil, vhost.Version{Major: 3, Minor: 9})
+			return err
 		},
 		"another ConsumerQueue holds an object": func(l *scope) error {
 			l.markConflict(ownership.Conflict{Holder: "shop/other", Message: "it was there first"})

@@ -2,7 +2,6 @@ package consumerqueue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -50,9 +48,6 @@ func asStaleCache(err error) error {
 	}
 	return err
 }
-
-// errUnprotected ends a reconciliation that would have declared something for the first time without a finalizer.
-var errUnprotected = errors.New("the BrokerConnection has no finalizer yet, or is being deleted")
 
 // finish writes the status if it has changed, then records the Events. It does so after an error, too, because a retry reads the
 // new status and sees no transition. If the reconciliation began with an old status, finish returns an error for which
@@ -121,7 +116,7 @@ func (s *scope) addFinalizer(ctx context.Context, connection string) error {
 }
 
 // checkProtected asks the API server whether the BrokerConnection of an open connection has its finalizer and is not being
-// deleted. The cache may be too old to know.
+// deleted. Otherwise it returns ErrStaleCache, because the cache is too old to know.
 func (s *scope) checkProtected(ctx context.Context, owner string) error {
 	bc := &v1alpha1.BrokerConnection{}
 	err := s.live.Get(ctx, brokers.ConnectionKey(s.cq), bc)
@@ -129,14 +124,14 @@ func (s *scope) checkProtected(ctx context.Context, owner string) error {
 		return fmt.Errorf("get BrokerConnection %q: %w", s.cq.ConnectionName(), err)
 	}
 	if apierrors.IsNotFound(err) || string(bc.UID) != owner || !bc.IsProtected() || !bc.DeletionTimestamp.IsZero() {
-		return errUnprotected
+		return statuswriter.ErrStaleCache
 	}
 	return nil
 }
 
 // removeFinalizer reports what is retained at the broker, and removes the finalizer. It also logs the note, because no Event can
 // be made in a terminating namespace.
-func (s *scope) removeFinalizer(ctx context.Context, kind, note string) (ctrl.Result, error) {
+func (s *scope) removeFinalizer(ctx context.Context, kind, note string) error {
 	if recreation := s.status.Recreation; recreation.IsUnderWay() && recreation.Hold != "" {
 		hold := fmt.Sprintf("queues %q and %q hold messages of queue %q, whose recreation has not ended",
 			recreation.Backlog, recreation.Hold, recreation.Queue)
@@ -146,7 +141,7 @@ func (s *scope) removeFinalizer(ctx context.Context, kind, note string) (ctrl.Re
 	controllerutil.RemoveFinalizer(s.cq, v1alpha1.TopologyFinalizer)
 	err := s.patchMetadata(ctx, before)
 	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("remove finalizer: %w", asStaleCache(err))
+		return fmt.Errorf("remove finalizer: %w", asStaleCache(err))
 	}
 	if note != "" && err == nil { // otherwise the finalizer went earlier, with its note
 		log.FromContext(ctx).Info("Deleted; a part of the topology stays at the broker", "stays", note)
@@ -154,7 +149,7 @@ func (s *scope) removeFinalizer(ctx context.Context, kind, note string) (ctrl.Re
 	}
 	s.forget(client.ObjectKeyFromObject(s.cq))
 	s.status = s.cq.Status.DeepCopy() // the resource is gone, so there is no status to write
-	return ctrl.Result{}, nil
+	return nil
 }
 
 // patchMetadata writes changed metadata. It fails if the resource is not the newest version.

@@ -2,7 +2,6 @@ package consumerqueue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -17,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
@@ -255,23 +253,22 @@ func TestARemovalNeedsARefreshAfterTheWaitForASlot(t *testing.T) {
 			w := newWorld(t, controllertest.NewConsumerQueue(t, `{retry: {exchange: {name: again}, delayTiers: [{delay: 30s}]}}`))
 			w.mustReconcile()
 			begin(w)
-			step := func() error { // runs until it has to wait
+			step := func() string { // runs until it has to wait
 				w.reconciler.index.Update(w.cached())
 				s := &scope{Reconciler: w.reconciler, report: reportOn(w.cached())}
 				run := s.reconcileNormal
 				if !s.cq.DeletionTimestamp.IsZero() {
 					run = s.reconcileDelete
 				}
-				_, err := run(t.Context())
-				return err
+				got, err := run(t.Context())
+				topologytest.Equal(t, "error", nil, err)
+				return got.waits.reason
 			}
-			_, waits := errors.AsType[*brokers.RefreshPending](step())
-			topologytest.Equal(t, "waits for a refresh", true, waits)
+			topologytest.Equal(t, "waits for a refresh", forRefresh.reason, step())
 			done, _ := w.reconciler.limiter.TryAcquire(w.broker.Health().Cluster.Endpoint, controllertest.Invoices)
-			topologytest.Equal(t, "waits for a slot", true, errors.Is(step(), brokers.ErrBusy))
+			topologytest.Equal(t, "waits for a slot", forSlot.reason, step())
 			done()
-			_, waits = errors.AsType[*brokers.RefreshPending](step())
-			topologytest.Equal(t, "waits for another refresh", true, waits)
+			topologytest.Equal(t, "waits for another refresh", forRefresh.reason, step())
 		})
 	}
 }

@@ -37,7 +37,7 @@ type vhostScope struct {
 }
 
 // reconcileTopology computes what the spec asks for, and reconciles the vhost.
-func (s *scope) reconcileTopology(ctx context.Context, connection *brokers.Broker, version vhost.Version) error {
+func (s *scope) reconcileTopology(ctx context.Context, connection *brokers.Broker, version vhost.Version) (waiting, error) {
 	desired, err := topology.Desired(s.cq, version)
 	if s.status.Recreation.IsUnderWay() { // whatever the spec asks for now
 		return s.recreateFurther(ctx, connection, version, desired)
@@ -45,15 +45,15 @@ func (s *scope) reconcileTopology(ctx context.Context, connection *brokers.Broke
 	if refusal, ok := errors.AsType[*topology.Refusal](err); ok {
 		s.cancelPruning()
 		s.setConditions(summaryOfRefusal(refusal.Reason, refusal.Message))
-		return nil
+		return waiting{}, nil
 	}
 	if err != nil {
-		return err
+		return waiting{}, err
 	}
 	s.status.RejectMode = desired.RejectMode
 	v, err := s.resolveVHost(ctx, connection, version, desired)
 	if err != nil {
-		return err
+		return waiting{}, err
 	}
 	return v.reconcile(ctx)
 }
@@ -61,17 +61,17 @@ func (s *scope) reconcileTopology(ctx context.Context, connection *brokers.Broke
 // recreateFurther goes on with a recreation. While one is under way, nothing else of the topology is corrected or removed.
 func (s *scope) recreateFurther(
 	ctx context.Context, connection *brokers.Broker, version vhost.Version, desired topology.Topology,
-) error {
+) (waiting, error) {
 	v, err := s.resolveVHost(ctx, connection, version, desired)
 	if err != nil {
-		return err
+		return waiting{}, err
 	}
 	if !v.status.Recreation.IsUnderWay() { // the connection leads elsewhere now
 		return s.reconcileTopology(ctx, connection, version)
 	}
 	over, err := v.continueRecreation(ctx)
 	if err != nil || !over {
-		return err
+		return waiting{}, err
 	}
 	return s.reconcileTopology(ctx, connection, version)
 }
@@ -97,57 +97,57 @@ func (s *scope) resolveVHost(
 }
 
 // reconcile compares, decides, claims, applies, prunes and reports.
-func (v *vhostScope) reconcile(ctx context.Context) error {
+func (v *vhostScope) reconcile(ctx context.Context) (waiting, error) {
 	conflict, err := v.peers.FindConflict(ctx, v.candidate(), rivalReader{v.live, v.Reconciler})
 	if err != nil {
-		return err
+		return waiting{}, err
 	}
 	if conflict != nil {
 		v.markConflict(*conflict)
-		return nil
+		return waiting{}, nil
 	}
 	if len(v.owned) == 0 { // the status may have been lost
 		if found, err := v.recoverRecreation(ctx); found || err != nil {
-			return err
+			return waiting{}, err
 		}
 	}
 	comparison := v.compare(ctx)
 	decided := v.postpone(plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy))
 	if err := v.tellDrift(ctx, comparison, decided); err != nil {
-		return err
+		return waiting{}, err
 	}
 	if v.awaitsRefreshBeforeRemoval(comparison, decided) {
-		return &brokers.RefreshPending{}
+		return forRefresh, nil
 	}
 	writes := decided.Count() > 0 || decided.Removes()
 	if writes {
 		if v.refusals.IsOpen(client.ObjectKeyFromObject(v.cq), v.connection) {
-			return &brokers.RefreshPending{}
+			return forRefresh, nil
 		}
 		done, ok := v.limiter.TryAcquire(v.location.Cluster.Endpoint, client.ObjectKeyFromObject(v.cq))
 		if !ok {
 			v.orphaned.forget(client.ObjectKeyFromObject(v.cq)) // the slot may come much later, and a removal then needs a newer refresh
-			return brokers.ErrBusy
+			return forSlot, nil
 		}
 		defer done()
 	}
 	conflict, err = v.claim(ctx, comparison, decided)
 	if err != nil {
-		return err
+		return waiting{}, err
 	}
 	if conflict != nil {
 		v.markConflict(*conflict)
-		return nil
+		return waiting{}, nil
 	}
 	if writes && !v.claimWritten {
 		if err := v.verifyNotStale(ctx); err != nil {
-			return err // another reconciliation may just have declared it
+			return waiting{}, err // another reconciliation may just have declared it
 		}
 	}
 	before, drift := comparison.Changes, comparison.Drift(v.known, v.cq.Spec.DriftPolicy)
 	comparison, applied := v.apply(ctx, comparison, decided)
 	if v.awaitsRefreshOfRefusal(ctx, applied) {
-		return &brokers.RefreshPending{}
+		return forRefresh, nil
 	}
 	applied = unanswered(applied)
 	v.countDetected(drift)
@@ -159,7 +159,7 @@ func (v *vhostScope) reconcile(ctx context.Context) error {
 		v.orphaned.forget(client.ObjectKeyFromObject(v.cq)) // a retry may come much later, after a newer refresh
 	}
 	v.prune(&comparison)
-	return v.tell(ctx, comparison, decided, before, applied)
+	return waiting{}, v.tell(ctx, comparison, decided, before, applied)
 }
 
 // postpone removes from a plan the objects that others have deleted too often.
