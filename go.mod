@@ -3,6 +3,7 @@ module github.com/warren-mq/warren
 go 1.26.0
 
 require (
+	github.com/Azure/go-amqp v1.7.0
 	github.com/chromedp/cdproto v0.159.2
 	github.com/chromedp/chromedp v0.23.0
 	github.com/dlclark/regexp2/v2 v2.12.0
