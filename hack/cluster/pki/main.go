@@ -13,6 +13,8 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/warren-mq/warren/hack/authority"
 )
 
 const (
@@ -42,28 +44,28 @@ func main() {
 }
 
 func run(folder string, address net.IP) error {
-	authority, err := newAuthority()
+	ca, err := authority.New("Warren test cluster")
 	if err != nil {
 		return err
 	}
-	if err := authority.pair.write(folder, "ca"); err != nil {
+	if err := ca.Write(folder, "ca"); err != nil {
 		return err
 	}
 	for file, certificate := range certificates(address) {
-		issued, err := authority.issue(certificate)
+		issued, err := ca.Issue(certificate)
 		if err != nil {
 			return fmt.Errorf("issue %s: %w", file, err)
 		}
-		if err := issued.write(folder, file); err != nil {
+		if err := issued.Write(folder, file); err != nil {
 			return err
 		}
 	}
 	for file, user := range clients {
-		issued, err := authority.issue(client(user))
+		issued, err := ca.Issue(client(user))
 		if err != nil {
 			return fmt.Errorf("issue %s: %w", file, err)
 		}
-		config := kubeConfig("https://"+net.JoinHostPort(address.String(), "6443"), authority.pair, issued)
+		config := kubeConfig("https://"+net.JoinHostPort(address.String(), "6443"), ca.Pair, issued)
 		if err := clientcmd.WriteToFile(*config, filepath.Join(folder, file)); err != nil {
 			return err
 		}
@@ -95,10 +97,10 @@ func client(user pkix.Name) *x509.Certificate {
 	return &x509.Certificate{Subject: user, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 }
 
-func kubeConfig(server string, authority, user pair) *api.Config {
+func kubeConfig(server string, ca, user authority.Pair) *api.Config {
 	config := api.NewConfig()
-	config.Clusters[node] = &api.Cluster{Server: server, CertificateAuthorityData: authority.certificate}
-	config.AuthInfos[node] = &api.AuthInfo{ClientCertificateData: user.certificate, ClientKeyData: user.key}
+	config.Clusters[node] = &api.Cluster{Server: server, CertificateAuthorityData: ca.Certificate}
+	config.AuthInfos[node] = &api.AuthInfo{ClientCertificateData: user.Certificate, ClientKeyData: user.Key}
 	config.Contexts[node] = &api.Context{Cluster: node, AuthInfo: node}
 	config.CurrentContext = node
 	return config
