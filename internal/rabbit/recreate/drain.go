@@ -17,8 +17,7 @@ type drainer struct {
 
 	rec        Recreation
 	connection *amqpconn.Conn
-	channel    *amqp.Channel
-	returns    chan amqp.Return
+	publisher  *amqpconn.Publisher
 	seq        int64
 	// moved and past are counts; see Progress.
 	moved, past int
@@ -42,12 +41,12 @@ func (d *drainer) drain(ctx context.Context) (err error) {
 	}()
 	for {
 		//nolint:forbidigo // each message is acknowledged; if a copy fails, the end of the channel returns the message
-		message, found, err := d.channel.Get(d.rec.Queue.Name, false)
+		message, found, err := d.publisher.Channel.Get(d.rec.Queue.Name, false)
 		if err != nil {
 			return about(d.rec.Queue.Name, d.Errors.OfOperation(err))
 		}
 		if found {
-			if err := d.keep(ctx, &message); err != nil {
+			if err := d.moveMessage(&message); err != nil {
 				return err
 			}
 		}
@@ -59,7 +58,7 @@ func (d *drainer) drain(ctx context.Context) (err error) {
 
 // open opens the connection, unless it is open.
 func (d *drainer) open(ctx context.Context) (err error) {
-	if d.connection != nil && !d.channel.IsClosed() {
+	if d.connection != nil && !d.publisher.Channel.IsClosed() {
 		return nil
 	}
 	d.close()
@@ -67,9 +66,9 @@ func (d *drainer) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if d.channel, err = d.connection.Connection.Channel(); err == nil {
-		d.returns = d.channel.NotifyReturn(make(chan amqp.Return, 1))
-		err = d.channel.Confirm(false)
+	channel, err := d.connection.Connection.Channel()
+	if err == nil {
+		d.publisher, err = d.connection.NewPublisher(channel, 1)
 	}
 	if err != nil {
 		d.close()
@@ -81,12 +80,12 @@ func (d *drainer) open(ctx context.Context) (err error) {
 func (d *drainer) close() {
 	if d.connection != nil {
 		d.connection.Close(thawLimit)
-		d.connection, d.channel = nil, nil
+		d.connection, d.publisher = nil, nil
 	}
 }
 
-// keep copies a message to the backlog, and acknowledges it once the backlog has the copy.
-func (d *drainer) keep(ctx context.Context, message *amqp.Delivery) error {
+// moveMessage copies a message to the backlog, and acknowledges it once the backlog has the copy.
+func (d *drainer) moveMessage(message *amqp.Delivery) error {
 	queue := d.rec.Queue.Name
 	defer d.connection.Release(message)
 	if safedelete.IsSentinel(message) { // left behind by a crash
@@ -101,17 +100,11 @@ func (d *drainer) keep(ctx context.Context, message *amqp.Delivery) error {
 	if err != nil {
 		return because(AMQP10Message, err)
 	}
-	confirmed, err := d.channel.PublishWithDeferredConfirm(route.Exchange, route.RoutingKey, true, false, publishing)
-	if err != nil {
-		return about(d.rec.Backlog(), d.Errors.OfOperation(err))
-	}
-	taken, err := confirmed.WaitContext(ctx)
+	taken, err := d.publisher.Publish(route.Exchange, route.RoutingKey, publishing)
 	switch {
 	case err != nil:
-		return about(d.rec.Backlog(), d.Errors.Unreachable(err))
-	case d.channel.IsClosed(): // which WaitContext answers like a refusal
-		return about(d.rec.Backlog(), d.Errors.OfOperation(amqp.ErrClosed))
-	case !taken || len(d.returns) > 0:
+		return about(d.rec.Backlog(), d.Errors.OfOperation(err))
+	case !taken[0]:
 		return refuse(MessageNotMoved, "queue %q: the broker does not accept a message for queue %q", queue, d.rec.Backlog())
 	}
 	d.moved++

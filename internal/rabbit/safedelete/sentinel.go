@@ -78,76 +78,22 @@ func (t *sentinelCounts) count(queue string, change int) int {
 
 // publisher publishes sentinels on one channel, to many queues at the same time.
 type publisher struct {
-	link    *alarmedLink
-	channel *amqp.Channel
-	limit   time.Duration // for the broker's answer
+	*amqpconn.Publisher
 
-	mu       sync.Mutex
-	returns  chan amqp.Return // has room for every message
-	returned map[string]bool  // the queues that do not exist, by their names
+	link  *alarmedLink
+	limit time.Duration // for the broker's answer
 }
 
-// newPublisher returns a publisher for at most the given number of messages.
-func newPublisher(l *alarmedLink, channel *amqp.Channel, messages int, limit time.Duration) (*publisher, error) {
-	p := &publisher{
-		link: l, channel: channel, limit: limit, returns: make(chan amqp.Return, messages), returned: map[string]bool{},
-	}
-	channel.NotifyReturn(p.returns)
-	return p, channel.Confirm(false)
-}
-
-// publish publishes the sentinels of these numbers to a queue in one write, and reports for each whether the queue took it: false
-// if the broker refused it, or if it reached no queue. publish always waits for the answer, because a sentinel in flight cannot
-// be taken out.
+// publish publishes the sentinels of these numbers to a queue, and reports for each whether the queue took it. It always waits for
+// the answer, because a sentinel in flight cannot be taken out.
 func (p *publisher) publish(queue, fence string, numbers ...int) ([]bool, error) {
-	confirmations := make([]*amqp.DeferredConfirmation, len(numbers))
-	err := p.link.Socket.Together(func() (err error) {
-		for i, number := range numbers {
-			message := sentinel(queue, fence, number)
-			if confirmations[i], err = p.channel.PublishWithDeferredConfirm("", queue, true, false, message); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
+	messages := make([]amqp.Publishing, len(numbers))
+	for i, number := range numbers {
+		messages[i] = sentinel(queue, fence, number)
 	}
 	watchdog := time.AfterFunc(p.limit, p.link.cut)
 	defer watchdog.Stop()
-	taken := make([]bool, len(numbers))
-	for i, confirmation := range confirmations {
-		_ = amqpconn.Timed("basic.publish", func() error { // from the previous answer to this one
-			if taken[i] = confirmation.Wait(); p.channel.IsClosed() {
-				return amqp.ErrClosed
-			}
-			return nil
-		})
-	}
-	switch {
-	case p.channel.IsClosed(): // Wait returns false for this, as for a refusal
-		return nil, amqp.ErrClosed
-	case p.wasReturned(queue):
-		return make([]bool, len(numbers)), nil
-	}
-	return taken, nil
-}
-
-// wasReturned reports whether the broker returned a message to a queue. The library delivers a return before its confirm.
-func (p *publisher) wasReturned(queue string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for {
-		select {
-		case message, open := <-p.returns:
-			if !open {
-				return p.returned[queue]
-			}
-			p.returned[message.RoutingKey] = true
-		default:
-			return p.returned[queue]
-		}
-	}
+	return p.Publish("", queue, messages...)
 }
 
 // holdLimit is how many other messages a search receives, and holds, until it finds a sentinel behind them.

@@ -57,12 +57,12 @@ func (s *sentinelConn) alone(ctx context.Context, cluster string, messages int, 
 	watchdog := time.AfterFunc(s.times.Operation, l.cut)
 	defer watchdog.Stop()
 	err = l.WithExclusiveChannel(func(channel *amqp.Channel) error {
-		p, err := newPublisher(l, channel, messages, s.times.Operation)
+		p, err := l.NewPublisher(channel, messages)
 		if err != nil {
 			return err
 		}
 		watchdog.Stop() // from here on publish and check have their own watchdogs
-		return operation(p)
+		return operation(&publisher{p, l, s.times.Operation})
 	})
 	return s.describe(l, err)
 }
@@ -98,7 +98,7 @@ func (s *sentinelConn) check(ctx context.Context, cluster string) error {
 	return s.alone(ctx, cluster, 1, func(p *publisher) error {
 		nowhere := "warren.nowhere." + rand.Text()
 		probe := amqp.Publishing{Type: SentinelType, AppId: sentinelApp}
-		confirmation, err := p.channel.PublishWithDeferredConfirm("", nowhere, false, false, probe)
+		confirmation, err := p.Channel.PublishWithDeferredConfirm("", nowhere, false, false, probe)
 		if err == nil {
 			watchdog := time.AfterFunc(s.times.Operation, p.link.cut)
 			defer watchdog.Stop()
