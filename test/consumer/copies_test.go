@@ -108,7 +108,7 @@ func TestAMissingDeadLetterExchangeDoesNotDelayOthers(t *testing.T) {
 		w.DeclareExchange("orders.dlx", "fanout", nil)
 		w.Bind("orders.dlx", "orders.dlq", "", nil)
 		for _, dead := range w.deadLetters(2) {
-			g.Expect(dead).To(Equal(letter{Kind: "permanent", Message: "no such customer", Retries: int64(1)}))
+			g.Expect(dead).To(Equal(deadLetter{Kind: "permanent", Message: "no such customer", Retries: int64(1)}))
 		}
 	})
 }

@@ -61,7 +61,7 @@ func TestThirtyRetriesThroughATier(t *testing.T) {
 		})
 		w.Publish("", "orders", "a")
 		g := NewWithT(w.tb)
-		g.Expect(w.deadLetters(1)).To(Equal(map[string]letter{"a": {Kind: "exhausted", Message: "no stock", Retries: int64(30)}}))
+		g.Expect(w.deadLetters(1)).To(Equal(map[string]deadLetter{"a": {Kind: "exhausted", Message: "no stock", Retries: int64(30)}}))
 		g.Expect(tried.list()).To(Equal(oneTo(30)))
 	})
 }
@@ -223,7 +223,7 @@ func TestPoison(t *testing.T) {
 			return nil
 		}), consumer.WithConcurrency(2))
 		w.Publish("", "orders", append(bodies(good), "{", "panics the decoder", "ends its goroutine", "panics")...)
-		g.Expect(w.deadLetters(4)).To(Equal(map[string]letter{
+		g.Expect(w.deadLetters(4)).To(Equal(map[string]deadLetter{
 			"{":                  {Kind: "undecodable", Message: "unexpected end", Retries: int64(0)},
 			"panics the decoder": {Kind: "undecodable", Message: "the decoder panicked: index out of range", Retries: int64(0)},
 			"ends its goroutine": {Kind: "exhausted", Message: "the handler ended its goroutine", Retries: int64(3)},
@@ -247,7 +247,7 @@ func TestAMessageThatNeverFailsIsParked(t *testing.T) {
 			return nil
 		}, consumer.WithMaxCrashes(3), consumer.WithConcurrency(1), consumer.WithPrefetch(1)) // a prefetched message counts a crash, too
 		w.Publish("", "orders", "kills", "good")
-		g.Expect(w.deadLetters(1)).To(Equal(map[string]letter{
+		g.Expect(w.deadLetters(1)).To(Equal(map[string]deadLetter{
 			"kills": {Kind: "crashed", Message: "delivered 3 times without a success or a failure", Retries: int64(0)},
 		}))
 		g.Eventually(seen.different).WithTimeout(deadline.For(10 * time.Second)).Should(Equal(2))
@@ -296,7 +296,7 @@ func TestAContractReplacedByTheKubelet(t *testing.T) {
 		g.Eventually(func() consumer.State { return running.Health().State }).WithTimeout(deadline.For(45 * time.Second)).Should(Equal(consumer.StateDrainingQueue))
 		close(release)
 		w.Publish("", "orders", "after")
-		g.Expect(w.deadLetters(2)).To(Equal(map[string]letter{
+		g.Expect(w.deadLetters(2)).To(Equal(map[string]deadLetter{
 			"before": {Kind: "exhausted", Message: "no stock", Retries: int64(1)}, // under None, each attempt is the first one
 			"after":  {Kind: "exhausted", Message: "no stock", Retries: int64(1)},
 		}))

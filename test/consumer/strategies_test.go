@@ -69,28 +69,28 @@ func decoded(decode func(*consumer.Delivery) (string, error), handle consumer.Ha
 type strategyCase struct {
 	spec    string
 	handled map[string]int
-	dead    map[string]letter
+	dead    map[string]deadLetter
 }
 
 func strategyCases() map[string]strategyCase {
-	exhausted := func(text string, attempts int64) letter {
-		return letter{Kind: "exhausted", Message: text, Retries: attempts}
+	exhausted := func(text string, attempts int64) deadLetter {
+		return deadLetter{Kind: "exhausted", Message: text, Retries: attempts}
 	}
-	byBroker := letter{} // dead-lettered by the broker, without failure headers
-	permanent := letter{Kind: "permanent", Message: "no such customer", Retries: int64(1)}
-	undecodable := letter{Kind: "undecodable", Message: "unexpected {", Retries: int64(0)}
+	byBroker := deadLetter{} // dead-lettered by the broker, without failure headers
+	permanent := deadLetter{Kind: "permanent", Message: "no such customer", Retries: int64(1)}
+	undecodable := deadLetter{Kind: "undecodable", Message: "unexpected {", Retries: int64(0)}
 	threeTimes := map[string]int{"good": 1, "discarded": 1, "fails": 3, "fails once": 2, "permanent": 1, "panics": 3}
-	parked := map[string]letter{
+	parked := map[string]deadLetter{
 		"fails": exhausted("no stock", 3), "panics": exhausted("the handler panicked: nil map", 3), "permanent": permanent, "{": undecodable,
 	}
 	return map[string]strategyCase{
 		"Publish": {publish, threeTimes, parked},
 		"Reject":  {reject, threeTimes, parked},
-		"Requeue": {requeue, threeTimes, map[string]letter{"fails": byBroker, "panics": byBroker, "permanent": byBroker, "{": byBroker}},
+		"Requeue": {requeue, threeTimes, map[string]deadLetter{"fails": byBroker, "panics": byBroker, "permanent": byBroker, "{": byBroker}},
 		"None": {
 			none,
 			map[string]int{"good": 1, "discarded": 1, "fails": 1, "fails once": 1, "permanent": 1, "panics": 1},
-			map[string]letter{
+			map[string]deadLetter{
 				"fails": exhausted("no stock", 1), "fails once": exhausted("no stock yet", 1),
 				"panics": exhausted("the handler panicked: nil map", 1), "permanent": permanent, "{": undecodable,
 			},
@@ -142,9 +142,9 @@ func TestTheInMemoryBrokerBehavesLikeRabbitMQ(t *testing.T) {
 				}
 				b.Wait(time.Hour)
 				topologytest.Equal(t, "Run", nil, b.Stop())
-				dead := map[string]letter{}
+				dead := map[string]deadLetter{}
 				for _, message := range b.DeadLetters() {
-					dead[string(message.Body)] = letterOf(message)
+					dead[string(message.Body)] = deadLetterOf(message)
 				}
 				topologytest.Equal(t, "dead letters", test.dead, dead)
 				topologytest.Equal(t, "handled", test.handled, seen.handled)

@@ -225,20 +225,20 @@ func (c *handledCounts) repeated() (count int) {
 	return count
 }
 
-// letter contains the failure headers of a dead letter.
-type letter struct {
+// deadLetter contains the failure headers of a dead letter.
+type deadLetter struct {
 	Kind, Message string
 	Retries       any
 }
 
-func letterOf(message amqp.Delivery) letter {
+func deadLetterOf(message amqp.Delivery) deadLetter {
 	kind, _ := message.Headers[contract.HeaderFailureKind].(string)
 	text, _ := message.Headers[contract.HeaderFailureMessage].(string)
-	return letter{kind, text, message.Headers[contract.HeaderRetryCount]}
+	return deadLetter{kind, text, message.Headers[contract.HeaderRetryCount]}
 }
 
 // deadLetters waits until the dead-letter queue has count messages, removes them, and returns them by body.
-func (w *world) deadLetters(count int) map[string]letter {
+func (w *world) deadLetters(count int) map[string]deadLetter {
 	w.tb.Helper()
 	g := NewWithT(w.tb)
 	g.Eventually(func() int { return w.Ready(w.contract.DeadLetterQueue) }).WithTimeout(deadline.For(time.Minute)).WithPolling(100 * time.Millisecond).Should(Equal(count))
@@ -247,12 +247,12 @@ func (w *world) deadLetters(count int) map[string]letter {
 	defer connection.Close()
 	channel, err := connection.Channel()
 	g.Expect(err).NotTo(HaveOccurred())
-	found := map[string]letter{}
+	found := map[string]deadLetter{}
 	for range count {
 		message, ok, err := channel.Get(w.contract.DeadLetterQueue, true)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(ok).To(BeTrue())
-		found[string(message.Body)] = letterOf(message)
+		found[string(message.Body)] = deadLetterOf(message)
 	}
 	return found
 }

@@ -17,10 +17,10 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// letter is a message that a consumer parked, with kind and message of the failure.
-type letter struct{ kind, message, body string }
+// deadLetter is a message that a consumer parked, with kind and message of the failure.
+type deadLetter struct{ kind, message, body string }
 
-var failures = []letter{
+var failures = []deadLetter{
 	{"transient", "payment API: 503 Service Unavailable", `{"order":{"id":4711,"country":"DE","lines":[{"sku":"A-1","amount":2}]}}`},
 	{"transient", "payment API: 503 Service Unavailable", `{"order":{"id":4712,"country":"FR","lines":[{"sku":"B-7","amount":1}]}}`},
 	{"transient", "payment API: i/o timeout", `{"order":{"id":4713,"country":"DE","lines":[{"sku":"C-3","amount":9}]}}`},
@@ -28,35 +28,35 @@ var failures = []letter{
 }
 
 // fail publishes messages to orders.dlq like Warren's consumer library.
-func (w *world) fail(letters ...letter) {
+func (w *world) fail(deadLetters ...deadLetter) {
 	GinkgoHelper()
 	before := w.VHost.Ready("orders.dlq")
-	for _, each := range letters {
+	for _, each := range deadLetters {
 		w.VHost.Send("", "orders.dlq", amqp.Publishing{
 			DeliveryMode: amqp.Persistent, ContentType: "application/json", Body: []byte(each.body),
 			Headers: amqp.Table{"x-failure-kind": each.kind, "x-failure-message": each.message, "tenant": "acme"},
 		})
 	}
-	Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(before + len(letters)))
+	Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(before + len(deadLetters)))
 }
 
 // failing returns a world with failed messages and a ServiceAccount that may browse them.
-func failing(letters ...letter) *world {
+func failing(deadLetters ...deadLetter) *world {
 	GinkgoHelper()
 	w := newWorld()
 	w.queue("orders", `{}`)
 	w.queue("invoices", `{}`)
-	w.fail(letters...)
+	w.fail(deadLetters...)
 	w.Account("warren-dead-letters", "deadletterqueue_admin_role")
 	// A page is loaded only once. Before that, the account must be authorized, and earlier browses must have returned their messages.
-	w.eventuallyWarren(HaveField("Out", ContainSubstring(fmt.Sprintf("Queue orders.dlq: %d message", len(letters)))), "dlq", "show", "orders")
-	w.EventuallyMessages("orders.dlq", Equal(len(letters)))
+	w.eventuallyWarren(HaveField("Out", ContainSubstring(fmt.Sprintf("Queue orders.dlq: %d message", len(deadLetters)))), "dlq", "show", "orders")
+	w.EventuallyMessages("orders.dlq", Equal(len(deadLetters)))
 	Eventually(func() int64 {
 		if counted := w.Get("orders").Status.Messages; counted != nil && counted.DeadLettered != nil {
 			return *counted.DeadLettered
 		}
 		return -1
-	}).Should(BeEquivalentTo(1+min(len(letters)-1, 8)), "counted")
+	}).Should(BeEquivalentTo(1+min(len(deadLetters)-1, 8)), "counted")
 	return w
 }
 
@@ -152,7 +152,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		w := failing(failures...)
 		b := open(w.serve(), 1200)
 		b.follow(`//a[text()="orders"]`, "orders: 4 dead letters")
-		Expect(evaluate[bool](b, `[...document.querySelectorAll("#letters button")].every((button) => button.disabled)`)).To(BeTrue(), "no message is chosen")
+		Expect(evaluate[bool](b, `[...document.querySelectorAll("#dead-letters button")].every((button) => button.disabled)`)).To(BeTrue(), "no message is chosen")
 		b.run(chromedp.Click(`//input[@aria-label="Choose the message at position 1"]`), chromedp.Click(`//input[@aria-label="Choose the message at position 3"]`))
 		b.follow(`//button[text()="Move the chosen back…"]`, "2 chosen messages")
 		w.EventuallyMessages("orders.dlq", Equal(4))
@@ -228,7 +228,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 
 	It("shows the content of messages as text", func() {
 		const attack = `<script>document.title="owned"</script><img src=x onerror="document.title='owned'">`
-		w := failing(letter{kind: attack, message: attack, body: attack}, letter{kind: `"><b>`, message: "javascript:alert(1)", body: `{"a":"` + "\u202e" + `</pre><script>"}`})
+		w := failing(deadLetter{kind: attack, message: attack, body: attack}, deadLetter{kind: `"><b>`, message: "javascript:alert(1)", body: `{"a":"` + "\u202e" + `</pre><script>"}`})
 		b := open(w.serve(), 1200)
 		b.follow(`//a[text()="orders"]`, "orders: 2 dead letters")
 		Eventually(b.text).Should(ContainSubstring(`<script>document.title="owned"</script>`))

@@ -41,7 +41,7 @@ func (r *Recreator) Divert(
 	if err := r.declareHoldAndBacklog(ctx, rec); err != nil {
 		return err
 	}
-	if err := r.Crash.Pass(StepHoldStands); err != nil {
+	if err := r.Crash.Pass(StepHoldDeclared); err != nil {
 		return err
 	}
 	if err := management.Sleep(ctx, r.Errors, registering); err != nil {

@@ -380,7 +380,7 @@ var crashCases = map[string]crashCase{
 
 // crashSteps are the steps of each phase after which Warren crashes.
 var crashSteps = map[phase][]string{
-	diverting: {recreate.StepProbed, recreate.StepHoldStands, recreate.StepRecorded, recreate.StepHoldBound, recreate.StepUnbound},
+	diverting: {recreate.StepProbed, recreate.StepHoldDeclared, recreate.StepRecorded, recreate.StepHoldBound, recreate.StepUnbound},
 	emptying:  {recreate.StepMoved},
 	swapping: {
 		recreate.StepFrozen, safedelete.StepFenced, safedelete.StepProved, safedelete.StepSettled, safedelete.StepOne, safedelete.StepOpened,

@@ -94,16 +94,16 @@ func New(settings Settings, observer Observer, changer Changer, deleter Deleter,
 
 // The steps between which a test can end a recreation as a crash would, beside those of safedelete.
 const (
-	StepProbed      = "probed"
-	StepHoldStands  = "hold exists"
-	StepRecorded    = "recorded"
-	StepHoldBound   = "hold bound"
-	StepUnbound     = "unbound"
-	StepMoved       = "moved"
-	StepFrozen      = "frozen"
-	StepSwapped     = "swapped"
-	StepBackBound   = "back bound"
-	StepRebound     = "rebound"
-	StepHoldUnbound = "hold unbound"
-	StepHoldDeleted = "hold deleted"
+	StepProbed       = "probed"
+	StepHoldDeclared = "hold declared"
+	StepRecorded     = "recorded"
+	StepHoldBound    = "hold bound"
+	StepUnbound      = "unbound"
+	StepMoved        = "moved"
+	StepFrozen       = "frozen"
+	StepSwapped      = "swapped"
+	StepBackBound    = "back bound"
+	StepRebound      = "rebound"
+	StepHoldUnbound  = "hold unbound"
+	StepHoldDeleted  = "hold deleted"
 )

@@ -81,7 +81,7 @@ func TestLostLease(t *testing.T) {
 
 // A process that loses its lease during a recreation declares, binds and unbinds nothing from then on.
 func TestLostLeaseDuringARecreation(t *testing.T) {
-	for _, step := range []string{recreate.StepProbed, recreate.StepHoldStands, recreate.StepRecorded, recreate.StepHoldBound} {
+	for _, step := range []string{recreate.StepProbed, recreate.StepHoldDeclared, recreate.StepRecorded, recreate.StepHoldBound} {
 		t.Run(step, func(t *testing.T) {
 			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 				vh.DeclareQueue("orders", rabbittest.Quorum(nil))

@@ -97,11 +97,11 @@ func SameBinding(a, b vhost.Binding) bool {
 		a.Arguments.Equal(b.Arguments)
 }
 
-// Letter is a dead letter that is being routed.
-type Letter struct{ Key, Reason string }
+// DeadLetter is a dead letter that is being routed.
+type DeadLetter struct{ Key, Reason string }
 
 // Arrives returns the queues that receive a message which is dead-lettered to an exchange.
-func Arrives(o vhost.Observed, exchange string, message Letter) map[string]bool {
+func Arrives(o vhost.Observed, exchange string, message DeadLetter) map[string]bool {
 	queues, seen := map[string]bool{}, map[string]bool{}
 	if exchange == "" {
 		if _, exists := o.Queues[message.Key]; exists {
@@ -133,7 +133,7 @@ func Arrives(o vhost.Observed, exchange string, message Letter) map[string]bool 
 	return queues
 }
 
-func accepts(exchange string, binding vhost.Binding, message Letter) bool {
+func accepts(exchange string, binding vhost.Binding, message DeadLetter) bool {
 	switch exchange {
 	case "fanout":
 		return true

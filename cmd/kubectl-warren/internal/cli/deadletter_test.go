@@ -35,7 +35,7 @@ func answered(t *testing.T, name string, into any) []byte {
 // The output for responses of the dead-letter API.
 func TestLettersPrinted(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"letters", "letters-hostile", "letters-none"} {
+	for _, name := range []string{"dead-letters", "dead-letters-hostile", "dead-letters-none"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			list := v1alpha1.DeadLetterList{}

@@ -36,7 +36,7 @@ func FuzzPrintable(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value string) {
 		wantText(t, "line", printable.Text(value), "")
 		wantText(t, "lines", strings.Join(printable.Lines(value), "\n"), "\n\t")
-		wantSameJSON(t, letterOf(value))
+		wantSameJSON(t, deadLetterOf(value))
 		wantTextOfCommands(t, value)
 	})
 }
@@ -103,7 +103,7 @@ func printedByCommands(value string) map[string]func(out *bytes.Buffer) error {
 		},
 		"dlq peek": func(out *bytes.Buffer) error {
 			list := v1alpha1.DeadLetterList{Queue: value, Seen: queue.Summary.Seen}
-			return printDeadLetters(out, list, []v1alpha1.DeadLetter{letterOf(value)}, now)
+			return printDeadLetters(out, list, []v1alpha1.DeadLetter{deadLetterOf(value)}, now)
 		},
 		"dlq export": func(out *bytes.Buffer) error {
 			line, err := json.Marshal(v1alpha1.ExportedDeadLetter{ID: value, RoutingKey: value, Properties: map[string]any{value: value}})
@@ -211,7 +211,7 @@ func countedBy(redrive *messaging.Redrive) jobs.Job {
 	return jobs.Of(done)
 }
 
-func letterOf(value string) v1alpha1.DeadLetter {
+func deadLetterOf(value string) v1alpha1.DeadLetter {
 	return v1alpha1.DeadLetter{
 		ID: value, Reason: value, Origin: v1alpha1.Origin{Queue: value, Exchange: &value, RoutingKey: &value},
 		Properties: map[string]any{value: value, "list": []any{value}},

@@ -19,7 +19,7 @@ addEventListener("pageshow", () => { document.body.ariaBusy = null })
 
 // Enables the buttons for chosen messages while a message is chosen. Without this script, the next page asks to choose.
 const updateChoice = () => {
-  const form = document.getElementById("letters")
+  const form = document.getElementById("dead-letters")
   if (!form) return
   const boxes = [...form.querySelectorAll("input[name=id]")]
   const chosen = boxes.filter((box) => box.checked).length
