@@ -187,9 +187,9 @@ docs: ## Generate the reference: API, its JSON schemas, queue arguments, metrics
 	@mkdir -p docs/reference
 	hack/tool.sh crd-ref-docs --config=hack/crd-ref-docs.yaml --source-path=api --renderer=markdown --log-level=ERROR \
 		--templates-dir=hack/crd-ref-docs --output-path=docs/reference/api.md
-	go run ./hack/reference >docs/reference/arguments.md
-	go run ./hack/reference/metrics >docs/reference/metrics.md
-	$(KUSTOMIZE) build config/default | go run ./hack/reference/flags >docs/reference/flags.md
+	go run ./hack/reference arguments >docs/reference/arguments.md
+	go run ./hack/reference metrics >docs/reference/metrics.md
+	$(KUSTOMIZE) build config/default | go run ./hack/reference flags >docs/reference/flags.md
 	go build -o bin/docs/kubectl-warren ./cmd/kubectl-warren
 	hack/reference/plugin.sh bin/docs/kubectl-warren >docs/reference/kubectl-warren.md
 	go run ./hack/schemas docs/reference/schemas config/crd/bases/*.yaml
