@@ -37,29 +37,31 @@ type Changer struct {
 //
 // Each object succeeds or fails by itself. A binding whose queue or exchange failed in the same call is left out. The error joins
 // one *ObjectError per failure, in the order of the topology.
-func (c *Changer) Apply(ctx context.Context, changes topology.Topology) error {
+func (c *Changer) Apply(ctx context.Context, changes topology.Topology) error { return c.Declare(ctx, "", changes) }
+
+// Declare is Apply on the cluster with this key; any if empty. It fails with ErrOtherCluster on another one.
+func (c *Changer) Declare(ctx context.Context, cluster string, wanted topology.Topology) error {
 	var operations []operation
-	for _, exchange := range changes.Exchanges {
+	for _, exchange := range wanted.Exchanges {
 		if exchange.Declare {
 			operations = append(operations, declareExchange(exchange))
 		}
 	}
-	for _, queue := range changes.Queues {
+	for _, queue := range wanted.Queues {
 		operations = append(operations, declareQueue(queue))
 	}
-	failures := c.perform(ctx, operations)
+	failures := c.perform(ctx, cluster, operations)
 	failed := vhost.IDs{}
 	for _, failure := range failures {
 		failed[failure.ID] = true
 	}
 	operations = nil
-	for _, binding := range changes.Bindings {
+	for _, binding := range wanted.Bindings {
 		if !failed.HasEitherEnd(binding.ID()) {
 			operations = append(operations, bind(binding))
 		}
 	}
-	failures = append(failures, c.perform(ctx, operations)...)
-	return joinFailures(failures)
+	return joinFailures(append(failures, c.perform(ctx, cluster, operations)...))
 }
 
 func joinFailures(failures []*brokererr.ObjectError) error {
@@ -68,25 +70,6 @@ func joinFailures(failures []*brokererr.ObjectError) error {
 		all[i] = failure
 	}
 	return errors.Join(all...)
-}
-
-// Declare declares exchanges and queues, then bindings, on the cluster with this key. It fails with ErrOtherCluster on another one.
-func (c *Changer) Declare(ctx context.Context, cluster string, wanted topology.Topology) error {
-	operations := make([]operation, 0, len(wanted.Exchanges)+len(wanted.Queues))
-	for _, exchange := range wanted.Exchanges {
-		operations = append(operations, declareExchange(exchange))
-	}
-	for _, queue := range wanted.Queues {
-		operations = append(operations, declareQueue(queue))
-	}
-	if failures := c.performOn(ctx, cluster, operations); len(failures) > 0 {
-		return joinFailures(failures)
-	}
-	operations = nil
-	for _, binding := range wanted.Bindings {
-		operations = append(operations, bind(binding))
-	}
-	return joinFailures(c.performOn(ctx, cluster, operations))
 }
 
 // operation is one change of one object.
@@ -107,11 +90,13 @@ type operation struct {
 	write func(*snapshot.Snapshot) bool
 }
 
-// perform runs operations at the same time, as many as the pool allows, and returns the failures in the order of the operations.
-func (c *Changer) perform(ctx context.Context, operations []operation) []*brokererr.ObjectError {
+// perform runs operations on the cluster with this key, or on any if it is empty, at the same time, as many as the pool allows. It
+// returns the failures in the order of the operations.
+func (c *Changer) perform(ctx context.Context, cluster string, operations []operation) []*brokererr.ObjectError {
 	results := make([]error, len(operations))
 	var all sync.WaitGroup
 	for i, operation := range operations {
+		operation.cluster = cluster
 		all.Go(func() { results[i] = c.performOne(ctx, operation) })
 	}
 	all.Wait()
@@ -125,14 +110,6 @@ func (c *Changer) perform(ctx context.Context, operations []operation) []*broker
 		failures = append(failures, &failure)
 	}
 	return failures
-}
-
-// performOn is perform on the cluster with this key only.
-func (c *Changer) performOn(ctx context.Context, cluster string, operations []operation) []*brokererr.ObjectError {
-	for i := range operations {
-		operations[i].cluster = cluster
-	}
-	return c.perform(ctx, operations)
 }
 
 func (c *Changer) performOne(ctx context.Context, operation operation) error {

@@ -44,7 +44,7 @@ func (c *Changer) Remove(ctx context.Context, cluster string, removal Removal) e
 	}
 	var failures []*brokererr.ObjectError
 	for _, operations := range groups {
-		failures = append(failures, c.performOn(ctx, cluster, operations)...)
+		failures = append(failures, c.perform(ctx, cluster, operations)...)
 	}
 	return joinFailures(failures)
 }
