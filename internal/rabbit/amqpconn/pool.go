@@ -211,16 +211,21 @@ func (c *Pool) Run(l *Conn, operation func(*Conn) error) error {
 }
 
 // DeclaredQueue returns how many messages of a queue are ready and how many consumers it has, by a passive declaration on the
-// cluster of this name. A client that holds messages of a quorum queue counts as a consumer.
-func (c *Pool) DeclaredQueue(ctx context.Context, cluster, queue string) (amqp.Queue, error) {
+// cluster of this name; false if the queue does not exist. A client that holds messages of a quorum queue counts as a consumer.
+func (c *Pool) DeclaredQueue(ctx context.Context, cluster, queue string) (declared amqp.Queue, exists bool, err error) {
 	answer := make(chan amqp.Queue, 1) // the operation continues after the context ends
-	err := c.DoOnCluster(ctx, cluster, func(channel *amqp.Channel) error {
-		declared, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
-		answer <- declared
-		return err
+	err = c.DoOnCluster(ctx, cluster, func(channel *amqp.Channel) error {
+		return Timed("queue.declare", func() error {
+			declared, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
+			answer <- declared
+			return err
+		})
 	})
-	if err != nil {
-		return amqp.Queue{}, err
+	switch {
+	case errors.Is(err, brokererr.ErrNotFound):
+		return amqp.Queue{}, false, nil
+	case err != nil:
+		return amqp.Queue{}, false, err
 	}
-	return <-answer, nil
+	return <-answer, true, nil
 }

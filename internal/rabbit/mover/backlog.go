@@ -2,10 +2,7 @@ package mover
 
 import (
 	"context"
-	"errors"
 	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
@@ -42,12 +39,12 @@ const heldPause = 6 * time.Second
 // Count counts the messages of a queue on the cluster of this name; false if there is no such queue. If others consume the
 // queue, it waits until the broker has counted the messages that they hold.
 func (c Counter) Count(ctx context.Context, cluster, queue string) (counted Backlog, exists bool, err error) {
-	declared, exists, err := c.countReady(ctx, cluster, queue)
+	declared, exists, err := c.Channels.DeclaredQueue(ctx, cluster, queue)
 	for range zeroCounts {
 		if err != nil || !exists || declared.Messages > 0 || management.Sleep(ctx, c.Errors, zeroPause) != nil {
 			break
 		}
-		declared, exists, err = c.countReady(ctx, cluster, queue)
+		declared, exists, err = c.Channels.DeclaredQueue(ctx, cluster, queue)
 	}
 	counted.Ready = declared.Messages
 	if err != nil || !exists || declared.Messages > 0 && declared.Consumers == 0 {
@@ -70,12 +67,4 @@ func (c Counter) Count(ctx context.Context, cluster, queue string) (counted Back
 func (c Counter) totals(ctx context.Context, queue string) (management.MessageCount, error) {
 	counts, err := c.API.MessageCounts(ctx, func(name string) bool { return name == queue })
 	return counts[queue], err
-}
-
-func (c Counter) countReady(ctx context.Context, cluster, queue string) (declared amqp.Queue, exists bool, err error) {
-	declared, err = c.Channels.DeclaredQueue(ctx, cluster, queue)
-	if errors.Is(err, brokererr.ErrNotFound) {
-		return declared, false, nil
-	}
-	return declared, err == nil, err
 }

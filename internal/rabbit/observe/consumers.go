@@ -149,11 +149,11 @@ func (r *refresher) countConsumers(ctx context.Context, view *view) {
 // the broker does not distinguish consumers.
 func (r *refresher) countConsumersOf(ctx context.Context, view *view, queue string) {
 	began := time.Now()
-	declared, err := r.Channels.DeclaredQueue(ctx, r.info.Identity.Key(), queue)
+	declared, exists, err := r.Channels.DeclaredQueue(ctx, r.info.Identity.Key(), queue)
 	switch {
 	case errors.Is(err, brokererr.ErrAccessRefused):
 		view.consumers.refuse(queue, began.Add(refusedPause))
-	case err != nil || r.Observations.own.since(began, clusterQueue{r.info.Identity, r.VHost, queue}):
+	case err != nil || !exists || r.Observations.own.since(began, clusterQueue{r.info.Identity, r.VHost, queue}):
 	default:
 		view.consumers.note(queue, declared.Consumers > 0)
 	}

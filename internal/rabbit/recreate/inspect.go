@@ -6,9 +6,6 @@ import (
 	"slices"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/management"
@@ -75,24 +72,8 @@ func (r *Recreator) see(ctx context.Context, rec Recreation, queue string) (Queu
 
 // count returns the counts of a passive declaration, which are current.
 func (r *Recreator) count(ctx context.Context, queue string) (QueueSeen, error) {
-	answers := make(chan amqp.Queue, 1) // the operation goes on when the context ends
-	err := r.changer.DoOnCluster(ctx, r.Cluster, func(channel *amqp.Channel) error {
-		return amqpconn.Timed("queue.declare", func() error {
-			declared, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
-			if err == nil {
-				answers <- declared
-			}
-			return err
-		})
-	})
-	switch {
-	case errors.Is(err, brokererr.ErrNotFound):
-		return QueueSeen{}, nil
-	case err != nil:
-		return QueueSeen{}, reasoned(about(queue, err))
-	}
-	declared := <-answers
-	return QueueSeen{Exists: true, Ready: declared.Messages, Consumers: declared.Consumers}, nil
+	declared, exists, err := r.changer.DeclaredQueue(ctx, r.Cluster, queue)
+	return QueueSeen{Exists: exists, Ready: declared.Messages, Consumers: declared.Consumers}, reasoned(about(queue, err))
 }
 
 // bindingsOf returns the bindings of a queue except the recreation's own.

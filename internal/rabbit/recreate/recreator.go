@@ -39,8 +39,8 @@ type Changer interface {
 	Declare(ctx context.Context, cluster string, wanted topology.Topology) error
 	Unbind(ctx context.Context, cluster string, bindings []topology.Binding) error
 	Delete(ctx context.Context, cluster string, queues, exchanges []string) error
-	// DoOnCluster runs an operation on a channel.
-	DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
+	// DeclaredQueue returns the current counts of a queue; false if the queue does not exist.
+	DeclaredQueue(ctx context.Context, cluster, queue string) (declared amqp.Queue, exists bool, err error)
 	// Dial opens an AMQP connection that discards the bodies of messages above a size in bytes.
 	Dial(ctx context.Context, cluster, name string, largestBody int64) (*amqpconn.Conn, error)
 	// Move moves messages.

@@ -110,8 +110,8 @@ func (b *realBroker) Write(change snapshot.Write) {
 
 func (b *realBroker) RequestRefresh() {}
 
-func (b *realBroker) DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
-	return b.pool.DoOnCluster(ctx, cluster, operation)
+func (b *realBroker) DeclaredQueue(ctx context.Context, cluster, queue string) (amqp.Queue, bool, error) {
+	return b.pool.DeclaredQueue(ctx, cluster, queue)
 }
 
 func (b *realBroker) DoToTheEnd(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {

@@ -34,9 +34,10 @@ type Observer interface {
 
 // Changer runs operations over AMQP. A call fails if the broker belongs to another cluster.
 type Changer interface {
-	// DoOnCluster runs an operation on a channel. DoToTheEnd also closes the channel if the operation fails, and returns after the
-	// operation has ended. DoExclusively does the same on a channel that no other operation uses, before or after.
-	DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
+	// DeclaredQueue returns the current counts of a queue; false if the queue does not exist.
+	DeclaredQueue(ctx context.Context, cluster, queue string) (declared amqp.Queue, exists bool, err error)
+	// DoToTheEnd runs an operation on a channel, which it closes if the operation fails, and returns after the operation has ended.
+	// DoExclusively does the same on a channel that no other operation uses, before or after.
 	DoToTheEnd(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error
 	DoExclusively(ctx context.Context, cluster string, operation func(amqpconn.Exclusive) error) error
 	// Dial opens a further AMQP connection to the cluster.

@@ -42,21 +42,8 @@ func get(channel *amqp.Channel, queue string) (message amqp.Delivery, ok bool, e
 
 // held returns the counts of a queue on the given cluster; false if the queue does not exist.
 func (s *Deleter) held(ctx context.Context, cluster, queue string) (counts, bool, error) {
-	type answer struct {
-		now    counts
-		exists bool
-	}
-	answers := make(chan answer, 1) // the operation goes on when the context ends
-	err := s.changer.DoOnCluster(ctx, cluster, func(channel *amqp.Channel) error {
-		now, exists, err := passiveDeclare(channel, queue)
-		answers <- answer{now, exists}
-		return err
-	})
-	if err != nil {
-		return counts{}, false, wrapQueue(queue, err)
-	}
-	got := <-answers
-	return got.now, got.exists, nil
+	declared, exists, err := s.changer.DeclaredQueue(ctx, cluster, queue)
+	return counts{ready: declared.Messages, consumers: declared.Consumers}, exists, wrapQueue(queue, err)
 }
 
 // wrapQueue adds the queue to an error of the broker.
