@@ -147,11 +147,11 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if !bc.DeletionTimestamp.IsZero() {
 		return r.reconcileDelete(ctx, bc)
 	}
-	users, err := r.users(ctx, bc)
+	users, err := brokers.QueuesOf(ctx, r.client, request.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	unprotected := r.syncFinalizer(ctx, bc, len(users.Items) > 0) // the status reports the connection anyway
+	unprotected := r.syncFinalizer(ctx, bc, len(users) > 0) // the status reports the connection anyway
 	if apierrors.IsConflict(unprotected) {
 		countReconciliation(bc.Status, unprotected)
 		return ctrl.Result{}, unprotected
@@ -162,7 +162,7 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		countReconciliation(status, err)
 		return ctrl.Result{}, errors.Join(unprotected, err)
 	}
-	count := int32(min(len(users.Items), math.MaxInt32))
+	count := int32(min(len(users), math.MaxInt32))
 	status.ConsumerQueues = &count
 	result, err = r.finish(ctx, bc, status, result)
 	err = errors.Join(unprotected, err)

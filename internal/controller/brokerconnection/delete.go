@@ -137,28 +137,17 @@ func graceRemaining(since time.Duration, needed, terminating bool) time.Duration
 
 // dependents counts the ConsumerQueues with objects to delete through a BrokerConnection, and how many of them are being deleted.
 func (r *Reconciler) dependents(ctx context.Context, bc *v1alpha1.BrokerConnection) (needed, terminating int, err error) {
-	list, err := r.users(ctx, bc)
+	queues, err := brokers.QueuesOf(ctx, r.client, client.ObjectKeyFromObject(bc))
 	if err != nil {
 		return 0, 0, err
 	}
-	for i := range list.Items {
-		if controllerutil.ContainsFinalizer(&list.Items[i], v1alpha1.TopologyFinalizer) {
+	for i := range queues {
+		if controllerutil.ContainsFinalizer(&queues[i], v1alpha1.TopologyFinalizer) {
 			needed++
-			if !list.Items[i].DeletionTimestamp.IsZero() {
+			if !queues[i].DeletionTimestamp.IsZero() {
 				terminating++
 			}
 		}
 	}
 	return needed, terminating, nil
-}
-
-// users returns the ConsumerQueues of a BrokerConnection from the cache. They must not be changed.
-func (r *Reconciler) users(ctx context.Context, bc *v1alpha1.BrokerConnection) (*v1alpha1.ConsumerQueueList, error) {
-	list := &v1alpha1.ConsumerQueueList{}
-	err := r.client.List(ctx, list, client.InNamespace(bc.Namespace),
-		client.MatchingFields{brokers.IndexConnection: bc.Name}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return nil, fmt.Errorf("list ConsumerQueues: %w", err)
-	}
-	return list, nil
 }

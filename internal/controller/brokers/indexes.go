@@ -3,6 +3,7 @@ package brokers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"slices"
 	"strconv"
@@ -21,6 +22,17 @@ const (
 	// IndexBrokerObject is the bucket of each broker object that the ConsumerQueue wants or owns.
 	IndexBrokerObject = "brokerObject"
 )
+
+// QueuesOf returns the ConsumerQueues of a BrokerConnection from the cache. They must not be changed.
+func QueuesOf(ctx context.Context, cache client.Reader, connection client.ObjectKey) ([]v1alpha1.ConsumerQueue, error) {
+	list := &v1alpha1.ConsumerQueueList{}
+	err := cache.List(ctx, list, client.InNamespace(connection.Namespace),
+		client.MatchingFields{IndexConnection: connection.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list ConsumerQueues: %w", err)
+	}
+	return list.Items, nil
+}
 
 // objectBuckets is over how many buckets the keys of broker objects are spread. Most objects belong to one ConsumerQueue only,
 // and an index entry of their own would take 3 KiB each. Buckets take a twentieth. A lookup finds a few other ConsumerQueues of

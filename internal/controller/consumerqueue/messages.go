@@ -167,16 +167,14 @@ func (r *Reconciler) queuesWithOutdatedCounts(ctx context.Context, bc *v1alpha1.
 	if broker == nil || !broker.Health().Usable() {
 		return nil // when it is usable again, all are enqueued
 	}
-	list := &v1alpha1.ConsumerQueueList{}
-	err := r.client.List(ctx, list, client.InNamespace(bc.Namespace),
-		client.MatchingFields{brokers.IndexConnection: bc.Name}, client.UnsafeDisableDeepCopy)
+	queues, err := brokers.QueuesOf(ctx, r.client, client.ObjectKeyFromObject(bc))
 	if err != nil {
 		log.FromContext(ctx).Error(err, "List ConsumerQueues", "brokerConnection", client.ObjectKeyFromObject(bc))
 		return nil
 	}
 	var requests []reconcile.Request
-	for i := range list.Items {
-		cq := &list.Items[i]
+	for i := range queues {
+		cq := &queues[i]
 		if cq.Spec.Suspend || !cq.DeletionTimestamp.IsZero() {
 			continue
 		}

@@ -34,16 +34,11 @@ func readinessChanged() predicate.Predicate {
 
 // recreationAnnotated lets pass an approval or an abort of a recreation.
 func recreationAnnotated() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		DeleteFunc:  func(event.DeleteEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, after := e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
-			return before[v1alpha1.ApproveRecreationAnnotation] != after[v1alpha1.ApproveRecreationAnnotation] ||
-				before[v1alpha1.AbortRecreationAnnotation] != after[v1alpha1.AbortRecreationAnnotation]
-		},
-	}
+	return trigger.OnUpdate(func(former, now client.Object) bool {
+		before, after := former.GetAnnotations(), now.GetAnnotations()
+		return before[v1alpha1.ApproveRecreationAnnotation] != after[v1alpha1.ApproveRecreationAnnotation] ||
+			before[v1alpha1.AbortRecreationAnnotation] != after[v1alpha1.AbortRecreationAnnotation]
+	})
 }
 
 // resyncConnection enqueues all ConsumerQueues of a BrokerConnection.
@@ -70,16 +65,14 @@ func wakeUp() handler.TypedEventHandler[brokers.Wakeup, reconcile.Request] {
 }
 
 func (r *Reconciler) queuesOfConnection(ctx context.Context, bc client.Object) []reconcile.Request {
-	list := &v1alpha1.ConsumerQueueList{}
-	err := r.client.List(ctx, list, client.InNamespace(bc.GetNamespace()),
-		client.MatchingFields{brokers.IndexConnection: bc.GetName()}, client.UnsafeDisableDeepCopy)
+	queues, err := brokers.QueuesOf(ctx, r.client, client.ObjectKeyFromObject(bc))
 	if err != nil {
 		log.FromContext(ctx).Error(err, "List ConsumerQueues", "brokerConnection", client.ObjectKeyFromObject(bc))
 		return nil
 	}
-	requests := make([]reconcile.Request, len(list.Items))
-	for i := range list.Items {
-		requests[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
+	requests := make([]reconcile.Request, len(queues))
+	for i := range queues {
+		requests[i].NamespacedName = client.ObjectKeyFromObject(&queues[i])
 	}
 	return requests
 }

@@ -3,7 +3,6 @@ package trigger
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -13,15 +12,10 @@ import (
 // StatusLost passes an update that removed the status of a ConsumerQueue or BrokerConnection, or the inventory in it. That
 // happens when a backup is restored without the status. No other event would make the controller write the status again.
 func StatusLost() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		DeleteFunc:  func(event.DeleteEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, after := statusOf(e.ObjectOld), statusOf(e.ObjectNew)
-			return before.isWritten && !after.isWritten || before.objects > 0 && after.objects == 0
-		},
-	}
+	return OnUpdate(func(former, now client.Object) bool {
+		before, after := statusOf(former), statusOf(now)
+		return before.isWritten && !after.isWritten || before.objects > 0 && after.objects == 0
+	})
 }
 
 // writtenStatus is what StatusLost compares.

@@ -26,6 +26,16 @@ func SpecOrRequest() predicate.Predicate {
 	})
 }
 
+// OnUpdate passes updates for which changed returns true, and no other events.
+func OnUpdate(changed func(before, after client.Object) bool) predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return changed(e.ObjectOld, e.ObjectNew) },
+	}
+}
+
 // RequestedAt returns the value of the annotation, cut to the length of status.lastHandledReconcileAt.
 func RequestedAt(object client.Object) string {
 	return conditions.Truncate(object.GetAnnotations()[v1alpha1.RequestedAtAnnotation], 1024)

@@ -37,7 +37,6 @@ type Broker struct {
 	failures    map[vhost.ID]error
 	interfere   func(*snapshot.Snapshot)
 	refreshes   int
-	catchUps    int
 	// lastDeletion is when DeleteEmpty last deleted queues.
 	lastDeletion time.Time
 }
@@ -200,16 +199,8 @@ func (b *Broker) RequestCatchUp() { b.RequestRefresh() }
 func (b *Broker) CatchUp(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.catchUps++
 	b.health.CurrentAt = time.Now()
 	return errors.Join(ctx.Err(), b.health.Err)
-}
-
-// CatchUps returns how often CatchUp was called.
-func (b *Broker) CatchUps() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.catchUps
 }
 
 // Interfere makes another client change the vhost during the next Apply.
