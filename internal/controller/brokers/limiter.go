@@ -23,12 +23,10 @@ const (
 // Limiter gives slots to reconciliations that wait for a broker. A worker never blocks on a slot, so brokers that do not answer
 // leave workers to other resources. Three limits hold:
 //
-//   - A broker, by its endpoint, has at most half of the slots: a hundred namespaces may each have a BrokerConnection to one
-//
-// broker.
+//   - A broker, by its endpoint, has at most half of the slots: a hundred namespaces may each have a BrokerConnection to
+//     one broker.
 //   - A namespace never has more slots than remain for others: one tenant may have BrokerConnections to a hundred brokers. So one
-//
-// namespace has at most half of the slots, and one slot is always free.
+//     namespace has at most half of the slots, and one slot is always free.
 //   - All slow lanes together have at most a quarter: a hundred tenants may each have a broker that does not answer.
 //
 // A free slot goes to the namespace with the fewest slots.
