@@ -37,7 +37,9 @@ type Changer struct {
 //
 // Each object succeeds or fails by itself. A binding whose queue or exchange failed in the same call is left out. The error joins
 // one *ObjectError per failure, in the order of the topology.
-func (c *Changer) Apply(ctx context.Context, changes topology.Topology) error { return c.Declare(ctx, "", changes) }
+func (c *Changer) Apply(ctx context.Context, changes topology.Topology) error {
+	return c.Declare(ctx, "", changes)
+}
 
 // Declare is Apply on the cluster with this key; any if empty. It fails with ErrOtherCluster on another one.
 func (c *Changer) Declare(ctx context.Context, cluster string, wanted topology.Topology) error {

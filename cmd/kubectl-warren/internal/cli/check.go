@@ -57,9 +57,6 @@ func newCheck(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 }
 
 func (k *checkCommand) run(ctx context.Context) error {
-	if err := k.output.validate(); err != nil {
-		return err
-	}
 	reader, err := k.newCheckReader()
 	if err != nil {
 		return err

@@ -23,15 +23,7 @@ func (c *cluster) completeConsumerQueue(cmd *cobra.Command, args []string, _ str
 
 // completeConsumerQueues completes any argument with names of ConsumerQueues.
 func (c *cluster) completeConsumerQueues(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	kube, err := c.open()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	list, err := kube.consumerQueues(cmd.Context(), false)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return namesOf(list.Items), cobra.ShellCompDirectiveNoFileComp
+	return c.completeListed(&v1alpha1.ConsumerQueueList{}, true)(cmd, nil, "")
 }
 
 // completeDestination completes --to of a Redrive.
@@ -76,12 +68,4 @@ func (c *cluster) completeListed(
 		})
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
-}
-
-func namesOf(queues []v1alpha1.ConsumerQueue) []string {
-	names := make([]string, len(queues))
-	for i := range queues {
-		names[i] = queues[i].Name
-	}
-	return names
 }

@@ -23,9 +23,6 @@ func newDiff(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	output := addOutput(cmd, formatTable, formatWide, formatJSON, formatYAML)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := output.validate(); err != nil {
-			return err
-		}
 		return showDiff(cmd.Context(), c, streams, output, args[0])
 	}
 	return cmd

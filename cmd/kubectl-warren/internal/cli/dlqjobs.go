@@ -30,9 +30,6 @@ func newJobs(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	output := addOutput(cmd, formatTable, formatWide, formatJSON, formatYAML, formatName)
 	all := cmd.Flags().BoolP("all-namespaces", "A", false, "list the Redrives and Purges of all namespaces")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := output.validate(); err != nil {
-			return err
-		}
 		if *all && len(args) > 0 {
 			return usageError("NAME and --all-namespaces exclude each other: remove one of them")
 		}
@@ -95,32 +92,18 @@ var outcomeColour = map[jobs.Outcome]colour{
 }
 
 func printJobs(out io.Writer, listed []jobs.Job, now time.Time, layout tableLayout) error {
-	head := []string{"NAME", "CONSUMERQUEUE", "STATE", "PROGRESS", "AGE", "BY"}
-	if layout.namespaces {
-		head = append([]string{"NAMESPACE"}, head...)
-	}
-	if layout.wide {
-		head = append(head, "MESSAGE")
-	}
-	rows := newTable(layout.coloured, head...)
+	rows := layout.newTable([]string{"NAME", "CONSUMERQUEUE", "STATE", "PROGRESS", "AGE", "BY"}, "MESSAGE")
 	for _, each := range listed {
 		progress := "-"
 		if each.Begun {
 			progress = each.Counts(decimal)
 		}
-		row := []cell{
+		rows.add(layout.row(each.Namespace, []cell{
 			text(argumentOf(each)), text(each.ConsumerQueue),
 			{cmp.Or(each.Reason, "Pending"), outcomeColour[each.Outcome]},
 			text(progress),
 			text(age(now, &metav1.Time{Time: each.Created})), text(cmp.Or(each.RequestedBy, "-")),
-		}
-		if layout.namespaces {
-			row = append([]cell{text(each.Namespace)}, row...)
-		}
-		if layout.wide {
-			row = append(row, text(printable.Text(each.Message)))
-		}
-		rows.add(row...)
+		}, text(printable.Text(each.Message)))...)
 	}
 	return rows.print(out)
 }

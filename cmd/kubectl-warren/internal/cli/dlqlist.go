@@ -54,9 +54,6 @@ func (l *listCommand) run(ctx context.Context, names []string) error {
 	case l.watch && l.output.format != formatTable:
 		return usageError("--watch prints a table: remove --output %s", l.output.format)
 	}
-	if err := l.output.validate(); err != nil {
-		return err
-	}
 	kube, err := l.open()
 	if err != nil {
 		return err
@@ -186,22 +183,15 @@ func (l *listCommand) print(queues []v1alpha1.DeadLetterQueue, withHead bool) er
 }
 
 func printDeadLetterQueues(out io.Writer, queues []v1alpha1.DeadLetterQueue, now time.Time, layout tableLayout) error {
-	head := []string{"NAME", "QUEUE", "MESSAGES", "COUNTED", "UNDER WAY"}
-	if layout.namespaces {
-		head = append([]string{"NAMESPACE"}, head...)
-	}
-	rows := newTable(layout.coloured, head...)
-	rows.goesOn = !layout.head
+	rows := layout.newTable([]string{"NAME", "QUEUE", "MESSAGES", "COUNTED", "UNDER WAY"})
 	for _, queue := range queues {
 		counted := "-"
 		if queue.AsOf != nil {
 			counted = duration.HumanDuration(now.Sub(queue.AsOf.Time))
 		}
-		row := []cell{text(queue.Name), text(queue.Queue), deadCell(queue.Messages), text(counted), deadCell(queue.UnderWay)}
-		if layout.namespaces {
-			row = append([]cell{text(queue.Namespace)}, row...)
-		}
-		rows.add(row...)
+		rows.add(layout.row(queue.Namespace, []cell{
+			text(queue.Name), text(queue.Queue), deadCell(queue.Messages), text(counted), deadCell(queue.UnderWay),
+		})...)
 	}
 	return rows.print(out)
 }

@@ -58,9 +58,6 @@ func newPeek(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 }
 
 func (p *peekCommand) run(ctx context.Context, name string, query url.Values) error {
-	if err := p.output.validate(); err != nil {
-		return err
-	}
 	answer, _, err := p.ask(ctx, p.api, p.ErrOut, name, v1alpha1.SubresourceMessages, query)
 	if err != nil {
 		return err

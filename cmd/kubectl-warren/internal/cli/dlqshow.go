@@ -59,9 +59,6 @@ func newDLQShow(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 }
 
 func (s *showCommand) run(ctx context.Context, name string, query url.Values) error {
-	if err := s.output.validate(); err != nil {
-		return err
-	}
 	answer, namespace, err := s.ask(ctx, s.api, s.ErrOut, name, "", query)
 	if err != nil {
 		return err

@@ -58,7 +58,7 @@ func (c *jobCommand) validate() error {
 	if !slices.Contains([]string{dryRunNone, dryRunServer, dryRunClient}, c.dryRun) {
 		return usageError("--dry-run is %q: want none, server or client", c.dryRun)
 	}
-	return c.output.validate()
+	return nil
 }
 
 // begin connects, and checks that the ConsumerQueue exists.

@@ -38,9 +38,11 @@ type output struct {
 	template printers.ResourcePrinter
 }
 
+// addOutput adds the flag -o, and checks its value before the command runs.
 func addOutput(cmd *cobra.Command, allowed ...string) *output {
 	o := &output{format: formatTable, allowed: allowed}
 	cmd.Flags().StringVarP(&o.format, "output", "o", formatTable, "one of "+strings.Join(o.formats(), ", "))
+	cmd.PreRunE = func(*cobra.Command, []string) error { return o.validate() }
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
 	return o
 }
@@ -177,6 +179,33 @@ type table struct {
 }
 
 func newTable(coloured bool, head ...string) *table { return &table{head: head, coloured: coloured} }
+
+// tableLayout is the layout of a list: with namespaces, with the columns of -o wide, and with a head.
+type tableLayout struct{ namespaces, wide, head, coloured bool }
+
+// newTable returns a table with these columns, and further columns for -o wide.
+func (l tableLayout) newTable(head []string, wide ...string) *table {
+	if l.namespaces {
+		head = append([]string{"NAMESPACE"}, head...)
+	}
+	if l.wide {
+		head = append(head, wide...)
+	}
+	t := newTable(l.coloured, head...)
+	t.goesOn = !l.head
+	return t
+}
+
+// row returns the cells of a row of such a table.
+func (l tableLayout) row(namespace string, cells []cell, wide ...cell) []cell {
+	if l.namespaces {
+		cells = append([]cell{text(namespace)}, cells...)
+	}
+	if l.wide {
+		cells = append(cells, wide...)
+	}
+	return cells
+}
 
 // add adds a row. It escapes terminal control characters, because cells may contain text from a broker.
 func (t *table) add(cells ...cell) {

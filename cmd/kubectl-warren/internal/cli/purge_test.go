@@ -261,7 +261,7 @@ func TestPrintJobs(t *testing.T) {
 	waiting := purgeIn(t, `{conditions: [{type: Ready, status: "Unknown", reason: Queued, message: 'Redrive "orders-wl7xb" comes first, and has not ended'}]}`)
 	waiting.CreationTimestamp, waiting.Spec.ConsumerQueueRef.Name = metav1.NewTime(now.Add(-time.Minute)), "orders"
 	golden(t, "jobs", printed(t, func(out *bytes.Buffer) error {
-		return printJobs(out, []jobs.Job{jobs.Of(waiting), jobs.Of(redrive)}, now, tableLayout{namespaces: true, wide: true})
+		return printJobs(out, []jobs.Job{jobs.Of(waiting), jobs.Of(redrive)}, now, tableLayout{namespaces: true, wide: true, head: true})
 	}))
 }
 

@@ -52,9 +52,6 @@ func (s *statusCommand) run(ctx context.Context, args []string) error {
 	case s.watch && (s.output.format == formatJSON || s.output.format == formatYAML):
 		return usageError("--watch prints a table: remove --output %s", s.output.format)
 	}
-	if err := s.output.validate(); err != nil {
-		return err
-	}
 	kube, err := s.open()
 	if err != nil {
 		return err
@@ -222,34 +219,18 @@ var conditionColour = map[metav1.ConditionStatus]colour{
 // badIfTrue has the colours of conditions that should be False.
 var badIfTrue = map[metav1.ConditionStatus]colour{metav1.ConditionTrue: red, metav1.ConditionUnknown: yellow}
 
-type tableLayout struct{ namespaces, wide, head, coloured bool }
-
 func printStatuses(out io.Writer, queues []v1alpha1.ConsumerQueue, layout tableLayout) error {
 	head := []string{"NAME", "QUEUE", "READY", "REASON", "DRIFTED", "RECREATE", "OBJECTS", "DEAD"}
-	if layout.namespaces {
-		head = append([]string{"NAMESPACE"}, head...)
-	}
-	if layout.wide {
-		head = append(head, "ADVISORIES", "MESSAGE")
-	}
-	rows := newTable(layout.coloured, head...)
-	rows.goesOn = !layout.head
+	rows := layout.newTable(head, "ADVISORIES", "MESSAGE")
 	for _, each := range summaries(queues) {
-		row := []cell{
+		rows.add(layout.row(each.Namespace, []cell{
 			text(each.Name), text(each.Queue),
 			{string(each.Ready), conditionColour[each.Ready]},
 			text(each.Reason),
 			{string(each.Drifted), badIfTrue[each.Drifted]},
 			{string(each.Recreate), badIfTrue[each.Recreate]},
 			text(fmt.Sprintf("%d/%d", each.InSync, each.Objects)), deadOrStuckCell(each.DeadLettered, each.Stuck),
-		}
-		if layout.namespaces {
-			row = append([]cell{text(each.Namespace)}, row...)
-		}
-		if layout.wide {
-			row = append(row, text(strconv.Itoa(each.Advisories)), text(each.Message))
-		}
-		rows.add(row...)
+		}, text(strconv.Itoa(each.Advisories)), text(each.Message))...)
 	}
 	return rows.print(out)
 }

@@ -40,9 +40,6 @@ func newVersion(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	output := addOutput(cmd, formatTable, formatJSON, formatYAML)
 	clientOnly := cmd.Flags().Bool("client", false, "print only the version of kubectl warren, without contacting a cluster")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := output.validate(); err != nil {
-			return err
-		}
 		return showVersions(cmd.Context(), c, streams, output, *clientOnly)
 	}
 	return cmd
