@@ -56,11 +56,21 @@ func (c Counter) Count(ctx context.Context, cluster, queue string) (counted Back
 		}
 	}
 	totals, err := c.totals(ctx, queue)
-	counted.IsUncounted = declared.Messages == 0 && totals.Ready() > 0
-	if declared.Consumers > 0 {
-		counted.Held = int(totals.Unacknowledged)
+	return backlogOf(declared, totals), true, err
+}
+
+// backlogOf combines the counts of a passive declaration with later ones of the management API. If the queue has consumers, it takes
+// both numbers from the management API, where they are of the same moment: a consumer may have returned its messages since the
+// declaration.
+func backlogOf(declared amqp.Queue, totals management.MessageCount) Backlog {
+	counted := Backlog{Ready: declared.Messages}
+	switch {
+	case declared.Consumers == 0:
+		counted.IsUncounted = declared.Messages == 0 && totals.Ready() > 0
+	case totals.Messages > 0: // otherwise the broker has no statistics
+		counted.Ready, counted.Held = int(totals.Ready()), int(totals.Unacknowledged)
 	}
-	return counted, true, err
+	return counted
 }
 
 // totals returns the numbers of messages of a queue from the management API.
