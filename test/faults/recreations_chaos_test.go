@@ -225,7 +225,7 @@ func (c *recreateChaos) account(name string) {
 	}
 }
 
-// withoutYoung returns the lost messages without those that RabbitMQ loses when its only node is killed right after a declaration.
+// withoutYoung returns the lost messages, except messages that RabbitMQ loses if its only node is killed right after a declaration.
 // Warren moves no message to such a young queue, so only the publisher to the default exchange can lose some.
 func (c *recreateChaos) withoutYoung(missing []string) (others []string) {
 	if len(c.setup.nodes) > 1 {
