@@ -61,7 +61,7 @@ var _ = Describe("A recreation on an idle broker", Label("bench", "recreate"), f
 			w.settled(count)
 			begun := time.Now()
 			w.Queues("orders", count, `{recreatePolicy: WhenEmpty, queue: {messageTTL: 2h}}`)
-			Eventually(w.countRecreated).WithTimeout(deadline.For(5 * time.Minute)).WithPolling(200 * time.Millisecond).Should(Equal(count))
+			Eventually(w.countRecreated).WithTimeout(deadline.For(5 * time.Minute)).WithPolling(time.Second).Should(Equal(count))
 			row(fmt.Sprintf("%d ConsumerQueues edited at once", count), "2m", time.Since(begun).Round(100*time.Millisecond))
 		})
 
