@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -340,23 +339,6 @@ func (v *VHost) Ready(queue string) int {
 		return err
 	})
 	return count
-}
-
-// TryTTL returns the message TTL of a queue in milliseconds, or an error while the broker does not answer or the queue does not exist.
-func (v *VHost) TryTTL(queue string) (int64, error) {
-	status, answer, err := v.Broker.ask(http.MethodGet, nil, []string{"queues", v.Name, queue})
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("read queue %q: %d %s", queue, status, answer)
-	}
-	var found struct {
-		Arguments struct {
-			TTL int64 `json:"x-message-ttl"`
-		}
-	}
-	if err == nil {
-		err = json.Unmarshal(answer, &found)
-	}
-	return found.Arguments.TTL, err
 }
 
 // Held returns the number of dead letters that queues of the virtual host retain until they are routed, during which no consumer
