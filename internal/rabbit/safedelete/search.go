@@ -118,7 +118,7 @@ func (s *search) follow(ctx context.Context, queue string) error {
 	arriving := s.checkNoneArriving(ctx, queue) // before the search, which would miss a sentinel that arrives in between
 	for _, other := range s.onward(queue) {
 		_, err := s.look(ctx, other, []string{queue}, false)
-		if err != nil && !(s.mayForget && errors.Is(err, errBehindMany)) {
+		if err != nil && (!s.mayForget || !errors.Is(err, errBehindMany)) {
 			return err
 		}
 	}
