@@ -97,6 +97,7 @@ func run(t *testing.T, shared *parts, broker brokers.Broker, flow flow, point *c
 		return flow.isOver(w)
 	})
 	confirmed := w.confirmed()
+	w.checkRefusals()
 	w.untilQuiet(quietIntervals)
 	ended := end{effects: w.gate.recorded(), crashed: w.gate.hasCrashed()}
 	ended.state = state{Objects: w.vhost.Definitions(), Policies: w.vhost.Policies(), Conditions: w.conditions()}
@@ -132,12 +133,16 @@ func (w *world) conditions() map[string][]condition {
 }
 
 // messages drains all queues. It returns the IDs of the prepared messages by queue, and how many messages there are more than IDs.
-// It fails the test if a confirmed message is in no queue.
+// It fails the test if a confirmed message is in no queue, or a sentinel is left.
 func (w *world) messages(confirmed []string) (prepared map[string][]string, duplicates int) {
 	w.t.Helper()
 	prepared = map[string][]string{}
 	found := map[string]int{}
-	for queue, ids := range traffic.Drain(w.t, w.vhost, interval) {
+	drained, sentinels := traffic.Drain(w.t, w.vhost, interval)
+	if sentinels > 0 {
+		w.t.Errorf("%d sentinels are left", sentinels)
+	}
+	for queue, ids := range drained {
 		for _, id := range ids {
 			found[id]++
 			if !strings.HasPrefix(id, "publisher-") {

@@ -82,6 +82,8 @@ type world struct {
 	log        *os.File
 	process    *process.Process
 	publishers []*traffic.Publisher
+	// throughExchange are the publishers that use no queue's name.
+	throughExchange []*traffic.Publisher
 }
 
 // newWorld creates a namespace with a BrokerConnection, and starts its manager.
@@ -270,9 +272,23 @@ func (w *world) untilReady() {
 // publish starts a publisher that repeats what the broker refuses.
 func (w *world) publish(target traffic.Target) {
 	w.t.Helper()
-	w.publishers = append(w.publishers, traffic.Publish(w.t, w.vhost, traffic.Publishing{
+	publisher := traffic.Publish(w.t, w.vhost, traffic.Publishing{
 		Targets: []traffic.Target{target}, Every: 40 * time.Millisecond, Retry: true,
-	}))
+	})
+	w.publishers = append(w.publishers, publisher)
+	if target.Exchange != "" {
+		w.throughExchange = append(w.throughExchange, publisher)
+	}
+}
+
+// checkRefusals fails the test if the broker has returned or refused a message of a publisher through an exchange.
+func (w *world) checkRefusals() {
+	w.t.Helper()
+	for _, publisher := range w.throughExchange {
+		if counts := publisher.Counts(); counts.Returned > 0 || counts.Nacks > 0 {
+			w.t.Errorf("of a publisher through an exchange, %d messages were returned, and %d refused", counts.Returned, counts.Nacks)
+		}
+	}
 }
 
 // confirmed stops the publishers, and returns the IDs that the broker has confirmed.

@@ -211,7 +211,19 @@ type fenceWatch struct {
 // watchFences watches a virtual host until the spec ends.
 func watchFences(vhost *brokers.VHost) *fenceWatch {
 	GinkgoHelper()
-	watch, stop, stopped := &fenceWatch{closed: map[string]span{}}, make(chan struct{}), make(chan struct{})
+	watch := &fenceWatch{closed: map[string]span{}}
+	readOften(func() {
+		if policies, err := vhost.TryPolicies(); err == nil { // a broker that is down does not change a fence
+			watch.observe(policies, time.Now())
+		}
+	})
+	return watch
+}
+
+// readOften calls read every 20 ms until the spec ends.
+func readOften(read func()) {
+	GinkgoHelper()
+	stop, stopped := make(chan struct{}), make(chan struct{})
 	DeferCleanup(func() {
 		close(stop)
 		<-stopped
@@ -223,13 +235,10 @@ func watchFences(vhost *brokers.VHost) *fenceWatch {
 			case <-stop:
 				return
 			case <-time.After(20 * time.Millisecond):
-				if policies, err := vhost.TryPolicies(); err == nil { // a broker that is down does not change a fence
-					watch.observe(policies, time.Now())
-				}
+				read()
 			}
 		}
 	}()
-	return watch
 }
 
 func (f *fenceWatch) observe(policies map[string]map[string]any, now time.Time) {
@@ -272,6 +281,53 @@ func describeTimes(sorted []time.Duration) string {
 		median(sorted).Round(10*time.Millisecond), longest(sorted).Round(10*time.Millisecond))
 }
 
+// declarationWatch records when the main queue is declared again. Each declaration has another TTL.
+type declarationWatch struct {
+	mu   sync.Mutex
+	ttl  int64
+	read time.Time // when the queue had this TTL most recently
+	// declared is, for each declaration, the time between the last reading before it and the first one after it.
+	declared []span
+}
+
+// watchDeclarations watches the queue "orders" until the spec ends.
+func watchDeclarations(vhost *brokers.VHost) *declarationWatch {
+	GinkgoHelper()
+	watch := &declarationWatch{}
+	readOften(func() {
+		asked := time.Now()
+		if ttl, err := vhost.TryTTL("orders"); err == nil {
+			watch.observe(ttl, asked, time.Now())
+		}
+	})
+	return watch
+}
+
+// observe records that the broker was asked for the TTL, and when the answer arrived.
+func (d *declarationWatch) observe(ttl int64, asked, answered time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.read.IsZero() && ttl != d.ttl {
+		d.declared = append(d.declared, span{d.read, answered})
+	}
+	d.ttl, d.read = ttl, asked
+}
+
+// youngWith returns the declaration after which a message was confirmed, if a node was lost while the queue was young and had the
+// message: RabbitMQ had not written the name of the queue to disk, and started the queue again without its messages.
+func (d *declarationWatch) youngWith(confirmed time.Time, lost []span) (declared, node span, found bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, declared := range d.declared {
+		for _, node := range lost {
+			if confirmed.After(declared.begin) && confirmed.Before(node.end) && node.begin.Before(declared.end.Add(young)) {
+				return declared, node, true
+			}
+		}
+	}
+	return span{}, span{}, false
+}
+
 // recreationRow adds a row to the table at the end of the suite. Rows of the same title belong together.
 func recreationRow(title string, cells ...any) {
 	texts := make([]string, len(cells))
@@ -283,8 +339,8 @@ func recreationRow(title string, cells ...any) {
 
 // recreationTitles are the columns of the tables.
 var recreationTitles = map[string]string{
-	chaosTitle: "set-up\trecreated\twent back\tkills of manager, node; leader moves\tconfirmed\tlost\tduplicates\tlongest confirm\t" +
-		"past bindings: confirmed, nacks, longest\tfences\tfences beside a kill\tleft",
+	chaosTitle: "set-up\trecreated\twent back\tkills of manager, node; leader moves\tconfirmed\tlost\tlost with a young queue\tduplicates\t" +
+		"longest confirm\tpast bindings: confirmed, nacks, longest\tfences\tfences beside a kill\tleft",
 	benchTitle: "set-up\twhat\tbar\tmeasured",
 }
 

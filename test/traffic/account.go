@@ -87,16 +87,20 @@ func Account(tb testing.TB, vhost *brokers.VHost, of Accounting) Report {
 }
 
 // Drain removes the messages from queues, by default all queues of the virtual host, until none arrives for quiet. It returns the
-// IDs of the messages by queue. It also removes Warren's sentinels, but does not return them.
-func Drain(tb testing.TB, vhost *brokers.VHost, quiet time.Duration, queues ...string) map[string][]string {
+// IDs of the messages by queue, and how many of Warren's sentinels it has removed beside them.
+func Drain(
+	tb testing.TB, vhost *brokers.VHost, quiet time.Duration, queues ...string,
+) (found map[string][]string, sentinels int) {
 	tb.Helper()
-	found := map[string][]string{}
+	found = map[string][]string{}
 	drain(tb, vhost, queues, quiet, func() bool { return false }, func(queue string, delivery amqp.Delivery) {
-		if delivery.Type != Sentinel {
-			found[queue] = append(found[queue], delivery.MessageId)
+		if delivery.Type == Sentinel {
+			sentinels++
+			return
 		}
+		found[queue] = append(found[queue], delivery.MessageId)
 	})
-	return found
+	return found, sentinels
 }
 
 // heldLimit is how long RabbitMQ may retain a dead letter before it routes it. After a restart, it routes some only after 180 or

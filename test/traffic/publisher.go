@@ -69,7 +69,7 @@ type Publisher struct {
 	made      int
 	pending   map[uint64]message // by delivery tag of this session
 	again     []message
-	confirmed map[string]bool
+	confirmed map[string]time.Time // when the confirm arrived
 	returned  map[string]bool
 	given     map[string]bool // not retried: neither confirmed nor returned
 	nacks     int
@@ -109,7 +109,7 @@ func Publish(tb testing.TB, vhost *brokers.VHost, what Publishing) *Publisher {
 	}
 	p := &Publisher{
 		client: client{vhost: vhost, name: "publisher-" + rand.Text()[:8]}, what: what, done: make(chan struct{}),
-		pending: map[uint64]message{}, confirmed: map[string]bool{}, returned: map[string]bool{}, given: map[string]bool{},
+		pending: map[uint64]message{}, confirmed: map[string]time.Time{}, returned: map[string]bool{}, given: map[string]bool{},
 	}
 	p.start(tb, p.session)
 	go func() {
@@ -167,6 +167,14 @@ func (p *Publisher) Confirmed() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Sorted(maps.Keys(p.confirmed))
+}
+
+// ConfirmedAt returns when the broker confirmed a message; false if it did not.
+func (p *Publisher) ConfirmedAt(id string) (at time.Time, confirmed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at, confirmed = p.confirmed[id]
+	return at, confirmed
 }
 
 // session publishes on one channel until all messages are settled, the publisher is stopped, or the channel is lost.
@@ -330,8 +338,9 @@ func (p *Publisher) confirm(c amqp.Confirmation) {
 		m.nacked = true
 		p.repeat(m)
 	case !p.returned[m.id]:
-		p.confirmed[m.id] = true
-		if now := time.Now(); now.Sub(m.first) > slow {
+		now := time.Now()
+		p.confirmed[m.id] = now
+		if now.Sub(m.first) > slow {
 			p.waits = append(p.waits, Wait{m.first, now})
 		}
 	case p.what.RetryReturned:

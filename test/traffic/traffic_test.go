@@ -264,9 +264,10 @@ func TestDrainReturnsTheMessagesOfEachQueue(t *testing.T) {
 		Targets: []traffic.Target{traffic.ToQueue("a"), traffic.ToQueue("b")}, Count: 6,
 	})
 	publisher.Wait(t, deadline.For(30*time.Second))
-	found := traffic.Drain(t, vhost, 300*time.Millisecond, "a", "absent")
-	if len(found) != 1 || len(found["a"]) != 3 || vhost.Ready("b") != 3 {
-		t.Errorf("found %v, and %d stay", found, vhost.Ready("b"))
+	publishSentinel(t, vhost, "a")
+	found, sentinels := traffic.Drain(t, vhost, 300*time.Millisecond, "a", "absent")
+	if len(found) != 1 || len(found["a"]) != 3 || sentinels != 1 || vhost.Ready("b") != 3 {
+		t.Errorf("found %v and %d sentinels, and %d stay", found, sentinels, vhost.Ready("b"))
 	}
 }
 
