@@ -1,6 +1,7 @@
 package management
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -160,6 +161,12 @@ type Kept struct {
 
 // NewKept returns a Kept without items.
 func NewKept(limits *Limits) *Kept { return &Kept{Room: &Room{Limits: limits}} }
+
+// each requests a list, and decodes it with EachItem.
+func each[T any](ctx context.Context, m *Client, path string, take func(T) (bytes int64, err error)) error {
+	_, err := m.Get(ctx, path, "", StreamedFunc(func(a *Answer) error { return EachItem(a, take) }))
+	return err
+}
 
 // EachKept is EachItem for items that the caller retains longer than the answer. It adds their memory to that of earlier answers.
 func EachKept[T any](a *Answer, kept *Kept, take func(T) (bytes int64, err error)) error {

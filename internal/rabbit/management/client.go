@@ -113,10 +113,6 @@ func (m *Client) Get(ctx context.Context, path, etag string, result any) (string
 	return etag, err
 }
 
-func (m *Client) put(ctx context.Context, path string, content any) error {
-	return m.write(ctx, http.MethodPut, path, content)
-}
-
 // Delete deletes the resource at the path. It returns nil if the resource does not exist.
 func (m *Client) Delete(ctx context.Context, path string) error {
 	return m.write(ctx, http.MethodDelete, path, nil)
@@ -141,7 +137,7 @@ func (m *Client) write(ctx context.Context, method, path string, content any) er
 func (m *Client) do(ctx context.Context, method, path, etag string, content any, read func(*http.Response) error) error {
 	began := time.Now()
 	err := m.request(ctx, method, path, etag, content, read)
-	metrics.BrokerRequests.Observe(time.Since(began), "management", method+" "+endpointOf(path), resultOf(err))
+	metrics.BrokerRequests.Observe(time.Since(began), "management", method+" "+endpointOf(path).path, resultOf(err))
 	return err
 }
 

@@ -28,18 +28,16 @@ func (m *Client) MessageCounts(ctx context.Context, wanted func(queue string) bo
 	counts := map[string]MessageCount{}
 	path := "/queues/" + Escape(m.VHost) +
 		"?disable_stats=true&enable_queue_totals=true&columns=name,messages,messages_ready,messages_unacknowledged"
-	_, err := m.Get(ctx, path, "", StreamedFunc(func(a *Answer) error {
-		return EachItem(a, func(item queue) (int64, error) {
-			if item.Messages == nil || !wanted(item.Name) {
-				return 0, nil
-			}
-			counts[item.Name] = MessageCount{
-				Messages: *item.Messages, Unacknowledged: item.Unacknowledged,
-				Held: max(*item.Messages-item.Ready-item.Unacknowledged, 0),
-			}
-			return sizeOfName + int64(len(item.Name)), nil
-		})
-	}))
+	err := each(ctx, m, path, func(item queue) (int64, error) {
+		if item.Messages == nil || !wanted(item.Name) {
+			return 0, nil
+		}
+		counts[item.Name] = MessageCount{
+			Messages: *item.Messages, Unacknowledged: item.Unacknowledged,
+			Held: max(*item.Messages-item.Ready-item.Unacknowledged, 0),
+		}
+		return sizeOfName + int64(len(item.Name)), nil
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,8 @@
 package management
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -30,12 +32,14 @@ const (
 	freeRoom = 2 * Mebibyte
 )
 
-// answerLimits are the limits of answers by endpoint of the management API; braces stand for any name. Zero stands for the limit that
-// the manager's flag sets. All other endpoints have the limit smallAnswer.
-var answerLimits = []struct {
-	endpoint string
-	limit    int64
-}{
+// endpoint is an endpoint of the management API; braces in its path stand for any name. limit is the limit of answers, in bytes; zero
+// stands for the limit that the manager's flag sets.
+type endpoint struct {
+	path  string
+	limit int64
+}
+
+var endpoints = []endpoint{
 	{"/whoami", smallAnswer},
 	{"/overview", smallAnswer},
 	{"/nodes", nodesAnswer},
@@ -74,41 +78,19 @@ func NewLimits(response int64) *Limits {
 
 // answer returns the limit of the answer to a request, in bytes.
 func (l *Limits) answer(path string) int64 {
-	path, _, _ = strings.Cut(path, "?")
-	for _, known := range answerLimits {
-		if !matches(known.endpoint, path) {
-			continue
-		}
-		if known.limit == 0 {
-			return l.response
-		}
-		return known.limit
-	}
-	return smallAnswer
+	return cmp.Or(endpointOf(path).limit, l.response)
 }
 
-// endpointOf returns the endpoint of a request, with braces for names; "other" if answerLimits does not list it.
-func endpointOf(path string) string {
+// endpointOf returns the endpoint of a request; one called "other" if it is not among endpoints.
+func endpointOf(path string) endpoint {
 	path, _, _ = strings.Cut(path, "?")
-	for _, known := range answerLimits {
-		if matches(known.endpoint, path) {
-			return known.endpoint
+	for _, known := range endpoints {
+		same := func(part, name string) bool { return part == name || strings.HasPrefix(name, "{") }
+		if slices.EqualFunc(strings.Split(path, "/"), strings.Split(known.path, "/"), same) {
+			return known
 		}
 	}
-	return "other"
-}
-
-func matches(endpoint, path string) bool {
-	parts, names := strings.Split(path, "/"), strings.Split(endpoint, "/")
-	if len(parts) != len(names) {
-		return false
-	}
-	for i, name := range names {
-		if name != parts[i] && !strings.HasPrefix(name, "{") {
-			return false
-		}
-	}
-	return true
+	return endpoint{"other", smallAnswer}
 }
 
 // Usage returns how much memory all snapshots take together, and how much they may take, in bytes.

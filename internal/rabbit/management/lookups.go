@@ -12,18 +12,29 @@ import (
 
 // HasQueue reports whether a queue exists in the vhost. Exclusive queues count.
 func (m *Client) HasQueue(ctx context.Context, name string) (exists bool, err error) {
+	return m.queue(ctx, name, "?disable_stats=true&columns=name", nil)
+}
+
+// queue requests one queue, and decodes it into result, unless that is nil. It reports whether the queue exists.
+func (m *Client) queue(ctx context.Context, name, query string, result *QueueInfo) (exists bool, err error) {
 	path := "/queues/" + Escape(m.VHost) + "/" + Escape(name)
-	err = m.do(ctx, http.MethodGet, path+"?disable_stats=true&columns=name", "", nil, func(response *http.Response) error {
-		switch response.StatusCode {
-		case http.StatusOK:
-			exists = true
-			return nil
-		case http.StatusNotFound:
+	err = m.do(ctx, http.MethodGet, path+query, "", nil, func(response *http.Response) error {
+		exists = response.StatusCode == http.StatusOK
+		switch {
+		case exists && result != nil:
+			return m.decode(path, response.Body, result)
+		case exists, response.StatusCode == http.StatusNotFound:
 			return nil
 		}
 		return m.describe(http.MethodGet, path, m.refused(response))
 	})
-	return exists, err
+	if err != nil || result == nil {
+		return exists, err
+	}
+	if err := m.checkArguments(result); err != nil {
+		return exists, m.describe(http.MethodGet, path, err)
+	}
+	return exists, nil
 }
 
 // HasVHost returns ErrVHostNotFound if the vhost does not exist. It requests an exchange that every vhost has, because only administrators
@@ -60,13 +71,10 @@ func (m *Client) Connections(ctx context.Context, show func(properties LooseObje
 		Properties LooseObject `json:"client_properties"`
 	}
 	path := "/vhosts/" + Escape(m.VHost) + "/connections?columns=client_properties"
-	_, err := m.Get(ctx, path, "", StreamedFunc(func(a *Answer) error {
-		return EachItem(a, func(item connection) (int64, error) {
-			show(item.Properties)
-			return 0, nil
-		})
-	}))
-	return err
+	return each(ctx, m, path, func(item connection) (int64, error) {
+		show(item.Properties)
+		return 0, nil
+	})
 }
 
 // Consumer is a consumer of a queue, with the arguments of its basic.consume.
@@ -79,13 +87,10 @@ type Consumer struct {
 // administrator.
 func (m *Client) Consumers(ctx context.Context, show func(Consumer)) error {
 	path := "/consumers/" + Escape(m.VHost) + "?columns=queue.name,arguments"
-	_, err := m.Get(ctx, path, "", StreamedFunc(func(a *Answer) error {
-		return EachItem(a, func(item Consumer) (int64, error) {
-			show(item)
-			return 0, nil
-		})
-	}))
-	return err
+	return each(ctx, m, path, func(item Consumer) (int64, error) {
+		show(item)
+		return 0, nil
+	})
 }
 
 // toldPolicy is the definition of the effective policy. Known is false if the answer does not contain it.
@@ -170,23 +175,10 @@ const (
 
 // QueueInfo requests one queue. It returns nil if the queue does not exist. query is WithoutStatistics or WithStatistics.
 func (m *Client) QueueInfo(ctx context.Context, queue, query string) (*QueueInfo, error) {
-	path := "/queues/" + Escape(m.VHost) + "/" + Escape(queue)
-	answer, gone := &QueueInfo{}, false
-	err := m.do(ctx, http.MethodGet, path+query, "", nil, func(response *http.Response) error {
-		switch response.StatusCode {
-		case http.StatusOK:
-			return m.decode(path, response.Body, answer)
-		case http.StatusNotFound:
-			gone = true
-			return nil
-		}
-		return m.describe(http.MethodGet, path, m.refused(response))
-	})
-	if err != nil || gone {
+	answer := &QueueInfo{}
+	exists, err := m.queue(ctx, queue, query, answer)
+	if err != nil || !exists {
 		return nil, err
-	}
-	if err := m.checkArguments(answer); err != nil {
-		return nil, m.describe(http.MethodGet, path, err)
 	}
 	return answer, nil
 }

@@ -66,22 +66,20 @@ func (m *Client) Members(
 	}
 	seen, counts := map[string]bool{}, map[string]int{}
 	path := fmt.Sprintf("/queues/%s?disable_stats=true&columns=name,members", Escape(m.VHost))
-	_, err = m.Get(ctx, path, "", StreamedFunc(func(a *Answer) error {
-		return EachItem(a, func(queue memberItem) (int64, error) {
-			bytes := int64(0)
-			for _, member := range queue.Members {
-				if !seen[member] {
-					seen[member] = true
-					bytes += sizeOfName + int64(len(member))
-				}
+	err = each(ctx, m, path, func(queue memberItem) (int64, error) {
+		bytes := int64(0)
+		for _, member := range queue.Members {
+			if !seen[member] {
+				seen[member] = true
+				bytes += sizeOfName + int64(len(member))
 			}
-			if len(queue.Members) == 0 || known > 0 && len(queue.Members) >= known || !wanted(queue.Name) {
-				return bytes, nil
-			}
-			counts[queue.Name] = len(queue.Members)
-			return bytes + sizeOfName + int64(len(queue.Name)), nil
-		})
-	}))
+		}
+		if len(queue.Members) == 0 || known > 0 && len(queue.Members) >= known || !wanted(queue.Name) {
+			return bytes, nil
+		}
+		counts[queue.Name] = len(queue.Members)
+		return bytes + sizeOfName + int64(len(queue.Name)), nil
+	})
 	if err != nil {
 		return 0, nil, err
 	}

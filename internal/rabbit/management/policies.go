@@ -2,13 +2,14 @@ package management
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // PutPolicy creates or replaces a policy that applies to queues.
 func (m *Client) PutPolicy(ctx context.Context, name, pattern string, priority int, definition vhost.Arguments) error {
-	return m.put(ctx, m.policyPath(name), map[string]any{
+	return m.write(ctx, http.MethodPut, m.policyPath(name), map[string]any{
 		"pattern": pattern, "apply-to": "queues", "priority": priority, "definition": definition,
 	})
 }
