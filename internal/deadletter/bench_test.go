@@ -1,12 +1,16 @@
 package deadletter
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+)
 
 // BenchmarkJudge measures a selection per message.
 func BenchmarkJudge(b *testing.B) {
-	for name, selection := range map[string]Selection{
+	for name, selection := range map[string]v1alpha1.DeadLetterSelector{
 		"everything":              {},
-		"header":                  {Headers: []HeaderRequirement{{"tenant", In, []string{"acme"}}}},
+		"header":                  {Headers: []v1alpha1.HeaderRequirement{{Name: "tenant", Operator: in, Values: []string{"acme"}}}},
 		"expression with headers": {Expression: `headers.tenant == "acme"`},
 		"expression with body":    {Expression: `body.order.country == "DE"`},
 		"id":                      {IDs: []string{"aaaaaaaaaaaaaaaa"}},

@@ -7,9 +7,9 @@ type SkipReason string
 
 // The values of SkipReason.
 const (
-	// NotSelected: the Selection does not match the message.
+	// NotSelected: the selector does not match the message.
 	NotSelected SkipReason = "NotSelected"
-	// Undated: the Selection has diedAfter or diedBefore, and the message's time of death is unknown.
+	// Undated: the selector has diedAfter or diedBefore, and the message's time of death is unknown.
 	Undated SkipReason = "Undated"
 	// NotEvaluated: the expression failed on this message, for example because the message lacks a header.
 	NotEvaluated SkipReason = "NotEvaluated"

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
 func TestSkips(t *testing.T) {
@@ -16,7 +18,7 @@ func TestSkips(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		shared    bool
-		selection Selection
+		selection selection
 		headers   amqp.Table
 		want      SkipReason
 	}{
@@ -27,18 +29,18 @@ func TestSkips(t *testing.T) {
 		"a parked message":                            {},
 		"a parked message in a shared queue":          {shared: true, want: NoOrigin},
 		"a parked message in a shared queue, selected by its reason": {
-			shared: true, selection: Selection{Reasons: []Reason{Parked}}, want: NoOrigin,
+			shared: true, selection: selection{Reasons: []v1alpha1.DeadLetterReason{Parked}}, want: NoOrigin,
 		},
-		"a parked message in a shared queue, selected by its unknown origin": {shared: true, selection: Selection{UnknownOrigin: true}},
+		"a parked message in a shared queue, selected by its unknown origin": {shared: true, selection: selection{UnknownOrigin: true}},
 		"a message of another in a shared queue, with those of unknown origin": {
-			shared: true, selection: Selection{UnknownOrigin: true}, headers: diedIn("bills"), want: OtherOrigin,
+			shared: true, selection: selection{UnknownOrigin: true}, headers: diedIn("bills"), want: OtherOrigin,
 		},
 		"parked by this one's consumer":   {shared: true, headers: amqp.Table{"x-failure-queue": "orders"}},
 		"parked by another's consumer":    {shared: true, headers: amqp.Table{"x-failure-queue": "bills"}, want: OtherOrigin},
 		"moved by this Redrive before":    {headers: redriven("0d7f", 1), want: CameBack},
 		"moved by another Redrive before": {headers: redriven("other", 2)},
 		"moved too often":                 {headers: redriven("other", 3), want: MaxRedrives},
-		"not selected":                    {selection: Selection{Expression: "false"}, headers: redriven("other", 3), want: NotSelected},
+		"not selected":                    {selection: selection{Expression: "false"}, headers: redriven("other", 3), want: NotSelected},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,7 +59,7 @@ func TestSkips(t *testing.T) {
 
 func TestSkipsWithoutALimit(t *testing.T) {
 	t.Parallel()
-	selector, err := Compile(Selection{})
+	selector, err := Compile(selection{})
 	if err != nil {
 		t.Fatal(err)
 	}

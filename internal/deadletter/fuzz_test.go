@@ -11,8 +11,10 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
+	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/deadline"
 )
 
@@ -235,8 +237,8 @@ func anyField(t *rapid.T, depth int) any {
 }
 
 // anySelection often selects the message.
-func anySelection(t *rapid.T, message *amqp.Delivery) Selection {
-	var selection Selection
+func anySelection(t *rapid.T, message *amqp.Delivery) selection {
+	var selection selection
 	optional := func(label string, give func()) {
 		if rapid.Bool().Draw(t, label) {
 			give()
@@ -247,16 +249,18 @@ func anySelection(t *rapid.T, message *amqp.Delivery) Selection {
 		selection.IDs = rapid.SliceOfN(ids, 1, 3).Draw(t, "ids")
 	})
 	optional("by reason", func() {
-		reasons := rapid.SampledFrom([]Reason{Rejected, Expired, MaxLength, DeliveryLimit, Parked, "Bored"})
+		reasons := rapid.SampledFrom([]v1alpha1.DeadLetterReason{Rejected, Expired, MaxLength, DeliveryLimit, Parked, "Bored"})
 		selection.Reasons = rapid.SliceOfN(reasons, 1, 3).Draw(t, "reasons")
 	})
 	optional("by header", func() {
-		selection.Headers = []HeaderRequirement{{
-			Name: anyHeader(t), Operator: rapid.SampledFrom([]Operator{In, NotIn, Exists, DoesNotExist, "Like"}).Draw(t, "operator"),
+		selection.Headers = []v1alpha1.HeaderRequirement{{
+			Name: anyHeader(t), Operator: rapid.SampledFrom([]string{in, "NotIn", exists, doesNotExist, "Like"}).Draw(t, "operator"),
 			Values: rapid.SliceOfN(rapid.String(), 0, 3).Draw(t, "values"),
 		}}
 	})
-	optional("by time", func() { selection.DiedAfter, selection.DiedBefore = anyTime(t), anyTime(t) })
+	optional("by time", func() {
+		selection.DiedAfter, selection.DiedBefore = new(metav1.NewTime(anyTime(t))), new(metav1.NewTime(anyTime(t)))
+	})
 	optional("expression", func() {
 		selection.Expression = rapid.OneOf(rapid.SampledFrom(expressions), rapid.String()).Draw(t, "expression")
 	})

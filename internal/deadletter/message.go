@@ -6,28 +6,26 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// Reason is why a message is in a dead-letter queue.
-type Reason string
-
-// The values of Reason. The broker reports all except Parked in the header x-death.
+// The reasons why a message is in a dead-letter queue. The broker reports all except Parked in the header x-death.
 const (
 	// Rejected: a consumer rejected the message.
-	Rejected Reason = "Rejected"
+	Rejected v1alpha1.DeadLetterReason = "Rejected"
 	// Expired: the message reached the TTL of its queue or its own expiration.
-	Expired Reason = "Expired"
+	Expired v1alpha1.DeadLetterReason = "Expired"
 	// MaxLength: the queue was full.
-	MaxLength Reason = "MaxLength"
+	MaxLength v1alpha1.DeadLetterReason = "MaxLength"
 	// DeliveryLimit: the message was delivered more often than its queue allows.
-	DeliveryLimit Reason = "DeliveryLimit"
+	DeliveryLimit v1alpha1.DeadLetterReason = "DeliveryLimit"
 	// Parked: a consumer published the message to the dead-letter queue.
-	Parked Reason = "Parked"
+	Parked v1alpha1.DeadLetterReason = "Parked"
 )
 
 // brokerReasons translates the reasons in x-death. See https://www.rabbitmq.com/docs/dlx#effects.
-var brokerReasons = map[string]Reason{
+var brokerReasons = map[string]v1alpha1.DeadLetterReason{
 	"rejected": Rejected, "expired": Expired, "maxlen": MaxLength, "delivery_limit": DeliveryLimit,
 }
 
@@ -56,7 +54,7 @@ type Origin struct {
 // Message is a dead letter with the information in its headers.
 type Message struct {
 	*amqp.Delivery
-	Reason Reason
+	Reason v1alpha1.DeadLetterReason
 	Origin Origin
 	// Redrives is how often the message was moved back before.
 	Redrives int
@@ -115,7 +113,7 @@ func (s Source) originalRoute(headers amqp.Table) (exchange, key string, known b
 // death is an entry of x-death: the first death of a message in a queue for a reason.
 type death struct {
 	queue         string
-	reason        Reason
+	reason        v1alpha1.DeadLetterReason
 	at            time.Time
 	exchange, key string
 	routed        bool

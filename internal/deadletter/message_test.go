@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
 var (
@@ -24,7 +26,7 @@ func TestRead(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		headers  amqp.Table
-		reason   Reason
+		reason   v1alpha1.DeadLetterReason
 		origin   Origin
 		redrives int
 	}{

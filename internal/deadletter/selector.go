@@ -8,52 +8,28 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// Selection selects the dead letters that match all its fields.
-type Selection struct {
-	// IDs are fingerprints.
-	IDs []string
-	// Reasons are why the messages died.
-	Reasons []Reason
-	Headers []HeaderRequirement
-	// DiedAfter and DiedBefore bound the time of a message's first death in its queue of origin. Zero is no bound.
-	DiedAfter, DiedBefore time.Time
-	// Expression is a CEL expression; see expressionEnvironment.
-	Expression string
-	// UnknownOrigin also selects messages of a shared dead-letter queue whose queue of origin is unknown.
-	UnknownOrigin bool
-}
-
-// Operator compares a header.
-type Operator string
-
-// The values of Operator, as in label selectors.
+// The operators of a v1alpha1.HeaderRequirement.
 const (
-	In           Operator = "In"
-	NotIn        Operator = "NotIn"
-	Exists       Operator = "Exists"
-	DoesNotExist Operator = "DoesNotExist"
+	in           = "In"
+	exists       = "Exists"
+	doesNotExist = "DoesNotExist"
 )
 
-// HeaderRequirement compares a header with values. Numbers and booleans are compared as text.
-type HeaderRequirement struct {
-	Name     string
-	Operator Operator
-	Values   []string
-}
-
-// Selector is a compiled Selection. It is safe for concurrent use.
+// Selector is a compiled selector. It is safe for concurrent use.
 type Selector struct {
-	Selection
+	v1alpha1.DeadLetterSelector
 	ids        map[string]bool
 	expression *compiledExpression // nil if there is no expression
 }
 
-// Compile checks and compiles a Selection. Its errors begin with the name of the field.
-func Compile(selection Selection) (*Selector, error) {
-	s := &Selector{Selection: selection}
-	for _, id := range selection.IDs {
+// Compile checks and compiles a selector. Its errors begin with the name of the field.
+func Compile(given v1alpha1.DeadLetterSelector) (*Selector, error) {
+	s := &Selector{DeadLetterSelector: given}
+	for _, id := range given.IDs {
 		if !isFingerprint.MatchString(id) {
 			return nil, fmt.Errorf("ids: %q is not the ID of a dead letter, which has %d characters of a-z and 2-7", id, FingerprintLength)
 		}
@@ -62,8 +38,8 @@ func Compile(selection Selection) (*Selector, error) {
 		}
 		s.ids[id] = true
 	}
-	if selection.Expression != "" {
-		compiled, err := compileExpression(selection.Expression)
+	if given.Expression != "" {
+		compiled, err := compileExpression(given.Expression)
 		if err != nil {
 			return nil, fmt.Errorf("expression: %w", err)
 		}
@@ -74,7 +50,7 @@ func Compile(selection Selection) (*Selector, error) {
 
 var isFingerprint = regexp.MustCompile(fmt.Sprintf("^[a-z2-7]{%d}$", FingerprintLength))
 
-// All reports whether the Selection selects every message.
+// All reports whether the selector selects every message.
 func (s *Selector) All() bool {
 	return s.ids == nil && len(s.Reasons) == 0 && len(s.Headers) == 0 && s.expression == nil &&
 		s.DiedAfter.IsZero() && s.DiedBefore.IsZero()
@@ -101,12 +77,12 @@ func (s *Selector) skips(deadLetter Message, now time.Time) SkipReason {
 		switch {
 		case died.IsZero():
 			return Undated
-		case !s.DiedAfter.IsZero() && !died.After(s.DiedAfter), !s.DiedBefore.IsZero() && !died.Before(s.DiedBefore):
+		case !s.DiedAfter.IsZero() && !died.After(s.DiedAfter.Time), !s.DiedBefore.IsZero() && !died.Before(s.DiedBefore.Time):
 			return NotSelected
 		}
 	}
 	for _, requirement := range s.Headers {
-		if !requirement.holds(deadLetter.Headers) {
+		if !holds(requirement, deadLetter.Headers) {
 			return NotSelected
 		}
 	}
@@ -119,18 +95,18 @@ func (s *Selector) skips(deadLetter Message, now time.Time) SkipReason {
 	return ""
 }
 
-// holds reports whether a message meets the requirement. A header whose value has no text form is in no list of values.
-func (r HeaderRequirement) holds(headers amqp.Table) bool {
-	value, exists := headers[r.Name]
+// holds reports whether a message meets a requirement. A header whose value has no text form is in no list of values.
+func holds(r v1alpha1.HeaderRequirement, headers amqp.Table) bool {
+	value, has := headers[r.Name]
 	switch r.Operator {
-	case Exists:
-		return exists
-	case DoesNotExist:
-		return !exists
+	case exists:
+		return has
+	case doesNotExist:
+		return !has
 	}
 	text, hasText := HeaderText(value)
-	listed := exists && hasText && slices.Contains(r.Values, text)
-	return listed == (r.Operator == In)
+	listed := has && hasText && slices.Contains(r.Values, text)
+	return listed == (r.Operator == in)
 }
 
 // HeaderText returns the text form of a header's value. ok is false for tables and lists.

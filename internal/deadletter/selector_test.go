@@ -6,6 +6,9 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
 // deadLetter is a message that was rejected an hour before at.
@@ -20,39 +23,45 @@ func deadLetter() *amqp.Delivery {
 	}
 }
 
+// selection is short for the type.
+type selection = v1alpha1.DeadLetterSelector
+
+// timeAt returns a time that is later than that of the death.
+func timeAt(later time.Duration) *metav1.Time { return new(metav1.NewTime(died.Add(later))) }
+
 // costly takes 9⁵ comparisons.
 const costly = `[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, ` +
 	`[1,2,3,4,5,6,7,8,9].all(d, [1,2,3,4,5,6,7,8,9].all(e, a + b + c + d + e + size > 0)))))`
 
 func TestSelect(t *testing.T) {
 	t.Parallel()
-	header := func(name string, operator Operator, values ...string) Selection {
-		return Selection{Headers: []HeaderRequirement{{name, operator, values}}}
+	header := func(name string, operator string, values ...string) selection {
+		return selection{Headers: []v1alpha1.HeaderRequirement{{Name: name, Operator: operator, Values: values}}}
 	}
-	expression := func(source string) Selection { return Selection{Expression: source} }
+	expression := func(source string) selection { return selection{Expression: source} }
 	for name, test := range map[string]struct {
-		selection Selection
+		selection selection
 		want      SkipReason
 	}{
-		"everything":                                   {Selection{}, ""},
-		"its reason":                                   {Selection{Reasons: []Reason{Expired, Rejected}}, ""},
-		"another reason":                               {Selection{Reasons: []Reason{Parked}}, NotSelected},
-		"its id":                                       {Selection{IDs: []string{Fingerprint(deadLetter())}}, ""},
-		"another id":                                   {Selection{IDs: []string{"aaaaaaaaaaaaaaaa"}}, NotSelected},
-		"died after":                                   {Selection{DiedAfter: died.Add(-time.Second)}, ""},
-		"died at the very time":                        {Selection{DiedAfter: died}, NotSelected},
-		"died before":                                  {Selection{DiedBefore: died.Add(time.Second)}, ""},
-		"died not before":                              {Selection{DiedBefore: died}, NotSelected},
-		"a header in a list":                           {header("tenant", In, "other", "acme"), ""},
-		"a header in another list":                     {header("tenant", In, "other"), NotSelected},
-		"a header not in a list":                       {header("tenant", NotIn, "other"), ""},
-		"a missing header is in no list":               {header("missing", In, ""), NotSelected},
-		"a missing header is not in a list":            {header("missing", NotIn, "acme"), ""},
-		"a number as text":                             {header("attempt", In, "3"), ""},
-		"a header exists":                              {header("nested", Exists), ""},
-		"a header does not exist":                      {header("missing", DoesNotExist), ""},
-		"a header should not exist":                    {header("nested", DoesNotExist), NotSelected},
-		"all has to hold":                              {Selection{Reasons: []Reason{Rejected}, Expression: "false"}, NotSelected},
+		"everything":                                   {selection{}, ""},
+		"its reason":                                   {selection{Reasons: []v1alpha1.DeadLetterReason{Expired, Rejected}}, ""},
+		"another reason":                               {selection{Reasons: []v1alpha1.DeadLetterReason{Parked}}, NotSelected},
+		"its id":                                       {selection{IDs: []string{Fingerprint(deadLetter())}}, ""},
+		"another id":                                   {selection{IDs: []string{"aaaaaaaaaaaaaaaa"}}, NotSelected},
+		"died after":                                   {selection{DiedAfter: timeAt(-time.Second)}, ""},
+		"died at the very time":                        {selection{DiedAfter: timeAt(0)}, NotSelected},
+		"died before":                                  {selection{DiedBefore: timeAt(time.Second)}, ""},
+		"died not before":                              {selection{DiedBefore: timeAt(0)}, NotSelected},
+		"a header in a list":                           {header("tenant", in, "other", "acme"), ""},
+		"a header in another list":                     {header("tenant", in, "other"), NotSelected},
+		"a header not in a list":                       {header("tenant", "NotIn", "other"), ""},
+		"a missing header is in no list":               {header("missing", in, ""), NotSelected},
+		"a missing header is not in a list":            {header("missing", "NotIn", "acme"), ""},
+		"a number as text":                             {header("attempt", in, "3"), ""},
+		"a header exists":                              {header("nested", exists), ""},
+		"a header does not exist":                      {header("missing", doesNotExist), ""},
+		"a header should not exist":                    {header("nested", doesNotExist), NotSelected},
+		"all has to hold":                              {selection{Reasons: []v1alpha1.DeadLetterReason{Rejected}, Expression: "false"}, NotSelected},
 		"expression: a header":                         {expression(`headers.tenant == "acme"`), ""},
 		"expression: a number":                         {expression(`headers.attempt > 2`), ""},
 		"expression: nested":                           {expression(`headers.nested.deep[1] == "two" && headers.nested.deep[0] == 1`), ""},
@@ -95,18 +104,18 @@ func TestSelect(t *testing.T) {
 func TestSelectByWhatAMessageDoesNotTell(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		selection Selection
+		selection selection
 		message   amqp.Delivery
 		want      SkipReason
 	}{
-		"undated":                   {Selection{DiedAfter: died}, amqp.Delivery{}, Undated},
-		"undated, asked for age":    {Selection{Expression: `age > duration("1s")`}, amqp.Delivery{}, NotEvaluated},
-		"a body that is no JSON":    {Selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte("a=1")}, NotEvaluated},
-		"a body that goes on":       {Selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1} and more`)}, NotEvaluated},
-		"a body of too many values": {Selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":[` + strings.Repeat("0,", maxBodyValues) + `0]}`)}, NotEvaluated},
-		"a body of a long text":     {Selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":"` + strings.Repeat(`,\"`, maxBodyValues) + `"}`)}, ""},
-		"a body that is not needed": {Selection{Expression: `size == 3`}, amqp.Delivery{Body: []byte("a=1")}, ""},
-		"no header asked with has":  {Selection{Expression: `!has(headers.tenant)`}, amqp.Delivery{}, ""},
+		"undated":                   {selection{DiedAfter: timeAt(0)}, amqp.Delivery{}, Undated},
+		"undated, asked for age":    {selection{Expression: `age > duration("1s")`}, amqp.Delivery{}, NotEvaluated},
+		"a body that is no JSON":    {selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte("a=1")}, NotEvaluated},
+		"a body that goes on":       {selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1} and more`)}, NotEvaluated},
+		"a body of too many values": {selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":[` + strings.Repeat("0,", maxBodyValues) + `0]}`)}, NotEvaluated},
+		"a body of a long text":     {selection{Expression: `body.a == 1`}, amqp.Delivery{Body: []byte(`{"a":1,"b":"` + strings.Repeat(`,\"`, maxBodyValues) + `"}`)}, ""},
+		"a body that is not needed": {selection{Expression: `size == 3`}, amqp.Delivery{Body: []byte("a=1")}, ""},
+		"no header asked with has":  {selection{Expression: `!has(headers.tenant)`}, amqp.Delivery{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -122,35 +131,35 @@ func TestSelectByWhatAMessageDoesNotTell(t *testing.T) {
 func TestCompileRefuses(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		selection Selection
+		selection selection
 		want      string
 	}{
-		"an id":                                {Selection{IDs: []string{"m1"}}, `ids: "m1" is not the ID of a dead letter`},
-		"an expression that does not parse":    {Selection{Expression: `headers.`}, "expression: ERROR: <input>:1:9: Syntax error"},
-		"an expression of unknown words":       {Selection{Expression: `payload.size > 3`}, "expression: ERROR: <input>:1:1: undeclared reference to 'payload'"},
-		"an expression that is no truth value": {Selection{Expression: `size`}, "expression: is of type int and must be true or false"},
+		"an id":                                {selection{IDs: []string{"m1"}}, `ids: "m1" is not the ID of a dead letter`},
+		"an expression that does not parse":    {selection{Expression: `headers.`}, "expression: ERROR: <input>:1:9: Syntax error"},
+		"an expression of unknown words":       {selection{Expression: `payload.size > 3`}, "expression: ERROR: <input>:1:1: undeclared reference to 'payload'"},
+		"an expression that is no truth value": {selection{Expression: `size`}, "expression: is of type int and must be true or false"},
 		"an expression that makes texts longer": {
-			Selection{Expression: `string(body).replace("", "aaaaaaaaaaaaaaaa") == ""`}, "expression: calls replace, which is not allowed",
+			selection{Expression: `string(body).replace("", "aaaaaaaaaaaaaaaa") == ""`}, "expression: calls replace, which is not allowed",
 		},
 		"an expression that does so within another": {
-			Selection{Expression: `[1, 2].exists(i, headers.h.split("").size() == i)`}, "expression: calls split, which is not allowed",
+			selection{Expression: `[1, 2].exists(i, headers.h.split("").size() == i)`}, "expression: calls split, which is not allowed",
 		},
 		"an expression that looks at each place of a text": {
-			Selection{Expression: `headers.a.indexOf(headers.b) > 0`}, "expression: calls indexOf, which is not allowed",
+			selection{Expression: `headers.a.indexOf(headers.b) > 0`}, "expression: calls indexOf, which is not allowed",
 		},
 		"an expression whose pattern comes from the message": {
-			Selection{Expression: `matches(headers.a, headers.b)`}, "expression: calls matches with a pattern that is not a literal",
+			selection{Expression: `matches(headers.a, headers.b)`}, "expression: calls matches with a pattern that is not a literal",
 		},
 		"an expression that makes a message of Protocol Buffers": {
-			Selection{Expression: `google.protobuf.ListValue{}.size() == 0`}, "expression: makes a google.protobuf.ListValue, which is not allowed",
+			selection{Expression: `google.protobuf.ListValue{}.size() == 0`}, "expression: makes a google.protobuf.ListValue, which is not allowed",
 		},
-		"an expression that doubles lists":        {Selection{Expression: `[[1]].map(x, [x, x]).exists(x, x == x)`}, "expression: nests a list, a map, or"},
-		"an expression that adds lists":           {Selection{Expression: `[[1]].map(x, x + x).exists(x, size(x) > 2)`}, "expression: nests a list, a map, or"},
-		"an expression that doubles maps":         {Selection{Expression: `[1].exists(x, [{"a": {"b": x}}].exists(y, y == y))`}, "expression: nests a list, a map, or"},
-		"an expression that doubles a text":       {Selection{Expression: `[headers.a].map(x, x + x).exists(x, x == "")`}, "expression: nests a list, a map, or"},
-		"an expression that doubles either way":   {Selection{Expression: `[true ? headers.a : [headers.a]].exists(x, x == x)`}, "expression: nests a list, a map, or"},
-		"an expression that doubles a kept value": {Selection{Expression: `[dyn([1])].exists(x, x == x)`}, "expression: nests a list, a map, or"},
-		"an expression that is too long":          {Selection{Expression: strings.Repeat("(", 2049)}, "expression: is 2049 bytes long, at most 2048 are allowed"},
+		"an expression that doubles lists":        {selection{Expression: `[[1]].map(x, [x, x]).exists(x, x == x)`}, "expression: nests a list, a map, or"},
+		"an expression that adds lists":           {selection{Expression: `[[1]].map(x, x + x).exists(x, size(x) > 2)`}, "expression: nests a list, a map, or"},
+		"an expression that doubles maps":         {selection{Expression: `[1].exists(x, [{"a": {"b": x}}].exists(y, y == y))`}, "expression: nests a list, a map, or"},
+		"an expression that doubles a text":       {selection{Expression: `[headers.a].map(x, x + x).exists(x, x == "")`}, "expression: nests a list, a map, or"},
+		"an expression that doubles either way":   {selection{Expression: `[true ? headers.a : [headers.a]].exists(x, x == x)`}, "expression: nests a list, a map, or"},
+		"an expression that doubles a kept value": {selection{Expression: `[dyn([1])].exists(x, x == x)`}, "expression: nests a list, a map, or"},
+		"an expression that is too long":          {selection{Expression: strings.Repeat("(", 2049)}, "expression: is 2049 bytes long, at most 2048 are allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -172,14 +181,14 @@ func TestTimeZones(t *testing.T) {
 		`[1, 2, 3].all(x, ` + at12 + `)`:                     "",
 		`body.all(x, ` + at12 + `)`:                          NotEvaluated, // too costly
 	} {
-		selector, err := Compile(Selection{Expression: where})
+		selector, err := Compile(selection{Expression: where})
 		if err != nil {
 			t.Fatal(err)
 		}
 		equal(t, where, want, selector.skips(Message{Delivery: &amqp.Delivery{Body: []byte("[" + strings.Repeat("1,", 999) + "1]")}}, time.Now()))
 	}
 	for _, function := range []string{"getHours", "getFullYear", "getDate", "getMilliseconds"} {
-		_, err := Compile(Selection{Expression: `properties.timestamp.` + function + `(body.zone) == 1`})
+		_, err := Compile(selection{Expression: `properties.timestamp.` + function + `(body.zone) == 1`})
 		if err == nil || !strings.Contains(err.Error(), "expression: calls "+function+" with a time zone that is not a literal") {
 			t.Errorf("%s: error %v", function, err)
 		}
@@ -204,7 +213,7 @@ func TestEvaluationError(t *testing.T) {
 		`body.password == "` + secret + `"`: "",
 		costly:                              "operation cancelled: actual cost limit exceeded",
 	} {
-		selector, err := Compile(Selection{Expression: expression})
+		selector, err := Compile(selection{Expression: expression})
 		if err != nil {
 			t.Fatalf("%s: %v", expression, err)
 		}

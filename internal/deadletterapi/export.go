@@ -13,6 +13,7 @@ import (
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/internal/deadletter"
+	"github.com/warren-mq/warren/internal/deadletterapi/parameters"
 )
 
 // exported returns a message without redaction.
@@ -89,7 +90,7 @@ func typedText(value string) v1alpha1.TypedValue {
 // export writes all messages without redaction. It reads as many messages as the memory of a stream can hold, and returns them to
 // the queue. When the client has received them, it continues behind them.
 func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
-	q, err := parse(r.URL.Query(), selectionParameters)
+	q, err := parse(r.URL.Query(), parameters.Names)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
@@ -12,7 +13,7 @@ import (
 func TestDistinctPage(t *testing.T) {
 	t.Parallel()
 	first, second := rejected("a"), rejected("b")
-	selector, err := deadletter.Compile(deadletter.Selection{IDs: []string{deadletter.Fingerprint(&first), deadletter.Fingerprint(&second)}})
+	selector, err := deadletter.Compile(v1alpha1.DeadLetterSelector{IDs: []string{deadletter.Fingerprint(&first), deadletter.Fingerprint(&second)}})
 	topologytest.Equal(t, "error", nil, err)
 	p := page{query: query{limit: 10, distinct: true, selector: selector}, redact: defaults, room: 100_000}
 	topologytest.Equal(t, "more after the first", true, p.add(0, orders.Read(&first)))

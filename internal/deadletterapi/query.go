@@ -5,9 +5,9 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/warren-mq/warren/internal/deadletter"
+	"github.com/warren-mq/warren/internal/deadletterapi/parameters"
 )
 
 // Limits and defaults of parameters.
@@ -47,10 +47,9 @@ func (q query) maxMessages(shared bool) int {
 
 // The parameters of messages, of an export and of a summary. The API server may add anyParameters to every request.
 var (
-	selectionParameters = []string{"id", "reason", "header", "diedAfter", "diedBefore", "expression", "unknownOrigin"}
-	messageParameters   = append([]string{"position", "limit", "bodyLimit", "distinct"}, selectionParameters...)
-	summaryParameters   = []string{"depth", "groupBy"}
-	anyParameters       = []string{"timeout", "pretty"}
+	messageParameters = append([]string{"position", "limit", "bodyLimit", "distinct"}, parameters.Names...)
+	summaryParameters = []string{"depth", "groupBy"}
+	anyParameters     = []string{"timeout", "pretty"}
 )
 
 // parse parses the parameters of a request. Its errors begin with the name of the parameter.
@@ -84,7 +83,7 @@ func parse(values url.Values, allowed []string) (query, error) {
 		*number.value = parsed
 	}
 	q.groupBy = values.Get("groupBy")
-	distinct, err := parseBool(values, "distinct")
+	distinct, err := parameters.Bool(values, "distinct")
 	if err != nil {
 		return q, err
 	}
@@ -92,57 +91,11 @@ func parse(values url.Values, allowed []string) (query, error) {
 	return q, q.selects(values)
 }
 
-// reasons are the values of the parameter reason.
-var reasons = []deadletter.Reason{
-	deadletter.Rejected, deadletter.Expired, deadletter.MaxLength, deadletter.DeliveryLimit, deadletter.Parked,
-}
-
-func (q *query) selects(values url.Values) (err error) {
-	selection := deadletter.Selection{IDs: values["id"], Expression: values.Get("expression")}
-	for _, word := range values["reason"] {
-		if !slices.Contains(reasons, deadletter.Reason(word)) {
-			return fmt.Errorf("reason: %q must be one of %v", word, reasons)
-		}
-		selection.Reasons = append(selection.Reasons, deadletter.Reason(word))
-	}
-	if selection.Headers, err = deadletter.ParseHeaders(values["header"]); err != nil {
-		return fmt.Errorf("header: %w", err)
-	}
-	if selection.DiedAfter, err = parseTime(values, "diedAfter"); err != nil {
+func (q *query) selects(values url.Values) error {
+	selector, err := parameters.Selector(values)
+	if err != nil {
 		return err
 	}
-	if selection.DiedBefore, err = parseTime(values, "diedBefore"); err != nil {
-		return err
-	}
-	if selection.UnknownOrigin, err = parseBool(values, "unknownOrigin"); err != nil {
-		return err
-	}
-	q.selector, err = deadletter.Compile(selection)
+	q.selector, err = deadletter.Compile(selector)
 	return err
-}
-
-// parseBool parses a boolean parameter; false if it is not given.
-func parseBool(values url.Values, name string) (bool, error) {
-	given := values.Get(name)
-	if given == "" {
-		return false, nil
-	}
-	parsed, err := strconv.ParseBool(given)
-	if err != nil {
-		return false, fmt.Errorf("%s: %q must be true or false", name, given)
-	}
-	return parsed, nil
-}
-
-// parseTime parses a time parameter; zero if it is not given.
-func parseTime(values url.Values, name string) (time.Time, error) {
-	given := values.Get(name)
-	if given == "" {
-		return time.Time{}, nil
-	}
-	at, err := time.Parse(time.RFC3339, given)
-	if err != nil {
-		return at, fmt.Errorf("%s: %q must be a time such as 2026-01-31T08:00:00Z", name, given)
-	}
-	return at, nil
 }

@@ -7,8 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/warren-mq/warren/internal/deadletter"
+	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
@@ -78,14 +79,14 @@ func TestParseSelects(t *testing.T) {
 	}
 	q, err := parse(values, messageParameters)
 	topologytest.Equal(t, "error", nil, err)
-	topologytest.Equal(t, "selection", deadletter.Selection{
-		IDs: []string{"aaaaaaaaaaaaaaaa"}, Reasons: []deadletter.Reason{"Parked"}, Expression: "size > 5", UnknownOrigin: true,
-		Headers: []deadletter.HeaderRequirement{
-			{Name: "kind", Operator: deadletter.In, Values: []string{"a", "b"}}, {Name: "tenant", Operator: deadletter.DoesNotExist},
+	topologytest.Equal(t, "selector", v1alpha1.DeadLetterSelector{
+		IDs: []string{"aaaaaaaaaaaaaaaa"}, Reasons: []v1alpha1.DeadLetterReason{"Parked"}, Expression: "size > 5", UnknownOrigin: true,
+		Headers: []v1alpha1.HeaderRequirement{
+			{Name: "kind", Operator: "In", Values: []string{"a", "b"}}, {Name: "tenant", Operator: "DoesNotExist"},
 		},
-		DiedAfter:  time.Date(2026, 1, 31, 10, 0, 0, 0, time.UTC),
-		DiedBefore: time.Date(2026, 1, 31, 11, 30, 0, 0, time.UTC),
-	}, q.selector.Selection)
+		DiedAfter:  new(metav1.Date(2026, 1, 31, 10, 0, 0, 0, time.UTC)),
+		DiedBefore: new(metav1.Date(2026, 1, 31, 11, 30, 0, 0, time.UTC)),
+	}, q.selector.DeadLetterSelector)
 }
 
 // A page reads no more messages than necessary.

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	messaging "github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/deadletter"
 )
 
@@ -20,7 +21,7 @@ const (
 
 // groupKey identifies a group.
 type groupKey struct {
-	reason deadletter.Reason
+	reason messaging.DeadLetterReason
 	queue  string
 	value  string
 	has    bool // the message has the header

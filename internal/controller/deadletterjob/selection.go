@@ -2,6 +2,7 @@ package deadletterjob
 
 import (
 	amqp "github.com/rabbitmq/amqp091-go"
+	"k8s.io/utils/ptr"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/deadletter"
@@ -9,7 +10,7 @@ import (
 
 // compileSelector compiles spec.selector. It returns a Blocker if the selector is invalid.
 func compileSelector(given *v1alpha1.DeadLetterSelector) (*deadletter.Selector, *Blocker) {
-	selector, err := deadletter.Compile(selectionOf(given))
+	selector, err := deadletter.Compile(ptr.Deref(given, v1alpha1.DeadLetterSelector{}))
 	if err != nil {
 		return nil, stalled(v1alpha1.ReasonInvalidSelector, "spec.selector.%v", err)
 	}
@@ -23,27 +24,4 @@ func countedApart(rules deadletter.Rules) func(*amqp.Delivery) bool {
 		return nil
 	}
 	return func(message *amqp.Delivery) bool { return rules.Source.MayBeOfOthers(rules.Source.Read(message)) }
-}
-
-// selectionOf converts spec.selector for package deadletter.
-func selectionOf(given *v1alpha1.DeadLetterSelector) deadletter.Selection {
-	if given == nil {
-		return deadletter.Selection{}
-	}
-	selection := deadletter.Selection{IDs: given.IDs, Expression: given.Expression, UnknownOrigin: given.UnknownOrigin}
-	for _, reason := range given.Reasons {
-		selection.Reasons = append(selection.Reasons, deadletter.Reason(reason))
-	}
-	for _, header := range given.Headers {
-		selection.Headers = append(selection.Headers, deadletter.HeaderRequirement{
-			Name: header.Name, Operator: deadletter.Operator(header.Operator), Values: header.Values,
-		})
-	}
-	if given.DiedAfter != nil {
-		selection.DiedAfter = given.DiedAfter.Time
-	}
-	if given.DiedBefore != nil {
-		selection.DiedBefore = given.DiedBefore.Time
-	}
-	return selection
 }

@@ -4,11 +4,9 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
@@ -32,23 +30,6 @@ func TestWritesOfAStatusAreBounded(t *testing.T) {
 	topologytest.Equal(t, "wait for a number", 30*time.Second, untilWrite(late, start, late, false))
 	topologytest.Equal(t, "wait for another state", 5*time.Second, untilWrite(late, start, late, true))
 	topologytest.Equal(t, "wait after a long time", time.Duration(0), untilWrite(late, start, start, false))
-}
-
-func TestSelectionOf(t *testing.T) {
-	t.Parallel()
-	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	later := metav1.NewTime(noon.Add(time.Hour))
-	earlier := metav1.NewTime(noon)
-	topologytest.Equal(t, "nothing", deadletter.Selection{}, selectionOf(nil))
-	topologytest.Equal(t, "everything", deadletter.Selection{
-		IDs: []string{"aaaabbbbccccdddd"}, Reasons: []deadletter.Reason{deadletter.Rejected}, Expression: "size > 1",
-		Headers:   []deadletter.HeaderRequirement{{Name: "tenant", Operator: deadletter.In, Values: []string{"acme"}}},
-		DiedAfter: noon, DiedBefore: later.Time,
-	}, selectionOf(&v1alpha1.DeadLetterSelector{
-		IDs: []string{"aaaabbbbccccdddd"}, Reasons: []v1alpha1.DeadLetterReason{"Rejected"}, Expression: "size > 1",
-		Headers:   []v1alpha1.HeaderRequirement{{Name: "tenant", Operator: "In", Values: []string{"acme"}}},
-		DiedAfter: &earlier, DiedBefore: &later,
-	}))
 }
 
 func TestNumberOf(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
@@ -88,7 +89,7 @@ type redriver struct {
 // redriveAll returns a redriver of all messages that match an expression.
 func redriveAll(b *testing.B, where string) redriver {
 	b.Helper()
-	selector, err := deadletter.Compile(deadletter.Selection{Expression: where})
+	selector, err := deadletter.Compile(v1alpha1.DeadLetterSelector{Expression: where})
 	if err != nil {
 		b.Fatal(err)
 	}

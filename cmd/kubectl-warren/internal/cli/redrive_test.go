@@ -43,7 +43,7 @@ func TestRedriveFlags(t *testing.T) {
 			args: []string{"--died-after=30d", "--died-before=1d12h"},
 			want: `selector: {diedAfter: "2026-01-01T12:00:00Z", diedBefore: "2026-01-30T00:00:00Z"}`,
 		},
-		"a header without a name": {args: []string{"--header==acme"}, refused: `--header is "=acme": want NAME, !NAME, NAME=VALUE or NAME!=VALUE`},
+		"a header without a name": {args: []string{"--header==acme"}, refused: `--header: "=acme" must be NAME, !NAME, NAME=VALUE or NAME!=VALUE`},
 		"an expression":           {args: []string{"--expression=size > 5, age"}, want: `selector: {expression: "size > 5, age"}`},
 		"times": {
 			args: []string{"--died-after=2h", "--died-before=2026-01-31T11:30:00Z"},

@@ -16,6 +16,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadlettertext"
+	"github.com/warren-mq/warren/internal/deadletterapi/parameters"
 )
 
 // selectorFlags are the flags that select messages to browse, move or delete.
@@ -57,8 +58,8 @@ func (f *selectorFlags) selection(now time.Time) (*v1alpha1.DeadLetterSelector, 
 		selection.Reasons = append(selection.Reasons, v1alpha1.DeadLetterReason(deadlettertext.Reasons[at]))
 	}
 	var err error
-	if selection.Headers, err = headersOf(f.headers); err != nil {
-		return nil, err
+	if selection.Headers, err = parameters.Headers(f.headers); err != nil {
+		return nil, usageError("--header: %w", err)
 	}
 	if selection.DiedAfter, err = timeOf("--died-after", f.diedAfter, now); err != nil {
 		return nil, err
@@ -75,50 +76,7 @@ func (f *selectorFlags) selection(now time.Time) (*v1alpha1.DeadLetterSelector, 
 // query returns the selector as parameters of the dead-letter API.
 func (f *selectorFlags) query(now time.Time) (url.Values, error) {
 	selector, err := f.selection(now)
-	return deadletterclient.Parameters(selector), err
-}
-
-// headersOf parses the values of --header. It merges the values of one header and operator into one requirement.
-func headersOf(given []string) ([]v1alpha1.HeaderRequirement, error) {
-	var requirements []v1alpha1.HeaderRequirement
-	for _, text := range given {
-		requirement, err := headerOf(text)
-		if err != nil {
-			return nil, err
-		}
-		same := slices.IndexFunc(requirements, func(other v1alpha1.HeaderRequirement) bool {
-			return other.Name == requirement.Name && other.Operator == requirement.Operator
-		})
-		if same < 0 {
-			requirements = append(requirements, requirement)
-		} else {
-			requirements[same].Values = append(requirements[same].Values, requirement.Values...)
-		}
-	}
-	return requirements, nil
-}
-
-// headerOf parses a value of --header.
-func headerOf(text string) (v1alpha1.HeaderRequirement, error) {
-	requirement := v1alpha1.HeaderRequirement{}
-	name, value, compared := strings.Cut(text, "=")
-	switch {
-	case compared && strings.HasSuffix(name, "!"):
-		requirement.Name, requirement.Operator = strings.TrimSuffix(name, "!"), "NotIn"
-	case compared:
-		requirement.Name, requirement.Operator = name, "In"
-	case strings.HasPrefix(text, "!"):
-		requirement.Name, requirement.Operator = text[1:], "DoesNotExist"
-	default:
-		requirement.Name, requirement.Operator = text, "Exists"
-	}
-	if requirement.Name == "" {
-		return requirement, usageError("--header is %q: want NAME, !NAME, NAME=VALUE or NAME!=VALUE", text)
-	}
-	if compared {
-		requirement.Values = []string{value}
-	}
-	return requirement, nil
+	return parameters.Of(selector), err
 }
 
 // timeOf parses a time, or a duration before now.

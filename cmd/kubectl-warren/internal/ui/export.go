@@ -6,6 +6,7 @@ import (
 
 	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
+	"github.com/warren-mq/warren/internal/deadletterapi/parameters"
 )
 
 // export sends the selected messages as a file. If the export is not complete, the connection ends early and the browser reports a failed
@@ -16,7 +17,7 @@ func (s *Server) export(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := asked.Get(r.Context(), name, deadletters.SubresourceExport, deadletterclient.Parameters(selectionOf(r.URL.Query()).spec()))
+	body, err := asked.Get(r.Context(), name, deadletters.SubresourceExport, parameters.Of(selectionOf(r.URL.Query()).spec()))
 	if err != nil {
 		return err
 	}

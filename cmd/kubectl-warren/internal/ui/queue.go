@@ -23,6 +23,7 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/deadletterapi/listing"
+	"github.com/warren-mq/warren/internal/deadletterapi/parameters"
 )
 
 const (
@@ -217,7 +218,7 @@ func (p *queuePage) list(ctx context.Context, asked *deadletterclient.Client, gi
 	p.Selection = selectionOf(given)
 	position, _ := strconv.ParseInt(given.Get("position"), 10, 64) // an invalid number means the beginning
 	p.Position = max(0, position)
-	query := deadletterclient.Parameters(p.Selection.spec())
+	query := parameters.Of(p.Selection.spec())
 	query.Set("position", strconv.FormatInt(p.Position, 10))
 	query.Set("limit", strconv.Itoa(pageLimit))
 	query.Set("bodyLimit", strconv.Itoa(snippet))
