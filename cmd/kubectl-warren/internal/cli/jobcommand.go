@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -54,30 +53,30 @@ func (c *jobCommand) addFlags(cmd *cobra.Command, kind string) {
 	cmd.Flags().BoolVar(&c.detach, "detach", false, "do not wait until the "+kind+" ends")
 }
 
-func (c *jobCommand) validate() error {
-	if !slices.Contains([]string{dryRunNone, dryRunServer, dryRunClient}, c.dryRun) {
-		return usageError("--dry-run is %q: want none, server or client", c.dryRun)
+// prepare connects, sets the user's name at the API server, and counts the messages. newJob returns the job in a namespace. The count is
+// nil if the command only prints the manifest.
+func (c *jobCommand) prepare(
+	ctx context.Context, consumerQueue string, requestedBy *string, newJob func(namespace string) client.Object,
+) (kube session, counted *jobs.Job, err error) {
+	switch c.dryRun {
+	case dryRunClient:
+		return kube, nil, c.printManifest(newJob(""))
+	case dryRunNone, dryRunServer:
+	default:
+		return kube, nil, usageError("--dry-run is %q: want none, server or client", c.dryRun)
 	}
-	return nil
-}
-
-// begin connects, and checks that the ConsumerQueue exists.
-func (c *jobCommand) begin(ctx context.Context, consumerQueue string) (session, error) {
 	c.say = c.Out
 	if c.output.format != formatTable {
 		c.say = c.ErrOut
 	}
-	kube, _, err := c.openQueue(ctx, consumerQueue)
-	return kube, err
-}
-
-// requester returns the user's name at the API server.
-func (c *jobCommand) requester(ctx context.Context, kube session) (string, error) {
-	name, err := kube.username(ctx)
-	if err != nil {
-		return "", fmt.Errorf("cannot read your user name from the API server for spec.requestedBy: %w", err)
+	if kube, _, err = c.openQueue(ctx, consumerQueue); err != nil {
+		return kube, nil, err
 	}
-	return name, nil
+	if *requestedBy, err = kube.username(ctx); err != nil {
+		return kube, nil, fmt.Errorf("cannot read your user name from the API server for spec.requestedBy: %w", err)
+	}
+	counted, err = c.count(ctx, kube, newJob(kube.namespace))
+	return kube, counted, err
 }
 
 // generated returns the metadata of a job. The API server completes the name.
@@ -86,10 +85,10 @@ func generated(namespace, consumerQueue string) metav1.ObjectMeta {
 }
 
 // count creates a dry run, waits until it has counted, and deletes it.
-func (c *jobCommand) count(ctx context.Context, kube session, dryRun client.Object) (counted jobs.Job, err error) {
+func (c *jobCommand) count(ctx context.Context, kube session, dryRun client.Object) (*jobs.Job, error) {
 	jobs.MakeDryRun(dryRun)
 	if err := kube.Create(ctx, dryRun); err != nil {
-		return counted, err
+		return nil, err
 	}
 	defer func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -110,10 +109,7 @@ func (c *jobCommand) count(ctx context.Context, kube session, dryRun client.Obje
 	if err == nil && last == nil {
 		err = errors.New("stopped while counting; all messages stay in the queue")
 	}
-	if err != nil {
-		return counted, err
-	}
-	return *last, nil
+	return last, err
 }
 
 // sayCount prints the count of a dry run. It returns an error if the dry run could not count.

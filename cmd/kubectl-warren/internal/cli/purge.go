@@ -84,9 +84,6 @@ func (p *purgeCommand) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := p.validate(); err != nil {
-		return err
-	}
 	if spec.ExpectedAtMost == 0 && p.dryRun != dryRunServer {
 		return usageError("want --expected-at-most N, the largest number of messages that you expect; " +
 			"repeat the command with --dry-run instead to count them")
@@ -94,21 +91,11 @@ func (p *purgeCommand) run(ctx context.Context, name string) error {
 	newJob := func(namespace string) client.Object {
 		return &v1alpha1.Purge{ObjectMeta: generated(namespace, name), Spec: spec}
 	}
-	if p.dryRun == dryRunClient {
-		return p.printManifest(newJob(""))
-	}
-	kube, err := p.begin(ctx, name)
-	if err != nil {
+	kube, counted, err := p.prepare(ctx, name, &spec.RequestedBy, newJob)
+	if err != nil || counted == nil {
 		return err
 	}
-	if spec.RequestedBy, err = p.requester(ctx, kube); err != nil {
-		return err
-	}
-	counted, err := p.count(ctx, kube, newJob(kube.namespace))
-	if err != nil {
-		return err
-	}
-	if err := p.sayCount(counted, name); err != nil {
+	if err := p.sayCount(*counted, name); err != nil {
 		return err
 	}
 	matched := counted.Done
@@ -116,7 +103,7 @@ func (p *purgeCommand) run(ctx context.Context, name string) error {
 		return errors.Join(err, p.print(counted.Object))
 	}
 	if matched == 0 || p.dryRun == dryRunServer {
-		return p.endCount(counted)
+		return p.endCount(*counted)
 	}
 	if !p.yes {
 		spec.ExpectedAtMost = int32(matched) // the user confirms no more messages than match now

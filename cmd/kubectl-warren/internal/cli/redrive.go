@@ -55,37 +55,24 @@ func (r *redriveCommand) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := r.validate(); err != nil {
-		return err
-	}
 	newJob := func(namespace string) client.Object {
 		return &v1alpha1.Redrive{ObjectMeta: generated(namespace, name), Spec: spec}
 	}
-	if r.dryRun == dryRunClient {
-		return r.printManifest(newJob(""))
-	}
-	kube, err := r.begin(ctx, name)
-	if err != nil {
-		return err
-	}
-	if spec.RequestedBy, err = r.requester(ctx, kube); err != nil {
-		return err
-	}
-	counted, err := r.count(ctx, kube, newJob(kube.namespace))
-	if err != nil {
+	kube, counted, err := r.prepare(ctx, name, &spec.RequestedBy, newJob)
+	if err != nil || counted == nil {
 		return err
 	}
 	question := ""
 	if counted.Reason == v1alpha1.ReasonDeliveryLimited {
-		question, err = r.offerAll(counted, spec)
+		question, err = r.offerAll(*counted, spec)
 	} else {
-		question, err = r.question(counted, &spec)
+		question, err = r.question(*counted, &spec)
 	}
 	if err != nil {
 		return err
 	}
 	if question == "" {
-		return r.endCount(counted)
+		return r.endCount(*counted)
 	}
 	if err := r.confirm(ctx, question); err != nil {
 		return err

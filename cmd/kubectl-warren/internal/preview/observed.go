@@ -113,18 +113,13 @@ func exchangeFrom(name string, desired topology.Topology, changes []v1alpha1.Cha
 		}
 	}
 	for _, change := range changes {
-		switch change.Path {
-		case "type":
+		if change.Path == "type" {
 			found.Type = change.Observed
-		case "durable":
-			found.Durable = change.Observed == "true"
-		case "autoDelete":
-			found.AutoDelete = change.Observed == "true"
-		case "internal":
-			found.Internal = change.Observed == "true"
 		}
-		setArgument(found.Arguments, change)
 	}
+	setObserved(changes, found.Arguments, map[string]*bool{
+		"durable": &found.Durable, "autoDelete": &found.AutoDelete, "internal": &found.Internal,
+	})
 	return found
 }
 
@@ -135,29 +130,26 @@ func queueFrom(name string, desired topology.Topology, changes []v1alpha1.Change
 			maps.Copy(found.Arguments, queue.Arguments)
 		}
 	}
-	for _, change := range changes {
-		switch change.Path {
-		case "durable":
-			found.Durable = change.Observed == "true"
-		case "autoDelete":
-			found.AutoDelete = change.Observed == "true"
-		case "exclusive":
-			found.Exclusive = change.Observed == "true"
-		}
-		setArgument(found.Arguments, change)
-	}
+	setObserved(changes, found.Arguments, map[string]*bool{
+		"durable": &found.Durable, "autoDelete": &found.AutoDelete, "exclusive": &found.Exclusive,
+	})
 	return found
 }
 
-// setArgument sets an argument to its observed value.
-func setArgument(arguments vhost.Arguments, change v1alpha1.Change) {
-	name, isArgument := strings.CutPrefix(change.Path, "arguments.")
-	switch {
-	case !isArgument:
-	case change.Observed == "":
-		delete(arguments, name)
-	default:
-		arguments[name] = valueOf(change.Observed)
+// setObserved sets the changed fields and arguments to their observed values.
+func setObserved(changes []v1alpha1.Change, arguments vhost.Arguments, fields map[string]*bool) {
+	for _, change := range changes {
+		if field := fields[change.Path]; field != nil {
+			*field = change.Observed == "true"
+		}
+		name, isArgument := strings.CutPrefix(change.Path, "arguments.")
+		switch {
+		case !isArgument:
+		case change.Observed == "":
+			delete(arguments, name)
+		default:
+			arguments[name] = valueOf(change.Observed)
+		}
 	}
 }
 

@@ -161,11 +161,7 @@ func (s *Server) request(w http.ResponseWriter, r *http.Request) error {
 			return s.create(w, r, asked)
 		}
 	}
-	requester, err := s.Username(r.Context())
-	if err != nil {
-		return fmt.Errorf("spec.requestedBy: the API server does not return your user name: %w", err)
-	}
-	object, err := asked.object(requester)
+	object, err := s.object(r.Context(), asked)
 	if err != nil {
 		return err
 	}
@@ -210,11 +206,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, asked request) e
 	if err != nil {
 		return err
 	}
-	requester, err := s.Username(r.Context())
-	if err != nil {
-		return fmt.Errorf("spec.requestedBy: the API server does not return your user name: %w", err)
-	}
-	object, err := asked.object(requester)
+	object, err := s.object(r.Context(), asked)
 	if err != nil {
 		return err
 	}
@@ -223,6 +215,15 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, asked request) e
 	}
 	toTransfer(w, r, asked.Kind, object)
 	return nil
+}
+
+// object returns the requested Redrive or Purge, by the user of the page.
+func (s *Server) object(ctx context.Context, asked request) (client.Object, error) {
+	requester, err := s.Username(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("spec.requestedBy: the API server does not return your user name: %w", err)
+	}
+	return asked.object(requester)
 }
 
 // object returns the requested Redrive or Purge.
