@@ -24,8 +24,7 @@ type check func(removal) Block
 
 var (
 	bindingChecks = []check{
-		anotherInstanceWorksHere, queueMustBeRecreated, exchangeMustBeRecreated, replacementIsPending, consumersPublish,
-		deadLettersNeedBinding,
+		anotherInstanceWorksHere, endMustBeRecreated, replacementIsPending, consumersPublish, deadLettersNeedBinding,
 	}
 	exchangeChecks = []check{anotherInstanceWorksHere, replacementIsPending, consumersPublish, exchangeIsInUse}
 	queueChecks    = []check{anotherInstanceWorksHere, replacementIsPending, consumersPublish, deadLettersComeIn, queueIsBound}
@@ -48,26 +47,16 @@ func anotherInstanceWorksHere(r removal) Block {
 	return Block{v1alpha1.AdvisoryReasonSharedVHost, r.input.Hold}
 }
 
-// queueMustBeRecreated: a queue that requires recreation keeps its bindings until then.
-func queueMustBeRecreated(r removal) Block {
-	if r.comparison.Upgraded || !r.comparison.recreated()[vhost.QueueID(r.entry.Destination)] {
-		return Block{}
+// endMustBeRecreated: an exchange or queue that requires recreation keeps its bindings until then.
+func endMustBeRecreated(r removal) Block {
+	for _, end := range []vhost.ID{vhost.QueueID(r.entry.Destination), vhost.ExchangeID(r.entry.Source)} {
+		if !r.comparison.Upgraded && r.comparison.recreated()[end] {
+			return Block{
+				v1alpha1.AdvisoryReasonRecreationPending, fmt.Sprintf("%s must be recreated first. Warren does not change it before", end),
+			}
+		}
 	}
-	return Block{
-		v1alpha1.AdvisoryReasonRecreationPending,
-		fmt.Sprintf("queue %q must be recreated first. Warren does not change it before", r.entry.Destination),
-	}
-}
-
-// exchangeMustBeRecreated: an exchange that requires recreation keeps its bindings until then.
-func exchangeMustBeRecreated(r removal) Block {
-	if r.comparison.Upgraded || !r.comparison.recreated()[vhost.ExchangeID(r.entry.Source)] {
-		return Block{}
-	}
-	return Block{
-		v1alpha1.AdvisoryReasonRecreationPending,
-		fmt.Sprintf("exchange %q must be recreated first. Warren does not change it before", r.entry.Source),
-	}
+	return Block{}
 }
 
 // replacementIsPending: until every desired object exists as desired, Warren removes only bindings of sources.

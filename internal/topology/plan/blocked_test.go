@@ -59,24 +59,24 @@ func TestChecks(t *testing.T) {
 			Block{v1alpha1.AdvisoryReasonSharedVHost, "another instance works here"},
 		},
 		"anotherInstanceWorksHere: there is none": {anotherInstanceWorksHere, removal{entry: queue}, Block{}},
-		"queueMustBeRecreated: the queue of the binding": {
-			queueMustBeRecreated,
+		"endMustBeRecreated: the queue of the binding": {
+			endMustBeRecreated,
 			removal{entry: binding, comparison: recreate(v1alpha1.KindQueue, "dlq")},
 			Block{v1alpha1.AdvisoryReasonRecreationPending, `queue "dlq" must be recreated first. Warren does not change it before`},
 		},
-		"queueMustBeRecreated: another queue": {
-			queueMustBeRecreated, removal{entry: binding, comparison: recreate(v1alpha1.KindQueue, "orders")}, Block{},
+		"endMustBeRecreated: another queue": {
+			endMustBeRecreated, removal{entry: binding, comparison: recreate(v1alpha1.KindQueue, "orders")}, Block{},
 		},
-		"queueMustBeRecreated: only since the broker was upgraded": {
-			queueMustBeRecreated, removal{entry: binding, comparison: upgraded(recreate(v1alpha1.KindQueue, "dlq"))}, Block{},
+		"endMustBeRecreated: only since the broker was upgraded": {
+			endMustBeRecreated, removal{entry: binding, comparison: upgraded(recreate(v1alpha1.KindQueue, "dlq"))}, Block{},
 		},
-		"exchangeMustBeRecreated: the exchange of the binding": {
-			exchangeMustBeRecreated,
+		"endMustBeRecreated: the exchange of the binding": {
+			endMustBeRecreated,
 			removal{entry: binding, comparison: recreate(v1alpha1.KindExchange, "dlx")},
 			Block{v1alpha1.AdvisoryReasonRecreationPending, `exchange "dlx" must be recreated first. Warren does not change it before`},
 		},
-		"exchangeMustBeRecreated: another exchange": {
-			exchangeMustBeRecreated, removal{entry: binding, comparison: recreate(v1alpha1.KindExchange, "other")}, Block{},
+		"endMustBeRecreated: another exchange": {
+			endMustBeRecreated, removal{entry: binding, comparison: recreate(v1alpha1.KindExchange, "other")}, Block{},
 		},
 		"consumersPublish: to a delay tier": {
 			consumersPublish,
