@@ -308,6 +308,26 @@ func (l *Conn) Refuse(reason error) {
 // CloseSocket closes the TCP connection without the handshakes of AMQP and TLS.
 func (l *Conn) CloseSocket() { _ = l.Socket.Close() }
 
+// Cut closes the socket because an operation had no answer in time.
+func (l *Conn) Cut() {
+	l.Overdue.Store(true)
+	l.CloseSocket()
+}
+
+// Classify returns an error of an operation on the connection with its reason.
+func (l *Conn) Classify(errs brokererr.Errors, err error) error {
+	own, classified := errors.AsType[*brokererr.Failure](err)
+	switch {
+	case err == nil:
+		return nil
+	case classified:
+		return own
+	case l.Overdue.Load():
+		return errs.Fail(brokererr.ErrTimeout, "AMQP operation")
+	}
+	return errs.OfOperation(err)
+}
+
 // Close closes the connection as AMQP requires, and closes the socket if the broker does not answer in time. It returns in time whatever
 // the broker does: the library alone would wait for a broker that continues to send.
 func (l *Conn) Close(limit time.Duration) {

@@ -192,22 +192,9 @@ func (c *Pool) Start(ctx, wait context.Context, operation func(*Conn) error) err
 // Run runs the operation on the connection. At the timeout it closes the whole connection: a broker that does not answer on one channel
 // is unhealthy, and only this makes the library return.
 func (c *Pool) Run(l *Conn, operation func(*Conn) error) error {
-	watchdog := time.AfterFunc(c.timeout, func() {
-		l.Overdue.Store(true)
-		l.CloseSocket()
-	})
+	watchdog := time.AfterFunc(c.timeout, l.Cut)
 	defer watchdog.Stop()
-	err := operation(l)
-	own, classified := errors.AsType[*brokererr.Failure](err)
-	switch {
-	case err == nil:
-		return nil
-	case classified:
-		return own
-	case l.Overdue.Load():
-		return c.errs.Fail(brokererr.ErrTimeout, "AMQP operation")
-	}
-	return c.errs.OfOperation(err)
+	return l.Classify(c.errs, operation(l))
 }
 
 // DeclaredQueue returns how many messages of a queue are ready and how many consumers it has, by a passive declaration on the

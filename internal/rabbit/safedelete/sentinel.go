@@ -91,7 +91,7 @@ func (p *publisher) publish(queue, fence string, numbers ...int) ([]bool, error)
 	for i, number := range numbers {
 		messages[i] = sentinel(queue, fence, number)
 	}
-	watchdog := time.AfterFunc(p.limit, p.link.cut)
+	watchdog := time.AfterFunc(p.limit, p.link.Cut)
 	defer watchdog.Stop()
 	return p.Publish("", queue, messages...)
 }

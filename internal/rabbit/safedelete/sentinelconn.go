@@ -3,7 +3,6 @@ package safedelete
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"sync"
 	"time"
 
@@ -54,7 +53,7 @@ func (s *sentinelConn) alone(ctx context.Context, cluster string, messages int, 
 	if err := s.errs.SameCluster(l.Cluster(), cluster); err != nil {
 		return err
 	}
-	watchdog := time.AfterFunc(s.times.Operation, l.cut)
+	watchdog := time.AfterFunc(s.times.Operation, l.Cut)
 	defer watchdog.Stop()
 	err = l.WithExclusiveChannel(func(channel *amqp.Channel) error {
 		p, err := l.NewPublisher(channel, messages)
@@ -75,22 +74,7 @@ func (s *sentinelConn) describe(l *alarmedLink, err error) error {
 		return s.errs.Fail(brokererr.ErrUnproven, "the broker has an alarm and takes no messages: %s", alarm)
 	default:
 	}
-	own, classified := errors.AsType[*brokererr.Failure](err)
-	switch {
-	case err == nil:
-		return nil
-	case classified:
-		return own
-	case l.Overdue.Load():
-		return s.errs.Fail(brokererr.ErrTimeout, "AMQP operation")
-	}
-	return s.errs.OfOperation(err)
-}
-
-// cut closes a connection on which the broker does not answer.
-func (l *alarmedLink) cut() {
-	l.Overdue.Store(true)
-	l.CloseSocket()
+	return l.Classify(s.errs, err)
 }
 
 // check publishes a message that reaches no queue, to check that the broker takes messages at all.
@@ -100,7 +84,7 @@ func (s *sentinelConn) check(ctx context.Context, cluster string) error {
 		probe := amqp.Publishing{Type: SentinelType, AppId: sentinelApp}
 		confirmation, err := p.Channel.PublishWithDeferredConfirm("", nowhere, false, false, probe)
 		if err == nil {
-			watchdog := time.AfterFunc(s.times.Operation, p.link.cut)
+			watchdog := time.AfterFunc(s.times.Operation, p.link.Cut)
 			defer watchdog.Stop()
 			confirmation.Wait()
 		}
