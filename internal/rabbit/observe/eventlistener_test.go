@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/testr"
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/rabbit"
@@ -133,7 +134,13 @@ func TestEventsThatNeedARefresh(t *testing.T) {
 func TestOwnChangesDoNotEcho(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		heard := &rabbittest.Listener{}
-		connection := rabbittest.Connected(t, rabbittest.ConfigOf(vh), heard.Hear)
+		patient := rabbittest.Unpaced()
+		patient.Binding = rabbittest.Within // a busy broker announces the deletion of a queue long after that of its bindings
+		connection, err := rabbittest.OpenWith(rabbittest.ConfigOf(vh), testr.New(t), heard.Hear, patient)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(connection.Close)
 		rabbittest.Hearing(t, connection)
 		declared := topology.Topology{
 			Exchanges: []topology.Exchange{{Name: "in", Type: "headers", Declare: true}},
