@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -70,6 +71,9 @@ type run struct {
 
 func start(t *testing.T, script string, arguments ...string) *run {
 	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("the test finds processes in /proc")
+	}
 	folder, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
