@@ -17,7 +17,8 @@ import (
 	"github.com/warren-mq/warren/internal/apiaccess"
 )
 
-// reviewer simulates an API server that knows every token as the one of alice. Alice may only read the messages of orders in namespace shop.
+// reviewer simulates an API server that takes every token for a token of alice. Alice may read the messages of orders in namespace
+// shop.
 type reviewer struct{ reviews int }
 
 func (s *reviewer) RoundTrip(r *http.Request) (*http.Response, error) {
