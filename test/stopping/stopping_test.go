@@ -26,8 +26,7 @@ const (
 	limit = 10 * time.Second
 )
 
-// A run has an API server with etcd, and a child in its own session that ignores signals. In `make test-all` it has a private RabbitMQ,
-// too.
+// A run has a child in its own session that ignores signals. In `make test-all` it has an API server with etcd and a private RabbitMQ, too.
 const (
 	stubborn = `{ setsid sh -c 'trap "" INT TERM; sleep 600' & } && touch "$FOLDER/started" && sleep 600`
 	rabbitmq = `hack/brokers.sh private start "$FOLDER/broker" && `
@@ -36,11 +35,13 @@ const (
 func TestSIGTERMEndsEveryProcessOfARun(t *testing.T) {
 	t.Parallel()
 	before := brokers.Newest(t)
-	command, programs := stubborn, []string{"kube-apiserver", "etcd", "sleep"}
+	command := []string{"newest", "--", "bash", "-c", stubborn}
+	programs := []string{"sleep"}
 	if !testing.Short() {
-		command, programs = rabbitmq+stubborn, append(programs, "beam.smp")
+		command = []string{"newest", "apiserver", "--", "bash", "-c", rabbitmq + stubborn}
+		programs = []string{"kube-apiserver", "etcd", "beam.smp", "sleep"}
 	}
-	r := start(t, "hack/with-parts.sh", "newest", "apiserver", "--", "bash", "-c", command)
+	r := start(t, "hack/with-parts.sh", command...)
 	r.mustRun(t, programs...)
 	r.stop(t, syscall.SIGTERM, 128+int(syscall.SIGTERM))
 	if after := brokers.Newest(t); after.AMQPURI != before.AMQPURI {
