@@ -17,7 +17,7 @@ export GOGC=400 GORACE=atexit_sleep_ms=0
 
 # run_tier LABELS PROFILE ARGUMENT…: runs the packages in the caller's arrays `counted` and `others` at the same time. Ginkgo
 # runs the specs that match LABELS. Tests in `counted` run api/ and internal/ in their own process, and write their coverage to
-# PROFILE. Their binaries contain all of api/ and internal/, and take longer to link.
+# PROFILE.
 run_tier() {
   local profile=$2 flags run status=0
   export WARREN_TEST_LABELS=$1
@@ -32,19 +32,21 @@ run_tier() {
 
 # These packages run first, and 8 tests at a time in all: Warren leaves a queue alone whose broker takes longer than 100 ms to answer, as
 # one does beside other packages.
-quiet=(./internal/rabbit ./internal/rabbit/{brokermatch,change,observe,recreate,safedelete})
+quiet=(./internal/rabbit/recreate ./internal/rabbit ./internal/rabbit/{safedelete,observe,brokermatch,change})
 
-# Of the other packages the longest come first, and packages that wait for test/e2e to release the API server come last.
+# test/e2e and test/plugin use the API server alone. They run after the suites that share it, which mostly wait: beside those run the
+# packages of internal/, whose linking takes most of the time.
 quick() {
   local counted others status=0
   counted=("${quiet[@]}") others=()
   run_tier '!extended && !soak && !bench' cover-rabbit.out -short -p=2 -parallel=4 || status=1
   # shellcheck disable=SC2207 # packages have no spaces; the bash of macOS has no mapfile
-  counted=(./test/e2e ./internal/rabbit/mover ./test/plugin ./api/... $(go list ./internal/... | grep -vxFf <(go list "${quiet[@]}")))
-  others=(./test/deployment ./test/consumer ./test/facts ./test/stopping)
+  counted=(./internal/rabbit/mover ./api/... $(go list ./internal/... | grep -vxFf <(go list "${quiet[@]}" ./internal/rabbit/mover)) \
+    ./test/e2e ./test/plugin)
+  others=(./test/monitoring ./test/faults ./test/deployment ./test/consumer ./test/facts ./test/stopping)
   # shellcheck disable=SC2207 # packages have no spaces; the bash of macOS has no mapfile
-  others+=($(go list ./... ./consumer/... ./cmd/kubectl-warren/... | grep -vE '/test/(gitops|incluster|cluster|monitoring|faults)$' |
-    grep -vxFf <(go list "${quiet[@]}" "${counted[@]}")) ./test/monitoring ./test/faults)
+  others+=($(go list ./... ./consumer/... ./cmd/kubectl-warren/... | grep -vE '/test/(gitops|incluster|cluster)$' |
+    grep -vxFf <(go list "${quiet[@]}" "${counted[@]}" "${others[@]}")))
   run_tier '!extended && !soak && !bench' cover.out -short -p=2 || status=1
   ((!status)) || return "$status"
   go build -o /dev/null ./examples/orders
@@ -57,7 +59,7 @@ extended() {
   local counted others
   export WARREN_TEST_SHARERS=5 # of a queue, in the model of internal/ownership
   counted=(./internal/rabbit ./internal/rabbit/... ./test/e2e ./test/plugin ./internal/ownership)
-  others=(./test/deployment ./test/cluster ./test/consumer ./test/facts ./test/faults ./cmd/warren-conformance)
+  others=(./test/deployment ./test/cluster ./test/consumer ./test/facts ./test/faults ./test/stopping ./cmd/warren-conformance)
   run_tier extended cover-extended.out -p=1
   hack/coverage.sh cover-rabbit.out cover.out cover-extended.out
 }

@@ -193,26 +193,27 @@ func TestVersionIsThatOfTheLowestNode(t *testing.T) {
 }
 
 func TestOddVHostsAndPrefixes(t *testing.T) {
-	for _, name := range []string{"a/b", "100%41", "größe & co", "a+b;c=d?e#f", "../x", "."} {
-		for _, prefix := range []string{"", "/rabbit%20mq/%C3%BC"} {
-			t.Run(name+" at "+prefix, func(t *testing.T) {
-				rabbittest.Each(t, func(t *testing.T, own *brokers.VHost) {
-					vh := own.Broker.NewVHostNamed(t, name)
-					config := rabbittest.ConfigOf(vh)
-					proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{Prefix: prefix})
-					config.ManagementURI = proxy.URI + "/" // a slash at the end is ignored
-					connection := rabbittest.Connected(t, config, nil)
-					if err := connection.Apply(t.Context(), rabbittest.OneQueue); err != nil {
-						t.Fatal(err)
-					}
-					rabbittest.Seen(t, connection)
-					user := vh.Broker.NewUser(t, "management")
-					vh.Grant(user, "", "", "")
-					config.Username, config.Password = user.Username, user.Password
-					if now := rabbittest.Seen(t, rabbittest.Connected(t, config, nil)); len(now.Queues) != 1 || len(vh.Definitions().Queues) != 1 {
-						t.Errorf("%+v", now.Queues)
-					}
-				})
+	t.Parallel()
+	const prefix = "/rabbit%20mq/%C3%BC"
+	for name, prefix := range map[string]string{"a/b": "", "100%41": "", "größe & co": prefix, "a+b;c=d?e#f": "", "../x": prefix, ".": ""} {
+		for _, broker := range brokers.All(t) {
+			t.Run(name+" at "+prefix+" "+broker.Version, func(t *testing.T) {
+				t.Parallel()
+				vh := broker.NewVHostNamed(t, name)
+				config := rabbittest.ConfigOf(vh)
+				proxy := netfault.NewHTTPProxy(t, config.ManagementURI, netfault.HTTPOptions{Prefix: prefix})
+				config.ManagementURI = proxy.URI + "/" // a slash at the end is ignored
+				connection := rabbittest.Connected(t, config, nil)
+				if err := connection.Apply(t.Context(), rabbittest.OneQueue); err != nil {
+					t.Fatal(err)
+				}
+				rabbittest.Seen(t, connection)
+				user := vh.Broker.NewUser(t, "management")
+				vh.Grant(user, "", "", "")
+				config.Username, config.Password = user.Username, user.Password
+				if now := rabbittest.Seen(t, rabbittest.Connected(t, config, nil)); len(now.Queues) != 1 || len(vh.Definitions().Queues) != 1 {
+					t.Errorf("%+v", now.Queues)
+				}
 			})
 		}
 	}

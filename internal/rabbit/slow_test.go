@@ -63,6 +63,7 @@ func TestSlowBroker(t *testing.T) {
 // Under an alarm the broker blocks each connection that publishes, and stops reading from it. Warren publishes on a separate connection.
 // This test publishes on the connection of declarations.
 func TestBlockedConnection(t *testing.T) {
+	rabbittest.InTestAll(t)
 	t.Parallel()
 	private := brokers.NewPrivate(t)
 	vh := private.Broker.NewVHost(t)

@@ -168,7 +168,7 @@ func TestHeadersThatFillAFrame(t *testing.T) {
 func TestALimiterThatGrantsNothingCostsNoAttempt(t *testing.T) {
 	t.Parallel()
 	const messages = 20
-	onEach(t, `{retry: {strategy: Requeue, maxAttempts: 3}, queue: {consumerTimeout: 8s}}`, func(w *world) {
+	onEach(t, `{retry: {strategy: Requeue, maxAttempts: 3}, queue: {consumerTimeout: 16s}}`, func(w *world) {
 		if strings.HasPrefix(w.Broker.Version, "3.") {
 			return // does not support x-consumer-timeout
 		}

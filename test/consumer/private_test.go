@@ -16,6 +16,7 @@ import (
 
 // A broker without memory blocks publishers. Failed messages wait in the consumer meanwhile, and a drain returns them.
 func TestABrokerThatBlocksPublishers(t *testing.T) {
+	inTestAll(t)
 	t.Parallel()
 	const messages = 500
 	broker := brokers.NewPrivate(t)
@@ -49,6 +50,7 @@ func TestABrokerThatBlocksPublishers(t *testing.T) {
 // Under Publish the broker keeps a rejected message until the dead-letter queue has room. It retries if a confirm is missing for
 // 3 minutes, here 2 s.
 func TestAFullDeadLetterQueueKeepsMessages(t *testing.T) {
+	inTestAll(t)
 	t.Parallel()
 	const first, messages = 5, 20
 	broker := brokers.NewPrivate(t)
@@ -72,6 +74,7 @@ func TestAFullDeadLetterQueueKeepsMessages(t *testing.T) {
 
 // Messages that were not acked when the broker was killed are delivered again.
 func TestAKilledBroker(t *testing.T) {
+	inTestAll(t)
 	t.Parallel()
 	const messages, deaths = 400, 3
 	broker := brokers.NewPrivate(t)
@@ -99,4 +102,12 @@ func TestAKilledBroker(t *testing.T) {
 	g.Eventually(seen.different).WithTimeout(deadline.For(2 * time.Minute)).Should(Equal(messages))
 	g.Eventually(func() int { return w.Ready("orders") + w.Ready("orders.retry.200ms") }).WithTimeout(deadline.For(time.Minute)).Should(BeZero())
 	g.Eventually(w.Ready).WithArguments("orders.dlq").Should(BeZero())
+}
+
+// inTestAll skips a test in `make test`, because it needs a private broker.
+func inTestAll(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("make test-all runs it")
+	}
 }

@@ -18,12 +18,12 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-var _ = Describe("Fifty ConsumerQueues that are deleted together", func() {
+var _ = Describe("Many ConsumerQueues that are deleted together", func() {
 	It("wait together and leave no object behind", func() {
 		w := newWorld(newest)
-		w.fifty()
+		w.many(20)
 		Expect(kube.DeleteAllOf(ctx(), &v1alpha1.ConsumerQueue{}, client.InNamespace(w.Namespace))).To(Succeed())
-		// One after the other, the two checks of each main queue alone would take 500 s.
+		// One after the other, the two checks of each main queue alone would take 200 s.
 		Eventually(w.count).WithTimeout(deadline.For(time.Minute)).Should(BeZero())
 		Expect(w.holds()).To(equalState(conformance.State{}))
 		Eventually(w.VHost.Policies).Should(BeEmpty())
@@ -31,7 +31,7 @@ var _ = Describe("Fifty ConsumerQueues that are deleted together", func() {
 
 	It("are deleted after a broker failure, together with their BrokerConnection and Secret in any order", Extended, Long, func() {
 		w, proxy := newProxiedWorld("1s")
-		w.fifty()
+		w.many(50)
 		before := w.holds()
 		proxy.Refuse()
 		meta := metav1.ObjectMeta{Namespace: w.Namespace}
@@ -54,14 +54,14 @@ var _ = Describe("Fifty ConsumerQueues that are deleted together", func() {
 	})
 })
 
-// fifty creates fifty ConsumerQueues and waits until each is Ready.
-func (w *world) fifty() {
+// many creates ConsumerQueues and waits until each is Ready.
+func (w *world) many(count int) {
 	GinkgoHelper()
-	for i := range 50 {
+	for i := range count {
 		// A tier of a few seconds cannot be proved empty if each step takes a second.
 		w.Queue(fmt.Sprintf("orders-%d", i), `{retry: {delayTiers: [{delay: 1m}]}}`)
 	}
-	for i := range 50 {
+	for i := range count {
 		w.readyWithin(fmt.Sprintf("orders-%d", i), time.Minute)
 	}
 }

@@ -131,10 +131,10 @@ func logged(text string) (lines []string) {
 }
 
 // onEachBroker creates one spec for each broker of the matrix. It is for results that depend on RabbitMQ's version.
-func onEachBroker(text string, body func(broker brokers.Broker)) {
+func onEachBroker(text string, body func(broker brokers.Broker), more ...any) {
 	GinkgoHelper()
 	for i, broker := range matrix {
-		It(text+", on RabbitMQ "+broker.Version, labels(i), func() { body(broker) })
+		It(text+", on RabbitMQ "+broker.Version, labels(i), more, func() { body(broker) })
 	}
 }
 

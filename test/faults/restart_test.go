@@ -11,7 +11,7 @@ import (
 )
 
 var _ = Describe("A broker", func() {
-	It("that is restarted changes nothing for three intervals, and then only necessary writes follow", Long, func() {
+	It("that is restarted changes nothing for three intervals, and then only necessary writes follow", Extended, Long, func() {
 		private := brokers.NewPrivate(GinkgoTB())
 		w := newStraightWorld(private.Broker)
 		startManager(w)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"sync"
+	"time"
 )
 
 // Method is a method of AMQP 0-9-1, by class ID and method ID.
@@ -163,14 +164,27 @@ func (p *FrameProxy) holds() bool {
 	}
 }
 
-// strand closes the client's side of a connection, and returns at Release.
-func (p *FrameProxy) strand(client io.Reader) {
+// strand closes the client's side of a connection, and returns at Release. Until then it sends heartbeats, without which the broker
+// would close its side.
+func (p *FrameProxy) strand(client io.Reader, broker *lane) {
 	p.mu.Lock()
 	p.stranded = true
 	p.mu.Unlock()
 	_ = client.(io.Closer).Close()
-	<-p.released
+	heartbeats := time.NewTicker(time.Second)
+	defer heartbeats.Stop()
+	for {
+		select {
+		case <-heartbeats.C:
+			_ = broker.write(0, []byte{heartbeatFrame, 0, 0, 0, 0, 0, 0, frameEnd}, false)
+		case <-p.released:
+			return
+		}
+	}
 }
+
+// The type of a heartbeat, and the last byte of each frame.
+const heartbeatFrame, frameEnd = 8, 0xCE
 
 // isStranded reports whether the client's side was closed, so that frames to it are dropped.
 func (p *FrameProxy) isStranded() bool {
@@ -227,7 +241,7 @@ func (p *FrameProxy) pass(connection int, to io.Writer, from io.Reader, fromBrok
 		case Repeat:
 			frame = append(frame, frame...)
 		case Strand:
-			p.strand(from)
+			p.strand(from, lane)
 		case Pass, Hold:
 		}
 		if lane.write(channel, frame, verdict == Hold && p.holds()) != nil && !p.isStranded() {

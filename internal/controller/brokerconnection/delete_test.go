@@ -63,11 +63,13 @@ func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 		event    string
 	}{
 		"the manager has just started":              {queue: terminatingQueue, remains: true},
-		"no ConsumerQueue finished for ten minutes": {queue: terminatingQueue, seen: time.Hour, progress: 10 * time.Minute, remains: true},
+		"no ConsumerQueue finished for ten minutes": {
+			queue: terminatingQueue, seen: time.Hour, progress: 10 * time.Minute, free: time.Minute, remains: true,
+		},
 		"no ConsumerQueue finished for twelve minutes": {
 			queue: terminatingQueue, seen: time.Hour, progress: 12 * time.Minute, free: time.Minute, event: may,
 		},
-		"in use for nine seconds, and no ConsumerQueue is deleted": {queue: usingQueue, seen: 9 * time.Second, remains: true},
+		"in use for nine seconds, and no ConsumerQueue is deleted": {queue: usingQueue, seen: 9 * time.Second, free: time.Minute, remains: true},
 		"not in use, and seen a second ago":                        {seen: time.Second, remains: true},
 		"not in use for a second":                                  {seen: time.Hour, free: time.Second, remains: true},
 		"not in use, and the broker cannot be reached":             {seen: time.Minute, free: 30 * time.Second, event: may},

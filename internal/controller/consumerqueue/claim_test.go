@@ -239,22 +239,52 @@ func withoutIntents(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
 	return before
 }
 
+// The conflict with a ConsumerQueue that appears while another one waits for the lock is found before anything is claimed.
+func TestAClaimFindsAConflictThatIsNew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.NewConsumerQueue(t, threeQueues))
+	manager := w.startWriting("")
+	v := w.vhostScope()
+	comparison := v.compare(t.Context())
+	decided := plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy)
+
+	first := controllertest.Named(t, "shop", "a-first-one", `{queue: {name: orders}}`)
+	first.UID = "first"
+	if err := w.api.Create(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	w.reconciler.index.Update(first)
+	conflict, err := v.claim(t.Context(), comparison, decided)
+	topologytest.Equal(t, "error", nil, err)
+	if conflict == nil || conflict.Holder != "shop/a-first-one" {
+		t.Errorf("conflict is %+v", conflict)
+	}
+	topologytest.Equal(t, "writes", 0, len(manager.written))
+	topologytest.Equal(t, "finalizers", 0, len(w.get().Finalizers))
+}
+
+// vhostScope returns the scope of a reconciliation that has not compared anything yet.
+func (w *world) vhostScope() *vhostScope {
+	w.t.Helper()
+	s := &scope{Reconciler: w.reconciler, report: reportOn(w.get())}
+	w.reconciler.index.Update(w.cached())
+	connection, version, _ := w.reconciler.pool.Usable(w.connection())
+	desired, err := topology.Desired(s.cq, version)
+	topologytest.Equal(w.t, "error", nil, err)
+	v, err := s.resolveVHost(w.t.Context(), connection, version, desired)
+	topologytest.Equal(w.t, "error", nil, err)
+	return v
+}
+
 // A manager that lost the lead does not overwrite the status of the next manager.
 func TestAFormerLeaderOverwritesNoStatus(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, controllertest.NewConsumerQueue(t, threeQueues))
 	w.startWriting("")
-	former := w.reconciler
-	s := &scope{Reconciler: former, report: reportOn(w.get())}
-	former.index.Update(w.cached())
-	connection, version, _ := former.pool.Usable(w.connection())
-	desired, err := topology.Desired(s.cq, version)
-	topologytest.Equal(t, "error", nil, err)
-	v, err := s.resolveVHost(t.Context(), connection, version, desired)
-	topologytest.Equal(t, "error", nil, err)
+	v := w.vhostScope()
 	comparison := v.compare(t.Context())
 	decided := plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy)
-	_, err = v.claim(t.Context(), comparison, decided)
+	_, err := v.claim(t.Context(), comparison, decided)
 	topologytest.Equal(t, "error", nil, err)
 
 	w.restart() // the next manager
@@ -263,8 +293,8 @@ func TestAFormerLeaderOverwritesNoStatus(t *testing.T) {
 	found := w.get().Status
 
 	_, _ = v.apply(t.Context(), comparison, decided)
-	s.status.Topology = nil
-	topologytest.Equal(t, "conflict", true, apierrors.IsConflict(s.finish(t.Context())))
+	v.status.Topology = nil
+	topologytest.Equal(t, "conflict", true, apierrors.IsConflict(v.finish(t.Context())))
 	topologytest.Equal(t, "status", found, w.get().Status)
 }
 

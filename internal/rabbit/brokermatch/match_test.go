@@ -27,8 +27,9 @@ func glancing() timing.Timeouts {
 	return quick
 }
 
-// AMQP and the management API of two clusters with the same name do not match.
+// AMQP and the management API of two clusters with the same name do not match. In `make test`, test/faults shows it for a manager.
 func TestAMQPOfOneBrokerAndManagementOfAnother(t *testing.T) {
+	rabbittest.InTestAll(t)
 	t.Parallel()
 	here, another := brokers.Newest(t).NewVHost(t), brokers.NewPrivate(t)
 	another.NameCluster(here.Broker.ClusterName(t))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -108,6 +109,7 @@ func TestTheGroupsOfABatchAreIndependent(t *testing.T) {
 	for name, test := range map[string]struct {
 		step    string
 		trouble func(t *testing.T, vh *brokers.VHost)
+		repeats bool // the trouble happens in each attempt
 		reason  error
 		says    string
 		left    int
@@ -133,7 +135,8 @@ func TestTheGroupsOfABatchAreIndependent(t *testing.T) {
 				vh.DeleteQueue("troubled")
 				vh.DeclareQueue("troubled", rabbittest.Quorum(nil))
 			},
-			reason: brokererr.ErrUnproven, says: `not proved empty: queue "troubled": another client took one of Warren's sentinels`,
+			repeats: true,
+			reason:  brokererr.ErrUnproven, says: `not proved empty: queue "troubled": another client took one of Warren's sentinels`,
 		},
 		"a dead letter is pending": {
 			step: safedelete.StepFenced, trouble: func(*testing.T, *brokers.VHost) {},
@@ -152,20 +155,21 @@ func TestTheGroupsOfABatchAreIndependent(t *testing.T) {
 					groups = append(groups, tierAndMain(vh, fmt.Sprintf("orders-%d", i)))
 				}
 				connection := rabbittest.Connected(t, rabbittest.ConfigOf(vh), nil)
-				var once sync.Once
+				once := &sync.Once{}
 				results := deleteTogether(t, connection, groups, func(step string) bool {
 					if step == test.step && slices.Contains(queuesBehindFences(t, connection), "troubled") {
 						once.Do(func() { test.trouble(t, vh) })
 					}
 					return true
 				})
-				for name, err := range results {
-					if name == "troubled" {
-						rabbittest.MustBe(t, err, test.reason, test.says)
-					} else if err != nil {
-						t.Errorf("%s: %v", name, err)
+				mustHaveDeleted(t, connection, groups[1:], results)
+				err := untilAnswered(results["troubled"], func() error {
+					if test.repeats {
+						once = &sync.Once{}
 					}
-				}
+					return deleteNow(t.Context(), connection, "troubled")
+				})
+				rabbittest.MustBe(t, err, test.reason, test.says)
 				left := vh.Definitions().Queues
 				if len(left) != 1 || left[0].Name != "troubled" {
 					t.Fatalf("%+v are left", left)
@@ -391,6 +395,18 @@ func TestSingleActiveConsumersTogether(t *testing.T) {
 		mustDeleteAll(t, connection, groups)
 	})
 }
+
+// untilAnswered deletes again for as long as the broker is too slow for the proof that a queue is empty, as on a busy machine. It returns
+// the last error.
+func untilAnswered(err error, again func() error) error {
+	isSlow := func(err error) bool { return err != nil && slow.MatchString(err.Error()) }
+	for end := time.Now().Add(rabbittest.Within); isSlow(err) && time.Now().Before(end); {
+		err = again()
+	}
+	return err
+}
+
+var slow = regexp.MustCompile("does not answer within|it took longer than|missed its deadline")
 
 // untilProved deletes again for as long as the error of a deletion is ErrUnproven, and returns the last error.
 func untilProved(err error, again func() error) error {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
@@ -215,11 +214,8 @@ func deleteAll(t *testing.T, connection *rabbittest.Connection) map[string]error
 	var together sync.WaitGroup
 	for name, test := range emptinesses {
 		together.Go(func() {
-			var err error
-			NewWithT(t).Eventually(func() bool {
-				err = connection.DeleteEmpty(t.Context(), connection.Health().Cluster.Key(), test.names(name), nil)
-				return err != nil && strings.Contains(err.Error(), "the broker does not answer within")
-			}).WithTimeout(2 * rabbittest.Within).Should(BeFalse()) // other tests may keep the broker busy
+			again := func() error { return deleteNow(t.Context(), connection, test.names(name)...) }
+			err := untilAnswered(again(), again)
 			mu.Lock()
 			defer mu.Unlock()
 			results[name] = err

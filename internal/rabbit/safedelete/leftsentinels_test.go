@@ -112,6 +112,7 @@ func TestSentinelsThatExpiredBehindMessages(t *testing.T) {
 
 // A queue whose leader is too busy to count reports no messages. Its sentinels are still removed.
 func TestSentinelsInABusyQueueAreNotForgotten(t *testing.T) {
+	rabbittest.InTestAll(t)
 	t.Parallel()
 	private := brokers.NewPrivate(t)
 	vh := private.Broker.NewVHost(t)
