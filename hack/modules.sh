@@ -27,8 +27,9 @@ for module in consumer/otelconsumer examples/orders cmd/kubectl-warren; do
     die "$module/go.mod requires $ROOT/consumer $(required "$module/go.mod"), and go.mod $consumer; require one version"
 done
 
-# check_tags: what is tagged must be what the manager was built with.
+# check_tags: what is tagged must be what the manager was built with. This is the first check of a release, so it also looks for the date.
 check_tags() {
+  grep -q "^## \[${VERSION#v}\] - [0-9]" CHANGELOG.md || die "$VERSION is tagged, and CHANGELOG.md has no date for it: set the date before"
   tagged "consumer/$consumer" || die "$VERSION is tagged, and consumer/$consumer, which it requires, is not: tag that one first"
   git merge-base --is-ancestor "consumer/$consumer" "$VERSION" || die "consumer/$consumer is not an ancestor of $VERSION: tag it before"
   git diff --quiet "consumer/$consumer" "$VERSION" -- consumer ||

@@ -86,16 +86,21 @@ var _ = Describe("A release", Ordered, func() {
 		})
 	})
 
-	It("is installed and removed with the commands for one file", func() {
+	It("is installed with the commands for one file", func() {
 		c.run(release, c.commands("kubectl apply"))
 		works()
-		gone(func() { c.run(release, c.commands("kubectl delete -f")) })
 	})
 
-	It("installs the plugin with the commands of its page, and the plugin prints its version", func() {
+	It("installs the plugin with the commands of its page, and the plugin prints its version and reports the log of the manager", func() {
 		platform := runtime.GOOS + "_" + runtime.GOARCH
-		commands := strings.ReplaceAll(c.commands("curl"), "linux_amd64", platform)
-		Expect(c.run(release, commands)).To(ContainSubstring(version))
+		commands := strings.ReplaceAll(c.commands("curl"), "linux_amd64", platform) + `
+			kubectl warren report --namespace team-release --file report.tar.gz >&2
+			tar -xzOf report.tar.gz warren-report/managers/` + system + "/" + c.pod() + ".log\n"
+		Expect(c.run(release, commands)).To(SatisfyAll(ContainSubstring("kubectl warren "+version), ContainSubstring(`"Starting workers"`)))
+	})
+
+	It("is removed with the command for one file", func() {
+		gone(func() { c.run(release, c.commands("kubectl delete -f")) })
 	})
 
 	It("has checksums, SBOMs and provenance for all artifacts", func() {

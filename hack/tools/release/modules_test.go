@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -48,20 +49,40 @@ func TestTagsInAnotherOrderAreRefused(t *testing.T) {
 		}
 		git(t, checkout, "commit", "--quiet", "--all", "--message=change")
 	}
+	// tagManager tags v0.1.0, which has the date in the changelog.
+	tagManager := func(t *testing.T, checkout, date string) {
+		t.Helper()
+		changelog := filepath.Join(checkout, "CHANGELOG.md")
+		text, err := os.ReadFile(changelog)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = regexp.MustCompile(`(?m)^## \[0\.1\.0\] - .*$`).ReplaceAll(text, []byte("## [0.1.0] - "+date))
+		if err := os.WriteFile(changelog, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		git(t, checkout, "commit", "--quiet", "--all", "--allow-empty", "--message=date")
+		git(t, checkout, "tag", "v0.1.0")
+	}
 	for name, test := range map[string]struct {
 		version string
 		prepare func(t *testing.T, checkout string)
 		want    string
 	}{
+		"a version without a date": {
+			version: "v0.1.0",
+			prepare: func(t *testing.T, checkout string) { tagManager(t, checkout, "unreleased") },
+			want:    "v0.1.0 is tagged, and CHANGELOG.md has no date for it: set the date before",
+		},
 		"the manager before the library": {
 			version: "v0.1.0",
-			prepare: func(t *testing.T, checkout string) { git(t, checkout, "tag", "v0.1.0") },
+			prepare: func(t *testing.T, checkout string) { tagManager(t, checkout, "2026-12-01") },
 			want:    "v0.1.0 is tagged, and consumer/v0.1.0, which it requires, is not: tag that one first",
 		},
 		"the library after the manager": {
 			version: "v0.1.0",
 			prepare: func(t *testing.T, checkout string) {
-				git(t, checkout, "tag", "v0.1.0")
+				tagManager(t, checkout, "2026-12-01")
 				change(t, checkout)
 				git(t, checkout, "tag", "consumer/v0.1.0")
 			},
