@@ -138,7 +138,8 @@ fuzz: ## Run each fuzz target of FUZZ_PACKAGES for FUZZTIME; what one finds beco
 	done
 
 .PHONY: e2e-cluster
-e2e-cluster: ## Follow docs/getting-started.md; install, upgrade and remove the operator in a real cluster: kind, or its own on a bare machine.
+e2e-cluster: ## Follow docs/getting-started.md; install, upgrade and remove the operator in a real cluster, and recreate a queue of pods there.
+	for tool in source-controller kustomize-controller; do hack/tool.sh $$tool --help 2> >(grep '^tool: ' >&2) >/dev/null; done
 	go test -v -count=1 -timeout=20m -run='^TestGettingStarted$$' ./test/incluster
 	hack/with-parts.sh newest -- hack/cluster.sh run go test -v -count=1 -timeout=20m -run='^TestInCluster$$' $(TESTFLAGS) ./test/incluster
 

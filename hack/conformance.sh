@@ -36,5 +36,5 @@ npm --prefix examples/typescript test --silent
 go build -o bin/warren-conformance ./cmd/warren-conformance
 unset WARREN_TEST_BROKERS # those are not to be restarted
 for strategy in "$@"; do
-  bin/warren-conformance -strategy "$strategy" -- node examples/typescript/dist/main.js
+  bin/warren-conformance -strategy "$strategy" -follows-pause -- node examples/typescript/dist/main.js
 done

@@ -111,6 +111,7 @@ func TestFaultsAreFound(t *testing.T) {
 		ignoresCancel:          {pitfall: "misses-cancel"},
 		ignoresSignal:          {pitfall: "ignores-sigterm"},
 		closesImmediately:      {pitfall: "drain-repeats"},
+		neverPauses:            {pitfall: "ignores-pause"},
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			t.Parallel()
@@ -135,7 +136,7 @@ func conformance(
 		t.Fatal(err)
 	}
 	settings := &settings{
-		strategy: strategy, pitfalls: tried, limit: limit, logs: t.ArtifactDir(),
+		strategy: strategy, pitfalls: tried, limit: limit, logs: t.ArtifactDir(), followsPause: true,
 		command: []string{"env", programVariable + "=" + name, os.Args[0]},
 	}
 	var out bytes.Buffer

@@ -47,6 +47,7 @@ const (
 	ignoresCancel          fault = "ignores basic.cancel"
 	ignoresSignal          fault = "waits for hanging handlers"
 	closesImmediately      fault = "closes the connection on SIGTERM"
+	neverPauses            fault = "consumes during a pause"
 )
 
 // rawProgram implements the protocol with amqp091-go, with one fault.
@@ -71,7 +72,15 @@ func (p *rawProgram) run() error {
 	}
 	p.slots = make(chan struct{}, setting("WARREN_CONCURRENCY"))
 	for connects := 1; ctx.Err() == nil; connects++ {
-		if err := p.consume(ctx, connects); err != nil {
+		p.waitWhile(ctx, p.isPaused)
+		unpaused, end := context.WithCancel(ctx)
+		go func() {
+			p.waitWhile(unpaused, func() bool { return !p.isPaused() })
+			end()
+		}()
+		err := p.consume(unpaused, connects)
+		end()
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 		if p.fault == staysDisconnected {
@@ -105,6 +114,18 @@ func (p *rawProgram) reload(ctx context.Context) {
 		if err := p.load(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
+	}
+}
+
+func (p *rawProgram) isPaused() bool {
+	paused := p.contract.Load().Paused
+	return paused != nil && time.Now().Before(paused.Until) && p.fault != neverPauses
+}
+
+// waitWhile waits until a condition is false or ctx ends.
+func (p *rawProgram) waitWhile(ctx context.Context, condition func() bool) {
+	for ctx.Err() == nil && condition() {
+		time.Sleep(100 * time.Millisecond)
 	}
 }
 
@@ -156,7 +177,8 @@ func (p *rawProgram) consume(ctx context.Context, connects int) error {
 			return err
 		}
 	}
-	deliveries, err := s.consumes.Consume(p.contract.Load().Queue, "program", p.fault == acksBefore, false, false, false, nil)
+	arguments := amqp.Table{contract.ArgConfigMap: p.contract.Load().ConfigMap}
+	deliveries, err := s.consumes.Consume(p.contract.Load().Queue, "program", p.fault == acksBefore, false, false, false, arguments)
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,8 @@ type settings struct {
 	limit    time.Duration // how long a trial waits for an expected event
 	logs     string        // the directory for the output of the programs
 	command  []string      // the program
+	// followsPause reports whether the program must follow the pauses of the contract, which is optional.
+	followsPause bool
 }
 
 func main() {
@@ -80,6 +82,7 @@ func readFlags(arguments []string) (*settings, error) {
 		"the retry `strategy` of the topology: Publish, Reject, Requeue or None")
 	only := flags.String("only", "", "the `pitfalls` to try, separated by commas (default all)")
 	flags.BoolVar(&settings.list, "list", false, "list the pitfalls and exit")
+	flags.BoolVar(&settings.followsPause, "follows-pause", false, "the program follows the pauses of the contract")
 	flags.StringVar(&settings.logs, "logs", "", "the `directory` for the output of the programs (default a new one)")
 	if err := flags.Parse(arguments); err != nil {
 		return nil, err

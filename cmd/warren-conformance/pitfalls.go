@@ -16,6 +16,8 @@ type pitfall struct {
 	strategies []contract.Strategy
 	// restarts reports whether the trial restarts the broker.
 	restarts bool
+	// pauses reports whether only programs that follow the pauses of the contract can make the mistake.
+	pauses bool
 }
 
 // copyStrategies are the strategies under which a program publishes copies.
@@ -117,6 +119,10 @@ var pitfalls = []pitfall{
 	{
 		name: "drain-repeats", try: drainRepeats,
 		mistake: "interrupts handlers on SIGTERM although they have time to finish, repeats messages, or exits with an error",
+	},
+	{
+		name: "ignores-pause", try: ignoresPause, pauses: true,
+		mistake: "consumes during a pause, does not consume after it, or subscribes without the argument `x-warren-contract`",
 	},
 	{
 		name: "broker-restart", try: brokerRestart, restarts: true,

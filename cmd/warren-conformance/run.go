@@ -91,6 +91,8 @@ func skip(p pitfall, settings *settings, private *brokers.Private) string {
 	switch {
 	case !p.appliesTo(settings.strategy):
 		return fmt.Sprintf("does not apply to strategy %s", settings.strategy)
+	case p.pauses && !settings.followsPause:
+		return "not tried without -follows-pause"
 	case p.restarts && private == nil:
 		return "not tried, because brokers from WARREN_TEST_BROKERS are never restarted"
 	}

@@ -1,7 +1,7 @@
 // The example publishes and ships orders. Most orders ship on the first attempt, some on the third, and some never. At the end the
 // example lists the dead letters.
 //
-//	AMQP_URL=amqp://guest:guest@localhost:5672/ WARREN_CONTRACT=contract.json go run . [-chaos]
+//	AMQP_URL=amqp://guest:guest@localhost:5672/ WARREN_CONTRACT=contract.json go run . [-chaos] [-publish=false]
 //
 // Ctrl-C drains.
 package main
@@ -53,17 +53,18 @@ func ship(_ context.Context, m *consumer.Message[order]) error {
 
 func main() {
 	chaos := flag.Bool("chaos", false, "Close the connections every few seconds.")
+	publishes := flag.Bool("publish", true, "Publish an order each second.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *chaos); err != nil {
+	if err := run(ctx, *chaos, *publishes); err != nil {
 		stop()
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1) //nolint:gocritic // stop was called
 	}
 }
 
-func run(ctx context.Context, chaos bool) error {
+func run(ctx context.Context, chaos, publishes bool) error {
 	connections := &connections{}
 	binding, err := consumer.LoadBinding("shipping", consumer.WithDialer(connections.dial))
 	if err != nil {
@@ -87,7 +88,9 @@ func run(ctx context.Context, chaos bool) error {
 		return err
 	}
 	var running sync.WaitGroup
-	running.Go(func() { publish(ctx, binding.Conn, current.Queue) })
+	if publishes {
+		running.Go(func() { publish(ctx, binding.Conn, current.Queue) })
+	}
 	if chaos {
 		running.Go(func() { connections.cutPeriodically(ctx) })
 	}

@@ -39,7 +39,8 @@ func StartFlux(kube *APIServer) {
 	}
 	kube.Kubectl("create", "namespace", fluxNamespace)
 	storage := FreeAddress()
-	startFluxController(kube, "source-controller", "--storage-path="+GinkgoT().TempDir(), "--storage-addr="+storage, "--storage-adv-addr="+storage)
+	startFluxController(kube, "source-controller",
+		"--storage-path="+GinkgoT().TempDir(), "--storage-addr="+storage, "--storage-adv-addr="+storage)
 	startFluxController(kube, "kustomize-controller", "--concurrent=20") // each waiting Kustomization occupies a worker
 }
 

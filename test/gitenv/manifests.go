@@ -31,15 +31,15 @@ func ConsumerQueue(name, spec string) string {
 // Access returns the files of the BrokerConnection and the Secret of a world, in a folder of the repository.
 func Access(w *World, folder string) Files {
 	GinkgoHelper()
+	connection := Manifest(v1alpha1.GroupVersion.String(), "BrokerConnection", "default", map[string]any{
+		"spec": map[string]any{"secretRef": map[string]any{"name": "rabbitmq"}, "vhost": w.VHost.Name, "resyncInterval": "1s"},
+	})
+	secret := Manifest("v1", "Secret", "rabbitmq", map[string]any{"stringData": map[string]string{
+		"username": w.Broker.Username, "password": w.Broker.Password,
+		"amqpURI": w.Broker.AMQPURI, "managementURI": w.Broker.ManagementURI,
+	}})
 	return Files{
-		filepath.Join(folder, "secret.yaml"): Manifest("v1", "Secret", "rabbitmq", map[string]any{
-			"stringData": map[string]string{
-				"username": w.Broker.Username, "password": w.Broker.Password,
-				"amqpURI": w.Broker.AMQPURI, "managementURI": w.Broker.ManagementURI,
-			},
-		}),
-		filepath.Join(folder, "brokerconnection.yaml"): Manifest(v1alpha1.GroupVersion.String(), "BrokerConnection", "default", map[string]any{
-			"spec": map[string]any{"secretRef": map[string]any{"name": "rabbitmq"}, "vhost": w.VHost.Name, "resyncInterval": "1s"},
-		}),
+		filepath.Join(folder, "secret.yaml"):           secret,
+		filepath.Join(folder, "brokerconnection.yaml"): connection,
 	}
 }

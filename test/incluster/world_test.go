@@ -80,7 +80,7 @@ func (c *cluster) buildImages() {
 	output := GinkgoT().TempDir()
 	c.build(now, output, ".")
 	c.build(before, output+"/before", c.previous)
-	c.wrapProbe(output)
+	c.wrap(probeImage, "./test/incluster/probe")
 }
 
 func (c *cluster) build(image, output, checkout string) {
@@ -92,11 +92,13 @@ func (c *cluster) build(image, output, checkout string) {
 	c.script("hack/cluster.sh", "load", archives[0])
 }
 
-func (c *cluster) wrapProbe(output string) {
+// wrap builds a program of this checkout and loads an image with only the program.
+func (c *cluster) wrap(image, program string) {
 	GinkgoHelper()
-	binary, archive := filepath.Join(output, "probe"), filepath.Join(output, "probe.tar")
-	c.script("env", "CGO_ENABLED=0", "go", "build", "-o", binary, "./test/incluster/probe")
-	c.script("env", "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0", "go", "-C", "hack/tools", "run", "./image", "wrap", probeImage, binary, archive)
+	output := GinkgoT().TempDir()
+	binary, archive := filepath.Join(output, filepath.Base(program)), filepath.Join(output, "image.tar")
+	c.script("env", "CGO_ENABLED=0", "go", "build", "-o", binary, program)
+	c.script("env", "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0", "go", "-C", "hack/tools", "run", "./image", "wrap", image, binary, archive)
 	c.script("hack/cluster.sh", "load", archive)
 }
 

@@ -4,11 +4,14 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	amqp "github.com/rabbitmq/amqp091-go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/warren-mq/warren/consumer/contract"
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
@@ -63,11 +66,31 @@ var _ = Describe("kubectl warren", func() {
 		w.queue("orders", `{recreatePolicy: Migrate}`)
 		w.Queue("orders", `{recreatePolicy: Migrate, queue: {messageTTL: 5m}}`)
 		w.Eventually("orders", Condition("RecreationRequired", metav1.ConditionTrue, "ApprovalNeeded"))
-		w.eventuallyWarren(HaveField("Code", 0), "approve", "orders")
+		approved := w.eventuallyWarren(HaveField("Code", 0), "approve", "orders")
+		Expect(approved.Out).NotTo(ContainSubstring("has not begun"))
 		Expect(w.Get("orders").ManagedFields).To(ContainElement(SatisfyAll(
 			HaveField("Manager", Not(HavePrefix("kubectl"))),
 			HaveField("FieldsV1.Raw", ContainSubstring("approve-recreation")))))
 		w.Eventually("orders", Condition("RecreationRequired", metav1.ConditionFalse, "InSync"))
+	})
+
+	It("approves a recreation, and prints that the consumers pause by themselves", Extended, func() {
+		w := newWorld()
+		migrated := `{contract: {configMap: orders-contract}, recreatePolicy: Migrate, queue: {messageTTL: 5m}}`
+		w.queue("orders", migrated)
+		connection, err := w.VHost.Connect("test")
+		Expect(err).NotTo(HaveOccurred())
+		defer func() { _ = connection.Close() }()
+		channel, err := connection.Channel()
+		Expect(err).NotTo(HaveOccurred())
+		_, err = channel.Consume("orders", "", false, false, false, false, amqp.Table{contract.ArgConfigMap: w.Namespace + "/orders-contract"})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(w.VHost.Consumers).WithArguments("orders").Should(HaveLen(1))
+		w.Queue("orders", strings.Replace(migrated, "5m", "6m", 1))
+		w.Eventually("orders", Condition("RecreationRequired", metav1.ConditionTrue, "ApprovalNeeded"))
+		approved := w.eventuallyWarren(HaveField("Code", 0), "approve", "orders")
+		Expect(approved.Out).To(SatisfyAll(
+			ContainSubstring(`The consumers of queue "orders" pause by themselves`), Not(ContainSubstring("kubectl"))))
 	})
 
 	It("reports that a queue must be recreated, before and after the file is applied", func() {

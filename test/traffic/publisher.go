@@ -31,6 +31,8 @@ type Publishing struct {
 	Every time.Duration
 	// Size is the number of bytes of a body; 0 is the length of the ID.
 	Size int
+	// Body makes the body of a message from its ID; nil is the ID.
+	Body func(id string) []byte
 	// Retry publishes a message again, with the same ID, if it was nacked or the connection was lost before its confirm.
 	Retry bool
 	// RetryReturned publishes a returned message again, with the same ID. It needs Retry.
@@ -275,6 +277,9 @@ func (p *Publisher) publish(channel *amqp.Channel, m message, slots chan struct{
 const headerSent = "sent"
 
 func (p *Publisher) body(m message) []byte {
+	if p.what.Body != nil {
+		return p.what.Body(m.id)
+	}
 	return append([]byte(m.id), make([]byte, max(0, p.what.Size-len(m.id)))...)
 }
 

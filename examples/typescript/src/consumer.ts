@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import type { Channel, ConsumeMessage, Options as AmqpOptions } from "amqplib";
 import { closeConnection, openConnection, sleep, within } from "./connection.js";
-import { crashLimit, decide, read, type Contract, type Delivery, type Outcome, type Verb } from "./contract.js";
+import { crashLimit, decide, Pause, read, type Contract, type Delivery, type Outcome, type Verb } from "./contract.js";
 import { Publisher } from "./publisher.js";
 
 /** One delivery. There is no ack: how the handler ends decides. */
@@ -60,6 +60,7 @@ class Session {
   readonly id = randomUUID();
   readonly waiting: ConsumeMessage[] = [];
   readonly working = new Set<Promise<void>>();
+  readonly paused = new AbortController(); // aborted when the contract asks for a pause
   private readonly controller = new AbortController();
   draining = false;
 
@@ -93,6 +94,8 @@ class Session {
 
 export class Consumer<T> {
   private readonly publisher: Publisher;
+  private readonly pause = new Pause();
+  private pausing = false;
   private session: Session | undefined;
   private busy = 0; // handlers of all sessions: one that hangs keeps its slot
 
@@ -100,9 +103,9 @@ export class Consumer<T> {
     this.publisher = new Publisher(options.url);
   }
 
-  /** Whether messages come. Use it for a readiness probe. */
+  /** Whether messages come, or will after a pause that Warren asks for. Use it for a readiness probe. */
   get ready(): boolean {
-    return this.session !== undefined && !this.session.over.aborted;
+    return this.pausing || (this.session !== undefined && !this.session.over.aborted);
   }
 
   /** Consumes until the signal is aborted, then finishes what has begun. */
@@ -128,8 +131,11 @@ export class Consumer<T> {
   private async reloadContract(): Promise<void> {
     const session = this.session;
     try {
-      const contract = await this.options.contract();
-      if (session && contract.queue !== session.contract.queue) {
+      const contract = await this.load();
+      if (session && this.pause.left(Date.now()) > 0) {
+        this.pausing = true;
+        session.paused.abort();
+      } else if (session && contract.queue !== session.contract.queue) {
         session.end("the contract names another queue");
       } else if (session) {
         session.contract = contract;
@@ -139,9 +145,31 @@ export class Consumer<T> {
     }
   }
 
-  /** Consumes on one connection, until it is lost or stop is aborted. */
-  private async consume(stop: AbortSignal): Promise<void> {
+  private async load(): Promise<Contract> {
     const contract = await this.options.contract();
+    this.pause.note(contract, Date.now());
+    return contract;
+  }
+
+  /** Loads the contract, again every 5 s while it asks for a pause. */
+  private async loadAfterPause(stop: AbortSignal): Promise<Contract> {
+    let contract = await this.load();
+    for (let left = this.pause.left(Date.now()); left > 0 && !stop.aborted; left = this.pause.left(Date.now())) {
+      this.pausing = true;
+      this.options.log("paused", { milliseconds: left });
+      await sleep(Math.min(left, 5_000), stop);
+      contract = await this.load().catch(() => contract);
+    }
+    this.pausing = false;
+    return contract;
+  }
+
+  /** Consumes on one connection, until it is lost, the contract asks for a pause, or stop is aborted. */
+  private async consume(stop: AbortSignal): Promise<void> {
+    const contract = await this.loadAfterPause(stop);
+    if (stop.aborted) {
+      return;
+    }
     const connection = await openConnection(this.options.url, contract.queue);
     let session: Session | undefined;
     try {
@@ -159,9 +187,11 @@ export class Consumer<T> {
         current.waiting.push(message);
         this.dispatch();
       };
-      const { consumerTag } = await within(10_000, channel.consume(contract.queue, receive), "consume");
+      // Tells Warren that this consumer pauses when the contract asks for it.
+      const options = contract.configMap ? { arguments: { "x-warren-contract": contract.configMap } } : {};
+      const { consumerTag } = await within(10_000, channel.consume(contract.queue, receive, options), "consume");
       this.options.log("consuming", { queue: contract.queue });
-      await aborted(AbortSignal.any([stop, current.over]));
+      await aborted(AbortSignal.any([stop, current.paused.signal, current.over]));
       current.over.throwIfAborted();
       await this.drain(current, consumerTag);
     } finally {

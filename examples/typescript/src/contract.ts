@@ -26,6 +26,10 @@ export interface Contract {
   singleActiveConsumer: boolean;
   consumerTimeoutMilliseconds?: number;
   redeliveryDelay?: { minMilliseconds: number; maxMilliseconds: number };
+  /** The ConfigMap that Warren writes the contract to; absent in a contract from another source. */
+  configMap?: string;
+  /** Asks the consumers to consume nothing until a time in RFC 3339. */
+  paused?: { id: string; until: string };
 }
 
 export type Headers = Record<string, unknown>;
@@ -88,6 +92,27 @@ export function parseContract(text: string): Contract {
     throw new Error("contract: tiers are missing");
   }
   return contract;
+}
+
+/** The pause that the contract asks for. Pass the contract to note each time you read it. */
+export class Pause {
+  private static readonly longest = 10 * 60_000;
+  private asked: Contract["paused"];
+  private id = "";
+  private ends = 0;
+
+  note(contract: Contract, now: number): void {
+    this.asked = contract.paused;
+    if (this.asked && this.asked.id !== this.id) {
+      this.id = this.asked.id;
+      this.ends = now + Pause.longest; // the clock of Warren may be ahead
+    }
+  }
+
+  /** How many milliseconds the consumer must still pause; 0 or less if it may consume. */
+  left(now: number): number {
+    return this.asked ? Math.min(Date.parse(this.asked.until), this.ends) - now : 0;
+  }
 }
 
 /** Says how far a message has come. */

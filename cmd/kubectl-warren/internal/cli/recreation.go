@@ -2,9 +2,12 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,7 +22,8 @@ func newApprove(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "approve NAME",
 		Short: "Approve the recreation of a queue that recreatePolicy Migrate plans",
 		Long: "Approve the plan that `kubectl warren plan NAME` shows. The approval is an annotation with the hash of the plan: " +
-			"if the plan changes, approve it again. An approval also cancels an abort of the same recreation.",
+			"if the plan changes, approve it again. An approval also cancels an abort of the same recreation. " +
+			"The command prints whether the consumers pause by themselves or must be stopped.",
 		Example: "  kubectl warren plan orders\n" +
 			"  kubectl warren approve orders",
 		Args:              usage(cobra.ExactArgs(1)),
@@ -45,28 +49,57 @@ func newAbort(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 }
 
 func (c *cluster) approve(ctx context.Context, out io.Writer, name, hash string) error {
-	return c.annotate(ctx, out, name, func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Approve(cq, hash) })
-}
-
-func (c *cluster) abort(ctx context.Context, out io.Writer, name string) error {
-	return c.annotate(ctx, out, name, func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Abort(cq, "") })
-}
-
-// annotate changes the annotations of a ConsumerQueue, and prints what the change returned. Each annotation names the plan or the
-// recreation that it is for, so it does no harm if the ConsumerQueue was changed meanwhile.
-func (c *cluster) annotate(
-	ctx context.Context, out io.Writer, name string, change func(*v1alpha1.ConsumerQueue) (string, error),
-) error {
 	kube, cq, err := c.openQueue(ctx, name)
 	if err != nil {
 		return err
 	}
+	approve := func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Approve(cq, hash) }
+	if err := kube.annotate(ctx, out, cq, approve); err != nil {
+		return err
+	}
+	kube.sayAfterApproval(ctx, out, name)
+	return nil
+}
+
+// answerTimeout is how long approve waits for Warren, which counts the consumers first.
+const answerTimeout = 15 * time.Second
+
+// sayAfterApproval waits until the status shows what Warren does with an approved recreation, and prints it.
+func (s session) sayAfterApproval(ctx context.Context, out io.Writer, name string) {
+	answer := ""
+	_ = wait.PollUntilContextTimeout(ctx, pollInterval, answerTimeout, true, func(ctx context.Context) (bool, error) {
+		cq, err := s.consumerQueue(ctx, name)
+		if err == nil {
+			answer = recreation.AfterApproval(cq)
+		}
+		return answer != "", err
+	})
+	if answer == "" {
+		answer = fmt.Sprintf("Warren has not begun yet. To see whether the consumers must be stopped: "+
+			"kubectl warren status %s --namespace %s", name, s.namespace)
+	}
+	printf(out, "%s\n", answer)
+}
+
+func (c *cluster) abort(ctx context.Context, out io.Writer, name string) error {
+	kube, cq, err := c.openQueue(ctx, name)
+	if err != nil {
+		return err
+	}
+	return kube.annotate(ctx, out, cq, func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Abort(cq, "") })
+}
+
+// annotate changes the annotations of a ConsumerQueue, and prints what the change returned. Each annotation names the plan or the
+// recreation that it is for, so it does no harm if the ConsumerQueue was changed meanwhile.
+func (s session) annotate(
+	ctx context.Context, out io.Writer, cq *v1alpha1.ConsumerQueue, change func(*v1alpha1.ConsumerQueue) (string, error),
+) error {
 	before := cq.DeepCopy()
 	said, err := change(cq)
 	if err != nil {
 		return err
 	}
-	if err := kube.Patch(ctx, cq, client.MergeFrom(before)); err != nil {
+	if err := s.Patch(ctx, cq, client.MergeFrom(before)); err != nil {
 		return err
 	}
 	printf(out, "%s\n", said)

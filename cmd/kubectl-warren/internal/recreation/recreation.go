@@ -4,8 +4,10 @@ package recreation
 
 import (
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology/plan"
@@ -29,8 +31,30 @@ func Approve(cq *v1alpha1.ConsumerQueue, hash string) (string, error) {
 	}
 	annotate(cq, v1alpha1.ApproveRecreationAnnotation, cq.Status.PlanHash)
 	delete(cq.Annotations, v1alpha1.AbortRecreationAnnotation)
-	return fmt.Sprintf("%s: recreation approved, plan %s. It begins when the consumers are gone: kubectl -n %s scale deployment/NAME "+
-		"--replicas=0", named, cq.Status.PlanHash, cq.Namespace), nil
+	return fmt.Sprintf("%s: recreation approved, plan %s.", named, cq.Status.PlanHash), nil
+}
+
+// AfterApproval describes what Warren does with an approved recreation, and what the user must do. It returns an empty text if the
+// status does not show that yet.
+func AfterApproval(cq *v1alpha1.ConsumerQueue) string {
+	now, required := cq.Status.Recreation, meta.FindStatusCondition(cq.Status.Conditions, v1alpha1.ConditionRecreationRequired)
+	switch {
+	case required == nil:
+		return ""
+	case now.IsUnderWay(), now != nil && required.Status == metav1.ConditionFalse:
+		return Line(now)
+	case now != nil && now.Pause != nil && !now.Pause.Ended:
+		return fmt.Sprintf("The consumers of queue %q pause by themselves, until %s at the latest. "+
+			"The recreation begins when they have stopped.", now.Queue, now.Pause.Until.UTC().Format(time.RFC3339))
+	}
+	switch required.Reason {
+	case v1alpha1.ReasonApprovalNeeded, v1alpha1.ReasonApprovalStale, v1alpha1.ReasonRecreationAborted, v1alpha1.ReasonRecreationPending:
+		return ""
+	case v1alpha1.ReasonWaitingForConsumers:
+		return fmt.Sprintf("The recreation waits: %s. To stop consumers: kubectl -n %s scale deployment/NAME --replicas=0",
+			required.Message, cq.Namespace)
+	}
+	return fmt.Sprintf("The recreation waits: %s", required.Message)
 }
 
 // Abort annotates a ConsumerQueue with the abort of its recreation. If id is not empty, it aborts only the recreation with this ID.

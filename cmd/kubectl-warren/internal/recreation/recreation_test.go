@@ -22,8 +22,7 @@ func TestApprovalAndAbort(t *testing.T) {
 		say    func(cq *v1alpha1.ConsumerQueue) (string, error)
 		want   string // what is said, or the error
 	}{
-		"approve": {say: approve, want: "ConsumerQueue shop/orders: recreation approved, plan sha256:6f1c. It begins when the consumers are gone: " +
-			"kubectl -n shop scale deployment/NAME --replicas=0"},
+		"approve": {say: approve, want: "ConsumerQueue shop/orders: recreation approved, plan sha256:6f1c."},
 		"approve another plan": {
 			say:  func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Approve(cq, "sha256:old") },
 			want: "ConsumerQueue shop/orders: the plan has changed since you saw it: run kubectl warren plan orders",
@@ -78,6 +77,63 @@ func TestApprovalAndAbort(t *testing.T) {
 			}
 			if said != test.want {
 				t.Errorf("%q, want %q", said, test.want)
+			}
+		})
+	}
+}
+
+func TestWhatWarrenDoesAfterAnApproval(t *testing.T) {
+	t.Parallel()
+	waits := v1alpha1.RecreationStatus{ID: "k3v9q2m7xa", Queue: "orders", Phase: v1alpha1.RecreationWaiting}
+	paused, ended := waits, waits
+	paused.Pause = &v1alpha1.ConsumerPause{Until: metav1.NewTime(time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC))}
+	ended.Pause = &v1alpha1.ConsumerPause{Ended: true}
+	for name, test := range map[string]struct {
+		reason string // of RecreationRequired; empty if it is False
+		status v1alpha1.RecreationStatus
+		want   string
+	}{
+		"Warren has not seen the approval":                   {reason: v1alpha1.ReasonApprovalNeeded, status: waits},
+		"Warren has not seen the approval of a changed plan": {reason: v1alpha1.ReasonApprovalStale, status: waits},
+		"Warren has not seen that an abort was cancelled":    {reason: v1alpha1.ReasonRecreationAborted, status: waits},
+		"Warren counts consumers and messages":               {reason: v1alpha1.ReasonRecreationPending, status: waits},
+		"the consumers pause": {
+			reason: v1alpha1.ReasonWaitingForConsumers, status: paused,
+			want: `The consumers of queue "orders" pause by themselves, until 2026-11-26T08:00:00Z at the latest. ` +
+				"The recreation begins when they have stopped.",
+		},
+		"the consumers do not pause": {
+			reason: v1alpha1.ReasonWaitingForConsumers, status: waits,
+			want: "The recreation waits: (the reason). To stop consumers: kubectl -n shop scale deployment/NAME --replicas=0",
+		},
+		"a pause was in vain": {
+			reason: v1alpha1.ReasonWaitingForConsumers, status: ended,
+			want: "The recreation waits: (the reason). To stop consumers: kubectl -n shop scale deployment/NAME --replicas=0",
+		},
+		"it is blocked": {reason: v1alpha1.ReasonRecreationBlocked, status: waits, want: "The recreation waits: (the reason)"},
+		"it has begun": {
+			reason: v1alpha1.ReasonRecreating, status: v1alpha1.RecreationStatus{Queue: "orders", Phase: v1alpha1.RecreationGivingBack},
+			want: `GivingBack, the messages and bindings of queue "orders" are moved back to it; 0 messages left, 0 came past the bindings. ` +
+				"Consumers must wait",
+		},
+		"it has completed": {
+			status: v1alpha1.RecreationStatus{LastResult: &v1alpha1.RecreationResult{
+				Queue: "orders", Result: v1alpha1.RecreationCompleted, Time: metav1.NewTime(time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC)),
+			}},
+			want: `queue "orders": Completed at 2026-11-26T08:00:00Z`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cq := &v1alpha1.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders"}}
+			cq.Status.Recreation = &test.status
+			required := metav1.Condition{Type: v1alpha1.ConditionRecreationRequired, Status: metav1.ConditionFalse}
+			if test.reason != "" {
+				required.Status, required.Reason, required.Message = metav1.ConditionTrue, test.reason, "(the reason)"
+			}
+			cq.Status.Conditions = []metav1.Condition{required}
+			if got := recreation.AfterApproval(cq); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
 			}
 		})
 	}
