@@ -132,7 +132,8 @@ func (c *cluster) expectNoneLost(publisher *traffic.Publisher) {
 	c.EventuallyMessages("shipping", BeZero())
 	c.EventuallyMessages("shipping.dlq", BeNumerically(">=", refused))
 	dead := map[int]bool{}
-	for _, id := range traffic.Drain(GinkgoTB(), c.VHost, 2*time.Second, "shipping.dlq")["shipping.dlq"] {
+	drained, _ := traffic.Drain(GinkgoTB(), c.VHost, 2*time.Second, "shipping.dlq")
+	for _, id := range drained["shipping.dlq"] {
 		dead[numberOf(id)] = true
 	}
 	for _, number := range numbers {
