@@ -35,7 +35,7 @@ const costly = `[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5
 
 func TestSelect(t *testing.T) {
 	t.Parallel()
-	header := func(name string, operator string, values ...string) selection {
+	header := func(name, operator string, values ...string) selection {
 		return selection{Headers: []v1alpha1.HeaderRequirement{{Name: name, Operator: operator, Values: values}}}
 	}
 	expression := func(source string) selection { return selection{Expression: source} }

@@ -69,11 +69,8 @@ func (d overlap) message(own, other Candidate) string {
 	if other.namespace() == own.namespace() {
 		return fmt.Sprintf("ConsumerQueue %s %s; %s", other.Name, d.what, advice)
 	}
-	object := fmt.Sprintf("queue %q", d.about.Name)
-	switch d.about.Kind {
-	case v1alpha1.KindExchange:
-		object = fmt.Sprintf("exchange %q", d.about.Name)
-	case v1alpha1.KindBinding:
+	object := topology.IDOf(d.about).String()
+	if d.about.Kind == v1alpha1.KindBinding {
 		object = fmt.Sprintf("routing key %q of exchange %q", d.about.RoutingKey, d.about.Source)
 	}
 	return fmt.Sprintf("a ConsumerQueue in another namespace uses %s exclusively, or with other settings; %s", object, advice)

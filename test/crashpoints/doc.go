@@ -2,9 +2,9 @@
 // compares the end with that of a run without a kill: objects, arguments, bindings, policies, conditions and messages.
 //
 // The manager is a process, without leader election. It reaches the broker and the API server through proxies, which number its writes
-// by kind and object (effects.go, wire.go). The gate kills it (gate.go). "Before" a write, the broker or the API server does not
-// receive the write. "After" it, they have answered or confirmed the write, and the manager does not receive the answer. Some writes
-// have no answer: a queue deleted without wait is gone, and a settlement was sent.
+// by kind and object (effects_test.go, wire_test.go). The gate kills it (gate_test.go). "Before" a write, the broker or the API server
+// does not receive the write. "After" it, they have answered or confirmed the write, and the manager does not receive the answer. Some
+// writes have no answer: a queue deleted without wait is gone, and a settlement was sent.
 //
 // Events, and the markers of the event feed, are no crash points. Of a long row of messages that are moved, the first, the middle and
 // the last are.

@@ -1,6 +1,7 @@
 package brokerconnection
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,7 +140,7 @@ func configFromSecret(spec v1alpha1.BrokerConnectionSpec, secretName string, dat
 		Username: value("username"), Password: strings.TrimRight(string(data["password"]), "\r\n"),
 		VHost: spec.VHost, ResyncInterval: resync,
 	}
-	amqpURI := firstOf(spec.AMQPURI, value("amqpURI"), value("connection_string"), hostURI(value("host"), value("port")))
+	amqpURI := cmp.Or(spec.AMQPURI, value("amqpURI"), value("connection_string"), hostURI(value("host"), value("port")))
 	if amqpURI == "" {
 		return rabbit.Config{}, invalid("has neither amqpURI nor host: add the key amqpURI (amqp://host:port), or set spec.amqpURI")
 	}
@@ -150,7 +151,7 @@ func configFromSecret(spec v1alpha1.BrokerConnectionSpec, secretName string, dat
 	case err != nil:
 		return rabbit.Config{}, invalid("holds no usable AMQP address: %v", err)
 	}
-	management, err := withoutUser(firstOf(spec.ManagementURI, value("managementURI", "uri"), managementURI(amqp)), "http", &config)
+	management, err := withoutUser(cmp.Or(spec.ManagementURI, value("managementURI", "uri"), managementURI(amqp)), "http", &config)
 	switch {
 	case err != nil && spec.ManagementURI != "":
 		return rabbit.Config{}, &invalidConfig{v1alpha1.ReasonInvalidSpec, "spec.managementURI cannot be used: " + err.Error()}
@@ -169,15 +170,6 @@ func configFromSecret(spec v1alpha1.BrokerConnectionSpec, secretName string, dat
 	return config, nil
 }
 
-func firstOf(texts ...string) string {
-	for _, text := range texts {
-		if text != "" {
-			return text
-		}
-	}
-	return ""
-}
-
 func hostURI(host, port string) string {
 	if host == "" {
 		return ""
@@ -186,7 +178,7 @@ func hostURI(host, port string) string {
 	if port == "5671" {
 		scheme = "amqps"
 	}
-	return scheme + "://" + net.JoinHostPort(strings.Trim(host, "[]"), firstOf(port, "5672"))
+	return scheme + "://" + net.JoinHostPort(strings.Trim(host, "[]"), cmp.Or(port, "5672"))
 }
 
 // managementURI returns the usual address of the management API of a broker.
@@ -217,8 +209,8 @@ func withoutUser(text, scheme string, config *rabbit.Config) (*url.URL, error) {
 	}
 	if uri.User != nil {
 		password, _ := uri.User.Password()
-		config.Username = firstOf(config.Username, uri.User.Username())
-		config.Password = firstOf(config.Password, password)
+		config.Username = cmp.Or(config.Username, uri.User.Username())
+		config.Password = cmp.Or(config.Password, password)
 	}
 	uri.User, uri.RawQuery, uri.Fragment = nil, "", ""
 	if scheme == "amqp" {

@@ -100,15 +100,14 @@ func (l *Limiter) TryAcquire(endpoint string, resource client.ObjectKey) (releas
 // An offer at another broker ends.
 func (l *Limiter) takeOffer(resource client.ObjectKey, key laneKey, now time.Time) (wait time.Duration, has bool) {
 	offer, offered := l.offered[resource]
-	if !offered {
-		return 0, false
-	}
 	delete(l.offered, resource)
-	if offer.laneKey == key {
+	if offered && offer.laneKey == key {
 		return now.Sub(offer.since), true
 	}
-	l.lanes[offer.laneKey].taken--
-	l.offer()
+	if offered {
+		l.lanes[offer.laneKey].taken--
+		l.offer()
+	}
 	return 0, false
 }
 
@@ -117,11 +116,7 @@ func (l *Limiter) takeOffer(resource client.ObjectKey, key laneKey, now time.Tim
 func (l *Limiter) Pass(resource client.ObjectKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if offer, offered := l.offered[resource]; offered {
-		delete(l.offered, resource)
-		l.lanes[offer.laneKey].taken--
-		l.offer()
-	}
+	l.takeOffer(resource, laneKey{}, time.Now())
 }
 
 // release releases a slot that was used for some time.

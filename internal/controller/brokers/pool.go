@@ -273,12 +273,17 @@ func (p *Pool) handleNotice(key types.NamespacedName, notice snapshot.Notice) {
 	}
 }
 
-// tell sends a BrokerConnection to a channel, unless the manager stops.
+// tell sends a BrokerConnection to a channel.
 func (p *Pool) tell(events chan<- event.TypedGenericEvent[*v1alpha1.BrokerConnection], key types.NamespacedName) {
 	object := &v1alpha1.BrokerConnection{}
 	object.Namespace, object.Name = key.Namespace, key.Name
+	send(p, events, object)
+}
+
+// send sends an object to a channel, unless the manager stops.
+func send[T any](p *Pool, events chan<- event.TypedGenericEvent[T], object T) {
 	select {
-	case events <- event.TypedGenericEvent[*v1alpha1.BrokerConnection]{Object: object}:
+	case events <- event.TypedGenericEvent[T]{Object: object}:
 	case <-p.stopping.Done():
 	}
 }
@@ -345,9 +350,4 @@ func (p *Pool) list(key types.NamespacedName, index, value string) []v1alpha1.Co
 // Enqueue enqueues one ConsumerQueue that waits for something.
 func (p *Pool) Enqueue(key client.ObjectKey) { p.wake(Wakeup{key, trigger.Noticed}) }
 
-func (p *Pool) wake(wakeup Wakeup) {
-	select {
-	case p.ConsumerQueueEvents <- event.TypedGenericEvent[Wakeup]{Object: wakeup}:
-	case <-p.stopping.Done():
-	}
-}
+func (p *Pool) wake(wakeup Wakeup) { send(p, p.ConsumerQueueEvents, wakeup) }

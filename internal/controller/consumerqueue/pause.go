@@ -147,3 +147,11 @@ func (s *scope) writePause(ctx context.Context, pause *consumercontract.Pause) e
 	}
 	return err
 }
+
+// interruptPlanned ends the pause of a recreation that cannot begin now. The status retains the counts of its attempts and pauses.
+func (v *vhostScope) interruptPlanned() {
+	v.recreations.release(client.ObjectKeyFromObject(v.cq))
+	if v.status.Recreation != nil {
+		v.status.Recreation.EndPause()
+	}
+}

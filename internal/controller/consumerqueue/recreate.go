@@ -93,14 +93,6 @@ func (v *vhostScope) dropPlanned() {
 	v.status.Recreation.EndPause()
 }
 
-// interruptPlanned ends the pause of a recreation that cannot begin now. The status retains the counts of its attempts and pauses.
-func (v *vhostScope) interruptPlanned() {
-	v.recreations.release(client.ObjectKeyFromObject(v.cq))
-	if v.status.Recreation != nil {
-		v.status.Recreation.EndPause()
-	}
-}
-
 // decideRecreation decides by the content of the queue whether a permitted recreation begins. A task asks the broker, so the
 // answer may be a moment old. Only a new answer begins a recreation.
 func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) (plan.Verdict, *v1alpha1.RecreationStatus) {

@@ -18,8 +18,10 @@ func TestSelectorOfParameters(t *testing.T) {
 		"all fields": {
 			IDs: []string{"aaaabbbbccccdddd"}, Reasons: []v1alpha1.DeadLetterReason{"Rejected", "Parked"}, Expression: "size > 1",
 			Headers: []v1alpha1.HeaderRequirement{
-				{Name: "tenant", Operator: "In", Values: []string{"acme", "b=c"}}, {Name: "tenant", Operator: "NotIn", Values: []string{""}},
-				{Name: "kind", Operator: "Exists"}, {Name: "other", Operator: "DoesNotExist"},
+				{Name: "tenant", Operator: "In", Values: []string{"acme", "b=c"}},
+				{Name: "tenant", Operator: "NotIn", Values: []string{""}},
+				{Name: "kind", Operator: "Exists"},
+				{Name: "other", Operator: "DoesNotExist"},
 			},
 			DiedAfter:     new(metav1.Date(2026, 1, 31, 10, 0, 0, 0, time.UTC)),
 			DiedBefore:    new(metav1.Date(2026, 1, 31, 11, 30, 0, 0, time.UTC)),
