@@ -62,7 +62,7 @@ func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 		remains  bool
 		event    string
 	}{
-		"the manager has just started":              {queue: terminatingQueue, remains: true},
+		"the manager has just started": {queue: terminatingQueue, remains: true},
 		"no ConsumerQueue finished for ten minutes": {
 			queue: terminatingQueue, seen: time.Hour, progress: 10 * time.Minute, free: time.Minute, remains: true,
 		},
