@@ -162,17 +162,19 @@ func TestExportToALazyClient(t *testing.T) {
 // A client that reads is waited for, however large a message is.
 func TestStreamOfLargeMessages(t *testing.T) {
 	t.Parallel()
-	recorder := httptest.NewRecorder()
-	out := newStream(t.Context(), recorder)
-	deadLetter := orders.Read(&amqp.Delivery{Body: make([]byte, 13<<20)})
-	for position := range 2 {
-		topologytest.Equal(t, "more", true, out.add(position, deadLetter))
-	}
-	out.end(browsed{}, nil)
-	out.close()
-	count, end := exportedLines(t, recorder.Body.Bytes(), deadLetter.Body)
-	topologytest.Equal(t, "count", 2, count)
-	topologytest.Equal(t, "end", v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: 2}, end)
+	synctest.Test(t, func(t *testing.T) { // whose time does not depend on the machine
+		recorder := httptest.NewRecorder()
+		out := newStream(t.Context(), recorder)
+		deadLetter := orders.Read(&amqp.Delivery{Body: make([]byte, 13<<20)})
+		for position := range 2 {
+			topologytest.Equal(t, "more", true, out.add(position, deadLetter))
+		}
+		out.end(browsed{}, nil)
+		out.close()
+		count, end := exportedLines(t, recorder.Body.Bytes(), deadLetter.Body)
+		topologytest.Equal(t, "count", 2, count)
+		topologytest.Equal(t, "end", v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: 2}, end)
+	})
 }
 
 // A client that has gone is not waited for, and gets nothing more.

@@ -200,6 +200,7 @@ func TestTheStatusOfAnotherNamespaceProvesNothing(t *testing.T) {
 			rival := controllertest.Synced(t, "rival", `{queue: {name: pay}}`, "")
 			rival.Namespace = "evil"
 			newcomer := controllertest.Named(t, "shop", "newcomer", `{queue: {name: pay}}`)
+			own := own.DeepCopy() // indexOf changes it
 			index := indexOf(own, theirs.DeepCopy(), rival, newcomer)
 			locate := func(cq *v1alpha1.ConsumerQueue) Location {
 				if cq.Namespace == "evil" {

@@ -20,7 +20,7 @@ import (
 
 var _ = Describe("Many ConsumerQueues that are deleted together", func() {
 	It("wait together and leave no object behind", func() {
-		w := newWorld(newest)
+		w := newPatientWorld()
 		w.many(20)
 		Expect(kube.DeleteAllOf(ctx(), &v1alpha1.ConsumerQueue{}, client.InNamespace(w.Namespace))).To(Succeed())
 		// One after the other, the two checks of each main queue alone would take 200 s.

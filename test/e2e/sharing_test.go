@@ -21,7 +21,7 @@ import (
 var _ = Describe("ConsumerQueues that share exchanges and a dead-letter queue", func() {
 	It("retain the objects of the others when some are deleted, and leave nothing when all are deleted", func() {
 		vector := conformance.Named(GinkgoTB(), "seed-002-freeflow")
-		all, some := newWorld(newest), newWorld(newest)
+		all, some := newPatientWorld(), newPatientWorld()
 		want, _ := vector.Expect(versionOf(newest))
 		queues := vector.ConsumerQueues
 		rand.Shuffle(len(queues), func(i, j int) { queues[i], queues[j] = queues[j], queues[i] })

@@ -34,6 +34,16 @@ func newWorld(broker brokers.Broker) *world {
 	return w
 }
 
+// newPatientWorld is newWorld at the newest broker for many deletions at the same time. Three resyncIntervals are the time that they have,
+// which is a minute otherwise: a busy broker needs longer.
+func newPatientWorld() *world {
+	GinkgoHelper()
+	w := newBareWorld(newest)
+	w.Secret(newest.Username, newest.Password)
+	w.Connect(v1alpha1.BrokerConnectionSpec{ResyncInterval: "2m"})
+	return w
+}
+
 // newProxiedWorld is newWorld at the newest broker, with a proxy for the management API and another interval.
 func newProxiedWorld(interval v1alpha1.Duration) (*world, *netfault.HTTPProxy) {
 	GinkgoHelper()

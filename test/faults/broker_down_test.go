@@ -15,7 +15,8 @@ var _ = Describe("A broker", func() {
 	It("that fails for less than three intervals causes no write at all", func() {
 		w := newBareWorld(shared)
 		w.Secret(shared.Username, shared.Password)
-		w.Connect(v1alpha1.BrokerConnectionSpec{ResyncInterval: "5s"}) // three intervals are longer than any delay of a busy machine
+		// Three intervals are longer than the outage and the longest wait to reconnect after it, of eight seconds.
+		w.Connect(v1alpha1.BrokerConnectionSpec{ResyncInterval: "10s"})
 		startManager(w)
 		names := w.Queues("orders", 3, ordinary)
 		w.settled(3)

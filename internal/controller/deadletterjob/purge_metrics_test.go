@@ -1,6 +1,7 @@
 package deadletterjob
 
 import (
+	"crypto/rand"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -13,9 +14,10 @@ import (
 // Reports repeat their totals, and a restarted move counts from zero. The counters count each message once.
 func TestPurgeCounts(t *testing.T) {
 	t.Parallel()
-	deleted := metrics.PurgeMessages.With("shop", "counted", "deleted")
-	skipped := metrics.PurgeMessages.With("shop", "counted", "skipped")
-	counted := purgeCounts{labels: []string{"shop", "counted"}, deleted: 2}
+	name := rand.Text() // whose counters are at zero
+	deleted := metrics.PurgeMessages.With("shop", name, "deleted")
+	skipped := metrics.PurgeMessages.With("shop", name, "skipped")
+	counted := purgeCounts{labels: []string{"shop", name}, deleted: 2}
 	counted.countDeleted(mover.Progress{Moved: 2})
 	topologytest.Equal(t, "deleted by an earlier run", 0.0, testutil.ToFloat64(deleted))
 	counted.countDeleted(mover.Progress{Moved: 7, Unsure: 2})
