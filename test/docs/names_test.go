@@ -25,7 +25,7 @@ var foreign = slices.Concat(
 	strings.Fields("helm.sh htmx.org"),                                                  // domains
 	strings.Fields("PriorityClass aggregationRule involvedObject renewTime subPath"),    // kinds and fields of Kubernetes
 	strings.Fields("dependsOn healthCheckExprs healthChecks ignoreDifferences"),         // fields of Flux and Argo CD
-	strings.Fields("ruleSelector serviceMonitorSelector"),                               // fields of the Prometheus Operator
+	strings.Fields("cooldownPeriod ruleSelector serviceMonitorSelector"),                // fields of KEDA and of the Prometheus Operator
 	strings.Fields("deleteIfEmpty queue_controller.go"),                                 // the messaging topology operator
 	strings.Fields("ForceNew ResourcesMap resource_queue.go"),                           // the Terraform provider
 	strings.Fields("RabbitAdmin autoDeclare ignoreDeclarationExceptions purgeQueue"),    // also Spring AMQP
