@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -147,6 +148,9 @@ func insertRows(ctx context.Context, db *sql.DB, messages ...*consumer.Message[r
 
 // insertOnce is the recipe of docs/consumer/database.md.
 func insertOnce(ctx context.Context, db *sql.DB, m *consumer.Message[row]) error {
+	if m.ID() == "" {
+		return consumer.Permanent(errors.New("the message has no message-id"))
+	}
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
