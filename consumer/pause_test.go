@@ -238,7 +238,7 @@ func TestAPauseOutlastsAReconnect(t *testing.T) {
 	})
 }
 
-// A message that waited for the limiter when the pause began is returned, and so is the permission.
+// If a message waits for the limiter when a pause begins, the consumer returns the message and the permission.
 func TestALimiterThatGrantsPermissionDuringAPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
