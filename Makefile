@@ -85,6 +85,10 @@ bench-consumer: ## Measure the consumer library against amqp091-go alone, ten ti
 chaos-consumer: ## Count what the consumer library loses and repeats while connections, consumers and brokers end; WARREN_CHAOS_MESSAGES=1000000.
 	hack/with-parts.sh newest -- go test -run='^$$' -bench=Chaos -benchtime=1x -timeout=12h ./test/consumer
 
+.PHONY: bench-batch
+bench-batch: ## Measure inserts into PostgreSQL in batches of 100 against single ones, ten times in turns, and try the recipes for databases.
+	hack/with-parts.sh newest -- hack/postgres.sh go test -run='Inbox|RowThatIsRefused' -count=1 -bench=Batch -benchtime=10x -timeout=30m ./test/consumer
+
 .PHONY: bench-mover
 bench-mover: ## Measure how messages are moved against a bare copy and the Shovel plugin, three times in turns, how rates are kept, and how long a dry run takes.
 	hack/with-parts.sh brokers -- go test -run='^$$' -bench=Move -benchtime=3x -timeout=60m ./internal/rabbit/mover

@@ -48,7 +48,9 @@ type BatchHandler[T any] func(ctx context.Context, b *Batch[T]) error
 //
 // Bodies are decoded as JSON. A body that cannot be decoded is not in the batch. Middleware is called for each message of a batch at
 // the same time. WithLimiter, WithBreaker and WithTimeout apply to each call of the handler.
-func NewBatch[T any](conn *Conn, source contract.Source, size int, wait time.Duration, handle BatchHandler[T], options ...Option) (*Consumer, error) {
+func NewBatch[T any](
+	conn *Conn, source contract.Source, size int, wait time.Duration, handle BatchHandler[T], options ...Option,
+) (*Consumer, error) {
 	if handle == nil {
 		return nil, errIncomplete
 	}

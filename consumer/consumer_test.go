@@ -155,6 +155,44 @@ func TestAFailedMessageIsRedeliveredAfterTheDelayOfEachTier(t *testing.T) {
 	})
 }
 
+// Without a tier, the consumer holds a message before it returns it, because the broker redelivers it immediately.
+func TestAMessageWithoutATierIsHeld(t *testing.T) {
+	t.Parallel()
+	held := contract.Default("orders")
+	held.Strategy, held.MaxAttempts, held.Tiers = contract.StrategyRequeue, 5, nil
+	byBroker := held
+	byBroker.RedeliveryDelay = &contract.RedeliveryDelay{Min: contract.Duration(time.Minute), Max: contract.Duration(time.Hour)}
+	for name, test := range map[string]struct {
+		contract contract.Contract
+		returns  error
+		want     []string
+	}{
+		"a failure": {held, io.EOF, []string{"a 1/5 at 0s", "a 2/5 at 100ms", "a 3/5 at 300ms", "a 4/5 at 600ms", "a 5/5 at 1s"}},
+		"a failure that the broker delays": {
+			byBroker, io.EOF, []string{"a 1/5 at 0s", "a 2/5 at 0s", "a 3/5 at 0s", "a 4/5 at 0s", "a 5/5 at 0s"}, // not in memory
+		},
+		"a deferral":      {held, consumer.Defer(10 * time.Second), []string{"a 1/5 at 0s", "a 1/5 at 10s", "a 1/5 at 20s"}},
+		"a long deferral": {held, consumer.Defer(time.Hour), []string{"a 1/5 at 0s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				seen := &attempts{began: time.Now()}
+				b := run(t, test.contract, func(_ context.Context, m *consumer.Message[string]) error {
+					if seen.note(m); len(seen.all) > 10 {
+						return nil // ends a hot loop
+					}
+					return test.returns
+				})
+				b.send(t, "a")
+				pass(29 * time.Second)
+				equal(t, "Run", nil, b.end())
+				equal(t, "attempts", test.want, seen.all)
+			})
+		})
+	}
+}
+
 func TestResultOfAHandlerSettlesTheMessage(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

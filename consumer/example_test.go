@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -70,6 +71,106 @@ func ExampleHandler() {
 			return consumer.RetryAfter(5*time.Minute, err)
 		}
 		return err // nil: ack; an error: wait in the next delay tier
+	}
+	_ = handle
+}
+
+// The handler inserts up to 100 orders with one statement. If a row is refused, it inserts one by one, so that only that order fails.
+func ExampleNewBatch() {
+	var db *sql.DB
+	insert := func(ctx context.Context, messages ...*consumer.Message[Order]) error {
+		orders := make([]Order, len(messages))
+		for i, m := range messages {
+			orders[i] = m.Body
+		}
+		document, err := json.Marshal(orders)
+		if err != nil {
+			return err
+		}
+		_, err = db.ExecContext(ctx, `INSERT INTO orders (number) SELECT number FROM json_to_recordset($1) AS o(number bigint)`, string(document))
+		return err
+	}
+	_, err := consumer.NewBatch(consumer.NewConn(nil), contract.Default("orders"), 100, time.Second,
+		func(ctx context.Context, b *consumer.Batch[Order]) error {
+			err := insert(ctx, b.Messages...)
+			if err == nil || len(b.Messages) == 1 {
+				return err
+			}
+			for _, m := range b.Messages {
+				b.SetResult(m, insert(ctx, m))
+			}
+			return nil
+		})
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// The inbox records the message in the transaction of the handler, so that a message that is delivered again has no second effect.
+func ExampleNew_inbox() {
+	var db *sql.DB
+	handle := func(ctx context.Context, m *consumer.Message[Order]) error {
+		if m.ID() == "" {
+			return consumer.Permanent(errors.New("the message has no message-id"))
+		}
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }() // does nothing after Commit
+		inserted, err := tx.ExecContext(ctx, `INSERT INTO inbox (message_id) VALUES ($1) ON CONFLICT DO NOTHING`, m.ID())
+		if err != nil {
+			return err
+		}
+		if count, err := inserted.RowsAffected(); err != nil || count == 0 {
+			return err // nil: the message was handled before
+		}
+		if _, err := tx.ExecContext(ctx, `INSERT INTO orders (number) VALUES ($1)`, m.Body.Number); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
+	_, err := consumer.New(consumer.NewConn(nil), contract.Default("orders"), handle)
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// When the handler has failed five times in a row, messages wait in the queue, and the consumer tries one every two seconds.
+func ExampleWithBreaker() {
+	_, err := consumer.New(consumer.NewConn(nil), contract.Default("orders"), func(ctx context.Context, m *consumer.Message[Order]) error {
+		return ship(ctx, m.Body)
+	}, consumer.WithBreaker(5, 2*time.Second))
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// A request to this server pauses the consumer during maintenance.
+func ExampleConsumer_Pause() {
+	var orders *consumer.Consumer
+	http.HandleFunc("POST /pause", func(http.ResponseWriter, *http.Request) { orders.Pause() })
+	http.HandleFunc("POST /resume", func(http.ResponseWriter, *http.Request) { orders.Resume() })
+}
+
+// A long handler saves its progress when a drain begins, and the message is delivered again.
+func ExampleDraining() {
+	var (
+		parts []Order
+		save  func(done int) error
+	)
+	var handle consumer.Handler[Order] = func(ctx context.Context, _ *consumer.Message[Order]) error {
+		for done, part := range parts {
+			select {
+			case <-consumer.Draining(ctx):
+				if err := save(done); err != nil {
+					return err
+				}
+				return consumer.Defer(0)
+			default:
+			}
+			if err := ship(ctx, part); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	_ = handle
 }

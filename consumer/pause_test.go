@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"context"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -234,5 +235,32 @@ func TestAPauseOutlastsAReconnect(t *testing.T) {
 		equal(t, "Run", nil, b.end())
 		equal(t, "the drain took", time.Duration(0), time.Since(began))
 		equal(t, "in the queue", 1, len(b.Messages("orders")))
+	})
+}
+
+// If a message waits for the limiter when a pause begins, the consumer returns the message and the permission.
+func TestALimiterThatGrantsPermissionDuringAPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		limits, handled := &limiter{tokens: make(chan struct{}, 10)}, atomic.Int64{}
+		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
+			handled.Add(1)
+			return nil
+		}, consumer.WithLimiter(limits))
+		b.send(t, "a", "b")
+		pass(time.Second)
+		b.consumer.Pause()
+		pass(time.Second)
+		for range cap(limits.tokens) {
+			limits.tokens <- struct{}{}
+		}
+		pass(time.Second)
+		equal(t, "handled", int64(0), handled.Load())
+		equal(t, "in the queue", 2, len(b.Messages("orders")))
+		equal(t, "permissions in use", 0, limits.inUse())
+		b.consumer.Resume()
+		pass(time.Second)
+		equal(t, "handled afterwards", int64(2), handled.Load())
+		equal(t, "Run", nil, b.end())
 	})
 }

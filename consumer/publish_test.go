@@ -188,6 +188,37 @@ func TestAForbiddenExchangeDoesNotDelayOtherFailedMessages(t *testing.T) {
 	})
 }
 
+// Publish to an exchange that does not exist closes a channel. A copy that waits for its confirm is on another one.
+func TestPublishDoesNotDisturbCopies(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var conn *consumer.Conn
+		unknown := atomic.Int64{}
+		b := startWith(t, contract.Default("orders"), func(*memory.Broker) {},
+			func(used *consumer.Conn, source contract.Source, options ...consumer.Option) (*consumer.Consumer, error) {
+				conn = used
+				return consumer.New(used, source, func(context.Context, *consumer.Message[string]) error { return io.EOF }, options...)
+			}, consumer.WithObserver(consumer.Observer{Published: func(p consumer.Publication) {
+				if errors.As(p.Err, new(*consumer.UnknownOutcomeError)) {
+					unknown.Add(1)
+				}
+			}}))
+		defer conn.Close()
+		b.Silence("orders.retry.30s", true)
+		b.send(t, "a")
+		pass(time.Second)
+		if err := conn.Publish(t.Context(), "nowhere", "orders", consumer.Publishing{}); !errors.As(err, new(*consumer.UnroutableError)) {
+			t.Errorf("a missing exchange: %v", err)
+		}
+		pass(time.Second)
+		equal(t, "copies that wait for their confirm", 1, b.consumer.Health().Unconfirmed)
+		equal(t, "copies of unknown outcome", int64(0), unknown.Load())
+		equal(t, "connections", 3, b.Dials())
+		b.Silence("orders.retry.30s", false)
+		equal(t, "Run", nil, b.end())
+	})
+}
+
 // A queue without a quorum confirms nothing while other queues confirm. Only its message is published again after three minutes.
 func TestAMissingConfirmAmongOthers(t *testing.T) {
 	t.Parallel()

@@ -191,16 +191,23 @@ func (c *Consumer) Health() Health {
 		h.Message = refusals[0]
 	case stuck > 0:
 		h.Message = fmt.Sprintf("%d handlers still run after their context ended; their stacks are in the log", stuck)
-	case pausing && c.paused.Load():
-		h.Message = "Consumer.Pause was called; Consumer.Resume ends the pause"
-	case pausing:
-		h.Message = "the operator recreates the queue and has asked the consumers to pause"
-	case limited:
-		h.Message = "messages wait for the limiter"
-	case blocked:
-		h.Message = "the broker blocks publishers, so failed messages wait in the consumer"
+	case h.Paused:
+		h.Message = pauseMessage(pausing, c.paused.Load(), limited)
 	}
 	return h
+}
+
+// pauseMessage says why a consumer is paused.
+func pauseMessage(pausing, called, limited bool) string {
+	switch {
+	case pausing && called:
+		return "Consumer.Pause was called; Consumer.Resume ends the pause"
+	case pausing:
+		return "the operator recreates the queue and has asked the consumers to pause"
+	case limited:
+		return "messages wait for the limiter"
+	}
+	return "the broker blocks publishers, so failed messages wait in the consumer"
 }
 
 // HealthHandler serves /livez and /readyz for Kubernetes probes. It responds with 200, or 503 if one of the consumers is not live

@@ -25,8 +25,8 @@ type worker struct {
 	ready   []*Delivery // those of arrived that the handler gets
 }
 
-// handlerContext is the context of a handler for one message, or for one batch. One timer per worker and three allocations per message cost less
-// than context.WithDeadlineCause.
+// handlerContext is the context of a handler for one message or one batch. One timer per worker and three allocations per call cost
+// less than context.WithDeadlineCause.
 type handlerContext struct {
 	context.Context
 

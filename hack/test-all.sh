@@ -28,6 +28,7 @@ stage test make test
 stage extended hack/with-parts.sh apiserver brokers manager node -- hack/test.sh extended
 stage hammer hammer
 stage chaos-consumer make chaos-consumer
+stage bench-batch make bench-batch
 stage chaos-redrive make chaos-redrive
 stage crashpoints make crashpoints
 stage fuzz make fuzz

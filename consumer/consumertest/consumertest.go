@@ -50,7 +50,9 @@ func New[T any](tb testing.TB, c contract.Contract, handle consumer.Handler[T], 
 }
 
 // NewBatch is New for a handler of batches; see consumer.NewBatch.
-func NewBatch[T any](tb testing.TB, c contract.Contract, size int, wait time.Duration, handle consumer.BatchHandler[T], options ...consumer.Option) *Broker {
+func NewBatch[T any](
+	tb testing.TB, c contract.Contract, size int, wait time.Duration, handle consumer.BatchHandler[T], options ...consumer.Option,
+) *Broker {
 	tb.Helper()
 	return run(tb, c, func(conn *consumer.Conn) (*consumer.Consumer, error) {
 		return consumer.NewBatch(conn, c, size, wait, handle, options...)

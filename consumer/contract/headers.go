@@ -137,8 +137,8 @@ func text(value any) string {
 	return read
 }
 
-// rejectedIn returns from x-death how often a message was rejected in a queue, and the route by which it was published there. The
-// route is nil if x-death does not have both the exchange and a routing key.
+// rejectedIn returns from x-death how often a message was rejected in a queue, and the route of its publisher. The route is nil if
+// x-death does not have both the exchange and a routing key.
 func rejectedIn(headers map[string]any, queue string) (times int, published *Route) {
 	entries, _ := headers[headerDeath].([]any)
 	for _, entry := range entries {
