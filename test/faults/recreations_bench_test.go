@@ -91,6 +91,7 @@ func (w *world) countRecreated() int {
 func benchMigration(s *setup, row func(what, bar string, measured any)) {
 	GinkgoHelper()
 	r, count := newRecreating(s), benchShare(100_000)
+	r.polling = 200 * time.Millisecond // fifty reads a second take a fifth of both cores
 	to := []traffic.Target{{Exchange: directExchange, RoutingKey: "orders"}}
 	backlog := traffic.Publish(GinkgoTB(), r.VHost, traffic.Publishing{Targets: to, Count: count, Size: 1000, Retry: true})
 	backlog.Wait(GinkgoTB(), deadline.For(2*time.Minute))
