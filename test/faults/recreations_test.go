@@ -76,6 +76,7 @@ type recreating struct {
 
 	manager *Manager
 	fences  *fenceWatch
+	polling time.Duration // of await
 	edits   int
 	kills   []time.Time
 }
@@ -83,7 +84,10 @@ type recreating struct {
 func newRecreating(s *setup) *recreating {
 	GinkgoHelper()
 	w := newStraightWorld(s.nodes[0])
-	r := &recreating{world: w, manager: startManager(w), fences: watchFences(w.VHost)}
+	r := &recreating{
+		world: w, manager: startManager(w), fences: watchFences(w.VHost),
+		polling: 20 * time.Millisecond, // a phase can take less than a tenth of a second
+	}
 	r.Queue("orders", r.spec(v1alpha1.RecreatePolicyWhenEmpty))
 	r.settled(1)
 	return r
@@ -161,10 +165,9 @@ func (r *recreating) awaitPhase(phase v1alpha1.RecreationPhase, ended func() *v1
 // again after three minutes.
 const recreationLimit = 2 * time.Minute
 
-// await polls often, because a phase can take less than a tenth of a second.
 func (r *recreating) await(reached func() bool) {
 	GinkgoHelper()
-	Eventually(reached).WithTimeout(deadline.For(recreationLimit)).WithPolling(20*time.Millisecond).Should(BeTrue(), func() string {
+	Eventually(reached).WithTimeout(deadline.For(recreationLimit)).WithPolling(r.polling).Should(BeTrue(), func() string {
 		cq := r.Get("orders")
 		return fmt.Sprintf("recreation: %+v, conditions: %+v", cq.Status.Recreation, cq.Status.Conditions)
 	})

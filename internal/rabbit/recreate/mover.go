@@ -29,7 +29,7 @@ type move struct {
 	from, to, exchange string
 	// ready is how many messages were ready at the beginning.
 	ready int
-	// endBelow ends the move as soon as fewer messages are ready; zero moves all.
+	// endBelow ends the move as soon as fewer messages are ready, or after as many messages as maxMoved returns; zero moves all.
 	endBelow int
 	// maxDepth is how many ready messages the destination may have; any number if zero.
 	maxDepth int
@@ -40,6 +40,10 @@ type move struct {
 	restores bool
 }
 
+// maxMoved is how many messages a move takes at most from a queue that publishers fill meanwhile. They may publish faster than Warren moves
+// messages, and then the queue never becomes nearly empty.
+func maxMoved(ready int) int { return 2*ready + 5000 }
+
 // move moves messages until fewer than endBelow are ready. A message that cannot be moved ends the move. Sentinels that a crash
 // has left behind are dropped.
 func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Progress, error) {
@@ -48,12 +52,16 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 	if m.maxDepth > 0 {
 		settings.MaxDepth = m.maxDepth
 	}
+	total := math.MaxInt
+	if m.endBelow > 0 {
+		total = maxMoved(m.ready)
+	}
 	copier := copier{exchange: m.exchange, user: r.Username, restores: m.restores}
 	done, err := r.changer.Move(ctx, r.Cluster, mover.Config{
 		Log: r.Log, Queue: m.from, Destination: m.to, Exchange: m.exchange, Judge: copier, Copier: copier,
 		Settings: func() mover.Settings { return settings },
 		Drop:     safedelete.IsSentinel,
-		Total:    math.MaxInt, EndBelow: m.endBelow, MaxFailures: 1, Apart: m.isPast,
+		Total:    total, EndBelow: m.endBelow, MaxFailures: 1, Apart: m.isPast,
 		Report: func(now mover.Progress) {
 			latest = m.progressOf(now)
 			if report != nil {

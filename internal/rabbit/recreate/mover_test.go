@@ -1,7 +1,9 @@
 package recreate
 
 import (
+	"context"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -117,6 +119,37 @@ func TestMessagesThatCameFromATier(t *testing.T) {
 			came := cameFrom(&amqp.Delivery{Headers: test.headers}, []string{"orders.retry.5s", "orders.retry.5m"})
 			if came != test.came {
 				t.Error(came)
+			}
+		})
+	}
+}
+
+// movingChanger records the last move.
+type movingChanger struct {
+	Changer
+
+	config mover.Config
+}
+
+func (c *movingChanger) Move(_ context.Context, _ string, config mover.Config) (mover.Progress, error) {
+	c.config = config
+	return mover.Progress{}, nil
+}
+
+// Publishers may fill a queue faster than Warren empties it. Then the bindings must move back even so.
+func TestAMoveOutOfAQueueThatFillsUpEnds(t *testing.T) {
+	for name, test := range map[string]struct{ endBelow, want int }{
+		"until the hold is nearly empty": {nearlyEmpty, 5200},
+		"until the backlog is empty":     {0, math.MaxInt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changer := &movingChanger{}
+			recreator := New(Settings{}, nil, changer, nil, nil)
+			if _, err := recreator.move(t.Context(), move{ready: 100, endBelow: test.endBelow}, nil); err != nil {
+				t.Fatal(err)
+			}
+			if changer.config.Total != test.want {
+				t.Errorf("moves at most %d messages, want %d", changer.config.Total, test.want)
 			}
 		})
 	}
