@@ -18,8 +18,8 @@ import (
 // Names are the names of the parameters.
 var Names = []string{"id", "reason", "header", "diedAfter", "diedBefore", "expression", "unknownOrigin"}
 
-// reasons are the values of the parameter reason.
-var reasons = []string{"Rejected", "Expired", "MaxLength", "DeliveryLimit", "Parked"}
+// Reasons are the values of the parameter reason.
+var Reasons = []string{"Rejected", "Expired", "MaxLength", "DeliveryLimit", "Parked"}
 
 // Of returns the parameters for a selector. A nil selector selects all messages.
 func Of(selector *v1alpha1.DeadLetterSelector) url.Values {
@@ -72,8 +72,8 @@ func addHeader(values url.Values, header v1alpha1.HeaderRequirement) {
 func Selector(values url.Values) (selector v1alpha1.DeadLetterSelector, err error) {
 	selector.IDs, selector.Expression = values["id"], values.Get("expression")
 	for _, word := range values["reason"] {
-		if !slices.Contains(reasons, word) {
-			return selector, fmt.Errorf("reason: %q must be one of %v", word, reasons)
+		if !slices.Contains(Reasons, word) {
+			return selector, fmt.Errorf("reason: %q must be one of %v", word, Reasons)
 		}
 		selector.Reasons = append(selector.Reasons, v1alpha1.DeadLetterReason(word))
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
-	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadlettertext"
 	"github.com/warren-mq/warren/internal/deadletterapi/parameters"
 )
 
@@ -31,7 +30,7 @@ func (f *selectorFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.ids, "id", nil, "only messages with these IDs")
 	flags.StringSliceVar(&f.diedReasons, "died-reason", nil,
-		"only messages with these reasons: "+strings.Join(deadlettertext.Reasons, ", "))
+		"only messages with these reasons: "+strings.Join(parameters.Reasons, ", "))
 	flags.StringArrayVar(&f.headers, "header", nil, "only messages with this header: NAME, !NAME, NAME=VALUE or NAME!=VALUE; several "+
 		"NAME=VALUE of one header match any of the values; otherwise all must match")
 	flags.StringVar(&f.diedAfter, "died-after", "",
@@ -41,7 +40,7 @@ func (f *selectorFlags) add(cmd *cobra.Command) {
 		`only messages for which this CEL expression holds, such as 'body.order.country == "DE"'`)
 	flags.BoolVar(&f.unknownOrigin, "unknown-origin", false,
 		"also messages of unknown origin in a queue that several ConsumerQueues share; they may belong to others")
-	_ = cmd.RegisterFlagCompletionFunc("died-reason", cobra.FixedCompletions(deadlettertext.Reasons, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("died-reason", cobra.FixedCompletions(parameters.Reasons, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // selection returns the selector; nil if all dead letters are selected.
@@ -51,11 +50,11 @@ func (f *selectorFlags) selection(now time.Time) (*v1alpha1.DeadLetterSelector, 
 		selection.UnknownOrigin = true
 	}
 	for _, given := range f.diedReasons {
-		at := slices.IndexFunc(deadlettertext.Reasons, func(reason string) bool { return strings.EqualFold(reason, given) })
+		at := slices.IndexFunc(parameters.Reasons, func(reason string) bool { return strings.EqualFold(reason, given) })
 		if at < 0 {
-			return nil, usageError("--died-reason is %q: want one of %s", given, strings.Join(deadlettertext.Reasons, ", "))
+			return nil, usageError("--died-reason is %q: want one of %s", given, strings.Join(parameters.Reasons, ", "))
 		}
-		selection.Reasons = append(selection.Reasons, v1alpha1.DeadLetterReason(deadlettertext.Reasons[at]))
+		selection.Reasons = append(selection.Reasons, v1alpha1.DeadLetterReason(parameters.Reasons[at]))
 	}
 	var err error
 	if selection.Headers, err = parameters.Headers(f.headers); err != nil {

@@ -1,8 +1,5 @@
 package deadlettertext
 
-// Reasons are the values of a dead letter's reason.
-var Reasons = []string{"Rejected", "Expired", "MaxLength", "DeliveryLimit", "Parked"}
-
 var reasonTexts = map[string]string{
 	"Rejected":      "a consumer rejected the message",
 	"Expired":       "the message waited longer than its TTL",

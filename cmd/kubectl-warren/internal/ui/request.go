@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadlettertext"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
+	"github.com/warren-mq/warren/internal/deadletterapi/parameters"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -97,7 +97,7 @@ func (s *Server) askFor(w http.ResponseWriter, r *http.Request) error {
 		return &problem{http.StatusBadRequest, "No message is chosen. Go back and choose messages in the list."}
 	}
 	page := requestPage{request: asked}
-	for _, reason := range deadlettertext.Reasons {
+	for _, reason := range parameters.Reasons {
 		page.Reasons = append(page.Reasons, reasonChoice{reason, slices.Contains(asked.Reasons, reason)})
 	}
 	list := &v1alpha1.ConsumerQueueList{}
