@@ -45,7 +45,8 @@ const (
 
 func requestOf(r *http.Request, given url.Values) (request, error) {
 	q := request{
-		selection: selectionOf(given), Kind: jobs.Kind(r.PathValue("kind")), Namespace: r.PathValue("namespace"), Name: r.PathValue("queue"),
+		selection: selectionOf(given), Kind: jobs.Kind(r.PathValue("kind")),
+		Namespace: r.PathValue("namespace"), Name: r.PathValue("queue"),
 		To: given.Get("to"), Rate: given.Get("rate"), Limit: given.Get("limit"), Why: strings.TrimSpace(given.Get("why")),
 	}
 	if q.Kind.Empty() == nil {
@@ -172,7 +173,7 @@ func (s *Server) request(w http.ResponseWriter, r *http.Request) error {
 	if limit, err := strconv.ParseInt(asked.Limit, 10, 64); err == nil {
 		page.Count = min(page.Count, limit)
 	}
-	page.Uncounted = page.Counted.Reason == v1alpha1.ReasonDeliveryLimited && asked.Kind == jobs.Redrive && asked.IsAll() && asked.Limit == ""
+	page.Uncounted = page.Counted.Reason == v1alpha1.ReasonDeliveryLimited && asked.mayBeUncounted()
 	if !page.Counted.Outcome.HasCounted() && !page.Uncounted {
 		return &problem{http.StatusConflict, "The messages cannot be counted: " + page.Counted.Reason + ": " + page.Counted.Message}
 	}
@@ -188,9 +189,12 @@ func mistyped(asked request, given url.Values) string {
 	return ""
 }
 
-// confirmed limits a job to the confirmed number of messages. Only a Redrive of all messages can be uncounted.
+// mayBeUncounted reports whether the job may run without a count: only a Redrive of all messages may.
+func (q request) mayBeUncounted() bool { return q.Kind == jobs.Redrive && q.IsAll() && q.Limit == "" }
+
+// confirmed limits a job to the confirmed number of messages.
 func (q request) confirmed(counted string) (request, error) {
-	if counted == uncounted && q.Kind == jobs.Redrive && q.IsAll() && q.Limit == "" {
+	if counted == uncounted && q.mayBeUncounted() {
 		return q, nil
 	}
 	if number, err := strconv.ParseInt(counted, 10, 32); err != nil || number < 1 {
