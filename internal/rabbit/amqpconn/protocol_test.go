@@ -137,6 +137,7 @@ func TestProtocol(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			state := newProtocol(LargestBody, nil)
+			defer state.bodies.close() // all tests of the process share one limit
 			for i, step := range test.steps {
 				err := follow(state, step)
 				if last := i == len(test.steps)-1; last && !errors.Is(err, test.want) || !last && err != nil {
