@@ -197,19 +197,6 @@ func (c *Consumer) Health() Health {
 	return h
 }
 
-// pauseMessage says why a consumer is paused.
-func pauseMessage(pausing, called, limited bool) string {
-	switch {
-	case pausing && called:
-		return "Consumer.Pause was called; Consumer.Resume ends the pause"
-	case pausing:
-		return "the operator recreates the queue and has asked the consumers to pause"
-	case limited:
-		return "messages wait for the limiter"
-	}
-	return "the broker blocks publishers, so failed messages wait in the consumer"
-}
-
 // HealthHandler serves /livez and /readyz for Kubernetes probes. It responds with 200, or 503 if one of the consumers is not live
 // or not ready. The body is a JSON array with the Health of each consumer.
 func HealthHandler(consumers ...*Consumer) http.Handler {

@@ -173,3 +173,16 @@ func (c *Consumer) followPause(s *session) {
 	}
 	c.setState(StateDelivering, nil)
 }
+
+// pauseMessage says why a consumer is paused.
+func pauseMessage(pausing, called, limited bool) string {
+	switch {
+	case pausing && called:
+		return "Consumer.Pause was called; Consumer.Resume ends the pause"
+	case pausing:
+		return "the operator recreates the queue and has asked the consumers to pause"
+	case limited:
+		return "messages wait for the limiter"
+	}
+	return "the broker blocks publishers, so failed messages wait in the consumer"
+}
