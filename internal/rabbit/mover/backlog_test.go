@@ -9,7 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
-// A consumer may return its messages while the broker counts them. They are part of the backlog all the same.
+// A consumer may return its messages while the broker counts them. They are part of the backlog, too.
 func TestBacklogOf(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
