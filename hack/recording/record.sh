@@ -24,11 +24,11 @@ end() {
 trap end EXIT
 
 # The last line of the tour has the vhost and the address of the management API.
-until grep -q "RabbitMQ's own page" "$work/quickstart.log"; do
+until grep -q "RabbitMQ's management page" "$work/quickstart.log"; do
   kill -0 "$quickstart" 2>/dev/null || die "the quickstart ended: $(tail -n 3 "$work/quickstart.log")"
   sleep 0.5
 done
-page=$(sed -n "s/.*RabbitMQ's own page, vhost \"\(.*\)\": \(.*\)/\1 \2/p" "$work/quickstart.log")
+page=$(sed -n "s/.*RabbitMQ's management page, virtual host \"\(.*\)\": \(.*\)/\1 \2/p" "$work/quickstart.log")
 read -r vhost api <<<"$page"
 export KUBECONFIG=$PWD/bin/kubeconfig
 
