@@ -152,7 +152,7 @@ func (r *batchRun) take(seat *batchSeat) {
 	}
 }
 
-// close lets nobody join any more, and returns the members in the order of their delivery.
+// close lets no message join any more, and returns the members in the order of their delivery.
 func (r *batchRun) close() []*member {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 )
 
 // WithBreaker makes the consumer pause after the handler failed n times in a row, for example because a database is down. Each
-// interval, the consumer tries one message. When the handler succeeds, the consumer goes on as before. Until then it is live but
+// interval, the consumer tries one message. When the handler succeeds, the consumer continues as before. Until then it is live but
 // not ready, and the messages wait in the queue. The default, also for 0, is no breaker.
 //
 // An error, RetryAfter and a timeout are failures. Permanent, Discard, Defer, a panic and an undecodable body tell nothing about a

@@ -58,7 +58,7 @@ type Reconnection struct {
 	Took time.Duration
 }
 
-// StuckHandler is a handler that goes on after its context has ended. No other message gets its slot.
+// StuckHandler is a handler that runs on after its context has ended. No other message gets its slot.
 type StuckHandler struct {
 	Delivery *Delivery
 	// Took is the time since the handler was called.

@@ -102,7 +102,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 			HaveField("Reason", "INC-4711: the payment API is back"), HaveField("TTLSecondsAfterFinished", HaveValue(BeEquivalentTo(86400)))))))
 		Eventually(func() int { return w.VHost.Ready("orders") }).Should(Equal(3))
 		w.EventuallyMessages("orders.dlq", Equal(1))
-		b.follow(`//a[text()="Look at the queue again"]`, "orders: 1 dead letter")
+		b.follow(`//a[text()="Back to the queue"]`, "orders: 1 dead letter")
 	})
 
 	It("shows the progress of a Redrive without a reload, and cancels it", func() {

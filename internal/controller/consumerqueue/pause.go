@@ -38,10 +38,10 @@ func (v *vhostScope) contractConfigMap() string {
 // pauseConsumers decides whether the consumers that a recreation waits for are asked to pause. verdict is why it does not begin now.
 func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, inspected phaseResult, verdict plan.Verdict) plan.Verdict {
 	waits := verdict.Reason == v1alpha1.ReasonWaitingForConsumers
-	inVain := !waits && verdict.Reason != v1alpha1.ReasonRecreationPending
+	isObstructed := !waits && verdict.Reason != v1alpha1.ReasonRecreationPending
 	ends, isPaused := plan.PauseEnds(&moment.Status)
 	switch {
-	case isPaused && (inVain || !moment.Now.Before(ends)):
+	case isPaused && (isObstructed || !moment.Now.Before(ends)):
 		v.giveUpPause(moment, verdict.Message)
 		return verdict
 	case isPaused && waits:
@@ -70,7 +70,7 @@ func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, in
 	return verdict
 }
 
-// giveUpPause ends an attempt that has not written to the broker, because its consumers paused in vain.
+// giveUpPause ends an attempt that has not written to the broker, because it cannot begin although its consumers have paused.
 func (v *vhostScope) giveUpPause(moment plan.Moment, why string) {
 	given := moment.Status
 	given.BackOutReason, given.BackOutMessage = v1alpha1.BackOutPauseEnded, "its consumers paused, and it could not begin: "+why

@@ -200,7 +200,7 @@ func (v *vhostScope) tellBlocked(verdict plan.Verdict) {
 	}
 }
 
-// continueRecreation goes on with a recreation that has begun to write to the broker. It returns true when the recreation is over.
+// continueRecreation continues a recreation that has begun to write to the broker. It returns true when the recreation is over.
 func (v *vhostScope) continueRecreation(ctx context.Context) (over bool, err error) {
 	key := client.ObjectKeyFromObject(v.cq)
 	v.recreations.reserve(key, v.place(), true)
@@ -261,7 +261,7 @@ func (v *vhostScope) isEditedBack(status v1alpha1.RecreationStatus) bool {
 		v.desired.Queues[at].Arguments.JSON() != status.NewArguments
 }
 
-// advance decides how a recreation goes on when the work of its phase has ended.
+// advance decides how a recreation continues when the work of its phase has ended.
 func (v *vhostScope) advance(ctx context.Context, status v1alpha1.RecreationStatus, task recreationTask) (over bool, err error) {
 	key, now := client.ObjectKeyFromObject(v.cq), metav1.Now().Rfc3339Copy()
 	result := task.result
@@ -370,7 +370,7 @@ func (v *vhostScope) beginRecreation(ctx context.Context, status v1alpha1.Recrea
 	return v.beginWork(ctx, status)
 }
 
-// recoverRecreation looks for a hold queue where the status was lost, and goes on with its recreation. It returns false if there is none.
+// recoverRecreation looks for a hold queue where the status was lost, and continues its recreation. It returns false if there is none.
 func (v *vhostScope) recoverRecreation(ctx context.Context) (found bool, err error) {
 	main := v.cq.QueueName()
 	engine := v.connection.Recreator(v.location.Cluster.Key())

@@ -63,7 +63,7 @@ func (w *recreationWork) run(ctx context.Context, report func(recreate.Progress)
 // errOutdatedWork ends work whose recreation has gone on without it, for instance through another manager.
 var errOutdatedWork = errors.New("the status of the recreation has changed")
 
-// record changes the status of the recreation at the API server while the work goes on. It fails if another manager has begun work on the
+// record changes the status of the recreation at the API server while the work continues. It fails if another manager has begun work on the
 // same recreation since.
 func (w *recreationWork) record(ctx context.Context, change func(*v1alpha1.RecreationStatus)) error {
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {

@@ -58,7 +58,7 @@ func (s *scope) reconcileTopology(ctx context.Context, connection *brokers.Broke
 	return v.reconcile(ctx)
 }
 
-// recreateFurther goes on with a recreation. While one is under way, nothing else of the topology is corrected or removed.
+// recreateFurther continues a recreation. While one is under way, nothing else of the topology is corrected or removed.
 func (s *scope) recreateFurther(
 	ctx context.Context, connection *brokers.Broker, version vhost.Version, desired topology.Topology,
 ) (waiting, error) {

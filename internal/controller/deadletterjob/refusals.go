@@ -33,7 +33,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 // Refusal returns what the broker refuses to a running Redrive or Purge of a ConsumerQueue; empty if nothing. It reads the
-// statuses of the jobs, so a restart loses nothing. A refusal ends when the job goes on or is deleted.
+// statuses of the jobs, so a restart loses nothing. A refusal ends when the job continues or is deleted.
 func Refusal(ctx context.Context, reader client.Reader, cq client.ObjectKey) (string, error) {
 	for _, kind := range []Kind{Redrive, Purge} {
 		jobs, err := kind.list(ctx, reader, client.InNamespace(cq.Namespace), client.MatchingFields{IndexConsumerQueue: cq.Name})

@@ -38,7 +38,7 @@ func (s *scope) key() Key { return s.before.key() }
 
 // reconcile takes the next step, and returns when to reconcile again; zero is when an event arrives.
 func (s *scope) reconcile(ctx context.Context) (time.Duration, error) {
-	if s.Tasks.areEnding() { // the next leader goes on
+	if s.Tasks.areEnding() { // the next leader continues
 		return 0, nil
 	}
 	running := s.Tasks.get(s.key(), s.before.GetUID())
@@ -245,7 +245,7 @@ func (s *scope) writeProgress(ctx context.Context, running Task) (time.Duration,
 	return untilWrite(now, s.status.StartTime.Time, now, false), nil
 }
 
-// writeRunning writes the status of a job that goes on.
+// writeRunning writes the status of a job that has not ended.
 func (s *scope) writeRunning(ctx context.Context, value conditions.Value) error {
 	writer := conditions.For(&s.status.Conditions, s.before.GetGeneration())
 	writer.ClearSuspended()

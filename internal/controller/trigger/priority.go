@@ -13,7 +13,7 @@ import (
 // resources have been compared with a broker again.
 const (
 	// Noticed is for changes that others may wait for: an object at the broker changed, another resource released an object, or a
-	// deletion goes on.
+	// deletion continues.
 	Noticed = -50
 	// Resync is for what concerns all resources of a connection, and for what is due after an interval. Mostly nothing has changed.
 	// Controller-runtime uses the same priority for the first list of a manager.

@@ -27,7 +27,7 @@ type Recreation struct {
 	WithoutHold bool
 	// Emptied: Empty has returned without an error once. Messages that arrive after that came past the bindings.
 	Emptied bool
-	// AcceptsPast: Swap goes on if messages came past the bindings. Otherwise it fails with PublishersPastBindings.
+	// AcceptsPast: Swap continues if messages came past the bindings. Otherwise it fails with PublishersPastBindings.
 	AcceptsPast bool
 	// DeleteSent: Swap has called its callback, and has not returned Swapped.DeleteSent as false since. A delete may be under way, or was
 	// executed.

@@ -44,7 +44,7 @@ type Ended struct {
 	Settled bool
 }
 
-// NextStep decides how a recreation goes on when the work of its phase has ended: it returns the status to write before the next work
+// NextStep decides how a recreation continues when the work of its phase has ended: it returns the status to write before the next work
 // begins, and whether the recreation is over. Once a delete may have been sent, a recreation only goes forward.
 func NextStep(status v1alpha1.RecreationStatus, ended Ended) (next v1alpha1.RecreationStatus, over bool) {
 	switch ended.Outcome {

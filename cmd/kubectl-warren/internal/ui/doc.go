@@ -7,7 +7,7 @@
 //   - queues.go, queue.go, message.go: the three views
 //   - export.go: all messages as a file
 //   - selection.go, request.go: which messages are meant, counting them, and asking for a Redrive or a Purge
-//   - job.go, progress.go: the jobs, and how one goes on
+//   - job.go, progress.go: the jobs, and their progress
 //   - recreation.go: the recreation of a queue
 //
 // assets/ has htmx and its extension for server-sent events from npm (htmx.org, htmx-ext-sse; 0BSD), with versions in their
