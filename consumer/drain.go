@@ -93,7 +93,7 @@ func (s *session) cancelEarly() error {
 // returnAndClose sends pending acks, returns unsettled messages, and closes the channel. It does not cancel a single active
 // consumer: the next consumer would become active before this one has returned its messages.
 func (s *session) returnAndClose() {
-	_ = s.withTimeout(func() error {
+	_ = s.withTimeout(closeTimeout, func() error {
 		if err := s.acker.flush(); err != nil {
 			return err
 		}
@@ -113,12 +113,12 @@ func (s *session) returnAndClose() {
 		return s.acker.returnAll()
 	})
 	s.acker.close()
-	_ = s.withTimeout(s.channel.Close)
+	_ = s.withTimeout(closeTimeout, s.channel.Close)
 }
 
-// withTimeout runs a request, and kills the connection if the broker does not answer within closeTimeout.
-func (s *session) withTimeout(request func() error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+// withTimeout runs a request, and kills the connection if the broker does not answer in time.
+func (s *session) withTimeout(limit time.Duration, request func() error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	defer context.AfterFunc(ctx, s.connection.Kill)()
 	return request()

@@ -144,7 +144,7 @@ func (s *session) lose(cause error) {
 	s.stop()
 	s.acker.close()
 	s.cancel(cause)
-	_ = s.withTimeout(s.channel.Close) // the broker may have closed it
+	_ = s.withTimeout(closeTimeout, s.channel.Close) // the broker may have closed it
 }
 
 // settle carries out the contract's decision about a delivery. Publishing a copy and waiting happen in other goroutines.

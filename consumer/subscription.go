@@ -37,7 +37,7 @@ func (s *session) adjust() error {
 		for _, next := range untouched {
 			s.inbox <- next // has room for the prefetch
 		}
-		return s.withTimeout(func() error { return s.subscribe(window) })
+		return s.withTimeout(connectTimeout, func() error { return s.subscribe(window) })
 	}
 	for _, next := range untouched {
 		if err := s.acker.returnMessage(next.DeliveryTag); err != nil {
@@ -94,7 +94,7 @@ func (s *session) cancelSubscription() ([]arrival, error) {
 	if err := s.acker.flush(); err != nil {
 		return nil, err
 	}
-	if err := s.withTimeout(func() error { return s.channel.Cancel(s.tag(), false) }); err != nil {
+	if err := s.withTimeout(closeTimeout, func() error { return s.channel.Cancel(s.tag(), false) }); err != nil {
 		return nil, err
 	}
 	var untouched []arrival

@@ -326,6 +326,13 @@ var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
 		}).Should(HaveLen(1))
 	})
 
+	It("counts deletions of queues", func() {
+		well.Queue("short-lived", `{retry: {policy: None}}`)
+		well.Ready("short-lived")
+		well.Delete("short-lived")
+		prometheus.eventually(`sum(warren_queue_deletion_duration_seconds_count) > 0`, HaveLen(1))
+	})
+
 	It("has data for every query of the dashboard", func() {
 		var answers []drawn
 		for _, p := range panels() {

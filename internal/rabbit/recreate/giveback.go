@@ -98,7 +98,8 @@ func (r *Recreator) bindRecorded(ctx context.Context, rec Recreation, wanted fun
 }
 
 // giveBackAll moves the messages of the backlog back, and then those of the hold, most of them before it binds the queue again. So
-// each publisher's messages keep their order, except messages in flight when the bindings moved. It deletes both queues.
+// the messages of a publisher retain their order, except messages in flight when the bindings moved, and messages that are published
+// faster than Warren moves them. It deletes both queues.
 func (r *Recreator) giveBackAll(
 	ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool, report func(Progress),
 ) (progress Progress, err error) {

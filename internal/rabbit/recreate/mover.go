@@ -29,7 +29,7 @@ type move struct {
 	from, to, exchange string
 	// ready is how many messages were ready at the beginning.
 	ready int
-	// endBelow ends the move as soon as fewer messages are ready, or after as many messages as maxMoved returns; zero moves all.
+	// endBelow ends the move as soon as fewer messages are ready; zero moves all.
 	endBelow int
 	// maxDepth is how many ready messages the destination may have; any number if zero.
 	maxDepth int
@@ -40,8 +40,8 @@ type move struct {
 	restores bool
 }
 
-// maxMoved is how many messages a move takes at most from a queue that publishers fill meanwhile. They may publish faster than Warren moves
-// messages, and then the queue never becomes nearly empty.
+// maxMoved is how many messages a move takes at most from the hold, which publishers fill meanwhile. They may publish faster than
+// Warren moves messages, and then the hold never becomes nearly empty.
 func maxMoved(ready int) int { return 2*ready + 5000 }
 
 // move moves messages until fewer than endBelow are ready. A message that cannot be moved ends the move. Sentinels that a crash
@@ -53,7 +53,7 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 		settings.MaxDepth = m.maxDepth
 	}
 	total := math.MaxInt
-	if m.endBelow > 0 {
+	if m.restores && m.endBelow > 0 { // the end of a move returns messages, which the queue itself may count as deliveries
 		total = maxMoved(m.ready)
 	}
 	copier := copier{exchange: m.exchange, user: r.Username, restores: m.restores}

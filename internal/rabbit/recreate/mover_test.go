@@ -138,14 +138,18 @@ func (c *movingChanger) Move(_ context.Context, _ string, config mover.Config) (
 
 // Publishers may fill a queue faster than Warren empties it. Then the bindings must move back even so.
 func TestAMoveOutOfAQueueThatFillsUpEnds(t *testing.T) {
-	for name, test := range map[string]struct{ endBelow, want int }{
-		"until the hold is nearly empty": {nearlyEmpty, 5200},
-		"until the backlog is empty":     {0, math.MaxInt},
+	for name, test := range map[string]struct {
+		move move
+		want int
+	}{
+		"until the hold is nearly empty": {move{ready: 100, endBelow: nearlyEmpty, restores: true}, 5200},
+		"until the backlog is empty":     {move{ready: 100, restores: true}, math.MaxInt},
+		"until the main queue is empty":  {move{ready: 100, endBelow: 1}, math.MaxInt},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changer := &movingChanger{}
 			recreator := New(Settings{}, nil, changer, nil, nil)
-			if _, err := recreator.move(t.Context(), move{ready: 100, endBelow: test.endBelow}, nil); err != nil {
+			if _, err := recreator.move(t.Context(), test.move, nil); err != nil {
 				t.Fatal(err)
 			}
 			if changer.config.Total != test.want {

@@ -120,7 +120,7 @@ type leftover struct {
 // leftoverFences returns three sorts of fences: fences that this connection could not lift, fences of its own owner that it did
 // not put up, and fences of other owners that were seen unchanged for longer than any deletion takes. It leaves out fences that a
 // deletion of this process needs, on any connection, and fences of recreations: see ClearRecreation. The time in the name of a
-// fence does not count: another clock may have written it, and the process that put the fence up may have been stopped for a
+// fence decides nothing here: another clock may have written it, and the process that put the fence up may have been stopped for a
 // while.
 //
 // Only one process works for an owner: the leader. Another process of the same owner has lost the lead longer ago than its budget
@@ -224,32 +224,36 @@ func (s recovery) checkVanished(ctx context.Context, cluster, policy string) err
 // takes meanwhile would be lost. The channel that deletes a queue holds a sentinel, so the broker counts the channel as a consumer.
 // Another consumer cannot be told from it, so checkNoDelete passes after Times.Vanish in any case.
 func (s recovery) checkNoDelete(ctx context.Context, cluster string, stray leftover) error {
-	isOpen := stray.policy.Definition[vhost.KeyMaxLength] == fence.Boundless
-	if !stray.foreign || isOpen || stray.seen >= s.Times.Vanish {
+	if !stray.foreign || !fence.IsClosed(stray.policy.Definition) || stray.seen >= s.Times.Vanish {
 		return nil
 	}
 	queues := fence.QueuesOf(stray.policy.Pattern.String())
-	err := firstOf(queues, forEach(ctx, s.errs, queues, func(queue string) error { return s.checkUnheld(ctx, cluster, queue) }))
+	err := firstOf(queues, forEach(ctx, s.errs, queues, func(queue string) error { return s.checkUnheld(ctx, cluster, stray.policy.Name, queue) }))
 	if err != nil {
 		s.deletions.refreshIn(time.Second, s.observer.RequestRefresh)
 	}
 	return err
 }
 
-// checkUnheld fails if a channel may hold a sentinel of a queue. A count of no messages and no consumers proves nothing: see look.
-// The answer to a basic.get comes from the leader of the queue, and shows whether the queue is empty.
-func (s recovery) checkUnheld(ctx context.Context, cluster, queue string) error {
+// checkUnheld fails if a channel may hold a sentinel of a queue. During a delete one sentinel is held and the other is ready, so no
+// delete is running on an empty queue. A count of no messages and no consumers proves nothing: see look. The answer to a basic.get
+// comes from the leader of the queue, and shows whether the queue is empty. checkUnheld gets another client's message only once,
+// because the queue may count the delivery.
+func (s recovery) checkUnheld(ctx context.Context, cluster, policy, queue string) error {
 	now, exists, err := s.held(ctx, cluster, queue)
 	switch {
 	case err != nil, !exists, now.consumers == 0 && now.ready > 0:
 		return err
-	case now.consumers > 0:
+	case now.consumers > 0 || s.deletions.hasLooked(policy, queue):
 		return s.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue)
 	}
 	return s.changer.DoToTheEnd(ctx, cluster, func(channel *amqp.Channel) error {
 		message, found, err := get(channel, queue)
 		if err != nil || !found {
 			return err
+		}
+		if !IsSentinel(&message) {
+			s.deletions.recordBrowse(policy, queue)
 		}
 		return errors.Join(s.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue), putBack(message))
 	})

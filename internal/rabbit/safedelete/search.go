@@ -29,7 +29,7 @@ type search struct {
 	missing func(queue string, change int) int
 	// gone is called for a queue that does not exist.
 	gone func(queue string)
-	// published is before the first sentinel was published; zero if that is not known.
+	// published is a time before the first sentinel was published; zero if none is known.
 	published time.Time
 	// mayBeHeld: the process that published the sentinels may still hold some, because the broker may not have noticed that the
 	// process is gone.
@@ -85,7 +85,10 @@ func (s *search) byExpiry() (expiring, others []string) {
 
 func (s *search) ttl(queue string) (time.Duration, bool) {
 	now := &queueStats{user: s.fence.Effective}
-	s.observer.View(func(known *snapshot.Snapshot) { now.Arguments = known.Queues[queue].Arguments })
+	s.observer.View(func(known *snapshot.Snapshot) {
+		operator, _ := holdingPolicy(queue, known.Policies, true)
+		now.Arguments, now.operator = known.Queues[queue].Arguments, operator.Definition
+	})
 	return now.ttl()
 }
 

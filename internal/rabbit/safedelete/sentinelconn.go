@@ -81,13 +81,9 @@ func (s *sentinelConn) describe(l *alarmedLink, err error) error {
 func (s *sentinelConn) check(ctx context.Context, cluster string) error {
 	return s.alone(ctx, cluster, 1, func(p *publisher) error {
 		nowhere := "warren.nowhere." + rand.Text()
-		probe := amqp.Publishing{Type: SentinelType, AppId: sentinelApp}
-		confirmation, err := p.Channel.PublishWithDeferredConfirm("", nowhere, false, false, probe)
-		if err == nil {
-			watchdog := time.AfterFunc(s.times.Operation, p.link.Cut)
-			defer watchdog.Stop()
-			confirmation.Wait()
-		}
+		watchdog := time.AfterFunc(s.times.Operation, p.link.Cut)
+		defer watchdog.Stop()
+		_, err := p.Publish("", nowhere, amqp.Publishing{Type: SentinelType, AppId: sentinelApp})
 		return err
 	})
 }
