@@ -47,7 +47,8 @@ type BatchHandler[T any] func(ctx context.Context, b *Batch[T]) error
 // or the first of them has waited for wait. The default concurrency is 1 batch, and the default prefetch is 2 batches.
 //
 // Bodies are decoded as JSON. A body that cannot be decoded is not in the batch. Middleware is called for each message of a batch at
-// the same time. WithLimiter, WithBreaker and WithTimeout apply to each call of the handler.
+// the same time, and next returns after the whole batch was handled, so middleware must hold no lock while it calls next.
+// WithLimiter, WithBreaker and WithTimeout apply to each call of the handler.
 func NewBatch[T any](
 	conn *Conn, source contract.Source, size int, wait time.Duration, handle BatchHandler[T], options ...Option,
 ) (*Consumer, error) {

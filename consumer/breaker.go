@@ -15,8 +15,8 @@ import (
 // not ready, and the messages wait in the queue. The default, also for 0, is no breaker.
 //
 // An error, RetryAfter and a timeout are failures. Permanent, Discard, Defer, a panic and an undecodable body tell nothing about a
-// dependency, so they neither open nor close the breaker. A message that was tried in vain uses no attempt: it is deferred, as by
-// Defer. RabbitMQ before 4.3 counts that as a delivery under Requeue and None.
+// dependency, so they neither open nor close the breaker. A message that fails while it is tried uses no attempt: it is deferred,
+// as by Defer. RabbitMQ before 4.3 counts that as a delivery under Requeue and None.
 func WithBreaker(n int, interval time.Duration) Option {
 	return func(s *settings) { s.breakAfter, s.probeInterval = n, interval }
 }
@@ -41,7 +41,7 @@ type breaker struct {
 
 func (b *breaker) is(state breakerState) bool { return breakerState(b.state.Load()) == state }
 
-// err returns why the breaker is not closed, or nil. It leaves out the handler's error, because Health is served to everybody.
+// err returns why the breaker is not closed, or nil. It leaves out the handler's error, because Health is served without authentication.
 func (b *breaker) err() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *session) conclude(began time.Time, ends ...ending) {
 	}
 }
 
-// followBreaker records the end of a call of the handler. It defers a message that was tried in vain. If the breaker opens, it
+// followBreaker records the end of a call of the handler. It defers a message that failed while it was tried. If the breaker opens, it
 // cancels the subscription before the messages are settled, because the broker would then send others.
 func (s *session) followBreaker(ends []ending) {
 	c, ended := s.consumer, resultOf(ends)

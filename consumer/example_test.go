@@ -87,7 +87,8 @@ func ExampleNewBatch() {
 		if err != nil {
 			return err
 		}
-		_, err = db.ExecContext(ctx, `INSERT INTO orders (number) SELECT number FROM json_to_recordset($1) AS o(number bigint)`, string(document))
+		_, err = db.ExecContext(ctx, `INSERT INTO orders (number)
+			SELECT number FROM json_to_recordset($1) AS o(number bigint) ON CONFLICT DO NOTHING`, string(document))
 		return err
 	}
 	_, err := consumer.NewBatch(consumer.NewConn(nil), contract.Default("orders"), 100, time.Second,

@@ -85,7 +85,7 @@ func (d *Delivery) IsLastAttempt() bool { return d.Attempt() >= d.MaxAttempts() 
 // Redrives returns how often the message was moved back from the dead-letter queue, from the header x-warren-redrive-count.
 func (d *Delivery) Redrives() int { return contract.Redrives(d.Raw.Headers) }
 
-// Deferrals returns how often handlers have deferred the message, from the header x-defer-count.
+// Deferrals returns how often handlers and the breaker have deferred the message, from the header x-defer-count.
 func (d *Delivery) Deferrals() int { return contract.Deferrals(d.Raw.Headers) }
 
 // ForwardHeaders returns a copy of the headers for another message that the handler publishes. It leaves out the headers with

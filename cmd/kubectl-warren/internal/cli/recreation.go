@@ -67,14 +67,18 @@ const answerTimeout = 15 * time.Second
 // sayAfterApproval waits until the status shows what Warren does with an approved recreation, and prints it.
 func (s session) sayAfterApproval(ctx context.Context, out io.Writer, name string) {
 	answer := ""
-	_ = wait.PollUntilContextTimeout(ctx, pollInterval, answerTimeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, answerTimeout, true, func(ctx context.Context) (bool, error) {
 		cq, err := s.consumerQueue(ctx, name)
 		if err == nil {
 			answer = recreation.AfterApproval(cq)
 		}
 		return answer != "", err
 	})
-	if answer == "" {
+	switch {
+	case answer != "":
+	case err != nil && !wait.Interrupted(err):
+		answer = fmt.Sprintf("The approval is written, but ConsumerQueue %q cannot be read: %v", name, err)
+	default:
 		answer = fmt.Sprintf("Warren has not begun yet. To see whether the consumers must be stopped: "+
 			"kubectl warren status %s --namespace %s", name, s.namespace)
 	}
