@@ -228,7 +228,9 @@ func (s recovery) checkNoDelete(ctx context.Context, cluster string, stray lefto
 		return nil
 	}
 	queues := fence.QueuesOf(stray.policy.Pattern.String())
-	err := firstOf(queues, forEach(ctx, s.errs, queues, func(queue string) error { return s.checkUnheld(ctx, cluster, stray.policy.Name, queue) }))
+	err := firstOf(queues, forEach(ctx, s.errs, queues, func(queue string) error {
+		return s.checkUnheld(ctx, cluster, stray.policy.Name, queue)
+	}))
 	if err != nil {
 		s.deletions.refreshIn(time.Second, s.observer.RequestRefresh)
 	}
