@@ -200,19 +200,32 @@ func (c *Pool) Run(l *Conn, operation func(*Conn) error) error {
 // DeclaredQueue returns how many messages of a queue are ready and how many consumers it has, by a passive declaration on the
 // cluster of this name; false if the queue does not exist. A client that holds messages of a quorum queue counts as a consumer.
 func (c *Pool) DeclaredQueue(ctx context.Context, cluster, queue string) (declared amqp.Queue, exists bool, err error) {
-	answer := make(chan amqp.Queue, 1) // the operation continues after the context ends
+	type answer struct {
+		declared amqp.Queue
+		exists   bool
+	}
+	answers := make(chan answer, 1) // the operation continues after the context ends
 	err = c.DoOnCluster(ctx, cluster, func(channel *amqp.Channel) error {
-		return Timed("queue.declare", func() error {
-			declared, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)
-			answer <- declared
-			return err
-		})
+		declared, exists, err := DeclaredQueue(channel, queue)
+		answers <- answer{declared, exists}
+		return err
 	})
-	switch {
-	case errors.Is(err, brokererr.ErrNotFound):
-		return amqp.Queue{}, false, nil
-	case err != nil:
+	if err != nil {
 		return amqp.Queue{}, false, err
 	}
-	return <-answer, true, nil
+	given := <-answers
+	return given.declared, given.exists, nil
+}
+
+// DeclaredQueue returns the counts of a queue by a passive declaration; false if the queue does not exist. Then RabbitMQ has closed
+// the channel.
+func DeclaredQueue(channel *amqp.Channel, queue string) (declared amqp.Queue, exists bool, err error) {
+	err = Timed("queue.declare", func() (err error) {
+		declared, err = channel.QueueDeclarePassive(queue, true, false, false, false, nil)
+		return err
+	})
+	if reply, ok := errors.AsType[*amqp.Error](err); ok && reply.Code == amqp.NotFound {
+		return amqp.Queue{}, false, nil
+	}
+	return declared, err == nil, err
 }

@@ -18,17 +18,10 @@ import (
 // as a consumer. Neither number includes messages that wait to be redelivered or dead-lettered.
 type counts struct{ ready, consumers int }
 
-// passiveDeclare returns the counts of a queue; false if the queue does not exist.
+// passiveDeclare returns the counts of a queue; false if the queue does not exist. Then RabbitMQ has closed the channel.
 func passiveDeclare(channel *amqp.Channel, queue string) (counts, bool, error) {
-	var declared amqp.Queue
-	err := amqpconn.Timed("queue.declare", func() (err error) {
-		declared, err = channel.QueueDeclarePassive(queue, true, false, false, false, nil)
-		return err
-	})
-	if reply, ok := errors.AsType[*amqp.Error](err); ok && reply.Code == amqp.NotFound {
-		return counts{}, false, nil // and the channel is closed
-	}
-	return counts{ready: declared.Messages, consumers: declared.Consumers}, err == nil, err
+	declared, exists, err := amqpconn.DeclaredQueue(channel, queue)
+	return counts{ready: declared.Messages, consumers: declared.Consumers}, exists, err
 }
 
 // get receives a message from a queue, if there is one.
