@@ -99,16 +99,21 @@ func (l *Limiter) TryAcquire(endpoint string, resource client.ObjectKey) (releas
 // takeOffer takes the slot that was offered to a resource, and returns for how long the resource waited; false if there is none.
 // An offer at another broker ends.
 func (l *Limiter) takeOffer(resource client.ObjectKey, key laneKey, now time.Time) (wait time.Duration, has bool) {
-	offer, offered := l.offered[resource]
-	delete(l.offered, resource)
-	if offered && offer.laneKey == key {
+	if offer, offered := l.offered[resource]; offered && offer.laneKey == key {
+		delete(l.offered, resource)
 		return now.Sub(offer.since), true
 	}
-	if offered {
+	l.endOffer(resource)
+	return 0, false
+}
+
+// endOffer releases the slot that was offered to a resource, if there is one.
+func (l *Limiter) endOffer(resource client.ObjectKey) {
+	if offer, offered := l.offered[resource]; offered {
+		delete(l.offered, resource)
 		l.lanes[offer.laneKey].taken--
 		l.offer()
 	}
-	return 0, false
 }
 
 // Pass releases the slot that a resource was offered and does not need. Call it at the end of each reconciliation that does
@@ -116,7 +121,7 @@ func (l *Limiter) takeOffer(resource client.ObjectKey, key laneKey, now time.Tim
 func (l *Limiter) Pass(resource client.ObjectKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.takeOffer(resource, laneKey{}, time.Now())
+	l.endOffer(resource)
 }
 
 // release releases a slot that was used for some time.
