@@ -80,7 +80,7 @@ func TestABreakerSavesAttemptsInAnOutage(t *testing.T) {
 	}
 }
 
-// Pause returns what no handler has begun, and Resume consumes on the same channel.
+// Pause returns the messages whose handlers have not begun, and Resume consumes on the same channel.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	const messages = 30

@@ -131,7 +131,7 @@ func BenchmarkBatch(b *testing.B) {
 	b.ReportMetric(math.Exp((batch-ten)/n), "batch/ten")
 }
 
-// insertRows is the recipe of docs/consumer/database.md.
+// insertRows is the recipe of docs/consumer/database.md without ON CONFLICT, so that a table shows rows that were inserted twice.
 func insertRows(ctx context.Context, db *sql.DB, messages ...*consumer.Message[row]) error {
 	rows := make([]row, len(messages))
 	for i, m := range messages {

@@ -114,7 +114,8 @@ func (c *cluster) expectPause() {
 	Expect(first.Sub(givingBack)).To(BeNumerically("<=", pauseLimit))
 }
 
-// expectNoneLost stops the publisher and waits until each confirmed order was shipped, or is a dead letter because nobody ships it.
+// expectNoneLost stops the publisher and waits until each confirmed order was shipped, or is a dead letter because the consumer
+// cannot ship it.
 func (c *cluster) expectNoneLost(publisher *traffic.Publisher) {
 	GinkgoHelper()
 	publisher.Stop()

@@ -258,7 +258,7 @@ function cut(message: string, limit: number): string {
   return bytes.toString("utf8", 0, end);
 }
 
-/** Reads a count from a header that anybody may have written: what is no whole number from 0 to 2147483647 reads as 0. */
+/** Reads a count from a header, which any publisher can set. A value that is not a whole number from 0 to 2147483647 counts as 0. */
 function count(value: unknown): number {
   return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= 2 ** 31 - 1 ? value : 0;
 }

@@ -15,8 +15,8 @@ import (
 // maxRecreations is how many queues of a vhost are recreated at a time. Each has an AMQP connection.
 const maxRecreations = 16
 
-// How soon the work of a phase is repeated that failed. The last pause is short, because the fence may be closed meanwhile, and because
-// no work is tried while the broker cannot be reached.
+// The time between a failure of the work of a phase and its next attempt. The longest is short, because the fence may be closed
+// meanwhile, and because no work is tried while the broker cannot be reached.
 const (
 	firstWorkRetry = time.Second
 	lastWorkRetry  = 5 * time.Second

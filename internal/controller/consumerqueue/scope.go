@@ -116,7 +116,7 @@ func (s *scope) addFinalizer(ctx context.Context, connection string) error {
 }
 
 // checkProtected asks the API server whether the BrokerConnection of an open connection has its finalizer and is not being
-// deleted. Otherwise it returns ErrStaleCache, because the cache is too old to know.
+// deleted. Otherwise it returns ErrStaleCache: the reconciliation began with an older BrokerConnection.
 func (s *scope) checkProtected(ctx context.Context, owner string) error {
 	bc := &v1alpha1.BrokerConnection{}
 	err := s.live.Get(ctx, brokers.ConnectionKey(s.cq), bc)

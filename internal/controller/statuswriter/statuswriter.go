@@ -14,7 +14,7 @@ import (
 // FieldOwner is the field manager of statuses and of the ConfigMaps that Warren writes.
 const FieldOwner = client.FieldOwner("warren")
 
-// ErrStaleCache means that a reconciliation began with an older status than the API server has.
+// ErrStaleCache means that a reconciliation began with an older resource than the API server has.
 var ErrStaleCache = errors.New("the cache does not have the newest status yet")
 
 // IsStale reports whether a reconciliation has to run again with a newer version of the resource: err is ErrStaleCache or a

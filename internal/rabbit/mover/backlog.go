@@ -69,7 +69,7 @@ func backlogOf(declared amqp.Queue, totals management.MessageCount) Backlog {
 	switch {
 	case declared.Consumers == 0:
 		counted.IsUncounted = declared.Messages == 0 && totals.Ready() > 0
-	case totals.Messages > 0: // otherwise the broker has no statistics
+	case totals.Messages > 0: // otherwise the broker has no statistics, or the queue is empty now
 		counted.Ready, counted.Held = int(totals.Ready()), int(totals.Unacknowledged)
 	}
 	return counted
