@@ -3,8 +3,6 @@ package consumer
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -92,6 +90,8 @@ type member struct {
 type batchRun struct {
 	full chan struct{} // closed when all have joined or returned
 	done chan struct{} // closed when the results are set
+	// again is held while the handler is called for one message again. A channel, because a mutex would stop the clock of synctest.
+	again chan struct{}
 
 	mu      sync.Mutex
 	missing int // how many have neither joined nor returned
@@ -115,7 +115,13 @@ type batchSeat struct {
 // before, because middleware calls its handler again, it calls the handler for this member alone.
 func joinBatch(ctx context.Context, call func(context.Context, []*member), m *member) error {
 	seat, _ := ctx.Value(batchKey{}).(*batchSeat)
-	if seat == nil || !seat.run.join(seat, m) {
+	if seat == nil {
+		call(ctx, []*member{m})
+		return m.result
+	}
+	if !seat.run.join(seat, m) {
+		seat.run.again <- struct{}{}
+		defer func() { <-seat.run.again }()
 		call(ctx, []*member{m})
 		return m.result
 	}
@@ -179,7 +185,7 @@ func (w *worker) receiveBatch() bool {
 	}
 	timer := time.NewTimer(s.settings.batch.wait)
 	defer timer.Stop()
-	for len(w.arrived) < s.settings.batch.size {
+	for size := min(s.settings.batch.size, s.window()); len(w.arrived) < size; {
 		select {
 		case <-s.stopped:
 			return true // process returns the messages
@@ -196,7 +202,7 @@ func (w *worker) receiveBatch() bool {
 func (w *worker) handleBatch(began time.Time) {
 	s, deliveries := w.session, slices.Clone(w.ready)
 	h := w.start(deliveries[0], deliveries[1:]...)
-	run := &batchRun{full: make(chan struct{}), done: make(chan struct{}), missing: len(deliveries)}
+	run := &batchRun{full: make(chan struct{}), done: make(chan struct{}), again: make(chan struct{}, 1), missing: len(deliveries)}
 	ends := make([]ending, len(deliveries))
 	var running sync.WaitGroup
 	for i, d := range deliveries {
@@ -205,10 +211,7 @@ func (w *worker) handleBatch(began time.Time) {
 	returned := false
 	defer func() {
 		if !returned {
-			run.failure = &batchPanic{errors.New("the handler ended its goroutine")}
-			if cause := recover(); cause != nil {
-				run.failure = &batchPanic{fmt.Errorf("the handler panicked: %v", cause)}
-			}
+			run.failure = &batchPanic{unreturned(recover())}
 			s.consumer.logPanic(deliveries[0], run.failure, debug.Stack())
 		}
 		close(run.done)
@@ -243,13 +246,11 @@ func (s *session) handleMember(h *handlerContext, run *batchRun, d *Delivery, en
 		if returned {
 			return
 		}
-		failure := errors.New("the handler ended its goroutine")
-		switch cause := recover().(type) {
-		case nil:
-		case *batchPanic: // was logged
-			failure = cause.error
-		default:
-			failure = fmt.Errorf("the handler panicked: %v", cause)
+		cause := recover()
+		failure := unreturned(cause)
+		if ofBatch, is := cause.(*batchPanic); is { // was logged
+			failure = ofBatch.error
+		} else {
 			s.consumer.logPanic(d, failure, debug.Stack())
 		}
 		*end = ending{d, s.settings.newOutcome(contract.ResultPanicked, 0, failure), failure}

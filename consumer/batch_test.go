@@ -1,6 +1,7 @@
 package consumer_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -191,6 +192,27 @@ func TestEachMessageOfABatchHasAResult(t *testing.T) {
 	}
 }
 
+// Middleware tries each message of a batch again, but the concurrency is one batch.
+func TestMessagesThatAreTriedAgainOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		running, together := atomic.Int64{}, atomic.Int64{}
+		again := func(next consumer.HandleFunc) consumer.HandleFunc {
+			return func(ctx context.Context, d *consumer.Delivery) error { return cmp.Or(next(ctx, d), next(ctx, d)) }
+		}
+		b := runBatches(t, func(context.Context, *consumer.Batch[string]) error {
+			together.Store(max(together.Load(), running.Add(1)))
+			time.Sleep(time.Second)
+			running.Add(-1)
+			return nil
+		}, consumer.WithMiddleware(again))
+		b.send(t, "a", "b", "c")
+		pass(time.Minute)
+		equal(t, "handlers at the same time", 1, int(together.Load()))
+		equal(t, "Run", nil, b.end())
+	})
+}
+
 func TestAnUndecodableBodyIsNotInTheBatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -285,11 +307,11 @@ func TestALimiterAndABreakerOfBatches(t *testing.T) {
 		}
 		b.send(t, "a", "b", "c", "d", "e", "f", "g", "h", "i")
 		pass(4 * time.Second)
-		equal(t, "two failures in a row, and one message that is tried", []int{3, 3, 1}, seen.sizes())
+		equal(t, "two failures in a row, and one message every two seconds", []int{3, 3, 1, 1}, seen.sizes())
 		equal(t, "permissions in use", 0, limits.inUse())
 		down.Store(false)
 		pass(10 * time.Second)
-		equal(t, "after the outage", []int{1, 1}, seen.sizes()[3:])
+		equal(t, "after the outage", []int{1}, seen.sizes()[4:])
 		equal(t, "Run", nil, b.end())
 	})
 }

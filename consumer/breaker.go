@@ -1,6 +1,8 @@
 package consumer
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -14,9 +16,13 @@ import (
 // interval, the consumer tries one message. When the handler succeeds, the consumer continues as before. Until then it is live but
 // not ready, and the messages wait in the queue. The default, also for 0, is no breaker.
 //
-// An error, RetryAfter and a timeout are failures. Permanent, Discard, Defer, a panic and an undecodable body tell nothing about a
-// dependency, so they neither open nor close the breaker. A message that fails while it is tried uses no attempt: it is deferred,
-// as by Defer. RabbitMQ before 4.3 counts that as a delivery under Requeue and None.
+// An error, RetryAfter and a timeout are failures, also if middleware such as AckAlways hides them, and an error of middleware is one.
+// Permanent, Discard, Defer, a panic, an undecodable body and a message that Dedupe drops tell nothing about a dependency, so they
+// neither open nor close the breaker.
+//
+// A message that fails while it is tried uses no attempt: it is deferred, as by Defer. RabbitMQ before 4.3 counts that as a delivery
+// under Requeue and None. Without delay tiers the broker delivers the same message first again. The consumer then tries one message
+// more each interval, up to the prefetch, so that a message that always fails does not keep the breaker open.
 func WithBreaker(n int, interval time.Duration) Option {
 	return func(s *settings) { s.breakAfter, s.probeInterval = n, interval }
 }
@@ -27,16 +33,19 @@ type breakerState int32
 const (
 	breakerClosed  breakerState = iota // messages are consumed
 	breakerOpen                        // no message is consumed
-	breakerProbing                     // one message at a time is consumed
+	breakerProbing                     // some messages are tried
 )
 
 // breaker counts how often the handler failed in a row. The zero value is closed.
 type breaker struct {
 	state atomic.Int32 // a breakerState; changed with mu held
+	extra atomic.Int32 // how many messages besides one are tried each interval; changed with mu held
 
-	mu       sync.Mutex
-	failures int // in a row
-	probe    *time.Timer
+	mu        sync.Mutex
+	failures  int  // in a row
+	tried     int  // messages that failed since the breaker has tried messages
+	sameAgain bool // the broker delivers deferred messages first again, because there is no tier
+	probe     *time.Timer
 }
 
 func (b *breaker) is(state breakerState) bool { return breakerState(b.state.Load()) == state }
@@ -51,31 +60,47 @@ func (b *breaker) err() error {
 	return fmt.Errorf("the breaker is open: the handler failed %d times in a row; the log has its errors", b.failures)
 }
 
-// record records how a call of the handler ended, and returns the state before. changed is called when a message may be tried.
-func (b *breaker) record(ended contract.Result, given *settings, changed func()) (before breakerState) {
+// record records how a call of the handler ended, and reports whether the state changed. changed is called when messages may be tried.
+func (b *breaker) record(ends []ending, given *settings, changed func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	before = breakerState(b.state.Load())
-	switch ended {
-	case contract.ResultSucceeded:
-		if before == breakerOpen { // the call began before the breaker opened
-			break
-		}
+	before := breakerState(b.state.Load())
+	switch ended := resultOf(ends); {
+	case ended == "" || before != breakerClosed && !ends[0].delivery.probe: // the call began before the breaker opened
+		return false
+	case ended == contract.ResultSucceeded:
 		b.failures = 0
+		b.extra.Store(0)
 		b.state.Store(int32(breakerClosed))
-	case contract.ResultFailed:
-		b.failures++
-		if before == breakerOpen || before == breakerClosed && b.failures < given.breakAfter {
-			break
-		}
-		b.state.Store(int32(breakerOpen))
-		b.probe = time.AfterFunc(given.probeInterval, func() {
-			if b.state.CompareAndSwap(int32(breakerOpen), int32(breakerProbing)) {
-				changed()
-			}
-		})
+		return before != breakerClosed
 	}
-	return before
+	b.failures++
+	if before == breakerProbing {
+		b.tried += len(ends)
+		b.sameAgain = len(ends[0].delivery.contract.Tiers) == 0
+	}
+	switch {
+	case before == breakerOpen,
+		before == breakerClosed && b.failures < given.breakAfter,
+		before == breakerProbing && b.tried <= int(b.extra.Load()):
+		return false
+	}
+	b.open(given, changed)
+	return true
+}
+
+// open opens the breaker and starts the timer. The caller holds mu.
+func (b *breaker) open(given *settings, changed func()) {
+	if b.sameAgain && int(b.extra.Load())+1 < given.prefetch {
+		b.extra.Add(1)
+	}
+	b.tried = 0
+	b.state.Store(int32(breakerOpen))
+	b.probe = time.AfterFunc(given.probeInterval, func() {
+		if b.state.CompareAndSwap(int32(breakerOpen), int32(breakerProbing)) {
+			changed()
+		}
+	})
 }
 
 // stop stops the timer.
@@ -87,7 +112,7 @@ func (b *breaker) stop() {
 	}
 }
 
-// ending is how the handler ended for one message.
+// ending is how the handling of one message ended.
 type ending struct {
 	delivery *Delivery
 	outcome  contract.Outcome
@@ -111,16 +136,14 @@ func (s *session) conclude(began time.Time, ends ...ending) {
 // followBreaker records the end of a call of the handler. It defers a message that failed while it was tried. If the breaker opens, it
 // cancels the subscription before the messages are settled, because the broker would then send others.
 func (s *session) followBreaker(ends []ending) {
-	c, ended := s.consumer, resultOf(ends)
-	before := c.breaker.record(ended, s.settings, func() { notify(c.pauseChanges) })
-	if before == breakerProbing && ended == contract.ResultFailed {
-		for i := range ends {
-			if ends[i].isFailure() {
-				ends[i].outcome = contract.Outcome{Result: contract.ResultDeferred}
-			}
+	c := s.consumer
+	changed := c.breaker.record(ends, s.settings, func() { notify(c.pauseChanges) })
+	for i := range ends {
+		if ends[i].delivery.probe && ends[i].isFailure() {
+			ends[i].outcome = contract.Outcome{Result: contract.ResultDeferred}
 		}
 	}
-	if c.breaker.is(before) {
+	if !changed {
 		return
 	}
 	if c.breaker.is(breakerOpen) {
@@ -129,13 +152,43 @@ func (s *session) followBreaker(ends []ending) {
 	notify(c.pauseChanges)
 }
 
-// resultOf returns ResultSucceeded if the handler succeeded for a message, ResultFailed if it failed, and "" if neither.
+// resultOf returns ResultSucceeded if the handler succeeded for a message, ResultFailed if it or its middleware failed, and "" if
+// neither.
 func resultOf(ends []ending) contract.Result {
+	succeeded := func(e ending) bool {
+		return e.outcome.Result == contract.ResultSucceeded && e.delivery.handled.Load() == handledWell
+	}
+	failed := func(e ending) bool { return e.isFailure() || e.delivery.handled.Load() == handledBadly }
 	switch {
-	case slices.ContainsFunc(ends, func(e ending) bool { return e.outcome.Result == contract.ResultSucceeded }):
+	case slices.ContainsFunc(ends, succeeded):
 		return contract.ResultSucceeded
-	case slices.ContainsFunc(ends, ending.isFailure):
+	case slices.ContainsFunc(ends, failed):
 		return contract.ResultFailed
 	}
 	return ""
+}
+
+// How the handler of the application ended for a message, while its middleware may return something else.
+const (
+	handledNot   = int32(iota) // it was not called, or its end tells nothing about a dependency
+	handledWell                // it returned nil
+	handledBadly               // it failed
+)
+
+// recordingEnd makes a handler record on the delivery how it ended.
+func recordingEnd(handle HandleFunc) HandleFunc {
+	return func(ctx context.Context, d *Delivery) error {
+		err := handle(ctx, d)
+		verdict, cause := new(Verdict), context.Cause(ctx)
+		switch {
+		case err == nil:
+			d.handled.Store(handledWell)
+		case errors.Is(cause, ErrDraining), errors.Is(cause, ErrDeliveryLost), errors.As(err, new(undecodable)),
+			errors.As(err, &verdict) && verdict.Result != contract.ResultFailed:
+			d.handled.Store(handledNot)
+		default:
+			d.handled.Store(handledBadly)
+		}
+		return err
+	}
 }

@@ -58,6 +58,9 @@ func TestTheBreakerProtectsMessagesFromAnOutage(t *testing.T) {
 				equal(t, "state", consumer.StatePaused, health.State)
 				equal(t, "ready, live and paused", []bool{false, true, true}, []bool{health.Ready, health.Live, health.Paused})
 				probes := int(10 * time.Minute / interval)
+				if strategy == contract.StrategyRequeue {
+					probes *= 20 // the same messages return first, so up to the prefetch are tried
+				}
 				if failed > threshold+20+probes {
 					t.Errorf("the handler failed %d times", failed)
 				}
@@ -138,4 +141,120 @@ func TestABreakerThatProbesWithOneMessage(t *testing.T) {
 		equal(t, "state", consumer.StatePaused, b.consumer.Health().State)
 		equal(t, "Run", nil, b.end())
 	})
+}
+
+// While the breaker is open, RabbitMQ delivers a deferred message first again.
+func TestMessagesThatAlwaysFailDoNotKeepTheBreakerOpen(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []contract.Strategy{contract.StrategyRequeue, contract.StrategyNone} {
+		t.Run(string(strategy), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				current := contract.Default("orders")
+				current.Strategy, current.Tiers = strategy, nil
+				handled := map[string]int{}
+				b := run(t, current, func(_ context.Context, m *consumer.Message[string]) error {
+					if m.Body == "poison" {
+						return errors.New("no such customer")
+					}
+					handled[m.Body]++
+					return nil
+				}, consumer.WithConcurrency(1), consumer.WithPrefetch(4), consumer.WithBreaker(2, time.Second))
+				b.send(t, "poison", "poison", "poison", "a", "b", "c")
+				pass(time.Hour)
+				equal(t, "handled", map[string]int{"a": 1, "b": 1, "c": 1}, handled)
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
+
+// A handler that began before the breaker opened says nothing about the dependency of now, and its failure uses an attempt.
+func TestAHandlerThatBeganBeforeTheBreakerOpened(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		late   error
+		failed []any // x-retry-count of the messages in the tier
+	}{
+		"succeeds late": {nil, []any{int64(1)}},
+		"fails late":    {errors.New("too slow"), []any{int64(1), int64(1)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				slow, hangs := make(chan struct{}), make(chan struct{})
+				b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
+					switch m.Body {
+					case "slow":
+						<-slow
+						return test.late
+					case "hangs":
+						<-hangs
+					}
+					return errors.New("no database")
+				}, consumer.WithConcurrency(2), consumer.WithBreaker(1, 3*time.Second))
+				b.send(t, "slow")
+				synctest.Wait()
+				b.send(t, "fails")
+				pass(time.Second)
+				b.send(t, "hangs", "waits")
+				pass(3 * time.Second)
+				close(slow)
+				pass(time.Second)
+				equal(t, "ready", false, b.consumer.Health().Ready)
+				equal(t, "waiting", 1, len(b.Messages("orders")))
+				var failed []any
+				for _, m := range b.Messages("orders.retry.30s") {
+					failed = append(failed, m.Headers[contract.HeaderRetryCount])
+				}
+				equal(t, "failed", test.failed, failed)
+				close(hangs)
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
+
+// done is a Store in which each key but one is marked.
+type done struct{ but string }
+
+func (s done) Done(_ context.Context, key string) (bool, error) { return key != s.but, nil }
+
+func (done) Mark(context.Context, string) error { return nil }
+
+// Middleware may say something else than the handler.
+func TestTheBreakerCountsWhatTheHandlerReturns(t *testing.T) {
+	t.Parallel()
+	lost := func(consumer.HandleFunc) consumer.HandleFunc {
+		return func(context.Context, *consumer.Delivery) error { return errors.New("no database") }
+	}
+	for name, test := range map[string]struct {
+		middleware consumer.Middleware
+		after      int // failures
+		handled    int // of the messages a, b, c and d, for each of which the handler fails
+		open       bool
+	}{
+		"a duplicate is no success":                 {consumer.Dedupe(done{but: "a"}, consumer.ByMessageID), 1, 1, true},
+		"a failure that is acked is a failure":      {consumer.AckAlways, 2, 2, true},
+		"an error of middleware is a failure":       {lost, 2, 0, true},
+		"duplicates alone leave the breaker closed": {consumer.Dedupe(done{}, consumer.ByMessageID), 1, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				handled := 0
+				b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
+					handled++
+					return errors.New("no database")
+				}, consumer.WithConcurrency(1), consumer.WithMiddleware(test.middleware), consumer.WithBreaker(test.after, time.Second))
+				b.send(t, "a", "b", "c", "d")
+				pass(900 * time.Millisecond)
+				equal(t, "handled", test.handled, handled)
+				equal(t, "ready", !test.open, b.consumer.Health().Ready)
+				pass(5 * time.Second)
+				equal(t, "ready after some tries", !test.open, b.consumer.Health().Ready)
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
 }

@@ -66,7 +66,7 @@ func newConsumer(conn *Conn, source contract.Source, handle HandleFunc, options 
 	}
 	byConn := Option(func(s *settings) { s.connPrefetch = conn.prefetch })
 	c := &Consumer{
-		conn: conn, source: source, options: append([]Option{byConn}, options...), handle: handle,
+		conn: conn, source: source, options: append([]Option{byConn}, options...), handle: recordingEnd(handle),
 		contractChecks: make(chan struct{}, 1), permissionChecks: make(chan struct{}, 1), pauseChanges: make(chan struct{}, 1),
 	}
 	loaded, err := c.load(context.Background())

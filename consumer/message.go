@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -30,6 +31,9 @@ type Delivery struct {
 	progress contract.Progress
 	arrived  time.Time // the broker measures the consumer timeout from then on
 	release  func()    // returns the permission of the limiter once the message is settled; may be nil
+
+	probe   bool         // the breaker tries the message
+	handled atomic.Int32 // how the handler ended, such as handledWell
 }
 
 func newDelivery(raw amqp.Delivery, current *contract.Contract) *Delivery {

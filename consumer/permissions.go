@@ -28,7 +28,7 @@ func (c *Consumer) checkPermissions(ctx context.Context) {
 			continue
 		}
 		refusals := map[string]error{}
-		for exchange, route := range routesOf(*current) {
+		for exchange, route := range routesOf(*current, c.settings.Load().breakAfter > 0) {
 			if refusal := c.conn.copies.check(ctx, route); refusal != nil {
 				refusals[exchange] = refusal
 			}
@@ -55,10 +55,10 @@ func (c *Consumer) recordForbidden(current *contract.Contract, refusals map[stri
 }
 
 // routesOf returns one route for each exchange to which consumers of a contract usually publish. Under Requeue, only messages
-// that crash the process are parked. Under Reject, only deferred messages are published to the tier.
-func routesOf(c contract.Contract) map[string]contract.Route {
+// that crash the process are parked. Under Reject, only deferred messages are published to the tier, which a breaker does.
+func routesOf(c contract.Contract, breaks bool) map[string]contract.Route {
 	routes := map[string]contract.Route{}
-	if c.Strategy == contract.StrategyPublish {
+	if c.Strategy == contract.StrategyPublish || breaks {
 		for _, tier := range c.Tiers {
 			routes[tier.Exchange] = tier.Route
 		}

@@ -162,6 +162,31 @@ func TestAForbiddenPublishIsARefusal(t *testing.T) {
 	}
 }
 
+// Under Reject, only deferred messages are published to the tier. A breaker defers.
+func TestPermissionToPublishToTheTierUnderReject(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		options []consumer.Option
+		ready   bool
+	}{
+		"is not needed without a breaker": {nil, true},
+		"is needed by a breaker":          {[]consumer.Option{consumer.WithBreaker(1, time.Second)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				current := contract.Default("orders")
+				current.Strategy, current.Tiers, current.RejectDeadLetters = contract.StrategyReject, current.Tiers[:1], false
+				b := start(t, current, func(b *memory.Broker) { b.Forbid("", true) },
+					func(context.Context, *consumer.Message[string]) error { return nil }, test.options...)
+				pass(time.Second)
+				equal(t, "ready", test.ready, b.consumer.Health().Ready)
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
+
 func TestAForbiddenExchangeDoesNotDelayOtherFailedMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ func (s *session) window() int {
 	case c.paused.Load() || s.limiterPauses.Load() || c.breaker.is(breakerOpen):
 		return 0
 	case c.breaker.is(breakerProbing):
-		return 1
+		return min(1+int(c.breaker.extra.Load()), s.settings.prefetch)
 	}
 	return s.settings.prefetch
 }

@@ -189,6 +189,7 @@ func (w *worker) admit(next arrival, began time.Time) *Delivery {
 	s := w.session
 	d := newDelivery(next.Delivery, s.consumer.contract.Load())
 	d.arrived = next.at
+	d.probe = !s.consumer.breaker.is(breakerClosed)
 	switch {
 	case s.window() == 0:
 		s.returnUnhandled(errNotConsuming, began, d)
@@ -258,15 +259,20 @@ func (w *worker) handle(d *Delivery, began time.Time) {
 			s.conclude(began, ending{d, s.settings.outcomeOf(h, failure), failure})
 			return
 		}
-		failure = errors.New("the handler ended its goroutine")
-		if cause := recover(); cause != nil {
-			failure = fmt.Errorf("the handler panicked: %v", cause)
-		}
+		failure = unreturned(recover())
 		s.consumer.logPanic(d, failure, debug.Stack())
 		s.conclude(began, ending{d, s.settings.newOutcome(contract.ResultPanicked, 0, failure), failure})
 	}()
 	failure = s.settings.handle(h, d)
 	returned = true
+}
+
+// unreturned returns the failure of a handler that did not return. cause is nil if it ended its goroutine instead of panicking.
+func unreturned(cause any) error {
+	if cause == nil {
+		return errors.New("the handler ended its goroutine")
+	}
+	return fmt.Errorf("the handler panicked: %v", cause)
 }
 
 // outcomeOf returns the outcome for the error of a handler. It calls functions of the application, which may panic.
