@@ -1,5 +1,5 @@
 # The manager, static, in an image with nothing else in it.
-FROM --platform=$BUILDPLATFORM golang:1.26.8 AS build
+FROM --platform=$BUILDPLATFORM golang:1.26.11 AS build
 ARG TARGETOS
 ARG TARGETARCH
 # What `make docker-build` tells; without them the manager calls itself devel.

@@ -1,5 +1,10 @@
 # shellcheck shell=bash
-# Shared by the scripts in hack/ that build what is published: which commit CHECKOUT is of, and what binaries are told of that.
+# Shared by the scripts in hack/ that build what is published: with which Go, which commit CHECKOUT is of, and what binaries are told
+# of that.
+
+# The Go of the Dockerfile, which the go command downloads if it is another version itself: a commit gives the same bytes everywhere.
+GOTOOLCHAIN=$(sed -n 's/^FROM .*golang:\([0-9.]*\) .*/go\1/p' "$HACK_DIR/../Dockerfile")
+export GOTOOLCHAIN
 
 in_checkout() { git -C "$CHECKOUT" "$@" 2>/dev/null; }
 

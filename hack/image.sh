@@ -35,7 +35,7 @@ build() {
   say "wrote $(name), $(cat "$OUTPUT/image.digest"), into $OUTPUT"
 }
 
-# manager OS ARCHITECTURE FILE: nothing of this machine may show in the file but the version of Go.
+# manager OS ARCHITECTURE FILE: nothing of this machine may show in the file.
 manager() {
   env GOOS="$1" GOARCH="$2" CGO_ENABLED=0 GOWORK= GOFLAGS= GOEXPERIMENT= GOAMD64=v1 GOARM64=v8.0 \
     go -C "$CHECKOUT" build -trimpath -buildvcs=false -ldflags "$(flags) -buildid=" -o "$3" ./cmd

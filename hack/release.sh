@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All that a release publishes, in dist/. The same commit, built by the same Go, gives the same bytes. See docs/releasing.md.
+# All that a release publishes, in dist/. The same commit gives the same bytes. See docs/releasing.md.
 #
 #   hack/release.sh build   write image, chart, install.yaml, plugin, SBOMs, notes, checksums and provenance into OUTPUT
 #   hack/release.sh push    push the image and the chart that `build` wrote, to REGISTRY; prints their names with digests

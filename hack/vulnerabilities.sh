@@ -4,6 +4,9 @@
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+# The standard library is that of the Go that builds what is published.
+# shellcheck source=hack/describe.sh
+. "$HACK_DIR/describe.sh"
 cd "$HACK_DIR/.."
 
 # database prints where govulncheck reads the database: https://vuln.go.dev, or on a machine that reaches only a Go module proxy, the same
