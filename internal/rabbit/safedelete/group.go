@@ -2,6 +2,7 @@ package safedelete
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +33,11 @@ type group struct {
 	// declared: the queue of a recreation was deleted and declared again. outcome is the result for the caller.
 	declared bool
 	outcome  Recreated
+}
+
+// drop removes a queue that does not exist.
+func (g *group) drop(queue string) {
+	g.queues = slices.DeleteFunc(slices.Clone(g.queues), func(other string) bool { return other == queue })
 }
 
 // kind is what groups must have in common to share a fence, according to the snapshot. If the snapshot is outdated, the batch has
