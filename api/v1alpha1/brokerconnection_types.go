@@ -1,6 +1,10 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // DefaultConnectionName is the BrokerConnection that a ConsumerQueue without connectionRef uses.
 const DefaultConnectionName = "default"
@@ -9,9 +13,9 @@ const DefaultConnectionName = "default"
 //
 // +kubebuilder:validation:XValidation:rule="has(self.secretRef) != has(self.clusterRef)",message="set exactly one of secretRef (a Secret with username, password and URIs) and clusterRef (a RabbitmqCluster)"
 type BrokerConnectionSpec struct {
-	// secretRef names a Secret in this namespace. Its keys are username, password, amqpURI and managementURI (alias uri), or those
-	// of the default-user Secret of the RabbitMQ cluster operator. Warren derives both URIs from the host, port and
-	// connection_string of the latter.
+	// secretRef names a Secret in this namespace with the keys username, password, amqpURI and managementURI (alias uri). It can
+	// also be a default-user Secret of the RabbitMQ cluster operator: Warren derives both URIs from its host, port and
+	// connection_string.
 	// +optional
 	SecretRef *LocalObjectReference `json:"secretRef,omitempty"`
 
@@ -183,6 +187,12 @@ type BrokerConnection struct {
 	// +kubebuilder:default:={"observedGeneration":-1, "conditions":{{"type":"Ready", "status":"Unknown", "reason":"Pending", "message":"not reconciled yet", "lastTransitionTime":"1970-01-01T00:00:00Z"}}}
 	// +optional
 	Status BrokerConnectionStatus `json:"status,omitempty"`
+}
+
+// IsProtected reports whether the BrokerConnection has its finalizer. Warren declares nothing through a connection without the
+// finalizer: the connection and its Secret could disappear before its ConsumerQueues have cleaned up.
+func (bc *BrokerConnection) IsProtected() bool {
+	return slices.Contains(bc.Finalizers, ConnectionFinalizer)
 }
 
 // BrokerConnectionList is a list of BrokerConnections.

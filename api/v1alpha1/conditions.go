@@ -1,7 +1,8 @@
 package v1alpha1
 
-// Condition types. Ready, Reconciling and Stalled follow kstatus: the latter two are present only while they are True, and never
-// both. Complete and Failed are those of a batch/v1 Job: a Redrive or Purge that has ended has one of them.
+// Condition types. Ready, Reconciling and Stalled follow kstatus: Reconciling and Stalled are present only while they are True, and
+// never both. Complete and Failed have the meaning that they have for a batch/v1 Job: a Redrive or Purge that has ended has one of
+// them.
 const (
 	ConditionReady              = "Ready"
 	ConditionReconciling        = "Reconciling"
@@ -31,11 +32,12 @@ const (
 	ReasonRecreationRequired = "RecreationRequired"
 	// ReasonBrokerUpgraded: an object matches the arguments that this spec has on an older RabbitMQ.
 	ReasonBrokerUpgraded = "BrokerUpgraded"
-	// ReasonRecreationPending: Warren recreates a queue when its moment has come; the old queue works until then.
+	// ReasonRecreationPending: Warren will recreate a queue. The old queue works until then.
 	ReasonRecreationPending = "RecreationPending"
-	// ReasonWaitingUntilEmpty: a queue is recreated when it holds no message.
+	// ReasonWaitingUntilEmpty: a recreation waits until its queue has at most spec.recreation.maxReadyMessages ready messages, or
+	// none.
 	ReasonWaitingUntilEmpty = "WaitingUntilEmpty"
-	// ReasonWaitingForConsumers: a queue is recreated when its consumers are gone.
+	// ReasonWaitingForConsumers: a recreation waits until the consumers of its queue are gone.
 	ReasonWaitingForConsumers = "WaitingForConsumers"
 	// ReasonRecreating: a queue is being recreated.
 	ReasonRecreating = "Recreating"
@@ -69,8 +71,8 @@ const (
 	ReasonUnsafeTopology = "UnsafeTopology"
 	// ReasonSuspended: spec.suspend is set, here or on the BrokerConnection.
 	ReasonSuspended = "Suspended"
-	// ReasonInvalidSpec: the spec cannot be read, which happens only if an object was stored without validation, or AMQP cannot
-	// carry its arguments.
+	// ReasonInvalidSpec: the spec is invalid in a way that the API server cannot detect. For example, AMQP cannot carry its
+	// arguments.
 	ReasonInvalidSpec = "InvalidSpec"
 
 	// ReasonConnected: a BrokerConnection reaches its broker, over AMQP and the management API.
@@ -129,14 +131,15 @@ const (
 	ReasonAlreadyFinished = "AlreadyFinished"
 	// ReasonMoreThanExpected: more messages match than spec.expectedAtMost, and none was deleted.
 	ReasonMoreThanExpected = "MoreThanExpected"
-	// ReasonInterrupted: the manager or its connection died while it deleted messages, so the number of deleted messages is unknown.
+	// ReasonInterrupted: the manager stopped, or lost its connection, while it deleted messages. The number of deleted messages is
+	// unknown.
 	ReasonInterrupted = "Interrupted"
 	// ReasonTooManyFailures: spec.maxFailures messages could not be moved.
 	ReasonTooManyFailures = "TooManyFailures"
 	// ReasonUnreadableMessage: the broker cannot deliver a message of the dead-letter queue.
 	ReasonUnreadableMessage = "UnreadableMessage"
-	// ReasonWaitedTooLong: the destination accepted no message for so long that the dead-letter queue might have deleted one,
-	// because it has a delivery limit.
+	// ReasonWaitedTooLong: the destination accepted no message for ten minutes. A dead-letter queue with a delivery limit may
+	// delete messages that are held longer.
 	ReasonWaitedTooLong = "WaitedTooLong"
 	// ReasonUnknownReturn: the broker returned a message that the Redrive had not published.
 	ReasonUnknownReturn = "UnknownReturn"
@@ -170,7 +173,7 @@ const TopologyFinalizer = "messaging.warren.dev/topology"
 // ConnectionFinalizer keeps a deleted BrokerConnection while deleted ConsumerQueues need it to clean up.
 const ConnectionFinalizer = "messaging.warren.dev/connection"
 
-// RequestedAtAnnotation requests an immediate reconciliation. Any new value does. status.lastHandledReconcileAt repeats the last
+// RequestedAtAnnotation requests an immediate reconciliation, with any new value. status.lastHandledReconcileAt repeats the last
 // value that Warren acted on.
 const RequestedAtAnnotation = "messaging.warren.dev/requested-at"
 

@@ -26,7 +26,7 @@ type ConsumerQueueStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// queueName is what the main queue is called at the broker.
+	// queueName is the name of the main queue at the broker: spec.queue.name, or the name of this resource.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	QueueName string `json:"queueName,omitempty"`
@@ -85,7 +85,8 @@ type ConsumerQueueStatus struct {
 	// +optional
 	Contract *ContractStatus `json:"contract,omitempty"`
 
-	// recreation is the recreation of a queue that is planned or under way, and how the last one ended; absent before the first one.
+	// recreation describes the recreation of a queue that is planned or under way, and the result of the last one. It is absent
+	// before the first recreation.
 	// +optional
 	Recreation *RecreationStatus `json:"recreation,omitempty"`
 
@@ -297,7 +298,7 @@ type Change struct {
 	// +optional
 	Source string `json:"source,omitempty"`
 
-	// destination is the queue that a binding brings messages to; empty for other objects.
+	// destination is the queue at the end of a binding; empty for other objects.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	Destination string `json:"destination,omitempty"`
@@ -327,7 +328,7 @@ type Change struct {
 	// +optional
 	Observed string `json:"observed,omitempty"`
 
-	// effect is what it takes to make the change, such as Declare or Recreate.
+	// effect is the action that makes the change, such as Declare or Recreate.
 	// +required
 	Effect Effect `json:"effect,omitempty"`
 

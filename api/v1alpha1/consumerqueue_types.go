@@ -46,8 +46,8 @@ type ConsumerQueueSpec struct {
 	// +optional
 	DeadLetterStrategy DeadLetterStrategy `json:"deadLetterStrategy,omitempty"`
 
-	// contract publishes this topology to the application's consumers in a ConfigMap. Without it, you configure the consumers
-	// yourself.
+	// contract names a ConfigMap in which Warren publishes this topology to the application's consumers. Without it, you configure
+	// the consumers yourself.
 	// +optional
 	Contract *ContractSpec `json:"contract,omitempty"`
 
@@ -64,7 +64,7 @@ type ConsumerQueueSpec struct {
 	// +optional
 	RecreatePolicy RecreatePolicy `json:"recreatePolicy,omitempty"`
 
-	// recreation says how queues are recreated under recreatePolicy WhenEmpty or Migrate.
+	// recreation defines how queues are recreated under recreatePolicy WhenEmpty or Migrate.
 	// +optional
 	Recreation *RecreationSpec `json:"recreation,omitempty"`
 

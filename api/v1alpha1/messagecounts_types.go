@@ -5,7 +5,7 @@ import (
 )
 
 // MessageCounts counts the messages in the queues of a topology, by role. A number is absent if the topology has no such queue.
-// Unacknowledged messages are included.
+// Numbers include unacknowledged messages.
 type MessageCounts struct {
 	// main counts the messages in the main queue, ready and unacknowledged.
 	// +kubebuilder:validation:Minimum=0
@@ -22,10 +22,10 @@ type MessageCounts struct {
 	// +optional
 	DeadLettered *int64 `json:"deadLettered,omitempty"`
 
-	// stuck is how many of these messages are dead letters that RabbitMQ cannot route, because the exchange, its binding or the
-	// target queue is missing, the target queue is full or has no quorum, or the dead letters would run in a cycle. They stay in
-	// their queue, and no consumer receives them. Dead letters count if they waited at two consecutive counts, and also while the
-	// target queue cannot be counted. It is absent if there are none. Queues that delay returned messages are left out.
+	// stuck is how many of these messages are dead letters that RabbitMQ cannot route; absent if there are none. The exchange, its
+	// binding or the target queue is missing, the target queue is full or has no quorum, or the route is a cycle. Such dead letters
+	// stay in their queue, and no consumer receives them. They count if they waited at two consecutive counts. Queues that delay
+	// returned messages are left out.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Stuck *int64 `json:"stuck,omitempty"`

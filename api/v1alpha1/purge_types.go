@@ -66,7 +66,7 @@ type PurgeSpec struct {
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 }
 
-// PurgeStatus is the progress and outcome of a Purge. Examined and skipped are those of the count.
+// PurgeStatus is the progress and outcome of a Purge. examined and skipped describe the count before the deletion.
 type PurgeStatus struct {
 	TransferStatus `json:",inline"`
 

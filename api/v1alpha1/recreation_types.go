@@ -4,14 +4,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RecreatePolicy says what Warren does when a queue has to be recreated.
+// RecreatePolicy is what Warren does when a queue must be recreated.
 //
 // +kubebuilder:validation:Enum=Manual;WhenEmpty;Migrate
 type RecreatePolicy string
 
 // The values of RecreatePolicy.
 const (
-	// RecreatePolicyManual reports and touches nothing.
+	// RecreatePolicyManual reports the change and leaves the queue as it is.
 	RecreatePolicyManual RecreatePolicy = "Manual"
 	// RecreatePolicyWhenEmpty recreates a queue as soon as it has no ready message and no consumer.
 	RecreatePolicyWhenEmpty RecreatePolicy = "WhenEmpty"
@@ -19,33 +19,34 @@ const (
 	RecreatePolicyMigrate RecreatePolicy = "Migrate"
 )
 
-// RecreationSpec says how queues are recreated under recreatePolicy WhenEmpty or Migrate.
+// RecreationSpec defines how queues are recreated under recreatePolicy WhenEmpty or Migrate.
 type RecreationSpec struct {
-	// approval sets whether a recreation under Migrate waits for the annotation messaging.warren.dev/approve-recreation. Required, unless
-	// given, waits for it; Automatic does not. WhenEmpty needs no approval.
+	// approval is Required or Automatic; Required if not given. With Required, a recreation under Migrate waits for the annotation
+	// messaging.warren.dev/approve-recreation. If Warren did not declare the queue, or only a broker upgrade requires the
+	// recreation, it always waits for the annotation.
 	// +optional
 	Approval RecreationApproval `json:"approval,omitempty"`
 
-	// maxReadyMessages is how many ready messages the main queue may hold when a recreation under Migrate begins, 100000 if not given.
-	// While more are ready, Warren waits.
+	// maxReadyMessages is the largest number of ready messages in the main queue when a recreation under Migrate begins; 100000 if
+	// not given. While more are ready, the recreation waits.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000000
 	// +optional
 	MaxReadyMessages *int32 `json:"maxReadyMessages,omitempty"`
 
-	// settleTimeout is for how long Warren tries to show that the queue is empty before it goes back to the old queue, 2m if not given.
+	// settleTimeout is how long Warren tries to prove that the queue is empty; 2m if not given. Then it restores the old queue.
 	// +kubebuilder:validation:XValidation:rule="!isDuration(self) || (lengthOf(self) >= 10000 && lengthOf(self) <= 600000)",message="must be between 10s and 10m"
 	// +optional
 	SettleTimeout Duration `json:"settleTimeout,omitempty"`
 
-	// publishersPastBindings says what to do about messages that are published to the queue by its name while no exchange leads to it.
-	// Refuse, unless given, goes back to the old queue. Accept moves them; a publisher to the default exchange without mandatory may lose
-	// what it publishes in the milliseconds between the deletion and the declaration.
+	// publishersPastBindings is what Warren does if clients publish to the queue by its name during a recreation. Refuse, the
+	// default, restores the old queue. Accept moves these messages to the new queue. With Accept, a publisher without mandatory may
+	// lose messages in the milliseconds between the deletion and the declaration of the queue.
 	// +optional
 	PublishersPastBindings PublishersPastBindings `json:"publishersPastBindings,omitempty"`
 }
 
-// RecreationApproval sets whether a recreation needs an approval.
+// RecreationApproval is whether a recreation needs an approval.
 //
 // +kubebuilder:validation:Enum=Required;Automatic
 type RecreationApproval string
@@ -56,7 +57,7 @@ const (
 	ApprovalAutomatic RecreationApproval = "Automatic"
 )
 
-// PublishersPastBindings says what to do about messages that no exchange brought.
+// PublishersPastBindings is what Warren does about messages that are published to a queue by its name while it is recreated.
 //
 // +kubebuilder:validation:Enum=Refuse;Accept
 type PublishersPastBindings string
@@ -67,7 +68,7 @@ const (
 	PublishersAccept PublishersPastBindings = "Accept"
 )
 
-// RecreationPhase is how far a recreation is.
+// RecreationPhase is the current step of a recreation.
 //
 // +kubebuilder:validation:Enum=Waiting;Diverting;Emptying;Swapping;GivingBack
 type RecreationPhase string
@@ -76,39 +77,41 @@ type RecreationPhase string
 const (
 	// RecreationWaiting: nothing has been written to the broker.
 	RecreationWaiting RecreationPhase = "Waiting"
-	// RecreationDiverting: the bindings of the queue are moved to the hold queue.
+	// RecreationDiverting: Warren moves the bindings of the queue to the hold queue.
 	RecreationDiverting RecreationPhase = "Diverting"
-	// RecreationEmptying: the messages of the queue are moved to the backlog queue.
+	// RecreationEmptying: Warren moves the messages of the queue to the backlog queue.
 	RecreationEmptying RecreationPhase = "Emptying"
-	// RecreationSwapping: a fence stands, and the queue is shown to be empty, deleted and declared.
+	// RecreationSwapping: behind a fence, Warren proves the queue empty, deletes it and declares it again.
 	RecreationSwapping RecreationPhase = "Swapping"
-	// RecreationGivingBack: the messages of the backlog and hold queues are moved to the queue, and its bindings come back.
+	// RecreationGivingBack: Warren moves the messages of the backlog and hold queues, and the bindings, back to the queue.
 	RecreationGivingBack RecreationPhase = "GivingBack"
 )
 
 // RecreationStatus is the recreation that is planned or under way, and how the last one ended.
 type RecreationStatus struct {
-	// id identifies the recreation; it is part of the names of the hold and backlog queues and of their exchanges. Empty if no recreation
-	// is planned.
+	// id identifies the recreation. The names of the hold and backlog queues and of their exchanges contain it. It is empty if no
+	// recreation is planned.
 	// +kubebuilder:validation:MaxLength=16
 	// +optional
 	ID string `json:"id,omitempty"`
 
-	// queue that is recreated: the main queue, a delay tier or the dead-letter queue. Empty if none is planned.
+	// queue is the queue to recreate: the main queue, a delay tier or the dead-letter queue. It is empty if no recreation is
+	// planned.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	Queue string `json:"queue,omitempty"`
 
-	// phase is how far the recreation is: Waiting, Diverting, Emptying, Swapping or GivingBack. Empty if none is planned.
+	// phase is the current step: Waiting, Diverting, Emptying, Swapping or GivingBack. It is empty if no recreation is planned.
 	// +optional
 	Phase RecreationPhase `json:"phase,omitempty"` //nolint:kubeapilinter // a restarted manager goes on with what this records
 
-	// approvedPlanHash is the status.planHash that was approved; it holds for the other queues of the same generation, too.
+	// approvedPlanHash is the status.planHash that was approved. The approval also applies to the other queues of the same
+	// generation.
 	// +kubebuilder:validation:MaxLength=80
 	// +optional
 	ApprovedPlanHash string `json:"approvedPlanHash,omitempty"`
 
-	// approvedGeneration is metadata.generation when the plan was approved; an approval does not hold for a later one.
+	// approvedGeneration is metadata.generation when the plan was approved. The approval does not apply to a later generation.
 	// +optional
 	ApprovedGeneration int64 `json:"approvedGeneration,omitempty"`
 
@@ -117,84 +120,89 @@ type RecreationStatus struct {
 	// +optional
 	NewArguments string `json:"newArguments,omitempty"`
 
-	// bindings are all bindings that the queue had when the recreation began, foreign ones too.
+	// bindings are all bindings that the queue had when the recreation began, including foreign ones.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Bindings []RecordedBinding `json:"bindings,omitempty"`
 
-	// deleteSent reports that a queue.delete may have reached the broker: the recreation can no longer be aborted.
+	// deleteSent is true once a queue.delete may have reached the broker. The recreation can no longer be aborted then.
 	// +optional
 	DeleteSent bool `json:"deleteSent,omitempty"`
 
-	// backOutReason is why the recreation goes back to the old queue; empty unless it does.
+	// backOutReason is why Warren restores the old queue; empty unless it does.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	BackOutReason string `json:"backOutReason,omitempty"`
 
-	// backOutMessage says in a sentence why the recreation goes back, and names the object that is the cause.
+	// backOutMessage describes why Warren restores the old queue, and names the object that is the cause.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	BackOutMessage string `json:"backOutMessage,omitempty"`
 
-	// attempts is how often this recreation went back because the queue could not be shown to be empty. After three it is Blocked.
+	// attempts is how often this recreation failed: the broker refused it, the queue was not proven empty, or clients published to
+	// it by its name. After three attempts, Warren stops with the reason RecreationBlocked.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
 
-	// runs is how often a manager has begun work on this recreation. A manager whose number is older stops its work.
+	// runs is how often a manager began to work on this recreation. A manager that began earlier stops its work.
 	// +optional
 	Runs int64 `json:"runs,omitempty"`
 
-	// emptiedTime is when the queue was emptied first. What comes to the queue after that came past the bindings.
+	// emptiedTime is when the queue was first empty. Later messages, except those of delay tiers, were published to the queue by
+	// its name.
 	// +optional
 	EmptiedTime *metav1.Time `json:"emptiedTime,omitempty"`
 
-	// remaining is how many ready messages are still to be moved out of the queue, and later back from the backlog and hold queues.
+	// remaining is the number of ready messages that Warren still has to move: out of the queue, and later back from the backlog
+	// and hold queues.
 	// +optional
 	Remaining int64 `json:"remaining,omitempty"`
 
-	// moved is how many messages were moved so far, both ways.
+	// moved is the number of messages that were moved, in both directions.
 	// +optional
 	Moved int64 `json:"moved,omitempty"`
 
-	// pastBindings is how many messages came to the queue while no exchange led to it.
+	// pastBindings is the number of messages that were published to the queue by its name while no exchange was bound to it.
 	// +optional
 	PastBindings int64 `json:"pastBindings,omitempty"`
 
-	// hold is the queue to which the bindings lead meanwhile; empty for a delay tier to which nothing is bound, which needs none.
+	// hold is the queue to which the bindings lead during the recreation. It is empty for a delay tier without bindings.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	Hold string `json:"hold,omitempty"`
 
-	// backlog is the queue to which the messages are moved; empty if hold is.
+	// backlog is the queue to which the messages are moved. It is empty if hold is empty.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	Backlog string `json:"backlog,omitempty"`
 
-	// consumersMayStart reports that consumers of the queue get messages again.
+	// consumersMayStart is true when consumers of the queue can be started again.
 	// +optional
 	ConsumersMayStart bool `json:"consumersMayStart,omitempty"`
 
-	// pause is what the contract in the ConfigMap of spec.contract asks the consumers for; absent if it does not ask for a pause.
+	// pause is the pause that the contract in the ConfigMap of spec.contract asks of the consumers; absent if it asks for none.
 	// +optional
 	Pause *ConsumerPause `json:"pause,omitempty"`
 
-	// pauses is how often consumers were asked to pause for this recreation. After three, Warren waits until they are stopped by hand.
+	// pauses is how often consumers were asked to pause for this recreation. After three pauses, Warren waits until you stop the
+	// consumers.
 	// +optional
 	Pauses int32 `json:"pauses,omitempty"`
 
-	// lastResult is how the last recreation ended: completed, or backed out with a reason. Absent before the first one.
+	// lastResult is how the last recreation ended: it completed, or Warren restored the old queue. It is absent before the first
+	// recreation.
 	// +optional
 	LastResult *RecreationResult `json:"lastResult,omitempty"`
 }
 
 // ConsumerPause asks the consumers of the main queue to stop consuming.
 type ConsumerPause struct {
-	// until is when the consumers consume again, even if the ConfigMap still asks for the pause.
+	// until is when the consumers resume, even if the ConfigMap still asks for the pause.
 	// +required
 	Until metav1.Time `json:"until,omitzero"`
 
-	// ended reports that the pause is over, and that the ConfigMap may still ask for it.
+	// ended is true when the pause is over. The ConfigMap may still ask for it for a moment.
 	// +optional
 	Ended bool `json:"ended,omitempty"`
 }
@@ -219,7 +227,7 @@ type RecordedBinding struct {
 	// +required
 	Source string `json:"source,omitempty"`
 
-	// routingKey that the queue was bound with; empty for the empty key, as a fanout exchange has it.
+	// routingKey with which the queue was bound; empty for the empty key, for example of a fanout exchange.
 	// +kubebuilder:validation:MaxLength=255
 	// +optional
 	RoutingKey string `json:"routingKey,omitempty"`
@@ -239,18 +247,18 @@ type RecreationOutcome string
 const (
 	// RecreationCompleted: the queue has the new arguments.
 	RecreationCompleted RecreationOutcome = "Completed"
-	// RecreationBackedOut: the old queue stayed, with its messages and bindings.
+	// RecreationBackedOut: Warren restored the old queue, with its messages and bindings.
 	RecreationBackedOut RecreationOutcome = "BackedOut"
 )
 
 // RecreationResult is how a recreation ended, and when.
 type RecreationResult struct {
-	// id that status.recreation.id had while the recreation was under way.
+	// id is the status.recreation.id that this recreation had while it was under way.
 	// +kubebuilder:validation:MaxLength=16
 	// +required
 	ID string `json:"id,omitempty"`
 
-	// queue that was to be recreated: the main queue, a delay tier or the dead-letter queue.
+	// queue of the recreation: the main queue, a delay tier or the dead-letter queue.
 	// +kubebuilder:validation:MaxLength=255
 	// +required
 	Queue string `json:"queue,omitempty"`
@@ -259,12 +267,12 @@ type RecreationResult struct {
 	// +required
 	Result RecreationOutcome `json:"result,omitempty"`
 
-	// reason is why the recreation went back; empty if it completed.
+	// reason is why Warren restored the old queue, in one word; empty if the recreation completed.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// message says in a sentence why the recreation went back; empty if it completed.
+	// message describes why Warren restored the old queue; empty if the recreation completed.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Message string `json:"message,omitempty"`
@@ -274,21 +282,21 @@ type RecreationResult struct {
 	Time metav1.Time `json:"time,omitzero"`
 }
 
-// Why a recreation goes back to the old queue.
+// Reasons to restore the old queue.
 const (
 	// BackOutAborted: the annotation abort-recreation named the recreation, recreatePolicy became Manual, or the spec was edited back.
 	BackOutAborted = "Aborted"
-	// BackOutConsumersCameBack: a consumer subscribed to the queue.
+	// BackOutConsumersCameBack: a client began to consume the queue.
 	BackOutConsumersCameBack = "ConsumersCameBack"
 	// BackOutPauseEnded: the consumers were asked to pause, and the recreation could not begin in time.
 	BackOutPauseEnded = "PauseEnded"
-	// BackOutMessagesCame: a message came to a delay tier or a dead-letter queue.
+	// BackOutMessagesCame: a delay tier or dead-letter queue received a message.
 	BackOutMessagesCame = "MessagesCame"
-	// BackOutPublishersPastBindings: messages come to the queue past its bindings.
+	// BackOutPublishersPastBindings: clients publish to the queue by its name.
 	BackOutPublishersPastBindings = "PublishersPastBindings"
-	// BackOutNotProven: the queue could not be shown to be empty within spec.recreation.settleTimeout.
+	// BackOutNotProven: Warren could not prove the queue empty within spec.recreation.settleTimeout.
 	BackOutNotProven = "NotProven"
-	// BackOutRefused: the broker, or something about the queue, does not allow the recreation; the message says what.
+	// BackOutRefused: the broker refuses the recreation, or the queue does not allow it; the message gives the reason.
 	BackOutRefused = "Refused"
 	// BackOutStatusLost: the status was lost before the old queue was deleted.
 	BackOutStatusLost = "StatusLost"
@@ -296,7 +304,7 @@ const (
 	BackOutDeleted = "Deleted"
 )
 
-// ApproveRecreationAnnotation approves a recreation under recreatePolicy Migrate. Its value is the status.planHash that was seen.
+// ApproveRecreationAnnotation approves a recreation under recreatePolicy Migrate. Its value is status.planHash.
 const ApproveRecreationAnnotation = "messaging.warren.dev/approve-recreation"
 
 // AbortRecreationAnnotation aborts a recreation. Its value is status.recreation.id.

@@ -52,15 +52,15 @@ type RedriveSpec struct {
 	// +optional
 	MaxRedrives *intstr.IntOrString `json:"maxRedrives,omitempty"`
 
-	// maxFailures is the number of messages that could not be moved at which the Redrive ends.
+	// maxFailures limits the number of messages that could not be moved. The Redrive ends when it reaches this number.
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	// +optional
 	MaxFailures *int32 `json:"maxFailures,omitempty"`
 
-	// removeHeaders are headers that the Redrive removes from messages, besides those of RabbitMQ and of Warren's consumers. Name
-	// the header in which the application counts attempts.
+	// removeHeaders are headers that the Redrive removes from messages, in addition to the headers of RabbitMQ and of Warren's
+	// consumers. Name the header in which the application counts attempts.
 	// +kubebuilder:default={"x-retry-count"}
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -108,9 +108,9 @@ type RedriveSpec struct {
 // +kubebuilder:validation:XValidation:rule="(self.type == 'ConsumerQueue') == has(self.consumerQueueRef)",message="type ConsumerQueue requires consumerQueueRef, and no other type takes it"
 // +kubebuilder:validation:XValidation:rule="self.type == 'Retry' || !has(self.delay)",message="delay requires type Retry: remove delay, or set type Retry"
 type RedriveDestination struct {
-	// type is Main (the main queue), Retry (a delay tier, so that the messages wait once more), Original (the exchange that each
-	// message was first published to, which may also lead to queues of others) or ConsumerQueue (the main queue of another
-	// ConsumerQueue).
+	// type of the destination. Main is the main queue. Retry is a delay tier, in which the messages wait again. Original is the
+	// exchange that each message was first published to, which may also lead to other queues. ConsumerQueue is the main queue of
+	// another ConsumerQueue.
 	// +required
 	Type RedriveDestinationType `json:"type,omitempty"`
 

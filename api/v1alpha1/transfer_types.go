@@ -125,8 +125,8 @@ type TransferStatus struct {
 	// +optional
 	UnknownOrigin *int64 `json:"unknownOrigin,omitempty"`
 
-	// atMost is how many messages may have been moved or deleted. Warren writes it before it moves or deletes them. After a crash
-	// the true number is therefore between moved, or deleted, and atMost. It is absent if that number is exact.
+	// atMost is the largest number of messages that may have been moved or deleted. Warren writes it before it moves or deletes
+	// them, because a crash can hide the exact number. It is absent if moved or deleted is exact.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	AtMost *int64 `json:"atMost,omitempty"`

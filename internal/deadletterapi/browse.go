@@ -122,7 +122,7 @@ func (t target) browse(
 	position := 0
 	enough := false
 	browsed, err := t.Broker.Browse(ctx, t.Location.Cluster.Key(), mover.BrowseConfig{
-		Log: log, Queue: t.Names.Queue, Most: limit,
+		Log: log, Queue: t.Names.Queue, MaxMessages: limit,
 		Visit: func(message *amqp.Delivery) bool {
 			position++
 			enough = !visit(position-1, t.Source.Read(message))

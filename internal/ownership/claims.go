@@ -14,8 +14,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Claims maps each subject that other ConsumerQueues can dispute to the form in which a ConsumerQueue claims it. Two
-// ConsumerQueues conflict over a subject only if they claim it in different forms. Thousands that share an exchange or a
+// Claims maps each subject that other ConsumerQueues can dispute to the form in which a ConsumerQueue claims it. Two ConsumerQueues
+// conflict over a subject only if they claim it in different forms. Thousands of ConsumerQueues that share an exchange or a
 // dead-letter queue with equal settings claim it in one form, and need no comparison. Subjects and forms are stored as marks.
 type Claims map[mark]mark
 

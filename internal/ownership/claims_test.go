@@ -36,8 +36,8 @@ func TestRivals(t *testing.T) {
 		"a difference on an older version only": {one: `{deadLetter: {queue: {name: grave}, exchange: {name: x}}}`, other: `{deadLetter: {queue: {name: grave}, exchange: {name: x}}}`},
 	} {
 		one, other := controllertest.Named(t, "shop", "one", test.one), controllertest.Named(t, "shop", "other", test.other)
-		topologytest.Equal(t, name, test.want, len(viewOf(one, other).rivals()) == 1)
-		topologytest.Equal(t, name+", seen from the other side", test.want, len(viewOf(other, one).rivals()) == 1)
+		topologytest.Equal(t, name, test.want, len(viewOf(one, other).disputing()) == 1)
+		topologytest.Equal(t, name+", seen from the other side", test.want, len(viewOf(other, one).disputing()) == 1)
 	}
 }
 
@@ -50,7 +50,7 @@ func TestWhoeverIsInConflictIsARival(t *testing.T) {
 		version := rapid.SampledFrom([]vhost.Version{topologytest.V310, topologytest.V40, topologytest.V43}).Draw(rt, "version")
 		found := overlaps(CandidateOf(one, version).Desired, CandidateOf(other, version).Desired)
 		view := indexOf(other).View(one, here, version, leadsHere)
-		if len(found) > 0 && len(view.rivals()) == 0 {
+		if len(found) > 0 && len(view.disputing()) == 0 {
 			rt.Errorf("no rivals, but %+v", found)
 		}
 	})
@@ -80,7 +80,7 @@ func TestManyThatAgreeAreNoRivals(t *testing.T) {
 	}
 	index := indexOf(many...)
 	view := index.View(many[0], here, topologytest.V43, leadsHere)
-	topologytest.Equal(t, "rivals", 0, len(view.rivals()))
+	topologytest.Equal(t, "rivals", 0, len(view.disputing()))
 	topologytest.Equal(t, "peers", 99, len(slices.Collect(view.holders(vhost.QueueID("grave")))))
 	names := slices.Collect(func(yield func(string) bool) {
 		for p := range view.holders(vhost.QueueID("q-7")) {

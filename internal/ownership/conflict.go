@@ -46,10 +46,9 @@ func (d overlap) theirs() v1alpha1.TopologyEntry {
 	return about
 }
 
-// FindConflict returns the first conflict that a candidate loses against the others; nil if there is none. Exchanges and
-// dead-letter queues can be shared in the same role with equal settings; main queues and delay tiers cannot. A candidate that
-// holds an object in its desired form wins, then a candidate that holds the object in any form. Between newcomers the older one
-// wins, then the first by name.
+// FindConflict returns the first conflict that a candidate loses against the others; nil if there is none. ConsumerQueues can share
+// exchanges and dead-letter queues in the same role with equal settings, but no main queues and delay tiers. A candidate that holds
+// an object in its desired form wins, then a candidate that holds it in any form, then the older one, then the first by name.
 func FindConflict(own Candidate, others []Candidate) *Conflict {
 	for _, other := range others {
 		for _, d := range overlaps(own.Desired, other.Desired) {
@@ -81,7 +80,7 @@ func (c Candidate) namespace() string {
 	return namespace
 }
 
-// NeedsLiveRead returns the others over which a newcomer wins only because nothing is known of their holding the disputed object.
+// NeedsLiveRead returns the names of candidates against which own wins only because neither is known to hold the disputed object.
 func NeedsLiveRead(own Candidate, others []Candidate) []string {
 	var names []string
 	for _, other := range others {

@@ -29,7 +29,7 @@ type Index struct {
 	// thousands are deleted together, Warren needs to check only the active ones.
 	active, leaving sets
 	claims          map[mark]claimants
-	// waits are the objects that active ConsumerQueues wait for: others must release them, or start to need them.
+	// waits are the objects that active ConsumerQueues wait for, until other ConsumerQueues release them or start to need them.
 	waits   sets
 	changed chan struct{} // closed when a record changes
 	// withdrawals counts the changes after which a ConsumerQueue may need less somewhere. It invalidates unwanted.
@@ -112,7 +112,7 @@ func (x *Index) Update(cq *v1alpha1.ConsumerQueue) {
 	}
 	x.remove(key)
 	x.add(key, fresh)
-	x.tell()
+	x.broadcast()
 }
 
 // Remove deletes the record of a ConsumerQueue.
@@ -121,11 +121,11 @@ func (x *Index) Remove(key client.ObjectKey) {
 	defer x.mu.Unlock()
 	x.withdrawals++
 	x.remove(key)
-	x.tell()
+	x.broadcast()
 }
 
-// tell wakes all waiters for a change.
-func (x *Index) tell() {
+// broadcast wakes all calls of Await.
+func (x *Index) broadcast() {
 	close(x.changed)
 	x.changed = make(chan struct{})
 }
@@ -231,16 +231,16 @@ func (r *record) waitsFor() []mark {
 // objects returns the objects that a ConsumerQueue needs or owns.
 func (r *record) objects() []mark { return union(r.wants, r.owns) }
 
-// Await returns true once the index has recorded this version of a ConsumerQueue, and with it every earlier change. A
-// reconciliation therefore sees everything that the cache knew. It returns false if this takes longer than the limit.
+// Await returns true once the index has recorded this version of a ConsumerQueue, and with it every earlier change in the cache. It
+// returns false if this takes longer than the limit.
 func (x *Index) Await(ctx context.Context, cq *v1alpha1.ConsumerQueue, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
 		x.mu.RLock()
-		heard, changed := x.hasHeard(cq), x.changed
+		recorded, changed := x.hasRecorded(cq), x.changed
 		x.mu.RUnlock()
-		if heard {
+		if recorded {
 			return true
 		}
 		select {
@@ -251,7 +251,7 @@ func (x *Index) Await(ctx context.Context, cq *v1alpha1.ConsumerQueue, limit tim
 	}
 }
 
-func (x *Index) hasHeard(cq *v1alpha1.ConsumerQueue) bool {
+func (x *Index) hasRecorded(cq *v1alpha1.ConsumerQueue) bool {
 	known := x.records[client.ObjectKeyFromObject(cq)]
 	if known == nil || known.cq.UID != cq.UID {
 		return false

@@ -85,14 +85,14 @@ func RestoreIntents(cq *v1alpha1.ConsumerQueue) (restored bool) {
 }
 
 // isPristine reports whether a status is the API server's default. Only the CRD's default has a negative generation, and every
-// status that Warren writes names the main queue. A client has cleared an empty status.
+// status that Warren writes names the main queue. A zero status is not pristine, because a client has cleared it.
 func isPristine(status v1alpha1.ConsumerQueueStatus) bool {
 	return status.ObservedGeneration < 0 && status.QueueName == "" && len(status.Topology) == 0 &&
 		!Recorded(status.Location).Cluster.Known()
 }
 
-// wasStatusWritten reports whether any client has written the status. A client that removes the status counts as the writer of
-// the API server's default.
+// wasStatusWritten reports whether any client has written the status. If a client removes the status, managedFields names it as the
+// writer of the default that replaces it.
 func wasStatusWritten(cq *v1alpha1.ConsumerQueue) bool {
 	return slices.ContainsFunc(cq.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return entry.Subresource == "status" })
 }

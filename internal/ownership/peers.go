@@ -145,13 +145,13 @@ func (v View) SharedWith(entry v1alpha1.TopologyEntry) string {
 // that are certainly at the same location. If the ConsumerQueue would win only because a peer's holding or location is unknown,
 // it reads the peer from the API server, because the cache may be stale.
 func (v View) FindConflict(ctx context.Context, own Candidate, live client.Reader) (*Conflict, error) {
-	rivals := v.rivals()
-	if conflict := FindConflict(own, candidatesOf(rivals, Same)); conflict != nil {
+	disputing := v.disputing()
+	if conflict := FindConflict(own, candidatesOf(disputing, Same)); conflict != nil {
 		return conflict, nil
 	}
-	uncertain := NeedsLiveRead(own, candidatesOf(rivals, Unplaced))
+	uncertain := NeedsLiveRead(own, candidatesOf(disputing, Unplaced))
 	var read []Candidate
-	for _, other := range rivals {
+	for _, other := range disputing {
 		if !slices.Contains(uncertain, other.Name) || other.near == Perhaps {
 			continue
 		}
@@ -193,14 +193,14 @@ func candidatesOf(peers []Peer, near Nearness) []Candidate {
 	return candidates
 }
 
-// rivals returns the peers that claim a subject in another form, sorted by name.
-func (v View) rivals() []Peer {
-	rivals := v.index.rivals(v.index.ClaimsOf(v.self))
-	return slices.Collect(v.peers(func() []client.ObjectKey { return rivals }))
+// disputing returns the peers that claim a subject in another form, sorted by name.
+func (v View) disputing() []Peer {
+	keys := v.index.disputing(v.index.ClaimsOf(v.self))
+	return slices.Collect(v.peers(func() []client.ObjectKey { return keys }))
 }
 
-// rivals returns the ConsumerQueues that claim a subject in another form, sorted by name.
-func (x *Index) rivals(claims Claims) []client.ObjectKey {
+// disputing returns the ConsumerQueues that claim a subject in another form, sorted by name.
+func (x *Index) disputing(claims Claims) []client.ObjectKey {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	var found []client.ObjectKey
@@ -258,8 +258,8 @@ func (v View) peers(set func() []client.ObjectKey) iter.Seq[Peer] {
 	}
 }
 
-// peer returns the peer of a record. It returns false if the record is of this ConsumerQueue, of one that is elsewhere or has
-// released all its objects, or excluded from the view.
+// peer returns the peer of a record. It returns false for the ConsumerQueue of the view itself, and for ConsumerQueues that are
+// elsewhere, have released all their objects, or are excluded from the view.
 func (v View) peer(of *record) (Peer, bool) {
 	key := client.ObjectKeyFromObject(of.cq)
 	switch {

@@ -328,7 +328,7 @@ func TestRivalGoesMeanwhile(t *testing.T) {
 		return here
 	})
 	var names []string
-	for _, rival := range view.rivals() {
+	for _, rival := range view.disputing() {
 		names = append(names, rival.Name)
 	}
 	topologytest.Equal(t, "rivals", []string{"shop/a", "shop/c"}, names)

@@ -83,8 +83,8 @@ func (u *unwantedBindings) put(key unwantedKey, answer unwantedAnswer) {
 	u.answers[key] = answer
 }
 
-// unwantedIn returns those bindings that no ConsumerQueue of the namespace specifies whose status has this location. The
-// connections of other ConsumerQueues may lead elsewhere at any time, so Unwanted also calls View.Wants for each answer.
+// unwantedIn returns those bindings that no ConsumerQueue specifies among those whose namespace and recorded location are in the
+// key. Connections of further ConsumerQueues may lead to this location at any time, so the callers also ask the peers of the view.
 func (x *Index) unwantedIn(key unwantedKey, bindings []vhost.Binding) []vhost.ID {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -92,7 +92,7 @@ func (x *Index) unwantedIn(key unwantedKey, bindings []vhost.Binding) []vhost.ID
 		return vhost.BindingIDs(bindings)
 	}
 	known := x.unwanted.get(key)
-	if known.withdrawals != x.withdrawals || !haveOneBeginning(known.bindings, bindings) {
+	if known.withdrawals != x.withdrawals || !shareArray(known.bindings, bindings) {
 		known = unwantedAnswer{withdrawals: x.withdrawals}
 	}
 	unwanted := slices.Clone(known.unwanted)
@@ -120,5 +120,6 @@ func (x *Index) isWantedAt(key unwantedKey, id vhost.ID) bool {
 	return false
 }
 
-// haveOneBeginning reports whether one slice is a prefix of the other. Observed slices are only appended to or replaced.
-func haveOneBeginning(a, b []vhost.Binding) bool { return len(a) > 0 && len(b) > 0 && &a[0] == &b[0] }
+// shareArray reports whether two slices begin at the same element of an array. Then one is a prefix of the other, because observed
+// slices are only appended to or replaced.
+func shareArray(a, b []vhost.Binding) bool { return len(a) > 0 && len(b) > 0 && &a[0] == &b[0] }

@@ -40,15 +40,15 @@ type Config struct {
 	// InsecureSkipVerify accepts any certificate of the broker.
 	InsecureSkipVerify bool
 
-	// Owner distinguishes this user of the vhost from other ones of Warren, for example by the UID of a BrokerConnection. It marks
-	// short-lived objects at the broker, so that they can be removed after a crash.
+	// Owner distinguishes this connection from other connections of Warren to the vhost, for example by the UID of a
+	// BrokerConnection. It marks short-lived objects at the broker, so that Warren can remove them after a crash.
 	Owner string
 
 	// ResyncInterval is the time between two refreshes of the vhost.
 	ResyncInterval time.Duration
 
-	// MessageCountsInterval is how often the messages of the vhost's queues are counted at most; never if zero. It is not part of
-	// Fingerprint.
+	// MessageCountsInterval is the shortest time between two counts of the messages in the vhost; zero disables the counts. It is
+	// not part of Fingerprint.
 	MessageCountsInterval time.Duration
 
 	// KnownOwners returns a function that reports whether an owner belongs to this process. The function serves one refresh and one
@@ -56,8 +56,8 @@ type Config struct {
 	// known. It is not part of Fingerprint.
 	KnownOwners func() func(owner string) bool `json:"-"`
 
-	// HoldsLease reports whether this process still leads. If it does not, nothing is deleted, no fence is changed, and a recreation
-	// does not go on. If HoldsLease is nil, the process always leads. It is not part of Fingerprint.
+	// HoldsLease reports whether this process still leads. If it does not, nothing is deleted, no fence is changed, and recreations
+	// stop. If HoldsLease is nil, the process always leads. It is not part of Fingerprint.
 	HoldsLease func() bool `json:"-"`
 
 	// Observations are shared by all connections of the process; a connection has its own if nil. They are not part of Fingerprint.
@@ -178,7 +178,7 @@ func (c Config) brokerFingerprint() string {
 
 func fingerprint(parts ...string) string {
 	hash := sha256.New()
-	for _, part := range parts { // with its length, so that no two divisions of the same bytes are alike
+	for _, part := range parts { // with its length, so that "ab", "c" and "a", "bc" differ
 		hash.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		hash.Write([]byte(part))
 	}

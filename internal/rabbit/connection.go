@@ -29,7 +29,7 @@ type (
 	Place = health.Place
 	// Messages is how many messages queues held when they were last counted.
 	Messages = observe.Messages
-	// Consumers is what Warren knows of other consumers of a queue.
+	// Consumers describes other consumers of a queue.
 	Consumers = observe.Consumers
 	// Removal is what Connection.Remove removes.
 	Removal = change.Removal
@@ -60,8 +60,8 @@ type Connection struct {
 	running sync.WaitGroup
 }
 
-// Open starts to connect and to read the vhost, and returns immediately; Health reports the progress. Its only error is that of
-// Config.Validate. notify is called with what changed, from one goroutine, one call at a time; it must not call Close.
+// Open starts to connect and to read the vhost, and returns immediately; Health reports the progress. It returns only errors of
+// Config.Validate. It calls notify with each notice, one at a time and from one goroutine. notify must not call Close.
 func Open(config Config, logger logr.Logger, notify func(snapshot.Notice)) (*Connection, error) {
 	return OpenWith(config, logger, notify, timing.Default)
 }
@@ -189,8 +189,7 @@ func (c *Connection) CatchUp(ctx context.Context) error { return c.observer.Catc
 // Messages returns how many messages queues held when they were last counted.
 func (c *Connection) Messages(queues []string) Messages { return c.observer.Messages(queues) }
 
-// Consumers returns what is known of other consumers of a queue. Call it after each count to keep the queue in the counts; see
-// Notice.Messages.
+// Consumers describes other consumers of a queue. Call it after each count to keep the queue in the counts; see Notice.Messages.
 func (c *Connection) Consumers(queue string) Consumers { return c.observer.Consumers(queue) }
 
 // RefusedBrowse returns why the broker refused the last browse of a queue; nil if it did not.
@@ -213,8 +212,8 @@ func (c *Connection) DeleteEmpty(
 	return c.deleter.DeleteEmpty(ctx, cluster, queues, stillWanted)
 }
 
-// Fences returns the names of the fences of this Owner: policies with which running deletions stop queues from accepting messages, and
-// fences that the last refresh showed. Each refresh removes fences that were left behind.
+// Fences returns the names of this Owner's fences: the policies of running deletions, and the policies that the last refresh
+// showed. Each refresh removes fences that a crash has left behind.
 func (c *Connection) Fences() []string { return c.deleter.Fences() }
 
 // LastDeletion returns when queues were last deleted that were provably empty; zero if none were.

@@ -7,15 +7,15 @@
 //
 //   - recreate: replaces a queue by one with other arguments
 //   - change: declares and removes objects
-//   - observe: the snapshot of the vhost, kept current by refreshes and events; other instances of Warren
+//   - observe: keeps the snapshot of the vhost current, and finds other instances of Warren
 //   - safedelete: deletes queues that are provably empty
 //   - mover: moves and browses messages
 //   - brokermatch: keeps AMQP connected, and proves that it leads to the broker of the management API
 //   - eventfeed: the subscription to the events of a broker
 //   - health: the state of a connection
-//   - snapshot: what a vhost has
-//   - amqpconn, management: the two ways to the broker, with limits
-//   - fence, brokererr, timing, retry, crashpoint: what all of them use
+//   - snapshot: the objects of a vhost
+//   - amqpconn, management: AMQP connections and requests to the management API, with limits
+//   - fence, brokererr, timing, retry, crashpoint: shared definitions
 //
-// A change never reaches another cluster than the caller means. Errors are those of package brokererr.
+// A change never reaches another cluster than the caller names. Errors wrap the reasons in package brokererr.
 package rabbit

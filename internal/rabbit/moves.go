@@ -74,9 +74,9 @@ func (m *queueMover) Dial(ctx context.Context, cluster, name string, largestBody
 	return dialer.DialSecond(ctx, m.channels, cluster)
 }
 
-// refusedBrowses records which queues the broker has refused to show, and why. An entry leaves when a browse succeeds or a move
-// gets a message, and with the connection, for example when the Secret changes. A restart forgets all entries, and the next
-// browse finds out again.
+// refusedBrowses records which queues the broker has refused to show, and why. An entry is removed when a browse succeeds, when a
+// move receives a message, and with the connection, for example when the Secret changes. A restart forgets all entries, and the
+// next browse records them again.
 type refusedBrowses struct {
 	mu sync.Mutex
 	of map[string]error

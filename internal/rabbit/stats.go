@@ -13,8 +13,8 @@ import (
 type Stats struct {
 	// AMQPUp: the AMQP connection is open. ManagementUp: the management API answered the last refresh.
 	AMQPUp, ManagementUp bool
-	// EventsHeard: the events of the vhost arrive.
-	EventsHeard bool
+	// EventsArrive: the events of the vhost arrive.
+	EventsArrive bool
 	// Reconnects is how often AMQP has reconnected.
 	Reconnects int
 	// SyncedAt is Health.SyncedAt, and ResyncInterval that of the configuration.
@@ -36,7 +36,7 @@ type Stats struct {
 func statsOf(config Config, observer *observe.Observer, deletions *safedelete.Deleter, operationLimit int) Stats {
 	health := observer.State()
 	stats := Stats{
-		AMQPUp: health.Connected, ManagementUp: observer.Health.ManagementUp(), EventsHeard: !health.EventsSince.IsZero(),
+		AMQPUp: health.Connected, ManagementUp: observer.Health.ManagementUp(), EventsArrive: !health.EventsSince.IsZero(),
 		Reconnects: observer.Health.Reconnects(), SyncedAt: health.SyncedAt, ResyncInterval: config.ResyncInterval,
 		DeletionsWaiting: deletions.Waiting(), OperationLimit: operationLimit,
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// DeadLetters are the queues of a ConsumerQueue that a job needs: the origin of dead letters, their queue, and possible
+// DeadLetters names the queues of a ConsumerQueue that a job needs: the origin of dead letters, their queue, and possible
 // destinations.
 type DeadLetters struct {
 	// Main is the main queue.

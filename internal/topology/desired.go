@@ -37,8 +37,8 @@ func Desired(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Topology, error
 	if spec.rejectMode == v1alpha1.RejectByReason && !version.AtLeast(vhost.RabbitMQ40) {
 		return Topology{}, &Refusal{
 			Reason: v1alpha1.ReasonUnsupportedByBroker,
-			Message: fmt.Sprintf("deadLetter.exchange.type headers routes by the reason of a dead letter, which RabbitMQ writes from %s "+
-				"on and this broker (%s) does not: use type fanout, or upgrade the broker", vhost.RabbitMQ40, version),
+			Message: fmt.Sprintf("deadLetter.exchange.type headers needs RabbitMQ %s or newer and this broker is %s: "+
+				"use type fanout, or upgrade the broker", vhost.RabbitMQ40, version),
 		}
 	}
 	if err := checkSafe(spec); err != nil {
@@ -63,7 +63,7 @@ func Desired(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Topology, error
 		if row, found := unsupported(queue.Arguments, version); found {
 			return Topology{}, &Refusal{
 				Reason: v1alpha1.ReasonUnsupportedByBroker,
-				Message: fmt.Sprintf("queue %q needs %s, which RabbitMQ knows from %s on and this broker (%s) does not: "+
+				Message: fmt.Sprintf("queue %q needs %s, which RabbitMQ supports from %s on, and this broker is %s: "+
 					"remove %s or upgrade the broker", queue.Name, row.Name, row.Since, version, row.fieldOf(queue.Role)),
 			}
 		}
@@ -87,9 +87,9 @@ func DesiredOnOlderVersions(cq *v1alpha1.ConsumerQueue, version vhost.Version) [
 	return older
 }
 
-// checkSafe refuses a topology that loses or blocks messages on this version. Validation does not know the version. Source: the
-// cycle rule in docs/concepts.md. A message is dropped or stuck if it returns to a queue in which it died for a reason other than
-// a reject.
+// checkSafe refuses a topology that loses or blocks messages on this version, which validation does not know. RabbitMQ drops or
+// holds a message that returns to a queue in which it died for a reason other than a reject: see the cycle rule in
+// docs/concepts.md.
 func checkSafe(spec resolved) error {
 	if spec.rejectMode != v1alpha1.RejectStraight {
 		return nil
@@ -114,7 +114,7 @@ func checkSafe(spec resolved) error {
 	return nil
 }
 
-// notStraight returns advice: the change of the spec or of the broker with which only rejected messages go to the delay tier.
+// notStraight returns the advice with which only rejected messages go to the delay tier: a change of the spec, or of the broker.
 func notStraight(spec resolved) string {
 	if !spec.version.AtLeast(vhost.RabbitMQ40) && spec.retryExchange == nil {
 		return "upgrade to RabbitMQ 4.0"

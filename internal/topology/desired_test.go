@@ -391,25 +391,25 @@ func TestDesiredRefuses(t *testing.T) {
 		},
 		"consumerTimeout on 3.10": {
 			on: topologytest.V310, spec: `{queue: {consumerTimeout: 1h}}`, reason: v1alpha1.ReasonUnsupportedByBroker,
-			message: `queue "orders" needs x-consumer-timeout, which RabbitMQ knows from 3.12 on and this broker (3.10) does not: remove queue.consumerTimeout or upgrade the broker`,
+			message: `queue "orders" needs x-consumer-timeout, which RabbitMQ supports from 3.12 on, and this broker is 3.10: remove queue.consumerTimeout or upgrade the broker`,
 		},
 		"consumerTimeout of the DLQ on 3.10": {
 			on: topologytest.V310, spec: `{deadLetter: {queue: {consumerTimeout: 1h}}}`, reason: v1alpha1.ReasonUnsupportedByBroker,
-			message: `queue "orders.dlq" needs x-consumer-timeout, which RabbitMQ knows from 3.12 on and this broker (3.10) does not: remove deadLetter.queue.consumerTimeout or upgrade the broker`,
+			message: `queue "orders.dlq" needs x-consumer-timeout, which RabbitMQ supports from 3.12 on, and this broker is 3.10: remove deadLetter.queue.consumerTimeout or upgrade the broker`,
 		},
 		"redeliveryDelay on 4.2": {
 			on: topologytest.V42, spec: `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s, max: 2s}}}`, reason: v1alpha1.ReasonUnsupportedByBroker,
-			message: `queue "orders" needs x-delayed-retry-type, which RabbitMQ knows from 4.3 on and this broker (4.2) does not: remove retry.redeliveryDelay or upgrade the broker`,
+			message: `queue "orders" needs x-delayed-retry-type, which RabbitMQ supports from 4.3 on, and this broker is 4.2: remove retry.redeliveryDelay or upgrade the broker`,
 		},
 		"a topic key with three # on 4.3.5": {
 			on: vhost.RabbitMQ435, spec: `{bindings: [{exchange: {name: events, type: topic}, routingKeys: [a, "#.a.#.b.#"]}]}`,
 			reason: v1alpha1.ReasonUnsupportedByBroker,
-			message: `routing key "#.a.#.b.#" of topic exchange "events" has more than two words "#", which RabbitMQ refuses from 4.3.5 on and this broker (4.3.5) does: ` +
+			message: `routing key "#.a.#.b.#" of topic exchange "events" has more than two words "#", which RabbitMQ refuses from 4.3.5 on, and this broker is 4.3.5: ` +
 				"use at most two",
 		},
 		"a headers dead-letter exchange on 3.13": {
 			on: topologytest.V313, spec: `{retry: {strategy: Reject}, deadLetter: {exchange: {type: headers}}}`, reason: v1alpha1.ReasonUnsupportedByBroker,
-			message: `deadLetter.exchange.type headers routes by the reason of a dead letter, which RabbitMQ writes from 4.0 on and this broker (3.13) does not: use type fanout, or upgrade the broker`,
+			message: `deadLetter.exchange.type headers needs RabbitMQ 4.0 or newer and this broker is 3.13: use type fanout, or upgrade the broker`,
 		},
 		"straight Reject with BrokerDefault on 4.0": {
 			on: topologytest.V40, spec: straight, reason: v1alpha1.ReasonUnsafeTopology,

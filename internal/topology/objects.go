@@ -78,8 +78,8 @@ func (t Topology) AddIDs(ids vhost.IDs) {
 // ReturnRoute is the route of messages after their delay.
 type ReturnRoute struct {
 	Exchange string
-	// Keys are the routing keys of returning messages: the key of retry.returnTo, or those of the tiers. They are empty if the key
-	// depends on each message.
+	// Keys are the routing keys of returning messages: the key of retry.returnTo, or the keys of the tiers. They are empty if the
+	// key depends on each message.
 	Keys []string
 	// Queue is the main queue, which the messages should reach.
 	Queue string

@@ -14,9 +14,9 @@ type Recreation struct {
 	Automatic bool
 	// MaxReady is how many ready messages the main queue may hold when a recreation under Migrate begins.
 	MaxReady int64
-	// SettleTimeout is for how long Warren tries to show that a queue is empty.
+	// SettleTimeout is how long Warren tries to prove that a queue is empty.
 	SettleTimeout time.Duration
-	// AcceptPastBindings: messages that no exchange brought are moved.
+	// AcceptPastBindings: Warren moves messages that were published to the queue by its name.
 	AcceptPastBindings bool
 }
 
@@ -26,7 +26,7 @@ const (
 	defaultSettleTimeout    = 2 * time.Minute
 )
 
-// Recreates reports whether Warren recreates queues of a ConsumerQueue with this driftPolicy: with Report it writes nothing.
+// Recreates reports whether Warren recreates queues of a ConsumerQueue with this driftPolicy. With Report it writes nothing.
 func (r Recreation) Recreates(drift v1alpha1.DriftPolicy) bool {
 	return r.Policy != v1alpha1.RecreatePolicyManual && drift != v1alpha1.DriftPolicyReport
 }

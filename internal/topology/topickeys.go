@@ -48,6 +48,6 @@ func checkTopicKeys(desired Topology, version vhost.Version) error {
 	}
 	return &Refusal{
 		Reason:  v1alpha1.ReasonUnsupportedByBroker,
-		Message: fmt.Sprintf("%s and this broker (%s) does: use at most two", greedyKey(binding), version),
+		Message: fmt.Sprintf("%s, and this broker is %s: use at most two", greedyKey(binding), version),
 	}
 }

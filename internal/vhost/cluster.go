@@ -51,8 +51,7 @@ func (c Cluster) Keeping(recorded Cluster) Cluster {
 	return c
 }
 
-// Key encodes the identity as text. Calls carry it so that they cannot reach another cluster. An empty identity has the empty
-// key.
+// Key encodes the identity as text. A call with this key fails on another cluster. An empty identity has the empty key.
 func (c Cluster) Key() string {
 	if !c.Known() {
 		return ""

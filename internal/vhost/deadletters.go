@@ -2,7 +2,6 @@ package vhost
 
 import (
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 )
@@ -10,16 +9,16 @@ import (
 // This file finds the objects that dead letters of the observed queues still need. Warren must not delete these objects: RabbitMQ
 // drops a dead letter without a route, or keeps it in its source queue forever.
 
-// DeadLetter is the route of a queue's dead letters, as set by its arguments or by the policy that applies to it.
-type DeadLetter struct {
+// DeadLetterRoute is the route of a queue's dead letters, which its arguments or a policy set.
+type DeadLetterRoute struct {
 	Queue, Exchange string
 	// RoutingKey is nil if each message keeps its own key.
 	RoutingKey *string
 }
 
-// DeadLettersOf returns the route of a queue's dead letters under a policy with this definition, which may be nil. An argument
+// DeadLetterRouteOf returns the route of a queue's dead letters under a policy with this definition, which may be nil. An argument
 // overrides a policy. It returns false if the queue does not dead-letter.
-func DeadLettersOf(name string, queue Queue, policy Arguments) (DeadLetter, bool) {
+func DeadLetterRouteOf(name string, queue Queue, policy Arguments) (DeadLetterRoute, bool) {
 	value := func(argument, key string) any {
 		if own, given := queue.Arguments[argument]; given {
 			return own
@@ -27,46 +26,37 @@ func DeadLettersOf(name string, queue Queue, policy Arguments) (DeadLetter, bool
 		return policy[key]
 	}
 	exchange, dead := value(ArgDeadLetterExchange, KeyDeadLetterExchange).(string)
-	letter := DeadLetter{Queue: name, Exchange: exchange}
+	route := DeadLetterRoute{Queue: name, Exchange: exchange}
 	if key, given := value(ArgDeadLetterRoutingKey, KeyDeadLetterRoutingKey).(string); given {
-		letter.RoutingKey = &key
+		route.RoutingKey = &key
 	}
-	return letter, dead
+	return route, dead
 }
 
-// DeadLettersIn returns the routes of the queues that dead-letter by their arguments, sorted by queue.
-func DeadLettersIn(queues map[string]Queue) []DeadLetter {
-	var found []DeadLetter
+// DeadLetterRoutesIn returns the routes of the queues that dead-letter by their arguments, sorted by queue.
+func DeadLetterRoutesIn(queues map[string]Queue) []DeadLetterRoute {
+	var found []DeadLetterRoute
 	for _, name := range slices.Sorted(maps.Keys(queues)) {
-		if letter, dead := DeadLettersOf(name, queues[name], nil); dead {
-			found = append(found, letter)
+		if route, dead := DeadLetterRouteOf(name, queues[name], nil); dead {
+			found = append(found, route)
 		}
 	}
 	return found
 }
 
 // leadingTo returns a function that reports whether dead letters can reach an exchange, directly or through other exchanges. It
-// ignores the keys of the bindings between exchanges, so it may retain too much, but never too little. It visits each dead-letter
-// exchange once, because thousands of queues may share one with thousands of bindings.
-func (o Observed) leadingTo(exchange string) func(from DeadLetter) bool {
+// ignores the keys of the bindings between exchanges, so Warren may retain too much, but never too little. It follows the bindings
+// of each dead-letter exchange only once, because thousands of queues may share one with thousands of bindings.
+func (o Observed) leadingTo(exchange string) func(from DeadLetterRoute) bool {
 	known := map[string]bool{"": false}
-	return func(from DeadLetter) bool {
+	return func(from DeadLetterRoute) bool {
 		leads, asked := known[from.Exchange]
 		if !asked {
-			leads = contains(Reach([]string{from.Exchange}, o.onward), exchange)
+			leads = slices.Contains(slices.Collect(Reach([]string{from.Exchange}, o.onward)), exchange)
 			known[from.Exchange] = leads
 		}
 		return leads
 	}
-}
-
-func contains(names iter.Seq[string], name string) bool {
-	for each := range names {
-		if each == name {
-			return true
-		}
-	}
-	return false
 }
 
 // onward returns the exchanges to which an exchange can pass messages: the exchanges bound to it, and its alternate exchange.
@@ -79,17 +69,17 @@ func (o Observed) onward(exchange string) []string {
 }
 
 // mayRouteBy returns a function that reports whether a binding can route a queue's dead letters.
-func (o Observed) mayRouteBy(binding Binding) func(from DeadLetter) bool {
+func (o Observed) mayRouteBy(binding Binding) func(from DeadLetterRoute) bool {
 	leads := o.leadingTo(binding.Source)
-	return func(from DeadLetter) bool { return leads(from) && o.mayMatch(from, binding) }
+	return func(from DeadLetterRoute) bool { return leads(from) && o.mayMatch(from, binding) }
 }
 
-func (o Observed) mayMatch(from DeadLetter, binding Binding) bool {
+func (o Observed) mayMatch(from DeadLetterRoute, binding Binding) bool {
 	return from.MayTake(binding, o.Exchanges[binding.Source].Type)
 }
 
 // MayTake reports whether the binding of an exchange of this type may match a dead letter at that exchange.
-func (d DeadLetter) MayTake(binding Binding, exchangeType string) bool {
+func (d DeadLetterRoute) MayTake(binding Binding, exchangeType string) bool {
 	if d.RoutingKey == nil {
 		return true // it depends on each message's key
 	}
@@ -98,7 +88,7 @@ func (d DeadLetter) MayTake(binding Binding, exchangeType string) bool {
 }
 
 // alwaysRoutes reports whether a binding matches every dead letter of a queue that reaches the binding's exchange.
-func (o Observed) alwaysRoutes(from DeadLetter, binding Binding) bool {
+func (o Observed) alwaysRoutes(from DeadLetterRoute, binding Binding) bool {
 	exchange := o.Exchanges[binding.Source].Type
 	if exchange == TypeFanout {
 		return true
@@ -111,7 +101,7 @@ func (o Observed) alwaysRoutes(from DeadLetter, binding Binding) bool {
 }
 
 // straightTo reports whether the default exchange can route a queue's dead letters to another queue.
-func (d DeadLetter) straightTo(queue string) bool {
+func (d DeadLetterRoute) straightTo(queue string) bool {
 	return d.Exchange == "" && (d.RoutingKey == nil || *d.RoutingKey == queue)
 }
 
@@ -119,7 +109,7 @@ func (d DeadLetter) straightTo(queue string) bool {
 // them to a queue. It returns the empty string if there is none. Bindings in leaving do not count as another route.
 func (o Observed) NeededByDeadLettersOf(binding Binding, leaving IDs) string {
 	mayRoute := o.mayRouteBy(binding)
-	for _, from := range o.DeadLetters {
+	for _, from := range o.DeadLetterRoutes {
 		if !mayRoute(from) {
 			continue
 		}
@@ -162,8 +152,8 @@ func (b Binding) sameMatch(other Binding) bool {
 // DeadLettersInto returns a queue whose dead letters can reach the given queue, ignoring queues in except. It returns the empty
 // string if there is none.
 func (o Observed) DeadLettersInto(queue string, except []string) string {
-	leads := map[string]func(from DeadLetter) bool{} // by source exchange
-	mayRoute := func(from DeadLetter) bool {
+	leads := map[string]func(from DeadLetterRoute) bool{} // by source exchange
+	mayRoute := func(from DeadLetterRoute) bool {
 		return slices.ContainsFunc(o.BindingsTo[queue], func(binding Binding) bool {
 			if leads[binding.Source] == nil {
 				leads[binding.Source] = o.leadingTo(binding.Source)
@@ -171,7 +161,7 @@ func (o Observed) DeadLettersInto(queue string, except []string) string {
 			return leads[binding.Source](from) && o.mayMatch(from, binding)
 		})
 	}
-	for _, from := range o.DeadLetters {
+	for _, from := range o.DeadLetterRoutes {
 		if from.Queue == queue || slices.Contains(except, from.Queue) {
 			continue
 		}
@@ -200,7 +190,7 @@ func (o Observed) UsedBy(exchange string, leaving IDs) string {
 			return fmt.Sprintf("it is the alternate exchange of %q", name)
 		}
 	}
-	for _, from := range o.DeadLetters {
+	for _, from := range o.DeadLetterRoutes {
 		if from.Exchange == exchange {
 			return fmt.Sprintf("queue %q dead-letters to it", from.Queue)
 		}

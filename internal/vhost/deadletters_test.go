@@ -38,30 +38,30 @@ func TestDeadLettersInto(t *testing.T) {
 	t.Parallel()
 	key := func(text string) *string { return &text }
 	for name, test := range map[string]struct {
-		from DeadLetter
+		from DeadLetterRoute
 		want bool
 	}{
-		"a fanout, with any key":                    {DeadLetter{Exchange: "fanout", RoutingKey: key("x")}, true},
-		"a direct exchange with its key":            {DeadLetter{Exchange: "direct", RoutingKey: key("k")}, true},
-		"with another key":                          {DeadLetter{Exchange: "direct", RoutingKey: key("K")}, false},
-		"with the key of each message":              {DeadLetter{Exchange: "direct"}, true},
-		"a topic exchange with a key that matches":  {DeadLetter{Exchange: "topic", RoutingKey: key("a.b")}, true},
-		"with one that does not":                    {DeadLetter{Exchange: "topic", RoutingKey: key("a.b.c")}, false},
-		"a headers exchange: unknown":               {DeadLetter{Exchange: "headers", RoutingKey: key("k")}, true},
-		"an exchange type of a plugin: unknown":     {DeadLetter{Exchange: "plugin", RoutingKey: key("k")}, true},
-		"through another exchange":                  {DeadLetter{Exchange: "chain", RoutingKey: key("k")}, true},
-		"through another that does not take it":     {DeadLetter{Exchange: "chain", RoutingKey: key("other")}, false},
-		"from one exchange to its alternate":        {DeadLetter{Exchange: "alternating", RoutingKey: key("k")}, true},
-		"round and round":                           {DeadLetter{Exchange: "circle"}, false},
-		"an exchange that leads nowhere":            {DeadLetter{Exchange: "empty"}, false},
-		"one that does not exist":                   {DeadLetter{Exchange: "nowhere"}, false},
-		"the default exchange with the queue's key": {DeadLetter{RoutingKey: key("q")}, true},
-		"with the key of another queue":             {DeadLetter{RoutingKey: key("r")}, false},
-		"the default exchange with any key":         {DeadLetter{}, true},
+		"a fanout, with any key":                    {DeadLetterRoute{Exchange: "fanout", RoutingKey: key("x")}, true},
+		"a direct exchange with its key":            {DeadLetterRoute{Exchange: "direct", RoutingKey: key("k")}, true},
+		"with another key":                          {DeadLetterRoute{Exchange: "direct", RoutingKey: key("K")}, false},
+		"with the key of each message":              {DeadLetterRoute{Exchange: "direct"}, true},
+		"a topic exchange with a key that matches":  {DeadLetterRoute{Exchange: "topic", RoutingKey: key("a.b")}, true},
+		"with one that does not":                    {DeadLetterRoute{Exchange: "topic", RoutingKey: key("a.b.c")}, false},
+		"a headers exchange: unknown":               {DeadLetterRoute{Exchange: "headers", RoutingKey: key("k")}, true},
+		"an exchange type of a plugin: unknown":     {DeadLetterRoute{Exchange: "plugin", RoutingKey: key("k")}, true},
+		"through another exchange":                  {DeadLetterRoute{Exchange: "chain", RoutingKey: key("k")}, true},
+		"through another that does not take it":     {DeadLetterRoute{Exchange: "chain", RoutingKey: key("other")}, false},
+		"from one exchange to its alternate":        {DeadLetterRoute{Exchange: "alternating", RoutingKey: key("k")}, true},
+		"round and round":                           {DeadLetterRoute{Exchange: "circle"}, false},
+		"an exchange that leads nowhere":            {DeadLetterRoute{Exchange: "empty"}, false},
+		"one that does not exist":                   {DeadLetterRoute{Exchange: "nowhere"}, false},
+		"the default exchange with the queue's key": {DeadLetterRoute{RoutingKey: key("q")}, true},
+		"with the key of another queue":             {DeadLetterRoute{RoutingKey: key("r")}, false},
+		"the default exchange with any key":         {DeadLetterRoute{}, true},
 	} {
 		o := waysToQ()
 		test.from.Queue = "theirs"
-		o.DeadLetters = []DeadLetter{test.from}
+		o.DeadLetterRoutes = []DeadLetterRoute{test.from}
 		want := ""
 		if test.want {
 			want = "theirs"
@@ -73,7 +73,7 @@ func TestDeadLettersInto(t *testing.T) {
 			t.Errorf("%s: fed by %q, which does not count", name, got)
 		}
 		test.from.Queue = "q"
-		o.DeadLetters = []DeadLetter{test.from}
+		o.DeadLetterRoutes = []DeadLetterRoute{test.from}
 		if got := o.DeadLettersInto("q", nil); got != "" {
 			t.Errorf("%s: fed by itself", name)
 		}
@@ -110,7 +110,7 @@ func TestNeededByDeadLetters(t *testing.T) {
 		"dead letters that come by way of an exchange: chain": {exchange: "chain", key: key("k"), want: true},
 	} {
 		o := waysToQ()
-		o.DeadLetters = []DeadLetter{{Queue: "theirs", Exchange: test.exchange, RoutingKey: test.key}}
+		o.DeadLetterRoutes = []DeadLetterRoute{{Queue: "theirs", Exchange: test.exchange, RoutingKey: test.key}}
 		source := test.exchange
 		if source == "chain" {
 			source = "direct"
@@ -142,7 +142,7 @@ func BenchmarkDeadLettersInto(b *testing.B) {
 			}
 			for number := range count {
 				key := fmt.Sprint("queue-", number)
-				observed.DeadLetters = append(observed.DeadLetters, DeadLetter{Queue: key, Exchange: "dlx", RoutingKey: &key})
+				observed.DeadLetterRoutes = append(observed.DeadLetterRoutes, DeadLetterRoute{Queue: key, Exchange: "dlx", RoutingKey: &key})
 				observed.BindingsFrom["dlx"] = append(observed.BindingsFrom["dlx"], Binding{Source: "dlx", Destination: "dlq", RoutingKey: key})
 			}
 			for b.Loop() {

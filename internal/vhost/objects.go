@@ -87,9 +87,9 @@ type Observed struct {
 	Policies     []Policy
 	// Fences are the fences that no deletion of this process needs. Policies does not contain them.
 	Fences []Fence
-	// DeadLetters has the queues of the whole vhost that may dead-letter to a selected object. It is empty without
+	// DeadLetterRoutes has the routes, in the whole vhost, of queues that may dead-letter to a selected object. It is empty without
 	// Selection.IncludeDeadLetterSources.
-	DeadLetters []DeadLetter
+	DeadLetterRoutes []DeadLetterRoute
 	// Nodes is the number of nodes in the cluster, or zero if unknown. Members has the number of members of each selected quorum
 	// queue that has fewer members than that.
 	Nodes   int
@@ -121,8 +121,8 @@ type Selection struct {
 	BindingsFrom []string
 	// FollowFrom is an exchange whose bindings to observe, together with all exchanges that they reach; empty for none.
 	FollowFrom string
-	// IncludeDeadLetterSources also observes the neighbourhood of the selected objects: the bindings from each selected exchange,
-	// all bindings between exchanges, all exchanges with an alternate exchange, and the queues that dead-letter to a selected
-	// object.
+	// IncludeDeadLetterSources also observes the objects through which dead letters reach the selected ones: the bindings from each
+	// selected exchange, all bindings between exchanges, all exchanges with an alternate exchange, and the queues that dead-letter
+	// to a selected object.
 	IncludeDeadLetterSources bool
 }

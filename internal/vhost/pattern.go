@@ -10,7 +10,7 @@ import (
 	"github.com/dlclark/regexp2/v2"
 )
 
-// Match is the answer whether a policy matches a queue.
+// Match is whether a policy matches a queue.
 type Match int
 
 // Code that protects messages treats MatchUnknown as MatchYes.
@@ -22,7 +22,7 @@ const (
 )
 
 const (
-	// matchTime is the limit for a match that backtracks endlessly. The library measures time in steps of 100 ms.
+	// matchTime limits a match that backtracks endlessly. The library measures time in steps of 100 ms.
 	matchTime = 100 * time.Millisecond
 	// slowPatterns is how many patterns of one vhost may reach matchTime. Afterwards all patterns of the vhost are MatchUnknown, so
 	// that a vhost full of such patterns costs seconds instead of minutes.
@@ -118,12 +118,12 @@ func isASCII(text string) bool {
 	return true
 }
 
-// dependsOnLocale matches patterns that distinguish letters, spaces or cases. Up to Erlang 27, the bytes from 128 on are Latin-1
-// characters to such a pattern; from 28 on they are not. An escaped backslash does not begin a class.
+// dependsOnLocale matches patterns that distinguish letters, spaces or cases. Up to Erlang 27, such a pattern treats the bytes from
+// 128 on as Latin-1 characters; from Erlang 28 on it does not. An escaped backslash does not begin a class.
 var dependsOnLocale = regexp.MustCompile(`(?s)^(?:[^\\]|\\.)*?(?:\\[wWsSbB]|\(\?[ms]*i)`)
 
-// commonSyntax matches patterns that mean the same in PCRE and in the library, which follows .NET. Each has further syntax of its
-// own: octal numbers, POSIX classes, subtracted classes, recursion, conditions, names.
+// commonSyntax matches patterns that mean the same in PCRE and in the library, which follows .NET. Each has syntax that the other
+// lacks: octal numbers, POSIX classes, subtracted classes, recursion, conditions, names.
 var commonSyntax = func() *regexp.Regexp {
 	const (
 		literal  = `[^\\\[\](){}*+?|^$]`

@@ -35,8 +35,8 @@ func (o Observed) Route(exchange, key string) (queues []string, known bool) {
 	return slices.Compact(queues), true
 }
 
-// MayLead reports whether bindings lead from an exchange to a queue, whatever their keys. Routes of an alternate exchange are not
-// observed, so an exchange with an alternate always may.
+// MayLead reports whether bindings lead from an exchange to a queue, whatever their keys. It returns true for an exchange with an
+// alternate exchange, because routes of alternate exchanges are not observed.
 func (o Observed) MayLead(exchange, queue string) bool {
 	for name := range Reach([]string{exchange}, o.boundExchanges) {
 		if _, alternate := o.Exchanges[name].Alternate(); alternate {
@@ -114,7 +114,7 @@ func topicWords(key string) []string {
 
 // topicsOverlap reports whether some key matches both patterns.
 func topicsOverlap(a, b []string) bool {
-	below := make([]bool, len(b)+1) // below[j]: the words of a after this one, and the words of b from j on, have a common key
+	below := make([]bool, len(b)+1) // below[j] reports whether some key matches both a[i+1:] and b[j:]
 	for i := len(a); i >= 0; i-- {
 		row := make([]bool, len(b)+1)
 		for j := len(b); j >= 0; j-- {

@@ -52,8 +52,8 @@ func connectedMessage(health rabbit.Health, virtualHost string) string {
 	if version, err := vhost.ParseVersion(health.Version); err == nil && version.Untested() {
 		message += fmt.Sprintf("; Warren is untested with this version, and treats it as RabbitMQ %s", vhost.NewestTested)
 	}
-	if health.Operators != "" {
-		message += "; " + brokers.OtherOperator(health.Operators) + ", so nothing is removed"
+	if health.OtherInstances != "" {
+		message += "; " + brokers.OtherOperator(health.OtherInstances) + ", so nothing is removed"
 	}
 	if health.MatchedByName {
 		message += "; that AMQP and the management API lead to one broker is taken from the cluster's name: " +

@@ -244,7 +244,7 @@ var promises = map[string]func(t *testing.T, b side){
 		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		b.publish("orders")
 		seen := 0
-		config := mover.BrowseConfig{Queue: "orders", Most: 10, Visit: func(*amqp.Delivery) bool {
+		config := mover.BrowseConfig{Queue: "orders", MaxMessages: 10, Visit: func(*amqp.Delivery) bool {
 			seen++
 			return true
 		}}

@@ -49,7 +49,7 @@ func TestStatsBecomeMetrics(t *testing.T) {
 	}
 	topologytest.Equal(t, "before the first refresh", want, values(t, emit))
 
-	stats.AMQPUp, stats.ManagementUp, stats.EventsHeard, stats.SyncedAt = true, true, true, time.Unix(1000, 0)
+	stats.AMQPUp, stats.ManagementUp, stats.EventsArrive, stats.SyncedAt = true, true, true, time.Unix(1000, 0)
 	want["warren_connection_events_heard default shop"] = 1
 	stats.Size = snapshot.Size{Queues: 1, Exchanges: 2, Bindings: 3, Policies: 4, Bytes: 5}
 	stats.Fences, stats.Oldest = 1, time.Unix(900, 0)

@@ -10,7 +10,7 @@ func (s *vhostScope) hold() string {
 	if s.connection == nil {
 		return ""
 	}
-	owners := s.connection.Health().Operators
+	owners := s.connection.Health().OtherInstances
 	if owners == "" {
 		return ""
 	}

@@ -41,7 +41,7 @@ func (v *vhostScope) prune(comparison *plan.Comparison) {
 		block := orphan.BlockedBy
 		if !orphan.Blocked() && orphan.Entry.Kind == v1alpha1.KindQueue {
 			if v.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport {
-				block = plan.Block{Reason: v1alpha1.AdvisoryReasonReportOnly, Message: "driftPolicy is Report"}
+				block = plan.Blocker{Reason: v1alpha1.AdvisoryReasonReportOnly, Message: "driftPolicy is Report"}
 			} else {
 				queues := []string{orphan.Entry.Name}
 				trying = append(trying, queues)
@@ -54,7 +54,7 @@ func (v *vhostScope) prune(comparison *plan.Comparison) {
 				}
 			}
 		}
-		if block != (plan.Block{}) && orphan.Entry.Kind != v1alpha1.KindBinding {
+		if block != (plan.Blocker{}) && orphan.Entry.Kind != v1alpha1.KindBinding {
 			comparison.Advisories = append(comparison.Advisories, orphaned(orphan.Entry, block))
 		}
 	}
@@ -66,7 +66,7 @@ func (v *vhostScope) prune(comparison *plan.Comparison) {
 }
 
 // checkAgain returns for how long the result of a check holds.
-func (v *vhostScope) checkAgain(entry v1alpha1.TopologyEntry, before plan.Block) time.Duration {
+func (v *vhostScope) checkAgain(entry v1alpha1.TopologyEntry, before plan.Blocker) time.Duration {
 	if before != notEmpty {
 		return emptyAgain
 	}
@@ -106,7 +106,7 @@ func mayLeave(comparison plan.Comparison, entry v1alpha1.TopologyEntry) error {
 	return fmt.Errorf("%w: %s is in the spec again, or gone", errNeeded, topology.IDOf(entry))
 }
 
-func orphaned(entry v1alpha1.TopologyEntry, why plan.Block) v1alpha1.Advisory {
+func orphaned(entry v1alpha1.TopologyEntry, why plan.Blocker) v1alpha1.Advisory {
 	return v1alpha1.Advisory{
 		Code: v1alpha1.AdvisoryOrphaned, Reason: why.Reason, Name: entry.Name,
 		Message: fmt.Sprintf("%v is no longer in the spec; kept: %s", topology.IDOf(entry), why.Message),
@@ -115,10 +115,10 @@ func orphaned(entry v1alpha1.TopologyEntry, why plan.Block) v1alpha1.Advisory {
 
 // The reasons to retain a queue that package plan does not know.
 var (
-	notEmpty = plan.Block{Reason: v1alpha1.AdvisoryReasonNotEmpty, Message: "it holds messages or has consumers"}
-	checking = plan.Block{Reason: v1alpha1.AdvisoryReasonCheckingEmpty, Message: "checking whether it is empty"}
+	notEmpty = plan.Blocker{Reason: v1alpha1.AdvisoryReasonNotEmpty, Message: "it holds messages or has consumers"}
+	checking = plan.Blocker{Reason: v1alpha1.AdvisoryReasonCheckingEmpty, Message: "checking whether it is empty"}
 	// blockedByHiddenBinding is why an exchange stays that the broker does not delete although nothing seems to need it.
-	blockedByHiddenBinding = plan.Block{
+	blockedByHiddenBinding = plan.Blocker{
 		Reason:  v1alpha1.AdvisoryReasonInUse,
 		Message: "it has a binding that the management API does not list, such as that of an exclusive queue",
 	}
@@ -126,7 +126,7 @@ var (
 
 // previousBlock returns that a queue is being checked. If the queue was not empty before, that stays the reason until the
 // operator, which may have restarted, knows better.
-func (v *vhostScope) previousBlock(entry v1alpha1.TopologyEntry) plan.Block {
+func (v *vhostScope) previousBlock(entry v1alpha1.TopologyEntry) plan.Blocker {
 	known := slices.ContainsFunc(v.cq.Status.Advisories, func(advisory v1alpha1.Advisory) bool {
 		return advisory.Code == v1alpha1.AdvisoryOrphaned && advisory.Name == entry.Name && advisory.Reason == notEmpty.Reason
 	})
@@ -138,14 +138,14 @@ func (v *vhostScope) previousBlock(entry v1alpha1.TopologyEntry) plan.Block {
 
 // reasonToKeep returns why a queue could not be deleted, in words that stay the same while the reason does; zero if it was
 // deleted.
-func reasonToKeep(err error) plan.Block {
+func reasonToKeep(err error) plan.Blocker {
 	switch {
 	case err == nil:
-		return plan.Block{}
+		return plan.Blocker{}
 	case errors.Is(err, brokererr.ErrNotEmpty):
 		return notEmpty
 	}
-	return plan.Block{Reason: v1alpha1.AdvisoryReasonDeletionFailed, Message: conditions.ErrorSummary(err)}
+	return plan.Blocker{Reason: v1alpha1.AdvisoryReasonDeletionFailed, Message: conditions.ErrorSummary(err)}
 }
 
 // onlyInUse reports whether nothing failed but the deletion of exchanges with bindings.

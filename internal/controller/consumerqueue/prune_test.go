@@ -31,11 +31,11 @@ func orphans() plan.Comparison {
 	}
 	return plan.Comparison{Orphans: []plan.Orphan{
 		{Entry: object(v1alpha1.KindExchange, "dlx")},
-		{Entry: object(v1alpha1.KindExchange, "used"), BlockedBy: plan.Block{Reason: v1alpha1.AdvisoryReasonInUse, Message: `"audit" is bound to it`}},
+		{Entry: object(v1alpha1.KindExchange, "used"), BlockedBy: plan.Blocker{Reason: v1alpha1.AdvisoryReasonInUse, Message: `"audit" is bound to it`}},
 		{Entry: object(v1alpha1.KindQueue, "dlq")},
-		{Entry: object(v1alpha1.KindQueue, "fed"), BlockedBy: plan.Block{Reason: v1alpha1.AdvisoryReasonInUse, Message: `queue "theirs" still dead-letters to it`}},
+		{Entry: object(v1alpha1.KindQueue, "fed"), BlockedBy: plan.Blocker{Reason: v1alpha1.AdvisoryReasonInUse, Message: `queue "theirs" still dead-letters to it`}},
 		{Entry: binding("a")},
-		{Entry: binding("b"), BlockedBy: plan.Block{Reason: v1alpha1.AdvisoryReasonInUse, Message: `queue "theirs" still dead-letters through it`}},
+		{Entry: binding("b"), BlockedBy: plan.Blocker{Reason: v1alpha1.AdvisoryReasonInUse, Message: `queue "theirs" still dead-letters through it`}},
 	}}
 }
 
@@ -251,7 +251,7 @@ func TestCheckAgain(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		ttl    int64 // in milliseconds; none if zero
-		before plan.Block
+		before plan.Blocker
 		want   time.Duration
 	}{
 		"the queue is not known to have messages": {ttl: 1_800_000, want: 10 * time.Second},

@@ -268,7 +268,7 @@ func (v *vhostScope) compare(ctx context.Context) plan.Comparison {
 	observed, _ := v.connection.Observe(names)
 	input := v.diffInput()
 	if leaving {
-		input.ContractHold = v.contractHold(ctx)
+		input.ContractPending = v.contractHold(ctx)
 	}
 	return plan.Diff(v.desired, observed, input)
 }
@@ -276,7 +276,7 @@ func (v *vhostScope) compare(ctx context.Context) plan.Comparison {
 func (v *vhostScope) diffInput() plan.Input {
 	return plan.Input{
 		Older:    func() []topology.Topology { return topology.DesiredOnOlderVersions(v.cq, v.version) },
-		Unwanted: v.peers.Unwanted, UnwantedFrom: v.peers.UnwantedFrom, Owned: v.owned, Shared: v.peers.AnyNeeds, Hold: v.hold(),
+		Unwanted: v.peers.Unwanted, UnwantedFrom: v.peers.UnwantedFrom, Owned: v.owned, Shared: v.peers.AnyNeeds, OtherInstance: v.hold(),
 		ClearPolicy: func(name string) string { return brokers.ClearPolicy(v.location.VHost, brokers.Quoted(name)) },
 		Version:     v.version, Recreates: recreates(v.cq),
 	}

@@ -209,7 +209,7 @@ func tooBusy(queue string) *Blocker {
 func (s *scope) checkCounted(ctx context.Context, m Move) *Blocker {
 	counted := true
 	_, err := m.Broker.Browse(ctx, m.Cluster, mover.BrowseConfig{
-		Log: s.Log, Queue: m.Turn.Queue, Most: 1,
+		Log: s.Log, Queue: m.Turn.Queue, MaxMessages: 1,
 		Visit: func(*amqp.Delivery) bool {
 			counted = false
 			return false

@@ -19,8 +19,8 @@ const (
 	// connection that retains no body may always retain one, so no connection waits for another.
 	ConnectionBodies = 24 << 20
 	processBodies    = 48 << 20
-	// largeBody is the size from which a few bodies make more garbage than the collector can free in time on a busy machine. The
-	// connection that receives such a body waits for a collection after every garbageLimit bytes of them.
+	// largeBody is the size from which bodies can make garbage faster than the collector frees it on a busy machine. After every
+	// garbageLimit bytes of such bodies, the connection that receives the next one waits for a collection.
 	largeBody    = 1 << 20
 	garbageLimit = 24 << 20
 )
@@ -46,8 +46,8 @@ type bodies struct {
 	kept int64 // size of all bodies in bytes
 	// closed: the connection has ended.
 	closed bool
-	// full are the consumers of which a body was dropped because there was no room. All their later bodies are dropped, too, so that the
-	// order of messages does not change.
+	// full are the consumers that have lost a body because there was no room. Their later bodies are dropped too, so that the order
+	// of messages does not change.
 	full map[string]bool
 	// dropped are the sizes of the dropped bodies.
 	dropped map[delivery]int64
@@ -63,7 +63,7 @@ func newBodies(largest int64) *bodies {
 	return &bodies{largest: largest, of: map[delivery][]byte{}, full: map[string]bool{}, dropped: map[delivery]int64{}}
 }
 
-// keep returns memory for a body, or that the body is dropped.
+// keep returns memory for a body, or dropped.
 func (b *bodies) keep(message delivery, size int64) (room []byte, dropped bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -175,14 +175,14 @@ func (l *Conn) whyFailed(ctx context.Context, errs brokererr.Errors, err error, 
 	if l.Socket != nil {
 		l.CloseSocket()
 	}
-	reply, told := errors.AsType[*amqp.Error](err)
+	reply, isReply := errors.AsType[*amqp.Error](err)
 	refusal := l.Refusal()
 	switch {
 	case ctx.Err() != nil:
 		return errs.Unreachable(ctx.Err())
 	case refusal != nil:
 		return errs.Fail(brokererr.ErrUnreachable, "the AMQP connection was closed: %v", refusal)
-	case overdue && (!told || !reply.Server):
+	case overdue && (!isReply || !reply.Server):
 		return errs.Fail(brokererr.ErrTimeout, "AMQP handshake")
 	}
 	return errs.OfDial(err)

@@ -67,7 +67,7 @@ func BenchmarkDeclare(b *testing.B) {
 			adaptive, fixed := connect(b, vh, broker.AMQPURI, 10*time.Second), connect(b, vh, broker.AMQPURI, 10*time.Second)
 			declare(b, adaptive, "first-", ChannelLimit)
 			declare(b, fixed, "second-", ChannelLimit)
-			fixed.places.adapt(func(l *limit) { l.since = time.Now().Add(time.Hour) }) // no answer counts, so the limit stays fixed
+			fixed.slots.adapt(func(l *limit) { l.since = time.Now().Add(time.Hour) }) // no answer counts, so the limit stays fixed
 			var adapting, fixing time.Duration
 			lowest, declared := ChannelLimit, 0
 			for b.Loop() {

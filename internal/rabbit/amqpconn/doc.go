@@ -3,9 +3,9 @@
 // interpret operations.
 //
 //   - conn.go: one connection and its channels. Begin reading here
-//   - pool.go, places.go, limit.go: operations, how many of them run at a time, and how that adapts to the broker
+//   - pool.go, slots.go, limit.go: operations, and how many of them run at a time
 //   - socket.go, protocol.go, frames.go: how the frames of both sides are checked
-//   - publisher.go: messages whose fate at the broker must be known
-//   - table.go: arguments in the types of the AMQP library
-//   - bodies.go: the bodies of messages, and how much memory they may take
+//   - publisher.go: messages with confirms
+//   - table.go: arguments in the types of the AMQP library, and their size
+//   - bodies.go: the bodies of messages, within a memory limit
 package amqpconn

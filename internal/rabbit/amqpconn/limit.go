@@ -13,11 +13,12 @@ const (
 	quickestAge = time.Minute
 )
 
-// limit decides how many operations may run at a time. With a limit of n, it is halved once n/2 answers were slow, and grows by one after n
-// answers of which none was slow. If an answer is missing, which ends the connection, it is set to lowestLimit.
+// limit decides how many operations may run at a time. A limit of n is halved once n/2 answers were slow, and grows by one after n
+// answers if none was slow. A missing answer ends the connection, and sets the limit to lowestLimit.
 //
-// An answer is slow if it took longer than twice the quickest answer of the last minutes, which measures the distance to the broker, plus
-// timeForEach for each running operation. So a distant broker is not slow, and neither is one that runs many operations at a time.
+// An answer is slow if it took longer than twice the quickest answer of the last minutes, plus timeForEach for each running
+// operation. The quickest answer measures the distance to the broker, so a distant broker is not slow. A broker that runs many
+// operations at a time is not slow either.
 type limit struct {
 	highest, current int
 	// blocked: the broker has blocked the connection.

@@ -42,8 +42,8 @@ func (s *simulation) together(took time.Duration) {
 	}
 }
 
-// serve adds the answers to so many operations, of which as many run at a time as the limit allows. each returns the time of one operation
-// by the number of running operations.
+// serve adds the answers to so many operations, and runs as many at a time as the limit allows. each returns the time of one
+// operation by the number of running operations.
 func (s *simulation) serve(operations int, each func(among int) time.Duration) (limits []int) {
 	for range operations {
 		among := s.limit.now()

@@ -20,7 +20,7 @@ const ChannelLimit = 16
 type Pool struct {
 	errs    brokererr.Errors
 	timeout time.Duration // of one operation
-	places  *places
+	slots   *slots
 	Running sync.WaitGroup
 
 	mu      sync.Mutex
@@ -32,14 +32,14 @@ type Pool struct {
 // NewPool returns a pool without a connection; see Set. timeout is how long one operation may take.
 func NewPool(errs brokererr.Errors, timeout time.Duration) *Pool {
 	return &Pool{
-		errs: errs, timeout: timeout, places: &places{limit: newLimit(ChannelLimit)}, changed: make(chan struct{}),
+		errs: errs, timeout: timeout, slots: &slots{limit: newLimit(ChannelLimit)}, changed: make(chan struct{}),
 	}
 }
 
-// Set takes a new connection, or the reason why there is none.
+// Set sets a new connection, or the reason why there is none.
 func (c *Pool) Set(l *Conn, down error) {
 	if l != nil {
-		c.places.adapt(func(limit *limit) { limit.setHighest(cap(l.Room)) })
+		c.slots.adapt(func(limit *limit) { limit.setHighest(cap(l.Room)) })
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,14 +51,14 @@ func (c *Pool) Set(l *Conn, down error) {
 // SetBlocked records whether the broker has blocked the connection. While it has, operations run one by one: the first may wait until the
 // broker unblocks the connection, or until its timeout ends the connection.
 func (c *Pool) SetBlocked(blocked bool) {
-	c.places.adapt(func(limit *limit) { limit.setBlocked(blocked, time.Now()) })
+	c.slots.adapt(func(limit *limit) { limit.setBlocked(blocked, time.Now()) })
 }
 
 // IsBlocked reports whether the broker has blocked the connection.
-func (c *Pool) IsBlocked() bool { return c.places.isBlocked() }
+func (c *Pool) IsBlocked() bool { return c.slots.isBlocked() }
 
 // Limit returns how many operations may run at a time.
-func (c *Pool) Limit() int { return c.places.now() }
+func (c *Pool) Limit() int { return c.slots.now() }
 
 // UsualFrameMax is the largest frame that a broker accepts by default, in bytes.
 const UsualFrameMax = 131072
@@ -122,8 +122,8 @@ type Exclusive struct {
 	socket *socket
 }
 
-// Together buffers all bytes that are written to the connection while write runs, and sends them in one piece, so that they reach the
-// broker at the same time. write must not wait for an answer of the broker.
+// Together buffers all bytes that write sends on the connection, and sends them in one piece when write returns. write must not
+// wait for an answer of the broker.
 func (e Exclusive) Together(write func() error) error { return e.socket.Together(write) }
 
 // DoToTheEnd is DoExclusively on a channel of the pool. It closes the channel if the operation fails, because its state may have changed.
@@ -151,7 +151,7 @@ func (c *Pool) onCluster(cluster string, operation func(*Conn) error) func(*Conn
 // doOn runs an operation that waits for one answer of the broker, and adapts the limit to how long that took.
 func (c *Pool) doOn(ctx context.Context, operation func(*Conn) error) error {
 	return c.Start(ctx, ctx, func(l *Conn) error {
-		over, ended := l.Overdue.Load(), c.places.measure()
+		over, ended := l.Overdue.Load(), c.slots.measure()
 		err := operation(l)
 		missing := l.Overdue.Load() && !over // on a connection that was closed before, the operation sent nothing
 		if err == nil || missing {
@@ -161,24 +161,24 @@ func (c *Pool) doOn(ctx context.Context, operation func(*Conn) error) error {
 	})
 }
 
-// Start starts an operation, unless ctx ends before there is a place and a connection for it. It waits for the result until the context
-// wait ends. The timeout of the operation begins when it has its place and its connection.
+// Start starts an operation, unless ctx ends before there is a slot and a connection for it. It waits for the result until the
+// context wait ends. The timeout of the operation begins when it has its slot and its connection.
 func (c *Pool) Start(ctx, wait context.Context, operation func(*Conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return c.errs.Unreachable(err)
 	}
-	if err := c.places.take(ctx); err != nil {
+	if err := c.slots.take(ctx); err != nil {
 		return c.errs.Unreachable(err)
 	}
 	l, err := c.acquire(ctx)
 	if err != nil {
-		c.places.leave()
+		c.slots.leave()
 		return err
 	}
 	done := make(chan error, 1)
 	go func() {
 		defer c.Running.Done()
-		defer c.places.leave()
+		defer c.slots.leave()
 		done <- c.Run(l, operation)
 	}()
 	select {
@@ -197,8 +197,8 @@ func (c *Pool) Run(l *Conn, operation func(*Conn) error) error {
 	return l.Classify(c.errs, operation(l))
 }
 
-// DeclaredQueue returns how many messages of a queue are ready and how many consumers it has, by a passive declaration on the
-// cluster of this name; false if the queue does not exist. A client that holds messages of a quorum queue counts as a consumer.
+// DeclaredQueue declares a queue passively on the cluster with this key, and returns its numbers of ready messages and consumers;
+// false if the queue does not exist. A client that holds messages of a quorum queue counts as a consumer.
 func (c *Pool) DeclaredQueue(ctx context.Context, cluster, queue string) (declared amqp.Queue, exists bool, err error) {
 	type answer struct {
 		declared amqp.Queue

@@ -19,8 +19,8 @@ const (
 	waitingLimit = 8 << 20
 	readLimit    = 144 << 20
 
-	// deliveryCost and headerFactor estimate the memory of a delivery without its body: the library's structs, and the properties, of
-	// which a byte can become 16, because an empty element of an array is one byte on the wire.
+	// deliveryCost and headerFactor estimate the memory of a delivery without its body: the library's structs, and the properties.
+	// A byte of the properties can take 16 bytes of memory, because an empty element of an array is one byte on the wire.
 	deliveryCost = 1 << 10
 	headerFactor = 16
 	// prefetchFactor: RabbitMQ before 3.11 can exceed the prefetch of a consumer that requeues messages (rabbitmq-server#5609).
@@ -64,13 +64,13 @@ type channelState struct {
 	consumer string
 	body     int64 // how many bytes of the body have not arrived
 	discard  bool  // the body is discarded
-	// gathered is the memory for the rest of the body, if the body is retained. header is the frame that the AMQP library reads once the
-	// body has arrived.
+	// gathered is the memory for the rest of a body that is retained. header is the frame that the AMQP library reads once the body
+	// has arrived.
 	gathered []byte
 	header   []byte
 }
 
-// fate is how an arriving frame is handled.
+// fate is what happens to an arriving frame.
 type fate int
 
 const (

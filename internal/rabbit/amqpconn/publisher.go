@@ -26,8 +26,8 @@ func (l *Conn) NewPublisher(channel *amqp.Channel, messages int) (*Publisher, er
 }
 
 // Publish publishes messages in one write, and reports for each whether a queue took it: false if the broker refused it, or if no
-// queue exists for the routing key. Publish waits for the answer, without a limit of its own: to end the wait, the caller closes
-// the socket. Then Publish fails with amqp.ErrClosed.
+// queue exists for the routing key. Publish waits for the answer without a time limit. If the caller closes the socket, Publish
+// fails with amqp.ErrClosed.
 func (p *Publisher) Publish(exchange, key string, messages ...amqp.Publishing) ([]bool, error) {
 	confirmations := make([]*amqp.DeferredConfirmation, len(messages))
 	write := func() (err error) {

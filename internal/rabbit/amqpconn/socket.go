@@ -49,8 +49,7 @@ func (s *socket) Write(bytes []byte) (int, error) {
 	return s.Conn.Write(bytes)
 }
 
-// Together buffers all bytes that are written while write runs, and sends them in one piece, so that they reach the broker at the same
-// time.
+// Together buffers all bytes that are written while write runs, and then sends them in one piece.
 func (s *socket) Together(write func() error) error {
 	s.holding.Lock()
 	defer s.holding.Unlock()
@@ -180,8 +179,8 @@ func (in *incoming) refused() error {
 }
 
 const (
-	// paceLimit is how many bytes a second a broker may send, and paceBurst how many it may send before the limit applies: about 350
-	// events a second, after 45,000.
+	// paceLimit is how many bytes a second a broker may send: about 350 events. paceBurst is how many bytes it may send before the
+	// limit applies: about 45,000 events.
 	paceLimit = 256 << 10
 	paceBurst = 32 << 20
 	// frameCost is what each frame costs in addition to its bytes, and bodyDiscount divides the cost of a byte of a discarded body.

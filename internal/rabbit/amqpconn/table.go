@@ -28,3 +28,31 @@ func field(value any) any {
 	}
 	return value
 }
+
+// EncodedSize returns how many bytes a value takes in a table at most, with its type. It is exact for values in normal form.
+func EncodedSize(value any) int {
+	size := 5 // the type and a length
+	switch value := value.(type) {
+	case nil:
+		return 1
+	case bool:
+		return 2
+	case string:
+		return size + len(value)
+	case []byte:
+		return size + len(value)
+	case []any:
+		for _, item := range value {
+			size += EncodedSize(item)
+		}
+		return size
+	case amqp.Table:
+		return EncodedSize(map[string]any(value))
+	case map[string]any:
+		for name, item := range value {
+			size += 1 + len(name) + EncodedSize(item)
+		}
+		return size
+	}
+	return 9 // numbers and times
+}

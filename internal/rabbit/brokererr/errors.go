@@ -48,10 +48,10 @@ var (
 	ErrNotEmpty = errors.New("not empty")
 	// ErrConsumed comes with ErrNotEmpty: the queue has consumers, or a client holds unacknowledged messages of it.
 	ErrConsumed = errors.New("consumed")
-	// ErrPending comes with ErrNotEmpty or ErrUnproven: the obstacle disappears within minutes without action, as dead letters in
-	// transit, delayed messages and the fences of a crash do.
+	// ErrPending comes with ErrNotEmpty or ErrUnproven: the reason goes away within minutes without action. Examples are dead
+	// letters in transit, delayed messages and the fences of a crash.
 	ErrPending = errors.New("pending")
-	// ErrUnproven: a queue was not deleted, because it could not be shown to be empty. The message names the reason.
+	// ErrUnproven: a queue was not deleted, because it could not be proven empty. The message names the reason.
 	ErrUnproven = errors.New("not proved empty")
 	// ErrOtherCluster: the broker belongs to another cluster than the caller meant. Nothing was changed.
 	ErrOtherCluster = errors.New("another cluster")
@@ -227,7 +227,7 @@ func untimed(text string) string {
 	return notYetValid.ReplaceAllString(expired.ReplaceAllString(text, "valid until "), "valid from ")
 }
 
-// SameCluster returns ErrOtherCluster unless the broker surely belongs to the wanted cluster. wanted is the Key of a cluster.
+// SameCluster returns ErrOtherCluster unless the broker certainly belongs to the wanted cluster. wanted is the Key of a cluster.
 func (e Errors) SameCluster(here vhost.Cluster, wanted string) error {
 	meant := vhost.ClusterOf(wanted)
 	switch {
@@ -266,7 +266,8 @@ func (e Errors) OfOperation(err error) error {
 		return e.Fail(ErrInUse, "%s", WithoutCode(reply.Reason))
 	}
 	refused := WithoutCode(reply.Reason)
-	invalid := strings.HasPrefix(refused, "invalid arg ") || strings.HasPrefix(refused, "Topic binding key ") // the latter from 4.3.5 on
+	// From 4.3.5 on, RabbitMQ refuses some keys of topic bindings.
+	invalid := strings.HasPrefix(refused, "invalid arg ") || strings.HasPrefix(refused, "Topic binding key ")
 	if reply.Code == amqp.PreconditionFailed && invalid {
 		return e.Fail(ErrInvalidArgument, "%s", refused)
 	}

@@ -3,8 +3,8 @@
 //
 // Begin with match.go. Its files:
 //
-//   - supervisor.go: connects AMQP again and again, and offers each connection to the Matcher
+//   - supervisor.go: connects AMQP, and offers each connection to the Matcher
 //   - match.go: the Matcher accepts or refuses an offered connection
-//   - seconddial.go: opens further AMQP connections, and proves that they lead to the cluster of the first one
+//   - seconddial.go: opens further AMQP connections to the same cluster
 //   - place.go: the proof that two connections lead to one vhost
 package brokermatch

@@ -16,9 +16,9 @@ import (
 )
 
 // AMQP and the management API have two URIs, which may lead to two brokers: by a mistake in a Secret, or because a Service was
-// switched before its Ingress. A connection that reads one broker and writes to another reports wrong states and may delete
-// objects that it never saw. So nothing is done over an AMQP connection before the management API has shown something that only
-// this connection can have made: an exclusive queue, or the connection itself if the user may not declare the queue.
+// switched before its Ingress. A connection that reads one broker and writes to another reports wrong states and may delete objects
+// that it never saw. Warren therefore uses an AMQP connection only after the management API has shown its exclusive queue, or the
+// connection itself if the user may not declare the queue. Nothing else can have made these.
 const (
 	firstPoll = 20 * time.Millisecond
 	lastPoll  = 500 * time.Millisecond
@@ -150,7 +150,8 @@ func (m *Matcher) IsShownAgain(ctx context.Context) (bool, error) {
 	return m.API.HasQueue(ctx, l.Queue)
 }
 
-// MatchAgain matches a link again that IsShownAgain did not find. moved says that there was a new TCP connection.
+// MatchAgain matches a link again that IsShownAgain did not find. moved reports whether the management API was reached over a new
+// TCP connection.
 func (m *Matcher) MatchAgain(ctx context.Context, info *management.BrokerInfo, moved bool) error {
 	l := m.links.current()
 	if l == nil || !l.Matched || l.Queue == "" && !moved {
@@ -224,13 +225,13 @@ func (m *Matcher) compare(ctx context.Context, info *management.BrokerInfo, l *a
 	if l.Queue, err = m.declareMatchQueue(l); err != nil {
 		return false, err
 	}
-	seen, told, err := m.shown(ctx, info, l)
+	seen, visible, err := m.shown(ctx, info, l)
 	switch {
 	case err != nil:
 		return false, err
 	case seen:
 		return false, nil
-	case !told && l.Name == info.Identity.Name:
+	case !visible && l.Name == info.Identity.Name:
 		return true, nil
 	}
 	if err := m.API.HasVHost(ctx); err != nil {
@@ -246,9 +247,9 @@ func (m *Matcher) compare(ctx context.Context, info *management.BrokerInfo, l *a
 		management.EndpointOf(m.ManagementURI), info.Version, info.Identity.Name)
 }
 
-// shown reports whether the management API shows what only this link can have made: its queue, or the link itself. told is false
-// if this user is shown neither.
-func (m *Matcher) shown(ctx context.Context, info *management.BrokerInfo, l *amqpconn.Conn) (seen, told bool, err error) {
+// shown reports whether the management API shows the queue of this link, or the link itself. visible is false if it shows neither
+// to this user.
+func (m *Matcher) shown(ctx context.Context, info *management.BrokerInfo, l *amqpconn.Conn) (seen, visible bool, err error) {
 	if l.Queue != "" {
 		seen, err = m.poll(ctx, m.Timeouts.Match, func() (bool, error) { return m.API.HasQueue(ctx, l.Queue) })
 		return seen, true, err
@@ -256,7 +257,7 @@ func (m *Matcher) shown(ctx context.Context, info *management.BrokerInfo, l *amq
 	if !info.Capabilities.Statistics {
 		return false, false, nil
 	}
-	if told, err = m.API.TellsConnections(ctx); err != nil || !told {
+	if visible, err = m.API.ListsConnections(ctx); err != nil || !visible {
 		return false, false, err
 	}
 	seen, err = m.poll(ctx, m.Timeouts.Statistics-time.Since(l.Opened), func() (bool, error) {

@@ -10,16 +10,16 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// listedAgain is how soon match queues are listed again because one is missing. A connection gets a new match queue with each
-// AMQP connection, and a hostile server can make it reconnect again and again.
+// listedAgain is the shortest time between two lists of match queues because one is missing. A connection gets a new match queue
+// with each AMQP connection, and a hostile server can make it reconnect often.
 const listedAgain = 30 * time.Second
 
 // PlaceChecker checks which other connections lead to the same vhost as one connection. It records the match queues of all connections
 // that the management API shows in the vhost.
 type PlaceChecker struct {
-	errs   brokererr.Errors
-	api    *management.Client
-	places management.Places // of one, which lists
+	errs    brokererr.Errors
+	api     *management.Client
+	listing management.Slots // held while match queues are listed
 
 	cluster vhost.Cluster
 	listed  map[string]bool
@@ -30,11 +30,11 @@ type PlaceChecker struct {
 
 // NewPlaceChecker returns a PlaceChecker of the connection with this client of the management API.
 func NewPlaceChecker(errs brokererr.Errors, api *management.Client) *PlaceChecker {
-	return &PlaceChecker{errs: errs, api: api, places: management.NewPlaces(1)}
+	return &PlaceChecker{errs: errs, api: api, listing: management.NewSlots(1)}
 }
 
-// LeadsTo reports whether another connection to a vhost of the same name leads to the same vhost as this connection: AMQP was let in at
-// the same address, or the management API of this connection shows the match queue of the other one.
+// LeadsTo reports whether another connection to a vhost of the same name leads to the same vhost as this connection: AMQP opened it
+// at the same address, or the management API of this connection shows the match queue of the other one.
 func (s *PlaceChecker) LeadsTo(ctx context.Context, here, other health.Health) (bool, error) {
 	switch {
 	case !here.Cluster.MayBe(other.Cluster):
@@ -57,7 +57,7 @@ type otherConnection struct {
 // the last list counts for some time.
 func (s *PlaceChecker) has(ctx context.Context, cluster vhost.Cluster, other health.Health) (has bool, err error) {
 	place, who := other.Place, otherConnection{other.Place.Owner, other.Place.Since}
-	err = s.places.Hold(ctx, s.errs, func() error {
+	err = s.listing.Hold(ctx, s.errs, func() error {
 		if !cluster.Is(s.cluster) {
 			s.cluster, s.listed, s.began, s.found = cluster, nil, time.Time{}, map[otherConnection]bool{}
 		}

@@ -31,7 +31,7 @@ type Supervisor struct {
 	Reconnected func()
 }
 
-// Run connects again and again.
+// Run connects, and reconnects until the context ends.
 func (s *Supervisor) Run(ctx context.Context) {
 	again := retry.Backoff{First: s.Timeouts.FirstRetry, Limit: s.Timeouts.LastRetry}
 	for first := true; ; first = false {
@@ -43,7 +43,7 @@ func (s *Supervisor) Run(ctx context.Context) {
 				again.Reset()
 			}
 		}
-		if !errors.Is(err, brokererr.ErrClusterMismatch) { // which says so itself
+		if !errors.Is(err, brokererr.ErrClusterMismatch) { // its message names AMQP
 			err = fmt.Errorf("AMQP: %w", err)
 		}
 		if ctx.Err() != nil {
@@ -66,8 +66,8 @@ func (s *Supervisor) Run(ctx context.Context) {
 	}
 }
 
-// supervise returns when an AMQP connection has ended, and why. The next refresh decides whether the connection may be used.
-// After a time without a connection, what is known of the broker may be out of date.
+// supervise returns the error with which an AMQP connection has ended. The next refresh decides whether the connection may be used.
+// After a reconnect, the snapshot may be out of date.
 func (s *Supervisor) supervise(ctx context.Context, l *amqpconn.Conn, first bool) error {
 	ended := l.Connection.NotifyClose(make(chan *amqp.Error, 1))
 	defer s.Matcher.Channels.SetBlocked(false)

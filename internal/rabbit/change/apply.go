@@ -25,7 +25,7 @@ import (
 type Changer struct {
 	VHost  string
 	Errors brokererr.Errors
-	// Channels run the operations. Observer gets what the broker confirms.
+	// Channels run the operations. Observer receives the confirmed changes.
 	Channels *amqpconn.Pool
 	Observer *observe.Observer
 	// HoldsLease reports whether this process still leads.
@@ -92,7 +92,7 @@ type operation struct {
 	write func(*snapshot.Snapshot) bool
 }
 
-// perform runs operations on the cluster with this key, or on any if it is empty, at the same time, as many as the pool allows. It
+// perform runs as many operations at a time as the pool allows, on the cluster with this key, or on any if the key is empty. It
 // returns the failures in the order of the operations.
 func (c *Changer) perform(ctx context.Context, cluster string, operations []operation) []*brokererr.ObjectError {
 	results := make([]error, len(operations))
@@ -121,7 +121,7 @@ func (c *Changer) performOne(ctx context.Context, operation operation) error {
 	if err := operation.fits(c.Channels.FrameMax()); err != nil {
 		return err
 	}
-	var own error // of Warren, which the channel does not classify
+	var own error // an error of Warren, which Do must not classify
 	call := func(channel *amqp.Channel) error {
 		if operation.needsLease() && !c.HoldsLease() {
 			own = brokererr.ErrNotLeader
@@ -150,8 +150,8 @@ func (c *Changer) performOne(ctx context.Context, operation operation) error {
 	return operation.namePermission(err)
 }
 
-// needsLease reports whether only the leader may do this: it removes something, or is a step of a recreation. A former leader may
-// repeat the other operations, because the next leader declares the same objects.
+// needsLease reports whether only the leader may run an operation: it removes an object, or is a step of a recreation. A former
+// leader may run other operations, because the next leader declares the same objects.
 func (o operation) needsLease() bool { return o.kind == eventfeed.Deleted || o.cluster != "" }
 
 // method returns the name of the AMQP method, such as queue.declare.
@@ -199,7 +199,7 @@ func declareExchange(exchange topology.Exchange) operation {
 func declareQueue(queue topology.Queue) operation {
 	onQueue := "configure"
 	if _, dead := queue.Arguments[vhost.ArgDeadLetterExchange]; dead {
-		onQueue = "configure or read" // the latter for the dead-letter exchange's sake
+		onQueue = "configure or read" // read is for the dead-letter exchange
 	}
 	return operation{
 		about: brokererr.ObjectError{Op: brokererr.OpDeclare, ID: queue.ID()}, kind: eventfeed.Created,
@@ -235,7 +235,7 @@ func unbind(binding topology.Binding) operation {
 	return operation
 }
 
-// onBinding returns what bind and unbind have in common. The ID has no arguments, which errors do not show.
+// onBinding returns the common part of bind and unbind. Its ID has no arguments, because errors do not show them.
 func onBinding(binding topology.Binding, op string, kind eventfeed.Kind) operation {
 	id := binding.ID()
 	id.Arguments = ""

@@ -7,4 +7,4 @@ func QueueFrame(queue topology.Queue) int { return frameSize(declareQueue(queue)
 
 func BindingFrame(binding topology.Binding) int { return frameSize(bind(binding)) }
 
-func frameSize(o operation) int { return frameOverhead + o.overhead() + encodedTable(o.arguments) }
+func frameSize(o operation) int { return frameOverhead + o.overhead() + tableSize(o.arguments) }

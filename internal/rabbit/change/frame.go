@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -32,12 +33,12 @@ func (o operation) fits(frameMax int) error {
 		}
 	}
 	overhead := frameOverhead + o.overhead()
-	arguments := encodedTable(vhost.Normalize(o.arguments))
+	arguments := tableSize(o.arguments)
 	if frameMax <= 0 || overhead+arguments <= frameMax { // zero is no limit
 		return nil
 	}
 	largest := slices.MaxFunc(slices.Sorted(maps.Keys(o.arguments)), func(a, b string) int {
-		return encoded(o.arguments[a]) - encoded(o.arguments[b])
+		return amqpconn.EncodedSize(o.arguments[a]) - amqpconn.EncodedSize(o.arguments[b])
 	})
 	return fmt.Errorf("%w: the arguments take %d bytes, %d more than fit into a frame of AMQP: shorten %q",
 		brokererr.ErrTooLarge, arguments, overhead+arguments-frameMax, largest)
@@ -52,32 +53,7 @@ func (o operation) overhead() int {
 	return size
 }
 
-// encodedTable returns how many bytes a table of normal values takes as a field of a method.
-func encodedTable(table map[string]any) int {
-	size := 4
-	for name, value := range table {
-		size += 1 + len(name) + encoded(value)
-	}
-	return size
-}
-
-// encoded returns how many bytes a normal value takes in a table, its type included.
-func encoded(value any) int {
-	switch value := value.(type) {
-	case nil:
-		return 1
-	case bool:
-		return 2
-	case string:
-		return 5 + len(value)
-	case []any:
-		size := 5
-		for _, item := range value {
-			size += encoded(item)
-		}
-		return size
-	case map[string]any:
-		return 1 + encodedTable(value)
-	}
-	return 9 // int64 and float64
+// tableSize returns how many bytes arguments take in a method: a table without its type.
+func tableSize(arguments vhost.Arguments) int {
+	return amqpconn.EncodedSize(map[string]any(vhost.Normalize(arguments))) - 1
 }

@@ -17,7 +17,7 @@ type Kind int
 const (
 	Created Kind = iota + 1
 	Deleted
-	// PolicyChanged: a policy or operator policy was set or cleared. Events do not tell the two apart.
+	// PolicyChanged: a policy or operator policy was set or cleared. Events do not distinguish the two.
 	PolicyChanged
 )
 

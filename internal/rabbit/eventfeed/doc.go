@@ -2,9 +2,9 @@
 // of a vhost, and keeps the state of the subscription. Package rabbit decides what an event means for a snapshot. Events can be
 // missed, so nothing may depend on having received one. ADR 0025 has the measurements.
 //
-//   - subscription.go, change.go, arguments.go: the subscription, and how events are decoded
-//   - feed.go: whether events arrive, and whether they make a snapshot current
-//   - ownchanges.go: which events announce changes of this process
+//   - subscription.go, change.go, arguments.go: the subscription, and the decoding of events
+//   - feed.go: the state of the subscription. Begin reading here
+//   - ownchanges.go: events about changes of this process
 //   - unannounced.go: changes that a refresh found and no event announced
 //   - pendingnotices.go: notices that wait until the queue of a deleted binding is known
 package eventfeed

@@ -24,8 +24,8 @@ type Feed struct {
 	unannounced unannounced
 
 	mu sync.Mutex
-	// since is when the first marker of the subscription arrived; zero while no events arrive. reason says why they do not, once
-	// that is known: a broker that restarts comes back. lostAt is when events last arrived, or when the Feed was made.
+	// since is when the first marker of the subscription arrived; zero while no events arrive. reason is why no events arrive; it
+	// is not set during a short outage. lostAt is when events last arrived, or when the Feed was made.
 	since  time.Time
 	reason string
 	lostAt time.Time
@@ -35,7 +35,7 @@ type Feed struct {
 	ignored map[string]bool
 	// unclearAt is when an event last arrived that requires a refresh.
 	unclearAt time.Time
-	// currentAt is the latest time as of which events have shown the snapshot to be current.
+	// currentAt is the latest time at which events have shown the snapshot to be current.
 	currentAt time.Time
 	// marked is when marker number, not yet received, was sent.
 	marked time.Time
@@ -51,10 +51,10 @@ type Feed struct {
 	exclusive map[string]bool
 }
 
-// awaiting is a caller that waits for marker number. tell receives whether the snapshot is current then, and must not block.
+// awaiting is a caller that waits for marker number. done receives whether the snapshot is current then, and must not block.
 type awaiting struct {
 	number int
-	tell   func(current bool)
+	done   func(current bool)
 }
 
 // NewFeed returns the Feed before its first subscription.
@@ -92,8 +92,8 @@ func (f *Feed) Begin() {
 	f.since, f.reason = time.Now(), ""
 }
 
-// End records that a subscription ended. It reports whether events arrived before, and whether the reason is new. While the
-// broker has been unreachable for a short time only, the reason stays.
+// End records that a subscription ended. It reports whether events arrived before, and whether the reason is new. If the broker has
+// been unreachable for less than lossBudget, the reason stays.
 func (f *Feed) End(reason error) (was, news bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,21 +119,21 @@ func (f *Feed) Pause() time.Duration {
 	return f.silences.Wait()
 }
 
-// State returns since when events arrive; zero if they do not, with the reason. currentAt is the latest time as of which events
-// have shown the snapshot to be current.
+// State returns since when events arrive; zero if they do not, with the reason. currentAt is the latest time at which events have
+// shown the snapshot to be current.
 func (f *Feed) State() (since time.Time, reason string, currentAt time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.since, f.reason, f.currentAt
 }
 
-// suffices reports whether a snapshot of that time, with all events since, is current. If the broker dropped an event, it has
-// sent at least as many others since as its queue holds.
+// suffices reports whether a snapshot of that time, with all events since, is current.
 func (f *Feed) suffices(readAt time.Time) bool {
 	return f.isComplete(readAt) && readAt.After(f.unclearAt)
 }
 
-// isComplete reports whether all events since a time have arrived, at which the vhost was last read.
+// isComplete reports whether all events since the last refresh, which began at this time, have arrived. If the broker dropped an
+// event, it has sent at least QueueLimit others since.
 func (f *Feed) isComplete(readAt time.Time) bool {
 	return !f.since.IsZero() && readAt.After(f.since) && f.events-f.eventsRead < QueueLimit
 }
@@ -153,8 +153,8 @@ func (f *Feed) Count() int {
 	return f.events
 }
 
-// Refreshed records a refresh that succeeded: when the refresh before it began, how many events had arrived before this one, and
-// what it found changed.
+// Refreshed records a successful refresh. previous is when the refresh before it began, before is how many events had arrived when
+// it began, and difference is what it found.
 func (f *Feed) Refreshed(previous time.Time, before int, difference snapshot.Difference) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -162,15 +162,15 @@ func (f *Feed) Refreshed(previous time.Time, before int, difference snapshot.Dif
 	f.eventsRead = before
 }
 
-// Await requests a marker, and calls tell when the marker arrives: with true if the snapshot is current as of the call of Await. It
-// returns false, and does not call tell, if events do not suffice.
-func (f *Feed) Await(readAt time.Time, tell func(current bool)) bool {
+// Await requests a marker, and calls done when the marker arrives: with true if the snapshot is current as of the call of Await. It
+// returns false, and does not call done, if events do not suffice.
+func (f *Feed) Await(readAt time.Time, done func(current bool)) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.suffices(readAt) {
 		return false
 	}
-	f.awaiting = append(f.awaiting, awaiting{f.number + 1, tell})
+	f.awaiting = append(f.awaiting, awaiting{f.number + 1, done})
 	select {
 	case f.wanted <- struct{}{}:
 	default: // a marker is about to be sent
@@ -178,13 +178,13 @@ func (f *Feed) Await(readAt time.Time, tell func(current bool)) bool {
 	return true
 }
 
-// answer tells the callers that wait for markers up to a number.
+// answer calls done of the callers that wait for markers up to a number.
 func (f *Feed) answer(number int, current bool) {
 	f.awaiting = slices.DeleteFunc(f.awaiting, func(a awaiting) bool {
 		if a.number > number {
 			return false
 		}
-		a.tell(current)
+		a.done(current)
 		return true
 	})
 }

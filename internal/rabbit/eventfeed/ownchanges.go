@@ -7,9 +7,9 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// A change that a connection of this process makes is announced like any other. Its event can arrive before the broker's answer,
-// and long after it: an event that a queue was deleted may be older than a later declaration. So own changes are remembered until
-// their event arrives, or for a time, and each event is compared with them.
+// The broker also announces the changes of this process. Their events can arrive before the broker's answer, or long after it: an
+// event that a queue was deleted may be older than a later declaration. OwnChanges therefore remembers own changes until their
+// events arrive, or for a time, and compares each event with them.
 
 // ownChangeAge is how long a change without an event is remembered. A change that changes nothing is not announced.
 const ownChangeAge = 10 * time.Second
@@ -37,13 +37,13 @@ func (o *OwnChanges) Begin(id vhost.ID, kind Kind) {
 		o.recent = map[changed][]time.Time{}
 	}
 	change := changed{id, kind}
-	o.recent[change] = append(o.unheard(change), now)
+	o.recent[change] = append(o.pending(change), now)
 	if now.Sub(o.sweptAt) < ownChangeAge {
 		return
 	}
 	o.sweptAt = now
 	for change := range o.recent {
-		if len(o.unheard(change)) == 0 {
+		if len(o.pending(change)) == 0 {
 			delete(o.recent, change)
 		}
 	}
@@ -59,8 +59,8 @@ func (o *OwnChanges) Refused(id vhost.ID, kind Kind) {
 	}
 }
 
-// unheard returns when the remembered changes began.
-func (o *OwnChanges) unheard(change changed) []time.Time {
+// pending returns when the remembered changes began that no event has announced.
+func (o *OwnChanges) pending(change changed) []time.Time {
 	began := o.recent[change]
 	for len(began) > 0 && time.Since(began[0]) > ownChangeAge {
 		began = began[1:]
@@ -87,11 +87,11 @@ func (o *OwnChanges) Receive(id vhost.ID, kind Kind) Origin {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	change := changed{id, kind}
-	if own := o.unheard(change); len(own) > 0 {
+	if own := o.pending(change); len(own) > 0 {
 		o.recent[change] = own[:len(own)-1] // the latest, because the oldest may never be announced
 		return OriginOwn
 	}
-	if len(o.unheard(changed{id, opposite})) > 0 {
+	if len(o.pending(changed{id, opposite})) > 0 {
 		return OriginUnclear
 	}
 	return OriginOther

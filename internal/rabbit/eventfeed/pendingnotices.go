@@ -9,16 +9,16 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// A queue or exchange that is deleted takes its bindings with it. RabbitMQ announces the bindings first, and the queue up to 70
-// ms later. A connection that received the bindings immediately would bind them again to a queue that RabbitMQ is deleting: RabbitMQ
-// answers that there is no such queue, and 4.3.6 was seen to close the connection. So notices of deleted bindings wait until
-// their queue or exchange is announced as deleted, or for a short time.
+// A queue or exchange that is deleted takes its bindings with it. RabbitMQ announces the bindings first, and the queue up to 70 ms
+// later. A connection that received the bindings immediately would bind them again to a queue that RabbitMQ is deleting: RabbitMQ
+// answers that there is no such queue, and 4.3.6 was seen to close the connection. Notices of deleted bindings therefore wait until
+// an event announces the deletion of their queue or exchange, or for a short time.
 
 // PendingNotices holds notices of changes by other clients until they may be delivered. The zero value is ready to use.
 type PendingNotices struct {
 	mu      sync.Mutex
 	notices []snapshot.Notice
-	// deleted are the ends of deleted bindings of which no event has announced the deletion of an end.
+	// deleted are the ends of deleted bindings, until an event announces the deletion of one end.
 	deleted map[bindingEnds]bool
 	// overdue fires when the notices must be delivered although both ends exist; nil while no notice waits.
 	overdue *time.Timer
@@ -57,16 +57,15 @@ func (p *PendingNotices) Add(change Change, concerned snapshot.Notice) {
 	}
 }
 
-// Take returns the notices that may be delivered now. If one must wait, all wait, for the budget at most, and tell is called
-// after that.
-func (p *PendingNotices) Take(budget time.Duration, tell func()) snapshot.Notice {
+// Take returns the notices that may be delivered now. If one must wait, all wait. Take then calls deliver after the budget.
+func (p *PendingNotices) Take(budget time.Duration, deliver func()) snapshot.Notice {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.deleted) == 0 {
 		return p.clear()
 	}
 	if p.overdue == nil {
-		p.overdue = time.AfterFunc(budget, tell)
+		p.overdue = time.AfterFunc(budget, deliver)
 	}
 	return snapshot.Notice{}
 }

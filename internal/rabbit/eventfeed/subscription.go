@@ -19,8 +19,8 @@ var ErrEnded = errors.New("the subscription to events ended")
 const (
 	// batchLimit is how many events are in one Batch at most, and the prefetch of the consumer.
 	batchLimit = 128
-	// QueueLimit is how many events the broker retains for a process that is too slow. It drops the newest events, so a process that
-	// missed one receives at least as many earlier ones before the next marker.
+	// QueueLimit is how many events the broker retains for a process that is too slow. The broker drops the newest events, so a
+	// process that missed one receives at least QueueLimit earlier ones before the next marker.
 	QueueLimit = 100_000
 )
 
@@ -90,7 +90,7 @@ func (s *Subscription) Next(ctx context.Context) (Batch, error) {
 	case <-ctx.Done():
 		return batch, ctx.Err()
 	}
-	for range batchLimit - 1 {
+	for more := true; more && batch.Events < batchLimit; {
 		select {
 		case event, open := <-s.deliveries:
 			if !open {
@@ -98,10 +98,9 @@ func (s *Subscription) Next(ctx context.Context) (Batch, error) {
 			}
 			s.add(event, &batch)
 			last = event
-			continue
 		default:
+			more = false
 		}
-		break
 	}
 	if err := last.Ack(true); err != nil {
 		return batch, ErrEnded
@@ -115,8 +114,8 @@ func (s *Subscription) add(event amqp.Delivery, batch *Batch) {
 	h := headers(event.Headers)
 	if h.text("source_name") == management.EventExchange {
 		number, isMarker := strings.CutPrefix(h.text("routing_key"), s.markerKey)
-		if heard, err := strconv.Atoi(number); isMarker && err == nil && event.RoutingKey == "binding.created" {
-			batch.Marker = max(batch.Marker, heard)
+		if reached, err := strconv.Atoi(number); isMarker && err == nil && event.RoutingKey == "binding.created" {
+			batch.Marker = max(batch.Marker, reached)
 		}
 		return
 	}
@@ -125,9 +124,9 @@ func (s *Subscription) add(event amqp.Delivery, batch *Batch) {
 	}
 }
 
-// Mark sends a marker, which a later batch reports. Its number must be higher than all earlier numbers. Changes that the connection's node
-// of the broker made before the call arrive before the marker. A marker is a binding of the subscription's own queue; Unmark removes the
-// binding.
+// Mark sends a marker, which a later batch reports. Its number must be higher than all earlier numbers. Changes that the node of
+// the connection made before the call arrive before the marker. A marker is a binding of the subscription's queue. Unmark removes
+// the binding.
 func (s *Subscription) Mark(number int) error {
 	return s.binder.QueueBind(s.queue, s.markerKey+strconv.Itoa(number), management.EventExchange, false, nil)
 }

@@ -17,8 +17,8 @@ import (
 // unannounced compares the changes that refreshes find with the changes that events announced. The zero value is ready to use.
 type unannounced struct {
 	mu sync.Mutex
-	// recent are the changes that events announced since the last refresh, and earlier the changes that they announced between the last
-	// two refreshes: a node can show a change a moment after another node announced it.
+	// recent are the changes that events announced since the last refresh, and earlier those announced between the last two
+	// refreshes. Both count, because a node can show a change a moment after another node announced it.
 	recent, earlier announced
 	// found is when a refresh found a change that no event has announced yet.
 	found map[changed]time.Time
@@ -30,7 +30,7 @@ type announced struct {
 	full    bool // there were more than announcedLimit
 }
 
-// announcedLimit is how many changes are retained at most. With more events between two refreshes, nothing is concluded.
+// announcedLimit is how many changes are retained at most. With more events between two refreshes, no change counts as unannounced.
 const announcedLimit = 1000
 
 // reset forgets everything when a new subscription begins.
@@ -57,7 +57,7 @@ func (u *unannounced) announce(changes []Change) {
 	}
 }
 
-// refreshed records what a refresh found changed. complete is false if some of that may be older than the subscription.
+// refreshed records the changes that a refresh found. complete is false if some of them may be older than the subscription.
 func (u *unannounced) refreshed(difference snapshot.Difference, complete bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

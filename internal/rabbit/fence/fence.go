@@ -1,5 +1,5 @@
-// Package fence defines fences: policies that stop queues from accepting messages, while safedelete shows that the queues are empty or
-// recreate replaces a queue. It makes the names, definitions and patterns of fences. Those packages set and remove them.
+// Package fence defines fences: policies that stop queues from accepting messages while they are deleted or recreated. It makes the
+// names, definitions and patterns of fences. Package safedelete sets and removes them.
 package fence
 
 import (
@@ -61,7 +61,7 @@ func ParseName(name string) (Name, bool) {
 	return Name{Owner: owner, Begun: time.Unix(seconds, 0), Recreation: parts[1] == ofRecreation}, true
 }
 
-// Fence is a policy that stops some queues from accepting messages. The same policy applied to all of them before.
+// Fence is a policy that stops some queues from accepting messages. Without the fence, the same policy applies to all of them.
 type Fence struct {
 	Name     string
 	Pattern  string

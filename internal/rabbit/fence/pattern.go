@@ -26,9 +26,9 @@ func Patterns(queues []string) (groups [][]string) {
 }
 
 // Pattern returns a pattern that matches exactly the queues of these names: \Aprefix(?:rest|rest)\z, or
-// \Aprefix(?:stem|stem)(?:ending|ending)\z if each stem has each ending, as main queues with the same tiers have. A short pattern is
-// better, because RabbitMQ compiles all patterns for each queue of the vhost whenever a policy is written. The broker's patterns are
-// PCRE: a backslash makes any character literal except letters and digits, and bytes above ASCII stand for themselves.
+// \Aprefix(?:stem|stem)(?:ending|ending)\z if each stem has each ending, as main queues with the same tiers have. A short pattern
+// is better, because each write of a policy makes RabbitMQ compile all patterns for each queue of the vhost. The broker's patterns
+// are PCRE: a backslash makes any character literal except letters and digits, and bytes above ASCII stand for themselves.
 func Pattern(queues []string) string {
 	prefix := commonPrefix(queues)
 	rests := make([]string, 0, len(queues))
@@ -53,7 +53,8 @@ func anyOf(texts []string) string {
 // maxEndings is how many queues of one ConsumerQueue are deleted together at most: a main queue and its tiers.
 const maxEndings = 17
 
-// factorsOf finds stems and endings whose combinations, ordered by stem, are the texts; none if there are no such stems and endings.
+// factorsOf finds stems and endings whose combinations, ordered by stem, are the texts. It returns none if the texts have no such
+// form.
 func factorsOf(texts []string) (stems, endings []string) {
 	for size := 1; size <= min(maxEndings, len(texts)/2); size++ {
 		if len(texts)%size != 0 {
@@ -91,7 +92,7 @@ func factorsOfSize(texts []string, size int) (stems, endings []string) {
 	return stems, endings
 }
 
-// commonSuffix does not begin within a character, for the reason of commonPrefix.
+// commonSuffix does not begin within a character; see commonPrefix.
 func commonSuffix(texts []string) string {
 	suffix := texts[0]
 	for _, text := range texts {

@@ -1,4 +1,4 @@
-// Package health has the state of a connection: what the AMQP connection and the refreshes report, and what users see of it.
+// Package health has the state of a connection, as the AMQP connection and the refreshes report it and as users see it.
 package health
 
 import (
@@ -28,9 +28,9 @@ type Health struct {
 	Place Place
 	// Nodes is how many nodes the cluster has; zero if the user may not know.
 	Nodes int
-	// Operators are the owners of connections and fences in the vhost that Config.KnownOwners does not know. While there are any,
-	// nothing is removed.
-	Operators string
+	// OtherInstances names the owners of connections and fences in the vhost that Config.KnownOwners does not know. While it is not
+	// empty, nothing is removed.
+	OtherInstances string
 	// Connected: the AMQP connection is open.
 	Connected bool
 	// Matched: AMQP and the management API were shown to lead to one broker, so Apply can work. MatchedByName: only the names of the
@@ -41,7 +41,7 @@ type Health struct {
 	SyncedAt time.Time
 	// CurrentAt is SyncedAt, or later if events have shown that the snapshot is current as of then.
 	CurrentAt time.Time
-	// EventsSince is since when the vhost's events arrive; zero if they do not. EventsReason says why not, and is empty until that
+	// EventsSince is since when the vhost's events arrive; zero if they do not. EventsReason is why they do not; empty until that
 	// is known.
 	EventsSince  time.Time
 	EventsReason string
@@ -51,11 +51,11 @@ type Health struct {
 	Err error
 }
 
-// Place is how other connections can check where the AMQP connection leads. What the management API says of itself proves nothing
-// to them, because it may be a server of another tenant. See ADR 0015.
+// Place is how other connections can check where the AMQP connection leads. They do not trust the management API of this
+// connection, because it may be a server of another tenant. See ADR 0015.
 type Place struct {
-	// Address is host:port at which AMQP was let into the vhost. It is empty where TLS asks for a server name of its own, because one
-	// address can lead to several brokers then.
+	// Address is host:port at which AMQP opened the vhost. It is empty with Config.ServerName, because one address can then lead to
+	// several brokers.
 	Address string
 	// MatchQueue is the exclusive queue that AMQP has declared in the vhost. It is empty if the user may not declare it.
 	MatchQueue string
@@ -75,8 +75,7 @@ type State struct {
 	parts Parts
 }
 
-// New returns the state of a connection that has not been opened. notify is called after each change that others must
-// know of.
+// New returns the state of a connection that has not been opened. It calls notify after each change that receivers of notices need.
 func New(name string, log logr.Logger, notify func()) *State {
 	return &State{vhost: name, log: log, notify: notify}
 }
@@ -117,7 +116,7 @@ func (s *State) Reconnects() int {
 	return max(s.parts.Connects-1, 0)
 }
 
-// Update makes a change, and sends a notice if others must know.
+// Update makes a change, and sends a notice if Health differs in more than its times.
 func (s *State) Update(change func(*Parts)) {
 	before, after := s.change(change)
 	if before.same(after) {
@@ -159,13 +158,14 @@ func (h Health) Usable() bool { return h.Err == nil && h.Observable() }
 // Observable reports whether the vhost has been read and AMQP leads to the same broker. Something may have gone wrong since.
 func (h Health) Observable() bool { return h.Matched && !h.SyncedAt.IsZero() }
 
-// OrdersEvents reports whether events arrive in the order of the changes. Each of several nodes sends its own.
+// OrdersEvents reports whether events arrive in the order of the changes. In a cluster each node sends its own events, so they do
+// not.
 func (h Health) OrdersEvents() bool { return h.Nodes == 1 }
 
 // same compares everything but times: errors by their text, and whether the vhost has been read.
 func (h Health) same(other Health) bool {
 	return text(h.Err) == text(other.Err) && h.Connected == other.Connected && h.Version == other.Version &&
-		h.Operators == other.Operators && h.Matched == other.Matched && h.MatchedByName == other.MatchedByName &&
+		h.OtherInstances == other.OtherInstances && h.Matched == other.Matched && h.MatchedByName == other.MatchedByName &&
 		h.Cluster == other.Cluster && h.Capabilities == other.Capabilities &&
 		h.SyncedAt.IsZero() == other.SyncedAt.IsZero()
 }

@@ -88,14 +88,10 @@ func (a *Answer) needs(more int64) error {
 
 // into decodes the whole answer into result.
 func (a *Answer) into(result any) error {
-	list, ok := result.(streamed)
-	err := error(nil)
-	if ok {
-		err = list.Decode(a)
-	} else {
-		err = a.decoder.Decode(result)
+	if list, ok := result.(streamed); ok {
+		return a.describe(list.Decode(a))
 	}
-	return a.describe(err)
+	return a.describe(a.decoder.Decode(result))
 }
 
 // describe classifies an error, and adds the request.

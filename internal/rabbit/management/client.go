@@ -31,7 +31,7 @@ type Client struct {
 	base   string // the URI, with /api at its end
 	client *http.Client
 	opened atomic.Bool // a TCP connection was opened since the last call of TookNewConnection
-	writes Places
+	writes Slots
 }
 
 // Options are the address, the user and the limits of a Client.
@@ -77,7 +77,7 @@ func NewClient(options Options) *Client {
 			// Following a redirect would send the password to another server.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		writes: NewPlaces(1),
+		writes: NewSlots(1),
 	}
 }
 

@@ -106,8 +106,8 @@ type Room struct {
 	Taken  int64
 }
 
-// need grows the room to at least so many bytes, and returns false if the limit does not allow it. A room may not be larger than the
-// memory that is left after it grows. So some memory is left for the next room, however many rooms are as large as they may be.
+// need grows the room to at least so many bytes, and returns false if the limit does not allow it. A room may not be larger than
+// the memory that is left after it grows. So there is always memory for another room.
 func (r *Room) need(bytes int64) bool {
 	if bytes <= r.Taken {
 		return true

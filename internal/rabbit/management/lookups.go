@@ -48,8 +48,8 @@ func (m *Client) HasVHost(ctx context.Context) error {
 	return err
 }
 
-// TellsConnections reports whether the user may list its own connections. They appear only if the broker collects statistics.
-func (m *Client) TellsConnections(ctx context.Context) (bool, error) {
+// ListsConnections reports whether the user may list its own connections. The broker lists none if it collects no statistics.
+func (m *Client) ListsConnections(ctx context.Context) (bool, error) {
 	err := m.Connections(ctx, func(LooseObject) {})
 	if errors.Is(err, brokererr.ErrAccessRefused) {
 		return false, nil
@@ -64,8 +64,8 @@ func (m *Client) HasConnection(ctx context.Context, property, id string) (found 
 	return found, err
 }
 
-// Connections calls show with the client properties of each connection to the vhost that the user may see: its own connections, or all
-// with the tag monitoring or administrator.
+// Connections calls show with the client properties of each connection to the vhost that the user may list. With the tag monitoring
+// or administrator these are all connections, otherwise the user's own.
 func (m *Client) Connections(ctx context.Context, show func(properties LooseObject)) error {
 	type connection struct {
 		Properties LooseObject `json:"client_properties"`
@@ -83,8 +83,8 @@ type Consumer struct {
 	Arguments LooseObject
 }
 
-// Consumers calls show with each consumer in the vhost that the user may see: its own ones, or all with the tag monitoring or
-// administrator.
+// Consumers calls show with each consumer in the vhost that the user may list. With the tag monitoring or administrator these are
+// all consumers, otherwise the user's own.
 func (m *Client) Consumers(ctx context.Context, show func(Consumer)) error {
 	path := "/consumers/" + Escape(m.VHost) + "?columns=queue.name,arguments"
 	return each(ctx, m, path, func(item Consumer) (int64, error) {
@@ -93,13 +93,13 @@ func (m *Client) Consumers(ctx context.Context, show func(Consumer)) error {
 	})
 }
 
-// toldPolicy is the definition of the effective policy. Known is false if the answer does not contain it.
-type toldPolicy struct {
+// effectivePolicy is the definition of the effective policy. Known is false if the answer does not contain it.
+type effectivePolicy struct {
 	Definition LooseObject
 	Known      bool
 }
 
-func (p *toldPolicy) UnmarshalJSON(text []byte) error {
+func (p *effectivePolicy) UnmarshalJSON(text []byte) error {
 	p.Known = true
 	return json.Unmarshal(text, &p.Definition)
 }
@@ -136,8 +136,8 @@ func (m *Client) Policies(ctx context.Context) ([]vhost.Policy, error) {
 	return all, nil
 }
 
-// QueueInfo is a queue as the management API shows it: the queue itself, which is current, and statistics, which are seconds old, or a
-// minute on a busy broker. No deletion may depend on statistics.
+// QueueInfo is a queue as the management API shows it. Its own fields are current. Statistics are seconds old, or a minute on a
+// busy broker: no deletion may depend on them.
 type QueueInfo struct {
 	Type      string
 	State     string
@@ -146,7 +146,7 @@ type QueueInfo struct {
 
 	// Policy and Effective are statistics up to 4.0, and current from 4.3 on.
 	Policy    string
-	Effective toldPolicy `json:"effective_policy_definition"`
+	Effective effectivePolicy `json:"effective_policy_definition"`
 
 	// DeadLetters counts the messages that wait to be dead-lettered; nil without statistics.
 	DeadLetters *int `json:"messages_dlx"`

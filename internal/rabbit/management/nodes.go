@@ -11,7 +11,7 @@ type Node struct {
 	Name string
 	// Running is nil if the answer does not contain it.
 	Running *bool
-	// Version is empty before 4.3. The version is then that of the node's application "rabbit".
+	// Version is empty before 4.3. Applications then has the version, under the name "rabbit".
 	Version      string `json:"rabbitmq_version"`
 	Applications []struct{ Name, Version string }
 
@@ -51,9 +51,9 @@ func versionsOf(nodes []Node) []string {
 	return versions
 }
 
-// Members returns how many nodes the cluster has, and the number of members of each wanted queue that has fewer members than that. known is
-// the number of nodes at the last Probe, or zero if the user may not list nodes. Members also counts the nodes on which a queue of the
-// vhost has a member, and returns the larger number.
+// Members returns the number of nodes of the cluster, and the number of members of each wanted queue that has fewer members than
+// nodes. known is the number of nodes at the last Probe, or zero if the user may not list nodes. Members also counts the nodes on
+// which a queue of the vhost has a member, and returns the larger number.
 func (m *Client) Members(
 	ctx context.Context, known int, wanted func(queue string) bool,
 ) (nodes int, few map[string]int, err error) {

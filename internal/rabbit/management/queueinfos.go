@@ -13,9 +13,9 @@ import (
 // listedAtOnce is how many queues RabbitMQ lists in one page at most.
 const listedAtOnce = 500
 
-// QueueInfos requests queues without statistics, and returns them by name. The result leaves out queues that do not exist. pattern must
-// match exactly these queues. One request lists up to 500 of them, and makes the broker visit all queues of the vhost. All requests
-// together have the timeout of one.
+// QueueInfos requests queues without statistics, and returns the existing ones by name. pattern must match exactly these queues.
+// One request lists up to 500 of them, and makes the broker visit all queues of the vhost. The timeout of one request applies to
+// all requests together.
 func (m *Client) QueueInfos(ctx context.Context, queues []string, pattern string) (map[string]*QueueInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.Timeout)
 	defer cancel()
@@ -49,7 +49,7 @@ func (m *Client) QueueInfos(ctx context.Context, queues []string, pattern string
 	return infos, nil
 }
 
-// eachPage requests the queues whose names match a pattern, in pages, up to a limit of pages. items decodes the queues of a page. eachPage
+// eachPage requests the queues whose names match a pattern, up to a limit of pages. items decodes the queues of a page. eachPage
 // returns the number of all pages.
 func (m *Client) eachPage(ctx context.Context, query, pattern string, limit int, items func(*Answer) error) (pages int, err error) {
 	pages = 1

@@ -35,7 +35,7 @@ type Counter struct {
 	API      *management.Client
 }
 
-// heldPause is after what time the broker has counted the unacknowledged messages. It counts every five seconds.
+// heldPause is longer than the five seconds after which the broker counts unacknowledged messages again.
 const heldPause = 6 * time.Second
 
 // Count counts the messages of a queue on the cluster of this name; false if there is no such queue. If others consume the

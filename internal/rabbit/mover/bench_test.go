@@ -223,7 +223,7 @@ func BenchmarkDryRun(b *testing.B) {
 			}
 			next := 0
 			_, err := Browse(b.Context(), BrowseConfig{
-				Dial: dialer(b, vh, vh.Broker.AMQPURI), Errs: brokererr.Errors{VHost: vh.Name}, Log: logr.Discard(), Queue: source, Most: count,
+				Dial: dialer(b, vh, vh.Broker.AMQPURI), Errs: brokererr.Errors{VHost: vh.Name}, Log: logr.Discard(), Queue: source, MaxMessages: count,
 				Visit: func(message *amqp.Delivery) bool {
 					next++
 					return string(message.Body) == bodies[next-1]
@@ -236,7 +236,7 @@ func BenchmarkDryRun(b *testing.B) {
 	}
 }
 
-// BenchmarkBrowse browses messages of 1 kB at the head of a queue of 100,000, on a connection of its own, as the dead-letter API does.
+// BenchmarkBrowse browses messages of 1 kB at the head of a queue of 100,000, on a separate connection as the dead-letter API does.
 func BenchmarkBrowse(b *testing.B) {
 	for _, broker := range brokers.All(b) {
 		for _, most := range []int{50, 1000, 10_000, 100_000} {
@@ -250,7 +250,7 @@ func BenchmarkBrowse(b *testing.B) {
 				vh.Publish("", source, bodies...)
 				seen := 0
 				config := BrowseConfig{
-					Dial: dialer(b, vh, vh.Broker.AMQPURI), Errs: brokererr.Errors{VHost: vh.Name}, Log: logr.Discard(), Queue: source, Most: most,
+					Dial: dialer(b, vh, vh.Broker.AMQPURI), Errs: brokererr.Errors{VHost: vh.Name}, Log: logr.Discard(), Queue: source, MaxMessages: most,
 					Visit: func(*amqp.Delivery) bool {
 						seen++
 						return true

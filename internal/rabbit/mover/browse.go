@@ -20,8 +20,8 @@ type BrowseConfig struct {
 
 	// Queue is the queue that messages are taken from and returned to.
 	Queue string
-	// Most is the maximum number of messages. Messages published after the beginning are not taken.
-	Most int
+	// MaxMessages limits the number of messages. Browse does not take messages that are published after it began.
+	MaxMessages int
 	// Visit receives the messages in the order of the queue, and reports whether to continue. The message remains valid after the
 	// call.
 	Visit func(*amqp.Delivery) bool
@@ -31,7 +31,7 @@ type BrowseConfig struct {
 type Browsed struct {
 	// Ready is how many messages were ready at the beginning.
 	Ready int
-	// Unseen is how many of the wanted messages did not arrive because other consumers took them in the meantime.
+	// Unseen is how many of the wanted messages did not arrive because other consumers took them.
 	Unseen int
 	// Consumers is how many other consumers the queue had at the beginning or at the end, whichever is more. Browse cannot see the
 	// messages that they hold.
@@ -42,8 +42,8 @@ type Browsed struct {
 var ErrHeldTooLong = errors.New("messages were held for ten minutes")
 
 // Browse takes messages out of a queue and returns them in their order. RabbitMQ counts one more delivery of each message, so the
-// queue must not have a delivery limit. When the context ends, Browse returns the messages early and without an error. Errors are
-// those of package brokererr, ErrUnreadable and ErrHeldTooLong. After an error, the visited messages remain valid.
+// queue must not have a delivery limit. When the context ends, Browse returns the messages early and without an error. Errors wrap
+// a reason of package brokererr, ErrUnreadable or ErrHeldTooLong. After an error, the visited messages remain valid.
 func Browse(ctx context.Context, config BrowseConfig) (Browsed, error) {
 	begun := &browse{BrowseConfig: config}
 	t := &move{
@@ -84,9 +84,9 @@ func (p *pass) countReady() error {
 		return p.Errs.Fail(brokererr.ErrNotFound, "no queue '%s'", p.Queue)
 	}
 	p.browse.found = Browsed{Ready: max(declared.Messages, p.browse.found.Ready), Consumers: declared.Consumers}
-	p.bound = p.browse.Most
+	p.bound = p.browse.MaxMessages
 	if declared.Messages > 0 { // a queue that is too busy to count reports zero
-		p.bound = min(declared.Messages, p.browse.Most)
+		p.bound = min(declared.Messages, p.browse.MaxMessages)
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func (p *pass) countAgain() error {
 		return nil
 	}
 	if !p.stopping {
-		p.browse.found.Unseen = max(0, min(p.browse.found.Ready, p.browse.Most)-p.taken)
+		p.browse.found.Unseen = max(0, min(p.browse.found.Ready, p.browse.MaxMessages)-p.taken)
 	}
 	declared, _, err := p.declared(p.Queue)
 	if err != nil {

@@ -25,7 +25,7 @@ func browseSource(ctx context.Context, t *testing.T, vh *brokers.VHost, change f
 	t.Helper()
 	seen := []string{}
 	config := BrowseConfig{
-		Dial: dialer(t, vh, vh.Broker.AMQPURI), Errs: brokererr.Errors{VHost: vh.Name}, Log: testr.New(t), Queue: source, Most: 100_000,
+		Dial: dialer(t, vh, vh.Broker.AMQPURI), Errs: brokererr.Errors{VHost: vh.Name}, Log: testr.New(t), Queue: source, MaxMessages: 100_000,
 		Visit: func(message *amqp.Delivery) bool {
 			seen = append(seen, string(message.Body))
 			return true
@@ -43,7 +43,7 @@ func TestBrowse(t *testing.T) {
 		vh.Publish("", source, bodies(messages)...)
 		for _, most := range []int{1, 20, 1200, 30, 100_000, 700, 10} {
 			for range 2 {
-				seen, found, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) { c.Most = most })
+				seen, found, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) { c.MaxMessages = most })
 				topologytest.Equal(t, "error", nil, err)
 				topologytest.Equal(t, "found", Browsed{Ready: messages}, found)
 				topologytest.Equal(t, "seen", bodies(messages)[:min(most, messages)], seen)
@@ -60,7 +60,7 @@ func TestManyBrowses(t *testing.T) {
 		vh.Publish("", source, bodies(200)...)
 		for round := range 24 {
 			most := []int{10, 200, 1, 100}[round%4]
-			seen, found, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) { c.Most = most })
+			seen, found, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) { c.MaxMessages = most })
 			topologytest.Equal(t, "error", nil, err)
 			topologytest.Equal(t, "found", Browsed{Ready: 200}, found)
 			topologytest.Equal(t, "seen", bodies(200)[:most], seen)
@@ -108,7 +108,7 @@ func TestBrowsesBesideAMove(t *testing.T) {
 			}
 		})
 		for browses.Load() < 2 || moving.Progress().Moved < messages/2 {
-			_, _, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) { c.Most = 50 })
+			_, _, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) { c.MaxMessages = 50 })
 			topologytest.Equal(t, "error", nil, err)
 			browses.Add(1)
 		}

@@ -2,12 +2,12 @@ package mover
 
 import "time"
 
-// removedInterval is the shortest time between two questions to the broker about which messages it has removed.
+// removedInterval is the shortest time between two requests that show which messages the broker has removed.
 const removedInterval = 500 * time.Millisecond
 
-// countRemoved updates how many messages the broker has removed for certain. RabbitMQ can lose an acknowledgement if its channel
-// ends shortly afterwards. An acknowledgement is safe if the broker answers a question on the same channel at least removedInterval
-// after it was sent.
+// countRemoved updates how many messages the broker has certainly removed. RabbitMQ can lose an acknowledgement if its channel ends
+// shortly afterwards. An acknowledgement is certain once the broker has answered a request that was sent on the same channel at
+// least removedInterval later.
 func (p *pass) countRemoved(now time.Time) error {
 	if p.removed == p.moved || now.Sub(p.askedAt) < removedInterval {
 		return nil
@@ -25,9 +25,8 @@ func (p *pass) hasLostAcknowledgements() bool {
 	return p.moved > p.movedBefore && p.connection.Connection.IsClosed()
 }
 
-// uncertain is how many messages that this pass moved may be in the queue again if the connection ends now. The broker never
-// delivers more unacknowledged messages than the prefetch. Deletions do not rely on that bound, because no later pass moves a
-// deleted message again.
+// uncertain is how many messages that this pass moved may be in the queue again if the connection ends now. They are at most as
+// many as the prefetch. Deletions do not rely on that bound, because no later pass deletes such a message again.
 func (p *pass) uncertain() int {
 	if p.Delete {
 		return p.moved - p.removed

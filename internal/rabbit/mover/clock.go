@@ -60,8 +60,8 @@ func (p *pass) holdLimit() time.Duration {
 	return passLimit
 }
 
-// whyOver returns the reason why a pass ends that has reached its holdLimit. ErrTooSlow means that the pass moved nothing and spent
-// the whole time examining messages. The next pass would then get no further.
+// whyOver returns why a pass that has reached its holdLimit ends: with ErrTooSlow if it spent the whole time examining messages and
+// moved none. The next pass would then get no further.
 func (p *pass) whyOver(now time.Time) error {
 	hasWaited := len(p.waiting) > 0 || len(p.inFlight()) > 0 || now.Sub(p.takenAt) > idleLimit
 	if p.browse != nil || p.moved > p.movedBefore || hasWaited {
@@ -106,10 +106,10 @@ func (p *pass) endIfBelow() error {
 	return p.withinLimit(p.intake.current().cancel)
 }
 
-// checkSource checks whether the queue is empty. Other consumers may return their messages: a connection that was cut, also of
-// this move, holds messages until the broker detects the cut. The queue counts as empty after two answers of zero messages
-// without a delivery in between. At the first answer, a busy broker may still be sending messages that it has taken out of the
-// queue. These messages arrive before the broker answers on their channel.
+// checkSource checks whether the queue is empty. It waits for consumers that may return messages: a cut connection, even of this
+// move, holds messages until the broker detects the cut. The queue counts as empty after two counts of zero messages without a
+// delivery in between. At the first count, a busy broker may still be sending messages that it has taken out of the queue. These
+// messages arrive before the broker answers on their channel.
 func (p *pass) checkSource(idle time.Duration) error {
 	declared, exists, err := p.declared(p.Queue)
 	if err != nil {
@@ -195,9 +195,8 @@ func (p *pass) whyBusy(limit int) string {
 	return fmt.Sprintf("queues %q and %q have about %d ready messages together", p.Destination, p.Behind, limit)
 }
 
-// giveBack closes the channels of the intake one after the other. The broker counts each channel that holds messages as a consumer.
-// A lower count therefore shows that the queue has processed the end of a channel. After an error, the broker may have lost
-// acknowledgements.
+// giveBack closes the channels of the intake one after the other, and waits after each until the queue has processed its end. After
+// an error, the broker may have lost acknowledgements.
 func (p *pass) giveBack() error {
 	if !p.Limited && !p.blocked {
 		err := p.intake.sweep(func() (int, error) {
@@ -215,18 +214,25 @@ func (p *pass) giveBack() error {
 	before.Consumers = max(before.Consumers, p.intake.consumers())
 	until := time.Now().Add(settleLimit)
 	return p.intake.close(func() {
-		askUntil(until, func() bool {
-			if err != nil {
-				return true
-			}
-			now, exists, failed := p.declared(p.Queue)
-			if failed == nil && exists && (now.Consumers >= before.Consumers || isUncounted(now)) {
-				return false
-			}
-			before, err = now, failed
-			return true
-		})
+		if err == nil {
+			before, err = p.awaitFewerConsumers(before, until)
+		}
 	})
+}
+
+// awaitFewerConsumers returns the counts of the queue once it has fewer consumers than before, or when the time is over. The broker
+// counts each channel that holds messages as a consumer, so fewer consumers show that the queue has processed the end of a channel.
+func (p *pass) awaitFewerConsumers(before amqp.Queue, until time.Time) (fewer amqp.Queue, err error) {
+	fewer = before
+	askUntil(until, func() bool {
+		now, exists, failed := p.declared(p.Queue)
+		if failed == nil && exists && (now.Consumers >= before.Consumers || isUncounted(now)) {
+			return false
+		}
+		fewer, err = now, failed
+		return true
+	})
+	return fewer, err
 }
 
 // maxAskPause is the longest pause between two questions to a busy broker.
@@ -239,8 +245,8 @@ func askUntil(until time.Time, ask func() bool) {
 	}
 }
 
-// isUncounted reports whether the counts of a queue are useless, if the queue is known to have messages or consumers. A quorum
-// queue that is too busy to count reports zero for both.
+// isUncounted reports whether a queue that is known to have messages or consumers was too busy to count them. Such a quorum queue
+// reports zero for both.
 func isUncounted(queue amqp.Queue) bool { return queue.Messages == 0 && queue.Consumers == 0 }
 
 // declared returns the ready messages and the consumers of a queue. It returns false if the queue does not exist.

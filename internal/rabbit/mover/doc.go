@@ -5,16 +5,11 @@
 // stop other users. Messages that stay are held until the end of a pass, and return in their order when their channels are closed. Only
 // this way preserves the order of a quorum queue in all versions of RabbitMQ.
 //
-//   - mover.go: the configuration, and the sequence of passes
-//   - backlog.go: how many messages a queue has
-//   - browse.go: browsing without moving messages
-//   - pass.go: one connection, from the first message to the last
-//   - publish.go: copies and their confirms
+//   - mover.go: the configuration, and the sequence of passes. Begin reading here
+//   - pass.go, clock.go: one connection, from the first message to the last
+//   - intake.go, outlet.go: the channels for messages and for copies
+//   - publish.go, faults.go: copies and their confirms, and errors of channels and connections
 //   - memory.go: messages whose bodies were dropped
-//   - clock.go: periodic work
-//   - certain.go: how many messages the broker has removed for certain
-//   - faults.go: refused copies, and channels and connections that the broker closes
-//   - intake.go: the channels that messages are taken on
-//   - outlet.go: the channel that copies are published on
+//   - certain.go: how many messages the broker has certainly removed
 //   - pace.go: the rate, the window and the prefetch
 package mover

@@ -28,7 +28,7 @@ func (p *pass) countFailure() {
 	}
 }
 
-// outletFailed handles an error of publishing. If the channel is closed, it finds out why the broker has closed it.
+// outletFailed handles an error of publishing.
 func (p *pass) outletFailed(err error) error {
 	if errors.Is(err, amqp.ErrClosed) {
 		return p.outletClosed()
@@ -147,10 +147,9 @@ func (p *pass) connectionClosed(reason *amqp.Error) error {
 	return p.Errs.OfOperation(reason)
 }
 
-// errCrashed: a delivery has ended the connection. RabbitMQ ends the connection if it cannot translate a message of AMQP 1.0. The
-// client ends the connection in two cases. Either a frame is too large, because RabbitMQ added headers to a message that had just
-// fitted. Or more bytes arrive than the process may retain, because many large messages follow the small ones at the head of the
-// queue.
+// errCrashed: a delivery has ended the connection. RabbitMQ ends the connection if it cannot translate a message of AMQP 1.0.
+// Warren ends it if a frame is too large, because RabbitMQ added headers to a message that had just fitted. Warren also ends it if
+// more bytes arrive than the process may retain, because large messages follow the small ones at the head of the queue.
 var errCrashed = errors.New("a delivery has ended the connection")
 
 // ended halves the prefetch after a delivery has ended the connection, so that the next pass moves the messages before the

@@ -147,7 +147,7 @@ func (in *intake) endCurrent() error {
 				return err
 			}
 			questions++
-			open = time.Since(asked) > prompt && questions < mostQuestions
+			open = time.Since(asked) > prompt && questions < maxQuestions
 			idle.Reset(quiet)
 		}
 	}
@@ -162,10 +162,10 @@ func (in *intake) endCurrent() error {
 	return nil
 }
 
-// sweep takes the ready messages that were returned before, so that the intake can return all of them in order. A quorum queue
-// retains returned messages in a list of their own. It delivers that list first, and appends returned messages to its end. left
-// returns the number of ready messages. Each channel takes more messages than the one before. sweep never takes many more messages
-// than it needs, because each message that it takes moves to the list of returned ones.
+// sweep takes the ready messages that were returned before, so that the intake can return all of them in order. A quorum queue has
+// a separate list of returned messages. It delivers that list first, and appends messages that are returned to its end. left
+// returns the number of ready messages. Each channel takes more messages than the one before. sweep takes few messages in excess,
+// because each of them joins the list of returned messages.
 func (in *intake) sweep(left func() (int, error)) error {
 	end := time.Now().Add(sweepLimit)
 	for prefetch := firstSweep; in.holds() && !in.fresh && time.Now().Before(end); prefetch = min(2*prefetch, maxHeld) {
@@ -204,9 +204,9 @@ const (
 	// acknowledgement to arrive.
 	quiet = 100 * time.Millisecond
 	// prompt is the maximum time for an answer of a broker that is neither busy nor far away. A slower broker is asked up to
-	// mostQuestions times.
-	prompt        = 20 * time.Millisecond
-	mostQuestions = 3
+	// maxQuestions times.
+	prompt       = 20 * time.Millisecond
+	maxQuestions = 3
 )
 
 // isFull reports whether the prefetch lets the broker deliver no more messages.
@@ -257,8 +257,8 @@ func (in *intake) consumers() (count int) {
 	return count
 }
 
-// end closes a channel. It first asks the broker a question on the channel: when the broker answers, it has processed every
-// acknowledgement. Without the question, RabbitMQ can lose an acknowledgement right before the end of a channel.
+// end closes a channel. It first waits for an answer on the channel, which shows that the broker has processed every
+// acknowledgement. Otherwise RabbitMQ can lose an acknowledgement right before the end of a channel.
 func (in *intake) end(channel *intakeChannel) error {
 	err := in.askOn(channel)
 	_ = channel.channel.Close()
@@ -293,9 +293,9 @@ func (in *intake) acknowledged() int {
 	return count
 }
 
-// close returns the held messages in order. A queue returns messages in the order in which it processes the ends of channels, and
-// that order can differ from the order of closing. The function returned therefore has to wait until the queue has processed the
-// end. After an error, the broker may have lost acknowledgements.
+// close returns the held messages in order. A queue returns messages in the order in which it processes the ends of channels, which
+// can differ from the order of closing. After each channel with held messages, close calls returned, which must wait until the
+// queue has processed the end. After an error, the broker may have lost acknowledgements.
 func (in *intake) close(returned func()) error {
 	errs := make([]error, len(in.channels))
 	for i, channel := range in.channels {

@@ -26,10 +26,10 @@ type Config struct {
 	Queue string
 	// Destination is the queue that receives the messages, and whose depth is limited; empty if there may be several.
 	Destination string
-	// Exchange is an exchange that routes to Destination alone, if copies are published to one. If the broker refuses a copy published
-	// to it, no queue has the copy.
+	// Exchange is an exchange that routes only to Destination; empty if copies are not published to one. If the broker refuses a
+	// copy published to it, no queue has the copy.
 	Exchange string
-	// Behind is a queue that receives the messages from Destination later. Its depth counts, too. Empty if there is none.
+	// Behind is a queue that receives the messages from Destination later; empty if there is none. Its depth also counts.
 	Behind string
 	// Judge decides about each message, and Copier makes the copy to publish. A move that deletes, or only counts, needs no
 	// Copier.
@@ -41,7 +41,7 @@ type Config struct {
 	// Total is the maximum number of messages to examine: the number of ready messages when the move began. Moved is how many of
 	// them earlier runs have moved at most. Unsure is how many of Moved may still be in the queue.
 	Total, Moved, Unsure int
-	// Apart selects the moved or deleted messages that Progress.Apart counts, too; nil for none. MovedApart is how many of them
+	// Apart selects the moved or deleted messages that Progress.Apart also counts; nil for none. MovedApart is how many of them
 	// earlier runs have moved.
 	Apart      func(message *amqp.Delivery) bool
 	MovedApart int
@@ -61,7 +61,7 @@ type Config struct {
 	// Limited means that the queue may delete returned messages, because it has a delivery limit. The move then takes one message
 	// at a time, and moves the current message before it stops.
 	Limited bool
-	// MaxFailures is the number of messages that could not be moved at which the move ends.
+	// MaxFailures ends the move once this many messages could not be moved.
 	MaxFailures int
 
 	// Report receives the progress when the state changes, and several times a second.
@@ -70,7 +70,7 @@ type Config struct {
 
 // Judge decides about messages.
 type Judge interface {
-	// Skips returns one word for the reason why a message stays; empty if the message is to be moved.
+	// Skips returns one word for the reason why a message stays in the queue; empty for a message to move.
 	Skips(message *amqp.Delivery) string
 	// ID identifies a message.
 	ID(message *amqp.Delivery) string
@@ -287,17 +287,17 @@ func (t *move) countsApart(message *amqp.Delivery) bool {
 	return t.Apart != nil && t.Apart(message)
 }
 
-// left is how many messages a pass takes: all except the moved ones. Messages that were moved before a connection was cut may be in
-// the queue again. The pass moves them once more, because otherwise it would leave as many other messages behind.
+// left is how many messages a pass takes: all that are not moved for certain. Messages that were moved before a connection was cut
+// may be in the queue again. The pass takes as many more messages, or it would leave others behind.
 func (t *move) left() int { return max(0, t.Total-t.moved+t.unsure) }
 
 // reachedLimit reports whether the moved messages and the moving ones together reach Config.Limit.
 func (t *move) reachedLimit(moving int) bool { return t.Limit > 0 && t.moved+moving >= t.Limit }
 
-// reachedClaim reports whether no more messages may be moved until Settings.MaxMoved is raised.
-func (t *move) reachedClaim(moving int) bool {
-	most := t.Settings().MaxMoved
-	return most > 0 && t.moved+moving >= most
+// reachedMaxMoved reports whether no more messages may be moved until Settings.MaxMoved is raised.
+func (t *move) reachedMaxMoved(moving int) bool {
+	limit := t.Settings().MaxMoved
+	return limit > 0 && t.moved+moving >= limit
 }
 
 func (t *move) report(progress Progress) {

@@ -21,7 +21,8 @@ type item struct {
 	byExchange bool
 }
 
-// outlet publishes copies on a channel of its own. If the broker closes the channel because of a message, it closes nothing else.
+// outlet publishes copies on a separate channel. If the broker closes it because of a message, the channels of the intake stay
+// open.
 type outlet struct {
 	channel *amqp.Channel
 	// private is Config.Exchange.
@@ -110,7 +111,7 @@ func fits(message amqp.Publishing, frameMax int) bool {
 
 // frameSize is the maximum size of the frame with the properties of a message, in bytes.
 func frameSize(message amqp.Publishing) int {
-	size := frameOverhead + sizeOf(message.Headers)
+	size := frameOverhead + amqpconn.EncodedSize(message.Headers)
 	for _, text := range []string{
 		message.ContentType, message.ContentEncoding, message.CorrelationId, message.ReplyTo, message.MessageId, message.Type,
 		message.AppId,
@@ -118,26 +119,4 @@ func frameSize(message amqp.Publishing) int {
 		size += 1 + len(text)
 	}
 	return size
-}
-
-// sizeOf is the maximum size of a field of a table, in bytes.
-func sizeOf(value any) int {
-	size := 5
-	switch value := value.(type) {
-	case string:
-		return size + len(value)
-	case []byte:
-		return size + len(value)
-	case amqp.Table:
-		for name, field := range value {
-			size += 1 + len(name) + sizeOf(field)
-		}
-		return size
-	case []any:
-		for _, field := range value {
-			size += sizeOf(field)
-		}
-		return size
-	}
-	return 9 // numbers, times
 }

@@ -68,9 +68,9 @@ func (p *pace) window() int {
 type sizes struct {
 	messages int
 	average  float64 // bytes of one message, with overhead
-	// most is the maximum prefetch after a body did not fit into memory; zero if every body fitted. unchanged is how many messages
-	// were taken since most changed.
-	most, unchanged int
+	// maxPrefetch is the prefetch after a body did not fit into memory; zero if every body fitted. unchanged is how many messages
+	// were taken since maxPrefetch changed.
+	maxPrefetch, unchanged int
 }
 
 const (
@@ -78,7 +78,7 @@ const (
 	overhead = 256
 	// recent is how many messages the average covers. A queue may hold many small messages, then large ones.
 	recent = 64
-	// relaxAfter is how many messages are taken before most doubles.
+	// relaxAfter is how many messages are taken before maxPrefetch doubles.
 	relaxAfter = 4 * recent
 )
 
@@ -89,22 +89,22 @@ func (s *sizes) add(body int) {
 
 // shrink lowers the prefetch after a body of this size did not fit into memory.
 func (s *sizes) shrink(size int64, prefetch int) {
-	s.most, s.unchanged = max(1, min(prefetch/2, int(amqpconn.ConnectionBodies/max(1, size)))), 0
+	s.maxPrefetch, s.unchanged = max(1, min(prefetch/2, int(amqpconn.ConnectionBodies/max(1, size)))), 0
 }
 
-// relax doubles the prefetch after a while, because the large messages may have passed. Transfers that hold messages do not call
-// it, because they take the same messages again in the next pass.
+// relax doubles the prefetch after a while, because the large messages may have passed. Moves that hold messages do not call it,
+// because they take the same messages again in the next pass.
 func (s *sizes) relax() {
-	if s.unchanged++; s.most > 0 && s.unchanged >= relaxAfter {
-		s.most, s.unchanged = min(2*s.most, maxHeld), 0
+	if s.unchanged++; s.maxPrefetch > 0 && s.unchanged >= relaxAfter {
+		s.maxPrefetch, s.unchanged = min(2*s.maxPrefetch, maxHeld), 0
 	}
 }
 
 // fitting is how many messages fit into maxBytes, at most limit. A result below limit is a power of two, so that the prefetch does
 // not change with each message.
 func (s *sizes) fitting(limit int) int {
-	if s.most > 0 {
-		limit = min(limit, s.most)
+	if s.maxPrefetch > 0 {
+		limit = min(limit, s.maxPrefetch)
 	}
 	if s.messages < firstPrefetch {
 		return min(firstPrefetch, limit)

@@ -40,8 +40,8 @@ type pass struct {
 	questions  *amqp.Channel // for passive declarations; nil until needed
 
 	movedBefore int
-	// removed is how many messages the broker has removed for certain. asked is how many messages were acknowledged at the last
-	// question to the broker.
+	// removed is how many messages the broker has certainly removed. asked is how many messages were acknowledged at the last
+	// request of countRemoved.
 	removed, asked int
 	askedAt        time.Time
 	began          time.Time
@@ -58,8 +58,8 @@ type pass struct {
 
 	blocked               bool
 	drained               bool // the queue has no more messages
-	ending                bool // deliveries have ended, as Config.EndBelow says
-	stopping              bool // the pass takes and publishes nothing more, except that a limited one moves the message that it has
+	ending                bool // deliveries have ended because of Config.EndBelow
+	stopping              bool // the pass takes and publishes nothing more; a limited pass still moves the message that it holds
 	stoppedAt             time.Time
 	stopReason            error
 	state                 State
@@ -251,7 +251,7 @@ func (p *pass) finished() bool {
 func (p *pass) mayTake() bool {
 	moving := len(p.outlet.inFlight) + len(p.waiting)
 	return p.mayPublish() && !p.isPaused() && !p.blocked && len(p.waiting) == 0 && moving < p.window() && p.taken < p.bound &&
-		!p.reachedLimit(moving) && !p.reachedClaim(moving) && p.notBefore.IsZero()
+		!p.reachedLimit(moving) && !p.reachedMaxMoved(moving) && p.notBefore.IsZero()
 }
 
 // mayPublish reports whether the pass still moves messages.
@@ -262,17 +262,10 @@ func (p *pass) isPaused() bool { return !p.stopping && p.Settings().Paused }
 
 // take handles a delivery: it skips, counts or publishes the message.
 func (p *pass) take(message amqp.Delivery, open bool) error {
-	from := p.intake.current()
 	if !open {
-		if !from.cancelled {
-			return p.consumerEnded()
-		}
-		if p.ending {
-			p.bound = p.taken
-			return nil
-		}
-		return p.intake.open(p.prefetch())
+		return p.deliveriesEnded()
 	}
+	from := p.intake.current()
 	p.taken++
 	p.intake.took(&message)
 	if p.Limited && p.taken >= p.bound {
@@ -315,10 +308,23 @@ func (p *pass) take(message amqp.Delivery, open bool) error {
 	return errors.Join(p.intake.refill(p.prefetch()), p.publish())
 }
 
+// deliveriesEnded handles the end of deliveries on the current channel. After refill has cancelled the consumer, it opens another
+// channel.
+func (p *pass) deliveriesEnded() error {
+	switch {
+	case !p.intake.current().cancelled:
+		return p.consumerEnded()
+	case p.ending:
+		p.bound = p.taken
+		return nil
+	}
+	return p.intake.open(p.prefetch())
+}
+
 // failedBefore is the reason to skip a message that could not be moved in an earlier pass.
 const failedBefore = "failed before"
 
-// skips returns the reason why a message stays; empty if the message is to be moved.
+// skips returns the reason why a message stays in the queue; empty for a message to move.
 func (p *pass) skips(message *amqp.Delivery) string {
 	if len(p.failed) > 0 && p.failed[p.Judge.ID(message)] {
 		return failedBefore
@@ -328,8 +334,8 @@ func (p *pass) skips(message *amqp.Delivery) string {
 
 var errConsumerCancelled = errors.New("the broker has cancelled the consumer")
 
-// hold holds a message until the pass ends. A move that holds many messages becomes selective, with a larger prefetch.
-// Otherwise each held message would need a channel of its own.
+// hold holds a message until the pass ends. A move that holds many messages becomes selective, because with a small prefetch it
+// would need too many channels.
 func (p *pass) hold(from *intakeChannel, message *amqp.Delivery) {
 	from.hold(message)
 	if p.held++; p.held > manyHeld {

@@ -185,7 +185,7 @@ func drained(t *testing.T, vh *brokers.VHost, queue string, count int) []string 
 	return bodiesOf(drain(t, vh, queue))
 }
 
-// connect opens a channel on a connection of its own.
+// connect opens a connection with a channel.
 func connect(tb testing.TB, vh *brokers.VHost, name string) (channel *amqp.Channel, closeConnection func()) {
 	tb.Helper()
 	connection, err := vh.Connect(name)

@@ -18,23 +18,23 @@ const (
 	consumersLimit = 2 * time.Second
 	// consumersAtATime is how many queues are asked at a time. More would take the channels that changes need.
 	consumersAtATime = 4
-	// refusedPause is how long a broker is not asked again about a queue after a refusal, because RabbitMQ logs each one.
+	// refusedPause is the wait after the broker has refused to count the consumers of a queue, because RabbitMQ logs each refusal.
 	refusedPause = time.Hour
 )
 
-// Consumers is what Warren knows of other consumers of a queue.
+// Consumers describes other consumers of a queue.
 type Consumers struct {
 	// Disabled: consumers are never counted; see Config.MessageCountsInterval.
 	Disabled bool
-	// Others: other clients consumed the queue, or held messages of it, at the last count.
+	// Others: at the last count, other clients consumed the queue or held messages of it.
 	Others bool
 	// Counts is how many counts in a row have agreed; zero before the first. A count during which Warren itself consumed the queue
 	// is left out.
 	Counts int
 }
 
-// consumers records, for some queues of a vhost, whether other clients consume them. Each queue is asked by itself, because no
-// listing shows this as well: see ADR 0022. A queue for which get was not called since the last count leaves with the next count.
+// consumers records, for some queues of a vhost, whether other clients consume them. It needs a request for each queue, because no
+// listing shows consumers as well: see ADR 0022. The next count drops a queue for which get was not called since the last one.
 type consumers struct {
 	mu sync.Mutex
 	of map[string]*consumersOf // by queue
@@ -44,10 +44,10 @@ type consumersOf struct {
 	Consumers
 
 	wanted    bool      // get was called since the last count
-	notBefore time.Time // when to ask a broker again that has refused to tell
+	notBefore time.Time // the earliest next count after a refusal
 }
 
-// get returns what is known of a queue, and includes the queue in the next count.
+// get returns the last result for a queue, and includes the queue in the next count.
 func (c *consumers) get(queue string) Consumers {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +79,7 @@ func (c *consumers) begin(now time.Time) []string {
 	return queues
 }
 
-// note records the result of a count.
+// note records a result.
 func (c *consumers) note(queue string, others bool) {
 	c.change(queue, func(known *consumersOf) {
 		if known.Others != others {
@@ -89,12 +89,12 @@ func (c *consumers) note(queue string, others bool) {
 	})
 }
 
-// refuse records that the user may not ask about a queue.
+// refuse records that the broker refused to count the consumers of a queue.
 func (c *consumers) refuse(queue string, notBefore time.Time) {
 	c.change(queue, func(known *consumersOf) { known.Consumers, known.notBefore = Consumers{}, notBefore })
 }
 
-// change changes what is known of a queue, if it is still wanted.
+// change changes the entry of a queue, if it is still wanted.
 func (c *consumers) change(queue string, change func(*consumersOf)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,8 +103,7 @@ func (c *consumers) change(queue string, change func(*consumersOf)) {
 	}
 }
 
-// Consumers returns what is known of other consumers of a queue. Call it after each count to keep the queue in the counts; see
-// Notice.Messages.
+// Consumers describes other consumers of a queue. Call it after each count to keep the queue in the counts; see Notice.Messages.
 func (o *Observer) Consumers(queue string) Consumers {
 	if o.MessageCountsInterval <= 0 {
 		return Consumers{Disabled: true}

@@ -39,8 +39,8 @@ type count struct {
 	uncounted map[string]bool
 }
 
-// newCount keeps the exceptions of an answer, because most queues are empty and answer. asked are the queues that existed before,
-// last is the count before, if any.
+// newCount keeps only non-empty and unanswered queues, because most queues are empty and answer. asked are the queues that existed
+// before. last is the previous count; nil if there is none.
 func newCount(asOf time.Time, answered map[string]management.MessageCount, asked map[string]bool, last *count) *count {
 	c := &count{
 		asOf: asOf, messages: map[string]management.MessageCount{}, stuck: map[string]int64{}, uncounted: map[string]bool{},
@@ -64,7 +64,7 @@ func newCount(asOf time.Time, answered map[string]management.MessageCount, asked
 	return c
 }
 
-// counts has the last count of a vhost, for status and metrics. Counting needs a request of its own, because definitions have no
+// counts has the last count of a vhost, for status and metrics. A count needs a separate request, because definitions have no
 // counts.
 type counts struct {
 	mu   sync.RWMutex
@@ -72,8 +72,8 @@ type counts struct {
 	next time.Time // when to count again
 }
 
-// claimReading reports whether the caller should count now. No other caller counts meanwhile.
-func (c *counts) claimReading(now time.Time, interval time.Duration) bool {
+// beginCount reports whether the caller should count now. Then it returns false to others for the interval.
+func (c *counts) beginCount(now time.Time, interval time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if interval <= 0 || now.Before(c.next) {
@@ -100,11 +100,11 @@ func (c *counts) get() *count {
 	return c.last
 }
 
-// countMessages counts the messages of all queues, and the consumers of some, if that is due, and notifies all connections that
-// share the view. Counts that fail are left out, and are no failure of the refresh.
+// countMessages counts the messages of all queues, and the consumers of wanted queues, if a count is due. It notifies all
+// connections that share the view. A failed count does not fail the refresh.
 func (r *refresher) countMessages(ctx context.Context) {
 	view, began := r.views.get(), time.Now()
-	if !view.counts.claimReading(began, r.MessageCountsInterval) {
+	if !view.counts.beginCount(began, r.MessageCountsInterval) {
 		return
 	}
 	asked := view.store.Queues()
@@ -122,7 +122,7 @@ func (r *refresher) countMessages(ctx context.Context) {
 		return
 	}
 	view.counts.replace(newCount(began, answered, asked, view.counts.get()), next)
-	view.tellAll(snapshot.Notice{Messages: true})
+	view.broadcast(snapshot.Notice{Messages: true})
 }
 
 // Messages returns how many messages queues held when they were last counted.

@@ -1,13 +1,13 @@
-// Package observe keeps a snapshot of a vhost in memory, for all connections that may read the same. It refreshes the snapshot from the
-// management API, and keeps it current by events in between.
+// Package observe keeps a snapshot of a vhost in memory, shared by connections with the same rights. It refreshes the snapshot from
+// the management API, and applies events between two refreshes.
 //
 // Begin with observer.go: an Observer is the part of one connection. Its files:
 //
-//   - refresh.go, refreshrequests.go: the refresher, which reads the vhost with one request per interval, or on request
+//   - refresh.go, refreshrequests.go: refreshes, once per interval or on request
 //   - observation.go, views.go: the snapshot, shared by connections with the same rights
 //   - eventlistener.go, viewevents.go: events between two refreshes
-//   - notices.go: what changed, for the receiver of a connection
-//   - counts.go, consumers.go, nodes.go: messages, consumers and members of queues, which a refresh does not show
+//   - notices.go: notices for the receiver of a connection
+//   - counts.go, consumers.go, nodes.go: messages, consumers and members of queues
 //   - ownconsumers.go: the queues that Warren itself consumes
 //   - otherinstances.go: other instances of Warren on the vhost
 //

@@ -16,9 +16,9 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/timing"
 )
 
-// eventListener receives the events of changes in the vhost, so that no change waits for the next refresh. Connections that share
-// an observation have one subscription, and another connection subscribes when the first one closes. A refresh finds what is
-// missed or cannot be understood.
+// eventListener receives the events about changes in the vhost, so that no change waits for the next refresh. Connections that
+// share an observation have one subscription, and another connection subscribes when the first one closes. The next refresh finds
+// changes whose events were missed or could not be decoded.
 //
 // A broker can accept a subscription and send nothing: its bindings were removed, the plugin was disabled, or a node treats the
 // exchange as unbound. So the feed counts as working only after a marker has arrived, and another marker follows in each period.
@@ -51,7 +51,7 @@ func (l *eventListener) listenTo(ctx context.Context, view *view) {
 }
 
 // listenOnce receives events until the subscription ends. After silence it waits before another subscription: a node that treats
-// the exchange as unbound sends events again once the last binding is gone and another one is made.
+// the exchange as unbound sends events again once the last binding has been removed and a new one is made.
 func (l *eventListener) listenOnce(ctx context.Context, view *view) error {
 	err := l.listen(ctx, view)
 	l.ended(ctx, view, err)
@@ -86,7 +86,7 @@ func (l *eventListener) ended(ctx context.Context, view *view, err error) {
 			level = 0
 		}
 		l.Log.V(level).Info("The events of the broker are not received", "vhost", l.VHost, "reason", err.Error())
-		view.tellAll(snapshot.Notice{Capabilities: true})
+		view.broadcast(snapshot.Notice{Capabilities: true})
 	}
 	if was {
 		l.requests.RequestRefresh()
@@ -122,7 +122,7 @@ func (l *eventListener) listen(ctx context.Context, view *view) error {
 		}
 		if batch.Marker > 0 {
 			if view.events.Reach(view.lastRead()) {
-				view.tellAll(snapshot.Notice{Current: true})
+				view.broadcast(snapshot.Notice{Current: true})
 			}
 			select {
 			case <-reached: // drop an older marker, or one that the broker repeats
@@ -141,7 +141,7 @@ type markers struct {
 	reached <-chan int
 }
 
-// watch sends a marker after the subscription, whenever a caller waits for one, and once per period. It returns why the
+// watch sends a marker after the subscription, whenever a caller waits for one, and once per Timeouts.Marker. It returns why the
 // subscription must end.
 func (l *eventListener) watch(ctx context.Context, view *view, markers *markers) error {
 	check := time.NewTicker(l.Timeouts.Event)
@@ -153,7 +153,7 @@ func (l *eventListener) watch(ctx context.Context, view *view, markers *markers)
 		}
 		if number == 1 {
 			view.events.Begin()
-			view.tellAll(snapshot.Notice{Capabilities: true})
+			view.broadcast(snapshot.Notice{Capabilities: true})
 			l.requests.RequestRefresh() // to read what changed before the subscription
 		}
 		if err := l.awaitNext(ctx, view, check.C); err != nil {
@@ -191,9 +191,9 @@ func (l *eventListener) mark(ctx context.Context, markers *markers, number int) 
 	late := time.NewTimer(l.Timeouts.Event)
 	defer late.Stop()
 	silent := false
-	for heard := 0; heard < number && !silent; {
+	for reached := 0; reached < number && !silent; {
 		select {
-		case heard = <-markers.reached:
+		case reached = <-markers.reached:
 		case <-late.C:
 			silent = true
 		case <-ctx.Done():

@@ -15,8 +15,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// checkMajority fails if half of the nodes or more are down. The other nodes may know an old state then, in which declared
-// objects are missing, and nothing can be declared or deleted. A single node is not asked.
+// checkMajority fails if half of the nodes or more are down. The other nodes may then show an old state, and nothing can be
+// declared or deleted. It makes no request if the cluster has a single node.
 func (r *refresher) checkMajority(ctx context.Context) error {
 	if r.info.Nodes < 2 {
 		return nil
@@ -70,8 +70,8 @@ const (
 	lonePause = time.Minute
 )
 
-// expire makes the next refresh read the members, unless that was done since or nothing is expected: there is no further node,
-// and no queue lacks members.
+// expire makes the next refresh read the members, unless they were read since. With a single node and no queue that lacks members,
+// the next read comes after lonePause.
 func (m *members) expire(since time.Time, nodes int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,8 +84,8 @@ func (m *members) expire(since time.Time, nodes int) {
 	}
 }
 
-// claimReading reports whether the caller should read the members now. No other caller reads them meanwhile.
-func (m *members) claimReading(now time.Time, nodes int) bool {
+// beginRead reports whether the caller should read the members now. Then it returns false to others until schedule.
+func (m *members) beginRead(now time.Time, nodes int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.readAt.IsZero() && m.next.IsZero() && nodes < 2 {
@@ -115,7 +115,7 @@ func (m *members) nodesSince(since time.Time) int {
 	return m.nodes
 }
 
-// observe adds what is known of the named queues.
+// observe adds the number of nodes, and the members of the named queues.
 func (m *members) observe(names vhost.Selection, observed *vhost.Observed) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -141,10 +141,11 @@ func (m *members) replace(nodes int, few map[string]int) snapshot.Notice {
 	return snapshot.Notice{Queues: slices.Sorted(maps.Keys(changed))}
 }
 
-// readMembers reads how many members queues have, if that is due. If that fails, nothing is known, and the refresh does not fail.
+// readMembers reads how many members queues have, if a read is due. If it fails, the numbers are unknown, and the refresh does not
+// fail.
 func (r *refresher) readMembers(ctx context.Context) {
 	view, began := r.views.get(), time.Now()
-	if view.members.claimReading(began, r.info.Nodes) {
+	if view.members.beginRead(began, r.info.Nodes) {
 		queues := view.store.Queues()
 		nodes, few, err := r.ReadAPI.Members(ctx, r.info.Nodes, func(queue string) bool { return queues[queue] })
 		if ctx.Err() != nil {

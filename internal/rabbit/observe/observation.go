@@ -16,8 +16,8 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/timing"
 )
 
-// Connections of one user to one vhost share what they read: with a hundred BrokerConnections the vhost is read and kept in
-// memory once. Each connection matches AMQP and the management API, and surveys other instances, for itself.
+// Connections of one user to one vhost share a snapshot: with a hundred BrokerConnections the vhost is read and kept in memory
+// once. Each connection itself matches AMQP and the management API, and surveys other instances.
 
 // Observations has one observation for each vhost and set of rights, as long as a connection uses it. It also records which
 // queues Warren itself consumes.
@@ -58,12 +58,12 @@ type observation struct {
 	store   snapshot.Store
 	members members
 	counts  counts
-	// consumers are those of the queues in which a caller is interested.
+	// consumers has the consumers of the queues for which callers asked.
 	consumers consumers
 
-	reading management.Places // one place, for the connection that refreshes the vhost
+	refreshing management.Slots // one slot, for the connection that refreshes the vhost
 
-	listening management.Places // one place, for the connection that receives events
+	listening management.Slots // one slot, for the connection that receives events
 	events    eventfeed.Feed
 	own       eventfeed.OwnChanges
 	pending   eventfeed.PendingNotices
@@ -73,10 +73,10 @@ type observation struct {
 	newsAt  time.Time     // when the last refresh ended whose answer was not "not modified"
 	took    time.Duration // how long it took
 	views   map[*view]bool
-	written []written // since the last reading
+	written []written // since the last read
 }
 
-// written is a change that a connection has made, and the notice of what it concerns.
+// written is the notice of a change that a connection has made.
 type written struct {
 	by        *view
 	concerned snapshot.Notice
@@ -88,8 +88,8 @@ type viewer struct {
 	notify func(snapshot.Notice)
 	// isDeleting reports whether the connection is deleting a queue.
 	isDeleting func(queue string) bool
-	// patience is timing.Timeouts.Binding.
-	patience time.Duration
+	// bindingWait is timing.Timeouts.Binding.
+	bindingWait time.Duration
 	// silences is the wait before another subscription after a silent one.
 	silences retry.Backoff
 }
@@ -109,7 +109,7 @@ func (o *Observations) open(key observationKey, viewer viewer) *view {
 	observed, exists := o.shared[key]
 	if !exists {
 		observed = &observation{
-			key: key, reading: management.NewPlaces(1), listening: management.NewPlaces(1), views: map[*view]bool{},
+			key: key, refreshing: management.NewSlots(1), listening: management.NewSlots(1), views: map[*view]bool{},
 			events: eventfeed.NewFeed(viewer.silences), standing: &o.Standing,
 		}
 	}
@@ -150,9 +150,9 @@ var errReadByAnother = errors.New("another connection is reading the vhost")
 type demand struct {
 	// oldest is the earliest time at which the refresh may have begun.
 	oldest time.Time
-	// twice requests a second read, as if something had been missing; see snapshot/doubt.go.
+	// twice requests a second read, as if an object had been missing; see snapshot/doubt.go.
 	twice bool
-	// limit is for how long another connection may be reading meanwhile: if the broker answers nothing, a hundred connections must
+	// limit is how long to wait for another connection that refreshes. If the broker does not answer, a hundred connections must
 	// not wait one after the other.
 	limit time.Duration
 }
@@ -162,7 +162,7 @@ func (v *view) refresh(ctx context.Context, errs brokererr.Errors, demand demand
 	waiting, cancel := context.WithTimeout(ctx, demand.limit)
 	defer cancel()
 	held := false
-	err = v.reading.Hold(waiting, errs, func() error {
+	err = v.refreshing.Hold(waiting, errs, func() error {
 		held = true
 		previous := v.lastRead()
 		if began = previous; !began.Before(demand.oldest) {
@@ -217,8 +217,8 @@ func (o *observation) changedAt() time.Time {
 	return o.newsAt
 }
 
-// nextReading returns when the vhost may be read again: after the pace, and later if a read takes long.
-func (o *observation) nextReading(pace timing.Pace) time.Time {
+// nextRefresh returns when the vhost may be read again: after the pace, and later if a read takes long.
+func (o *observation) nextRefresh(pace timing.Pace) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.readAt.Add(max(pace.Pause, time.Duration(pace.Share)*o.took))
@@ -249,25 +249,25 @@ func (v *view) write(change snapshot.Write) {
 		v.store.Write(change)
 		return
 	}
-	concerned := v.store.WriteAndTell(change)
+	concerned := v.store.WriteWithNotice(change)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.written = append(v.written, written{v, concerned})
 }
 
-// notifyAll sends every connection what a read changed, and what the other connections have written before.
+// notifyAll sends every connection a notice of what a refresh changed, and of what the other connections have written before.
 func (v *view) notifyAll(changed snapshot.Notice) {
 	written := v.takeWritten()
 	for _, other := range v.all() {
 		other.viewer.notify(changed)
-		var untold []snapshot.Notice
+		var foreign []snapshot.Notice
 		for _, w := range written {
 			if w.by != other {
-				untold = append(untold, w.concerned)
+				foreign = append(foreign, w.concerned)
 			}
 		}
-		if len(untold) > 0 {
-			v.store.View(func(s *snapshot.Snapshot) { other.viewer.notify(s.WithUpstream(snapshot.Merge(untold))) })
+		if len(foreign) > 0 {
+			v.store.View(func(s *snapshot.Snapshot) { other.viewer.notify(s.WithUpstream(snapshot.Merge(foreign))) })
 		}
 	}
 }

@@ -21,7 +21,7 @@ type Settings struct {
 	VHost, Username, Owner string
 	// Broker distinguishes two brokers, by their endpoints and by what makes their certificates valid.
 	Broker string
-	// ResyncInterval, MessageCountsInterval and KnownOwners are those of rabbit.Config.
+	// For ResyncInterval, MessageCountsInterval and KnownOwners see rabbit.Config.
 	ResyncInterval        time.Duration
 	MessageCountsInterval time.Duration
 	KnownOwners           func() func(owner string) bool
@@ -60,7 +60,7 @@ func New(lifetime context.Context, settings Settings) *Observer {
 	requests := &refreshRequests{vhost: settings.VHost, wake: make(chan struct{}, 1), closed: lifetime.Done()}
 	listener := &eventListener{Settings: settings, requests: requests}
 	views := newViews(lifetime, settings, listener.listenTo)
-	instances := &otherInstances{Settings: settings, views: views, last: survey{places: management.NewPlaces(1)}}
+	instances := &otherInstances{Settings: settings, views: views, last: survey{listing: management.NewSlots(1)}}
 	refresher := &refresher{Settings: settings, views: views, instances: instances, requests: requests}
 	return &Observer{Settings: settings, views: views, refreshRequests: requests, otherInstances: instances, refresher: refresher}
 }
@@ -85,9 +85,9 @@ func (o *Observer) State() health.Health {
 	return state
 }
 
-// RequestCatchUp requests a snapshot that is current as of the call, and does not wait for it. If events arrive, that takes
-// milliseconds; otherwise a refresh does it. On several nodes a refresh does it, too, because their events do not arrive in the
-// order of the changes.
+// RequestCatchUp requests a snapshot that is current as of the call, and does not wait for it. If events arrive, the snapshot is
+// current within milliseconds. Without events it needs a refresh, and also in a cluster of several nodes, whose events do not
+// arrive in the order of the changes.
 func (o *Observer) RequestCatchUp() {
 	awaited := o.awaitMarker(func(current bool) {
 		if !current {
@@ -118,9 +118,9 @@ func (o *Observer) CatchUp(ctx context.Context) error {
 	return o.Refresh(ctx)
 }
 
-// awaitMarker calls tell with whether the snapshot is current as of the call, when events have shown that. It returns false if
-// events do not suffice.
-func (o *Observer) awaitMarker(tell func(current bool)) bool {
+// awaitMarker calls done once events have shown whether the snapshot is current as of the call. It returns false if events do not
+// suffice.
+func (o *Observer) awaitMarker(done func(current bool)) bool {
 	view := o.get()
-	return view != nil && o.Health.Read().OrdersEvents() && view.events.Await(view.lastRead(), tell)
+	return view != nil && o.Health.Read().OrdersEvents() && view.events.Await(view.lastRead(), done)
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
-// Two instances of Warren on one vhost, for example from two Kubernetes clusters, do not know each other's ConsumerQueues: each
-// would remove what the other needs. Declared objects carry no mark, but connections and fences of Warren do. While there are any
-// of an unknown owner, nothing is removed.
+// Two instances of Warren on one vhost, for example from two Kubernetes clusters, do not know each other's ConsumerQueues, and each
+// would remove objects that the other needs. Declared objects name no owner, but connections and fences of Warren do. While a
+// connection or a fence has an unknown owner, nothing is removed.
 const (
 	// unnamedOwner is the owner of a connection without an owner.
 	unnamedOwner = "unnamed"
@@ -32,16 +32,16 @@ const (
 	// surveyPause is the time between surveys of a vhost that does not change. An instance that connects changes the vhost, because
 	// it declares an exclusive queue.
 	surveyPause = 10 * time.Minute
-	// listingDelay is how much later than a change the connection is listed that made it.
+	// listingDelay is how long after a change the broker may first list the connection that made it.
 	listingDelay = 10 * time.Second
 )
 
-// survey is what was last seen of other instances.
+// survey is the last result of listing connections of other instances.
 type survey struct {
-	places management.Places // one place, for the connection that lists the AMQP connections
-	at     time.Time         // the last one began
-	took   time.Duration
-	others otherOwners // of connections
+	listing management.Slots // held while connections are listed
+	at      time.Time        // the last one began
+	took    time.Duration
+	others  otherOwners // of connections
 }
 
 const (
@@ -94,13 +94,13 @@ func (o *otherInstances) CheckUnshared(ctx context.Context) error {
 	if err := o.surveyConnections(ctx, func(s *survey) bool { return time.Since(s.at) > surveyAge }); err != nil {
 		return err
 	}
-	if others := o.Health.Read().Operators; others != "" {
+	if others := o.Health.Read().OtherInstances; others != "" {
 		return o.Errors.Fail(brokererr.ErrShared, "another instance works on vhost %q, as owner %s", o.VHost, others)
 	}
 	return nil
 }
 
-// surveyOften looks for other instances after each refresh that may have found changes, and less often if that takes long.
+// surveyOften surveys the connections after each refresh that may have found changes, and less often if a survey takes long.
 func (o *otherInstances) surveyOften(ctx context.Context, changed time.Time) error {
 	return o.surveyConnections(ctx, func(s *survey) bool {
 		age := time.Since(s.at)
@@ -108,13 +108,13 @@ func (o *otherInstances) surveyOften(ctx context.Context, changed time.Time) err
 	})
 }
 
-// surveyConnections reads the connections of the vhost if that is due. If the user may not, or the broker shows none, only fences
-// count.
+// surveyConnections lists the connections of the vhost if a survey is due. If the user may not list them, or the broker lists none,
+// only fences count.
 func (o *otherInstances) surveyConnections(ctx context.Context, due func(*survey) bool) error {
 	if o.KnownOwners == nil {
 		return nil
 	}
-	return o.last.places.Hold(ctx, o.Errors, func() error {
+	return o.last.listing.Hold(ctx, o.Errors, func() error {
 		if due(&o.last) {
 			began := time.Now()
 			others, err := o.connectionOwners(ctx)
@@ -156,5 +156,5 @@ func (o *otherInstances) report(others otherOwners) {
 			}
 		}
 	})
-	o.Health.Update(func(s *health.Parts) { s.Health.Operators = others.String() })
+	o.Health.Update(func(s *health.Parts) { s.Health.OtherInstances = others.String() })
 }

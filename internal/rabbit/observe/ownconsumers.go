@@ -8,7 +8,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// ownSettle is for how long the broker may count Warren as a consumer after Warren has stopped.
+// ownSettle is how long the broker may count Warren as a consumer after Warren has stopped.
 const ownSettle = 2 * time.Second
 
 type clusterQueue struct {
@@ -17,7 +17,7 @@ type clusterQueue struct {
 }
 
 // ownConsumers records which queues Warren itself consumes to browse or move messages, through all connections of the process. An
-// entry leaves some seconds after the last of them ended. A restart forgets all entries, and ends all consumers, too.
+// entry is removed some seconds after its last browse or move has ended.
 type ownConsumers struct {
 	mu sync.Mutex
 	of map[clusterQueue]ownConsumer

@@ -23,9 +23,9 @@ type refresher struct {
 	requests  *refreshRequests
 
 	// Only the goroutine of run uses these.
-	info     *management.BrokerInfo // who the broker is; nil before the first answer
-	probedAt time.Time              // when the broker was asked
-	readAt   time.Time              // when the reading began that was used last
+	info     *management.BrokerInfo // of the last probe; nil before the first one
+	probedAt time.Time              // when it was received
+	readAt   time.Time              // when the refresh began that this connection used last
 	// tooLarge is the error of the last refresh until tooLargeUntil, if an answer exceeded its limit; see refreshUnlessTooLarge.
 	tooLarge      error
 	tooLargeUntil time.Time
@@ -41,7 +41,7 @@ func (r *refresher) run(ctx context.Context) {
 		for _, result := range waiting {
 			result <- err
 		}
-		wait := max(retry.Jitter(r.ResyncInterval)-time.Since(r.readAt), time.Until(r.views.nextReading(r.Timeouts.Pace)))
+		wait := max(retry.Jitter(r.ResyncInterval)-time.Since(r.readAt), time.Until(r.views.nextRefresh(r.Timeouts.Pace)))
 		if err == nil {
 			again.Reset()
 			r.readMembers(ctx)
@@ -68,7 +68,7 @@ func (r *refresher) sleep(ctx context.Context, wait time.Duration) {
 	case <-ctx.Done():
 		return
 	}
-	timer.Reset(time.Until(r.views.nextReading(r.Timeouts.Pace)))
+	timer.Reset(time.Until(r.views.nextRefresh(r.Timeouts.Pace)))
 	select {
 	case <-timer.C:
 	case <-r.Matcher.Offered():
@@ -76,7 +76,7 @@ func (r *refresher) sleep(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// awaitLink gives AMQP a moment to connect. A connection without it reads for itself, and then once more with the others.
+// awaitLink gives AMQP a moment to connect. A connection without AMQP shares no snapshot, and would refresh again to share one.
 func (r *refresher) awaitLink(ctx context.Context) {
 	timer := time.NewTimer(r.Timeouts.Link)
 	defer timer.Stop()
@@ -88,8 +88,8 @@ func (r *refresher) awaitLink(ctx context.Context) {
 }
 
 const (
-	// tooLargeFactor is for how many times its duration a refresh is not tried again after an answer was too large; tooLargePause is
-	// the longest such time.
+	// tooLargeFactor is the wait after an answer that was too large, as a multiple of the duration of the refresh. tooLargePause is
+	// the longest such wait.
 	tooLargeFactor = 100
 	tooLargePause  = 5 * time.Minute
 )
@@ -115,14 +115,14 @@ func (r *refresher) refresh(ctx context.Context, askedAt time.Time) error {
 	began, err := r.probeAndRead(ctx, askedAt)
 	metrics.Refreshes.Observe(time.Since(started), brokererr.Result(err))
 	if err != nil && !errors.Is(err, errReadByAnother) {
-		r.requests.MarkStale() // even when closing: another refresh may still begin
+		r.requests.MarkStale() // also when closing, because another refresh may still begin
 	}
 	if ctx.Err() != nil {
 		return brokererr.ErrClosed
 	}
 	r.Health.Update(func(s *health.Parts) {
 		s.Management = err
-		if errors.Is(err, brokererr.ErrClusterMismatch) { // which has its own place, for it holds until a link matches
+		if errors.Is(err, brokererr.ErrClusterMismatch) { // Parts.Mismatch has it until a link matches
 			s.Management = nil
 		}
 		if err == nil {
@@ -162,7 +162,7 @@ func (r *refresher) probeAndRead(ctx context.Context, askedAt time.Time) (began 
 	return began, nil
 }
 
-// earliestUseful returns the earliest time at which a refresh of another connection may have begun to be useful here.
+// earliestUseful returns the earliest time at which a refresh of another connection may have begun to serve this one, too.
 func (r *refresher) earliestUseful(askedAt, now time.Time) time.Time {
 	oldest := now.Add(-r.ResyncInterval)
 	for _, later := range []time.Time{askedAt, r.requests.outdatedBefore(), r.readAt.Add(1)} {
@@ -173,7 +173,7 @@ func (r *refresher) earliestUseful(askedAt, now time.Time) time.Time {
 	return oldest
 }
 
-// observationKey returns with which connections this one may share what it reads.
+// observationKey is equal for connections that may share a snapshot with this one.
 func (r *refresher) observationKey() observationKey {
 	key := observationKey{
 		broker: r.Broker, vhost: r.VHost, user: r.Username,
@@ -185,9 +185,9 @@ func (r *refresher) observationKey() observationKey {
 	return key
 }
 
-// probe reads the tags of the user, unless reading definitions shows that the user is still an administrator. It reads the
-// identity of the broker and the rights of the user after each (re)connect and each failure, when the tags have changed, and
-// while nodes are being upgraded, because the last node may be upgraded without closing any of our connections.
+// probe reads the identity of the broker and the rights of the user after each (re)connect and each failure, when the tags have
+// changed, and during an upgrade of nodes: the last node may be upgraded without closing a connection of Warren. It reads the tags
+// before each refresh, unless definitions are read, which shows that the user is still an administrator.
 func (r *refresher) probe(ctx context.Context) error {
 	if !r.requests.takeStale() && r.info != nil && !r.info.Upgrading {
 		if r.info.Capabilities.Definitions {
@@ -205,8 +205,7 @@ func (r *refresher) probe(ctx context.Context) error {
 	return err
 }
 
-// probed records the identity of the broker. If that may be another broker than before, the AMQP connection must be matched
-// again.
+// probed records the identity of the broker. If it may be another broker than before, the AMQP connection must be matched again.
 func (r *refresher) probed(info *management.BrokerInfo) {
 	known := r.info
 	r.info, r.probedAt = info, time.Now()
@@ -224,8 +223,8 @@ func (r *refresher) probed(info *management.BrokerInfo) {
 	})
 }
 
-// read reads the vhost and verifies that the answer is of the cluster that was probed and of the broker to which AMQP leads.
-// Another broker may have answered, and its objects must not be taken for those of the first.
+// read reads the vhost, and verifies that the probed cluster answered, which is the cluster that AMQP leads to. Objects of another
+// cluster must not enter the snapshot.
 func (r *refresher) read(ctx context.Context, etag string) (*snapshot.Snapshot, string, error) {
 	shared := r.observationKey().isShared()
 	fresh, etag, err := r.readVHost(ctx, etag)
@@ -264,9 +263,10 @@ func (r *refresher) readVHost(ctx context.Context, etag string) (*snapshot.Snaps
 	return fresh, "", err
 }
 
-// verifySameBroker fails if another broker may have answered than was probed. unchanged says that the answer had no changes.
-// RabbitMQ closes a TCP connection that was idle for 5 s, so most reads of a quiet vhost open a new one. One request shows that
-// the new connection leads to the broker of the AMQP connection. Only if it does not, the cluster is probed.
+// verifySameBroker fails if another broker may have answered than the probed one. unchanged reports whether the answer was
+// ErrNotModified. RabbitMQ closes a TCP connection that was idle for 5 s, so most reads of a quiet vhost open a new one. Usually
+// one request shows that the new connection leads to the broker of the AMQP connection. Otherwise it reads the identity of the
+// cluster, and matches the link again.
 func (r *refresher) verifySameBroker(ctx context.Context, unchanged bool) error {
 	moved := r.ReadAPI.TookNewConnection()
 	if unchanged && !moved {

@@ -18,8 +18,8 @@ type refreshRequests struct {
 
 	mu      sync.Mutex
 	waiting []chan<- error // for the next refresh
-	askedAt time.Time      // of the last request that the next refresh is to serve; zero if there is none
-	// stale: the identity of the broker must be read again. What was read before staleSince may be out of date.
+	askedAt time.Time      // when the last request for the next refresh was made; zero if there is none
+	// stale: the identity of the broker must be read again. Results from before staleSince may be out of date.
 	stale      bool
 	staleSince time.Time
 }
@@ -76,7 +76,8 @@ func (r *refreshRequests) requeue(askedAt time.Time) {
 	}
 }
 
-// MarkStale requests that the identity of the broker and the vhost are read again, because something may have changed unseen.
+// MarkStale makes the next refresh read the identity of the broker and the vhost again, because they may have changed without an
+// event.
 func (r *refreshRequests) MarkStale() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

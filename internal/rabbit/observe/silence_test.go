@@ -48,7 +48,7 @@ func fallsSilent(t *testing.T, connection *rabbittest.Connection, reason types.G
 		health := connection.Health()
 		g.Expect(health.EventsSince).To(BeZero())
 		g.Expect(health.EventsReason).To(reason)
-		g.Expect(connection.Stats().EventsHeard).To(BeFalse())
+		g.Expect(connection.Stats().EventsArrive).To(BeFalse())
 	}).WithTimeout(rabbittest.Within).WithPolling(5 * time.Millisecond).Should(Succeed())
 }
 

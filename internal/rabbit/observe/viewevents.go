@@ -10,14 +10,14 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// effect is what a change does to a snapshot. The values are those of a metric.
+// effect is what a change does to a snapshot. The values are labels of a metric.
 type effect string
 
 const (
 	effectNone    effect = "ignored"
 	effectOwn     effect = "own"     // the snapshot has the change, or is about to
 	effectApply   effect = "applied" // the change is to be made to the snapshot
-	effectRefresh effect = "refresh" // only a reading shows the change
+	effectRefresh effect = "refresh" // only a refresh shows the change
 )
 
 // effectOf decides what to do about a change. ordered is as for takeAll.
@@ -54,7 +54,7 @@ func (v *view) apply(change eventfeed.Change) snapshot.Notice {
 		apply = func(s *snapshot.Snapshot) bool { return created(s, change) }
 	}
 	if !change.Binding.ToExchange {
-		return v.store.WriteAndTell(snapshot.Write{ID: change.ID, Apply: apply})
+		return v.store.WriteWithNotice(snapshot.Write{ID: change.ID, Apply: apply})
 	}
 	if !v.store.Write(snapshot.Write{Apply: apply}) {
 		return snapshot.Notice{}
@@ -100,8 +100,8 @@ func (v *view) hasEnds(change eventfeed.Change) bool {
 }
 
 // takeAll makes changes to the snapshot, and notifies the connections that they concern; see eventfeed.PendingNotices. ordered
-// says that the events arrive in the order of the changes, as those of a single node do; otherwise they may only lead to a
-// refresh. sufficed is false if the vhost must be read.
+// reports whether events arrive in the order of the changes; otherwise they only lead to a refresh. sufficed is false if the vhost
+// must be refreshed.
 func (v *view) takeAll(changes []eventfeed.Change, ordered bool) (sufficed bool) {
 	sufficed = true
 	for _, change := range changes {
@@ -119,21 +119,21 @@ func (v *view) takeAll(changes []eventfeed.Change, ordered bool) (sufficed bool)
 	if !sufficed {
 		v.events.Unclear()
 	}
-	v.tellOfOthers(v.pending.Take(v.viewer.patience, func() { v.tellOfOthers(v.pending.TakeAll()) }))
+	v.broadcastForeign(v.pending.Take(v.viewer.bindingWait, func() { v.broadcastForeign(v.pending.TakeAll()) }))
 	return sufficed
 }
 
-// tellOfOthers sends every connection a notice of what others have changed.
-func (v *view) tellOfOthers(notice snapshot.Notice) {
+// broadcastForeign sends every connection a notice of changes by other clients.
+func (v *view) broadcastForeign(notice snapshot.Notice) {
 	if notice.Empty() {
 		return
 	}
 	v.store.View(func(s *snapshot.Snapshot) { notice = s.WithUpstream(notice) })
-	v.tellAll(notice)
+	v.broadcast(notice)
 }
 
-// tellAll sends every connection a notice.
-func (v *view) tellAll(notice snapshot.Notice) {
+// broadcast sends every connection a notice.
+func (v *view) broadcast(notice snapshot.Notice) {
 	for _, other := range v.all() {
 		other.viewer.notify(notice)
 	}
@@ -147,8 +147,8 @@ func (v *view) isDeleting(id vhost.ID) bool {
 	return is && slices.ContainsFunc(v.all(), func(other *view) bool { return other.viewer.isDeleting(queue) })
 }
 
-// leaveToDeletion leaves an event about a queue to the running deletion, which writes what it deletes into the snapshot. If the
-// deletion does not delete the queue, another client may have: then it requests a refresh.
+// leaveToDeletion leaves an event about a queue to the running deletion, which updates the snapshot itself. If the deletion fails,
+// another client may have deleted the queue, and the deletion requests a refresh.
 func (v *view) leaveToDeletion(id vhost.ID) effect {
 	queue, _ := queueOf(id)
 	v.events.Ignore(queue)

@@ -12,8 +12,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// views are a connection's view of its vhost, and the next view while the user's rights or the cluster have changed. The next
-// View is not shown before it has been read, because an unread view looks like an empty vhost.
+// views are a connection's view of its vhost, and the next view after the user's rights or the cluster have changed. The next view
+// is shown only after it has been read, because an unread view looks like an empty vhost.
 type views struct {
 	observations *Observations
 	viewer       viewer
@@ -25,7 +25,7 @@ type views struct {
 	listening     sync.WaitGroup
 
 	mu      sync.RWMutex
-	current *view // nil before the first reading
+	current *view // nil before the first read
 	next    *view // nil if there is none
 	closed  bool
 }
@@ -35,13 +35,14 @@ func newViews(lifetime context.Context, settings Settings, listen func(ctx conte
 	return &views{
 		observations: settings.Observations, lifetime: lifetime, listen: listen,
 		viewer: viewer{
-			notify: settings.Notify, isDeleting: settings.IsDeleting, patience: settings.Timeouts.Binding,
+			notify: settings.Notify, isDeleting: settings.IsDeleting, bindingWait: settings.Timeouts.Binding,
 			silences: retry.Backoff{First: settings.Timeouts.Silence, Limit: settings.Timeouts.LastListen},
 		},
 	}
 }
 
-// prepare returns the view to read for a connection with these rights. moving reports whether another view is shown until then.
+// prepare returns the view to read for a connection with this key. moving reports whether another view is shown until it has been
+// read.
 func (v *views) prepare(key observationKey) (read *view, moving bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -59,7 +60,7 @@ func (v *views) prepare(key observationKey) (read *view, moving bool) {
 	return v.next, moving
 }
 
-// show makes a view current after it has been read. Everything may differ in another view.
+// show makes a view current after it has been read. Any object may differ in another view.
 func (v *views) show(read *view) {
 	v.mu.Lock()
 	before := v.current
@@ -90,7 +91,7 @@ func (v *views) drop(view *view) {
 	}
 }
 
-// Close gives back the memory. What was observed can still be read.
+// Close frees the memory. Callers can still read what they have observed.
 func (v *views) Close() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -108,13 +109,13 @@ func (v *views) get() *view {
 	return v.current
 }
 
-// nextReading returns when the vhost may be read again; zero before the first read.
-func (v *views) nextReading(pace timing.Pace) time.Time {
+// nextRefresh returns when the vhost may be read again; zero before the first read.
+func (v *views) nextRefresh(pace timing.Pace) time.Time {
 	current := v.get()
 	if current == nil {
 		return time.Time{}
 	}
-	return current.nextReading(pace)
+	return current.nextRefresh(pace)
 }
 
 // Observe returns the selected objects of the vhost; false before the first read.
@@ -135,7 +136,7 @@ func (v *views) View(show func(*snapshot.Snapshot)) {
 	}
 }
 
-// Begin records a change that is about to be made, so that its event is not taken for a change by others.
+// Begin records a change that is about to be made, so that its event does not count as a change by another client.
 func (v *views) Begin(id vhost.ID, kind eventfeed.Kind) {
 	v.each(func(view *view) { view.own.Begin(id, kind) })
 }
@@ -151,7 +152,7 @@ func (v *views) TakeIgnored(queues []string) (some bool) {
 	return some
 }
 
-// Write makes a confirmed change to the snapshots, also of the view that is being read for the first time.
+// Write makes a confirmed change to the snapshots of the current view and of the next one.
 func (v *views) Write(change snapshot.Write) {
 	v.each(func(view *view) { view.write(change) })
 }

@@ -60,7 +60,7 @@ func TestViewsShowNothingThatWasNotRead(t *testing.T) {
 func TestWaitForAnotherRefreshIsBounded(t *testing.T) {
 	t.Parallel()
 	view := NewObservations().open(observationKey{}, viewer{})
-	view.reading <- struct{}{}
+	view.refreshing <- struct{}{}
 	read := func(context.Context, string) (*snapshot.Snapshot, string, error) {
 		t.Error("two connections read at the same time")
 		return snapshot.New(), "", nil
@@ -206,7 +206,7 @@ func TestPace(t *testing.T) {
 		"no pace":         {took: 3 * time.Second},
 	} {
 		observed := &observation{readAt: read, took: test.took}
-		if wait := observed.nextReading(test.pace).Sub(read); wait != test.wait {
+		if wait := observed.nextRefresh(test.pace).Sub(read); wait != test.wait {
 			t.Errorf("%s: %v, want %v", name, wait, test.wait)
 		}
 	}

@@ -65,7 +65,7 @@ func (r *Recreator) checkQueue(rec Recreation, info *management.QueueInfo) error
 		return nil
 	case info.Type != vhost.TypeQuorum, exists && (!known.Durable || known.AutoDelete || known.Exclusive):
 		return refuse(UnsupportedQueue, "only durable quorum queues are recreated; delete queue %q by hand", name)
-	case info.Leader == "", info.State != "running" && info.State != "live": // the latter on 3.10
+	case info.Leader == "", info.State != "running" && info.State != "live": // live on 3.10
 		return refuse(QueueUnavailable, "queue %q has no leader or no majority of its members", name)
 	}
 	limit, given := vhost.Normalize(info.Arguments)[vhost.ArgDeliveryLimit].(int64)
@@ -77,7 +77,7 @@ func (r *Recreator) checkQueue(rec Recreation, info *management.QueueInfo) error
 }
 
 // checkNodes refuses a recreation while the broker has an alarm or too little disk for the copies of all messages. It checks
-// nothing if the user may not list nodes: then a recreation under an alarm goes back, because the broker takes no sentinel.
+// nothing if the user may not list nodes. A recreation under an alarm is then backed out, because the broker accepts no sentinel.
 func (r *Recreator) checkNodes(ctx context.Context, queue string) error {
 	nodes, err := r.api.Nodes(ctx, management.AlarmColumns)
 	if errors.Is(err, brokererr.ErrAccessRefused) {
@@ -93,7 +93,7 @@ func (r *Recreator) checkNodes(ctx context.Context, queue string) error {
 	return checkRoom(queue, info.Bytes, nodes)
 }
 
-// copies is how often the messages of a queue may be on disk at the same time: in the queue, in the backlog, and in the queue again.
+// copies is how many copies of a message may be on disk at the same time: in the queue, in the backlog, and in the queue again.
 const copies = 3
 
 func checkRoom(queue string, bytes int64, nodes []management.Node) error {
@@ -131,7 +131,7 @@ func checkBindings(rec Recreation, bindings []vhost.Binding) error {
 // dropping are the keys of policies that can make a queue drop messages.
 var dropping = []string{vhost.KeyMessageTTL, vhost.KeyExpires, vhost.KeyMaxLength, vhost.KeyMaxLengthBytes, vhost.KeyDeliveryLimit}
 
-// checkPolicies refuses policies with which the hold or the backlog could drop messages, and fences of other operators that match
+// checkPolicies refuses policies with which the hold or the backlog could drop messages, and fences of other instances that match
 // the queue.
 func (r *Recreator) checkPolicies(rec Recreation, policies []vhost.Policy) error {
 	for _, policy := range policies {
@@ -172,12 +172,12 @@ func (r *Recreator) checkPolicy(policy vhost.Policy, queue, prefix string) error
 	return nil
 }
 
-// checkDeadLetters refuses a recreation that may lose dead letters: the fence refuses them, and a queue that dead-letters at most
-// once drops a refused dead letter.
+// checkDeadLetters refuses a recreation that may lose dead letters. The fence refuses dead letters, and a queue that dead-letters
+// at most once drops a refused one.
 func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *management.QueueInfo, policies []vhost.Policy) error {
 	name := rec.Queue.Name
 	observed, _ := r.observer.Observe(vhost.Selection{Queues: []string{name}, IncludeDeadLetterSources: true})
-	for _, source := range observed.DeadLetters {
+	for _, source := range observed.DeadLetterRoutes {
 		byName := source.Exchange == "" && source.RoutingKey != nil && *source.RoutingKey == name
 		if !byName || r.isAtLeastOnce(source.Queue, policies) {
 			continue
@@ -201,8 +201,8 @@ func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *
 	return checkMoved(name, now.Ready, vhost.Normalize(info.Arguments), policies)
 }
 
-// fewDeliveries is how often a recreation delivers the messages of a queue at most, with a margin: each connection that is cut counts,
-// and in each of three attempts a message that RabbitMQ cannot deliver cuts up to three.
+// fewDeliveries is how often a recreation delivers a message at most, with a margin. Each connection that is cut counts as a
+// delivery. In each of three attempts, a message that RabbitMQ cannot deliver cuts up to three connections.
 const fewDeliveries = 12
 
 // checkMoved refuses a queue that could lose its ready messages while they are moved.

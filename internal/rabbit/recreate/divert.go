@@ -22,9 +22,9 @@ const (
 	registering = 1500 * time.Millisecond
 )
 
-// Divert declares the hold and the backlog, and moves the bindings of the queue to the hold. Before it unbinds anything, it calls
-// record with all bindings found so far, and again if it finds more. An error of record ends the call, and is returned as it is.
-// First of all, Divert tries the new arguments on a queue of another name, so that the broker cannot refuse them during the swap.
+// Divert declares the hold and the backlog, and moves the bindings of the queue to the hold. First it tries the new arguments on a
+// queue of another name, so that the broker cannot refuse them during the swap. Before it unbinds the queue, it calls record with
+// all bindings found so far, and again if it finds more. An error of record ends the call, and is returned as it is.
 func (r *Recreator) Divert(
 	ctx context.Context, rec Recreation, record func(context.Context, []vhost.Binding) error,
 ) error {
@@ -87,9 +87,8 @@ func (r *Recreator) divertBindings(ctx context.Context, rec Recreation, bindings
 	return r.Crash.Pass(StepUnbound)
 }
 
-// tryArguments declares a queue with the new arguments and deletes it. It leaves out at-least-once dead-lettering: if the queue
-// is gone when its dead-letter worker starts, RabbitMQ restarts the worker again and again, until all such workers of the node
-// are down (4.0.5, 4.3.6).
+// tryArguments declares a queue with the new arguments and deletes it. It leaves out at-least-once dead-lettering: if the queue is
+// gone when its dead-letter worker starts, RabbitMQ restarts the worker until all such workers of the node are down (4.0.5, 4.3.6).
 func (r *Recreator) tryArguments(ctx context.Context, rec Recreation) error {
 	probe := topology.Queue{Name: rec.probe(), Arguments: maps.Clone(rec.Queue.Arguments)}
 	delete(probe.Arguments, vhost.ArgDeadLetterStrategy)

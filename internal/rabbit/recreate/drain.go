@@ -9,9 +9,9 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 )
 
-// drainer moves single messages to the backlog while the fence of the queue is closed. The fence admits a message only when the
-// queue is empty. So one message at a time is enough, and no message arrives while another one is in the queue. Between the last
-// message and the sentinel there must be little time: a mover takes too long, because it has to end its consumer first.
+// drainer moves single messages to the backlog while the fence of the queue is closed. One at a time is enough, because the fence
+// admits a message only when the queue is empty. There must be little time between the last message and the sentinel. A mover takes
+// too long, because it must first end its consumer.
 type drainer struct {
 	*Recreator
 
@@ -23,8 +23,8 @@ type drainer struct {
 	moved, past int
 }
 
-// drain returns once the queue has no ready message. It fails if it has moved a message that came past the bindings, and
-// Recreation.AcceptsPast does not accept that.
+// drain returns once the queue has no ready message. It fails if it has moved a message that came past the bindings, unless
+// Recreation.AcceptsPast is true.
 func (d *drainer) drain(ctx context.Context) (err error) {
 	if err := d.open(ctx); err != nil {
 		return err

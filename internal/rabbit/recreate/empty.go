@@ -15,7 +15,7 @@ import (
 const (
 	// consumerLeaves is how long RabbitMQ takes at most to notice that the consumer of a mover is gone.
 	consumerLeaves = 5 * time.Second
-	// emptyRounds is how often one call empties a queue at most, because messages may come past the bindings all the time.
+	// emptyRounds is how often one call empties a queue at most, because clients may keep publishing past the bindings.
 	emptyRounds = 10
 )
 
@@ -54,13 +54,13 @@ func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progr
 	return progress, nil
 }
 
-// isPast reports whether a message came past the bindings, once the queue was emptied: neither from a tier nor from Warren.
+// isPast reports whether a message came past the bindings: after the queue was emptied, and neither from a tier nor from Warren.
 func (r Recreation) isPast(message *amqp.Delivery) bool {
 	return r.Emptied && !cameFrom(message, r.Tiers) && !safedelete.IsSentinel(message)
 }
 
-// checkPast fails if messages came past the bindings and the user does not accept that. They are in the backlog then, and the queue
-// must not be deleted.
+// checkPast fails if messages came past the bindings and AcceptsPast is false. Then they are in the backlog, and the queue must not
+// be deleted.
 func (r Recreation) checkPast(past int) error {
 	if past > 0 && !r.AcceptsPast {
 		return refuse(PublishersPastBindings, "queue %q: %d messages came past its bindings", r.Queue.Name, past)

@@ -9,7 +9,7 @@ import (
 // succeed later.
 type Reason string
 
-// The reasons why a recreation cannot begin, or must go back.
+// The reasons why a recreation cannot begin, or must be backed out.
 const (
 	// UnsupportedQueue: only durable quorum queues are recreated.
 	UnsupportedQueue Reason = "UnsupportedQueue"
@@ -23,7 +23,7 @@ const (
 	BoundQueue Reason = "BoundQueue"
 	// LossyDeadLetters: the queue, or another one that leads to it, dead-letters at most once, and messages could be lost.
 	LossyDeadLetters Reason = "LossyDeadLetters"
-	// LossyDeliveries: the queue drops messages after few deliveries, and those of a recreation count.
+	// LossyDeliveries: the queue drops messages after few deliveries, and a recreation delivers messages.
 	LossyDeliveries Reason = "LossyDeliveries"
 	// InterferingPolicy: a policy would drop messages of the hold, or keep the fence from working.
 	InterferingPolicy Reason = "InterferingPolicy"
@@ -35,9 +35,9 @@ const (
 	QueueUnavailable Reason = "QueueUnavailable"
 )
 
-// The reasons why a phase must be left.
+// The reasons why a phase must end early.
 const (
-	// ConsumersCameBack: the queue has consumers, or a consumer that has gone holds messages of it.
+	// ConsumersCameBack: the queue has consumers, or a former consumer still holds messages of it.
 	ConsumersCameBack Reason = "ConsumersCameBack"
 	// PublishersPastBindings: Swap found messages in the queue. They came past the bindings, because the bindings lead to the
 	// hold.
@@ -50,7 +50,7 @@ const (
 	MessageNotMoved Reason = "MessageNotMoved"
 	// BindingsComeBack: another client binds the queue again as often as Divert unbinds it.
 	BindingsComeBack Reason = "BindingsComeBack"
-	// DeleteUncertain: RabbitMQ may still be deleting the queue, or has deleted it and does not declare it. The fence stays closed.
+	// DeleteUncertain: RabbitMQ may still be deleting the queue, or has deleted it and fails to declare it. The fence stays closed.
 	// The caller records DeleteSent and calls Swap again.
 	DeleteUncertain Reason = "DeleteUncertain"
 )

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// frozenAtMost is how many messages of a delay tier are held back at most.
-	frozenAtMost = 10000
+	// maxFrozen is how many messages of a delay tier are held back at most.
+	maxFrozen = 10000
 	// freezeLimit is how long Swap waits until these messages are delivered.
 	freezeLimit = time.Second
-	// thawLimit is how long the broker has to answer when the messages are given back.
+	// thawLimit is how long the broker may take to answer when the messages are returned.
 	thawLimit = 5 * time.Second
 	// discardBodies is the largest body that a freezer retains, in bytes: it only returns messages.
 	discardBodies = 1
@@ -24,8 +24,8 @@ const (
 	frozenConsumer = "warren-freeze"
 )
 
-// freezer holds back messages of the delay tiers that return to the queue while its fence is closed, because RabbitMQ delivers a
-// refused dead letter again only after three minutes. Messages that are delivered and not acknowledged do not expire.
+// freezer consumes the messages of the delay tiers while the fence of the queue is closed, because delivered messages do not
+// expire. Otherwise they would expire, the fence would refuse them, and RabbitMQ would retry only after three minutes.
 type freezer struct {
 	*Recreator
 
@@ -75,7 +75,7 @@ func (f *freezer) hold(tier string) error {
 	if err != nil {
 		return err
 	}
-	if err := channel.Qos(frozenAtMost, 0, false); err != nil {
+	if err := channel.Qos(maxFrozen, 0, false); err != nil {
 		return err
 	}
 	deliveries, err := channel.Consume(tier, frozenConsumer, false, false, false, false, nil)
@@ -97,8 +97,8 @@ func (f *freezer) hold(tier string) error {
 	return nil
 }
 
-// thaw gives the messages back. From 4.3 on basic.nack does that without counting a delivery. Before 4.3, closing the channel
-// does. If the broker does not answer, closing the connection gives the messages back.
+// thaw returns the messages without counting a delivery: from 4.3 on by basic.nack, and before by closing the channel. If the
+// broker does not answer, closing the connection returns them.
 func (f *freezer) thaw() {
 	if f.connection == nil {
 		return

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// nearlyEmpty is how few ready messages the hold must have before the queue is bound again. With fewer messages in the hold,
-	// newer messages overtake fewer of them.
+	// nearlyEmpty is the number of ready messages in the hold below which the queue is bound again. Newer messages overtake the
+	// messages that are still in the hold.
 	nearlyEmpty = 20
 	// inFlight is how long a message may still arrive after its binding was removed.
 	inFlight = 300 * time.Millisecond
@@ -26,11 +26,11 @@ const (
 // has declared. It drops bindings of the hold that are not wanted any more. No delete of the queue may be running: see
 // Recreation.DeleteSent. report, if it is not nil, is called several times a second.
 //
-// If the queue may still hold a sentinel behind other messages, GiveBack fails at its very end. Consumers may start before that.
+// If the queue may still hold a sentinel behind other messages, GiveBack fails at its end. Consumers may start before that.
 func (r *Recreator) GiveBack(
 	ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool, report func(Progress),
 ) (Progress, error) {
-	now, err := r.see(ctx, rec, rec.Queue.Name)
+	now, err := r.inspectQueue(ctx, rec, rec.Queue.Name)
 	if err != nil {
 		return Progress{}, err
 	}
@@ -83,7 +83,7 @@ func (r *Recreator) removeProbe(ctx context.Context, rec Recreation) error {
 	return reasoned(r.changer.Delete(ctx, r.Cluster, []string{rec.probe()}, nil))
 }
 
-// bindIfUnbound is bindRecorded unless the queue has bindings: an earlier call may have completed, and a crash followed.
+// bindIfUnbound is bindRecorded unless the queue has bindings, because a crash may have followed an earlier call that bound it.
 func (r *Recreator) bindIfUnbound(ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool) error {
 	bindings, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
 	if err != nil || len(bindings) > 0 {
@@ -97,9 +97,9 @@ func (r *Recreator) bindRecorded(ctx context.Context, rec Recreation, wanted fun
 	return r.bind(ctx, rec.Queue.Name, wantedOf(rec.Bindings, rec.Queue.Name, wanted))
 }
 
-// giveBackAll moves the messages of the backlog back, and then those of the hold, most of them before it binds the queue again. So
-// the messages of a publisher retain their order, except messages in flight when the bindings moved, and messages that are published
-// faster than Warren moves them. It deletes both queues.
+// giveBackAll moves the messages of the backlog back, then most messages of the hold. Then it binds the queue, moves the remaining
+// messages, and deletes both queues. The messages of a publisher retain their order, except messages in flight when the bindings
+// move, and messages that are published faster than Warren moves them.
 func (r *Recreator) giveBackAll(
 	ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool, report func(Progress),
 ) (progress Progress, err error) {
@@ -146,7 +146,7 @@ func (r *Recreator) bindBack(ctx context.Context, rec Recreation) error {
 }
 
 // giveBackRest moves the last messages of the hold back, and deletes the hold and the backlog once both are provably empty. The
-// backlog can get a message as well: of a manager that does not know yet that it no longer leads.
+// backlog can also receive a message, from a manager that does not know yet that it no longer leads.
 func (r *Recreator) giveBackRest(ctx context.Context, rec Recreation, progress Progress, report func(Progress)) (Progress, error) {
 	for {
 		var err error
@@ -182,8 +182,8 @@ func (r *Recreator) moveBack(
 	return now, r.Crash.Pass(StepMoved)
 }
 
-// maxDepth returns up to how many ready messages a queue with these arguments is filled; zero if it never drops messages because
-// of their number.
+// maxDepth returns the number of ready messages up to which a queue with these arguments is filled; zero if the queue never drops
+// messages because of their number.
 func maxDepth(arguments vhost.Arguments) int {
 	limit, limited := vhost.Normalize(arguments)[vhost.ArgMaxLength].(int64)
 	if !limited || arguments[vhost.ArgOverflow] == vhost.OverflowRejectPublish {

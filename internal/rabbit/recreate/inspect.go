@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Find returns the IDs of recreations of a queue of which a hold or a backlog is in the snapshot.
+// Find returns the IDs of a queue's recreations whose hold or backlog is in the snapshot.
 func (r *Recreator) Find(queue string) (ids []string) {
 	r.observer.View(func(known *snapshot.Snapshot) {
 		for name := range known.Queues {
@@ -28,12 +28,12 @@ func (r *Recreator) Find(queue string) (ids []string) {
 
 // Inspect reports the state of the queue, of the hold and of the fence at the broker.
 func (r *Recreator) Inspect(ctx context.Context, rec Recreation) (seen Seen, err error) {
-	if seen.Queue, err = r.see(ctx, rec, rec.Queue.Name); err != nil {
+	if seen.Queue, err = r.inspectQueue(ctx, rec, rec.Queue.Name); err != nil {
 		return Seen{}, err
 	}
 	seen.IsNew = seen.Queue.Exists && r.isNew(seen.Queue.Arguments, rec)
 	if !rec.WithoutHold {
-		if seen.Hold, err = r.see(ctx, rec, rec.Hold()); err != nil {
+		if seen.Hold, err = r.inspectQueue(ctx, rec, rec.Hold()); err != nil {
 			return Seen{}, err
 		}
 	}
@@ -52,8 +52,8 @@ func (r *Recreator) isNew(arguments vhost.Arguments, rec Recreation) bool {
 	return snapshot.SameArguments(vhost.Normalize(arguments), vhost.Normalize(rec.Queue.Arguments))
 }
 
-// see reports the state of one queue.
-func (r *Recreator) see(ctx context.Context, rec Recreation, queue string) (QueueSeen, error) {
+// inspectQueue reports the state of one queue.
+func (r *Recreator) inspectQueue(ctx context.Context, rec Recreation, queue string) (QueueSeen, error) {
 	seen, err := r.count(ctx, queue)
 	if err != nil || !seen.Exists {
 		return seen, err

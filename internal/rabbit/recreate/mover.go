@@ -36,16 +36,16 @@ type move struct {
 	isPast   func(*amqp.Delivery) bool
 	// before is the progress of earlier moves of the call.
 	before Progress
-	// restores: the move is back to the queue, so messages get back the properties that they must not have in the backlog.
+	// restores: the move leads back to the queue, so messages get back the properties that they must not have in the backlog.
 	restores bool
 }
 
-// maxMoved is how many messages a move takes at most from the hold, which publishers fill meanwhile. They may publish faster than
-// Warren moves messages, and then the hold never becomes nearly empty.
+// maxMoved is how many messages a move takes at most from the hold. Publishers may fill the hold faster than Warren moves messages,
+// and then it never becomes nearly empty.
 func maxMoved(ready int) int { return 2*ready + 5000 }
 
-// move moves messages until fewer than endBelow are ready. A message that cannot be moved ends the move. Sentinels that a crash
-// has left behind are dropped.
+// move moves messages until fewer than endBelow are ready. A message that cannot be moved ends the move. It drops sentinels that a
+// crash has left behind.
 func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Progress, error) {
 	var latest Progress
 	settings := mover.Settings{MaxDepth: -1}

@@ -19,7 +19,7 @@ type Recreation struct {
 	ID string
 	// Queue is the queue with its new arguments, which stay the same until the recreation has ended.
 	Queue topology.Queue
-	// Bindings are the recorded bindings of the queue: the bindings of the latest call of the callback of Divert.
+	// Bindings are the bindings of the queue that Divert has last passed to record.
 	Bindings []vhost.Binding
 	// Tiers are the delay tiers that dead-letter to the queue through the default exchange. Swap holds back their messages.
 	Tiers []string
@@ -29,8 +29,8 @@ type Recreation struct {
 	Emptied bool
 	// AcceptsPast: Swap continues if messages came past the bindings. Otherwise it fails with PublishersPastBindings.
 	AcceptsPast bool
-	// DeleteSent: Swap has called its callback, and has not returned Swapped.DeleteSent as false since. A delete may be under way, or was
-	// executed.
+	// DeleteSent: Swap has called deleteSent, and has not returned Swapped.DeleteSent as false since. A delete may be running, or
+	// has been executed.
 	DeleteSent bool
 }
 
@@ -50,7 +50,7 @@ const (
 	prefixProbe   = "warren-probe-"
 )
 
-// Hold is the name of the queue to which the bindings lead during the recreation. Its messages are newer than those of the
+// Hold is the name of the queue to which the bindings lead during the recreation. Its messages are newer than the messages of the
 // backlog.
 func (r Recreation) Hold() string { return r.named(prefixHold) }
 
@@ -84,8 +84,8 @@ func IDOf(name, queue string) (id string, ok bool) {
 	return "", false
 }
 
-// named returns the name of a queue of the recreation. If it would be too long for RabbitMQ, it ends with a hash in place of the
-// last characters, so that Find does not confuse two queues whose names begin alike.
+// named returns the name of a queue of the recreation. A name that is too long for RabbitMQ ends with a hash instead of its last
+// characters, so that Find does not confuse two queues whose names begin alike.
 func (r Recreation) named(prefix string) string {
 	name, hash := prefix+r.ID+"."+r.Queue.Name, sha256.Sum256([]byte(r.Queue.Name))
 	suffix := fmt.Sprintf(".%x", hash[:8])
@@ -135,12 +135,12 @@ type Progress struct {
 // Swapped is the result of Swap.
 type Swapped struct {
 	// DeleteSent: if the error is nil, the queue was deleted and declared. With an error, a delete may be running: the caller
-	// records that and calls Swap again. If DeleteSent is false, the queue is unchanged even if the callback has recorded a
-	// delete, and the caller can go back with GiveBack.
+	// records that and calls Swap again. If DeleteSent is false, the queue is unchanged even if deleteSent was called, and the
+	// caller can restore the old queue with GiveBack.
 	DeleteSent bool
 	// Moved is how many messages Swap itself has moved to the backlog, and Past how many of them came past the bindings; see Progress.
 	Moved, Past int
-	// FenceStood is for how long publishers by name were refused. Absent is for how long at most the queue did not exist. Both
-	// are zero if unknown.
+	// FenceStood is how long publishers by name were refused. Absent is how long the queue did not exist at most. Both are zero if
+	// unknown.
 	FenceStood, Absent time.Duration
 }

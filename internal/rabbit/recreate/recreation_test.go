@@ -291,7 +291,7 @@ func boundQueue(vh *brokers.VHost, arguments vhost.Arguments) {
 	vh.Bind("direct", "orders", "orders", nil)
 }
 
-// tierArguments are those of a delay tier that returns to orders by name.
+// tierArguments are the arguments of a delay tier that returns messages to orders by name.
 func tierArguments() vhost.Arguments {
 	return rabbittest.Quorum(vhost.Arguments{
 		vhost.ArgMessageTTL: int64(1000), vhost.ArgDeadLetterExchange: "", vhost.ArgDeadLetterRoutingKey: "orders",
@@ -344,8 +344,8 @@ func TestRecreationUnderPublishers(t *testing.T) {
 	})
 }
 
-// maxLate is how many messages of a publisher may arrive after newer ones: the hold has some of them when the queue is bound again,
-// about as many as arrive in a tenth of a second, and others are in flight when bindings move.
+// maxLate is how many messages of a publisher may arrive after newer ones. When the queue is bound again, the hold has about as
+// many messages as arrive in a tenth of a second. Others are in flight when bindings move.
 const maxLate = 200
 
 // lateOf counts the messages that arrive after a newer one of the same publisher, duplicates not counted.

@@ -92,7 +92,7 @@ func New(settings Settings, observer Observer, changer Changer, deleter Deleter,
 	return &Recreator{Settings: settings, observer: observer, changer: changer, deleter: deleter, api: api}
 }
 
-// The steps between which a test can end a recreation as a crash would, beside those of safedelete.
+// The steps after which a test can end a recreation as a crash would, in addition to the steps of safedelete.
 const (
 	StepProbed       = "probed"
 	StepHoldDeclared = "hold declared"

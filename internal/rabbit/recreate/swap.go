@@ -14,9 +14,8 @@ import (
 // deleteSent before the delete goes out. deleteSent must record Recreation.DeleteSent; its error ends the call, and is returned
 // as it is.
 //
-// If DeleteSent is recorded, a delete of an earlier process may be running. Then Swap first waits up to 30 s for the queue to
-// disappear, and declares it once it is gone. The fence stays closed meanwhile, because RabbitMQ would delete new messages with
-// the queue.
+// If DeleteSent is recorded, a delete of an earlier process may be running. Then Swap first waits up to 30 s until the queue is
+// gone, and declares it. The fence stays closed during the wait, because RabbitMQ would delete new messages with the queue.
 func (r *Recreator) Swap(ctx context.Context, rec Recreation, deleteSent func(context.Context) error) (Swapped, error) {
 	isNew, err := r.isSwapped(ctx, rec)
 	if err != nil {
@@ -86,7 +85,7 @@ func (r *Recreator) hasSingleActiveConsumer(queue string) (single bool) {
 }
 
 // whyNotCleared adds a Reason to the error of a fence that could not be taken down. A search does not find a sentinel behind many
-// messages, which an open fence has let in. Then the queue has to be emptied first.
+// messages that an open fence has let in. Then the queue must be emptied first.
 func (r *Recreator) whyNotCleared(ctx context.Context, rec Recreation, err error) error {
 	if now, uncounted := r.count(ctx, rec.Queue.Name); errors.Is(err, brokererr.ErrUnproven) && uncounted == nil && now.Ready > 0 {
 		return because(PublishersPastBindings, err)
@@ -103,12 +102,12 @@ func (r *Recreator) isSwapped(ctx context.Context, rec Recreation) (bool, error)
 		}
 		return isNew, nil
 	}
-	now, err := r.see(ctx, rec, rec.Queue.Name)
+	now, err := r.inspectQueue(ctx, rec, rec.Queue.Name)
 	return now.Exists && r.isNew(now.Arguments, rec), err
 }
 
-// whyNotSwapped adds a Reason to an error of safedelete. drained is how many messages arrived while the fence was closed: with many
-// of them, there may be no time left for the proof.
+// whyNotSwapped adds a Reason to an error of safedelete. drained is how many messages arrived while the fence was closed. Many of
+// them can leave no time for the proof.
 func whyNotSwapped(done safedelete.Recreated, drained int, err error) error {
 	switch {
 	case done.DeleteSent:

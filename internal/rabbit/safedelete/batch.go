@@ -16,7 +16,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// answerAge is the maximum age of the callers' answers when a batch gets a place for its fences. Older answers are asked for again.
+// answerAge is the maximum age of the callers' answers when a batch gets a slot for its fences. A batch with older answers asks
+// again.
 const answerAge = 2 * time.Second
 
 // plannedAge is the maximum age of the callers' answers once the fences are planned. Planning takes long on a slow broker.
@@ -43,7 +44,7 @@ type batch struct {
 	inside sentinelCounts
 
 	mu sync.Mutex // guards the fields below, and the groups while several queues are worked on
-	// sent is when the broker was told to delete a queue, by queue.
+	// sent is when a queue.delete was sent, by queue.
 	sent map[string]time.Time
 	// interrupt cancels the work of the batch; nil while a call that ends must not cancel it.
 	interrupt context.CancelCauseFunc
@@ -52,7 +53,7 @@ type batch struct {
 var (
 	// errOutdated: the callers must be asked again.
 	errOutdated = errors.New("outdated")
-	// errReleased: a group turned out not to be empty, so the others wait for another batch.
+	// errReleased: one group is not empty, so the others wait for another batch.
 	errReleased = errors.New("released")
 	// errCallEnded: the context of one of the groups ended.
 	errCallEnded = errors.New("a call has ended")
@@ -76,8 +77,8 @@ func newBatch(s *Deleter, groups []*group) *batch {
 	}
 }
 
-// run asks the callers, waits for a place, and deletes the groups. If the wait took too long, it starts again. A batch that asks
-// its callers has no place, because their answers may take as long as a refresh of the vhost.
+// run asks the callers, waits for a slot, and deletes the groups. If the wait took too long, it starts again. A batch holds no slot
+// while it asks its callers, because their answers may take as long as a refresh of the vhost.
 func (d *batch) run() error {
 	ctx, end := context.WithCancelCause(context.Background())
 	defer end(nil)
@@ -104,7 +105,7 @@ func (d *batch) run() error {
 	}
 }
 
-// slowest returns the error of a group that was too slow. If there is none, it returns the given error.
+// slowest returns the error of a group that was too slow, or the given error if there is none.
 func (d *batch) slowest(err error) error {
 	for _, g := range d.groups {
 		if errors.Is(g.err, errSlow) {
@@ -166,7 +167,7 @@ func (d *batch) leave(g *group, result error) {
 	g.done <- result
 }
 
-// fenceOff deletes the groups behind fences. Its error applies to all groups that have no error of their own.
+// fenceOff deletes the groups behind fences. Its error applies to all groups without an error in group.err.
 func (d *batch) fenceOff(ctx context.Context) error {
 	planned, err := preflight{d}.plan(ctx)
 	if err != nil || len(d.groups) == 0 {
@@ -191,7 +192,7 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// fenceAndDelete puts the fences up and deletes the groups behind them. The caller must undo it, also after a success.
+// fenceAndDelete puts the fences up and deletes the groups behind them. The caller must always call undo.
 func (d *batch) fenceAndDelete(ctx context.Context, planned []fence.Fence) error {
 	if err := d.deleter.sentinels.check(ctx, d.cluster); err != nil {
 		return err
@@ -278,7 +279,7 @@ func (d *batch) slow(format string, args ...any) error {
 	return d.deleter.errs.Because([]error{brokererr.ErrUnproven, errSlow}, text)
 }
 
-// doubt records why a group cannot be deleted. A batch with such a group must be released.
+// doubt records why a group cannot be deleted.
 func (d *batch) doubt(g *group, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -322,10 +323,6 @@ func (d *batch) gone(queue string) {
 	d.deleter.gone(queue)
 }
 
-func (g *group) drop(queue string) {
-	g.queues = slices.DeleteFunc(slices.Clone(g.queues), func(other string) bool { return other == queue })
-}
-
 // gone removes a queue from the snapshot.
 func (s *Deleter) gone(queue string) {
 	s.observer.Write(snapshot.Write{
@@ -340,7 +337,7 @@ func (d *batch) count(queue string, change int) int { return d.inside.count(queu
 func (d *batch) search(f fence.Fence) *search {
 	return &search{
 		Deleter: d.deleter, fence: f, cluster: d.cluster, missing: d.count, gone: d.gone, published: d.published,
-		patience: d.deleter.Times.Settle,
+		settle: d.deleter.Times.Settle,
 	}
 }
 

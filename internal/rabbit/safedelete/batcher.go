@@ -27,14 +27,14 @@ const (
 type batcher struct {
 	run func(groups []*group) // before it returns, each group is requeued or has its result
 
-	mu      sync.Mutex
-	waiting []*group
-	running int // batches
-	most    int // queues of a batch; fewer if batches take too long
-	timer   *time.Timer
+	mu        sync.Mutex
+	waiting   []*group
+	running   int // batches
+	maxQueues int // of a batch; fewer if batches take too long
+	timer     *time.Timer
 }
 
-func newBatcher(run func([]*group)) *batcher { return &batcher{run: run, most: queueLimit} }
+func newBatcher(run func([]*group)) *batcher { return &batcher{run: run, maxQueues: queueLimit} }
 
 // wait enqueues a group, and returns the result of its deletion.
 func (b *batcher) wait(errs brokererr.Errors, g *group) error {
@@ -51,7 +51,7 @@ func (b *batcher) wait(errs brokererr.Errors, g *group) error {
 	if b.withdraw(g) {
 		return errs.Unreachable(g.ctx.Err())
 	}
-	return <-g.done // after its batch has taken its fences down
+	return <-g.done // after the batch has taken its fences down
 }
 
 // again requeues groups ahead of all others.
@@ -134,13 +134,13 @@ func (b *batcher) next() (groups []*group, left time.Duration) {
 	return groups, 0
 }
 
-// fits reports whether one batch may have these queues.
+// fits reports whether one batch may contain these queues.
 func (b *batcher) fits(k kind, queues []string) bool {
-	most := b.most
+	limit := b.maxQueues
 	if k.hurry > 0 {
-		most = int(time.Duration(most) * k.hurry / budget)
+		limit = int(time.Duration(limit) * k.hurry / budget)
 	}
-	return len(queues) <= most && len(fence.Patterns(queues)) == 1
+	return len(queues) <= limit && len(fence.Patterns(queues)) == 1
 }
 
 // adapt reduces the size of batches if a batch of this size was too slow, and increases it if not.
@@ -149,8 +149,8 @@ func (b *batcher) adapt(queues int, tooSlow bool) {
 	defer b.mu.Unlock()
 	switch {
 	case tooSlow:
-		b.most = max(min(b.most, queues)/2, 1)
-	case queues*2 > b.most:
-		b.most = min(b.most+b.most/4+1, queueLimit)
+		b.maxQueues = max(min(b.maxQueues, queues)/2, 1)
+	case queues*2 > b.maxQueues:
+		b.maxQueues = min(b.maxQueues+b.maxQueues/4+1, queueLimit)
 	}
 }

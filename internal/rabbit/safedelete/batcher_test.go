@@ -53,7 +53,7 @@ func TestTheNextBatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBatcher(nil)
-			b.most = test.most
+			b.maxQueues = test.most
 			for _, w := range test.waiting {
 				b.waiting = append(b.waiting, &group{kind: w.kind, queues: w.queues, since: time.Now().Add(-time.Hour)})
 			}
@@ -109,15 +109,15 @@ func TestBatchesAdaptToTheBroker(t *testing.T) {
 		{96, false, 3},
 	} {
 		b.adapt(step.queues, step.slow)
-		if b.most != step.most {
-			t.Fatalf("%d: %d queues at most, should be %d", i, b.most, step.most)
+		if b.maxQueues != step.most {
+			t.Fatalf("%d: %d queues at most, should be %d", i, b.maxQueues, step.most)
 		}
 	}
 	for range 30 {
 		b.adapt(queueLimit, false)
 	}
-	if b.most != queueLimit {
-		t.Errorf("%d queues at most", b.most)
+	if b.maxQueues != queueLimit {
+		t.Errorf("%d queues at most", b.maxQueues)
 	}
 }
 

@@ -50,13 +50,13 @@ func (m *meeting) join() {
 	}
 }
 
-// deleteTogether deletes groups of queues in one batch, if possible, and returns the error of each group by its first queue. between is
-// called between two steps of a batch.
+// deleteTogether deletes groups of queues in one batch, if possible, and returns the error of each group by its first queue. It
+// calls between between two steps of a batch.
 func deleteTogether(t *testing.T, connection *rabbittest.Connection, groups [][]string, between func(step string) bool) map[string]error {
 	t.Helper()
 	together := meetingOf(len(groups))
 	connection.Deleter.Crash = func(step string) bool {
-		if step == safedelete.StepLooked {
+		if step == safedelete.StepPrechecked {
 			together.join()
 			return true
 		}
@@ -103,8 +103,8 @@ func tierAndMain(vh *brokers.VHost, name string) []string {
 	return []string{name + ".retry.60s", name}
 }
 
-// The groups of a batch are independent: a group that is not empty behind the fence is retained, with the error of a single deletion, and
-// the other groups are deleted.
+// The groups of a batch are independent. A group that is not empty behind the fence is retained, with the error of a single
+// deletion. The other groups are deleted.
 func TestTheGroupsOfABatchAreIndependent(t *testing.T) {
 	for name, test := range map[string]struct {
 		step    string
@@ -243,7 +243,7 @@ func TestNothingIsLostWhileABatchIsHammered(t *testing.T) {
 		connection := rabbittest.Connected(t, rabbittest.ConfigOf(vh), nil)
 		together := meetingOf(queues)
 		connection.Deleter.Crash = func(step string) bool {
-			if step == safedelete.StepLooked {
+			if step == safedelete.StepPrechecked {
 				together.join()
 			}
 			return true

@@ -25,7 +25,7 @@ import (
 // within is the limit for a step that ends immediately on an idle machine.
 var within = deadline.For(30 * time.Second)
 
-// each runs a test on each broker, in a vhost of its own.
+// each runs a test on each broker, in a new vhost.
 func each(t *testing.T, test func(t *testing.T, vh *brokers.VHost)) {
 	t.Parallel()
 	for _, broker := range brokers.All(t) {

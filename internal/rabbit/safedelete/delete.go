@@ -26,8 +26,8 @@ const (
 	channelAge = 2 * time.Second
 )
 
-// delete checks each group once more and deletes it. If a group is not empty, delete records the reason as its error. Deletions
-// that have begun go on, and no other begins.
+// delete checks each group again and deletes it. If a group is not empty, delete records the reason as its error. Then running
+// deletions continue, and no other begins.
 func (d removal) delete(ctx context.Context) error {
 	groups := make(chan *group, len(d.groups))
 	for _, g := range d.groups {
@@ -146,7 +146,7 @@ func (h counts) beyond(own int) counts {
 	return counts{ready: max(h.ready-own, 0), consumers: h.consumers}
 }
 
-// deleteOne runs its steps one after the other on one channel, so that only the broker itself can act in between.
+// deleteOne runs its steps on one channel, one after the other.
 func (d removal) deleteOne(ctx context.Context, channel amqpconn.Exclusive, g *group, queue string) error {
 	if err := d.takeFirst(ctx, channel.Channel, queue); err != nil {
 		return err
@@ -178,8 +178,9 @@ func (d removal) deleteOne(ctx context.Context, channel amqpconn.Exclusive, g *g
 	return err
 }
 
-// lastCheck checks that no message and no consumer arrived while the first sentinel was taken out: all other sentinels are ready,
-// and the channel that holds the first one is the only consumer. From here to the deletion it must not take long.
+// lastCheck checks that no message and no consumer arrived while the first sentinel was taken out. All other sentinels must be
+// ready, and the channel that holds the first one must be the only consumer. The deletion must follow quickly, so lastCheck fails
+// if the broker answers slowly.
 func (d removal) lastCheck(channel *amqp.Channel, queue string) error {
 	for _, limit := range promptness {
 		begun := time.Now()
@@ -202,7 +203,7 @@ func (d removal) lastCheck(channel *amqp.Channel, queue string) error {
 }
 
 // takeFirst takes out the first sentinel, and checks that no other consumer ever had it. Then no other consumer had the second
-// sentinel, which is still in the queue, and the queue has been closed since.
+// sentinel either, and the queue has been closed since both were published.
 func (d removal) takeFirst(ctx context.Context, channel *amqp.Channel, queue string) error {
 	message, ok, rest := amqp.Delivery{}, false, d.count(queue, 0)-1
 	if d.singleActive(queue) {
@@ -210,7 +211,7 @@ func (d removal) takeFirst(ctx context.Context, channel *amqp.Channel, queue str
 		if err != nil {
 			return err
 		}
-		message, ok = next(ctx, messages, time.After(consumerPatience))
+		message, ok = next(ctx, messages, time.After(consumerWait))
 	} else {
 		var err error
 		message, ok, err = get(channel, queue)
@@ -224,7 +225,7 @@ func (d removal) takeFirst(ctx context.Context, channel *amqp.Channel, queue str
 	switch {
 	case own && numberOf(message) == 1 && !message.Redelivered && rest == d.count(queue, 0)-1:
 		return nil
-	case own: // the end of the channel puts it back
+	case own: // the end of the channel returns it
 		return d.unproven("queue %q: another client took one of Warren's sentinels, or messages arrived", queue)
 	case ok && d.singleActive(queue):
 		return errors.Join(counts{ready: 1}.checkEmpty(d.deleter.errs, queue), channel.Cancel(consumerTag, false), putBack(message))

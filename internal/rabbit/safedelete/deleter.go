@@ -19,9 +19,9 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Observer reports the known state of a broker.
+// Observer reports the latest state of a broker.
 type Observer interface {
-	// State returns the known state of the broker.
+	// State returns the latest state of the broker.
 	State() State
 	// View shows the snapshot of the vhost. Write applies a change to it that the broker has confirmed.
 	View(show func(*snapshot.Snapshot))
@@ -46,7 +46,7 @@ type Changer interface {
 	Declare(ctx context.Context, cluster string, queue topology.Queue, bindings []topology.Binding) error
 }
 
-// State is the known state of a broker.
+// State is the latest state of a broker.
 type State struct {
 	Cluster vhost.Cluster
 	// Matched: AMQP and the management API were shown to lead to one broker.
@@ -55,7 +55,7 @@ type State struct {
 	MayWritePolicies bool
 	// CurrentAt is the latest time at which the snapshot is known to be current.
 	CurrentAt time.Time
-	// CountsReturns: a message that is put back loses one of the deliveries that its queue allows.
+	// CountsReturns: a message that is returned loses one of the deliveries that its queue allows.
 	CountsReturns bool
 }
 

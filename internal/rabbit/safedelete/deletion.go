@@ -28,25 +28,25 @@ const (
 	unanswered = 30 * time.Second
 	// attempts is the maximum number of attempts of a proof.
 	attempts = 4
-	// maxDrains is how often a queue is drained at most in one attempt.
+	// maxDrains is how often one attempt drains a queue at most.
 	maxDrains = 20
 )
 
-// promptness is how long the last check before a deletion may take, at the first attempt, the second and so on. A shorter check
-// leaves less time between the broker's count and the deletion. A longer one is accepted only if the broker is far away or busy.
+// promptness is how long the last check before a deletion may take, at each attempt. A shorter check leaves less time between the
+// broker's count and the deletion. Later attempts accept a longer one, because the broker may be far away or busy.
 var promptness = []time.Duration{
 	10 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
 }
 
 // The steps of a deletion, as Settings.Crash gets them.
 const (
-	StepLooked  = "looked"
-	StepFenced  = "fenced"
-	StepProved  = "proved"
-	StepSettled = "settled"
-	StepOne     = "one deleted"
-	stepDeleted = "deleted"
-	StepOpened  = "opened"
+	StepPrechecked = "prechecked"
+	StepFenced     = "fenced"
+	StepProved     = "proved"
+	StepSettled    = "settled"
+	StepOne        = "one deleted"
+	stepDeleted    = "deleted"
+	StepOpened     = "opened"
 )
 
 // DeleteEmpty deletes queues in the given order if each of them is provably empty and has no consumers. Otherwise it deletes
@@ -54,16 +54,16 @@ const (
 // about a second, and longer while other calls have fences up. Calls for different queues run at the same time, and may share a
 // fence.
 //
-// A queue that is not proved empty stays: the error wraps ErrNotEmpty if the queue holds messages or has consumers, and
-// ErrUnproven if that cannot be determined. DeleteEmpty writes policies, for which the user needs the tag policymaker
-// (ErrAccessRefused). Messages that the broker has confirmed to others always stay, also when ctx ends. The call takes its fences
-// down. If the broker is gone, a later refresh does. If a queue gets a message or a consumer after others of the group are
-// deleted, the deleted queues are declared again, with their bindings.
+// A queue that is not proven empty is retained: the error wraps ErrNotEmpty if the queue holds messages or has consumers, and
+// ErrUnproven if Warren cannot determine it. DeleteEmpty writes policies, for which the user needs the tag policymaker
+// (ErrAccessRefused). The call never deletes messages that the broker has confirmed to other clients, even if ctx ends. It takes
+// its fences down; if the broker is gone, a later refresh does. If a queue gets a message or a consumer after others of its group
+// are deleted, the call declares the deleted queues again, with their bindings.
 //
-// RabbitMQ cannot delete a queue on condition that it is empty. So a policy, the fence, lets a queue take a message only if the
-// queue has no ready and no pending message. The proof is that the queue takes a sentinel, a message of Warren's (see proveAll).
-// The sentinels then keep the fence closed until the queue is deleted. The proof does not use the broker's statistics. A message
-// that expires or is dead-lettered into the queue at most once within the last millisecond passes the fence.
+// RabbitMQ cannot delete a quorum queue on condition that it is empty. Behind a fence, a queue takes a message only if it has no
+// ready and no pending message. If it takes a sentinel, a message of Warren, it is empty (see proveAll). The sentinels then keep
+// the fence closed until the queue is deleted. The proof does not use the broker's statistics. The fence cannot stop a message that
+// expires, or is dead-lettered at most once, into the queue within the last millisecond.
 //
 // stillWanted, if it is not nil, is called right before the fence goes up, after all waiting. An error of stillWanted ends the
 // call before anything is changed at the broker, and is returned as it is.
@@ -95,12 +95,12 @@ func (s *Deleter) begin(ctx context.Context, queues []string) (context.Context, 
 	return ctx, end, err
 }
 
-// deleteGroup runs precheck first, so that a group that cannot be deleted does not wait for a batch.
+// deleteGroup checks a group, and enqueues it for a batch. A group that cannot be deleted does not wait for one.
 func (s *Deleter) deleteGroup(g *group) error {
 	if err := s.precheck(g); err != nil || len(g.queues) == 0 {
 		return err
 	}
-	if err := s.Crash.Pass(StepLooked); err != nil {
+	if err := s.Crash.Pass(StepPrechecked); err != nil {
 		return err
 	}
 	g.kind = s.kindOf(g)

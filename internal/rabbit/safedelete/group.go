@@ -2,6 +2,7 @@ package safedelete
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +16,7 @@ type group struct {
 	cluster string
 	// queues are the queues of the call, without queues that are known not to exist.
 	queues []string
-	// stillWanted asks the caller once more before the fence goes up; it may be nil.
+	// stillWanted asks the caller again before the fence goes up; it may be nil.
 	stillWanted func(context.Context) error
 	// recreation is how the one queue of the group is declared again; nil if the queues are only deleted.
 	recreation *Recreation
@@ -27,11 +28,16 @@ type group struct {
 	// The batch uses the fields below.
 
 	err     error // why the group cannot be deleted now
-	begun   bool  // the broker was told to delete one of the queues
+	begun   bool  // a queue.delete was sent for one of the queues
 	deleted []deletedQueue
 	// declared: the queue of a recreation was deleted and declared again. outcome is the result for the caller.
 	declared bool
 	outcome  Recreated
+}
+
+// drop removes a queue that does not exist.
+func (g *group) drop(queue string) {
+	g.queues = slices.DeleteFunc(slices.Clone(g.queues), func(other string) bool { return other == queue })
 }
 
 // kind is what groups must have in common to share a fence, according to the snapshot. If the snapshot is outdated, the batch has
@@ -39,10 +45,11 @@ type group struct {
 type kind struct {
 	cluster  string
 	policies string // in effect, as JSON
-	// hurry is the time in which the group must be deleted because its sentinels expire, rounded down to seconds in a power of
-	// two; zero if the whole budget is available.
+	// hurry is the time in which the group must be deleted because its sentinels expire, rounded down to 1, 2, 4 or 8 s; zero if
+	// the whole budget is available.
 	hurry time.Duration
-	// recreated is the queue of a recreation. It has a fence of its own, because each recreation decides when its fence may be opened.
+	// recreated is the queue of a recreation. It shares its fence with no other queue, because each recreation decides when its
+	// fence may be opened.
 	recreated string
 }
 

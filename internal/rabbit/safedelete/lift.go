@@ -8,9 +8,9 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
-// lift takes a fence down in steps, so that publishers that a closed fence held up can go on. In between, take removes the
-// sentinels and returns the queues that may still hold one. If a step fails, the policy remains as the record of the work that is
-// left, and matches no more queues than necessary.
+// lift takes a fence down in steps, so that publishers that the closed fence blocked can continue. After the fence is open, take
+// removes the sentinels and returns the queues that may still hold one. If a step fails, the policy remains as the record of the
+// remaining work, and matches no more queues than necessary.
 func (s *Deleter) lift(ctx context.Context, f fence.Fence, closed bool, take func() (left []string, err error)) error {
 	definition := f.Open()
 	if closed {
@@ -18,7 +18,7 @@ func (s *Deleter) lift(ctx context.Context, f fence.Fence, closed bool, take fun
 			return err
 		}
 	}
-	if closed && f.Drops { // otherwise the queue could fill up meanwhile, and no publisher would learn when it has room again
+	if closed && f.Drops { // otherwise the queue could fill up, and no publisher would learn when it has room again
 		definition = f.Harmless()
 		if err := s.api.PutPolicy(ctx, f.Name, f.Pattern, f.Priority, definition); err != nil {
 			return err

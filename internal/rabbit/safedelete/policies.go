@@ -11,8 +11,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// workOutPolicies determines the policies that apply to a queue. Up to 4.0 the broker reports a change seconds late, and may
-// still report a fence that is lifted. So workOutPolicies asks the broker only if Warren cannot read a pattern.
+// workOutPolicies determines the policies that apply to a queue. It asks the broker only if Warren cannot evaluate a pattern. Up to
+// 4.0 the broker reports a change seconds late, and may still report a fence that is lifted.
 func (d preflight) workOutPolicies(ctx context.Context, queue string, now *queueStats, policies []vhost.Policy) error {
 	user, unclear := holdingPolicy(queue, policies, false)
 	operator, unclearOperator := holdingPolicy(queue, policies, true)
@@ -21,22 +21,22 @@ func (d preflight) workOutPolicies(ctx context.Context, queue string, now *queue
 	if unclear == "" {
 		return nil
 	}
-	told, err := d.deleter.queueInfo(ctx, queue, management.WithStatistics)
+	shown, err := d.deleter.queueInfo(ctx, queue, management.WithStatistics)
 	switch {
 	case err != nil:
 		return err
-	case told == nil || !told.Effective.Known:
+	case shown == nil || !shown.Effective.Known:
 		return d.unproven("queue %q: Warren cannot tell whether policy %q applies, and the broker does not report it", queue, unclear)
 	}
-	if _, own := fence.ParseName(told.Policy); own {
-		return d.unproven("queue %q: the broker still shows policy %q of another deletion", queue, told.Policy)
+	if _, own := fence.ParseName(shown.Policy); own {
+		return d.unproven("queue %q: the broker still shows policy %q of another deletion", queue, shown.Policy)
 	}
-	now.user, now.operator = vhost.Normalize(told.Effective.Definition), nil
+	now.user, now.operator = vhost.Normalize(shown.Effective.Definition), nil
 	return nil
 }
 
-// holdingPolicy returns the policy, or operator policy, that applies to a queue. unclear names a policy that may apply in its
-// place: Warren cannot read its pattern, or it has the same priority.
+// holdingPolicy returns the policy, or operator policy, that applies to a queue. unclear names a policy that may apply instead:
+// Warren cannot evaluate its pattern, or it has the same priority.
 func holdingPolicy(queue string, policies []vhost.Policy, operator bool) (holding vhost.Policy, unclear string) {
 	sorted := slices.Clone(policies)
 	slices.SortStableFunc(sorted, func(a, b vhost.Policy) int { return cmp.Compare(b.Priority, a.Priority) })

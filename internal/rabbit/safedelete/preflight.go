@@ -16,14 +16,13 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// preflight checks everything that speaks against a deletion, and reads everything that a fence depends on, before anything is
-// changed.
+// preflight checks whether queues can be deleted, and plans the fences, before anything is changed.
 type preflight struct{ *batch }
 
 // queuesAtOnce is how many queues of a batch are worked on over AMQP at a time: half of all channels.
 const queuesAtOnce = amqpconn.ChannelLimit / 2
 
-// precheck returns a reason that already speaks against the deletion of a group, and drops queues that do not exist.
+// precheck returns a reason against the deletion of a group, if there is one already. It drops queues that do not exist.
 func (s *Deleter) precheck(g *group) error {
 	var refusal error
 	for _, queue := range slices.Clone(g.queues) {
@@ -35,7 +34,7 @@ func (s *Deleter) precheck(g *group) error {
 			g.drop(queue)
 			s.gone(queue)
 		}
-		if g.recreation != nil { // its messages are moved later, right before the fence goes up
+		if g.recreation != nil { // its messages are moved right before the fence goes up
 			now.ready = 0
 		}
 		if refusal == nil {
@@ -45,7 +44,7 @@ func (s *Deleter) precheck(g *group) error {
 	if len(g.queues) == 0 || refusal == nil {
 		return nil
 	}
-	policies, err := s.policies.get(g.ctx, s.errs) // what seems to be a message may be a sentinel
+	policies, err := s.policies.get(g.ctx, s.errs) // the message may be a sentinel
 	if err != nil {
 		return err
 	}
@@ -55,8 +54,8 @@ func (s *Deleter) precheck(g *group) error {
 	return refusal
 }
 
-// plan reads everything that a fence depends on, and plans the fences. Groups that cannot be deleted leave the batch. Queues that
-// do not exist are dropped.
+// plan reads the queues and policies, and plans the fences. Groups that cannot be deleted leave the batch. Queues that do not exist
+// are dropped.
 func (d preflight) plan(ctx context.Context) ([]fence.Fence, error) {
 	now, err := d.deleter.identity.get(ctx, d.deleter.errs)
 	if err != nil {
@@ -136,11 +135,11 @@ func (d preflight) checkEmpty(ctx context.Context) {
 // forEach calls a function for each queue, for at most queuesAtOnce queues at a time, and returns the errors by queue.
 func forEach(ctx context.Context, errs brokererr.Errors, queues []string, do func(queue string) error) map[string]error {
 	results := make([]error, len(queues))
-	places := management.NewPlaces(queuesAtOnce)
+	slots := management.NewSlots(queuesAtOnce)
 	var all sync.WaitGroup
 	for i, queue := range queues {
 		all.Go(func() {
-			results[i] = places.Hold(ctx, errs, func() error { return do(queue) })
+			results[i] = slots.Hold(ctx, errs, func() error { return do(queue) })
 		})
 	}
 	all.Wait()
@@ -163,8 +162,8 @@ func firstOf(queues []string, failed map[string]error) error {
 	return nil
 }
 
-// walkedPerRequest is how many queues of the vhost a listing may walk over for each queue that it is about. An idle broker walks
-// over 13 in the time of one request. Fewer requests leave more of the broker to others.
+// walkedPerRequest is how many queues of the vhost a listing may visit for each wanted queue. An idle broker visits 13 queues in
+// the time of one request. The number is higher because fewer requests leave more of the broker to other clients.
 const walkedPerRequest = 32
 
 // queueInfos reads the queues: with one listing if they are a large share of the vhost, otherwise one by one.
@@ -210,7 +209,7 @@ func (s *Deleter) countQueues() (count int) {
 	return count
 }
 
-// checkGroup fails if the queues of a group cannot be shown to be empty because of their properties or policies.
+// checkGroup fails if the queues of a group cannot be proven empty because of their properties or policies.
 func (d preflight) checkGroup(
 	ctx context.Context, g *group, infos map[string]*management.QueueInfo, policies []vhost.Policy,
 ) error {
@@ -256,7 +255,7 @@ type sharedReads struct {
 	bindings sharedRead[map[string][]vhost.Binding]
 }
 
-// readsOf returns the reads of one vhost. They end when the connection is about to be closed.
+// readsOf returns the shared reads of one vhost. They end when the connection is about to be closed.
 func readsOf(api API, deletions *register, errs brokererr.Errors) sharedReads {
 	return sharedReads{
 		policies: sharedRead[[]vhost.Policy]{read: inTurn(deletions, errs, api.Policies)},
@@ -284,7 +283,7 @@ func Users(policies []vhost.Policy) []vhost.Policy {
 	})
 }
 
-// checkUnhindered fails if a policy keeps the planned fences from taking effect, or may do so.
+// checkUnhindered fails if another policy may override the planned fences.
 func (d preflight) checkUnhindered(g *group, policies []vhost.Policy) error {
 	for _, policy := range policies {
 		overflow, refuses := policy.Definition[vhost.KeyOverflow]
@@ -312,7 +311,7 @@ func (d preflight) checkUnhindered(g *group, policies []vhost.Policy) error {
 	return nil
 }
 
-// drops reports whether a queue drops messages when it is full, with its present arguments or with those of its recreation.
+// drops reports whether a full queue drops messages, with its present arguments or with the arguments of its recreation.
 func (d preflight) drops(queue string) bool {
 	now := d.stats[queue]
 	if g := d.recreationOf(queue); g != nil {

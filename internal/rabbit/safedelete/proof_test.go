@@ -115,7 +115,7 @@ func TestTheProofComesAfterTheWait(t *testing.T) {
 			connection := rabbittest.Connected(t, rabbittest.DeafConfigOf(t, vh), nil)
 			connection.Deleter.Crash = func(step string) bool {
 				switch {
-				case step != safedelete.StepLooked:
+				case step != safedelete.StepPrechecked:
 				case queue == "ready":
 					vh.Publish("", queue, "1")
 				default:
@@ -151,8 +151,8 @@ func TestALiftedFenceIsNoLimit(t *testing.T) {
 	})
 }
 
-// A group of queues is deleted as a whole or not at all: if a consumer comes, the context ends or the connection is closed, queues that are
-// deleted already are declared again with the same arguments.
+// A group of queues is deleted as a whole or not at all. If a consumer comes, the context ends or the connection is closed, deleted
+// queues are declared again with the same arguments.
 func TestAGroupIsDeletedAsAWhole(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareExchange("retries", "topic", nil)

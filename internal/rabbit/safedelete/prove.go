@@ -12,7 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// proof shows that queues are empty, with sentinels that only an empty queue takes.
+// proof proves queues empty, with sentinels that only an empty queue takes.
 type proof struct{ *batch }
 
 // verdict is the result of an attempt to prove a queue empty.
@@ -20,7 +20,7 @@ type verdict struct {
 	err error
 	// again: another attempt may succeed. Dead letters may be about to leave the queue, or a policy about to take effect.
 	again bool
-	// refilled: the queue was drained, and a message came before the sentinel. Another attempt may succeed immediately.
+	// refilled: the queue was drained, and received a message before the sentinel. Another attempt may succeed immediately.
 	refilled bool
 }
 
@@ -72,8 +72,8 @@ func (d proof) proveAll(ctx context.Context) error {
 	return nil
 }
 
-// proveDrained drains queues that can be drained, and makes one attempt for all of them. It does so again for each queue that got
-// a message in between.
+// proveDrained drains queues that can be drained, and makes one attempt for all queues. It repeats both for queues that received a
+// message in between.
 func (d proof) proveDrained(ctx context.Context, queues []string, results verdicts) error {
 	for range maxDrains {
 		if d.drain(ctx, queues); d.doubtful() {
@@ -122,7 +122,8 @@ func (d proof) proveOnce(ctx context.Context, queues []string, results verdicts)
 	})
 }
 
-// closeOff takes the first sentinel out again and publishes two, unless the answers to the two sentinels so far speak against it.
+// closeOff takes the first sentinel out again and publishes two, if the answers to the first two sentinels show that the policy is
+// in effect.
 func (d proof) closeOff(ctx context.Context, p *publisher, queue string, first, second answer) verdict {
 	switch {
 	case first.err != nil:
@@ -207,13 +208,13 @@ func (d proof) publish(ctx context.Context, queues []string, number int) (map[st
 
 // put publishes the sentinels of these numbers to a queue, and reports which of them the queue took.
 func (d proof) put(p *publisher, queue string, numbers ...int) (taken []bool, err error) {
-	if !d.deleter.HoldsLease() { // the next leader may have cleared the fence, the only record of a sentinel
+	if !d.deleter.HoldsLease() { // the next leader may have cleared the fence, which is the only record of a sentinel
 		return nil, d.deleter.errs.Fail(brokererr.ErrNotLeader, "queue %q stays", queue)
 	}
 	d.count(queue, len(numbers))
 	taken, err = p.publish(queue, d.fenceOf(queue).Name, numbers...)
 	if err != nil {
-		d.deleter.deletions.drift(d.fenceOf(queue).Name)
+		d.deleter.deletions.recordUnanswered(d.fenceOf(queue).Name)
 		return nil, wrapQueue(queue, d.deleter.sentinels.describe(p.link, err))
 	}
 	for _, took := range taken {

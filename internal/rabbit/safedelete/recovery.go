@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// statsLag is how long after the sentinels of a queue have expired its counters show it. Measured: 9 s at most, and longer if
-	// the broker's collect_statistics_interval is longer.
+	// statsLag is how long the counters of a queue take to show that its sentinels have expired. Measured: 9 s at most, and longer
+	// if the broker's collect_statistics_interval is longer.
 	statsLag = 30 * time.Second
-	// unnoticed is how long a broker takes at most to notice that a process is gone: two or three missed heartbeats.
+	// unnoticed is how long a broker takes at most to detect that a process is gone: two or three missed heartbeats.
 	unnoticed = 4 * amqpconn.Heartbeat
-	// maxArrival is how long a dead letter that waited for a fenced queue takes at most to arrive: twice the time after which the
-	// broker tries again (dead_letter_worker_publisher_confirm_timeout, 180 s), and a margin.
+	// maxArrival is how long a dead letter that a fence refused takes at most to arrive: twice the time after which the broker
+	// retries (dead_letter_worker_publisher_confirm_timeout, 180 s), and a margin.
 	maxArrival = 7 * time.Minute
 )
 
@@ -51,7 +51,7 @@ func (s *Deleter) ClearLeftovers(read time.Time) {
 			}
 			cancel()
 			if err != nil {
-				recovery{s}.tellOfFence(stray.policy.Name, err)
+				recovery{s}.logFailure(stray.policy.Name, err)
 				continue
 			}
 			s.deletions.forget(stray.policy.Name)
@@ -68,21 +68,21 @@ func (s *Deleter) isShown(name string) (shown bool) {
 	return shown
 }
 
-// tellOfFence logs why a fence could not be taken down, once for each reason, because each refresh retries it.
-func (s recovery) tellOfFence(policy string, reason error) {
-	if s.deletions.told(policy, reason.Error()) {
+// logFailure logs why a fence could not be taken down, once for each reason, because each refresh retries it.
+func (s recovery) logFailure(policy string, reason error) {
+	if s.deletions.recordFailure(policy, reason.Error()) {
 		return
 	}
 	s.Log.Info("Cannot clear a fence; Warren retries after each refresh", "vhost", s.VHost,
 		"policy", policy, "reason", reason.Error())
 }
 
-// told records why a fence could not be taken down, and reports whether the same reason was recorded before.
-func (d *register) told(policy, reason string) bool {
+// recordFailure records why a fence could not be taken down, and reports whether the same reason was recorded before.
+func (d *register) recordFailure(policy, reason string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	known := d.standsFor[policy] == reason
-	d.standsFor[policy] = reason
+	known := d.failures[policy] == reason
+	d.failures[policy] = reason
 	return known
 }
 
@@ -111,21 +111,20 @@ type leftover struct {
 	policy vhost.Policy
 	// foreign: another process put the fence up. The broker may not have noticed yet that the process is gone.
 	foreign bool
-	// seen is for how long the fence has been seen.
+	// seen is how long the fence has been seen.
 	seen time.Duration
 	// isBare: the queue was declared after the sentinels were published, so it holds none.
 	isBare bool
 }
 
-// leftoverFences returns three sorts of fences: fences that this connection could not lift, fences of its own owner that it did
-// not put up, and fences of other owners that were seen unchanged for longer than any deletion takes. It leaves out fences that a
-// deletion of this process needs, on any connection, and fences of recreations: see ClearRecreation. The time in the name of a
-// fence decides nothing here: another clock may have written it, and the process that put the fence up may have been stopped for a
-// while.
+// leftoverFences returns fences that this connection could not lift, fences of its owner that it did not put up, and fences of
+// other owners that were seen unchanged for longer than any deletion takes. It leaves out fences that a deletion of this process
+// needs, on any connection, and fences of recreations; see ClearRecreation. It ignores the time in the name of a fence: another
+// clock may have written it, and the process that put the fence up may have been stopped for a while.
 //
-// Only one process works for an owner: the leader. Another process of the same owner has lost the lead longer ago than its budget
-// lasts, and deletes nothing any more (see deleteOne). So its fences are taken down before the sentinels expire, as soon as no
-// delete that it sent is running any more; see checkNoDelete.
+// Only the leader works for an owner. A former leader has lost the lease longer ago than its budget lasts, and deletes nothing any
+// more; see deleteOne. Its fences are taken down before the sentinels expire, once no delete that it sent is running; see
+// checkNoDelete.
 func (s recovery) leftoverFences() (strays []leftover, cluster string) {
 	var fences []vhost.Policy
 	s.observer.View(func(known *snapshot.Snapshot) { fences, cluster = known.Fences, known.Cluster })
@@ -177,7 +176,7 @@ func (s recovery) clearLeftover(ctx context.Context, cluster string, stray lefto
 		if stray.isBare {
 			break
 		}
-		inside.of[queue] = Sentinels // at most: further sentinels are published only after the first ones are taken out
+		inside.of[queue] = Sentinels // at most, because further sentinels are published only after the first ones are taken out
 	}
 	lost := &search{
 		Deleter: s.Deleter, fence: f, cluster: cluster, missing: inside.count, gone: func(string) {},
@@ -219,10 +218,10 @@ func (s recovery) checkVanished(ctx context.Context, cluster, policy string) err
 	return nil
 }
 
-// checkNoDelete fails while a queue behind a closed fence may still be deleted by another process that is gone. A delete can outlive
-// its process: the broker reads all that a connection has sent before it notices the end of the connection. A message that the queue
-// takes meanwhile would be lost. The channel that deletes a queue holds a sentinel, so the broker counts the channel as a consumer.
-// Another consumer cannot be told from it, so checkNoDelete passes after Times.Vanish in any case.
+// checkNoDelete fails while a delete of a process that is gone may still delete a queue behind a closed fence. A delete can outlive
+// its process: the broker reads everything that a connection has sent before it detects the end of the connection. A message that
+// the queue takes before the delete would be lost. The channel that deletes a queue holds a sentinel, so the broker counts it as a
+// consumer. checkNoDelete cannot distinguish other consumers from it, so it passes after Times.Vanish in any case.
 func (s recovery) checkNoDelete(ctx context.Context, cluster string, stray leftover) error {
 	if !stray.foreign || !fence.IsClosed(stray.policy.Definition) || stray.seen >= s.Times.Vanish {
 		return nil
@@ -238,15 +237,15 @@ func (s recovery) checkNoDelete(ctx context.Context, cluster string, stray lefto
 }
 
 // checkUnheld fails if a channel may hold a sentinel of a queue. During a delete one sentinel is held and the other is ready, so no
-// delete is running on an empty queue. A count of no messages and no consumers proves nothing: see look. The answer to a basic.get
-// comes from the leader of the queue, and shows whether the queue is empty. checkUnheld gets another client's message only once,
-// because the queue may count the delivery.
+// delete is running on an empty queue. A count of no messages and no consumers proves nothing; see takeAll. The answer to a
+// basic.get comes from the leader of the queue, and shows whether the queue is empty. checkUnheld gets another client's message
+// only once, because the queue may count the delivery.
 func (s recovery) checkUnheld(ctx context.Context, cluster, policy, queue string) error {
 	now, exists, err := s.held(ctx, cluster, queue)
 	switch {
 	case err != nil, !exists, now.consumers == 0 && now.ready > 0:
 		return err
-	case now.consumers > 0 || s.deletions.hasLooked(policy, queue):
+	case now.consumers > 0 || s.deletions.hasBrowsed(policy, queue):
 		return s.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue)
 	}
 	return s.changer.DoToTheEnd(ctx, cluster, func(channel *amqp.Channel) error {

@@ -32,10 +32,9 @@ type Recreation struct {
 
 // Recreated is the result of Recreate.
 type Recreated struct {
-	// DeleteSent: the broker was told to delete the queue. If Recreate also returns an error, the deletion may still be running.
+	// DeleteSent: a queue.delete was sent. If Recreate also returns an error, the deletion may still be running.
 	DeleteSent bool
-	// FenceStood is for how long the fence was closed. Absent is for how long at most the queue did not exist. Both are zero if
-	// unknown.
+	// FenceStood is how long the fence was closed. Absent is how long the queue did not exist at most. Both are zero if unknown.
 	FenceStood, Absent time.Duration
 }
 
@@ -43,9 +42,9 @@ type Recreated struct {
 // queue does not exist for some milliseconds, and RabbitMQ drops a message that is published to it by name without mandatory. If
 // the queue does not exist, Recreate only declares it.
 //
-// While RabbitMQ may be deleting the queue, the fence stays closed, and nothing is declared: a delete can outlive its connection,
-// and then deletes any queue of this name. Such a call returns an error and DeleteSent, and SettleRecreation continues.
-// ClearRecreation must have taken down the fence that an earlier call has left.
+// While RabbitMQ may be deleting the queue, the fence stays closed and nothing is declared: a delete can outlive its connection,
+// and then deletes any queue of this name. Such a call returns an error and DeleteSent, and SettleRecreation continues. Before
+// another call, ClearRecreation must take down the fence of an earlier one.
 func (s *Deleter) Recreate(ctx context.Context, cluster string, recreation Recreation) (Recreated, error) {
 	queues := []string{recreation.Queue.Name}
 	if err := s.mayDelete(cluster, queues); err != nil {
@@ -70,9 +69,9 @@ func (s *Deleter) Recreate(ctx context.Context, cluster string, recreation Recre
 	return g.outcome, err
 }
 
-// SettleRecreation determines the state of a queue that an earlier call may have told the broker to delete. It declares the queue
-// if the queue is gone, and reports whether the queue has its new arguments. If the queue does not have them after Times.Vanish,
-// no delete is running any more.
+// SettleRecreation determines the state of a queue for which an earlier call may have sent a delete. It declares the queue if it is
+// gone, and reports whether the queue has its new arguments. If the queue does not have them after Times.Vanish, no delete is
+// running any more.
 func (s *Deleter) SettleRecreation(ctx context.Context, cluster string, queue topology.Queue) (isNew bool, err error) {
 	ctx, end, err := s.begin(ctx, []string{queue.Name})
 	if err != nil {
@@ -118,7 +117,7 @@ func (s *Deleter) ClearRecreation(ctx context.Context, cluster, queue string, is
 		if !s.HoldsLease() {
 			return brokererr.ErrNotLeader
 		}
-		// A connection that was cut may hold a sentinel until RabbitMQ notices the cut, also a connection of this process.
+		// A cut connection, even of this process, may hold a sentinel until RabbitMQ detects the cut.
 		left := leftover{policy: policy, foreign: true, seen: time.Since(s.deletions.firstSeen(policy.Name)), isBare: isNew}
 		if err := (recovery{s}).clearLeftover(ctx, cluster, left); err != nil {
 			return err
@@ -240,7 +239,7 @@ func (d *batch) swapped(g *group, absent time.Duration) {
 	}})
 }
 
-// opened records for how long the fence was closed.
+// opened records how long the fence was closed.
 func (d *batch) opened() {
 	for _, g := range d.groups {
 		g.outcome.FenceStood = time.Since(d.closed)

@@ -14,23 +14,23 @@ import (
 const (
 	// RequestLimit is how many requests deletions make to the management API at a time.
 	RequestLimit = 4
-	// fenceLimit is how many batches have fences up at a time. While the queues of one batch are proved empty or deleted, the
-	// policy of the next can be written. But policies are written one at a time, and for each write RabbitMQ compiles the pattern
-	// of every policy for each queue of the vhost: in a vhost of 1,500 queues a write takes 0.1 s longer with each fence.
+	// fenceLimit is how many batches have fences up at a time. While Warren proves or deletes the queues of one batch, it can write
+	// the policy of the next. More fences make each write slower, because RabbitMQ compiles the pattern of every policy for each
+	// queue of the vhost: 0.1 s for each fence in a vhost of 1,500 queues.
 	fenceLimit = 3
 )
 
-// register has the state of the running deletions, and the work that they have left.
+// register has the state of the running deletions, and of the fences that they have left behind.
 type register struct {
 	standing *Standing
-	requests management.Places
-	fencing  chan struct{} // a place for each fence; see fenced
+	requests management.Slots
+	slots    chan struct{} // a slot for each batch with fences; see fenced
 	running  sync.WaitGroup
 	closing  context.Context // ends when the connection is about to be closed
 	close    context.CancelFunc
 
 	mu       sync.Mutex
-	withheld int // places for fences that are not given out for now; see fenced
+	withheld int // slots that are not given out for now; see fenced
 	closed   bool
 	queues   map[string]bool
 	// fences are the fences of deletions, by policy name: the zero time while a fence is in use, otherwise the time since which
@@ -41,10 +41,10 @@ type register struct {
 	searches map[string]*searched
 	// vanishing are the queues behind fences that RabbitMQ may still be deleting, by policy name.
 	vanishing map[string]vanishing
-	// adrift is when a sentinel was last sent without an answer, by policy name.
-	adrift map[string]time.Time
-	// standsFor is why a fence could not be taken down, by policy name.
-	standsFor map[string]string
+	// unansweredAt is when a sentinel was last sent without an answer, by policy name.
+	unansweredAt map[string]time.Time
+	// failures are the reasons why fences could not be taken down, by policy name.
+	failures map[string]string
 	// seen is when this process first saw a fence that an earlier call of Recreate has left, by policy name.
 	seen map[string]time.Time
 	// again requests the next refresh for leftover fences, at againAt.
@@ -60,14 +60,14 @@ type vanishing struct {
 
 // searched is the state of the search for the sentinels of a fence.
 type searched struct {
-	without map[string]time.Time // since when a queue is known to hold no sentinel, if some may have expired from it
-	looked  map[string]bool      // the queues in which other messages were in front of the sentinels
+	without map[string]time.Time // when a queue was first seen without sentinels, if some may have expired from it
+	browsed map[string]bool      // the queues in which other messages were in front of the sentinels
 }
 
 func newRegister(standing *Standing) *register {
 	d := &register{
-		standing: standing, requests: management.NewPlaces(RequestLimit), fencing: make(chan struct{}, fenceLimit),
-		queues: map[string]bool{}, fences: map[string]time.Time{}, standsFor: map[string]string{}, adrift: map[string]time.Time{},
+		standing: standing, requests: management.NewSlots(RequestLimit), slots: make(chan struct{}, fenceLimit),
+		queues: map[string]bool{}, fences: map[string]time.Time{}, failures: map[string]string{}, unansweredAt: map[string]time.Time{},
 		seen:     map[string]time.Time{},
 		searches: map[string]*searched{}, vanishing: map[string]vanishing{},
 	}
@@ -126,8 +126,8 @@ func (d *register) begin(ctx context.Context, queues []string) (context.Context,
 	}, "", nil
 }
 
-// trackFence records a fence that is in use, so that it does not count as left behind. untrackFence ends that. A fence that could
-// not be lifted counts as left behind from then on.
+// trackFence records a fence that is in use, so that it does not count as left behind. untrackFence ends the use. From then on, a
+// fence that could not be lifted counts as left behind.
 func (d *register) trackFence(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,7 +141,7 @@ func (d *register) untrackFence(name string, lifted bool) {
 	d.standing.remove(name)
 	if d.fences[name] = time.Now(); lifted {
 		delete(d.fences, name)
-		delete(d.adrift, name)
+		delete(d.unansweredAt, name)
 		delete(d.searches, name)
 	}
 }
@@ -153,12 +153,12 @@ const stuck = time.Minute
 // busier with each further policy, until it writes and removes none in time. The wait has a limit, because a fence may stay up
 // for good if a permission is gone.
 func (d *register) awaitLifted() {
-	limit, look := time.NewTimer(stuck), time.NewTicker(time.Second)
+	limit, check := time.NewTimer(stuck), time.NewTicker(time.Second)
 	defer limit.Stop()
-	defer look.Stop()
+	defer check.Stop()
 	for d.countLeft() >= fenceLimit {
 		select {
-		case <-look.C:
+		case <-check.C:
 		case <-limit.C:
 			return
 		case <-d.closing.Done():
@@ -179,19 +179,19 @@ func (d *register) countLeft() (count int) {
 	return count
 }
 
-// drift records that the broker has not answered a sentinel of a fence.
-func (d *register) drift(name string) {
+// recordUnanswered records that the broker has not answered a sentinel of a fence.
+func (d *register) recordUnanswered(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.adrift[name] = time.Now()
+	d.unansweredAt[name] = time.Now()
 }
 
 // mayArrive reports whether a sentinel of a fence may still arrive: a node that died may have passed it on to other nodes.
 func (d *register) mayArrive(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	since, adrift := d.adrift[name]
-	return adrift && time.Since(since) < unnoticed
+	since, isUnanswered := d.unansweredAt[name]
+	return isUnanswered && time.Since(since) < unnoticed
 }
 
 // forget removes all state of a fence that is down.
@@ -199,9 +199,9 @@ func (d *register) forget(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.fences, name)
-	delete(d.adrift, name)
+	delete(d.unansweredAt, name)
 	delete(d.searches, name)
-	delete(d.standsFor, name)
+	delete(d.failures, name)
 	delete(d.vanishing, name)
 	delete(d.seen, name)
 }
@@ -277,7 +277,7 @@ func (d *register) search(name string) *searched {
 	return d.searches[name]
 }
 
-// missingSince returns since when this process has known that sentinels are missing in a queue.
+// missingSince returns when this process first saw a queue without sentinels.
 func (d *register) missingSince(name, queue string) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -292,14 +292,14 @@ func (d *register) missingSince(name, queue string) time.Time {
 func (d *register) recordBrowse(name, queue string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.search(name).looked[queue] = true
+	d.search(name).browsed[queue] = true
 }
 
-// hasLooked reports whether recordBrowse was called for a queue.
-func (d *register) hasLooked(name, queue string) bool {
+// hasBrowsed reports whether recordBrowse was called for a queue.
+func (d *register) hasBrowsed(name, queue string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.searches[name] != nil && d.searches[name].looked[queue]
+	return d.searches[name] != nil && d.searches[name].browsed[queue]
 }
 
 // isTracked reports whether this connection put a fence up (known), and whether a deletion needs the fence (standing).
@@ -313,24 +313,24 @@ func (d *register) isTracked(name string) (standing, known bool) {
 // errSlow: a deletion exceeded its time limit.
 var errSlow = errors.New("slow")
 
-// fenced runs a step while it occupies a place for a fence. If many deletions at a time overload the broker, all of them take too
-// long, are undone and tried again. So each deletion that takes too long withholds a place, down to a single place. Each deletion
-// that ends well returns one.
+// fenced runs a step while it holds a slot. If many deletions at a time overload the broker, all of them take too long, are undone
+// and retried. Therefore each deletion that takes too long withholds a slot, down to a single slot. Each deletion that succeeds
+// gives one back.
 func (d *register) fenced(step func() error) error {
 	select {
-	case d.fencing <- struct{}{}:
+	case d.slots <- struct{}{}:
 	case <-d.closing.Done():
 		return brokererr.ErrClosed
 	}
 	err := step()
-	for range d.placesAfter(err) {
-		<-d.fencing
+	for range d.slotsAfter(err) {
+		<-d.slots
 	}
 	return err
 }
 
-// placesAfter returns how many places become free after a deletion that ended with this error.
-func (d *register) placesAfter(err error) int {
+// slotsAfter returns how many slots become free after a deletion that ended with this error.
+func (d *register) slotsAfter(err error) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {

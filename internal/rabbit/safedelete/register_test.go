@@ -31,7 +31,7 @@ func TestFewerDeletionsAtATimeWhereTheBrokerIsSlow(t *testing.T) {
 		if err := d.fenced(func() error { return step.err }); !errors.Is(err, step.err) {
 			t.Errorf("%d: %v is not %v", i, err, step.err)
 		}
-		if free := cap(d.fencing) - len(d.fencing); free != step.free {
+		if free := cap(d.slots) - len(d.slots); free != step.free {
 			t.Errorf("%d: after %v %d places are free, should be %d", i, step.err, free, step.free)
 		}
 	}
@@ -45,17 +45,17 @@ func TestASentinelThatMayArriveKeepsItsFence(t *testing.T) {
 	if d.mayArrive("fence") {
 		t.Error("all sentinels were accounted for")
 	}
-	d.drift("fence")
+	d.recordUnanswered("fence")
 	d.untrackFence("fence", false)
 	if !d.mayArrive("fence") {
 		t.Error("the sentinel is forgotten")
 	}
-	d.adrift["fence"] = time.Now().Add(-unnoticed)
+	d.unansweredAt["fence"] = time.Now().Add(-unnoticed)
 	if d.mayArrive("fence") {
 		t.Error("a node that died does not pass a message on after so long")
 	}
 	d.forget("fence")
-	if len(d.adrift)+len(d.fences)+len(d.standsFor) > 0 {
+	if len(d.unansweredAt)+len(d.fences)+len(d.failures) > 0 {
 		t.Errorf("%+v", d)
 	}
 }

@@ -20,11 +20,11 @@ type deletedQueue struct {
 	bindings []topology.Binding
 }
 
-// restoration declares deleted queues of a group again if the group turns out not to be empty.
+// restoration declares the deleted queues of a group again if its other queues are not empty.
 type restoration struct{ *batch }
 
-// fewQueues is how many queues are read one by one. For more queues, one listing is cheaper, although it costs the broker a walk
-// over the vhost.
+// fewQueues is how many queues are read one by one. For more queues, one listing is cheaper, although the broker visits all queues
+// of the vhost for it.
 const fewQueues = 4
 
 // remember records the queues of groups with several queues, with their bindings, so that restore can declare them again.
@@ -59,8 +59,8 @@ func (d restoration) remember(ctx context.Context) error {
 // stillDeleting describes a queue whose deletion RabbitMQ has not answered.
 const stillDeleting = "RabbitMQ may still be deleting queue %q"
 
-// bindingsOf returns the bindings of queues. It uses the snapshot if that is current as of when the callers were asked; most
-// callers refresh it. Otherwise it makes one request for each queue, or one listing for many queues.
+// bindingsOf returns the bindings of queues. It uses the snapshot if events or a refresh have shown it to be current since the
+// callers were asked. Otherwise it makes one request for each queue, or one listing for many queues.
 func (d restoration) bindingsOf(ctx context.Context, queues []string) (map[string][]vhost.Binding, error) {
 	bindings := map[string][]vhost.Binding{}
 	if d.deleter.observer.State().CurrentAt.After(d.asked) {
@@ -88,7 +88,7 @@ func (d restoration) bindingsOf(ctx context.Context, queues []string) (map[strin
 	return bindings, nil
 }
 
-// send records that the broker is about to be told to delete a queue.
+// send records that a queue.delete is about to be sent.
 func (d restoration) send(g *group, queue string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,7 +96,7 @@ func (d restoration) send(g *group, queue string) {
 	d.sent[queue] = time.Now()
 }
 
-// isSent reports whether the broker was told to delete a queue, whatever it answered.
+// isSent reports whether a queue.delete may have been sent, whatever the broker answered.
 func (d restoration) isSent(queue string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -132,9 +132,9 @@ func (d restoration) awaitGone(ctx context.Context) (vanishing []string) {
 	return slices.Sorted(maps.Keys(failed))
 }
 
-// restore declares the deleted queues of a group again because another queue of the group got a message or a consumer, and adds
-// the result to the reason. No message is lost: the queues were empty, and publishers that use mandatory know which messages
-// reached no queue. restore does not touch a queue that RabbitMQ may still be deleting; see awaitGone.
+// restore declares the deleted queues of a group again because another queue of the group received a message or a consumer, and
+// adds the result to the reason. No message is lost: the queues were empty, and publishers that use mandatory know which messages
+// reached no queue. restore declares no queue that RabbitMQ may still be deleting; see awaitGone.
 func (d restoration) restore(ctx context.Context, g *group, reason error) error {
 	if len(g.queues) == 0 { // all queues of the group are deleted
 		return nil

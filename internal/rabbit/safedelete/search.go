@@ -18,32 +18,32 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// search takes the sentinels of one fence out of its queues, and out of the queues to which they may have expired. RabbitMQ shows
-// a message only to its consumer. So a search receives the messages in front of the sentinels, and puts them back.
+// search takes the sentinels of one fence out of its queues, and out of the queues to which they may have expired. RabbitMQ shows a
+// message only to its consumer, so a search receives the messages in front of the sentinels, and returns them.
 type search struct {
 	*Deleter
 
 	fence   fence.Fence
 	cluster string
-	// missing changes how many sentinels of a queue are not found yet, and returns the number.
+	// missing changes the number of sentinels of a queue that are not found yet, and returns it.
 	missing func(queue string, change int) int
 	// gone is called for a queue that does not exist.
 	gone func(queue string)
 	// published is a time before the first sentinel was published; zero if none is known.
 	published time.Time
-	// mayBeHeld: the process that published the sentinels may still hold some, because the broker may not have noticed that the
+	// mayBeHeld: the process that published the sentinels may still hold some, because the broker may not have detected that the
 	// process is gone.
 	mayBeHeld bool
-	// patience is how long to wait until RabbitMQ notices that the channels of this process are closed and hold no sentinel.
-	patience time.Duration
+	// settle is how long RabbitMQ may take to detect that channels of this process are closed and hold no sentinel.
+	settle time.Duration
 }
 
 // run takes the sentinels out. It returns the queues that may still hold a sentinel, and why.
 func (s *search) run(ctx context.Context) (left []string, err error) {
 	var mu sync.Mutex
 	found := map[string]bool{}
-	lookInto := func(queue string) error {
-		exists, err := s.look(ctx, queue, s.origins(queue), s.mayBeHeld)
+	takeFromQueue := func(queue string) error {
+		exists, err := s.takeAll(ctx, queue, s.origins(queue), s.mayBeHeld)
 		switch {
 		case err != nil:
 			return err
@@ -56,8 +56,8 @@ func (s *search) run(ctx context.Context) (left []string, err error) {
 		return nil
 	}
 	expiring, others := s.byExpiry()
-	failed := forEach(ctx, s.errs, expiring, lookInto) // first: a sentinel that is found here cannot be in another queue
-	maps.Copy(failed, forEach(ctx, s.errs, others, lookInto))
+	failed := forEach(ctx, s.errs, expiring, takeFromQueue) // first: a sentinel that is found here cannot be in another queue
+	maps.Copy(failed, forEach(ctx, s.errs, others, takeFromQueue))
 	for _, queue := range expiring {
 		if found[queue] && s.missing(queue, 0) > 0 {
 			if err := s.follow(ctx, queue); err != nil {
@@ -116,7 +116,7 @@ func (s *search) follow(ctx context.Context, queue string) error {
 	}
 	arriving := s.checkNoneArriving(ctx, queue) // before the search, which would miss a sentinel that arrives in between
 	for _, other := range s.onward(queue) {
-		if _, err := s.look(ctx, other, []string{queue}, false); err != nil {
+		if _, err := s.takeAll(ctx, other, []string{queue}, false); err != nil {
 			return err
 		}
 	}
@@ -127,8 +127,7 @@ func (s *search) follow(ctx context.Context, queue string) error {
 }
 
 // checkNoneArriving fails if an expired sentinel may not have arrived yet: if a message expires towards a fenced queue, RabbitMQ
-// delivers it again only minutes later. The time counts from when this process first saw the queue without sentinels. They had
-// expired by then.
+// retries only minutes later. The time counts from when this process first saw the queue without sentinels.
 func (s *search) checkNoneArriving(ctx context.Context, queue string) error {
 	waited := time.Since(s.deletions.missingSince(s.fence.Name, queue))
 	if waited >= maxArrival {
@@ -146,16 +145,16 @@ func (s *search) checkNoneArriving(ctx context.Context, queue string) error {
 	return s.errs.Fail(brokererr.ErrUnproven, "a sentinel that expired in queue %q may still be on its way", queue)
 }
 
-// look takes the sentinels of the given origins out of a queue, and reports whether the queue exists. It fails unless the queue
-// holds none of them any more. It ignores sentinels that RabbitMQ has delivered to a consumer. If a queue is too busy to count,
-// RabbitMQ reports no messages and no consumers: rabbit_quorum_queue:stat stops after a quarter of a second. So look also
-// searches a queue that seems empty.
-func (s *search) look(ctx context.Context, queue string, origins []string, mayBeHeld bool) (exists bool, err error) {
+// takeAll takes the sentinels of the given origins out of a queue, and reports whether the queue exists. It fails if the queue may
+// still hold one. It ignores sentinels that RabbitMQ has delivered to a consumer. takeAll also searches a queue that seems empty,
+// because a queue that is too busy to count reports no messages and no consumers: rabbit_quorum_queue:stat stops after a quarter of
+// a second.
+func (s *search) takeAll(ctx context.Context, queue string, origins []string, mayBeHeld bool) (exists bool, err error) {
 	if s.countMissing(origins) == 0 {
 		return true, nil
 	}
 	now, exists, err := s.awaitNoConsumers(ctx, queue)
-	most := s.maxHeld(queue)
+	limit := s.maxHeld(queue)
 	switch {
 	case err != nil || !exists:
 		return exists, err
@@ -163,20 +162,20 @@ func (s *search) look(ctx context.Context, queue string, origins []string, mayBe
 		return true, s.errs.Fail(brokererr.ErrUnproven, "a process that is gone may still hold a sentinel of queue %q", queue)
 	case now.consumers > 0 && now.ready == 0:
 		return true, nil
-	case now.consumers == 0 && (now.ready <= most || !s.deletions.hasLooked(s.fence.Name, queue)):
-		complete, err := s.take(ctx, queue, origins, most)
+	case now.consumers == 0 && (now.ready <= limit || !s.deletions.hasBrowsed(s.fence.Name, queue)):
+		complete, err := s.take(ctx, queue, origins, limit)
 		if err != nil || complete {
 			return true, err
 		}
 	}
 	return true, s.errs.Fail(brokererr.ErrUnproven, "queue %q may hold a sentinel behind other messages; Warren examines at "+
-		"most %d of them", queue, most)
+		"most %d of them", queue, limit)
 }
 
-// awaitNoConsumers counts the messages of a queue once it has no consumers, or patience is over.
+// awaitNoConsumers counts the messages of a queue once it has no consumers, or settle is over.
 func (s *search) awaitNoConsumers(ctx context.Context, queue string) (now counts, exists bool, err error) {
 	now, exists, err = s.held(ctx, s.cluster, queue)
-	for begun := time.Now(); err == nil && now.consumers > 0 && time.Since(begun) < s.patience; {
+	for begun := time.Now(); err == nil && now.consumers > 0 && time.Since(begun) < s.settle; {
 		if err = management.Sleep(ctx, s.errs, settlePause); err == nil {
 			now, exists, err = s.held(ctx, s.cluster, queue)
 		}
@@ -191,11 +190,11 @@ func (s *search) countMissing(origins []string) (count int) {
 	return count
 }
 
-// take takes the sentinels of the given origins out of a queue. complete: the queue holds none of them any more.
-func (s *search) take(ctx context.Context, queue string, origins []string, most int) (complete bool, err error) {
+// take takes the sentinels of the given origins out of a queue. complete reports that the queue holds none of them any more.
+func (s *search) take(ctx context.Context, queue string, origins []string, limit int) (complete bool, err error) {
 	err = s.changer.DoToTheEnd(ctx, s.cluster, func(channel *amqp.Channel) (err error) {
 		var others []amqp.Delivery
-		if complete, others, err = s.takeFrom(channel, queue, origins, most); err != nil {
+		if complete, others, err = s.takeFrom(channel, queue, origins, limit); err != nil {
 			return err
 		}
 		_, _, err = s.putAllBack(ctx, channel, queue, others)
@@ -207,8 +206,7 @@ func (s *search) take(ctx context.Context, queue string, origins []string, most 
 	return complete, wrapQueue(queue, err)
 }
 
-// takeOwn takes out the sentinels that this process has just published to a queue, and returns the counts of the queue after
-// that.
+// takeOwn takes out the sentinels that this process has just published to a queue, and returns the counts of the queue afterwards.
 func (s *search) takeOwn(ctx context.Context, queue string) (now counts, exists bool, err error) {
 	err = s.changer.DoToTheEnd(ctx, s.cluster, func(channel *amqp.Channel) error {
 		before := s.missing(queue, 0)
@@ -233,7 +231,7 @@ func (s *search) takeOwn(ctx context.Context, queue string) (now counts, exists 
 // takeFrom receives messages and acknowledges the sentinels among them. It returns the other messages, which the channel still
 // holds. It stops if there are more of them than the channel may hold.
 func (s *search) takeFrom(
-	channel *amqp.Channel, queue string, origins []string, most int,
+	channel *amqp.Channel, queue string, origins []string, limit int,
 ) (complete bool, others []amqp.Delivery, err error) {
 	for s.countMissing(origins) > 0 {
 		message, ok, err := get(channel, queue)
@@ -248,7 +246,7 @@ func (s *search) takeFrom(
 			}
 			s.missing(originOf(message), -1)
 		default:
-			if others = append(others, message); len(others) > most {
+			if others = append(others, message); len(others) > limit {
 				s.deletions.recordBrowse(s.fence.Name, queue)
 				return false, others, nil
 			}
@@ -257,8 +255,8 @@ func (s *search) takeFrom(
 	return true, others, nil
 }
 
-// maxHeld returns how many messages of a queue a search may hold. It is one if the queue has a delivery limit and the broker
-// counts messages that are put back.
+// maxHeld returns how many messages of a queue a search may hold: only one if the queue has a delivery limit and the broker counts
+// returned messages.
 func (s *search) maxHeld(queue string) int {
 	limited := false
 	s.observer.View(func(known *snapshot.Snapshot) {
@@ -271,8 +269,8 @@ func (s *search) maxHeld(queue string) int {
 	return holdLimit
 }
 
-// putAllBack puts the held messages back. It waits until the queue has processed that and every acknowledgement before, because
-// RabbitMQ may drop what is sent right before a channel is closed. It returns the counts of the queue after that.
+// putAllBack returns the held messages. It waits until the queue has processed them and every acknowledgement before, because
+// RabbitMQ may drop frames that are sent right before a channel is closed. It returns the counts of the queue afterwards.
 func (s *search) putAllBack(
 	ctx context.Context, channel *amqp.Channel, queue string, held []amqp.Delivery,
 ) (now counts, exists bool, err error) {
@@ -303,13 +301,13 @@ func (s *search) takeAsConsumer(ctx context.Context, queue string, origins []str
 		if err != nil {
 			return err
 		}
-		for patience := time.After(consumerPatience); ; {
-			message, ok := next(ctx, messages, patience)
+		for limit := time.After(consumerWait); ; {
+			message, ok := next(ctx, messages, limit)
 			switch {
 			case !ok:
 				complete = ctx.Err() == nil
 				return stopConsuming(channel, messages)
-			case !isSentinel(message, s.fence.Name): // only after the consumer is cancelled, or it would get the same message again
+			case !isSentinel(message, s.fence.Name): // return it after the consumer is cancelled, or the consumer would get it again
 				s.deletions.recordBrowse(s.fence.Name, queue)
 				return errors.Join(stopConsuming(channel, messages), putBack(message))
 			}

@@ -12,9 +12,9 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 )
 
-// A fence stays closed while messages are in the queue. Warren publishes two messages that it marks as its own: the sentinels.
-// Shortly before a queue is deleted, Warren takes the first message out. If that is the first sentinel, and no other consumer
-// ever got it, no other consumer has got the second one either, and the fence has been closed all the time.
+// Sentinels are two messages of Warren that keep a fence closed, because a fence refuses messages while its queue holds any.
+// Shortly before a queue is deleted, Warren takes the first message out. If it is the first sentinel, and no other consumer ever
+// received it, no other consumer has received the second one either, and the fence has been closed all the time.
 const (
 	Sentinels = 2
 
@@ -105,13 +105,13 @@ const (
 	settlePause = 5 * time.Millisecond
 )
 
-// putBack returns a message to its place. From 4.3 on that does not count as a failed delivery.
+// putBack returns a message to its position in the queue. From 4.3 on this does not count as a failed delivery.
 func putBack(message amqp.Delivery) error { return message.Nack(false, true) }
 
 const (
 	consumerTag = "warren"
-	// consumerPatience is how long a broker takes at most to deliver a ready message to an active consumer.
-	consumerPatience = time.Second
+	// consumerWait is how long a broker takes at most to deliver a ready message to an active consumer.
+	consumerWait = time.Second
 )
 
 // consumeSlowly consumes one message at a time.
@@ -127,17 +127,17 @@ func consumeSlowly(channel *amqp.Channel, queue string) (<-chan amqp.Delivery, e
 	return messages, err
 }
 
-func next(ctx context.Context, messages <-chan amqp.Delivery, patience <-chan time.Time) (amqp.Delivery, bool) {
+func next(ctx context.Context, messages <-chan amqp.Delivery, limit <-chan time.Time) (amqp.Delivery, bool) {
 	select {
 	case message, ok := <-messages:
 		return message, ok
-	case <-patience:
+	case <-limit:
 	case <-ctx.Done():
 	}
 	return amqp.Delivery{}, false
 }
 
-// stopConsuming cancels the consumer, and puts back the messages that RabbitMQ has delivered meanwhile.
+// stopConsuming cancels the consumer, and returns the messages that RabbitMQ delivered until then.
 func stopConsuming(channel *amqp.Channel, messages <-chan amqp.Delivery) error {
 	err := channel.Cancel(consumerTag, false)
 	for message := range messages { // the library closes messages

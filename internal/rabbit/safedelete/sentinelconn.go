@@ -16,9 +16,9 @@ import (
 // sentinelIdle is how long the AMQP connection of sentinels is kept for the next deletion.
 const sentinelIdle = 10 * time.Second
 
-// sentinelConn is the AMQP connection on which sentinels are published, and nothing else: under a memory or disk alarm the broker
-// stops reading from a connection as soon as a message is published on it. The connection is opened on demand, and cut when the
-// broker reports that it is blocked.
+// sentinelConn is the AMQP connection for sentinels. It is separate, because under a memory or disk alarm the broker stops reading
+// from a connection on which a message is published. The connection is opened on demand, and cut when the broker reports that it is
+// blocked.
 type sentinelConn struct {
 	dial    func(ctx context.Context, cluster string) (*amqpconn.Conn, error)
 	errs    brokererr.Errors
@@ -31,7 +31,7 @@ type sentinelConn struct {
 	idle    *time.Timer
 }
 
-// alarmedLink is a connection that knows whether the broker blocks it.
+// alarmedLink is a connection that records why the broker blocks it.
 type alarmedLink struct {
 	*amqpconn.Conn
 	users  int
@@ -43,7 +43,7 @@ func newSentinelConn(errs brokererr.Errors, times Times, dial func(context.Conte
 }
 
 // alone runs an operation on a channel that no other operation uses, before or after. The operation publishes at most the given
-// number of messages. alone returns only after the operation has ended, so that it publishes nothing unnoticed later.
+// number of messages. alone returns only after the operation has ended.
 func (s *sentinelConn) alone(ctx context.Context, cluster string, messages int, operation func(*publisher) error) error {
 	l, err := s.acquire(ctx, cluster)
 	if err != nil {
@@ -88,8 +88,8 @@ func (s *sentinelConn) check(ctx context.Context, cluster string) error {
 	})
 }
 
-// arrived waits until a sentinel whose connection was cut has arrived, if it ever arrives. After an alarm, the broker publishes
-// what it had read from the connection before.
+// arrived waits until a sentinel whose connection was cut has arrived, if it ever arrives. After an alarm, the broker publishes the
+// messages that it had read from the connection.
 func (s *Deleter) arrived(ctx context.Context, cluster string) error {
 	if err := s.sentinels.check(ctx, cluster); err != nil {
 		return err

@@ -7,8 +7,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
 
-// sharedRead answers all callers that ask before a read begins with the result of this read. No caller gets an answer that is
-// older than its question.
+// sharedRead makes one read for all callers that ask before it begins. No caller gets an answer that is older than its question.
 type sharedRead[T any] struct {
 	read func() (T, error)
 

@@ -41,13 +41,13 @@ func (s *Deleter) held(ctx context.Context, cluster, queue string) (counts, bool
 
 // wrapQueue adds the queue to an error of the broker.
 func wrapQueue(queue string, err error) error {
-	if err == nil || errors.Is(err, brokererr.ErrNotEmpty) || errors.Is(err, brokererr.ErrUnproven) { // these errors name it already
+	if err == nil || errors.Is(err, brokererr.ErrNotEmpty) || errors.Is(err, brokererr.ErrUnproven) { // these errors already name the queue
 		return err
 	}
 	return fmt.Errorf("queue %q: %w", queue, err)
 }
 
-// queueStats is the known state of a queue that is to be deleted.
+// queueStats is the state of a queue to delete.
 type queueStats struct {
 	management.QueueInfo
 
@@ -55,7 +55,7 @@ type queueStats struct {
 	user, operator vhost.Arguments
 }
 
-// checkEligible fails if a queue cannot be shown to be empty.
+// checkEligible fails if a queue cannot be proven empty.
 func (q *queueStats) checkEligible(errs brokererr.Errors, queue string) error {
 	unproven := func(format string, args ...any) error {
 		return errs.Fail(brokererr.ErrUnproven, "queue %q "+format, append([]any{queue}, args...)...)
@@ -65,7 +65,7 @@ func (q *queueStats) checkEligible(errs brokererr.Errors, queue string) error {
 		return unproven("is of type %s; only quorum queues can be shown to be empty", q.Type)
 	case q.Leader == "":
 		return unproven("has no leader")
-	case q.State != "running" && q.State != "live": // the latter on 3.10
+	case q.State != "running" && q.State != "live": // live on 3.10
 		return unproven("is %s", q.State)
 	case expires && ttl < shortestTTL.Milliseconds():
 		return unproven("keeps messages for %d ms; that is too short to show that it is empty", ttl)

@@ -38,7 +38,7 @@ func TestSentinelsBehindMessages(t *testing.T) {
 		publish(2)
 		inside := &sentinelCounts{of: map[string]int{"q": 2}}
 		lost := &search{Deleter: deleter, fence: fence.Fence{Name: name}, cluster: cluster, missing: inside.count}
-		if _, err := lost.look(t.Context(), "q", []string{"q"}, false); err != nil || inside.count("q", 0) != 0 {
+		if _, err := lost.takeAll(t.Context(), "q", []string{"q"}, false); err != nil || inside.count("q", 0) != 0 {
 			t.Errorf("%d missing: %v", inside.count("q", 0), err)
 		}
 		NewWithT(t).Eventually(vh.Ready).WithArguments("q").WithTimeout(within).Should(Equal(5))

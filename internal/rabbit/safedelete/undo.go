@@ -10,8 +10,8 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 )
 
-// undo takes the fences down and restores the groups, with a time limit of its own. It returns the given reason, or ErrNotLeader
-// if this process no longer leads.
+// undo takes the fences down and restores the groups, even if ctx has ended. It returns the given reason, or ErrNotLeader if this
+// process no longer leads.
 func (d *batch) undo(ctx context.Context, reason error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoing)
 	defer cancel()
@@ -47,7 +47,7 @@ func (d *batch) undo(ctx context.Context, reason error) error {
 		d.deleter.deletions.untrackFence(f.Name, err == nil)
 		if err != nil {
 			left = true
-			recovery{d.deleter}.tellOfFence(f.Name, err)
+			recovery{d.deleter}.logFailure(f.Name, err)
 		}
 	}
 	if left {
@@ -56,8 +56,7 @@ func (d *batch) undo(ctx context.Context, reason error) error {
 	return reason
 }
 
-// takeDown lifts a fence, unless RabbitMQ may still be deleting one of its queues. Such a queue must take no message, because the
-// message would be lost.
+// takeDown lifts a fence, unless RabbitMQ may still be deleting one of its queues: a message that such a queue takes would be lost.
 func (d *batch) takeDown(ctx context.Context, f fence.Fence, vanishing []string) error {
 	for _, queue := range f.Queues {
 		if slices.Contains(vanishing, queue) {
@@ -76,16 +75,16 @@ func (d *batch) takeDown(ctx context.Context, f fence.Fence, vanishing []string)
 	})
 }
 
-// takeOutExpiring takes the sentinels out of queues in which messages expire, before all other steps: a busy broker takes long to
-// write policies. A sentinel that expires towards a queue behind the same closed fence waits there for three minutes. takeOut
-// reports the errors.
+// takeOutExpiring takes the sentinels out of queues in which messages expire. It comes before all other steps, because a busy
+// broker takes long to write policies, and a sentinel that expires towards a queue behind the same closed fence waits there for
+// three minutes. takeOut reports the errors.
 func (d *batch) takeOutExpiring(ctx context.Context) {
 	queues := slices.DeleteFunc(d.queues(), func(queue string) bool {
 		_, expires := d.ttl(queue)
 		return !expires || d.count(queue, 0) == 0 || restoration{d}.isSent(queue)
 	})
 	forEach(ctx, d.deleter.errs, queues, func(queue string) error {
-		_, err := d.search(d.fenceOf(queue)).look(ctx, queue, []string{queue}, false)
+		_, err := d.search(d.fenceOf(queue)).takeAll(ctx, queue, []string{queue}, false)
 		return err
 	})
 }

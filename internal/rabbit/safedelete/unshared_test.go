@@ -28,7 +28,7 @@ func TestNothingIsDeletedBesideAnotherInstance(t *testing.T) {
 
 		NewWithT(t).Eventually(func(g Gomega) { // the management API lists connections late
 			g.Expect(connection.Refresh(t.Context())).To(Succeed())
-			g.Expect(connection.Health().Operators).To(Equal("theirs"))
+			g.Expect(connection.Health().OtherInstances).To(Equal("theirs"))
 		}).WithTimeout(rabbittest.Within).Should(Succeed())
 		if err := connection.Apply(t.Context(), rabbittest.OneQueue); err != nil {
 			t.Error(err)
@@ -41,7 +41,7 @@ func TestNothingIsDeletedBesideAnotherInstance(t *testing.T) {
 		}
 		other.Close()
 		NewWithT(t).Eventually(func() error { return connection.Remove(t.Context(), cluster, removal) }).WithTimeout(rabbittest.Within).Should(Succeed())
-		if operators := connection.Health().Operators; operators != "" {
+		if operators := connection.Health().OtherInstances; operators != "" {
 			t.Errorf("still there: %s", operators)
 		}
 	})
@@ -58,6 +58,6 @@ func TestAFenceOfAnotherInstance(t *testing.T) {
 	config := rabbittest.ConfigOf(vhost)
 	config.Owner, config.KnownOwners = "ours", rabbittest.Knowing()
 	connection := rabbittest.Connected(t, config, nil)
-	rabbittest.AwaitHealth(t, connection, func(g Gomega, health rabbit.Health) { g.Expect(health.Operators).To(Equal("theirs")) })
+	rabbittest.AwaitHealth(t, connection, func(g Gomega, health rabbit.Health) { g.Expect(health.OtherInstances).To(Equal("theirs")) })
 	rabbittest.MustBe(t, connection.Remove(t.Context(), connection.Health().Cluster.Key(), rabbit.Removal{Exchanges: []string{"x"}}), brokererr.ErrShared)
 }

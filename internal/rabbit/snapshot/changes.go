@@ -74,8 +74,8 @@ func onlyIn(s, other *Snapshot) (ids []vhost.ID) {
 }
 
 // Concerning lists the objects that a change of one object may concern, except exchanges that lead to the object only through other
-// exchanges; see WithUpstream. A deletion must be passed before it is applied, because the snapshot then still has the object's bindings;
-// a creation after it is applied.
+// exchanges; see WithUpstream. Call it for a deletion before the deletion is applied, while the snapshot still has the object's
+// bindings, and for a creation after it is applied.
 func (s *Snapshot) Concerning(id vhost.ID) Notice {
 	queues, exchanges, routes := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	switch id.Kind {
@@ -163,7 +163,7 @@ func sameBindings(a, b []vhost.Binding) bool {
 	return slices.EqualFunc(a, b, sameBinding)
 }
 
-// changedPolicies lists the policies that only one side has. It lists a policy that changed twice: before and after.
+// changedPolicies lists the policies that only one side has. It lists a changed policy twice, in its old and its new form.
 func changedPolicies(old, fresh []vhost.Policy) []vhost.Policy {
 	var changed []vhost.Policy
 	for _, sides := range [][2][]vhost.Policy{{old, fresh}, {fresh, old}} {

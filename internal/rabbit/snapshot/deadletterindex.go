@@ -15,10 +15,10 @@ type deadLetterIndex struct {
 	building sync.Mutex // serializes concurrent readers; a change of the snapshot excludes all readers
 	built    bool
 
-	policies []vhost.Policy                // policies that set a dead-letter exchange or routing key
-	letters  map[string][]vhost.DeadLetter // by queue
-	sources  map[deadLetterTarget][]string // names of queues, sorted: thousands of queues may share a target
-	keyed    map[keyedTarget][]string      // the same queues, sorted, by exchange and routing key
+	policies []vhost.Policy                     // policies that set a dead-letter exchange or routing key
+	routes   map[string][]vhost.DeadLetterRoute // by queue
+	sources  map[deadLetterTarget][]string      // names of queues, sorted: thousands of queues may share a target
+	keyed    map[keyedTarget][]string           // the same queues, sorted, by exchange and routing key
 	// forwarding are the exchanges that are the source of a binding to another exchange. alternates are the exchanges that have an
 	// alternate exchange.
 	forwarding, alternates map[string]bool
@@ -28,24 +28,24 @@ type deadLetterIndex struct {
 // empty, the routing key of each message names the queue.
 type deadLetterTarget struct{ exchange, queue string }
 
-func targetOf(letter vhost.DeadLetter) deadLetterTarget {
-	if letter.Exchange == "" && letter.RoutingKey != nil {
-		return deadLetterTarget{queue: *letter.RoutingKey}
+func targetOf(route vhost.DeadLetterRoute) deadLetterTarget {
+	if route.Exchange == "" && route.RoutingKey != nil {
+		return deadLetterTarget{queue: *route.RoutingKey}
 	}
-	return deadLetterTarget{exchange: letter.Exchange}
+	return deadLetterTarget{exchange: route.Exchange}
 }
 
-// keyedTarget is the exchange and the routing key of a queue's dead letters. If ownKey is true, each message keeps its own routing key.
+// keyedTarget is the exchange and the routing key of a queue's dead letters. If ownKey is true, each message keeps its routing key.
 type keyedTarget struct {
 	exchange, key string
 	ownKey        bool
 }
 
-func keyedTargetOf(letter vhost.DeadLetter) keyedTarget {
-	if letter.RoutingKey == nil {
-		return keyedTarget{exchange: letter.Exchange, ownKey: true}
+func keyedTargetOf(route vhost.DeadLetterRoute) keyedTarget {
+	if route.RoutingKey == nil {
+		return keyedTarget{exchange: route.Exchange, ownKey: true}
 	}
-	return keyedTarget{exchange: letter.Exchange, key: *letter.RoutingKey}
+	return keyedTarget{exchange: route.Exchange, key: *route.RoutingKey}
 }
 
 // index returns the index, and builds it on the first call.
@@ -58,7 +58,7 @@ func (s *Snapshot) index() *deadLetterIndex {
 	}
 	index.built = true
 	index.policies = deadLetterPolicies(s.Policies)
-	index.letters, index.sources = map[string][]vhost.DeadLetter{}, map[deadLetterTarget][]string{}
+	index.routes, index.sources = map[string][]vhost.DeadLetterRoute{}, map[deadLetterTarget][]string{}
 	index.keyed = map[keyedTarget][]string{}
 	index.forwarding, index.alternates = map[string]bool{}, map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(s.Queues)) { // in order, so that each name is appended to sources
@@ -77,23 +77,23 @@ func (i *deadLetterIndex) addQueue(name string, queue vhost.Queue) {
 	if !i.built {
 		return
 	}
-	letters := deadLettersOf(name, queue, i.policies)
-	if len(letters) == 0 {
+	routes := routesOf(name, queue, i.policies)
+	if len(routes) == 0 {
 		return
 	}
-	i.letters[name] = letters
-	for _, letter := range letters {
-		addName(i.sources, targetOf(letter), name)
-		addName(i.keyed, keyedTargetOf(letter), name)
+	i.routes[name] = routes
+	for _, route := range routes {
+		addName(i.sources, targetOf(route), name)
+		addName(i.keyed, keyedTargetOf(route), name)
 	}
 }
 
 func (i *deadLetterIndex) dropQueue(name string) {
-	for _, letter := range i.letters[name] {
-		dropName(i.sources, targetOf(letter), name)
-		dropName(i.keyed, keyedTargetOf(letter), name)
+	for _, route := range i.routes[name] {
+		dropName(i.sources, targetOf(route), name)
+		dropName(i.keyed, keyedTargetOf(route), name)
 	}
-	delete(i.letters, name)
+	delete(i.routes, name)
 }
 
 func addName[target comparable](names map[target][]string, to target, name string) {

@@ -6,9 +6,9 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// surround adds to observed the bindings of the named exchanges, of the exchanges that the named queues are bound to, and of all
-// exchanges that lead to other exchanges. It returns where queues dead-letter to, for the queues that may dead-letter to a named object.
-func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vhost.DeadLetter {
+// surround adds to observed the bindings from the named exchanges, from the exchanges that the named queues are bound to, and from
+// all exchanges that lead to other exchanges. It returns the routes of the queues that may dead-letter to a named object.
+func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vhost.DeadLetterRoute {
 	index := s.index()
 	targets := map[deadLetterTarget]bool{{}: true}
 	add := func(source string) {
@@ -43,19 +43,19 @@ func (s *Snapshot) surround(names vhost.Selection, observed vhost.Observed) []vh
 		}
 	}
 	slices.Sort(sources)
-	var found []vhost.DeadLetter
+	var found []vhost.DeadLetterRoute
 	for _, queue := range slices.Compact(sources) {
-		for _, letter := range index.letters[queue] {
-			if targets[targetOf(letter)] {
-				found = append(found, letter)
+		for _, route := range index.routes[queue] {
+			if targets[targetOf(route)] {
+				found = append(found, route)
 			}
 		}
 	}
 	return found
 }
 
-// exchangesInto lists the exchanges that a queue is bound to. It stops after the first exchange that may bring the dead letters of a
-// queue that is not named: one such queue is enough to retain the dead-letter queue, which thousands of exchanges may share.
+// exchangesInto lists the exchanges that a queue is bound to. It stops after the first exchange that may route the dead letters of
+// a queue that is not named. One such queue is enough to retain a dead-letter queue, which thousands of exchanges may share.
 func (s *Snapshot) exchangesInto(queue string, names vhost.Selection) (exchanges []string) {
 	for _, binding := range s.bindingsTo[queue] {
 		exchanges = append(exchanges, binding.Source)
@@ -78,8 +78,8 @@ func (s *Snapshot) othersDeadLetterBy(binding vhost.Binding, names vhost.Selecti
 			index.keyed[keyedTarget{exchange: binding.Source, key: binding.RoutingKey}])
 	}
 	return slices.ContainsFunc(sources, func(queue string) bool {
-		return !slices.Contains(names.Queues, queue) && slices.ContainsFunc(index.letters[queue], func(letter vhost.DeadLetter) bool {
-			return letter.Exchange == binding.Source && letter.MayTake(binding, exchangeType)
+		return !slices.Contains(names.Queues, queue) && slices.ContainsFunc(index.routes[queue], func(route vhost.DeadLetterRoute) bool {
+			return route.Exchange == binding.Source && route.MayTake(binding, exchangeType)
 		})
 	})
 }
@@ -90,9 +90,9 @@ func (s *Snapshot) routesByKey(exchange string) bool {
 	return exchange != "" && s.exchanges[exchange].Type == vhost.TypeDirect && !index.forwarding[exchange] && !index.alternates[exchange]
 }
 
-// sourcesByKey lists the queues whose dead letters a named binding of the exchange may route. Of the queues whose dead letters may reach a
-// named queue, it lists enough to show whether one of them is not named: thousands of queues may share the exchange, each with its own
-// routing key. It always lists the first of all sources, which shows that the exchange is in use.
+// sourcesByKey lists the queues whose dead letters a named binding of the exchange may route. It also lists queues whose dead
+// letters may reach a named queue, until it finds one that is not named: thousands of queues may share the exchange. It always
+// lists the first queue that dead-letters to the exchange, which shows that the exchange is in use.
 func (s *Snapshot) sourcesByKey(exchange string, names vhost.Selection) []string {
 	index := &s.deadLetters
 	sources := slices.Clone(index.keyed[keyedTarget{exchange: exchange, ownKey: true}])
@@ -133,39 +133,39 @@ func deadLetterPolicies(policies []vhost.Policy) []vhost.Policy {
 	return about
 }
 
-// deadLettersOf lists where a queue may dead-letter to. It counts each policy that may match, whatever its priority, because the broker
-// may choose another policy than we do. An unneeded object that is retained is better than a needed one that is deleted.
-func deadLettersOf(name string, queue vhost.Queue, policies []vhost.Policy) []vhost.DeadLetter {
-	var letters []vhost.DeadLetter
-	if letter, dead := vhost.DeadLettersOf(name, queue, nil); dead {
-		letters = append(letters, letter)
+// routesOf lists the routes of a queue's dead letters. It considers each policy that may match, whatever its priority, because the
+// broker may choose another policy than Warren. Retaining an unneeded object is better than deleting a needed one.
+func routesOf(name string, queue vhost.Queue, policies []vhost.Policy) []vhost.DeadLetterRoute {
+	var routes []vhost.DeadLetterRoute
+	if route, dead := vhost.DeadLetterRouteOf(name, queue, nil); dead {
+		routes = append(routes, route)
 	}
 	for _, policy := range policies {
 		if policy.Match(name, queue.Type()) == vhost.MatchNo {
 			continue
 		}
-		if letter, dead := vhost.DeadLettersOf(name, queue, policy.Definition); dead {
-			letters = append(letters, letter)
+		if route, dead := vhost.DeadLetterRouteOf(name, queue, policy.Definition); dead {
+			routes = append(routes, route)
 		}
 	}
-	return letters
+	return routes
 }
 
-// ExpiresTo lists the queues that a sentinel in the named queue may have been dead-lettered to when it expired. policy is the definition
-// of the policy in effect. It returns nil if messages of the queue do not expire, or are not dead-lettered.
+// ExpiresTo lists the queues to which a sentinel of the named queue may have been dead-lettered when it expired. policy is the
+// definition of the policy in effect. It returns nil if messages of the queue do not expire, or are not dead-lettered.
 func (s *Snapshot) ExpiresTo(name string, policy vhost.Arguments) []string {
 	queue := s.Queues[name]
 	_, byArgument := queue.Arguments[vhost.ArgMessageTTL]
 	_, byPolicy := policy[vhost.KeyMessageTTL]
-	letter, dead := vhost.DeadLettersOf(name, queue, policy)
+	route, dead := vhost.DeadLetterRouteOf(name, queue, policy)
 	if !dead || !byArgument && !byPolicy {
 		return nil
 	}
 	key := name // the sentinel's own
-	if letter.RoutingKey != nil {
-		key = *letter.RoutingKey
+	if route.RoutingKey != nil {
+		key = *route.RoutingKey
 	}
-	if letter.Exchange == "" {
+	if route.Exchange == "" {
 		return []string{key}
 	}
 	takes := func(binding vhost.Binding) bool {
@@ -181,7 +181,7 @@ func (s *Snapshot) ExpiresTo(name string, policy vhost.Arguments) []string {
 		return exchanges
 	}
 	var queues []string
-	for exchange := range vhost.Reach([]string{letter.Exchange}, onward) {
+	for exchange := range vhost.Reach([]string{route.Exchange}, onward) {
 		for _, binding := range s.BindingsFrom[exchange] {
 			if !binding.ToExchange && takes(binding) {
 				queues = append(queues, binding.Destination)

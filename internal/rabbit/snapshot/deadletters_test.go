@@ -43,14 +43,14 @@ func TestSurroundings(t *testing.T) {
 	cases := map[string]struct {
 		queues             []management.QueueItem
 		policies, operator []management.PolicyItem
-		want               []vhost.DeadLetter
+		want               []vhost.DeadLetterRoute
 	}{
 		"none": {nil, nil, nil, nil},
 		"by argument": {[]management.QueueItem{
 			dead("a named exchange", "dlx", nil), dead("its own key", "dlx", "k"), dead("one that leads on", "onward", nil),
 			dead("an alternating one", "alternating", nil), dead("somewhere else", "other", nil), dead("missing", "nowhere", nil),
 			dead("named queue", "", "q"), dead("other queue", "", "x"), dead("each its own", "", nil), plain("nothing", "quorum"),
-		}, nil, nil, []vhost.DeadLetter{
+		}, nil, nil, []vhost.DeadLetterRoute{
 			{Queue: "a named exchange", Exchange: "dlx"},
 			{Queue: "an alternating one", Exchange: "alternating"},
 			{Queue: "each its own"},
@@ -62,13 +62,13 @@ func TestSurroundings(t *testing.T) {
 			[]management.QueueItem{plain("a", "quorum"), plain("b", "quorum"), plain("c", "quorum")},
 			[]management.PolicyItem{policy("p", "^a$", "queues", 0, map[string]any{"dead-letter-exchange": "dlx", "dead-letter-routing-key": "k"})},
 			[]management.PolicyItem{policy("o", "^b$", "all", 0, toDLX)},
-			[]vhost.DeadLetter{{Queue: "a", Exchange: "dlx", RoutingKey: key("k")}, {Queue: "b", Exchange: "dlx"}},
+			[]vhost.DeadLetterRoute{{Queue: "a", Exchange: "dlx", RoutingKey: key("k")}, {Queue: "b", Exchange: "dlx"}},
 		},
 		"the argument wins, key by key": {
 			[]management.QueueItem{dead("a", "other", nil), dead("b", "dlx", nil)},
 			[]management.PolicyItem{policy("p", ".", "queues", 0, map[string]any{"dead-letter-exchange": "dlx", "dead-letter-routing-key": "k"})},
 			nil,
-			[]vhost.DeadLetter{{Queue: "b", Exchange: "dlx"}, {Queue: "b", Exchange: "dlx", RoutingKey: key("k")}},
+			[]vhost.DeadLetterRoute{{Queue: "b", Exchange: "dlx"}, {Queue: "b", Exchange: "dlx", RoutingKey: key("k")}},
 		},
 		"any policy that matches may be in effect": {
 			[]management.QueueItem{plain("a", "quorum"), plain("b", "quorum")},
@@ -77,19 +77,19 @@ func TestSurroundings(t *testing.T) {
 				policy("r", "b", "queues", 1, map[string]any{"dead-letter-exchange": "other"}),
 			},
 			nil,
-			[]vhost.DeadLetter{{Queue: "a", Exchange: "dlx"}, {Queue: "b", Exchange: "dlx"}},
+			[]vhost.DeadLetterRoute{{Queue: "a", Exchange: "dlx"}, {Queue: "b", Exchange: "dlx"}},
 		},
 		"a policy with a lookahead": {
 			[]management.QueueItem{plain("amq.gen", "quorum"), plain("legacy", "quorum")},
 			[]management.PolicyItem{policy("p", "^(?!amq\\.).*", "queues", 0, toDLX)},
 			nil,
-			[]vhost.DeadLetter{{Queue: "legacy", Exchange: "dlx"}},
+			[]vhost.DeadLetterRoute{{Queue: "legacy", Exchange: "dlx"}},
 		},
 		"a policy that cannot be read may match": {
 			[]management.QueueItem{plain("legacy", "quorum")},
 			[]management.PolicyItem{policy("p", "^[[:alpha:]]", "queues", 0, toDLX)},
 			nil,
-			[]vhost.DeadLetter{{Queue: "legacy", Exchange: "dlx"}},
+			[]vhost.DeadLetterRoute{{Queue: "legacy", Exchange: "dlx"}},
 		},
 		"policies for certain types": {
 			[]management.QueueItem{plain("c", "classic"), plain("q", "quorum"), plain("s", "stream")},
@@ -101,7 +101,7 @@ func TestSurroundings(t *testing.T) {
 				policy("5", "^(?!c)", "all", 4, map[string]any{"dead-letter-exchange": "other"}),
 			},
 			nil,
-			[]vhost.DeadLetter{{Queue: "c", Exchange: "dlx", RoutingKey: key("classic")}, {Queue: "q", Exchange: "dlx", RoutingKey: key("quorum")}},
+			[]vhost.DeadLetterRoute{{Queue: "c", Exchange: "dlx", RoutingKey: key("classic")}, {Queue: "q", Exchange: "dlx", RoutingKey: key("quorum")}},
 		},
 	}
 	for name, test := range cases {
@@ -109,12 +109,12 @@ func TestSurroundings(t *testing.T) {
 			t.Parallel()
 			s := build(nil, exchanges, test.queues, bindings, test.policies, test.operator)
 			names := vhost.Selection{Exchanges: []string{"dlx", "none"}, Queues: []string{"q"}}
-			if without := s.observe(names); len(without.DeadLetters)+len(without.BindingsFrom) != 0 {
+			if without := s.observe(names); len(without.DeadLetterRoutes)+len(without.BindingsFrom) != 0 {
 				t.Errorf("without being asked for: %+v", without)
 			}
 			names.IncludeDeadLetterSources = true
 			observed := s.observe(names)
-			if difference := cmp.Diff(test.want, observed.DeadLetters, cmpopts.EquateEmpty()); difference != "" {
+			if difference := cmp.Diff(test.want, observed.DeadLetterRoutes, cmpopts.EquateEmpty()); difference != "" {
 				t.Errorf("wanted (-), observed (+):\n%s", difference)
 			}
 			if difference := cmp.Diff([]string{"alternating", "dlx", "onward"}, keys(observed.Exchanges)); difference != "" {
@@ -164,7 +164,7 @@ func TestSurroundingsOfASharedExchange(t *testing.T) {
 			s := build(nil, exchanges, queues, append(test.further, bound...), nil, nil)
 			observed := s.observe(vhost.Selection{Exchanges: []string{"dlx"}, Queues: []string{"dlq"}, IncludeDeadLetterSources: true})
 			var sources []string
-			for _, letter := range observed.DeadLetters {
+			for _, letter := range observed.DeadLetterRoutes {
 				sources = append(sources, letter.Queue)
 			}
 			if difference := cmp.Diff(test.want, sources); difference != "" {
@@ -203,7 +203,7 @@ func TestSurroundingsOfASharedDeadLetterQueue(t *testing.T) {
 			names.Bindings = append(names.Bindings, vhost.Binding{Source: "dlx", Destination: "dlq", RoutingKey: queue}.ID())
 		}
 		var sources []string
-		for _, letter := range s.observe(names).DeadLetters {
+		for _, letter := range s.observe(names).DeadLetterRoutes {
 			sources = append(sources, letter.Queue)
 		}
 		if difference := cmp.Diff(test.want, sources); difference != "" {
@@ -307,8 +307,8 @@ func TestDeadLettersByThousandsOfExchanges(t *testing.T) {
 	observed := s.observe(vhost.Selection{
 		Exchanges: []string{"orders-0000.dlx"}, Queues: []string{"orders-0000", "dlq"}, IncludeDeadLetterSources: true,
 	})
-	want := []vhost.DeadLetter{{Queue: "orders-0000", Exchange: "orders-0000.dlx"}, {Queue: "orders-0001", Exchange: "orders-0001.dlx"}}
-	if difference := cmp.Diff(want, observed.DeadLetters); difference != "" {
+	want := []vhost.DeadLetterRoute{{Queue: "orders-0000", Exchange: "orders-0000.dlx"}, {Queue: "orders-0001", Exchange: "orders-0001.dlx"}}
+	if difference := cmp.Diff(want, observed.DeadLetterRoutes); difference != "" {
 		t.Errorf("wanted (-), observed (+):\n%s", difference)
 	}
 }

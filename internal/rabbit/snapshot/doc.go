@@ -3,11 +3,11 @@
 // management.Client.
 //
 //   - read.go: how a refresh reads the management API
-//   - store.go: the current snapshot of a vhost, and how refreshes and confirmed changes are combined. Begin reading here
-//   - snapshot.go, drop.go: the objects of a snapshot, and the selection of them that a caller observes
-//   - changes.go, notice.go: what differs between two snapshots, and which objects that concerns
+//   - store.go: the current snapshot of a vhost, with confirmed changes. Begin reading here
+//   - snapshot.go, drop.go: the objects of a snapshot, and the selection for a caller
+//   - changes.go, notice.go: the differences between two snapshots
 //   - doubt.go: objects that a single refresh did not see
-//   - deadletterindex.go, deadletters.go: which queues dead-letter to an object
+//   - deadletterindex.go, deadletters.go: the queues that dead-letter to an object
 //   - fences.go: policies that deletions set
 //   - size.go, words.go: the memory that a snapshot takes
 package snapshot

@@ -11,13 +11,13 @@ import (
 // one answer. If a client replaces a policy that dead-letters to an exchange by a binding, a refresh may see the bindings before the
 // change and the policies after it. Such a snapshot shows that nothing leads to the exchange, and Warren would delete the exchange.
 //
-// So an object that the last refresh saw and this one does not is doubted: it stays in the snapshot, and the vhost is refreshed again
-// immediately. The second refresh begins after the change that the first one saw in part, so it sees the new binding. An object that the
-// second refresh does not see either is gone.
+// If a refresh misses an object of the refresh before, Warren doubts that the object is gone. The object stays in the snapshot, and
+// the vhost is refreshed again immediately. The second refresh begins after the change that the first one saw in part, so it sees
+// the new binding. If the second refresh also misses the object, it is gone.
 
-// doubt adds to the fresh snapshot the objects that it lacks and the snapshot before has. It returns a snapshot of these objects, or nil
-// if there are none. It leaves out objects that were doubted already, and exclusive queues with their bindings: these come and go with
-// their connections, and nothing is concluded from their absence.
+// doubt adds to the fresh snapshot the objects that it lacks and the snapshot before has. It returns a snapshot of these objects,
+// or nil if there are none. It leaves out objects that were doubted already, and exclusive queues with their bindings: these come
+// and go with their connections, and Warren decides nothing by their absence.
 func (s *Snapshot) doubt(before, doubted *Snapshot) *Snapshot {
 	if before.Cluster != s.Cluster {
 		return nil // the objects of another cluster are not missing here

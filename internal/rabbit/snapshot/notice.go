@@ -1,6 +1,6 @@
 package snapshot
 
-// Notice lists what changed since the last notice.
+// Notice lists the changes since the last notice.
 type Notice struct {
 	// Health: Connection.Health returns another result, or the first refresh of the vhost has ended. Then any object may have
 	// changed, and no names are listed.
@@ -9,7 +9,7 @@ type Notice struct {
 	Capabilities bool
 	// Current: a refresh or a catch-up has ended, so Health.SyncedAt or Health.CurrentAt is later.
 	Current bool
-	// Queues are the queues of which the object, the bindings or the policies that apply changed, sorted.
+	// Queues are the queues that changed, or whose bindings or policies changed, sorted.
 	Queues []string
 	// Exchanges are the exchanges that were created, deleted or changed, sorted.
 	Exchanges []string

@@ -25,8 +25,7 @@ func ReadDefinitions(
 }
 
 // ReadListings reads the vhost with the listings that every user with the tag management may read. It reads each listing with one
-// request: pages would be read at different moments, and the deletion of an object between two pages can move another object to a page
-// that was read already.
+// request, because the deletion of an object between two pages can move another object to a page that was read already.
 func ReadListings(ctx context.Context, m *management.Client, builtin map[string]vhost.Exchange) (*Snapshot, error) {
 	path := management.Escape(m.VHost)
 	reader := newSnapshotReader(m.Limits, builtin)

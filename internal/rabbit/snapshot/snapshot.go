@@ -128,7 +128,7 @@ func CompareBindings(a, b vhost.Binding) int {
 	return cmp.Compare(a.Arguments.JSON(), b.Arguments.JSON())
 }
 
-// keepPatterns takes over the patterns of an older snapshot, with their compiled form and whether they are slow.
+// keepPatterns reuses the compiled patterns of an older snapshot.
 func (s *Snapshot) keepPatterns(old *Snapshot) {
 	known := make(map[string]vhost.Pattern, len(old.Policies))
 	for _, policy := range old.Policies {
@@ -140,6 +140,9 @@ func (s *Snapshot) keepPatterns(old *Snapshot) {
 		}
 	}
 }
+
+// BindingsTo lists the bindings of a queue.
+func (s *Snapshot) BindingsTo(queue string) []vhost.Binding { return slices.Clip(s.bindingsTo[queue]) }
 
 // observe returns the selected objects.
 func (s *Snapshot) observe(names vhost.Selection) vhost.Observed {
@@ -172,7 +175,7 @@ func (s *Snapshot) observe(names vhost.Selection) vhost.Observed {
 		s.follow(names.FollowFrom, observed)
 	}
 	if names.IncludeDeadLetterSources {
-		observed.DeadLetters = s.surround(names, observed)
+		observed.DeadLetterRoutes = s.surround(names, observed)
 	}
 	return observed
 }

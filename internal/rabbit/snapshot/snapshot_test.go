@@ -283,7 +283,7 @@ func large(b *testing.B) (*management.Client, *httptest.Server) {
 	return management.NewClient(management.Options{URI: uri, TLS: &tls.Config{MinVersion: tls.VersionTLS12}, VHost: "/", Timeout: time.Minute, Connections: 1}), server
 }
 
-// BenchmarkRefresh measures a refresh of 60,000 objects of which one queue has changed: request, decoding, comparison and notice.
+// BenchmarkRefresh measures a refresh of 60,000 objects after one queue has changed: request, decoding, comparison and notice.
 func BenchmarkRefresh(b *testing.B) {
 	api, _ := large(b)
 	var s Store

@@ -6,17 +6,6 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Queues returns the names of the queues in the snapshot; none before the first refresh.
-func (s *Store) Queues() map[string]bool {
-	names := map[string]bool{}
-	s.View(func(snapshot *Snapshot) {
-		for name := range snapshot.Queues {
-			names[name] = true
-		}
-	})
-	return names
-}
-
 // Write is a change of one object that the broker has confirmed.
 type Write struct {
 	// ID is the object; empty if the change cannot concern a ConsumerQueue.
@@ -32,8 +21,8 @@ type Store struct {
 	// milliseconds in a large vhost: callers of Observe and View need not wait for that.
 	writing    sync.Mutex
 	etag       string // of the current snapshot; empty if it cannot be trusted
-	heard      string // the ETag of the last full answer, which is trusted once a second answer has the same
-	readingNow bool
+	lastETag   string // of the last full answer; see trust
+	refreshing bool
 	since      []Write // changes confirmed since the running refresh began
 	// doubted holds the objects that the last refresh missed for the first time; nil if none. See doubt.go.
 	doubted *Snapshot
@@ -61,12 +50,24 @@ func (s *Store) View(show func(*Snapshot)) {
 	}
 }
 
+// Queues returns the names of the queues in the snapshot; none before the first refresh.
+func (s *Store) Queues() map[string]bool {
+	names := map[string]bool{}
+	s.View(func(snapshot *Snapshot) {
+		for name := range snapshot.Queues {
+			names[name] = true
+		}
+	})
+	return names
+}
+
 // Write applies a change that the broker has confirmed, and reports whether the snapshot changed. It drops the ETag: if another client
 // undoes the change, the broker may have the state of that ETag again, and the snapshot does not.
 func (s *Store) Write(w Write) bool { return s.write(w, w.Apply) }
 
-// WriteAndTell is Write, and returns the objects that the change concerns; see Snapshot.Concerning. It takes longer in a large vhost.
-func (s *Store) WriteAndTell(w Write) (concerned Notice) {
+// WriteWithNotice is Write, and returns the objects that the change concerns; see Snapshot.Concerning. It takes longer in a large
+// vhost.
+func (s *Store) WriteWithNotice(w Write) (concerned Notice) {
 	s.write(w, func(current *Snapshot) bool {
 		before := current.Concerning(w.ID)
 		changed := w.Apply(current)
@@ -82,7 +83,7 @@ func (s *Store) WriteAndTell(w Write) (concerned Notice) {
 func (s *Store) write(w Write, apply func(*Snapshot) bool) bool {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if s.readingNow {
+	if s.refreshing {
 		s.since = append(s.since, w)
 	}
 	s.reading.Lock()
@@ -90,16 +91,16 @@ func (s *Store) write(w Write, apply func(*Snapshot) bool) bool {
 	if s.Current == nil || !apply(s.Current) {
 		return false
 	}
-	s.etag, s.heard = "", ""
+	s.etag, s.lastETag = "", ""
 	return true
 }
 
-// Begin begins a refresh, of which only one may run at a time. It returns the ETag of the current snapshot, which is empty if the
-// refresh must read the whole vhost.
+// Begin begins a refresh. Only one may run at a time. It returns the ETag of the current snapshot, which is empty if the refresh
+// must read the whole vhost.
 func (s *Store) Begin() string {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	s.readingNow, s.since = true, nil
+	s.refreshing, s.since = true, nil
 	return s.etag
 }
 
@@ -107,14 +108,14 @@ func (s *Store) Begin() string {
 func (s *Store) Forget() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	s.etag, s.heard = "", ""
+	s.etag, s.lastETag = "", ""
 }
 
 // End ends a refresh that failed, or that found no change.
 func (s *Store) End() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	s.readingNow, s.since = false, nil
+	s.refreshing, s.since = false, nil
 }
 
 // Replace ends a refresh with its snapshot. It returns the objects that the changes concern, and the objects that changed; both are empty
@@ -138,7 +139,7 @@ func (s *Store) Replace(fresh *Snapshot, etag string) (changed Notice, differenc
 		changed, difference = Changes(s.Current, fresh), DifferenceOf(s.Current, fresh)
 	}
 	s.trust(etag)
-	s.readingNow, s.since = false, nil
+	s.refreshing, s.since = false, nil
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	s.Current.Free()
@@ -151,12 +152,12 @@ func (s *Store) Close() {
 	s.View(func(current *Snapshot) { current.Room.Free() })
 }
 
-// trust takes over the ETag of a full answer once two successive answers have carried it. RabbitMQ does not compute ETag and content at
-// one moment: during a change, 4.3.6 was seen to send old content with the new ETag, which would hide the change forever.
+// trust accepts the ETag of a full answer once two successive answers have the same one. RabbitMQ does not compute ETag and content
+// at one moment: during a change, 4.3.6 sent old content with the new ETag, which would hide the change forever.
 func (s *Store) trust(etag string) {
 	s.etag = ""
-	if etag == s.heard {
+	if etag == s.lastETag {
 		s.etag = etag
 	}
-	s.heard = etag
+	s.lastETag = etag
 }

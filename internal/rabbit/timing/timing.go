@@ -1,28 +1,28 @@
-// Package timing has the timeouts and waits of a connection. All rooms of package rabbit use them, and tests shorten or lengthen them.
+// Package timing has the timeouts and waits of a connection. All packages below package rabbit use them, and tests change them.
 package timing
 
 import "time"
 
-// Timeouts limit how long things may take.
+// Timeouts are the time limits and waits of a connection.
 type Timeouts struct {
 	Dial       time.Duration // TCP; and again TLS with the handshake of AMQP
 	Operation  time.Duration // one declaration or binding
 	Request    time.Duration // one request to the management API, with its answer
-	Close      time.Duration // closing AMQP in good order
-	FirstRetry time.Duration // the first wait before another attempt
-	LastRetry  time.Duration // the longest
-	Settle     time.Duration // from closing a fence until all publishers know
+	Close      time.Duration // closing AMQP with its handshake
+	FirstRetry time.Duration // the first wait before another attempt to connect or to refresh
+	LastRetry  time.Duration // the longest such wait
+	Settle     time.Duration // from closing a fence until all publishers know of it
 	Leftover   time.Duration // how long a fence of another process must have been seen to count as left behind
 	Vanish     time.Duration // how long RabbitMQ may take to delete a queue
-	Match      time.Duration // until a queue that is declared shows in the management API, on each node
-	Statistics time.Duration // until a connection that is opened does
-	Link       time.Duration // for which the first refresh waits for AMQP
-	Pace       Pace          // of the readings of a vhost
-	LastListen time.Duration // the longest wait before another attempt to hear events
-	Binding    time.Duration // from the event that a binding was deleted to that of its queue or exchange
+	Match      time.Duration // until the management API of each node shows a declared queue
+	Statistics time.Duration // until the management API shows an open connection
+	Link       time.Duration // how long the first refresh waits for AMQP
+	Pace       Pace          // of refreshes
+	LastListen time.Duration // the longest wait before another subscription to events
+	Binding    time.Duration // from the event of a deleted binding to the event of its deleted queue or exchange
 	Marker     time.Duration // from a marker to the next, if no caller asks for one: each is a binding, and voids the ETag of definitions
 	Event      time.Duration // from a change to its event; a subscription that takes longer is silent
-	Silence    time.Duration // the first wait before another subscription where one was silent
+	Silence    time.Duration // the first wait before another subscription after a silent one
 }
 
 // Pace is how fast one refresh may follow another.

@@ -19,8 +19,8 @@ type removal struct {
 	leaving vhost.IDs
 }
 
-// A check returns a reason to retain an object, or the zero Block. The first reason in a chain of checks decides.
-type check func(removal) Block
+// A check returns a reason to retain an object, or the zero Blocker. The first reason in a chain of checks decides.
+type check func(removal) Blocker
 
 var (
 	bindingChecks = []check{
@@ -30,90 +30,90 @@ var (
 	queueChecks    = []check{anotherInstanceWorksHere, replacementIsPending, consumersPublish, deadLettersComeIn, queueIsBound}
 )
 
-func firstBlock(checks []check, r removal) Block {
+func firstBlocker(checks []check, r removal) Blocker {
 	for _, check := range checks {
-		if block := check(r); block != (Block{}) {
+		if block := check(r); block != (Blocker{}) {
 			return block
 		}
 	}
-	return Block{}
+	return Blocker{}
 }
 
 // anotherInstanceWorksHere: another instance of Warren may need the object, and this instance does not know its ConsumerQueues.
-func anotherInstanceWorksHere(r removal) Block {
-	if r.input.Hold == "" {
-		return Block{}
+func anotherInstanceWorksHere(r removal) Blocker {
+	if r.input.OtherInstance == "" {
+		return Blocker{}
 	}
-	return Block{v1alpha1.AdvisoryReasonSharedVHost, r.input.Hold}
+	return Blocker{v1alpha1.AdvisoryReasonSharedVHost, r.input.OtherInstance}
 }
 
 // endMustBeRecreated: an exchange or queue that requires recreation keeps its bindings until then.
-func endMustBeRecreated(r removal) Block {
+func endMustBeRecreated(r removal) Blocker {
 	for _, end := range []vhost.ID{vhost.QueueID(r.entry.Destination), vhost.ExchangeID(r.entry.Source)} {
 		if !r.comparison.Upgraded && r.comparison.recreated()[end] {
-			return Block{
+			return Blocker{
 				v1alpha1.AdvisoryReasonRecreationPending, fmt.Sprintf("%s must be recreated first. Warren does not change it before", end),
 			}
 		}
 	}
-	return Block{}
+	return Blocker{}
 }
 
 // replacementIsPending: until every desired object exists as desired, Warren removes only bindings of sources.
-func replacementIsPending(r removal) Block {
+func replacementIsPending(r removal) Blocker {
 	if r.entry.Kind == v1alpha1.KindBinding && r.entry.Role == v1alpha1.RoleSource || !r.comparison.incomplete() {
-		return Block{}
+		return Blocker{}
 	}
-	return Block{v1alpha1.AdvisoryReasonReplacementPending, "the objects that replace it do not exist yet"}
+	return Blocker{v1alpha1.AdvisoryReasonReplacementPending, "the objects that replace it do not exist yet"}
 }
 
-// consumersPublish: consumers may still follow the previous contract, and publish to a delay tier or park by it. They never
-// publish to a source. A binding can go if another binding matches the same messages: with both, a queue would receive each
-// message twice.
-func consumersPublish(r removal) Block {
-	if r.input.ContractHold == "" || r.entry.Role == v1alpha1.RoleSource {
-		return Block{}
+// consumersPublish: consumers may still follow the previous contract, and publish retries or parked messages through the object.
+// They never publish to a source. Warren removes a binding if another one matches the same messages, because with both a queue
+// would receive each message twice.
+func consumersPublish(r removal) Blocker {
+	if r.input.ContractPending == "" || r.entry.Role == v1alpha1.RoleSource {
+		return Blocker{}
 	}
 	if r.entry.Kind == v1alpha1.KindBinding && r.observed.HasAlternative(topology.BindingOf(r.entry).AtBroker(), r.leaving) {
-		return Block{}
+		return Blocker{}
 	}
-	return Block{v1alpha1.AdvisoryReasonContractPending, r.input.ContractHold}
+	return Blocker{v1alpha1.AdvisoryReasonContractPending, r.input.ContractPending}
 }
 
 // deadLettersNeedBinding: the binding is the only route for the dead letters of some queue.
-func deadLettersNeedBinding(r removal) Block {
+func deadLettersNeedBinding(r removal) Blocker {
 	queue := r.observed.NeededByDeadLettersOf(topology.BindingOf(r.entry).AtBroker(), r.leaving)
 	if queue == "" {
-		return Block{}
+		return Blocker{}
 	}
-	return Block{v1alpha1.AdvisoryReasonDeadLetters, fmt.Sprintf("queue %q still dead-letters through it", queue)}
+	return Blocker{v1alpha1.AdvisoryReasonDeadLetters, fmt.Sprintf("queue %q still dead-letters through it", queue)}
 }
 
 // exchangeIsInUse: something is bound to the exchange, or sends messages to it.
-func exchangeIsInUse(r removal) Block {
+func exchangeIsInUse(r removal) Blocker {
 	use := r.observed.UsedBy(r.entry.Name, r.leaving)
 	if use == "" {
-		return Block{}
+		return Blocker{}
 	}
-	return Block{v1alpha1.AdvisoryReasonInUse, use}
+	return Blocker{v1alpha1.AdvisoryReasonInUse, use}
 }
 
 // deadLettersComeIn: another queue still dead-letters to this queue.
-func deadLettersComeIn(r removal) Block {
+func deadLettersComeIn(r removal) Blocker {
 	queue := r.observed.DeadLettersInto(r.entry.Name, nil)
 	if queue == "" {
-		return Block{}
+		return Blocker{}
 	}
-	return Block{v1alpha1.AdvisoryReasonDeadLetters, fmt.Sprintf("queue %q still dead-letters to it", queue)}
+	return Blocker{v1alpha1.AdvisoryReasonDeadLetters, fmt.Sprintf("queue %q still dead-letters to it", queue)}
 }
 
 // queueIsBound: the queue may still receive messages through a binding.
-func queueIsBound(r removal) Block {
+func queueIsBound(r removal) Blocker {
 	bindings := r.observed.BindingsTo[r.entry.Name]
 	if len(bindings) == 0 {
-		return Block{}
+		return Blocker{}
 	}
-	return Block{v1alpha1.AdvisoryReasonInUse, fmt.Sprintf("it is still bound to exchange %q", bindings[0].Source)}
+	return Blocker{v1alpha1.AdvisoryReasonInUse, fmt.Sprintf("it is still bound to exchange %q", bindings[0].Source)}
 }
 
 // incomplete reports whether a desired object is missing or differs. It ignores missing sources, which Warren cannot always

@@ -33,7 +33,7 @@ func TestChecks(t *testing.T) {
 			Queues:    []topology.Queue{{Name: "dlq"}, {Name: "theirs", Arguments: vhost.Arguments{key: value}}},
 			Bindings:  []topology.Binding{{Source: "dlx", Destination: "dlq"}},
 		})
-		observed.DeadLetters = vhost.DeadLettersIn(observed.Queues)
+		observed.DeadLetterRoutes = vhost.DeadLetterRoutesIn(observed.Queues)
 		return observed
 	}
 	unbound := func(observed vhost.Observed) vhost.Observed {
@@ -46,111 +46,111 @@ func TestChecks(t *testing.T) {
 	twice.BindingsFrom["dlx"] = append(twice.BindingsFrom["dlx"], vhost.Binding{Source: "dlx", Destination: "theirs"})
 	theirs := byName.Queues["theirs"]
 	theirs.Arguments[vhost.ArgDeadLetterRoutingKey] = "dlq"
-	byName.DeadLetters = vhost.DeadLettersIn(byName.Queues)
+	byName.DeadLetterRoutes = vhost.DeadLetterRoutesIn(byName.Queues)
 	leaving := vhost.IDs{topology.IDOf(binding): true}
 	for name, test := range map[string]struct {
 		check   check
 		removal removal
-		want    Block
+		want    Blocker
 	}{
 		"anotherInstanceWorksHere: there is one": {
 			anotherInstanceWorksHere,
-			removal{entry: queue, input: Input{Hold: "another instance works here"}},
-			Block{v1alpha1.AdvisoryReasonSharedVHost, "another instance works here"},
+			removal{entry: queue, input: Input{OtherInstance: "another instance works here"}},
+			Blocker{v1alpha1.AdvisoryReasonSharedVHost, "another instance works here"},
 		},
-		"anotherInstanceWorksHere: there is none": {anotherInstanceWorksHere, removal{entry: queue}, Block{}},
+		"anotherInstanceWorksHere: there is none": {anotherInstanceWorksHere, removal{entry: queue}, Blocker{}},
 		"endMustBeRecreated: the queue of the binding": {
 			endMustBeRecreated,
 			removal{entry: binding, comparison: recreate(v1alpha1.KindQueue, "dlq")},
-			Block{v1alpha1.AdvisoryReasonRecreationPending, `queue "dlq" must be recreated first. Warren does not change it before`},
+			Blocker{v1alpha1.AdvisoryReasonRecreationPending, `queue "dlq" must be recreated first. Warren does not change it before`},
 		},
 		"endMustBeRecreated: another queue": {
-			endMustBeRecreated, removal{entry: binding, comparison: recreate(v1alpha1.KindQueue, "orders")}, Block{},
+			endMustBeRecreated, removal{entry: binding, comparison: recreate(v1alpha1.KindQueue, "orders")}, Blocker{},
 		},
 		"endMustBeRecreated: only since the broker was upgraded": {
-			endMustBeRecreated, removal{entry: binding, comparison: upgraded(recreate(v1alpha1.KindQueue, "dlq"))}, Block{},
+			endMustBeRecreated, removal{entry: binding, comparison: upgraded(recreate(v1alpha1.KindQueue, "dlq"))}, Blocker{},
 		},
 		"endMustBeRecreated: the exchange of the binding": {
 			endMustBeRecreated,
 			removal{entry: binding, comparison: recreate(v1alpha1.KindExchange, "dlx")},
-			Block{v1alpha1.AdvisoryReasonRecreationPending, `exchange "dlx" must be recreated first. Warren does not change it before`},
+			Blocker{v1alpha1.AdvisoryReasonRecreationPending, `exchange "dlx" must be recreated first. Warren does not change it before`},
 		},
 		"endMustBeRecreated: another exchange": {
-			endMustBeRecreated, removal{entry: binding, comparison: recreate(v1alpha1.KindExchange, "other")}, Block{},
+			endMustBeRecreated, removal{entry: binding, comparison: recreate(v1alpha1.KindExchange, "other")}, Blocker{},
 		},
 		"consumersPublish: to a delay tier": {
 			consumersPublish,
-			removal{entry: queue, input: Input{ContractHold: "consumers do not know"}},
-			Block{v1alpha1.AdvisoryReasonContractPending, "consumers do not know"},
+			removal{entry: queue, input: Input{ContractPending: "consumers do not know"}},
+			Blocker{v1alpha1.AdvisoryReasonContractPending, "consumers do not know"},
 		},
 		"consumersPublish: by a binding": {
 			consumersPublish,
-			removal{entry: binding, observed: broker("x-max-length", 5), input: Input{ContractHold: "consumers do not know"}},
-			Block{v1alpha1.AdvisoryReasonContractPending, "consumers do not know"},
+			removal{entry: binding, observed: broker("x-max-length", 5), input: Input{ContractPending: "consumers do not know"}},
+			Blocker{v1alpha1.AdvisoryReasonContractPending, "consumers do not know"},
 		},
 		"consumersPublish: by a binding, and another binding matches the same messages": {
 			consumersPublish,
-			removal{entry: binding, observed: twice, input: Input{ContractHold: "consumers do not know"}},
-			Block{},
+			removal{entry: binding, observed: twice, input: Input{ContractPending: "consumers do not know"}},
+			Blocker{},
 		},
 		"consumersPublish: to no source": {
 			consumersPublish,
-			removal{entry: source, input: Input{ContractHold: "consumers do not know"}},
-			Block{},
+			removal{entry: source, input: Input{ContractPending: "consumers do not know"}},
+			Blocker{},
 		},
-		"consumersPublish: by the new contract": {consumersPublish, removal{entry: queue}, Block{}},
+		"consumersPublish: by the new contract": {consumersPublish, removal{entry: queue}, Blocker{}},
 		"replacementIsPending: something desired is missing": {
 			replacementIsPending,
 			removal{entry: queue, comparison: state(v1alpha1.KindQueue, "new", v1alpha1.RoleDeadLetter, v1alpha1.StateMissing)},
-			Block{v1alpha1.AdvisoryReasonReplacementPending, "the objects that replace it do not exist yet"},
+			Blocker{v1alpha1.AdvisoryReasonReplacementPending, "the objects that replace it do not exist yet"},
 		},
 		"replacementIsPending: something is not as desired": {
 			replacementIsPending,
 			removal{entry: exchange, comparison: recreate(v1alpha1.KindQueue, "orders")},
-			Block{v1alpha1.AdvisoryReasonReplacementPending, "the objects that replace it do not exist yet"},
+			Blocker{v1alpha1.AdvisoryReasonReplacementPending, "the objects that replace it do not exist yet"},
 		},
 		"replacementIsPending: a source exchange that Warren does not declare is missing": {
-			replacementIsPending, removal{entry: queue, comparison: state(v1alpha1.KindExchange, "events", v1alpha1.RoleSource, v1alpha1.StateMissing)}, Block{},
+			replacementIsPending, removal{entry: queue, comparison: state(v1alpha1.KindExchange, "events", v1alpha1.RoleSource, v1alpha1.StateMissing)}, Blocker{},
 		},
 		"replacementIsPending: the binding of a source": {
-			replacementIsPending, removal{entry: source, comparison: recreate(v1alpha1.KindQueue, "orders")}, Block{},
+			replacementIsPending, removal{entry: source, comparison: recreate(v1alpha1.KindQueue, "orders")}, Blocker{},
 		},
 		"replacementIsPending: all is there": {
-			replacementIsPending, removal{entry: queue, comparison: state(v1alpha1.KindQueue, "new", v1alpha1.RoleDeadLetter, v1alpha1.StateInSync)}, Block{},
+			replacementIsPending, removal{entry: queue, comparison: state(v1alpha1.KindQueue, "new", v1alpha1.RoleDeadLetter, v1alpha1.StateInSync)}, Blocker{},
 		},
 		"deadLettersNeedBinding: it is the only way": {
 			deadLettersNeedBinding,
 			removal{entry: binding, observed: leads, leaving: leaving},
-			Block{v1alpha1.AdvisoryReasonDeadLetters, `queue "theirs" still dead-letters through it`},
+			Blocker{v1alpha1.AdvisoryReasonDeadLetters, `queue "theirs" still dead-letters through it`},
 		},
-		"deadLettersNeedBinding: another binding stays": {deadLettersNeedBinding, removal{entry: binding, observed: leads}, Block{}},
-		"deadLettersNeedBinding: no queue dead-letters": {deadLettersNeedBinding, removal{entry: binding, observed: quiet, leaving: leaving}, Block{}},
+		"deadLettersNeedBinding: another binding stays": {deadLettersNeedBinding, removal{entry: binding, observed: leads}, Blocker{}},
+		"deadLettersNeedBinding: no queue dead-letters": {deadLettersNeedBinding, removal{entry: binding, observed: quiet, leaving: leaving}, Blocker{}},
 		"exchangeIsInUse: a queue dead-letters to it": {
 			exchangeIsInUse,
 			removal{entry: exchange, observed: unbound(broker(vhost.ArgDeadLetterExchange, "dlx"))},
-			Block{v1alpha1.AdvisoryReasonInUse, `queue "theirs" dead-letters to it`},
+			Blocker{v1alpha1.AdvisoryReasonInUse, `queue "theirs" dead-letters to it`},
 		},
 		"exchangeIsInUse: a queue is bound to it": {
-			exchangeIsInUse, removal{entry: exchange, observed: quiet}, Block{v1alpha1.AdvisoryReasonInUse, `"dlq" is bound to it`},
+			exchangeIsInUse, removal{entry: exchange, observed: quiet}, Blocker{v1alpha1.AdvisoryReasonInUse, `"dlq" is bound to it`},
 		},
-		"exchangeIsInUse: the queue that is bound to it is removed, too": {exchangeIsInUse, removal{entry: exchange, observed: quiet, leaving: leaving}, Block{}},
+		"exchangeIsInUse: the queue that is bound to it is removed, too": {exchangeIsInUse, removal{entry: exchange, observed: quiet, leaving: leaving}, Blocker{}},
 		"deadLettersComeIn: by an exchange": {
 			deadLettersComeIn,
 			removal{entry: queue, observed: leads},
-			Block{v1alpha1.AdvisoryReasonDeadLetters, `queue "theirs" still dead-letters to it`},
+			Blocker{v1alpha1.AdvisoryReasonDeadLetters, `queue "theirs" still dead-letters to it`},
 		},
 		"deadLettersComeIn: by the name of the queue": {
 			deadLettersComeIn,
 			removal{entry: queue, observed: byName},
-			Block{v1alpha1.AdvisoryReasonDeadLetters, `queue "theirs" still dead-letters to it`},
+			Blocker{v1alpha1.AdvisoryReasonDeadLetters, `queue "theirs" still dead-letters to it`},
 		},
 		"deadLettersComeIn: to another queue": {
-			deadLettersComeIn, removal{entry: queue, observed: unbound(broker(vhost.ArgDeadLetterExchange, "dlx"))}, Block{},
+			deadLettersComeIn, removal{entry: queue, observed: unbound(broker(vhost.ArgDeadLetterExchange, "dlx"))}, Blocker{},
 		},
 		"queueIsBound: to an exchange": {
-			queueIsBound, removal{entry: queue, observed: quiet}, Block{v1alpha1.AdvisoryReasonInUse, `it is still bound to exchange "dlx"`},
+			queueIsBound, removal{entry: queue, observed: quiet}, Blocker{v1alpha1.AdvisoryReasonInUse, `it is still bound to exchange "dlx"`},
 		},
-		"queueIsBound: to none": {queueIsBound, removal{entry: queue, observed: byName}, Block{}},
+		"queueIsBound: to none": {queueIsBound, removal{entry: queue, observed: byName}, Blocker{}},
 	} {
 		topologytest.Equal(t, name, test.want, test.check(test.removal))
 	}
@@ -160,9 +160,9 @@ func TestChecks(t *testing.T) {
 func TestFirstBlock(t *testing.T) {
 	t.Parallel()
 	block := func(message string) check {
-		return func(removal) Block { return Block{v1alpha1.AdvisoryReasonInUse, message} }
+		return func(removal) Blocker { return Blocker{v1alpha1.AdvisoryReasonInUse, message} }
 	}
-	passes := func(removal) Block { return Block{} }
-	topologytest.Equal(t, "block", "first", firstBlock([]check{passes, block("first"), block("second")}, removal{}).Message)
-	topologytest.Equal(t, "no block", Block{}, firstBlock([]check{passes}, removal{}))
+	passes := func(removal) Blocker { return Blocker{} }
+	topologytest.Equal(t, "block", "first", firstBlocker([]check{passes, block("first"), block("second")}, removal{}).Message)
+	topologytest.Equal(t, "no block", Blocker{}, firstBlocker([]check{passes}, removal{}))
 }

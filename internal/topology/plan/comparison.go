@@ -21,10 +21,10 @@ type Input struct {
 	UnwantedFrom func(exchange string, bindings []vhost.Binding) []vhost.ID
 	// Owned are the objects that Warren declared or adopted for this ConsumerQueue.
 	Owned []v1alpha1.TopologyEntry
-	// Hold is why nothing may be removed now; empty if removals are allowed.
-	Hold string
-	// ContractHold is why consumers may still publish to objects that have left the spec; empty if they do not.
-	ContractHold string
+	// OtherInstance describes another instance of Warren on the vhost; empty if there is none. Warren removes nothing beside it.
+	OtherInstance string
+	// ContractPending is why consumers may still publish to objects that have left the spec; empty if they do not.
+	ContractPending string
 	// Shared reports whether another ConsumerQueue has, or will have, an object. If Shared is nil, none does.
 	Shared func(v1alpha1.TopologyEntry) bool
 	// ClearPolicy returns the command that deletes a policy. If ClearPolicy is nil, there are no advisories about fences.
@@ -68,7 +68,7 @@ type Comparison struct {
 	Unlisted int
 	// Upgraded is true if every object that requires recreation has the form that this spec has on an older RabbitMQ.
 	Upgraded bool
-	// Recreates: Warren recreates the queues that need recreation, so what these need is declared before.
+	// Recreates: Warren recreates queues itself, so it first declares the objects that the new queues need.
 	Recreates bool
 }
 

@@ -77,11 +77,11 @@ type Plan struct {
 
 // Decide chooses an action for each missing or orphaned object.
 //
-// Under Report it only leaves objects. While an object requires recreation, only objects that were in sync before are declared
-// again, and the bindings of that object stay as they are. If Warren recreates the object itself, it declares new exchanges and
-// queues before, and binds new exchanges: no message reaches these yet, and the recreated queue may dead-letter to them. If only a
-// broker upgrade explains the difference, its bindings are declared again too. An end that is missing and not declared cannot be
-// bound. Messages come in last: a new source binding waits for everything else.
+// Under Report it only leaves objects. While an object requires recreation, Warren declares only objects that were in sync before,
+// and leaves the bindings of that object as they are. If only a broker upgrade explains the difference, it also declares the
+// bindings again. If Warren recreates the object itself, it first declares new exchanges and queues, and binds new exchanges: the
+// recreated queue may dead-letter to them, and no message reaches them yet. A binding to an end that is missing and not declared is
+// left out. A new source binding waits for everything else, so that messages find a complete topology.
 func Decide(comparison Comparison, known topology.Inventory, policy v1alpha1.DriftPolicy) Plan {
 	decision := decision{comparison: comparison, known: known, policy: policy, absent: vhost.IDs{}}
 	if !comparison.Upgraded {
@@ -141,8 +141,9 @@ func (d decision) about(missing Entry) Action {
 	return Action{Bind, reason, missing}
 }
 
-// precedesRecreation reports whether a new object is declared before the recreation that Warren makes itself: an exchange or a queue that
-// did not exist before, or a binding of such an exchange. All other bindings wait, because a message would take the old and the new way.
+// precedesRecreation reports whether Warren declares a new object before it recreates a queue: an exchange or queue that did not
+// exist before, or a binding of such an exchange. All other bindings wait, because messages would take both the old and the new
+// route.
 func (d decision) precedesRecreation(missing Entry) bool {
 	if !d.comparison.Recreates || d.comparison.Upgraded {
 		return false

@@ -12,9 +12,9 @@ import (
 // maxForeign is the number of foreign bindings that a comparison lists. Unlisted counts the others.
 const maxForeign = 64
 
-// addForeign lists foreign bindings, the first ones in order. These lead into queues of this topology, or from its dead-letter
-// and retry exchanges to other queues and exchanges, and no ConsumerQueue with a right to them specifies them. Warren never
-// removes them: other programs may need them.
+// addForeign lists up to maxForeign foreign bindings in order. They lead into queues of this topology, or from its dead-letter and
+// retry exchanges to other queues and exchanges. No ConsumerQueue with a right to them specifies them. Warren never removes them,
+// because other programs may need them.
 func (c *Comparison) addForeign(desired topology.Topology, observed vhost.Observed, input Input, older *topology.Topology) {
 	known := topology.IDsOf(desired.Bindings)
 	if older != nil {

@@ -16,7 +16,7 @@ func TestDecideOrphans(t *testing.T) {
 	} {
 		orphan := plan.Orphan{Entry: v1alpha1.TopologyEntry{Kind: kind, Name: "orders.retry.10s"}}
 		needed := orphan
-		needed.BlockedBy = plan.Block{Reason: v1alpha1.AdvisoryReasonInUse, Message: "queue \"audit\" is bound to it"}
+		needed.BlockedBy = plan.Blocker{Reason: v1alpha1.AdvisoryReasonInUse, Message: "queue \"audit\" is bound to it"}
 		for _, test := range []struct {
 			orphan plan.Orphan
 			policy v1alpha1.DriftPolicy

@@ -14,11 +14,11 @@ type Orphan struct {
 	Entry v1alpha1.TopologyEntry
 	// BlockedBy is why Warren retains the object for now. If it is zero, Warren removes a binding or an exchange immediately, and a
 	// queue once it is proven empty.
-	BlockedBy Block
+	BlockedBy Blocker
 }
 
-// Block is a reason to retain an object.
-type Block struct {
+// Blocker is a reason to retain an object.
+type Blocker struct {
 	Reason v1alpha1.AdvisoryReason
 	// Message describes the reason.
 	Message string
@@ -28,7 +28,7 @@ type Block struct {
 func (o Orphan) ID() vhost.ID { return topology.IDOf(o.Entry) }
 
 // Blocked reports whether Warren retains the object for now.
-func (o Orphan) Blocked() bool { return o.BlockedBy != Block{} }
+func (o Orphan) Blocked() bool { return o.BlockedBy != Blocker{} }
 
 // collectOrphans finds the owned objects that have left the spec and still exist. It skips objects that another ConsumerQueue
 // specifies or holds, and source exchanges, which Warren never deletes.
@@ -39,23 +39,23 @@ func (c *Comparison) collectOrphans(desired topology.Topology, observed vhost.Ob
 			(entry.Kind == v1alpha1.KindExchange && entry.Role == v1alpha1.RoleSource)
 	})
 	leaving := topology.IDsOf(topology.BindingsOf(orphans))
-	blocks := make([]Block, len(orphans))
+	blocks := make([]Blocker, len(orphans))
 	unbound := vhost.IDs{}
 	for i, entry := range orphans {
 		if entry.Kind != v1alpha1.KindBinding {
 			continue
 		}
-		blocks[i] = firstBlock(bindingChecks, removal{entry, c, observed, input, leaving})
-		if blocks[i] == (Block{}) {
+		blocks[i] = firstBlocker(bindingChecks, removal{entry, c, observed, input, leaving})
+		if blocks[i] == (Blocker{}) {
 			unbound[topology.IDOf(entry)] = true
 		}
 	}
 	for i, entry := range orphans {
 		switch entry.Kind {
 		case v1alpha1.KindExchange:
-			blocks[i] = firstBlock(exchangeChecks, removal{entry, c, observed, input, unbound})
+			blocks[i] = firstBlocker(exchangeChecks, removal{entry, c, observed, input, unbound})
 		case v1alpha1.KindQueue:
-			blocks[i] = firstBlock(queueChecks, removal{entry, c, observed, input, unbound})
+			blocks[i] = firstBlocker(queueChecks, removal{entry, c, observed, input, unbound})
 		}
 		entry.State = v1alpha1.StateOrphaned
 		c.addOrphan(Orphan{Entry: entry, BlockedBy: blocks[i]})
@@ -83,8 +83,8 @@ func (o Orphan) change() (v1alpha1.Change, bool) {
 		o.Entry.Destination, o.Entry.Source, o.Entry.RoutingKey)), true
 }
 
-// Keep blocks the deletion of exchanges, for a reason that only the broker could find.
-func (c *Comparison) Keep(exchanges []string, why Block) {
+// Keep blocks the deletion of exchanges, for a reason that only the broker knew.
+func (c *Comparison) Keep(exchanges []string, why Blocker) {
 	kept := func(kind v1alpha1.ObjectKind, name string) bool {
 		return kind == v1alpha1.KindExchange && slices.Contains(exchanges, name)
 	}

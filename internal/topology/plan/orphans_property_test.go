@@ -74,11 +74,11 @@ func retryOf(cq *v1alpha1.ConsumerQueue) *v1alpha1.RetrySpec {
 
 // compare returns the current result of Diff.
 func (e *edited) compare() plan.Comparison {
-	e.observed.DeadLetters = vhost.DeadLettersIn(e.observed.Queues)
+	e.observed.DeadLetterRoutes = vhost.DeadLetterRoutesIn(e.observed.Queues)
 	return plan.Diff(e.now, e.observed, plan.Input{Owned: e.owned})
 }
 
-// remove removes what Diff allows: bindings and exchanges immediately, and queues, all of which are empty.
+// remove removes the objects that Diff allows to remove. All queues are empty.
 func (e *edited) remove(comparison plan.Comparison) {
 	for _, change := range comparison.Changes {
 		switch change.Effect {
@@ -151,7 +151,7 @@ type way struct{ queue, key, reason string }
 // ways returns the dead letters that reach some queue.
 func ways(o vhost.Observed, keys []string) []way {
 	var found []way
-	for _, from := range vhost.DeadLettersIn(o.Queues) {
+	for _, from := range vhost.DeadLetterRoutesIn(o.Queues) {
 		for _, key := range keys {
 			if from.RoutingKey != nil {
 				key = *from.RoutingKey
@@ -246,7 +246,7 @@ func TestTeardownLeavesNothing(t *testing.T) {
 		none := func(v1alpha1.TopologyEntry) string { return "" }
 		var step plan.Teardown
 		for range 5 {
-			e.observed.DeadLetters = vhost.DeadLettersIn(e.observed.Queues)
+			e.observed.DeadLetterRoutes = vhost.DeadLetterRoutesIn(e.observed.Queues)
 			step = plan.TeardownOf(e.owned, e.observed, none, nil)
 			topologytest.Equal(rt, "fed by", "", step.FeedingQueue)
 			queues := step.WorkQueues

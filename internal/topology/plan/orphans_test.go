@@ -41,7 +41,7 @@ func (e edit) compare(t *testing.T) plan.Comparison {
 	if e.then != nil {
 		e.then(&observed)
 	}
-	observed.DeadLetters = vhost.DeadLettersIn(observed.Queues)
+	observed.DeadLetterRoutes = vhost.DeadLetterRoutesIn(observed.Queues)
 	return plan.Diff(now, observed, plan.Input{
 		Older: func() []topology.Topology {
 			return topology.DesiredOnOlderVersions(topologytest.ConsumerQueue(t, e.spec), e.on)

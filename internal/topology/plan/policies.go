@@ -154,7 +154,7 @@ func shadows(p *vhost.Policy, queue topology.Queue, match vhost.Match) []v1alpha
 }
 
 // orDefault returns the value of an argument, or RabbitMQ's default if the argument is not set and the default is known. A policy
-// that only repeats or relaxes a default is no risk. The defaults of both timeouts are those of 4.3 without a configuration.
+// that only repeats or relaxes a default is no risk. The defaults of both timeouts are the defaults of 4.3.
 func orDefault(own any, key string, queue topology.Queue) any {
 	if own != nil {
 		return own

@@ -17,20 +17,19 @@ const (
 	maxRecordedBindings = 64
 	// maxRecordedBytes is how many bytes of arguments these bindings may have together.
 	maxRecordedBytes = 64 << 10
-	// maxRecreationAttempts is how often a recreation may go back because the queue could not be shown to be empty.
+	// maxRecreationAttempts is how often a recreation may fail; see countsAsAttempt.
 	maxRecreationAttempts = 3
-	// retryRecreation is how long after a failed attempt a recreation is tried again. If a consumer or a message came, it is
-	// retrySoon.
+	// retryRecreation is the wait after a failed attempt. It is retrySoon after a consumer or a message came.
 	retryRecreation = 10 * time.Minute
 	retrySoon       = 30 * time.Second
 )
 
-// Recreation is a queue that has to be recreated.
+// Recreation is a queue that must be recreated.
 type Recreation struct {
-	// Queue is the queue as desired, Found as the broker has it.
+	// Queue is the desired queue, and Found the queue at the broker.
 	Queue topology.Queue
 	Found vhost.Queue
-	// Bindings are all bindings of the queue, foreign ones too.
+	// Bindings are all bindings of the queue, including foreign ones.
 	Bindings []vhost.Binding
 	// Foreign: Warren has not declared the queue and has never seen it in sync, so the recreation needs an approval.
 	Foreign bool
@@ -43,8 +42,8 @@ type Recreation struct {
 // recreationOrder is the order in which queues of a ConsumerQueue are recreated, one at a time.
 var recreationOrder = []v1alpha1.Role{v1alpha1.RoleDelayTier, v1alpha1.RoleDeadLetter, v1alpha1.RoleMain}
 
-// NextRecreation returns the queue of a comparison that is recreated next: delay tiers come first, then the dead-letter queue, then the
-// main queue. It returns false if no queue or exchange has to be recreated.
+// NextRecreation returns the queue to recreate next: first the delay tiers, then the dead-letter queue, then the main queue. It
+// returns false if no queue or exchange requires recreation.
 func NextRecreation(comparison Comparison, known topology.Inventory, observed vhost.Observed, input Input) (Recreation, bool) {
 	var next Recreation
 	found := false
@@ -100,10 +99,10 @@ func refuseKind(r Recreation, _ vhost.Observed, _ Input) string {
 }
 
 func refuseOtherInstance(_ Recreation, _ vhost.Observed, input Input) string {
-	if input.Hold == "" {
+	if input.OtherInstance == "" {
 		return ""
 	}
-	return "another instance works on this vhost: " + input.Hold
+	return input.OtherInstance + ": give each instance its own vhost"
 }
 
 func refuseShared(r Recreation, _ vhost.Observed, input Input) string {
@@ -183,7 +182,7 @@ type Verdict struct {
 // pollRecreation is how soon consumers and messages are counted again.
 const pollRecreation = 5 * time.Second
 
-// Permit decides whether a recreation is allowed to begin, whatever the queue holds.
+// Permit decides whether a recreation may begin, whatever the queue holds.
 func (r Recreation) Permit(m Moment) Verdict {
 	last := m.Status.LastResult
 	switch {
@@ -259,7 +258,7 @@ func (m Moment) isApproved() bool {
 }
 
 // isAborted reports whether the recreation is aborted. An abort applies to the planned recreation, and to the next attempt after
-// a recreation that it turned back.
+// the recreation that it backed out.
 func (m Moment) isAborted() bool {
 	last := m.Status.LastResult
 	return m.Aborted != "" && (m.Aborted == m.Status.ID ||
@@ -291,7 +290,7 @@ func waitAfter(last v1alpha1.RecreationResult) time.Duration {
 	return retrySoon
 }
 
-// retryWait returns how long a recreation that went back still waits for its next attempt.
+// retryWait returns how long a recreation that was backed out still waits for its next attempt.
 func retryWait(m Moment) time.Duration {
 	last := m.Status.LastResult
 	waits := last != nil && last.Result == v1alpha1.RecreationBackedOut && last.Reason != v1alpha1.BackOutAborted

@@ -113,7 +113,7 @@ func TestWhatIsNotRecreated(t *testing.T) {
 			want:   `only durable quorum queues are recreated, and queue "orders" is transient` + byHand,
 		},
 		"with another instance": {
-			input: plan.Input{Hold: "u2 works here"}, want: "another instance works on this vhost: u2 works here",
+			input: plan.Input{OtherInstance: "u2 works here"}, want: "u2 works here: give each instance its own vhost",
 		},
 		"with another ConsumerQueue": {
 			input: plan.Input{Shared: func(entry v1alpha1.TopologyEntry) bool { return entry.Name == "orders" }},

@@ -9,10 +9,10 @@ import (
 	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
-// This file is a model of a recreation with everything that may happen meanwhile. It walks through every order in which the steps of two
-// managers, a publisher, a consumer, crashes, late deletes, moves of the queue's leader, an abort and the loss of the status can come, and
-// checks that a confirmed message is always somewhere. The decisions are the product's: NextStep, BackOut and Recovered. The
-// steps of the broker side are those of internal/rabbit/recreate and safedelete, in their order.
+// This file is a model of a recreation with everything that may happen meanwhile. It explores every order of the steps of two
+// managers, a publisher, a consumer, crashes, late deletes, moves of the queue's leader, an abort and the loss of the status. It
+// checks that no confirmed message is ever lost. The decisions are the product's: NextStep, BackOut and Recovered. The steps at the
+// broker are the steps of internal/rabbit/recreate and safedelete, in their order.
 //
 // Each guard of the protocol can be left out. Then the model must find a loss, or two deletes at the same time: otherwise it would not see
 // that the guard is missing in the product either.
@@ -60,7 +60,7 @@ const (
 	newQueue
 )
 
-// phases are those of the status, by their number in the model. over is the status after the recreation.
+// phases are the phases of the status, by their number in the model. over is the status after the recreation.
 var phases = []v1alpha1.RecreationPhase{
 	v1alpha1.RecreationDiverting, v1alpha1.RecreationEmptying, v1alpha1.RecreationSwapping, v1alpha1.RecreationGivingBack, "",
 }
@@ -238,7 +238,7 @@ func (w *world) requeue() {
 	}
 }
 
-// happen is what nobody decides.
+// happen makes the steps that no actor decides.
 func (e *exploredRecreation) happen(w world) {
 	if w.deletes > 0 {
 		n := w
@@ -615,9 +615,9 @@ func (e *exploredRecreation) giveBack(w world, by uint8) {
 	}
 }
 
-// explore visits each state once. It returns how many there are, and the way to a state that must not be; nil if there is none. That nothing
-// of Warren's is left is checked for one manager: a manager that was stopped, and lost the lease meanwhile, may declare the hold queue once
-// more before it exits. Messages are then there twice, and none is lost.
+// explore visits each state once. It returns how many there are, and the way to a state that must not be; nil if there is none. The
+// check that no object of Warren is left behind needs a single manager: a stopped manager that has lost the lease may declare the
+// hold queue again before it exits. Messages are then there twice, and none is lost.
 func explore(without guard, spend budget) (states int, way []string) {
 	begin := world{bound: true, consumer: false, budget: spend}
 	begin.status = written{phase: diverting}

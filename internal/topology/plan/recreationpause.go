@@ -12,10 +12,10 @@ import (
 
 // Limits of pauses; see ADR 0045.
 const (
-	// stopLimit is for how long Warren waits until all consumers have stopped. A kubelet takes up to 90 s to deliver a ConfigMap,
-	// the library reads it every 30 s and drains for 20 s unless told otherwise. The rest of contract.MaxPause is for the recreation.
+	// stopLimit is how long Warren waits until all consumers have stopped. A kubelet takes up to 90 s to deliver a ConfigMap. By
+	// default the library reads it every 30 s and drains for 20 s. The rest of contract.MaxPause is for the recreation.
 	stopLimit = 5 * time.Minute
-	// maxPauses is how often consumers are asked to pause for the same recreation, pauseAgain how long after the last attempt.
+	// maxPauses is how often consumers are asked to pause for one recreation, and pauseAgain the wait between two pauses.
 	maxPauses  = 3
 	pauseAgain = 10 * time.Minute
 )
@@ -40,8 +40,8 @@ func (c ConsumerCounts) whyNoPause(configMap string) string {
 	return ""
 }
 
-// PauseConsumers decides about a recreation that waits for its consumers: whether they are asked to pause, and if not, what is to be
-// done. configMap has the contract, of which the consumers were counted.
+// PauseConsumers decides whether the consumers are asked to pause, for a recreation that waits for them. If not, why names the
+// reason and what the user can do. configMap is the ConfigMap with the contract that consumers.Following follow.
 func (r Recreation) PauseConsumers(m Moment, consumers ConsumerCounts, configMap string) (pause bool, why string) {
 	last := m.Status.LastResult
 	recent := last != nil && last.Result == v1alpha1.RecreationBackedOut && m.Now.Sub(last.Time.Time) < pauseAgain
@@ -62,13 +62,13 @@ func (r Recreation) PauseConsumers(m Moment, consumers ConsumerCounts, configMap
 	return true, ""
 }
 
-// MayPauseConsumers reports whether the consumers of the queue can be asked to pause for this recreation at all.
+// MayPauseConsumers reports whether a recreation of this kind may pause the consumers of the queue.
 func (r Recreation) MayPauseConsumers(m Moment) bool {
 	return m.Settings.Policy == v1alpha1.RecreatePolicyMigrate && r.Queue.Role == v1alpha1.RoleMain
 }
 
-// Paused returns the status of a recreation whose consumers are asked to pause. Consumers limit a pause by its id, so each one after
-// the first one gets another.
+// Paused returns the status of a recreation whose consumers are asked to pause. Consumers limit each pause by its id, so every
+// further pause gets a new id.
 func Paused(status v1alpha1.RecreationStatus, now time.Time, newID func() string) v1alpha1.RecreationStatus {
 	if status.Pauses > 0 {
 		status.ID = newID()

@@ -19,13 +19,13 @@ type Outcome string
 const (
 	// PhaseDone: the phase is complete.
 	PhaseDone Outcome = "Done"
-	// PhaseFailed: the connection or the broker failed; the same phase is tried again.
+	// PhaseFailed: the connection or the broker failed; Warren repeats the phase.
 	PhaseFailed Outcome = "Failed"
-	// PhaseMessagesCame: messages were found that came past the bindings after the queue was emptied.
+	// PhaseMessagesCame: after the queue was emptied, messages were published to it by its name.
 	PhaseMessagesCame Outcome = "MessagesCame"
 	// PhaseConsumersCame: a consumer subscribed to the queue.
 	PhaseConsumersCame Outcome = "ConsumersCame"
-	// PhaseNotProven: the queue could not be shown to be empty.
+	// PhaseNotProven: the queue could not be proven empty.
 	PhaseNotProven Outcome = "NotProven"
 	// PhaseRefused: the recreation is not possible, for a reason that waiting does not remove.
 	PhaseRefused Outcome = "Refused"
@@ -44,8 +44,8 @@ type Ended struct {
 	Settled bool
 }
 
-// NextStep decides how a recreation continues when the work of its phase has ended: it returns the status to write before the next work
-// begins, and whether the recreation is over. Once a delete may have been sent, a recreation only goes forward.
+// NextStep decides how a recreation continues when the work of its phase has ended. It returns the status to write before the next
+// work begins, and whether the recreation is over. Once a delete may have been sent, a recreation is never backed out.
 func NextStep(status v1alpha1.RecreationStatus, ended Ended) (next v1alpha1.RecreationStatus, over bool) {
 	switch ended.Outcome {
 	case PhaseDone:
@@ -80,8 +80,8 @@ func afterMessagesCame(status v1alpha1.RecreationStatus, ended Ended) v1alpha1.R
 	return emptiedAgain(status)
 }
 
-// emptiedAgain returns the next status after the queue got messages: the phase Emptying moves them, or has moved them. After a
-// delete was sent there is nothing to move any more.
+// emptiedAgain returns the status after the queue received messages. Emptying comes next, or Swapping if Emptying has just moved
+// them. After a delete was sent, Swapping continues, because the queue has no messages to move.
 func emptiedAgain(status v1alpha1.RecreationStatus) v1alpha1.RecreationStatus {
 	switch {
 	case status.Phase == v1alpha1.RecreationEmptying:
@@ -102,7 +102,7 @@ func phaseAfter(phase v1alpha1.RecreationPhase, withoutHold bool) v1alpha1.Recre
 	return v1alpha1.RecreationSwapping
 }
 
-// BackOut turns a recreation under way back to the old queue, unless a delete may have been sent.
+// BackOut makes a recreation under way restore the old queue, unless a delete may have been sent.
 func BackOut(status v1alpha1.RecreationStatus, reason, message string) v1alpha1.RecreationStatus {
 	if status.DeleteSent || status.Phase == v1alpha1.RecreationGivingBack || !status.IsUnderWay() {
 		return status
@@ -132,8 +132,8 @@ func Planned(former *v1alpha1.RecreationStatus, queue topology.Queue, newID func
 	return planned
 }
 
-// Finished returns the status of a recreation that ended at a time. The next attempt of a recreation that went back gets another
-// id, because a delete of the old hold queue may still be running and must not find the next hold queue.
+// Finished returns the status of a recreation that ended. The next attempt after a recreation that was backed out gets a new id: a
+// delete of the old hold queue may still be running, and must not find the next hold queue.
 func Finished(status v1alpha1.RecreationStatus, at metav1.Time) v1alpha1.RecreationStatus {
 	result := v1alpha1.RecreationResult{ID: status.ID, Queue: status.Queue, Result: v1alpha1.RecreationCompleted, Time: at}
 	left := v1alpha1.RecreationStatus{
@@ -189,7 +189,7 @@ func DescribeWork(status v1alpha1.RecreationStatus) string {
 	case v1alpha1.RecreationEmptying:
 		parts = append(parts, "the messages of "+queue+" are moved to queue "+status.Backlog)
 	case v1alpha1.RecreationSwapping:
-		parts = append(parts, queue+" is shown to be empty, deleted and declared")
+		parts = append(parts, queue+" is proven empty, deleted and declared")
 	case v1alpha1.RecreationGivingBack:
 		parts = append(parts, "the messages and bindings of "+queue+" are moved back to it")
 	}

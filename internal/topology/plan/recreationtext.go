@@ -16,8 +16,8 @@ type Consequence struct {
 	Text string `json:"text"`
 }
 
-// Consequences returns what a person should know before a recreation begins. messages is the latest count of messages in the main
-// queue, -1 if unknown. tiers are the delay tiers that return to the queue by its name.
+// Consequences returns what a user should know before a recreation begins. messages is the latest count of messages in the main
+// queue, or -1 if it is unknown. tiers are the delay tiers that return messages to the queue by its name.
 func (r Recreation) Consequences(settings topology.Recreation, messages int64, tiers []string) []Consequence {
 	if r.Refusal != "" {
 		return []Consequence{{"refused", r.Refusal}}
@@ -40,7 +40,7 @@ func (r Recreation) Consequences(settings topology.Recreation, messages int64, t
 	return append(all, Consequence{"afterwards", after})
 }
 
-// consumersFirst describes what the consumers have to do. Those of a queue whose messages are moved can be asked to pause.
+// consumersFirst describes what to do about the consumers. Warren can pause only consumers of a queue whose messages it moves.
 func consumersFirst(moves bool) string {
 	if moves {
 		return "Warren asks them to pause if all of them follow the contract of spec.contract; otherwise scale them to " +
@@ -73,7 +73,7 @@ func (r Recreation) ofPublishers() string {
 	return "through exchange " + strings.Join(exchanges, ", ") + ": not affected"
 }
 
-// TiersReturningTo returns the delay tiers of a topology that return to a queue by its name.
+// TiersReturningTo returns the delay tiers of a topology that return messages to a queue by its name.
 func TiersReturningTo(queue string, entries []v1alpha1.TopologyEntry, observed vhost.Observed) []string {
 	var tiers []string
 	for _, entry := range entries {

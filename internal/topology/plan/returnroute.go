@@ -15,8 +15,8 @@ import (
 const lostOrStuck = "messages would be lost after their delay, or stay in their delay tier"
 
 // checkReturnRoute checks the destination of messages after their delay. It reports a change if they do not reach the main queue,
-// and an advisory if they reach further queues too. Parts of the route that this topology declares count as existing, because
-// they have changes of their own.
+// and an advisory if they reach further queues too. Parts of the route that this topology declares count as existing, because Diff
+// reports them separately.
 func (c *Comparison) checkReturnRoute(desired topology.Topology, observed vhost.Observed) {
 	route := desired.Return
 	if route == nil {

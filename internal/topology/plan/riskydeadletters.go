@@ -26,7 +26,7 @@ func riskyDeadLetters(desired topology.Topology, observed vhost.Observed, versio
 			continue
 		}
 		dlq := settingsOf(queue.Name, found, observed.Policies)
-		add(lostByLooking(dlq, version))
+		add(lostByBrowsing(dlq, version))
 		add(expiring(dlq))
 		add(dropped(dlq))
 		add(delayed(dlq))
@@ -34,8 +34,8 @@ func riskyDeadLetters(desired topology.Topology, observed vhost.Observed, versio
 	return advisories
 }
 
-// lostByLooking returns the advisory that browsing dead letters may delete them.
-func lostByLooking(dlq settings, version vhost.Version) *v1alpha1.Advisory {
+// lostByBrowsing returns the advisory that browsing dead letters may delete them.
+func lostByBrowsing(dlq settings, version vhost.Version) *v1alpha1.Advisory {
 	found, limited := dlq.deliveryLimit(version)
 	if !limited {
 		return nil
@@ -105,7 +105,7 @@ func MayDelayReturned(name string, queue vhost.Queue, policies []vhost.Policy) b
 	return delayed
 }
 
-// returnDelay returns how many milliseconds the broker hides a returned message at least; false if it does not.
+// returnDelay returns for at least how many milliseconds the broker hides a returned message; false if it hides none.
 func (s settings) returnDelay() (delay limit, delayed bool) {
 	delay, set := s.lowest(vhost.ArgDelayedRetryMin, vhost.KeyDelayedRetryMin, func(value int64) bool { return value > 0 })
 	retryType, _ := s.besides(delay, vhost.ArgDelayedRetryType, vhost.KeyDelayedRetryType)

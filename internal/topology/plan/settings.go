@@ -66,8 +66,8 @@ func notNegative(value int64) bool { return value >= 0 }
 
 func negative(value int64) bool { return value < 0 }
 
-// besides returns the value of an argument that a policy key overrides, and the policy that sets the value, if there is one. If a
-// policy that may match sets the limit, its other keys count too: either all of them apply or none.
+// besides returns the value of an argument or of the policy key that overrides it, and the policy that sets the value, if any. If a
+// policy that may match sets the limit, its other keys count too: RabbitMQ applies all keys of a policy or none.
 func (s settings) besides(limit limit, argument, key string) (value any, by *vhost.Policy) {
 	policies := s.holding
 	if limit.policy != nil && limit.match == vhost.MatchUnknown {

@@ -18,7 +18,7 @@ type Teardown struct {
 	FeedingQueue string
 	// DeadLetterQueues are dead-letter queues to which no queue dead-letters. Warren deletes them one by one.
 	DeadLetterQueues []string
-	// Bindings lead to queues that stay for other ConsumerQueues, and no other ConsumerQueue specifies them.
+	// Bindings lead to queues that Warren retains for other ConsumerQueues. No other ConsumerQueue specifies these bindings.
 	Bindings []topology.Binding
 	// Exchanges are exchanges that nothing needs any more.
 	Exchanges []string
@@ -118,10 +118,9 @@ func (t *Teardown) addExchanges(exchanges []v1alpha1.TopologyEntry, observed vho
 	}
 }
 
-// HalfDeleted returns the missing part of a group of work queues whose deletion was interrupted: delay tiers, with their
-// bindings, that are missing although the main queue exists, and that were in sync with desired before. owned are the objects
-// that the ConsumerQueue owned. The result is empty if the main queue is missing too, because it is deleted last, and if the main
-// queue belongs to others.
+// HalfDeleted returns the delay tiers, with their bindings, that an interrupted deletion of the work queues has deleted. They were
+// in sync with desired, and are missing although the main queue exists. owned are the objects that the ConsumerQueue owned. The
+// result is empty if the main queue is missing too, because it is deleted last, and if the main queue belongs to others.
 func HalfDeleted(desired topology.Topology, owned topology.Inventory, observed vhost.Observed) topology.Topology {
 	missing := topology.Topology{}
 	for _, queue := range desired.Queues {

@@ -172,7 +172,7 @@ func TestTeardown(t *testing.T) {
 					change(&observed)
 				}
 			}
-			observed.DeadLetters = vhost.DeadLettersIn(observed.Queues)
+			observed.DeadLetterRoutes = vhost.DeadLetterRoutesIn(observed.Queues)
 			if test.shared == nil {
 				test.shared = sharing()
 			}

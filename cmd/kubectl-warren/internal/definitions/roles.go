@@ -60,8 +60,8 @@ func (r *roles) mains() []string {
 }
 
 // deadLettering returns the route of a queue's dead letters.
-func (r *roles) deadLettering(name string) (vhost.DeadLetter, bool) {
-	return vhost.DeadLettersOf(name, r.Queues[name], nil)
+func (r *roles) deadLettering(name string) (vhost.DeadLetterRoute, bool) {
+	return vhost.DeadLetterRouteOf(name, r.Queues[name], nil)
 }
 
 func (r *roles) ttl(name string) int64 {
@@ -70,7 +70,7 @@ func (r *roles) ttl(name string) int64 {
 }
 
 // leads returns the queues that may receive the dead letters of a queue.
-func (r *roles) leads(dlx vhost.DeadLetter) []string {
+func (r *roles) leads(dlx vhost.DeadLetterRoute) []string {
 	switch {
 	case dlx.Exchange == "" && dlx.RoutingKey == nil:
 		return nil // the queue named like the key of each message

@@ -60,7 +60,7 @@ func (r *roles) deadLetterSpec(main string) *v1alpha1.DeadLetterSpec {
 
 // retrySpec finds the strategy: Reject if the main queue dead-letters to its tier, Publish if it has tiers otherwise, and Requeue
 // if the broker counts deliveries and there is no tier.
-func (r *roles) retrySpec(main string, dlx vhost.DeadLetter, rejects, splits bool) *v1alpha1.RetrySpec {
+func (r *roles) retrySpec(main string, dlx vhost.DeadLetterRoute, rejects, splits bool) *v1alpha1.RetrySpec {
 	spec := &v1alpha1.RetrySpec{}
 	limit, limited := r.Queues[main].Arguments[vhost.ArgDeliveryLimit].(int64)
 	_, hasDeadLetter := r.deadLetter[main]

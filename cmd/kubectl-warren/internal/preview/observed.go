@@ -49,7 +49,7 @@ func read(status v1alpha1.ConsumerQueueStatus, before, after topology.Topology) 
 		r.add(entry, desired, changesOf(id, status.Changes))
 	}
 	r.addUnlisted(status, before)
-	r.observed.DeadLetters = vhost.DeadLettersIn(r.observed.Queues)
+	r.observed.DeadLetterRoutes = vhost.DeadLetterRoutesIn(r.observed.Queues)
 	return r
 }
 

@@ -45,7 +45,7 @@ func settle(
 		if !changed {
 			break
 		}
-		observed.DeadLetters = vhost.DeadLettersIn(observed.Queues)
+		observed.DeadLetterRoutes = vhost.DeadLetterRoutesIn(observed.Queues)
 	}
 	return s
 }

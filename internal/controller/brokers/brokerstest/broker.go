@@ -304,8 +304,8 @@ func observed(binding topology.Binding) vhost.Binding {
 // Remove unbinds and deletes, as rabbit.Connection.Remove does.
 func (b *Broker) Remove(_ context.Context, cluster string, removal rabbit.Removal) error {
 	health := b.Health()
-	if health.Operators != "" {
-		return b.errs.Fail(brokererr.ErrShared, "%s", health.Operators)
+	if health.OtherInstances != "" {
+		return b.errs.Fail(brokererr.ErrShared, "%s", health.OtherInstances)
 	}
 	elsewhere := b.errs.SameCluster(health.Cluster, cluster)
 	var failures []error

@@ -13,7 +13,7 @@ import (
 func TestPlacesAreGivenInTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &places{limit: newLimit(2)}
+		p := &slots{limit: newLimit(2)}
 		var order []string
 		take := func(ctx context.Context, name string) {
 			go func() {
@@ -58,7 +58,7 @@ func TestPlacesAreGivenInTurn(t *testing.T) {
 func TestPlacesWhenTheLimitRises(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &places{limit: newLimit(16)}
+		p := &slots{limit: newLimit(16)}
 		p.adapt(func(l *limit) { l.setBlocked(true, time.Now()) })
 		for range 20 {
 			go func() { _ = p.take(t.Context()) }()
@@ -83,7 +83,7 @@ func TestPlacesAfterTheContextEnds(t *testing.T) {
 	t.Parallel()
 	ended, end := context.WithCancel(t.Context())
 	end()
-	p := &places{limit: newLimit(1)}
+	p := &slots{limit: newLimit(1)}
 	for range 1000 { // the place and the end of the context race
 		if err := p.take(ended); err == nil {
 			p.leave()

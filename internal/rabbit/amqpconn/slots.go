@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// places let as many operations run at a time as the limit allows. Operations get places in the order in which they asked.
-type places struct {
+// slots let as many operations run at a time as the limit allows. Operations get slots in the order in which they asked.
+type slots struct {
 	mu      sync.Mutex
 	limit   limit
 	taken   int
-	waiting []chan struct{} // closed when there is a place
+	waiting []chan struct{} // closed when there is a slot
 }
 
-// take waits for a place. The caller must call leave unless take returns an error.
-func (p *places) take(ctx context.Context) error {
+// take waits for a slot. The caller must call leave unless take returns an error.
+func (p *slots) take(ctx context.Context) error {
 	p.mu.Lock()
 	turn := make(chan struct{})
 	p.waiting = append(p.waiting, turn)
@@ -31,22 +31,22 @@ func (p *places) take(ctx context.Context) error {
 	defer p.mu.Unlock()
 	if i := slices.Index(p.waiting, turn); i >= 0 {
 		p.waiting = slices.Delete(p.waiting, i, i+1)
-	} else { // admit gave it a place just before the lock was taken
+	} else { // admit gave it a slot just before the lock was taken
 		p.taken--
 		p.admit()
 	}
 	return ctx.Err()
 }
 
-func (p *places) leave() {
+func (p *slots) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken--
 	p.admit()
 }
 
-// admit gives free places to waiting operations. The caller holds the lock.
-func (p *places) admit() {
+// admit gives free slots to waiting operations. The caller holds the lock.
+func (p *slots) admit() {
 	for p.taken < p.limit.now() && len(p.waiting) > 0 {
 		close(p.waiting[0])
 		p.waiting = p.waiting[1:]
@@ -54,9 +54,9 @@ func (p *places) admit() {
 	}
 }
 
-// measure begins to measure an operation that has a place. The caller calls the returned function when the operation ends, unless the
-// operation did not measure the broker.
-func (p *places) measure() (ended func(missing bool)) {
+// measure begins to measure an operation that has a slot. The caller calls the returned function when the operation ends, unless
+// its duration does not depend on the broker.
+func (p *slots) measure() (ended func(missing bool)) {
 	a := answer{began: time.Now(), among: p.count()}
 	return func(missing bool) {
 		a.ended, a.missing = time.Now(), missing
@@ -68,29 +68,29 @@ func (p *places) measure() (ended func(missing bool)) {
 }
 
 // adapt changes the limit, and admits operations if it rose.
-func (p *places) adapt(change func(*limit)) {
+func (p *slots) adapt(change func(*limit)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(&p.limit)
 	p.admit()
 }
 
-// count returns how many places are taken.
-func (p *places) count() int {
+// count returns how many slots are taken.
+func (p *slots) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.taken
 }
 
-// now returns how many places there are.
-func (p *places) now() int {
+// now returns how many slots there are.
+func (p *slots) now() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.limit.now()
 }
 
 // isBlocked reports whether the broker has blocked the connection.
-func (p *places) isBlocked() bool {
+func (p *slots) isBlocked() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.limit.blocked

@@ -7,14 +7,14 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
 
-// Places limit how many steps run at a time.
-type Places chan struct{}
+// Slots limit how many steps run at a time.
+type Slots chan struct{}
 
-// NewPlaces returns Places for so many steps at a time.
-func NewPlaces(count int) Places { return make(Places, count) }
+// NewSlots returns Slots for so many steps at a time.
+func NewSlots(count int) Slots { return make(Slots, count) }
 
-// Hold waits for a place, and holds it while step runs. It returns the error of step, or ErrUnreachable if the context ends first.
-func (p Places) Hold(ctx context.Context, errs brokererr.Errors, step func() error) error {
+// Hold waits for a slot, and holds it while step runs. It returns the error of step, or ErrUnreachable if the context ends first.
+func (p Slots) Hold(ctx context.Context, errs brokererr.Errors, step func() error) error {
 	select {
 	case p <- struct{}{}:
 	case <-ctx.Done():
