@@ -3,6 +3,7 @@ package deadletterjob
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -61,6 +62,8 @@ func (s *scope) reconcile(ctx context.Context) (time.Duration, error) {
 		return s.writeProgress(ctx, running)
 	case why != nil:
 		return s.block(ctx, *why)
+	case running.isReclaimed():
+		return s.waitForSlot(ctx, running)
 	case running.HasBegun(): // write its progress before the task is dropped
 		if err := s.write(ctx); err != nil {
 			return 0, err
@@ -68,6 +71,17 @@ func (s *scope) reconcile(ctx context.Context) (time.Duration, error) {
 		s.Tasks.drop(s.key(), s.before.GetUID())
 	}
 	return s.start(ctx, wanted)
+}
+
+// waitForSlot writes the progress of a move that waited and was stopped because another job needed its slot. The job tries again later.
+func (s *scope) waitForSlot(ctx context.Context, stopped Task) (time.Duration, error) {
+	value := s.work.RunningCondition(stopped.reclaimed, stopped.Move)
+	value.Message += fmt.Sprintf(". Another job needed the slot of this %s, which tries again every %v", s.Kind, waitRetry)
+	if err := s.writeRunning(ctx, value); err != nil {
+		return 0, err
+	}
+	s.Tasks.drop(s.key(), s.before.GetUID())
+	return waitRetry, nil
 }
 
 // observeGeneration records the newest generation in the status of a job that has ended.
