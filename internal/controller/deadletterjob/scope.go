@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
@@ -26,6 +27,8 @@ type scope struct {
 	work   Work
 	// status is the status that this reconciliation changes. It belongs to the object of work.
 	status *v1alpha1.TransferStatus
+	// waitsToCount: the job waits for a slot of the Limiter.
+	waitsToCount bool
 }
 
 func (r *Reconciler) scopeOf(object client.Object) *scope {
@@ -191,6 +194,17 @@ func (s *scope) count(ctx context.Context, m Move) *Blocker {
 	if s.before.hasBegun() {
 		return nil
 	}
+	release, ok := s.Limiter.TryAcquire(m.Turn.Location.Cluster.Endpoint, s.key().ObjectKey)
+	if !ok {
+		s.waitsToCount = true
+		stop := waiting(v1alpha1.ReasonQueued, "jobs whose brokers answer slowly leave no worker free to count the messages of queue %q. "+
+			"This one begins by itself when a worker is free", m.Turn.Queue)
+		stop.Retry = brokers.LimiterRetry
+		return stop
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(ctx, countLimit)
+	defer cancel()
 	counted, exists, err := m.Broker.Backlog(ctx, m.Cluster, m.Turn.Queue)
 	if err != nil {
 		return brokerRefused(err)
@@ -212,6 +226,10 @@ func (s *scope) count(ctx context.Context, m Move) *Blocker {
 	return nil
 }
 
+// countLimit is how long a worker may count the messages of a queue. A broker that delivers none of the messages that it announces
+// would otherwise hold the worker until the end of the reconciliation.
+const countLimit = 30 * time.Second
+
 func tooBusy(queue string) *Blocker {
 	stop := waiting(v1alpha1.ReasonBrokerUnreachable, "queue %q is too busy to count its messages", queue)
 	stop.Retry = soonRetry
@@ -230,6 +248,9 @@ func (s *scope) checkCounted(ctx context.Context, m Move) *Blocker {
 		},
 	})
 	switch {
+	case ctx.Err() != nil: // the browse may have ended before the first message
+		return waiting(v1alpha1.ReasonBrokerUnreachable, "the broker did not show within %v whether queue %q has messages",
+			countLimit, m.Turn.Queue)
 	case !counted, errors.Is(err, mover.ErrUnreadable):
 		return tooBusy(m.Turn.Queue)
 	case err != nil:

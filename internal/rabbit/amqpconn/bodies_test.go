@@ -35,8 +35,12 @@ func TestBodiesAreDroppedWhenMemoryIsUsed(t *testing.T) { //nolint:paralleltest 
 		},
 		"small ones while others use all memory": {
 			[]step{
-				{0, "a", 16 * mib, false}, {1, "a", 16 * mib, false}, {2, "a", 16 * mib, false},
-				{3, "a", 100, false}, {3, "a", 100, false}, {3, "a", mib / 2, false},
+				{0, "a", 16 * mib, false},
+				{1, "a", 16 * mib, false},
+				{2, "a", 16 * mib, false},
+				{3, "a", 100, false},
+				{3, "a", 100, false},
+				{3, "a", mib / 2, false},
 			},
 			[]bool{true, true, true, true, true, false},
 		},

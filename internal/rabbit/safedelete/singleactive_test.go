@@ -80,4 +80,3 @@ func hold(t *testing.T, vh *brokers.VHost, queue string, cancels bool) {
 		}
 	}
 }
-
