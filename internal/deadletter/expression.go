@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/ext"
 	"github.com/google/cel-go/interpreter"
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -22,7 +23,8 @@ import (
 // MaxExpressionBytes is the limit of an expression's length in bytes.
 const MaxExpressionBytes = 2048
 
-// maxExpressionCost is the limit of the evaluation on one message, in CEL's units. It takes about a millisecond.
+// maxExpressionCost is the limit of the evaluation on one message, in CEL's units. It usually takes about a millisecond, and
+// a tenth of a second for regular expressions on long texts.
 const maxExpressionCost = 10_000
 
 // maxBodyValues is the limit of JSON values in a body. A value takes about 350 bytes, and a body of 16 MiB can have five million.
@@ -50,6 +52,28 @@ type compiledExpression struct {
 	expression string
 	// failure describes the first evaluation error; nil if there was none.
 	failure atomic.Pointer[string]
+	// isSlow: the last evaluation took longer than slowEvaluation.
+	isSlow atomic.Bool
+}
+
+// slowEvaluation is the time from which an evaluation counts as slow. Usual ones take microseconds, and the slowest ones that
+// maxExpressionCost allows take a tenth of a second.
+const slowEvaluation = 5 * time.Millisecond
+
+// slowLane is held during the evaluation of an expression whose last evaluation was slow. So the expressions of all jobs and browses that
+// are slow on each message use one core together, and leave the others to all other work.
+var slowLane sync.Mutex
+
+// evaluate evaluates the expression for a message.
+func (e *compiledExpression) evaluate(deadLetter Message, now time.Time) (ref.Val, error) {
+	if e.isSlow.Load() {
+		slowLane.Lock()
+		defer slowLane.Unlock()
+	}
+	begun := time.Now()
+	result, _, err := e.program.Eval(&variables{deadLetter: deadLetter, now: now})
+	e.isSlow.Store(time.Since(begun) > slowEvaluation)
+	return result, err
 }
 
 // compileExpression checks and compiles an expression.
@@ -81,7 +105,7 @@ func compileExpression(expression string) (*compiledExpression, error) {
 
 // skips returns why the expression does not select a message; empty if it does.
 func (e *compiledExpression) skips(deadLetter Message, now time.Time) SkipReason {
-	result, _, err := e.program.Eval(&variables{deadLetter: deadLetter, now: now})
+	result, err := e.evaluate(deadLetter, now)
 	switch {
 	case err != nil:
 		e.failure.CompareAndSwap(nil, new(e.failureText(err)))

@@ -299,6 +299,29 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
+// A server that quotes the request puts the password into a reason, encoded as in the header Authorization. Conditions and Events show
+// the reason to users who must not read the Secret.
+func TestRefusalThatQuotesTheAuthorization(t *testing.T) {
+	t.Parallel()
+	server := hostile.NewManagement(t, hostile.At("", func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = fmt.Fprintf(w, `{"error": "denied", "reason": "the request had %s"}`, r.Header.Get("Authorization"))
+	}))
+	uri, err := url.Parse(server.URI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := management.NewClient(management.Options{
+		URI: uri, Username: "warren", Password: "correct-horse", VHost: "/", Timeout: rabbittest.Within, Connections: 1,
+	})
+	t.Cleanup(api.Close)
+	_, err = api.Probe(t.Context())
+	want := `management API, GET /api/whoami: access refused: user "warren": the request had Basic [redacted]`
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
 // A proxy refuses a request with an answer in HTML.
 func TestRefusalWithoutReason(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package topology
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -58,6 +59,9 @@ func Desired(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Topology, error
 	if err := addQueues(&desired, spec); err != nil {
 		return Topology{}, err
 	}
+	if err := checkNames(desired); err != nil {
+		return Topology{}, err
+	}
 	desired.Return, desired.RejectMode = returnRoute(spec), spec.rejectMode
 	for _, queue := range desired.Queues {
 		if row, found := unsupported(queue.Arguments, version); found {
@@ -69,6 +73,27 @@ func Desired(cq *v1alpha1.ConsumerQueue, version vhost.Version) (Topology, error
 		}
 	}
 	return desired, nil
+}
+
+// checkNames refuses names of Warren's own objects. A queue with the name of a hold queue would pass for the recreation of another
+// ConsumerQueue, perhaps in another namespace, and a binding to the exchange of a backlog would receive copies of its messages.
+func checkNames(desired Topology) error {
+	names := make([]string, 0, len(desired.Exchanges)+len(desired.Queues))
+	for _, queue := range desired.Queues {
+		names = append(names, queue.Name)
+	}
+	for _, exchange := range desired.Exchanges {
+		names = append(names, exchange.Name)
+	}
+	for _, name := range names {
+		own := slices.IndexFunc(vhost.OwnPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+		if own >= 0 {
+			return &Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(
+				"name %q is reserved: choose one that does not begin with %s, with which Warren names objects of its own",
+				name, vhost.OwnPrefixes[own])}
+		}
+	}
+	return nil
 }
 
 // DesiredOnOlderVersions computes the topology on the supported RabbitMQ versions before the given one at which topologies

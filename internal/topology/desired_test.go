@@ -436,6 +436,18 @@ func TestDesiredRefuses(t *testing.T) {
 			on: topologytest.V313, spec: `{retry: {strategy: Reject}, queue: {maxLengthBytes: 3}, deadLetterStrategy: AtMostOnce}`, reason: v1alpha1.ReasonUnsafeTopology,
 			message: `queue.maxLength and queue.maxLengthBytes with retry.strategy Reject and deadLetterStrategy AtMostOnce lose the messages that exceed them on this broker (3.13): use AtLeastOnce, remove the limits, or upgrade to RabbitMQ 4.0`,
 		},
+		"the name of a hold queue": {
+			spec: `{queue: {name: warren-hold-aaaaaaaaaa.victim}}`, reason: v1alpha1.ReasonInvalidSpec,
+			message: `name "warren-hold-aaaaaaaaaa.victim" is reserved: choose one that does not begin with warren-hold-, with which Warren names objects of its own`,
+		},
+		"the name of a backlog": {
+			spec: `{deadLetter: {queue: {name: warren-backlog-aaaaaaaaaa.victim}}}`, reason: v1alpha1.ReasonInvalidSpec,
+			message: `name "warren-backlog-aaaaaaaaaa.victim" is reserved: choose one that does not begin with warren-backlog-, with which Warren names objects of its own`,
+		},
+		"copies of a backlog": {
+			spec: `{bindings: [{exchange: {name: warren-backlog-aaaaaaaaaa}}]}`, reason: v1alpha1.ReasonInvalidSpec,
+			message: `name "warren-backlog-aaaaaaaaaa" is reserved: choose one that does not begin with warren-backlog-, with which Warren names objects of its own`,
+		},
 
 		// Only objects that were stored without validation reach these errors:
 		"a TTL that is none":          {spec: `{queue: {messageTTL: 1 day}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "1 day": must be integers with d, h, m, s, ms in that order, such as 14d, 1h30m or 90s`},

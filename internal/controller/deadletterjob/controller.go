@@ -12,6 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/controller/trigger"
@@ -25,50 +26,61 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	Finder   *Finder
 	Tasks    *Tasks
-	Now      func() time.Time
-	Log      logr.Logger
+	// Limiter leaves workers to other namespaces while jobs wait for brokers that answer slowly.
+	Limiter *brokers.Limiter
+	Now     func() time.Time
+	Log     logr.Logger
 }
 
 // Reconcile advances a job that has not ended, and deletes a job whose ttlSecondsAfterFinished is over.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	result, waitsToCount, err := r.reconcile(ctx, request)
+	if !waitsToCount {
+		r.Limiter.Pass(request.NamespacedName)
+	}
+	return result, err
+}
+
+// reconcile is Reconcile. waitsToCount: the job waits for a slot of the Limiter.
+func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (result ctrl.Result, waitsToCount bool, err error) {
 	key := Key{r.Kind, request.NamespacedName}
 	object := r.Kind.empty()
-	err := r.Client.Get(ctx, request.NamespacedName, object)
+	err = r.Client.Get(ctx, request.NamespacedName, object)
 	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("get %s: %w", r.Kind, err)
+		return ctrl.Result{}, false, fmt.Errorf("get %s: %w", r.Kind, err)
 	}
 	if apierrors.IsNotFound(err) || !object.GetDeletionTimestamp().IsZero() {
 		r.Tasks.forget(key, "")
 		r.Tasks.statuses[r.Kind].Forget(request.NamespacedName)
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, false, nil
 	}
 	r.Tasks.forget(key, object.GetUID())
 	if r.Tasks.statuses[r.Kind].IsOlder(object) {
-		return ctrl.Result{RequeueAfter: trigger.CacheSyncDelay}, nil
+		return ctrl.Result{RequeueAfter: trigger.CacheSyncDelay}, false, nil
 	}
 	if jobOf(object).Status.CompletionTime != nil {
 		result, err := r.expire(ctx, jobOf(object))
 		if statuswriter.IsStale(err) {
-			return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
+			return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, false, nil
 		}
-		return result, client.IgnoreNotFound(err)
+		return result, false, client.IgnoreNotFound(err)
 	}
-	retry, err := r.advance(ctx, object)
+	retry, waitsToCount, err := r.advance(ctx, object)
 	if statuswriter.IsStale(err) {
-		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
+		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, false, nil
 	}
-	return ctrl.Result{RequeueAfter: retry}, client.IgnoreNotFound(err)
+	return ctrl.Result{RequeueAfter: retry}, waitsToCount, client.IgnoreNotFound(err)
 }
 
 // advance reconciles a job that has not ended.
-func (r *Reconciler) advance(ctx context.Context, object client.Object) (time.Duration, error) {
+func (r *Reconciler) advance(ctx context.Context, object client.Object) (retry time.Duration, waitsToCount bool, err error) {
 	if err := r.excludeFromBackup(ctx, jobOf(object)); err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	s := r.scopeOf(object)
-	retry, err := s.reconcile(ctx)
+	retry, err = s.reconcile(ctx)
 	metrics.Reconciliations.Inc(string(r.Kind), result(err), conditions.Ready(s.status.Conditions).Reason)
-	return retry, err
+	return retry, s.waitsToCount, err
 }
 
 // result returns the label value for the outcome of a reconciliation.

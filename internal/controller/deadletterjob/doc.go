@@ -9,6 +9,7 @@
 //   - finder.go, resolve.go, move.go: the dead-letter queue, and where its messages go
 //   - blocker.go: why a job takes no messages now, or how it ended
 //   - register.go, order.go: the order in which jobs and requests take messages of a queue; the dead-letter API uses the register, too
+//   - slots.go: how many jobs may have begun, and which one gives its slot back
 //   - tasks.go, atmost.go: the tasks that run, and how many messages they may move before the next write of the status
 //   - finished.go: the records that stop a job from running twice if it is restored without its status
 //   - status.go, events.go, audit.go: what the status, Events and the log report

@@ -23,14 +23,11 @@ func (s *scope) acquireTurn(ctx context.Context, m Move) (why string, queued boo
 		s.Tasks.await(s.key())
 		return fmt.Sprintf("%s %q comes first, and has not ended", first.Kind, first.GetName()), true, nil
 	}
-	rival, granted := s.Tasks.acquire(s.key(), s.before.GetUID(), m.Turn)
-	switch {
-	case granted:
+	wait, granted := s.Tasks.acquire(s.key(), s.before.GetUID(), m.Turn)
+	if granted {
 		return "", false, nil
-	case rival.Name == "":
-		return "too many Redrives and Purges have begun; this one begins when another has ended", true, nil
 	}
-	return rival.Uses(m.Turn.Queue, s.before.GetNamespace()), true, nil
+	return wait.textFor(s.key(), m.Turn.Queue), true, nil
 }
 
 // nextInQueue returns another job of the same ConsumerQueue that comes before this one.

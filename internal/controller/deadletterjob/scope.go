@@ -3,6 +3,7 @@ package deadletterjob
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
@@ -25,6 +27,8 @@ type scope struct {
 	work   Work
 	// status is the status that this reconciliation changes. It belongs to the object of work.
 	status *v1alpha1.TransferStatus
+	// waitsToCount: the job waits for a slot of the Limiter.
+	waitsToCount bool
 }
 
 func (r *Reconciler) scopeOf(object client.Object) *scope {
@@ -61,6 +65,8 @@ func (s *scope) reconcile(ctx context.Context) (time.Duration, error) {
 		return s.writeProgress(ctx, running)
 	case why != nil:
 		return s.block(ctx, *why)
+	case running.isReclaimed():
+		return s.waitForSlot(ctx, running)
 	case running.HasBegun(): // write its progress before the task is dropped
 		if err := s.write(ctx); err != nil {
 			return 0, err
@@ -68,6 +74,17 @@ func (s *scope) reconcile(ctx context.Context) (time.Duration, error) {
 		s.Tasks.drop(s.key(), s.before.GetUID())
 	}
 	return s.start(ctx, wanted)
+}
+
+// waitForSlot writes the progress of a move that waited and was stopped because another job needed its slot. The job tries again later.
+func (s *scope) waitForSlot(ctx context.Context, stopped Task) (time.Duration, error) {
+	value := s.work.RunningCondition(stopped.reclaimed, stopped.Move)
+	value.Message += fmt.Sprintf(". Another job needed the slot of this %s, which tries again every %v", s.Kind, waitRetry)
+	if err := s.writeRunning(ctx, value); err != nil {
+		return 0, err
+	}
+	s.Tasks.drop(s.key(), s.before.GetUID())
+	return waitRetry, nil
 }
 
 // observeGeneration records the newest generation in the status of a job that has ended.
@@ -177,6 +194,17 @@ func (s *scope) count(ctx context.Context, m Move) *Blocker {
 	if s.before.hasBegun() {
 		return nil
 	}
+	release, ok := s.Limiter.TryAcquire(m.Turn.Location.Cluster.Endpoint, s.key().ObjectKey)
+	if !ok {
+		s.waitsToCount = true
+		stop := waiting(v1alpha1.ReasonQueued, "jobs whose brokers answer slowly leave no worker free to count the messages of queue %q. "+
+			"This one begins by itself when a worker is free", m.Turn.Queue)
+		stop.Retry = brokers.LimiterRetry
+		return stop
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(ctx, countLimit)
+	defer cancel()
 	counted, exists, err := m.Broker.Backlog(ctx, m.Cluster, m.Turn.Queue)
 	if err != nil {
 		return brokerRefused(err)
@@ -198,6 +226,10 @@ func (s *scope) count(ctx context.Context, m Move) *Blocker {
 	return nil
 }
 
+// countLimit is how long a worker may count the messages of a queue. A broker that delivers none of the messages that it announces
+// would otherwise hold the worker until the end of the reconciliation.
+const countLimit = 30 * time.Second
+
 func tooBusy(queue string) *Blocker {
 	stop := waiting(v1alpha1.ReasonBrokerUnreachable, "queue %q is too busy to count its messages", queue)
 	stop.Retry = soonRetry
@@ -216,6 +248,9 @@ func (s *scope) checkCounted(ctx context.Context, m Move) *Blocker {
 		},
 	})
 	switch {
+	case ctx.Err() != nil: // the browse may have ended before the first message
+		return waiting(v1alpha1.ReasonBrokerUnreachable, "the broker did not show within %v whether queue %q has messages",
+			countLimit, m.Turn.Queue)
 	case !counted, errors.Is(err, mover.ErrUnreadable):
 		return tooBusy(m.Turn.Queue)
 	case err != nil:

@@ -107,8 +107,8 @@ func untilWrite(now, started, written time.Time, transition bool) time.Duration 
 func taskFailed(kind Kind, status *v1alpha1.TransferStatus, summary string, err error) *Blocker {
 	if errors.Is(err, mover.ErrUnreadable) {
 		return failed(v1alpha1.ReasonUnreadableMessage,
-			"%s; the broker cannot deliver the message at the head of queue %q over AMQP 0-9-1, as with a UUID among the application "+
-				"properties of AMQP 1.0: take the message out with a client of AMQP 1.0, then create another %s",
+			"%s; the message at the head of queue %q cannot be read over AMQP 0-9-1: it has a UUID among the application properties of "+
+				"AMQP 1.0, or headers of more than 32 levels or 8192 entries. Take it out with a client of AMQP 1.0, then create another %s",
 			summary, status.Source, kind)
 	}
 	if errors.Is(err, mover.ErrTooManyHeld) {

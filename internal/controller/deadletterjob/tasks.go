@@ -14,17 +14,6 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/mover"
 )
 
-// How many jobs may run a task at a time. Each has an AMQP connection, and may keep a body of amqpconn.LargestBody in memory.
-const (
-	// namespaceSlots is for the jobs of a namespace that move, delete or count. A job that waits for a queue or for the broker has
-	// no slot, so it delays no other job.
-	namespaceSlots = 4
-	// namespaceJobs is for all jobs of a namespace that have begun, processJobs for those of all namespaces. A namespace gets more than
-	// one only from the first half: the other half is reserved for namespaces without a job.
-	namespaceJobs = 8
-	processJobs   = 32
-)
-
 // Tasks are the Redrives and Purges that have their turn. Each task runs in the background. It enqueues its job when its state
 // changes and when it has ended.
 type Tasks struct {
@@ -39,6 +28,9 @@ type Tasks struct {
 	of map[Key]*Task
 	// queued are the jobs that wait for a turn or for a slot.
 	queued map[Key]bool
+
+	// slotKept is how long a move that waits keeps its slot although another job needs it.
+	slotKept time.Duration
 
 	// users has the jobs and all others who take messages out of dead-letter queues. places are those of the jobs.
 	users  *Register
@@ -57,6 +49,10 @@ type Task struct {
 	// Stopped: the context of the move was cancelled before it ended.
 	Stopped, Ended bool
 	Progress       mover.Progress
+	// waitsSince is when the move began to wait; zero if it does not wait.
+	waitsSince time.Time
+	// reclaimed is what the move waited for when another job needed its slot; zero if the move kept its slot.
+	reclaimed mover.Progress
 	// Err is why the move cannot go on.
 	Err error
 	// writtenAt is when the status was last written.
@@ -70,7 +66,13 @@ func (t Task) HasBegun() bool { return t.cancel != nil }
 
 // waits reports whether the move waits for a queue or for the broker.
 func (t Task) waits() bool {
-	return t.runs() && t.Progress.State != "" && t.Progress.State != mover.Connecting && t.Progress.State != mover.Moving
+	switch t.Progress.State {
+	case "", mover.Moving:
+		return false
+	case mover.Connecting:
+		return t.runs() && t.Progress.Detail != "" // the broker could not be reached
+	}
+	return t.runs()
 }
 
 // runs reports whether the move has begun and has not ended.
@@ -81,6 +83,7 @@ func NewTasks(lifetime context.Context, users *Register) *Tasks {
 	return &Tasks{
 		lifetime: lifetime, wake: map[Kind]func(client.ObjectKey){}, of: map[Key]*Task{}, queued: map[Key]bool{},
 		statuses: map[Kind]*statuswriter.Writer{Redrive: {}, Purge: {}}, users: users, places: map[Key]*Place{},
+		slotKept: slotKept,
 	}
 }
 
@@ -97,9 +100,8 @@ func (t *Tasks) get(key Key, uid types.UID) Task {
 	return Task{}
 }
 
-// acquire gives a job its turn. If the job must wait, rival is the user that has the turn at the queue, or the zero User if no
-// slot is free. The job is enqueued when its turn comes or a slot is free.
-func (t *Tasks) acquire(key Key, uid types.UID, wanted Turn) (rival User, granted bool) {
+// acquire gives a job its turn. If the job must wait, it is enqueued when its turn comes or a slot is free.
+func (t *Tasks) acquire(key Key, uid types.UID, wanted Turn) (why Wait, granted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch own := t.of[key]; {
@@ -108,37 +110,20 @@ func (t *Tasks) acquire(key Key, uid types.UID, wanted Turn) (rival User, grante
 		delete(t.of, key)
 	default: // the move of a deleted job of the same name is still settling
 		t.queued[key] = true
-		return key.user(), false
+		return Wait{namesake: true}, false
 	}
-	if !t.hasSlot(key.Namespace) {
+	if full := t.fullLimit(key.Namespace); full != "" {
 		t.leave(key)
 		t.queued[key] = true
-		return User{}, false
+		t.reclaim(key.Namespace, full)
+		return Wait{full: full, begun: t.count(key.Namespace).begun}, false
 	}
 	if rival, waits := t.placeAt(key, wanted).Waits(); waits {
-		return rival, false
+		return Wait{rival: rival}, false
 	}
 	delete(t.queued, key)
 	t.of[key] = &Task{uid: uid, turn: wanted}
-	return User{}, true
-}
-
-// hasSlot reports whether another job of a namespace may begin.
-func (t *Tasks) hasSlot(namespace string) bool {
-	begun, slots := 0, 0
-	for key, has := range t.of {
-		if key.Namespace != namespace {
-			continue
-		}
-		begun++
-		if !has.waits() {
-			slots++
-		}
-	}
-	if begun > 0 && len(t.of) >= processJobs/2 {
-		return false
-	}
-	return slots < namespaceSlots && begun < namespaceJobs && len(t.of) < processJobs
+	return Wait{}, true
 }
 
 func (t *Tasks) placeAt(key Key, wanted Turn) *Place {
@@ -225,6 +210,12 @@ func (t *Tasks) report(of *Task, progress mover.Progress) (changed, freed bool) 
 	of.config.Report(progress)
 	before, waited := of.Progress, of.waits()
 	of.Progress = progress
+	switch {
+	case !of.waits():
+		of.waitsSince = time.Time{}
+	case !waited:
+		of.waitsSince = time.Now()
+	}
 	changed = before.State != progress.State || before.Moved+before.InFlight != progress.Moved+progress.InFlight && of.needsAtMost()
 	return changed, !waited && of.waits()
 }

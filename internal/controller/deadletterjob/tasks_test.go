@@ -43,9 +43,9 @@ func TestOneRedriveHasTheTurnAtAQueue(t *testing.T) {
 	r := newTasks(t, enqueued.Enqueue)
 	_, granted := r.acquire(key("first"), "1", turnAt("default", "orders.dlq"))
 	topologytest.Equal(t, "first has the turn", true, granted)
-	rival, granted := r.acquire(key("second"), "2", turnAt("other", "orders.dlq"))
+	wait, granted := r.acquire(key("second"), "2", turnAt("other", "orders.dlq"))
 	topologytest.Equal(t, "second has the turn", false, granted)
-	topologytest.Equal(t, "rival", key("first").user(), rival)
+	topologytest.Equal(t, "rival", key("first").user(), wait.rival)
 	_, granted = r.acquire(key("third"), "3", turnAt("default", "invoices.dlq"))
 	topologytest.Equal(t, "third has the turn at another queue", true, granted)
 	r.drop(key("first"), "1")
@@ -65,9 +65,10 @@ func TestAcquireGrantsATurnAgainUntilTheMoveBegins(t *testing.T) {
 		topologytest.Equal(t, "granted", true, granted)
 	}
 	r.begin(key("orders"), Move{Broker: &brokers.Broker{Mover: brokerstest.NewMover(nil)}}, silent(0), mover.Settings{}, time.Now())
-	rival, granted := r.acquire(key("orders"), "2", turnAt("default", "invoices.dlq"))
+	wait, granted := r.acquire(key("orders"), "2", turnAt("default", "invoices.dlq"))
 	topologytest.Equal(t, "granted to another object of the name while a move runs", false, granted)
-	topologytest.Equal(t, "rival", key("orders").user(), rival)
+	topologytest.Equal(t, "text", "a deleted Redrive of the same name has not ended yet. This one begins when it has",
+		wait.textFor(key("orders"), "invoices.dlq"))
 }
 
 // Jobs may wait for days for their destination. They block neither other jobs nor other namespaces.
@@ -78,8 +79,8 @@ func TestSlotsOfANamespace(t *testing.T) {
 	broker := brokerstest.NewMover(nil)
 	begun := map[string]mover.Config{}
 	begin := func(name string) (granted bool) {
-		rival, granted := r.acquire(key(name), "1", turnAt("default", name))
-		topologytest.Equal(t, "rival at the queue", User{}, rival)
+		wait, granted := r.acquire(key(name), "1", turnAt("default", name))
+		topologytest.Equal(t, "rival at the queue", User{}, wait.rival)
 		if granted {
 			r.begin(key(name), Move{Broker: &brokers.Broker{Mover: broker}}, silent(0), mover.Settings{}, time.Now())
 			begun[name] = <-broker.Begun
@@ -192,9 +193,9 @@ func TestAJobWaitsForAnExport(t *testing.T) {
 	r := newTasks(t, enqueued.Enqueue)
 	exporter := User{ObjectKey: key("orders").ObjectKey}
 	export := r.users.Join(exporter, turnAt("default", "orders.dlq"), func() {})
-	rival, granted := r.acquire(key("job"), "1", turnAt("other", "orders.dlq"))
+	wait, granted := r.acquire(key("job"), "1", turnAt("other", "orders.dlq"))
 	topologytest.Equal(t, "granted during the export", false, granted)
-	topologytest.Equal(t, "rival", exporter, rival)
+	topologytest.Equal(t, "rival", exporter, wait.rival)
 	later := r.users.Join(exporter, turnAt("default", "orders.dlq"), func() {})
 	export.Leave()
 	topologytest.Equal(t, "enqueued", key("job").ObjectKey, <-enqueued)

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/fairqueue"
 	"github.com/warren-mq/warren/internal/controller/trigger"
@@ -31,7 +32,8 @@ const workers = 4
 func Setup(mgr ctrl.Manager, kind Kind, tasks *Tasks, finder *Finder) (*Reconciler, error) {
 	r := &Reconciler{
 		Kind: kind, Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("warren"), Finder: finder, Tasks: tasks,
-		Now: time.Now, Log: mgr.GetLogger().WithName(string(kind)),
+		Limiter: brokers.NewLimiter(workers, func(key client.ObjectKey) { tasks.wakeUp(Key{kind, key}) }),
+		Now:     time.Now, Log: mgr.GetLogger().WithName(string(kind)),
 	}
 	wakeups := make(chan event.TypedGenericEvent[client.ObjectKey])
 	tasks.Wake(kind, func(key client.ObjectKey) {

@@ -103,7 +103,7 @@ func (w *world) Restart() {
 	shared := func(context.Context, *v1alpha1.ConsumerQueue, string, vhost.Version) (bool, bool) { return false, true }
 	w.Reconciler = &Reconciler{
 		Kind: w.kind, Client: w.API, Recorder: w.Events, Finder: NewFinder(w.API, w.Pool, shared),
-		Tasks: w.Tasks(w.T.Context()), Now: time.Now, Log: logr.Discard(),
+		Tasks: w.Tasks(w.T.Context()), Limiter: brokers.NewLimiter(workers, w.Enqueued.Enqueue), Now: time.Now, Log: logr.Discard(),
 	}
 }
 

@@ -16,9 +16,11 @@ const (
 	// LargestBody is the largest body that a move or a browse reads, in bytes: the default of max_message_size since RabbitMQ 4.0.
 	LargestBody = 16 << 20
 	// ConnectionBodies is how many bytes of bodies one connection retains at most, and processBodies how many all connections together. A
-	// connection that retains no body may always retain one, so no connection waits for another.
+	// connection that retains no body may always retain one, so no connection waits for another. It may also retain ownBodies: otherwise
+	// the moves of one tenant that wait with large messages would leave a browse of many small ones one message at a time.
 	ConnectionBodies = 24 << 20
 	processBodies    = 48 << 20
+	ownBodies        = 256 << 10
 	// largeBody is the size from which bodies can make garbage faster than the collector frees it on a busy machine. After every
 	// garbageLimit bytes of such bodies, the connection that receives the next one waits for a collection.
 	largeBody    = 1 << 20
@@ -81,7 +83,8 @@ func (b *bodies) keep(message delivery, size int64) (room []byte, dropped bool) 
 }
 
 func (b *bodies) hasRoom(size int64) bool {
-	return !b.closed && (b.kept == 0 || b.kept+size <= ConnectionBodies && keptByProcess.Load()+size <= processBodies)
+	return !b.closed && (b.kept == 0 || b.kept+size <= ownBodies ||
+		b.kept+size <= ConnectionBodies && keptByProcess.Load()+size <= processBodies)
 }
 
 func (b *bodies) release(message delivery) {

@@ -33,6 +33,17 @@ func TestBodiesAreDroppedWhenMemoryIsUsed(t *testing.T) { //nolint:paralleltest 
 			[]step{{0, "a", 16 * mib, false}, {1, "a", 16 * mib, false}, {2, "a", 8 * mib, false}, {2, "a", 9 * mib, false}, {3, "a", 16 * mib, false}},
 			[]bool{true, true, true, false, true},
 		},
+		"small ones while others use all memory": {
+			[]step{
+				{0, "a", 16 * mib, false},
+				{1, "a", 16 * mib, false},
+				{2, "a", 16 * mib, false},
+				{3, "a", 100, false},
+				{3, "a", 100, false},
+				{3, "a", mib / 2, false},
+			},
+			[]bool{true, true, true, true, true, false},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			connections := []*bodies{newBodies(LargestBody), newBodies(LargestBody), newBodies(LargestBody), newBodies(LargestBody)}

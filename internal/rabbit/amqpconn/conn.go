@@ -188,6 +188,12 @@ func (l *Conn) whyFailed(ctx context.Context, errs brokererr.Errors, err error, 
 	return errs.OfDial(err)
 }
 
+// Undecodable reports whether the AMQP library has ended a connection because it does not decode a frame. It refuses headers that are
+// nested deeper than 32 levels, and tables of more than 8192 elements.
+func Undecodable(reason *amqp.Error) bool {
+	return !reason.Server && reason.Reason == amqp.ErrSyntax.Error()
+}
+
 // Refusal returns why this side ended the connection, if the broker violated the protocol or a limit; nil otherwise.
 func (l *Conn) Refusal() error {
 	if l.Socket == nil {

@@ -4,6 +4,7 @@ package brokererr
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -317,11 +318,14 @@ func WithoutCredentials(text string) string { return credentials.ReplaceAllStrin
 
 const redacted = "[redacted]"
 
-// redact removes credentials from a text: everything before an @ in a URI, and the password in each spelling that a URI may have. The
-// second rule skips passwords shorter than four bytes, because replacing each "a" in a text would reveal the password. It also
-// skips a password that equals the user's name.
+// redact removes credentials from a text: everything before an @ in a URI, user and password as in the header Authorization, which a
+// server may quote, and the password in each spelling that a URI may have. The last rule skips passwords shorter than four bytes, because
+// replacing each "a" in a text would reveal the password. It also skips a password that equals the user's name.
 func (e Errors) redact(text string) string {
 	text = WithoutCredentials(text)
+	if e.Password != "" {
+		text = strings.ReplaceAll(text, base64.StdEncoding.EncodeToString([]byte(e.Username+":"+e.Password)), redacted)
+	}
 	if len(e.Password) < 4 || e.Password == e.Username {
 		return text
 	}

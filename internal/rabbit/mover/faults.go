@@ -130,7 +130,8 @@ func (p *pass) connectionClosed(reason *amqp.Error) error {
 		return p.Errs.OfOperation(amqp.ErrClosed)
 	}
 	under := slices.Collect(maps.Values(p.outlet.inFlight))
-	unreadable := reason.Code == amqp.InternalError || errors.Is(p.connection.Refusal(), amqpconn.ErrTooLarge)
+	unreadable := reason.Code == amqp.InternalError || amqpconn.Undecodable(reason) ||
+		errors.Is(p.connection.Refusal(), amqpconn.ErrTooLarge)
 	switch {
 	// With one message at a time, none is delivered while a copy is in flight.
 	case unreadable && (len(under) == 0 || p.intake.capacity() > 1):
@@ -149,7 +150,8 @@ func (p *pass) connectionClosed(reason *amqp.Error) error {
 
 // errCrashed: a delivery has ended the connection. RabbitMQ ends the connection if it cannot translate a message of AMQP 1.0.
 // Warren ends it if a frame is too large, because RabbitMQ added headers to a message that had just fitted. Warren also ends it if
-// more bytes arrive than the process may retain, because large messages follow the small ones at the head of the queue.
+// more bytes arrive than the process may retain, because large messages follow the small ones at the head of the queue. The
+// AMQP library ends it if it does not decode the headers; see amqpconn.Undecodable.
 var errCrashed = errors.New("a delivery has ended the connection")
 
 // ended halves the prefetch after a delivery has ended the connection, so that the next pass moves the messages before the

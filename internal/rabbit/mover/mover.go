@@ -176,7 +176,7 @@ const (
 var (
 	// ErrTooManyFailures: Config.MaxFailures messages could not be moved.
 	ErrTooManyFailures = errors.New("too many messages could not be moved")
-	// ErrUnreadable: the broker cannot deliver the message at the head of the queue over AMQP 0-9-1.
+	// ErrUnreadable: the broker cannot deliver the message at the head of the queue over AMQP 0-9-1, or Warren cannot decode it.
 	ErrUnreadable = errors.New("the broker cannot deliver a message of the queue")
 	// ErrTooSlow: a pass ended before it had examined all messages, and moved none. The next pass would begin at the head of the queue
 	// again.

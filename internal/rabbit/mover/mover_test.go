@@ -438,6 +438,39 @@ func TestUnreadable(t *testing.T) {
 	})
 }
 
+// The AMQP library ends the connection at headers that are nested deeper than 32 levels, or that have more than 8192 elements. A
+// dead letter with such headers must not keep a move, its slot and its connection busy for good.
+func TestHeadersThatTheLibraryRefuses(t *testing.T) {
+	nested, many := amqp.Table{}, amqp.Table{}
+	for range 40 {
+		nested = amqp.Table{"n": nested}
+	}
+	for i := range 9000 {
+		many[strconv.Itoa(i)] = true
+	}
+	for name, headers := range map[string]amqp.Table{"nested": nested, "many": many} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, vh *brokers.VHost) {
+				vh.Publish("", source, "before")
+				publish(t, vh, source, amqp.Publishing{Body: []byte("refused"), Headers: headers})
+				vh.Publish("", source, "behind")
+				_, _, err := browseSource(t.Context(), t, vh, func(*BrowseConfig) {})
+				if !errors.Is(err, ErrUnreadable) {
+					t.Errorf("the browse ended with %v", err)
+				}
+				running := start(t, vh, func(*Config) {})
+				NewWithT(t).Eventually(running.ended).WithTimeout(within).Should(BeClosed())
+				if _, err := running.Wait(); !errors.Is(err, ErrUnreadable) {
+					t.Errorf("the move ended with %v", err)
+				}
+				moved := bodiesOf(drain(t, vh, destination)) // RabbitMQ may return "behind" in front of the refused one
+				NewWithT(t).Expect(moved).To(And(ContainElement("before"), Not(ContainElement("refused"))))
+				NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(BeNumerically(">=", 1))
+			})
+		})
+	}
+}
+
 // The connection ends while the move asks for the depth of the destination, and the question fails before the reason arrives.
 // The move still moves the messages before the unreadable one, and ends soon.
 func TestUnreadableWhileTheDepthIsAskedFor(t *testing.T) {

@@ -79,7 +79,8 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 		}
 		return latest, refuse(reason, "queue %q: a message cannot be moved to queue %q: %s", m.from, m.to, failure.Message)
 	case errors.Is(err, mover.ErrUnreadable):
-		return latest, because(AMQP10Message, fmt.Errorf("queue %q: %w, as it is a message of AMQP 1.0 or too large", m.from, err))
+		return latest, because(AMQP10Message, fmt.Errorf(
+			"queue %q: %w, as it is a message of AMQP 1.0, or its headers are too large or nested too deeply", m.from, err))
 	case err != nil:
 		return latest, reasoned(about(m.from, err))
 	}

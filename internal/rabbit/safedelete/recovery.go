@@ -248,7 +248,7 @@ func (s recovery) checkUnheld(ctx context.Context, cluster, policy, queue string
 	case now.consumers > 0 || s.deletions.hasBrowsed(policy, queue):
 		return s.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue)
 	}
-	return s.changer.DoToTheEnd(ctx, cluster, func(channel *amqp.Channel) error {
+	err = s.changer.DoToTheEnd(ctx, cluster, func(channel *amqp.Channel) error {
 		message, found, err := get(channel, queue)
 		if err != nil || !found {
 			return err
@@ -257,5 +257,38 @@ func (s recovery) checkUnheld(ctx context.Context, cluster, policy, queue string
 			s.deletions.recordBrowse(policy, queue)
 		}
 		return errors.Join(s.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue), putBack(message))
+	})
+	if errors.Is(err, brokererr.ErrResourceLocked) { // a single active consumer
+		return s.checkUnheldAsConsumer(ctx, cluster, policy, queue)
+	}
+	return err
+}
+
+// checkUnheldAsConsumer is checkUnheld for a queue with a single active consumer, which refuses basic.get. A consumer of its own shows
+// the same: a count that includes a consumer is none that the queue was too busy to make. A channel that deletes the queue is its active
+// consumer, holds one sentinel and cannot get the other one, which therefore counts as ready. If that consumer was cancelled, its channel
+// counts as a second consumer. So with one consumer and no ready message, no delete is running. If messages expire, the other
+// sentinel may have gone, and only the time decides.
+func (s recovery) checkUnheldAsConsumer(ctx context.Context, cluster, policy, queue string) error {
+	unproven := s.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue)
+	if _, expires := (&search{Deleter: s.Deleter}).ttl(queue); expires {
+		return unproven
+	}
+	return s.changer.DoExclusively(ctx, cluster, func(exclusive amqpconn.Exclusive) error {
+		messages, err := consumeSlowly(exclusive.Channel, queue)
+		if err != nil {
+			return err
+		}
+		if message, found := next(ctx, messages, time.After(consumerPatience)); found {
+			if !IsSentinel(&message) {
+				s.deletions.recordBrowse(policy, queue)
+			}
+			return errors.Join(unproven, stopConsuming(exclusive.Channel, messages), putBack(message))
+		}
+		now, exists, err := passiveDeclare(exclusive.Channel, queue)
+		if err == nil && exists && (now.consumers != 1 || now.ready > 0) {
+			err = unproven
+		}
+		return errors.Join(err, stopConsuming(exclusive.Channel, messages))
 	})
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/rabbittest"
 )
 
@@ -306,6 +307,24 @@ func TestAFenceStaysClosedWhileADeleteMayBeRunning(t *testing.T) {
 				return vh.Policies()
 			}).WithTimeout(rabbittest.Within).WithPolling(100 * time.Millisecond).Should(BeEmpty())
 			connection.Close() // it would take down the fence of the next owner
+		}
+	})
+}
+
+// A crash before the sentinels were published leaves an empty queue, which no delete can be removing.
+func TestAFenceWithoutSentinelsIsOpenedSoon(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		for queue, arguments := range map[string]vhost.Arguments{"orders": nil, "single": {"x-single-active-consumer": true}} {
+			vh.DeclareQueue(queue, rabbittest.Quorum(arguments))
+			config := rabbittest.ConfigOf(vh)
+			config.Owner = "owner of " + queue
+			abandon(t, config, safedelete.StepFenced, queue)
+			connection := rabbittest.ConnectedWith(t, config, impatient(time.Hour))
+			NewWithT(t).Eventually(func() []string {
+				_ = connection.Refresh(t.Context())
+				return vh.Policies()
+			}).WithTimeout(deadline.For(10*time.Second)).WithPolling(100*time.Millisecond).Should(BeEmpty(), queue)
+			connection.Close()
 		}
 	})
 }

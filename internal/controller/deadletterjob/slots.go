@@ -1,0 +1,138 @@
+package deadletterjob
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+)
+
+// How many jobs may run a task at a time. Each has an AMQP connection, and may keep a body of amqpconn.LargestBody in memory.
+const (
+	// namespaceSlots is for the jobs of a namespace that move, delete or count. A job that waits for a queue or for the broker is not
+	// counted here, so it delays no other job.
+	namespaceSlots = 4
+	// namespaceJobs is for all jobs of a namespace that have begun, processJobs for those of all namespaces. A namespace gets more than
+	// one only from the first half: the other half is reserved for namespaces without a job.
+	namespaceJobs = 8
+	processJobs   = 32
+	// slotKept is how long a move that waits for a queue or for the broker keeps its slot if another job needs it.
+	slotKept = 30 * time.Second
+)
+
+// slotLimit is a limit of slots.
+type slotLimit string
+
+const (
+	namespaceSlotsFull slotLimit = "namespaceSlots"
+	namespaceJobsFull  slotLimit = "namespaceJobs"
+	// firstHalfFull: the free slots are reserved for namespaces without a job.
+	firstHalfFull   slotLimit = "firstHalf"
+	processJobsFull slotLimit = "processJobs"
+)
+
+// Wait is why a job does not get its turn now. The zero Wait is none.
+type Wait struct {
+	// rival has the turn at the queue.
+	rival User
+	// namesake: the move of a deleted job of the same name has not ended.
+	namesake bool
+	// full is the limit that leaves no slot. begun is how many jobs of the namespace have begun.
+	full  slotLimit
+	begun int
+}
+
+// textFor describes the Wait for a job that takes messages of a queue, and what its user can do.
+func (w Wait) textFor(job Key, queue string) string {
+	const earlier = "To let this one begin earlier, suspend or cancel one of them"
+	switch {
+	case w.namesake:
+		return fmt.Sprintf("a deleted %s of the same name has not ended yet. This one begins when it has", job.Kind)
+	case w.full == namespaceSlotsFull:
+		return fmt.Sprintf("%d Redrives and Purges of this namespace take messages, which is the maximum. This one begins when one of "+
+			"them ends or waits. %s", namespaceSlots, earlier)
+	case w.full == namespaceJobsFull:
+		return fmt.Sprintf("%d Redrives and Purges of this namespace have begun, which is the maximum. This one begins when one of "+
+			"them ends. %s", namespaceJobs, earlier)
+	case w.full == firstHalfFull:
+		return fmt.Sprintf("at least %d Redrives and Purges of all namespaces have begun, and the other slots are reserved for namespaces "+
+			"without one. This namespace has %d. This one begins when they have ended, or when fewer than %d of all namespaces have begun. "+
+			"To let this one begin earlier, suspend or cancel those of this namespace", processJobs/2, w.begun, processJobs/2)
+	case w.full == processJobsFull:
+		return fmt.Sprintf("%d Redrives and Purges of other namespaces have begun, which is the maximum. This one begins when one of them "+
+			"ends. No change in this namespace lets it begin earlier", processJobs)
+	}
+	return w.rival.Uses(queue, job.Namespace)
+}
+
+// usage counts the jobs of a namespace: those that have begun, and those among them that do not wait.
+type usage struct{ begun, slots int }
+
+func (t *Tasks) count(namespace string) (used usage) {
+	for key, has := range t.of {
+		if key.Namespace != namespace {
+			continue
+		}
+		used.begun++
+		if !has.waits() {
+			used.slots++
+		}
+	}
+	return used
+}
+
+// fullLimit returns the limit because of which no other job of a namespace may begin; empty if one may.
+func (t *Tasks) fullLimit(namespace string) slotLimit {
+	used := t.count(namespace)
+	switch {
+	case used.slots >= namespaceSlots:
+		return namespaceSlotsFull
+	case used.begun >= namespaceJobs:
+		return namespaceJobsFull
+	case used.begun > 0 && len(t.of) >= processJobs/2:
+		return firstHalfFull
+	case len(t.of) >= processJobs:
+		return processJobsFull
+	}
+	return ""
+}
+
+// reclaim stops one move that waits, because a job of a namespace needs its slot. The end of the move enqueues the job, which calls
+// reclaim again if it needs another slot. The stopped move continues later. Without reclaim, jobs that wait for days would keep jobs
+// from beginning that can take messages now.
+func (t *Tasks) reclaim(namespace string, full slotLimit) {
+	if full == namespaceSlotsFull { // jobs that wait do not count
+		return
+	}
+	wanted := t.count(namespace).begun
+	var longest *Task
+	most := 0
+	for key, has := range t.of {
+		if has.isReclaimed() && has.runs() { // its slot is free soon
+			return
+		}
+		begun := t.count(key.Namespace).begun
+		switch {
+		case !has.mayBeReclaimed(t.slotKept):
+			continue
+		case key.Namespace == namespace, full == processJobsFull:
+		case full == namespaceJobsFull, begun <= wanted+1: // the other namespace would have fewer afterwards
+			continue
+		}
+		if longest == nil || cmp.Or(cmp.Compare(begun, most), longest.waitsSince.Compare(has.waitsSince)) > 0 {
+			longest, most = has, begun
+		}
+	}
+	if longest != nil {
+		longest.reclaimed, longest.Stopped = longest.Progress, true
+		longest.cancel()
+	}
+}
+
+// isReclaimed reports whether the move was stopped because another job needed its slot.
+func (t Task) isReclaimed() bool { return t.reclaimed.State != "" }
+
+// mayBeReclaimed reports whether the move has waited for some time and can be stopped without harm. A queue with a delivery limit may
+// drop a message that the move returns.
+func (t Task) mayBeReclaimed(kept time.Duration) bool {
+	return t.waits() && !t.Stopped && time.Since(t.waitsSince) >= kept && (!t.config.Limited || t.Progress.Held == 0)
+}

@@ -1,0 +1,45 @@
+package mover
+
+import (
+	"context"
+	"crypto/tls"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/testr"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/test/hostile"
+)
+
+// A server announces a message and never delivers it. A browse waits until its context ends, so callers must limit it.
+func TestBrowseOfAMessageThatIsNeverDelivered(t *testing.T) {
+	t.Parallel()
+	server := hostile.NewAMQP(t, func(s *hostile.Session, received hostile.Received) bool {
+		if received.Method == hostile.DeclareQueue {
+			return s.Send(received.Channel, hostile.Method{Class: 50, ID: 11}, source, uint32(1), uint32(0))
+		}
+		return false
+	})
+	uri, err := url.Parse(server.URI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	began := time.Now()
+	_, err = Browse(ctx, BrowseConfig{
+		Dial: func(ctx context.Context) (*amqpconn.Conn, error) {
+			return amqpconn.Dial(ctx, amqpconn.DialOptions{
+				LargestBody: 1 << 20, URI: uri, TLS: &tls.Config{MinVersion: tls.VersionTLS12}, Username: "guest", Password: "guest", VHost: "/",
+				Owner: "test", Product: "Warren transfer", Name: "transfer", Timeout: within,
+			})
+		},
+		Log: testr.New(t), Queue: source, Most: 1, Visit: func(*amqp.Delivery) bool { return true },
+	})
+	if took := time.Since(began); took < 2*time.Second || took > within {
+		t.Errorf("took %v: %v", took, err)
+	}
+}
