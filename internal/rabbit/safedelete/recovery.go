@@ -279,7 +279,7 @@ func (s recovery) checkUnheldAsConsumer(ctx context.Context, cluster, policy, qu
 		if err != nil {
 			return err
 		}
-		if message, found := next(ctx, messages, time.After(consumerPatience)); found {
+		if message, found := next(ctx, messages, time.After(consumerWait)); found {
 			if !IsSentinel(&message) {
 				s.deletions.recordBrowse(policy, queue)
 			}
