@@ -165,7 +165,7 @@ var _ = Describe("With config/apiservice, the dead-letter API is served by the A
 			{"the-viewer", missing, []string{"peek", "orders"}},
 			{"the-viewer", missing, []string{"export", "orders"}},
 			{"the-editor", missing, []string{"export", "orders"}},
-			{"the-viewer", "view is enough to look, edit to move dead letters", []string{"redrive", "orders", "--yes"}},
+			{"the-viewer", "view is enough to read, edit to move dead letters", []string{"redrive", "orders", "--yes"}},
 			{"the-viewer", "only the role admin in the namespace lets you delete dead letters", []string{"purge", "orders", "--expected-at-most=1", "--yes"}},
 		} {
 			Eventually(func() string {
