@@ -122,7 +122,7 @@ func (t *tenant) flap() (stop func()) {
 var _ = Describe("A ConsumerQueue beside a tenant", Label("bench", "tenants"), func() {
 	const edited = 20 // ConsumerQueues of each BrokerConnection
 
-	It("whose brokers fall silent", func() {
+	It("whose brokers fall silent becomes Ready in at most three times the usual time", func() {
 		healthy, bad := newWorld(shared), newTenant(other())
 		startManager(healthy, bad.world)
 		bad.edit(edited)
@@ -136,7 +136,7 @@ var _ = Describe("A ConsumerQueue beside a tenant", Label("bench", "tenants"), f
 		})
 	})
 
-	It("whose brokers close their connections repeatedly", func() {
+	It("whose brokers close their connections repeatedly becomes Ready in at most three times the usual time", func() {
 		const flapping = 1000
 		healthy, bad := newWorld(shared), newTenant(other())
 		startManager(healthy, bad.world)
@@ -146,7 +146,7 @@ var _ = Describe("A ConsumerQueue beside a tenant", Label("bench", "tenants"), f
 		healthy.compare(func() { stop = bad.flap() }, func() { stop() })
 	})
 
-	It("whose brokers take two seconds for each response", func() {
+	It("whose brokers take two seconds for each response becomes Ready in at most three times the usual time", func() {
 		healthy, bad := newWorld(shared), newTenant(other())
 		answers := netfault.NewSlowAMQP(GinkgoTB(), bad.VHost.Broker.AMQPURI)
 		bad.amqp.LeadTo(answers.URI)
