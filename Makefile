@@ -1,12 +1,11 @@
-# The pinned tools, the API server and the brokers come from the scripts in hack/, which keep
-# them outside of the checkout.
+# The scripts in hack/ provide the pinned tools, the API server and the brokers, outside of the checkout.
 SHELL := /usr/bin/env bash -o pipefail
 .SHELLFLAGS := -ec
 .DEFAULT_GOAL := help
 
-# The image that `image` and `docker-build` make and `deploy` runs.
+# The image that `image` and `docker-build` build and `deploy` runs.
 IMG ?= ghcr.io/warren-mq/warren:latest
-# What the image is called inside, and built for; see hack/image.sh.
+# The version in the image, and its platforms; see hack/image.sh.
 VERSION ?=
 PLATFORMS ?=
 # Where `release` and `release-push` publish image and chart.
@@ -18,9 +17,9 @@ FUZZTIME ?= 30s
 WARREN_SOAK ?= 2h
 STRATEGIES ?= Publish Reject Requeue None
 FUZZ_PACKAGES ?= ./internal/... ./consumer/... ./cmd/kubectl-warren/...
-# Where `bench` writes its results. It only prints those of some phases, or of a manager from elsewhere.
+# The page to which `bench` writes its results. With BENCH_PHASES or BENCH_MANAGER, it only prints them.
 BENCH_PAGE ?= $(if $(BENCH_PHASES)$(BENCH_MANAGER),,docs/benchmarks.md)
-# What was built in another checkout is not built again.
+# Packages that were built in another checkout are not built again.
 export GOFLAGS := $(GOFLAGS) -trimpath
 
 CONTROLLER_GEN = hack/tool.sh controller-gen
@@ -57,7 +56,7 @@ test-e2e: ## Run the suite test/e2e alone, with the newest RabbitMQ; TESTFLAGS='
 	hack/with-parts.sh apiserver newest -- go test -exec='$(CURDIR)/hack/run-test.sh' -race -count=1 -timeout=30m ./test/e2e $(TESTFLAGS)
 
 .PHONY: soak
-soak: ## Let a manager work for WARREN_SOAK (2h) while everything comes, goes and fails, and check that its memory stays flat.
+soak: ## Run a manager for WARREN_SOAK (2h) while resources are created and deleted and brokers fail; its memory must stay flat.
 	hack/with-parts.sh newest -- env WARREN_SOAK='$(WARREN_SOAK)' go test ./test/faults -v -run='^TestFaults$$' -count=1 -timeout=0 \
 		-ginkgo.label-filter=soak -ginkgo.timeout=24h -ginkgo.v $(TESTFLAGS)
 
@@ -82,11 +81,11 @@ bench-consumer: ## Measure the consumer library against amqp091-go alone, ten ti
 	hack/with-parts.sh newest -- go test -run='^$$' -bench=Consumer -benchtime=10x -timeout=60m ./test/consumer
 
 .PHONY: chaos-consumer
-chaos-consumer: ## Count what the consumer library loses and repeats while connections, consumers and brokers end; WARREN_CHAOS_MESSAGES=1000000.
+chaos-consumer: ## Count the messages that the consumer library loses and repeats while connections, consumers and brokers fail; WARREN_CHAOS_MESSAGES=1000000.
 	hack/with-parts.sh newest -- go test -run='^$$' -bench=Chaos -benchtime=1x -timeout=12h ./test/consumer
 
 .PHONY: bench-batch
-bench-batch: ## Measure inserts into PostgreSQL in batches of 100 against single ones, ten times in turns, and try the recipes for databases.
+bench-batch: ## Measure inserts into PostgreSQL in batches of 100 against single ones, ten times in turns, and test the recipes for databases.
 	hack/with-parts.sh newest -- hack/postgres.sh go test -run='Inbox|RowThatIsRefused' -count=1 -bench=Batch -benchtime=10x -timeout=30m ./test/consumer
 
 .PHONY: bench-mover
@@ -101,26 +100,26 @@ bench-tenants: ## Measure how long a ConsumerQueue takes to become Ready beside 
 		-ginkgo.label-filter='bench && tenants' -ginkgo.v $(TESTFLAGS)
 
 .PHONY: bench-recreate
-bench-recreate: ## Measure how long recreations take: fences, empty queues, a hundred at once, 100,000 messages, a full delay tier; WARREN_CHAOS_SETUPS.
+bench-recreate: ## Measure how long recreations take: fences, empty queues, a hundred together, 100,000 messages, a full delay tier; WARREN_CHAOS_SETUPS.
 	hack/with-parts.sh apiserver newest manager -- go test -count=1 -timeout=2h ./test/faults -run='^TestFaults$$' \
 		-ginkgo.label-filter='bench && recreate' -v $(TESTFLAGS)
 
 .PHONY: bench-memory
-bench-memory: ## Measure the memory that browses, exports, counts, Redrives and Purges of large messages take of a manager; WARREN_MEMORY_PERCENT=100 of the messages.
+bench-memory: ## Measure the memory of a manager during browses, exports, counts, Redrives and Purges of large messages; WARREN_MEMORY_PERCENT=100 of the messages.
 	WARREN_MEMORY_PERCENT=$${WARREN_MEMORY_PERCENT:-100} hack/with-parts.sh newest -- go test -count=1 -timeout=1h ./test/faults -run='^TestFaults$$' -ginkgo.label-filter=memory -v
 
 .PHONY: chaos-pairs
-chaos-pairs: ## Have two users of dead letters begin at random moments, in WARREN_PAIRS pairs (500), and compare what they report.
+chaos-pairs: ## Start two users of dead letters at random moments, in WARREN_PAIRS pairs (500), and compare their reports.
 	WARREN_PAIRS=$${WARREN_PAIRS:-500} hack/with-parts.sh newest -- go test -count=1 -timeout=3h ./test/e2e -ginkgo.label-filter=pairs -v
 
 .PHONY: chaos-recreate
-chaos-recreate: ## Count what recreations lose and repeat while managers and nodes are killed under load; WARREN_CHAOS_SETUPS="3.10 4.0 4.3 4.3x3".
+chaos-recreate: ## Count the messages that recreations lose and repeat while managers and nodes are killed under load; WARREN_CHAOS_SETUPS="3.10 4.0 4.3 4.3x3".
 	WARREN_CHAOS_MESSAGES=$${WARREN_CHAOS_MESSAGES:-250000} WARREN_CHAOS_RATE=$${WARREN_CHAOS_RATE:-2000} \
 		WARREN_CHAOS_KILLS=$${WARREN_CHAOS_KILLS:-50} hack/with-parts.sh apiserver newest manager -- \
 		go test -count=1 -timeout=12h ./test/faults -run='^TestFaults$$' -ginkgo.timeout=12h -ginkgo.label-filter='recreate && !bench' -v $(TESTFLAGS)
 
 .PHONY: chaos-redrive
-chaos-redrive: ## Count what a Redrive loses and repeats, and what a Purge deletes, while manager, broker and connections end; WARREN_CHAOS_MESSAGES=1000000 WARREN_CHAOS_FAULTS=20.
+chaos-redrive: ## Count the messages that a Redrive loses and repeats, and a Purge deletes, while manager, broker and connections fail; WARREN_CHAOS_MESSAGES=1000000 WARREN_CHAOS_FAULTS=20.
 	hack/with-parts.sh newest -- go test -count=1 -timeout=3h ./test/faults -run='^TestFaults$$' -ginkgo.label-filter=redrive -v
 
 .PHONY: crashpoints
@@ -129,11 +128,11 @@ crashpoints: ## Kill the manager before and after each of its writes in recreati
 		-run='^TestCrashPoints$$' -v $(TESTFLAGS)
 
 .PHONY: conformance
-conformance: ## Let warren-conformance try examples/typescript under each of STRATEGIES, on a broker that it restarts.
+conformance: ## Test examples/typescript with warren-conformance under each of STRATEGIES.
 	hack/conformance.sh $(STRATEGIES)
 
 .PHONY: fuzz
-fuzz: ## Run each fuzz target of FUZZ_PACKAGES for FUZZTIME; what one finds becomes a file in its testdata, and a test.
+fuzz: ## Run each fuzz target of FUZZ_PACKAGES for FUZZTIME; a failing input becomes a file in its testdata, and a test.
 	@for package in $$(go list $(FUZZ_PACKAGES)); do \
 		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
 			echo "$$package $$target"; \
@@ -200,11 +199,11 @@ docs: ## Generate the reference: API, its JSON schemas, queue arguments, metrics
 	go run ./hack/schemas docs/reference/schemas config/crd/bases/*.yaml
 
 .PHONY: site
-site: ## Build docs/ as a site in dist/site; fails where a link leads nowhere.
+site: ## Build docs/ as a site in dist/site; fails for a broken link.
 	hack/site.sh build
 
 .PHONY: site-serve
-site-serve: ## Serve docs/ as a site on http://localhost:1313, while it is being written.
+site-serve: ## Serve docs/ as a site on http://localhost:1313, and rebuild it after each change.
 	hack/site.sh serve
 
 .PHONY: recording
@@ -213,7 +212,7 @@ recording: build ## Record a Redrive on real parts for the README, into docs/ima
 	hack/with-parts.sh newest -- hack/recording/record.sh docs/images/redrive.svg
 
 .PHONY: chart
-chart: ## Generate what the Helm chart takes from config/, and its README.
+chart: ## Copy files of config/ into the Helm chart, and generate its README.
 	hack/chart.sh
 
 .PHONY: verify
@@ -249,7 +248,7 @@ build-installer: overlay ## Write all manifests with the image IMG into dist/ins
 	$(KUSTOMIZE) build bin/overlay >dist/install.yaml
 
 .PHONY: release
-release: ## Build all that VERSION publishes into dist/: image, chart, install.yaml, plugin, SBOMs, notes, checksums, provenance.
+release: ## Build the files of release VERSION in dist/: image, chart, install.yaml, plugin, SBOMs, notes, checksums, provenance.
 	VERSION='$(VERSION)' REGISTRY='$(REGISTRY)' PLATFORMS='$(PLATFORMS)' hack/release.sh build
 
 .PHONY: release-push
@@ -261,7 +260,7 @@ check-modules: ## Check that the Go modules of VERSION can be used once they are
 	hack/modules.sh '$(VERSION)'
 
 .PHONY: vulnerabilities
-vulnerabilities: ## Look for known vulnerabilities in what each Go module of the repository links.
+vulnerabilities: ## Search the programs of each Go module of the repository for known vulnerabilities.
 	hack/vulnerabilities.sh
 
 ##@ Deploy to the cluster of the current kubectl context
@@ -271,7 +270,7 @@ install: ## Install the CRDs.
 	$(KUBECTL) apply --server-side -k config/crd
 
 .PHONY: uninstall
-uninstall: ## Remove the CRDs, and with them every resource of theirs.
+uninstall: ## Remove the CRDs, and every resource of Warren with them.
 	$(KUBECTL) delete --ignore-not-found -k config/crd
 
 .PHONY: deploy
@@ -280,10 +279,10 @@ deploy: overlay ## Install the CRDs and the operator with the image IMG.
 	@cat hack/deployed.txt
 
 .PHONY: undeploy
-undeploy: ## Remove the operator, its CRDs and all resources of theirs; the queues stay at the brokers.
+undeploy: ## Remove the operator, its CRDs and every resource of Warren; the queues stay at the brokers.
 	KUBECTL='$(KUBECTL)' hack/undeploy.sh
 
-# The image is set in an overlay, so that deploying leaves the checkout as it was.
+# An overlay sets the image, so that deploying changes no file of the checkout.
 .PHONY: overlay
 overlay:
 	@mkdir -p bin/overlay

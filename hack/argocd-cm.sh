@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes config/argocd/argocd-cm.yaml out of the Lua files of config/argocd/resource_customizations. Both kinds have the same
-# conditions, and a ConsumerQueue has two actions more: the Lua of BrokerConnection is a copy of ConsumerQueue's.
+# Writes config/argocd/argocd-cm.yaml from the Lua files in config/argocd/resource_customizations. Both kinds have the same conditions,
+# so the Lua of BrokerConnection is a copy of ConsumerQueue's, without two actions.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../config/argocd"
 group=messaging.warren.dev
@@ -12,7 +12,7 @@ copy() {
   done
 }
 
-# block SPACES FILE: the file as a YAML block, indented.
+# block SPACES FILE prints the file with an indentation.
 block() { sed "s/^\(.\)/$(printf '%*s' "$1" '')\1/" "$2"; }
 
 settings() {

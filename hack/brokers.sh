@@ -1,35 +1,32 @@
 #!/usr/bin/env bash
 # Real RabbitMQ brokers for the tests and for `make run`.
 #
-#   hack/brokers.sh start [VERSION…]  start what does not run yet; prints the versions it started
-#   hack/brokers.sh env [VERSION…]    print WARREN_TEST_BROKERS and friends, for eval
-#   hack/brokers.sh status            what runs, where, and which log to look into
-#   hack/brokers.sh stop [VERSION…]   stop what `start` started, and nothing else
-#   hack/brokers.sh provide [VERSION…]  get what `start` needs; then it needs no network
+#   hack/brokers.sh start [VERSION…]    start the brokers that do not run; prints the started versions
+#   hack/brokers.sh env [VERSION…]      print the environment variables that name the brokers, for eval
+#   hack/brokers.sh status [VERSION…]   print which brokers run, with addresses and logs
+#   hack/brokers.sh stop [VERSION…]     stop the brokers that `start` has started
+#   hack/brokers.sh provide [VERSION…]  download and unpack, so that `start` needs no network
 #
-#   hack/brokers.sh private start FOLDER [VERSION [ADDRESS]]  one more broker, for a test that stops
-#                                     it: the newest unless said otherwise. Prints where it listens,
-#                                     as an entry of WARREN_TEST_BROKERS. Started again with the
-#                                     same FOLDER, it has the same ports and all its data. At an
-#                                     ADDRESS, it has the usual ports of RabbitMQ.
-#   hack/brokers.sh private stop FOLDER    end it as a power cut would; what it wrote stays
-#   hack/brokers.sh private remove FOLDER  end it, and remove all that it wrote
-#   hack/brokers.sh private eval FOLDER EXPRESSION  have it evaluate Erlang
-#   hack/brokers.sh private pid FOLDER     print the id of the process above all others of the broker
+#   hack/brokers.sh private start FOLDER [VERSION [ADDRESS]]
+#       start another broker, by default of the newest version, for a test that stops it. Prints its addresses like an entry of
+#       WARREN_TEST_BROKERS. With the same FOLDER it starts again with its ports and data. With ADDRESS it listens there, at the
+#       default ports of RabbitMQ.
+#   hack/brokers.sh private stop FOLDER             kill it and keep its data
+#   hack/brokers.sh private remove FOLDER           kill it and delete its data
+#   hack/brokers.sh private eval FOLDER EXPRESSION  evaluate an Erlang expression
+#   hack/brokers.sh private pid FOLDER              print the ID of the broker's root process
 #
-#   hack/brokers.sh cluster start [FOLDER] [VERSION]  three nodes that are one cluster, 4.3 unless
-#                                     said otherwise. Prints where each of them listens. FOLDER is
-#                                     what it is for `private`; without one, a folder in the cache.
-#   hack/brokers.sh cluster stop|remove [FOLDER]      end all nodes; remove what they wrote, too
-#   hack/brokers.sh cluster node ACTION N [FOLDER]    start, stop (in good order), kill (as a power
-#                                     cut would), pause or resume node 1, 2 or 3
-#   hack/brokers.sh cluster eval N EXPRESSION [FOLDER]  have node N evaluate Erlang
+#   hack/brokers.sh cluster start [FOLDER] [VERSION]    start a cluster of three nodes, by default of the newest version and in a
+#                                                       folder of the cache; prints the addresses of each node
+#   hack/brokers.sh cluster stop|remove [FOLDER]        kill all nodes; `remove` also deletes their data
+#   hack/brokers.sh cluster node ACTION N [FOLDER]      start, stop (gracefully), kill, pause or resume node 1, 2 or 3
+#   hack/brokers.sh cluster eval N EXPRESSION [FOLDER]  evaluate an Erlang expression on node N
 #
-# VERSION is 4.3, 4.0, 3.10 or `newest`; without one, all of them. A broker starts empty each
-# time, listens on 127.0.0.1 unless an ADDRESS is given, and knows the user guest/guest.
+# VERSION is 4.3, 4.0, 3.10 or `newest`; all versions by default. A broker starts without data, listens on 127.0.0.1, and has the
+# user guest/guest.
 #
-# Taken from the first place that works: WARREN_TEST_BROKERS (nothing is started then), Docker,
-# Debian's packages (neither root nor an installation is needed).
+# The first source that works is used: WARREN_TEST_BROKERS (no broker is started), Docker, Debian's packages (unpacked without root
+# and without an installation).
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -40,20 +37,19 @@ set -euo pipefail
 # shellcheck source=hack/brokers/cluster.sh
 . "$HACK_DIR/brokers/cluster.sh"
 
-VERSIONS=(4.3 4.0 3.10) # newest first: who takes only one takes the first
+VERSIONS=(4.3 4.0 3.10) # the newest first
 STATE="$WARREN_CACHE/brokers"
-PORTS="$WARREN_CACHE/brokers/ports" # who has the set of ports of a number: a broker's endpoints
+PORTS="$WARREN_CACHE/brokers/ports" # for each used set of ports, by number, a file with the path of the broker's endpoints
 TLS="$WARREN_CACHE/tls"
 PRIVATE="" # the name of a private broker's cluster
 ADDRESS=127.0.0.1
 REMEDY="start Docker, use a Debian or Ubuntu machine, or name brokers of your own: WARREN_TEST_BROKERS='amqp://user:password@host:5672,http://user:password@host:15672 …'"
 
-# --- what is known about a broker: $STATE/VERSION/endpoints, written at each start -----------
+# --- addresses of a broker: $STATE/VERSION/endpoints, written at each start ------------------
 
-# A broker of version 4.3 has the ports 21403 (AMQP), 22403 (AMQPS), 23403 (management) and
-# 24403 (management over TLS), all below the range from which clients get theirs; the next
-# free set where something else listens there. A private broker begins anywhere among sets that
-# the others don't use. Nobody else gets the ports of a broker that is stopped and will be started again.
+# A broker of version 4.3 has the ports 21403 (AMQP), 22403 (AMQPS), 23403 (management) and 24403 (management over TLS), or the next
+# free set. All are below the range of client ports. A private broker gets a random set from another range. No other broker gets the
+# ports of a stopped private broker.
 choose_ports() {
   local number offset
   number=$(number_of "$1")
@@ -74,7 +70,7 @@ port_offsets() {
   fi
 }
 
-# free_ports NUMBER: nothing listens on the set of ports that belongs to the number, and it is no other broker's.
+# free_ports NUMBER succeeds if no process listens on a port of the set, and no other broker owns the set.
 free_ports() {
   local base owner
   owner=$(cat "$PORTS/$1" 2>/dev/null || true)
@@ -107,7 +103,7 @@ running() { recall "$1" && "${BACKEND}_running" "$1"; }
 
 listens() { (exec 3<>"/dev/tcp/$ADDRESS/$1") 2>/dev/null; }
 
-# answer PORT PATH [METHOD BODY]: what the management API answers to the test user. Bash's own TCP spares us curl.
+# answer PORT PATH [METHOD BODY] prints the response of the management API. It uses bash's TCP, so that curl is not needed.
 answer() {
   local method=${3:-GET} body=${4:-}
   (
@@ -118,22 +114,22 @@ answer() {
   ) 2>/dev/null
 }
 
-# keep_events binds the event exchange to an exchange that leads nowhere. When the last binding goes while another comes, as tests have it
-# happen, RabbitMQ can take the event exchange for one without bindings, and is silent from then on.
+# keep_events binds the event exchange to an exchange without bindings. If the last binding of the event exchange is removed while
+# another one is added, RabbitMQ can treat it as unbound from then on, and send no events.
 keep_events() {
   answer "$HTTP" /api/exchanges/%2F/kept.events PUT '{"type":"fanout"}' >/dev/null
   answer "$HTTP" /api/bindings/%2F/e/amq.rabbitmq.event/e/kept.events POST '{"routing_key":"none"}' >/dev/null
 }
 
-# answers PORT: the management API accepts the test user.
+# answers PORT succeeds if the management API accepts the test user.
 answers() { [[ $(answer "$1" /api/overview | head -n 1) == *' 200 '* ]]; }
 
 ready() { listens "$AMQP" && listens "$AMQPS" && listens "$HTTPS" && answers "$HTTP"; }
 
 # --- configuration -----------------------------------------------------------------------------
 
-# configuration ADDRESS AMQP AMQPS HTTP HTTPS: small limits, so that three brokers fit on a
-# laptop; everything that a client could notice stays as RabbitMQ ships it.
+# configuration ADDRESS AMQP AMQPS HTTP HTTPS prints rabbitmq.conf, with small limits so that three brokers fit on a laptop. All other
+# settings are RabbitMQ's defaults.
 configuration() {
   cat <<CONF
 listeners.tcp.1 = $1:$2
@@ -159,21 +155,21 @@ CONF
 
 PLUGINS='[rabbitmq_management,rabbitmq_event_exchange,rabbitmq_shovel].'
 
-# A dead-letter worker that hears of a policy when its queue has just been deleted is restarted a hundred times within the
-# second. Then its supervisor gives up for all queues of the node (rabbitmq-server#16652), and tests of others fail. Here the
-# supervisor is started again. Erlang without spaces, for the broker's scripts split words.
+# RabbitMQ restarts a dead-letter worker a hundred times a second if its queue is deleted when it receives a policy. Then the
+# supervisor of the workers stops for all queues of the node (rabbitmq-server#16652), and other tests fail. This loop starts the
+# supervisor again. It contains no spaces, because the broker's scripts split words.
 ERLANG_ARGUMENTS="-eval spawn(fun()->(fun(F)->F(F)end)(fun(F)->timer:sleep(200),\
 case{whereis(rabbit_sup),whereis(rabbit_fifo_dlx_sup)}of{P,undefined}when(is_pid(P))->\
 supervisor:restart_child(rabbit_sup,rabbit_fifo_dlx_sup);_->(ok)end,F(F)end)end)."
 
 certificates() {
   [[ -f $TLS/ca.crt ]] || GOWORK=off go run "$HACK_DIR/certs/main.go" "$TLS" ||
-    die "the test certificates cannot be made in $TLS"
+    die "cannot write the test certificates to $TLS"
 }
 
 # --- commands ----------------------------------------------------------------------------------
 
-# provide VERSION: gets it in the first way that works on this machine, and sets BACKEND.
+# provide VERSION gets a version from the first source that works on this machine, and sets BACKEND.
 provide() {
   if docker_available && docker_provide "$1"; then
     BACKEND=docker
@@ -193,7 +189,7 @@ provide_all() {
 
 start() {
   local version begin
-  # A run that is interrupted ends the brokers that it has started. A run that exits leaves them to the next one.
+  # An interrupted run ends the brokers that it has started. After a run that exits by itself, they continue to run.
   [[ -z ${WARREN_RUN:-} ]] || export WARREN_RUN=$WARREN_RUN-shared
   for version in "$@"; do
     ! running "$version" || continue
@@ -217,12 +213,12 @@ await() {
     waited=yes
     if ! "${BACKEND}_running" "$version" || ((SECONDS - begin > 180)); then
       "${BACKEND}_log" "$version" >&2 || true
-      die "RabbitMQ $version did not come up; its last words are above"
+      die "RabbitMQ $version did not start; the end of its log is above"
     fi
     sleep 0.2
   done
   keep_events
-  say "RabbitMQ $version ${waited:+came up in $((SECONDS - begin)) s, }listens on amqp://$ADDRESS:$AMQP and http://$ADDRESS:$HTTP"
+  say "RabbitMQ $version ${waited:+started in $((SECONDS - begin)) s, }listens on amqp://$ADDRESS:$AMQP and http://$ADDRESS:$HTTP"
 }
 
 stop() {
@@ -261,8 +257,7 @@ status() {
   done
 }
 
-# private ACTION FOLDER [VERSION [ADDRESS]]: what is known about the broker, and what it writes, is in the
-# folder; the programs come from where the other brokers have them.
+# private ACTION FOLDER [VERSION [ADDRESS]] carries out an action on a private broker. FOLDER has its addresses and data.
 private() {
   local action=$1 folder=${2:-} version=${3:-}
   [[ -n $folder ]] || usage
@@ -331,7 +326,7 @@ private_end() {
   rm -rf "${folder:?}/$version" "$folder/version"
 }
 
-# versions ARGUMENT…: all where none is given.
+# versions [VERSION…] prints the versions, all by default.
 versions() {
   local given
   [[ $# -gt 0 ]] || set -- "${VERSIONS[@]}"
@@ -342,10 +337,6 @@ versions() {
   done
 }
 
-usage() {
-  sed -n '2,33s/^# \{0,1\}//p' "$0" >&2
-  exit 2
-}
 
 command=${1:-}
 shift || true

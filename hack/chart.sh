@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Copies into the Helm chart what config/ has already, and makes the chart's README out of its values.
+# Copies files of config/ into the Helm chart, and generates the chart's README from its values.
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -9,7 +9,7 @@ files=charts/warren/files
 rm -rf "$files"
 mkdir -p "$files"/{admission,contract,crds,dashboards,rbac/user,rules}
 cp config/crd/bases/*.yaml "$files/crds/"
-# Of these, the chart takes the rules; names and bindings are its own.
+# The chart uses only the rules of these roles, with its own names and bindings.
 cp config/rbac/{role,leader_election_role,metrics_auth_role,metrics_reader_role}.yaml "$files/rbac/"
 cp config/dead-letters/active_role.yaml "$files/rbac/dead_letters_active_role.yaml"
 cp config/contract/role.yaml "$files/rbac/contract_role.yaml"

@@ -3,8 +3,8 @@
 #
 #   hack/chromium.sh path
 #
-# Taken from the first place that works: WARREN_CHROMIUM (a program), the cache, Debian's packages (unpacked into the cache with
-# the libraries that they need: neither root nor an installation is needed), the machine's own.
+# The first source that works is used: WARREN_CHROMIUM (a program), the cache, Debian's packages (unpacked into the cache, without root
+# and without an installation), the machine's own.
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -28,14 +28,14 @@ provide() {
   die "Chromium cannot be provided here: install Chromium or Chrome, or name the program in WARREN_CHROMIUM"
 }
 
-# The C library is the machine's, as its loader is: all other libraries and the fonts come with Chromium.
+# unpack leaves out the C library, because the program loader is the machine's. All other libraries and the fonts are unpacked.
 unpack() {
   local work="$FOLDER.work" begin=$SECONDS
   rm -rf "$work"
   mkdir -p "$work"/apt/{lists,archives}/partial "$work/root"
   say "unpacking Chromium from Debian bookworm (once per machine, usually under a minute)…"
   quietly "$WARREN_CACHE/logs/chromium.log" download "$work/apt" ||
-    die "Chromium cannot be fetched from $(debian_mirror); check that mirror, or choose another by WARREN_DEBIAN_MIRROR"
+    die "cannot download Chromium from $(debian_mirror); check that mirror, or choose another by WARREN_DEBIAN_MIRROR"
   rm -f "$work"/apt/archives/libc{6,-bin}_*.deb
   debian_extract "$work/root" "$work"/apt/archives/*.deb
   write_launcher >"$work/root/chromium"
@@ -73,5 +73,5 @@ case ${1:-} in
       alone chromium provide
     fi
     ;;
-  *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+  *) usage ;;
 esac

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # A Kubernetes cluster of one node, with a kubelet, to run the operator in. See docs/development.md.
 #
-#   hack/cluster.sh up             start it, or leave it as it runs; prints its kubeconfig file
-#   hack/cluster.sh down           end it, and give back all that it changed on this machine
-#   hack/cluster.sh run COMMAND…   up, run a command with KUBECONFIG set, and down unless it ran before
-#   hack/cluster.sh load [FILE…]   make images known to it: tar files; the one that `make image` writes for this machine unless given
+#   hack/cluster.sh up             start the cluster, unless it runs; prints the path of its kubeconfig
+#   hack/cluster.sh down           stop it, and undo its changes on this machine
+#   hack/cluster.sh run COMMAND…   run a command with KUBECONFIG; starts the cluster, and stops it unless it ran before
+#   hack/cluster.sh load [FILE…]   load images from tar files, by default the one that `make image` writes for this machine
 #   hack/cluster.sh mirror HOST REGISTRY   pull images of HOST from REGISTRY, such as ghcr.io from http://10.245.0.1:5000
-#   hack/cluster.sh broker         start a RabbitMQ that ends with the cluster; prints where it is, for eval: BROKER_HOST for pods,
-#                                  BROKER_API, the management API, for this machine. It knows the user guest/guest
-#   hack/cluster.sh address        where its pods reach this machine
-#   hack/cluster.sh status         whether it runs; fails unless it does
-#   hack/cluster.sh log            the last words of each of its parts
+#   hack/cluster.sh broker         start a RabbitMQ that stops with the cluster, with the user guest/guest. Prints, for eval,
+#                                  BROKER_HOST for pods, and BROKER_API, the management API, for this machine
+#   hack/cluster.sh address        print the address of this machine for pods
+#   hack/cluster.sh status         print whether the cluster runs; fails unless it does
+#   hack/cluster.sh log            print the end of each part's log
 #
-# Taken from the first place that works: kind, where a Docker daemon answers; else the parts of Kubernetes and Debian's
-# containerd, as root, in namespaces of their own.
+# With a Docker daemon, the cluster is kind. Otherwise it consists of the programs of Kubernetes and Debian's containerd, as root, in
+# their own namespaces.
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -31,7 +31,7 @@ if docker_available; then WAY=kind; else WAY=bare; fi
 up() {
   local begin=$SECONDS
   if ! "${WAY}_running"; then
-    "${WAY}_down" # what an earlier one left behind
+    "${WAY}_down" # removes what an earlier cluster has left
     mkdir -p "$STATE"
     "${WAY}_up"
     say "the cluster is up after $((SECONDS - begin)) s ($WAY)"
@@ -45,7 +45,7 @@ down() {
   say "the cluster is gone"
 }
 
-# run ends the cluster however the command ends.
+# run stops the cluster however the command ends.
 run() {
   "${WAY}_running" || trap down EXIT
   alone cluster up >/dev/null
@@ -62,14 +62,14 @@ load() {
   done
 }
 
-# mirror tells containerd, which reads the file at each pull.
+# mirror writes a file that containerd reads at each pull.
 mirror() {
   [[ $# == 2 ]] || usage
   expect_running
   printf 'server = "%s"\n[host."%s"]\ncapabilities = ["pull", "resolve"]\n' "$2" "$2" | "${WAY}_mirror" "$1"
 }
 
-# broker has BROKER_HOST and BROKER_API set by the way that the cluster was made.
+# broker prints the variables that kind_broker or bare_broker sets.
 broker() {
   expect_running
   "${WAY}_broker" >/dev/null
@@ -83,10 +83,6 @@ status() {
 
 expect_running() { "${WAY}_running" || die "no cluster runs; start it with hack/cluster.sh up"; }
 
-usage() {
-  sed -n '2,17s/^# \{0,1\}//p' "$0" >&2
-  exit 2
-}
 
 command=${1:-}
 shift || true

@@ -7,7 +7,7 @@ readonly apidiff=golang.org/x/exp/cmd/apidiff@v0.0.0-20261113113407-e3970619a1a4
 readonly module=github.com/warren-mq/warren/consumer
 tag=$(git tag --list 'consumer/v*' --sort=-version:refname | head -n 1)
 if [[ -z $tag ]]; then
-  echo "consumer/ has no tag yet: nothing to compare with"
+  echo "consumer/ has no tag yet, so there is nothing to compare with"
   exit 0
 fi
 

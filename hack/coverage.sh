@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Reads coverage profiles, prints the coverage of each package and of all together, and fails where a package falls short.
+# Reads coverage profiles, prints the coverage of each package and of all together, and fails if a package has too little.
 #
 #   hack/coverage.sh PROFILE…
 #
-# Every test binary reports on every package (-coverpkg), so a block counts as covered when any
-# of them ran it. Packages named …test, generated code and wiring do not count.
+# Every test binary reports on every package (-coverpkg), so a block is covered if any of them ran it. Packages named …test, generated
+# code and wiring do not count.
 set -euo pipefail
 
 awk '

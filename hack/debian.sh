@@ -1,10 +1,9 @@
 # shellcheck shell=bash
-# Programs from Debian's packages, unpacked into a folder: neither root nor an installation is needed, and no package manager's
-# database is touched. Sourced by the scripts that provide them.
+# Functions that unpack programs from Debian's packages into a folder, without root and without an installation. Sourced.
 
 debian_available() { [[ $(uname) == Linux ]] && have apt-get && have dpkg-deb; }
 
-# The machine's own mirror, where it is one of Debian; nothing where there is none.
+# debian_mirror prints WARREN_DEBIAN_MIRROR, or else the machine's mirror of Debian; nothing if there is none.
 debian_mirror() {
   local sources
   sources=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null || true)
@@ -12,8 +11,8 @@ debian_mirror() {
   echo "${WARREN_DEBIAN_MIRROR:-$sources}"
 }
 
-# debian_apt SUITE FOLDER ARGUMENT…: an apt-get that knows nothing but that suite, keeps everything in the folder and believes
-# that nothing is installed.
+# debian_apt SUITE FOLDER ARGUMENT… runs an apt-get that uses only that suite, writes only to the folder, and treats no package as
+# installed.
 debian_apt() {
   local suite=$1 dir=$2 keyring
   shift 2
@@ -31,7 +30,7 @@ debian_apt() {
     -o Acquire::Languages=none -o Acquire::Retries=3 "$@"
 }
 
-# debian_programs NAME FOLDER PACKAGE[=VERSION]…: unpacks packages of bookworm, and none that they depend on, into the folder.
+# debian_programs NAME FOLDER PACKAGE[=VERSION]… unpacks packages of bookworm into the folder, without their dependencies.
 debian_programs() {
   local name=$1 folder=$2 work="$2.work" begin=$SECONDS
   shift 2
@@ -39,7 +38,7 @@ debian_programs() {
   mkdir -p "$work"/apt/{lists,archives}/partial "$work/root"
   say "unpacking $name from Debian bookworm (once per machine, usually under a minute)…"
   quietly "$WARREN_CACHE/logs/$name.log" debian_packages "$work/apt" "$@" ||
-    die "$name (${*//\*/}) cannot be fetched from $(debian_mirror); check that mirror, or choose another by WARREN_DEBIAN_MIRROR"
+    die "cannot download $name (${*//\*/}) from $(debian_mirror); check that mirror, or choose another by WARREN_DEBIAN_MIRROR"
   debian_extract "$work/root" "$work"/apt/*.deb
   rm -rf "$folder"
   mv "$work/root" "$folder"
@@ -47,7 +46,7 @@ debian_programs() {
   say "unpacked $name in $((SECONDS - begin)) s"
 }
 
-# debian_extract ROOT FILE…: unpacks package files.
+# debian_extract ROOT FILE… unpacks package files.
 debian_extract() {
   local root=$1 package
   shift
@@ -56,7 +55,7 @@ debian_extract() {
   done
 }
 
-# debian_packages FOLDER PACKAGE…: the files alone.
+# debian_packages FOLDER PACKAGE… downloads package files.
 debian_packages() {
   local folder=$1
   shift

@@ -1,18 +1,17 @@
 #!/usr/bin/env bash
-# kube-apiserver, etcd and kubectl for envtest and `make run`.
+# Provides the programs of Kubernetes for envtest and `make run`.
 #
-#   hack/kubernetes.sh [path]       make sure they exist, print their folder (KUBEBUILDER_ASSETS)
-#   hack/kubernetes.sh node         make sure that the binary exists that a node runs besides; print it
-#   hack/kubernetes.sh pin VERSION  move hack/kubernetes to another Kubernetes, e.g. v1.37.0
+#   hack/kubernetes.sh [path]       provide kube-apiserver, etcd and kubectl; prints their folder (KUBEBUILDER_ASSETS)
+#   hack/kubernetes.sh node         provide the other programs of a node, which are one binary; prints its path
+#   hack/kubernetes.sh pin VERSION  move hack/kubernetes to another Kubernetes, such as v1.37.0
 #
-# Taken from the first place that works: KUBEBUILDER_ASSETS, the cache, setup-envtest's
-# archive, and where none of them can be had, a build from the published Go modules. What a node
-# runs is in no such archive, and always built.
+# The first source that works is used: KUBEBUILDER_ASSETS, the cache, setup-envtest's archive, a build from the published Go modules.
+# No archive has the binary of a node, so it is always built.
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# required MODULE GO_MOD: the version that a go.mod requires.
+# required MODULE GO_MOD prints the version that a go.mod requires.
 required() {
   sed -nE "s|^(require)?[[:space:]]*$1 (v[^ ]+).*|\\2|p" "$2"
 }
@@ -22,7 +21,7 @@ ETCD=$(required go.etcd.io/etcd/server/v3 "$HACK_DIR/etcd/go.mod")
 CACHE="$WARREN_CACHE/kubernetes/$KUBERNETES-etcd-$ETCD"
 BINARIES=(kube-apiserver kubectl etcd)
 
-# missing FOLDER: the first binary that a folder lacks.
+# missing FOLDER prints the first binary that a folder lacks.
 missing() {
   local name
   for name in "${BINARIES[@]}"; do
@@ -48,16 +47,15 @@ provide() {
   [[ -n $(missing "$CACHE") ]] || return 0 # another process was faster
   have go || die "building kube-apiserver and etcd needs Go; install it, or set KUBEBUILDER_ASSETS to a folder that has ${BINARIES[*]}"
   mkdir -p "$CACHE"
-  rm -f "$CACHE"/.*.[0-9]* # what a killed build left
+  rm -f "$CACHE"/.*.[0-9]* # the files of killed builds
   download || build
 }
 
-# download takes setup-envtest's archive. Asking for the list of archives first tells in a few
-# seconds whether they can be reached; only the download itself may take its time.
+# download gets setup-envtest's archive. It lists the archives first, to find out within seconds whether the server can be reached.
 download() {
   local version=${KUBERNETES#v} folder="$WARREN_CACHE/envtest" from name
-  say "looking for the envtest archive of Kubernetes $version"
-  "$HACK_DIR/tool.sh" setup-envtest version >/dev/null || return 1 # built apart from the time limit
+  say "searching the envtest archive of Kubernetes $version"
+  "$HACK_DIR/tool.sh" setup-envtest version >/dev/null || return 1 # builds the tool without the time limit
   if ! limited 10 "$HACK_DIR/tool.sh" setup-envtest --bin-dir "$folder" list "$version" >/dev/null 2>&1; then
     say "the envtest archives cannot be reached from here"
     return 1
@@ -72,7 +70,7 @@ download() {
   done
 }
 
-# node: kubelet, kube-proxy, kube-controller-manager and kube-scheduler are one binary; see hack/kubernetes/main.go.
+# node prints the binary with kubelet, kube-proxy, kube-controller-manager and kube-scheduler; see hack/kubernetes/main.go.
 node() {
   [[ -x $CACHE/kubernetes ]] || alone kubernetes provide_node
   echo "$CACHE/kubernetes"
@@ -113,8 +111,8 @@ build_one() {
   say "built $name $version in $((SECONDS - begin)) s"
 }
 
-# pin writes the replacements anew: k8s.io/kubernetes names its parts as folders beside it;
-# outside of its own repository they are the modules that are published with it.
+# pin VERSION rewrites the replacements in go.mod. k8s.io/kubernetes replaces its parts by local folders, and here they are the modules
+# that are published with it.
 pin() {
   local version=$1 gomod=$HACK_DIR/kubernetes/go.mod source
   [[ $version =~ ^v1\.[0-9]+\.[0-9]+$ ]] || die "not a version of Kubernetes: $version"
@@ -135,5 +133,5 @@ case ${1:-path} in
   path) path ;;
   node) node ;;
   pin) pin "${2:-}" ;;
-  *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+  *) usage ;;
 esac

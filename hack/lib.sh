@@ -1,15 +1,14 @@
 # shellcheck shell=bash
-# Shared by the scripts in hack/: where things are kept, how they speak, how they take turns.
+# Functions for the scripts in hack/: the cache, messages, locks. Sourced.
 
-# Everything that takes long to get lives outside of the checkout, so that the next clone on
-# the same machine starts at once.
+# The cache is outside of the checkout, so that all clones on a machine share it.
 WARREN_CACHE="${WARREN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/warren}"
 mkdir -p "$WARREN_CACHE"
 WARREN_CACHE="$(cd "$WARREN_CACHE" && pwd)"
 HACK_DIR="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 export WARREN_CACHE HACK_DIR
 
-# Progress goes to stderr: stdout belongs to the answer that a caller reads.
+# Progress goes to stderr, because callers read the result from stdout.
 say() { printf '%s: %s\n' "$(basename "$0" .sh)" "$*" >&2; }
 
 die() {
@@ -17,10 +16,15 @@ die() {
   exit 1
 }
 
+# usage prints the comment at the head of the script.
+usage() {
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+}
+
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# quietly LOG COMMAND…: keeps the output of a long command in LOG, and shows its end only
-# when the command fails.
+# quietly LOG COMMAND… writes the output of a command to LOG. If the command fails, it prints the end of LOG.
 quietly() {
   local log=$1
   shift
@@ -32,15 +36,15 @@ quietly() {
   }
 }
 
-# limited SECONDS COMMAND…: where the machine has no timeout(1) (macOS), without a limit.
+# limited SECONDS COMMAND… runs a command with a time limit. On a machine without timeout(1), such as macOS, there is no limit.
 limited() {
   local seconds=$1
   shift
   if have timeout; then timeout "$seconds" "$@"; else "$@"; fi
 }
 
-# alone NAME FUNCTION…: one process of this machine at a time. The lock's file descriptor (9)
-# must not be inherited by what is left running, see `9>&-` where something is started.
+# alone NAME FUNCTION… runs a function in one process of this machine at a time. Processes that continue to run must not inherit
+# the lock's file descriptor (9).
 alone() {
   local lock=$1
   shift
@@ -50,9 +54,27 @@ alone() {
   fi
   exec 9>"$WARREN_CACHE/.$lock.lock"
   flock -n 9 || {
-    say "another process is at it, waiting for it to finish"
+    say "waiting for another process that holds the lock $lock"
     flock 9
   }
   "$@"
   exec 9>&-
+}
+
+# npm_modules PREFIX FOLDER prints a folder of the cache with the modules that FOLDER/package-lock.json pins.
+npm_modules() {
+  local key
+  key=$(cksum <"$2/package-lock.json" | cut -d ' ' -f 1)
+  [[ -d $WARREN_CACHE/$1$key ]] || alone npm fetch_npm_modules "$WARREN_CACHE/$1$key" "$2"
+  echo "$WARREN_CACHE/$1$key"
+}
+
+fetch_npm_modules() {
+  [[ ! -d $1 ]] || return 0 # another process was faster
+  have npm || die "npm is missing: it fetches the modules of $2"
+  rm -rf "$1.work" && mkdir -p "$1.work"
+  cp "$2"/package{,-lock}.json "$1.work"
+  quietly "$WARREN_CACHE/logs/npm.log" npm ci --prefix "$1.work" --ignore-scripts --no-audit --no-fund ||
+    die "cannot fetch the modules of $2; this machine needs access to an npm registry"
+  mv "$1.work" "$1"
 }

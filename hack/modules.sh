@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks that the Go modules of a release can be used once they are tagged, without a tag or a network of ours: a clone of this checkout
-# gets the tags, and Go takes the modules from there as it would from GitHub.
+# Checks that users can import the Go modules of a release once they are tagged. It tags a clone of this checkout, and Go reads the
+# modules from the clone instead of GitHub.
 #
 #   hack/modules.sh VERSION   such as v1.2.3
 #
@@ -27,7 +27,8 @@ for module in consumer/otelconsumer examples/orders cmd/kubectl-warren; do
     die "$module/go.mod requires $ROOT/consumer $(required "$module/go.mod"), and go.mod $consumer; require one version"
 done
 
-# check_tags: what is tagged must be what the manager was built with. This is the first check of a release, so it also looks for the date.
+# check_tags checks that the tagged consumer/ is the one with which the manager was built. As the first check of a release, it also
+# requires the date in the changelog.
 check_tags() {
   grep -q "^## \[${VERSION#v}\] - [0-9]" CHANGELOG.md || die "$VERSION is tagged, and CHANGELOG.md has no date for it: set the date before"
   tagged "consumer/$consumer" || die "$VERSION is tagged, and consumer/$consumer, which it requires, is not: tag that one first"
@@ -35,7 +36,8 @@ check_tags() {
   git diff --quiet "consumer/$consumer" "$VERSION" -- consumer ||
     die "consumer/ has changed between consumer/$consumer and $VERSION: tag a new version of consumer/, and require it in go.mod"
 }
-# check_untagged: an older version of consumer/ will do only if nothing has changed since.
+
+# check_untagged checks that consumer/ has not changed since the version that go.mod requires, if that version is tagged.
 check_untagged() {
   if tagged "consumer/$consumer"; then
     git diff --quiet "consumer/$consumer" HEAD -- consumer ||
@@ -44,19 +46,20 @@ check_untagged() {
     die "go.mod requires $ROOT/consumer $consumer, which is not tagged: require $VERSION"
   fi
 }
+
 if tagged "$VERSION"; then check_tags; else check_untagged; fi
 
 git clone --quiet --no-hardlinks . "$work/warren"
 tag() { git -C "$work/warren" rev-parse --quiet --verify "refs/tags/$1" >/dev/null || git -C "$work/warren" tag "$1"; }
 
-# Modules of others come from the cache of this machine, if they are there. Git reads the clone where Go asks for GitHub.
+# Go reads other modules from the cache of this machine first. Git reads the clone instead of GitHub.
 cache=$(go env GOMODCACHE)
 proxy=$(go env GOPROXY)
 export GOMODCACHE="$work/modules" GOPROXY="file://$cache/cache/download,$proxy" GOPRIVATE="$ROOT,$ROOT/*" GOWORK=off GOFLAGS=-mod=mod
 export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0="url.file://$work/warren.insteadOf" GIT_CONFIG_VALUE_0="https://$ROOT"
 export GIT_ALLOW_PROTOCOL=file:https
 
-# user FOLDER PACKAGE VERSION: a program of someone else, who imports a package of the release.
+# user FOLDER PACKAGE VERSION creates a module that imports a package of the release.
 user() {
   mkdir "$work/$1"
   (cd "$work/$1" && go mod init example.com/user && go get "$2@$3" && go list -deps "$2") >"$work/$1.log" 2>&1

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Runs a command with a PostgreSQL of its own, with fsync on, and removes it afterwards. The command finds it by the variable
-# WARREN_POSTGRES.
+# Runs a command with a new PostgreSQL with fsync, and removes it afterwards. WARREN_POSTGRES tells the command how to connect.
 #
 #   hack/postgres.sh COMMAND…
 #
-# Taken from the first place that works: the machine's own, the cache, Debian's packages (unpacked into the cache: neither root nor
-# an installation is needed).
+# The first source that works is used: the machine's own, the cache, Debian's packages (unpacked into the cache, without root and
+# without an installation).
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -29,7 +28,7 @@ if [[ ! -x $programs/postgres ]]; then
   programs=$FOLDER$programs
 fi
 
-folder=$(mktemp -d) # on a disk, so that fsync takes its time
+folder=$(mktemp -d) # on a disk, so that fsync takes as long as in production
 as=()
 if [[ $(id -u) == 0 ]]; then # PostgreSQL refuses to run as root
   chown 65534:65534 "$folder"

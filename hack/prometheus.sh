@@ -3,8 +3,8 @@
 #
 #   hack/prometheus.sh path
 #
-# Taken from the first place that works: WARREN_PROMETHEUS (a folder), the cache, Debian's package (unpacked into the cache:
-# neither root nor an installation is needed), the machine's own.
+# The first source that works is used: WARREN_PROMETHEUS (a folder), the cache, Debian's package (unpacked into the cache, without root
+# and without an installation), the machine's own.
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -35,5 +35,5 @@ case ${1:-} in
       alone prometheus provide
     fi
     ;;
-  *) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+  *) usage ;;
 esac

@@ -3,8 +3,8 @@
 #
 #   hack/redis.sh ARGUMENT…
 #
-# Taken from the first place that works: the machine's own, the cache, Debian's package (unpacked into the cache: neither root
-# nor an installation is needed).
+# The first source that works is used: the machine's own, the cache, Debian's package (unpacked into the cache, without root and without
+# an installation).
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# All that a release publishes, in dist/. The same commit gives the same bytes. See docs/releasing.md.
+# Builds the files of a release in dist/. The same commit gives the same bytes. See docs/releasing.md.
 #
 #   hack/release.sh build   write image, chart, install.yaml, plugin, SBOMs, notes, checksums and provenance into OUTPUT
 #   hack/release.sh push    push the image and the chart that `build` wrote, to REGISTRY; prints their names with digests
 #
 #   VERSION    the version, such as v1.2.3
-#   REGISTRY   where image and chart are published; ghcr.io/warren-mq unless given
-#   PLATFORMS  of the image and the plugin; all unless given, `host` is that of this machine alone
-#   OUTPUT     the folder to write into; dist unless given. What an earlier release has left there is deleted
-#   BUILDER    what runs the build, for the provenance; this script unless given
+#   REGISTRY   the registry of image and chart, ghcr.io/warren-mq by default
+#   PLATFORMS  the platforms of image and plugin, all by default; `host` is this machine's
+#   OUTPUT     the folder to write to, dist by default. The files of an earlier release there are deleted
+#   BUILDER    the builder in the provenance, this script by default
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -27,13 +27,13 @@ checked_version() {
 
 build() {
   checked_version
-  [[ -z $(in_checkout status --porcelain) ]] || die "the checkout has changes, so its commit would not say what is released; commit them"
+  [[ -z $(in_checkout status --porcelain) ]] || die "the checkout has changes that are not committed: commit them"
   describe
   mkdir -p "$OUTPUT"
   OUTPUT=$(cd "$OUTPUT" && pwd)
   (cd "$OUTPUT" && rm -rf image chart bin image.digest chart.digest ./image-*.tar ./sbom-*.cdx.json ./warren-*.tgz install.yaml \
     kubectl-warren* release-notes.md checksums.txt provenance.intoto.json)
-  tool notes # first: it fails soonest
+  tool notes # first, because it fails soonest
   "$HACK_DIR/image.sh" build
   "$HACK_DIR/plugin.sh"
   for binary in "$OUTPUT"/bin/*/kubectl-warren; do tool sbom "$binary"; done
@@ -44,7 +44,7 @@ build() {
   say "wrote $VERSION into $OUTPUT"
 }
 
-# tool COMMAND [ARGUMENT…]: the program of hack/tools/release. Further flags come before its arguments.
+# tool COMMAND [ARGUMENT…] runs the program of hack/tools/release. Further flags come before its arguments.
 tool() {
   local command=$1
   shift
@@ -74,5 +74,5 @@ push() {
 case ${1:-} in
   build) build ;;
   push) push ;;
-  *) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+  *) usage ;;
 esac

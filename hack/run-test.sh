@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs a test binary, for `go test -exec`: the specs of a Ginkgo suite in several processes at once, for they mostly
-# wait. Other tests, and those picked with -run, run as they are.
+# Runs a test binary, for `go test -exec`. The specs of a Ginkgo suite run in several processes, because they mostly wait. Other tests,
+# and tests that -run selects, run in one process.
 #
-#   WARREN_TEST_LABELS      Ginkgo's filter of labels; `make test` leaves out what only `make test-all` runs
-#   WARREN_TEST_PROCESSES   how many processes run the specs of a suite; unless given, what a comment of the suite says
+#   WARREN_TEST_LABELS      Ginkgo's label filter
+#   WARREN_TEST_PROCESSES   the number of processes for a suite. The default is the number in a comment of the suite
 #                           (`// processes: 2`), or four for each core
 set -euo pipefail
 
@@ -15,9 +15,9 @@ profile="" verbose="" picked=""
 given=() passed=()
 for argument in "$@"; do
   case $argument in
-    -test.parallel=*) continue ;; # Ginkgo refuses it: it is of no use to specs
-    -test.coverprofile=*) profile=${argument#*=} ;; # each process writes its own; Ginkgo merges them
-    -test.testlogfile=*) ;;                         # is for the cache of results, which tests on real parts must not use
+    -test.parallel=*) continue ;;                   # Ginkgo refuses it
+    -test.coverprofile=*) profile=${argument#*=} ;; # each process writes a profile, and Ginkgo merges them
+    -test.testlogfile=*) ;;                         # for the cache of results, which tests on real parts must not use
     -test.v=true) verbose=-v ;;
     -test.run=* | -test.list=* | -test.bench=* | -test.fuzz=*) picked=yes ;;
     *) passed+=("$argument") ;;
@@ -26,7 +26,7 @@ for argument in "$@"; do
 done
 [[ -z $picked ]] || exec "$binary" "${given[@]}"
 
-# Ginkgo runs a binary in the folder that it lies in; a test expects the folder of its package.
+# Ginkgo runs a binary in the binary's folder, but a test expects the folder of its package.
 ginkgo=$(go tool -n ginkgo)
 link=./processes-$$.test
 folder=$(mktemp -d)

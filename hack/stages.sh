@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Stages of a long run, for .ci/run and hack/test-all.sh: each has a headline and a time, and the end of the output says
-# which stage and which tests failed. Sourced.
+# Stages of a long run, for .ci/run and hack/test-all.sh. Each prints a headline. The end of the output has the time of each stage, and
+# the stages and tests that failed. Sourced.
 
 timings=""
 failed="" # "yes" once a stage has failed
-printed=$(mktemp) # what the stages have printed
+printed=$(mktemp) # the output of the stages
 
-# stage NAME COMMAND…: with `set -e`, a stage that fails ends the script. Without, the next stage runs.
+# stage NAME COMMAND… runs a stage. With `set -e`, a failed stage ends the script; otherwise the next stage runs.
 stage() {
   local name=$1 begin=$SECONDS
   shift
@@ -21,7 +21,7 @@ stage() {
   fi
 }
 
-# finish STATUS: the last lines are all that some readers see.
+# finish STATUS prints the result last, because some readers see only the end of the output.
 finish() {
   printf '\n%s' "$timings"
   if [[ $1 != 0 ]]; then

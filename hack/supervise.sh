@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Runs a command, and ends every process that the command started: when the command has exited, and within ten seconds when
-# SIGINT, SIGTERM or SIGHUP stops it. API servers, brokers and nodes of clusters run in sessions of their own, so the processes
-# are found by WARREN_RUN in their environment. Temporary files of the run are removed, too.
+# Runs a command. When the command has exited, or within ten seconds after SIGINT, SIGTERM or SIGHUP, it ends every process that
+# the command has started, and removes their temporary files. API servers, brokers and cluster nodes run in sessions of their
+# own, so it finds processes by WARREN_RUN in their environment.
 #
 #   hack/supervise.sh COMMAND [ARGUMENT…]
 #
-# The brokers that all runs share go on after a run that exits by itself; see hack/brokers.sh.
+# Shared brokers continue to run after a run that exits by itself; see hack/brokers.sh.
 set -uo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-[[ $# -gt 0 ]] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2 && exit 2; }
+[[ $# -gt 0 ]] || usage
 
 folder=$(mktemp -d "${TMPDIR:-/tmp}/warren-XXXXXX")
 run=$(basename "$folder")
@@ -23,7 +23,7 @@ processes() {
   fi
 }
 
-# signal NAME PATTERN sends a signal to the matching processes. It fails when there are none.
+# signal NAME PATTERN sends a signal to the matching processes. It fails if there are none.
 signal() {
   local found
   found=$(processes "$2")
@@ -32,7 +32,7 @@ signal() {
   kill "-$1" $found 2>/dev/null || true
 }
 
-# gone PATTERN SECONDS waits until no process matches, for at most so many seconds.
+# gone PATTERN SECONDS waits until no process matches. It fails after the given time.
 gone() {
   local end=$((SECONDS + $2))
   while [[ -n $(processes "$1") ]]; do
@@ -62,7 +62,7 @@ interrupt() {
   exit "$1"
 }
 
-# In a process group of its own, the command gets the signals of a terminal from this script alone.
+# The command gets its own process group, so that a terminal signals only this script.
 set -m
 WARREN_RUN=$run TMPDIR=$folder "$@" </dev/null &
 command=$!

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs all tests: `make test`, and what takes longer. The soak goes on beside the other stages.
+# Runs all tests: `make test`, and the tests that take longer. The soak runs beside the other stages.
 #
-#   WARREN_SOAK            for how long the soak works; 2h unless given
-#   WARREN_DELETE_TRIALS   how often the hammer deletes a queue in each of its ways; 50 unless given
-set -uo pipefail # no -e: all stages run although one fails, for the next run may be a night away
+#   WARREN_SOAK            the duration of the soak, 2h by default
+#   WARREN_DELETE_TRIALS   how often the stage `hammer` deletes a queue in each way, 50 by default
+set -uo pipefail # no -e, so that all stages run although one fails
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 # shellcheck source=hack/stages.sh
 . hack/stages.sh
@@ -20,7 +20,7 @@ wait_for_soak() {
   return "$status"
 }
 
-# The soak has an API server and a manager of its own.
+# The soak has its own API server and manager.
 mkdir -p bin
 make soak >bin/soak.log 2>&1 &
 soaking=$!

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # Runs the Go tests of a tier, inside of hack/with-parts.sh, and checks the coverage.
 #
-#   hack/test.sh quick     what `make test` runs: the newest RabbitMQ, and all packages that need minutes at most
-#   hack/test.sh extended  what `make test-all` runs besides, with every RabbitMQ of the matrix
+#   hack/test.sh quick     the tests of `make test`, on the newest RabbitMQ
+#   hack/test.sh extended  the further tests of `make test-all`, on every RabbitMQ of the matrix
 #
-# TESTFLAGS is passed on to go test. docs/development.md says what is in which tier, and why.
+# TESTFLAGS is passed on to go test. docs/development.md describes the tiers.
 #
-# Tests mostly wait for brokers, so many more of them run at once than there are cores: packages, tests that are parallel,
-# and, by run-test.sh, the specs of a suite. Each has a vhost and a namespace of its own.
+# Tests mostly wait for brokers, so many more of them run at the same time than there are cores: packages, parallel tests and, by
+# run-test.sh, the specs of a suite. Each test has its own vhost and namespace.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# API servers and tests collect garbage less often: they need memory, and time is short. For the same reason nothing is linked
-# for a debugger (-w), and no test binary waits a second for the race detector at its end.
+# These settings save time: API servers and tests collect garbage less often, binaries have no debug information (-w), and no test
+# binary waits a second for the race detector at its end.
 export GOGC=400 GORACE=atexit_sleep_ms=0
 
 # run_tier LABELS PROFILE ARGUMENT…: runs the packages in the caller's arrays `counted` and `others` at the same time. Ginkgo
@@ -30,12 +30,12 @@ run_tier() {
   return "$status"
 }
 
-# These packages run first, and 8 tests at a time in all: Warren leaves a queue alone whose broker takes longer than 100 ms to answer, as
-# one does beside other packages.
+# These packages run first, with 8 tests at a time in all. Beside other packages, a broker can take longer than 100 ms to answer, and
+# then Warren does not delete a queue.
 quiet=(./internal/rabbit/recreate ./internal/rabbit ./internal/rabbit/{safedelete,observe,brokermatch,change})
 
-# test/e2e and test/plugin use the API server alone. They run after the suites that share it, which mostly wait: beside those run the
-# packages of internal/, whose linking takes most of the time.
+# test/e2e and test/plugin use the API server alone, so they run after the suites that share it. Those suites mostly wait, so the
+# packages of internal/ run beside them.
 quick() {
   local counted others status=0
   counted=("${quiet[@]}") others=()
@@ -44,7 +44,7 @@ quick() {
   counted=(./internal/rabbit/mover ./api/... $(go list ./internal/... | grep -vxFf <(go list "${quiet[@]}" ./internal/rabbit/mover)) \
     ./test/e2e ./test/plugin)
   others=(./test/monitoring ./test/faults ./test/deployment ./test/consumer ./test/facts ./test/stopping)
-  # shellcheck disable=SC2207 # packages have no spaces; the bash of macOS has no mapfile
+  # shellcheck disable=SC2207
   others+=($(go list ./... ./consumer/... ./cmd/kubectl-warren/... | grep -vE '/test/(gitops|incluster|cluster)$' |
     grep -vxFf <(go list "${quiet[@]}" "${counted[@]}" "${others[@]}")))
   run_tier '!extended && !soak && !bench' cover.out -short -p=2 || status=1
@@ -54,10 +54,10 @@ quick() {
   hack/coverage.sh cover-rabbit.out cover.out
 }
 
-# What depends on RabbitMQ's version runs on all of them, the newest included: it may have other neighbours there.
+# extended also repeats tests on the newest RabbitMQ, because there they run beside other tests than in quick.
 extended() {
   local counted others
-  export WARREN_TEST_SHARERS=5 # of a queue, in the model of internal/ownership
+  export WARREN_TEST_SHARERS=5 # how many share a queue in the model of internal/ownership
   counted=(./internal/rabbit ./internal/rabbit/... ./test/e2e ./test/plugin ./internal/ownership)
   others=(./test/deployment ./test/cluster ./test/consumer ./test/facts ./test/faults ./test/stopping ./cmd/warren-conformance)
   run_tier extended cover-extended.out -p=1

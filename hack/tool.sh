@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a pinned tool. The first run on a machine builds it from the module in hack/ that pins it:
+# Runs a pinned tool. The first run on a machine builds the tool from the module in hack/ that pins it.
 #
 #   hack/tool.sh argocd|controller-gen|crd-ref-docs|gofumpt|golangci-lint|helm|helm3|helm-docs|hugo|kind|krew|kubeconform|
 #                kustomize|kustomize-controller|setup-envtest|source-controller|vale [ARGUMENT…]
@@ -25,11 +25,11 @@ case $name in
   setup-envtest) module=tools package=sigs.k8s.io/controller-runtime/tools/setup-envtest ;;
   vale) module=vale package=github.com/errata-ai/vale/v3/cmd/vale ;;
   golangci-lint) module=lint package=sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter ;;
-  *) sed -n '2,5s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+  *) usage ;;
 esac
 shift
 
-# Other pins, or another Go, are another binary: a linter must not be older than the Go it reads.
+# The key changes with the pins and with Go, because a linter must not be older than the Go that it reads.
 key=$({ cat "$HACK_DIR/$module"/go.{mod,sum} && go env GOVERSION; } | cksum | cut -d ' ' -f 1)
 binary="$WARREN_CACHE/tools/$module-$key/$name"
 
@@ -37,7 +37,7 @@ build() {
   local begin=$SECONDS note="" cgo=0
   [[ ! -x $binary ]] || return 0 # another process was faster
   [[ $module != lint && $module != site ]] || note=", usually 2 minutes on 2 cores"
-  [[ $module != vale ]] || cgo=1 # its parsers of source code are written in C
+  [[ $module != vale ]] || cgo=1 # its parsers are written in C
   [[ $module != flux ]] || note=", usually 5 minutes on 2 cores"
   say "building $name (once per machine$note)…"
   quietly "$WARREN_CACHE/logs/build-$name.log" env CGO_ENABLED=$cgo GOWORK=off GOFLAGS= \

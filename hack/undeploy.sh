@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Removes the operator, its CRDs and with them every resource of Warren in the cluster. Nothing is deleted at the
-# brokers: the operator ends first, and then the finalizers are taken off that would have had it delete there. It needs no broker.
+# Removes the operator, its CRDs and every resource of Warren in the cluster. It deletes nothing at the brokers, and needs none:
+# it stops the operator before it removes the finalizers, with which the operator would delete queues.
 #
 #   KUBECTL   the command; kubectl unless given
 set -euo pipefail
@@ -20,19 +20,19 @@ deleting() {
     -o jsonpath='{range .items[?(@.metadata.deletionTimestamp)]}{.metadata.namespace}/{.metadata.name}{"\n"}{end}'
 }
 
-# await lets the operator finish what it began to delete: a queue that is half deleted takes no messages.
+# await waits until the operator has finished its deletions: a half-deleted queue refuses messages.
 await() {
   local begin=$SECONDS
   while [[ -n $(deleting) ]]; do
     if ((SECONDS - begin > 90)); then
-      say "still being deleted, and left as they are at the broker (see docs/deletion.md, fences): $(deleting | tr '\n' ' ')"
+      say "not deleted within 90 s, so fences may remain at the broker (see docs/runbooks/fence-standing.md): $(deleting | tr '\n' ' ')"
       return
     fi
     sleep 1
   done
 }
 
-# release takes our finalizers off, and leaves those of others; a hundred resources at a time.
+# release removes Warren's finalizers and no others, from a hundred resources at a time.
 release() {
   local kind=$1 namespace others names
   ! known "$kind" || kube get "$kind" --all-namespaces \
@@ -46,11 +46,11 @@ release() {
     done
 }
 
-# While an API that the cluster aggregates does not answer, no namespace can be deleted.
+# While an aggregated API does not answer, Kubernetes deletes no namespace.
 kube delete --ignore-not-found apiservice/v1alpha1.deadletters.messaging.warren.dev
 await
 kube delete --ignore-not-found --cascade=foreground --namespace warren-system deployment/warren-controller-manager
 for kind in "${KINDS[@]}"; do release "$kind"; done
 kube delete --ignore-not-found -k config/default
 kube delete --ignore-not-found --namespace kube-system rolebinding/warren-front-proxy-rolebinding
-say "gone; what it declared is left at the brokers"
+say "Warren is removed; its queues and exchanges remain at the brokers"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fails when generated files, or the go.mod files, are not what their sources make of them.
-# Works on a copy, so that a checkout with changes can be verified, and stays as it is.
+# Fails if generated files or go.mod files do not match their sources. It works on a copy, so it also verifies changes that are not
+# committed, and changes no file of the checkout.
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -10,14 +10,14 @@ copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 in_copy() { git -C "$copy" -c core.hooksPath=/dev/null -c core.excludesFile=/dev/null "$@"; }
 
-# Files deleted but not yet committed are still listed: hence the test for existence.
+# Git also lists deleted files, so the loop tests whether a file exists.
 git ls-files -z --cached --others --exclude-standard |
   while IFS= read -r -d '' file; do [[ ! -e $file ]] || printf '%s\0' "$file"; done |
   tar -c --null -T - | tar -x -C "$copy"
 in_copy init -q
 in_copy add -A -f
 
-# What its sources no longer make must not stay behind.
+# Generated files without a source must not remain.
 find "$copy" \( -name 'zz_generated.*' -o -path "$copy/config/crd/bases/*.yaml" -o -path '*/BrokerConnection/*.lua' \) -delete
 rm -rf "$copy/docs/reference/schemas"
 make -s -C "$copy" generate manifests docs chart
@@ -28,7 +28,7 @@ if ! in_copy diff --exit-code --stat; then
   die "generated files are not fresh, see above; run: make generate manifests docs chart"
 fi
 
-# The version of consumer/ that the manager needs is tagged after it was written.
+# go.mod requires a version of consumer/ that is tagged later, so the check replaces it by the folder.
 tidied="$copy/tidy.mod"
 cp go.mod "$tidied"
 cp go.sum "${tidied%.mod}.sum"

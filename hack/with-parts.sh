@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Runs a command with real parts. The command finds them by the environment variables that the tests, `make run` and
-# `make bench` read. What the command and this script start ends with them; see hack/supervise.sh.
+# Runs a command with real parts, which it finds by environment variables. hack/supervise.sh ends the processes that the command and
+# this script have started.
 #
 #   hack/with-parts.sh PART… -- COMMAND [ARGUMENT…]
 #
-#   brokers    RabbitMQ in every version of the matrix; they go on for the next run
-#   newest     RabbitMQ in its newest version alone
+#   brokers    RabbitMQ in every version of the matrix; the brokers continue to run for the next run
+#   newest     only the newest version of RabbitMQ
 #   apiserver  a kube-apiserver with Warren's CRDs, for all suites of the run
-#   manager    the manager as the image has it, built once for all suites of the run
-#   node       the program that kubelet, kube-controller-manager and kube-scheduler are
+#   manager    the manager, built once for all suites of the run
+#   node       the binary with kubelet, kube-controller-manager and kube-scheduler
 #
-# The programs kube-apiserver, etcd and kubectl are always there.
+# The programs kube-apiserver, etcd and kubectl are always provided.
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -21,7 +21,7 @@ while [[ $# -gt 0 && $1 != -- ]]; do
   parts+=("$1")
   shift
 done
-[[ $# -gt 1 ]] || { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2 && exit 2; }
+[[ $# -gt 1 ]] || usage
 shift
 
 brokers() {
@@ -31,12 +31,12 @@ brokers() {
   eval "$environment"
 }
 
-# apiserver starts the server, which takes as long as all other parts together.
+# apiserver starts the server without waiting, because the start takes as long as all other parts together.
 apiserver() {
   local folder
   folder=$(mktemp -d)
   go build -C "$HACK_DIR/.." -o "$folder/apiserver" ./hack/apiserver
-  # With GOGC it collects garbage less often, which costs a tenth of its CPU time otherwise.
+  # GOGC saves a tenth of its CPU time.
   (cd "$HACK_DIR/.." && GOGC=400 exec "$folder/apiserver" "$folder") &
   server=$!
   export WARREN_TEST_KUBECONFIG=$folder/kubeconfig
@@ -59,7 +59,7 @@ manager() {
 server=""
 KUBEBUILDER_ASSETS=$("$HACK_DIR/kubernetes.sh" path)
 export KUBEBUILDER_ASSETS
-# On a loaded machine an API server takes longer than the 20 s that envtest gives it.
+# On a busy machine an API server takes longer than envtest's 20 s.
 export KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=${KUBEBUILDER_CONTROLPLANE_START_TIMEOUT:-3m}
 export KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT=${KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT:-1m}
 for part in ${parts[@]+"${parts[@]}"}; do

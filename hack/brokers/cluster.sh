@@ -1,14 +1,14 @@
 # shellcheck shell=bash
-# Three brokers on this machine that are one cluster. Sourced by hack/brokers.sh.
+# A cluster of three brokers on this machine. Sourced by hack/brokers.sh.
 #
-# A node is a broker like the others, with ports, data and a folder of its own: FOLDER/node-N. The nodes
-# share an Erlang cookie, and find each other by the list of nodes in their configuration.
+# A node is a broker with its own ports, data and folder, FOLDER/node-N. The nodes share an Erlang cookie, and their configuration
+# lists all nodes.
 
 NODES=(1 2 3)
 CLUSTER="" # the folder of the cluster
-NODE=""    # the number of the node that is meant
+NODE=""    # the number of the selected node
 
-# cluster_configuration: the part of a node's configuration that makes it one.
+# cluster_configuration prints the settings of a node that are about the cluster; nothing for a single broker.
 cluster_configuration() {
   local number
   [[ -n $CLUSTER ]] || return 0
@@ -46,7 +46,7 @@ cluster() {
   esac
 }
 
-# cluster_folder FOLDER: where the cluster is, and what is named after the folder.
+# cluster_folder FOLDER sets the folder of the cluster, and the variables that depend on it.
 cluster_folder() {
   CLUSTER=${1:-$WARREN_CACHE/brokers/cluster}
   mkdir -p "$CLUSTER"
@@ -55,14 +55,13 @@ cluster_folder() {
   VERSION=$(cat "$CLUSTER/version" 2>/dev/null || true)
 }
 
-# cluster_node NUMBER: from now on this node is meant.
+# cluster_node NUMBER selects a node.
 cluster_node() {
   NODE=$1 STATE=$CLUSTER/node-$1
   recall "$VERSION"
 }
 
-# cluster_prepare VERSION: starts the nodes that don't run, all at the same time, for each of them waits
-# for the others while it boots.
+# cluster_prepare VERSION starts the nodes that do not run, without waiting, because each node waits for the others when it boots.
 cluster_prepare() {
   local number
   cluster_folder "$CLUSTER"
@@ -103,8 +102,8 @@ cluster_make() {
   done
 }
 
-# cluster_ports: the number before those of three free sets of ports, none of which belongs to any single
-# broker. A number has two digits more than 20 times something: 3, 0 and 10 for the versions there are.
+# cluster_ports prints the number before those of three free sets of ports. Single brokers use sets whose number is 3, 0 or 10 above a
+# multiple of 20, so the sets of a cluster begin 3 higher.
 cluster_ports() {
   local number offset
   number=$(($(number_of "$VERSION") + 3))
@@ -114,7 +113,7 @@ cluster_ports() {
   echo $((number + offset))
 }
 
-# cluster_await waits until each node answers and sees all of them running.
+# cluster_await waits until each node answers, and lists all nodes as running.
 cluster_await() {
   local number begin=$SECONDS
   for number in "${NODES[@]}"; do
@@ -152,10 +151,9 @@ cluster_remove() {
   rm -rf "$CLUSTER/epmd" "$CLUSTER/cookie" "$CLUSTER/version"
 }
 
-# eval EXPRESSION at the node.
 cluster_eval_at_node() { "${BACKEND}_eval" "$VERSION" "$1"; }
 
-# What is to be done with the node; nothing if it is that way already.
+# cluster_node_at_node ACTION changes the state of the selected node, unless it has that state.
 cluster_node_at_node() {
   case $1 in
     start)

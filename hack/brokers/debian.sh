@@ -1,10 +1,9 @@
 # shellcheck shell=bash
 # Brokers from Debian's packages, in a folder of their own. Sourced by hack/brokers.sh.
 #
-# The packages are only unpacked: no package manager's database, no daemon and no file of the
-# machine is touched, and no root is needed. The broker runs in a chroot with its own process
-# namespace, so that ending one process ends all of it (Erlang's epmd and helpers too), and with
-# its own mount namespace, so that no mount outlives it.
+# The packages are only unpacked, so this needs no root and changes nothing on the machine. The broker runs in a chroot. It has its
+# own PID namespace, so that killing one process also ends Erlang's epmd and helpers. It has its own mount namespace, so that no
+# mount remains.
 
 # shellcheck source=hack/debian.sh
 . "$HACK_DIR/debian.sh"
@@ -31,10 +30,10 @@ debian_provide() {
   rm -rf "$work"
   mkdir -p "$work/apt/lists/partial" "$work/apt/archives/partial" "$work/root"
   quietly "$WARREN_CACHE/logs/rabbitmq-$version.log" debian_download "$suite" "$work/apt" ||
-    die "RabbitMQ $version cannot be fetched from $(debian_mirror); check that mirror (WARREN_DEBIAN_MIRROR chooses another), or $REMEDY"
+    die "cannot download RabbitMQ $version from $(debian_mirror); check that mirror (WARREN_DEBIAN_MIRROR chooses another), or $REMEDY"
   package=$(cd "$work/apt/archives" && ls rabbitmq-server_*)
   [[ $package == "rabbitmq-server_$version."* ]] ||
-    die "Debian $suite has moved on to $package; for RabbitMQ $version, $REMEDY"
+    die "Debian $suite has $package instead of RabbitMQ $version: $REMEDY"
   debian_unpack "$work/apt/archives" "$work/root"
   mv "$work/root" "$root"
   rm -rf "$work"
@@ -42,14 +41,13 @@ debian_provide() {
   say "unpacked RabbitMQ ${package%%-*} in $((SECONDS - begin)) s"
 }
 
-# debian_download SUITE FOLDER: rabbitmq-server and all that it needs.
+# debian_download SUITE FOLDER downloads rabbitmq-server with its dependencies.
 debian_download() {
   debian_apt "$1" "$2" update &&
     debian_apt "$1" "$2" install -y --download-only rabbitmq-server base-files bash coreutils dash findutils grep mawk sed
 }
 
-# debian_unpack ARCHIVES ROOT: what the packages' scripts would have set up is little enough to
-# be done here: merged /usr, one user, one host.
+# debian_unpack ARCHIVES ROOT unpacks the packages, and sets up what their scripts would: merged /usr, one user, one host.
 debian_unpack() {
   local archives=$1 root=$2 name package
   for name in bin sbin lib lib64; do
@@ -66,8 +64,8 @@ debian_unpack() {
   echo localhost >"$root/etc/hostname"
 }
 
-# debian_isolation prints the command that gives a broker its own namespaces. Root in a container
-# without the right to make any does without.
+# debian_isolation prints the command that runs a broker in its own namespaces. For root in a container that may not create
+# namespaces, it prints a command without.
 debian_isolation() {
   local namespaces="unshare --mount --pid --fork --kill-child"
   if $namespaces true 2>/dev/null; then
@@ -81,8 +79,8 @@ debian_isolation() {
   fi
 }
 
-# What runs inside of the new namespaces, with ROOT, a command of the broker's shell and its environment
-# as arguments. It stays the parent: its command line is how debian_running knows our process.
+# DEBIAN_INSIDE is the script of the first process in the new namespaces. Its arguments are ROOT, a shell command and the environment.
+# It remains the parent, because debian_spawned finds the process by its command line.
 # shellcheck disable=SC2016
 DEBIAN_INSIDE='
 root=$1
@@ -102,8 +100,8 @@ chroot "$root" env -i PATH=/usr/sbin:/usr/bin LANG=C.UTF-8 HOME=/var/lib/rabbitm
 exit $?
 '
 
-# The outermost process notes its id, which is also that of the session and the process group,
-# and closes whatever the caller had open: a lock, or a pipe whose reader waits for its end.
+# DEBIAN_DETACH is the script of the outermost process. It writes its ID, which is also the ID of its session and process group, to a
+# file. It closes the file descriptors of the caller, such as a lock or a pipe whose reader waits for the end.
 # shellcheck disable=SC2016
 DEBIAN_DETACH='
 for fd in /proc/self/fd/*; do
@@ -131,12 +129,12 @@ debian_boot() {
 
 debian_boot_again() { debian_spawn "$STATE/$1" "$(debian_root "$1")" "epmd & exec /usr/lib/rabbitmq/bin/rabbitmq-server"; }
 
-# debian_data ROOT: the folder in memory for what the broker in ROOT stores, where there is one. Brokers synchronize each
-# write with the disk: with the data in memory, tests take a tenth less of the machine. The end of a process loses none of it.
+# debian_data ROOT prints the folder in memory for the data of the broker in ROOT. Brokers sync each write to the disk; with the data
+# in memory, tests use a tenth less of the machine. The data survives the end of the process.
 debian_data() { echo "/dev/shm/warren-$(cksum <<<"$1" | cut -d ' ' -f 1)"; }
 
-# debian_make_data ROOT makes that folder, unless memory is short or /dev/shm cannot be seen from inside of ROOT. What was left
-# behind by brokers whose ROOT is gone is removed.
+# debian_make_data ROOT creates that folder, unless memory is short or /dev/shm is not visible inside ROOT. It removes the folders of
+# brokers whose ROOT no longer exists.
 debian_make_data() {
   local folder data
   data=$(debian_data "$1")
@@ -150,8 +148,7 @@ debian_make_data() {
   ln -s "$1" "$data/root"
 }
 
-# debian_spawn FOLDER ROOT COMMAND: leaves the command running inside of ROOT, with its process id and its
-# output in FOLDER.
+# debian_spawn FOLDER ROOT COMMAND starts a command inside ROOT, with its process ID and its output in FOLDER.
 debian_spawn() {
   local isolation
   isolation=$(debian_isolation)
@@ -176,26 +173,26 @@ debian_environment() {
 
 debian_running() { debian_spawned "$STATE/$1" "$(debian_root "$1")"; }
 
-# debian_spawned FOLDER ROOT: what debian_spawn started there still runs. A pid file outlives a reboot, and
-# its number may be another process's by now.
+# debian_spawned FOLDER ROOT succeeds if the process of debian_spawn runs. It checks the command line, because another process may have
+# the ID after a reboot.
 debian_spawned() {
   local pid
   pid=$(cat "$1/pid" 2>/dev/null) && [[ -n $pid ]] && tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline" | grep -qxF "$2"
 }
 
-# Its data is wiped at the next start, so there is nothing to shut down in good order.
+# debian_stop kills the broker, because the next start deletes its data.
 debian_stop() {
   debian_cut "$1"
   debian_remove "$1"
 }
 
-# It returns when all has ended: a broker on its way out may still hold its data.
+# debian_cut kills the broker and waits until all its processes have ended, because they use the data until then.
 debian_cut() {
   debian_end "$STATE/$1"
   while listens "$AMQP" || listens "$HTTP" || { [[ -z $CLUSTER ]] && listens "${EPMD:-0}"; }; do sleep 0.05; done
 }
 
-# debian_end FOLDER: ends what debian_spawn left running.
+# debian_end FOLDER kills the process of debian_spawn.
 debian_end() {
   local pid
   pid=$(cat "$1/pid")
@@ -208,7 +205,7 @@ debian_await_end() {
   rm -f "$1/pid"
 }
 
-# --- nodes of a cluster: one epmd for all of them, which outlives each -------------------------
+# --- nodes of a cluster: they share one epmd, which continues to run without them --------------
 
 debian_cluster_prepare() {
   local root="$CLUSTER/node-1/$1/root"
@@ -224,7 +221,7 @@ debian_cluster_end() {
 
 debian_cluster_remove() { :; }
 
-# debian_quit VERSION: Erlang's virtual machine ends in good order at SIGTERM.
+# debian_quit VERSION stops the broker gracefully, with SIGTERM to Erlang's virtual machine.
 debian_quit() {
   local pid
   pid=$(cat "$STATE/$1/pid")
@@ -245,20 +242,20 @@ debian_eval() {
 
 debian_pid() { cat "$STATE/$1/pid"; }
 
-# debian_copy VERSION FOLDER: the programs are shared by hard links where the file system lets them.
-# Whatever is mounted into the original is left out, and so is what its broker writes, which changes meanwhile.
+# debian_copy VERSION FOLDER copies the programs of a version, as hard links if the file system supports them. It leaves out mounts, and
+# the files that the broker writes.
 debian_copy() {
   local from to="$2/$1/root"
   from=$(debian_root "$1")
   rm -rf "$to"
   mkdir -p "$to"
-  debian_programs "$from" -type d -printf "$to/%P\\0" | xargs -0 mkdir -p
-  debian_programs "$from" ! -type d -print0 | (cd "$from" && xargs -0 cp -al --parents -t "$to" 2>/dev/null) ||
-    debian_programs "$from" ! -type d -print0 | (cd "$from" && xargs -0 cp -a --parents -t "$to")
+  debian_shared_files "$from" -type d -printf "$to/%P\\0" | xargs -0 mkdir -p
+  debian_shared_files "$from" ! -type d -print0 | (cd "$from" && xargs -0 cp -al --parents -t "$to" 2>/dev/null) ||
+    debian_shared_files "$from" ! -type d -print0 | (cd "$from" && xargs -0 cp -a --parents -t "$to")
 }
 
-# debian_programs ROOT EXPRESSION…: find(1) among the files that are the same for all brokers of a version.
-debian_programs() {
+# debian_shared_files ROOT EXPRESSION… runs find(1) on the files that are the same for all brokers of a version.
+debian_shared_files() {
   (cd "$1" && shift && find . -xdev \( -path ./var/lib/rabbitmq -o -path ./var/log/rabbitmq \) -prune -o "$@")
 }
 

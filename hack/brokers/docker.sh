@@ -18,7 +18,7 @@ docker_provide() {
   }
 }
 
-# Files are copied in, not mounted: a mount would need a folder that the daemon can see.
+# docker_boot copies files into the container, because the daemon may not see a folder to mount.
 docker_boot() {
   local name files
   name=$(docker_name "$1")
@@ -33,7 +33,7 @@ docker_boot() {
     -p "$ADDRESS:$AMQP:5672" -p "$ADDRESS:$AMQPS:5671" -p "$ADDRESS:$HTTP:15672" -p "$ADDRESS:$HTTPS:15671" \
     -e "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=$ERLANG_ARGUMENTS" "$(docker_image "$1")" >/dev/null
   docker cp "$files/." "$name:/etc/rabbitmq/" >/dev/null 2>&1
-  if [[ -n $CLUSTER ]]; then # the image gives what is in this folder to the broker's user
+  if [[ -n $CLUSTER ]]; then # the image makes the broker's user the owner of the files in this folder
     install -m 600 "$CLUSTER/cookie" "$files/.erlang.cookie"
     docker cp "$files/.erlang.cookie" "$name:/var/lib/rabbitmq/.erlang.cookie" >/dev/null 2>&1
   fi
@@ -45,7 +45,7 @@ docker_running() { [[ $(docker inspect -f '{{.State.Running}}' "$(docker_name "$
 
 docker_stop() { docker rm -f -v "$(docker_name "$1")" >/dev/null; }
 
-# A private broker is its container, which keeps what it wrote while it is stopped.
+# The container of a private broker keeps its data while it is stopped.
 docker_copy() { :; }
 
 docker_boot_again() { docker start "$(docker_name "$1")" >/dev/null; }
@@ -58,7 +58,7 @@ docker_log() { docker logs --tail 20 "$(docker_name "$1")"; }
 
 docker_log_name() { echo "docker logs $(docker_name "$1")"; }
 
-# --- nodes of a cluster: one network for all of them -------------------------------------------
+# --- nodes of a cluster: they share one network ------------------------------------------------
 
 docker_node_name() { echo "rabbit@node-$1"; }
 

@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# A cluster on a bare machine, without Docker. Sourced by hack/cluster.sh.
+# A cluster on a machine without Docker. Sourced by hack/cluster.sh.
 #
-# All of it runs in a mount, PID and network namespace of its own (node.sh is its first process), so that ending one process
-# takes mounts, interfaces, firewall rules and containers away with it. What has no namespace is given back by bare_down: some
-# kernel settings and the cgroups of pods. The machine reaches the node over a pair of interfaces.
+# The cluster has its own mount, PID and network namespaces, with node.sh as the first process. Killing this process also removes
+# mounts, interfaces, firewall rules and containers. bare_down restores kernel settings and removes the cgroups of pods, which have
+# no namespace. The machine reaches the node over a pair of interfaces.
 
 LINK=warren-node
 HOST_ADDRESS=10.245.0.1
 NODE_ADDRESS=10.245.0.2
 POD_NETWORK=10.244.0.0/24
-# What kubelet sets for the whole machine.
+# The kubelet sets these for the whole machine.
 KERNEL_SETTINGS=(vm.overcommit_memory vm.panic_on_oom kernel.panic kernel.panic_on_oops kernel.keys.root_maxkeys kernel.keys.root_maxbytes)
 
 bare_running() {
@@ -25,7 +25,7 @@ bare_possible() {
   esac
 }
 
-# bare_parts sets where the programs are: those of Kubernetes, and Debian's packages, which are only unpacked.
+# bare_parts sets the folders of the programs: Kubernetes, and Debian's packages, which are only unpacked.
 bare_parts() {
   local codename
   ASSETS=$("$HACK_DIR/kubernetes.sh" path)
@@ -35,14 +35,14 @@ bare_parts() {
   [[ -d $PACKAGES ]] || bare_unpack
 }
 
-# bare_unpack gets what this machine does not have yet of the packages and of all that they need.
+# bare_unpack unpacks the packages, and those of their dependencies that this machine does not have.
 bare_unpack() {
   local work="$PACKAGES.$$" wanted=(containerd runc containernetworking-plugins nftables)
   say "unpacking ${wanted[*]} from Debian's packages (once per machine, usually a few seconds)…"
   rm -rf "$work"
   mkdir -p "$work/archives" "$work/root"
   quietly "$WARREN_CACHE/logs/cluster-packages.log" bare_download "$work/archives" "${wanted[@]}" ||
-    die "Debian's packages cannot be had; check apt's sources, or install by hand: apt-get install ${wanted[*]}"
+    die "cannot download Debian's packages; check apt's sources, or install by hand: apt-get install ${wanted[*]}"
   find "$work/archives" -name '*.deb' -exec dpkg-deb -x {} "$work/root" ';'
   mv "$work/root" "$PACKAGES"
   rm -rf "$work"
@@ -74,13 +74,13 @@ bare_up() {
   bare_await
 }
 
-# bare_images makes the image that holds a pod's namespaces open.
+# bare_images builds the image that keeps a pod's namespaces alive.
 bare_images() {
   CGO_ENABLED=0 GOFLAGS='' go -C "$HACK_DIR/.." build -trimpath -ldflags '-s -w' -o "$STATE/pause" ./hack/cluster/pause
   CGO_ENABLED=0 GOWORK=off GOFLAGS='' go -C "$HACK_DIR/tools" run ./image wrap warren.local/pause:1 "$STATE/pause" "$STATE/pause.tar"
 }
 
-# The process that is noted is unshare: the first process of the namespaces dies with it.
+# bare_spawn starts unshare and records its process ID. The first process of the namespaces dies with unshare.
 bare_spawn() {
   # shellcheck disable=SC2016
   setsid bash -c 'for fd in /proc/self/fd/*; do fd=${fd##*/}; [ "$fd" -le 2 ] || eval "exec $fd>&-"; done
@@ -88,7 +88,7 @@ bare_spawn() {
     exec unshare --mount --net --pid --fork --kill-child --mount-proc bash "$2" "$1" "$3" "$4" "$5" "$6" "$7"' \
     spawn "$STATE" "$HACK_DIR/cluster/node.sh" "$ASSETS" "$KUBERNETES" "$PACKAGES" "$NODE_ADDRESS/30" "$HOST_ADDRESS" \
     </dev/null >"$STATE/node.log" 2>&1 &
-  disown # this shell has nothing to say about its end
+  disown # so that this shell prints nothing when it ends
   until [[ -f $STATE/pid ]]; do sleep 0.05; done
 }
 
@@ -97,7 +97,7 @@ bare_child() {
   local pid child
   pid=$(cat "$STATE/pid")
   until child=$(cat "/proc/$pid/task/$pid/children" 2>/dev/null) && [[ -n $child ]]; do
-    kill -0 "$pid" 2>/dev/null || die "namespaces cannot be made here: $(cat "$STATE/node.log")"
+    kill -0 "$pid" 2>/dev/null || die "cannot create namespaces: $(cat "$STATE/node.log")"
     sleep 0.05
   done
   echo "${child%% *}"
@@ -110,7 +110,7 @@ bare_await() {
     if ! bare_running || ((SECONDS - begin > 120)); then
       bare_log >&2
       bare_down
-      die "the cluster did not come up; its last words are above"
+      die "the cluster did not start; the end of its logs is above"
     fi
     sleep 0.3
   done
@@ -124,13 +124,13 @@ bare_down() {
     while bare_running; do sleep 0.05; done
   fi
   ! ip link show "$LINK" >/dev/null 2>&1 || ip link delete "$LINK"
-  [[ ! -d $STATE/broker ]] || "$HACK_DIR/brokers.sh" private remove "$STATE/broker" # what it stored is not in the folder
+  [[ ! -d $STATE/broker ]] || "$HACK_DIR/brokers.sh" private remove "$STATE/broker" # its data is elsewhere
   bare_remove_cgroups
   [[ ! -f $STATE/sysctl ]] || sysctl -q -p "$STATE/sysctl"
   rm -rf "$STATE"
 }
 
-# bare_remove_cgroups waits until the kernel has ended what ran in them. Only what is empty can be removed.
+# bare_remove_cgroups waits until the kernel has ended the processes in the cgroups, because only empty ones can be removed.
 bare_remove_cgroups() {
   local begin=$SECONDS
   while find /sys/fs/cgroup -depth -type d -path '*/kubepods*' -exec rmdir {} + 2>/dev/null
@@ -145,13 +145,13 @@ bare_load() {
   bare_inside env PATH="$PACKAGES/usr/sbin:$PACKAGES/usr/bin:$PATH" ctr --namespace k8s.io images import "$(realpath "$1")" >&2
 }
 
-# bare_mirror HOST: standard input is what containerd is told about the registry.
+# bare_mirror HOST writes containerd's settings for a registry from standard input.
 bare_mirror() { mkdir -p "$STATE/registries/$1" && cat >"$STATE/registries/$1/hosts.toml"; }
 
-# bare_inside COMMAND…: in the namespaces of the cluster.
+# bare_inside COMMAND… runs a command in the namespaces of the cluster.
 bare_inside() { nsenter --target "$(bare_child)" --mount --pid --net "$@"; }
 
-# bare_broker gets the broker's parts before it enters the namespaces, from where no mirror can be reached.
+# bare_broker downloads the broker before it enters the namespaces, which have no route to a mirror.
 bare_broker() {
   "$HACK_DIR/brokers.sh" provide newest
   bare_inside "$HACK_DIR/brokers.sh" private start "$STATE/broker" newest "$NODE_ADDRESS"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The first process of the namespaces that a cluster on a bare machine runs in: starts the parts of Kubernetes and waits.
-# Started by hack/cluster/bare.sh.
+# The first process in the namespaces of a cluster without Docker. It starts the programs of Kubernetes and waits. hack/cluster/bare.sh
+# starts it.
 set -euo pipefail
 STATE=$1 ASSETS=$2 KUBERNETES=$3 PACKAGES=$4 ADDRESS=$5 GATEWAY=$6
 HOST=${ADDRESS%/*}
@@ -8,7 +8,7 @@ PATH="$PACKAGES/usr/sbin:$PACKAGES/usr/bin:$PATH"
 LD_LIBRARY_PATH=$(printf '%s:' "$PACKAGES"/usr/lib/*-linux-gnu*)
 export PATH LD_LIBRARY_PATH
 
-# What the parts write where they always do stays in our folder, or in memory.
+# mounts redirects the usual folders of the programs to the folder of the cluster, or to memory.
 mounts() {
   mount --make-rprivate /
   mkdir -p "$STATE"/{lib,log,logs}
@@ -64,7 +64,7 @@ node() {
   start kube-proxy "$KUBERNETES" kube-proxy --config "$STATE/proxy.yaml"
 }
 
-# restrict_oom_score_adj: without CAP_SYS_RESOURCE no process may protect itself better than its parent is.
+# containerd needs restrict_oom_score_adj, because without CAP_SYS_RESOURCE a process may not lower its OOM score below its parent's.
 containerd_configuration() {
   local cni=$PACKAGES/usr/lib/cni
   [[ -d $cni ]] || cni=/usr/lib/cni
@@ -99,13 +99,13 @@ failSwapOn: false
 makeIPTablesUtilChains: false
 oomScoreAdj: 0
 resolvConf: $STATE/resolv.conf
-# A machine that is nearly full is still good enough for a test.
+# A nearly full disk is sufficient for a test.
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%, nodefs.inodesFree: 1%}
 imageGCHighThresholdPercent: 100
 CONF
 }
 
-# The machine's connection tracking stays as it is.
+# kube-proxy must not change the connection tracking of the machine.
 proxy_configuration() {
   cat <<CONF
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
@@ -132,5 +132,5 @@ mounts
 network
 control_plane
 node
-# As the first process it also waits for those whose parents have ended.
+# The first process also reaps processes whose parents have ended.
 while :; do wait -n || true; sleep 1; done

@@ -1,4 +1,4 @@
-// Command recording makes an animated SVG of what script(1) has logged of a terminal: recording OUTPUT TIMING.
+// Command recording converts a terminal session that script(1) has recorded into an animated SVG: recording OUTPUT TIMING.
 package main
 
 import (
@@ -14,16 +14,16 @@ import (
 const (
 	width, lineHeight, margin = 900, 20, 20
 	longestPause              = 3.0 // seconds
-	rest                      = 5.0 // seconds at the end, before it begins again
+	rest                      = 5.0 // seconds for which the last frame is shown
 )
 
-// version is what a line of the terminal has shown from a time on.
+// version is the text of a line of the terminal from a time on.
 type version struct {
 	from float64
 	text string
 }
 
-// terminal understands what kubectl warren writes: lines, carriage returns, and the deletion of a line's rest.
+// terminal interprets the output of kubectl warren: text, line feeds, carriage returns, and the deletion to the end of a line.
 type terminal struct {
 	lines  [][]version
 	column int
@@ -79,7 +79,7 @@ func (t *terminal) set(now float64, text string) {
 	*line = append(*line, version{now, text})
 }
 
-// svg shows each version of a line for its time. The animation begins again at its end.
+// svg returns an animation that shows each version of a line for its time, and repeats.
 func (t *terminal) svg(end float64) string {
 	var text, style strings.Builder
 	number := 0

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Records how a Redrive moves dead letters back, on real parts, as docs/images/redrive.svg. `make recording` calls it:
+# Records a Redrive on real parts as docs/images/redrive.svg. `make recording` calls it:
 #
 #   hack/with-parts.sh newest -- hack/recording/record.sh docs/images/redrive.svg
 #
-# bin/quickstart starts the API server and the operator, and makes the ConsumerQueue `orders`.
+# bin/quickstart starts the API server and the operator, and creates the ConsumerQueue `orders`.
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
@@ -32,7 +32,7 @@ page=$(sed -n "s/.*RabbitMQ's management page, virtual host \"\(.*\)\": \(.*\)/\
 read -r vhost api <<<"$page"
 export KUBECONFIG=$PWD/bin/kubeconfig
 
-# Publishes to a queue, from the standard input: a line is a body.
+# publish QUEUE HEADERS publishes each line of the standard input as a body.
 publish() {
   jq -c --arg queue "$1" --argjson headers "$2" --raw-input \
     '{properties: {delivery_mode: 2, headers: $headers}, routing_key: $queue, payload: ., payload_encoding: "string"}' |
@@ -45,7 +45,7 @@ reject() {
     -d '{"count": 1000, "ackmode": "reject_requeue_false", "encoding": "auto"}' "$api/api/queues/$vhost/orders/get"
 }
 
-reject # what the tour left
+reject # the messages of the tour
 kubectl() { "$KUBEBUILDER_ASSETS/kubectl" "$@"; }
 seq 1 120 | sed 's/.*/{"order": &, "country": "DE"}/' | publish orders '{}'
 seq 1 40 | sed 's/.*/{"order": &}/' | publish orders.dlq '{"x-failure-kind": "invalid"}'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints docs/reference/kubectl-warren.md: the help of each command of a kubectl-warren.
+# Prints docs/reference/kubectl-warren.md: the help of each command of a kubectl-warren binary.
 #
 #   hack/reference/plugin.sh bin/docs/kubectl-warren
 set -euo pipefail
@@ -9,7 +9,7 @@ export HOME=/home/you # the default of --cache-dir begins with it
 
 help() { "$plugin" "$@" --help; }
 
-# Prints a section for a command, without the flags that all commands have, and then those of its commands.
+# section COMMAND… prints a section for a command, without the flags that all commands have, and the sections of its commands.
 section() {
   printf '\n## kubectl warren %s\n\n```text\n%s\n```\n' "$*" "$(help "$@" | sed '/^Global Flags:$/,$d')"
   commands "$@"

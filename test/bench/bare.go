@@ -11,8 +11,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// measureBare measures how long the broker takes for the objects of all ConsumerQueues without a manager: a program declares and
-// deletes them over one connection with 16 channels, each of which waits for one response at a time.
+// measureBare measures how long the broker takes for the objects of all ConsumerQueues without a manager. A program declares and
+// deletes them over one connection with 16 channels. Each channel waits for one response at a time.
 func measureBare(ctx context.Context, w *world) ([]row, error) {
 	topologies, err := w.topologies()
 	if err != nil {

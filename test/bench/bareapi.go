@@ -23,7 +23,7 @@ var bareLocation = ownership.Location{
 }
 
 // measureBareAPI measures how long the API server takes for the writes of a creation, by the user and by the manager. The program
-// only sends these, 16 at a time. Afterwards a new API server replaces the filled one.
+// sends only these writes, 16 at a time. Afterwards a new API server replaces the filled one.
 func measureBareAPI(ctx context.Context, w *world) ([]row, error) {
 	r, err := w.measure(ctx, phaseBareAPI, func(context.Context) (outcome, error) {
 		return outcome{}, forEach(w.count, func(number int) error {
@@ -38,7 +38,7 @@ func measureBareAPI(ctx context.Context, w *world) ([]row, error) {
 	return []row{r}, w.renewAPIServer()
 }
 
-// writeCreation makes all writes of a creation: the user creates the ConsumerQueue, the manager patches the finalizer with the
+// writeCreation makes the writes of a creation. The user creates the ConsumerQueue. The manager patches the finalizer with the
 // intents, updates the status to in sync, and creates one Event.
 func writeCreation(ctx context.Context, api client.Client, cq *v1alpha1.ConsumerQueue) error {
 	if err := api.Create(ctx, cq); err != nil {

@@ -27,7 +27,7 @@ func measureIdle(ctx context.Context, w *world) ([]row, error) {
 }
 
 // untilCalm waits until the broker has answered that nothing changed. The manager trusts this answer again after it has read the
-// virtual host twice without a change. It returns false after five intervals.
+// vhost twice without a change. It returns false after five intervals.
 func (w *world) untilCalm(ctx context.Context) (bool, error) {
 	before, err := w.counters(ctx)
 	if err != nil {

@@ -59,8 +59,9 @@ func (w *world) untilKnown(ctx context.Context) (outcome, error) {
 // leaderFlags are the flags of the manifests, with a namespace, because the managers do not run in pods.
 var leaderFlags = []string{"--leader-elect", "--leader-election-namespace", namespace}
 
-// measureTakeover stops a leader while another manager stands by, and measures the time until that has found each ConsumerQueue
-// in sync: once gracefully, so that the leader releases its lease, and once by a kill, so that the lease has to expire.
+// measureTakeover stops a leader while another manager stands by, and measures the time until the other manager has found each
+// ConsumerQueue in sync. It stops the leader once gracefully, so that the leader releases its lease, and once by a kill, so that the lease
+// expires.
 func measureTakeover(ctx context.Context, w *world) ([]row, error) {
 	if err := w.manager.Stop(); err != nil {
 		return nil, err

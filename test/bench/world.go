@@ -27,7 +27,7 @@ type world struct {
 	server    *apiServer
 	broker    *brokers.Private
 	brokerPID int
-	vhost     *brokers.VHost // the virtual host of the broker's events
+	vhost     *brokers.VHost // the vhost of the broker's events
 	manager   *manager       // nil before the creation
 	leader    *manager       // nil except in the takeover phase, where manager is the standby
 	resources *tracker

@@ -130,7 +130,7 @@ func split(tb TB, text string) (uri, username, password string) {
 // User is an account for one test.
 type User struct{ Username, Password string }
 
-// NewUser creates a user with tags such as management, policymaker or administrator, without permissions in any virtual host, and
+// NewUser creates a user with tags such as management, policymaker or administrator, without permissions in any vhost, and
 // deletes it when the test ends.
 func (b Broker) NewUser(tb TB, tags ...string) User {
 	tb.Helper()
@@ -140,7 +140,7 @@ func (b Broker) NewUser(tb TB, tags ...string) User {
 	return user
 }
 
-// GrantEvents grants a user access to the broker's events, which the plugin publishes in virtual host "/".
+// GrantEvents grants a user access to the broker's events, which the plugin publishes in vhost "/".
 func (b Broker) GrantEvents(tb TB, user User) {
 	tb.Helper()
 	b.VHost(tb, "/").Grant(user, "^warren-link-", "^warren-link-", `^(warren-link-|amq\.rabbitmq\.event$)`)

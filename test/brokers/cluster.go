@@ -71,7 +71,7 @@ func (c *Cluster) Eval(number int, expression string) string {
 	return c.script("eval", strconv.Itoa(number), expression, c.folder)
 }
 
-// Lead makes a running node the leader of a virtual host's quorum queues. A queue whose member there lags keeps its leader.
+// Lead makes a running node the leader of a vhost's quorum queues. A queue whose member there lags keeps its leader.
 func (c *Cluster) Lead(number int, vhost string) {
 	c.tb.Helper()
 	c.Eval(number, fmt.Sprintf(`[catch rabbit_quorum_queue:transfer_leadership(Q, '%s') || `+

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// Export returns the definitions of the virtual host, in the format of `rabbitmqctl export_definitions` and the management UI.
+// Export returns the definitions of the vhost, in the format of `rabbitmqctl export_definitions` and the management UI.
 func (v *VHost) Export() json.RawMessage {
 	v.tb.Helper()
 	return v.Broker.call(v.tb, http.MethodGet, nil, "definitions", v.Name)

@@ -13,7 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// VHost is a virtual host. Its methods fail the test on an error.
+// VHost is a vhost. Its methods fail the test on an error.
 type VHost struct {
 	Broker Broker
 	Name   string
@@ -21,16 +21,16 @@ type VHost struct {
 	tb TB
 }
 
-// VHost returns the virtual host with a name. It neither creates nor deletes the virtual host.
+// VHost returns the vhost with a name. It neither creates nor deletes the vhost.
 func (b Broker) VHost(tb TB, name string) *VHost { return &VHost{Broker: b, Name: name, tb: tb} }
 
-// NewVHost creates a virtual host with a random name, and deletes it when the test ends.
+// NewVHost creates a vhost with a random name, and deletes it when the test ends.
 func (b Broker) NewVHost(tb TB) *VHost {
 	tb.Helper()
 	return b.NewVHostNamed(tb, "test vhost ")
 }
 
-// NewVHostNamed creates a virtual host whose name is prefix and a random suffix, and deletes it when the test ends.
+// NewVHostNamed creates a vhost whose name is prefix and a random suffix, and deletes it when the test ends.
 func (b Broker) NewVHostNamed(tb TB, prefix string) *VHost {
 	tb.Helper()
 	v := b.VHost(tb, prefix+random())
@@ -39,14 +39,14 @@ func (b Broker) NewVHostNamed(tb TB, prefix string) *VHost {
 	return v
 }
 
-// Create creates the virtual host again after Delete.
+// Create creates the vhost again after Delete.
 func (v *VHost) Create() {
 	v.tb.Helper()
 	v.Broker.call(v.tb, http.MethodPut, nil, "vhosts", v.Name)
 	v.Grant(User{Username: v.Broker.Username}, ".*", ".*", ".*")
 }
 
-// At creates a virtual host with the same name at another broker, and deletes it when the test ends.
+// At creates a vhost with the same name at another broker, and deletes it when the test ends.
 func (v *VHost) At(broker Broker) *VHost {
 	v.tb.Helper()
 	other := broker.VHost(v.tb, v.Name)
@@ -55,12 +55,12 @@ func (v *VHost) At(broker Broker) *VHost {
 	return other
 }
 
-// Through returns the same virtual host, accessed through another node of the cluster.
+// Through returns the same vhost, accessed through another node of the cluster.
 func (v *VHost) Through(node Broker) *VHost { return node.VHost(v.tb, v.Name) }
 
-// Delete deletes the virtual host with all its objects. First it makes the declaration of further queues fail: a queue that is
-// declared while its virtual host is being deleted can end the broker's supervisor of dead-letter workers (rabbit_fifo_dlx_sup).
-// Then every declaration of a queue that dead-letters at least once fails, in all virtual hosts and all tests.
+// Delete deletes the vhost with all its objects. First it makes the declaration of further queues fail. A queue that is declared
+// while its vhost is being deleted can end the broker's supervisor of dead-letter workers (rabbit_fifo_dlx_sup). Then every
+// declaration of a queue that dead-letters at least once fails, in all vhosts and all tests.
 func (v *VHost) Delete() {
 	v.tb.Helper()
 	v.Broker.call(v.tb, http.MethodPut, map[string]int{"value": 0}, "vhost-limits", v.Name, "max-queues")
@@ -101,14 +101,14 @@ type Binding struct {
 	Arguments       map[string]any `json:"arguments"`
 }
 
-// Definitions are all objects of a virtual host, sorted. RabbitMQ's own exchanges, amq.* and the default exchange, are left out.
+// Definitions are all objects of a vhost, sorted. RabbitMQ's own exchanges, amq.* and the default exchange, are left out.
 type Definitions struct {
 	Exchanges []Exchange `json:"exchanges"`
 	Queues    []Queue    `json:"queues"`
 	Bindings  []Binding  `json:"bindings"`
 }
 
-// Definitions returns the current objects of the virtual host.
+// Definitions returns the current objects of the vhost.
 func (v *VHost) Definitions() Definitions {
 	v.tb.Helper()
 	definitions := v.read()
@@ -122,7 +122,7 @@ func (v *VHost) Definitions() Definitions {
 	return definitions
 }
 
-// read reads the definitions of the whole broker for virtual hosts with non-ASCII names, because RabbitMQ 4.0 to 4.3 cannot
+// read reads the definitions of the whole broker for vhosts with non-ASCII names, because RabbitMQ 4.0 to 4.3 cannot
 // export only those.
 func (v *VHost) read() Definitions {
 	v.tb.Helper()
@@ -143,7 +143,7 @@ func (v *VHost) read() Definitions {
 	return definitions
 }
 
-// within is an object with the name of its virtual host.
+// within is an object with the name of its vhost.
 type within[T any] struct {
 	VHost  string
 	Object T
@@ -341,7 +341,7 @@ func (v *VHost) Ready(queue string) int {
 	return count
 }
 
-// Held returns the number of dead letters that queues of the virtual host retain until they are routed, during which no consumer
+// Held returns the number of dead letters that queues of the vhost retain until they are routed, during which no consumer
 // receives them. The number is some seconds old.
 func (v *VHost) Held() int {
 	v.tb.Helper()
@@ -358,7 +358,7 @@ func (v *VHost) Held() int {
 	return held
 }
 
-// Connect opens an AMQP connection to the virtual host as the administrator, with a client-provided name.
+// Connect opens an AMQP connection to the vhost as the administrator, with a client-provided name.
 func (v *VHost) Connect(name string) (*amqp.Connection, error) {
 	return amqp.DialConfig(v.Broker.AMQPURI, amqp.Config{
 		SASL:  []amqp.Authentication{&amqp.PlainAuth{Username: v.Broker.Username, Password: v.Broker.Password}},
@@ -374,7 +374,7 @@ func (v *VHost) amqp(step func(*amqp.Channel) error) {
 		connection *amqp.Connection
 		err        error
 	)
-	persist(func() bool { // a busy broker starts a virtual host late, and may drop a handshake
+	persist(func() bool { // a busy broker starts a vhost late, and may drop a handshake
 		connection, err = v.Connect("test")
 		return err == nil
 	})

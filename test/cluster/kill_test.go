@@ -43,8 +43,8 @@ var _ = Describe("Killing a node", func() {
 	})
 })
 
-// retainedNames returns the ConsumerQueues that were deleted with a Retained Event, because a message was there first, or because
-// a busy machine could not prove within a minute that there was none.
+// retainedNames returns the deleted ConsumerQueues with a Retained Event. Their queues had a message, or Warren could not prove on a
+// busy machine within a minute that they had none.
 func (w *world) retainedNames() []string {
 	GinkgoHelper()
 	var names []string
@@ -56,7 +56,7 @@ func (w *world) retainedNames() []string {
 	return names
 }
 
-// expectExactlyButRetained waits until the virtual host contains the topologies of the ConsumerQueues and the retained objects,
+// expectExactlyButRetained waits until the vhost contains the topologies of the ConsumerQueues and the retained objects,
 // and nothing else.
 func (w *world) expectExactlyButRetained() {
 	GinkgoHelper()

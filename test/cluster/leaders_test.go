@@ -47,7 +47,7 @@ var _ = Describe("Moving the leaders of queues", func() {
 // movedLeader matches RabbitMQ's result for a moved leader: ok in 4.3, migrated before.
 var movedLeader = regexp.MustCompile(`\{(ok|migrated),`)
 
-// moveLeaders makes each node in rotation the leader of all queues of the virtual host, twice, and returns the results.
+// moveLeaders makes each node in rotation the leader of all queues of the vhost, twice, and returns the results.
 func (w *world) moveLeaders() string {
 	GinkgoHelper()
 	var names []string

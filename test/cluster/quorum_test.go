@@ -78,8 +78,8 @@ var _ = Describe("A cluster", func() {
 	})
 })
 
-// whole returns a function for the time after the deletion of a ConsumerQueue. It returns the ConsumerQueue if its topology was
-// retained, because it could not be proved empty in time.
+// whole returns a function to call after the deletion of a ConsumerQueue. The function returns the ConsumerQueue if its topology was
+// retained, because Warren could not prove in time that it was empty.
 func (w *world) whole(name string) func() []v1alpha1.ConsumerQueue {
 	GinkgoHelper()
 	cq := *w.Get(name)

@@ -49,7 +49,7 @@ var _ = Describe("A Redrive", func() {
 	})
 })
 
-// lead makes a node the leader of the virtual host's quorum queues.
+// lead makes a node the leader of the vhost's quorum queues.
 func (w *world) lead(number int) {
 	GinkgoHelper()
 	name := nodes.Name(number)

@@ -34,7 +34,7 @@ func expectGoesOn(f *traffic.Flow) {
 	}
 }
 
-// noneLost stops flows of a virtual host and accounts for each message.
+// noneLost stops flows of a vhost and accounts for each message.
 func noneLost(vh *brokers.VHost, flows ...*traffic.Flow) {
 	GinkgoHelper()
 	accounting := traffic.Accounting{Quiet: 30 * time.Second}

@@ -7,16 +7,16 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// world has its own manager, which reaches the virtual host through one node of the cluster.
+// world has its own manager, which reaches the vhost through one node of the cluster.
 type world struct{ *World }
 
-// newWorld starts a manager that is connected to one node. The test reads the virtual host through another node, which it must
+// newWorld starts a manager that is connected to one node. The test reads the vhost through another node, which it must
 // not stop.
 func newWorld(connected, reading int) *world {
 	GinkgoHelper()
 	vhost := nodes.Node(reading).NewVHost(GinkgoTB())
 	w := &world{NewWorld(kube, vhost)}
-	DeferCleanup(nodes.StartAll) // before the virtual host is deleted, which needs all nodes
+	DeferCleanup(nodes.StartAll) // before the vhost is deleted, which needs all nodes
 	DeferCleanup(w.Clear)
 	w.Broker = nodes.Node(connected)
 	w.Secret(w.Broker.Username, w.Broker.Password)

@@ -19,7 +19,7 @@ import (
 //go:embed */consumerqueues.yaml */expect.json
 var files embed.FS
 
-// Vector is one or more ConsumerQueues in a virtual host, and the expected objects.
+// Vector is one or more ConsumerQueues in a vhost, and the expected objects.
 type Vector struct {
 	Name           string
 	ConsumerQueues []v1alpha1.ConsumerQueue
@@ -27,7 +27,7 @@ type Vector struct {
 	States []State
 }
 
-// State contains all objects of a virtual host from one RabbitMQ version on, in the format of definitions.
+// State contains all objects of a vhost from one RabbitMQ version on, in the format of definitions.
 type State struct {
 	// From is the first version for which the state is expected.
 	From      string     `json:"from"`

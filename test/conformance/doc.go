@@ -1,3 +1,3 @@
-// Package conformance contains vectors: ConsumerQueues, and the exact objects in the virtual host for each range of RabbitMQ
+// Package conformance contains vectors: ConsumerQueues, and the exact objects in the vhost for each range of RabbitMQ
 // versions. It is only for tests and does not depend on how the operator works.
 package conformance

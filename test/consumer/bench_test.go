@@ -8,9 +8,8 @@ import (
 	"log/slog"
 	"math"
 	"net/url"
-	"os"
-	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/consumer"
@@ -101,7 +101,7 @@ func (h *handled) begin(s shape) {
 }
 
 // measure fills the queue and consumes it.
-func (w *world) measure(s shape, broker int, consume func(*world, shape, *handled)) figures {
+func (w *world) measure(s shape, broker procfs.Proc, consume func(*world, shape, *handled)) figures {
 	w.tb.Helper()
 	w.Publish("", "orders", repeated(strings.Repeat("x", s.body), s.messages)...)
 	counted := &handled{of: int64(s.messages), done: make(chan struct{})}
@@ -205,71 +205,54 @@ func cpuOf(who int) time.Duration {
 }
 
 // processOf returns the local process that listens at a broker's port.
-func processOf(tb testing.TB, broker brokers.Broker) int {
+func processOf(tb testing.TB, broker brokers.Broker) procfs.Proc {
 	tb.Helper()
 	uri, err := url.Parse(broker.AMQPURI)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	port, err := strconv.Atoi(uri.Port())
+	socket := listeningSocket(tb, uri.Port())
+	processes, err := procfs.AllProcs()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	socket := listeningSocket(tb, port)
-	files, err := filepath.Glob("/proc/[0-9]*/fd/*")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for _, file := range files {
-		if target, err := os.Readlink(file); err == nil && target == socket {
-			pid, err := strconv.Atoi(strings.Split(file, "/")[2])
-			if err != nil {
-				tb.Fatal(err)
-			}
-			return pid
+	for _, process := range processes {
+		if files, err := process.FileDescriptorTargets(); err == nil && slices.Contains(files, socket) {
+			return process
 		}
 	}
-	tb.Fatalf("no local process listens on port %d", port)
-	return 0
+	tb.Fatalf("no local process listens on port %s", uri.Port())
+	return procfs.Proc{}
 }
 
-// listeningSocket returns the socket that listens at a port, as it appears in links in /proc; see proc_net_tcp(5).
-func listeningSocket(tb testing.TB, port int) string {
+// listeningSocket returns the socket that listens at a port, as it appears among the files of a process.
+func listeningSocket(tb testing.TB, port string) string {
 	tb.Helper()
-	const address, state, inode, listens = 1, 3, 9, "0A"
-	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, err := os.ReadFile(table)
+	machine, err := procfs.NewDefaultFS()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	const listens = 0x0A
+	for _, read := range []func() (procfs.NetTCP, error){machine.NetTCP, machine.NetTCP6} {
+		sockets, err := read()
 		if err != nil {
 			tb.Fatal(err)
 		}
-		for line := range strings.Lines(string(text)) {
-			fields := strings.Fields(line)
-			if len(fields) > inode && fields[state] == listens && strings.HasSuffix(fields[address], fmt.Sprintf(":%04X", port)) {
-				return "socket:[" + fields[inode] + "]"
+		for _, socket := range sockets {
+			if socket.St == listens && strconv.FormatUint(socket.LocalPort, 10) == port {
+				return fmt.Sprintf("socket:[%d]", socket.Inode)
 			}
 		}
 	}
-	tb.Fatalf("no process listens on port %d", port)
+	tb.Fatalf("no process listens on port %s", port)
 	return ""
 }
 
-// cpuOfProcess returns the CPU time of a process, which Linux counts in hundredths of a second.
-func cpuOfProcess(tb testing.TB, pid int) time.Duration {
+func cpuOfProcess(tb testing.TB, process procfs.Proc) time.Duration {
 	tb.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	stat, err := process.Stat()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	fields := strings.Fields(rest)
-	const utime, stime = 11, 12 // after pid and name; see proc(5)
-	total := 0
-	for _, field := range fields[utime : stime+1] {
-		ticks, err := strconv.Atoi(field)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		total += ticks
-	}
-	return time.Duration(total) * 10 * time.Millisecond
+	return time.Duration(stat.CPUTime() * float64(time.Second))
 }

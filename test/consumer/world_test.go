@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// world is the topology of a ConsumerQueue named orders in its own virtual host.
+// world is the topology of a ConsumerQueue named orders in its own vhost.
 type world struct {
 	*brokers.VHost
 
@@ -112,7 +112,7 @@ func (w *world) declare(desired topology.Topology) {
 	}
 }
 
-// uri returns the URI of the virtual host, with another address if one is given.
+// uri returns the URI of the vhost, with another address if one is given.
 func (w *world) uri(address string) string {
 	uri, err := url.Parse(w.Broker.AMQPURI)
 	if err != nil {

@@ -1,13 +1,13 @@
-// Package crashpoints kills a manager before and after each of its writes to the broker and to the API server, starts it again, and
-// compares the end with that of a run without a kill: objects, arguments, bindings, policies, conditions and messages.
+// Package crashpoints kills a manager before and after each of its writes to the broker and to the API server, and starts it again.
+// The run must end like a run without a kill: with the same objects, arguments, bindings, policies, conditions and messages.
 //
 // The manager is a process, without leader election. It reaches the broker and the API server through proxies, which number its writes
 // by kind and object (effects_test.go, wire_test.go). The gate kills it (gate_test.go). "Before" a write, the broker or the API server
 // does not receive the write. "After" it, they have answered or confirmed the write, and the manager does not receive the answer. Some
 // writes have no answer: a queue deleted without wait is gone, and a settlement was sent.
 //
-// Events, and the markers of the event feed, are no crash points. Of a long row of messages that are moved, the first, the middle and
-// the last are.
+// Events, and the markers of the event feed, are no crash points. If many messages are moved, only the first, the middle and the last
+// move are crash points.
 //
-// The flows are in flows_test.go. Each run has a vhost, a namespace and a manager of its own, so many runs go on at a time.
+// The flows are in flows_test.go. Each run has its own vhost, namespace and manager, so many runs go on at a time.
 package crashpoints

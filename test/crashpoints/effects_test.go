@@ -89,7 +89,7 @@ func kubernetesOperation(method, path string, body []byte) (Operation, bool) {
 		Metadata struct{ Name string }
 		Status   struct{ Recreation struct{ Phase string } }
 	}
-	_ = json.Unmarshal(body, &content) // a body that is not JSON tells neither name nor phase
+	_ = json.Unmarshal(body, &content) // a body that is not JSON has neither name nor phase
 	if name == "" {
 		name = content.Metadata.Name
 	}

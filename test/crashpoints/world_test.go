@@ -70,7 +70,7 @@ func newParts(t *testing.T) *parts {
 	return p
 }
 
-// world is a namespace and a virtual host with a manager of their own, which reaches broker and API server through a gate.
+// world is a namespace and a vhost with a manager of their own, which reaches broker and API server through a gate.
 type world struct {
 	*parts
 

@@ -1,18 +1,13 @@
 package deployment
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"maps"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -34,6 +29,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	deadletters "github.com/warren-mq/warren/api/deadletters/v1alpha1"
+	"github.com/warren-mq/warren/hack/authority"
 	"github.com/warren-mq/warren/test/deadline"
 	. "github.com/warren-mq/warren/test/testenv"
 )
@@ -41,7 +37,7 @@ import (
 var _ = Describe("With config/apiservice, the dead-letter API is served by the API server", Extended, Ordered, func() {
 	var (
 		s         *fixture
-		untrusted *authority // an authority that no server trusts
+		untrusted *authority.Authority // an authority that no server trusts
 	)
 
 	BeforeAll(func() {
@@ -59,7 +55,7 @@ var _ = Describe("With config/apiservice, the dead-letter API is served by the A
 		c.Kubectl("apply", "--server-side", "-k", filepath.Join(config, "default"))
 		c.Kubectl("apply", "-f", filepath.Join(config, "apiservice", "front_proxy_role_binding.yaml"))
 		s = newFixture(c, "")
-		folder := serving.issue("warren-dead-letters.warren-system.svc")
+		folder := issue(serving, "warren-dead-letters.warren-system.svc")
 		s.manager = startManager(c, "--dead-letters-front-proxy", "--dead-letters-cert-path="+folder)
 		c.pointAPIServiceTo(s.deadLetters, serving)
 		s.applyConnection()
@@ -82,7 +78,7 @@ var _ = Describe("With config/apiservice, the dead-letter API is served by the A
 	}
 	messages := func() string { return queues() + "/orders/messages" }
 	// answers are the status codes for a list of queues, a summary, a page of messages and an export.
-	answers := func(d door) (codes []int) {
+	answers := func(d endpoint) (codes []int) {
 		GinkgoHelper()
 		for _, path := range []string{"", "/orders", "/orders/messages", "/orders/export"} {
 			code, _ := d.ask(queues() + path)
@@ -101,7 +97,7 @@ var _ = Describe("With config/apiservice, the dead-letter API is served by the A
 		Expect(err).To(MatchError(ContainSubstring("forbidden")))
 	})
 
-	// Door 1 is the manager's own address, door 2 is the API server.
+	// Address 1 is the manager, address 2 is the API server.
 	for role, want := range map[string][]int{
 		"viewer": {http.StatusOK, http.StatusOK, http.StatusForbidden, http.StatusForbidden},
 		"editor": {http.StatusOK, http.StatusOK, http.StatusOK, http.StatusForbidden},
@@ -117,24 +113,24 @@ var _ = Describe("With config/apiservice, the dead-letter API is served by the A
 			ofAPIServer, ofWarren := s.Token(role), s.Token(role, "warren")
 			one, two := "https://"+s.deadLetters, strings.TrimSuffix(s.cluster.Config.Host, "/")
 			for _, try := range []struct {
-				what string
-				door door
-				want []int
+				what     string
+				endpoint endpoint
+				want     []int
 			}{
-				{"a user's token, to the API server", door{address: two, token: "token-of-the-" + role}, want},
-				{"a user's certificate, to the API server", door{address: two, certificate: &certificate}, want},
-				{"a ServiceAccount's token, to the API server", door{address: two, token: ofAPIServer}, want},
-				{"a ServiceAccount's token for Warren, to the API server", door{address: two, token: ofWarren}, unknown},
+				{"a user's token, to the API server", endpoint{address: two, token: "token-of-the-" + role}, want},
+				{"a user's certificate, to the API server", endpoint{address: two, certificate: &certificate}, want},
+				{"a ServiceAccount's token, to the API server", endpoint{address: two, token: ofAPIServer}, want},
+				{"a ServiceAccount's token for Warren, to the API server", endpoint{address: two, token: ofWarren}, unknown},
 
-				{"a user's token, to the manager", door{address: one, token: "token-of-the-" + role}, unknown},
-				{"a user's certificate, to the manager", door{address: one, certificate: &certificate}, unknown},
-				{"a ServiceAccount's token, to the manager", door{address: one, token: ofAPIServer}, unknown},
-				{"a ServiceAccount's token for Warren, to the manager", door{address: one, token: ofWarren}, want},
-				{"the same with a user's certificate", door{address: one, token: ofWarren, certificate: &certificate}, want},
+				{"a user's token, to the manager", endpoint{address: one, token: "token-of-the-" + role}, unknown},
+				{"a user's certificate, to the manager", endpoint{address: one, certificate: &certificate}, unknown},
+				{"a ServiceAccount's token, to the manager", endpoint{address: one, token: ofAPIServer}, unknown},
+				{"a ServiceAccount's token for Warren, to the manager", endpoint{address: one, token: ofWarren}, want},
+				{"the same with a user's certificate", endpoint{address: one, token: ofWarren, certificate: &certificate}, want},
 			} {
-				Eventually(answers).WithArguments(try.door).Should(Equal(try.want), try.what)
+				Eventually(answers).WithArguments(try.endpoint).Should(Equal(try.want), try.what)
 			}
-			_, refusal := door{address: one, certificate: &certificate}.ask(messages())
+			_, refusal := endpoint{address: one, certificate: &certificate}.ask(messages())
 			Expect(refusal).To(ContainSubstring("Client certificates and tokens for the API server are not accepted"))
 		})
 	}
@@ -169,7 +165,7 @@ var _ = Describe("With config/apiservice, the dead-letter API is served by the A
 			{"the-viewer", missing, []string{"peek", "orders"}},
 			{"the-viewer", missing, []string{"export", "orders"}},
 			{"the-editor", missing, []string{"export", "orders"}},
-			{"the-viewer", "view is enough to look, edit to move dead letters", []string{"redrive", "orders", "--yes"}},
+			{"the-viewer", "view is enough to read, edit to move dead letters", []string{"redrive", "orders", "--yes"}},
 			{"the-viewer", "only the role admin in the namespace lets you delete dead letters", []string{"purge", "orders", "--expected-at-most=1", "--yes"}},
 		} {
 			Eventually(func() string {
@@ -181,7 +177,8 @@ var _ = Describe("With config/apiservice, the dead-letter API is served by the A
 	})
 
 	It("but not for clients that forge the headers of the API server", func() {
-		others, err := tls.LoadX509KeyPair(pairIn(untrusted.issue("front-proxy")))
+		folder := issue(untrusted, "front-proxy")
+		others, err := tls.LoadX509KeyPair(filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key"))
 		Expect(err).NotTo(HaveOccurred())
 		user, err := s.cluster.Environment.AddUser(envtest.User{Name: "front-proxy"}, nil)
 		Expect(err).NotTo(HaveOccurred())
@@ -190,7 +187,7 @@ var _ = Describe("With config/apiservice, the dead-letter API is served by the A
 		for name, certificate := range map[string]*tls.Certificate{
 			"no certificate": nil, "a certificate of an untrusted authority": &others, "a user's certificate with the same name": &users,
 		} {
-			spoofer := door{address: "https://" + s.deadLetters, certificate: certificate, header: http.Header{
+			spoofer := endpoint{address: "https://" + s.deadLetters, certificate: certificate, header: http.Header{
 				"X-Remote-User": {"the-admin"}, "X-Remote-Group": {"system:masters"},
 			}}
 			Expect(answers(spoofer)).To(HaveEach(http.StatusUnauthorized), name)
@@ -257,8 +254,8 @@ var _ = Describe("With config/apiservice, the dead-letter API is served by the A
 // deadLetterRoles are the roles for dead letters.
 var deadLetterRoles = []string{"viewer", "editor", "admin"}
 
-// door is an address of the dead-letter API with the credentials to use there.
-type door struct {
+// endpoint is an address of the dead-letter API, with credentials.
+type endpoint struct {
 	address     string
 	token       string           // none if empty
 	certificate *tls.Certificate // none if nil
@@ -266,7 +263,7 @@ type door struct {
 }
 
 // ask sends a GET request and returns the response.
-func (d door) ask(path string) (code int, body string) {
+func (d endpoint) ask(path string) (code int, body string) {
 	GinkgoHelper()
 	settings := &tls.Config{InsecureSkipVerify: true} // the test is about the client's identity
 	if d.certificate != nil {
@@ -305,13 +302,14 @@ exec '%s' "$@"
 }
 
 // withAggregation makes an API server forward requests with a client certificate of an authority.
-func withAggregation(proxies *authority) func(*envtest.Environment) {
+func withAggregation(proxies *authority.Authority) func(*envtest.Environment) {
 	GinkgoHelper()
-	folder := proxies.issue("front-proxy")
+	folder := issue(proxies, "front-proxy")
+	Expect(proxies.Write(folder, "ca")).To(Succeed())
 	return func(environment *envtest.Environment) {
 		arguments := environment.ControlPlane.GetAPIServer().Configure()
 		for name, value := range map[string]string{
-			"requestheader-client-ca-file":       proxies.file,
+			"requestheader-client-ca-file":       filepath.Join(folder, "ca.crt"),
 			"requestheader-allowed-names":        "front-proxy",
 			"requestheader-username-headers":     "X-Remote-User",
 			"requestheader-group-headers":        "X-Remote-Group",
@@ -325,7 +323,7 @@ func withAggregation(proxies *authority) func(*envtest.Environment) {
 }
 
 // pointAPIServiceTo makes the APIService use a local address, because there is neither a pod network nor cert-manager.
-func (c *cluster) pointAPIServiceTo(address string, serving *authority) {
+func (c *cluster) pointAPIServiceTo(address string, serving *authority.Authority) {
 	GinkgoHelper()
 	host, port, err := net.SplitHostPort(address)
 	Expect(err).NotTo(HaveOccurred())
@@ -344,10 +342,8 @@ func (c *cluster) pointAPIServiceTo(address string, serving *authority) {
 	Expect(err).NotTo(HaveOccurred())
 	api := &unstructured.Unstructured{}
 	Expect(yaml.Unmarshal(text, &api.Object)).To(Succeed())
-	trusted, err := os.ReadFile(serving.file)
-	Expect(err).NotTo(HaveOccurred())
 	Expect(unstructured.SetNestedField(api.Object, number, "spec", "service", "port")).To(Succeed())
-	Expect(unstructured.SetNestedField(api.Object, base64.StdEncoding.EncodeToString(trusted), "spec", "caBundle")).To(Succeed())
+	Expect(unstructured.SetNestedField(api.Object, base64.StdEncoding.EncodeToString(serving.Certificate), "spec", "caBundle")).To(Succeed())
 	Expect(c.Create(ctx(), api)).To(Succeed())
 	Eventually(func(g Gomega) {
 		g.Expect(c.Get(ctx(), client.ObjectKeyFromObject(api), api)).To(Succeed())
@@ -356,63 +352,22 @@ func (c *cluster) pointAPIServiceTo(address string, serving *authority) {
 	}).Should(Succeed())
 }
 
-// authority issues certificates.
-type authority struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-	file        string // path of its certificate
-}
-
-func newAuthority() *authority {
+func newAuthority() *authority.Authority {
 	GinkgoHelper()
-	a := &authority{}
-	a.certificate, a.key = sign(&x509.Certificate{
-		Subject: pkix.Name{CommonName: "an authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}, nil)
-	a.file = filepath.Join(GinkgoT().TempDir(), "ca.crt")
-	writePEM(a.file, "CERTIFICATE", a.certificate.Raw)
-	return a
+	made, err := authority.New("an authority")
+	Expect(err).NotTo(HaveOccurred())
+	return made
 }
 
 // issue creates a directory with tls.crt and tls.key for a name, of a client or a server.
-func (a *authority) issue(name string) string {
+func issue(by *authority.Authority, name string) string {
 	GinkgoHelper()
-	certificate, key := sign(&x509.Certificate{
+	pair, err := by.Issue(&x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-	}, a)
+	})
+	Expect(err).NotTo(HaveOccurred())
 	folder := GinkgoT().TempDir()
-	writePEM(filepath.Join(folder, "tls.crt"), "CERTIFICATE", certificate.Raw)
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	Expect(err).NotTo(HaveOccurred())
-	writePEM(filepath.Join(folder, "tls.key"), "PRIVATE KEY", der)
+	Expect(pair.Write(folder, "tls")).To(Succeed())
 	return folder
-}
-
-// pairIn returns the paths of the certificate and key in a directory.
-func pairIn(folder string) (certificate, key string) {
-	return filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
-}
-
-// sign creates a certificate that is signed by an authority, or self-signed.
-func sign(template *x509.Certificate, by *authority) (*x509.Certificate, *ecdsa.PrivateKey) {
-	GinkgoHelper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	Expect(err).NotTo(HaveOccurred())
-	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	parent, signer := template, key
-	if by != nil {
-		parent, signer = by.certificate, by.key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-	Expect(err).NotTo(HaveOccurred())
-	certificate, err := x509.ParseCertificate(der)
-	Expect(err).NotTo(HaveOccurred())
-	return certificate, key
-}
-
-func writePEM(file, kind string, der []byte) {
-	GinkgoHelper()
-	Expect(os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)).To(Succeed())
 }

@@ -55,7 +55,7 @@ func (c *cluster) token(namespace, serviceAccount string) string {
 	return request.Status.Token
 }
 
-// addScrapers creates two ServiceAccounts. One of them gets the role in docs/installation.md.
+// addScrapers creates two ServiceAccounts. One of them gets the role in docs/monitoring.md.
 func (c *cluster) addScrapers() {
 	GinkgoHelper()
 	c.Kubectl("create", "namespace", "monitoring")

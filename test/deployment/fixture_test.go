@@ -19,10 +19,10 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// fixture is a run of the manager with its own namespace, virtual host and user.
+// fixture is a run of the manager with its own namespace, vhost and user.
 type fixture struct {
 	*manager
-	*World // its virtual host contains the topologies
+	*World // its vhost contains the topologies
 
 	cluster *cluster
 	// other is used only by BrokerConnections.

@@ -37,12 +37,12 @@ type manager struct {
 	mounts map[string]*secretMount
 }
 
-// startManager runs the binary as the kubelet would run the Deployment's container: with its arguments, its environment
-// and a token of its ServiceAccount, and nothing else. What differs is what a pod has of its own:
-//   - the address of the API server and the token come in a kubeconfig instead of files in /var/run/secrets;
-//   - the namespace of the pod comes from --leader-election-namespace;
-//   - addresses to listen at are on the loopback, at free ports, for there is no network of its own;
-//   - Secrets are mounted to folders of the test, for there is no file system of its own.
+// startManager runs the binary as the kubelet would run the Deployment's container: with its arguments, its environment and a token
+// of its ServiceAccount, and nothing else. A pod differs in these points:
+// - A kubeconfig has the address of the API server and the token, instead of files in /var/run/secrets.
+// - --leader-election-namespace has the namespace of the pod.
+// - The manager listens at free ports of the loopback, because there is no pod network.
+// - Folders of the test replace the mounted Secrets.
 func startManager(c *cluster, further ...string) *manager {
 	GinkgoHelper()
 	deployment := c.deployment()

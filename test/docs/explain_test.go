@@ -19,7 +19,7 @@ func TestEveryFieldIsExplained(t *testing.T) {
 			fields := 0
 			walk(crd.Spec.Names.Kind, version.Schema.OpenAPIV3Schema, func(path, description string) {
 				fields++
-				if len(toldBy(description, path)) < 3 {
+				if len(newWords(description, path)) < 3 {
 					t.Errorf("%s: the description %q says no more than the name: say what the field does, or which values it has", path, description)
 				}
 			})
@@ -43,7 +43,7 @@ func TestDescriptionsThatSayNothing(t *testing.T) {
 		{"Kind.spec.delay", "delay is how long a message waits.", []string{"how", "long", "message", "waits"}},
 		{"Kind.spec.queue.name", "name of the main queue, the resource's name if not given.", []string{"main", "resource", "given"}},
 	} {
-		if got := toldBy(test.description, test.path); !slices.Equal(got, test.want) {
+		if got := newWords(test.description, test.path); !slices.Equal(got, test.want) {
 			t.Errorf("%s, %q: %v, want %v", test.path, test.description, got, test.want)
 		}
 	}
@@ -84,12 +84,12 @@ func walk(path string, schema *apiextensionsv1.JSONSchemaProps, visit func(path,
 
 var (
 	word = regexp.MustCompile(`[A-Z]+s?\b|[A-Z]?[a-z]+|[0-9]+`)
-	// small words have no meaning of their own.
+	// small are words that explain nothing.
 	small = strings.Fields("a an and are as at be by for has have if in is it its no not of on or ref s that the this to was which with")
 )
 
-// toldBy returns the words of a description that are neither small words nor in the path of its field.
-func toldBy(description, path string) []string {
+// newWords returns the words of a description that are neither small words nor in the path of its field.
+func newWords(description, path string) []string {
 	known := words(path)
 	return slices.DeleteFunc(words(description), func(w string) bool {
 		return slices.Contains(small, w) || slices.Contains(known, w) || slices.Contains(known, strings.TrimSuffix(w, "s")) || slices.Contains(known, w+"s")

@@ -60,8 +60,8 @@ var _ = Describe("A BrokerConnection", func() {
 		w.Ready("orders")
 	})
 
-	// A ConsumerQueue uses only BrokerConnections of its own namespace, the one named default unless connectionRef names
-	// another: those of the other specs, all called default, are in namespaces of their own.
+	// A ConsumerQueue uses only BrokerConnections of its own namespace, and default unless connectionRef names another. Other
+	// specs have a BrokerConnection default in other namespaces.
 	It("that is missing is named by the ConsumerQueue, which becomes Ready when it is created", func() {
 		w := newBareWorld(newest)
 		w.Queue("orders", `{connectionRef: {name: default}}`)
@@ -179,9 +179,9 @@ var _ = Describe("A broker that cannot be read", Long, func() {
 var _ = Describe("In a steady state", func() {
 	// All ConsumerQueues of a BrokerConnection share one AMQP connection and one view of the vhost.
 	// A status is written when something changes, not on each refresh.
-	// With an administrator's user, Warren reads the virtual host with one request for its definitions per interval. Two small requests are for the
-	// user's tags and for the connections of the virtual host. A fourth one counts messages, here each second instead of each minute.
-	It("nothing is written to the API server, and one request per interval reads the virtual host", func() {
+	// With an administrator's user, Warren reads the vhost with one request for its definitions per interval. Two small requests are for the
+	// user's tags and for the connections of the vhost. A fourth one counts messages, here each second instead of each minute.
+	It("nothing is written to the API server, and one request per interval reads the vhost", func() {
 		w, proxy := newProxiedWorld("1s")
 		for _, name := range []string{"a", "b", "c"} {
 			w.Queue(name, typedAs(name))

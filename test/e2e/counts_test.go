@@ -39,7 +39,7 @@ func (w *world) publish(queue string, count int) {
 	w.VHost.Publish("", queue, bodies...)
 }
 
-// One listing per virtual host counts the messages, here each second. A status is written only when a number changes its order of
+// One listing per vhost counts the messages, here each second. A status is written only when a number changes its order of
 // magnitude, or changes to or from zero. So these tests only expect numbers that are the first of their order, because a count may be made
 // while messages are being published.
 var _ = Describe("Message counts", func() {

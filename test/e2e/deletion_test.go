@@ -238,7 +238,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		}
 	})
 
-	It("with messages retains tiers that were found beside a main queue of another owner", func() {
+	It("retains tiers with messages that were found beside a main queue of another owner", func() {
 		w := newWorld(newest)
 		w.VHost.DeclareQueue("orders", map[string]any{"x-queue-type": "classic"})
 		w.VHost.DeclareQueue("orders.retry.30s", map[string]any{
@@ -254,7 +254,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		w.expectRetained(`Warren found it, and did not declare the main queue "orders": queue "orders.retry.30s"`, false, "found")
 	})
 
-	It("deletes nothing in another virtual host to which the connection was changed", func() {
+	It("deletes nothing in another vhost to which the connection was changed", func() {
 		w := newWorld(newest)
 		w.Queue("orders", typed)
 		w.Ready("orders")

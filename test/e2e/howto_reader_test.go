@@ -58,7 +58,7 @@ func (w *world) follow(page, section string, variables ...string) *reader {
 	return r
 }
 
-// replace replaces an example value, such as the name of a virtual host, with the reader's.
+// replace replaces an example value, such as the name of a vhost, with the reader's.
 func (r *reader) replace(example, own string) {
 	GinkgoHelper()
 	found := 0

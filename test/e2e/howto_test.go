@@ -275,7 +275,7 @@ var _ = Describe("The how-to", Extended, func() {
 		w.Ready("orders")
 	})
 
-	It("on tenants creates a user with sufficient permissions in one virtual host, and a team that may only write ConsumerQueues", func() {
+	It("on tenants creates a user with sufficient permissions in one vhost, and a team that may only write ConsumerQueues", func() {
 		kube.Kubectl("apply", "--server-side", "--force-conflicts", "-k", filepath.Join(Checkout, "config", "default"))
 		w := newBareWorld(newest)
 		user := w.Broker.NewUser(GinkgoTB(), "management", "policymaker")

@@ -74,7 +74,7 @@ func (w *world) loseStatus(patch string) {
 	}
 }
 
-// expectStatus expects both statuses to be written again, and the virtual host to be unchanged.
+// expectStatus expects both statuses to be written again, and the vhost to be unchanged.
 func (w *world) expectStatus(before conformance.State) {
 	GinkgoHelper()
 	cq := w.Ready("orders")

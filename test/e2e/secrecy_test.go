@@ -30,7 +30,7 @@ import (
 
 // witness checks that neither a password nor the content of a message appears in a log, Event, status, metric or error. During
 // the suite it records the log of the controllers, and each version of each Event and of each object that the controllers write.
-// Secrets tell it what is secret: passwords, and texts that tests hide in messages.
+// Secrets contain the texts to search for: passwords, and texts that tests hide in messages.
 type witness struct {
 	mu       sync.Mutex
 	log      bytes.Buffer
@@ -82,7 +82,7 @@ func (l lister) WatchWithContext(ctx context.Context, options metav1.ListOptions
 	return l.kube.Watch(ctx, l.list, &client.ListOptions{Raw: &options})
 }
 
-// deaf is recorded by the witness itself when a watch has ended too early.
+// deaf is the source that the witness records when a watch has ended too early.
 const deaf = "nowhere any more: a watch ended too early"
 
 func (w *witness) hear(event watch.Event) {
@@ -139,12 +139,12 @@ func leaks(said []statement, accounts []account) []string {
 	return slices.Compact(places)
 }
 
-// testify fails if a password was recorded anywhere. First it shows that the witness would have recorded it: it writes a password of
-// its own to each source. The manager must have stopped, so that it does not act on that.
+// testify fails if a password was recorded anywhere. Then it writes another password to each source, and fails unless the witness
+// records it. The manager must have stopped, so that it does not act on that.
 func (w *witness) testify() {
 	background := context.Background()
 	known := w.leaks()
-	Expect(known).To(BeEmpty(), "a password of a broker's user, or what a message holds, was written here")
+	Expect(known).To(BeEmpty(), "a password of a broker's user, or the content of a message, was written here")
 
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "canary-"}}
 	Expect(kube.Create(background, namespace)).To(Succeed())

@@ -56,7 +56,7 @@ var _ = Describe("ConsumerQueues that share exchanges and a dead-letter queue", 
 		Expect(some.holds()).To(equalState(all.holds()))
 	})
 
-	It("do so across namespaces that use different addresses of the virtual host", func() {
+	It("do so across namespaces that use different addresses of the vhost", func() {
 		const shared = `{deadLetter: {exchange: {name: dead, type: direct, sharedWith: [%[2]s]}, routingKey: %[1]q, queue: {name: graveyard, sharedWith: [%[2]s]}}}`
 		here := newWorld(newest)
 		there := here.otherNamespace()
@@ -267,7 +267,7 @@ var _ = Describe("ConsumerQueues that name one object with different settings", 
 	})
 })
 
-var _ = Describe("Another instance on the virtual host", func() {
+var _ = Describe("Another instance on the vhost", func() {
 	It("is reported by the advisory SharedVHost, which does not affect Ready, until it stops", func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{retry: {policy: None}}`)
@@ -286,7 +286,7 @@ var _ = Describe("Another instance on the virtual host", func() {
 	})
 })
 
-// otherNamespace returns another namespace whose connection names the same virtual host in a different way.
+// otherNamespace returns another namespace whose connection names the same vhost in a different way.
 func (w *world) otherNamespace() *world {
 	GinkgoHelper()
 	other := newWorldAt(w.VHost)

@@ -1,5 +1,5 @@
 // Package e2e tests Warren with real parts: a kube-apiserver, the controllers as the manager runs
-// them, and every RabbitMQ of the matrix. Each test has its own namespace and virtual host.
+// them, and every RabbitMQ of the matrix. Each test has its own namespace and vhost.
 package e2e
 
 import (

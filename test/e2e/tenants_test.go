@@ -20,8 +20,8 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// attacks are ways to claim a virtual host of another tenant. The attacker may edit its own namespace and has its own servers,
-// but has no access to the virtual host.
+// attacks are ways to claim a vhost of another tenant. The attacker may edit its own namespace and has its own servers,
+// but has no access to the vhost.
 var attacks = map[string]func(victim, attacker *world){
 	"a management API that forges the cluster's name, at the AMQP address of the cluster": func(victim, attacker *world) {
 		attacker.connectWithWrongPassword(victim, victim.Broker.AMQPURI)
@@ -92,7 +92,7 @@ var _ = Describe("A tenant without access to a vhost", func() {
 	}
 })
 
-var _ = Describe("Tenants that use different addresses of one virtual host", func() {
+var _ = Describe("Tenants that use different addresses of one vhost", func() {
 	It("see each other's conflicts, although neither may read the cluster's ID", func() {
 		here := newTenant(newest.NewVHost(GinkgoTB()), newest.AMQPURI)
 		there := newTenant(here.VHost, netfault.NewProxy(GinkgoTB(), newest.AMQPURI).URI)
@@ -162,7 +162,7 @@ func (w *world) forgeIntents(name string, cluster vhost.Cluster, queues map[stri
 		HaveField("Status.Topology", HaveLen(len(queues))))
 }
 
-// queueNames returns the queues of the virtual host.
+// queueNames returns the queues of the vhost.
 func (w *world) queueNames() []string {
 	GinkgoHelper()
 	var names []string

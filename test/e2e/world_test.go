@@ -22,7 +22,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// world is a namespace and a virtual host for one test.
+// world is a namespace and a vhost for one test.
 type world struct{ *World }
 
 // newWorld has a Secret and a BrokerConnection with a refresh every second.
@@ -60,7 +60,7 @@ func newBareWorld(broker brokers.Broker) *world {
 	return newWorldAt(broker.NewVHost(GinkgoTB()))
 }
 
-// newWorldAt is newBareWorld for an existing virtual host.
+// newWorldAt is newBareWorld for an existing vhost.
 func newWorldAt(vh *brokers.VHost) *world {
 	GinkgoHelper()
 	w := &world{NewWorld(kube, vh)}
@@ -78,7 +78,7 @@ func (w *world) readyWithin(name string, limit time.Duration) {
 		Should(SatisfyAll(Condition("Ready", metav1.ConditionTrue, "InSync"), BeCurrent()))
 }
 
-// holds returns the objects of the virtual host, in the format of the conformance vectors.
+// holds returns the objects of the vhost, in the format of the conformance vectors.
 func (w *world) holds() conformance.State {
 	GinkgoHelper()
 	found := w.VHost.Definitions()
@@ -100,7 +100,7 @@ func (w *world) holds() conformance.State {
 	return state
 }
 
-// equalState compares virtual hosts without regard to order.
+// equalState compares vhosts without regard to order.
 func equalState(want conformance.State) types.GomegaMatcher {
 	return SatisfyAll(
 		HaveField("Exchanges", ConsistOf(asAny(want.Exchanges)...)),

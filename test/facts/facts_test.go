@@ -22,7 +22,7 @@ import (
 // limit is the timeout of each wait.
 var limit = deadline.For(20 * time.Second)
 
-// world is a virtual host and a connection for one publisher and consumer.
+// world is a vhost and a connection for one publisher and consumer.
 type world struct {
 	*brokers.VHost
 
@@ -31,7 +31,7 @@ type world struct {
 	connection *amqp.Connection
 }
 
-// onEachBroker runs a test on every broker, each in its own virtual host.
+// onEachBroker runs a test on every broker, each in its own vhost.
 func onEachBroker(t *testing.T, test func(w *world)) {
 	t.Helper()
 	on(t, brokers.All(t), test)

@@ -34,8 +34,8 @@ func TestDeliveryLimitMinusOne(t *testing.T) {
 	})
 }
 
-// basic.nack with requeue=true counts for the delivery limit on RabbitMQ 3.10 and 4.0, but not on 4.3, where a poison message
-// would be redelivered forever. basic.reject with requeue=true counts on all versions.
+// basic.nack with requeue=true counts for the delivery limit on RabbitMQ 3.10 and 4.0. On 4.3 it does not count, and RabbitMQ
+// redelivers a poison message forever. basic.reject with requeue=true counts on all versions.
 func TestNackWithRequeueCountsUntil43(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		for queue, settle := range map[string]func(amqp.Delivery) error{"rejected": reject(true), "nacked": nack} {

@@ -10,8 +10,8 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// No broker accepts these messages over AMQP 0-9-1, so a dead letter can only get an expiration that is not a number, or a CC
-// that is not a list, in other ways. RabbitMQ closes the channel, or the connection if headers do not fit into a frame.
+// No broker accepts an expiration that is not a number, or a CC that is not a list, over AMQP 0-9-1. RabbitMQ closes the channel, or
+// the connection if headers do not fit into a frame.
 func TestMessagesThatEveryBrokerRefuses(t *testing.T) {
 	onEachBroker(t, func(w *world) {
 		w.quorum("orders")
@@ -58,8 +58,8 @@ func TestMessagesThatEveryBrokerRefuses(t *testing.T) {
 	})
 }
 
-// AMQP 1.0 can express more than AMQP 0-9-1: an application property becomes a CC that is not a list, any reply-to is accepted,
-// and a message with a UUID closes the connection of every AMQP 0-9-1 client.
+// AMQP 1.0 can express more than AMQP 0-9-1. An application property becomes a CC that is not a list, and any reply-to is accepted.
+// A message with a UUID closes the connection of every AMQP 0-9-1 client.
 func TestMessagesOfAMQP10(t *testing.T) {
 	knowing := slices.DeleteFunc(brokers.All(t), func(broker brokers.Broker) bool { return !broker.KnowsAMQP10() })
 	on(t, knowing, func(w *world) {

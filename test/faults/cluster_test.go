@@ -71,7 +71,7 @@ var _ = Describe("With two clusters", Ordered, func() {
 		Entry("with the same name, as blue and green clusters may have", true),
 	)
 
-	It("with the same name and a BrokerConnection each, equal queues in equal virtual hosts do not conflict and are deleted separately", func() {
+	It("with the same name and a BrokerConnection each, equal queues in equal vhosts do not conflict and are deleted separately", func() {
 		w := newWorld(shared)
 		private.NameCluster(clusterName(shared))
 		other := newWorldAt(w.VHost.At(private.Broker))

@@ -34,7 +34,7 @@ type browsing struct {
 	restart func()
 }
 
-func newLooking() *browsing {
+func newBrowsing() *browsing {
 	GinkgoHelper()
 	l := &browsing{world: newWorld(shared)}
 	server := NewDeadLetterServer()
@@ -120,7 +120,7 @@ func (l *browsing) returned(within time.Duration) time.Duration {
 
 var _ = Describe("Browsing dead letters", Label("looks"), func() {
 	It("uses little memory of the manager, also for large messages", Extended, func() {
-		l := newLooking()
+		l := newBrowsing()
 		memory := watchMemory(l.manager)
 		for range 3 {
 			list := v1alpha1.DeadLetterList{}
@@ -137,32 +137,35 @@ var _ = Describe("Browsing dead letters", Label("looks"), func() {
 			}).Should(HaveField("Error", BeEmpty()))
 		}
 		before, peak := memory()
-		AddReportEntry("look", ReportEntryVisibilityAlways, fmt.Sprintf(
+		AddReportEntry("browse", ReportEntryVisibilityAlways, fmt.Sprintf(
 			"%d messages of 64 kB: the manager took %d MiB, and up to %d MiB more", large, before>>20, (peak-before)>>20))
 		Expect(peak - before).To(BeNumerically("<=", 100<<20))
 	})
 
 	It("returns messages when the client disconnects", func() {
-		l := newLooking()
+		l := newBrowsing()
 		response := l.begin()
 		Expect(response.Body.Close()).To(Succeed())
-		AddReportEntry("look", ReportEntryVisibilityAlways, fmt.Sprintf("messages were back %v after the client had gone", l.returned(soon)))
+		AddReportEntry("browse", ReportEntryVisibilityAlways,
+			fmt.Sprintf("messages were ready again %v after the client had disconnected", l.returned(soon)))
 	})
 
 	It("returns messages while the client does not read, and continues when it reads", func() {
-		l := newLooking()
+		l := newBrowsing()
 		response := l.begin()
-		AddReportEntry("look", ReportEntryVisibilityAlways, fmt.Sprintf("messages were back %v after the client had stopped", l.returned(soon)))
+		AddReportEntry("browse", ReportEntryVisibilityAlways,
+			fmt.Sprintf("messages were ready again %v after the client had stopped reading", l.returned(soon)))
 		messages, end := readExport(response)
 		Expect(end).To(Equal(v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: large, Ready: large}))
 		Expect(messages).To(Equal(large)) // begin has read most of the first line, but not its end
 	})
 
 	DescribeTable("returns messages before the client reads", func(path string) {
-		l := newLooking()
+		l := newBrowsing()
 		response := l.open(path)
 		took := l.returned(soon)
-		AddReportEntry("look", ReportEntryVisibilityAlways, fmt.Sprintf("%s: messages were back %v after the answer had begun", path, took))
+		AddReportEntry("browse", ReportEntryVisibilityAlways,
+			fmt.Sprintf("%s: messages were ready again %v after the answer had begun", path, took))
 		_, err := io.Copy(io.Discard, response.Body)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(response.Body.Close()).To(Succeed())
@@ -172,7 +175,7 @@ var _ = Describe("Browsing dead letters", Label("looks"), func() {
 	)
 
 	It("loses no message when the manager is killed", func() {
-		l := newLooking()
+		l := newBrowsing()
 		response := l.begin()
 		defer func() { _ = response.Body.Close() }()
 		l.manager.Kill()

@@ -2,9 +2,6 @@ package faults
 
 import (
 	"fmt"
-	"os"
-	"regexp"
-	"runtime"
 	"strconv"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -43,14 +40,14 @@ var hostileWays = map[string]string{
 	"silence in the middle":   "",
 }
 
-// responseLimit is the manager's flag, and maxMemory the memory that it may use, in bytes: the snapshots of all virtual hosts may take six
-// times the limit, uncollected garbage as much again, and the manager itself the rest.
+// responseLimit is the manager's flag, and maxMemory the memory that it may use, in bytes. The snapshots of all vhosts may take six
+// times the limit, garbage as much again, and the manager itself the rest.
 const (
 	responseLimit = 8 << 20
 	maxMemory     = 256 << 20
 )
 
-// All of them misbehave at the same time for one manager.
+// All APIs misbehave at the same time for one manager.
 var _ = Describe("Management APIs that misbehave", Ordered, ContinueOnFailure, func() {
 	var (
 		w *world
@@ -122,22 +119,4 @@ func readiness(value metav1.ConditionStatus) matcher {
 	return WithTransform(func(bc *v1alpha1.BrokerConnection) bool {
 		return meta.IsStatusConditionPresentAndEqual(bc.Status.Conditions, v1alpha1.ConditionReady, value)
 	}, BeTrue())
-}
-
-var peak = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
-
-// peakMemory returns the peak memory of the manager in bytes.
-func peakMemory(m *Manager) int {
-	GinkgoHelper()
-	m.ExpectRuns()
-	if runtime.GOOS != "linux" {
-		Skip("the test reads the memory of the manager from /proc")
-	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.Command.Process.Pid))
-	Expect(err).NotTo(HaveOccurred())
-	found := peak.FindSubmatch(text)
-	Expect(found).NotTo(BeNil(), "%s", text)
-	kibibytes, err := strconv.Atoi(string(found[1]))
-	Expect(err).NotTo(HaveOccurred())
-	return kibibytes << 10
 }

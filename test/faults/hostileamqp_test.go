@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -101,16 +100,7 @@ func (w *world) connectHostile(name, way string) {
 // cpuOf returns the CPU time of a manager.
 func cpuOf(m *Manager) time.Duration {
 	GinkgoHelper()
-	m.ExpectRuns()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.Command.Process.Pid))
+	stat, err := processOf(m).Stat()
 	Expect(err).NotTo(HaveOccurred())
-	const utime, stime, perSecond = 11, 12, 100 // after pid and name; see proc(5)
-	fields := strings.Fields(string(text[strings.LastIndex(string(text), ")")+1:]))
-	ticks := 0
-	for _, field := range fields[utime : stime+1] {
-		count, err := strconv.Atoi(field)
-		Expect(err).NotTo(HaveOccurred())
-		ticks += count
-	}
-	return time.Duration(ticks) * time.Second / perSecond
+	return time.Duration(stat.CPUTime() * float64(time.Second))
 }

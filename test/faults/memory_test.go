@@ -105,7 +105,7 @@ func (w *weighing) weighs(what string, limit int, do func()) {
 	Expect(os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0o200)).To(Succeed()) // resets VmHWM
 	began := time.Now()
 	do()
-	took := sizeOfProcess(w.manager, "VmHWM:") - w.rest
+	took := peakMemory(w.manager) - w.rest
 	AddReportEntry("memory", ReportEntryVisibilityAlways, fmt.Sprintf("%s took %d MiB over %d MiB at rest, in %v",
 		what, took>>20, w.rest>>20, time.Since(began).Round(time.Second)))
 	Expect(took).To(BeNumerically("<=", limit), what)

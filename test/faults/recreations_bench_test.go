@@ -105,7 +105,7 @@ func benchMigration(s *setup, row func(what, bar string, measured any)) {
 	r.awaitPhase(v1alpha1.RecreationSwapping, ended)
 	there := float64(r.current().Moved) / time.Since(emptying).Seconds()
 	r.awaitPhase(v1alpha1.RecreationGivingBack, ended)
-	// Of the hold queue, too, messages are moved back: all that were published since the bindings were moved.
+	// The messages of the hold queue, which were published since the bindings were moved, are moved back, too.
 	held, published, giving := r.VHost.Ready(r.current().Backlog)+r.VHost.Ready(r.current().Hold), live.Counts().Confirmed, time.Now()
 	r.await(func() bool { return r.current().Phase != v1alpha1.RecreationGivingBack })
 	back := float64(held+live.Counts().Confirmed-published) / time.Since(giving).Seconds()

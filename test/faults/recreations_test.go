@@ -65,7 +65,7 @@ func newSetup(name string) *setup {
 	return s
 }
 
-// node returns the virtual host as accessed through one of the nodes.
+// node returns the vhost as accessed through one of the nodes.
 func (s *setup) node(vhost *brokers.VHost, number int) *brokers.VHost {
 	return vhost.Through(s.nodes[number%len(s.nodes)])
 }
@@ -161,8 +161,7 @@ func (r *recreating) awaitPhase(phase v1alpha1.RecreationPhase, ended func() *v1
 	})
 }
 
-// recreationLimit is how long a recreation may take: the fence after a crash stands for 30 s, and a dead letter that it refuses is tried
-// again after three minutes.
+// recreationLimit is how long a recreation may take. After a crash, the fence stays closed for 30 s.
 const recreationLimit = 2 * time.Minute
 
 func (r *recreating) await(reached func() bool) {
@@ -173,7 +172,7 @@ func (r *recreating) await(reached func() bool) {
 	})
 }
 
-// leftovers waits until nothing of Warren's is left in the virtual host beside the topologies, and returns what is left after that.
+// leftovers waits until nothing of Warren's is left in the vhost beside the topologies, and returns what is left after that.
 func (r *recreating) leftovers() (left []string) {
 	GinkgoHelper()
 	InterceptGomegaFailures(func() {
@@ -211,7 +210,7 @@ type fenceWatch struct {
 	closed map[string]span
 }
 
-// watchFences watches a virtual host until the spec ends.
+// watchFences watches a vhost until the spec ends.
 func watchFences(vhost *brokers.VHost) *fenceWatch {
 	GinkgoHelper()
 	watch := &fenceWatch{closed: map[string]span{}}
@@ -316,8 +315,8 @@ func (d *declarationWatch) observe(ttl int64, asked, answered time.Time) {
 	d.ttl, d.read = ttl, asked
 }
 
-// youngWith returns the declaration after which a message was confirmed, if a node was lost while the queue was young and had the
-// message: RabbitMQ had not written the name of the queue to disk, and started the queue again without its messages.
+// youngWith returns the declaration before a confirm, and the node that was lost while the declared queue was young and had the
+// message. RabbitMQ had not written the name of that queue to disk, and started the queue again without its messages.
 func (d *declarationWatch) youngWith(confirmed time.Time, lost []span) (declared, node span, found bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -366,23 +366,6 @@ func watchMemory(manager *Manager) func() (before, peak int) {
 	}
 }
 
-// memoryOf returns the resident memory of a manager in bytes.
-func memoryOf(manager *Manager) int {
-	GinkgoHelper()
-	return sizeOfProcess(manager, "VmRSS:")
-}
-
-// sizeOfProcess returns a size from /proc for a manager, in bytes.
-func sizeOfProcess(manager *Manager, field string) int {
-	GinkgoHelper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", manager.Command.Process.Pid))
-	Expect(err).NotTo(HaveOccurred())
-	_, rest, _ := strings.Cut(string(status), field)
-	kilobytes, err := strconv.Atoi(strings.Fields(rest)[0])
-	Expect(err).NotTo(HaveOccurred())
-	return kilobytes << 10
-}
-
 func numberFrom(variable string, unless int) int {
 	if given, err := strconv.Atoi(os.Getenv(variable)); err == nil {
 		return given

@@ -18,7 +18,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// tenant is a namespace with two BrokerConnections to one virtual host with different addresses.
+// tenant is a namespace with two BrokerConnections to one vhost with different addresses.
 type tenant struct {
 	*world
 
@@ -118,11 +118,11 @@ func (t *tenant) flap() (stop func()) {
 	}
 }
 
-// The figures are those of ADR 0041. `make bench-tenants` measures them.
+// ADR 0041 quotes these figures. `make bench-tenants` measures them.
 var _ = Describe("A ConsumerQueue beside a tenant", Label("bench", "tenants"), func() {
 	const edited = 20 // ConsumerQueues of each BrokerConnection
 
-	It("whose brokers fall silent", func() {
+	It("whose brokers fall silent becomes Ready in at most three times the usual time", func() {
 		healthy, bad := newWorld(shared), newTenant(other())
 		startManager(healthy, bad.world)
 		bad.edit(edited)
@@ -136,7 +136,7 @@ var _ = Describe("A ConsumerQueue beside a tenant", Label("bench", "tenants"), f
 		})
 	})
 
-	It("whose brokers close their connections repeatedly", func() {
+	It("whose brokers close their connections repeatedly becomes Ready in at most three times the usual time", func() {
 		const flapping = 1000
 		healthy, bad := newWorld(shared), newTenant(other())
 		startManager(healthy, bad.world)
@@ -146,7 +146,7 @@ var _ = Describe("A ConsumerQueue beside a tenant", Label("bench", "tenants"), f
 		healthy.compare(func() { stop = bad.flap() }, func() { stop() })
 	})
 
-	It("whose brokers take two seconds for each response", func() {
+	It("whose brokers take two seconds for each response becomes Ready in at most three times the usual time", func() {
 		healthy, bad := newWorld(shared), newTenant(other())
 		answers := netfault.NewSlowAMQP(GinkgoTB(), bad.VHost.Broker.AMQPURI)
 		bad.amqp.LeadTo(answers.URI)
@@ -172,8 +172,8 @@ func other() brokers.Broker {
 	return shared
 }
 
-// compare measures how long a ConsumerQueue takes to become Ready while another tenant behaves well, and while it
-// misbehaves for longer than an operation may take, in ten alternating rounds. It uses medians, because other processes disturb single ones.
+// compare measures how long a ConsumerQueue takes to become Ready, in ten alternating rounds: while another tenant behaves well, and
+// while it misbehaves for longer than an operation may take. It uses medians, because other processes disturb single rounds.
 func (w *world) compare(misbehave, behave func()) {
 	GinkgoHelper()
 	const rounds, maxRatio = 10, 3

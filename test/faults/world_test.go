@@ -1,9 +1,12 @@
 package faults
 
 import (
+	"runtime"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
+	"github.com/prometheus/procfs"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -25,7 +28,7 @@ func newWorld(broker brokers.Broker) *world {
 	return newWorldAt(broker.NewVHost(GinkgoTB()))
 }
 
-// newWorldAt is newWorld for an existing virtual host.
+// newWorldAt is newWorld for an existing vhost.
 func newWorldAt(vhost *brokers.VHost) *world {
 	GinkgoHelper()
 	w := newBareWorldAt(vhost)
@@ -55,7 +58,7 @@ func newBareWorldAt(vhost *brokers.VHost) *world {
 		amqp:  netfault.NewProxy(GinkgoTB(), vhost.Broker.AMQPURI), management: netfault.NewProxy(GinkgoTB(), vhost.Broker.ManagementURI),
 	}
 	w.Broker.AMQPURI, w.Broker.ManagementURI = w.amqp.URI, w.management.URI
-	// The manager was started later, so it has stopped before: nothing is declared while the virtual host is being deleted, which
+	// The manager was started later, so it has stopped before: nothing is declared while the vhost is being deleted, which
 	// can break a broker.
 	DeferCleanup(w.Clear)
 	return w
@@ -90,3 +93,31 @@ func (w *world) settled(count int) {
 }
 
 type matcher = types.GomegaMatcher
+
+// processOf returns the process of a manager.
+func processOf(m *Manager) procfs.Proc {
+	GinkgoHelper()
+	m.ExpectRuns()
+	if runtime.GOOS != "linux" {
+		Skip("the test reads the resources of the manager from /proc")
+	}
+	process, err := procfs.NewProc(m.Command.Process.Pid)
+	Expect(err).NotTo(HaveOccurred())
+	return process
+}
+
+// memoryOf returns the resident memory of a manager in bytes.
+func memoryOf(m *Manager) int {
+	GinkgoHelper()
+	status, err := processOf(m).NewStatus()
+	Expect(err).NotTo(HaveOccurred())
+	return int(status.VmRSS)
+}
+
+// peakMemory returns the peak memory of a manager in bytes.
+func peakMemory(m *Manager) int {
+	GinkgoHelper()
+	status, err := processOf(m).NewStatus()
+	Expect(err).NotTo(HaveOccurred())
+	return int(status.VmHWM)
+}

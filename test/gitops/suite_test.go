@@ -1,6 +1,6 @@
-// Package gitops tests Warren with tools that deliver resources from Git: the real controllers of Flux and Argo CD
-// apply a Git repository to a real API server, where the real manager works with a real broker. The specs for all tools
-// are in cases_test.go, and each tool has its own file.
+// Package gitops tests Warren with tools that deliver resources from Git. The real controllers of Flux and Argo CD apply a Git
+// repository to a real API server, and the real manager works with a real broker. The specs for all tools are in cases_test.go, and
+// each tool has its own file.
 package gitops
 
 import (

@@ -20,7 +20,7 @@ import (
 	. "github.com/warren-mq/warren/test/testenv"
 )
 
-// world is a namespace, a virtual host and a repository for one test.
+// world is a namespace, a vhost and a repository for one test.
 type world struct {
 	*World
 	*Repository
@@ -34,7 +34,7 @@ func newWorld() *world {
 }
 
 // samples returns the unchanged files of config/samples, and a kustomization in the root that applies some of them to one
-// namespace and changes their BrokerConnection to the virtual host.
+// namespace and changes their BrokerConnection to the vhost.
 func (w *world) samples(names ...string) Files {
 	GinkgoHelper()
 	paths, err := filepath.Glob(filepath.Join(Checkout, "config", "samples", "*.yaml"))
@@ -134,7 +134,7 @@ func (w *world) spec(name string) string {
 	return string(text)
 }
 
-// queues returns the names of the queues in the virtual host.
+// queues returns the names of the queues in the vhost.
 func (w *world) queues() []string {
 	GinkgoHelper()
 	var names []string

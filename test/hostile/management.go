@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Management is a fake management API with one empty virtual host.
+// Management is a fake management API with one empty vhost.
 type Management struct {
 	URI string
 	// Tags are the tags of the user; "administrator" if empty.

@@ -56,7 +56,7 @@ func newCluster() *cluster {
 	return c
 }
 
-// in returns a World for a namespace of the cluster, with its own virtual host.
+// in returns a World for a namespace of the cluster, with its own vhost.
 func (c cluster) in(namespace string) *cluster {
 	GinkgoHelper()
 	c.World = &World{

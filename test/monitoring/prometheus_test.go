@@ -35,8 +35,8 @@ func hasty(spec monitoringv1.PrometheusRuleSpec) monitoringv1.PrometheusRuleSpec
 	return spec
 }
 
-// startPrometheus scrapes a manager each second with the settings of the ServiceMonitor and the labels that the Prometheus operator adds
-// to a target, and evaluates the rules each second.
+// startPrometheus scrapes a manager and evaluates the rules, each second. It uses the settings of the ServiceMonitor, and the labels
+// that the Prometheus operator adds to a target.
 func startPrometheus(target, tokenFile string) *prometheus {
 	GinkgoHelper()
 	folder, address := GinkgoT().TempDir(), FreeAddress()

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Proxy forwards TCP connections to a server and can be told to fail. It counts bytes over all connections and delivers retained
-// bytes later, which no existing proxy does.
+// Proxy forwards TCP connections to a server, and fails on request. It counts bytes over all connections, and delivers retained
+// bytes later. No existing proxy does both.
 type Proxy struct {
 	// URI is the URI of the target with the address of the proxy.
 	URI, Address string

@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("kubectl warren", func() {
-	It("prints the contract of a ConsumerQueue with the virtual host of its BrokerConnection", func() {
+	It("prints the contract of a ConsumerQueue with the vhost of its BrokerConnection", func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		want := contract.Default("orders")
@@ -23,7 +23,7 @@ var _ = Describe("kubectl warren", func() {
 		Expect(contract.Parse([]byte(printed.Out))).To(Equal(want))
 	})
 
-	It("exports definitions that another virtual host can import", func() {
+	It("exports definitions that another vhost can import", func() {
 		w := newWorld()
 		w.queue("orders", `{bindings: [{exchange: {name: shop, type: topic}, routingKeys: [order.placed]}], deadLetter: {queue: {name: dead}, exchange: {name: dead}}}`)
 		w.queue("payments", `{retry: {strategy: Reject}, deadLetter: {queue: {name: dead}}}`)

@@ -87,7 +87,7 @@ func startManager(server *APIServer) {
 	})
 }
 
-// world is a namespace and a virtual host for one test.
+// world is a namespace and a vhost for one test.
 type world struct{ *World }
 
 func newWorld() *world {

@@ -23,8 +23,8 @@ const (
 )
 
 // NewProxiedDeadLetterServer is NewDeadLetterServer for clients that use the proxy of the API server, which does not connect to
-// loopback addresses. It creates the Service and everybody's permission to use the proxy from the manifests, and a pod with the
-// address but without a container. Another suite may have applied the manifests before.
+// loopback addresses. It applies the manifests of the Service and of the permission to use the proxy, which another suite may have
+// applied before. It creates a pod with the address but without a container.
 func NewProxiedDeadLetterServer(kube *APIServer) DeadLetterServer {
 	GinkgoHelper()
 	s := newDeadLetterServer(outerAddress())

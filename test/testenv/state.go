@@ -15,7 +15,7 @@ import (
 	"github.com/warren-mq/warren/test/brokers"
 )
 
-// ExpectExactly waits until the virtual host contains exactly the topologies of the namespace's ConsumerQueues and of some
+// ExpectExactly waits until the vhost contains exactly the topologies of the namespace's ConsumerQueues and of some
 // deleted ones, and no fence. It computes them with topology.Desired, which the conformance vectors test.
 func (w *World) ExpectExactly(gone ...v1alpha1.ConsumerQueue) {
 	GinkgoHelper()
@@ -23,14 +23,14 @@ func (w *World) ExpectExactly(gone ...v1alpha1.ConsumerQueue) {
 	Eventually(w.VHost.Policies).Should(BeEmpty(), "no fence is left")
 }
 
-// Differences returns how the virtual host differs from the topologies of the namespace's ConsumerQueues and of some deleted
+// Differences returns how the vhost differs from the topologies of the namespace's ConsumerQueues and of some deleted
 // ones.
 func (w *World) Differences(gone ...v1alpha1.ConsumerQueue) []string {
 	GinkgoHelper()
 	return Desired(w.VHost.Broker, append(w.All(), gone...)).Differences(Observed(w.VHost))
 }
 
-// State describes all objects of a virtual host, by type and name.
+// State describes all objects of a vhost, by type and name.
 type State map[string]string
 
 // Desired returns the state that ConsumerQueues define for a broker.
@@ -55,7 +55,7 @@ func Desired(broker brokers.Broker, queues []v1alpha1.ConsumerQueue) State {
 	return want
 }
 
-// Observed returns the state of a virtual host.
+// Observed returns the state of a vhost.
 func Observed(vh *brokers.VHost) State {
 	GinkgoHelper()
 	found, holds := vh.Definitions(), State{}

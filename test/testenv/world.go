@@ -20,18 +20,18 @@ import (
 	"github.com/warren-mq/warren/test/deadline"
 )
 
-// World is a namespace and a virtual host for one test. Secret and Connect create the Secret "rabbitmq" and the BrokerConnection
-// "default" in the namespace, with which Warren connects to the virtual host.
+// World is a namespace and a vhost for one test. Secret and Connect create the Secret "rabbitmq" and the BrokerConnection
+// "default" in the namespace, with which Warren connects to the vhost.
 type World struct {
 	Kube      *APIServer
 	Namespace string
-	// VHost accesses the virtual host without Warren.
+	// VHost accesses the vhost without Warren.
 	VHost *brokers.VHost
 	// Broker has the addresses in the Secret: VHost.Broker, or proxies or another node of the same broker.
 	Broker brokers.Broker
 }
 
-// NewWorld creates an empty namespace for a virtual host.
+// NewWorld creates an empty namespace for a vhost.
 func NewWorld(kube *APIServer, vhost *brokers.VHost) *World {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
@@ -64,7 +64,7 @@ func (w *World) Leave() {
 	}
 }
 
-// Disconnect makes the manager close its connections and waits until it has. A queue that is declared while its virtual host is
+// Disconnect makes the manager close its connections and waits until it has. A queue that is declared while its vhost is
 // being deleted can end the broker's supervisor of dead-letter workers (rabbit_fifo_dlx_sup). Then every declaration of a queue
 // that dead-letters at least once fails.
 func (w *World) Disconnect() {
@@ -112,7 +112,7 @@ func (w *World) SecretNamed(name, username, password string) {
 	}})
 }
 
-// Connect applies the BrokerConnection "default". It adds the virtual host, the Secret and a resyncInterval of one second to the
+// Connect applies the BrokerConnection "default". It adds the vhost, the Secret and a resyncInterval of one second to the
 // spec.
 func (w *World) Connect(spec v1alpha1.BrokerConnectionSpec) {
 	GinkgoHelper()

@@ -18,7 +18,7 @@ import (
 type Accounting struct {
 	Publishers []*Publisher
 	Consumers  []*Consumer
-	// Queues are the queues to drain; all queues of the virtual host if empty. Queues that do not exist are ignored.
+	// Queues are the queues to drain; all queues of the vhost if empty. Queues that do not exist are ignored.
 	Queues []string
 	// Quiet is for how long no message may arrive before missing messages count as lost; 0 is 15 seconds.
 	Quiet time.Duration
@@ -86,7 +86,7 @@ func Account(tb testing.TB, vhost *brokers.VHost, of Accounting) Report {
 	return report
 }
 
-// Drain removes the messages from queues, by default all queues of the virtual host, until none arrives for quiet. It returns the
+// Drain removes the messages from queues, by default all queues of the vhost, until none arrives for quiet. It returns the
 // IDs of the messages by queue, and how many of Warren's sentinels it has removed beside them.
 func Drain(
 	tb testing.TB, vhost *brokers.VHost, quiet time.Duration, queues ...string,

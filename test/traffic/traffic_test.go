@@ -15,7 +15,7 @@ import (
 
 var quorum = map[string]any{"x-queue-type": "quorum"}
 
-// eachBroker runs a test on every broker, each in its own virtual host.
+// eachBroker runs a test on every broker, each in its own vhost.
 func eachBroker(t *testing.T, body func(t *testing.T, vhost *brokers.VHost)) {
 	t.Helper()
 	for _, broker := range brokers.All(t) {
