@@ -60,7 +60,7 @@ func (r *report) recordTransitions(done plan.Plan, before []v1alpha1.Change, out
 	}
 }
 
-// driftNote lists missing objects. Recreation has an Event of its own, so it is listed only if nothing is missing.
+// driftNote lists missing objects. It lists objects to recreate, which have another Event, only if nothing is missing.
 func driftNote(changes []v1alpha1.Change) string {
 	missing := slices.DeleteFunc(slices.Clone(changes), func(c v1alpha1.Change) bool { return c.Effect == v1alpha1.EffectRecreate })
 	if len(missing) == 0 {

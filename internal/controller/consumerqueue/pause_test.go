@@ -231,7 +231,7 @@ func TestAPauseInVain(t *testing.T) {
 	w.once()
 	last := w.get().Status.Recreation.LastResult
 	topologytest.Equal(t, "reason", v1alpha1.BackOutPauseEnded, last.Reason)
-	topologytest.Equal(t, "message", `its consumers paused, and it could not begin: queue "orders" is recreated when its 2 consumers are gone`, last.Message)
+	topologytest.Equal(t, "message", `its consumers paused, but the recreation could not begin: queue "orders" is recreated when its 2 consumers are gone`, last.Message)
 	age := func(ago time.Duration) {
 		cq := w.get()
 		cq.Status.Recreation.LastResult.Time = metav1.NewTime(time.Now().Add(-ago).Truncate(time.Second))

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
@@ -35,7 +34,7 @@ func removesAny(removal rabbit.Removal) bool { return len(removal.Bindings)+len(
 
 // prune tries to delete the queues that left the spec, and reports why each remaining object stays.
 func (v *vhostScope) prune(comparison *plan.Comparison) {
-	owner := client.ObjectKeyFromObject(v.cq)
+	owner := v.key()
 	var trying [][]string
 	for _, orphan := range comparison.Orphans {
 		block := orphan.BlockedBy
@@ -76,8 +75,8 @@ func (v *vhostScope) checkAgain(entry v1alpha1.TopologyEntry, before plan.Block)
 }
 
 // stillLeaving returns the check right before a queue is fenced: another client may have begun to dead-letter there, or another
-// ConsumerQueue may want it. One catch-up serves all checks at the same time. If a refresh must do that, the check may wait for
-// its turn, so it has no time limit but that of the requests; it holds no slot of deletions meanwhile.
+// ConsumerQueue may want it. One catch-up serves all checks that wait. It may take a refresh, which waits for others, so the check
+// sets no time limit. The check holds no slot of deletions.
 func (v *vhostScope) stillLeaving(entry v1alpha1.TopologyEntry) func(context.Context) error {
 	now := *v
 	now.scope = v.frozen()
@@ -92,7 +91,7 @@ func (v *vhostScope) stillLeaving(entry v1alpha1.TopologyEntry) func(context.Con
 	}
 }
 
-// mayLeave returns an error that says why an object must not go.
+// mayLeave returns why an object must not be deleted; nil if it may.
 func mayLeave(comparison plan.Comparison, entry v1alpha1.TopologyEntry) error {
 	for _, orphan := range comparison.Orphans {
 		if orphan.ID() != topology.IDOf(entry) {
@@ -113,19 +112,19 @@ func orphaned(entry v1alpha1.TopologyEntry, why plan.Block) v1alpha1.Advisory {
 	}
 }
 
-// The reasons to retain a queue that package plan does not know.
+// The reasons to retain an object that package plan does not know.
 var (
 	notEmpty = plan.Block{Reason: v1alpha1.AdvisoryReasonNotEmpty, Message: "it holds messages or has consumers"}
 	checking = plan.Block{Reason: v1alpha1.AdvisoryReasonCheckingEmpty, Message: "checking whether it is empty"}
-	// blockedByHiddenBinding is why an exchange stays that the broker does not delete although nothing seems to need it.
+	// blockedByHiddenBinding: the broker does not delete an exchange that has no binding in the snapshot.
 	blockedByHiddenBinding = plan.Block{
 		Reason:  v1alpha1.AdvisoryReasonInUse,
 		Message: "it has a binding that the management API does not list, such as that of an exclusive queue",
 	}
 )
 
-// previousBlock returns that a queue is being checked. If the queue was not empty before, that stays the reason until the
-// operator, which may have restarted, knows better.
+// previousBlock returns the reason to report until a check has ended. A queue that the status reports as not empty keeps that
+// reason, so that a restart of the operator does not change the status.
 func (v *vhostScope) previousBlock(entry v1alpha1.TopologyEntry) plan.Block {
 	known := slices.ContainsFunc(v.cq.Status.Advisories, func(advisory v1alpha1.Advisory) bool {
 		return advisory.Code == v1alpha1.AdvisoryOrphaned && advisory.Name == entry.Name && advisory.Reason == notEmpty.Reason
@@ -136,8 +135,8 @@ func (v *vhostScope) previousBlock(entry v1alpha1.TopologyEntry) plan.Block {
 	return checking
 }
 
-// reasonToKeep returns why a queue could not be deleted, in words that stay the same while the reason does; zero if it was
-// deleted.
+// reasonToKeep returns why a queue could not be deleted; zero if it was deleted. The message is the same for each attempt with the
+// same reason.
 func reasonToKeep(err error) plan.Block {
 	switch {
 	case err == nil:
