@@ -9,8 +9,8 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
-// How many counts in a row must agree before the status changes. A single count may see somebody browse the queue, and a consumer
-// that comes and goes must not cause a write each time.
+// How many counts in a row must agree before the status changes. A single count may see a client that browses the queue, and a
+// consumer that comes and goes must not cause a write each time.
 const (
 	countsUntilConsumed = 2
 	countsUntilFree     = 10

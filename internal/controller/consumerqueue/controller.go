@@ -41,14 +41,15 @@ type Reconciler struct {
 	index      *ownership.Index
 	claimLock  *ownership.ClaimLock
 	handover   *ownership.Handover
-	// Resources wait for a refresh in refreshes if they are new, deleted or have a new requested-at annotation; in removals before
-	// objects that left the spec are removed; in refusals after the broker refused a write.
-	refreshes, removals, refusals *brokers.RefreshGate
-	orphaned                      *orphanTimes
-	redeclared                    *redeclared
-	limiter                       *brokers.Limiter
-	recreations                   *recreationTasks
-	statuses                      statuswriter.Writer
+	// refreshes holds resources that are new, deleted, or have a new requested-at annotation, until a refresh.
+	refreshes *brokers.RefreshGate
+	// removals holds them before objects that left the spec are removed, and refusals after the broker refused a write.
+	removals, refusals *brokers.RefreshGate
+	orphaned           *orphanTimes
+	redeclared         *redeclared
+	limiter            *brokers.Limiter
+	recreations        *recreationTasks
+	statuses           statuswriter.Writer
 	// deleted records when this manager first saw a deletion, contracts when it first saw a contract in the status.
 	deleted, contracts *retrybudget.FirstSeen
 	// The retry budgets of a deletion, by cause: the broker could not be reached, it refused, it needs time (see

@@ -36,7 +36,7 @@ type occurrence struct {
 
 // recordTransitions gathers the Events of a reconciliation from the conditions before it.
 func (r *report) recordTransitions(done plan.Plan, before []v1alpha1.Change, outcome summary, applied error) {
-	wasDrifted := r.condition(v1alpha1.ConditionDrifted) == metav1.ConditionTrue
+	wasDrifted := r.isTrue(v1alpha1.ConditionDrifted)
 	isDrifted := outcome.drifted != nil && outcome.drifted.Status == metav1.ConditionTrue
 	detected := done.Drift || (isDrifted && r.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport)
 	if detected && !wasDrifted {
@@ -52,7 +52,7 @@ func (r *report) recordTransitions(done plan.Plan, before []v1alpha1.Change, out
 	}
 	required := outcome.recreation != nil && outcome.recreation.Status == metav1.ConditionTrue
 	switch {
-	case !required || r.condition(v1alpha1.ConditionRecreationRequired) == metav1.ConditionTrue:
+	case !required || r.isTrue(v1alpha1.ConditionRecreationRequired):
 	case r.status.Recreation != nil && r.status.Recreation.Phase != "":
 		r.addEvent(corev1.EventTypeNormal, eventRecreationPlanned, "Compare", outcome.recreation.Message)
 	default:

@@ -36,8 +36,8 @@ func (r *Reconciler) locationOf(ctx context.Context, cq *v1alpha1.ConsumerQueue)
 	return leads
 }
 
-// view returns the peers of a ConsumerQueue: the ConsumerQueues that name its objects, through any connection. It asks the management
-// API of its own connection where the connections of other namespaces lead, unless that is known.
+// view returns the peers of a ConsumerQueue: the ConsumerQueues that name its objects, through any connection. It may ask the
+// management API of the own connection where connections of other namespaces lead.
 func (r *Reconciler) view(
 	ctx context.Context, cq *v1alpha1.ConsumerQueue, own *brokers.Broker, here ownership.Location, version vhost.Version,
 ) (ownership.View, error) {
@@ -67,8 +67,8 @@ func (r *Reconciler) view(
 	}), nil
 }
 
-// wasLetInAt reports whether a connection of another namespace that is not open, for example because it is suspended, has led here
-// before: the broker at the address of the own connection let it into the vhost.
+// wasLetInAt reports whether a connection of another namespace has led here before: the broker at the address of the own connection
+// has let it into the vhost. Use it for a connection that is not open, such as a suspended one.
 func (r *Reconciler) wasLetInAt(
 	ctx context.Context, other *v1alpha1.ConsumerQueue, own rabbit.Health, here ownership.Location,
 ) bool {

@@ -37,11 +37,11 @@ func (s *scope) updateMessages(bc *v1alpha1.BrokerConnection) {
 	}
 }
 
-// countedMessages returns how many messages the queues of a status held at the last count; nil if messages are never counted or
-// no queue exists. known is false before the first count and at another location.
+// countedMessages returns the messages of a status at the last count; nil if messages are never counted or no queue exists. known is
+// false before the first count and at another location.
 //
-// If a queue did not answer, all counts stay as they were, except that Stuck may grow: dead letters get stuck because a dead-letter
-// queue without a quorum does not answer.
+// If a queue did not answer, the counts stay as they were. Only Stuck may grow: a dead-letter queue without a quorum does not answer,
+// and dead letters for it get stuck.
 func countedMessages(status *v1alpha1.ConsumerQueueStatus, broker *brokers.Broker) (counted *v1alpha1.MessageCounts, known bool) {
 	messages := broker.Messages(queueNames(status.Topology))
 	if messages.Disabled {
@@ -123,7 +123,7 @@ func isOutdated(written, counted *v1alpha1.MessageCounts) bool {
 }
 
 // differsInMagnitude reports whether a number became zero, left zero, or gained or lost a digit. A lost digit counts only below half
-// of the former magnitude: a number that falls from 10 counts at 4. So a number that alternates between 9 and 10 causes no writes.
+// of the magnitude before: a number that falls from 10 counts at 4. So a number that alternates between 9 and 10 causes no writes.
 func differsInMagnitude(written, counted *int64) bool {
 	if written == nil || counted == nil {
 		return written != counted

@@ -122,7 +122,7 @@ func (s *scope) refreshPending(connection *brokers.Broker) bool {
 		s.refreshes.Forget(s.key()) // a refresh for another resource may have answered
 		return false
 	}
-	if s.refreshes.Pending(s.key(), connection, brokers.Question{About: "requested-at " + asked, Known: !isRequested}) {
+	if s.refreshes.Pending(s.key(), connection, brokers.Question{About: "requested-at " + asked, CatchUp: !isRequested}) {
 		return true
 	}
 	s.status.LastHandledReconcileAt = asked

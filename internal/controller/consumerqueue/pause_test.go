@@ -222,8 +222,8 @@ func (w *recreationWorld) rewindPause(by time.Duration) {
 	}
 }
 
-// A pause in vain costs throughput, so the next one comes later, and with another id, because consumers end a pause by its id.
-func TestAPauseInVain(t *testing.T) {
+// A pause without a recreation costs throughput, so the next one comes later. It has another ID, because consumers end a pause by ID.
+func TestAPauseWithoutARecreation(t *testing.T) {
 	t.Parallel()
 	w := newPausableWorld(t)
 	id := w.pause()

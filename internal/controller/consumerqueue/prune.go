@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"

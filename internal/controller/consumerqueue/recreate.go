@@ -194,7 +194,6 @@ func (v *vhostScope) summaryOfVerdict(comparison plan.Comparison, outcome summar
 	return outcome
 }
 
-
 // continueRecreation continues a recreation that has begun to write to the broker. It returns true when the recreation is over.
 func (v *vhostScope) continueRecreation(ctx context.Context) (over bool, err error) {
 	key := v.key()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
@@ -21,7 +20,7 @@ func (v *vhostScope) awaitsRefreshOfRefusal(ctx context.Context, failed error) b
 		return false
 	}
 	return v.refusals.Pending(resource, v.connection, brokers.Question{
-		About: fmt.Sprintf("refused writes of generation %d", v.cq.Generation), Known: onlyNotFound(failed),
+		About: fmt.Sprintf("refused writes of generation %d", v.cq.Generation), CatchUp: onlyNotFound(failed),
 	})
 }
 
