@@ -29,7 +29,7 @@ type emptyDeleter interface {
 
 // tasksOfOne are the tasks of one ConsumerQueue.
 type tasksOfOne struct {
-	// attempts has the attempts by the joined names of their queues.
+	// attempts maps the joined names of queues to their attempt.
 	attempts map[string]*task
 	// deleted is when queues were deleted.
 	deleted map[string]time.Time

@@ -37,7 +37,7 @@ type Limiter struct {
 
 	mu    sync.Mutex
 	lanes map[laneKey]*lane
-	// offered has the slots that are reserved for enqueued resources.
+	// offered maps enqueued resources to the slots reserved for them.
 	offered map[client.ObjectKey]offer
 	grants  uint64
 }

@@ -41,7 +41,7 @@ type Reconciler struct {
 	index      *ownership.Index
 	claimLock  *ownership.ClaimLock
 	handover   *ownership.Handover
-	// refreshes holds resources that are new, deleted, or have a new requested-at annotation, until a refresh.
+	// refreshes holds resources until a refresh if they are new, deleted, or annotated with another requested-at.
 	refreshes *brokers.RefreshGate
 	// removals holds them before objects that left the spec are removed, and refusals after the broker refused a write.
 	removals, refusals *brokers.RefreshGate

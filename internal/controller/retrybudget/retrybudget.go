@@ -66,7 +66,7 @@ func (s *FirstSeen) Forget(key client.ObjectKey) {
 	delete(s.of, key)
 }
 
-// longestTry is the most that one attempt to delete a topology counts. An attempt takes this long if nothing else is deleted. More
+// longestTry is the most that an attempt to delete a topology counts. An attempt takes this long if nothing else is deleted. More
 // time is a wait for other deletions, which is no failure.
 const longestTry = 15 * time.Second
 
