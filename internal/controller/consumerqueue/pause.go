@@ -73,7 +73,8 @@ func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, in
 // giveUpPause ends a recreation that could not begin although its consumers paused. It has not written to the broker.
 func (v *vhostScope) giveUpPause(moment plan.Moment, why string) {
 	status := moment.Status
-	status.BackOutReason, status.BackOutMessage = v1alpha1.BackOutPauseEnded, "its consumers paused, but the recreation could not begin: "+why
+	status.BackOutReason = v1alpha1.BackOutPauseEnded
+	status.BackOutMessage = "its consumers paused, but the recreation could not begin: " + why
 	finished := plan.Finished(status, metav1.NewTime(moment.Now).Rfc3339Copy())
 	v.status.Recreation = &finished
 	v.recreations.release(v.key())
