@@ -115,15 +115,15 @@ func orphaned(entry v1alpha1.TopologyEntry, why plan.Block) v1alpha1.Advisory {
 var (
 	notEmpty = plan.Block{Reason: v1alpha1.AdvisoryReasonNotEmpty, Message: "it holds messages or has consumers"}
 	checking = plan.Block{Reason: v1alpha1.AdvisoryReasonCheckingEmpty, Message: "checking whether it is empty"}
-	// blockedByHiddenBinding: the broker does not delete an exchange that has no binding in the snapshot.
+	// blockedByHiddenBinding is why an exchange stays that the broker does not delete although nothing seems to need it.
 	blockedByHiddenBinding = plan.Block{
 		Reason:  v1alpha1.AdvisoryReasonInUse,
 		Message: "it has a binding that the management API does not list, such as that of an exclusive queue",
 	}
 )
 
-// previousBlock returns the reason to report until a check has ended. A queue that the status reports as not empty keeps that
-// reason, so that a restart of the operator does not change the status.
+// previousBlock returns that a queue is being checked. If the queue was not empty before, that stays the reason until the
+// operator, which may have restarted, knows better.
 func (v *vhostScope) previousBlock(entry v1alpha1.TopologyEntry) plan.Block {
 	known := slices.ContainsFunc(v.cq.Status.Advisories, func(advisory v1alpha1.Advisory) bool {
 		return advisory.Code == v1alpha1.AdvisoryOrphaned && advisory.Name == entry.Name && advisory.Reason == notEmpty.Reason
@@ -134,8 +134,8 @@ func (v *vhostScope) previousBlock(entry v1alpha1.TopologyEntry) plan.Block {
 	return checking
 }
 
-// reasonToKeep returns why a queue could not be deleted; zero if it was deleted. The message is the same for each attempt with the
-// same reason.
+// reasonToKeep returns why a queue could not be deleted, in words that stay the same while the reason does; zero if it was
+// deleted.
 func reasonToKeep(err error) plan.Block {
 	switch {
 	case err == nil:

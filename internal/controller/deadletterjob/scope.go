@@ -207,16 +207,16 @@ func tooBusy(queue string) *Blocker {
 // checkCounted returns a Blocker if a queue that reports zero messages has one. A busy quorum queue does that, and the job would end
 // immediately.
 func (s *scope) checkCounted(ctx context.Context, m Move) *Blocker {
-	isEmpty := true
+	counted := true
 	_, err := m.Broker.Browse(ctx, m.Cluster, mover.BrowseConfig{
 		Log: s.Log, Queue: m.Turn.Queue, Most: 1,
 		Visit: func(*amqp.Delivery) bool {
-			isEmpty = false
+			counted = false
 			return false
 		},
 	})
 	switch {
-	case !isEmpty, errors.Is(err, mover.ErrUnreadable):
+	case !counted, errors.Is(err, mover.ErrUnreadable):
 		return tooBusy(m.Turn.Queue)
 	case err != nil:
 		return brokerRefused(err)

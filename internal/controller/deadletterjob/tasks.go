@@ -16,11 +16,11 @@ import (
 
 // How many jobs may run a task at a time. Each has an AMQP connection, and may keep a body of amqpconn.LargestBody in memory.
 const (
-	// namespaceSlots limits the jobs of a namespace that move, delete or count messages. A job that waits for a queue or for the
-	// broker needs no slot, so it delays no other job.
+	// namespaceSlots is for the jobs of a namespace that move, delete or count. A job that waits for a queue or for the broker has
+	// no slot, so it delays no other job.
 	namespaceSlots = 4
-	// namespaceJobs limits the jobs that have begun in a namespace, processJobs in all namespaces. Half of processJobs is reserved for
-	// namespaces whose first job begins.
+	// namespaceJobs is for all jobs of a namespace that have begun, processJobs for those of all namespaces. A namespace gets more than
+	// one only from the first half: the other half is reserved for namespaces without a job.
 	namespaceJobs = 8
 	processJobs   = 32
 )
@@ -40,7 +40,7 @@ type Tasks struct {
 	// queued are the jobs that wait for a turn or for a slot.
 	queued map[Key]bool
 
-	// users registers all users of dead-letter queues. places has the places of the jobs there.
+	// users has the jobs and all others who take messages out of dead-letter queues. places are those of the jobs.
 	users  *Register
 	places map[Key]*Place
 }
@@ -61,7 +61,7 @@ type Task struct {
 	Err error
 	// writtenAt is when the status was last written.
 	writtenAt time.Time
-	// config is the configuration of the move before Tasks sets its functions.
+	// config is that of the move, without what Tasks adds.
 	config mover.Config
 }
 
@@ -84,7 +84,7 @@ func NewTasks(lifetime context.Context, users *Register) *Tasks {
 	}
 }
 
-// Wake sets the function that enqueues a job of a kind. Call it before the first reconciliation.
+// Wake sets how a job of a kind is enqueued. Call it before the first reconciliation.
 func (t *Tasks) Wake(kind Kind, wake func(client.ObjectKey)) { t.wake[kind] = wake }
 
 // get returns the task of a job; the zero Task if there is none.
@@ -97,8 +97,8 @@ func (t *Tasks) get(key Key, uid types.UID) Task {
 	return Task{}
 }
 
-// acquire gives a job its turn. If the job must wait, rival is the user that has the turn; the zero User if no slot is free. The job
-// is enqueued when its turn comes or a slot is free.
+// acquire gives a job its turn. If the job must wait, rival is the user that has the turn at the queue, or the zero User if no
+// slot is free. The job is enqueued when its turn comes or a slot is free.
 func (t *Tasks) acquire(key Key, uid types.UID, wanted Turn) (rival User, granted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -217,8 +217,8 @@ func (t *Tasks) progressOf(task *Task) mover.Progress {
 
 func (t *Tasks) wakeUp(key Key) { t.wake[key.Kind](key.ObjectKey) }
 
-// report records the progress of a move. It returns true for changed if the status must be written, because the state of the move
-// changed or the move needs another atMost. It returns true for freed if the move has begun to wait, which frees its slot.
+// report records the progress of a move. changed: the status must be written, because the move changed its state or needs
+// another atMost. freed: the move has begun to wait, so its slot is free.
 func (t *Tasks) report(of *Task, progress mover.Progress) (changed, freed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -267,7 +267,7 @@ func (t *Tasks) awaitEnd() {
 	}
 }
 
-// stop cancels the move of a job. The move ends when it has settled the published messages.
+// stop tells the move of a job to settle what it has published, and to end.
 func (t *Tasks) stop(key Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -303,8 +303,8 @@ func (t *Tasks) drop(key Key, uid types.UID) {
 	}
 }
 
-// forget stops the task of a job that is gone, or of a deleted job of the same name. A move keeps its turn until it has settled the
-// published messages.
+// forget stops the task of a job that is gone, or of a deleted job of the same name. A move keeps its turn until it has
+// settled what it has published.
 func (t *Tasks) forget(key Key, but types.UID) {
 	t.mu.Lock()
 	old := t.of[key]

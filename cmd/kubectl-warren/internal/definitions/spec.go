@@ -58,8 +58,8 @@ func (r *roles) deadLetterSpec(main string) *v1alpha1.DeadLetterSpec {
 	return spec
 }
 
-// retrySpec finds the strategy: Reject if the main queue dead-letters to its tier, and Publish if there are other tiers. Without tiers,
-// it is Requeue if the broker counts deliveries.
+// retrySpec finds the strategy: Reject if the main queue dead-letters to its tier, Publish if it has tiers otherwise, and Requeue
+// if the broker counts deliveries and there is no tier.
 func (r *roles) retrySpec(main string, dlx vhost.DeadLetter, rejects, splits bool) *v1alpha1.RetrySpec {
 	spec := &v1alpha1.RetrySpec{}
 	limit, limited := r.Queues[main].Arguments[vhost.ArgDeliveryLimit].(int64)
