@@ -65,49 +65,22 @@ func setGCPercent() {
 }
 
 func run(given *options.Options) error {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return fmt.Errorf("make scheme: %w", err)
-		}
-	}
-	config, err := ctrl.GetConfig()
-	if err != nil {
-		return fmt.Errorf("find cluster (--kubeconfig, KUBECONFIG, in-cluster): %w", err)
-	}
-	config.QPS = -1 // the API server's priority and fairness limits requests better
-	serving, err := metricsOptions(given)
-	if err != nil {
-		return err
-	}
 	caching, err := controller.CacheOptions(given.WatchNamespaces)
 	if err != nil {
 		return err
 	}
-	var holdsLease func() bool
-	election := config
-	if given.LeaderElect {
-		clock := &lease.Clock{}
-		election, holdsLease = clock.Observe(config), clock.Held
-	}
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme:                        scheme,
-		Cache:                         caching,
-		Metrics:                       serving,
-		HealthProbeBindAddress:        given.HealthProbeBindAddress,
-		PprofBindAddress:              given.PprofBindAddress,
-		LeaderElection:                given.LeaderElect,
-		LeaderElectionConfig:          election,
-		LeaderElectionNamespace:       given.LeaderElectionNamespace,
-		LeaderElectionID:              leaseName,
-		LeaderElectionReleaseOnCancel: true,
-	})
+	clock := &lease.Clock{}
+	mgr, err := newManager(given, caching, clock)
 	if err != nil {
-		return fmt.Errorf("make manager: %w", err)
+		return err
 	}
 	build := buildinfo.Get()
 	metrics.BuildInfo.Set(build.Version, build.Revision, build.GoVersion)
 	ctx := ctrl.SetupSignalHandler()
+	var holdsLease func() bool
+	if given.LeaderElect {
+		holdsLease = clock.Held
+	}
 	finder, users, err := controller.Setup(ctx, mgr, controller.Options{
 		MaxConcurrentReconciles: given.MaxConcurrentReconciles, MaxManagementResponse: given.MaxManagementResponse(),
 		MessageCountsInterval: given.MessageCountsInterval, HoldsLease: holdsLease,
@@ -126,6 +99,41 @@ func run(given *options.Options) error {
 		return fmt.Errorf("add readiness check: %w", err)
 	}
 	return mgr.Start(ctx)
+}
+
+// newManager returns a manager without controllers. clock observes its leader election.
+func newManager(given *options.Options, caching cache.Options, clock *lease.Clock) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("make scheme: %w", err)
+		}
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find cluster (--kubeconfig, KUBECONFIG, in-cluster): %w", err)
+	}
+	config.QPS = -1 // the API server's priority and fairness limits requests better
+	serving, err := metricsOptions(given)
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                        scheme,
+		Cache:                         caching,
+		Metrics:                       serving,
+		HealthProbeBindAddress:        given.HealthProbeBindAddress,
+		PprofBindAddress:              given.PprofBindAddress,
+		LeaderElection:                given.LeaderElect,
+		LeaderElectionConfig:          clock.Observe(config),
+		LeaderElectionNamespace:       given.LeaderElectionNamespace,
+		LeaderElectionID:              leaseName,
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make manager: %w", err)
+	}
+	return mgr, nil
 }
 
 // deadLetterOptions returns the options of the dead-letter API. The Deployment passes the pod's name.

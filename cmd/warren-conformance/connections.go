@@ -74,9 +74,8 @@ func hotReconnect(t *trial) {
 	t.handleOne()
 }
 
-// staleAcks closes the connection while handlers run. When they return, the program has a new channel, on which their delivery
-// tags belong to messages that no handler has begun. If the program settles one of those by mistake, the message is lost when the
-// program is killed.
+// staleAcks closes the connection while handlers run. When they return, the program has a new channel, where their delivery tags
+// belong to messages that no handler has begun. If the program settles such a message, it is lost when the program is killed.
 func staleAcks(t *trial) {
 	t.start()
 	t.sendAll(concurrency, "ok") // so that tags differ on the new channel
@@ -94,8 +93,8 @@ func missesStall(t *trial) {
 	t.handleOne()
 	t.proxy.Stall()
 	t.sendAll(3, "ok")
-	const patience = 60 * time.Second // a missed heartbeat is noticed after at most three times 5 s
-	t.until(patience, func() bool { return len(t.missing()) == 0 })
+	const timeout = 60 * time.Second // a program notices missing heartbeats after at most three times 5 s
+	t.until(timeout, func() bool { return len(t.missing()) == 0 })
 }
 
 func missesCancel(t *trial) {

@@ -72,8 +72,8 @@ func copiesTooMuch(t *trial) {
 	t.sendMessage("permanent", true, amqp.Publishing{UserId: t.vhost.Broker.Username})
 	t.start()
 	t.settle()
-	if copyTarget := len(t.take(audit)); copyTarget != 1 {
-		t.addMistake("queue audit, which is named in a CC header, has %d messages instead of 1", copyTarget)
+	if count := len(t.take(audit)); count != 1 {
+		t.addMistake("queue audit, which is named in a CC header, has %d messages instead of 1", count)
 	}
 	if left := t.deadLetters[expiring].Expiration; left != "" {
 		t.addMistake("dead letter %s still expires, after %s ms", expiring, left)
@@ -88,7 +88,7 @@ func (t *trial) copyTarget() (queue string, send func() string) {
 	return t.contract.DeadLetterQueue, func() string { return t.sendFatal("permanent") }
 }
 
-// maxInLoop is how often a program may handle a message, or connect, within a few seconds before that counts as a hot loop.
+// maxInLoop is how often a program may handle a message, or connect, within a few seconds. More is a hot loop.
 const maxInLoop = 12
 
 func losesReturned(t *trial) {

@@ -11,7 +11,7 @@ import (
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// never fails in more attempts than any contract of the trials allows.
+// never is a message that fails in more attempts than any contract of the trials allows.
 const never = "fail:99"
 
 func acksFirst(t *trial) {
@@ -32,13 +32,13 @@ func wrongAttempts(t *trial) {
 	for i := range retried {
 		retried[i] = t.sendMessage("fail:2", t.contract.MaxAttempts < 3, amqp.Publishing{})
 	}
-	settings := []string{t.sendFatal(never), t.sendFatal(never), t.sendFatal(never)}
+	exhausted := []string{t.sendFatal(never), t.sendFatal(never), t.sendFatal(never)}
 	t.start()
 	t.settle()
 	for _, id := range retried {
 		t.expectStarts(id, min(3, t.contract.MaxAttempts))
 	}
-	for _, id := range settings {
+	for _, id := range exhausted {
 		t.expectStarts(id, t.contract.MaxAttempts)
 	}
 }

@@ -30,7 +30,7 @@ type settings struct {
 	limit    time.Duration // how long a trial waits for an expected event
 	logs     string        // the directory for the output of the programs
 	command  []string      // the program
-	// followsPause: the program follows the pauses of the contract, which is optional, so the runner checks that it does.
+	// followsPause: also try the pitfalls of programs that follow the pauses of the contract, which is optional.
 	followsPause bool
 }
 

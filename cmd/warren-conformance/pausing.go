@@ -6,8 +6,8 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 )
 
-// ignoresPause writes two pauses into the contract. It removes the first pause while the program waits. The program starts during the
-// second pause, which ends without being removed.
+// ignoresPause writes two pauses into the contract. It removes the first one while the program waits. The program starts during the
+// second one, which ends by its time.
 func ignoresPause(t *trial) {
 	const (
 		interval = 30 * time.Second // between two reads of the contract
@@ -50,14 +50,14 @@ func (t *trial) askForPause(id string, length time.Duration) {
 	t.writeContract()
 }
 
-// stopsConsuming sends a message that a handler is busy with for a moment, and reports whether the queue has no consumers any more.
+// stopsConsuming sends a message that keeps a handler busy for 500 ms, and reports whether the queue has no consumers.
 func (t *trial) stopsConsuming() bool {
 	t.send("slow:500")
 	t.pause(100 * time.Millisecond)
 	return t.consumers() == 0
 }
 
-// expectPause sends messages and adds a mistake if the program handles one during the next while.
+// expectPause sends messages, and adds a mistake if the program handles one within length.
 func (t *trial) expectPause(length time.Duration) {
 	before := t.journal.started()
 	t.sendAll(5, "ok")

@@ -37,10 +37,10 @@ func (t *trial) start() {
 	reader, writer, err := os.Pipe()
 	t.check(err)
 	command.Stdout = writer
-	startsOf, err := process.Start(command)
+	started, err := process.Start(command)
 	_ = writer.Close() // the process has its own
 	t.check(err)
-	t.subject = &subject{Process: startsOf}
+	t.subject = &subject{Process: started}
 	t.subject.output.Go(func() {
 		t.journal.read(io.TeeReader(reader, t.log))
 		_ = reader.Close()

@@ -40,8 +40,8 @@ var specs = map[contract.Strategy]string{
 		retry: {policy: None}, deadLetter: {exchange: {name: jobs.dead, type: direct}, routingKey: given-up, queue: {name: jobs.cellar}}}`,
 }
 
-// trial tries one pitfall: it has a topology in its own virtual host, and a program that consumes through a proxy as a user with
-// the permissions of a consumer. Its methods end the trial when the broker or the program fails to start or respond.
+// trial tries one pitfall. It has a topology in its own virtual host. The program consumes through a proxy, as a user with the
+// permissions of a consumer. Its methods end the trial if the broker or the program fails to start or respond.
 type trial struct {
 	*program.Program
 
@@ -199,12 +199,12 @@ func (t *trial) addMistake(format string, arguments ...any) {
 	t.result.mistakes = append(t.result.mistakes, fmt.Sprintf(format, arguments...))
 }
 
-// until waits until a condition is true, or for atMost, and returns whether it is. It stops waiting when the program has ended.
-func (t *trial) until(atMost time.Duration, happens func() bool) bool {
-	end := time.Now().Add(atMost)
-	for !happens() {
+// until waits until a condition is true, for at most a timeout, and returns the condition. It stops waiting when the program has ended.
+func (t *trial) until(timeout time.Duration, condition func() bool) bool {
+	end := time.Now().Add(timeout)
+	for !condition() {
 		if t.subject != nil && t.subject.HasEnded() {
-			return happens()
+			return condition()
 		}
 		if time.Now().After(end) || t.Context().Err() != nil {
 			return false
@@ -214,7 +214,7 @@ func (t *trial) until(atMost time.Duration, happens func() bool) bool {
 	return true
 }
 
-// pause waits while the program may do something wrong.
+// pause waits while the program may make a mistake.
 func (t *trial) pause(length time.Duration) { t.until(length, func() bool { return false }) }
 
 // settle waits until each message is handled or a dead letter, or for t.limit.
@@ -239,8 +239,7 @@ func (t *trial) missing() []string {
 	return missing
 }
 
-// evaluate stops the program and counts mistakes. A message is lost if it was neither handled nor dead-lettered, and no queue has
-// it.
+// evaluate stops the program and counts mistakes. A message is lost if it was neither handled nor dead-lettered, and is in no queue.
 func (t *trial) evaluate() {
 	t.stop()
 	t.subject = nil
@@ -270,8 +269,8 @@ func (t *trial) evaluate() {
 	}
 }
 
-// waiting counts the messages in all queues, after it has waited until the broker has taken back what the program had. Messages
-// that wait to be dead-lettered are counted, too, although they are not ready.
+// waiting counts the messages in all queues, after the broker has requeued the unsettled messages of the program. It includes messages
+// that wait to be dead-lettered, which are not ready.
 func (t *trial) waiting(expected int) int {
 	queues := make([]string, 0, 2+len(t.contract.Tiers))
 	queues = append(queues, t.contract.Queue, t.contract.DeadLetterQueue)

@@ -12,7 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
-// CacheOptions returns what the manager watches and caches: all namespaces, or those of a comma-separated list.
+// CacheOptions returns options to watch and cache the namespaces of a comma-separated list; all namespaces if it is empty.
 func CacheOptions(watchNamespaces string) (cache.Options, error) {
 	namespaces, err := parseNamespaces(watchNamespaces)
 	if err != nil {
@@ -21,8 +21,8 @@ func CacheOptions(watchNamespaces string) (cache.Options, error) {
 	return cache.Options{DefaultNamespaces: namespaces, DefaultTransform: slim}, nil
 }
 
-// parseNamespaces returns nil, which means all namespaces, for an empty list only. An empty name between two commas would also
-// mean all, and is a mistake.
+// parseNamespaces returns nil, which means all namespaces, for an empty list. An empty name between two commas is an error, because
+// the cache would watch all namespaces.
 func parseNamespaces(list string) (map[string]cache.Config, error) {
 	if list == "" {
 		return nil, nil
@@ -39,9 +39,8 @@ func parseNamespaces(list string) (map[string]cache.Config, error) {
 	return namespaces, nil
 }
 
-// slim removes from cached objects what no code reads here. The intents of a ConsumerQueue move from its annotation into its
-// status. Of a Secret, whose metadata alone is watched, only the name stays: kubectl apply keeps what it was given in an
-// annotation, passwords included.
+// slim removes from cached objects what no code reads. It moves the intents of a ConsumerQueue from the annotation into the status.
+// Of a Secret's metadata it keeps only the name, because the annotation of kubectl apply contains passwords.
 func slim(object any) (any, error) {
 	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
 		metadata.ObjectMeta = metav1.ObjectMeta{

@@ -9,8 +9,8 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// longestApplied is up to which size, in bytes, the annotation of kubectl apply is removed from the cache. No code reads it, but
-// a large one must be seen when another annotation is added.
+// longestApplied is the largest annotation of kubectl apply, in bytes, that is removed from the cache. No code reads the annotation,
+// but its size counts when another annotation is added.
 const longestApplied = 8 << 10
 
 // compact makes a cached ConsumerQueue take less memory. A decoder makes a new string for each word, and slices with spare
@@ -20,7 +20,7 @@ func compact(cq *v1alpha1.ConsumerQueue) {
 		delete(cq.Annotations, corev1.LastAppliedConfigAnnotation)
 	}
 	if len(cq.Annotations) == 0 {
-		cq.Annotations = nil // the annotation of intents is gone, its map is left
+		cq.Annotations = nil // ownership.RestoreIntents may have emptied the map
 	}
 	intern(&cq.Kind, &cq.APIVersion, &cq.Namespace)
 	for i := range cq.Finalizers {
@@ -51,7 +51,7 @@ func compact(cq *v1alpha1.ConsumerQueue) {
 	}
 }
 
-// intern replaces words that many resources have by one copy.
+// intern makes all resources share one copy of a common word.
 func intern[word ~string](words ...*word) {
 	for _, w := range words {
 		*w = word(unique.Make(string(*w)).Value())

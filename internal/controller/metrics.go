@@ -11,8 +11,8 @@ import (
 	"github.com/warren-mq/warren/internal/metrics"
 )
 
-// addMetrics serves the metrics of Warren. It serves the state of the sources only while this manager leads, because another
-// manager has a cache, too, and each resource must count once.
+// addMetrics serves the metrics of Warren. It serves the sources only while this manager leads, so that each resource counts once:
+// managers that do not lead have a cache, too.
 func addMetrics(mgr ctrl.Manager, sources ...metrics.Source) error {
 	if err := metrics.Register(ctrlmetrics.Registry); err != nil {
 		return fmt.Errorf("register metrics: %w", err)

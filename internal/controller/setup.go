@@ -27,8 +27,8 @@ type Options struct {
 	HoldsLease func() bool
 }
 
-// Setup adds Warren's controllers to a manager. It returns what the dead-letter API needs: how to find dead-letter queues, and who uses
-// them.
+// Setup adds Warren's controllers to a manager. It returns the Finder of dead-letter queues and the Register of their users for the
+// dead-letter API.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*deadletterjob.Finder, *deadletterjob.Register, error) {
 	if options.MaxConcurrentReconciles == 0 {
 		options.MaxConcurrentReconciles = 8

@@ -68,7 +68,7 @@ func TestSkipsWithoutALimit(t *testing.T) {
 	equal(t, "skipped", SkipReason(""), rules.Skips(orders.Read(&message), at))
 }
 
-// Messages of unknown origin are counted apart where they may be those of others.
+// Messages of unknown origin are counted separately in a shared queue.
 func TestMayBeOfOthers(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -31,7 +31,7 @@ func TestFingerprintStays(t *testing.T) {
 	}
 }
 
-func TestFingerprintTellsApart(t *testing.T) {
+func TestFingerprintDiffers(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{Fingerprint(deadLetter()): "the message itself"}
 	for name, change := range map[string]func(*amqp.Delivery){

@@ -64,9 +64,8 @@ type RedriveHeaders struct {
 	Remove []string
 }
 
-// Copy returns the message to publish for a dead letter. at is the time of the move, seq its number in this run. The copy keeps
-// all properties except those with which publishing would fail or the copy would expire: user-id, expiration, and a reply-to of
-// RabbitMQ's direct reply-to, whose consumer no longer exists.
+// Copy returns the message to publish for a dead letter. at is the time of the move, seq its number in this run. The copy lacks
+// user-id and direct reply-to, with which publishing would fail, and expiration, with which the copy would expire.
 func (s RedriveHeaders) Copy(deadLetter Message, at time.Time, seq int64) amqp.Publishing {
 	replyTo := deadLetter.ReplyTo
 	if strings.HasPrefix(replyTo, directReplyTo) {
@@ -84,9 +83,8 @@ func (s RedriveHeaders) Copy(deadLetter Message, at time.Time, seq int64) amqp.P
 // consumer.
 const directReplyTo = "amq.rabbitmq.reply-to"
 
-// headers returns the headers of a copy. It removes headers about past attempts and headers that would delay the copy. RabbitMQ
-// 3.10 continues to count in a client's x-death, and on every version consumers that count attempts by x-death would dead-letter
-// the copy immediately.
+// headers returns the headers of a copy. It removes headers that would delay the copy, and headers about past attempts. Consumers that
+// count attempts by x-death would dead-letter the copy immediately. RabbitMQ 3.10 also continues to count in a client's x-death.
 func (s RedriveHeaders) headers(deadLetter Message, at time.Time, seq int64) amqp.Table {
 	headers := amqp.Table(contract.CopyHeaders(deadLetter.Headers))
 	left := []string{contract.HeaderDeferCount, contract.HeaderCopyID, headerDeliveryTime, headerDeferralToken}

@@ -101,7 +101,7 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-func TestSelectByWhatAMessageDoesNotTell(t *testing.T) {
+func TestSelectByMissingValues(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		selection selection

@@ -2,7 +2,7 @@ package deadletterapi
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -86,10 +86,10 @@ func forbidden(sender string, w attributes) error {
 	if w.subresource != "" {
 		what.Resource += "/" + w.subresource
 	}
-	where := "in namespace \"" + w.namespace + "\""
+	where := fmt.Sprintf("in namespace %q", w.namespace)
 	if w.namespace == "" {
 		where = "at the cluster scope"
 	}
-	return apierrors.NewForbidden(what, w.name, errors.New("user \""+sender+"\" cannot "+w.verb+" resource \""+what.Resource+
-		"\" in API group \""+what.Group+"\" "+where))
+	return apierrors.NewForbidden(what, w.name, fmt.Errorf("user %q cannot %s resource %q in API group %q %s",
+		sender, w.verb, what.Resource, what.Group, where))
 }

@@ -87,8 +87,8 @@ func typedText(value string) v1alpha1.TypedValue {
 	return v1alpha1.TypedValue{Type: "longstr", Encoding: v1alpha1.Base64, Value: []byte(value)}
 }
 
-// export writes all messages without redaction. It reads as many messages as the memory of a stream can hold, and returns them to
-// the queue. When the client has received them, it continues behind them.
+// export writes all messages without redaction. Each browse reads as many messages as the stream can buffer, and returns them to the
+// queue. When the client has received them, the next browse continues behind them.
 func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
 	q, err := parse(r.URL.Query(), parameters.Names)
 	if err != nil {
@@ -132,7 +132,8 @@ func (c chain) with(id string) chain {
 // chunk is one browse of an export. It skips the messages that earlier browses exported, and exports the messages behind them.
 type chunk struct {
 	out *stream
-	// written are all exported messages, before those of earlier browses, and passed those of them that this browse has seen again.
+	// written identifies all exported messages, and before the messages that earlier browses exported. passed identifies the messages
+	// that this browse has skipped so far.
 	written        *chain
 	before, passed chain
 }

@@ -125,7 +125,7 @@ func (h *Handler) fail(w http.ResponseWriter, r request, err error) {
 		h.log.Info("Denied a request for dead letters", "user", r.user, "verb", r.verb, "resource", v1alpha1.Resource,
 			"subresource", r.subresource, "namespace", r.namespace, "name", r.name)
 	}
-	if _, told := errors.AsType[*apierrors.StatusError](err); !told {
+	if _, isStatus := errors.AsType[*apierrors.StatusError](err); !isStatus {
 		h.log.Error(err, "Request failed", "path", r.URL.Path, "user", r.user)
 		err = apierrors.NewInternalError(errors.New("see the log of the manager"))
 	}

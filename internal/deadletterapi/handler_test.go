@@ -126,7 +126,7 @@ func (w *world) refusal(path string) refusal {
 }
 
 // Each path requires its own permission.
-func TestWhatIsAskedOfRBAC(t *testing.T) {
+func TestAttributesForRBAC(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]attributes{
 		allQueues:                    {verb: "list"},
@@ -321,7 +321,7 @@ func TestDiscovery(t *testing.T) {
 	topologytest.Equal(t, "resources", 3, len(resources.APIResources))
 }
 
-func TestNobodyKeepsACopy(t *testing.T) {
+func TestNoCopyIsCached(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `{}`, unchanged)
 	w.broker.SetDeadLetters("orders.dlq", rejected("1"))

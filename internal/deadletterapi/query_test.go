@@ -90,7 +90,7 @@ func TestParseSelects(t *testing.T) {
 }
 
 // A page reads no more messages than necessary.
-func TestMost(t *testing.T) {
+func TestMaxMessages(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		expression string

@@ -17,8 +17,8 @@ const (
 	maxEach = 2
 )
 
-// shares are slots for requests, by namespace. Slow clients and long browses occupy only the slots of their own namespace. A
-// namespace gets its second slot only from the first half of all slots: the other half is reserved for namespaces without a slot.
+// shares limits requests by namespace, so that slow clients and long browses delay only their own namespace. A namespace gets a second
+// slot only while less than half of all slots are taken: the rest is reserved for namespaces without a slot.
 type shares struct {
 	// verb completes "other requests …" in messages.
 	verb string

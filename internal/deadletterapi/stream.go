@@ -16,7 +16,7 @@ import (
 const (
 	// partSize is how many bytes of an export are written at a time.
 	partSize = 64 << 10
-	// slowClientWait is how long a browse waits for a slow client, because the browse hides its messages from other users.
+	// slowClientWait is how long a browse waits for a slow client. It is short, because the browse hides its messages from other users.
 	slowClientWait = 500 * time.Millisecond
 	// holdTime is the limit of one browse of an export. Afterwards other users get the queue.
 	holdTime = 10 * time.Second
@@ -33,7 +33,7 @@ type stream struct {
 	client context.Context
 	leave  context.CancelFunc
 	w      http.ResponseWriter
-	// lines are not part of a part yet.
+	// lines has the bytes that are not in a part yet.
 	lines []byte
 	parts chan []byte
 	// unread counts the parts that the client has not received.

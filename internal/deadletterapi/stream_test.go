@@ -23,7 +23,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// lazyClient receives nothing until the test tells it to read.
+// lazyClient receives nothing until the test makes it read.
 type lazyClient struct {
 	*httptest.ResponseRecorder
 
@@ -178,7 +178,7 @@ func TestStreamOfLargeMessages(t *testing.T) {
 }
 
 // A client that has gone is not waited for, and gets nothing more.
-func TestStreamToNobody(t *testing.T) {
+func TestStreamWithoutAClient(t *testing.T) {
 	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())
 	recorder := httptest.NewRecorder()

@@ -15,7 +15,7 @@ import (
 const (
 	// maxGroups is the number of groups in a summary.
 	maxGroups = 100
-	// maxCountedGroups is the number of groups that are counted separately. Each message may have a value of its own.
+	// maxCountedGroups is the number of groups that are counted separately. Each message may have a different value.
 	maxCountedGroups = 10_000
 )
 

@@ -1,6 +1,6 @@
-// Package lease tells a leader by its own clock whether it still holds the Lease of the leader election. client-go notices the
-// loss too late: a process that was stopped for longer than the Lease lasts continues beside its successor until its next renewal
-// has failed for ten seconds.
+// Package lease reports to a leader, by its own clock, whether it still holds the Lease of the leader election. client-go reports
+// the loss too late. A process that was stopped until the Lease expired continues beside its successor, until its next renewal has
+// failed for ten seconds.
 package lease
 
 import (

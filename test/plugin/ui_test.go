@@ -110,7 +110,7 @@ var _ = Describe("kubectl warren ui", Extended, func() {
 		w.park("invoices.dlq", 200)
 		w.Redrive("slow", `{consumerQueueRef: {name: invoices}, rate: 2}`)
 		b := open(w.serve(), 1200)
-		b.run(chromedp.Navigate(base(b) + "/namespaces/" + w.Namespace + "/transfers/redrive/slow"))
+		b.run(chromedp.Navigate(base(b) + "/namespaces/" + w.Namespace + "/jobs/redrive/slow"))
 		Eventually(b.text).Should(MatchRegexp(`^[1-9]\d* moved of 200 Moving`))
 
 		By("the page of the queue, which lists the messages that the Redrive does not hold")

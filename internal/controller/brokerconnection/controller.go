@@ -45,9 +45,9 @@ type Reconciler struct {
 	pool     *brokers.Pool
 	// deletions counts for how long deleted BrokerConnections have been waiting.
 	deletions *deletionClock
-	// unneeded is since when no ConsumerQueue needs a deleted BrokerConnection.
+	// unneeded records when a deleted BrokerConnection was first seen without a ConsumerQueue that needs it.
 	unneeded *retrybudget.FirstSeen
-	// suspendedClean are the BrokerConnections that were suspended while they had no fence.
+	// suspendedClean records BrokerConnections that had no fence when they were suspended.
 	suspendedClean *retrybudget.FirstSeen
 	statuses       statuswriter.Writer
 }
@@ -74,7 +74,6 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool) (metrics.Source, error) 
 		deletions: newDeletionClock(),
 		unneeded:  retrybudget.NewFirstSeen(clock.RealClock{}), suspendedClean: retrybudget.NewFirstSeen(clock.RealClock{}),
 	}
-	timeout := trigger.ReconciliationTimeout
 	return r.EmitMetrics, ctrl.NewControllerManagedBy(mgr).
 		Named("brokerconnection").
 		For(&v1alpha1.BrokerConnection{},
@@ -84,7 +83,7 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool) (metrics.Source, error) 
 		WatchesRawSource(source.Channel(r.pool.BrokerConnectionEvents,
 			&handler.TypedEnqueueRequestForObject[*v1alpha1.BrokerConnection]{})).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers, ReconciliationTimeout: timeout,
+			MaxConcurrentReconciles: workers, ReconciliationTimeout: trigger.ReconciliationTimeout,
 			NewQueue: fairqueue.NewFor(fairqueue.Limits{Namespace: workers / 2, Background: workers / 2}),
 		}).
 		Complete(r)
@@ -209,8 +208,8 @@ func (r *Reconciler) reconcileNormal(
 	connection, err := r.connect(ctx, bc)
 	if problem, ok := errors.AsType[*invalidConfig](err); ok {
 		ready := conditions.ReadyOf(bc)
-		works := ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == bc.Generation
-		if works && problem.reason == v1alpha1.ReasonSecretNotFound {
+		isReady := ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == bc.Generation
+		if isReady && problem.reason == v1alpha1.ReasonSecretNotFound {
 			if left := r.pool.GraceLeft(key, connectionGrace); left > 0 {
 				return ctrl.Result{RequeueAfter: left}, nil
 			}
@@ -229,7 +228,7 @@ func (r *Reconciler) reconcileNormal(
 	return setStatus(bc, connection.Health(), status), nil
 }
 
-// capabilitiesOf keeps the former value for events until the new one is known.
+// capabilitiesOf keeps the known value of Events until the new connection has determined it.
 func capabilitiesOf(health rabbit.Health, known *v1alpha1.BrokerCapabilities) *v1alpha1.BrokerCapabilities {
 	capabilities := &v1alpha1.BrokerCapabilities{
 		Definitions: health.Capabilities.Definitions, Events: !health.EventsSince.IsZero(),
@@ -266,12 +265,12 @@ func setStatus(
 		}
 		here.Record(&status.Location)
 	}
-	value, p, again := summarizeHealth(health, bc, time.Now())
+	value, progress, again := summarizeHealth(health, bc, time.Now())
 	writer := conditions.For(&status.Conditions, bc.Generation)
 	if value == nil {
 		writer.Keep(v1alpha1.ConditionReady)
 	} else {
-		writer.SetReady(*value, p)
+		writer.SetReady(*value, progress)
 	}
 	if bc.Spec.ClusterRef != nil && (again == 0 || again > clusterPoll) {
 		again = clusterPoll

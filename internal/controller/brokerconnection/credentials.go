@@ -24,15 +24,15 @@ import (
 // IndexSecret indexes BrokerConnections by the names of the Secrets in their specs.
 const IndexSecret = "secret"
 
-// invalidConfig is the error if a BrokerConnection and its Secrets make no configuration.
+// invalidConfig is the error for a spec or Secret that the user must change.
 type invalidConfig struct {
 	reason, message string
 }
 
 func (u *invalidConfig) Error() string { return u.message }
 
-// progress is Reconciling while a Secret or a RabbitmqCluster is missing, which another controller may create soon. A wrong spec
-// or a wrong Secret is Stalled, so that GitOps tools fail immediately instead of at their timeout.
+// progress returns Reconciling while a Secret or a RabbitmqCluster is missing, because another controller may create it soon. It
+// returns Stalled for a wrong spec or Secret, so that GitOps tools fail immediately instead of at their timeout.
 func (u *invalidConfig) progress() conditions.Progress {
 	switch u.reason {
 	case v1alpha1.ReasonSecretInvalid, v1alpha1.ReasonInvalidSpec:
@@ -118,8 +118,8 @@ func readSecret(ctx context.Context, live client.Reader, namespace, name string)
 	return secret.Data, nil
 }
 
-// configFromSecret takes URIs from the spec, else from the keys amqpURI and managementURI, else derives them from the keys of the
-// default-user Secret of the RabbitMQ cluster operator. Its errors never quote a value.
+// configFromSecret takes URIs from the spec, or else from the keys amqpURI and managementURI, or else from the keys of the default-user
+// Secret of the RabbitMQ cluster operator. Its errors never quote a value.
 func configFromSecret(spec v1alpha1.BrokerConnectionSpec, secretName string, data map[string][]byte) (rabbit.Config, error) {
 	value := func(keys ...string) string {
 		for _, key := range keys {
@@ -192,10 +192,10 @@ func managementURI(amqp *url.URL) string {
 // maxHostLength is the limit of a host name in DNS (RFC 1035). Longer names do not fit into the status.
 const maxHostLength = 253
 
-// withoutUser parses a URI. It moves user and password into a configuration that has none, and drops the part after the host of
-// an AMQP URI, because the vhost is spec.vhost. The scheme may end with s, for TLS.
+// withoutUser parses a URI. It moves user and password into a configuration that has none. It drops the path of an AMQP URI, because
+// the vhost is spec.vhost. The scheme may end with s, for TLS.
 //
-// An @ after the host is refused: then the parsed host is part of a password with a /, ? or #.
+// It refuses a URI with an @ after the host: the parsed host is then part of a password with a /, ? or #.
 func withoutUser(text, scheme string, config *rabbit.Config) (*url.URL, error) {
 	uri, err := url.Parse(text)
 	if err != nil || (uri.Scheme != scheme && uri.Scheme != scheme+"s") || uri.Hostname() == "" {
@@ -255,7 +255,7 @@ func addTLS(ctx context.Context, live client.Reader, bc *v1alpha1.BrokerConnecti
 	return nil
 }
 
-// referencedSecrets returns the Secrets that a spec names, without that of a RabbitmqCluster.
+// referencedSecrets returns the Secrets that a spec names. It leaves out the Secret of a RabbitmqCluster.
 func referencedSecrets(bc *v1alpha1.BrokerConnection) []string {
 	refs := []*v1alpha1.LocalObjectReference{bc.Spec.SecretRef}
 	if bc.Spec.TLS != nil {

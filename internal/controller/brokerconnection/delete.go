@@ -10,27 +10,36 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/retrybudget"
+	"github.com/warren-mq/warren/internal/controller/trigger"
 )
 
-// A BrokerConnection is often deleted together with its ConsumerQueues and its Secret: by `kubectl delete -f`, by GitOps, with a
-// namespace. The deletions come in any order. So a deleted BrokerConnection stays for connectionGrace, in case its ConsumerQueues
-// are deleted next. While ConsumerQueues are being deleted, the BrokerConnection stays until none of them has gone, and no queue
-// was deleted, for deletionDrainTimeout. An open connection also outlives its Secret by connectionGrace. These times count from
-// when this manager saw the deletion.
+// A BrokerConnection is often deleted together with its ConsumerQueues and its Secret, in any order: by `kubectl delete -f`, by
+// GitOps, with a namespace. So a deleted BrokerConnection stays for connectionGrace, in case its ConsumerQueues are deleted next.
+// While ConsumerQueues are being deleted, it stays until that has made no progress for deletionDrainTimeout. An open connection also
+// outlives its Secret by connectionGrace. These times count from when this manager saw the deletion.
 const (
 	connectionGrace      = 10 * time.Second
 	deletionDrainTimeout = retrybudget.Pending + 2*time.Minute
 )
 
-// eventFencesRetained is the reason of the Event that names fences which may be left.
+// eventFencesRetained is the reason of the Event about fences that may remain at the broker.
 const eventFencesRetained = "Retained"
 
-// syncFinalizer adds the finalizer to a BrokerConnection in use, and removes it from one that is not.
+// protectionLost passes an update that removes the finalizer. A BrokerConnection in use then gets it back.
+func protectionLost() predicate.Predicate {
+	return trigger.OnUpdate(func(before, after client.Object) bool {
+		return controllerutil.ContainsFinalizer(before, v1alpha1.ConnectionFinalizer) &&
+			!controllerutil.ContainsFinalizer(after, v1alpha1.ConnectionFinalizer)
+	})
+}
+
+// syncFinalizer adds the finalizer to a BrokerConnection in use, and removes it otherwise.
 func (r *Reconciler) syncFinalizer(ctx context.Context, bc *v1alpha1.BrokerConnection, used bool) error {
 	before := bc.DeepCopy()
 	changed := false
@@ -49,10 +58,10 @@ func (r *Reconciler) syncFinalizer(ctx context.Context, bc *v1alpha1.BrokerConne
 	return nil
 }
 
-// reconcileDelete keeps the connection of a deleted BrokerConnection while it is needed, and then releases both. It does not read
-// the Secret while the connection is open, because the Secret may be gone.
+// reconcileDelete keeps a deleted BrokerConnection and its connection while ConsumerQueues need them. While the connection is open, it
+// does not read the Secret, which may be gone.
 func (r *Reconciler) reconcileDelete(ctx context.Context, bc *v1alpha1.BrokerConnection) (ctrl.Result, error) {
-	if !bc.IsProtected() { // its finalizer is removed, and another finalizer is left
+	if !bc.IsProtected() { // it stays because of another finalizer
 		r.pool.Close(client.ObjectKeyFromObject(bc))
 		return ctrl.Result{}, nil
 	}
@@ -94,7 +103,7 @@ func (r *Reconciler) openConnection(bc *v1alpha1.BrokerConnection) *brokers.Brok
 	return connection
 }
 
-// finalize closes the connection and removes the finalizer once none of the fences is left.
+// finalize waits until no fence remains, or reports the fences. Then it removes the finalizer and closes the connection.
 func (r *Reconciler) finalize(ctx context.Context, bc *v1alpha1.BrokerConnection) (ctrl.Result, error) {
 	rest, err := r.remainingFences(ctx, bc)
 	if err != nil {
@@ -124,15 +133,15 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	r.statuses.Forget(key)
 }
 
-// graceRemaining returns for how much longer a BrokerConnection is kept that has been waiting for some time.
-func graceRemaining(since time.Duration, needed, terminating bool) time.Duration {
+// graceRemaining returns for how much longer a deleted BrokerConnection is kept that has waited for some time.
+func graceRemaining(waited time.Duration, needed, terminating bool) time.Duration {
 	switch {
 	case !needed:
 		return 0
 	case terminating:
-		return deletionDrainTimeout - since
+		return deletionDrainTimeout - waited
 	}
-	return connectionGrace - since
+	return connectionGrace - waited
 }
 
 // dependents counts the ConsumerQueues with objects to delete through a BrokerConnection, and how many of them are being deleted.

@@ -122,7 +122,7 @@ func usingQueue(t *testing.T) *v1alpha1.ConsumerQueue {
 
 func TestFencesStand(t *testing.T) {
 	t.Parallel()
-	topologytest.Equal(t, "two fences", `2 fences stand in vhost "sh'op": `+brokers.NobodyElse+`. Remove them: `+
+	topologytest.Equal(t, "two fences", `2 fences stand in vhost "sh'op": `+brokers.FenceWarning+`. Remove them: `+
 		`rabbitmqctl clear_policy -p 'sh'\''op' 'warren-fence-1-ABCDEF:uid:orders'; rabbitmqctl clear_policy -p 'sh'\''op' 'warren-fence-2'`,
 		fencesStand("sh'op", []string{"warren-fence-1-ABCDEF:uid:orders", "warren-fence-2"}))
 }

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// deletionClock records for each deleted BrokerConnection since when this manager knows of the deletion, and when the deletion of
-// its ConsumerQueues last made progress.
+// deletionClock records for each deleted BrokerConnection when this manager first saw the deletion, and when the deletion of its
+// ConsumerQueues last made progress.
 type deletionClock struct {
 	mu sync.Mutex
 	of map[client.ObjectKey]deletionTimes
@@ -19,16 +19,16 @@ type deletionTimes struct {
 	uid      types.UID
 	seen     time.Time
 	waiting  int       // ConsumerQueues that are being deleted
-	progress time.Time // when these became fewer, or were first counted, or queues of theirs were deleted
+	progress time.Time // when waiting last decreased, or queues were last deleted; at first, when the deletion was seen
 }
 
 func newDeletionClock() *deletionClock {
 	return &deletionClock{of: map[client.ObjectKey]deletionTimes{}}
 }
 
-// since returns for how long a BrokerConnection has been waiting: since its deletion was seen or, while ConsumerQueues are being
-// deleted, since one of them went or queues were deleted. Of thousands, the main queues of all may be deleted before the
-// dead-letter queue of the first.
+// since returns for how long a BrokerConnection has waited: since the last progress while ConsumerQueues are being deleted, and
+// otherwise since its deletion was seen. A deleted queue is progress, too: of thousands of ConsumerQueues, all main queues may be
+// deleted before the first dead-letter queue.
 func (f *deletionClock) since(bc client.Object, waiting int, lastDeletion, now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()

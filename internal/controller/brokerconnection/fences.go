@@ -14,9 +14,9 @@ import (
 	"github.com/warren-mq/warren/internal/controller/retrybudget"
 )
 
-// Without a BrokerConnection no manager removes its fences. So the BrokerConnection keeps its finalizer until a refresh of the
-// vhost shows none of them. It waits for that refresh until retrybudget.Termination is over, and for at least fenceCheckTime. If
-// the refresh shows a fence, it waits for fenceWaitTime, which is longer than any sentinel takes to arrive.
+// No manager removes the fences of a BrokerConnection that is gone. So the BrokerConnection keeps its finalizer until a refresh of the
+// vhost shows none. It waits for that refresh until retrybudget.Termination is over, and for at least fenceCheckTime. If the refresh
+// shows a fence, it waits for fenceWaitTime, which is longer than any sentinel takes to arrive.
 const (
 	fenceCheckTime = 30 * time.Second
 	fenceWaitTime  = 10 * time.Minute
@@ -75,7 +75,7 @@ func (r *Reconciler) remainingFences(ctx context.Context, bc *v1alpha1.BrokerCon
 	return remainder{note: fencesStand(bc.Spec.VHost, fences)}, nil
 }
 
-// closeSuspended closes the connection of a suspended BrokerConnection, and records whether that left no fence.
+// closeSuspended closes the connection of a suspended BrokerConnection, and records if it leaves no fence.
 func (r *Reconciler) closeSuspended(bc *v1alpha1.BrokerConnection) {
 	connection := r.openConnection(bc)
 	r.pool.Close(client.ObjectKeyFromObject(bc))
@@ -93,5 +93,5 @@ func fencesStand(vhost string, fences []string) string {
 		commands[i] = brokers.ClearPolicy(vhost, brokers.Quoted(fence))
 	}
 	return fmt.Sprintf("%d fences stand in vhost %q: %s. Remove them: %s",
-		len(fences), vhost, brokers.NobodyElse, strings.Join(commands, "; "))
+		len(fences), vhost, brokers.FenceWarning, strings.Join(commands, "; "))
 }

@@ -20,7 +20,7 @@ import (
 // is never.
 func summarizeHealth(
 	health rabbit.Health, bc *v1alpha1.BrokerConnection, now time.Time,
-) (value *conditions.Value, p conditions.Progress, again time.Duration) {
+) (value *conditions.Value, progress conditions.Progress, again time.Duration) {
 	ready := meta.FindStatusCondition(bc.Status.Conditions, v1alpha1.ConditionReady)
 	wasReady := ready != nil && ready.Status == "True" && ready.ObservedGeneration == bc.Generation
 	switch {
@@ -34,16 +34,16 @@ func summarizeHealth(
 		connecting := conditions.Unknown(v1alpha1.ReasonConnecting, "connecting to the broker")
 		return &connecting, conditions.Reconciling, 0
 	}
-	reason, p := reasonOf(health.Err)
-	patient := p == conditions.Reconciling || !health.SyncedAt.IsZero() && reason != v1alpha1.ReasonClusterMismatch
-	if wasReady && patient { // refused new credentials are reported immediately
+	reason, progress := reasonOf(health.Err)
+	mayPass := progress == conditions.Reconciling || !health.SyncedAt.IsZero() && reason != v1alpha1.ReasonClusterMismatch
+	if wasReady && mayPass { // refused new credentials are reported immediately
 		interval, err := bc.Spec.ResyncInterval.Parse()
 		if left := health.FailingSince.Add(retrybudget.FailingIntervals * interval).Sub(now); err == nil && left > 0 {
 			return nil, conditions.ProgressNone, left
 		}
 	}
 	failed := conditions.False(reason, health.Err.Error())
-	return &failed, p, 0
+	return &failed, progress, 0
 }
 
 // connectedMessage describes where a connection leads.
@@ -56,11 +56,11 @@ func connectedMessage(health rabbit.Health, virtualHost string) string {
 		message += "; " + brokers.OtherOperator(health.OtherInstances) + ", so nothing is removed"
 	}
 	if health.MatchedByName {
-		message += "; that AMQP and the management API lead to one broker is taken from the cluster's name: " +
-			"let the user configure queues whose names begin with warren-link-, and it can be shown"
+		message += "; only the cluster's name shows that AMQP and the management API lead to the same broker: give the user the " +
+			"permission configure on queues named warren-link-*, and Warren verifies it"
 	}
 	if !health.Capabilities.Statistics {
-		message += "; the broker gathers no statistics (management_agent.disable_metrics_collector), and Warren does without"
+		message += "; the broker gathers no statistics (management_agent.disable_metrics_collector), and Warren works without them"
 	}
 	return message
 }

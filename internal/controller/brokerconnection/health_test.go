@@ -76,7 +76,7 @@ func TestSummarizeHealth(t *testing.T) {
 		"the broker gathers no statistics": {
 			health: uncounted, ready: wasReady,
 			want: says(conditions.True(v1alpha1.ReasonConnected, `connected to RabbitMQ 4.3.6, cluster "rabbit@a", vhost "/"; the broker gathers `+
-				`no statistics (management_agent.disable_metrics_collector), and Warren does without`), conditions.ProgressNone),
+				`no statistics (management_agent.disable_metrics_collector), and Warren works without them`), conditions.ProgressNone),
 		},
 		"AMQP is not matched with the management API yet": {
 			health: rabbit.Health{Connected: true, SyncedAt: now},

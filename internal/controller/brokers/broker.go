@@ -11,14 +11,14 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Broker is a connection to one vhost of a RabbitMQ broker. A *rabbit.Connection has all four parts. Errors are those of package
-// brokererr.
+// Broker is a connection to one vhost of a RabbitMQ broker. A *rabbit.Connection implements all four interfaces. Its errors are in
+// package brokererr.
 type Broker struct {
 	Probe
 	Observer
 	Changer
 	Mover
-	// Recreator returns what recreates queues, on the cluster of a name.
+	// Recreator returns the Recreator for the cluster of a name.
 	Recreator func(cluster string) Recreator
 }
 
@@ -53,7 +53,7 @@ type Observer interface {
 	CatchUp(ctx context.Context) error
 	// Messages returns how many messages queues held when messages were last counted.
 	Messages(queues []string) rabbit.Messages
-	// Consumers returns what is known of other consumers of a queue.
+	// Consumers returns what the last counts have shown of other consumers of a queue.
 	Consumers(queue string) rabbit.Consumers
 	// RefusedBrowse returns why the broker refused the last browse of a queue; nil if it did not.
 	RefusedBrowse(queue string) error
@@ -75,8 +75,8 @@ type Changer interface {
 	Fences() []string
 }
 
-// Mover reads messages and takes them out of queues, on the cluster of a name. It fails with ErrOtherCluster on another cluster, and with
-// ErrAccessRefused if the user may not read the queue.
+// Mover browses, moves and deletes messages. It fails with ErrOtherCluster if the connection leads to another cluster than named, and
+// with ErrAccessRefused if the user may not read the queue.
 type Mover interface {
 	// Move moves or deletes messages until it has seen the configured number, or ctx ends.
 	Move(ctx context.Context, cluster string, config mover.Config) (mover.Progress, error)
@@ -86,7 +86,8 @@ type Mover interface {
 	Backlog(ctx context.Context, cluster, queue string) (counted rabbit.Backlog, exists bool, err error)
 }
 
-// Recreator recreates queues, phase by phase. Each method may be called again after a crash at any point. A *recreate.Recreator is one.
+// Recreator recreates queues, phase by phase. Each method may be called again after a crash at any point. A *recreate.Recreator
+// implements it.
 type Recreator interface {
 	// Find returns the ids of recreations whose hold for a queue exists.
 	Find(queue string) []string

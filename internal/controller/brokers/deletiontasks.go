@@ -13,7 +13,7 @@ import (
 // DeletionTasks deletes queues that are provably empty. That takes longer than a reconciliation should, so each attempt runs in
 // the background and enqueues its ConsumerQueue when it ends. The attempts of many ConsumerQueues run at the same time.
 type DeletionTasks struct {
-	// lifetime ends when the manager stops. Attempts are rolled back then.
+	// lifetime ends when the manager stops, which rolls attempts back.
 	lifetime context.Context // of the component, not of a call
 	// over is called when an attempt has ended.
 	over func(client.ObjectKey)
@@ -22,14 +22,14 @@ type DeletionTasks struct {
 	of map[client.ObjectKey]*tasksOfOne
 }
 
-// emptyDeleter deletes empty queues; a rabbit.Connection is one.
+// emptyDeleter is the part of Changer that deletes empty queues.
 type emptyDeleter interface {
 	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error
 }
 
 // tasksOfOne are the tasks of one ConsumerQueue.
 type tasksOfOne struct {
-	// attempts are found by the names of their queues, joined.
+	// attempts maps the joined names of queues to their attempt.
 	attempts map[string]*task
 	// deleted is when queues were deleted.
 	deleted map[string]time.Time
@@ -50,13 +50,13 @@ type Group struct {
 	StillWanted func(context.Context) error
 }
 
-// NewDeletionTasks returns an empty set. Tasks end with lifetime; over is called when a task has ended.
+// NewDeletionTasks returns an empty DeletionTasks. Attempts end with lifetime; over is called when an attempt has ended.
 func NewDeletionTasks(lifetime context.Context, over func(client.ObjectKey)) *DeletionTasks {
 	return &DeletionTasks{lifetime: lifetime, over: over, of: map[client.ObjectKey]*tasksOfOne{}}
 }
 
-// Ensure deletes a group of queues if they are provably empty. It returns the result of the last attempt, and whether there is
-// one. It starts another attempt if the last one ended longer ago than again.
+// Ensure deletes a group of queues if they are provably empty. It returns the result of the last attempt; known is false if there is
+// none. It starts an attempt unless one runs or ended less than again ago.
 func (r *DeletionTasks) Ensure(
 	owner client.ObjectKey, connection emptyDeleter, cluster string, g Group, again time.Duration,
 ) (known bool, result error) {
@@ -94,9 +94,8 @@ func (r *DeletionTasks) Ensure(
 	return next.hasResult, next.err
 }
 
-// Running returns the group that an attempt of a ConsumerQueue is deleting, if the given queues are those of the group that still
-// exist. Such an attempt has deleted the other queues already and must not be interrupted. Otherwise Running returns the given
-// queues.
+// Running returns the group of a running attempt, if the given queues are the part of the group that still exists. The attempt has
+// deleted the others already, and must not be interrupted. Without such an attempt, Running returns the given queues.
 func (r *DeletionTasks) Running(owner client.ObjectKey, queues []string, exists func(queue string) bool) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,7 +127,7 @@ func (r *DeletionTasks) AreRunning(owner client.ObjectKey) bool {
 	return false
 }
 
-// CancelExcept ends the attempts of a ConsumerQueue for all other groups, and forgets their results.
+// CancelExcept cancels the attempts of a ConsumerQueue for all other groups, and forgets their results.
 func (r *DeletionTasks) CancelExcept(owner client.ObjectKey, groups ...[]string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,7 +143,7 @@ func (r *DeletionTasks) CancelExcept(owner client.ObjectKey, groups ...[]string)
 	}
 }
 
-// Cancel ends all attempts of a ConsumerQueue, and forgets their results.
+// Cancel cancels all attempts of a ConsumerQueue, and forgets their results.
 func (r *DeletionTasks) Cancel(owner client.ObjectKey) {
 	r.CancelExcept(owner)
 	r.mu.Lock()

@@ -1,4 +1,4 @@
-// Package brokers owns what the operator keeps for each broker. Begin with broker.go and pool.go.
+// Package brokers owns the connections to brokers, and limits and queues the work at each broker. Begin with broker.go and pool.go.
 //
 //   - broker.go: a connection as reconcilers use it, in four small interfaces; package brokerstest has one in memory
 //   - pool.go, indexes.go: the open connections, and which ConsumerQueues a notice of a connection enqueues

@@ -34,9 +34,9 @@ func QueuesOf(ctx context.Context, cache client.Reader, connection client.Object
 	return list.Items, nil
 }
 
-// objectBuckets is over how many buckets the keys of broker objects are spread. Most objects belong to one ConsumerQueue only,
-// and an index entry of their own would take 3 KiB each. Buckets take a twentieth. A lookup finds a few other ConsumerQueues of
-// the bucket, too; see enqueueAffected.
+// objectBuckets is the number of buckets for the keys of broker objects. Most objects belong to one ConsumerQueue, and an index entry
+// for each would take 3 KiB. Buckets take a twentieth of that. A lookup also finds other ConsumerQueues in the bucket, which
+// enqueueAffected leaves out.
 const objectBuckets = 1024
 
 func bucketOf(key string) string {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// LimiterRetry is after what time a resource tries again that was not woken. Thousands may wait and be woken earlier.
+	// LimiterRetry is when a resource tries again for a slot if the Limiter has not enqueued it.
 	LimiterRetry = 30 * time.Second
 	// slowAfter makes a lane slow. A broker that works answers all requests of one reconciliation in less time.
 	slowAfter = 5 * time.Second
@@ -20,25 +20,24 @@ const (
 	slowFor = time.Minute
 )
 
-// Limiter gives slots to reconciliations that wait for a broker. A worker never blocks on a slot, so brokers that do not answer
-// leave workers to other resources. Three limits hold:
+// Limiter gives slots to reconciliations that wait for a broker. A worker never blocks on a slot, so workers remain for other
+// resources while brokers do not answer. Three limits hold:
 //
-//   - A broker, by its endpoint, has at most half of the slots: a hundred namespaces may each have a BrokerConnection to
-//     one broker.
-//   - A namespace never has more slots than remain for others: one tenant may have BrokerConnections to a hundred brokers. So one
+//   - A broker, by its endpoint, has at most half of the slots, because a hundred namespaces may have BrokerConnections to it.
+//   - A namespace has at most as many slots as are free, because one tenant may have BrokerConnections to a hundred brokers. So a
 //     namespace has at most half of the slots, and one slot is always free.
-//   - All slow lanes together have at most a quarter: a hundred tenants may each have a broker that does not answer.
+//   - All slow lanes together have at most a quarter of the slots, because the brokers of a hundred tenants may not answer.
 //
 // A free slot goes to the namespace with the fewest slots.
 type Limiter struct {
 	// workers is the number of slots. One broker has at most maxBroker of them, all slow lanes together maxSlow.
 	workers, maxBroker, maxSlow int
-	// wake enqueues a resource that was given a slot.
+	// wake enqueues a resource that was offered a slot.
 	wake func(client.ObjectKey)
 
 	mu    sync.Mutex
 	lanes map[laneKey]*lane
-	// offered are the slots of resources that were woken.
+	// offered maps enqueued resources to the slots reserved for them.
 	offered map[client.ObjectKey]offer
 	grants  uint64
 }
@@ -77,8 +76,8 @@ func NewLimiter(workers int, wake func(client.ObjectKey)) *Limiter {
 	}
 }
 
-// TryAcquire gives a resource a slot at a broker; the returned function releases it. If TryAcquire returns false, the resource is
-// woken when a slot is free.
+// TryAcquire gives a resource a slot at a broker; the returned function releases it. If it returns false, the Limiter enqueues the
+// resource when it can offer a slot.
 func (l *Limiter) TryAcquire(endpoint string, resource client.ObjectKey) (release func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,7 +96,7 @@ func (l *Limiter) TryAcquire(endpoint string, resource client.ObjectKey) (releas
 }
 
 // takeOffer takes the slot that was offered to a resource, and returns for how long the resource waited; false if there is none.
-// An offer at another broker ends.
+// It withdraws an offer at another broker.
 func (l *Limiter) takeOffer(resource client.ObjectKey, key laneKey, now time.Time) (wait time.Duration, has bool) {
 	if offer, offered := l.offered[resource]; offered && offer.laneKey == key {
 		delete(l.offered, resource)
@@ -107,7 +106,7 @@ func (l *Limiter) takeOffer(resource client.ObjectKey, key laneKey, now time.Tim
 	return 0, false
 }
 
-// endOffer releases the slot that was offered to a resource, if there is one.
+// endOffer withdraws the slot that was offered to a resource, if there is one.
 func (l *Limiter) endOffer(resource client.ObjectKey) {
 	if offer, offered := l.offered[resource]; offered {
 		delete(l.offered, resource)
@@ -116,8 +115,8 @@ func (l *Limiter) endOffer(resource client.ObjectKey) {
 	}
 }
 
-// Pass releases the slot that a resource was offered and does not need. Call it at the end of each reconciliation that does
-// not wait for a slot.
+// Pass withdraws the slot that a resource was offered and does not need. Call it at the end of each reconciliation that does not
+// wait for a slot.
 func (l *Limiter) Pass(resource client.ObjectKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -31,7 +31,7 @@ type Pool struct {
 	ConsumerQueueEvents    chan event.TypedGenericEvent[Wakeup]
 	// MessageCountEvents has the BrokerConnections in whose vhost messages were counted.
 	MessageCountEvents chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]
-	// current is called with a connection whose snapshot has become current as of a later time.
+	// current is called with a connection each time its snapshot has become current as of a later time.
 	current func(*Broker)
 	// stopping ends when the manager stops. Until then, events wait for the controllers to take them.
 	stopping context.Context // of the component, not of a call
@@ -39,7 +39,7 @@ type Pool struct {
 
 	mu   sync.Mutex
 	open map[types.NamespacedName]openConnection
-	// owners are the owners of all connections that were ever opened; see rabbit.Config.KnownOwners.
+	// owners has the owners of all connections since the start; see rabbit.Config.KnownOwners.
 	owners map[string]bool
 }
 
@@ -98,15 +98,15 @@ func NewPool(reader client.Reader, logger logr.Logger, connect Connect) *Pool {
 	}
 }
 
-// OnCurrent sets a function that is called with each connection whose snapshot has become current as of a later time. Call it
+// OnCurrent sets the function that is called with a connection each time its snapshot has become current as of a later time. Call it
 // before the first connection is opened.
 func (p *Pool) OnCurrent(current func(*Broker)) { p.current = current }
 
 // Lifetime returns a context that ends when the manager stops.
 func (p *Pool) Lifetime() context.Context { return p.stopping }
 
-// Start waits until the manager stops, then closes all connections at the same time. Each connection has a few seconds to remove
-// its fences, and a broker that does not answer must not take the time of the others.
+// Start waits until the manager stops, then closes all connections concurrently. Each connection has a few seconds to remove its
+// fences, and must not lose them to a broker that does not answer.
 func (p *Pool) Start(ctx context.Context) error {
 	<-ctx.Done()
 	p.stop()
@@ -122,7 +122,7 @@ func (p *Pool) Start(ctx context.Context) error {
 	return nil
 }
 
-// Ensure opens the connection of a BrokerConnection, and again if its configuration has changed.
+// Ensure returns the connection of a BrokerConnection. It opens the connection first if there is none with this configuration.
 func (p *Pool) Ensure(key types.NamespacedName, config rabbit.Config) (*Broker, error) {
 	fingerprint := config.Fingerprint()
 	if found, ok := p.get(key); ok && found.fingerprint == fingerprint {
@@ -131,7 +131,7 @@ func (p *Pool) Ensure(key types.NamespacedName, config rabbit.Config) (*Broker, 
 	}
 	p.Close(key)
 	config.KnownOwners = p.knownOwners
-	p.remember(config.Owner)
+	p.recordOwner(config.Owner)
 	notify := func(notice snapshot.Notice) { p.handleNotice(key, notice) }
 	opened, err := p.connect(config, p.logger.WithValues("brokerConnection", key), notify)
 	if err != nil {
@@ -143,22 +143,22 @@ func (p *Pool) Ensure(key types.NamespacedName, config rabbit.Config) (*Broker, 
 	return opened, nil
 }
 
-// remember records an owner: its connections may be listed when its BrokerConnection is gone.
-func (p *Pool) remember(owner string) {
+// recordOwner records an owner, because the broker may list its connections when its BrokerConnection is gone.
+func (p *Pool) recordOwner(owner string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.owners[owner] = true
 }
 
 // knownOwners returns a function that reports whether an owner is a BrokerConnection of this manager, or was one since the
-// manager started. The function lists BrokerConnections once, and only for an owner whose connection was never opened.
+// manager started. The function lists BrokerConnections once, and only for an owner that is not recorded.
 func (p *Pool) knownOwners() func(owner string) bool {
 	listed := sync.OnceValue(p.listOwners)
 	return func(owner string) bool {
 		p.mu.Lock()
-		remembered := p.owners[owner]
+		recorded := p.owners[owner]
 		p.mu.Unlock()
-		return remembered || listed()[owner]
+		return recorded || listed()[owner]
 	}
 }
 
@@ -188,8 +188,8 @@ func (p *Pool) get(key types.NamespacedName) (openConnection, bool) {
 	return found, ok
 }
 
-// Neighbours reports which connections of another namespace were shown to lead to the vhost of a connection. It leaves out
-// connections whose AMQP connection was never matched.
+// Neighbours reports for each open connection of another namespace whether it was shown to lead to the vhost of a connection. It
+// leaves out connections whose AMQP connection was never matched.
 func (p *Pool) Neighbours(ctx context.Context, namespace string, of *Broker) (map[client.ObjectKey]bool, error) {
 	p.mu.Lock()
 	others := map[client.ObjectKey]*Broker{}
@@ -250,12 +250,11 @@ func (p *Pool) Close(key types.NamespacedName) {
 	}
 }
 
-// handleNotice enqueues the resources that a notice concerns. A change of health concerns the BrokerConnection, and mostly all of
-// its ConsumerQueues, because everything may differ from what they know. The controller of ConsumerQueues finds out which of them
-// a count of messages concerns.
+// handleNotice enqueues the resources that a notice concerns. A change of health concerns the BrokerConnection and mostly all its
+// ConsumerQueues. After a count of messages, the controller of ConsumerQueues selects the resources that it concerns.
 func (p *Pool) handleNotice(key types.NamespacedName, notice snapshot.Notice) {
 	if notice.Health || notice.Capabilities {
-		p.tell(p.BrokerConnectionEvents, key)
+		p.sendKey(p.BrokerConnectionEvents, key)
 		if notice.Health && p.healthConcernsQueues(key) {
 			p.enqueueAll(key)
 		}
@@ -269,12 +268,12 @@ func (p *Pool) handleNotice(key types.NamespacedName, notice snapshot.Notice) {
 	}
 	p.enqueueAffected(key, changed)
 	if notice.Messages {
-		p.tell(p.MessageCountEvents, key)
+		p.sendKey(p.MessageCountEvents, key)
 	}
 }
 
-// tell sends a BrokerConnection to a channel.
-func (p *Pool) tell(events chan<- event.TypedGenericEvent[*v1alpha1.BrokerConnection], key types.NamespacedName) {
+// sendKey sends a BrokerConnection that has only its key to a channel.
+func (p *Pool) sendKey(events chan<- event.TypedGenericEvent[*v1alpha1.BrokerConnection], key types.NamespacedName) {
 	object := &v1alpha1.BrokerConnection{}
 	object.Namespace, object.Name = key.Namespace, key.Name
 	send(p, events, object)
@@ -288,8 +287,8 @@ func send[T any](p *Pool, events chan<- event.TypedGenericEvent[T], object T) {
 	}
 }
 
-// healthConcernsQueues reports whether a change of health can matter to the ConsumerQueues of a connection. They wait until the
-// vhost has been read through a matched connection, and the health changes several times before that.
+// healthConcernsQueues reports whether the vhost can or could be observed at this or the last notice. Before that the health changes
+// several times, and the ConsumerQueues can only wait.
 func (p *Pool) healthConcernsQueues(key types.NamespacedName) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -311,8 +310,8 @@ func (p *Pool) enqueueAll(key types.NamespacedName) {
 	}
 }
 
-// enqueueAffected enqueues the ConsumerQueues of a connection that want or own one of the objects, each once. The objects are
-// given by their keys.
+// enqueueAffected enqueues, once each, the ConsumerQueues of a connection that want or own one of the objects. objects are keys; see
+// ObjectKeys.
 func (p *Pool) enqueueAffected(key types.NamespacedName, objects []string) {
 	changed := map[string]bool{}
 	for _, object := range objects {
@@ -334,8 +333,8 @@ func (p *Pool) enqueueAffected(key types.NamespacedName, objects []string) {
 	}
 }
 
-// list returns the ConsumerQueues that an index has under a value, in the namespace of a connection. They belong to the cache,
-// and must not be changed.
+// list returns the ConsumerQueues that an index has under a value, in the namespace of a connection. The caller must not change
+// them.
 func (p *Pool) list(key types.NamespacedName, index, value string) []v1alpha1.ConsumerQueue {
 	list := &v1alpha1.ConsumerQueueList{}
 	err := p.reader.List(p.stopping, list, client.InNamespace(key.Namespace),

@@ -10,12 +10,11 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
-// RefreshRecheck is after what time a resource checks whether its question was answered, if it was not woken. It does not ask
-// again.
+// RefreshRecheck is when a resource checks whether its question was answered, if the RefreshGate has not enqueued it.
 const RefreshRecheck = 5 * time.Second
 
-// RefreshGate records which resources wait for a refresh, and since when. Workers end the reconciliation instead of blocking on
-// the refresh, which can take long if the broker does not answer. Each refresh enqueues the resources that wait for it.
+// RefreshGate records which resources wait for a refresh, and since when. The reconciliation ends instead of blocking a worker,
+// because a refresh takes long if the broker does not answer. Each refresh enqueues the resources that wait for it.
 type RefreshGate struct {
 	// wake enqueues a resource.
 	wake func(client.ObjectKey)
@@ -24,13 +23,13 @@ type RefreshGate struct {
 	questions map[client.ObjectKey]openQuestion
 }
 
-// Question is what a resource waits to know. The answer to one question does not answer another.
+// Question is why a resource waits for a refresh. The answer to one question does not answer another.
 type Question struct {
 	About string
 	// NotBefore is the earliest time at which the question may have been asked.
 	NotBefore time.Time
-	// Known: a current snapshot suffices. No refresh is needed if events keep the snapshot current.
-	Known bool
+	// CatchUp: a catch-up answers the question, which needs no refresh if events keep the snapshot current.
+	CatchUp bool
 }
 
 type openQuestion struct {
@@ -53,8 +52,8 @@ type refresher interface {
 	Health() rabbit.Health
 }
 
-// Pending reports whether the resource must wait. It returns false if the vhost was refreshed since the question was first asked;
-// that answers the question.
+// Pending reports whether the resource must wait. The first call with a question requests a refresh. After that refresh Pending
+// removes the question and returns false.
 func (f *RefreshGate) Pending(resource client.ObjectKey, connection refresher, question Question) bool {
 	f.mu.Lock()
 	asked, known := f.questions[resource]
@@ -70,8 +69,8 @@ func (f *RefreshGate) Pending(resource client.ObjectKey, connection refresher, q
 	}
 	f.mu.Unlock()
 	switch {
-	case known: // the answer wakes the resource
-	case question.Known:
+	case known: // the answer enqueues the resource
+	case question.CatchUp:
 		connection.RequestCatchUp()
 	default:
 		connection.RequestRefresh()
@@ -88,7 +87,7 @@ func (f *RefreshGate) IsOpen(resource client.ObjectKey, connection refresher) bo
 }
 
 func (q openQuestion) isAnsweredBy(health rabbit.Health) bool {
-	if q.Known {
+	if q.CatchUp {
 		return health.CurrentAt.After(q.since)
 	}
 	return health.SyncedAt.After(q.since)

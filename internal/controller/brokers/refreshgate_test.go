@@ -45,8 +45,8 @@ func TestRefreshGate(t *testing.T) {
 			synced: future, pending: true, refreshes: 4,
 		},
 		{name: "another connection needs its own refresh", question: Question{About: "b"}, connection: other, synced: future, pending: true, refreshes: 1},
-		{name: "a question about known objects requests a catch-up", question: Question{About: "c", Known: true}, pending: true, refreshes: 4, catchUps: 1},
-		{name: "a catch-up answers a question about known objects", question: Question{About: "c", Known: true}, synced: past, current: future, refreshes: 4, catchUps: 1},
+		{name: "a question for a catch-up requests a catch-up", question: Question{About: "c", CatchUp: true}, pending: true, refreshes: 4, catchUps: 1},
+		{name: "a catch-up answers a question for a catch-up", question: Question{About: "c", CatchUp: true}, synced: past, current: future, refreshes: 4, catchUps: 1},
 	} {
 		asked := connection
 		if step.connection != nil {

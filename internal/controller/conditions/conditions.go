@@ -8,11 +8,11 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// Progress is what a resource that is not Ready does about it, in the words of kstatus.
+// Progress is whether a resource that is not Ready becomes Ready by itself, in the words of kstatus.
 type Progress int
 
 const (
-	// ProgressNone means that nothing is going on.
+	// ProgressNone is for all other resources.
 	ProgressNone Progress = iota
 	// Reconciling means that the resource becomes Ready by itself.
 	Reconciling
@@ -61,13 +61,13 @@ func (w Writer) Keep(condition string) {
 	}
 }
 
-// SetReady sets Ready, and Reconciling or Stalled with the same reason and message; at most one of them remains.
+// SetReady sets Ready. It sets Reconciling or Stalled with the same reason and message, and removes the other.
 func (w Writer) SetReady(value Value, p Progress) {
 	w.Set(v1alpha1.ConditionReady, value)
 	w.setProgress(value, p)
 }
 
-// SetEnded sets Complete if a job has ended with the value True of Ready, and Failed otherwise, with the same reason and message.
+// SetEnded sets Complete for a job that has ended with Ready True, and Failed otherwise, with the reason and message of Ready.
 func (w Writer) SetEnded(ready Value) {
 	condition := v1alpha1.ConditionFailed
 	if ready.Status == metav1.ConditionTrue {

@@ -37,8 +37,7 @@ func (c *Counts) Add(emit metrics.Emit, object client.Object, all []metav1.Condi
 	}
 }
 
-// began returns when a condition got its status. The API server creates Ready as Unknown with the time 0, which stays until Ready
-// becomes True or False.
+// began returns when a condition got its status. Ready has the time 0 from the creation of the resource until it is True or False.
 func began(c metav1.Condition, object client.Object) time.Time {
 	if c.LastTransitionTime.Unix() == 0 {
 		return object.GetCreationTimestamp().Time

@@ -20,9 +20,8 @@ func Ready(conditions []metav1.Condition) metav1.Condition {
 	return metav1.Condition{Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending}
 }
 
-// WhyNotReady describes why a BrokerConnection cannot be used. It leaves out how exactly a broker cannot be reached, which
-// changes with each attempt: the status of the BrokerConnection has that, and each attempt would otherwise write the status of
-// each ConsumerQueue.
+// WhyNotReady describes why a BrokerConnection cannot be used. It leaves out the network error, which changes with each attempt:
+// each attempt would write the status of each ConsumerQueue. The status of the BrokerConnection has the error.
 func WhyNotReady(name string, ready metav1.Condition) string {
 	if ready.Reason == v1alpha1.ReasonBrokerUnreachable {
 		return fmt.Sprintf("BrokerConnection %q cannot reach its broker: its status says why", name)
@@ -30,8 +29,7 @@ func WhyNotReady(name string, ready metav1.Condition) string {
 	return fmt.Sprintf("BrokerConnection %q is not ready: %s", name, ready.Message)
 }
 
-// ConnectionReason returns BrokerUnreachable if the broker does not answer, and ConnectionNotReady if something is missing on
-// this side.
+// ConnectionReason returns BrokerUnreachable if the broker does not answer, and ConnectionNotReady for all other reasons.
 func ConnectionReason(ready metav1.Condition) string {
 	if ready.Reason == v1alpha1.ReasonBrokerUnreachable {
 		return v1alpha1.ReasonBrokerUnreachable

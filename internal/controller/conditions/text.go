@@ -16,8 +16,7 @@ func Truncate(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
 }
 
-// ValidUTF8 replaces invalid UTF-8. JSON would do the same, and then the written status would differ from the status that is
-// compared.
+// ValidUTF8 replaces invalid UTF-8. Otherwise JSON would replace it, and the written status would differ from the computed one.
 func ValidUTF8(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // EncodedSize returns how many bytes a value takes as JSON.

@@ -17,14 +17,13 @@ import (
 // candidate returns this resource as its peers see it, with the topology that it wants now.
 func (v *vhostScope) candidate() ownership.Candidate {
 	return ownership.Candidate{
-		Name: client.ObjectKeyFromObject(v.cq).String(), Created: v.cq.CreationTimestamp.Time,
+		Name: v.key().String(), Created: v.cq.CreationTimestamp.Time,
 		Desired: v.desired, Owned: v.owned, Consents: topology.ConsentsOf(v.cq),
 	}
 }
 
-// claim records what this resource claims before anything is declared: after a crash the operator must still know what to delete
-// one day. A new resource gets its finalizer by the same write. For an older resource the finalizer is written first, because
-// from then on there is something to delete. The returned conflict is one that only now became known.
+// claim records the claims of this resource before anything is declared, so that a deletion after a crash knows them. A new resource
+// gets its finalizer by the same write, an older one before that write. A returned conflict was found under the lock.
 func (v *vhostScope) claim(ctx context.Context, comparison plan.Comparison, decided plan.Plan) (*ownership.Conflict, error) {
 	entries := plan.MergeInventory(comparison, v.known, decided)
 	entries, omitted := truncated(entries)
@@ -60,11 +59,7 @@ func (v *vhostScope) claim(ctx context.Context, comparison plan.Comparison, deci
 	if written {
 		return nil, nil
 	}
-	if err := v.writeStatus(ctx); err != nil {
-		return nil, asStaleCache(err)
-	}
-	v.cq.Status, v.claimWritten = *v.status.DeepCopy(), true
-	return nil, nil
+	return nil, v.writeClaim(ctx)
 }
 
 // writeIntents gives a new resource its finalizer and its intents annotation in one patch. It returns false if the status must

@@ -9,27 +9,27 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
-// How many counts in a row must agree before the status reports other consumers. A single count may see a short look at the
-// queue, and a consumer that comes and goes must not cause a write each time.
+// How many counts in a row must agree before the status changes. A single count may see a client that browses the queue, and a
+// consumer that comes and goes must not cause a write each time.
 const (
 	countsUntilConsumed = 2
 	countsUntilFree     = 10
 )
 
-// isConsumed reports whether the status is to report other consumers of a queue. told is whether it does so already, which is
-// what a restarted operator remembers.
-func isConsumed(told bool, known rabbit.Consumers) bool {
+// isConsumed reports whether the status must report other consumers of a queue. reported is whether it does so already. The status
+// survives a restart of the operator, the counts do not.
+func isConsumed(reported bool, known rabbit.Consumers) bool {
 	switch {
 	case known.Disabled:
 		return false
-	case told:
+	case reported:
 		return known.Others || known.Counts < countsUntilFree
 	}
 	return known.Others && known.Counts >= countsUntilConsumed
 }
 
-// tellsConsumed reports whether a status reports other consumers.
-func tellsConsumed(status *v1alpha1.ConsumerQueueStatus, queue string) bool {
+// reportsConsumers reports whether a status reports other consumers of a queue.
+func reportsConsumers(status *v1alpha1.ConsumerQueueStatus, queue string) bool {
 	return slices.ContainsFunc(status.Advisories, func(advisory v1alpha1.Advisory) bool {
 		return advisory.Code == v1alpha1.AdvisoryDeadLetterQueueConsumed && advisory.Name == queue
 	})
@@ -43,7 +43,7 @@ func (v *vhostScope) deadLetterQueueConsumed() []v1alpha1.Advisory {
 		if queue.Role != v1alpha1.RoleDeadLetter {
 			continue
 		}
-		if !isConsumed(tellsConsumed(v.status, queue.Name), v.connection.Consumers(queue.Name)) {
+		if !isConsumed(reportsConsumers(v.status, queue.Name), v.connection.Consumers(queue.Name)) {
 			continue
 		}
 		advisories = append(advisories, v1alpha1.Advisory{
@@ -68,8 +68,8 @@ func hasOutdatedConsumers(status *v1alpha1.ConsumerQueueStatus, broker *brokers.
 			entry.State == v1alpha1.StateOrphaned || entry.State == v1alpha1.StateUnknown {
 			continue
 		}
-		told := tellsConsumed(status, entry.Name)
-		outdated = isConsumed(told, broker.Consumers(entry.Name)) != told || outdated
+		reported := reportsConsumers(status, entry.Name)
+		outdated = isConsumed(reported, broker.Consumers(entry.Name)) != reported || outdated
 	}
 	return outdated
 }

@@ -49,12 +49,12 @@ type contract struct {
 
 // contract returns the contract for the consumers of this topology.
 func (v *vhostScope) contract(configMap string) (contract, error) {
-	kept, err := topology.ContractOf(v.cq, v.location.VHost, v.version)
+	content, err := topology.ContractOf(v.cq, v.location.VHost, v.version)
 	if err != nil {
 		return contract{}, err
 	}
-	kept.ConfigMap = v.cq.Namespace + "/" + configMap
-	document, err := documentOf(kept)
+	content.ConfigMap = v.cq.Namespace + "/" + configMap
+	document, err := documentOf(content)
 	if err != nil {
 		return contract{}, err
 	}
@@ -77,8 +77,8 @@ func (v *vhostScope) contract(configMap string) (contract, error) {
 // documentKey is the key of the contract in its ConfigMap.
 const documentKey = "contract.json"
 
-func documentOf(kept consumercontract.Contract) (string, error) {
-	document, err := json.MarshalIndent(kept, "", "  ")
+func documentOf(content consumercontract.Contract) (string, error) {
+	document, err := json.MarshalIndent(content, "", "  ")
 	if err != nil {
 		return "", fmt.Errorf("encode contract: %w", err)
 	}
@@ -90,15 +90,13 @@ func (c contract) isWritten(status *v1alpha1.ContractStatus) bool {
 	return status != nil && status.ConfigMap == c.configMap && status.Hash == c.hash
 }
 
-// syncContract writes the contract if the topology is in sync: a consumer that finds a contract finds all queues, too. If
-// spec.contract was removed or names another ConfigMap, it updates the old ConfigMap once more for pods that still mount it, and
-// forgets the ConfigMap when they have read it, or immediately if it is not managed by Warren any more.
+// syncContract writes the contract if the topology is in sync: a consumer that finds a contract finds all queues, too. If the
+// spec no longer names the ConfigMap, pods may still mount it. So syncContract updates the old ConfigMap a last time, and removes it
+// from the status when those pods have read it, or immediately if a user must act.
 func (v *vhostScope) syncContract(ctx context.Context, outcome summary) error {
 	former := v.status.Contract
 	switch {
-	case !outcome.inSync():
-		return nil
-	case v.cq.Spec.Contract == nil && former == nil:
+	case !outcome.inSync(), v.cq.Spec.Contract == nil && former == nil:
 		return nil
 	case v.cq.Spec.Contract == nil:
 		err := v.writeContract(ctx, former.ConfigMap)
@@ -218,32 +216,32 @@ func retryableWrite(err error) error {
 	return shortError{err}
 }
 
-// contractLeft returns for how long consumers may still lack the last contract. It counts from when this manager first saw that
+// contractLeft returns for how much longer consumers may lack the last contract. It counts from when this manager first saw that
 // contract in the status, because lastUpdateTime comes from the clock of the manager that wrote it.
 func (s *scope) contractLeft() time.Duration {
-	told := s.status.Contract
-	if told == nil {
+	written := s.status.Contract
+	if written == nil {
 		return 0
 	}
-	state := fmt.Sprint(told.ConfigMap, told.Hash, told.LastUpdateTime.Unix())
-	return contractGrace - s.contracts.Since(client.ObjectKeyFromObject(s.cq), state)
+	state := fmt.Sprint(written.ConfigMap, written.Hash, written.LastUpdateTime.Unix())
+	return contractGrace - s.contracts.Since(s.key(), state)
 }
 
 // contractHold returns why consumers may still publish to objects that left the spec; empty if they do not. It reads the
 // ConfigMap: the status may describe an earlier contract, or a user may have restored an older ConfigMap.
 func (v *vhostScope) contractHold(ctx context.Context) string {
-	told := v.status.Contract
+	written := v.status.Contract
 	configMap := ""
 	switch {
 	case v.cq.Spec.Contract != nil:
 		configMap = v.cq.Spec.Contract.ConfigMap
-	case told != nil:
-		configMap = told.ConfigMap
+	case written != nil:
+		configMap = written.ConfigMap
 	default:
 		return ""
 	}
 	c, err := v.contract(configMap)
-	if err == nil && c.isWritten(told) && v.contractLeft() <= 0 {
+	if err == nil && c.isWritten(written) && v.contractLeft() <= 0 {
 		found := &corev1.ConfigMap{}
 		err = v.live.Get(ctx, client.ObjectKey{Namespace: v.cq.Namespace, Name: configMap}, found)
 		isGone := v.cq.Spec.Contract == nil && apierrors.IsNotFound(err)
@@ -251,7 +249,7 @@ func (v *vhostScope) contractHold(ctx context.Context) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("consumers may still publish to it: it goes %v after ConfigMap %q has told them", contractGrace, configMap)
+	return fmt.Sprintf("consumers may still publish to it: Warren removes it %v after it has left ConfigMap %q", contractGrace, configMap)
 }
 
 // contractRequeue returns when a topology is compared again because of its contract: when consumers have read it, or to find an

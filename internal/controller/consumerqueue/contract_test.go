@@ -208,7 +208,7 @@ func TestTheContractOfAFormerConsumerQueueIsAdopted(t *testing.T) {
 
 func TestContractHold(t *testing.T) {
 	t.Parallel()
-	const held = `consumers may still publish to it: it goes 3m0s after ConfigMap "orders-contract" has told them`
+	const held = `consumers may still publish to it: Warren removes it 3m0s after it has left ConfigMap "orders-contract"`
 	// The time is according to the clock of another manager.
 	contractIn := func(configMap, hash string) *v1alpha1.ContractStatus {
 		return &v1alpha1.ContractStatus{ConfigMap: configMap, Hash: hash, LastUpdateTime: ago(time.Hour)}

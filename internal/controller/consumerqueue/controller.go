@@ -33,7 +33,7 @@ import (
 type Reconciler struct {
 	client client.Client
 	live   client.Reader
-	// leadsSince is when this manager first reconciled a resource, and so since when it leads.
+	// leadsSince returns when this manager first reconciled a resource. It has led since then.
 	leadsSince func() time.Time
 	recorder   events.EventRecorder
 	pool       *brokers.Pool
@@ -41,21 +41,20 @@ type Reconciler struct {
 	index      *ownership.Index
 	claimLock  *ownership.ClaimLock
 	handover   *ownership.Handover
-	// refreshes, removals and refusals are the refreshes that resources wait for: one that their state requires, one before
-	// something that left the spec is removed, and one after the broker refused a write.
-	refreshes, removals, refusals *brokers.RefreshGate
-	orphaned                      *orphanTimes
-	redeclared                    *redeclared
-	limiter                       *brokers.Limiter
-	recreations                   *recreationTasks
-	statuses                      statuswriter.Writer
-	// deleted is when ConsumerQueues were first seen to be deleted, contracts when a contract was first seen in their status.
+	// refreshes holds resources until a refresh if they are new, deleted, or annotated with another requested-at.
+	refreshes *brokers.RefreshGate
+	// removals holds them before objects that left the spec are removed, and refusals after the broker refused a write.
+	removals, refusals *brokers.RefreshGate
+	orphaned           *orphanTimes
+	redeclared         *redeclared
+	limiter            *brokers.Limiter
+	recreations        *recreationTasks
+	statuses           statuswriter.Writer
+	// deleted records when this manager first saw a deletion, contracts when it first saw a contract in the status.
 	deleted, contracts *retrybudget.FirstSeen
-	// unreached, refused and pending count failed deletions against the retry budget: the broker could not be reached, it refused,
-	// or the deletion waits for something that ends by itself.
-	unreached, refused, pending *retrybudget.Failures
-	// unfinished counts recreations that have to end before a deletion.
-	unfinished *retrybudget.Failures
+	// The retry budgets of a deletion, by cause: the broker could not be reached, it refused, it needs time (see
+	// brokererr.ErrPending), or a recreation must end first.
+	unreached, refused, pending, unfinished *retrybudget.Failures
 }
 
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=consumerqueues,verbs=get;list;watch;patch
@@ -76,13 +75,12 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		deletions: brokers.NewDeletionTasks(connections.Lifetime(), connections.Enqueue),
 		index:     ownership.NewIndex(), claimLock: ownership.NewClaimLock(), handover: ownership.NewHandover(),
 		refreshes: brokers.NewRefreshGate(connections.Enqueue), removals: brokers.NewRefreshGate(connections.Enqueue),
-		refusals:   brokers.NewRefreshGate(connections.Enqueue),
-		orphaned:   newOrphanTimes(),
-		redeclared: newRedeclared(clock.RealClock{}),
-		deleted:    retrybudget.NewFirstSeen(clock.RealClock{}), contracts: retrybudget.NewFirstSeen(clock.RealClock{}),
+		refusals: brokers.NewRefreshGate(connections.Enqueue),
+		orphaned: newOrphanTimes(), redeclared: newRedeclared(clock.RealClock{}),
+		deleted: retrybudget.NewFirstSeen(clock.RealClock{}), contracts: retrybudget.NewFirstSeen(clock.RealClock{}),
 		unreached: retrybudget.NewFailures(), refused: retrybudget.NewFailures(), pending: retrybudget.NewFailures(),
-		limiter:     brokers.NewLimiter(concurrent, connections.Enqueue),
 		unfinished:  retrybudget.NewFailures(),
+		limiter:     brokers.NewLimiter(concurrent, connections.Enqueue),
 		recreations: newRecreationTasks(connections.Lifetime(), connections.Enqueue),
 	}
 	connections.OnCurrent(func(connection *brokers.Broker) {
@@ -97,8 +95,8 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		For(&v1alpha1.ConsumerQueue{}, builder.WithPredicates(wanted, notAtStart())).
 		Watches(&v1alpha1.BrokerConnection{}, r.resyncConnection(), builder.WithPredicates(readinessChanged(), notAtStart())).
 		Watches(&v1alpha1.ConsumerQueue{}, r.indexPeers()).
-		Watches(&v1alpha1.Redrive{}, refusedTransfers(), builder.WithPredicates(deadletterjob.RefusalChanged())).
-		Watches(&v1alpha1.Purge{}, refusedTransfers(), builder.WithPredicates(deadletterjob.RefusalChanged())).
+		Watches(&v1alpha1.Redrive{}, queueOfJob(), builder.WithPredicates(deadletterjob.RefusalChanged())).
+		Watches(&v1alpha1.Purge{}, queueOfJob(), builder.WithPredicates(deadletterjob.RefusalChanged())).
 		WatchesRawSource(source.TypedChannel(r.pool.ConsumerQueueEvents, wakeUp())).
 		WatchesRawSource(source.Channel(r.pool.MessageCountEvents, r.messageCountHandler())).
 		WithOptions(controller.Options{
@@ -173,8 +171,8 @@ func requeueAfter(wait time.Duration, priority int) reconciled {
 	return reconciled{Result: ctrl.Result{RequeueAfter: wait, Priority: &priority}}
 }
 
-// waiting is what a reconciliation waits for that ended before it found out anything, so its status is not written. The zero value
-// is a reconciliation that waits for nothing.
+// waiting is what a reconciliation waits for that ended without a result, so its status is not written. The zero value waits for
+// nothing.
 type waiting struct {
 	reason string // as in the metric of reconciliations
 	retry  time.Duration

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -30,22 +29,22 @@ import (
 // terminationRetry is how soon a failed deletion is retried.
 const terminationRetry = 3 * time.Second
 
-// deletion is the reconciliation of a ConsumerQueue that is being deleted: when its topology may be removed, for how long that is
-// tried, and when the resource goes.
+// deletion is the reconciliation of a ConsumerQueue that is being deleted. It decides when to remove the topology, for how long to
+// retry that, and when to release the resource.
 type deletion struct{ *scope }
 
 func (s *scope) reconcileDelete(ctx context.Context) (reconciled, error) {
 	return (&deletion{s}).run(ctx)
 }
 
-// run treats the topology as deletionPolicy says, and releases the resource.
+// run removes or retains the topology as deletionPolicy says, and releases the resource.
 func (d *deletion) run(ctx context.Context) (reconciled, error) {
 	if !controllerutil.ContainsFinalizer(d.cq, v1alpha1.TopologyFinalizer) {
 		return reconciled{}, nil
 	}
 	begun := conditions.Ready(d.status.Conditions).Reason == v1alpha1.ReasonTerminating
 	if !d.deleted.Has(d.cq) {
-		d.deletions.Cancel(client.ObjectKeyFromObject(d.cq)) // the results of earlier attempts are old
+		d.deletions.Cancel(d.key()) // the results of earlier attempts are old
 		d.deleted.At(d.cq)
 	}
 	bc, err := brokers.ConnectionOf(ctx, d.client, d.cq)
@@ -73,7 +72,7 @@ func (d *deletion) run(ctx context.Context) (reconciled, error) {
 	switch {
 	case bc == nil:
 		why := fmt.Sprintf("BrokerConnection %q is gone", d.cq.ConnectionName())
-		if begun && d.status.Location.VHost != "" { // a killed operator may have left some
+		if begun && d.status.Location.VHost != "" { // a manager that was killed may have left fences
 			why += "; " + brokers.FencesMayStand(d.status.Location.VHost)
 		}
 		return reconciled{}, d.retainAll(ctx, corev1.EventTypeWarning, why, owned)
@@ -83,8 +82,8 @@ func (d *deletion) run(ctx context.Context) (reconciled, error) {
 	return d.teardownThrough(ctx, bc, owned)
 }
 
-// endRecreation finishes a recreation, forward or back, before the topology is deleted. It returns true while that takes time. If
-// the broker cannot be reached for too long, the hold queue is retained, and removeFinalizer names it.
+// endRecreation completes or backs out a recreation before the topology is deleted. It returns true while the recreation runs. If
+// that takes too long, the hold queue is retained, and removeFinalizer names it.
 func (d *deletion) endRecreation(
 	ctx context.Context, bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry,
 ) (result reconciled, waits bool, err error) {
@@ -103,7 +102,7 @@ func (d *deletion) endRecreation(
 		}
 		over, err := v.continueRecreation(ctx)
 		if err != nil || over {
-			d.unfinished.Forget(client.ObjectKeyFromObject(d.cq))
+			d.unfinished.Forget(d.key())
 			return reconciled{}, false, err
 		}
 		why = plan.DescribeWork(*d.status.Recreation)
@@ -112,9 +111,8 @@ func (d *deletion) endRecreation(
 	return result, true, err
 }
 
-// assumeInventory writes what the spec names into a status that was lost, as if it was about to be declared. The deletion then
-// continues as after a crash: objects that match the spec count as this resource's own, and queues are deleted only if they hold
-// no message.
+// assumeInventory fills the inventory of a lost status with the objects of the spec, as if they were about to be declared. The
+// deletion then continues as after a crash: it deletes only objects that match the spec, and only queues without messages.
 func (d *deletion) assumeInventory(bc *v1alpha1.BrokerConnection) {
 	version := vhost.RabbitMQ43
 	if bc != nil {
@@ -147,15 +145,15 @@ func (d *deletion) teardownThrough(
 		}
 		return d.retryOrGiveUp(ctx, bc, retryLimit{d.unreached, retrybudget.Termination}, why, owned)
 	}
-	d.unreached.Forget(client.ObjectKeyFromObject(d.cq))
-	done, ok := d.limiter.TryAcquire(connection.Health().Cluster.Endpoint, client.ObjectKeyFromObject(d.cq))
+	d.unreached.Forget(d.key())
+	done, ok := d.limiter.TryAcquire(connection.Health().Cluster.Endpoint, d.key())
 	if !ok {
-		d.refreshes.Forget(client.ObjectKeyFromObject(d.cq)) // the slot may come much later, and then needs a newer refresh
+		d.refreshes.Forget(d.key()) // the slot may come much later, and then needs a newer refresh
 		return reconciled{waits: forSlot}, nil
 	}
 	defer done()
 	question := brokers.Question{About: "deletion", NotBefore: d.deleted.At(d.cq)}
-	if d.refreshes.Pending(client.ObjectKeyFromObject(d.cq), connection, question) {
+	if d.refreshes.Pending(d.key(), connection, question) {
 		return reconciled{waits: forRefresh}, nil
 	}
 	t := &teardown{scope: d.scope, connection: connection, version: version, holdings: holdings{owned: owned}}
@@ -175,7 +173,7 @@ func (d *deletion) teardownThrough(
 		return d.retryOrGiveUp(ctx, bc, limit, conditions.ErrorSummary(trouble), t.remaining())
 	case trouble != nil && !isFinal(trouble):
 		if time.Since(connection.LastDeletion()) < retrybudget.Termination { // the broker is busy with other deletions
-			d.refused.Forget(client.ObjectKeyFromObject(d.cq))
+			d.refused.Forget(d.key())
 		}
 		limit := retryLimit{d.refused, retrybudget.Termination}
 		return d.retryOrGiveUp(ctx, bc, limit, conditions.ErrorSummary(trouble), t.remaining())
@@ -185,7 +183,7 @@ func (d *deletion) teardownThrough(
 	return reconciled{}, d.removeFinalizer(ctx, corev1.EventTypeNormal, retainedNote(stays))
 }
 
-// whyRetainAll returns why the whole topology is retained, according to the resource itself; empty if it is not.
+// whyRetainAll returns why the resource asks to retain the whole topology; empty if it does not.
 func (d *deletion) whyRetainAll(owned []v1alpha1.TopologyEntry) (kind, why string) {
 	switch {
 	case d.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
@@ -203,7 +201,7 @@ func (d *deletion) setTerminating(message string) {
 	d.setConditions(summary{ready: conditions.False(v1alpha1.ReasonTerminating, message), progress: conditions.Reconciling})
 }
 
-// retryLimit is for how long deletions may fail for one kind of reason, and the counter for it.
+// retryLimit is the retry budget for one cause of failed deletions.
 type retryLimit struct {
 	failures *retrybudget.Failures
 	longest  time.Duration
@@ -238,8 +236,7 @@ func (d *deletion) retainAll(ctx context.Context, kind, why string, owned []v1al
 	return d.removeFinalizer(ctx, kind, retainedNote(stays))
 }
 
-// deletesDeclaredOnly reports whether a deletion removes only what Warren declared: with driftPolicy Report, unless the user asks
-// to delete everything.
+// deletesDeclaredOnly reports whether a deletion retains adopted objects: with driftPolicy Report, unless deletionPolicy is Delete.
 func (d *deletion) deletesDeclaredOnly() bool {
 	return d.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport && d.cq.Spec.DeletionPolicy != v1alpha1.DeletionPolicyDelete
 }
@@ -256,7 +253,7 @@ func (d *deletion) isDeclaredByOthers(owned []v1alpha1.TopologyEntry) bool {
 	})
 }
 
-// retainedNote lists what is retained and why, with reasons in the order of their first object.
+// retainedNote lists the retained objects by reason, with reasons in the order of their first object.
 func retainedNote(stays []plan.Retained) string {
 	var reasons []string
 	objects := map[string][]v1alpha1.TopologyEntry{}

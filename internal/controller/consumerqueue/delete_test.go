@@ -183,7 +183,7 @@ func TestTerminateWithoutABroker(t *testing.T) {
 	}
 }
 
-// Neither the status nor the spec tells Warren what may be at the broker.
+// Neither the status nor the spec names the objects that may be at the broker.
 func TestTerminateWithoutAStatusAndWithARefusedSpec(t *testing.T) {
 	t.Parallel()
 	spec := fmt.Sprintf(`{queue: {arguments: {x-a: %q}}}`, strings.Repeat("a", 2000))

@@ -36,7 +36,7 @@ type occurrence struct {
 
 // recordTransitions gathers the Events of a reconciliation from the conditions before it.
 func (r *report) recordTransitions(done plan.Plan, before []v1alpha1.Change, outcome summary, applied error) {
-	wasDrifted := r.condition(v1alpha1.ConditionDrifted) == metav1.ConditionTrue
+	wasDrifted := r.isTrue(v1alpha1.ConditionDrifted)
 	isDrifted := outcome.drifted != nil && outcome.drifted.Status == metav1.ConditionTrue
 	detected := done.Drift || (isDrifted && r.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport)
 	if detected && !wasDrifted {
@@ -52,7 +52,7 @@ func (r *report) recordTransitions(done plan.Plan, before []v1alpha1.Change, out
 	}
 	required := outcome.recreation != nil && outcome.recreation.Status == metav1.ConditionTrue
 	switch {
-	case !required || r.condition(v1alpha1.ConditionRecreationRequired) == metav1.ConditionTrue:
+	case !required || r.isTrue(v1alpha1.ConditionRecreationRequired):
 	case r.status.Recreation != nil && r.status.Recreation.Phase != "":
 		r.addEvent(corev1.EventTypeNormal, eventRecreationPlanned, "Compare", outcome.recreation.Message)
 	default:
@@ -60,7 +60,7 @@ func (r *report) recordTransitions(done plan.Plan, before []v1alpha1.Change, out
 	}
 }
 
-// driftNote lists missing objects. Recreation has an Event of its own, so it is listed only if nothing is missing.
+// driftNote lists missing objects. It lists objects to recreate, which have another Event, only if nothing is missing.
 func driftNote(changes []v1alpha1.Change) string {
 	missing := slices.DeleteFunc(slices.Clone(changes), func(c v1alpha1.Change) bool { return c.Effect == v1alpha1.EffectRecreate })
 	if len(missing) == 0 {

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
@@ -246,10 +244,4 @@ func TestFinish(t *testing.T) {
 			topologytest.Equal(t, "outcome", test.want, got, comparing[outcome]())
 		})
 	}
-}
-
-func TestCondition(t *testing.T) {
-	t.Parallel()
-	s := &report{status: &v1alpha1.ConsumerQueueStatus{}}
-	topologytest.Equal(t, "a missing condition", metav1.ConditionUnknown, s.condition(v1alpha1.ConditionDrifted))
 }

@@ -35,8 +35,8 @@ func failuresIn(err error) []*brokererr.ObjectError {
 	return failures
 }
 
-// unanswered returns the failures of a broker that answers other requests. If only the declaration of a queue got no answer in
-// time, the network is not the cause.
+// unanswered replaces time-outs of queue declarations by ErrQueueNotStarted. Call it when the broker has answered a refresh since,
+// so that the network is not the cause.
 func unanswered(applied error) error {
 	failures := failuresIn(applied)
 	isUnanswered := func(failure *brokererr.ObjectError) bool {
@@ -57,7 +57,7 @@ func unanswered(applied error) error {
 	return errors.Join(all...)
 }
 
-// retryable returns the errors that may pass. What a user must fix is compared again at the next interval.
+// retryable returns nil for errors that a user must fix: the next resync compares those again.
 func retryable(applied error) error {
 	for _, lasting := range []error{
 		brokererr.ErrAccessRefused, brokererr.ErrPreconditionFailed, brokererr.ErrInvalidArgument,

@@ -36,8 +36,8 @@ func (r *Reconciler) locationOf(ctx context.Context, cq *v1alpha1.ConsumerQueue)
 	return leads
 }
 
-// view returns the peers of a ConsumerQueue: the ConsumerQueues that name its objects, through any connection. It asks the management
-// API of its own connection where the connections of other namespaces lead, unless that is known.
+// view returns the peers of a ConsumerQueue: the ConsumerQueues that name its objects, through any connection. It may ask the
+// management API of the own connection where connections of other namespaces lead.
 func (r *Reconciler) view(
 	ctx context.Context, cq *v1alpha1.ConsumerQueue, own *brokers.Broker, here ownership.Location, version vhost.Version,
 ) (ownership.View, error) {
@@ -67,8 +67,8 @@ func (r *Reconciler) view(
 	}), nil
 }
 
-// wasLetInAt reports whether the broker at the address of an own connection has let the connection of another namespace into the
-// vhost before. It is for connections that are not open, for example because they are suspended.
+// wasLetInAt reports whether a connection of another namespace has led here before: the broker at the address of the own connection
+// has let it into the vhost. Use it for a connection that is not open, such as a suspended one.
 func (r *Reconciler) wasLetInAt(
 	ctx context.Context, other *v1alpha1.ConsumerQueue, own rabbit.Health, here ownership.Location,
 ) bool {
@@ -98,7 +98,7 @@ func (r *Reconciler) SharesQueue(
 	return peers.Wants(vhost.QueueID(queue)), true
 }
 
-// switchLocation forgets the inventory of another cluster or vhost. Nothing here may be deleted because of it.
+// switchLocation clears the inventory of another cluster or vhost, so that nothing is deleted here because of it.
 func (r *report) switchLocation(here ownership.Location) {
 	before := ownership.Recorded(r.cq.Status.Location)
 	if !before.Cluster.Known() || here.IsIn(before) {

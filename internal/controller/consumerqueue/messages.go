@@ -20,8 +20,8 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 )
 
-// updateMessages writes the counts of messages into the status, if the status is written anyway or its counts differ too much.
-// The status keeps its counts while the broker cannot be asked or has not counted.
+// updateMessages updates the counts of messages if the status is written anyway or its counts are outdated. The status keeps its
+// counts while there is no connection or no count.
 func (s *scope) updateMessages(bc *v1alpha1.BrokerConnection) {
 	connection, _, usable := s.pool.Usable(bc)
 	if !usable || connection.Health().Err != nil {
@@ -37,9 +37,11 @@ func (s *scope) updateMessages(bc *v1alpha1.BrokerConnection) {
 	}
 }
 
-// countedMessages returns how many messages the queues of a status hold, by the last count; nil if messages are never counted or
-// no queue exists. known is false before the first count and at another location. If a queue did not answer, the counts stay as
-// they were, but dead letters that got stuck since count: a dead-letter queue without a quorum does not answer either.
+// countedMessages returns the messages of a status at the last count; nil if messages are never counted or no queue exists. known is
+// false before the first count and at another location.
+//
+// If a queue did not answer, the counts stay as they were. Only Stuck may grow: a dead-letter queue without a quorum does not answer,
+// and dead letters for it get stuck.
 func countedMessages(status *v1alpha1.ConsumerQueueStatus, broker *brokers.Broker) (counted *v1alpha1.MessageCounts, known bool) {
 	messages := broker.Messages(queueNames(status.Topology))
 	if messages.Disabled {
@@ -111,26 +113,26 @@ func messagesByRole(entries []v1alpha1.TopologyEntry, messages rabbit.Messages) 
 	return byRole
 }
 
-// isOutdated reports whether the counts changed enough to write the status for them alone. The age of the counts is no reason.
-func isOutdated(told, counted *v1alpha1.MessageCounts) bool {
-	if told == nil || counted == nil {
-		return told != counted
+// isOutdated reports whether the counts changed enough to write the status for them alone, whatever their age.
+func isOutdated(written, counted *v1alpha1.MessageCounts) bool {
+	if written == nil || counted == nil {
+		return written != counted
 	}
-	return differsInMagnitude(told.Main, counted.Main) || differsInMagnitude(told.Delayed, counted.Delayed) ||
-		differsInMagnitude(told.DeadLettered, counted.DeadLettered) || differsInMagnitude(told.Stuck, counted.Stuck)
+	return differsInMagnitude(written.Main, counted.Main) || differsInMagnitude(written.Delayed, counted.Delayed) ||
+		differsInMagnitude(written.DeadLettered, counted.DeadLettered) || differsInMagnitude(written.Stuck, counted.Stuck)
 }
 
-// differsInMagnitude reports whether a number became zero or is zero no more, grew by a digit, or lost a digit and is less than
-// half of the smallest number with as many digits as before. So a number that alternates between 9 and 10 causes no writes.
-func differsInMagnitude(told, counted *int64) bool {
-	if told == nil || counted == nil {
-		return told != counted
+// differsInMagnitude reports whether a number became zero, left zero, or gained or lost a digit. A lost digit counts only below half
+// of the magnitude before: a number that falls from 10 counts at 4. So a number that alternates between 9 and 10 causes no writes.
+func differsInMagnitude(written, counted *int64) bool {
+	if written == nil || counted == nil {
+		return written != counted
 	}
-	was, is := magnitude(*told), magnitude(*counted)
+	was, is := magnitude(*written), magnitude(*counted)
 	return (was == 0) != (is == 0) || is > was || is < was && *counted < was/2
 }
 
-// magnitude returns the largest power of ten that is not above a number; zero for zero.
+// magnitude returns the largest power of ten up to a number; zero for zero.
 func magnitude(number int64) int64 {
 	if number <= 0 {
 		return 0

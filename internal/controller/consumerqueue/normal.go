@@ -6,7 +6,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
@@ -85,21 +84,27 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 	if err != nil || waits != (waiting{}) {
 		return reconciled{waits: waits}, err
 	}
+	return s.requeue(interval), nil
+}
+
+// requeue requeues a compared resource for the first of: its recreation, postponed objects, its contract, and the resync interval.
+// A topology in sync needs no resync, because a refresh enqueues it if anything has changed.
+func (s *scope) requeue(interval time.Duration) reconciled {
 	if s.postponedFor > 0 {
 		interval = min(interval, s.postponedFor)
 	}
 	forContract := s.contractRequeue()
 	switch {
 	case s.recheckIn > 0:
-		return requeueAfter(trigger.Jittered(min(interval, s.recheckIn)), trigger.Noticed), nil
+		return requeueAfter(trigger.Jittered(min(interval, s.recheckIn)), trigger.Noticed)
 	case forContract > 0 && s.needsNoRequeue():
 		interval = forContract
 	case forContract > 0:
 		interval = min(interval, forContract)
 	case s.needsNoRequeue():
-		return reconciled{}, nil
+		return reconciled{}
 	}
-	return requeueAfter(trigger.Jittered(interval), trigger.Resync), nil
+	return requeueAfter(trigger.Jittered(interval), trigger.Resync)
 }
 
 // isSwapping reports whether a fence of a recreation may stand. Until it is gone, spec.suspend has no effect.
@@ -108,18 +113,16 @@ func (s *scope) isSwapping() bool {
 }
 
 // refreshPending reports whether the resource must wait for a refresh. A new value of the annotation requested-at requires one.
-// A new resource that is younger than the snapshot requires one, too, unless events keep the snapshot current: its objects may have
-// been declared just before it, and must be adopted then. A creation time is in whole seconds.
+// A new resource requires one if the snapshot is older: Warren must adopt objects that were declared just before the resource.
 func (s *scope) refreshPending(connection *brokers.Broker) bool {
 	asked := trigger.RequestedAt(s.cq)
-	isNew := len(s.status.Topology) == 0 && connection.Health().CurrentAt.Before(s.cq.CreationTimestamp.Add(time.Second))
-	resource := client.ObjectKeyFromObject(s.cq)
-	if asked == s.status.LastHandledReconcileAt && !isNew {
-		s.refreshes.Forget(resource) // a refresh for another resource may have answered
+	isRequested := asked != s.status.LastHandledReconcileAt
+	created := s.cq.CreationTimestamp.Add(time.Second) // a creation time is in whole seconds
+	if !isRequested && (len(s.status.Topology) > 0 || !connection.Health().CurrentAt.Before(created)) {
+		s.refreshes.Forget(s.key()) // a refresh for another resource may have answered
 		return false
 	}
-	isRequested := asked != s.status.LastHandledReconcileAt
-	if s.refreshes.Pending(resource, connection, brokers.Question{About: "requested-at " + asked, Known: !isRequested}) {
+	if s.refreshes.Pending(s.key(), connection, brokers.Question{About: "requested-at " + asked, CatchUp: !isRequested}) {
 		return true
 	}
 	s.status.LastHandledReconcileAt = asked

@@ -295,8 +295,8 @@ func TestSuspendedIsRemoved(t *testing.T) {
 	s := &scope{Reconciler: &Reconciler{client: c}, report: reportOn(cq)}
 	_, err := s.reconcileNormal(t.Context())
 	topologytest.Equal(t, "error", nil, err)
-	topologytest.Equal(t, "suspended", metav1.ConditionUnknown, s.condition(v1alpha1.ConditionSuspended))
-	topologytest.Equal(t, "reconciling", metav1.ConditionTrue, s.condition(v1alpha1.ConditionReconciling))
+	topologytest.Equal(t, "suspended", false, s.isTrue(v1alpha1.ConditionSuspended))
+	topologytest.Equal(t, "reconciling", true, s.isTrue(v1alpha1.ConditionReconciling))
 }
 
 func TestReconcileNormalFails(t *testing.T) {

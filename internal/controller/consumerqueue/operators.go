@@ -5,7 +5,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 )
 
-// hold returns why nothing may be removed now; empty if it may.
+// hold returns why no object may be removed now; empty if objects may be removed.
 func (s *vhostScope) hold() string {
 	if s.connection == nil {
 		return ""
@@ -17,7 +17,7 @@ func (s *vhostScope) hold() string {
 	return brokers.OtherOperator(owners)
 }
 
-// sharedVHost returns the advisory that another Warren works on the vhost, if one does.
+// sharedVHost returns the advisory that another instance works on the vhost, if one does.
 func (s *vhostScope) sharedVHost() []v1alpha1.Advisory {
 	why := s.hold()
 	if why == "" {

@@ -14,8 +14,8 @@ import (
 )
 
 // orphanTimes records when objects were first seen to have left the spec of a ConsumerQueue. The snapshot may be as old as
-// resyncInterval, and another client may need such an object since. So nothing is unbound or deleted before a refresh that began
-// later.
+// resyncInterval, and another client may use such an object now. So no object is unbound or deleted before a refresh that began
+// after that time.
 type orphanTimes struct {
 	mu sync.Mutex
 	of map[client.ObjectKey]map[vhost.ID]time.Time
@@ -25,8 +25,7 @@ func newOrphanTimes() *orphanTimes {
 	return &orphanTimes{of: map[client.ObjectKey]map[vhost.ID]time.Time{}}
 }
 
-// latest records the objects that are about to go, forgets all others, and returns when the last of them was first seen; zero if
-// there is none.
+// latest replaces the recorded objects of a resource. It returns when the newest of them was first seen; zero if there is none.
 func (d *orphanTimes) latest(resource client.ObjectKey, leaving []v1alpha1.TopologyEntry, now time.Time) (newest time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,7 +72,7 @@ func (v *vhostScope) awaitsRefreshBeforeRemoval(comparison plan.Comparison, deci
 	if v.cq.Spec.DriftPolicy == v1alpha1.DriftPolicyReport {
 		return false
 	}
-	resource := client.ObjectKeyFromObject(v.cq)
+	resource := v.key()
 	since := v.orphaned.latest(resource, removable(comparison, decided), time.Now())
 	if since.IsZero() || v.connection.Health().SyncedAt.After(since) {
 		v.removals.Forget(resource)

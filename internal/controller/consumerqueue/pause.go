@@ -22,11 +22,11 @@ import (
 	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
-// Consumers are asked to pause in two steps. pauseConsumers records the pause in the status. syncPause, which ends each
-// reconciliation, makes the ConfigMap match the status. So a manager that crashes in between leaves a status that tells the next one
-// what the ConfigMap may ask for.
+// Warren asks consumers to pause in two steps. pauseConsumers records the pause in the status. syncPause, which ends each
+// reconciliation, makes the ConfigMap match the status. So after a crash in between, the next manager knows from the status which
+// pause the ConfigMap may have.
 
-// contractConfigMap returns the ConfigMap with the contract, as the contract itself names it; empty if it is not written.
+// contractConfigMap returns the ConfigMap of the contract as "namespace/name"; empty if it is not written.
 func (v *vhostScope) contractConfigMap() string {
 	spec, written := v.cq.Spec.Contract, v.status.Contract
 	if spec == nil || written == nil || spec.ConfigMap != written.ConfigMap {
@@ -35,7 +35,7 @@ func (v *vhostScope) contractConfigMap() string {
 	return v.cq.Namespace + "/" + written.ConfigMap
 }
 
-// pauseConsumers decides whether the consumers that a recreation waits for are asked to pause. verdict is why it does not begin now.
+// pauseConsumers decides whether to ask the consumers that a recreation waits for to pause. verdict is why it does not begin now.
 func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, inspected phaseResult, verdict plan.Verdict) plan.Verdict {
 	waits := verdict.Reason == v1alpha1.ReasonWaitingForConsumers
 	isObstructed := !waits && verdict.Reason != v1alpha1.ReasonRecreationPending
@@ -52,7 +52,7 @@ func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, in
 	}
 	counts := plan.ConsumerCounts{All: inspected.seen.Queue.Consumers, Listed: inspected.listed, Following: inspected.following}
 	pause, why := next.PauseConsumers(moment, counts, v.contractConfigMap())
-	key := client.ObjectKeyFromObject(v.cq)
+	key := v.key()
 	switch {
 	case !pause:
 		verdict.Message += "; " + why
@@ -70,16 +70,20 @@ func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, in
 	return verdict
 }
 
-// giveUpPause ends an attempt that has not written to the broker, because it cannot begin although its consumers have paused.
+// giveUpPause ends a recreation that could not begin although its consumers paused. It has not written to the broker.
 func (v *vhostScope) giveUpPause(moment plan.Moment, why string) {
-	given := moment.Status
-	given.BackOutReason, given.BackOutMessage = v1alpha1.BackOutPauseEnded, "its consumers paused, and it could not begin: "+why
-	finished := plan.Finished(given, metav1.NewTime(moment.Now).Rfc3339Copy())
+	status := moment.Status
+	status.BackOutReason = v1alpha1.BackOutPauseEnded
+	status.BackOutMessage = "its consumers paused, but the recreation could not begin: " + why
+	finished := plan.Finished(status, metav1.NewTime(moment.Now).Rfc3339Copy())
 	v.status.Recreation = &finished
-	v.recreations.release(client.ObjectKeyFromObject(v.cq))
+	v.recreations.release(v.key())
 	metrics.Recreations.Inc(string(v1alpha1.RecreationBackedOut))
-	v.addEvent(corev1.EventTypeWarning, eventRecreationBackedOut, "Recreate", fmt.Sprintf(
-		"queue %q stays as it was, because %s", given.Queue, given.BackOutMessage))
+	v.addBackedOutEvent(status.Queue, status.BackOutMessage)
+}
+
+func (v *vhostScope) addBackedOutEvent(queue, why string) {
+	v.addEvent(corev1.EventTypeWarning, eventRecreationBackedOut, "Recreate", fmt.Sprintf("queue %q was not recreated: %s", queue, why))
 }
 
 // syncPause makes the ConfigMap of the contract ask for the pause that the status records, or for none. It returns when to call it
@@ -107,7 +111,7 @@ func (s *scope) syncPause(ctx context.Context) (again time.Duration, err error) 
 	}
 	recreation.Pause = nil
 	if !recreation.IsUnderWay() {
-		s.recreations.release(client.ObjectKeyFromObject(s.cq))
+		s.recreations.release(s.key())
 	}
 	if equality.Semantic.DeepEqual(*recreation, v1alpha1.RecreationStatus{}) {
 		s.status.Recreation = nil
@@ -150,7 +154,7 @@ func (s *scope) writePause(ctx context.Context, pause *consumercontract.Pause) e
 
 // interruptPlanned ends the pause of a recreation that cannot begin now. The status retains the counts of its attempts and pauses.
 func (v *vhostScope) interruptPlanned() {
-	v.recreations.release(client.ObjectKeyFromObject(v.cq))
+	v.recreations.release(v.key())
 	if v.status.Recreation != nil {
 		v.status.Recreation.EndPause()
 	}

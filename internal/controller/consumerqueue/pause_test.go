@@ -222,8 +222,8 @@ func (w *recreationWorld) rewindPause(by time.Duration) {
 	}
 }
 
-// A pause in vain costs throughput, so the next one comes later, and with another id, because consumers end a pause by its id.
-func TestAPauseInVain(t *testing.T) {
+// A pause without a recreation costs throughput, so the next one comes later. It has another ID, because consumers end a pause by ID.
+func TestAPauseWithoutARecreation(t *testing.T) {
 	t.Parallel()
 	w := newPausableWorld(t)
 	id := w.pause()
@@ -231,7 +231,7 @@ func TestAPauseInVain(t *testing.T) {
 	w.once()
 	last := w.get().Status.Recreation.LastResult
 	topologytest.Equal(t, "reason", v1alpha1.BackOutPauseEnded, last.Reason)
-	topologytest.Equal(t, "message", `its consumers paused, and it could not begin: queue "orders" is recreated when its 2 consumers are gone`, last.Message)
+	topologytest.Equal(t, "message", `its consumers paused, but the recreation could not begin: queue "orders" is recreated when its 2 consumers are gone`, last.Message)
 	age := func(ago time.Duration) {
 		cq := w.get()
 		cq.Status.Recreation.LastResult.Time = metav1.NewTime(time.Now().Add(-ago).Truncate(time.Second))

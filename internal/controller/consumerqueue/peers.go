@@ -16,10 +16,13 @@ import (
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
-// indexPeers keeps the index of ownership, and enqueues the ConsumerQueues that a change of another one concerns: they lost a
-// conflict that may be over; they are about to delete what the other may want now; the other is the first to share their
-// dead-letter queue, or the last that did; or the other changes which namespaces may share an object. It also enqueues the first list of a
-// manager.
+// indexPeers updates the index of ownership. It also enqueues the first list of a manager, and the ConsumerQueues that a change of
+// another one concerns:
+//
+//   - they lost a conflict that may be over
+//   - they are about to delete objects that the other may want now
+//   - the other is the first or the last to share their dead-letter queue
+//   - the other changes which namespaces may share an object
 func (r *Reconciler) indexPeers() handler.EventHandler {
 	enqueue := func(q requests, changed *v1alpha1.ConsumerQueue, leaves bool) {
 		for _, key := range r.index.Affected(changed, leaves) {
@@ -80,19 +83,18 @@ func (r *Reconciler) enqueueSharers(q requests, of client.ObjectKey, before, aft
 	}
 }
 
-// formerManager is for how long a new leader expects writes of the former one. The former one stops when it could not renew its
-// lease for 10 s, and its last requests end soon after.
+// formerManager is for how long a new leader expects writes of the manager that led before. That manager stops after it failed to
+// renew its lease for 10 s, and its last requests end soon after.
 const formerManager = time.Minute
 
-// rivalReader reads ConsumerQueues that may have recorded what another one wants. It reads from the cache if the cache surely has
-// everything that was recorded, and from the API server otherwise. Thousands of ConsumerQueues may name one queue, and each would
-// cost a request.
+// rivalReader reads the recorded claims of other ConsumerQueues. It reads from the cache if the cache is known to have every record,
+// and from the API server otherwise. Thousands of ConsumerQueues may name one queue, and each would cost a request.
 type rivalReader struct {
 	client.Reader
 	reconciler *Reconciler
 }
 
-// Get reads a ConsumerQueue. The cache is older only after a write of this manager, which it remembers, or of a former one.
+// Get reads a ConsumerQueue. The cache is old only after a write of this manager, which statuses records, or of the one before.
 func (r rivalReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	if time.Since(r.reconciler.leadsSince()) > formerManager {
 		if err := r.reconciler.client.Get(ctx, key, into, options...); err == nil && !r.reconciler.statuses.IsOlder(into) {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
@@ -35,7 +33,7 @@ func removesAny(removal rabbit.Removal) bool { return len(removal.Bindings)+len(
 
 // prune tries to delete the queues that left the spec, and reports why each remaining object stays.
 func (v *vhostScope) prune(comparison *plan.Comparison) {
-	owner := client.ObjectKeyFromObject(v.cq)
+	owner := v.key()
 	var trying [][]string
 	for _, orphan := range comparison.Orphans {
 		block := orphan.BlockedBy
@@ -76,8 +74,8 @@ func (v *vhostScope) checkAgain(entry v1alpha1.TopologyEntry, before plan.Blocke
 }
 
 // stillLeaving returns the check right before a queue is fenced: another client may have begun to dead-letter there, or another
-// ConsumerQueue may want it. One catch-up serves all checks at the same time. If a refresh must do that, the check may wait for
-// its turn, so it has no time limit but that of the requests; it holds no slot of deletions meanwhile.
+// ConsumerQueue may want it. One catch-up serves all checks that wait. It may take a refresh, which waits for others, so the check
+// sets no time limit. The check holds no slot of deletions.
 func (v *vhostScope) stillLeaving(entry v1alpha1.TopologyEntry) func(context.Context) error {
 	now := *v
 	now.scope = v.frozen()
@@ -92,7 +90,7 @@ func (v *vhostScope) stillLeaving(entry v1alpha1.TopologyEntry) func(context.Con
 	}
 }
 
-// mayLeave returns an error that says why an object must not go.
+// mayLeave returns why an object must not be deleted; nil if it may.
 func mayLeave(comparison plan.Comparison, entry v1alpha1.TopologyEntry) error {
 	for _, orphan := range comparison.Orphans {
 		if orphan.ID() != topology.IDOf(entry) {
@@ -113,7 +111,7 @@ func orphaned(entry v1alpha1.TopologyEntry, why plan.Blocker) v1alpha1.Advisory 
 	}
 }
 
-// The reasons to retain a queue that package plan does not know.
+// The reasons to retain an object that package plan does not know.
 var (
 	notEmpty = plan.Blocker{Reason: v1alpha1.AdvisoryReasonNotEmpty, Message: "it holds messages or has consumers"}
 	checking = plan.Blocker{Reason: v1alpha1.AdvisoryReasonCheckingEmpty, Message: "checking whether it is empty"}

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -23,11 +22,11 @@ import (
 const (
 	// progressInterval is how often the status shows how many messages are left.
 	progressInterval = 5 * time.Second
-	// lookAgain is for how long the numbers of consumers and messages of a queue that waits to be recreated hold.
-	lookAgain = 5 * time.Second
+	// inspectionAge is for how long the consumers and messages that were counted in a queue are current.
+	inspectionAge = 5 * time.Second
 	// slotAgain is how soon a queue tries again for a slot.
 	slotAgain = time.Second
-	// refusedAgain is how soon a recreation that the broker does not allow is checked again, busyAgain one whose queue is in use.
+	// refusedAgain is how soon a refused recreation is checked again; busyAgain, if the queue is in use.
 	refusedAgain = time.Minute
 	busyAgain    = 10 * time.Second
 )
@@ -37,15 +36,15 @@ func recreates(cq *v1alpha1.ConsumerQueue) bool {
 	return topology.RecreationOf(cq).Recreates(cq.Spec.DriftPolicy)
 }
 
-// planRecreation finds out which queue is recreated next and whether its moment has come. It returns the summary that says so, and the
-// status of the recreation if it begins now.
+// planRecreation chooses the queue to recreate next, and decides whether its recreation begins now. It returns the summary with that
+// decision, and the status of the recreation if it begins.
 func (v *vhostScope) planRecreation(comparison plan.Comparison, outcome summary) (summary, *v1alpha1.RecreationStatus) {
 	if !recreates(v.cq) || !comparison.Recreate() {
 		v.dropPlanned()
 		return outcome, nil
 	}
 	blocksReady := outcome.ready.Reason == v1alpha1.ReasonRecreationRequired
-	if !blocksReady && !comparison.Upgraded { // another change fails first, perhaps only for a moment
+	if !blocksReady && !comparison.Upgraded { // another problem comes first, and may soon be over
 		v.interruptPlanned()
 		return outcome, nil
 	}
@@ -81,9 +80,9 @@ func isAboutApproval(verdict plan.Verdict) bool {
 	return slices.Contains([]string{v1alpha1.ReasonApprovalNeeded, v1alpha1.ReasonApprovalStale}, verdict.Reason)
 }
 
-// dropPlanned removes a recreation that is not needed any more from the status, except the result of the last one.
+// dropPlanned removes a recreation that is no longer needed from the status. It keeps the result of the last one.
 func (v *vhostScope) dropPlanned() {
-	v.recreations.release(client.ObjectKeyFromObject(v.cq))
+	v.recreations.release(v.key())
 	former := v.status.Recreation
 	if former == nil || former.LastResult == nil && former.Pause == nil {
 		v.status.Recreation = nil
@@ -93,12 +92,12 @@ func (v *vhostScope) dropPlanned() {
 	v.status.Recreation.EndPause()
 }
 
-// decideRecreation decides by the content of the queue whether a permitted recreation begins. A task asks the broker, so the
-// answer may be a moment old. Only a new answer begins a recreation.
+// decideRecreation decides whether a permitted recreation begins, by the consumers and messages of the queue. A task counts them at
+// the broker. A recreation begins only with counts younger than inspectionAge.
 func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) (plan.Verdict, *v1alpha1.RecreationStatus) {
-	key := client.ObjectKeyFromObject(v.cq)
+	key := v.key()
 	task := v.recreations.get(key, moment.Status)
-	isNew := task.exists() && !task.isRunning() && moment.Now.Sub(task.ended) < lookAgain
+	isNew := task.exists() && !task.isRunning() && moment.Now.Sub(task.ended) < inspectionAge
 	if !isNew && !task.isRunning() {
 		work, err := v.workOf(moment.Status)
 		if err != nil {
@@ -131,7 +130,7 @@ func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) 
 	return verdict, begunStatus(next, moment, inspected.seen)
 }
 
-// verdictOfInspection decides by what the broker answered.
+// verdictOfInspection decides by the answer of the broker.
 func verdictOfInspection(next plan.Recreation, moment plan.Moment, inspected phaseResult) plan.Verdict {
 	if inspected.err == nil {
 		moment.Consumers, moment.Ready = inspected.seen.Queue.Consumers, int64(inspected.seen.Queue.Ready)
@@ -145,7 +144,7 @@ func verdictOfInspection(next plan.Recreation, moment plan.Moment, inspected pha
 	return verdict
 }
 
-// begunStatus is the status of a recreation that begins.
+// begunStatus returns the status of a recreation that begins.
 func begunStatus(next plan.Recreation, moment plan.Moment, seen recreate.Seen) *v1alpha1.RecreationStatus {
 	begun := moment.Status
 	begun.Phase, begun.Remaining = v1alpha1.RecreationDiverting, int64(seen.Queue.Ready)
@@ -169,8 +168,8 @@ func (s *scope) requeueWithin(wait time.Duration) {
 	}
 }
 
-// summaryOfVerdict is the summary of a topology of which a queue waits to be recreated. The old queue works, so Ready stays True unless a
-// person is needed, or something else of the spec has to wait.
+// summaryOfVerdict returns the summary while a queue waits to be recreated. The old queue works, so Ready stays True unless a user
+// must act or another change has to wait.
 func (v *vhostScope) summaryOfVerdict(comparison plan.Comparison, outcome summary, verdict plan.Verdict) summary {
 	message := recreationMessage(comparison.Changes, nil) + "; " + verdict.Message
 	required := conditions.True(verdict.Reason, message)
@@ -179,12 +178,14 @@ func (v *vhostScope) summaryOfVerdict(comparison plan.Comparison, outcome summar
 		return change.Effect != v1alpha1.EffectRecreate
 	})
 	switch {
-	case verdict.Begins: // begin says more
+	case verdict.Begins: // beginWork sets the conditions
 	case isAboutApproval(verdict):
 		outcome.ready, outcome.progress = conditions.False(v1alpha1.ReasonApprovalNeeded, message), conditions.Stalled
 	case verdict.Reason == v1alpha1.ReasonRecreationBlocked, verdict.Reason == v1alpha1.ReasonRecreationAborted:
 		outcome.ready, outcome.progress = conditions.False(verdict.Reason, message), conditions.Stalled
-		v.tellBlocked(verdict)
+		if verdict.Reason == v1alpha1.ReasonRecreationBlocked && conditions.Ready(v.status.Conditions).Reason != verdict.Reason {
+			v.addEvent(corev1.EventTypeWarning, eventRecreationBlocked, "Recreate", verdict.Message)
+		}
 	case waits:
 		outcome.ready, outcome.progress = conditions.Unknown(v1alpha1.ReasonRecreationPending, message), conditions.Reconciling
 	default:
@@ -193,22 +194,15 @@ func (v *vhostScope) summaryOfVerdict(comparison plan.Comparison, outcome summar
 	return outcome
 }
 
-func (v *vhostScope) tellBlocked(verdict plan.Verdict) {
-	if verdict.Reason == v1alpha1.ReasonRecreationBlocked &&
-		conditions.Ready(v.status.Conditions).Reason != v1alpha1.ReasonRecreationBlocked {
-		v.addEvent(corev1.EventTypeWarning, eventRecreationBlocked, "Recreate", verdict.Message)
-	}
-}
-
 // continueRecreation continues a recreation that has begun to write to the broker. It returns true when the recreation is over.
 func (v *vhostScope) continueRecreation(ctx context.Context) (over bool, err error) {
-	key := client.ObjectKeyFromObject(v.cq)
+	key := v.key()
 	v.recreations.reserve(key, v.place(), true)
 	status := *v.status.Recreation
 	task := v.recreations.get(key, status)
 	switch {
 	case task.isRunning():
-		if reason, _ := v.backOutWish(status); reason != "" && status.Phase == v1alpha1.RecreationEmptying {
+		if reason, _ := v.backOutReason(status); reason != "" && status.Phase == v1alpha1.RecreationEmptying {
 			v.recreations.stop(key)
 		}
 		status.Remaining = int64(task.progress.Remaining)
@@ -223,19 +217,19 @@ func (v *vhostScope) continueRecreation(ctx context.Context) (over bool, err err
 		v.requeueWithin(wait)
 		return false, nil
 	}
-	return false, v.beginWork(ctx, v.turnedBack(status))
+	return false, v.beginWork(ctx, v.backedOut(status))
 }
 
-// turnedBack is the status of a recreation under way after what the user asks for.
-func (v *vhostScope) turnedBack(status v1alpha1.RecreationStatus) v1alpha1.RecreationStatus {
-	if reason, message := v.backOutWish(status); reason != "" {
+// backedOut returns the status of a recreation, changed to back out if the user wants that.
+func (v *vhostScope) backedOut(status v1alpha1.RecreationStatus) v1alpha1.RecreationStatus {
+	if reason, message := v.backOutReason(status); reason != "" {
 		return plan.BackOut(status, reason, message)
 	}
 	return status
 }
 
-// backOutWish is why the user wants a recreation to go back; empty if the user does not.
-func (v *vhostScope) backOutWish(status v1alpha1.RecreationStatus) (reason, message string) {
+// backOutReason returns why the user wants a recreation to back out; empty if the user does not.
+func (v *vhostScope) backOutReason(status v1alpha1.RecreationStatus) (reason, message string) {
 	switch {
 	case !v.cq.DeletionTimestamp.IsZero():
 		return v1alpha1.BackOutDeleted, "the ConsumerQueue is being deleted"
@@ -263,12 +257,12 @@ func (v *vhostScope) isEditedBack(status v1alpha1.RecreationStatus) bool {
 
 // advance decides how a recreation continues when the work of its phase has ended.
 func (v *vhostScope) advance(ctx context.Context, status v1alpha1.RecreationStatus, task recreationTask) (over bool, err error) {
-	key, now := client.ObjectKeyFromObject(v.cq), metav1.Now().Rfc3339Copy()
+	key, now := v.key(), metav1.Now().Rfc3339Copy()
 	result := task.result
 	if status.Phase == v1alpha1.RecreationSwapping {
 		status.DeleteSent = result.swapped.DeleteSent
 	}
-	next, over := plan.NextStep(status, v.endedOf(status, result, now))
+	next, over := plan.NextStep(status, v.endOfPhase(status, result, now))
 	next.Moved += int64(result.moved())
 	next.PastBindings += int64(result.past())
 	next.Remaining = int64(result.progress.Remaining)
@@ -279,9 +273,12 @@ func (v *vhostScope) advance(ctx context.Context, status v1alpha1.RecreationStat
 	if over {
 		return true, v.finishRecreation(ctx, next, now)
 	}
-	next = v.turnedBack(next)
+	next = v.backedOut(next)
 	next.ConsumersMayStart = next.Phase == v1alpha1.RecreationGivingBack
-	v.tellStep(status, next)
+	if status.Phase == v1alpha1.RecreationSwapping && next.Phase == v1alpha1.RecreationGivingBack && next.BackOutReason == "" {
+		v.addEvent(corev1.EventTypeNormal, eventQueueSwapped, "Recreate", fmt.Sprintf(
+			"queue %q was deleted while it was empty, and declared with %s", next.Queue, next.NewArguments))
+	}
 	failed := result.err != nil && next.Phase == status.Phase
 	if failed {
 		log.FromContext(ctx).Info("A recreation cannot go on yet", "queue", status.Queue, "phase", status.Phase,
@@ -296,28 +293,19 @@ func (v *vhostScope) advance(ctx context.Context, status v1alpha1.RecreationStat
 	return false, v.beginWork(ctx, next)
 }
 
-// tellStep adds the Events of a step.
-func (v *vhostScope) tellStep(before, after v1alpha1.RecreationStatus) {
-	if before.Phase == v1alpha1.RecreationSwapping && after.Phase == v1alpha1.RecreationGivingBack && after.BackOutReason == "" {
-		v.addEvent(corev1.EventTypeNormal, eventQueueSwapped, "Recreate", fmt.Sprintf(
-			"queue %q was deleted while it was empty, and declared with %s", after.Queue, after.NewArguments))
-	}
-}
-
 // beginWork writes the status of a recreation, and then begins the work of its phase.
 func (v *vhostScope) beginWork(ctx context.Context, status v1alpha1.RecreationStatus) error {
 	status.Runs++
 	v.showRecreation(status, recreate.Progress{})
-	if err := v.writeStatus(ctx); err != nil {
-		return asStaleCache(err)
+	if err := v.writeClaim(ctx); err != nil {
+		return err
 	}
-	v.cq.Status, v.claimWritten = *v.status.DeepCopy(), true
 	v.recordEvents()
 	work, err := v.workOf(status)
 	if err != nil {
 		return err
 	}
-	v.recreations.begin(client.ObjectKeyFromObject(v.cq), status, work.run)
+	v.recreations.begin(v.key(), status, work.run)
 	v.requeueWithin(progressInterval)
 	return nil
 }
@@ -340,18 +328,16 @@ func (v *vhostScope) showRecreation(status v1alpha1.RecreationStatus, progress r
 func (v *vhostScope) finishRecreation(ctx context.Context, status v1alpha1.RecreationStatus, now metav1.Time) error {
 	finished := plan.Finished(status, now)
 	v.status.Recreation = &finished
-	if err := v.writeStatus(ctx); err != nil {
-		return asStaleCache(err)
+	if err := v.writeClaim(ctx); err != nil {
+		return err
 	}
-	v.cq.Status, v.claimWritten = *v.status.DeepCopy(), true
-	v.recreations.release(client.ObjectKeyFromObject(v.cq))
+	v.recreations.release(v.key())
 	result := finished.LastResult
 	metrics.Recreations.Inc(string(result.Result))
 	log.FromContext(ctx).Info("A recreation is over", "queue", result.Queue, "result", result.Result, "reason", result.Reason,
 		"messages", status.Moved)
 	if result.Result == v1alpha1.RecreationBackedOut {
-		v.addEvent(corev1.EventTypeWarning, eventRecreationBackedOut, "Recreate", fmt.Sprintf(
-			"queue %q stays as it was, because %s", result.Queue, result.Message))
+		v.addBackedOutEvent(result.Queue, result.Message)
 	} else {
 		how := "without moving a message"
 		if status.Moved > 0 {
@@ -370,7 +356,7 @@ func (v *vhostScope) beginRecreation(ctx context.Context, status v1alpha1.Recrea
 	return v.beginWork(ctx, status)
 }
 
-// recoverRecreation looks for a hold queue where the status was lost, and continues its recreation. It returns false if there is none.
+// recoverRecreation continues a recreation whose status was lost, if its hold queue exists. It returns false if there is none.
 func (v *vhostScope) recoverRecreation(ctx context.Context) (found bool, err error) {
 	main := v.cq.QueueName()
 	engine := v.connection.Recreator(v.location.Cluster.Key())
@@ -387,7 +373,7 @@ func (v *vhostScope) recoverRecreation(ctx context.Context) (found bool, err err
 	status := v1alpha1.RecreationStatus{
 		ID: of.ID, Queue: main, NewArguments: of.Queue.Arguments.JSON(), Hold: of.Hold(), Backlog: of.Backlog(),
 		Bindings: recordedBindings(seen.Hold.Bindings),
-		Runs:     time.Now().Unix(), // another number than any that an older manager knows
+		Runs:     time.Now().Unix(), // a number that no earlier manager has used
 	}
 	status = plan.Recovered(status, plan.Found{Fenced: seen.Fenced, Exists: seen.Queue.Exists, IsNew: seen.IsNew})
 	return true, v.beginWork(ctx, status)

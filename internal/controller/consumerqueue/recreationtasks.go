@@ -22,11 +22,11 @@ const (
 	lastWorkRetry  = 5 * time.Second
 )
 
-// recreationTasks does the work of the phases of recreations, which takes longer than a reconciliation should. Each task enqueues its
-// ConsumerQueue when it has ended. A ConsumerQueue has one task at a time, and its slot from Diverting until the recreation is over.
+// recreationTasks runs the phases of recreations in the background, because they take longer than a reconciliation should. Each task
+// enqueues its ConsumerQueue when it has ended. A ConsumerQueue has one task at a time. It keeps its slot from Diverting until the
+// recreation is over.
 type recreationTasks struct {
-	// lifetime ends when the manager does.
-	lifetime context.Context // the life of the component, not of a call
+	lifetime context.Context // of the manager, not of a call
 	enqueue  func(client.ObjectKey)
 
 	mu    sync.Mutex
@@ -36,7 +36,7 @@ type recreationTasks struct {
 
 // recreationTask is the work of one phase of one recreation. The zero task is none.
 type recreationTask struct {
-	// id, phase and runs are those of the status when the work began.
+	// id, phase and runs are copied from the status when the work begins.
 	id       string
 	phase    v1alpha1.RecreationPhase
 	runs     int64
@@ -54,7 +54,7 @@ type recreationTask struct {
 
 // phaseResult is how the work of a phase ended.
 type phaseResult struct {
-	// seen, listed and following are of Waiting. The latter two are numbers of consumers; see plan.ConsumerCounts.
+	// seen, listed and following are set in phase Waiting. listed and following count consumers; see plan.ConsumerCounts.
 	seen              recreate.Seen
 	listed, following int
 
@@ -63,7 +63,7 @@ type phaseResult struct {
 	err      error
 }
 
-// moved is how many messages the work has moved, and past how many of them came past the bindings.
+// moved returns how many messages the work has moved; past, how many of them came past the bindings.
 func (r phaseResult) moved() int { return r.progress.Moved + r.swapped.Moved }
 
 func (r phaseResult) past() int { return r.progress.Past + r.swapped.Past }
@@ -86,7 +86,7 @@ func (t recreationTask) isRunning() bool { return t.exists() && t.ended.IsZero()
 // hasResult reports whether the task has ended and the status does not have its result yet.
 func (t recreationTask) hasResult() bool { return t.exists() && !t.ended.IsZero() && !t.taken }
 
-// lastResult is the result of the task, or the one before while the task runs; false if there is none.
+// lastResult returns the result of the task or, while it runs, of the task before; false if there is none.
 func (t recreationTask) lastResult() (phaseResult, bool) {
 	switch {
 	case t.exists() && !t.isRunning():
@@ -97,7 +97,7 @@ func (t recreationTask) lastResult() (phaseResult, bool) {
 	return phaseResult{}, false
 }
 
-// retryIn is how soon work that failed is repeated.
+// retryIn returns how soon failed work is repeated.
 func (t recreationTask) retryIn(now time.Time) time.Duration {
 	if t.failures == 0 {
 		return 0
@@ -106,8 +106,8 @@ func (t recreationTask) retryIn(now time.Time) time.Duration {
 	return wait - now.Sub(t.ended)
 }
 
-// get returns the task that a status is about, as it is now; the zero task if there is none. A task that runs counts whatever it is
-// about: it has to end first. The result of a task is of no use to a status that another manager has written since.
+// get returns a copy of the task of a status; the zero task if there is none. It returns a running task whatever its phase, because
+// that task must end first. It ignores an ended task if another manager has written the status since.
 func (r *recreationTasks) get(key client.ObjectKey, status v1alpha1.RecreationStatus) recreationTask {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,7 +162,7 @@ func (r *recreationTasks) take(key client.ObjectKey) {
 	}
 }
 
-// stop tells a task to end early.
+// stop cancels a task.
 func (r *recreationTasks) stop(key client.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,7 +171,7 @@ func (r *recreationTasks) stop(key client.ObjectKey) {
 	}
 }
 
-// reserve gives a ConsumerQueue a slot at a vhost; false if none is free. A recreation under way gets a slot even so.
+// reserve gives a ConsumerQueue a slot at a vhost; false if none is free. A recreation under way always gets a slot.
 func (r *recreationTasks) reserve(key client.ObjectKey, vhost string, isUnderWay bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -35,7 +35,7 @@ type recreationWork struct {
 	configMap string
 }
 
-// run does the work of the phase that the status has.
+// run does the work of the phase in the status.
 func (w *recreationWork) run(ctx context.Context, report func(recreate.Progress)) (result phaseResult) {
 	switch w.status.Phase {
 	case v1alpha1.RecreationWaiting:
@@ -54,28 +54,28 @@ func (w *recreationWork) run(ctx context.Context, report func(recreate.Progress)
 	case v1alpha1.RecreationGivingBack:
 		result.progress, result.err = w.engine.GiveBack(ctx, w.recreation, w.wanted, report)
 		if result.err == nil {
-			result.err = w.connection.CatchUp(ctx) // the next comparison must see the queue as it is
+			result.err = w.connection.CatchUp(ctx) // the next comparison must see the new queue
 		}
 	}
 	return result
 }
 
-// errOutdatedWork ends work whose recreation has gone on without it, for instance through another manager.
+// errOutdatedWork ends work if the status has changed since, for example by another manager.
 var errOutdatedWork = errors.New("the status of the recreation has changed")
 
-// record changes the status of the recreation at the API server while the work continues. It fails if another manager has begun work on the
-// same recreation since.
+// record changes the status of the recreation at the API server while the work runs. It returns errOutdatedWork if other work on the
+// same recreation has begun since.
 func (w *recreationWork) record(ctx context.Context, change func(*v1alpha1.RecreationStatus)) error {
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		now := &v1alpha1.ConsumerQueue{}
 		if err := w.live.Get(ctx, w.key, now); err != nil {
 			return err
 		}
-		is := now.Status.Recreation
-		if is == nil || is.ID != w.status.ID || is.Runs != w.status.Runs {
+		status := now.Status.Recreation
+		if status == nil || status.ID != w.status.ID || status.Runs != w.status.Runs {
 			return errOutdatedWork
 		}
-		change(is)
+		change(status)
 		return w.statuses.Update(ctx, w.client, now)
 	})
 	if err != nil {
@@ -104,7 +104,7 @@ func recordedBindings(bindings []vhost.Binding) []v1alpha1.RecordedBinding {
 	return recorded
 }
 
-// workOf is the work of a recreation whose status was written.
+// workOf returns the work of a recreation whose status was written.
 func (v *vhostScope) workOf(status v1alpha1.RecreationStatus) (*recreationWork, error) {
 	arguments, err := readArguments(status.NewArguments)
 	if err != nil {
@@ -125,7 +125,7 @@ func (v *vhostScope) workOf(status v1alpha1.RecreationStatus) (*recreationWork, 
 		})
 	}
 	return &recreationWork{
-		Reconciler: v.Reconciler, key: client.ObjectKeyFromObject(v.cq), status: status, recreation: of,
+		Reconciler: v.Reconciler, key: v.key(), status: status, recreation: of,
 		engine: v.connection.Recreator(v.location.Cluster.Key()), connection: v.connection, wanted: v.wantedAfter(status),
 	}, nil
 }
@@ -143,7 +143,7 @@ func readArguments(text string) (vhost.Arguments, error) {
 	return vhost.Normalize(read), nil
 }
 
-// isWithoutHold reports whether a recreation has no hold queue: that of a delay tier to which nothing is bound when it begins.
+// isWithoutHold reports whether a recreation has no hold queue: a delay tier without bindings needs none.
 func (v *vhostScope) isWithoutHold(status v1alpha1.RecreationStatus) bool {
 	if status.IsUnderWay() {
 		return status.Hold == ""
@@ -152,8 +152,8 @@ func (v *vhostScope) isWithoutHold(status v1alpha1.RecreationStatus) bool {
 	return v.roleOf(status.Queue) == v1alpha1.RoleDelayTier && len(observed.BindingsTo[status.Queue]) == 0
 }
 
-// acceptsPast reports whether messages that came past the bindings are moved like others. Only publishers to the main queue have a
-// choice: the retries of a delay tier and the dead letters of a DLQ come by name.
+// acceptsPast reports whether messages that came past the bindings are moved like others. The user decides only for the main queue:
+// retries reach a delay tier, and dead letters a DLQ, by the name of the queue.
 func (v *vhostScope) acceptsPast(status v1alpha1.RecreationStatus) bool {
 	return topology.RecreationOf(v.cq).AcceptPastBindings || v.roleOf(status.Queue) != v1alpha1.RoleMain
 }
@@ -167,8 +167,8 @@ func (v *vhostScope) tiersReturningTo(queue string) []string {
 	return plan.TiersReturningTo(queue, v.owned, observed)
 }
 
-// wantedAfter returns a function that reports which bindings come back. Bindings that the resource owned and that have left the
-// spec do not. The old queue gets all its bindings back.
+// wantedAfter returns a function that reports whether the new queue gets a binding: all except owned bindings that left the spec.
+// After a back-out, the old queue gets all its bindings.
 func (v *vhostScope) wantedAfter(status v1alpha1.RecreationStatus) func(vhost.Binding) bool {
 	if status.BackOutReason != "" || len(v.desired.Queues) == 0 {
 		return func(vhost.Binding) bool { return true }
@@ -180,7 +180,7 @@ func (v *vhostScope) wantedAfter(status v1alpha1.RecreationStatus) func(vhost.Bi
 	return func(binding vhost.Binding) bool { return desired[binding.ID()] || !owned[binding.ID()] }
 }
 
-// outcomes are what the reasons of errors mean for a recreation; all others refuse it.
+// outcomes maps the reasons of errors to the outcomes of a phase. Any other reason is PhaseRefused.
 var outcomes = map[recreate.Reason]plan.Outcome{
 	"":                              plan.PhaseFailed,
 	recreate.DeleteUncertain:        plan.PhaseFailed,
@@ -189,8 +189,8 @@ var outcomes = map[recreate.Reason]plan.Outcome{
 	recreate.PublishersPastBindings: plan.PhaseNotProven,
 }
 
-// endedOf is how the work of a phase ended, as the decision needs it.
-func (v *vhostScope) endedOf(status v1alpha1.RecreationStatus, result phaseResult, now metav1.Time) plan.Ended {
+// endOfPhase describes for plan.NextStep how the work of a phase ended.
+func (v *vhostScope) endOfPhase(status v1alpha1.RecreationStatus, result phaseResult, now metav1.Time) plan.Ended {
 	settings := topology.RecreationOf(v.cq)
 	ended := plan.Ended{
 		Outcome: plan.PhaseDone, WithoutHold: v.isWithoutHold(status),
@@ -199,7 +199,7 @@ func (v *vhostScope) endedOf(status v1alpha1.RecreationStatus, result phaseResul
 	}
 	reason := recreate.ReasonOf(result.err)
 	isSwapped := status.Phase == v1alpha1.RecreationSwapping && result.err == nil
-	// If such messages are refused, no other error may hide them: the next attempt would not find them again.
+	// If such messages are refused, no other error may hide them, because the next attempt does not find them again.
 	matters := result.err == nil || reason == recreate.PublishersPastBindings || !ended.Accepts
 	if past := result.past(); past > 0 && !isSwapped && matters {
 		ended.Outcome = plan.PhaseMessagesCame
@@ -231,7 +231,7 @@ const (
 	back      = "back"
 )
 
-// countWork counts what the work of a phase did.
+// countWork counts the messages of a phase and its times.
 func (v *vhostScope) countWork(status v1alpha1.RecreationStatus, result phaseResult) {
 	direction := toBacklog
 	if status.Phase == v1alpha1.RecreationGivingBack {

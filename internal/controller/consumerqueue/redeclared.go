@@ -65,8 +65,8 @@ func (d redeclarations) wait(c clock.PassiveClock) time.Duration {
 	return redeclareAgain - c.Since(d.last[len(d.last)-1])
 }
 
-// record records objects that were declared again. It leaves out a binding if its queue or exchange was declared again at the same
-// time or shortly before: the deletion of the queue or exchange deleted the binding, too.
+// record records objects that were declared again. It leaves out a binding whose queue or exchange was recorded within lateEvents:
+// the deletion of the queue or exchange deleted the binding, too.
 func (r *redeclared) record(resource client.ObjectKey, objects []vhost.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

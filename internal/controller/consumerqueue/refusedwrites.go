@@ -6,23 +6,21 @@ import (
 	"fmt"
 	"slices"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
 
-// awaitsRefreshOfRefusal reports whether the reconciliation ends because the broker refused a write: another client may have
-// changed the object a moment ago, or the broker did not answer in time. The next reconciliation begins after a refresh, which
-// shows that the broker answers. If the write fails again, the status reports that. A lost connection leads to a refresh anyway.
+// awaitsRefreshOfRefusal reports whether the reconciliation ends because the broker refused a write. Another client may have changed
+// the object a moment ago, or the broker did not answer in time. The next reconciliation begins after a refresh, so the broker
+// answers. If the write fails again, the status reports that. A lost connection leads to a refresh anyway.
 func (v *vhostScope) awaitsRefreshOfRefusal(ctx context.Context, failed error) bool {
-	resource := client.ObjectKeyFromObject(v.cq)
+	resource := v.key()
 	if failed == nil || ctx.Err() != nil || isLost(failed) {
 		v.refusals.Forget(resource)
 		return false
 	}
 	return v.refusals.Pending(resource, v.connection, brokers.Question{
-		About: fmt.Sprintf("refused writes of generation %d", v.cq.Generation), Known: onlyNotFound(failed),
+		About: fmt.Sprintf("refused writes of generation %d", v.cq.Generation), CatchUp: onlyNotFound(failed),
 	})
 }
 

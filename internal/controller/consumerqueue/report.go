@@ -3,6 +3,7 @@ package consumerqueue
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -60,16 +61,11 @@ func (r *report) setObservedGeneration() {
 	r.status.ObservedGeneration = r.cq.Generation
 }
 
-func (r *report) condition(name string) metav1.ConditionStatus {
-	for _, condition := range r.status.Conditions {
-		if condition.Type == name {
-			return condition.Status
-		}
-	}
-	return metav1.ConditionUnknown
+func (r *report) isTrue(condition string) bool {
+	return meta.IsStatusConditionTrue(r.status.Conditions, condition)
 }
 
-func (r *report) isReady() bool { return r.condition(v1alpha1.ConditionReady) == metav1.ConditionTrue }
+func (r *report) isReady() bool { return r.isTrue(v1alpha1.ConditionReady) }
 
 // needsNoRequeue reports whether only a change at the broker or of the spec needs another reconciliation.
 func (r *report) needsNoRequeue() bool {

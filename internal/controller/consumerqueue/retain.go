@@ -23,8 +23,7 @@ func isMain(entry v1alpha1.TopologyEntry) bool {
 	return entry.Kind == v1alpha1.KindQueue && entry.Role == v1alpha1.RoleMain
 }
 
-// mainIsForeign reports whether the broker has a main queue that is not this resource's own. Another client uses it together with
-// the delay tiers.
+// mainIsForeign reports whether another client has declared the main queue. That client uses the delay tiers, too.
 func (h *holdings) mainIsForeign(cq *v1alpha1.ConsumerQueue, observed vhost.Observed) bool {
 	_, exists := observed.Queues[cq.QueueName()]
 	return exists && !slices.ContainsFunc(h.owned, isMain)
@@ -39,9 +38,8 @@ func (h *holdings) retainAdopted(why string) {
 	}
 }
 
-// resolveIntents decides about objects that were about to be declared at the last write of the status, or whose status was lost.
-// An object that matches the spec may be Warren's: it counts as adopted, and is deleted only without messages. Everything else is
-// retained.
+// resolveIntents resolves the intents of a status: objects that Warren may have declared before a crash. An object that matches the
+// spec counts as adopted, and is deleted only without messages. An object that differs is retained.
 func (h *holdings) resolveIntents(cq *v1alpha1.ConsumerQueue, version vhost.Version, observed vhost.Observed) {
 	if !slices.ContainsFunc(h.owned, topology.Intended) {
 		return

@@ -26,17 +26,18 @@ type scope struct {
 	*Reconciler
 	report
 
-	// claimWritten: this reconciliation has written the claims of the resource, so no other one can have done anything since it
-	// began.
+	// claimWritten: this reconciliation has written the claims, so no other one has changed the resource since it began.
 	claimWritten bool
 	// postponedFor is how soon an object that others have deleted too often may be declared again; zero if there is none.
 	postponedFor time.Duration
-	// recheckIn is how soon a recreation has to be looked after again; zero if there is none.
+	// recheckIn is how soon a recreation needs another reconciliation; zero if there is none.
 	recheckIn time.Duration
 }
 
-// frozen returns a copy for checks that run after this reconciliation, with the status with which it began. Checks only read, and
-// thousands may wait, so all share one copy.
+func (r *report) key() client.ObjectKey { return client.ObjectKeyFromObject(r.cq) }
+
+// frozen returns a copy for checks that run after this reconciliation, with the status with which it began. The checks only read,
+// so they share the copy: thousands may wait.
 func (s *scope) frozen() *scope {
 	cq := s.cq.DeepCopy()
 	return &scope{Reconciler: s.Reconciler, report: report{cq: cq, status: &cq.Status}}
@@ -83,11 +84,20 @@ func (s *scope) writeStatus(ctx context.Context) error {
 	return nil
 }
 
-// verifyNotStale returns ErrStaleCache if the API server has another status than the one with which the reconciliation began. If
-// something else changed, it takes over the new version. A new spec enqueues the resource anyway.
+// writeClaim writes the status before the broker is changed.
+func (s *scope) writeClaim(ctx context.Context) error {
+	if err := s.writeStatus(ctx); err != nil {
+		return asStaleCache(err)
+	}
+	s.cq.Status, s.claimWritten = *s.status.DeepCopy(), true
+	return nil
+}
+
+// verifyNotStale returns ErrStaleCache if the status at the API server is not the one with which the reconciliation began. After
+// another change it continues with the new version. A new spec enqueues the resource anyway.
 func (s *scope) verifyNotStale(ctx context.Context) error {
 	now := &v1alpha1.ConsumerQueue{}
-	err := s.live.Get(ctx, client.ObjectKeyFromObject(s.cq), now)
+	err := s.live.Get(ctx, s.key(), now)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("get ConsumerQueue: %w", err)
 	}
@@ -147,7 +157,7 @@ func (s *scope) removeFinalizer(ctx context.Context, kind, note string) error {
 		log.FromContext(ctx).Info("Deleted; a part of the topology stays at the broker", "stays", note)
 		s.addEvent(kind, eventRetained, "Delete", note)
 	}
-	s.forget(client.ObjectKeyFromObject(s.cq))
+	s.forget(s.key())
 	s.status = s.cq.Status.DeepCopy() // the resource is gone, so there is no status to write
 	return nil
 }
@@ -169,5 +179,5 @@ func (s *scope) markConflict(conflict ownership.Conflict) {
 	s.setConditions(summaryOfRefusal(v1alpha1.ReasonConflict, conflict.Message))
 }
 
-// cancelPruning ends running deletions, because nothing may be done at the broker now and the spec may want the objects again.
-func (s *scope) cancelPruning() { s.deletions.Cancel(client.ObjectKeyFromObject(s.cq)) }
+// cancelPruning cancels running deletions: the broker must not be changed now, and the spec may want the objects again.
+func (s *scope) cancelPruning() { s.deletions.Cancel(s.key()) }

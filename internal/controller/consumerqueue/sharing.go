@@ -14,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/deadletterjob"
 )
 
-// sharedDeadLetterQueue returns the advisory that other ConsumerQueues have the dead-letter queue, too. It names none of them, so
+// sharedDeadLetterQueue returns the advisory that other ConsumerQueues have the same dead-letter queue. It does not name them, so
 // that the status need not be written when one of several leaves.
 func (v *vhostScope) sharedDeadLetterQueue() []v1alpha1.Advisory {
 	var advisories []v1alpha1.Advisory
@@ -33,8 +33,8 @@ func (v *vhostScope) sharedDeadLetterQueue() []v1alpha1.Advisory {
 	return advisories
 }
 
-// sharedWithoutConsent returns the advisories about objects that namespaces share after consent was withdrawn. They name only the
-// namespace of the ConsumerQueue.
+// sharedWithoutConsent returns the advisories about objects that namespaces still share after consent was withdrawn. They do not
+// name the other namespace.
 func (v *vhostScope) sharedWithoutConsent() []v1alpha1.Advisory {
 	unconsented := v.peers.Unconsented(v.candidate())
 	advisories := make([]v1alpha1.Advisory, len(unconsented))
@@ -51,10 +51,9 @@ func (v *vhostScope) sharedWithoutConsent() []v1alpha1.Advisory {
 	return advisories
 }
 
-// redriveImpossible returns the advisory that the broker refuses what a Redrive or a Purge needs. A Redrive, a Purge or a browse
-// has found that out.
+// redriveImpossible returns the advisory that the broker has refused a Redrive, a Purge or a browse.
 func (v *vhostScope) redriveImpossible(ctx context.Context) ([]v1alpha1.Advisory, error) {
-	refusal, err := deadletterjob.Refusal(ctx, v.client, client.ObjectKeyFromObject(v.cq))
+	refusal, err := deadletterjob.Refusal(ctx, v.client, v.key())
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +77,8 @@ func (v *vhostScope) redriveImpossible(ctx context.Context) ([]v1alpha1.Advisory
 	return advisories, nil
 }
 
-// refusedTransfers enqueues the ConsumerQueue of a Redrive or a Purge.
-func refusedTransfers() handler.EventHandler {
+// queueOfJob enqueues the ConsumerQueue of a Redrive or a Purge.
+func queueOfJob() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: deadletterjob.ConsumerQueueOf(object)}}
 	})

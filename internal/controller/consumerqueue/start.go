@@ -13,8 +13,8 @@ import (
 	"github.com/warren-mq/warren/internal/controller/trigger"
 )
 
-// connectTime is how long the connections may take after a manager starts: longer than a working broker takes, and short enough
-// for a resource whose connection never opens to report that.
+// connectTime is how long the connections may take after a manager starts. A working broker takes less. A resource whose connection
+// never opens must report that soon.
 const connectTime = 5 * time.Second
 
 // notAtStart drops the first list of a manager; see enqueueAtStart.

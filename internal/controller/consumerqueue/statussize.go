@@ -16,7 +16,7 @@ import (
 const (
 	// maxStatusBytes limits a status, in bytes.
 	maxStatusBytes = 512 << 10
-	// conditionBytes is reserved for the conditions and everything without a list of its own.
+	// conditionBytes is reserved for the conditions and all fields that are not limited here.
 	conditionBytes = 80 << 10
 	// jobBytes is reserved for status.finishedJobs.
 	jobBytes = 16 << 10
@@ -119,8 +119,8 @@ func splitByOwner(entries []v1alpha1.TopologyEntry) (own, foreign []v1alpha1.Top
 	return own, foreign
 }
 
-// samplesOfForeign returns bindings of others as the status shows them. It replaces long arguments by their hash, so that they
-// can be told apart. It leaves out names that are longer than AMQP allows, which no real broker has.
+// samplesOfForeign returns bindings of others as the status shows them. It replaces long arguments by their hash, so that the
+// bindings remain distinct. It leaves out names that are longer than AMQP allows, which no real broker has.
 func samplesOfForeign(foreign []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
 	shown := make([]v1alpha1.TopologyEntry, 0, len(foreign))
 	for _, entry := range foreign {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -27,8 +26,8 @@ var errInProgress = errors.New("in progress")
 // errNeeded: an object belongs to, or is used by, another client.
 var errNeeded = errors.New("still needed")
 
-// isFinal reports whether waiting cannot help. A proof that failed now may succeed later: the broker may have been slow, another
-// client may have changed a policy, or dead letters may leave their queue.
+// isFinal reports whether a retry cannot help. A failed proof is not final: the broker may have been slow, another client may have
+// changed a policy, or dead letters may leave their queue.
 func isFinal(err error) bool {
 	if errors.Is(err, brokererr.ErrPending) {
 		return false
@@ -50,8 +49,8 @@ type teardown struct {
 	version    vhost.Version
 }
 
-// run deletes what may go: delay tiers and the main queue together, then dead-letter queues, then exchanges. It returns the
-// retained objects. An error means that nothing more can be done now, or at all.
+// run deletes delay tiers and the main queue together, then dead-letter queues, then exchanges. It returns the retained objects. After
+// an error nothing more is deleted in this reconciliation; isFinal reports whether to retry.
 func (t *teardown) run(ctx context.Context) ([]plan.Retained, error) {
 	observed := t.observe()
 	here := ownership.Location{Cluster: vhost.ClusterOf(observed.Cluster), VHost: t.connection.VHost()}
@@ -100,7 +99,7 @@ func (t *teardown) observe() vhost.Observed {
 	return observed
 }
 
-// remaining returns the objects of this resource that still exist. At another cluster nothing is known of them.
+// remaining returns the objects of this resource that still exist; all of them if the connection leads to another cluster.
 func (t *teardown) remaining() []v1alpha1.TopologyEntry {
 	observed := t.observe()
 	here := ownership.Location{Cluster: vhost.ClusterOf(observed.Cluster), VHost: t.connection.VHost()}
@@ -110,16 +109,12 @@ func (t *teardown) remaining() []v1alpha1.TopologyEntry {
 	return slices.DeleteFunc(t.inventory(), func(entry v1alpha1.TopologyEntry) bool { return !observed.Has(topology.IDOf(entry)) })
 }
 
-// deletesMessages reports whether queues are deleted with their messages: deletionPolicy is Delete, unless Warren knows of no
-// queue whether it declared or adopted it.
+// deletesMessages reports whether queues are deleted with their messages: deletionPolicy is Delete, unless all queues are
+// unconfirmed.
 func (t *teardown) deletesMessages() bool {
-	known, unknown := false, false
-	for _, entry := range t.owned {
-		if entry.Kind == v1alpha1.KindQueue {
-			known, unknown = known || !t.unconfirmed[entry.Name], unknown || t.unconfirmed[entry.Name]
-		}
-	}
-	return t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && (known || !unknown)
+	queues := slices.DeleteFunc(slices.Clone(t.owned), func(entry v1alpha1.TopologyEntry) bool { return entry.Kind != v1alpha1.KindQueue })
+	isConfirmed := func(queue v1alpha1.TopologyEntry) bool { return !t.unconfirmed[queue.Name] }
+	return t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && (len(queues) == 0 || slices.ContainsFunc(queues, isConfirmed))
 }
 
 // deleteWorkQueues deletes delay tiers and main queue, unless a foreign queue dead-letters to them. With deletionPolicy Delete it
@@ -142,12 +137,12 @@ func (t *teardown) deleteWorkQueues(ctx context.Context, observed vhost.Observed
 	return t.deleteEmpty(observed.Cluster, step.WorkQueues, t.undecided)
 }
 
-// restoreTiers declares missing delay tiers again beside a main queue that cannot be deleted, and returns why it cannot. A
-// manager that was killed may have deleted them, and consumers still publish retries to them. If the tiers cannot be declared,
-// the deletion is retried: the main queue must not stay without them.
+// restoreTiers declares missing delay tiers again if the main queue cannot be deleted, and returns why it cannot. A manager that was
+// killed may have deleted the tiers, and consumers still publish retries to them. If the tiers cannot be declared, the deletion is
+// retried: the main queue must not stay without them.
 func (t *teardown) restoreTiers(ctx context.Context, trouble error) error {
 	if t.deletesMessages() || errors.Is(trouble, errInProgress) ||
-		t.deletions.AreRunning(client.ObjectKeyFromObject(t.cq)) {
+		t.deletions.AreRunning(t.key()) {
 		return trouble
 	}
 	desired, err := topology.Desired(t.cq, t.version)
@@ -227,10 +222,10 @@ func (t *teardown) deleteNow(ctx context.Context, cluster, queue string) error {
 	return t.connection.Remove(ctx, cluster, rabbit.Removal{Queues: []string{queue}})
 }
 
-// withRunning adds the queues that a running attempt has already deleted.
+// withRunning replaces the work queues of a step by the group that a running attempt deletes, which may have deleted some already.
 func (t *teardown) withRunning(step plan.Teardown, observed vhost.Observed) plan.Teardown {
 	if !t.deletesMessages() { // otherwise one queue is deleted after the other
-		step.WorkQueues = t.deletions.Running(client.ObjectKeyFromObject(t.cq), step.WorkQueues, func(queue string) bool {
+		step.WorkQueues = t.deletions.Running(t.key(), step.WorkQueues, func(queue string) bool {
 			_, exists := observed.Queues[queue]
 			return exists
 		})
@@ -238,19 +233,19 @@ func (t *teardown) withRunning(step plan.Teardown, observed vhost.Observed) plan
 	return step
 }
 
-// cancelOtherDeletions ends attempts that began before the deletion of the resource, or for a step that is over.
+// cancelOtherDeletions cancels attempts of a step that is over, and pruning from before the deletion of the resource.
 func (t *teardown) cancelOtherDeletions(step plan.Teardown) {
 	groups := slices.Collect(slices.Chunk(step.DeadLetterQueues, 1))
 	if t.deletesMessages() { // see deleteWithMessages
 		groups = slices.AppendSeq(groups, slices.Chunk(step.WorkQueues, 1))
 	}
-	t.deletions.CancelExcept(client.ObjectKeyFromObject(t.cq), append(groups, step.WorkQueues)...)
+	t.deletions.CancelExcept(t.key(), append(groups, step.WorkQueues)...)
 }
 
-// sharing returns who else has the objects of a ConsumerQueue that is being deleted.
+// sharing returns a function that describes which peer shares an object of a ConsumerQueue that is being deleted.
 type sharing func(cq *v1alpha1.ConsumerQueue, owned []v1alpha1.TopologyEntry, view ownership.View) func(v1alpha1.TopologyEntry) string
 
-// undecided is sharing with the peers that can still take over objects.
+// undecided is the sharing with peers that can still take over objects.
 func (t *teardown) undecided(
 	_ *v1alpha1.ConsumerQueue, _ []v1alpha1.TopologyEntry, view ownership.View,
 ) func(v1alpha1.TopologyEntry) string {
@@ -259,7 +254,7 @@ func (t *teardown) undecided(
 
 func (t *teardown) deleteEmpty(cluster string, queues []string, shared sharing) error {
 	g := brokers.Group{Queues: queues, StillWanted: t.stillUnneeded(cluster, queues, shared)}
-	known, err := t.deletions.Ensure(client.ObjectKeyFromObject(t.cq), t.connection, cluster, g, terminationRetry)
+	known, err := t.deletions.Ensure(t.key(), t.connection, cluster, g, terminationRetry)
 	if !known {
 		return errInProgress
 	}
@@ -285,7 +280,7 @@ func (t *teardown) stillUnneeded(cluster string, queues []string, shared sharing
 	}
 }
 
-// mayGo returns an error that says why one of these queues must not be deleted.
+// mayGo returns why one of these queues must not be deleted; nil if all may.
 func mayGo(step plan.Teardown, observed vhost.Observed, queues []string) error {
 	for _, queue := range queues {
 		_, exists := observed.Queues[queue]
@@ -294,13 +289,13 @@ func mayGo(step plan.Teardown, observed vhost.Observed, queues []string) error {
 		case work && step.FeedingQueue != "":
 			return fmt.Errorf("%w: queue %q dead-letters to this topology", errNeeded, step.FeedingQueue)
 		case exists && !work && !slices.Contains(step.DeadLetterQueues, queue):
-			return fmt.Errorf("%w: queue %q: %s", errNeeded, queue, stayOf(step, queue))
+			return fmt.Errorf("%w: queue %q: %s", errNeeded, queue, whyRetained(step, queue))
 		}
 	}
 	return nil
 }
 
-func stayOf(step plan.Teardown, queue string) string {
+func whyRetained(step plan.Teardown, queue string) string {
 	for _, stay := range step.Retained {
 		if stay.Entry.Kind == v1alpha1.KindQueue && stay.Entry.Name == queue {
 			return stay.Reason
@@ -312,10 +307,9 @@ func stayOf(step plan.Teardown, queue string) string {
 // deletedListingLag is for how long another node of the broker may still list a deleted queue.
 const deletedListingLag = 5 * time.Second
 
-// checkRedeclared returns an error if a queue exists again that was proven empty and deleted: it belongs to another client, and
-// deleting it again could go on forever.
+// checkRedeclared returns an error if a deleted queue exists again. Another client has declared it, and could do that each time.
 func (t *teardown) checkRedeclared(observed vhost.Observed) error {
-	queue, since := t.deletions.Reappeared(client.ObjectKeyFromObject(t.cq), func(queue string) bool {
+	queue, since := t.deletions.Reappeared(t.key(), func(queue string) bool {
 		_, exists := observed.Queues[queue]
 		return exists
 	})

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -40,7 +39,7 @@ type vhostScope struct {
 func (s *scope) reconcileTopology(ctx context.Context, connection *brokers.Broker, version vhost.Version) (waiting, error) {
 	desired, err := topology.Desired(s.cq, version)
 	if s.status.Recreation.IsUnderWay() { // whatever the spec asks for now
-		return s.recreateFurther(ctx, connection, version, desired)
+		return s.reconcileRecreation(ctx, connection, version, desired)
 	}
 	if refusal, ok := errors.AsType[*topology.Refusal](err); ok {
 		s.cancelPruning()
@@ -58,8 +57,8 @@ func (s *scope) reconcileTopology(ctx context.Context, connection *brokers.Broke
 	return v.reconcile(ctx)
 }
 
-// recreateFurther continues a recreation. While one is under way, nothing else of the topology is corrected or removed.
-func (s *scope) recreateFurther(
+// reconcileRecreation continues a recreation. While one is under way, nothing else of the topology is corrected or removed.
+func (s *scope) reconcileRecreation(
 	ctx context.Context, connection *brokers.Broker, version vhost.Version, desired topology.Topology,
 ) (waiting, error) {
 	v, err := s.resolveVHost(ctx, connection, version, desired)
@@ -76,8 +75,7 @@ func (s *scope) recreateFurther(
 	return s.reconcileTopology(ctx, connection, version)
 }
 
-// resolveVHost finds the location of the topology and its peers there. At another location than the one in the status, the
-// inventory says nothing.
+// resolveVHost finds the location of the topology and its peers there. If the status has another location, it clears the inventory.
 func (s *scope) resolveVHost(
 	ctx context.Context, connection *brokers.Broker, version vhost.Version, desired topology.Topology,
 ) (*vhostScope, error) {
@@ -113,25 +111,30 @@ func (v *vhostScope) reconcile(ctx context.Context) (waiting, error) {
 	}
 	comparison := v.compare(ctx)
 	decided := v.postpone(plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy))
-	if err := v.tellDrift(ctx, comparison, decided); err != nil {
+	if err := v.reportDrift(ctx, comparison, decided); err != nil {
 		return waiting{}, err
 	}
 	if v.awaitsRefreshBeforeRemoval(comparison, decided) {
 		return forRefresh, nil
 	}
-	writes := decided.Count() > 0 || decided.Removes()
-	if writes {
-		if v.refusals.IsOpen(client.ObjectKeyFromObject(v.cq), v.connection) {
-			return forRefresh, nil
-		}
-		done, ok := v.limiter.TryAcquire(v.location.Cluster.Endpoint, client.ObjectKeyFromObject(v.cq))
-		if !ok {
-			v.orphaned.forget(client.ObjectKeyFromObject(v.cq)) // the slot may come much later, and a removal then needs a newer refresh
-			return forSlot, nil
-		}
-		defer done()
+	if decided.Count() == 0 && !decided.Removes() {
+		return v.carryOut(ctx, comparison, decided)
 	}
-	conflict, err = v.claim(ctx, comparison, decided)
+	if v.refusals.IsOpen(v.key(), v.connection) {
+		return forRefresh, nil
+	}
+	done, ok := v.limiter.TryAcquire(v.location.Cluster.Endpoint, v.key())
+	if !ok {
+		v.orphaned.forget(v.key()) // the slot may come much later, and a removal then needs a newer refresh
+		return forSlot, nil
+	}
+	defer done()
+	return v.carryOut(ctx, comparison, decided)
+}
+
+// carryOut claims new objects, applies and prunes, and reports the outcome.
+func (v *vhostScope) carryOut(ctx context.Context, comparison plan.Comparison, decided plan.Plan) (waiting, error) {
+	conflict, err := v.claim(ctx, comparison, decided)
 	if err != nil {
 		return waiting{}, err
 	}
@@ -139,7 +142,7 @@ func (v *vhostScope) reconcile(ctx context.Context) (waiting, error) {
 		v.markConflict(*conflict)
 		return waiting{}, nil
 	}
-	if writes && !v.claimWritten {
+	if (decided.Count() > 0 || decided.Removes()) && !v.claimWritten {
 		if err := v.verifyNotStale(ctx); err != nil {
 			return waiting{}, err // another reconciliation may just have declared it
 		}
@@ -154,17 +157,17 @@ func (v *vhostScope) reconcile(ctx context.Context) (waiting, error) {
 	v.countCorrected(drift, comparison)
 	decided.Failed = failedObjects(applied)
 	again := slices.DeleteFunc(decided.Drifted(), func(id vhost.ID) bool { return decided.Failed[id] })
-	v.redeclared.record(client.ObjectKeyFromObject(v.cq), again)
+	v.redeclared.record(v.key(), again)
 	if applied != nil {
-		v.orphaned.forget(client.ObjectKeyFromObject(v.cq)) // a retry may come much later, after a newer refresh
+		v.orphaned.forget(v.key()) // a retry may come much later, after a newer refresh
 	}
 	v.prune(&comparison)
-	return waiting{}, v.tell(ctx, comparison, decided, before, applied)
+	return waiting{}, v.reportOutcome(ctx, comparison, decided, before, applied)
 }
 
 // postpone removes from a plan the objects that others have deleted too often.
 func (v *vhostScope) postpone(decided plan.Plan) plan.Plan {
-	v.postponed, v.postponedFor = v.redeclared.postponed(client.ObjectKeyFromObject(v.cq), decided.Drifted())
+	v.postponed, v.postponedFor = v.redeclared.postponed(v.key(), decided.Drifted())
 	if len(v.postponed) == 0 {
 		return decided
 	}
@@ -184,8 +187,8 @@ func (v *vhostScope) withPostponed(outcome summary) summary {
 	return outcome
 }
 
-// postponedMessage lists the exchanges and queues that others delete. It lists bindings only if nothing else is to be listed,
-// because they go with their queues.
+// postponedMessage lists the exchanges and queues that others delete. If there are none, it lists bindings: the deletion of a queue
+// deletes its bindings.
 func postponedMessage(objects vhost.IDs) string {
 	var names, bindings []string
 	for id := range objects {
@@ -203,9 +206,9 @@ func postponedMessage(objects vhost.IDs) string {
 		"a policy with expires, or another program", conditions.FirstN(names), maxRedeclared, redeclaredWithin, redeclareAgain)
 }
 
-// tellDrift writes into the status of a Ready resource that objects are missing, before they are declared again. The declaration
+// reportDrift writes into the status of a Ready resource that objects are missing, before they are declared again. The declaration
 // may have to wait, take long, or fail.
-func (v *vhostScope) tellDrift(ctx context.Context, comparison plan.Comparison, decided plan.Plan) error {
+func (v *vhostScope) reportDrift(ctx context.Context, comparison plan.Comparison, decided plan.Plan) error {
 	if !v.isReady() || !decided.Drift || decided.Count() == 0 {
 		return nil
 	}
@@ -216,16 +219,15 @@ func (v *vhostScope) tellDrift(ctx context.Context, comparison plan.Comparison, 
 		return err
 	}
 	v.setConditions(outcome)
-	if err := v.writeStatus(ctx); err != nil {
-		return asStaleCache(err)
+	if err := v.writeClaim(ctx); err != nil {
+		return err
 	}
-	v.cq.Status, v.claimWritten = *v.status.DeepCopy(), true
 	v.recordEvents()
 	return nil
 }
 
-// tell writes the outcome into the report, and returns an error if it is to be retried.
-func (v *vhostScope) tell(
+// reportOutcome sets the status and Events. It returns an error if the reconciliation must be retried.
+func (v *vhostScope) reportOutcome(
 	ctx context.Context, comparison plan.Comparison, decided plan.Plan, before []v1alpha1.Change, applied error,
 ) error {
 	impossible, err := v.redriveImpossible(ctx)
@@ -257,8 +259,8 @@ func (v *vhostScope) tell(
 	return errors.Join(retryable(applied), retryableWrite(unwritten))
 }
 
-// compare includes what dead-letters to the topology only if something has left the spec, because it walks through the whole
-// vhost.
+// compare compares the vhost with the spec. It searches the whole vhost for queues that dead-letter to the topology only if an
+// object has left the spec.
 func (v *vhostScope) compare(ctx context.Context) plan.Comparison {
 	names := topology.SelectionWith(v.cq, v.owned)
 	leaving := slices.ContainsFunc(v.owned, func(entry v1alpha1.TopologyEntry) bool {
@@ -306,8 +308,7 @@ func (v *vhostScope) apply(
 	return v.compare(ctx), applied
 }
 
-// declareAll carries out a plan. Messages must not arrive before everything else exists: if something cannot be declared, it
-// leaves out the source bindings.
+// declareAll carries out a plan. It declares source bindings only if everything else was declared, because they bring messages.
 func declareAll(ctx context.Context, connection *brokers.Broker, decided plan.Plan) error {
 	first, last := decided.Declarations()
 	if err := connection.Apply(ctx, first); err != nil {

@@ -32,7 +32,7 @@ func readinessChanged() predicate.Predicate {
 	}
 }
 
-// recreationAnnotated lets pass an approval or an abort of a recreation.
+// recreationAnnotated passes a change of the annotations that approve or abort a recreation.
 func recreationAnnotated() predicate.Predicate {
 	return trigger.OnUpdate(func(former, now client.Object) bool {
 		before, after := former.GetAnnotations(), now.GetAnnotations()

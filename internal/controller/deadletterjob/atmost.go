@@ -10,14 +10,14 @@ const (
 	stepSeconds = 5
 	// unlimitedStep is the largest step of a job without a rate, in messages.
 	unlimitedStep = 20_000
-	// A step is one stepShare-th of what the largest step leaves after the uncertainty of earlier crashes.
+	// A step is 1/stepShare of the largest step, after the messages that earlier crashes left uncertain are subtracted.
 	stepShare = 4
-	// A step is at least one smallestShare-th of the largest step. Smaller steps would write the status too often.
+	// A step is at least 1/smallestShare of the largest step. Smaller steps would write the status too often.
 	smallestShare = 64
 )
 
-// nextAtMost returns the next value of status.atMost: how many messages a job may have moved or deleted, in earlier runs, too.
-// The rate is in messages per second; zero is unlimited.
+// nextAtMost returns the next value of status.atMost: the most messages that a job may move or delete, including earlier runs. The
+// rate is in messages per second; zero is unlimited.
 func nextAtMost(config mover.Config, progress mover.Progress, rate int) int {
 	return max(progress.Moved, min(maxMoved(config, progress), progress.Moved+atMostStep(progress, rate)))
 }
@@ -28,7 +28,7 @@ func isAtMostDue(config mover.Config, progress mover.Progress, settings mover.Se
 	return settings.MaxMoved < maxMoved(config, progress) && 2*left <= atMostStep(progress, settings.Rate)
 }
 
-// atMostStep returns by how many messages the next atMost exceeds what is moved.
+// atMostStep returns by how many messages the next atMost exceeds the moved messages.
 func atMostStep(progress mover.Progress, rate int) int {
 	largest := unlimitedStep
 	if rate > 0 {
@@ -38,7 +38,7 @@ func atMostStep(progress mover.Progress, rate int) int {
 	return max(1, largest/smallestShare, (largest-uncertain)/stepShare)
 }
 
-// maxMoved returns how many messages a job moves in all. A message that may be in the queue again after a crash is moved again.
+// maxMoved returns the most messages that a job moves in all. A message that returned to the queue in a crash is moved again.
 func maxMoved(config mover.Config, progress mover.Progress) int {
 	most := config.Total + progress.Unsure
 	if config.Limit > 0 {

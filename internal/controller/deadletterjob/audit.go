@@ -17,7 +17,7 @@ func (s *scope) auditLog() logr.Logger {
 	return s.Log.WithValues("name", s.key().ObjectKey, "uid", s.before.GetUID(), "requestedBy", cmp.Or(s.before.RequestedBy, "unknown"))
 }
 
-// logStart logs that a job starts, or continues after an interruption, to take messages.
+// logStart logs that a job starts to take messages, or continues after an interruption.
 func (s *scope) logStart(verb string) {
 	s.auditLog().Info(verb, "consumerQueue", s.before.ConsumerQueue, "source", s.status.Source, "total", number(s.status.Total),
 		"selection", selectionText(s.before.Select), "dryRun", s.before.DryRun, "reason", s.before.Reason)
@@ -29,7 +29,7 @@ func (s *scope) logEnd() {
 		"outcome", conditions.Ready(s.status.Conditions).Reason, "counts", s.work.Summary(), "dryRun", s.before.DryRun)
 }
 
-// selectionText describes a selector. It leaves out the values of headers, which are copies of what messages hold.
+// selectionText describes a selector. It leaves out the values of headers, because messages contain the same values.
 func selectionText(given *v1alpha1.DeadLetterSelector) string {
 	if given == nil {
 		return "all"

@@ -16,17 +16,17 @@ type Blocker struct {
 	Ready conditions.Value
 	// Progress is Reconciling if the operator or the broker must act first, Stalled if a user must, and ProgressNone otherwise.
 	Progress conditions.Progress
-	// Final says that the job has ended.
+	// Final: the job has ended.
 	Final bool
 	// Retry is when to try again; zero is never.
 	Retry time.Duration
-	// Suspended says that the job, its ConsumerQueue or its BrokerConnection is suspended.
+	// Suspended: the job, its ConsumerQueue or its BrokerConnection is suspended.
 	Suspended bool
-	// KeepRunning says that a job that takes messages already may go on.
+	// KeepRunning: a task that takes messages already may continue.
 	KeepRunning bool
 }
 
-// The pauses before the next try if no event announces the change.
+// When to try again if no event enqueues the job.
 const (
 	soonRetry   = time.Second
 	waitRetry   = 30 * time.Second
@@ -66,12 +66,11 @@ func (b *Blocker) brief() *Blocker {
 	return b
 }
 
-// missingBudget is how long a job that has not begun waits for a ConsumerQueue that does not exist. The job was not meant for a
-// ConsumerQueue that is created later.
+// missingBudget is how long a job that has not begun waits for a missing ConsumerQueue. The user may have meant another ConsumerQueue
+// than one that is created much later.
 const missingBudget = time.Minute
 
-// limitWait makes the Blocker of a missing ConsumerQueue final after missingBudget. The budget counts from the status that first reported
-// the missing ConsumerQueue.
+// limitWait makes the Blocker of a missing ConsumerQueue final after missingBudget, which begins when the status first reports it.
 func limitWait(blocker Blocker, job Job, now time.Time) Blocker {
 	if blocker.Ready.Reason != v1alpha1.ReasonConsumerQueueNotFound || job.hasBegun() {
 		return blocker

@@ -1,12 +1,13 @@
-// Package deadletterjob reconciles Redrives and Purges. A job finds the dead-letter queue of its ConsumerQueue, waits for its turn, and
-// starts a task that moves or deletes messages in the background. The reconciler writes the progress of the task into the status.
+// Package deadletterjob reconciles Redrives and Purges, which it calls jobs. A job finds the dead-letter queue of its ConsumerQueue,
+// waits for its turn, and starts a task that moves or deletes messages in the background. The reconciler writes the progress of the
+// task into the status.
 //
 // Begin with controller.go and scope.go. The files:
 //
 //   - controller.go, watches.go: the reconciler of one kind, and what enqueues a job
 //   - scope.go: one reconciliation of a job that has not ended
-//   - job.go: Job is what a Redrive and a Purge share; Work is what they do differently, in redrive*.go and purge*.go
-//   - finder.go, resolve.go, move.go: the dead-letter queue, and where its messages go
+//   - job.go: Job has what a Redrive and a Purge share; Work is the difference, implemented in redrive*.go and purge*.go
+//   - finder.go, resolve.go, move.go: the dead-letter queue and the destination of its messages
 //   - blocker.go: why a job takes no messages now, or how it ended
 //   - register.go, order.go: the order in which jobs and requests take messages of a queue; the dead-letter API uses the register, too
 //   - slots.go: how many jobs may have begun, and which one gives its slot back

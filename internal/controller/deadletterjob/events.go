@@ -21,7 +21,7 @@ const (
 	eventFailed          = "Failed"
 )
 
-// recordTransition records an Event if the status differs from the one before in a way that users want to know.
+// recordTransition records an Event if the job has started, begun to wait, or ended.
 func (s *scope) recordTransition(before v1alpha1.TransferStatus) {
 	ready := conditions.Ready(s.status.Conditions)
 	was := conditions.Ready(before.Conditions)

@@ -21,7 +21,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// SharesQueue reports whether another ConsumerQueue wants the queue, too. It returns false for known if that cannot be told yet.
+// SharesQueue reports whether another ConsumerQueue wants the queue, too. known is false while Warren cannot find out.
 type SharesQueue func(ctx context.Context, cq *v1alpha1.ConsumerQueue, queue string, version vhost.Version) (shares, known bool)
 
 // Finder finds the dead-letter queue of a ConsumerQueue at its broker.
@@ -64,7 +64,7 @@ type Details struct {
 	SingleActiveConsumer bool
 }
 
-// Find finds the dead-letter queue of a ConsumerQueue. With a Blocker it returns what it has found so far.
+// Find finds the dead-letter queue of a ConsumerQueue. With a Blocker it returns a Queue with the fields that it has found so far.
 func (f *Finder) Find(ctx context.Context, key client.ObjectKey) (Queue, *Blocker, error) {
 	cq, blocker, err := f.ConsumerQueue(ctx, key)
 	if blocker != nil || err != nil {

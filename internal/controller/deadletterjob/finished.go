@@ -26,7 +26,7 @@ func (s *scope) checkFinishedBefore(ctx context.Context) (*Blocker, error) {
 	}
 	if at, found := s.before.GetAnnotations()[v1alpha1.CompletedAtAnnotation]; found {
 		return completed(v1alpha1.ReasonAlreadyFinished,
-			"did nothing: the annotation %s says that this %s finished at %.64q. To run it once more, create it under another name and "+
+			"did nothing: the annotation %s says that this %s finished at %.64q. To run it again, create it under another name and "+
 				"without the annotation", v1alpha1.CompletedAtAnnotation, s.Kind, at), nil
 	}
 	cq, err := s.recordOf(ctx, s.before)
@@ -39,11 +39,11 @@ func (s *scope) checkFinishedBefore(ctx context.Context) (*Blocker, error) {
 		return nil, nil
 	}
 	return completed(v1alpha1.ReasonAlreadyFinished,
-		"did nothing: %s %q with the same spec finished at %s. To run it once more, create it under another name",
+		"did nothing: %s %q with the same spec finished at %s. To run it again, create it under another name",
 		s.Kind, own.Name, cq.Status.FinishedJobs[at].CompletionTime.UTC().Format(time.RFC3339)), nil
 }
 
-// recordOf returns the ConsumerQueue of a job, whose status has the list; nil if it does not exist.
+// recordOf returns the ConsumerQueue of a job, whose status lists the finished jobs; nil if it does not exist.
 func (r *Reconciler) recordOf(ctx context.Context, job Job) (*v1alpha1.ConsumerQueue, error) {
 	cq := &v1alpha1.ConsumerQueue{}
 	key := client.ObjectKey{Namespace: job.GetNamespace(), Name: job.ConsumerQueue}
@@ -59,8 +59,8 @@ func (r *Reconciler) recordOf(ctx context.Context, job Job) (*v1alpha1.ConsumerQ
 	return cq, nil
 }
 
-// recordCompletion records outside the status of a job that the job has finished. It adds the annotation last: a job with the
-// annotation needs no entry in the status of the ConsumerQueue, where newer entries may have replaced it.
+// recordCompletion writes both records of a finished job. It adds the annotation last: a job with the annotation needs no entry in the
+// status of the ConsumerQueue, because newer entries may have replaced it there.
 func (r *Reconciler) recordCompletion(ctx context.Context, job Job) error {
 	if _, recorded := job.GetAnnotations()[v1alpha1.CompletedAtAnnotation]; recorded {
 		return nil
@@ -120,8 +120,8 @@ func (r *Reconciler) excludeFromBackup(ctx context.Context, job Job) error {
 	})
 }
 
-// patchMetadata changes labels or annotations of a job. It returns a conflict if the job is not the newest version, because
-// another object may have its name by now.
+// patchMetadata changes labels or annotations of a job. It returns a conflict if the job is not the newest version: a new job may
+// have the same name.
 func (r *Reconciler) patchMetadata(ctx context.Context, job Job, change func(client.Object)) error {
 	before := job.DeepCopyObject().(client.Object)
 	change(job.Object)

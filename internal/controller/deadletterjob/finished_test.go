@@ -143,7 +143,7 @@ func TestARedriveReportsWhyItDidNothing(t *testing.T) {
 	w.createAgain(redriveOf("again", 1, func(r *v1alpha1.Redrive) { r.Spec.ConsumerQueueRef.Name = "orders" }))
 	redrive := w.reconcile()
 	topologytest.Equal(t, "message", `did nothing: Redrive "again" with the same spec finished at `+completed+
-		`. To run it once more, create it under another name`, redrive.Status.Conditions[0].Message)
+		`. To run it again, create it under another name`, redrive.Status.Conditions[0].Message)
 	topologytest.Equal(t, "moved", true, redrive.Status.Moved == nil)
 	topologytest.Equal(t, "finished jobs", 1, len(w.consumerQueue().Status.FinishedJobs))
 
@@ -153,7 +153,7 @@ func TestARedriveReportsWhyItDidNothing(t *testing.T) {
 	})
 	w.createAgain(restored)
 	topologytest.Equal(t, "message of a restored Redrive", `did nothing: the annotation messaging.warren.dev/completed-at says that this `+
-		`Redrive finished at "`+completed+`". To run it once more, create it under another name and without the annotation`,
+		`Redrive finished at "`+completed+`". To run it again, create it under another name and without the annotation`,
 		w.reconcile().Status.Conditions[0].Message)
 }
 

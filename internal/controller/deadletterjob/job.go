@@ -30,7 +30,7 @@ func (k Key) user() User {
 	return User{Kind: string(k.Kind), ObjectKey: k.ObjectKey}
 }
 
-// Job is what a Redrive and a Purge have in common.
+// Job has what a Redrive and a Purge share.
 type Job struct {
 	client.Object
 	Kind                    Kind
@@ -47,14 +47,14 @@ type Job struct {
 	Status *v1alpha1.TransferStatus
 }
 
-// Work is what a Redrive and a Purge do differently. A Work belongs to one reconciliation of one job, and changes the status of
+// Work is the difference between a Redrive and a Purge. A Work belongs to one reconciliation of one job, and changes the status of
 // the job.
 type Work interface {
 	Job() Job
-	// SyncProgress copies the progress of the task into the status. The zero Task means that none has begun. It returns a Blocker if
-	// the job has ended or cannot go on. Without a Blocker, another task follows a task that has ended.
+	// SyncProgress copies the progress of the task into the status; the zero Task if no task has begun. It returns a Blocker if the
+	// job has ended or cannot go on. If it returns nil for a task that has ended, the job needs another task.
 	SyncProgress(task Task) *Blocker
-	// ResolveDestination adds to the Move where messages go. It returns a Blocker if messages cannot go there.
+	// ResolveDestination sets the destination of the Move. It returns a Blocker if messages cannot go there.
 	ResolveDestination(ctx context.Context, from Queue, move *Move) (*Blocker, error)
 	// Config returns the move without Log, Queue, Total and Settings. It returns a Blocker if the selector is invalid.
 	Config(move Move) (mover.Config, *Blocker)

@@ -8,12 +8,12 @@ import (
 	"github.com/warren-mq/warren/internal/deadletter"
 )
 
-// Move is where messages are taken from and where they go.
+// Move is the source and the destination of messages.
 type Move struct {
 	Broker  *brokers.Broker
 	Cluster string
 	Turn    Turn
-	// ConsumerQueue is the name of the ConsumerQueue. Source tells its dead letters from those of other ConsumerQueues.
+	// ConsumerQueue is the name of the ConsumerQueue. Source distinguishes its dead letters from others in a shared queue.
 	ConsumerQueue string
 	Source        deadletter.Source
 	// Destination is a queue. It is empty if each message goes where it was published first, or if messages are deleted.
@@ -33,7 +33,7 @@ func (m Move) To() *contract.Route {
 	return &m.Route
 }
 
-// is reports whether a task for one move serves the other move, too.
+// is reports whether a task for this move is right for the other move, too.
 func (m Move) is(other Move) bool {
 	return m.Broker == other.Broker && m.Turn == other.Turn && m.Destination == other.Destination && m.Route == other.Route &&
 		m.Behind == other.Behind && m.Limited == other.Limited &&

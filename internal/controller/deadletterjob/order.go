@@ -59,8 +59,8 @@ func (s *scope) jobsOfConsumerQueue(ctx context.Context) (jobs []Job, err error)
 	return jobs, nil
 }
 
-// checkOvertaken returns the Blocker of a job that was suspended or stalled while another job took messages of the queue. The
-// rest of its total may have died since, and nothing tells old from new dead letters.
+// checkOvertaken returns the Blocker of a job that was suspended or stalled while another job took messages of the queue. The other
+// job may have taken messages of its total, and newer dead letters cannot be distinguished from the rest.
 func (s *scope) checkOvertaken(ctx context.Context) (*Blocker, error) {
 	if !s.before.hasBegun() {
 		return nil, nil
@@ -72,13 +72,13 @@ func (s *scope) checkOvertaken(ctx context.Context) (*Blocker, error) {
 			continue
 		}
 		return failed(v1alpha1.ReasonIncomplete,
-			"%s; %s %q has taken messages of queue %q since, so this %s cannot tell which messages it had counted. Create another "+
-				"one for them", s.work.Summary(), other.Kind, other.GetName(), s.status.Source, s.Kind), nil
+			"%s; %s %q has taken messages of queue %q since, so the counted messages are no longer known. Create another %s for the rest",
+			s.work.Summary(), other.Kind, other.GetName(), s.status.Source, s.Kind), nil
 	}
 	return nil, err
 }
 
-// wantsTurn reports whether a job takes messages as soon as it can.
+// wantsTurn reports whether a job takes messages as soon as it has its turn.
 func wantsTurn(job Job) bool {
 	return job.Status.CompletionTime == nil && job.GetDeletionTimestamp().IsZero() && !job.Suspend &&
 		!meta.IsStatusConditionTrue(job.Status.Conditions, v1alpha1.ConditionStalled) &&

@@ -36,7 +36,7 @@ func (w *purgeWork) SyncProgress(task Task) *Blocker {
 		w.status.Deleted = recordDone(&w.status.TransferStatus, task)
 	}
 	if task.HasBegun() && !w.isCounted() {
-		recordCount(w.status, task.Progress)
+		recordProgress(&w.status.TransferStatus, task.Progress)
 	}
 	switch {
 	case isDeleting(w.status) && (task.Ended || !task.HasBegun()): // how many messages are deleted is unknown
@@ -67,7 +67,7 @@ func (w *purgeWork) ResolveDestination(_ context.Context, _ Queue, m *Move) (*Bl
 	return nil, nil
 }
 
-// Config returns the count, and after it the deletion. The deletion deletes no more messages than the count matched.
+// Config returns the count or, after it, the deletion of at most as many messages as the count matched.
 func (w *purgeWork) Config(m Move) (mover.Config, *Blocker) {
 	purgeFilter, wrong := newPurgeFilter(w.purge, m)
 	if wrong != nil {

@@ -5,7 +5,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/mover"
 )
 
-// purgeCounts are the messages of a task that the metrics have counted so far.
+// purgeCounts has how many messages of a task the metrics have counted.
 type purgeCounts struct {
 	labels           []string
 	skipped, deleted int

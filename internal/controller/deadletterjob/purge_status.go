@@ -5,17 +5,12 @@ import (
 	"strings"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/rabbit/mover"
 )
 
-func recordCount(status *v1alpha1.PurgeStatus, progress mover.Progress) {
-	recordProgress(&status.TransferStatus, progress)
-}
-
-// isDeleting reports whether more messages may be deleted than the status says.
+// isDeleting reports whether more messages than status.deleted may be deleted.
 func isDeleting(status *v1alpha1.PurgeStatus) bool { return status.AtMost != nil }
 
-// afterCount returns the outcome of a Purge after the count; nil if the matching messages are to be deleted.
+// afterCount returns the outcome of a Purge after the count; nil if the Purge deletes the matching messages next.
 func afterCount(purge *v1alpha1.Purge) *Blocker {
 	status := &purge.Status
 	matched, limit := *status.Matched, int64(purge.Spec.ExpectedAtMost)
@@ -49,7 +44,7 @@ func afterDeletion(status *v1alpha1.PurgeStatus) *Blocker {
 	return ended(v1alpha1.ReasonCompleted, &status.TransferStatus, purgeSummary(status))
 }
 
-// interruption describes a deletion that ended without a known count.
+// interruption describes a deletion whose count of deleted messages is uncertain.
 func interruption(status *v1alpha1.PurgeStatus) string {
 	return fmt.Sprintf("the manager or its connection ended while messages were deleted: %s of queue %q are "+
 		"deleted. Count what is left, then create another Purge", rangeText(&status.TransferStatus, status.Deleted), status.Source)

@@ -33,8 +33,8 @@ func (w *redriveWork) ResolveDestination(ctx context.Context, from Queue, m *Mov
 	return nil, nil
 }
 
-// checkDestinationKeeps returns a Blocker if a queue on the way of the messages drops messages when it is full. It assumes that
-// messages that go where they were published first reach the main queue.
+// checkDestinationKeeps returns a Blocker if a queue on the route drops messages when it is full. Messages that are published where
+// they were published first are assumed to reach the main queue.
 func checkDestinationKeeps(from Queue, m Move) *Blocker {
 	queues := []string{cmp.Or(m.Destination, from.Names.Main)}
 	if m.Behind != "" {
@@ -58,7 +58,7 @@ func checkDestinationKeeps(from Queue, m Move) *Blocker {
 	return nil
 }
 
-// whyMessagesStay names the field because of which some messages are read and stay; empty if all messages are moved.
+// whyMessagesStay names the field that makes some messages stay after they are examined; empty if all messages are moved.
 func (w *redriveWork) whyMessagesStay(shared bool) string {
 	spec := w.redrive.Spec
 	switch {

@@ -24,7 +24,7 @@ func (j redriveFilter) Skips(message *amqp.Delivery) string {
 	return string(j.rules.Skips(j.rules.Source.Read(message), j.now()))
 }
 
-var errNoOrigin = errors.New("the message does not tell where it was published first")
+var errNoOrigin = errors.New("the headers of the message do not say where it was published first")
 
 func (j redriveFilter) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error) {
 	deadLetter := j.rules.Source.Read(message)
@@ -49,7 +49,7 @@ func newRedriveFilter(redrive *v1alpha1.Redrive, m Move) (redriveFilter, *Blocke
 		Source: m.Source, Selector: selector, RedriveID: string(redrive.UID),
 		MaxRedrives: numberOf(redrive.Spec.MaxRedrives, -1),
 	}
-	if m.Limited { // what stays may be deleted, so nothing does
+	if m.Limited { // the broker may delete a message that stays, so all are moved
 		rules.RedriveID, rules.MaxRedrives = "", -1
 	}
 	return redriveFilter{

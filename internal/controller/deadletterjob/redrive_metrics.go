@@ -5,10 +5,10 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/mover"
 )
 
-// redriveCounts are the messages of a task that the metrics have counted so far.
+// redriveCounts has how many messages of a task the metrics have counted.
 type redriveCounts struct {
 	labels []string
-	// moved, skipped and failed are the largest values that were reported. A task that reconnects begins to count from zero.
+	// moved, skipped and failed are the largest reported values. A task counts from zero again after it reconnects.
 	moved, skipped, failed int
 }
 

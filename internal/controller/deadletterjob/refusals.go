@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/conditions"
 )
 
-// IndexConsumerQueue indexes Redrives and Purges by the names of the ConsumerQueues that messages are taken from and moved to.
+// IndexConsumerQueue indexes Redrives and Purges by the names of their source and destination ConsumerQueues.
 const IndexConsumerQueue = "consumerQueue"
 
 // AddIndexes adds the indexes of Redrives and Purges.
@@ -32,8 +32,8 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return errors.Join(ofRedrives, ofPurges)
 }
 
-// Refusal returns what the broker refuses to a running Redrive or Purge of a ConsumerQueue; empty if nothing. It reads the
-// statuses of the jobs, so a restart loses nothing. A refusal ends when the job continues or is deleted.
+// Refusal returns why the broker refuses a Redrive or Purge of a ConsumerQueue that has not ended; empty if it refuses none. It
+// reads the statuses of the jobs, so a restart loses nothing. A refusal ends when the job continues or is deleted.
 func Refusal(ctx context.Context, reader client.Reader, cq client.ObjectKey) (string, error) {
 	for _, kind := range []Kind{Redrive, Purge} {
 		jobs, err := kind.list(ctx, reader, client.InNamespace(cq.Namespace), client.MatchingFields{IndexConsumerQueue: cq.Name})
@@ -49,7 +49,7 @@ func Refusal(ctx context.Context, reader client.Reader, cq client.ObjectKey) (st
 	return "", nil
 }
 
-// isRefused reports whether a job cannot go on because the broker refuses something.
+// isRefused reports whether a job cannot go on because the user lacks a permission at the broker.
 func isRefused(job Job) bool {
 	ready := conditions.Ready(job.Status.Conditions)
 	return job.Status.CompletionTime == nil && ready.Status == metav1.ConditionFalse && ready.Reason == v1alpha1.ReasonPermissionDenied

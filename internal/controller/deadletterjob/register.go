@@ -10,16 +10,15 @@ import (
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
-// Turn is the key of a queue of which one user at a time takes messages.
+// Turn identifies a queue. One user at a time takes messages of the queue.
 type Turn struct {
 	Connection client.ObjectKey
 	Location   ownership.Location
 	Queue      string
 }
 
-// isAt reports whether two turns may be at the same queue, because connections may write the address of a cluster differently.
-// Turns of two namespaces are at the same queue only if AMQP was let in at the same address: another tenant can forge everything
-// else.
+// isAt reports whether two turns may be at the same queue. In one namespace, the addresses of a cluster may differ. Between two
+// namespaces, AMQP must have been let in at the same address, because another tenant can forge everything else.
 func (t Turn) isAt(other Turn) bool {
 	here, there := t.Location.Cluster, other.Location.Cluster
 	if t.Connection.Namespace != other.Connection.Namespace && here.Endpoint != there.Endpoint {
@@ -46,8 +45,8 @@ func (u User) Uses(queue, namespace string) string {
 }
 
 // Register has the users of dead-letter queues in this process, in the order of their arrival. The first user of a queue has the
-// turn and the others wait, because a user's unacknowledged messages are hidden from the others. A browse may get a place beside a
-// job; see Browse. The zero Register is empty.
+// turn and the others wait, because a user's unacknowledged messages are hidden from the others. A browse may run beside a job; see
+// Browse. The zero Register is empty.
 type Register struct {
 	mu     sync.Mutex
 	places []*Place
@@ -60,10 +59,10 @@ type Place struct {
 	user     User
 	granted  func()
 	waits    bool
-	// browses: the user may be admitted beside a job of its namespace. beside is that job after the admission.
+	// browses: the user may be admitted beside a job of its namespace. beside is that job, after the admission.
 	browses bool
 	beside  *Place
-	// held returns how many messages a job holds that admits browses; nil if the user admits none.
+	// held returns how many messages a job holds. It is nil if the user admits no browse beside it.
 	held func() int
 }
 
@@ -98,8 +97,8 @@ func (r *Register) admit(place *Place) (admitted bool) {
 	return !place.waits
 }
 
-// blocker returns the place that another one waits for: the first in front of it, or a browse that was admitted; nil if there is
-// none.
+// blocker returns the place that another one waits for; nil if there is none. That is the first place in front of it, or a browse that
+// was admitted before.
 func (r *Register) blocker(waiting *Place) *Place {
 	isInFront := true
 	for _, place := range r.places {

@@ -9,7 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
-// resolve returns where messages are taken from and where they go, or a Blocker.
+// resolve returns the Move of the job, or a Blocker.
 func (s *scope) resolve(ctx context.Context) (Move, *Blocker, error) {
 	if why, err := s.checkFinishedBefore(ctx); why != nil || err != nil {
 		return Move{}, why, err

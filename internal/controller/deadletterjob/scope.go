@@ -40,7 +40,7 @@ func (r *Reconciler) scopeOf(object client.Object) *scope {
 
 func (s *scope) key() Key { return s.before.key() }
 
-// reconcile takes the next step, and returns when to reconcile again; zero is when an event arrives.
+// reconcile advances the job, and returns when to reconcile again; zero means when an event arrives.
 func (s *scope) reconcile(ctx context.Context) (time.Duration, error) {
 	if s.Tasks.areEnding() { // the next leader continues
 		return 0, nil
@@ -170,8 +170,8 @@ func (s *scope) settings() mover.Settings {
 	return mover.Settings{Rate: s.before.Rate, MaxDepth: s.before.MaxDepth, MaxMoved: int(number(s.before.Status.AtMost))}
 }
 
-// announce writes what the task is about to do before the first message is taken: after a crash the next manager must know. A job
-// that the broker refused keeps its Ready condition until it moves messages.
+// announce writes the status before the first message is taken, because the next manager needs it after a crash. A job that the
+// broker refused keeps its Ready condition until it moves messages.
 func (s *scope) announce(ctx context.Context, m Move, config mover.Config) error {
 	s.work.RecordIntent()
 	if !config.DryRun {
@@ -236,8 +236,8 @@ func tooBusy(queue string) *Blocker {
 	return stop
 }
 
-// checkCounted returns a Blocker if the queue has messages that the broker has not counted: a busy quorum queue reports zero. A
-// job that believed zero would end immediately.
+// checkCounted returns a Blocker if a queue that reports zero messages has one. A busy quorum queue does that, and the job would end
+// immediately.
 func (s *scope) checkCounted(ctx context.Context, m Move) *Blocker {
 	counted := true
 	_, err := m.Broker.Browse(ctx, m.Cluster, mover.BrowseConfig{

@@ -34,8 +34,8 @@ func recordProgress(status *v1alpha1.TransferStatus, progress mover.Progress) {
 	}
 }
 
-// recordDone returns how many messages are known to be moved or deleted. For a task that has ended, it replaces atMost by the
-// number that may be moved or deleted.
+// recordDone returns how many messages are known to be moved or deleted. After the end of the task it sets status.atMost to the
+// number that may be moved or deleted, or clears it if no message is uncertain.
 func recordDone(status *v1alpha1.TransferStatus, task Task) *int64 {
 	if task.Ended {
 		status.AtMost = nil
@@ -58,7 +58,8 @@ func ended(reason string, status *v1alpha1.TransferStatus, summary string) *Bloc
 		summary, unseen, status.Source)
 }
 
-// doneBefore returns Config.Moved and Config.Unsure of a job that is known to have moved or deleted done messages.
+// doneBefore returns mover.Config.Moved and Unsure for a job that continues. done is how many messages it is known to have moved or
+// deleted.
 func doneBefore(status *v1alpha1.TransferStatus, done *int64) (moved, unsure int) {
 	certain := int(number(done))
 	moved = max(certain, int(number(status.AtMost)))
@@ -73,7 +74,7 @@ func rangeText(status *v1alpha1.TransferStatus, done *int64) string {
 	return fmt.Sprintf("at least %d and at most %d", number(done), *status.AtMost)
 }
 
-// runningCondition returns the value of Ready while a task runs: what it does, or what keeps it from doing so.
+// runningCondition returns the value of Ready while a task runs: what it does, or why it waits.
 func runningCondition(progress mover.Progress, reason, message string) conditions.Value {
 	switch progress.State {
 	case mover.Connecting, mover.Moving, "":
@@ -93,8 +94,8 @@ const (
 	lateInterval  = 30 * time.Second
 )
 
-// untilWrite returns how long a changed status waits until it is written. A Redrive of three hours needs 350 writes. A transition
-// waits for less.
+// untilWrite returns how long a changed status waits until it is written; a transition waits less. A Redrive of three hours needs
+// 350 writes.
 func untilWrite(now, started, written time.Time, transition bool) time.Duration {
 	interval := lateInterval
 	if transition || now.Sub(started) < firstMinute {
@@ -153,7 +154,7 @@ func number(field *int64) int64 {
 	return *field
 }
 
-// numberOf returns the number of a field that may be Unlimited, or unlimited.
+// numberOf returns the number of a field; unlimited if the field is absent or Unlimited.
 func numberOf(field *intstr.IntOrString, unlimited int) int {
 	if field == nil || field.Type == intstr.String {
 		return unlimited

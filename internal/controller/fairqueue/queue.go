@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Queue is a priority queue that serves namespaces round-robin. A priority counts within a namespace. As in controller-runtime's queue, a
-// request is in the queue once: with the highest priority and at the earliest time of all its additions.
+// Queue is a priority queue that serves namespaces round-robin. Priorities order the requests of one namespace. As in
+// controller-runtime's queue, a request is in the queue once: with the highest priority and the earliest time of all its additions.
 type Queue struct {
 	workqueue.TypedInterface[reconcile.Request] // requests that are ready, or that a worker has
 
@@ -22,7 +22,7 @@ type Queue struct {
 	delayed map[reconcile.Request]*delay
 }
 
-// delay is of a request that becomes ready later.
+// delay holds a request until it becomes ready.
 type delay struct {
 	timer    *time.Timer
 	due      time.Time
@@ -31,10 +31,10 @@ type delay struct {
 
 var _ priorityqueue.PriorityQueue[reconcile.Request] = &Queue{}
 
-// Background is the highest priority of background requests: a manager's first list, and whatever concerns all resources of a connection.
+// Background is the highest priority of background requests: a manager's first list, and events of all resources of a connection.
 const Background = handler.LowPriority
 
-// Limits are how many requests of one namespace are reconciled at a time: all, and those in the background. They are one at least.
+// Limits limit how many requests of one namespace, and how many of its background requests, run at a time. Each is at least one.
 type Limits struct{ Namespace, Background int }
 
 // NewFor returns a function that makes the queue of a controller. The metrics of the queue have its name. The limiter sets the delays of

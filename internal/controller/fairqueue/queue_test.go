@@ -170,7 +170,7 @@ func TestPriorities(t *testing.T) {
 	})
 }
 
-// A request that is added during its reconciliation is reconciled once more, and never by two workers together.
+// A request that is added during its reconciliation is reconciled again, and never by two workers at a time.
 func TestAdditionDuringAReconciliation(t *testing.T) {
 	t.Parallel()
 	withQueue(t, func(q queue) {

@@ -1,5 +1,5 @@
-// Package retrybudget counts for how long something has been tried or observed, and says how long that may last. It counts from
-// what this process observes first, so a restart begins again.
+// Package retrybudget measures for how long an action has been tried or a state has been observed, and defines the limits. It
+// measures from the first observation of this process, so a restart begins again.
 package retrybudget
 
 import (
@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// FirstSeen records when this process first saw a resource. A DeletionTimestamp would not do: it comes from the clock of the API
-// server, and may be older than this manager.
+// FirstSeen records when this process first saw a resource. A DeletionTimestamp is no substitute: it comes from the clock of the API
+// server, and may be older than this process.
 type FirstSeen struct {
 	clock clock.PassiveClock
 
@@ -66,11 +66,11 @@ func (s *FirstSeen) Forget(key client.ObjectKey) {
 	delete(s.of, key)
 }
 
-// longestTry is how much one attempt to delete a topology counts at most. An attempt takes this long if nothing else is deleted.
-// The rest of an attempt is a wait for other deletions, which is no failure.
+// longestTry is the most that an attempt to delete a topology counts. An attempt takes this long if nothing else is deleted. More
+// time is a wait for other deletions, which is no failure.
 const longestTry = 15 * time.Second
 
-// Failures adds up for how long the deletion of each topology has been failing.
+// Failures measures for how long the deletion of each topology has been failing.
 type Failures struct {
 	mu sync.Mutex
 	of map[client.ObjectKey]trial
@@ -82,7 +82,7 @@ type trial struct {
 	failed time.Duration
 }
 
-// NewFailures returns Failures without any.
+// NewFailures returns an empty Failures.
 func NewFailures() *Failures { return &Failures{of: map[client.ObjectKey]trial{}} }
 
 // Add records one more failure, and returns for how long the deletion has been failing. Each failure counts the time since the
@@ -108,8 +108,8 @@ func (t *Failures) Forget(key client.ObjectKey) {
 	delete(t.of, key)
 }
 
-// A deletion that fails for a reason that may pass is retried for Termination, or for three resync intervals if that is longer.
-// Then the resource goes, and its objects stay at the broker. Pending is for reasons that end by themselves: the broker tries to
+// A deletion that fails for a reason that may pass is retried for Termination, or for FailingIntervals if that is longer. Then the
+// resource is released, and its objects stay at the broker. Pending replaces Termination for brokererr.ErrPending: RabbitMQ tries to
 // deliver a dead letter every three minutes, and the fence of a crashed manager may have to wait for that.
 const (
 	Termination = time.Minute

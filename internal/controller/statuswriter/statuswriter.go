@@ -21,12 +21,13 @@ var ErrStaleCache = errors.New("the cache does not have the newest status yet")
 // conflict.
 func IsStale(err error) bool { return errors.Is(err, ErrStaleCache) || apierrors.IsConflict(err) }
 
-// Writer writes the statuses of one kind. It remembers the resource version of each write, because the cache receives a write
-// later than the API server answers it. Until then, a reconciliation reads the status from before the write. If it computes that
-// same status again, it must not conclude that there is nothing to write. The zero value is ready to use.
+// Writer writes the statuses of one kind. The zero value is ready to use.
 //
-// A restart of the manager forgets the versions: the cache of a new process begins with the newest ones. Forget removes a version,
-// and so does IsOlder once the cache has it.
+// It records the resource version of each write, because the cache receives a write later than the API server answers it. Until then,
+// a reconciliation reads the old status. If it computes that old status again, it must not conclude that there is nothing to write.
+//
+// A restart of the manager forgets the versions: the cache of a new process begins with the newest ones. Forget removes a version.
+// IsOlder removes a version that has reached the cache.
 type Writer struct {
 	mu     sync.Mutex
 	writes map[client.ObjectKey]write
@@ -42,8 +43,8 @@ type write struct {
 // API server was restored from a backup, which brings older versions back.
 const maxCacheLag = time.Minute
 
-// Update writes the status of an object, which then is what the API server returned. It returns a conflict if the object is not
-// the newest version.
+// Update writes the status of an object, and replaces the object by the answer of the API server. It returns a conflict if the object
+// is not the newest version.
 func (w *Writer) Update(ctx context.Context, c client.Client, object client.Object) error {
 	object.SetManagedFields(nil) // the API server keeps them
 	if err := c.Status().Update(ctx, object, FieldOwner); err != nil {
@@ -81,7 +82,7 @@ func (w *Writer) IsOlder(object client.Object) bool {
 	return order < 0
 }
 
-// Forget removes what is remembered of a resource that is gone.
+// Forget removes the recorded version of a resource that is gone.
 func (w *Writer) Forget(key client.ObjectKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,10 +12,9 @@ import (
 // The priorities of reconciliations. A change by a user has none, which is the highest: an edit does not wait until thousands of
 // resources have been compared with a broker again.
 const (
-	// Noticed is for changes that others may wait for: an object at the broker changed, another resource released an object, or a
-	// deletion continues.
+	// Noticed is for single changes: an object at the broker changed, another resource released an object, or a deletion continues.
 	Noticed = -50
-	// Resync is for what concerns all resources of a connection, and for what is due after an interval. Mostly nothing has changed.
+	// Resync is for events that concern all resources of a connection, and for intervals that are over. Mostly nothing has changed.
 	// Controller-runtime uses the same priority for the first list of a manager.
 	Resync = handler.LowPriority
 )

@@ -1,4 +1,4 @@
-// Package trigger has what starts a reconciliation: annotations that request one, jittered intervals, predicates and priorities.
+// Package trigger starts reconciliations: by annotations that request one, jittered intervals, predicates and priorities.
 package trigger
 
 import (

@@ -37,7 +37,7 @@ func TestBrowseOfAMessageThatIsNeverDelivered(t *testing.T) {
 				Owner: "test", Product: "Warren transfer", Name: "transfer", Timeout: within,
 			})
 		},
-		Log: testr.New(t), Queue: source, Most: 1, Visit: func(*amqp.Delivery) bool { return true },
+		Log: testr.New(t), Queue: source, MaxMessages: 1, Visit: func(*amqp.Delivery) bool { return true },
 	})
 	if took := time.Since(began); took < 2*time.Second || took > within {
 		t.Errorf("took %v: %v", took, err)

@@ -50,7 +50,7 @@ func TestRoles(t *testing.T) {
 			{OK, "your role", "all namespaces", "admin: you may delete dead letters", ""},
 		}},
 		"an API server that does not answer": {"shop", nil, errors.New("timeout"), []Result{
-			{Failed, "your role", "Namespace shop", "timeout", "Check that the API server is well, and run the command again."},
+			{Failed, "your role", "Namespace shop", "timeout", "Check that the API server works, and run the command again."},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

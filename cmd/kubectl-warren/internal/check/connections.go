@@ -73,7 +73,7 @@ func broker(bc *v1alpha1.BrokerConnection) Result {
 	return result
 }
 
-// tags checks the tags of the broker's user. The status does not tell the name of the user, nor whether it has the tag monitoring.
+// tags checks the tags of the broker's user. The status contains neither the name of the user nor the tag monitoring.
 func tags(bc *v1alpha1.BrokerConnection) Result {
 	result := Result{State: OK, Check: "user tags", Object: named("BrokerConnection", bc.Namespace, bc.Name)}
 	switch {

@@ -18,8 +18,8 @@ var Resources = map[string]reflect.Type{
 	"redrives":          reflect.TypeFor[v1alpha1.Redrive](),
 }
 
-// Fields are the fields of an object in a schema, by name. Each value is a Fields, which is nil for a field without fields of its
-// own. The type does not name itself, because kube-api-linter does not end on such a type.
+// Fields are the fields of an object in a schema, by name. Each value is a Fields; nil for a field without subfields. The type is not
+// recursive, because kube-api-linter does not terminate on recursive types.
 type Fields map[string]any
 
 func (f Fields) below(name string) Fields {
@@ -29,7 +29,7 @@ func (f Fields) below(name string) Fields {
 
 // Served is what the API server serves.
 type Served struct {
-	// Resources are those of messaging.warren.dev/v1alpha1.
+	// Resources are the names of the resources of messaging.warren.dev/v1alpha1.
 	Resources []string
 	// Schemas are the fields by resource. A resource without schema is not compared.
 	Schemas map[string]Fields
@@ -83,8 +83,7 @@ func compareSchemas(schemas map[string]Fields) (older, newer []string) {
 	return older, newer
 }
 
-// only returns the paths of fields that the first has and the second lacks. It does not look into a field that is a value in one of
-// them.
+// only returns the paths of fields that the first has and the second lacks. It descends only into fields that have subfields in both.
 func only(path string, first, second Fields) []string {
 	var paths []string
 	for _, name := range slices.Sorted(maps.Keys(first)) {

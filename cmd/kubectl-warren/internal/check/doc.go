@@ -1,3 +1,3 @@
-// Package check decides from what the API server answered whether Warren works, and what a user can do about each fault. It does no
-// I/O. Begin reading at result.go.
+// Package check decides, from answers of the API server, whether Warren works and how a user can fix each fault. It does no I/O. Begin
+// reading at result.go.
 package check

@@ -13,9 +13,9 @@ type State string
 // The values of State.
 const (
 	OK State = "ok"
-	// Warning: Warren works, but something is not possible or risky.
+	// Warning: Warren works, with a limitation or a risk.
 	Warning State = "warning"
-	// Failed: something does not work until a user acts.
+	// Failed: a user must act.
 	Failed State = "failed"
 	// Skipped: the user may not read what the check needs.
 	Skipped State = "skipped"
@@ -44,7 +44,7 @@ const docs = "https://warren-mq.github.io/warren/"
 func Unread(check, object string, err error) Result {
 	result := Result{
 		State: Failed, Check: check, Object: object, Message: err.Error(),
-		Remedy: "Check that the API server is well, and run the command again.",
+		Remedy: "Check that the API server works, and run the command again.",
 	}
 	if apierrors.IsForbidden(err) {
 		result.State = Skipped

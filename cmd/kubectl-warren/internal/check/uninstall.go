@@ -3,12 +3,10 @@ package check
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
@@ -23,10 +21,10 @@ var Order = []string{
 
 // Uninstall lists the objects whose deletion waits for a manager, and the jobs that a manager has not finished. The order of the
 // results is the order in which to delete them.
-func Uninstall(jobList []client.Object, queues []v1alpha1.ConsumerQueue, connections []v1alpha1.BrokerConnection, where string) []Result {
+func Uninstall(all []jobs.Job, queues []v1alpha1.ConsumerQueue, connections []v1alpha1.BrokerConnection, where string) []Result {
 	var results []Result
-	for _, job := range jobList {
-		if !jobs.Of(job).Ended() {
+	for _, job := range all {
+		if !job.Ended() {
 			results = append(results, unfinished(job))
 		}
 	}
@@ -49,20 +47,16 @@ func Uninstall(jobList []client.Object, queues []v1alpha1.ConsumerQueue, connect
 	return results
 }
 
-func unfinished(job client.Object) Result {
-	kind := "Redrive"
-	if _, isPurge := job.(*v1alpha1.Purge); isPurge {
-		kind = "Purge"
-	}
+func unfinished(job jobs.Job) Result {
 	return Result{
-		State: Warning, Check: "jobs", Object: named(kind, job.GetNamespace(), job.GetName()),
+		State: Warning, Check: "jobs", Object: named(job.Noun(), job.Namespace, job.Name),
 		Message: "it has not ended. Without a manager, its remaining messages stay in the dead-letter queue",
 		Remedy: fmt.Sprintf("Wait until it ends, or cancel it:\n  kubectl warren dlq cancel %s/%s --namespace %s",
-			strings.ToLower(kind), job.GetName(), job.GetNamespace()),
+			job.Kind, job.Name, job.Namespace),
 	}
 }
 
-// deletionOf describes what Warren does at the broker before a ConsumerQueue goes.
+// deletionOf describes what Warren does at the broker before it releases a ConsumerQueue.
 var deletionOf = map[v1alpha1.DeletionPolicy]string{
 	v1alpha1.DeletionPolicyDeleteIfEmpty: "has deleted its empty queues and retained the others",
 	v1alpha1.DeletionPolicyRetain:        "has recorded which queues it retains",

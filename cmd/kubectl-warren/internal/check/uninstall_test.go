@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
 func TestUninstall(t *testing.T) {
@@ -25,26 +25,26 @@ func TestUninstall(t *testing.T) {
 	protected := healthy()
 	protected.Finalizers = []string{v1alpha1.ConnectionFinalizer}
 	now := metav1.NewTime(time.Unix(0, 0))
-	job := func(name string, completed *metav1.Time) client.Object {
+	job := func(name string, completed *metav1.Time) jobs.Job {
 		purge := &v1alpha1.Purge{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
 		purge.Status.CompletionTime, purge.Status.Conditions = completed, ready("True", "Completed", "")
-		return purge
+		return jobs.Of(purge)
 	}
 	const deleteOrders = "kubectl --namespace shop delete consumerqueue orders"
 	for name, test := range map[string]struct {
-		jobs        []client.Object
+		jobs        []jobs.Job
 		queues      []v1alpha1.ConsumerQueue
 		connections []v1alpha1.BrokerConnection
 		want        []Result
 	}{
 		"nothing waits": {
-			[]client.Object{job("done", &now)},
+			[]jobs.Job{job("done", &now)},
 			inSync,
 			[]v1alpha1.BrokerConnection{*healthy()},
 			[]Result{{OK, "finalizers", "ConsumerQueues, BrokerConnections", "no deletion waits for a manager in any namespace", ""}},
 		},
 		"in the order of deletion": {
-			[]client.Object{job("last", nil)},
+			[]jobs.Job{job("last", nil)},
 			queue("DeleteIfEmpty", asItIs),
 			[]v1alpha1.BrokerConnection{*protected},
 			[]Result{

@@ -23,7 +23,7 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
-// checkReader reads what the checks need.
+// checkReader reads the input of the checks.
 type checkReader struct {
 	session
 
@@ -53,7 +53,7 @@ func (r *checkReader) installation(ctx context.Context) ([]check.Result, error) 
 	return slices.Concat(operator.results(ctx, r), results), nil
 }
 
-// leftovers checks what would hang without a manager.
+// leftovers lists the objects whose deletion needs a manager.
 func (r *checkReader) leftovers(ctx context.Context) ([]check.Result, error) {
 	operator := r.readOperator(ctx)
 	redrives, purges, err := r.redrivesAndPurges(ctx, r.all)
@@ -64,11 +64,7 @@ func (r *checkReader) leftovers(ctx context.Context) ([]check.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	var unfinished []client.Object
-	for _, each := range jobs.All(redrives, purges) {
-		unfinished = append(unfinished, each.Object)
-	}
-	return append(operator.results(ctx, r), check.Uninstall(unfinished, queues, connections, r.where(r.all))...), nil
+	return append(operator.results(ctx, r), check.Uninstall(jobs.All(redrives, purges), queues, connections, r.where(r.all))...), nil
 }
 
 // operator is the state of the managers at the first read.
@@ -158,7 +154,7 @@ func (r *checkReader) served() (check.Served, error) {
 	return served, err
 }
 
-// schemaPrefix is what the names of Warren's schemas begin with in an OpenAPI document.
+// schemaPrefix is the prefix of the names of Warren's schemas in an OpenAPI document.
 const schemaPrefix = "dev.warren.messaging.v1alpha1."
 
 // schemasOf reads the fields of Warren's resources in the API server's OpenAPI document.
@@ -176,7 +172,7 @@ func schemasOf(reader discovery.OpenAPIV3SchemaInterface) (map[string]check.Fiel
 	return schemas, nil
 }
 
-// fieldsOf returns the fields of a schema. The fields of a list are those of its items.
+// fieldsOf returns the fields of a schema; for a list, the fields of its items.
 func fieldsOf(schema *spec.Schema) check.Fields {
 	if schema.Items != nil && schema.Items.Schema != nil {
 		return fieldsOf(schema.Items.Schema)

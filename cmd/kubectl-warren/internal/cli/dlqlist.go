@@ -74,7 +74,7 @@ func (l *listCommand) run(ctx context.Context, names []string) error {
 	}
 	if l.output.format == formatName {
 		for _, queue := range list.Items {
-			printf(l.Out, "consumerqueue.messaging.warren.dev/%s\n", queue.Name)
+			printf(l.Out, "%s\n", queueResource(queue.Name))
 		}
 		return nil
 	}
@@ -100,8 +100,8 @@ func (l *listCommand) list(ctx context.Context, kube session) (*v1alpha1.DeadLet
 		return nil, err
 	}
 	list := listing.List(queues.Items, redrives, purges)
-	for i := range list.Items {
-		if err != nil {
+	if err != nil {
+		for i := range list.Items {
 			list.Items[i].UnderWay = nil
 		}
 	}

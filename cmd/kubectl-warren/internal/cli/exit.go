@@ -96,8 +96,8 @@ func codeOf(err error, out io.Writer) int {
 
 // explain returns an error of the API server with advice.
 func explain(err error) string {
-	if told, ok := errors.AsType[*deadletterclient.Error](err); ok {
-		return told.Error()
+	if response, ok := errors.AsType[*deadletterclient.Error](err); ok {
+		return response.Error()
 	}
 	switch {
 	case meta.IsNoMatchError(err), isUnknownResource(err):

@@ -17,26 +17,26 @@ const (
 	silentTime = 2 * time.Minute
 )
 
-// hints explains to a waiting user what a job waits for. Each hint is printed once.
+// hints describes to a waiting user what a job waits for. Each hint is printed once.
 type hints struct {
 	kube session
 	out  io.Writer
 
-	// version is the resource version of the job, and since the time when it appeared.
+	// version is the resource version of the job, and since when it was first seen.
 	version        string
 	since          time.Time
 	silent, queued bool
 }
 
-// tell prints a hint if there is one.
-func (h *hints) tell(ctx context.Context, j jobs.Job, now time.Time) {
+// print prints a hint if there is one.
+func (h *hints) print(ctx context.Context, j jobs.Job, now time.Time) {
 	if version := j.Object.GetResourceVersion(); version != h.version {
 		h.version, h.since = version, now
 	}
 	switch {
 	case j.Reason == v1alpha1.ReasonQueued && !h.queued:
 		h.queued = true
-		h.tellRunning(ctx, j)
+		h.printRunning(ctx, j)
 	case isSilent(j, now.Sub(h.since)) && !h.silent:
 		h.silent = true
 		h.printf("Warren has not written the status of %s %q for %s. Check that it is running:\n"+
@@ -53,11 +53,11 @@ func isSilent(j jobs.Job, unchanged time.Duration) bool {
 	return slices.Contains(working, j.Reason) && unchanged >= silentTime
 }
 
-// tellRunning names the running job of the same ConsumerQueue. The waiting job's message names other blockers.
-func (h *hints) tellRunning(ctx context.Context, waiting jobs.Job) {
+// printRunning names the running job of the same ConsumerQueue. The waiting job's message names other blockers.
+func (h *hints) printRunning(ctx context.Context, waiting jobs.Job) {
 	listed, err := h.kube.jobs(ctx, false)
 	if err != nil {
-		return // the job waits, whether or not the user knows for what
+		return // a hint is optional
 	}
 	for _, other := range listed {
 		isSame := other.Object.GetUID() == waiting.Object.GetUID()

@@ -53,7 +53,7 @@ func (s session) await(ctx context.Context, j jobs.Job, wanted func(jobs.Job) bo
 			return &now, nil
 		case err == nil:
 			cut = false
-			hints.tell(ctx, now, time.Now())
+			hints.print(ctx, now, time.Now())
 		case apierrors.IsNotFound(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 			return nil, err
 		case !cut:

@@ -93,8 +93,8 @@ func (c *cluster) abort(ctx context.Context, out io.Writer, name string) error {
 	return kube.annotate(ctx, out, cq, func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Abort(cq, "") })
 }
 
-// annotate changes the annotations of a ConsumerQueue, and prints what the change returned. Each annotation names the plan or the
-// recreation that it is for, so it does no harm if the ConsumerQueue was changed meanwhile.
+// annotate changes the annotations of a ConsumerQueue, and prints the sentence of the change. Each annotation names its plan or its
+// recreation, so it does no harm if the ConsumerQueue was changed meanwhile.
 func (s session) annotate(
 	ctx context.Context, out io.Writer, cq *v1alpha1.ConsumerQueue, change func(*v1alpha1.ConsumerQueue) (string, error),
 ) error {
@@ -110,7 +110,7 @@ func (s session) annotate(
 	return nil
 }
 
-// printRecreation prints what the next recreation means.
+// printRecreation prints the consequences of the next recreation.
 func printRecreation(out io.Writer, next *preview.Recreation) error {
 	if next == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// planned is a ConsumerQueue whose main queue is to be recreated under a policy.
+// planned is a ConsumerQueue whose main queue needs recreation under a policy.
 func planned(t *testing.T, policy v1alpha1.RecreatePolicy) *v1alpha1.ConsumerQueue {
 	t.Helper()
 	cq := load(t, recorded+"recreation_required")

@@ -81,8 +81,8 @@ func (r *redriveCommand) run(ctx context.Context, name string) error {
 	return r.carryOut(ctx, kube, newJob(kube.namespace))
 }
 
-// question prints the count of a dry run, sets it as the limit, and returns the question; empty if there is nothing to confirm.
-// More messages may match when the Redrive runs, because they died since, or because of their age.
+// question prints the count of a dry run, and returns the question; empty if there is nothing to confirm. It sets the count as the
+// limit, because more messages may match when the Redrive runs.
 func (r *redriveCommand) question(counted jobs.Job, spec *v1alpha1.RedriveSpec) (string, error) {
 	if err := r.sayCount(counted, spec.ConsumerQueueRef.Name); err != nil {
 		return "", err

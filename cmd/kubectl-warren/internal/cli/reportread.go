@@ -29,7 +29,7 @@ const (
 	maxLogBytes = 8 << 20
 )
 
-// reporter reads what a report contains, and adds it to a bundle. The type of each read decides which fields are published.
+// reporter reads the content of a report, and adds it to a bundle. The type of each read decides which fields are published.
 type reporter struct {
 	*checkReader
 

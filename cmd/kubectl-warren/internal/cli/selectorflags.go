@@ -45,10 +45,7 @@ func (f *selectorFlags) add(cmd *cobra.Command) {
 
 // selection returns the selector; nil if all dead letters are selected.
 func (f *selectorFlags) selection(now time.Time) (*v1alpha1.DeadLetterSelector, error) {
-	selection := v1alpha1.DeadLetterSelector{IDs: f.ids, Expression: f.expression}
-	if f.unknownOrigin {
-		selection.UnknownOrigin = true
-	}
+	selection := v1alpha1.DeadLetterSelector{IDs: f.ids, Expression: f.expression, UnknownOrigin: f.unknownOrigin}
 	for _, given := range f.diedReasons {
 		at := slices.IndexFunc(parameters.Reasons, func(reason string) bool { return strings.EqualFold(reason, given) })
 		if at < 0 {

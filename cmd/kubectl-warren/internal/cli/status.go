@@ -68,7 +68,7 @@ func (s *statusCommand) one(ctx context.Context, kube session, name string) erro
 		return err
 	}
 	if s.output.format == formatName {
-		printf(s.Out, "%s\n", resourceName(cq))
+		printf(s.Out, "%s\n", queueResource(cq.Name))
 		return nil
 	}
 	if printed, err := s.output.printed(s.Out, typedQueue(cq)); printed || err != nil {
@@ -84,9 +84,8 @@ func typedQueue(cq *v1alpha1.ConsumerQueue) *v1alpha1.ConsumerQueue {
 	return cq
 }
 
-func resourceName(cq *v1alpha1.ConsumerQueue) string {
-	return "consumerqueue.messaging.warren.dev/" + cq.Name
-}
+// queueResource returns the name of a ConsumerQueue for -o name.
+func queueResource(name string) string { return "consumerqueue.messaging.warren.dev/" + name }
 
 func (s *statusCommand) list(ctx context.Context, kube session, args []string) error {
 	options := kube.inNamespace(s.all)
@@ -143,7 +142,7 @@ func (s *statusCommand) printEvents(watching watch.Interface, from string) (stri
 		switch event.Type {
 		case watch.Bookmark:
 		case watch.Deleted:
-			printf(s.Out, "%s deleted\n", resourceName(cq))
+			printf(s.Out, "%s deleted\n", queueResource(cq.Name))
 		default:
 			err = s.printRows([]v1alpha1.ConsumerQueue{*cq}, false)
 		}
@@ -157,7 +156,7 @@ func (s *statusCommand) printEvents(watching watch.Interface, from string) (stri
 func (s *statusCommand) printRows(queues []v1alpha1.ConsumerQueue, withHead bool) error {
 	if s.output.format == formatName {
 		for i := range queues {
-			printf(s.Out, "%s\n", resourceName(&queues[i]))
+			printf(s.Out, "%s\n", queueResource(queues[i].Name))
 		}
 		return nil
 	}

@@ -147,7 +147,7 @@ func (c *Client) Read(ctx context.Context, name, subresource string, query url.V
 	return text, nil
 }
 
-// request returns a request for the dead-letter queues of the namespace, or for what the names below lead to. Empty names are left
+// request returns a request for the dead-letter queues of the namespace. below are further segments of the path; empty ones are left
 // out.
 func (c *Client) request(query url.Values, below ...string) *rest.Request {
 	segments := append([]string{

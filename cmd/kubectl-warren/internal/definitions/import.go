@@ -152,7 +152,7 @@ func (r *roles) assumptions(cq *v1alpha1.ConsumerQueue, main string) []Finding {
 	}
 	if dlx, sends := r.deadLettering(main); sends && r.ttl(main) > 0 && len(r.tiers[main]) == 0 {
 		assume("queue %q has a TTL and dead-letters to %v, and is assumed to be a main queue: if it has no consumers, it is a delay tier "+
-			"of another queue", main, r.leads(dlx))
+			"of another queue", main, r.targets(dlx))
 	}
 	return findings
 }

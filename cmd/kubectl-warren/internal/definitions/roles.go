@@ -9,8 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// roles are the roles of a vhost's queues. They follow from the routes of dead letters, and from names if the routes are not
-// enough.
+// roles are the roles of a vhost's queues. The routes of dead letters decide, and names if the routes are ambiguous.
 type roles struct {
 	vhost.Observed
 
@@ -69,8 +68,8 @@ func (r *roles) ttl(name string) int64 {
 	return ttl
 }
 
-// leads returns the queues that may receive the dead letters of a queue.
-func (r *roles) leads(dlx vhost.DeadLetterRoute) []string {
+// targets returns the queues that may receive the dead letters of a queue.
+func (r *roles) targets(dlx vhost.DeadLetterRoute) []string {
 	switch {
 	case dlx.Exchange == "" && dlx.RoutingKey == nil:
 		return nil // the queue named like the key of each message
@@ -112,15 +111,15 @@ func (r *roles) boundTo(exchange string) []string {
 	return slices.Compact(queues)
 }
 
-// returnsTo returns the main queue of a delay tier; empty if the queue is not a tier. A tier has a TTL, and its dead letters
-// reach a main queue. The main queue dead-letters to the tier, or the tier is named after it, or it has dead letters of its own.
+// returnsTo returns the main queue of a delay tier; empty if the queue is not a tier. A tier has a TTL, and its dead letters reach its
+// main queue.
 func (r *roles) returnsTo(name string) string {
 	dlx, sends := r.deadLettering(name)
 	if !sends || r.ttl(name) == 0 {
 		return ""
 	}
 	var mains []string
-	for _, main := range r.leads(dlx) {
+	for _, main := range r.targets(dlx) {
 		if main != name && r.isTierOf(name, main) {
 			mains = append(mains, main)
 		}
@@ -128,13 +127,15 @@ func (r *roles) returnsTo(name string) string {
 	if len(mains) == 0 {
 		return ""
 	}
-	// If messages return to several queues, the tier belongs to the queue whose name is a prefix of its own.
+	// If messages return to several queues, the tier belongs to the queue with the longest name that is a prefix of the tier's name.
 	return slices.MaxFunc(mains, func(a, b string) int { return cmp.Compare(namedAfter(name, a), namedAfter(name, b)) })
 }
 
+// isTierOf reports whether a queue that returns messages to main is a tier of main. Main dead-letters to a tier or elsewhere, or the
+// name of the tier begins with the name of main.
 func (r *roles) isTierOf(name, main string) bool {
 	back, sends := r.deadLettering(main)
-	mutual := sends && slices.Contains(r.leads(back), name)
+	mutual := sends && slices.Contains(r.targets(back), name)
 	switch {
 	case mutual && r.ttl(main) > 0: // both have a TTL: names decide
 		return namedAfter(name, main) > 0
@@ -159,10 +160,10 @@ func (r *roles) findDeadLetter(main string) (deadLetter, bool) {
 	if !sends {
 		return deadLetter{}, false
 	}
-	reached := r.leads(dlx)
+	reached := r.targets(dlx)
 	ends := slices.DeleteFunc(slices.Clone(reached), func(name string) bool { return r.tierOf[name] != "" || name == main })
 	if dlx.Exchange != "" && len(ends) == 1 {
-		return r.by(dlx.Exchange, ends[0]), true
+		return r.deadLetterThrough(dlx.Exchange, ends[0]), true
 	}
 	if len(reached) > 0 && len(ends) == 0 { // all are rejected to the tier, so consumers park
 		return r.parking(main)
@@ -170,7 +171,8 @@ func (r *roles) findDeadLetter(main string) (deadLetter, bool) {
 	return deadLetter{}, false
 }
 
-func (r *roles) by(exchange, queue string) deadLetter {
+// deadLetterThrough returns the dead-letter queue of an exchange, with the key of its binding.
+func (r *roles) deadLetterThrough(exchange, queue string) deadLetter {
 	found := deadLetter{exchange: exchange, queue: queue}
 	for _, binding := range r.BindingsTo[queue] {
 		if binding.Source == exchange {
@@ -192,7 +194,7 @@ func (r *roles) parking(main string) (deadLetter, bool) {
 		}
 		for _, binding := range r.BindingsTo[queue] {
 			if !slices.Contains(r.boundTo(binding.Source), main) {
-				found = append(found, r.by(binding.Source, queue))
+				found = append(found, r.deadLetterThrough(binding.Source, queue))
 			}
 		}
 	}

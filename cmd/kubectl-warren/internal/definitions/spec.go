@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// specOf returns the spec of a main queue and its objects, without using defaults.
+// specOf returns the spec of a main queue and its objects, with all defaults written out; see simplify.
 func (r *roles) specOf(main string) v1alpha1.ConsumerQueueSpec {
 	queue := r.Queues[main]
 	spec := v1alpha1.ConsumerQueueSpec{
@@ -22,7 +22,7 @@ func (r *roles) specOf(main string) v1alpha1.ConsumerQueueSpec {
 	}
 	spec.Queue.SingleActiveConsumer, _ = queue.Arguments[vhost.ArgSingleActiveConsumer].(bool)
 	dlx, sends := r.deadLettering(main)
-	rejects := sends && slices.ContainsFunc(r.leads(dlx), func(name string) bool { return r.tierOf[name] == main })
+	rejects := sends && slices.ContainsFunc(r.targets(dlx), func(name string) bool { return r.tierOf[name] == main })
 	splits := rejects && r.Exchanges[dlx.Exchange].Type == vhost.TypeHeaders
 	spec.DeadLetter = r.deadLetterSpec(main)
 	spec.Retry = r.retrySpec(main, dlx, rejects, splits)
@@ -88,7 +88,7 @@ func (r *roles) retrySpec(main string, dlx vhost.DeadLetterRoute, rejects, split
 	for _, name := range r.tiers[main] {
 		tier := v1alpha1.DelayTier{Delay: durationOf(r.ttl(name)), QueueName: v1alpha1.QueueName(name)}
 		if spec.Exchange != nil {
-			tier.RoutingKey = new(v1alpha1.RoutingKey(r.by(exchange, name).key))
+			tier.RoutingKey = new(v1alpha1.RoutingKey(r.deadLetterThrough(exchange, name).key))
 		}
 		spec.DelayTiers = append(spec.DelayTiers, tier)
 	}

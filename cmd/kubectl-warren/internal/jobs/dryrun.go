@@ -1,5 +1,5 @@
-// Package jobs is shared by the command line and the pages: retention, dry runs, outcomes and texts of Redrives and Purges. It
-// does no I/O.
+// Package jobs describes Redrives and Purges for the commands and the pages: retention, dry runs, outcomes and texts. It does no
+// I/O.
 package jobs
 
 import (

@@ -66,7 +66,7 @@ type Job struct {
 	Failures []v1alpha1.RedriveFailure
 
 	Outcome Outcome
-	// Reason and Message are those of the condition Ready; empty if there is none.
+	// Reason and Message are copied from the condition Ready; empty if there is none.
 	Reason, Message string
 }
 
@@ -181,13 +181,13 @@ func (j Job) DoneText(number func(int64) string) string {
 	return number(j.Done)
 }
 
-// Counts describes the progress of a job that has begun. A Purge counts all messages before it deletes some.
+// Counts describes the progress of a job that has begun. A Purge first counts all messages, and then deletes.
 func (j Job) Counts(number func(int64) string) string {
 	of, counts, skipped := j.Total, j.DryRun, int64(0)
 	if j.Kind == Purge {
 		of, counts = ptr.Deref(j.Matched, 0), j.DryRun || j.Matched == nil
 	}
-	for _, count := range j.Skipped { // Examined less Done also contains messages whose removal the broker has not confirmed yet
+	for _, count := range j.Skipped { // Examined - Done is larger: it includes messages that the broker has not confirmed yet
 		skipped += count
 	}
 	line := fmt.Sprintf("%s of %s %s", j.DoneText(number), number(of), j.Participle())

@@ -99,7 +99,7 @@ func decision(action plan.Action, blockedBy string) (Action, string) {
 	}
 	switch action.Reason {
 	case plan.ReasonBlocked:
-		return Keep, "orphaned: stays, " + blockedBy
+		return Keep, "orphaned: kept, " + blockedBy
 	case plan.ReasonReportOnly:
 		return Wait, "spec.driftPolicy is Report: Warren writes nothing"
 	case plan.ReasonNotOurs:

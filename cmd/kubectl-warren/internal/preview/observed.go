@@ -20,8 +20,8 @@ type reported struct {
 	uncertain vhost.IDs
 }
 
-// read reconstructs the state of the broker. before is the topology of the ConsumerQueue in the cluster, after the new one. The
-// status records how each object differs from before.
+// read reconstructs the state of the broker. before is the topology of the ConsumerQueue in the cluster, after the topology of the new
+// spec. The status records how each object differs from before.
 func read(status v1alpha1.ConsumerQueueStatus, before, after topology.Topology) reported {
 	r := reported{
 		observed: vhost.Observed{
@@ -44,7 +44,7 @@ func read(status v1alpha1.ConsumerQueueStatus, before, after topology.Topology) 
 		case entry.State == v1alpha1.StateUnknown, becomesDeclared(entry, before, after),
 			entry.State == v1alpha1.StateInSync && entry.LastSyncedHash != before.HashOf(id):
 			r.uncertain[id] = true
-			desired = after // so that this object has no effect on others
+			desired = after // so that it does not affect the plan for other objects
 		}
 		r.add(entry, desired, changesOf(id, status.Changes))
 	}
@@ -53,7 +53,7 @@ func read(status v1alpha1.ConsumerQueueStatus, before, after topology.Topology) 
 	return r
 }
 
-// becomesDeclared reports whether Warren will declare an exchange that it only used before. The status does not contain its type.
+// becomesDeclared reports whether Warren will declare an exchange that it did not declare before. The status does not contain its type.
 func becomesDeclared(entry v1alpha1.TopologyEntry, before, after topology.Topology) bool {
 	declares := func(topo topology.Topology) bool {
 		return slices.ContainsFunc(topo.Exchanges, func(e topology.Exchange) bool { return e.Name == entry.Name && e.Declare })

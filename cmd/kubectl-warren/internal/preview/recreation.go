@@ -13,12 +13,12 @@ type Recreation struct {
 	Policy v1alpha1.RecreatePolicy `json:"policy"`
 	// NeedsApproval: it begins after `kubectl warren approve`.
 	NeedsApproval bool `json:"needsApproval,omitempty"`
-	// PlanHash is what is approved; empty for a spec that is not in the cluster yet.
+	// PlanHash is the hash to approve; empty for a spec that is not in the cluster yet.
 	PlanHash     string             `json:"planHash,omitempty"`
 	Consequences []plan.Consequence `json:"consequences"`
 }
 
-// previewRecreation says what the next recreation means; nil if Warren recreates nothing.
+// previewRecreation describes the next recreation; nil if Warren recreates nothing.
 func previewRecreation(
 	cq, inCluster *v1alpha1.ConsumerQueue, comparison plan.Comparison, observed vhost.Observed, input plan.Input, known topology.Inventory,
 ) *Recreation {

@@ -1,5 +1,4 @@
-// Package recreation describes the recreation of a queue, and approves or aborts it, for the commands as for the page. It does no
-// I/O.
+// Package recreation describes, approves and aborts the recreation of a queue, for the commands and the pages. It does no I/O.
 package recreation
 
 import (
@@ -13,21 +12,21 @@ import (
 	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
-// Approve annotates a ConsumerQueue with the approval of its plan, and takes an abort back. If hash is not empty, it approves only
-// the plan with this hash. It returns a sentence for the user, or an error that says why there is nothing to approve.
+// Approve annotates a ConsumerQueue with the approval of its plan, and removes an abort. If hash is not empty, it approves only the
+// plan with this hash. It returns a sentence for the user, or an error with the reason why it approves nothing.
 func Approve(cq *v1alpha1.ConsumerQueue, hash string) (string, error) {
 	named := nameOf(cq)
 	switch {
 	case cq.Spec.RecreatePolicy == "" || cq.Spec.RecreatePolicy == v1alpha1.RecreatePolicyManual:
-		return "", fmt.Errorf("%s: Warren recreates no queue with spec.recreatePolicy Manual: set WhenEmpty or Migrate", named)
+		return "", fmt.Errorf("%s: Warren recreates no queue with spec.recreatePolicy Manual. Set WhenEmpty or Migrate", named)
 	case cq.Status.Recreation.IsUnderWay():
-		return "", fmt.Errorf("%s: the recreation is under way: see kubectl warren status %s", named, cq.Name)
+		return "", fmt.Errorf("%s: the recreation is under way. See kubectl warren status %s", named, cq.Name)
 	case cq.Status.ObservedGeneration != cq.Generation:
-		return "", fmt.Errorf("%s: Warren has not seen the newest spec yet: run the command again in a few seconds", named)
+		return "", fmt.Errorf("%s: Warren has not seen the newest spec yet. Run the command again in a few seconds", named)
 	case cq.Status.PlanHash == "":
 		return "", fmt.Errorf("%s: no queue has to be recreated", named)
 	case hash != "" && hash != cq.Status.PlanHash:
-		return "", fmt.Errorf("%s: the plan has changed since you saw it: run kubectl warren plan %s", named, cq.Name)
+		return "", fmt.Errorf("%s: the plan has changed since you saw it. Run kubectl warren plan %s", named, cq.Name)
 	}
 	annotate(cq, v1alpha1.ApproveRecreationAnnotation, cq.Status.PlanHash)
 	delete(cq.Annotations, v1alpha1.AbortRecreationAnnotation)
@@ -58,17 +57,17 @@ func AfterApproval(cq *v1alpha1.ConsumerQueue) string {
 }
 
 // Abort annotates a ConsumerQueue with the abort of its recreation. If id is not empty, it aborts only the recreation with this ID.
-// It returns a sentence for the user, or an error that says why nothing can be aborted.
+// It returns a sentence for the user, or an error with the reason why it aborts nothing.
 func Abort(cq *v1alpha1.ConsumerQueue, id string) (string, error) {
 	named, now := nameOf(cq), cq.Status.Recreation
 	switch {
 	case now == nil || now.ID == "":
 		return "", fmt.Errorf("%s: no recreation is planned or under way", named)
 	case id != "" && id != now.ID:
-		return "", fmt.Errorf("%s: recreation %s is over, and recreation %s is planned or under way: check that plan first",
+		return "", fmt.Errorf("%s: recreation %s is over, and recreation %s is planned or under way. Check that plan first",
 			named, id, now.ID)
 	case now.DeleteSent:
-		return "", fmt.Errorf("%s: the queue has been replaced: recreation %s can no longer be aborted. To change the queue again, "+
+		return "", fmt.Errorf("%s: the queue has been replaced, so recreation %s can no longer be aborted. To change the queue again, "+
 			"edit the spec", named, now.ID)
 	}
 	annotate(cq, v1alpha1.AbortRecreationAnnotation, now.ID)

@@ -25,11 +25,11 @@ func TestApprovalAndAbort(t *testing.T) {
 		"approve": {say: approve, want: "ConsumerQueue shop/orders: recreation approved, plan sha256:6f1c."},
 		"approve another plan": {
 			say:  func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Approve(cq, "sha256:old") },
-			want: "ConsumerQueue shop/orders: the plan has changed since you saw it: run kubectl warren plan orders",
+			want: "ConsumerQueue shop/orders: the plan has changed since you saw it. Run kubectl warren plan orders",
 		},
 		"approve with Manual": {
 			change: func(cq *v1alpha1.ConsumerQueue) { cq.Spec.RecreatePolicy = v1alpha1.RecreatePolicyManual },
-			say:    approve, want: "ConsumerQueue shop/orders: Warren recreates no queue with spec.recreatePolicy Manual: set WhenEmpty or Migrate",
+			say:    approve, want: "ConsumerQueue shop/orders: Warren recreates no queue with spec.recreatePolicy Manual. Set WhenEmpty or Migrate",
 		},
 		"approve nothing": {
 			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.PlanHash = "" },
@@ -37,11 +37,11 @@ func TestApprovalAndAbort(t *testing.T) {
 		},
 		"approve a spec that Warren has not seen": {
 			change: func(cq *v1alpha1.ConsumerQueue) { cq.Generation++ },
-			say:    approve, want: "ConsumerQueue shop/orders: Warren has not seen the newest spec yet: run the command again in a few seconds",
+			say:    approve, want: "ConsumerQueue shop/orders: Warren has not seen the newest spec yet. Run the command again in a few seconds",
 		},
 		"approve what is under way": {
 			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = underWay },
-			say:    approve, want: "ConsumerQueue shop/orders: the recreation is under way: see kubectl warren status orders",
+			say:    approve, want: "ConsumerQueue shop/orders: the recreation is under way. See kubectl warren status orders",
 		},
 		"abort nothing": {say: abort, want: "ConsumerQueue shop/orders: no recreation is planned or under way"},
 		"abort what waits": {
@@ -55,11 +55,11 @@ func TestApprovalAndAbort(t *testing.T) {
 		"abort an earlier recreation": {
 			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = underWay },
 			say:    func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Abort(cq, "earlier") },
-			want:   "ConsumerQueue shop/orders: recreation earlier is over, and recreation k3v9q2m7xa is planned or under way: check that plan first",
+			want:   "ConsumerQueue shop/orders: recreation earlier is over, and recreation k3v9q2m7xa is planned or under way. Check that plan first",
 		},
 		"abort too late": {
 			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = swapped },
-			say:    abort, want: "ConsumerQueue shop/orders: the queue has been replaced: recreation k3v9q2m7xa can no longer be aborted. " +
+			say:    abort, want: "ConsumerQueue shop/orders: the queue has been replaced, so recreation k3v9q2m7xa can no longer be aborted. " +
 				"To change the queue again, edit the spec",
 		},
 	} {

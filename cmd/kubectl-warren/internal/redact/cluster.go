@@ -13,7 +13,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// Deployment is what is published of a manager's Deployment. Of the environment it has the names.
+// Deployment is what is published of a manager's Deployment. It has the names of environment variables and no values.
 type Deployment struct {
 	Namespace  string                       `json:"namespace"`
 	Name       string                       `json:"name"`
@@ -98,11 +98,11 @@ type Event struct {
 	Note   string      `json:"note"`
 }
 
-// managerKinds are the kinds of which the Events in Warren's namespace are published.
+// managerKinds are the kinds whose Events are published from Warren's namespaces, besides Warren's own kinds.
 var managerKinds = []string{"Deployment", "Lease", "Pod", "ReplicaSet"}
 
-// Events returns what is published of Events, in their order in time: those about Warren's resources, and about the Deployments,
-// Leases and pods of Warren's namespaces.
+// Events returns what is published of Events, the oldest first: of Events about Warren's resources and, in Warren's namespaces, about
+// managerKinds.
 func Events(events []eventsv1.Event, isWarrenNamespace bool) []Event {
 	var published []Event
 	for i := range events {

@@ -67,7 +67,7 @@ func metadata(object client.Object) map[string]any {
 	return fields
 }
 
-// hideJob hides what a user compares messages with, and who asked for the job, and why.
+// hideJob hides the values of headers and the expression in a selector, and further texts of a job.
 func hideJob(selector *v1alpha1.DeadLetterSelector, texts ...*string) {
 	if selector != nil {
 		texts = append(texts, &selector.Expression)

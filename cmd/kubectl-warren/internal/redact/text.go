@@ -31,12 +31,12 @@ var (
 		{regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`), redacted},
 		{regexp.MustCompile(`\beyJ[\w-]+\.[\w-]+\.[\w-]*`), redacted}, // a JSON Web Token
 		{regexp.MustCompile(`(?i)\b(basic|bearer)\s+[\w+/=.~-]{4,}`), `$1 ` + redacted},
-		// A name that may be that of a password, with its value.
+		// A name that may belong to a password, with its value.
 		{
 			regexp.MustCompile(`(?i)([\w.-]*(?:` + secretName + `)[\w.-]*["']?\s*[=:]\s*)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;"'}&]+)`),
 			`$1` + redacted,
 		},
-		// The manager quotes a selector's expression, or a part of it, behind these words. An expression compares with payloads.
+		// The manager quotes a selector's expression behind these words. An expression may contain values of payloads.
 		{regexp.MustCompile(`(?s)(spec\.selector\.[a-z]+: |expression: ).*`), `$1` + redacted},
 	}
 )
@@ -62,7 +62,7 @@ func YAML(value any) ([]byte, error) {
 	return yaml.Marshal(redactValue(fields))
 }
 
-// redactValue returns a JSON value with Text applied to each string, and without the values of fields whose names are those of passwords.
+// redactValue applies Text to each string in a JSON value, and redacts fields whose names may belong to passwords.
 func redactValue(value any) any {
 	switch value := value.(type) {
 	case string:
@@ -92,7 +92,7 @@ func isNested(value any) bool {
 	return false
 }
 
-// Log returns the lines of a manager's log without passwords, expressions of selectors, and what users wrote or are called.
+// Log returns the lines of a manager's log without passwords, expressions of selectors, names of users and their reasons for jobs.
 func Log(log []byte) []byte {
 	var lines bytes.Buffer
 	for line := range strings.Lines(string(log)) {

@@ -2,11 +2,11 @@
 // stores no messages. Begin reading at server.go.
 //
 //   - server.go: the paths, and the listener
-//   - guard.go: requests of the user's own browser, and no others
+//   - guard.go: admits requests of the user's browser only
 //   - render.go: templates and errors
 //   - queues.go, queue.go, message.go: the three views
 //   - export.go: all messages as a file
-//   - selection.go, request.go: which messages are meant, counting them, and asking for a Redrive or a Purge
+//   - selection.go, request.go: selects and counts messages, and creates a Redrive or a Purge
 //   - job.go, progress.go: the jobs, and their progress
 //   - recreation.go: the recreation of a queue
 //

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// guard admits only the browser that opened the printed URL. Other programs and users of the machine can reach the port, and so
-// can pages of other sites in the same browser.
+// guard admits only the browser that opened the printed URL. Other programs and users of the machine, and pages of other sites in the
+// same browser, can reach the port.
 type guard struct {
 	address string
 	hosts   []string

@@ -14,8 +14,8 @@ import (
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 )
 
-// transfers lists the Redrives and Purges of a namespace, the newest first.
-func (s *Server) transfers(ctx context.Context, namespace string) ([]jobs.Job, error) {
+// listJobs returns the Redrives and Purges of a namespace, the newest first.
+func (s *Server) listJobs(ctx context.Context, namespace string) ([]jobs.Job, error) {
 	redrives, purges := &v1alpha1.RedriveList{}, &v1alpha1.PurgeList{}
 	for _, list := range []client.ObjectList{redrives, purges} {
 		if err := s.Kube.List(ctx, list, client.InNamespace(namespace)); err != nil {
@@ -27,7 +27,7 @@ func (s *Server) transfers(ctx context.Context, namespace string) ([]jobs.Job, e
 	return all, nil
 }
 
-const transferPath = "/namespaces/{namespace}/transfers/{kind}/{name}"
+const jobPath = "/namespaces/{namespace}/jobs/{kind}/{name}"
 
 // found reads the object that a path names.
 func (s *Server) found(r *http.Request) (client.Object, error) {
@@ -38,13 +38,13 @@ func (s *Server) found(r *http.Request) (client.Object, error) {
 	return object, s.Kube.Get(r.Context(), client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}, object)
 }
 
-// transfer shows the progress of a Redrive or Purge.
-func (s *Server) transfer(w http.ResponseWriter, r *http.Request) error {
+// job shows the progress of a Redrive or Purge.
+func (s *Server) job(w http.ResponseWriter, r *http.Request) error {
 	object, err := s.found(r)
 	if err != nil {
 		return err
 	}
-	return render(w, "transfer", jobs.Of(object))
+	return render(w, "job", jobs.Of(object))
 }
 
 // The buttons on the page of a job that has not ended.
@@ -92,13 +92,13 @@ func (s *Server) change(w http.ResponseWriter, r *http.Request) error {
 	if err := s.Kube.Patch(r.Context(), object, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return err
 	}
-	toTransfer(w, r, jobs.Kind(r.PathValue("kind")), object)
+	toJob(w, r, jobs.Kind(r.PathValue("kind")), object)
 	return nil
 }
 
-// toTransfer redirects to the page of a Redrive or Purge.
-func toTransfer(w http.ResponseWriter, r *http.Request, of jobs.Kind, object client.Object) {
-	to := path("namespaces", object.GetNamespace(), "transfers", string(of), object.GetName())
+// toJob redirects to the page of a Redrive or Purge.
+func toJob(w http.ResponseWriter, r *http.Request, of jobs.Kind, object client.Object) {
+	to := path("namespaces", object.GetNamespace(), "jobs", string(of), object.GetName())
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
@@ -111,7 +111,7 @@ type jobsPage struct {
 // jobs lists the Redrives and Purges of a namespace, the newest first.
 func (s *Server) jobs(w http.ResponseWriter, r *http.Request) error {
 	page := jobsPage{Namespace: r.PathValue("namespace")}
-	all, err := s.transfers(r.Context(), page.Namespace)
+	all, err := s.listJobs(r.Context(), page.Namespace)
 	if err != nil {
 		return err
 	}

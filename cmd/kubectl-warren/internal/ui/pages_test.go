@@ -233,7 +233,7 @@ func TestJobsAreLimitedToTheConfirmedNumber(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, orders(500))
 			code, body := s.do(http.MethodPost, path("namespaces", "shop", "queues", "orders", string(test.kind)), test.form)
-			created, err := s.transfers(t.Context(), "shop")
+			created, err := s.listJobs(t.Context(), "shop")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -261,7 +261,7 @@ func TestDestinationsOfTheForm(t *testing.T) {
 func TestProgressOfAJobWithALimit(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, orders(1264), moving(15))
-	s.expect(path("namespaces", "shop", "transfers", "redrive", "some"), "15 moved of 60", "15 of 60")
+	s.expect(path("namespaces", "shop", "jobs", "redrive", "some"), "15 moved of 60", "15 of 60")
 }
 
 // moving is a Redrive of orders that moves 60 of 1264 messages.
@@ -326,7 +326,7 @@ func TestRangeOfAJob(t *testing.T) {
 	ended.Status.AtMost, ended.Status.CompletionTime = new(int64(50000)), new(metav1.Now())
 	ended.Status.Conditions[0].Status, ended.Status.Conditions[0].Reason = metav1.ConditionTrue, "Completed"
 	s := newSite(t, orders(0), ended)
-	s.expect(path("namespaces", "shop", "transfers", "redrive", "some"), "31,299 to 50,000 moved Completed")
+	s.expect(path("namespaces", "shop", "jobs", "redrive", "some"), "31,299 to 50,000 moved Completed")
 	s.expect(path("namespaces", "shop", "jobs"), "31,299 to 50,000 moved")
 }
 
@@ -419,7 +419,7 @@ func TestChangesOfAJob(t *testing.T) {
 			r := &v1alpha1.Redrive{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "some"}}
 			r.Spec.ConsumerQueueRef.Name = "orders"
 			s := newSite(t, orders(3), r)
-			page := path("namespaces", "shop", "transfers", "redrive", "some")
+			page := path("namespaces", "shop", "jobs", "redrive", "some")
 			if code, body := s.do(http.MethodPost, page, test.form); code != test.code {
 				t.Fatalf("code %d, want %d:\n%s", code, test.code, body)
 			}

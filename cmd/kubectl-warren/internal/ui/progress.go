@@ -59,7 +59,7 @@ var lineBreaks = strings.NewReplacer("\r\n", "\ndata: ", "\r", "\ndata: ", "\n",
 // send sends an event: progress, or end for the last one.
 func send(w http.ResponseWriter, now jobs.Job) error {
 	fragment := &bytes.Buffer{}
-	if err := templates["transfer"].ExecuteTemplate(fragment, "progress", now); err != nil {
+	if err := templates["job"].ExecuteTemplate(fragment, "progress", now); err != nil {
 		return err
 	}
 	lines := lineBreaks.Replace(fragment.String())

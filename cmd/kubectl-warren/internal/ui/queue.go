@@ -42,10 +42,10 @@ type queuePage struct {
 	Messages, Consumers    int64
 	AsOf                   time.Time
 	Trouble                string
-	// Recreating is the queue that is being recreated or waits for that; empty if none is.
+	// Recreating is the queue that is being recreated or waits to be recreated; empty if there is none.
 	Recreating string
 	Advisories []v1alpha1.Advisory
-	Transfers  []jobs.Job
+	Jobs       []jobs.Job
 	// Running is the job that takes messages of the queue; nil if there is none.
 	Running *jobs.Job
 	// Refused is why the queue cannot be browsed; MessagesRefused is why only counts are shown.
@@ -118,8 +118,8 @@ func (s *Server) queue(w http.ResponseWriter, r *http.Request) error {
 			page.Advisories = append(page.Advisories, advisory)
 		}
 	}
-	transfers, _ := s.transfers(r.Context(), namespace) // a user without permission sees none
-	page.addTransfers(transfers)
+	all, _ := s.listJobs(r.Context(), namespace) // a user without permission sees none
+	page.addJobs(all)
 	if r.Header.Get("HX-Request") != "" {
 		return page.refresh(w)
 	}
@@ -130,8 +130,8 @@ func (s *Server) queue(w http.ResponseWriter, r *http.Request) error {
 	return renderAs(w, code, "queue", page)
 }
 
-// refresh answers a page that shows a running job and refreshes itself. It does not browse, because the job pauses for each browse. When
-// the job has ended, the page loads itself again.
+// refresh answers the periodic request of a page that shows a running job. It does not browse, because the job pauses for each browse.
+// After the end of the job, it makes the browser load the page again.
 func (p *queuePage) refresh(w http.ResponseWriter) error {
 	if p.Running == nil {
 		w.Header().Set("HX-Refresh", "true")
@@ -140,11 +140,11 @@ func (p *queuePage) refresh(w http.ResponseWriter) error {
 	return render(w, "queue", p)
 }
 
-// addTransfers adds the jobs of the queue that are running or have ended recently.
-func (p *queuePage) addTransfers(all []jobs.Job) {
+// addJobs adds the jobs of the queue that are running or have ended recently.
+func (p *queuePage) addJobs(all []jobs.Job) {
 	for _, each := range all {
 		if each.ConsumerQueue == p.Name && !each.DryRun && (!each.Ended() || time.Since(each.Completed) < recently) {
-			p.Transfers = append(p.Transfers, each)
+			p.Jobs = append(p.Jobs, each)
 			if each.UnderWay > 0 {
 				p.Running = &each
 			}

@@ -45,12 +45,12 @@ func (s *Server) queues(w http.ResponseWriter, r *http.Request) error {
 	if err := s.Kube.List(r.Context(), list, client.InNamespace(namespace)); err != nil {
 		return err
 	}
-	transfers, err := s.transfers(r.Context(), namespace)
+	all, err := s.listJobs(r.Context(), namespace)
 	if err != nil && !apierrors.IsForbidden(err) { // permission to list these is optional
 		return err
 	}
 	going := map[client.ObjectKey][]jobs.Job{}
-	for _, each := range transfers {
+	for _, each := range all {
 		if !each.Ended() && !each.DryRun {
 			of := client.ObjectKey{Namespace: each.Namespace, Name: each.ConsumerQueue}
 			going[of] = append(going[of], each)

@@ -17,9 +17,9 @@ type recreationPage struct {
 	// RecreationStatus has no phase if no recreation is planned.
 	v1alpha1.RecreationStatus
 
-	// Message is what the condition RecreationRequired says.
+	// Message is the message of the condition RecreationRequired.
 	Message string
-	// PlanHash is what an approval approves; empty if none is needed.
+	// PlanHash is the hash to approve; empty if no approval is needed.
 	PlanHash string
 }
 

@@ -25,7 +25,7 @@ import (
 var templateFiles embed.FS
 
 // templates are the pages by name, each with the common frame.
-var templates = parseTemplates("queues", "queue", "message", "request", "confirm", "transfer", "jobs", "recreation", "error")
+var templates = parseTemplates("queues", "queue", "message", "request", "confirm", "job", "jobs", "recreation", "error")
 
 func parseTemplates(names ...string) map[string]*template.Template {
 	frame := template.Must(template.New("frame").Funcs(template.FuncMap{
@@ -92,8 +92,8 @@ func codeOf(err error) int {
 	if known, ok := errors.AsType[*problem](err); ok {
 		return known.code
 	}
-	if told, ok := errors.AsType[*deadletterclient.Error](err); ok && told.Code() != 0 {
-		return told.Code()
+	if response, ok := errors.AsType[*deadletterclient.Error](err); ok && response.Code() != 0 {
+		return response.Code()
 	}
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code != 0 {
 		return int(status.Status().Code)

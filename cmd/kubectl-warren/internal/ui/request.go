@@ -22,10 +22,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-const (
-	// countTime is the limit for counting messages.
-	countTime = time.Minute
-)
+// countTime is the limit for counting messages.
+const countTime = time.Minute
 
 // request has the fields of the form for a job.
 type request struct {
@@ -217,7 +215,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, asked request) e
 	if err := s.Kube.Create(r.Context(), object); err != nil {
 		return err
 	}
-	toTransfer(w, r, asked.Kind, object)
+	toJob(w, r, asked.Kind, object)
 	return nil
 }
 

@@ -77,9 +77,9 @@ func (s *Server) Handler() http.Handler {
 		"GET " + queue + "/{kind}":      s.askFor,
 		"POST " + queue + "/{kind}":     s.request,
 		"GET " + queue + "/ids/{id}":    s.message,
-		"GET " + transferPath:           s.transfer,
-		"GET " + transferPath + "/now":  s.progress,
-		"POST " + transferPath:          s.change,
+		"GET " + jobPath:                s.job,
+		"GET " + jobPath + "/now":       s.progress,
+		"POST " + jobPath:               s.change,
 		"GET " + namespace + "/jobs":    s.jobs,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {

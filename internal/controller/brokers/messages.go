@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// NobodyElse warns about fences whose BrokerConnection is gone.
-const NobodyElse = "they may refuse all messages for their queues, and only Warren removes them, once it has a " +
+// FenceWarning warns about fences whose BrokerConnection is gone.
+const FenceWarning = "they may refuse all messages for their queues, and only Warren removes them, once it has a " +
 	"BrokerConnection to this vhost again"
 
 // FencesMayStand warns that fences may be left in a vhost, with the commands that remove them.
 func FencesMayStand(vhost string) string {
 	return fmt.Sprintf("policies named warren-fence-* and warren-recreate-* may exist in vhost %q: %s. "+
-		"List them: rabbitmqctl list_policies -p %s; remove each: %s", vhost, NobodyElse, Quoted(vhost), ClearPolicy(vhost, "NAME"))
+		"List them: rabbitmqctl list_policies -p %s; remove each: %s", vhost, FenceWarning, Quoted(vhost), ClearPolicy(vhost, "NAME"))
 }
 
 // ClearPolicy returns the command that removes a policy.
@@ -22,3 +22,8 @@ func ClearPolicy(vhost, name string) string {
 
 // Quoted quotes a text as one word for a shell.
 func Quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+// OtherOperator describes another Warren that works on the vhost.
+func OtherOperator(owners string) string {
+	return fmt.Sprintf("another instance works on this vhost (owner %s)", owners)
+}
