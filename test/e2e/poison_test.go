@@ -123,7 +123,7 @@ var _ = Describe("A Redrive", func() {
 			w.Redrive("again", `{consumerQueueRef: {name: orders}}`)
 			ended := w.EventuallyRedrive("again", Condition("Ready", metav1.ConditionFalse, "UnreadableMessage"),
 				Condition("Stalled", metav1.ConditionTrue, "UnreadableMessage"),
-				Message(ContainSubstring(`the broker cannot deliver the message at the head of queue "orders.dlq" over AMQP 0-9-1`)))
+				Message(ContainSubstring(`the message at the head of queue "orders.dlq" cannot be read over AMQP 0-9-1`)))
 			Expect(kstatusOf(ended)).To(Equal(status.FailedStatus))
 			Expect(ended.Status.CompletionTime).NotTo(BeNil())
 			w.EventuallyReasons("again", Equal([]string{"Started", "Failed"}))

@@ -55,8 +55,8 @@ func (w Wait) textFor(job Key, queue string) string {
 			"them ends. %s", namespaceJobs, earlier)
 	case w.full == firstHalfFull:
 		return fmt.Sprintf("at least %d Redrives and Purges of all namespaces have begun, and the other slots are reserved for namespaces "+
-			"without one. This namespace has %d. This one begins when they have ended, or when fewer than %d of all namespaces have begun. "+
-			"To let this one begin earlier, suspend or cancel those of this namespace", processJobs/2, w.begun, processJobs/2)
+			"without one. This namespace has %d. This one begins when they have ended, or when fewer than %d of all namespaces have "+
+			"begun. To let this one begin earlier, suspend or cancel those of this namespace", processJobs/2, w.begun, processJobs/2)
 	case w.full == processJobsFull:
 		return fmt.Sprintf("%d Redrives and Purges of other namespaces have begun, which is the maximum. This one begins when one of them "+
 			"ends. No change in this namespace lets it begin earlier", processJobs)
@@ -64,7 +64,7 @@ func (w Wait) textFor(job Key, queue string) string {
 	return w.rival.Uses(queue, job.Namespace)
 }
 
-// usage counts the jobs of a namespace: those that have begun, and those among them that do not wait.
+// usage counts the jobs of a namespace that have begun, and the jobs among them that do not wait.
 type usage struct{ begun, slots int }
 
 func (t *Tasks) count(namespace string) (used usage) {

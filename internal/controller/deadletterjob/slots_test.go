@@ -45,14 +45,14 @@ func (s *slots) ask(namespace string, limited bool, progress mover.Progress) (jo
 	return job, wait, granted
 }
 
-// fill asks until a job is refused, and returns how many have begun and the limit.
-func (s *slots) fill(namespace string, progress mover.Progress) (begun int, full slotLimit) {
+// fill asks until a job is refused. No job gives its slot back meanwhile.
+func (s *slots) fill(namespace string, progress mover.Progress) {
 	s.t.Helper()
-	for ; ; begun++ {
-		if _, wait, granted := s.ask(namespace, false, progress); !granted {
-			return begun, wait.full
-		}
+	s.slotKept = time.Hour
+	for granted := true; granted; {
+		_, _, granted = s.ask(namespace, false, progress)
 	}
+	s.slotKept = 0
 }
 
 // dropReclaimed drops the jobs whose moves were stopped, as the Reconciler does, and returns how many there are by namespace.
@@ -172,6 +172,8 @@ func TestAJobThatWaitsGivesItsSlotToItsNamespace(t *testing.T) {
 	t.Parallel()
 	s := newSlots(t)
 	s.fill("shop", waits)
+	_, wait, _ := s.ask("shop", false, runs)
+	topologytest.Equal(t, "limit", namespaceJobsFull, wait.full)
 	topologytest.Equal(t, "gave their slot back", map[string]int{"shop": 1}, s.dropReclaimed())
 	_, _, granted := s.ask("shop", false, runs)
 	topologytest.Equal(t, "begins then", true, granted)
