@@ -85,7 +85,7 @@ provide_node() {
 build() {
   local set
   set=$(version_flags)
-  build_one kube-apiserver "$KUBERNETES" "4-6 minutes" kubernetes k8s.io/kubernetes/cmd/kube-apiserver "$set"
+  build_one kube-apiserver "$KUBERNETES" "4-8 minutes" kubernetes k8s.io/kubernetes/cmd/kube-apiserver "$set"
   build_one kubectl "$KUBERNETES" "under a minute" kubernetes k8s.io/kubernetes/cmd/kubectl "$set"
   build_one etcd "$ETCD" "under a minute" etcd go.etcd.io/etcd/server/v3 ""
 }

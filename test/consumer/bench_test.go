@@ -233,6 +233,7 @@ func listeningSocket(tb testing.TB, port string) string {
 		tb.Fatal(err)
 	}
 	const listens = 0x0A
+	//nolint:staticcheck // deprecated, because netlink is faster: here it is called once
 	for _, read := range []func() (procfs.NetTCP, error){machine.NetTCP, machine.NetTCP6} {
 		sockets, err := read()
 		if err != nil {
