@@ -242,14 +242,14 @@ func TestTheBreakerCountsWhatTheHandlerReturns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				handled := 0
+				handled := atomic.Int64{}
 				b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
-					handled++
+					handled.Add(1)
 					return errors.New("no database")
 				}, consumer.WithConcurrency(1), consumer.WithMiddleware(test.middleware), consumer.WithBreaker(test.after, time.Second))
 				b.send(t, "a", "b", "c", "d")
 				pass(900 * time.Millisecond)
-				equal(t, "handled", test.handled, handled)
+				equal(t, "handled", test.handled, int(handled.Load()))
 				equal(t, "ready", !test.open, b.consumer.Health().Ready)
 				pass(5 * time.Second)
 				equal(t, "ready after some tries", !test.open, b.consumer.Health().Ready)
