@@ -89,7 +89,7 @@ func checkNames(desired Topology) error {
 		own := slices.IndexFunc(vhost.OwnPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 		if own >= 0 {
 			return &Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(
-				"name %q is reserved: choose one that does not begin with %s, with which Warren names objects of its own",
+				"name %q is reserved: Warren's own objects have names that begin with %s. Choose another name",
 				name, vhost.OwnPrefixes[own])}
 		}
 	}

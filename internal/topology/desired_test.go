@@ -438,15 +438,15 @@ func TestDesiredRefuses(t *testing.T) {
 		},
 		"the name of a hold queue": {
 			spec: `{queue: {name: warren-hold-aaaaaaaaaa.victim}}`, reason: v1alpha1.ReasonInvalidSpec,
-			message: `name "warren-hold-aaaaaaaaaa.victim" is reserved: choose one that does not begin with warren-hold-, with which Warren names objects of its own`,
+			message: `name "warren-hold-aaaaaaaaaa.victim" is reserved: Warren's own objects have names that begin with warren-hold-. Choose another name`,
 		},
 		"the name of a backlog": {
 			spec: `{deadLetter: {queue: {name: warren-backlog-aaaaaaaaaa.victim}}}`, reason: v1alpha1.ReasonInvalidSpec,
-			message: `name "warren-backlog-aaaaaaaaaa.victim" is reserved: choose one that does not begin with warren-backlog-, with which Warren names objects of its own`,
+			message: `name "warren-backlog-aaaaaaaaaa.victim" is reserved: Warren's own objects have names that begin with warren-backlog-. Choose another name`,
 		},
 		"copies of a backlog": {
 			spec: `{bindings: [{exchange: {name: warren-backlog-aaaaaaaaaa}}]}`, reason: v1alpha1.ReasonInvalidSpec,
-			message: `name "warren-backlog-aaaaaaaaaa" is reserved: choose one that does not begin with warren-backlog-, with which Warren names objects of its own`,
+			message: `name "warren-backlog-aaaaaaaaaa" is reserved: Warren's own objects have names that begin with warren-backlog-. Choose another name`,
 		},
 
 		// Only objects that were stored without validation reach these errors:
