@@ -114,14 +114,12 @@ type batchSeat struct {
 // joinBatch waits until the handler was called for the batch of ctx, and returns the result of the member. If the batch was handled
 // before, because middleware calls its handler again, it calls the handler for this member alone.
 func joinBatch(ctx context.Context, call func(context.Context, []*member), m *member) error {
-	seat, _ := ctx.Value(batchKey{}).(*batchSeat)
-	if seat == nil {
-		call(ctx, []*member{m})
-		return m.result
-	}
-	if !seat.run.join(seat, m) {
-		seat.run.again <- struct{}{}
-		defer func() { <-seat.run.again }()
+	seat, inBatch := ctx.Value(batchKey{}).(*batchSeat)
+	if !inBatch || !seat.run.join(seat, m) {
+		if inBatch {
+			seat.run.again <- struct{}{}
+			defer func() { <-seat.run.again }()
+		}
 		call(ctx, []*member{m})
 		return m.result
 	}

@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -41,11 +40,10 @@ type breaker struct {
 	state atomic.Int32 // a breakerState; changed with mu held
 	extra atomic.Int32 // how many messages besides one are tried each interval; changed with mu held
 
-	mu        sync.Mutex
-	failures  int  // in a row
-	tried     int  // messages that failed since the breaker has tried messages
-	sameAgain bool // the broker delivers deferred messages first again, because there is no tier
-	probe     *time.Timer
+	mu       sync.Mutex
+	failures int // in a row
+	tried    int // messages that failed in this interval, while messages are tried
+	probe    *time.Timer
 }
 
 func (b *breaker) is(state breakerState) bool { return breakerState(b.state.Load()) == state }
@@ -75,15 +73,22 @@ func (b *breaker) record(ends []ending, given *settings, changed func()) bool {
 		return before != breakerClosed
 	}
 	b.failures++
-	if before == breakerProbing {
-		b.tried += len(ends)
-		b.sameAgain = len(ends[0].delivery.contract.Tiers) == 0
-	}
-	switch {
-	case before == breakerOpen,
-		before == breakerClosed && b.failures < given.breakAfter,
-		before == breakerProbing && b.tried <= int(b.extra.Load()):
+	switch before {
+	case breakerOpen:
 		return false
+	case breakerClosed:
+		if b.failures < given.breakAfter {
+			return false
+		}
+	case breakerProbing:
+		extra := int(b.extra.Load())
+		if b.tried += len(ends); b.tried <= extra {
+			return false
+		}
+		// Without delay tiers the broker delivers the same messages first again.
+		if len(ends[0].delivery.contract.Tiers) == 0 && extra+1 < given.prefetch {
+			b.extra.Add(1)
+		}
 	}
 	b.open(given, changed)
 	return true
@@ -91,9 +96,6 @@ func (b *breaker) record(ends []ending, given *settings, changed func()) bool {
 
 // open opens the breaker and starts the timer. The caller holds mu.
 func (b *breaker) open(given *settings, changed func()) {
-	if b.sameAgain && int(b.extra.Load())+1 < given.prefetch {
-		b.extra.Add(1)
-	}
 	b.tried = 0
 	b.state.Store(int32(breakerOpen))
 	b.probe = time.AfterFunc(given.probeInterval, func() {
@@ -119,8 +121,9 @@ type ending struct {
 	failure  error
 }
 
-func (e ending) isFailure() bool {
-	return e.outcome.Result == contract.ResultFailed || e.outcome.Result == contract.ResultTimedOut
+// isFailure reports whether a result suggests that a dependency is down.
+func isFailure(result contract.Result) bool {
+	return result == contract.ResultFailed || result == contract.ResultTimedOut
 }
 
 // conclude settles the messages of one call of the handler.
@@ -139,7 +142,7 @@ func (s *session) followBreaker(ends []ending) {
 	c := s.consumer
 	changed := c.breaker.record(ends, s.settings, func() { notify(c.pauseChanges) })
 	for i := range ends {
-		if ends[i].delivery.probe && ends[i].isFailure() {
+		if ends[i].delivery.probe && isFailure(ends[i].outcome.Result) {
 			ends[i].outcome = contract.Outcome{Result: contract.ResultDeferred}
 		}
 	}
@@ -158,7 +161,7 @@ func resultOf(ends []ending) contract.Result {
 	succeeded := func(e ending) bool {
 		return e.outcome.Result == contract.ResultSucceeded && e.delivery.handled.Load() == handledWell
 	}
-	failed := func(e ending) bool { return e.isFailure() || e.delivery.handled.Load() == handledBadly }
+	failed := func(e ending) bool { return isFailure(e.outcome.Result) || e.delivery.handled.Load() == handledBadly }
 	switch {
 	case slices.ContainsFunc(ends, succeeded):
 		return contract.ResultSucceeded
@@ -179,16 +182,14 @@ const (
 func recordingEnd(handle HandleFunc) HandleFunc {
 	return func(ctx context.Context, d *Delivery) error {
 		err := handle(ctx, d)
-		verdict, cause := new(Verdict), context.Cause(ctx)
-		switch {
-		case err == nil:
-			d.handled.Store(handledWell)
-		case errors.Is(cause, ErrDraining), errors.Is(cause, ErrDeliveryLost), errors.As(err, new(undecodable)),
-			errors.As(err, &verdict) && verdict.Result != contract.ResultFailed:
-			d.handled.Store(handledNot)
-		default:
-			d.handled.Store(handledBadly)
+		end := handledNot
+		switch result, _ := resultOfHandler(ctx, err); {
+		case result == contract.ResultSucceeded:
+			end = handledWell
+		case isFailure(result):
+			end = handledBadly
 		}
+		d.handled.Store(end)
 		return err
 	}
 }

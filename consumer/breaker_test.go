@@ -169,6 +169,34 @@ func TestMessagesThatAlwaysFailDoNotKeepTheBreakerOpen(t *testing.T) {
 	}
 }
 
+// In an outage more messages are tried each interval, but the next outage begins with one.
+func TestTheNextOutageBeginsWithOneMessage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		current := contract.Default("orders")
+		current.Strategy, current.Tiers = contract.StrategyRequeue, nil
+		down, failed := atomic.Bool{}, atomic.Int64{}
+		b := run(t, current, func(context.Context, *consumer.Message[string]) error {
+			if down.Load() {
+				failed.Add(1)
+				return errors.New("no database")
+			}
+			return nil
+		}, consumer.WithConcurrency(1), consumer.WithPrefetch(4), consumer.WithBreaker(2, time.Second))
+		for range 2 {
+			failed.Store(0)
+			down.Store(true)
+			b.send(t, "a", "b", "c", "d", "e", "f")
+			pass(3500 * time.Millisecond)
+			equal(t, "failed until it opens, and in three intervals", 2+1+2+3, int(failed.Load()))
+			down.Store(false)
+			pass(time.Hour)
+			equal(t, "left", 0, b.Unsettled(""))
+		}
+		equal(t, "Run", nil, b.end())
+	})
+}
+
 // A handler that began before the breaker opened says nothing about the dependency of now, and its failure uses an attempt.
 func TestAHandlerThatBeganBeforeTheBreakerOpened(t *testing.T) {
 	t.Parallel()

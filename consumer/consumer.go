@@ -66,7 +66,7 @@ func newConsumer(conn *Conn, source contract.Source, handle HandleFunc, options 
 	}
 	byConn := Option(func(s *settings) { s.connPrefetch = conn.prefetch })
 	c := &Consumer{
-		conn: conn, source: source, options: append([]Option{byConn}, options...), handle: recordingEnd(handle),
+		conn: conn, source: source, options: append([]Option{byConn}, options...), handle: handle,
 		contractChecks: make(chan struct{}, 1), permissionChecks: make(chan struct{}, 1), pauseChanges: make(chan struct{}, 1),
 	}
 	loaded, err := c.load(context.Background())
@@ -128,7 +128,11 @@ func (c *Consumer) useContract(loaded contract.Contract) error {
 	if err != nil {
 		return err
 	}
-	s.handle = chain(s.middleware, c.handle)
+	handle := c.handle
+	if s.breakAfter > 0 {
+		handle = recordingEnd(handle)
+	}
+	s.handle = chain(s.middleware, handle)
 	if loaded.Strategy == contract.StrategyRequeue && loaded.RedeliveryDelay == nil {
 		s.logger.Warn("The broker redelivers failed messages without delay, so this consumer waits before it returns them; "+
 			"set spec.retry.redeliveryDelay to delay them at the broker",

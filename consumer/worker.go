@@ -283,22 +283,34 @@ func (s *settings) outcomeOf(ctx context.Context, failure error) (o contract.Out
 			o = contract.Outcome{Result: contract.ResultPanicked, Text: text, Time: time.Now()}
 		}
 	}()
-	if failure == nil {
-		return contract.Outcome{Result: contract.ResultSucceeded}
+	result, delay := resultOfHandler(ctx, failure)
+	switch result {
+	case contract.ResultSucceeded, contract.ResultReturned:
+		return contract.Outcome{Result: result}
+	case contract.ResultTimedOut:
+		failure = fmt.Errorf("%w, %s: %w", ErrTimeout, s.timeout, failure)
+	}
+	return s.newOutcome(result, delay, failure)
+}
+
+// resultOfHandler returns the result, and the delay of a Verdict, for what a handler or its middleware returned.
+func resultOfHandler(ctx context.Context, returned error) (contract.Result, time.Duration) {
+	if returned == nil {
+		return contract.ResultSucceeded, 0
 	}
 	cause := context.Cause(ctx)
 	verdict := new(Verdict)
 	switch {
 	case errors.Is(cause, ErrDraining) || errors.Is(cause, ErrDeliveryLost):
-		return contract.Outcome{Result: contract.ResultReturned}
-	case errors.As(failure, &verdict):
-		return s.newOutcome(verdict.Result, verdict.Delay, failure)
-	case errors.As(failure, new(undecodable)):
-		return s.newOutcome(contract.ResultUndecodable, 0, failure)
+		return contract.ResultReturned, 0
+	case errors.As(returned, &verdict):
+		return verdict.Result, verdict.Delay
+	case errors.As(returned, new(undecodable)):
+		return contract.ResultUndecodable, 0
 	case errors.Is(cause, ErrTimeout):
-		return s.newOutcome(contract.ResultTimedOut, 0, fmt.Errorf("%w, %s: %w", ErrTimeout, s.timeout, failure))
+		return contract.ResultTimedOut, 0
 	}
-	return s.newOutcome(contract.ResultFailed, 0, failure)
+	return contract.ResultFailed, 0
 }
 
 func (s *settings) newOutcome(result contract.Result, delay time.Duration, failure error) contract.Outcome {
