@@ -253,10 +253,7 @@ func (s recovery) checkUnheld(ctx context.Context, cluster, policy, queue string
 		if err != nil || !found {
 			return err
 		}
-		if !IsSentinel(&message) {
-			s.deletions.recordBrowse(policy, queue)
-		}
-		return errors.Join(s.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue), putBack(message))
+		return s.unprovenBy(message, policy, queue)
 	})
 	if errors.Is(err, brokererr.ErrResourceLocked) { // a single active consumer
 		return s.checkUnheldAsConsumer(ctx, cluster, policy, queue)
@@ -264,11 +261,19 @@ func (s recovery) checkUnheld(ctx context.Context, cluster, policy, queue string
 	return err
 }
 
-// checkUnheldAsConsumer is checkUnheld for a queue with a single active consumer, which refuses basic.get. A consumer of its own shows
-// the same: a count that includes a consumer is none that the queue was too busy to make. A channel that deletes the queue is its active
-// consumer, holds one sentinel and cannot get the other one, which therefore counts as ready. If that consumer was cancelled, its channel
-// counts as a second consumer. So with one consumer and no ready message, no delete is running. If messages expire, the other
-// sentinel may have gone, and only the time decides.
+// unprovenBy returns a message that shows that a delete may be running, and the error that says so.
+func (s recovery) unprovenBy(message amqp.Delivery, policy, queue string) error {
+	if !IsSentinel(&message) {
+		s.deletions.recordBrowse(policy, queue)
+	}
+	return errors.Join(s.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue), putBack(message))
+}
+
+// checkUnheldAsConsumer is checkUnheld for a queue with a single active consumer, which refuses basic.get. It consumes instead. A count
+// that includes its consumer is current, because a queue that is too busy to count reports no consumer. A channel that deletes the
+// queue is the active consumer and holds one sentinel. It cannot get the other sentinel, which therefore counts as ready. If that
+// consumer was cancelled, its channel counts as a second consumer. So with one consumer and no ready message, no delete is running. If
+// messages expire, the other sentinel may be gone, so only Times.Vanish ends the wait.
 func (s recovery) checkUnheldAsConsumer(ctx context.Context, cluster, policy, queue string) error {
 	unproven := s.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue)
 	if _, expires := (&search{Deleter: s.Deleter}).ttl(queue); expires {
@@ -280,10 +285,7 @@ func (s recovery) checkUnheldAsConsumer(ctx context.Context, cluster, policy, qu
 			return err
 		}
 		if message, found := next(ctx, messages, time.After(consumerWait)); found {
-			if !IsSentinel(&message) {
-				s.deletions.recordBrowse(policy, queue)
-			}
-			return errors.Join(unproven, stopConsuming(exclusive.Channel, messages), putBack(message))
+			return errors.Join(stopConsuming(exclusive.Channel, messages), s.unprovenBy(message, policy, queue))
 		}
 		now, exists, err := passiveDeclare(exclusive.Channel, queue)
 		if err == nil && exists && (now.consumers != 1 || now.ready > 0) {
