@@ -80,9 +80,8 @@ func (t *Tasks) count(namespace string) (used usage) {
 	return used
 }
 
-// fullLimit returns the limit because of which no other job of a namespace may begin; empty if one may.
-func (t *Tasks) fullLimit(namespace string) slotLimit {
-	used := t.count(namespace)
+// fullLimit returns the limit because of which no other job of a namespace with this usage may begin; empty if one may.
+func (t *Tasks) fullLimit(used usage) slotLimit {
 	switch {
 	case used.slots >= namespaceSlots:
 		return namespaceSlotsFull
@@ -103,7 +102,7 @@ func (t *Tasks) reclaim(namespace string, full slotLimit) {
 	if full == namespaceSlotsFull { // jobs that wait do not count
 		return
 	}
-	wanted := t.count(namespace).begun
+	own := t.count(namespace).begun
 	var longest *Task
 	most := 0
 	for key, has := range t.of {
@@ -115,7 +114,7 @@ func (t *Tasks) reclaim(namespace string, full slotLimit) {
 		case !has.mayBeReclaimed(t.slotKept):
 			continue
 		case key.Namespace == namespace, full == processJobsFull:
-		case full == namespaceJobsFull, begun <= wanted+1: // the other namespace would have fewer afterwards
+		case full == namespaceJobsFull, begun <= own+1: // the other namespace would have fewer afterwards
 			continue
 		}
 		if longest == nil || cmp.Or(cmp.Compare(begun, most), longest.waitsSince.Compare(has.waitsSince)) > 0 {
@@ -123,8 +122,8 @@ func (t *Tasks) reclaim(namespace string, full slotLimit) {
 		}
 	}
 	if longest != nil {
-		longest.reclaimed, longest.Stopped = longest.Progress, true
-		longest.cancel()
+		longest.reclaimed = longest.Progress
+		longest.stop()
 	}
 }
 

@@ -112,11 +112,12 @@ func (t *Tasks) acquire(key Key, uid types.UID, wanted Turn) (why Wait, granted 
 		t.queued[key] = true
 		return Wait{namesake: true}, false
 	}
-	if full := t.fullLimit(key.Namespace); full != "" {
+	used := t.count(key.Namespace)
+	if full := t.fullLimit(used); full != "" {
 		t.leave(key)
 		t.queued[key] = true
 		t.reclaim(key.Namespace, full)
-		return Wait{full: full, begun: t.count(key.Namespace).begun}, false
+		return Wait{full: full, begun: used.begun}, false
 	}
 	if rival, waits := t.placeAt(key, wanted).Waits(); waits {
 		return Wait{rival: rival}, false
@@ -263,9 +264,13 @@ func (t *Tasks) stop(key Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if running := t.of[key]; running != nil && running.cancel != nil {
-		running.Stopped = true
-		running.cancel()
+		running.stop()
 	}
+}
+
+func (t *Task) stop() {
+	t.Stopped = true
+	t.cancel()
 }
 
 // wrote records that the status of a job was written.
