@@ -117,7 +117,7 @@ func (v *vhostScope) reconcile(ctx context.Context) (waiting, error) {
 	if v.awaitsRefreshBeforeRemoval(comparison, decided) {
 		return forRefresh, nil
 	}
-	if decided.Count() == 0 && !decided.Removes() {
+	if !decided.Writes() {
 		return v.carryOut(ctx, comparison, decided)
 	}
 	if v.refusals.IsOpen(v.key(), v.connection) {
@@ -142,7 +142,7 @@ func (v *vhostScope) carryOut(ctx context.Context, comparison plan.Comparison, d
 		v.markConflict(*conflict)
 		return waiting{}, nil
 	}
-	if (decided.Count() > 0 || decided.Removes()) && !v.claimWritten {
+	if decided.Writes() && !v.claimWritten {
 		if err := v.verifyNotStale(ctx); err != nil {
 			return waiting{}, err // another reconciliation may just have declared it
 		}

@@ -233,10 +233,10 @@ func (p Plan) Removals() (bindings []topology.Binding, exchanges []string) {
 	return bindings, exchanges
 }
 
-// Removes reports whether the plan removes anything immediately.
-func (p Plan) Removes() bool {
+// Writes reports whether the plan declares, binds or removes anything immediately.
+func (p Plan) Writes() bool {
 	bindings, exchanges := p.Removals()
-	return len(bindings)+len(exchanges) > 0
+	return p.Count() > 0 || len(bindings)+len(exchanges) > 0
 }
 
 func (p Plan) declares(id vhost.ID) bool {
