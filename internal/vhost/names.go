@@ -66,9 +66,18 @@ const (
 	TypeStream  = "stream"
 )
 
-// OwnPrefixes begin the names of queues and exchanges that Warren declares for its own use: by the recreation of a queue, and to show
-// that two addresses lead to one broker. A ConsumerQueue must not name such an object.
-var OwnPrefixes = []string{"warren-hold-", "warren-backlog-", "warren-back-", "warren-probe-", "warren-link-"}
+// Prefixes of the names of queues and exchanges that Warren declares for its own use: by the recreation of a queue, and to show that two
+// addresses lead to one broker.
+const (
+	PrefixHold    = "warren-hold-"
+	PrefixBacklog = "warren-backlog-"
+	PrefixBack    = "warren-back-"
+	PrefixProbe   = "warren-probe-"
+	PrefixMatch   = "warren-link-"
+)
+
+// OwnPrefixes are all of these prefixes. A ConsumerQueue must not name such an object.
+var OwnPrefixes = []string{PrefixHold, PrefixBacklog, PrefixBack, PrefixProbe, PrefixMatch}
 
 // MaxNameLength is the limit of a name or routing key in bytes: a short string of AMQP.
 const MaxNameLength = 255

@@ -185,7 +185,7 @@ func (m *Client) QueueInfo(ctx context.Context, queue, query string) (*QueueInfo
 
 // MatchQueue is the prefix of the names of match queues: exclusive queues that show that AMQP and the management API belong to one broker.
 // The user needs the permission to configure them.
-const MatchQueue = "warren-link-"
+const MatchQueue = vhost.PrefixMatch
 
 // BindingsOf lists the bindings of a queue except the implicit binding of the default exchange.
 func (m *Client) BindingsOf(ctx context.Context, queue string) ([]vhost.Binding, error) {

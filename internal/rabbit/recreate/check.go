@@ -146,7 +146,7 @@ func (r *Recreator) checkPolicies(rec Recreation, policies []vhost.Policy) error
 		if rec.WithoutHold {
 			continue
 		}
-		hold, backlog := r.checkPolicy(policy, rec.Hold(), prefixHold), r.checkPolicy(policy, rec.Backlog(), prefixBacklog)
+		hold, backlog := r.checkPolicy(policy, rec.Hold(), vhost.PrefixHold), r.checkPolicy(policy, rec.Backlog(), vhost.PrefixBacklog)
 		if err := cmp.Or(hold, backlog); err != nil {
 			return err
 		}

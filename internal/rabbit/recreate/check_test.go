@@ -69,7 +69,7 @@ func TestPoliciesOfTheHold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &Recreator{observer: versioned{version: test.version}}
 			policy := vhost.Policy{Name: "p", Pattern: vhost.ReadPattern(test.pattern), ApplyTo: "queues", Definition: test.definition}
-			err := r.checkPolicy(policy, of("orders").Hold(), prefixHold)
+			err := r.checkPolicy(policy, of("orders").Hold(), vhost.PrefixHold)
 			if refused := ReasonOf(err) == InterferingPolicy; refused != test.refused || err != nil && !refused {
 				t.Error(err)
 			}

@@ -38,10 +38,10 @@ func TestIDOf(t *testing.T) {
 		"the hold of a long name":        {of(longest).Hold(), longest, "k3v9q2m7xa"},
 		"the hold of another queue":      {of("orders.dlq").Hold(), "orders", ""},
 		"a name with the same beginning": {of(longest).Hold(), longest[1:] + "p", ""},
-		"the name with the hash":         {of(longest).Hold(), strings.TrimPrefix(of(longest).Hold(), prefixHold+"k3v9q2m7xa."), ""},
+		"the name with the hash":         {of(longest).Hold(), strings.TrimPrefix(of(longest).Hold(), vhost.PrefixHold+"k3v9q2m7xa."), ""},
 		"the probe of the queue":         {of("orders").probe(), "orders", ""},
-		"only the prefix":                {prefixHold, "orders", ""},
-		"an ID without a queue":          {prefixHold + "k3v9q2m7xa", "orders", ""},
+		"only the prefix":                {vhost.PrefixHold, "orders", ""},
+		"an ID without a queue":          {vhost.PrefixHold + "k3v9q2m7xa", "orders", ""},
 		"a queue of another program":     {"orders", "orders", ""},
 	}
 	for name, test := range cases {

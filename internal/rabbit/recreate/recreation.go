@@ -43,28 +43,21 @@ const idLength = 10
 // NewID returns an ID for a recreation.
 func NewID() string { return strings.ToLower(rand.Text()[:idLength]) }
 
-const (
-	prefixHold    = "warren-hold-"
-	prefixBacklog = "warren-backlog-"
-	prefixBack    = "warren-back-"
-	prefixProbe   = "warren-probe-"
-)
-
 // Hold is the name of the queue to which the bindings lead during the recreation. Its messages are newer than the messages of the
 // backlog.
-func (r Recreation) Hold() string { return r.named(prefixHold) }
+func (r Recreation) Hold() string { return r.named(vhost.PrefixHold) }
 
 // Backlog is the name of the queue to which the messages of the queue are moved.
-func (r Recreation) Backlog() string { return r.named(prefixBacklog) }
+func (r Recreation) Backlog() string { return r.named(vhost.PrefixBacklog) }
 
 // BacklogExchange is the name of the fanout exchange that leads only to the backlog.
-func (r Recreation) BacklogExchange() string { return prefixBacklog + r.ID }
+func (r Recreation) BacklogExchange() string { return vhost.PrefixBacklog + r.ID }
 
 // BackExchange is the name of the fanout exchange that leads only to the queue.
-func (r Recreation) BackExchange() string { return prefixBack + r.ID }
+func (r Recreation) BackExchange() string { return vhost.PrefixBack + r.ID }
 
 // probe is the name of the queue on which Divert tries the new arguments.
-func (r Recreation) probe() string { return r.named(prefixProbe) }
+func (r Recreation) probe() string { return r.named(vhost.PrefixProbe) }
 
 // IsOwn reports whether a binding is one of the recreation's own bindings, which are not recorded.
 func (r Recreation) IsOwn(binding vhost.Binding) bool {
@@ -73,7 +66,7 @@ func (r Recreation) IsOwn(binding vhost.Binding) bool {
 
 // IDOf returns the ID of the recreation of a queue that has a hold or a backlog of this name; false if there is none.
 func IDOf(name, queue string) (id string, ok bool) {
-	for _, prefix := range []string{prefixHold, prefixBacklog} {
+	for _, prefix := range []string{vhost.PrefixHold, vhost.PrefixBacklog} {
 		rest, ok := strings.CutPrefix(name, prefix)
 		if !ok || len(rest) <= idLength {
 			continue
