@@ -4,7 +4,7 @@
 #   hack/cluster.sh up             start the cluster, unless it runs; prints the path of its kubeconfig
 #   hack/cluster.sh down           stop it, and undo its changes on this machine
 #   hack/cluster.sh run COMMAND…   run a command with KUBECONFIG; starts the cluster, and stops it unless it ran before
-#   hack/cluster.sh load [FILE…]   load images from tar files, by default the one that `make image` writes for this machine
+#   hack/cluster.sh load [FILE…]   load images from tar files; without FILE, the image of `make image` for this machine
 #   hack/cluster.sh mirror HOST REGISTRY   pull images of HOST from REGISTRY, such as ghcr.io from http://10.245.0.1:5000
 #   hack/cluster.sh broker         start a RabbitMQ that stops with the cluster, with the user guest/guest. Prints, for eval,
 #                                  BROKER_HOST for pods, and BROKER_API, the management API, for this machine

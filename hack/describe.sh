@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# Shared by the scripts in hack/ that build what is published: with which Go, which commit CHECKOUT is of, and what binaries are told
-# of that.
+# Shared by the scripts in hack/ that build releases: the version of Go, the commit of CHECKOUT, and the linker flags with its version.
 
-# The Go of the Dockerfile, which the go command downloads if it is another version itself: a commit gives the same bytes everywhere.
+# The Dockerfile names the version of Go. The go command downloads it if it is another version itself, so a commit gives the same bytes
+# on each machine.
 GOTOOLCHAIN=$(sed -n 's/^FROM .*golang:\([0-9.]*\) .*/go\1/p' "$HACK_DIR/../Dockerfile")
 export GOTOOLCHAIN
 

@@ -52,5 +52,5 @@ case $command in
   push) describe && program push "$(cd "$OUTPUT" && pwd)/image" "$(name)" ;;
   arguments) describe && arguments ;;
   flags) describe && flags ;;
-  *) sed -n '2,13s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+  *) usage ;;
 esac

@@ -4,7 +4,7 @@
 set -euo pipefail
 # shellcheck source=hack/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-# The standard library is that of the Go that builds what is published.
+# It sets GOTOOLCHAIN, because a release links the standard library of that Go.
 # shellcheck source=hack/describe.sh
 . "$HACK_DIR/describe.sh"
 cd "$HACK_DIR/.."

@@ -124,7 +124,7 @@ bare_down() {
     while bare_running; do sleep 0.05; done
   fi
   ! ip link show "$LINK" >/dev/null 2>&1 || ip link delete "$LINK"
-  [[ ! -d $STATE/broker ]] || "$HACK_DIR/brokers.sh" private remove "$STATE/broker" # its data is elsewhere
+  [[ ! -d $STATE/broker ]] || "$HACK_DIR/brokers.sh" private remove "$STATE/broker" # deletes its data, which is in another folder
   bare_remove_cgroups
   [[ ! -f $STATE/sysctl ]] || sysctl -q -p "$STATE/sysctl"
   rm -rf "$STATE"
