@@ -710,8 +710,30 @@ func TestLimitedSourceAndBusyDestination(t *testing.T) {
 		running.Stop()
 		progress, err := running.Wait()
 		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved", 3+1, progress.Moved)
 		topologytest.Equal(t, "destination", bodies(progress.Moved), drained(t, vh, destination, progress.Moved))
 		topologytest.Equal(t, "source", bodies(10)[progress.Moved:], drained(t, vh, source, 10-progress.Moved))
+	})
+}
+
+// A move that is stopped while it holds no message moves at most the message that is on its way. If it went on, a slow broker could
+// delete a message when the time to settle is over.
+func TestLimitedSourceIsStoppedBetweenTwoMessages(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.DeleteQueue(source)
+		vh.DeclareQueue(source, quorum(vh, map[string]any{"x-delivery-limit": 0}))
+		vh.Publish("", source, bodies(3)...)
+		running := start(t, vh, func(c *Config) {
+			c.Limited, c.Total, c.Settings = true, 13, func() Settings { return Settings{Rate: 20, MaxDepth: -1} }
+		})
+		NewWithT(t).Eventually(func() int { return running.Progress().Moved }).WithTimeout(within).Should(Equal(3))
+		running.Stop()
+		vh.Publish("", source, bodies(10)...)
+		progress, err := running.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved at most the next message", true, progress.Moved <= 3+1)
+		holds(t, vh, destination, progress.Moved)
+		holds(t, vh, source, 3+10-progress.Moved)
 	})
 }
 

@@ -250,8 +250,9 @@ func (p *pass) finished() bool {
 // mayTake reports whether the pass may take another message.
 func (p *pass) mayTake() bool {
 	moving := len(p.outlet.inFlight) + len(p.waiting)
-	return p.mayPublish() && !p.isPaused() && !p.blocked && len(p.waiting) == 0 && moving < p.window() && p.taken < p.bound &&
-		!p.reachedLimit(moving) && !p.reachedMaxMoved(moving) && p.notBefore.IsZero()
+	hasLast := p.stopping && p.intake.hasEnded()
+	return p.mayPublish() && !hasLast && !p.isPaused() && !p.blocked && len(p.waiting) == 0 && moving < p.window() &&
+		p.taken < p.bound && !p.reachedLimit(moving) && !p.reachedMaxMoved(moving) && p.notBefore.IsZero()
 }
 
 // mayPublish reports whether the pass still moves messages.
