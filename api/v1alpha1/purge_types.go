@@ -68,7 +68,7 @@ type PurgeSpec struct {
 
 // PurgeStatus is the progress and outcome of a Purge. examined and skipped describe the count before the deletion.
 type PurgeStatus struct {
-	TransferStatus `json:",inline"`
+	JobStatus `json:",inline"`
 
 	// matched is the number of matching messages after all were counted. The Purge deletes no more than these.
 	// +kubebuilder:validation:Minimum=0

@@ -138,7 +138,7 @@ const (
 
 // RedriveStatus is the progress and outcome of a Redrive.
 type RedriveStatus struct {
-	TransferStatus `json:",inline"`
+	JobStatus `json:",inline"`
 
 	// destination is the queue that messages are moved to; empty for destination.type Original.
 	// +optional

@@ -350,7 +350,7 @@ func TestABrowseWaitsForItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &Handler{users: &deadletterjob.Register{}}
 		found := deadletterjob.Queue{
-			ConsumerQueue: controllertest.InSync(t, `{}`), Names: topology.DeadLetters{Queue: "orders.dlq"},
+			ConsumerQueue: controllertest.InSync(t, `{}`), Names: topology.QueueNames{Queue: "orders.dlq"},
 			Location: ownership.Location{Cluster: vhost.Cluster{Name: "a"}, VHost: "/"},
 		}
 		again := deadletterjob.User{Kind: "Redrive", ObjectKey: client.ObjectKey{Namespace: "shop", Name: "again"}}

@@ -142,7 +142,7 @@ var (
 
 // Events of brokers.
 var (
-	EventsHeard = gauge("warren_connection_events_heard",
+	EventsArriving = gauge("warren_connection_events_arriving",
 		"1 while events of the vhost arrive, which Warren checks every five minutes. Without events, Warren finds changes at the broker "+
 			"once per resync interval.",
 		"namespace", "name")

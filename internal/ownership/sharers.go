@@ -25,7 +25,7 @@ func DeadLetterQueueOf(cq *v1alpha1.ConsumerQueue) DeadLetterQueue {
 
 // deadLetterQueueName returns the name of the queue; empty for none.
 func deadLetterQueueName(cq *v1alpha1.ConsumerQueue) string {
-	found, err := topology.DeadLettersOf(cq, vhost.Version{}) // the name is the same on all versions
+	found, err := topology.QueueNamesOf(cq, vhost.Version{}) // the name is the same on all versions
 	if err != nil || !cq.DeletionTimestamp.IsZero() || found.Queue == "" {
 		return ""
 	}

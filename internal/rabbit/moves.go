@@ -14,7 +14,7 @@ import (
 )
 
 // moverProduct is the product name of connections that move or browse messages.
-const moverProduct = "Warren transfer"
+const moverProduct = "Warren mover"
 
 // queueMover moves and browses the messages of queues.
 type queueMover struct {

@@ -34,7 +34,7 @@ var _ = Describe("A queue that exists with other arguments", func() {
 			Message(Equal(`queue "orders" must be recreated: x-message-ttl is 60000, should be 300000`)))
 		Expect(cq.Status.Changes).To(ConsistOf(v1alpha1.Change{
 			Kind: "Queue", Name: "orders", Path: "arguments.x-message-ttl", Desired: "300000", Observed: "60000", Effect: "Recreate",
-			Message: "x-message-ttl is 60000, should be 300000; a queue's arguments cannot be changed: it must be recreated",
+			Message: "x-message-ttl is 60000, should be 300000; the queue must be recreated",
 		}))
 		Expect(cq.Status.PlanHash).To(HavePrefix("sha256:"))
 		Expect(kstatusOf(cq)).To(Equal(status.FailedStatus))

@@ -231,7 +231,7 @@ var _ = Describe("The how-to", Extended, func() {
 		w.VHost.Send("", "orders.dlq", numbered(3)...)
 		page := w.follow("purge-dead-letters.md", "With kubectl, step by step")
 		Expect(page.step()).To(ContainSubstring("12 of 15 messages would be deleted, 3 skipped (NotSelected)"))
-		Expect(page.step()).To(ContainSubstring("12 of 12 messages that match deleted, 3 skipped (NotSelected)"))
+		Expect(page.step()).To(ContainSubstring("deleted 12 of 12 messages that match, 3 skipped (NotSelected)"))
 		page.end()
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(3))
 	})

@@ -71,7 +71,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(8))
 
 		Expect(w.answer("3\n", limited...)).To(SatisfyAll(HaveField("Code", 0),
-			HaveField("Out", ContainSubstring("Completed: 3 of 3 messages that match deleted, 5 skipped (NotSelected)"))))
+			HaveField("Out", ContainSubstring("Completed: deleted 3 of 3 messages that match, 5 skipped (NotSelected)"))))
 		Expect(w.purges()).To(ConsistOf(HaveField("Spec", SatisfyAll(
 			HaveField("RequestedBy", "admin"), HaveField("Reason", "mended by hand"), HaveField("ExpectedAtMost", BeEquivalentTo(3)),
 			HaveField("TTLSecondsAfterFinished", HaveValue(BeEquivalentTo(86400))), HaveField("Rate.StrVal", "Unlimited"),
@@ -133,7 +133,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 
 		following := w.start("dlq", "follow", "purge/"+name)
 		Expect(w.warren("dlq", "cancel", name)).To(SatisfyAll(
-			HaveField("Code", 0), HaveField("Out", MatchRegexp(`^Cancelled: cancelled: \d+ of 200 messages that match deleted\n$`))))
+			HaveField("Code", 0), HaveField("Out", MatchRegexp(`^Cancelled: cancelled: deleted \d+ of 200 messages that match\n$`))))
 		Expect(following.wait()).To(SatisfyAll(HaveField("Code", 4), HaveField("Out", ContainSubstring("Cancelled: "))))
 		Expect(w.warren("dlq", "cancel", "purge/"+name)).To(SatisfyAll(
 			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring("has ended already: Cancelled"))))

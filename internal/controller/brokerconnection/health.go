@@ -53,7 +53,7 @@ func connectedMessage(health rabbit.Health, virtualHost string) string {
 		message += fmt.Sprintf("; Warren is untested with this version, and treats it as RabbitMQ %s", vhost.NewestTested)
 	}
 	if health.OtherInstances != "" {
-		message += "; " + brokers.OtherOperator(health.OtherInstances) + ", so nothing is removed"
+		message += "; " + brokers.OtherInstance(health.OtherInstances) + ", so nothing is removed"
 	}
 	if health.MatchedByName {
 		message += "; only the cluster's name shows that AMQP and the management API lead to the same broker: give the user the " +

@@ -23,7 +23,7 @@ func ClearPolicy(vhost, name string) string {
 // Quoted quotes a text as one word for a shell.
 func Quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// OtherOperator describes another Warren that works on the vhost.
-func OtherOperator(owners string) string {
+// OtherInstance describes another Warren that works on the vhost.
+func OtherInstance(owners string) string {
 	return fmt.Sprintf("another instance works on this vhost (owner %s)", owners)
 }

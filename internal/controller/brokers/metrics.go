@@ -21,7 +21,7 @@ func (p *Pool) EmitMetrics(emit metrics.Emit) {
 func emitStats(emit metrics.Emit, stats rabbit.Stats, namespace, name string) {
 	metrics.ConnectionUp.Emit(emit, asNumber(stats.AMQPUp), namespace, name, "amqp")
 	metrics.ConnectionUp.Emit(emit, asNumber(stats.ManagementUp), namespace, name, "management")
-	metrics.EventsHeard.Emit(emit, asNumber(stats.EventsArrive), namespace, name)
+	metrics.EventsArriving.Emit(emit, asNumber(stats.EventsArrive), namespace, name)
 	metrics.Reconnects.Emit(emit, float64(stats.Reconnects), namespace, name)
 	metrics.OperationLimit.Emit(emit, float64(stats.OperationLimit), namespace, name)
 	metrics.SnapshotInterval.Emit(emit, stats.ResyncInterval.Seconds(), namespace, name)

@@ -44,13 +44,13 @@ func TestStatsBecomeMetrics(t *testing.T) {
 	want := map[string]float64{
 		"warren_connection_up default shop amqp": 0, "warren_connection_up default shop management": 0,
 		"warren_connection_reconnects_total default shop": 3, "warren_snapshot_refresh_interval_seconds default shop": 30,
-		"warren_fences default shop": 0, "warren_connection_events_heard default shop": 0, "warren_deletions_waiting default shop": 0,
+		"warren_fences default shop": 0, "warren_connection_events_arriving default shop": 0, "warren_deletions_waiting default shop": 0,
 		"warren_connection_operation_limit default shop": 16,
 	}
 	topologytest.Equal(t, "before the first refresh", want, values(t, emit))
 
 	stats.AMQPUp, stats.ManagementUp, stats.EventsArrive, stats.SyncedAt = true, true, true, time.Unix(1000, 0)
-	want["warren_connection_events_heard default shop"] = 1
+	want["warren_connection_events_arriving default shop"] = 1
 	stats.Size = snapshot.Size{Queues: 1, Exchanges: 2, Bindings: 3, Policies: 4, Bytes: 5}
 	stats.Fences, stats.Oldest = 1, time.Unix(900, 0)
 	want["warren_connection_up default shop amqp"], want["warren_connection_up default shop management"] = 1, 1

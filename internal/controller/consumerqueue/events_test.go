@@ -102,7 +102,7 @@ func TestEventsOfTransitions(t *testing.T) {
 		"recreation is required under Report": {policy: v1alpha1.DriftPolicyReport, attempts: []attempt{
 			{spec: twoQueues, then: declared43},
 			{spec: withLimit, want: []occurrence{
-				{"Warning", "DriftDetected", "Compare", "x-max-length is not set, should be 9; a queue's arguments cannot be changed: it must be recreated"},
+				{"Warning", "DriftDetected", "Compare", "x-max-length is not set, should be 9; the queue must be recreated"},
 				recreate,
 			}},
 			{spec: withLimit},

@@ -38,7 +38,7 @@ func TestSummarize(t *testing.T) {
 		mustDeclare  = `exchange "legacy" does not exist, and Warren does not declare it without a type: declare it, or give the binding's exchange a type`
 		noReturn     = `exchange "back" of retry.returnTo does not exist: messages would be lost after their delay, or stay in their delay tier; declare it, or give a binding to it a type`
 		ttlRecreate  = `queue "orders" must be recreated: x-message-ttl is not set, should be 300000`
-		ttlChange    = `x-message-ttl is not set, should be 300000; a queue's arguments cannot be changed: it must be recreated`
+		ttlChange    = `x-message-ttl is not set, should be 300000; the queue must be recreated`
 		limitUpgrade = `queue "dlq" must be recreated: x-delivery-limit is not set, should be -1`
 		upgradeNote  = `. This is how this spec is declared on an older RabbitMQ: recreate these objects when it suits you; until then RabbitMQ dead-letters or drops a message that is returned more than 20 times to a queue without x-delivery-limit`
 	)
@@ -181,9 +181,9 @@ func TestSummarize(t *testing.T) {
 					`queue "orders" must be recreated: x-max-length is 9, should not be set; x-message-ttl is 1, should not be set`
 				return summary{
 					ready: conditions.False(v1alpha1.ReasonRecreationRequired, message), progress: conditions.Stalled,
-					drifted: drift(`type is topic, should be fanout; an exchange cannot be changed: it must be recreated; ` +
-						`x-max-length is 9, should not be set; a queue's arguments cannot be changed: it must be recreated; ` +
-						`x-message-ttl is 1, should not be set; a queue's arguments cannot be changed: it must be recreated`),
+					drifted: drift(`type is topic, should be fanout; the exchange must be recreated; ` +
+						`x-max-length is 9, should not be set; the queue must be recreated; ` +
+						`x-message-ttl is 1, should not be set; the queue must be recreated`),
 					recreation: mustRecreate(message),
 				}
 			}(),

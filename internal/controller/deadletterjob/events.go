@@ -22,7 +22,7 @@ const (
 )
 
 // recordTransition records an Event if the job has started, begun to wait, or ended.
-func (s *scope) recordTransition(before v1alpha1.TransferStatus) {
+func (s *scope) recordTransition(before v1alpha1.JobStatus) {
 	ready := conditions.Ready(s.status.Conditions)
 	was := conditions.Ready(before.Conditions)
 	switch {

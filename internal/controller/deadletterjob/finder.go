@@ -43,7 +43,7 @@ type Queue struct {
 	Version       vhost.Version
 	Location      ownership.Location
 	// Names are the queues of the ConsumerQueue. Names.Queue is the dead-letter queue; it is empty if there is none.
-	Names topology.DeadLetters
+	Names topology.QueueNames
 }
 
 // Turn returns the key of the queue in a Register.
@@ -95,7 +95,7 @@ func (f *Finder) Find(ctx context.Context, key client.ObjectKey) (Queue, *Blocke
 	if blocker := ComparedAt(found.Location, cq); blocker != nil {
 		return found, blocker, nil
 	}
-	found.Names, err = topology.DeadLettersOf(cq, version)
+	found.Names, err = topology.QueueNamesOf(cq, version)
 	if refusal, refused := errors.AsType[*topology.Refusal](err); refused {
 		return found, stalled(refusal.Reason, "ConsumerQueue %q: %s", cq.Name, refusal.Message), nil
 	}

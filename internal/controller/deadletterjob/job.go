@@ -44,7 +44,7 @@ type Job struct {
 	// Rate and MaxDepth limit the move; see mover.Settings. They may change while the task runs.
 	Rate, MaxDepth int
 	// Status points into Object.
-	Status *v1alpha1.TransferStatus
+	Status *v1alpha1.JobStatus
 }
 
 // Work is the difference between a Redrive and a Purge. A Work belongs to one reconciliation of one job, and changes the status of
@@ -78,7 +78,7 @@ func (k Kind) workOn(object client.Object, finder *Finder) Work {
 func ofRedrive(r *v1alpha1.Redrive) Job {
 	return Job{
 		Object: r, Kind: Redrive, ConsumerQueue: r.Spec.ConsumerQueueRef.Name, DryRun: r.Spec.DryRun,
-		Suspend: r.Spec.Suspend, Cancel: r.Spec.Cancel, TTL: r.Spec.TTLSecondsAfterFinished, Status: &r.Status.TransferStatus,
+		Suspend: r.Spec.Suspend, Cancel: r.Spec.Cancel, TTL: r.Spec.TTLSecondsAfterFinished, Status: &r.Status.JobStatus,
 		RequestedBy: r.Spec.RequestedBy, Reason: r.Spec.Reason, Select: r.Spec.Selector,
 		Rate: numberOf(r.Spec.Rate, 0), MaxDepth: numberOf(r.Spec.MaxDestinationDepth, -1),
 	}
@@ -87,7 +87,7 @@ func ofRedrive(r *v1alpha1.Redrive) Job {
 func ofPurge(p *v1alpha1.Purge) Job {
 	return Job{
 		Object: p, Kind: Purge, ConsumerQueue: p.Spec.ConsumerQueueRef.Name, DryRun: p.Spec.DryRun,
-		Suspend: p.Spec.Suspend, Cancel: p.Spec.Cancel, TTL: p.Spec.TTLSecondsAfterFinished, Status: &p.Status.TransferStatus,
+		Suspend: p.Spec.Suspend, Cancel: p.Spec.Cancel, TTL: p.Spec.TTLSecondsAfterFinished, Status: &p.Status.JobStatus,
 		RequestedBy: p.Spec.RequestedBy, Reason: p.Spec.Reason, Select: p.Spec.Selector,
 		Rate: numberOf(p.Spec.Rate, 0), MaxDepth: -1,
 	}

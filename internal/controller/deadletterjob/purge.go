@@ -33,10 +33,10 @@ func (w *purgeWork) Job() Job { return w.job }
 // SyncProgress implements Work for the task that counts and the task that deletes.
 func (w *purgeWork) SyncProgress(task Task) *Blocker {
 	if task.HasBegun() && w.isCounted() {
-		w.status.Deleted = recordDone(&w.status.TransferStatus, task)
+		w.status.Deleted = recordDone(&w.status.JobStatus, task)
 	}
 	if task.HasBegun() && !w.isCounted() {
-		recordProgress(&w.status.TransferStatus, task.Progress)
+		recordProgress(&w.status.JobStatus, task.Progress)
 	}
 	switch {
 	case isDeleting(w.status) && (task.Ended || !task.HasBegun()): // how many messages are deleted is unknown
@@ -44,7 +44,7 @@ func (w *purgeWork) SyncProgress(task Task) *Blocker {
 	case !task.Ended, task.Stopped:
 		return nil
 	case task.Err != nil:
-		return taskFailed(Purge, &w.status.TransferStatus, w.Summary(), task.Err)
+		return taskFailed(Purge, &w.status.JobStatus, w.Summary(), task.Err)
 	case w.isCounted():
 		return afterDeletion(w.status)
 	}

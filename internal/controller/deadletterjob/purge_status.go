@@ -16,11 +16,11 @@ func afterCount(purge *v1alpha1.Purge) *Blocker {
 	matched, limit := *status.Matched, int64(purge.Spec.ExpectedAtMost)
 	switch {
 	case purge.Spec.DryRun && matched > limit:
-		return ended(v1alpha1.ReasonDryRun, &status.TransferStatus, purgeText(status, fmt.Sprintf(
+		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, purgeText(status, fmt.Sprintf(
 			"none of %s would be deleted: %s match, and spec.expectedAtMost is %d",
 			messagesText(number(status.Total)), messagesText(matched), limit)))
 	case purge.Spec.DryRun:
-		return ended(v1alpha1.ReasonDryRun, &status.TransferStatus, purgeText(status, fmt.Sprintf(
+		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, purgeText(status, fmt.Sprintf(
 			"%d of %s would be deleted", matched, messagesText(number(status.Total)))))
 	case matched > limit:
 		return failed(v1alpha1.ReasonMoreThanExpected, "%s", purgeText(status, fmt.Sprintf(
@@ -28,7 +28,7 @@ func afterCount(purge *v1alpha1.Purge) *Blocker {
 				"higher expectedAtMost",
 			messagesText(matched), limit)))
 	case matched == 0:
-		return ended(v1alpha1.ReasonCompleted, &status.TransferStatus, purgeSummary(status))
+		return ended(v1alpha1.ReasonCompleted, &status.JobStatus, purgeSummary(status))
 	}
 	return nil
 }
@@ -41,24 +41,24 @@ func afterDeletion(status *v1alpha1.PurgeStatus) *Blocker {
 				"what is left",
 			purgeSummary(status), missing, status.Source)
 	}
-	return ended(v1alpha1.ReasonCompleted, &status.TransferStatus, purgeSummary(status))
+	return ended(v1alpha1.ReasonCompleted, &status.JobStatus, purgeSummary(status))
 }
 
 // interruption describes a deletion whose count of deleted messages is uncertain.
 func interruption(status *v1alpha1.PurgeStatus) string {
 	return fmt.Sprintf("the manager or its connection ended while messages were deleted: %s of queue %q are "+
-		"deleted. Count what is left, then create another Purge", rangeText(&status.TransferStatus, status.Deleted), status.Source)
+		"deleted. Count what is left, then create another Purge", rangeText(&status.JobStatus, status.Deleted), status.Source)
 }
 
 func purgeSummary(status *v1alpha1.PurgeStatus) string {
 	if status.Matched == nil {
 		return "none of " + messagesText(number(status.Total)) + " was deleted"
 	}
-	return purgeText(status, fmt.Sprintf("%d of %s that match deleted",
+	return purgeText(status, fmt.Sprintf("deleted %d of %s that match",
 		number(status.Deleted), messagesText(number(status.Matched))))
 }
 
 // purgeText adds the counts of messages of unknown origin and of skipped messages to a sentence.
 func purgeText(status *v1alpha1.PurgeStatus, first string) string {
-	return strings.Join(append([]string{first}, countTexts(&status.TransferStatus)...), ", ")
+	return strings.Join(append([]string{first}, countTexts(&status.JobStatus)...), ", ")
 }

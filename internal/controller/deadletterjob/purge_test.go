@@ -151,7 +151,7 @@ func TestAPurgeThatEndsAfterTheCount(t *testing.T) {
 			"6 messages match, and spec.expectedAtMost is 5: no message was deleted. Create another Purge with a narrower selector or a higher expectedAtMost, " +
 				"3 skipped (NotSelected)", 6,
 		},
-		"no message matches": {atMost5, "Ready=True Completed Complete=True Completed ", "0 of 0 messages that match deleted, 9 skipped (NotSelected)", 0},
+		"no message matches": {atMost5, "Ready=True Completed Complete=True Completed ", "deleted 0 of 0 messages that match, 9 skipped (NotSelected)", 0},
 		"a dry run": {
 			`{consumerQueueRef: {name: orders}, expectedAtMost: 5, dryRun: true}`, "Ready=True DryRun Complete=True DryRun ",
 			"5 of 9 messages would be deleted, 4 skipped (NotSelected)", 5,
@@ -281,7 +281,7 @@ func TestOutcomeOfADeletion(t *testing.T) {
 		deleted  int
 	}{
 		"another consumer has taken messages": {
-			mover.Progress{Moved: 3}, nil, "Ready=False Incomplete Stalled=True Incomplete Failed=True Incomplete ", "3 of 5 messages that match deleted, 4 skipped (NotSelected), " +
+			mover.Progress{Moved: 3}, nil, "Ready=False Incomplete Stalled=True Incomplete Failed=True Incomplete ", "deleted 3 of 5 messages that match, 4 skipped (NotSelected), " +
 				`2 not seen again after the count: another consumer of queue "orders.dlq" holds them or has taken them`, 3,
 		},
 		"the connection was cut": {

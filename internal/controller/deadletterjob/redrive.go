@@ -57,7 +57,7 @@ func (w *redriveWork) Config(m Move) (mover.Config, *Blocker) {
 	if config.DryRun {
 		config.MovedApart = 0 // a dry run counts from zero again
 	} else {
-		config.Moved, config.Unsure = doneBefore(&w.status.TransferStatus, w.status.Moved)
+		config.Moved, config.Unsure = doneBefore(&w.status.JobStatus, w.status.Moved)
 	}
 	if spec.MaxMessages != nil {
 		config.Limit = int(*spec.MaxMessages)

@@ -14,8 +14,8 @@ const maxFailuresListed = 10
 
 func recordRedrive(status *v1alpha1.RedriveStatus, task Task) {
 	progress := task.Progress
-	recordProgress(&status.TransferStatus, progress)
-	status.Moved, status.Failed = recordDone(&status.TransferStatus, task), new(int64(progress.Failed))
+	recordProgress(&status.JobStatus, progress)
+	status.Moved, status.Failed = recordDone(&status.JobStatus, task), new(int64(progress.Failed))
 	status.Failures = nil
 	for _, failure := range progress.Failures[:min(len(progress.Failures), maxFailuresListed)] {
 		status.Failures = append(status.Failures, v1alpha1.RedriveFailure{
@@ -47,14 +47,14 @@ func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, e
 	case errors.Is(err, mover.ErrUnknownReturn):
 		return failed(v1alpha1.ReasonUnknownReturn, "%s; %s", redriveSummary(status, "moved"), conditions.ErrorSummary(err))
 	case err != nil:
-		return taskFailed(Redrive, &status.TransferStatus, redriveSummary(status, "moved"), err)
+		return taskFailed(Redrive, &status.JobStatus, redriveSummary(status, "moved"), err)
 	case dryRun && limit != nil && *status.Moved > int64(*limit):
 		matched := messagesText(*status.Moved)
 		status.Moved = new(int64(*limit))
 		return completed(v1alpha1.ReasonDryRun,
 			"%s: %s match, and spec.maxMessages is %d", redriveSummary(status, "would be moved"), matched, *limit)
 	case dryRun:
-		return ended(v1alpha1.ReasonDryRun, &status.TransferStatus, redriveSummary(status, "would be moved"))
+		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, redriveSummary(status, "would be moved"))
 	case number(status.Failed) > 0:
 		return failed(v1alpha1.ReasonIncomplete,
 			"%s: they stay in queue %q, and status.failures says why. Fix the cause, then create another Redrive",
@@ -62,13 +62,13 @@ func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, e
 	case limit != nil && max(number(status.Moved), number(status.AtMost)) >= int64(*limit):
 		return completed(v1alpha1.ReasonCompleted, "%s", redriveSummary(status, "moved"))
 	}
-	return ended(v1alpha1.ReasonCompleted, &status.TransferStatus, redriveSummary(status, "moved"))
+	return ended(v1alpha1.ReasonCompleted, &status.JobStatus, redriveSummary(status, "moved"))
 }
 
 func redriveSummary(status *v1alpha1.RedriveStatus, verb string) string {
 	parts := []string{fmt.Sprintf("%s of %s %s",
-		rangeText(&status.TransferStatus, status.Moved), messagesText(number(status.Total)), verb)}
-	parts = append(parts, countTexts(&status.TransferStatus)...)
+		rangeText(&status.JobStatus, status.Moved), messagesText(number(status.Total)), verb)}
+	parts = append(parts, countTexts(&status.JobStatus)...)
 	if failed := number(status.Failed); failed > 0 {
 		parts = append(parts, fmt.Sprintf("%d could not be moved", failed))
 	}

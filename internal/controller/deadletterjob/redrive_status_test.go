@@ -23,7 +23,7 @@ func TestRecordRedrive(t *testing.T) {
 			ID: fmt.Sprint(i), Reason: mover.FailureRefused, Message: strings.Repeat("x", 2000),
 		})
 	}
-	status := &v1alpha1.RedriveStatus{TransferStatus: v1alpha1.TransferStatus{Skipped: map[string]int64{"CameBack": 1}}}
+	status := &v1alpha1.RedriveStatus{JobStatus: v1alpha1.JobStatus{Skipped: map[string]int64{"CameBack": 1}}}
 	recordRedrive(status, Task{Progress: progress})
 	topologytest.Equal(t, "moved", 5, *status.Moved)
 	topologytest.Equal(t, "failed", 12, *status.Failed)
@@ -72,7 +72,7 @@ func TestRunningCondition(t *testing.T) {
 func TestOutcome(t *testing.T) {
 	t.Parallel()
 	status := &v1alpha1.RedriveStatus{
-		TransferStatus: v1alpha1.TransferStatus{
+		JobStatus: v1alpha1.JobStatus{
 			Total: new(int64(8)), Examined: new(int64(8)), Skipped: map[string]int64{"NotSelected": 2, "CameBack": 1}, Source: "orders.dlq",
 		},
 		Moved: new(int64(5)),
@@ -129,23 +129,23 @@ func TestOutcomeOfARedriveThatMovedFewerMessages(t *testing.T) {
 				`Fix the cause, then create another Redrive`,
 		},
 		"another consumer holds messages": {
-			v1alpha1.RedriveStatus{Moved: new(int64(5)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(5))}},
+			v1alpha1.RedriveStatus{Moved: new(int64(5)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(5))}},
 			0, 0,
 			"False Incomplete", `5 of 9 messages moved, 4 not seen: another consumer of queue "orders.dlq" holds them or has taken them. ` +
 				`Stop it, then count what is left`,
 		},
 		"spec.maxMessages is reached": {
-			v1alpha1.RedriveStatus{Moved: new(int64(5)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(5))}},
+			v1alpha1.RedriveStatus{Moved: new(int64(5)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(5))}},
 			0, 5,
 			"True Completed", "5 of 9 messages moved",
 		},
 		"spec.maxMessages is reached after a crash": {
-			v1alpha1.RedriveStatus{Moved: new(int64(3)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(5))}},
+			v1alpha1.RedriveStatus{Moved: new(int64(3)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(5))}},
 			5, 5,
 			"True Completed", "at least 3 and at most 5 of 9 messages moved",
 		},
 		"all messages were moved after a crash": {
-			v1alpha1.RedriveStatus{Moved: new(int64(7)), TransferStatus: v1alpha1.TransferStatus{Examined: new(int64(9))}},
+			v1alpha1.RedriveStatus{Moved: new(int64(7)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(9))}},
 			9, 0,
 			"True Completed", "at least 7 and at most 9 of 9 messages moved",
 		},
@@ -170,7 +170,7 @@ func TestOutcomeOfARedriveThatMovedFewerMessages(t *testing.T) {
 // In a shared queue, selected messages of unknown origin are also counted separately.
 func TestMessagesOfUnknownOriginAreCounted(t *testing.T) {
 	t.Parallel()
-	status := &v1alpha1.RedriveStatus{TransferStatus: v1alpha1.TransferStatus{Total: new(int64(20))}}
+	status := &v1alpha1.RedriveStatus{JobStatus: v1alpha1.JobStatus{Total: new(int64(20))}}
 	recordRedrive(status, Task{Progress: mover.Progress{Moved: 15, Apart: 12, Skipped: map[string]int{"OtherOrigin": 5}}})
 	topologytest.Equal(t, "status", 12, *status.UnknownOrigin)
 	topologytest.Equal(t, "message", "15 of 20 messages would be moved, 12 of them of unknown origin, 5 skipped (OtherOrigin)",
@@ -187,7 +187,7 @@ func TestOutcomeOfADryRunWithALimit(t *testing.T) {
 		10: "9 of 9 messages would be moved",
 	} {
 		status := &v1alpha1.RedriveStatus{
-			TransferStatus: v1alpha1.TransferStatus{Total: new(int64(matched)), Examined: new(int64(matched))}, Moved: new(int64(matched)),
+			JobStatus: v1alpha1.JobStatus{Total: new(int64(matched)), Examined: new(int64(matched))}, Moved: new(int64(matched)),
 		}
 		topologytest.Equal(t, "message", want, redriveOutcome(status, true, &limit, nil).Ready.Message)
 		topologytest.Equal(t, "moved", min(matched, int64(limit)), *status.Moved)

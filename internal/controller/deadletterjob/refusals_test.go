@@ -13,8 +13,8 @@ import (
 )
 
 // statusWith returns the status of a job whose Ready is False with this reason.
-func statusWith(reason string, ended bool) v1alpha1.TransferStatus {
-	status := v1alpha1.TransferStatus{Conditions: []metav1.Condition{{
+func statusWith(reason string, ended bool) v1alpha1.JobStatus {
+	status := v1alpha1.JobStatus{Conditions: []metav1.Condition{{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: "the broker says no",
 	}}}
 	if ended {
@@ -23,18 +23,18 @@ func statusWith(reason string, ended bool) v1alpha1.TransferStatus {
 	return status
 }
 
-func redriveFrom(of, to string, status v1alpha1.TransferStatus) *v1alpha1.Redrive {
+func redriveFrom(of, to string, status v1alpha1.JobStatus) *v1alpha1.Redrive {
 	redrive := &v1alpha1.Redrive{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "again"}}
-	redrive.Spec.ConsumerQueueRef.Name, redrive.Status.TransferStatus = of, status
+	redrive.Spec.ConsumerQueueRef.Name, redrive.Status.JobStatus = of, status
 	if to != "" {
 		redrive.Spec.Destination = &v1alpha1.RedriveDestination{ConsumerQueueRef: &v1alpha1.LocalObjectReference{Name: to}}
 	}
 	return redrive
 }
 
-func purgeFrom(of string, status v1alpha1.TransferStatus) *v1alpha1.Purge {
+func purgeFrom(of string, status v1alpha1.JobStatus) *v1alpha1.Purge {
 	purge := &v1alpha1.Purge{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "away"}}
-	purge.Spec.ConsumerQueueRef.Name, purge.Status.TransferStatus = of, status
+	purge.Spec.ConsumerQueueRef.Name, purge.Status.JobStatus = of, status
 	return purge
 }
 
@@ -74,12 +74,12 @@ func TestRefusalChanged(t *testing.T) {
 		"a refused job is deleted":            {passes.Delete(event.DeleteEvent{Object: refused}), true},
 		"a running job is deleted":            {passes.Delete(event.DeleteEvent{Object: moving}), false},
 		"a refused job is found at the start": {passes.Create(event.CreateEvent{Object: refused}), true},
-		"a job is created":                    {passes.Create(event.CreateEvent{Object: purgeFrom("orders", v1alpha1.TransferStatus{})}), false},
+		"a job is created":                    {passes.Create(event.CreateEvent{Object: purgeFrom("orders", v1alpha1.JobStatus{})}), false},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s: passes %t, want %t", name, test.got, test.want)
 		}
 	}
 	topologytest.Equal(t, "ConsumerQueue of a Redrive", client.ObjectKey{Namespace: "shop", Name: "orders"}, ConsumerQueueOf(refused))
-	topologytest.Equal(t, "ConsumerQueue of a Purge", client.ObjectKey{Namespace: "shop", Name: "bills"}, ConsumerQueueOf(purgeFrom("bills", v1alpha1.TransferStatus{})))
+	topologytest.Equal(t, "ConsumerQueue of a Purge", client.ObjectKey{Namespace: "shop", Name: "bills"}, ConsumerQueueOf(purgeFrom("bills", v1alpha1.JobStatus{})))
 }

@@ -26,7 +26,7 @@ type scope struct {
 	before Job
 	work   Work
 	// status is the status that this reconciliation changes. It belongs to the object of work.
-	status *v1alpha1.TransferStatus
+	status *v1alpha1.JobStatus
 	// waitsToCount: the job waits for a slot of the Limiter.
 	waitsToCount bool
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // recordProgress records how many messages were examined, how many are of unknown origin, and why some stay.
-func recordProgress(status *v1alpha1.TransferStatus, progress mover.Progress) {
+func recordProgress(status *v1alpha1.JobStatus, progress mover.Progress) {
 	examined := int64(progress.Examined())
 	if status.Total != nil { // a message that was moved twice counts twice
 		examined = min(examined, *status.Total)
@@ -36,7 +36,7 @@ func recordProgress(status *v1alpha1.TransferStatus, progress mover.Progress) {
 
 // recordDone returns how many messages are known to be moved or deleted. After the end of the task it sets status.atMost to the
 // number that may be moved or deleted, or clears it if no message is uncertain.
-func recordDone(status *v1alpha1.TransferStatus, task Task) *int64 {
+func recordDone(status *v1alpha1.JobStatus, task Task) *int64 {
 	if task.Ended {
 		status.AtMost = nil
 		if task.Progress.Unsure > 0 {
@@ -48,7 +48,7 @@ func recordDone(status *v1alpha1.TransferStatus, task Task) *int64 {
 
 // ended returns the outcome of a job whose task ended by itself. The reason is Incomplete if the task did not see all messages
 // that were ready when the job began.
-func ended(reason string, status *v1alpha1.TransferStatus, summary string) *Blocker {
+func ended(reason string, status *v1alpha1.JobStatus, summary string) *Blocker {
 	unseen := number(status.Total) - number(status.Examined)
 	if unseen <= 0 {
 		return completed(reason, "%s", summary)
@@ -60,14 +60,14 @@ func ended(reason string, status *v1alpha1.TransferStatus, summary string) *Bloc
 
 // doneBefore returns mover.Config.Moved and Unsure for a job that continues. done is how many messages it is known to have moved or
 // deleted.
-func doneBefore(status *v1alpha1.TransferStatus, done *int64) (moved, unsure int) {
+func doneBefore(status *v1alpha1.JobStatus, done *int64) (moved, unsure int) {
 	certain := int(number(done))
 	moved = max(certain, int(number(status.AtMost)))
 	return moved, moved - certain
 }
 
 // rangeText describes how many messages were moved or deleted.
-func rangeText(status *v1alpha1.TransferStatus, done *int64) string {
+func rangeText(status *v1alpha1.JobStatus, done *int64) string {
 	if status.AtMost == nil || *status.AtMost <= number(done) {
 		return fmt.Sprint(number(done))
 	}
@@ -105,7 +105,7 @@ func untilWrite(now, started, written time.Time, transition bool) time.Duration 
 }
 
 // taskFailed returns the Blocker of a job whose task ended with an error.
-func taskFailed(kind Kind, status *v1alpha1.TransferStatus, summary string, err error) *Blocker {
+func taskFailed(kind Kind, status *v1alpha1.JobStatus, summary string, err error) *Blocker {
 	if errors.Is(err, mover.ErrUnreadable) {
 		return failed(v1alpha1.ReasonUnreadableMessage,
 			"%s; the message at the head of queue %q cannot be read over AMQP 0-9-1: it has a UUID among the application properties of "+
@@ -128,7 +128,7 @@ func taskFailed(kind Kind, status *v1alpha1.TransferStatus, summary string, err 
 }
 
 // countTexts describes how many messages are of unknown origin and how many stay, by reason.
-func countTexts(status *v1alpha1.TransferStatus) []string {
+func countTexts(status *v1alpha1.JobStatus) []string {
 	parts := make([]string, 0, len(status.Skipped)+1)
 	if count := number(status.UnknownOrigin); count > 0 {
 		parts = append(parts, fmt.Sprintf("%d of them of unknown origin", count))

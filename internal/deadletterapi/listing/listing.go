@@ -42,7 +42,7 @@ func List(queues []messaging.ConsumerQueue, redrives []messaging.Redrive, purges
 // is below its total ends after maxMessages moves.
 func UnderWayByRedrive(job *messaging.Redrive) int64 {
 	status := job.Status
-	if !takesMessages(status.TransferStatus, job.Spec.DryRun, job.Spec.Suspend) {
+	if !takesMessages(status.JobStatus, job.Spec.DryRun, job.Spec.Suspend) {
 		return 0
 	}
 	if limit := job.Spec.MaxMessages; limit != nil && int64(*limit) < *status.Total {
@@ -55,7 +55,7 @@ func UnderWayByRedrive(job *messaging.Redrive) int64 {
 func UnderWayByPurge(job *messaging.Purge) int64 {
 	status := job.Status
 	switch {
-	case !takesMessages(status.TransferStatus, job.Spec.DryRun, job.Spec.Suspend):
+	case !takesMessages(status.JobStatus, job.Spec.DryRun, job.Spec.Suspend):
 		return 0
 	case status.Matched != nil:
 		return max(*status.Matched-ptr.Deref(status.Deleted, 0), 0)
@@ -65,7 +65,7 @@ func UnderWayByPurge(job *messaging.Purge) int64 {
 
 // takesMessages reports whether a job has counted its queue and removes messages from it. Other users of the queue cannot see
 // these messages.
-func takesMessages(status messaging.TransferStatus, dryRun, suspend bool) bool {
+func takesMessages(status messaging.JobStatus, dryRun, suspend bool) bool {
 	ready := meta.FindStatusCondition(status.Conditions, messaging.ConditionReady)
 	return status.Total != nil && status.CompletionTime == nil && !dryRun && !suspend &&
 		!meta.IsStatusConditionTrue(status.Conditions, messaging.ConditionStalled) &&
@@ -74,7 +74,7 @@ func takesMessages(status messaging.TransferStatus, dryRun, suspend bool) bool {
 
 // QueueOf returns the dead-letter queue of a ConsumerQueue, from its status; false if it has none.
 func QueueOf(cq *messaging.ConsumerQueue) (v1alpha1.DeadLetterQueue, bool) {
-	names, err := topology.DeadLettersOf(cq, vhost.RabbitMQ40) // names are the same on all versions
+	names, err := topology.QueueNamesOf(cq, vhost.RabbitMQ40) // names are the same on all versions
 	if err != nil || names.Queue == "" {
 		return v1alpha1.DeadLetterQueue{}, false
 	}

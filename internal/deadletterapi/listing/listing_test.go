@@ -36,7 +36,7 @@ func TestList(t *testing.T) {
 	}}
 	redrive := messaging.Redrive{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "r"}}
 	redrive.Spec.ConsumerQueueRef.Name = "orders"
-	redrive.Status.TransferStatus = running(7, 2)
+	redrive.Status.JobStatus = running(7, 2)
 	elsewhere := redrive
 	elsewhere.Namespace = "till"
 	got := listing.List([]messaging.ConsumerQueue{counted, uncounted, invalid}, []messaging.Redrive{redrive, elsewhere}, nil)
@@ -46,8 +46,8 @@ func TestList(t *testing.T) {
 }
 
 // running is the status of a job that removes messages.
-func running(total, examined int64) messaging.TransferStatus {
-	return messaging.TransferStatus{
+func running(total, examined int64) messaging.JobStatus {
+	return messaging.JobStatus{
 		Total: &total, Examined: &examined,
 		Conditions: []metav1.Condition{{Type: messaging.ConditionReady, Status: metav1.ConditionUnknown, Reason: messaging.ReasonMoving}},
 	}
@@ -76,7 +76,7 @@ func TestUnderWayByRedrive(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			redrive := &messaging.Redrive{Status: messaging.RedriveStatus{TransferStatus: running(1264, 264), Moved: new(int64(15))}}
+			redrive := &messaging.Redrive{Status: messaging.RedriveStatus{JobStatus: running(1264, 264), Moved: new(int64(15))}}
 			test.change(redrive)
 			if got := listing.UnderWayByRedrive(redrive); got != test.want {
 				t.Errorf("%d, want %d", got, test.want)
@@ -91,8 +91,8 @@ func TestUnderWayByPurge(t *testing.T) {
 		status messaging.PurgeStatus
 		want   int64
 	}{
-		"it counts":  {messaging.PurgeStatus{TransferStatus: running(20, 8)}, 12},
-		"it deletes": {messaging.PurgeStatus{TransferStatus: running(20, 20), Matched: new(int64(9)), Deleted: new(int64(5))}, 4},
+		"it counts":  {messaging.PurgeStatus{JobStatus: running(20, 8)}, 12},
+		"it deletes": {messaging.PurgeStatus{JobStatus: running(20, 20), Matched: new(int64(9)), Deleted: new(int64(5))}, 4},
 		"not begun":  {messaging.PurgeStatus{}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

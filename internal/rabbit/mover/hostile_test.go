@@ -34,7 +34,7 @@ func TestBrowseOfAMessageThatIsNeverDelivered(t *testing.T) {
 		Dial: func(ctx context.Context) (*amqpconn.Conn, error) {
 			return amqpconn.Dial(ctx, amqpconn.DialOptions{
 				LargestBody: 1 << 20, URI: uri, TLS: &tls.Config{MinVersion: tls.VersionTLS12}, Username: "guest", Password: "guest", VHost: "/",
-				Owner: "test", Product: "Warren transfer", Name: "transfer", Timeout: within,
+				Owner: "test", Product: "Warren mover", Name: "transfer", Timeout: within,
 			})
 		},
 		Log: testr.New(t), Queue: source, MaxMessages: 1, Visit: func(*amqp.Delivery) bool { return true },

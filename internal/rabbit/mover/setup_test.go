@@ -139,7 +139,7 @@ func dialer(t testing.TB, vh *brokers.VHost, address string) func(context.Contex
 		return amqpconn.Dial(ctx, amqpconn.DialOptions{
 			LargestBody: 1 << 20, // less than in production, so that a test can exceed it
 			URI:         uri, TLS: &tls.Config{MinVersion: tls.VersionTLS12}, Username: vh.Broker.Username, Password: vh.Broker.Password,
-			VHost: vh.Name, Owner: "test", Product: "Warren transfer", Name: "transfer", Timeout: within,
+			VHost: vh.Name, Owner: "test", Product: "Warren mover", Name: "transfer", Timeout: within,
 		})
 	}
 }

@@ -51,7 +51,7 @@ func (c *Comparison) addExchange(desired topology.Exchange, observed vhost.Obser
 			fmt.Sprintf("%s exchange %q is missing", desired.Type, desired.Name)))
 	case len(differences) > 0:
 		entry.State = v1alpha1.StateRecreationRequired
-		c.Changes = append(c.Changes, changesOf(differences, entry, "an exchange cannot be changed")...)
+		c.Changes = append(c.Changes, changesOf(differences, entry)...)
 	}
 	c.Entries = append(c.Entries, Entry{TopologyEntry: entry, Hash: desired.Hash(), Exchange: &desired})
 }
@@ -67,7 +67,7 @@ func (c *Comparison) addQueue(desired topology.Queue, observed vhost.Observed) {
 		c.Changes = append(c.Changes, changeOf(entry, v1alpha1.EffectDeclare, fmt.Sprintf("queue %q is missing", desired.Name)))
 	case len(differences) > 0:
 		entry.State = v1alpha1.StateRecreationRequired
-		c.Changes = append(c.Changes, changesOf(differences, entry, "a queue's arguments cannot be changed")...)
+		c.Changes = append(c.Changes, changesOf(differences, entry)...)
 	}
 	c.Entries = append(c.Entries, Entry{TopologyEntry: entry, Hash: desired.Hash(), Queue: &desired})
 }

@@ -51,7 +51,6 @@ func TestDiffFindsNothingInWhatWasDeclared(t *testing.T) {
 // absent and one that is present with the broker's default value differ.
 func TestDiffChanges(t *testing.T) {
 	t.Parallel()
-	const cannot = "; a queue's arguments cannot be changed: it must be recreated"
 	queue := func(o vhost.Observed, name string, change func(q *vhost.Queue)) {
 		q := o.Queues[name]
 		change(&q)
@@ -69,7 +68,7 @@ func TestDiffChanges(t *testing.T) {
 		return []v1alpha1.Change{{Kind: kind, Name: name, Path: path, Desired: want, Observed: have, Effect: v1alpha1.EffectRecreate, Message: message}}
 	}
 	ofQueue := func(path, want, have, message string) []v1alpha1.Change {
-		return recreate(v1alpha1.KindQueue, "orders", path, want, have, message+cannot)
+		return recreate(v1alpha1.KindQueue, "orders", path, want, have, message+"; the queue must be recreated")
 	}
 	for name, test := range map[string]struct {
 		change func(o vhost.Observed)
@@ -207,35 +206,35 @@ func TestDiffChanges(t *testing.T) {
 				exchange(o, "orders.dlx", func(e *vhost.Exchange) { e.Type = "x-random" })
 			},
 			want: recreate(v1alpha1.KindExchange, "orders.dlx", "type", "fanout", "x-random",
-				"type is x-random, should be fanout; an exchange cannot be changed: it must be recreated"),
+				"type is x-random, should be fanout; the exchange must be recreated"),
 		},
 		"a source exchange of another type": {
 			change: func(o vhost.Observed) {
 				exchange(o, "events", func(e *vhost.Exchange) { e.Type = "fanout" })
 			},
 			want: recreate(v1alpha1.KindExchange, "events", "type", "topic", "fanout",
-				"type is fanout, should be topic; an exchange cannot be changed: it must be recreated"),
+				"type is fanout, should be topic; the exchange must be recreated"),
 		},
 		"a transient exchange": {
 			change: func(o vhost.Observed) {
 				exchange(o, "again", func(e *vhost.Exchange) { e.Durable = false })
 			},
 			want: recreate(v1alpha1.KindExchange, "again", "durable", "true", "false",
-				"durable is false, should be true; an exchange cannot be changed: it must be recreated"),
+				"durable is false, should be true; the exchange must be recreated"),
 		},
 		"an auto-delete exchange": {
 			change: func(o vhost.Observed) {
 				exchange(o, "again", func(e *vhost.Exchange) { e.AutoDelete = true })
 			},
 			want: recreate(v1alpha1.KindExchange, "again", "autoDelete", "false", "true",
-				"autoDelete is true, should be false; an exchange cannot be changed: it must be recreated"),
+				"autoDelete is true, should be false; the exchange must be recreated"),
 		},
 		"an internal exchange": {
 			change: func(o vhost.Observed) {
 				exchange(o, "again", func(e *vhost.Exchange) { e.Internal = true })
 			},
 			want: recreate(v1alpha1.KindExchange, "again", "internal", "false", "true",
-				"internal is true, should be false; an exchange cannot be changed: it must be recreated"),
+				"internal is true, should be false; the exchange must be recreated"),
 		},
 		"an exchange with an argument": {
 			change: func(o vhost.Observed) {
@@ -244,7 +243,7 @@ func TestDiffChanges(t *testing.T) {
 				})
 			},
 			want: recreate(v1alpha1.KindExchange, "again", "arguments.alternate-exchange", "", "lost",
-				"alternate-exchange is lost, should not be set; an exchange cannot be changed: it must be recreated"),
+				"alternate-exchange is lost, should not be set; the exchange must be recreated"),
 		},
 		"a source exchange may have arguments of its own, such as an alternate exchange": {
 			change: func(o vhost.Observed) {

@@ -73,7 +73,7 @@ func argumentDifferences(desired, found vhost.Arguments) []difference {
 }
 
 // changesOf returns the changes for these differences of an object.
-func changesOf(differences []difference, entry v1alpha1.TopologyEntry, why string) []v1alpha1.Change {
+func changesOf(differences []difference, entry v1alpha1.TopologyEntry) []v1alpha1.Change {
 	changes := make([]v1alpha1.Change, 0, len(differences))
 	for _, d := range differences {
 		change := changeOf(entry, v1alpha1.EffectRecreate, "")
@@ -84,7 +84,7 @@ func changesOf(differences []difference, entry v1alpha1.TopologyEntry, why strin
 		if d.desired != any(absent{}) {
 			change.Desired = vhost.Display(d.desired)
 		}
-		change.Message = fmt.Sprintf("%s; %s: it must be recreated", describe(change), why)
+		change.Message = fmt.Sprintf("%s; the %s must be recreated", describe(change), strings.ToLower(string(change.Kind)))
 		changes = append(changes, change)
 	}
 	return changes

@@ -135,9 +135,9 @@ func TestEndsOfAPurge(t *testing.T) {
 		status string
 		code   int
 	}{
-		"completed":  {`{` + ended + `conditions: [{type: Ready, status: "True", reason: Completed, message: "2 of 2 messages that match deleted"}]}`, 0},
-		"incomplete": {`{` + ended + `conditions: [{type: Ready, status: "False", reason: Incomplete, message: "2 of 2 messages that match deleted, 1 not seen"}]}`, exitIncomplete},
-		"cancelled":  {`{` + ended + `conditions: [{type: Ready, status: "True", reason: Cancelled, message: "1 of 2 messages that match deleted"}]}`, exitCancelled},
+		"completed":  {`{` + ended + `conditions: [{type: Ready, status: "True", reason: Completed, message: "deleted 2 of 2 messages that match"}]}`, 0},
+		"incomplete": {`{` + ended + `conditions: [{type: Ready, status: "False", reason: Incomplete, message: "deleted 2 of 2 messages that match, 1 not seen"}]}`, exitIncomplete},
+		"cancelled":  {`{` + ended + `conditions: [{type: Ready, status: "True", reason: Cancelled, message: "deleted 1 of 2 messages that match"}]}`, exitCancelled},
 		"failed":     {`{` + ended + `conditions: [{type: Ready, status: "False", reason: MoreThanExpected, message: "3 messages match, and spec.expectedAtMost is 2: none was deleted"}]}`, exitFailed},
 		"stalled":    {`{conditions: [{type: Ready, status: "False", reason: PermissionDenied, message: "the broker refuses"}, {type: Stalled, status: "True"}]}`, exitFailed},
 	} {

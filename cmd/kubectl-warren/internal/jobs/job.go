@@ -91,7 +91,7 @@ func All(redrives []v1alpha1.Redrive, purges []v1alpha1.Purge) []Job {
 }
 
 func ofRedrive(r *v1alpha1.Redrive) Job {
-	j := ofBoth(r, Redrive, r.Status.TransferStatus)
+	j := ofBoth(r, Redrive, r.Status.JobStatus)
 	j.ConsumerQueue, j.Dest = r.Spec.ConsumerQueueRef.Name, string(r.Status.Destination)
 	j.DryRun, j.RequestedBy, j.Why = r.Spec.DryRun, r.Spec.RequestedBy, r.Spec.Reason
 	j.Rate, j.Suspended = rateOf(r.Spec.Rate), r.Spec.Suspend
@@ -101,7 +101,7 @@ func ofRedrive(r *v1alpha1.Redrive) Job {
 }
 
 func ofPurge(p *v1alpha1.Purge) Job {
-	j := ofBoth(p, Purge, p.Status.TransferStatus)
+	j := ofBoth(p, Purge, p.Status.JobStatus)
 	j.ConsumerQueue = p.Spec.ConsumerQueueRef.Name
 	j.DryRun, j.RequestedBy, j.Why = p.Spec.DryRun, p.Spec.RequestedBy, p.Spec.Reason
 	j.Rate, j.Suspended = rateOf(p.Spec.Rate), p.Spec.Suspend
@@ -114,7 +114,7 @@ func ofPurge(p *v1alpha1.Purge) Job {
 }
 
 // ofBoth sets the fields that metadata and the common status contain.
-func ofBoth(object client.Object, kind Kind, status v1alpha1.TransferStatus) Job {
+func ofBoth(object client.Object, kind Kind, status v1alpha1.JobStatus) Job {
 	j := Job{
 		Object: object, Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(),
 		Created: object.GetCreationTimestamp().Time, IsRead: status.ObservedGeneration >= object.GetGeneration(),

@@ -22,7 +22,7 @@ const (
 	Stalled Outcome = "stalled"
 )
 
-func outcomeOf(status v1alpha1.TransferStatus) Outcome {
+func outcomeOf(status v1alpha1.JobStatus) Outcome {
 	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case status.CompletionTime == nil && meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionStalled):

@@ -115,7 +115,7 @@ func (s *Server) askFor(w http.ResponseWriter, r *http.Request) error {
 
 // tiersOf returns the delays of the delay tiers of a ConsumerQueue; none if the spec is invalid.
 func tiersOf(cq *v1alpha1.ConsumerQueue) []string {
-	found, _ := topology.DeadLettersOf(cq, vhost.RabbitMQ40) // delays are the same on all versions
+	found, _ := topology.QueueNamesOf(cq, vhost.RabbitMQ40) // delays are the same on all versions
 	delays := make([]string, len(found.Tiers))
 	for i, tier := range found.Tiers {
 		delays[i] = topology.CompactDelay(tier.Delay.Milliseconds())

@@ -8,9 +8,9 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// DeadLetters names the queues of a ConsumerQueue that a job needs: the origin of dead letters, their queue, and possible
-// destinations.
-type DeadLetters struct {
+// QueueNames are the names of the queues of a ConsumerQueue that a job needs: the origin of dead letters, their queue, and
+// possible destinations.
+type QueueNames struct {
 	// Main is the main queue.
 	Main string
 	// Queue is the dead-letter queue; empty if dead-lettering is disabled.
@@ -26,13 +26,13 @@ type TierRoute struct {
 	Route contract.Route
 }
 
-// DeadLettersOf returns the queues of a ConsumerQueue on a broker of the given version. The error is a *Refusal.
-func DeadLettersOf(cq *v1alpha1.ConsumerQueue, version vhost.Version) (DeadLetters, error) {
+// QueueNamesOf returns the queues of a ConsumerQueue on a broker of the given version. The error is a *Refusal.
+func QueueNamesOf(cq *v1alpha1.ConsumerQueue, version vhost.Version) (QueueNames, error) {
 	spec, err := resolve(cq, version)
 	if err != nil {
-		return DeadLetters{}, &Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
+		return QueueNames{}, &Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
 	}
-	found := DeadLetters{Main: spec.main, Queue: spec.dlq}
+	found := QueueNames{Main: spec.main, Queue: spec.dlq}
 	for i, tier := range contractTiers(spec) {
 		found.Tiers = append(found.Tiers, TierRoute{
 			Queue: spec.tiers[i].queue, Delay: time.Duration(tier.Delay), Route: tier.Route,

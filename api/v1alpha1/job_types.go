@@ -82,8 +82,8 @@ type HeaderRequirement struct {
 	Values []string `json:"values,omitempty"`
 }
 
-// TransferStatus is the common part of the statuses of a Redrive and a Purge.
-type TransferStatus struct {
+// JobStatus is the common part of the statuses of a Redrive and a Purge.
+type JobStatus struct {
 	// conditions are Ready and, while they hold, Reconciling, Stalled and Suspended. When the job has ended, Complete or Failed is True.
 	// +listType=map
 	// +listMapKey=type

@@ -14,7 +14,7 @@ func (s *vhostScope) hold() string {
 	if owners == "" {
 		return ""
 	}
-	return brokers.OtherOperator(owners)
+	return brokers.OtherInstance(owners)
 }
 
 // sharedVHost returns the advisory that another instance works on the vhost, if one does.
@@ -25,6 +25,6 @@ func (s *vhostScope) sharedVHost() []v1alpha1.Advisory {
 	}
 	return []v1alpha1.Advisory{{
 		Code: v1alpha1.AdvisorySharedVHost, Name: s.location.VHost,
-		Message: why + ": Warren removes nothing meanwhile, because the other operator may need it. Give each operator its own vhost",
+		Message: why + ": Warren removes nothing meanwhile, because the other instance may need it. Give each instance its own vhost",
 	}}
 }
