@@ -1,7 +1,6 @@
 package traffic
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -86,6 +85,8 @@ type message struct {
 	target Target
 	first  time.Time // of its first publishing; zero before
 	nacked bool      // or returned
+	// answer has the broker's answer once the message was sent. A Confirmation can report a nack as an ack; see the outlet of package mover.
+	answer chan *amqp.DeferredConfirmation
 }
 
 // slow is the shortest wait for a confirm that a publisher records.
@@ -261,12 +262,14 @@ func (p *Publisher) publish(channel *amqp.Channel, m message, slots chan struct{
 	if m.first.IsZero() {
 		m.first = now
 	}
+	m.answer = make(chan *amqp.DeferredConfirmation, 1)
 	p.mu.Lock()
 	p.pending[channel.GetNextPublishSeqNo()] = m
 	p.mu.Unlock()
-	err := channel.PublishWithContext(context.WithoutCancel(p.ctx), m.target.Exchange, m.target.RoutingKey, true, false, amqp.Publishing{
+	answer, err := channel.PublishWithDeferredConfirm(m.target.Exchange, m.target.RoutingKey, true, false, amqp.Publishing{
 		DeliveryMode: amqp.Persistent, MessageId: m.id, Body: p.body(m), Headers: amqp.Table{headerSent: now.UnixMilli()},
 	})
+	m.answer <- answer
 	if err == nil {
 		p.pace(now)
 	}
@@ -326,19 +329,22 @@ func (p *Publisher) settle(returns <-chan amqp.Return, confirms <-chan amqp.Conf
 				confirms = nil
 				continue
 			}
-			p.confirm(c)
+			p.confirm(c.DeliveryTag)
 			<-slots
 		}
 	}
 }
 
-func (p *Publisher) confirm(c amqp.Confirmation) {
+func (p *Publisher) confirm(number uint64) {
+	p.mu.Lock()
+	m := p.pending[number]
+	p.mu.Unlock()
+	answer := <-m.answer
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	m := p.pending[c.DeliveryTag]
-	delete(p.pending, c.DeliveryTag)
+	delete(p.pending, number)
 	switch {
-	case !c.Ack:
+	case !answer.Acked():
 		p.nacks++
 		m.nacked = true
 		p.repeat(m)

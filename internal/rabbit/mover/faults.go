@@ -75,11 +75,19 @@ func (p *pass) outletClosed() error {
 }
 
 // takeConfirms settles the copies that the broker confirmed before it closed the channel. The library has already closed confirms.
-// Without takeConfirms, the pass would publish those copies again.
+// Without takeConfirms, the pass would publish those copies again. The library drops the confirms of copies behind one that the broker
+// has not answered.
 func (p *pass) takeConfirms() error {
 	for confirm := range p.outlet.confirms {
-		if err := p.answered(confirm); err != nil {
+		if err := p.answered(confirm.DeliveryTag); err != nil {
 			return err
+		}
+	}
+	for _, number := range slices.Sorted(maps.Keys(p.outlet.inFlight)) {
+		if p.outlet.inFlight[number].isAccepted() {
+			if err := p.answered(number); err != nil {
+				return err
+			}
 		}
 	}
 	return p.outlet.takeReturns()

@@ -23,19 +23,26 @@ func quiescent() *pass {
 	}
 }
 
-// The broker closes the channel for copies because of the third message, after it has confirmed the first two. The pass does not
-// publish those two again.
+// acked is the answer of a broker.
+type acked bool
+
+func (a acked) Acked() bool { return bool(a) }
+
+// The broker closes the channel for copies because of the third message, after it has confirmed the first two and the fourth. The pass
+// publishes only the third message again.
 func TestConfirmsThatArriveBeforeTheChannelIsClosed(t *testing.T) {
 	t.Parallel()
 	p := quiescent()
-	for number := uint64(1); number <= 3; number++ {
-		p.outlet.inFlight[number] = &item{message: amqp.Delivery{DeliveryTag: number}, from: p.intake.current()}
+	for number := uint64(1); number <= 4; number++ {
+		p.outlet.inFlight[number] = &item{
+			message: amqp.Delivery{DeliveryTag: number}, from: p.intake.current(), answer: acked(number != 3),
+		}
 	}
 	p.outlet.confirms <- amqp.Confirmation{DeliveryTag: 1, Ack: true}
 	p.outlet.confirms <- amqp.Confirmation{DeliveryTag: 2, Ack: true}
 	close(p.outlet.confirms)
 	topologytest.Equal(t, "error", nil, p.takeConfirms())
-	topologytest.Equal(t, "moved", 2, p.moved)
+	topologytest.Equal(t, "moved", 3, p.moved)
 	topologytest.Equal(t, "messages to publish again", 1, len(p.outlet.inFlight))
 	topologytest.Equal(t, "message to publish again", uint64(3), p.outlet.inFlight[3].message.DeliveryTag)
 }

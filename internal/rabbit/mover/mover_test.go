@@ -651,6 +651,28 @@ func TestOneOfManyDestinationsIsFull(t *testing.T) {
 	})
 }
 
+// RabbitMQ refuses some copies before it confirms earlier ones. It then confirms with one ack, and the library reports the refused ones
+// as confirmed too.
+func TestRefusalsBetweenConfirms(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		const messages = 2000
+		vh.DeclareQueue("full", quorum(vh, map[string]any{"x-max-length": 1, "x-overflow": "reject-publish"}))
+		vh.Publish("", "full", "filling", "more than the limit, for a quorum queue takes some more")
+		vh.Publish("", source, bodies(messages)...)
+		routes := toOthers{}
+		for i := 0; i < messages; i += 2 {
+			routes[strconv.Itoa(i)] = "full"
+		}
+		progress, err := start(t, vh, func(c *Config) {
+			c.Destination, c.Copier, c.MaxFailures = "", routes, messages
+		}).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved", messages/2, progress.Moved)
+		holds(t, vh, destination, messages/2)
+		holds(t, vh, source, messages/2)
+	})
+}
+
 // If a queue has a single active consumer, other consumers receive nothing.
 func TestSingleActiveConsumer(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {

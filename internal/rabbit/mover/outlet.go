@@ -17,6 +17,9 @@ type item struct {
 	from    *intakeChannel
 	// returned is why no queue accepts the copy; empty unless the broker has returned the copy.
 	returned string
+	// answer is the broker's answer to the copy; nil if the copy was not published. The Ack of a Confirmation must not be used: the
+	// library reports confirms in order, and an ack of several copies overwrites a nack that has arrived before it.
+	answer interface{ Acked() bool }
 	// byExchange reports that the copy may have reached several queues.
 	byExchange bool
 }
@@ -53,22 +56,29 @@ func openOutlet(connection *amqpconn.Conn, private string) (*outlet, error) {
 
 func (out *outlet) publish(moved *item, route contract.Route, message amqp.Publishing, seq int64) error {
 	number := out.channel.GetNextPublishSeqNo()
-	moved.returned, moved.byExchange = "", route.Exchange != out.private
+	moved.returned, moved.byExchange, moved.answer = "", route.Exchange != out.private, nil
 	out.inFlight[number], out.bySeq[seq], out.seqs[number] = moved, moved, seq
-	return out.channel.Publish(route.Exchange, route.RoutingKey, true, false, message)
+	answer, err := out.channel.PublishWithDeferredConfirm(route.Exchange, route.RoutingKey, true, false, message)
+	if err == nil {
+		moved.answer = answer
+	}
+	return err
 }
 
-// answered removes and returns the item of a confirm. The broker returns a copy before it confirms it, so the return has already
-// arrived. answered fails if the broker has returned an unknown message, because an unidentified copy may be missing at the
-// destination.
-func (out *outlet) answered(confirm amqp.Confirmation) (*item, error) {
+// isAccepted reports whether the broker has confirmed the copy. It also confirms a copy that it has returned.
+func (i *item) isAccepted() bool { return i.answer != nil && i.answer.Acked() }
+
+// answered removes and returns the item of the copy that the broker has answered. The broker returns a copy before it confirms it, so
+// the return has already arrived. answered fails if the broker has returned an unknown message, because an unidentified copy may be
+// missing at the destination.
+func (out *outlet) answered(number uint64) (*item, error) {
 	if err := out.takeReturns(); err != nil {
 		return nil, err
 	}
-	moved := out.inFlight[confirm.DeliveryTag]
-	delete(out.bySeq, out.seqs[confirm.DeliveryTag])
-	delete(out.seqs, confirm.DeliveryTag)
-	delete(out.inFlight, confirm.DeliveryTag)
+	moved := out.inFlight[number]
+	delete(out.bySeq, out.seqs[number])
+	delete(out.seqs, number)
+	delete(out.inFlight, number)
 	return moved, nil
 }
 

@@ -46,15 +46,15 @@ func (p *pass) confirmed(confirm amqp.Confirmation, open bool) error {
 	if !open {
 		return p.outletClosed()
 	}
-	if err := p.answered(confirm); err != nil {
+	if err := p.answered(confirm.DeliveryTag); err != nil {
 		return err
 	}
 	return p.publish()
 }
 
-// answered settles the message of a confirm, or retries its copy.
-func (p *pass) answered(confirm amqp.Confirmation) error {
-	moved, err := p.outlet.answered(confirm)
+// answered settles the message of a copy that the broker has answered, or retries the copy.
+func (p *pass) answered(number uint64) error {
+	moved, err := p.outlet.answered(number)
 	switch {
 	case err != nil:
 		return err
@@ -64,9 +64,9 @@ func (p *pass) answered(confirm amqp.Confirmation) error {
 		p.giveUp(moved, FailureUnroutable, moved.returned)
 	case moved.returned != "":
 		p.putOff(DestinationMissing, fmt.Sprintf("queue %q does not exist", p.Destination), moved)
-	case !confirm.Ack && p.Destination != "" && !moved.byExchange:
+	case !moved.isAccepted() && p.Destination != "" && !moved.byExchange:
 		p.putOff(DestinationFull, fmt.Sprintf("the broker does not accept messages for queue %q: the queue is full", p.Destination), moved)
-	case !confirm.Ack: // a retry would duplicate the copy in the other queues behind the exchange
+	case !moved.isAccepted(): // a retry would duplicate the copy in the other queues behind the exchange
 		p.giveUp(moved, FailureRefused, refusedByQueue)
 	default:
 		p.careful = max(0, p.careful-1)
