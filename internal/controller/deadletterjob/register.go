@@ -141,10 +141,7 @@ func (p *Place) Waits() (user User, waits bool) {
 // LetIn admits browses beside a job that has the turn. The job must pause while IsBrowsed. held returns how many messages it
 // holds.
 func (p *Place) LetIn(held func() int) {
-	p.register.mu.Lock()
-	p.held = held
-	p.register.mu.Unlock()
-	p.register.admitWaiting()
+	p.register.change(func() { p.held = held })
 }
 
 // IsBrowsed reports whether a browse has a place beside the job.
@@ -167,21 +164,22 @@ func (p *Place) Host() (held int, hosted bool) {
 
 // Leave removes the place and admits users that waited for it. It may be called again.
 func (p *Place) Leave() {
-	p.register.mu.Lock()
-	p.register.places = slices.DeleteFunc(p.register.places, func(each *Place) bool { return each == p })
-	p.register.mu.Unlock()
-	p.register.admitWaiting()
+	p.register.change(func() {
+		p.register.places = slices.DeleteFunc(p.register.places, func(each *Place) bool { return each == p })
+	})
 }
 
-func (r *Register) admitWaiting() {
-	for _, place := range r.admitted() {
+// change changes the Register, and admits users that need not wait any longer. In between, a waiting place might have no blocker.
+func (r *Register) change(change func()) {
+	for _, place := range r.admittedAfter(change) {
 		place.granted()
 	}
 }
 
-func (r *Register) admitted() (admitted []*Place) {
+func (r *Register) admittedAfter(change func()) (admitted []*Place) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	change()
 	for _, place := range r.places {
 		if r.admit(place) {
 			admitted = append(admitted, place)

@@ -21,6 +21,26 @@ func user(kind, name string) User {
 	return User{kind, client.ObjectKey{Namespace: "shop", Name: name}}
 }
 
+// A user asks for whom it waits while the user in front of it leaves.
+func TestWaitsWhileAnotherLeaves(t *testing.T) {
+	t.Parallel()
+	register := &Register{}
+	for range 1000 {
+		first := register.Join(user("Redrive", "first"), turnIn("shop"), func() {})
+		second := register.Join(user("Redrive", "second"), turnIn("shop"), func() {})
+		left := make(chan struct{})
+		go func() {
+			defer close(left)
+			first.Leave()
+		}()
+		for waits := true; waits; {
+			_, waits = second.Waits()
+		}
+		<-left
+		second.Leave()
+	}
+}
+
 // Jobs and requests of the dead-letter API have the turn one at a time, in the order of their arrival.
 func TestUsersOfAQueueTakeTurns(t *testing.T) {
 	t.Parallel()
