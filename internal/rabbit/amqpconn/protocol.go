@@ -193,16 +193,20 @@ func (p *protocol) holdBack(number uint16, header []byte) {
 	p.channels[number].header = header
 }
 
-// gather returns the memory for a part of a body, and the content header if this is the last part.
-func (p *protocol) gather(frame head) (room, header []byte) {
+// gather returns the memory for a part of a body, and the content header if this is the last part. There is no memory if this side
+// has opened the channel again since the frame was received.
+func (p *protocol) gather(frame head) (room, header []byte, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	channel := p.channels[frame.channel]
+	if len(channel.gathered) < int(frame.size) {
+		return nil, nil, fmt.Errorf("the body of a message was %w", errUnasked)
+	}
 	room, channel.gathered = channel.gathered[:frame.size], channel.gathered[frame.size:]
 	if channel.body == 0 {
 		header, channel.header, channel.gathered = channel.header, nil, nil // an empty slice would retain the body
 	}
-	return room, header
+	return room, header, nil
 }
 
 func (p *protocol) receivedMethod(number uint16, channel *channelState, args *arguments) error {

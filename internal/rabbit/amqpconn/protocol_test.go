@@ -185,6 +185,24 @@ func TestBlockedIsSeenInFrames(t *testing.T) {
 	}
 }
 
+// A server ends a channel against the protocol and continues a message on it, while this side opens the channel again.
+func TestAChannelIsOpenedAgainInTheMiddleOfAMessage(t *testing.T) {
+	t.Parallel()
+	state := newProtocol(LargestBody, nil)
+	for _, step := range []step{
+		sends(1, channelOpen, ""), sends(1, basicQos, uint32(0), uint16(1), byte(0)), sends(1, basicConsume, uint16(0), "q", "tag"),
+		says(1, basicDeliver, "tag", uint64(1), byte(0), "", "key"), {true, header(1, 2, 2)}, {true, body(1, 1)},
+		sends(1, channelOpen, ""),
+	} {
+		if err := follow(state, step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := state.gather(readHead(body(1, 1))); !errors.Is(err, errUnasked) {
+		t.Errorf("error %v", err)
+	}
+}
+
 // A truncated frame is refused, and not read as if it ended with zeros.
 func TestShortFrames(t *testing.T) {
 	t.Parallel()

@@ -132,10 +132,7 @@ func (in *incoming) next() error {
 	}
 	fate, err := in.state.received(frame, start[headSize:])
 	if err != nil {
-		in.mu.Lock()
-		in.refusal = err
-		in.mu.Unlock()
-		return err
+		return in.refuse(err)
 	}
 	if in.pace != nil {
 		if err := in.pace.WaitN(in.closed, costOf(frame)); err != nil {
@@ -162,13 +159,24 @@ func (in *incoming) gather(frame head) error {
 	if _, err := in.from.Discard(headSize); err != nil {
 		return err
 	}
-	room, header := in.state.gather(frame)
+	room, header, err := in.state.gather(frame)
+	if err != nil {
+		return in.refuse(err)
+	}
 	if _, err := io.ReadFull(in.from, room); err != nil {
 		return err
 	}
 	in.ready = header
-	_, err := in.from.Discard(endSize)
+	_, err = in.from.Discard(endSize)
 	return err
+}
+
+// refuse records why this side ends the connection.
+func (in *incoming) refuse(why error) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.refusal = why
+	return why
 }
 
 // refused returns why this side ended the connection; nil if it did not.
