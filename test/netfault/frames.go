@@ -18,6 +18,7 @@ var (
 	QueueDeclare   = Method{50, 10}
 	QueueDeclareOK = Method{50, 11}
 	QueueDelete    = Method{50, 40}
+	BasicCancel    = Method{60, 30}
 	BasicPublish   = Method{60, 40}
 	BasicDeliver   = Method{60, 60}
 	BasicAck       = Method{60, 80} // of a consumer; also the broker's confirm

@@ -70,6 +70,8 @@ func Browse(ctx context.Context, config BrowseConfig) (Browsed, error) {
 type browse struct {
 	BrowseConfig
 	found Browsed
+	// isCounted: the messages of the queue were counted before the first was taken.
+	isCounted bool
 	// seen is how many messages were visited. A later pass with a smaller prefetch begins at the head of the queue again.
 	seen int
 }
@@ -86,6 +88,7 @@ func (p *pass) countReady() error {
 	p.browse.found = Browsed{Ready: max(declared.Messages, p.browse.found.Ready), Consumers: declared.Consumers}
 	p.bound = p.browse.MaxMessages
 	if declared.Messages > 0 { // a queue that is too busy to count reports zero
+		p.browse.isCounted = true
 		p.bound = min(declared.Messages, p.browse.MaxMessages)
 	}
 	return nil
@@ -96,12 +99,15 @@ func (p *pass) countAgain() error {
 	if p.browse == nil {
 		return nil
 	}
-	if !p.stopping {
-		p.browse.found.Unseen = max(0, min(p.browse.found.Ready, p.browse.MaxMessages)-p.taken)
-	}
 	declared, _, err := p.declared(p.Queue)
 	if err != nil {
 		return p.Errs.OfOperation(err)
+	}
+	if !p.browse.isCounted { // a queue that was too busy to count at the beginning
+		p.browse.found.Ready = max(p.browse.found.Ready, p.taken+declared.Messages)
+	}
+	if !p.stopping {
+		p.browse.found.Unseen = max(0, min(p.browse.found.Ready, p.browse.MaxMessages)-p.taken)
 	}
 	p.browse.found.Consumers = max(p.browse.found.Consumers, declared.Consumers-p.intake.consumers())
 	return nil

@@ -53,6 +53,25 @@ func TestBrowse(t *testing.T) {
 	})
 }
 
+// A queue that is too busy to count reports no messages at the beginning. Here they arrive right after the count.
+func TestBrowseOfAQueueThatWasNotCounted(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		var filled atomic.Bool
+		proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(frame netfault.Frame) netfault.Verdict {
+			if frame.Method == netfault.QueueDeclareOK && filled.CompareAndSwap(false, true) {
+				vh.Publish("", source, bodies(50)...)
+			}
+			return netfault.Pass
+		})
+		seen, found, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) {
+			c.MaxMessages, c.Dial = 20, dialer(t, vh, proxy.URI)
+		})
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "found", Browsed{Ready: 50}, found)
+		topologytest.Equal(t, "seen", bodies(20), seen)
+	})
+}
+
 // Messages stay in their order after any number of browses of any depth. With the default delivery limit of RabbitMQ 4, a queue would
 // drop a message at the 21st browse.
 func TestManyBrowses(t *testing.T) {

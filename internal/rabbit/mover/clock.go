@@ -1,6 +1,7 @@
 package mover
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -39,17 +40,25 @@ func (p *pass) tick(now time.Time) error {
 		p.lastReport = now
 		p.report(p.now())
 	}
-	return p.publish()
+	if err := p.publish(); err != nil || p.blocked || p.stopping || !p.intake.current().isFull() {
+		return err
+	}
+	return p.intake.refill(p.prefetch()) // messages that could not be moved may fill the channel
 }
 
-// flush acknowledges the confirmed messages, unless the move is paused: after each acknowledgement the broker delivers another
-// message.
+// flush acknowledges the confirmed messages if the broker may deliver more.
 func (p *pass) flush(now time.Time) error {
-	if p.isPaused() {
+	if !p.mayAcknowledge() {
 		return nil
 	}
 	p.unflushed = 0
 	return p.intake.flush(now.Sub(p.idleSince) > 10*tick)
+}
+
+// mayAcknowledge reports whether the broker may deliver more messages, as it does after each acknowledgement. A limited move must move
+// each message that the broker delivers.
+func (p *pass) mayAcknowledge() bool {
+	return !p.isPaused() && !(p.Limited && (p.reachedLimit(0) || p.reachedMaxMoved(0)))
 }
 
 // holdLimit is the maximum time for which the pass may hold messages.
@@ -88,20 +97,24 @@ func (p *pass) checkQueues(now time.Time) error {
 		p.checkedAt = now
 		return p.endIfBelow()
 	}
-	if idle := now.Sub(p.idleSince); idle >= idleLimit && now.Sub(p.checkedAt) >= idleLimit {
+	if idle := now.Sub(p.idleSince); !p.ending && idle >= idleLimit && now.Sub(p.checkedAt) >= idleLimit {
 		p.checkedAt = now
 		return p.checkSource(idle)
 	}
 	return nil
 }
 
-// endIfBelow cancels the consumer if the queue has fewer ready messages than Config.EndBelow. The pass still moves the messages
-// that were already delivered.
+// endIfBelow ends the pass if the queue has fewer ready messages than Config.EndBelow.
 func (p *pass) endIfBelow() error {
 	declared, exists, err := p.declared(p.Queue)
 	if err != nil || !exists || isUncounted(declared) || declared.Messages >= p.EndBelow {
 		return err
 	}
+	return p.end()
+}
+
+// end cancels the consumer. The pass still moves the messages that were already delivered.
+func (p *pass) end() error {
 	p.ending = true
 	return p.withinLimit(p.intake.current().cancel)
 }
@@ -119,8 +132,15 @@ func (p *pass) checkSource(idle time.Duration) error {
 		return nil
 	}
 	heldByOthers := p.browse == nil && declared.Consumers > p.intake.consumers() && idle < unnoticed
-	p.drained = exists && declared.Messages == 0 && !heldByOthers && p.takenWhenEmpty == p.taken
+	isEmpty := exists && declared.Messages == 0 && !heldByOthers && p.takenWhenEmpty == p.taken
 	p.takenWhenEmpty = never
+	switch {
+	case isEmpty && p.Limited: // a message that arrives now must be moved
+		return p.end()
+	case isEmpty:
+		p.drained = true
+		return nil
+	}
 	if declared.Messages == 0 {
 		p.takenWhenEmpty = p.taken
 		return p.awaitDeliveries()
@@ -197,9 +217,13 @@ func (p *pass) whyBusy(limit int) string {
 
 // giveBack closes the channels of the intake one after the other, and waits after each until the queue has processed its end. After
 // an error, the broker may have lost acknowledgements.
-func (p *pass) giveBack() error {
+func (p *pass) giveBack(ctx context.Context) error {
+	sweepFor, awaitFor := sweepLimit, settleLimit
+	if ctx.Err() != nil { // the socket is closed settleLimit from now
+		sweepFor, awaitFor = settleLimit/5, settleLimit/5
+	}
 	if !p.Limited && !p.blocked {
-		err := p.intake.sweep(func() (int, error) {
+		err := p.intake.sweep(sweepFor, func() (int, error) {
 			source, exists, err := p.declared(p.Queue)
 			if exists && isUncounted(source) { // the held messages make this intake a consumer
 				return firstSweep, nil
@@ -212,7 +236,7 @@ func (p *pass) giveBack() error {
 	}
 	before, _, err := p.declared(p.Queue)
 	before.Consumers = max(before.Consumers, p.intake.consumers())
-	until := time.Now().Add(settleLimit)
+	until := time.Now().Add(awaitFor)
 	return p.intake.close(func() {
 		if err == nil {
 			before, err = p.awaitFewerConsumers(before, until)

@@ -89,6 +89,35 @@ func TestDeleteUntilItIsStopped(t *testing.T) {
 	})
 }
 
+// A count has returned all messages of a slow broker. A stop does not take all of them to keep the order, because the socket would be
+// closed before the end.
+func TestDeleteFromASlowBrokerUntilItIsStopped(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make test-all runs it")
+	}
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		const messages = 20_000
+		vh.Publish("", source, bodies(messages)...)
+		_, err := start(t, vh, deleting(func(c *Config) { c.DryRun = true })).Wait()
+		topologytest.Equal(t, "error of the count", nil, err)
+		proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(frame netfault.Frame) netfault.Verdict {
+			if frame.Method == netfault.QueueDeclareOK {
+				time.Sleep(500 * time.Millisecond)
+			}
+			return netfault.Pass
+		})
+		running := start(t, vh, deleting(func(c *Config) {
+			c.Dial, c.Settings = dialer(t, vh, proxy.URI), func() Settings { return Settings{Rate: 300} }
+		}))
+		NewWithT(t).Eventually(func() int { return running.Progress().Moved }).WithTimeout(within).Should(BeNumerically(">", 100))
+		running.Stop()
+		progress, err := running.Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "unsure", 0, progress.Unsure)
+		holds(t, vh, source, messages-progress.Moved)
+	})
+}
+
 // The network fails during the move. Which acknowledgements the broker has processed is unknown, so the move ends and
 // reports the minimum and the maximum number of deleted messages.
 func TestCutWhileMessagesAreDeleted(t *testing.T) {

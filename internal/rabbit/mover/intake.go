@@ -107,12 +107,6 @@ func (in *intake) refill(prefetch int) error {
 // endFull stops acknowledgements from now on, because after each one the broker would deliver another message.
 func (in *intake) endFull() { in.ending, in.current().last = true, true }
 
-// hasEnded reports whether the broker delivers nothing more after endFull.
-func (in *intake) hasEnded() bool {
-	current := in.current()
-	return current.cancelled || current.isFull()
-}
-
 // stop ends deliveries and acknowledges the confirmed messages. A consumer that continued would receive the messages that other
 // channels return.
 func (in *intake) stop() error {
@@ -163,11 +157,12 @@ func (in *intake) endCurrent() error {
 }
 
 // sweep takes the ready messages that were returned before, so that the intake can return all of them in order. A quorum queue has
-// a separate list of returned messages. It delivers that list first, and appends messages that are returned to its end. left
-// returns the number of ready messages. Each channel takes more messages than the one before. sweep takes few messages in excess,
+// a separate list of returned messages. It delivers that list first, and appends messages that are returned to its end. limit is the
+// maximum duration of the sweep; messages that it does not reach lose their places to the returned ones. left returns the number of
+// ready messages. Each channel takes more messages than the one before. sweep takes few messages in excess,
 // because each of them joins the list of returned messages.
-func (in *intake) sweep(left func() (int, error)) error {
-	end := time.Now().Add(sweepLimit)
+func (in *intake) sweep(limit time.Duration, left func() (int, error)) error {
+	end := time.Now().Add(limit)
 	for prefetch := firstSweep; in.holds() && !in.fresh && time.Now().Before(end); prefetch = min(2*prefetch, maxHeld) {
 		waiting, err := left()
 		if err != nil || waiting == 0 {
@@ -186,7 +181,7 @@ func (in *intake) sweep(left func() (int, error)) error {
 const (
 	// firstSweep is how many messages the first channel of a sweep takes.
 	firstSweep = 64
-	// sweepLimit is the maximum duration of a sweep. Messages that a sweep does not reach lose their places to the returned ones.
+	// sweepLimit is the maximum duration of a sweep, unless the move is stopped.
 	sweepLimit = 20 * time.Second
 )
 

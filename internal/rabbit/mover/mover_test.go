@@ -305,6 +305,19 @@ func TestUnroutable(t *testing.T) {
 	})
 }
 
+// At a low rate the channel of the move takes one message at a time. A message that cannot be moved fills it.
+func TestUnroutableAtALowRate(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		vh.Publish("", source, bodies(3)...)
+		progress, err := start(t, vh, func(c *Config) {
+			c.Destination, c.Copier, c.Settings = "", toOthers{"0": "missing"}, func() Settings { return Settings{Rate: 4, MaxDepth: -1} }
+		}).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "moved", 2, progress.Moved)
+		topologytest.Equal(t, "source", bodies(1), drained(t, vh, source, 1))
+	})
+}
+
 func TestDestinationIsBusy(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(100)...)
@@ -715,75 +728,6 @@ func TestDestinationIsBusyForTheLastMessage(t *testing.T) {
 		progress, err := running.Wait()
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "moved", 1, progress.Moved)
-	})
-}
-
-// A move that is stopped while the destination is busy moves its current message, even beyond the depth limit, rather than
-// return it.
-func TestLimitedSourceAndBusyDestination(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost) {
-		vh.DeleteQueue(source)
-		vh.DeclareQueue(source, quorum(vh, map[string]any{"x-delivery-limit": 0}))
-		vh.Publish("", source, bodies(10)...)
-		running := start(t, vh, func(c *Config) {
-			c.Limited, c.Settings = true, func() Settings { return Settings{MaxDepth: 3} }
-		})
-		running.awaits(DestinationBusy)
-		running.Stop()
-		progress, err := running.Wait()
-		topologytest.Equal(t, "error", nil, err)
-		topologytest.Equal(t, "moved", 3+1, progress.Moved)
-		topologytest.Equal(t, "destination", bodies(progress.Moved), drained(t, vh, destination, progress.Moved))
-		topologytest.Equal(t, "source", bodies(10)[progress.Moved:], drained(t, vh, source, 10-progress.Moved))
-	})
-}
-
-// A move that is stopped while it holds no message moves at most the message that is on its way. If it went on, a slow broker could
-// delete a message when the time to settle is over.
-func TestLimitedSourceIsStoppedBetweenTwoMessages(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost) {
-		vh.DeleteQueue(source)
-		vh.DeclareQueue(source, quorum(vh, map[string]any{"x-delivery-limit": 0}))
-		vh.Publish("", source, bodies(3)...)
-		running := start(t, vh, func(c *Config) {
-			c.Limited, c.Total, c.Settings = true, 13, func() Settings { return Settings{Rate: 20, MaxDepth: -1} }
-		})
-		NewWithT(t).Eventually(func() int { return running.Progress().Moved }).WithTimeout(within).Should(Equal(3))
-		running.Stop()
-		vh.Publish("", source, bodies(10)...)
-		progress, err := running.Wait()
-		topologytest.Equal(t, "error", nil, err)
-		topologytest.Equal(t, "moved at most the next message", true, progress.Moved <= 3+1)
-		holds(t, vh, destination, progress.Moved)
-		holds(t, vh, source, 3+10-progress.Moved)
-	})
-}
-
-// With a delivery limit of zero, a queue deletes each returned message.
-func TestLimitedSource(t *testing.T) {
-	each(t, func(t *testing.T, vh *brokers.VHost) {
-		vh.DeleteQueue(source)
-		vh.DeclareQueue(source, quorum(vh, map[string]any{"x-delivery-limit": 0}))
-		vh.Publish("", source, bodies(200)...)
-		limited := func(rate, total int) func(*Config) {
-			return func(c *Config) {
-				c.Limited, c.Total, c.Settings = true, total, func() Settings { return Settings{Rate: rate, MaxDepth: -1} }
-			}
-		}
-		running := start(t, vh, limited(20, 150)) // so slowly that it is stopped before its end, however busy the machine is
-		NewWithT(t).Eventually(func() int { return running.Progress().Moved }).WithTimeout(within).Should(BeNumerically(">", 20))
-		running.Stop()
-		stopped, err := running.Wait()
-		topologytest.Equal(t, "error", nil, err)
-		holds(t, vh, destination, stopped.Moved)
-		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(200 - stopped.Moved))
-
-		rest := 150 - stopped.Moved
-		progress, err := start(t, vh, limited(0, rest)).Wait()
-		topologytest.Equal(t, "error", nil, err)
-		topologytest.Equal(t, "moved", rest, progress.Moved)
-		topologytest.Equal(t, "destination", bodies(150), drained(t, vh, destination, 150))
-		topologytest.Equal(t, "source", bodies(200)[150:], drained(t, vh, source, 50))
 	})
 }
 

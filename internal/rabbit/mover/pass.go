@@ -58,7 +58,7 @@ type pass struct {
 
 	blocked               bool
 	drained               bool // the queue has no more messages
-	ending                bool // deliveries have ended because of Config.EndBelow
+	ending                bool // the consumer was cancelled, and the pass moves only what was delivered before
 	stopping              bool // the pass takes and publishes nothing more; a limited pass still moves the message that it holds
 	stoppedAt             time.Time
 	stopReason            error
@@ -103,12 +103,12 @@ func (t *move) pass(ctx context.Context) (done bool, err error) {
 		skipped: map[string]int{}, state: Moving, takenWhenEmpty: never,
 	}
 	defer connection.Close(answerLimit)
-	// A broker that blocks publishers does not answer. Closing the socket ends every call of the library that waits for an answer.
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(settleLimit, connection.CloseSocket) })
-	defer stop()
+	endCut := p.cutAfter(ctx)
 	if err = p.open(); err == nil {
 		err = p.run(ctx)
 	}
+	endCut()
+	defer p.cutAfter(ctx)()
 	defer func() { t.report(withoutHeld(p.now())) }()
 	if err != nil {
 		p.doubt()
@@ -117,7 +117,7 @@ func (t *move) pass(ctx context.Context) (done bool, err error) {
 	if err := p.countAgain(); err != nil {
 		return false, err
 	}
-	if err := p.giveBack(); err != nil && (p.Delete || p.hasLostAcknowledgements()) {
+	if err := p.giveBack(ctx); err != nil && (p.Delete || p.hasLostAcknowledgements()) {
 		p.doubt()
 		return false, errors.Join(p.stopReason, err)
 	}
@@ -126,6 +126,25 @@ func (t *move) pass(ctx context.Context) (done bool, err error) {
 		return false, nil
 	}
 	return true, p.stopReason
+}
+
+// cutAfter closes the socket settleLimit after the context has ended, but not after the returned function was called. A broker that
+// blocks publishers does not answer. Closing the socket ends every call of the library that waits for an answer.
+func (p *pass) cutAfter(ctx context.Context) (end func()) {
+	ended := make(chan struct{})
+	go func() {
+		select {
+		case <-ended:
+			return
+		case <-ctx.Done():
+		}
+		select {
+		case <-ended:
+		case <-time.After(settleLimit):
+			p.connection.CloseSocket()
+		}
+	}()
+	return func() { close(ended) }
 }
 
 // with returns the progress with another state.
@@ -231,6 +250,7 @@ func (p *pass) stop(reason error) {
 		p.stopping, p.stoppedAt, p.stopReason = true, time.Now(), reason
 		if p.Limited {
 			p.intake.endFull()
+			p.notBefore = time.Time{} // the message in hand is tried once more
 		}
 	}
 }
@@ -242,7 +262,7 @@ func (p *pass) finished() bool {
 	case moving > 0, len(p.waiting) > 0 && p.mayPublish():
 		return false
 	case p.stopping && p.Limited: // cancelling the consumer would return a message that is in flight
-		return p.intake.hasEnded() || p.drained || time.Since(p.stoppedAt) > settleLimit
+		return p.intake.current().isFull() || p.taken >= p.bound || time.Since(p.stoppedAt) > settleLimit
 	}
 	return p.stopping || p.drained || p.taken >= p.bound || p.reachedLimit(0)
 }
@@ -250,9 +270,8 @@ func (p *pass) finished() bool {
 // mayTake reports whether the pass may take another message.
 func (p *pass) mayTake() bool {
 	moving := len(p.outlet.inFlight) + len(p.waiting)
-	hasLast := p.stopping && p.intake.hasEnded()
-	return p.mayPublish() && !hasLast && !p.isPaused() && !p.blocked && len(p.waiting) == 0 && moving < p.window() &&
-		p.taken < p.bound && !p.reachedLimit(moving) && !p.reachedMaxMoved(moving) && p.notBefore.IsZero()
+	return p.mayPublish() && !p.isPaused() && !p.blocked && len(p.waiting) == 0 && moving < p.window() && p.taken < p.bound &&
+		!p.reachedLimit(moving) && !p.reachedMaxMoved(moving) && p.notBefore.IsZero()
 }
 
 // mayPublish reports whether the pass still moves messages.
@@ -315,7 +334,7 @@ func (p *pass) deliveriesEnded() error {
 	switch {
 	case !p.intake.current().cancelled:
 		return p.consumerEnded()
-	case p.ending:
+	case p.ending, p.stopping:
 		p.bound = p.taken
 		return nil
 	}

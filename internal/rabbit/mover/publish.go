@@ -88,7 +88,7 @@ func (p *pass) settle(done *item) error {
 	if p.connection != nil { // tests of confirms have none
 		p.connection.Release(&done.message)
 	}
-	if p.unflushed++; p.isPaused() || p.unflushed < min(flushLimit, (p.intake.current().prefetch+1)/2) {
+	if p.unflushed++; !p.mayAcknowledge() || p.unflushed < min(flushLimit, (p.intake.current().prefetch+1)/2) {
 		return nil
 	}
 	p.unflushed = 0
