@@ -85,7 +85,7 @@ type message struct {
 	target Target
 	first  time.Time // of its first publishing; zero before
 	nacked bool      // or returned
-	// answer has the broker's answer once the message was sent. A Confirmation can report a nack as an ack; see the outlet of package mover.
+	// answer has the broker's answer once the message was sent. A Confirmation can report a nack as an ack; see outlet in package mover.
 	answer chan *amqp.DeferredConfirmation
 }
 

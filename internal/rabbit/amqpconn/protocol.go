@@ -199,7 +199,7 @@ func (p *protocol) gather(frame head) (room, header []byte, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	channel := p.channels[frame.channel]
-	if len(channel.gathered) < int(frame.size) {
+	if len(channel.gathered) < frame.size {
 		return nil, nil, fmt.Errorf("the body of a message was %w", errUnasked)
 	}
 	room, channel.gathered = channel.gathered[:frame.size], channel.gathered[frame.size:]

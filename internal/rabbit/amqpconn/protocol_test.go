@@ -191,7 +191,9 @@ func TestAChannelIsOpenedAgainInTheMiddleOfAMessage(t *testing.T) {
 	state := newProtocol(LargestBody, nil)
 	for _, step := range []step{
 		sends(1, channelOpen, ""), sends(1, basicQos, uint32(0), uint16(1), byte(0)), sends(1, basicConsume, uint16(0), "q", "tag"),
-		says(1, basicDeliver, "tag", uint64(1), byte(0), "", "key"), {true, header(1, 2, 2)}, {true, body(1, 1)},
+		says(1, basicDeliver, "tag", uint64(1), byte(0), "", "key"),
+		{true, header(1, 2, 2)},
+		{true, body(1, 1)},
 		sends(1, channelOpen, ""),
 	} {
 		if err := follow(state, step); err != nil {

@@ -40,10 +40,15 @@ func (p *pass) tick(now time.Time) error {
 		p.lastReport = now
 		p.report(p.now())
 	}
-	if err := p.publish(); err != nil || p.blocked || p.stopping || !p.intake.current().isFull() {
-		return err
+	return errors.Join(p.publish(), p.refillFull())
+}
+
+// refillFull opens another channel if messages that could not be moved fill the current one.
+func (p *pass) refillFull() error {
+	if p.blocked || p.stopping || !p.intake.current().isFull() {
+		return nil
 	}
-	return p.intake.refill(p.prefetch()) // messages that could not be moved may fill the channel
+	return p.intake.refill(p.prefetch())
 }
 
 // flush acknowledges the confirmed messages if the broker may deliver more.
@@ -58,7 +63,8 @@ func (p *pass) flush(now time.Time) error {
 // mayAcknowledge reports whether the broker may deliver more messages, as it does after each acknowledgement. A limited move must move
 // each message that the broker delivers.
 func (p *pass) mayAcknowledge() bool {
-	return !p.isPaused() && !(p.Limited && (p.reachedLimit(0) || p.reachedMaxMoved(0)))
+	hasAll := p.Limited && (p.reachedLimit(0) || p.reachedMaxMoved(0))
+	return !hasAll && !p.isPaused()
 }
 
 // holdLimit is the maximum time for which the pass may hold messages.
