@@ -20,6 +20,7 @@ func TestFaultsOfTheAMQPLibrary(t *testing.T) {
 		"undrained": "panic: send on closed channel",
 		"drained":   "panic: send on closed channel",
 		"confirm":   "CloseDeadline has not returned",
+		"nack":      "the refused message 2 is reported as confirmed",
 	} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()

@@ -1,8 +1,9 @@
 //go:build upstream
 
-// Command amqp091-go shows three ways in which a server ends or stops a client of amqp091-go v1.16.0. See README.md beside it.
+// Command amqp091-go shows three ways in which a server ends or stops a client of amqp091-go v1.16.0, and a nack that the client sees as
+// an ack. See README.md beside it.
 //
-//	go run -tags upstream ./docs/upstream/amqp091-go undrained|drained|confirm
+//	go run -tags upstream ./docs/upstream/amqp091-go undrained|drained|confirm|nack
 package main
 
 import (
@@ -21,7 +22,7 @@ import (
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "give one of undrained, drained, confirm")
+		fmt.Fprintln(os.Stderr, "give one of undrained, drained, confirm, nack")
 		os.Exit(2)
 	}
 	switch os.Args[1] {
@@ -31,6 +32,8 @@ func main() {
 		drained()
 	case "confirm":
 		confirm()
+	case "nack":
+		nack()
 	}
 	fmt.Println("not reproduced")
 }
@@ -90,6 +93,33 @@ func confirm() {
 	case <-time.After(6 * time.Second):
 		fmt.Println("CloseDeadline has not returned 5 seconds after its deadline")
 		os.Exit(1)
+	}
+}
+
+// nack: the server refuses the second of three messages, and then confirms all up to the third, as RabbitMQ does.
+func nack() {
+	published := 0
+	connection := dial(func(write func(...[]byte), received method) bool {
+		if received != (method{60, 40}) {
+			return false
+		}
+		if published++; published == 3 {
+			write(methodFrame(1, method{60, 120}, uint64(2), byte(0)), methodFrame(1, method{60, 80}, uint64(3), byte(1)))
+		}
+		return true
+	})
+	channel, err := connection.Channel()
+	check(err)
+	check(channel.Confirm(false))
+	confirms := channel.NotifyPublish(make(chan amqp.Confirmation, 3))
+	for range 3 {
+		check(channel.Publish("", "q", false, false, amqp.Publishing{}))
+	}
+	for range 3 {
+		if confirm := <-confirms; confirm.DeliveryTag == 2 && confirm.Ack {
+			fmt.Println("the refused message 2 is reported as confirmed")
+			os.Exit(1)
+		}
 	}
 }
 
