@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -257,6 +258,39 @@ func TestDelayTiersAreRecreatedFirst(t *testing.T) {
 	topologytest.Equal(t, "phases", append([]string{
 		"Diverting without hold tier", "Swapping without hold tier", "GivingBack without hold after a delete tier",
 	}, allPhases...), w.engine.taken())
+}
+
+// The old main queue dead-letters to the former exchange until it is recreated, too.
+func TestARecreatedQueueKeepsABindingThatLeftTheSpec(t *testing.T) {
+	t.Parallel()
+	const spec = `{recreatePolicy: WhenEmpty, retry: {policy: None}, deadLetter: {exchange: {name: %s}, queue: {name: dlq, maxLength: %d}}}`
+	w := newRecreationWorld(t, fmt.Sprintf(spec, "dlx", 1000))
+	sourcesOfDLQ := func() (sources []string) {
+		observed, _ := w.broker.Observe(vhost.Selection{Queues: []string{"dlq"}})
+		for _, binding := range observed.BindingsTo["dlq"] {
+			sources = append(sources, binding.Source)
+		}
+		slices.Sort(sources)
+		return sources
+	}
+	w.engine.during[v1alpha1.RecreationGivingBack] = func(context.Context) error {
+		w.engine.set(func(m *memoryRecreator) { m.seen.Consumers = 1 }) // so the main queue has to wait
+		return nil
+	}
+	w.edit(topologytest.ConsumerQueue(t, fmt.Sprintf(spec, "grave", 2000)).Spec)
+	w.once() // declares the new exchange
+	w.settle()
+	topologytest.Equal(t, "phases", []string{
+		"Diverting dlq", "Emptying dlq", "Swapping dlq", "GivingBack after a delete dlq",
+	}, w.engine.taken())
+	topologytest.Equal(t, "bindings while the main queue waits", true, slices.Contains(sourcesOfDLQ(), "dlx"))
+	w.engine.set(func(m *memoryRecreator) { m.seen.Consumers, m.during = 0, nil })
+	w.reconciler.recreations.forget(controllertest.Orders) // the result of the last inspection
+	w.settle()
+	topologytest.Equal(t, "phases", allPhases, w.engine.taken())
+	w.mustReconcile()
+	topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
+	topologytest.Equal(t, "bindings at the end", []string{"grave"}, sourcesOfDLQ())
 }
 
 func TestNothingIsCorrectedWhileAQueueIsRecreated(t *testing.T) {

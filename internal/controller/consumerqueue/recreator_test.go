@@ -136,17 +136,13 @@ func (m *memoryRecreator) Swap(ctx context.Context, r recreate.Recreation, delet
 	return recreate.Swapped{DeleteSent: true}, nil
 }
 
-func (m *memoryRecreator) GiveBack(
-	ctx context.Context, r recreate.Recreation, wanted func(vhost.Binding) bool, _ func(recreate.Progress),
-) (recreate.Progress, error) {
+func (m *memoryRecreator) GiveBack(ctx context.Context, r recreate.Recreation, _ func(recreate.Progress)) (recreate.Progress, error) {
 	if err := m.call(ctx, v1alpha1.RecreationGivingBack, r); err != nil {
 		return recreate.Progress{}, err
 	}
 	m.broker.Change(func(s *snapshot.Snapshot) {
 		for _, binding := range r.Bindings {
-			if wanted(binding) {
-				s.PutBinding(binding)
-			}
+			s.PutBinding(binding)
 		}
 	})
 	return recreate.Progress{}, nil

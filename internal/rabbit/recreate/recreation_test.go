@@ -150,7 +150,7 @@ func (r *recreating) next() (err error) {
 			r.record.DeleteSent, r.swapped = swapped.DeleteSent, swapped
 		}
 	case givingBack:
-		_, err = recreator.GiveBack(ctx, rec, func(vhost.Binding) bool { return true }, nil)
+		_, err = recreator.GiveBack(ctx, rec, nil)
 	}
 	if err == nil {
 		r.record.phase = following
