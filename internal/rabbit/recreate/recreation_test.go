@@ -678,6 +678,42 @@ func TestRecreationGivesBackToAQueueThatIsGone(t *testing.T) {
 	})
 }
 
+// The BrokerConnection is suspended, or gets another Secret, while messages are moved, and the broker cannot be reached. A move that
+// outlived its connection would retry with it forever.
+func TestAMoveEndsWithItsConnection(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	boundQueue(vh, nil)
+	_, messages := numbered(3)
+	vh.Send("direct", "orders", messages...)
+	run := recreation(t, vh, nil)
+	proxy := netfault.NewProxy(t, run.config.AMQPURI)
+	run.config.AMQPURI = proxy.URI
+	if err := run.next(); err != nil {
+		t.Fatal(err)
+	}
+	ended, connecting := make(chan error, 1), make(chan struct{})
+	cut := sync.OnceFunc(func() {
+		proxy.Refuse()
+		close(connecting)
+	})
+	recreator := run.connection.Recreator(run.connection.Health().Cluster.Key())
+	go func() {
+		_, err := recreator.Empty(t.Context(), run.record.Recreation, func(recreate.Progress) { cut() })
+		ended <- err
+	}()
+	<-connecting
+	run.connection.Close()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, brokererr.ErrClosed) {
+			t.Error(err)
+		}
+	case <-time.After(rabbittest.Within):
+		t.Error("the move goes on")
+	}
+}
+
 // Another client deletes the hold, and with it the bindings, and binds the queue to one of the exchanges.
 func TestRecreationBindsTheQueueWithoutTheHold(t *testing.T) {
 	if testing.Short() {
