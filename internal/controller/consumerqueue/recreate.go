@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/recreate"
@@ -356,25 +357,28 @@ func (v *vhostScope) beginRecreation(ctx context.Context, status v1alpha1.Recrea
 	return v.beginWork(ctx, status)
 }
 
-// recoverRecreation continues a recreation whose status was lost, if its hold queue exists. It returns false if there is none.
+// recoverRecreation continues a recreation whose status was lost, if its hold queue exists. It returns false if there is none. If
+// another ConsumerQueue wants the same dead-letter queue or delay tier, the recreation may be its own.
 func (v *vhostScope) recoverRecreation(ctx context.Context) (found bool, err error) {
-	main := v.cq.QueueName()
 	engine := v.connection.Recreator(v.location.Cluster.Key())
-	ids := engine.Find(main)
-	at := slices.IndexFunc(v.desired.Queues, func(queue topology.Queue) bool { return queue.Name == main })
-	if len(ids) == 0 || at < 0 {
-		return false, nil
+	for _, queue := range v.desired.Queues {
+		isShared := queue.Role != v1alpha1.RoleMain && v.peers.Wants(queue.ID())
+		if ids := engine.Find(queue.Name); len(ids) > 0 && !isShared {
+			return true, v.recover(ctx, engine, recreate.Recreation{ID: ids[0], Queue: queue})
+		}
 	}
-	of := recreate.Recreation{ID: ids[0], Queue: v.desired.Queues[at]}
+	return false, nil
+}
+
+func (v *vhostScope) recover(ctx context.Context, engine brokers.Recreator, of recreate.Recreation) error {
 	seen, err := engine.Inspect(ctx, of)
 	if err != nil {
-		return true, err
+		return err
 	}
 	status := v1alpha1.RecreationStatus{
-		ID: of.ID, Queue: main, NewArguments: of.Queue.Arguments.JSON(), Hold: of.Hold(), Backlog: of.Backlog(),
+		ID: of.ID, Queue: of.Queue.Name, NewArguments: of.Queue.Arguments.JSON(), Hold: of.Hold(), Backlog: of.Backlog(),
 		Bindings: recordedBindings(seen.Hold.Bindings),
 		Runs:     time.Now().Unix(), // a number that no earlier manager has used
 	}
-	status = plan.Recovered(status, plan.Found{Fenced: seen.Fenced, Exists: seen.Queue.Exists, IsNew: seen.IsNew})
-	return true, v.beginWork(ctx, status)
+	return v.beginWork(ctx, plan.Recovered(status, plan.Found{Fenced: seen.Fenced, Exists: seen.Queue.Exists, IsNew: seen.IsNew}))
 }

@@ -501,41 +501,56 @@ func TestAnUpgradeOfTheBrokerStartsNothing(t *testing.T) {
 
 func TestARecreationWhoseStatusWasLost(t *testing.T) {
 	t.Parallel()
-	w := newRecreationWorld(t, whenEmpty)
-	w.engine.hold, w.engine.seen.Exists = []string{"k3v9q2m7xa"}, true
-	cq := w.get()
-	cq.Status = v1alpha1.ConsumerQueueStatus{}
-	if err := w.api.Status().Update(t.Context(), cq); err != nil {
-		t.Fatal(err)
+	const spec = `{recreatePolicy: WhenEmpty, retry: {delayTiers: [{delay: 30s, queueName: tier}]}, deadLetter: {queue: {name: dlq}}}`
+	for _, queue := range []string{"orders", "dlq", "tier"} {
+		t.Run(queue, func(t *testing.T) {
+			t.Parallel()
+			w := newRecreationWorld(t, spec)
+			w.engine.hold, w.engine.seen.Exists = map[string][]string{queue: {"k3v9q2m7xa"}}, true
+			cq := w.get()
+			cq.Status = v1alpha1.ConsumerQueueStatus{}
+			if err := w.api.Status().Update(t.Context(), cq); err != nil {
+				t.Fatal(err)
+			}
+			w.restart()
+			w.once()
+			topologytest.Equal(t, "phase", v1alpha1.RecreationGivingBack, w.get().Status.Recreation.Phase)
+			w.engine.set(func(m *memoryRecreator) { m.hold = nil })
+			w.settle()
+			topologytest.Equal(t, "phases", []string{"GivingBack " + queue}, w.engine.taken())
+			topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
+		})
 	}
-	w.restart()
-	w.once()
-	topologytest.Equal(t, "phase", v1alpha1.RecreationGivingBack, w.get().Status.Recreation.Phase)
-	w.engine.set(func(m *memoryRecreator) { m.hold = nil })
-	w.settle()
-	topologytest.Equal(t, "phases", []string{"GivingBack orders"}, w.engine.taken())
-	topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
 }
 
-// Another ConsumerQueue of the same name at the broker must not interfere with a recreation that is under way.
+// Another ConsumerQueue with the same main queue or dead-letter queue must not interfere with a recreation that is under way.
 func TestANewcomerDoesNotContinueTheRecreationOfAnother(t *testing.T) {
 	t.Parallel()
-	w := newRecreationWorld(t, whenEmpty)
-	w.engine.hold, w.engine.seen.Exists = []string{"k3v9q2m7xa"}, true
-	newcomer := controllertest.Named(t, "shop", "newcomer", `{queue: {name: orders}, recreatePolicy: WhenEmpty, `+bound+`}`)
-	newcomer.UID = "newcomer"
-	if err := w.api.Create(t.Context(), newcomer); err != nil {
-		t.Fatal(err)
+	const spec = `{queue: {name: %s}, recreatePolicy: WhenEmpty, retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
+	for name, test := range map[string]struct{ main, recreated, ready string }{
+		"the same main queue":        {"orders", "orders", v1alpha1.ReasonConflict},
+		"the same dead-letter queue": {"newcomer", "dlq", v1alpha1.ReasonInSync},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRecreationWorld(t, fmt.Sprintf(spec, "orders"))
+			w.engine.hold, w.engine.seen.Exists = map[string][]string{test.recreated: {"k3v9q2m7xa"}}, true
+			newcomer := controllertest.Named(t, "shop", "newcomer", fmt.Sprintf(spec, test.main))
+			newcomer.UID = "newcomer"
+			if err := w.api.Create(t.Context(), newcomer); err != nil {
+				t.Fatal(err)
+			}
+			w.reconciler.index.Update(newcomer)
+			if _, err := w.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(newcomer)}); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(newcomer), newcomer); err != nil {
+				t.Fatal(err)
+			}
+			topologytest.Equal(t, "Ready", test.ready, conditions.Ready(newcomer.Status.Conditions).Reason)
+			topologytest.Equal(t, "phases", []string(nil), w.engine.taken())
+		})
 	}
-	w.reconciler.index.Update(newcomer)
-	if _, err := w.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(newcomer)}); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(newcomer), newcomer); err != nil {
-		t.Fatal(err)
-	}
-	topologytest.Equal(t, "Ready", v1alpha1.ReasonConflict, conditions.Ready(newcomer.Status.Conditions).Reason)
-	topologytest.Equal(t, "phases", []string(nil), w.engine.taken())
 }
 
 // A manager that got the lease back does not know what its predecessor did meanwhile.

@@ -157,8 +157,15 @@ func (v *vhostScope) acceptsPast(status v1alpha1.RecreationStatus) bool {
 	return topology.RecreationOf(v.cq).AcceptPastBindings || v.roleOf(status.Queue) != v1alpha1.RoleMain
 }
 
+// roleOf returns the role of a queue. After the status was lost, only the spec has it.
 func (v *vhostScope) roleOf(queue string) v1alpha1.Role {
-	return v.known[vhost.QueueID(queue)].Role
+	role := v.known[vhost.QueueID(queue)].Role
+	for _, desired := range v.desired.Queues {
+		if role == "" && desired.Name == queue {
+			return desired.Role
+		}
+	}
+	return role
 }
 
 func (v *vhostScope) tiersReturningTo(queue string) []string {
