@@ -678,6 +678,41 @@ func TestRecreationGivesBackToAQueueThatIsGone(t *testing.T) {
 	})
 }
 
+// Another client deletes the queue, and with it the binding through which its messages come back, while they are moved.
+func TestRecreationGivesBackToAQueueThatIsDeletedMeanwhile(t *testing.T) {
+	for name, declaresAgain := range map[string]bool{"and stays deleted": false, "and is declared again": true} {
+		t.Run(name, func(t *testing.T) {
+			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+				boundQueue(vh, nil)
+				before := vh.Definitions()
+				backlog, messages := numbered(3)
+				vh.Send("direct", "orders", messages...)
+				run := recreation(t, vh, nil)
+				deletes := sync.OnceFunc(func() {
+					vh.DeleteQueue("orders")
+					if declaresAgain {
+						vh.DeclareQueue("orders", run.record.Queue.Arguments)
+					}
+				})
+				run.survives = func(step string) bool {
+					if step == recreate.StepBackBound {
+						deletes()
+					}
+					return true
+				}
+				run.failed = func(err error) {
+					if recreate.ReasonOf(err) != recreate.MessageNotMoved {
+						t.Error(err)
+					}
+				}
+				run.run()
+				run.mustBeAsBefore(before, true)
+				mustHold(t, vh, "orders", backlog)
+			})
+		})
+	}
+}
+
 // The BrokerConnection is suspended, or gets another Secret, while messages are moved, and the broker cannot be reached. A move that
 // outlived its connection would retry with it forever.
 func TestAMoveEndsWithItsConnection(t *testing.T) {
