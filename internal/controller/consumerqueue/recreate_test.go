@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -294,6 +295,43 @@ func TestARecreatedQueueKeepsABindingThatLeftTheSpec(t *testing.T) {
 	topologytest.Equal(t, "bindings at the end", []string{"grave"}, sourcesOfDLQ())
 }
 
+// A queue that cannot be shown to be empty within settleTimeout stays as it is.
+func TestARecreationThatIsNotProvenGoesBack(t *testing.T) {
+	t.Parallel()
+	const (
+		settings = `recreation: {settleTimeout: 10s}, recreatePolicy: WhenEmpty, `
+		tier     = `{` + settings + `retry: {delayTiers: [{delay: %s, queueName: tier}]}, deadLetter: {policy: Disabled}}`
+	)
+	for name, test := range map[string]struct{ was, spec, queue string }{
+		"a tier without hold": {fmt.Sprintf(tier, "30s"), fmt.Sprintf(tier, "1m"), "tier"},
+		"a main queue":        {`{` + settings + bound + `}`, `{` + settings + `queue: {messageTTL: 5m}, ` + bound + `}`, "orders"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRecreationWorld(t, test.was)
+			w.engine.during[v1alpha1.RecreationSwapping] = func(context.Context) error {
+				cq := w.get()
+				if emptied := cq.Status.Recreation.EmptiedTime; emptied != nil {
+					cq.Status.Recreation.EmptiedTime = &metav1.Time{Time: emptied.Add(-time.Minute)}
+					if err := w.api.Status().Update(t.Context(), cq); err != nil {
+						return err
+					}
+				}
+				return &recreate.Error{Reason: recreate.NotProven, Message: "no sentinel arrived"}
+			}
+			w.edit(topologytest.ConsumerQueue(t, test.spec).Spec)
+			w.settle()
+			status := w.get().Status.Recreation
+			if status.LastResult == nil {
+				t.Fatalf("the recreation is %s", status.Phase)
+			}
+			topologytest.Equal(t, "queue", test.queue, status.LastResult.Queue)
+			topologytest.Equal(t, "reason", v1alpha1.BackOutNotProven, status.LastResult.Reason)
+			topologytest.Equal(t, "message", "no sentinel arrived", status.LastResult.Message)
+		})
+	}
+}
+
 func TestNothingIsCorrectedWhileAQueueIsRecreated(t *testing.T) {
 	t.Parallel()
 	w := newRecreationWorld(t, whenEmpty)
@@ -402,6 +440,8 @@ func TestAnUncertainDeleteIsKeptInTheStatus(t *testing.T) {
 	status := w.get().Status.Recreation
 	topologytest.Equal(t, "phase", v1alpha1.RecreationSwapping, status.Phase)
 	topologytest.Equal(t, "delete sent", true, status.DeleteSent)
+	topologytest.Equal(t, "message", `queue "orders" is proven empty, deleted and declared: no answer`,
+		conditions.Ready(w.get().Status.Conditions).Message)
 	w.engine.taken()
 	w.engine.set(func(m *memoryRecreator) { delete(m.during, v1alpha1.RecreationSwapping) })
 	w.restart()

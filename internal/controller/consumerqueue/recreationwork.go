@@ -179,6 +179,7 @@ var outcomes = map[recreate.Reason]plan.Outcome{
 	recreate.DeleteUncertain:        plan.PhaseFailed,
 	recreate.ConsumersCameBack:      plan.PhaseConsumersCame,
 	recreate.MessagesPending:        plan.PhaseNotProven,
+	recreate.NotProven:              plan.PhaseUnproven,
 	recreate.PublishersPastBindings: plan.PhaseNotProven,
 }
 
