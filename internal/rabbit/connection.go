@@ -95,7 +95,7 @@ func OpenWith(config Config, logger logr.Logger, notify func(snapshot.Notice), t
 	deletions := &deletionBroker{Pool: c.channels, dialer: dialer}
 	c.deleter = &deleter{Deleter: safedelete.New(safedelete.Settings{
 		VHost: config.VHost, Owner: config.Owner, User: config.Username, Errors: errs, Log: logger,
-		Standing: &config.Observations.Standing, HoldsLease: config.HoldsLease,
+		Standing: &config.Observations.Standing, KnownOwners: config.KnownOwners, HoldsLease: config.HoldsLease,
 		Times: timesOf(timeouts),
 	}, deletions, deletions, c.writeAPI)}
 	matcher := brokermatch.New(brokermatch.Settings{
