@@ -36,7 +36,9 @@ func (r *Recreator) GiveBack(ctx context.Context, rec Recreation, report func(Pr
 	if cleared != nil && !errors.Is(cleared, brokererr.ErrUnproven) {
 		return Progress{}, reasoned(cleared)
 	}
-	if !now.Exists { // another client has deleted it
+	if now.Exists { // after a back-out with its old arguments
+		rec.Queue.Arguments = now.Arguments
+	} else { // another client has deleted it
 		if err := r.changer.Declare(ctx, r.Cluster, topology.Topology{Queues: []topology.Queue{rec.Queue}}); err != nil {
 			return Progress{}, reasoned(err)
 		}

@@ -713,6 +713,31 @@ func TestRecreationGivesBackToAQueueThatIsDeletedMeanwhile(t *testing.T) {
 	}
 }
 
+// The old queue drops its oldest messages beyond a limit that the new arguments do not have.
+func TestRecreationGivesBackNoMoreThanTheOldQueueTakes(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		boundQueue(vh, vhost.Arguments{vhost.ArgMaxLength: int64(10)})
+		before := vh.Definitions()
+		run := recreation(t, vh, nil)
+		delete(run.record.Queue.Arguments, vhost.ArgMaxLength)
+		if err := run.next(); err != nil {
+			t.Fatal(err)
+		}
+		ids, messages := numbered(30)
+		vh.Send("direct", "orders", messages...)
+		run.record.phase = givingBack
+		given := make(chan struct{})
+		go func() {
+			defer close(given)
+			run.run()
+		}()
+		rabbittest.Holds(t, vh, "orders", 8)
+		mustHold(t, vh, "orders", ids)
+		<-given
+		run.mustBeAsBefore(before, false)
+	})
+}
+
 // The BrokerConnection is suspended, or gets another Secret, while messages are moved, and the broker cannot be reached. A move that
 // outlived its connection would retry with it forever.
 func TestAMoveEndsWithItsConnection(t *testing.T) {
