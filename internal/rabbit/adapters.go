@@ -9,6 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/brokermatch"
 	"github.com/warren-mq/warren/internal/rabbit/change"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/rabbit/observe"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/timing"
@@ -91,7 +92,20 @@ type recreationBroker struct {
 	*observe.Observer
 	*change.Changer
 	*queueMover
-	deleter *deleter
+	deleter  *deleter
+	lifetime context.Context // of the connection, not of a call
+}
+
+// Move ends with ErrClosed when the connection is closed, because a move retries without end while it cannot connect.
+func (b recreationBroker) Move(ctx context.Context, cluster string, config mover.Config) (mover.Progress, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.lifetime, cancel)()
+	progress, err := b.queueMover.Move(ctx, cluster, config)
+	if b.lifetime.Err() != nil {
+		err = brokererr.ErrClosed
+	}
+	return progress, err
 }
 
 func (b recreationBroker) Version() string { return b.Health.Read().Version }

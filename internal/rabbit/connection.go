@@ -95,7 +95,7 @@ func OpenWith(config Config, logger logr.Logger, notify func(snapshot.Notice), t
 	deletions := &deletionBroker{Pool: c.channels, dialer: dialer}
 	c.deleter = &deleter{Deleter: safedelete.New(safedelete.Settings{
 		VHost: config.VHost, Owner: config.Owner, User: config.Username, Errors: errs, Log: logger,
-		Standing: &config.Observations.Standing, HoldsLease: config.HoldsLease,
+		Standing: &config.Observations.Standing, KnownOwners: config.KnownOwners, HoldsLease: config.HoldsLease,
 		Times: timesOf(timeouts),
 	}, deletions, deletions, c.writeAPI)}
 	matcher := brokermatch.New(brokermatch.Settings{
@@ -221,7 +221,7 @@ func (c *Connection) LastDeletion() time.Time { return c.deleter.LastDeletion() 
 
 // Recreator recreates queues on the cluster with this Key.
 func (c *Connection) Recreator(cluster string) *recreate.Recreator {
-	broker := recreationBroker{c.channels, c.observer, c.changer, c.mover, c.deleter}
+	broker := recreationBroker{c.channels, c.observer, c.changer, c.mover, c.deleter, c.ctx}
 	return recreate.New(recreate.Settings{
 		Cluster: cluster, VHost: c.config.VHost, Username: c.config.Username, Owner: c.config.Owner, Errors: c.config.errors(), Log: c.log,
 	}, broker, broker, c.deleter, c.writeAPI)

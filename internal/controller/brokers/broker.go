@@ -103,8 +103,6 @@ type Recreator interface {
 	Empty(ctx context.Context, r recreate.Recreation, report func(recreate.Progress)) (recreate.Progress, error)
 	// Swap calls deleteSent before it deletes the queue, which must be provably empty, and declares it again.
 	Swap(ctx context.Context, r recreate.Recreation, deleteSent func(context.Context) error) (recreate.Swapped, error)
-	// GiveBack moves messages and wanted bindings back to the queue.
-	GiveBack(
-		ctx context.Context, r recreate.Recreation, wanted func(vhost.Binding) bool, report func(recreate.Progress),
-	) (recreate.Progress, error)
+	// GiveBack moves the messages and bindings back to the queue.
+	GiveBack(ctx context.Context, r recreate.Recreation, report func(recreate.Progress)) (recreate.Progress, error)
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/recreate"
@@ -206,18 +207,18 @@ func (v *vhostScope) continueRecreation(ctx context.Context) (over bool, err err
 			v.recreations.stop(key)
 		}
 		status.Remaining = int64(task.progress.Remaining)
-		v.showRecreation(status, task.progress)
+		v.showRecreation(status, task.detail())
 		v.requeueWithin(progressInterval)
 		return false, nil
 	case task.hasResult():
 		return v.advance(ctx, status, task)
 	}
 	if wait := task.retryIn(time.Now()); wait > 0 {
-		v.showRecreation(status, task.progress)
+		v.showRecreation(status, task.detail())
 		v.requeueWithin(wait)
 		return false, nil
 	}
-	return false, v.beginWork(ctx, v.backedOut(status))
+	return false, v.beginWork(ctx, v.backedOut(status), task.detail())
 }
 
 // backedOut returns the status of a recreation, changed to back out if the user wants that.
@@ -266,7 +267,7 @@ func (v *vhostScope) advance(ctx context.Context, status v1alpha1.RecreationStat
 	next.Moved += int64(result.moved())
 	next.PastBindings += int64(result.past())
 	next.Remaining = int64(result.progress.Remaining)
-	if status.Phase == v1alpha1.RecreationEmptying && result.err == nil && status.EmptiedTime == nil {
+	if next.Phase == v1alpha1.RecreationSwapping && next.EmptiedTime == nil {
 		next.EmptiedTime = &now
 	}
 	v.countWork(status, result)
@@ -286,17 +287,17 @@ func (v *vhostScope) advance(ctx context.Context, status v1alpha1.RecreationStat
 	}
 	if failed || v.cq.Spec.Suspend && next.Phase != v1alpha1.RecreationSwapping {
 		v.recreations.take(key)
-		v.showRecreation(next, result.progress)
+		v.showRecreation(next, task.detail())
 		v.requeueWithin(max(task.retryIn(time.Now()), firstWorkRetry))
 		return false, nil
 	}
-	return false, v.beginWork(ctx, next)
+	return false, v.beginWork(ctx, next, "")
 }
 
-// beginWork writes the status of a recreation, and then begins the work of its phase.
-func (v *vhostScope) beginWork(ctx context.Context, status v1alpha1.RecreationStatus) error {
+// beginWork writes the status of a recreation, and then begins the work of its phase. detail is for a person; see showRecreation.
+func (v *vhostScope) beginWork(ctx context.Context, status v1alpha1.RecreationStatus, detail string) error {
 	status.Runs++
-	v.showRecreation(status, recreate.Progress{})
+	v.showRecreation(status, detail)
 	if err := v.writeClaim(ctx); err != nil {
 		return err
 	}
@@ -311,11 +312,11 @@ func (v *vhostScope) beginWork(ctx context.Context, status v1alpha1.RecreationSt
 }
 
 // showRecreation writes a recreation under way into the status and its conditions.
-func (v *vhostScope) showRecreation(status v1alpha1.RecreationStatus, progress recreate.Progress) {
+func (v *vhostScope) showRecreation(status v1alpha1.RecreationStatus, detail string) {
 	v.status.Recreation = &status
 	message := plan.DescribeWork(status)
-	if progress.Detail != "" {
-		message += ": " + progress.Detail
+	if detail != "" {
+		message += ": " + detail
 	}
 	recreating := conditions.True(v1alpha1.ReasonRecreating, message)
 	v.setConditions(summary{
@@ -353,28 +354,31 @@ func (v *vhostScope) finishRecreation(ctx context.Context, status v1alpha1.Recre
 func (v *vhostScope) beginRecreation(ctx context.Context, status v1alpha1.RecreationStatus) error {
 	v.addEvent(corev1.EventTypeNormal, eventRecreationStarted, "Recreate", fmt.Sprintf(
 		"recreation %s of queue %q has begun; %d messages are ready", status.ID, status.Queue, status.Remaining))
-	return v.beginWork(ctx, status)
+	return v.beginWork(ctx, status, "")
 }
 
-// recoverRecreation continues a recreation whose status was lost, if its hold queue exists. It returns false if there is none.
+// recoverRecreation continues a recreation whose status was lost, if its hold queue exists. It returns false if there is none. If
+// another ConsumerQueue wants the same dead-letter queue or delay tier, the recreation may be its own.
 func (v *vhostScope) recoverRecreation(ctx context.Context) (found bool, err error) {
-	main := v.cq.QueueName()
 	engine := v.connection.Recreator(v.location.Cluster.Key())
-	ids := engine.Find(main)
-	at := slices.IndexFunc(v.desired.Queues, func(queue topology.Queue) bool { return queue.Name == main })
-	if len(ids) == 0 || at < 0 {
-		return false, nil
+	for _, queue := range v.desired.Queues {
+		isShared := queue.Role != v1alpha1.RoleMain && v.peers.Wants(queue.ID())
+		if ids := engine.Find(queue.Name); len(ids) > 0 && !isShared {
+			return true, v.recover(ctx, engine, recreate.Recreation{ID: ids[0], Queue: queue})
+		}
 	}
-	of := recreate.Recreation{ID: ids[0], Queue: v.desired.Queues[at]}
+	return false, nil
+}
+
+func (v *vhostScope) recover(ctx context.Context, engine brokers.Recreator, of recreate.Recreation) error {
 	seen, err := engine.Inspect(ctx, of)
 	if err != nil {
-		return true, err
+		return err
 	}
 	status := v1alpha1.RecreationStatus{
-		ID: of.ID, Queue: main, NewArguments: of.Queue.Arguments.JSON(), Hold: of.Hold(), Backlog: of.Backlog(),
+		ID: of.ID, Queue: of.Queue.Name, NewArguments: of.Queue.Arguments.JSON(), Hold: of.Hold(), Backlog: of.Backlog(),
 		Bindings: recordedBindings(seen.Hold.Bindings),
 		Runs:     time.Now().Unix(), // a number that no earlier manager has used
 	}
-	status = plan.Recovered(status, plan.Found{Fenced: seen.Fenced, Exists: seen.Queue.Exists, IsNew: seen.IsNew})
-	return true, v.beginWork(ctx, status)
+	return v.beginWork(ctx, plan.Recovered(status, plan.Found{Fenced: seen.Fenced, Exists: seen.Queue.Exists, IsNew: seen.IsNew}), "")
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -259,6 +261,77 @@ func TestDelayTiersAreRecreatedFirst(t *testing.T) {
 	}, allPhases...), w.engine.taken())
 }
 
+// The old main queue dead-letters to the former exchange until it is recreated, too.
+func TestARecreatedQueueKeepsABindingThatLeftTheSpec(t *testing.T) {
+	t.Parallel()
+	const spec = `{recreatePolicy: WhenEmpty, retry: {policy: None}, deadLetter: {exchange: {name: %s}, queue: {name: dlq, maxLength: %d}}}`
+	w := newRecreationWorld(t, fmt.Sprintf(spec, "dlx", 1000))
+	sourcesOfDLQ := func() (sources []string) {
+		observed, _ := w.broker.Observe(vhost.Selection{Queues: []string{"dlq"}})
+		for _, binding := range observed.BindingsTo["dlq"] {
+			sources = append(sources, binding.Source)
+		}
+		slices.Sort(sources)
+		return sources
+	}
+	w.engine.during[v1alpha1.RecreationGivingBack] = func(context.Context) error {
+		w.engine.set(func(m *memoryRecreator) { m.seen.Consumers = 1 }) // so the main queue has to wait
+		return nil
+	}
+	w.edit(topologytest.ConsumerQueue(t, fmt.Sprintf(spec, "grave", 2000)).Spec)
+	w.once() // declares the new exchange
+	w.settle()
+	topologytest.Equal(t, "phases", []string{
+		"Diverting dlq", "Emptying dlq", "Swapping dlq", "GivingBack after a delete dlq",
+	}, w.engine.taken())
+	w.settle() // the first reconciliation after the recreation waits for a refresh
+	topologytest.Equal(t, "bindings while the main queue waits", []string{"dlx", "grave"}, sourcesOfDLQ())
+	w.engine.set(func(m *memoryRecreator) { m.seen.Consumers, m.during = 0, nil })
+	w.reconciler.recreations.forget(controllertest.Orders) // the result of the last inspection
+	w.settle()
+	topologytest.Equal(t, "phases", allPhases, w.engine.taken())
+	w.mustReconcile()
+	topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
+	topologytest.Equal(t, "bindings at the end", []string{"grave"}, sourcesOfDLQ())
+}
+
+// A queue that cannot be shown to be empty within settleTimeout stays as it is.
+func TestARecreationThatIsNotProvenGoesBack(t *testing.T) {
+	t.Parallel()
+	const (
+		settings = `recreation: {settleTimeout: 10s}, recreatePolicy: WhenEmpty, `
+		tier     = `{` + settings + `retry: {delayTiers: [{delay: %s, queueName: tier}]}, deadLetter: {policy: Disabled}}`
+	)
+	for name, test := range map[string]struct{ was, spec, queue string }{
+		"a tier without hold": {fmt.Sprintf(tier, "30s"), fmt.Sprintf(tier, "1m"), "tier"},
+		"a main queue":        {`{` + settings + bound + `}`, `{` + settings + `queue: {messageTTL: 5m}, ` + bound + `}`, "orders"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRecreationWorld(t, test.was)
+			w.engine.during[v1alpha1.RecreationSwapping] = func(context.Context) error {
+				cq := w.get()
+				if emptied := cq.Status.Recreation.EmptiedTime; emptied != nil {
+					cq.Status.Recreation.EmptiedTime = &metav1.Time{Time: emptied.Add(-time.Minute)}
+					if err := w.api.Status().Update(t.Context(), cq); err != nil {
+						return err
+					}
+				}
+				return &recreate.Error{Reason: recreate.NotProven, Message: "no sentinel arrived"}
+			}
+			w.edit(topologytest.ConsumerQueue(t, test.spec).Spec)
+			w.settle()
+			status := w.get().Status.Recreation
+			if status.LastResult == nil {
+				t.Fatalf("the recreation is %s", status.Phase)
+			}
+			topologytest.Equal(t, "queue", test.queue, status.LastResult.Queue)
+			topologytest.Equal(t, "reason", v1alpha1.BackOutNotProven, status.LastResult.Reason)
+			topologytest.Equal(t, "message", "no sentinel arrived", status.LastResult.Message)
+		})
+	}
+}
+
 func TestNothingIsCorrectedWhileAQueueIsRecreated(t *testing.T) {
 	t.Parallel()
 	w := newRecreationWorld(t, whenEmpty)
@@ -367,6 +440,8 @@ func TestAnUncertainDeleteIsKeptInTheStatus(t *testing.T) {
 	status := w.get().Status.Recreation
 	topologytest.Equal(t, "phase", v1alpha1.RecreationSwapping, status.Phase)
 	topologytest.Equal(t, "delete sent", true, status.DeleteSent)
+	topologytest.Equal(t, "message", `queue "orders" is proven empty, deleted and declared: no answer`,
+		conditions.Ready(w.get().Status.Conditions).Message)
 	w.engine.taken()
 	w.engine.set(func(m *memoryRecreator) { delete(m.during, v1alpha1.RecreationSwapping) })
 	w.restart()
@@ -466,41 +541,56 @@ func TestAnUpgradeOfTheBrokerStartsNothing(t *testing.T) {
 
 func TestARecreationWhoseStatusWasLost(t *testing.T) {
 	t.Parallel()
-	w := newRecreationWorld(t, whenEmpty)
-	w.engine.hold, w.engine.seen.Exists = []string{"k3v9q2m7xa"}, true
-	cq := w.get()
-	cq.Status = v1alpha1.ConsumerQueueStatus{}
-	if err := w.api.Status().Update(t.Context(), cq); err != nil {
-		t.Fatal(err)
+	const spec = `{recreatePolicy: WhenEmpty, retry: {delayTiers: [{delay: 30s, queueName: tier}]}, deadLetter: {queue: {name: dlq}}}`
+	for _, queue := range []string{"orders", "dlq", "tier"} {
+		t.Run(queue, func(t *testing.T) {
+			t.Parallel()
+			w := newRecreationWorld(t, spec)
+			w.engine.hold, w.engine.seen.Exists = map[string][]string{queue: {"k3v9q2m7xa"}}, true
+			cq := w.get()
+			cq.Status = v1alpha1.ConsumerQueueStatus{}
+			if err := w.api.Status().Update(t.Context(), cq); err != nil {
+				t.Fatal(err)
+			}
+			w.restart()
+			w.once()
+			topologytest.Equal(t, "phase", v1alpha1.RecreationGivingBack, w.get().Status.Recreation.Phase)
+			w.engine.set(func(m *memoryRecreator) { m.hold = nil })
+			w.settle()
+			topologytest.Equal(t, "phases", []string{"GivingBack " + queue}, w.engine.taken())
+			topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
+		})
 	}
-	w.restart()
-	w.once()
-	topologytest.Equal(t, "phase", v1alpha1.RecreationGivingBack, w.get().Status.Recreation.Phase)
-	w.engine.set(func(m *memoryRecreator) { m.hold = nil })
-	w.settle()
-	topologytest.Equal(t, "phases", []string{"GivingBack orders"}, w.engine.taken())
-	topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
 }
 
-// Another ConsumerQueue of the same name at the broker must not interfere with a recreation that is under way.
+// Another ConsumerQueue with the same main queue or dead-letter queue must not interfere with a recreation that is under way.
 func TestANewcomerDoesNotContinueTheRecreationOfAnother(t *testing.T) {
 	t.Parallel()
-	w := newRecreationWorld(t, whenEmpty)
-	w.engine.hold, w.engine.seen.Exists = []string{"k3v9q2m7xa"}, true
-	newcomer := controllertest.Named(t, "shop", "newcomer", `{queue: {name: orders}, recreatePolicy: WhenEmpty, `+bound+`}`)
-	newcomer.UID = "newcomer"
-	if err := w.api.Create(t.Context(), newcomer); err != nil {
-		t.Fatal(err)
+	const spec = `{queue: {name: %s}, recreatePolicy: WhenEmpty, retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
+	for name, test := range map[string]struct{ main, recreated, ready string }{
+		"the same main queue":        {"orders", "orders", v1alpha1.ReasonConflict},
+		"the same dead-letter queue": {"newcomer", "dlq", v1alpha1.ReasonInSync},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRecreationWorld(t, fmt.Sprintf(spec, "orders"))
+			w.engine.hold, w.engine.seen.Exists = map[string][]string{test.recreated: {"k3v9q2m7xa"}}, true
+			newcomer := controllertest.Named(t, "shop", "newcomer", fmt.Sprintf(spec, test.main))
+			newcomer.UID = "newcomer"
+			if err := w.api.Create(t.Context(), newcomer); err != nil {
+				t.Fatal(err)
+			}
+			w.reconciler.index.Update(newcomer)
+			if _, err := w.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(newcomer)}); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(newcomer), newcomer); err != nil {
+				t.Fatal(err)
+			}
+			topologytest.Equal(t, "Ready", test.ready, conditions.Ready(newcomer.Status.Conditions).Reason)
+			topologytest.Equal(t, "phases", []string(nil), w.engine.taken())
+		})
 	}
-	w.reconciler.index.Update(newcomer)
-	if _, err := w.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(newcomer)}); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(newcomer), newcomer); err != nil {
-		t.Fatal(err)
-	}
-	topologytest.Equal(t, "Ready", v1alpha1.ReasonConflict, conditions.Ready(newcomer.Status.Conditions).Reason)
-	topologytest.Equal(t, "phases", []string(nil), w.engine.taken())
 }
 
 // A manager that got the lease back does not know what its predecessor did meanwhile.

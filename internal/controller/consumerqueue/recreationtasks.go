@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/recreate"
 )
@@ -95,6 +96,14 @@ func (t recreationTask) lastResult() (phaseResult, bool) {
 		return *t.former, true
 	}
 	return phaseResult{}, false
+}
+
+// detail describes what the work waits for, or why its last attempt failed; empty if there is neither.
+func (t recreationTask) detail() string {
+	if last, known := t.lastResult(); known && last.err != nil && t.progress.Detail == "" {
+		return conditions.ErrorSummary(last.err)
+	}
+	return t.progress.Detail
 }
 
 // retryIn returns how soon failed work is repeated.

@@ -30,7 +30,6 @@ type recreationWork struct {
 	recreation recreate.Recreation
 	engine     brokers.Recreator
 	connection *brokers.Broker
-	wanted     func(vhost.Binding) bool
 	// configMap has the contract of consumers that may be asked to pause; empty if they may not.
 	configMap string
 }
@@ -52,7 +51,7 @@ func (w *recreationWork) run(ctx context.Context, report func(recreate.Progress)
 	case v1alpha1.RecreationSwapping:
 		result.swapped, result.err = w.engine.Swap(ctx, w.recreation, w.recordDeleteSent)
 	case v1alpha1.RecreationGivingBack:
-		result.progress, result.err = w.engine.GiveBack(ctx, w.recreation, w.wanted, report)
+		result.progress, result.err = w.engine.GiveBack(ctx, w.recreation, report)
 		if result.err == nil {
 			result.err = w.connection.CatchUp(ctx) // the next comparison must see the new queue
 		}
@@ -126,7 +125,7 @@ func (v *vhostScope) workOf(status v1alpha1.RecreationStatus) (*recreationWork, 
 	}
 	return &recreationWork{
 		Reconciler: v.Reconciler, key: v.key(), status: status, recreation: of,
-		engine: v.connection.Recreator(v.location.Cluster.Key()), connection: v.connection, wanted: v.wantedAfter(status),
+		engine: v.connection.Recreator(v.location.Cluster.Key()), connection: v.connection,
 	}, nil
 }
 
@@ -158,26 +157,20 @@ func (v *vhostScope) acceptsPast(status v1alpha1.RecreationStatus) bool {
 	return topology.RecreationOf(v.cq).AcceptPastBindings || v.roleOf(status.Queue) != v1alpha1.RoleMain
 }
 
+// roleOf returns the role of a queue. After the status was lost, only the spec has it.
 func (v *vhostScope) roleOf(queue string) v1alpha1.Role {
-	return v.known[vhost.QueueID(queue)].Role
+	role := v.known[vhost.QueueID(queue)].Role
+	for _, desired := range v.desired.Queues {
+		if role == "" && desired.Name == queue {
+			return desired.Role
+		}
+	}
+	return role
 }
 
 func (v *vhostScope) tiersReturningTo(queue string) []string {
 	observed, _ := v.connection.Observe(topology.SelectionWith(v.cq, v.owned))
 	return plan.TiersReturningTo(queue, v.owned, observed)
-}
-
-// wantedAfter returns a function that reports whether the new queue gets a binding: all except owned bindings that left the spec.
-// After a back-out, the old queue gets all its bindings.
-func (v *vhostScope) wantedAfter(status v1alpha1.RecreationStatus) func(vhost.Binding) bool {
-	if status.BackOutReason != "" || len(v.desired.Queues) == 0 {
-		return func(vhost.Binding) bool { return true }
-	}
-	owned, desired := vhost.IDs{}, topology.IDsOf(v.desired.Bindings)
-	for _, entry := range v.owned {
-		owned[topology.IDOf(entry)] = true
-	}
-	return func(binding vhost.Binding) bool { return desired[binding.ID()] || !owned[binding.ID()] }
 }
 
 // outcomes maps the reasons of errors to the outcomes of a phase. Any other reason is PhaseRefused.
@@ -186,6 +179,7 @@ var outcomes = map[recreate.Reason]plan.Outcome{
 	recreate.DeleteUncertain:        plan.PhaseFailed,
 	recreate.ConsumersCameBack:      plan.PhaseConsumersCame,
 	recreate.MessagesPending:        plan.PhaseNotProven,
+	recreate.NotProven:              plan.PhaseUnproven,
 	recreate.PublishersPastBindings: plan.PhaseNotProven,
 }
 

@@ -22,7 +22,7 @@ type memoryRecreator struct {
 	// listed and following are what Consumers returns.
 	listed, following int
 	calls             []string
-	hold              []string // IDs of hold queues, for Find
+	hold              map[string][]string // IDs of recreations by queue, for Find
 	fenced            bool
 	isNew             bool // Inspect reports the new arguments
 	// during is called in the work of a phase, before it has an effect.
@@ -65,7 +65,7 @@ func (m *memoryRecreator) set(change func(*memoryRecreator)) {
 	change(m)
 }
 
-func (m *memoryRecreator) Find(string) []string { return m.hold }
+func (m *memoryRecreator) Find(queue string) []string { return m.hold[queue] }
 
 func (m *memoryRecreator) Check(ctx context.Context, r recreate.Recreation) error {
 	observed, _ := m.broker.Observe(vhost.Selection{Queues: []string{r.Queue.Name}})
@@ -136,17 +136,13 @@ func (m *memoryRecreator) Swap(ctx context.Context, r recreate.Recreation, delet
 	return recreate.Swapped{DeleteSent: true}, nil
 }
 
-func (m *memoryRecreator) GiveBack(
-	ctx context.Context, r recreate.Recreation, wanted func(vhost.Binding) bool, _ func(recreate.Progress),
-) (recreate.Progress, error) {
+func (m *memoryRecreator) GiveBack(ctx context.Context, r recreate.Recreation, _ func(recreate.Progress)) (recreate.Progress, error) {
 	if err := m.call(ctx, v1alpha1.RecreationGivingBack, r); err != nil {
 		return recreate.Progress{}, err
 	}
 	m.broker.Change(func(s *snapshot.Snapshot) {
 		for _, binding := range r.Bindings {
-			if wanted(binding) {
-				s.PutBinding(binding)
-			}
+			s.PutBinding(binding)
 		}
 	})
 	return recreate.Progress{}, nil

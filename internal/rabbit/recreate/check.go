@@ -10,6 +10,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -32,7 +33,11 @@ func (r *Recreator) Check(ctx context.Context, rec Recreation) error {
 	if err != nil {
 		return reasoned(err)
 	}
-	if err := r.checkQueue(rec, info); err != nil {
+	policies, err := r.api.Policies(ctx)
+	if err != nil {
+		return reasoned(err)
+	}
+	if err := r.checkQueue(rec, info, policies); err != nil {
 		return err
 	}
 	if err := r.checkNodes(ctx, name); err != nil {
@@ -45,10 +50,6 @@ func (r *Recreator) Check(ctx context.Context, rec Recreation) error {
 	if err := checkBindings(rec, bindings); err != nil {
 		return err
 	}
-	policies, err := r.api.Policies(ctx)
-	if err != nil {
-		return reasoned(err)
-	}
 	if err := r.checkPolicies(rec, policies); err != nil {
 		return err
 	}
@@ -56,7 +57,7 @@ func (r *Recreator) Check(ctx context.Context, rec Recreation) error {
 }
 
 // checkQueue refuses queues that cannot be recreated. A nil info means that the queue does not exist: the recreation declares it.
-func (r *Recreator) checkQueue(rec Recreation, info *management.QueueInfo) error {
+func (r *Recreator) checkQueue(rec Recreation, info *management.QueueInfo, policies []vhost.Policy) error {
 	name := rec.Queue.Name
 	known, exists := vhost.Queue{}, false
 	r.observer.View(func(s *snapshot.Snapshot) { known, exists = s.Queues[name] })
@@ -72,6 +73,9 @@ func (r *Recreator) checkQueue(rec Recreation, info *management.QueueInfo) error
 	if given && limit < 0 && !r.isAtLeast(vhost.RabbitMQ40) {
 		return refuse(UnsupportedQueue, "queue %q has x-delivery-limit: -1, so RabbitMQ before 4.0 drops each message that is "+
 			"returned to it; delete the queue by hand", name)
+	}
+	if err := safedelete.CheckEligible(r.Errors, name, *info, policies); err != nil {
+		return because(UnsupportedQueue, fmt.Errorf("%w; delete the queue by hand when it is empty", err))
 	}
 	return nil
 }

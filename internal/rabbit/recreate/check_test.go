@@ -126,6 +126,7 @@ type reported struct {
 
 	mayNotWrite, isTaken bool
 	shared               error
+	policies             []vhost.Policy
 }
 
 func (o reported) MayWritePolicies() bool              { return !o.mayNotWrite }
@@ -137,8 +138,11 @@ func (o reported) View(show func(*snapshot.Snapshot))  { show(&snapshot.Snapshot
 type listed struct {
 	API
 
-	queue management.QueueInfo
+	queue    management.QueueInfo
+	policies []vhost.Policy
 }
+
+func (l listed) Policies(context.Context) ([]vhost.Policy, error) { return l.policies, nil }
 
 func (l listed) QueueInfo(context.Context, string, string) (*management.QueueInfo, error) {
 	return &l.queue, nil
@@ -151,17 +155,27 @@ func TestStatesInWhichNoQueueIsRecreated(t *testing.T) {
 		change(&changed)
 		return changed
 	}
+	limited := func(name string, limit int) management.QueueInfo {
+		return with(func(q *management.QueueInfo) { q.Arguments = map[string]any{name: limit} })
+	}
+	short := vhost.Policy{
+		Name: "p", Pattern: vhost.ReadPattern("^orders$"), ApplyTo: "queues", Definition: vhost.Arguments{vhost.KeyMaxLength: int64(0)},
+	}
 	cases := map[string]struct {
 		broker reported
 		queue  management.QueueInfo
 		reason Reason
 	}{
-		"the user lacks the tag policymaker": {reported{mayNotWrite: true}, running, MissingPermission},
-		"a Redrive uses the queue":           {reported{isTaken: true}, running, QueueBusy},
-		"another instance uses the vhost":    {reported{shared: brokererr.ErrShared}, running, SharedVHost},
-		"the queue has no leader":            {reported{}, with(func(q *management.QueueInfo) { q.Leader = "" }), QueueUnavailable},
-		"the queue has no majority":          {reported{}, with(func(q *management.QueueInfo) { q.State = "minority" }), QueueUnavailable},
-		"the queue is classic":               {reported{}, with(func(q *management.QueueInfo) { q.Type = "classic" }), UnsupportedQueue},
+		"messages expire before a sentinel is found": {reported{}, limited("x-message-ttl", 500), UnsupportedQueue},
+		"the queue has room for one message":         {reported{}, limited("x-max-length", 1), UnsupportedQueue},
+		"the queue has no room for sentinels":        {reported{}, limited("x-max-length-bytes", 4095), UnsupportedQueue},
+		"a policy leaves no room":                    {reported{policies: []vhost.Policy{short}}, running, UnsupportedQueue},
+		"the user lacks the tag policymaker":         {reported{mayNotWrite: true}, running, MissingPermission},
+		"a Redrive uses the queue":                   {reported{isTaken: true}, running, QueueBusy},
+		"another instance uses the vhost":            {reported{shared: brokererr.ErrShared}, running, SharedVHost},
+		"the queue has no leader":                    {reported{}, with(func(q *management.QueueInfo) { q.Leader = "" }), QueueUnavailable},
+		"the queue has no majority":                  {reported{}, with(func(q *management.QueueInfo) { q.State = "minority" }), QueueUnavailable},
+		"the queue is classic":                       {reported{}, with(func(q *management.QueueInfo) { q.Type = "classic" }), UnsupportedQueue},
 		"RabbitMQ 3.10 drops messages that are given back": {
 			reported{versioned: versioned{version: "3.10.8"}},
 			with(func(q *management.QueueInfo) { q.Arguments = map[string]any{vhost.ArgDeliveryLimit: -1} }), UnsupportedQueue,
@@ -169,7 +183,7 @@ func TestStatesInWhichNoQueueIsRecreated(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := New(Settings{Username: "warren"}, test.broker, nil, nil, listed{queue: test.queue}).Check(t.Context(), of("orders"))
+			err := New(Settings{Username: "warren"}, test.broker, nil, nil, listed{queue: test.queue, policies: test.broker.policies}).Check(t.Context(), of("orders"))
 			if ReasonOf(err) != test.reason {
 				t.Errorf("%q: %v", ReasonOf(err), err)
 			}

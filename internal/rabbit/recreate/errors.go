@@ -44,6 +44,8 @@ const (
 	PublishersPastBindings Reason = "PublishersPastBindings"
 	// MessagesPending: the queue holds messages that wait to be redelivered or dead-lettered.
 	MessagesPending Reason = "MessagesPending"
+	// NotProven: Swap could not show that the queue is empty; the text says why.
+	NotProven Reason = "NotProven"
 	// AMQP10Message: a message of AMQP 1.0 cannot be moved without a loss.
 	AMQP10Message Reason = "AMQP10Message"
 	// MessageNotMoved: a message cannot be moved; the text says why.

@@ -14,6 +14,7 @@ func TestReasonOfAFailedSwap(t *testing.T) {
 		errs    brokererr.Errors
 		pending = errs.Because([]error{brokererr.ErrNotEmpty, brokererr.ErrPending}, "messages wait to be dead-lettered")
 		slow    = errs.Fail(brokererr.ErrUnproven, "it took longer than 10s")
+		held    = errs.Because([]error{brokererr.ErrUnproven, brokererr.ErrPending}, "a sentinel is held")
 		other   = errors.New("other")
 	)
 	cases := map[string]struct {
@@ -27,7 +28,8 @@ func TestReasonOfAFailedSwap(t *testing.T) {
 		"messages wait to be dead-lettered":        {safedelete.Recreated{}, 0, pending, MessagesPending},
 		"messages arrived":                         {safedelete.Recreated{}, 0, brokererr.ErrNotEmpty, PublishersPastBindings},
 		"messages arrived until the time was over": {safedelete.Recreated{}, 1, slow, PublishersPastBindings},
-		"the broker was slow":                      {safedelete.Recreated{}, 0, slow, ""},
+		"a sentinel of a crash is held":            {safedelete.Recreated{}, 0, held, ""},
+		"the broker was slow":                      {safedelete.Recreated{}, 0, slow, NotProven},
 		"the callback gave a reason":               {safedelete.Recreated{}, 0, refuse(AMQP10Message, "x"), AMQP10Message},
 		"a permission is missing":                  {safedelete.Recreated{}, 0, fmt.Errorf("x: %w", brokererr.ErrAccessRefused), MissingPermission},
 		"another instance works here":              {safedelete.Recreated{}, 0, brokererr.ErrShared, SharedVHost},

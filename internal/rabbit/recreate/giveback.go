@@ -3,7 +3,6 @@ package recreate
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
@@ -23,13 +22,11 @@ const (
 )
 
 // GiveBack moves messages and bindings back to the queue, the new one or the old one, and removes the objects that the recreation
-// has declared. It drops bindings of the hold that are not wanted any more. No delete of the queue may be running: see
-// Recreation.DeleteSent. report, if it is not nil, is called several times a second.
+// has declared. It keeps bindings that left the spec, because dead letters of another queue may need them. No delete of the queue may be
+// running: see Recreation.DeleteSent. report, if it is not nil, is called several times a second.
 //
 // If the queue may still hold a sentinel behind other messages, GiveBack fails at its end. Consumers may start before that.
-func (r *Recreator) GiveBack(
-	ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool, report func(Progress),
-) (Progress, error) {
+func (r *Recreator) GiveBack(ctx context.Context, rec Recreation, report func(Progress)) (Progress, error) {
 	now, err := r.inspectQueue(ctx, rec, rec.Queue.Name)
 	if err != nil {
 		return Progress{}, err
@@ -39,7 +36,9 @@ func (r *Recreator) GiveBack(
 	if cleared != nil && !errors.Is(cleared, brokererr.ErrUnproven) {
 		return Progress{}, reasoned(cleared)
 	}
-	if !now.Exists { // another client has deleted it
+	if now.Exists { // after a back-out with its old arguments
+		rec.Queue.Arguments = now.Arguments
+	} else { // another client has deleted it
 		if err := r.changer.Declare(ctx, r.Cluster, topology.Topology{Queues: []topology.Queue{rec.Queue}}); err != nil {
 			return Progress{}, reasoned(err)
 		}
@@ -49,7 +48,7 @@ func (r *Recreator) GiveBack(
 			return Progress{}, err
 		}
 	}
-	progress, err := r.giveBack(ctx, rec, wanted, report)
+	progress, err := r.giveBack(ctx, rec, report)
 	if err != nil || cleared == nil {
 		return progress, err
 	}
@@ -58,13 +57,11 @@ func (r *Recreator) GiveBack(
 }
 
 // giveBack is GiveBack without the fence.
-func (r *Recreator) giveBack(
-	ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool, report func(Progress),
-) (Progress, error) {
+func (r *Recreator) giveBack(ctx context.Context, rec Recreation, report func(Progress)) (Progress, error) {
 	if rec.WithoutHold {
 		return Progress{}, r.removeProbe(ctx, rec)
 	}
-	progress, err := r.giveBackAll(ctx, rec, wanted, report)
+	progress, err := r.giveBackAll(ctx, rec, report)
 	if err != nil {
 		return progress, err
 	}
@@ -84,25 +81,23 @@ func (r *Recreator) removeProbe(ctx context.Context, rec Recreation) error {
 }
 
 // bindIfUnbound is bindRecorded unless the queue has bindings, because a crash may have followed an earlier call that bound it.
-func (r *Recreator) bindIfUnbound(ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool) error {
+func (r *Recreator) bindIfUnbound(ctx context.Context, rec Recreation) error {
 	bindings, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
 	if err != nil || len(bindings) > 0 {
 		return err
 	}
-	return r.bindRecorded(ctx, rec, wanted)
+	return r.bindRecorded(ctx, rec)
 }
 
 // bindRecorded declares the recorded bindings, because another client has deleted the hold, which had them.
-func (r *Recreator) bindRecorded(ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool) error {
-	return r.bind(ctx, rec.Queue.Name, wantedOf(rec.Bindings, rec.Queue.Name, wanted))
+func (r *Recreator) bindRecorded(ctx context.Context, rec Recreation) error {
+	return r.bind(ctx, rec.Queue.Name, rec.Bindings)
 }
 
 // giveBackAll moves the messages of the backlog back, then most messages of the hold. Then it binds the queue, moves the remaining
 // messages, and deletes both queues. The messages of a publisher retain their order, except messages in flight when the bindings
 // move, and messages that are published faster than Warren moves them.
-func (r *Recreator) giveBackAll(
-	ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool, report func(Progress),
-) (progress Progress, err error) {
+func (r *Recreator) giveBackAll(ctx context.Context, rec Recreation, report func(Progress)) (progress Progress, err error) {
 	hold, err := r.count(ctx, rec.Hold())
 	if err != nil {
 		return progress, err
@@ -114,7 +109,7 @@ func (r *Recreator) giveBackAll(
 	rebind := r.rebind
 	switch {
 	case !hold.Exists && !backlog.Exists:
-		return progress, r.bindIfUnbound(ctx, rec, wanted)
+		return progress, r.bindIfUnbound(ctx, rec)
 	case !hold.Exists:
 		rebind = r.bindRecorded
 	}
@@ -127,7 +122,7 @@ func (r *Recreator) giveBackAll(
 	if progress, err = r.moveBack(ctx, rec, rec.Hold(), progress, nearlyEmpty, report); err != nil {
 		return progress, err
 	}
-	if err := rebind(ctx, rec, wanted); err != nil {
+	if err := rebind(ctx, rec); err != nil {
 		return progress, err
 	}
 	return r.giveBackRest(ctx, rec, progress, report)
@@ -193,12 +188,12 @@ func maxDepth(arguments vhost.Arguments) int {
 }
 
 // rebind binds the queue before it unbinds the hold.
-func (r *Recreator) rebind(ctx context.Context, rec Recreation, wanted func(vhost.Binding) bool) error {
+func (r *Recreator) rebind(ctx context.Context, rec Recreation) error {
 	bindings, err := r.bindingsOf(ctx, rec, rec.Hold())
 	if err != nil {
 		return err
 	}
-	if err := r.bind(ctx, rec.Queue.Name, wantedOf(bindings, rec.Queue.Name, wanted)); err != nil {
+	if err := r.bind(ctx, rec.Queue.Name, bindings); err != nil {
 		return err
 	}
 	if err := r.Crash.Pass(StepRebound); err != nil {
@@ -211,15 +206,4 @@ func (r *Recreator) rebind(ctx context.Context, rec Recreation, wanted func(vhos
 		return err
 	}
 	return management.Sleep(ctx, r.Errors, inFlight)
-}
-
-// wantedOf returns the wanted bindings, with the queue as their destination.
-func wantedOf(bindings []vhost.Binding, queue string, wanted func(vhost.Binding) bool) []vhost.Binding {
-	var kept []vhost.Binding
-	for _, binding := range bindings {
-		if binding.Destination = queue; wanted(binding) {
-			kept = append(kept, binding)
-		}
-	}
-	return slices.Clip(kept)
 }

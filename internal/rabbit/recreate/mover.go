@@ -44,8 +44,8 @@ type move struct {
 // and then it never becomes nearly empty.
 func maxMoved(ready int) int { return 2*ready + 5000 }
 
-// move moves messages until fewer than endBelow are ready. A message that cannot be moved ends the move. It drops sentinels that a
-// crash has left behind.
+// move moves messages until fewer than endBelow are ready. A message that cannot be moved ends the move, also because another client
+// has deleted the destination or its binding: the caller declares both. It drops sentinels that a crash has left behind.
 func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Progress, error) {
 	var latest Progress
 	settings := mover.Settings{MaxDepth: -1}
@@ -57,13 +57,18 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 		total = maxMoved(m.ready)
 	}
 	copier := copier{exchange: m.exchange, user: r.Username, restores: m.restores}
-	done, err := r.changer.Move(ctx, r.Cluster, mover.Config{
+	moving, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	done, err := r.changer.Move(moving, r.Cluster, mover.Config{
 		Log: r.Log, Queue: m.from, Destination: m.to, Exchange: m.exchange, Judge: copier, Copier: copier,
 		Settings: func() mover.Settings { return settings },
 		Drop:     safedelete.IsSentinel,
 		Total:    total, EndBelow: m.endBelow, MaxFailures: 1, Apart: m.isPast,
 		Report: func(now mover.Progress) {
 			latest = m.progressOf(now)
+			if now.State == mover.DestinationMissing {
+				stop(refuse(MessageNotMoved, "queue %q or its binding was deleted while messages were moved to it", m.to))
+			}
 			if report != nil {
 				report(latest)
 			}
@@ -87,7 +92,7 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 	if ctx.Err() != nil {
 		return latest, r.Errors.Unreachable(ctx.Err())
 	}
-	return latest, nil
+	return latest, context.Cause(moving)
 }
 
 func (m move) progressOf(now mover.Progress) Progress {

@@ -150,7 +150,7 @@ func (r *recreating) next() (err error) {
 			r.record.DeleteSent, r.swapped = swapped.DeleteSent, swapped
 		}
 	case givingBack:
-		_, err = recreator.GiveBack(ctx, rec, func(vhost.Binding) bool { return true }, nil)
+		_, err = recreator.GiveBack(ctx, rec, nil)
 	}
 	if err == nil {
 		r.record.phase = following
@@ -676,6 +676,102 @@ func TestRecreationGivesBackToAQueueThatIsGone(t *testing.T) {
 		run.mustBeAsBefore(before, true)
 		mustHold(t, vh, "orders", append(backlog, "late"))
 	})
+}
+
+// Another client deletes the queue, and with it the binding through which its messages come back, while they are moved.
+func TestRecreationGivesBackToAQueueThatIsDeletedMeanwhile(t *testing.T) {
+	for name, declaresAgain := range map[string]bool{"and stays deleted": false, "and is declared again": true} {
+		t.Run(name, func(t *testing.T) {
+			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+				boundQueue(vh, nil)
+				before := vh.Definitions()
+				backlog, messages := numbered(3)
+				vh.Send("direct", "orders", messages...)
+				run := recreation(t, vh, nil)
+				deletes := sync.OnceFunc(func() {
+					vh.DeleteQueue("orders")
+					if declaresAgain {
+						vh.DeclareQueue("orders", run.record.Queue.Arguments)
+					}
+				})
+				run.survives = func(step string) bool {
+					if step == recreate.StepBackBound {
+						deletes()
+					}
+					return true
+				}
+				run.failed = func(err error) {
+					if recreate.ReasonOf(err) != recreate.MessageNotMoved {
+						t.Error(err)
+					}
+				}
+				run.run()
+				run.mustBeAsBefore(before, true)
+				mustHold(t, vh, "orders", backlog)
+			})
+		})
+	}
+}
+
+// The old queue drops its oldest messages beyond a limit that the new arguments do not have.
+func TestRecreationGivesBackNoMoreThanTheOldQueueTakes(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		boundQueue(vh, vhost.Arguments{vhost.ArgMaxLength: int64(10)})
+		before := vh.Definitions()
+		run := recreation(t, vh, nil)
+		delete(run.record.Queue.Arguments, vhost.ArgMaxLength)
+		if err := run.next(); err != nil {
+			t.Fatal(err)
+		}
+		ids, messages := numbered(30)
+		vh.Send("direct", "orders", messages...)
+		run.record.phase = givingBack
+		given := make(chan struct{})
+		go func() {
+			defer close(given)
+			run.run()
+		}()
+		rabbittest.Holds(t, vh, "orders", 8)
+		mustHold(t, vh, "orders", ids)
+		<-given
+		run.mustBeAsBefore(before, false)
+	})
+}
+
+// The BrokerConnection is suspended, or gets another Secret, while messages are moved, and the broker cannot be reached. A move that
+// outlived its connection would retry with it forever.
+func TestAMoveEndsWithItsConnection(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	boundQueue(vh, nil)
+	_, messages := numbered(3)
+	vh.Send("direct", "orders", messages...)
+	run := recreation(t, vh, nil)
+	proxy := netfault.NewProxy(t, run.config.AMQPURI)
+	run.config.AMQPURI = proxy.URI
+	if err := run.next(); err != nil {
+		t.Fatal(err)
+	}
+	ended, connecting := make(chan error, 1), make(chan struct{})
+	cut := sync.OnceFunc(func() {
+		proxy.Refuse()
+		close(connecting)
+	})
+	recreator := run.connection.Recreator(run.connection.Health().Cluster.Key())
+	go func() {
+		_, err := recreator.Empty(t.Context(), run.record.Recreation, func(recreate.Progress) { cut() })
+		ended <- err
+	}()
+	<-connecting
+	run.connection.Close()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, brokererr.ErrClosed) {
+			t.Error(err)
+		}
+	case <-time.After(rabbittest.Within):
+		t.Error("the move goes on")
+	}
 }
 
 // Another client deletes the hold, and with it the bindings, and binds the queue to one of the exchanges.

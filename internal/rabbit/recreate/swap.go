@@ -120,6 +120,8 @@ func whyNotSwapped(done safedelete.Recreated, drained int, err error) error {
 		return because(MessagesPending, err)
 	case errors.Is(err, brokererr.ErrNotEmpty), drained > 0 && errors.Is(err, brokererr.ErrUnproven):
 		return because(PublishersPastBindings, err)
+	case errors.Is(err, brokererr.ErrUnproven) && !errors.Is(err, brokererr.ErrPending):
+		return because(NotProven, err)
 	}
 	return reasoned(err)
 }

@@ -173,9 +173,8 @@ func (d *batch) fenceOff(ctx context.Context) error {
 	if err != nil || len(d.groups) == 0 {
 		return interrupted(ctx, err)
 	}
-	if time.Since(d.answered) > plannedAge {
-		d.interruptible(nil)
-		return errOutdated
+	if time.Since(d.answered) > plannedAge { // another attempt of the same size would take as long
+		return d.slow("it took longer than %v to read the queues and policies", plannedAge)
 	}
 	err = d.fenceAndDelete(ctx, planned)
 	if errors.Is(err, crashpoint.ErrCrashed) {
@@ -363,7 +362,7 @@ func (d *batch) finish(err error) {
 	for _, g := range d.groups {
 		tooSlow = tooSlow || errors.Is(g.err, errSlow)
 	}
-	if len(d.fences) > 0 {
+	if len(d.fences) > 0 || tooSlow {
 		s.batches.adapt(len(d.stats), tooSlow)
 	}
 	for _, g := range d.groups {

@@ -358,6 +358,27 @@ func TestABatchWhereListingsFail(t *testing.T) {
 	})
 }
 
+// A broker takes so long to list many queues that the callers' answers are too old. Smaller batches are fast enough.
+func TestABatchWhosePlanTakesLongIsDivided(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	var groups [][]string
+	for i := range 4 {
+		groups = append(groups, tierAndMain(vh, fmt.Sprintf("orders-%d", i)))
+	}
+	management := netfault.NewHTTPProxy(t, vh.Broker.ManagementURI, netfault.HTTPOptions{})
+	management.Before(func(request *http.Request) {
+		if request.URL.Query().Get("use_regex") != "" {
+			time.Sleep(6 * time.Second)
+		}
+	})
+	config := rabbittest.ConfigOf(vh)
+	config.ManagementURI = management.URI
+	connection := rabbittest.Connected(t, config, nil)
+	mustDeleteAll(t, connection, groups)
+	mustBeClean(t, vh)
+}
+
 // The broker removes a fence, and its answer is lost. Unlike a fence that still exists, it does not block other deletions.
 func TestTheAnswerToTheRemovalOfAFenceIsLost(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {

@@ -69,6 +69,7 @@ type API interface {
 	QueueInfos(ctx context.Context, queues []string, pattern string) (map[string]*management.QueueInfo, error)
 	BindingsOf(ctx context.Context, queue string) ([]vhost.Binding, error)
 	AllBindings(ctx context.Context) (map[string][]vhost.Binding, error)
+	Connections(ctx context.Context, show func(properties management.LooseObject)) error
 }
 
 // leaderAPI changes fences only while this process leads. The next leader takes down the fences that remain.
@@ -102,6 +103,8 @@ type Settings struct {
 	Times  Times
 	// Standing is shared by all Deleters of the process; the Deleter has its own if nil.
 	Standing *Standing
+	// KnownOwners returns a function that reports whether an owner belongs to this process. If it is nil, all do.
+	KnownOwners func() func(owner string) bool
 	// HoldsLease reports whether this process still leads; it always does if nil.
 	HoldsLease func() bool
 	// Crash ends operations between two steps, in tests only.

@@ -11,6 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -46,6 +47,9 @@ func (s *Deleter) ClearLeftovers(read time.Time) {
 		for _, stray := range strays {
 			ctx, cancel := context.WithTimeout(s.deletions.closing, undoing)
 			err := recovery{s}.checkNoDelete(ctx, cluster, stray)
+			if err == nil {
+				err = recovery{s}.checkNotConnected(ctx, stray)
+			}
 			if err == nil {
 				err = recovery{s}.clearLeftover(ctx, cluster, stray)
 			}
@@ -119,8 +123,11 @@ type leftover struct {
 
 // leftoverFences returns fences that this connection could not lift, fences of its owner that it did not put up, and fences of
 // other owners that were seen unchanged for longer than any deletion takes. It leaves out fences that a deletion of this process
-// needs, on any connection, and fences of recreations; see ClearRecreation. It ignores the time in the name of a fence: another
-// clock may have written it, and the process that put the fence up may have been stopped for a while.
+// needs, on any connection. It ignores the time in the name of a fence: another clock may have written it, and the process that put
+// the fence up may have been stopped for a while.
+//
+// A recreation takes its own fences down; see ClearRecreation. Only if no BrokerConnection of this process has the owner, the
+// recreation may never continue. Its fence is closed for longer while a delete may be running, so it must be unchanged for longer.
 //
 // Only the leader works for an owner. A former leader has lost the lease longer ago than its budget lasts, and deletes nothing any
 // more; see deleteOne. Its fences are taken down before the sentinels expire, once no delete that it sent is running; see
@@ -129,20 +136,28 @@ func (s recovery) leftoverFences() (strays []leftover, cluster string) {
 	var fences []vhost.Policy
 	s.observer.View(func(known *snapshot.Snapshot) { fences, cluster = known.Fences, known.Cluster })
 	now, sighted, next := time.Now(), fencesSeen{}, time.Duration(0)
+	isKnown := func(string) bool { return true }
+	if s.KnownOwners != nil {
+		isKnown = s.KnownOwners()
+	}
 	for _, policy := range fences {
 		name, _ := fence.ParseName(policy.Name)
-		if s.Standing.Has(policy.Name) || name.Recreation {
-			continue
-		}
 		_, known := s.deletions.isTracked(policy.Name)
 		own := known || name.Owner == s.Owner
+		if s.Standing.Has(policy.Name) || name.Recreation && (own || isKnown(name.Owner)) {
+			continue
+		}
+		wait := s.Times.Stray
+		if name.Recreation {
+			wait += s.Times.Vanish
+		}
 		seen, before := s.sighted[policy.Name]
 		if !before || !own && !snapshot.SamePolicy(seen.policy, policy) {
 			seen = fenceSeen{policy, now}
 		}
 		sighted[policy.Name] = seen
 		age := now.Sub(seen.since)
-		if left := s.Times.Stray - age; !own && left > 0 {
+		if left := wait - age; !own && left > 0 {
 			if next == 0 || left < next {
 				next = left
 			}
@@ -232,6 +247,26 @@ func (s recovery) checkNoDelete(ctx context.Context, cluster string, stray lefto
 	}))
 	if err != nil {
 		s.deletions.refreshIn(time.Second, s.observer.RequestRefresh)
+	}
+	return err
+}
+
+// checkNotConnected fails for the fence of a recreation if its owner is connected to the vhost. It passes if the user may not list
+// connections.
+func (s recovery) checkNotConnected(ctx context.Context, stray leftover) error {
+	name, _ := fence.ParseName(stray.policy.Name)
+	if !name.Recreation {
+		return nil
+	}
+	isConnected := false
+	err := s.api.Connections(ctx, func(properties management.LooseObject) {
+		isConnected = isConnected || properties[amqpconn.OwnerProperty] == name.Owner
+	})
+	if err == nil && isConnected {
+		return s.errs.Fail(brokererr.ErrShared, "another instance, as owner %s, recreates a queue", name.Owner)
+	}
+	if errors.Is(err, brokererr.ErrAccessRefused) {
+		return nil
 	}
 	return err
 }

@@ -55,6 +55,16 @@ type queueStats struct {
 	user, operator vhost.Arguments
 }
 
+// CheckEligible fails with ErrUnproven if a queue cannot be proven empty because of its type, its arguments, or a policy in effect.
+// It ignores a policy if it is not certain that the policy is in effect.
+func CheckEligible(errs brokererr.Errors, queue string, info management.QueueInfo, policies []vhost.Policy) error {
+	now := &queueStats{QueueInfo: info}
+	if user, unclear := holdingPolicy(queue, Users(policies), false); unclear == "" {
+		now.user = user.Definition
+	}
+	return now.checkEligible(errs, queue)
+}
+
 // checkEligible fails if a queue cannot be proven empty.
 func (q *queueStats) checkEligible(errs brokererr.Errors, queue string) error {
 	unproven := func(format string, args ...any) error {

@@ -163,6 +163,45 @@ func TestFencesOfOtherProcesses(t *testing.T) {
 	})
 }
 
+// A BrokerConnection was deleted while a queue was recreated. Its fence would refuse messages, and prevent removals, forever. A fence
+// of a BrokerConnection that exists, or of an instance that is connected, stays: the recreation continues behind it.
+func TestFencesOfOtherRecreations(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	put := func(owner string) string {
+		name := fence.Name{Owner: owner, Begun: time.Now(), Recreation: true}.String("orders")
+		vh.SetPolicy(name, brokers.Policy{
+			Pattern: fence.Pattern([]string{name}), ApplyTo: "queues",
+			Definition: map[string]any{"max-length": 0, "overflow": "reject-publish"},
+		})
+		return name
+	}
+	config := rabbittest.ConfigOf(vh)
+	config.Owner, config.KnownOwners = "mine", rabbittest.Knowing("known")
+	times := rabbittest.Unpaced()
+	times.Leftover, times.Vanish = time.Second, time.Second
+	connection := rabbittest.ConnectedWith(t, config, times)
+	other := rabbittest.ConfigOf(vh)
+	other.Owner = "connected"
+	connected := rabbittest.Connected(t, other, nil)
+	g := NewWithT(t)
+	seen := func() string {
+		g.Expect(connection.Refresh(t.Context())).To(Succeed())
+		return connection.Health().OtherInstances
+	}
+	g.Eventually(seen).WithTimeout(rabbittest.Within).Should(Equal("connected"), "the management API lists connections late")
+	mine, known, live := put("mine"), put("known"), put("connected")
+	put("gone")
+	left := func() []string {
+		g.Expect(connection.Refresh(t.Context())).To(Succeed())
+		return vh.Policies()
+	}
+	g.Eventually(left).WithTimeout(rabbittest.Within).WithPolling(100 * time.Millisecond).Should(ConsistOf(mine, known, live))
+	connected.Close()
+	g.Eventually(left).WithTimeout(rabbittest.Within).WithPolling(100 * time.Millisecond).Should(ConsistOf(mine, known))
+	g.Eventually(seen).WithTimeout(rabbittest.Within).Should(BeEmpty(), "removals are possible again")
+}
+
 // A sentinel that was left in a tier expires to the queue that the tier dead-letters to.
 func TestSentinelsThatExpired(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {

@@ -79,9 +79,9 @@ type Plan struct {
 //
 // Under Report it only leaves objects. While an object requires recreation, Warren declares only objects that were in sync before,
 // and leaves the bindings of that object as they are. If only a broker upgrade explains the difference, it also declares the
-// bindings again. If Warren recreates the object itself, it first declares new exchanges and queues, and binds new exchanges: the
-// recreated queue may dead-letter to them, and no message reaches them yet. A binding to an end that is missing and not declared is
-// left out. A new source binding waits for everything else, so that messages find a complete topology.
+// bindings again. If Warren recreates the object itself, it first declares and binds new objects to which the recreated queue may
+// dead-letter. A binding to an end that is missing and not declared is left out. A new source binding waits for everything else, so
+// that messages find a complete topology.
 func Decide(comparison Comparison, known topology.Inventory, policy v1alpha1.DriftPolicy) Plan {
 	decision := decision{comparison: comparison, known: known, policy: policy, absent: vhost.IDs{}}
 	if !comparison.Upgraded {
@@ -141,25 +141,31 @@ func (d decision) about(missing Entry) Action {
 	return Action{Bind, reason, missing}
 }
 
-// precedesRecreation reports whether Warren declares a new object before it recreates a queue: an exchange or queue that did not
-// exist before, or a binding of such an exchange. All other bindings wait, because messages would take both the old and the new
-// route.
+// precedesRecreation reports whether Warren declares or binds a new object before it recreates a queue. A new exchange or queue must
+// not have existed before. A binding of a source waits. Other bindings come first, because the recreated main queue may dead-letter
+// through them.
 func (d decision) precedesRecreation(missing Entry) bool {
 	if !d.comparison.Recreates || d.comparison.Upgraded {
 		return false
 	}
-	id := missing.ID()
 	if missing.Binding != nil {
-		id = vhost.ExchangeID(missing.Source)
-		isMissing := slices.ContainsFunc(d.comparison.Entries, func(entry Entry) bool {
-			return entry.ID() == id && entry.State == v1alpha1.StateMissing
-		})
-		if !isMissing || missing.Role == v1alpha1.RoleSource {
-			return false
-		}
+		return missing.Role != v1alpha1.RoleSource && !d.hasOldRoute(*missing.Binding)
 	}
-	entry, known := d.known[id]
+	entry, known := d.known[missing.ID()]
 	return !known || topology.Intended(entry)
+}
+
+// hasOldRoute reports whether the messages of a new binding still reach another queue through a binding that left the spec. With
+// both bindings, each message would take both routes.
+func (d decision) hasOldRoute(binding topology.Binding) bool {
+	isFanout := slices.ContainsFunc(d.comparison.Entries, func(entry Entry) bool {
+		return entry.Exchange != nil && entry.Name == binding.Source && entry.Exchange.Type == v1alpha1.ExchangeFanout
+	})
+	return slices.ContainsFunc(d.comparison.Orphans, func(orphan Orphan) bool {
+		old := orphan.Entry
+		isOther := old.Kind == v1alpha1.KindBinding && old.Source == binding.Source && old.Destination != binding.Destination
+		return isOther && (isFanout || old.RoutingKey == binding.RoutingKey && old.Arguments == binding.ID().Arguments)
+	})
 }
 
 func (o Orphan) action(policy v1alpha1.DriftPolicy) Action {

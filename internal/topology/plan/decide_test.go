@@ -111,14 +111,14 @@ func TestDecide(t *testing.T) {
 				deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}
 			}`},
 		},
-		"before Warren recreates a queue, it declares new objects that no message can reach": {
+		"before Warren recreates a queue, it declares new objects and binds them, except to sources": {
 			Scenario: plantest.Scenario{Was: full, Recreates: true, Spec: `{
 				queue: {messageTTL: 5m},
 				bindings: [{exchange: {name: events, type: topic}, routingKeys: [order.placed, order.paid]}, {exchange: {name: more, type: fanout}}],
 				retry: {exchange: {name: again}, delayTiers: [{delay: 30s, queueName: tier}, {delay: 1m, queueName: next}]},
 				deadLetter: {exchange: {name: grave}, queue: {name: dlq}}
 			}`},
-			want: []string{"exchange more (fanout)", "exchange grave (fanout)", "queue next", `binding grave -> dlq ""`},
+			want: []string{"exchange more (fanout)", "exchange grave (fanout)", "queue next", `binding again -> next "next"`, `binding grave -> dlq ""`},
 		},
 		"before Warren recreates a queue, it does not declare a deleted queue that had other arguments": {
 			Scenario: plantest.Scenario{
@@ -230,6 +230,63 @@ func TestAFailedDeclarationIsRepeatedBeforeARecreation(t *testing.T) {
 	intended := topology.InventoryOf(plan.MergeInventory(played.Comparison, played.Known, first))
 	again := plan.Decide(played.Comparison, intended, v1alpha1.DriftPolicyCorrect)
 	topologytest.Equal(t, "again", planned(first), planned(again))
+}
+
+// The recreated main queue dead-letters only to exchanges whose messages reach a queue.
+func TestBindingsThatPrecedeTheRecreationOfTheMainQueue(t *testing.T) {
+	t.Parallel()
+	const (
+		grave    = `{queue: {messageTTL: 5m}, retry: {policy: None}, deadLetter: {exchange: {name: grave}, queue: {name: dlq, maxLength: 10}}}`
+		fanout   = `{retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: %s}}}`
+		direct   = `{%sretry: {policy: None}, deadLetter: {exchange: {name: dead, type: direct}, routingKey: %s, queue: {name: %s}}}`
+		byReason = `{%sretry: {strategy: Reject, delayTiers: [{delay: 30s, queueName: %s}]}, deadLetter: {exchange: {name: dlx, type: headers}, queue: {name: dlq}}}`
+		ttl      = "queue: {messageTTL: 5m}, "
+	)
+	exchange := func(o *vhost.Observed) { o.Exchanges["grave"] = vhost.Exchange{Type: "fanout", Durable: true} }
+	for name, test := range map[string]struct {
+		edit
+		want []string
+	}{
+		"the dead-letter queue was recreated after its new exchange was declared": {
+			edit: edit{was: fmt.Sprintf(fanout, "dlq, maxLength: 10"), spec: grave, then: exchange},
+			want: []string{`binding grave -> dlq ""`},
+		},
+		"a binding waits until its queue is recreated": {edit: edit{was: fmt.Sprintf(fanout, "dlq"), spec: grave, then: exchange}},
+		"the binding of a new key failed": {
+			edit: edit{was: fmt.Sprintf(direct, "", "a", "dlq"), spec: fmt.Sprintf(direct, ttl, "b", "dlq")},
+			want: []string{`binding dead -> dlq "b"`},
+		},
+		"the binding of a new key to a new queue failed": {
+			edit: edit{was: fmt.Sprintf(direct, "", "a", "dlq"), spec: fmt.Sprintf(direct, ttl, "b", "grave")},
+			want: []string{"queue grave", `binding dead -> grave "b"`},
+		},
+		"one of four bindings succeeded": {
+			edit: edit{
+				was:  fmt.Sprintf(fanout, "dlq"),
+				spec: strings.ReplaceAll(fmt.Sprintf(byReason, "", "tier"), "dlx", "grave"), declared: true,
+				then: func(o *vhost.Observed) { topologytest.UnbindFrom(o, "grave", "dlq") },
+			},
+			want: slices.Repeat([]string{`binding grave -> dlq ""`}, 3),
+		},
+		"dead letters have the old route": {
+			edit: edit{was: fmt.Sprintf(direct, "", "a", "dlq"), spec: fmt.Sprintf(direct, ttl, "a", "grave")},
+			want: []string{"queue grave"},
+		},
+		"rejected messages have the old route": {
+			edit: edit{was: fmt.Sprintf(byReason, "", "tier"), spec: fmt.Sprintf(byReason, ttl, "next")},
+			want: []string{"queue next"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before := topologytest.Owned(topologytest.Desired(t, test.was, topologytest.V43))
+			comparison := test.compare(t)
+			comparison.Recreates = true
+			topologytest.Equal(t, "a queue needs recreation", true, comparison.Recreate())
+			got := plan.Decide(comparison, topology.InventoryOf(before), v1alpha1.DriftPolicyCorrect)
+			topologytest.Equal(t, "plan", test.want, planned(got), cmpopts.EquateEmpty())
+		})
+	}
 }
 
 func TestPlanSummary(t *testing.T) {

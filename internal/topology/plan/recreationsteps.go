@@ -25,8 +25,10 @@ const (
 	PhaseMessagesCame Outcome = "MessagesCame"
 	// PhaseConsumersCame: a consumer subscribed to the queue.
 	PhaseConsumersCame Outcome = "ConsumersCame"
-	// PhaseNotProven: the queue could not be proven empty.
+	// PhaseNotProven: the queue could not be proven empty, because of messages.
 	PhaseNotProven Outcome = "NotProven"
+	// PhaseUnproven: the queue could not be proven empty, although no message was found in it.
+	PhaseUnproven Outcome = "Unproven"
 	// PhaseRefused: the recreation is not possible, for a reason that waiting does not remove.
 	PhaseRefused Outcome = "Refused"
 )
@@ -59,11 +61,11 @@ func NextStep(status v1alpha1.RecreationStatus, ended Ended) (next v1alpha1.Recr
 		return BackOut(status, v1alpha1.BackOutRefused, ended.Message), false
 	case PhaseMessagesCame:
 		return afterMessagesCame(status, ended), false
-	case PhaseNotProven:
+	case PhaseNotProven, PhaseUnproven:
 		switch {
 		case ended.Settled:
 			return BackOut(status, v1alpha1.BackOutNotProven, ended.Message), false
-		case status.Phase == v1alpha1.RecreationSwapping && !ended.WithoutHold:
+		case ended.Outcome == PhaseNotProven && status.Phase == v1alpha1.RecreationSwapping && !ended.WithoutHold:
 			return emptiedAgain(status), false
 		}
 	}
