@@ -197,6 +197,23 @@ func TestTheNextOutageBeginsWithOneMessage(t *testing.T) {
 	})
 }
 
+// Messages whose copies the broker refuses stay unsettled in the consumer.
+func TestABreakerThatTriesMessagesHoldsFewOfThem(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
+			return errors.New("no database")
+		}, consumer.WithConcurrency(1), consumer.WithPrefetch(4), consumer.WithBreaker(1, time.Second))
+		b.Refuse("orders.retry.30s", true)
+		for i := range 100 {
+			b.send(t, fmt.Sprint(i))
+		}
+		pass(10 * time.Minute)
+		equal(t, "waiting in the queue", 100-4, len(b.Messages("orders")))
+		equal(t, "Run", nil, b.end())
+	})
+}
+
 // A handler that began before the breaker opened says nothing about the dependency of now, and its failure uses an attempt.
 func TestAHandlerThatBeganBeforeTheBreakerOpened(t *testing.T) {
 	t.Parallel()
@@ -210,13 +227,14 @@ func TestAHandlerThatBeganBeforeTheBreakerOpened(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				slow, hangs := make(chan struct{}), make(chan struct{})
+				slow, hangs, tried := make(chan struct{}), make(chan struct{}), atomic.Bool{}
 				b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
 					switch m.Body {
 					case "slow":
 						<-slow
 						return test.late
 					case "hangs":
+						tried.Store(true)
 						<-hangs
 					}
 					return errors.New("no database")
@@ -227,6 +245,7 @@ func TestAHandlerThatBeganBeforeTheBreakerOpened(t *testing.T) {
 				pass(time.Second)
 				b.send(t, "hangs", "waits")
 				pass(3 * time.Second)
+				equal(t, "tried while the slow handler runs", true, tried.Load())
 				close(slow)
 				pass(time.Second)
 				equal(t, "ready", false, b.consumer.Health().Ready)

@@ -47,6 +47,7 @@ type session struct {
 	subscribing   sync.Mutex    // held during basic.consume and basic.cancel; guards the next fields
 	received      chan struct{} // closed when all deliveries of the subscription are in inbox; nil while not subscribed
 	subscribed    int           // the window of the subscription; 0 while not subscribed
+	subscriptions int           // how many consumer tags were used
 	qos           int           // the prefetch of the next basic.consume
 	limiterPauses atomic.Bool   // the session does not consume until the limiter grants permission
 }
@@ -99,7 +100,7 @@ func (c *Consumer) open(ctx context.Context, current contract.Contract, given *s
 // tag returns the consumer tag. RabbitMQ allows 255 bytes.
 func (s *session) tag() string {
 	name := s.consumer.conn.name
-	return name[:min(len(name), 200)] + " " + s.id
+	return fmt.Sprintf("%s %s %d", name[:min(len(name), 200)], s.id, s.subscriptions)
 }
 
 func (s *session) startWorkers() {

@@ -82,10 +82,12 @@ func (ch *channel) send(c *consumer, m *message) {
 	c.pump.push(d)
 }
 
+// unackedOf returns how many messages count for the prefetch of a consumer. A quorum queue keeps a cancelled consumer with unsettled
+// messages, and merges a consumer of the same tag with it.
 func (ch *channel) unackedOf(c *consumer) int {
 	count := 0
 	for _, d := range ch.unacked {
-		if d.consumer == c {
+		if d.consumer.tag == c.tag && d.consumer.queue == c.queue {
 			count++
 		}
 	}
