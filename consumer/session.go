@@ -233,13 +233,14 @@ const parkingTimeout = 30 * time.Second
 
 // forward publishes the copy of a delivery, acks the original, and returns the action that was carried out. Meanwhile the
 // original stays unacked. A copy that the broker refuses is published again, by the rules of the current contract, until the
-// session ends. A copy with an unknown outcome is published once more for each lost channel. Shortly before the consumer timeout
-// forward returns the message to the queue, because the broker would otherwise take back all messages of the channel.
+// session ends. A copy whose outcome is unknown is published again, the first time immediately. If the broker closed its channels, the
+// copy may be the reason, so it then gets a channel of its own. Shortly before the consumer timeout forward returns the message to the
+// queue, because the broker would otherwise take back all messages of the channel.
 func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (contract.Action, error) {
 	defer s.consumer.status.clearRefusedCopy(d)
 	ctx, cancel := context.WithDeadlineCause(s.ctx, s.settings.returnDeadline(d), errTooLate)
 	defer cancel()
-	began, retry := time.Now(), backoff{}
+	began, retry, unknown, alone := time.Now(), backoff{}, 0, false
 	for a.Verb == contract.VerbPublish {
 		switch {
 		case s.ctx.Err() != nil:
@@ -247,11 +248,11 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (c
 		case ctx.Err() != nil:
 			return contract.Action{Verb: contract.VerbReturn, Kind: a.Kind}, s.send(d, contract.VerbReturn)
 		}
-		err := s.publish(ctx, d, a)
+		err := s.publish(ctx, d, a, alone)
 		switch {
 		case err == nil:
 			return a, s.send(d, contract.VerbAck)
-		case errors.Is(err, errTooLarge): // another attempt cannot succeed
+		case errors.Is(err, errTooLarge) || isNeverAccepted(err) && !a.GivenUp: // another attempt cannot succeed
 			o.Result = contract.ResultPermanent
 		case isRefusal(err):
 			s.consumer.status.recordRefusedCopy(d, err)
@@ -262,6 +263,10 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (c
 			notify(s.consumer.contractChecks) // a new contract may have replaced a missing tier
 			sleep(ctx, retry.next())
 		case errors.As(err, new(*UnknownOutcomeError)):
+			if unknown++; unknown > 1 {
+				sleep(ctx, retry.next())
+				alone = preconditionFailed(err) != nil
+			}
 		default:
 			sleep(ctx, retry.next())
 		}
@@ -270,11 +275,11 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (c
 	return a, s.send(d, a.Verb)
 }
 
-func (s *session) publish(ctx context.Context, d *Delivery, a contract.Action) error {
+func (s *session) publish(ctx context.Context, d *Delivery, a contract.Action, alone bool) error {
 	began := time.Now()
 	message, err := copyOf(d.Raw, a, s.connection.MaxFrame())
 	if err == nil {
-		err = s.consumer.conn.copies.publish(ctx, *a.Route, message)
+		err = s.consumer.conn.copies.publish(ctx, *a.Route, message, alone)
 	}
 	s.consumer.reportPublished(Publication{Delivery: d, Route: *a.Route, Err: err, Took: time.Since(began)})
 	return err
