@@ -169,6 +169,47 @@ func TestMessagesThatAlwaysFailDoNotKeepTheBreakerOpen(t *testing.T) {
 	}
 }
 
+// RabbitMQ delivers a message first again that its handler defers, or under Requeue one whose handler panics.
+func TestMessagesThatSayNothingDoNotKeepTheBreakerOpen(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		strategy contract.Strategy
+		end      func() error
+	}{
+		"Requeue, deferred": {contract.StrategyRequeue, func() error { return consumer.Defer(24 * time.Hour) }},
+		"None, deferred":    {contract.StrategyNone, func() error { return consumer.Defer(24 * time.Hour) }},
+		"Requeue, a panic":  {contract.StrategyRequeue, func() error { panic("no such customer") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				current := contract.Default("orders")
+				current.Strategy, current.Tiers, current.MaxAttempts = test.strategy, nil, 1000
+				handled, down := map[string]int{}, atomic.Bool{}
+				down.Store(true)
+				b := run(t, current, func(_ context.Context, m *consumer.Message[string]) error {
+					switch {
+					case m.Body == "silent":
+						return test.end()
+					case down.Load():
+						return errors.New("no database")
+					}
+					handled[m.Body]++
+					return nil
+				}, consumer.WithConcurrency(1), consumer.WithPrefetch(4), consumer.WithBreaker(2, time.Minute))
+				b.send(t, "silent", "a", "b", "c", "d")
+				pass(time.Second)
+				equal(t, "ready", false, b.consumer.Health().Ready)
+				down.Store(false)
+				pass(time.Hour)
+				equal(t, "handled c and d", []int{1, 1}, []int{handled["c"], handled["d"]})
+				equal(t, "ready in the end", true, b.consumer.Health().Ready)
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
+
 // In an outage more messages are tried each interval, but the next outage begins with one.
 func TestTheNextOutageBeginsWithOneMessage(t *testing.T) {
 	t.Parallel()
