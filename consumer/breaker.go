@@ -103,6 +103,7 @@ func (b *breaker) record(ends []ending, given *settings, changed func()) bool {
 func (b *breaker) open(given *settings, changed func()) {
 	b.tried = 0
 	b.state.Store(int32(breakerOpen))
+	b.stopTimer() // a late success may have closed the breaker within its interval
 	b.probe = time.AfterFunc(given.probeInterval, func() {
 		if b.state.CompareAndSwap(int32(breakerOpen), int32(breakerProbing)) {
 			changed()
@@ -114,6 +115,11 @@ func (b *breaker) open(given *settings, changed func()) {
 func (b *breaker) stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.stopTimer()
+}
+
+// stopTimer stops the timer. The caller holds mu.
+func (b *breaker) stopTimer() {
 	if b.probe != nil {
 		b.probe.Stop()
 	}

@@ -255,6 +255,36 @@ func TestABreakerThatTriesMessagesHoldsFewOfThem(t *testing.T) {
 	})
 }
 
+// A success that comes late closes the breaker. When it opens again, a whole interval passes before a message is tried.
+func TestABreakerThatClosesLateAndOpensAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		current := contract.Default("orders")
+		current.Strategy, current.Tiers, current.MaxAttempts = contract.StrategyRequeue, nil, 1000
+		hang, release, failed := atomic.Bool{}, make(chan struct{}), atomic.Int64{}
+		b := run(t, current, func(_ context.Context, m *consumer.Message[string]) error {
+			if m.Body == "hangs" && hang.Load() {
+				<-release
+				return nil
+			}
+			failed.Add(1)
+			return errors.New("no database")
+		}, consumer.WithConcurrency(2), consumer.WithPrefetch(2), consumer.WithBreaker(1, 10*time.Second))
+		b.send(t, "hangs", "fails")
+		pass(15 * time.Second) // the next time, two messages are tried
+		hang.Store(true)
+		pass(10 * time.Second) // it opened again after 20 s
+		close(release)
+		pass(time.Second) // it closed after 25 s and opened again
+		before := failed.Load()
+		pass(8 * time.Second)
+		equal(t, "failures within the interval", before, failed.Load())
+		pass(2 * time.Second)
+		equal(t, "failures after the interval", before+1, failed.Load())
+		equal(t, "Run", nil, b.end())
+	})
+}
+
 // A handler that began before the breaker opened says nothing about the dependency of now, and its failure uses an attempt.
 func TestAHandlerThatBeganBeforeTheBreakerOpened(t *testing.T) {
 	t.Parallel()
