@@ -210,7 +210,7 @@ func TestResultOfAHandlerSettlesTheMessage(t *testing.T) {
 		"a wrapped Permanent, too": {handle: func(context.Context, *consumer.Message[string]) error {
 			return fmt.Errorf("ship: %w", consumer.Permanent(io.EOF))
 		}, dead: []string{"a permanent 1"}},
-		"a panic is a failure":            {handle: func(context.Context, *consumer.Message[string]) error { panic("no stock") }, waits: 1},
+		"a panic is a failure": {handle: func(context.Context, *consumer.Message[string]) error { panic("no stock") }, waits: 1},
 		"a panic without a text": {
 			handle: func(context.Context, *consumer.Message[string]) error { panic("no stock") },
 			text:   func(error) string { panic("no text") }, waits: 1,

@@ -151,6 +151,7 @@ func (s *session) lose(cause error) {
 // settle carries out the contract's decision about a delivery. Publishing a copy and waiting happen in other goroutines.
 func (s *session) settle(d *Delivery, o contract.Outcome, failure error, began time.Time) {
 	if o.Result != contract.ResultSucceeded {
+		s.consumer.logRefusedHeaders(d, d.readHeaders())
 		o.CopyID = fmt.Sprintf("%s-%d", s.id, d.Raw.DeliveryTag)
 		o.Client = s.consumer.conn.name
 	}
