@@ -20,8 +20,8 @@ import (
 // neither open nor close the breaker.
 //
 // A message that fails while it is tried uses no attempt: it is deferred, as by Defer. RabbitMQ before 4.3 counts that as a delivery
-// under Requeue and None. Without delay tiers the broker delivers the same message first again. The consumer then tries one message
-// more each interval, up to the prefetch, so that a message that always fails does not keep the breaker open.
+// under Requeue and None. Without delay tiers the broker delivers the same message first again, also one that the handler defers. The
+// consumer then tries one message more each interval, up to the prefetch, so that such a message does not keep the breaker open.
 func WithBreaker(n int, interval time.Duration) Option {
 	return func(s *settings) { s.breakAfter, s.probeInterval = n, interval }
 }
