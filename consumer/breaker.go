@@ -20,8 +20,8 @@ import (
 // neither open nor close the breaker.
 //
 // A message that fails while it is tried uses no attempt: it is deferred, as by Defer. RabbitMQ before 4.3 counts that as a delivery
-// under Requeue and None. Without delay tiers the broker delivers the same message first again. The consumer then tries one message
-// more each interval, up to the prefetch, so that a message that always fails does not keep the breaker open.
+// under Requeue and None. Without delay tiers the broker delivers the same message first again, also one that the handler defers. The
+// consumer then tries one message more each interval, up to the prefetch, so that such a message does not keep the breaker open.
 func WithBreaker(n int, interval time.Duration) Option {
 	return func(s *settings) { s.breakAfter, s.probeInterval = n, interval }
 }
@@ -63,16 +63,22 @@ func (b *breaker) record(ends []ending, given *settings, changed func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before := breakerState(b.state.Load())
-	switch ended := resultOf(ends); {
-	case ended == "" || before != breakerClosed && !ends[0].delivery.probe: // the call began before the breaker opened
+	if before != breakerClosed && !ends[0].delivery.probe { // the call began before the breaker opened
 		return false
-	case ended == contract.ResultSucceeded:
+	}
+	switch resultOf(ends) {
+	case contract.ResultSucceeded:
 		b.failures = 0
 		b.extra.Store(0)
 		b.state.Store(int32(breakerClosed))
 		return before != breakerClosed
+	case contract.ResultFailed:
+		b.failures++
+	default: // says nothing about the dependency, but may keep other messages from being tried
+		if before != breakerProbing || !comeFirstAgain(ends) {
+			return false
+		}
 	}
-	b.failures++
 	switch before {
 	case breakerOpen:
 		return false
@@ -85,8 +91,7 @@ func (b *breaker) record(ends []ending, given *settings, changed func()) bool {
 		if b.tried += len(ends); b.tried <= extra {
 			return false
 		}
-		// Without delay tiers the broker delivers the same messages first again.
-		if len(ends[0].delivery.contract.Tiers) == 0 && extra+1 < given.prefetch {
+		if comeFirstAgain(ends) && extra+1 < given.prefetch {
 			b.extra.Add(1)
 		}
 	}
@@ -98,6 +103,7 @@ func (b *breaker) record(ends []ending, given *settings, changed func()) bool {
 func (b *breaker) open(given *settings, changed func()) {
 	b.tried = 0
 	b.state.Store(int32(breakerOpen))
+	b.stopTimer() // a late success may have closed the breaker within its interval
 	b.probe = time.AfterFunc(given.probeInterval, func() {
 		if b.state.CompareAndSwap(int32(breakerOpen), int32(breakerProbing)) {
 			changed()
@@ -109,6 +115,11 @@ func (b *breaker) open(given *settings, changed func()) {
 func (b *breaker) stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.stopTimer()
+}
+
+// stopTimer stops the timer. The caller holds mu.
+func (b *breaker) stopTimer() {
 	if b.probe != nil {
 		b.probe.Stop()
 	}
@@ -153,6 +164,13 @@ func (s *session) followBreaker(ends []ending) {
 		_ = s.adjust() // fails with the session
 	}
 	notify(c.pauseChanges)
+}
+
+// comeFirstAgain reports whether the broker delivers messages first again that failed while they were tried.
+func comeFirstAgain(ends []ending) bool {
+	return len(ends[0].delivery.contract.Tiers) == 0 && slices.ContainsFunc(ends, func(e ending) bool {
+		return isFailure(e.outcome.Result) || e.outcome.Result == contract.ResultDeferred || e.outcome.Result == contract.ResultPanicked
+	})
 }
 
 // resultOf returns ResultSucceeded if the handler succeeded for a message, ResultFailed if it or its middleware failed, and "" if

@@ -169,6 +169,47 @@ func TestMessagesThatAlwaysFailDoNotKeepTheBreakerOpen(t *testing.T) {
 	}
 }
 
+// RabbitMQ delivers a message first again that its handler defers, or under Requeue one whose handler panics.
+func TestMessagesThatSayNothingDoNotKeepTheBreakerOpen(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		strategy contract.Strategy
+		end      func() error
+	}{
+		"Requeue, deferred": {contract.StrategyRequeue, func() error { return consumer.Defer(24 * time.Hour) }},
+		"None, deferred":    {contract.StrategyNone, func() error { return consumer.Defer(24 * time.Hour) }},
+		"Requeue, a panic":  {contract.StrategyRequeue, func() error { panic("no such customer") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				current := contract.Default("orders")
+				current.Strategy, current.Tiers, current.MaxAttempts = test.strategy, nil, 1000
+				handled, down := map[string]int{}, atomic.Bool{}
+				down.Store(true)
+				b := run(t, current, func(_ context.Context, m *consumer.Message[string]) error {
+					switch {
+					case m.Body == "silent":
+						return test.end()
+					case down.Load():
+						return errors.New("no database")
+					}
+					handled[m.Body]++
+					return nil
+				}, consumer.WithConcurrency(1), consumer.WithPrefetch(4), consumer.WithBreaker(2, time.Minute))
+				b.send(t, "silent", "a", "b", "c", "d")
+				pass(time.Second)
+				equal(t, "ready", false, b.consumer.Health().Ready)
+				down.Store(false)
+				pass(time.Hour)
+				equal(t, "handled c and d", []int{1, 1}, []int{handled["c"], handled["d"]})
+				equal(t, "ready in the end", true, b.consumer.Health().Ready)
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
+
 // In an outage more messages are tried each interval, but the next outage begins with one.
 func TestTheNextOutageBeginsWithOneMessage(t *testing.T) {
 	t.Parallel()
@@ -197,6 +238,53 @@ func TestTheNextOutageBeginsWithOneMessage(t *testing.T) {
 	})
 }
 
+// Messages whose copies the broker refuses stay unsettled in the consumer.
+func TestABreakerThatTriesMessagesHoldsFewOfThem(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
+			return errors.New("no database")
+		}, consumer.WithConcurrency(1), consumer.WithPrefetch(4), consumer.WithBreaker(1, time.Second))
+		b.Refuse("orders.retry.30s", true)
+		for i := range 100 {
+			b.send(t, fmt.Sprint(i))
+		}
+		pass(10 * time.Minute)
+		equal(t, "waiting in the queue", 100-4, len(b.Messages("orders")))
+		equal(t, "Run", nil, b.end())
+	})
+}
+
+// A success that comes late closes the breaker. When it opens again, a whole interval passes before a message is tried.
+func TestABreakerThatClosesLateAndOpensAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		current := contract.Default("orders")
+		current.Strategy, current.Tiers, current.MaxAttempts = contract.StrategyRequeue, nil, 1000
+		hang, release, failed := atomic.Bool{}, make(chan struct{}), atomic.Int64{}
+		b := run(t, current, func(_ context.Context, m *consumer.Message[string]) error {
+			if m.Body == "hangs" && hang.Load() {
+				<-release
+				return nil
+			}
+			failed.Add(1)
+			return errors.New("no database")
+		}, consumer.WithConcurrency(2), consumer.WithPrefetch(2), consumer.WithBreaker(1, 10*time.Second))
+		b.send(t, "hangs", "fails")
+		pass(15 * time.Second) // the next time, two messages are tried
+		hang.Store(true)
+		pass(10 * time.Second) // it opened again after 20 s
+		close(release)
+		pass(time.Second) // it closed after 25 s and opened again
+		before := failed.Load()
+		pass(8 * time.Second)
+		equal(t, "failures within the interval", before, failed.Load())
+		pass(2 * time.Second)
+		equal(t, "failures after the interval", before+1, failed.Load())
+		equal(t, "Run", nil, b.end())
+	})
+}
+
 // A handler that began before the breaker opened says nothing about the dependency of now, and its failure uses an attempt.
 func TestAHandlerThatBeganBeforeTheBreakerOpened(t *testing.T) {
 	t.Parallel()
@@ -210,13 +298,14 @@ func TestAHandlerThatBeganBeforeTheBreakerOpened(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				slow, hangs := make(chan struct{}), make(chan struct{})
+				slow, hangs, tried := make(chan struct{}), make(chan struct{}), atomic.Bool{}
 				b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
 					switch m.Body {
 					case "slow":
 						<-slow
 						return test.late
 					case "hangs":
+						tried.Store(true)
 						<-hangs
 					}
 					return errors.New("no database")
@@ -227,6 +316,7 @@ func TestAHandlerThatBeganBeforeTheBreakerOpened(t *testing.T) {
 				pass(time.Second)
 				b.send(t, "hangs", "waits")
 				pass(3 * time.Second)
+				equal(t, "tried while the slow handler runs", true, tried.Load())
 				close(slow)
 				pass(time.Second)
 				equal(t, "ready", false, b.consumer.Health().Ready)

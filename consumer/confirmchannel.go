@@ -62,13 +62,17 @@ func newConfirmChannel(connection *publishingConnection) (*confirmChannel, error
 	return ch, nil
 }
 
-// ready waits while the broker blocks publishers, and returns a *RefusedError if the headers do not fit into a frame.
+// ready waits while the broker blocks publishers, and returns a *RefusedError if the message is known to be too large.
 func (ch *confirmChannel) ready(ctx context.Context, route contract.Route, message amqp.Publishing) error {
 	if err := ch.connection.gate.await(ctx); err != nil {
 		return err
 	}
 	if maxFrame := ch.connection.MaxFrame(); maxFrame > 0 && sizeOf(message.Headers) > roomForHeaders(message, maxFrame) {
 		return &RefusedError{Exchange: route.Exchange, RoutingKey: route.RoutingKey, Reason: "the headers do not fit into a frame"}
+	}
+	if limit := ch.connection.refused.Load(); limit > 0 && int64(len(message.Body)) >= limit {
+		reason := fmt.Sprintf("the broker refused a message of %d bytes as too large", limit)
+		return &RefusedError{Exchange: route.Exchange, RoutingKey: route.RoutingKey, Reason: reason, never: true}
 	}
 	return nil
 }
@@ -103,6 +107,9 @@ func (ch *confirmChannel) publish(ctx context.Context, route contract.Route, mes
 		return ch.outcome(route, message, acked)
 	}
 	if refusal := ch.refusal(route); refusal != nil && !ch.hasAccepted(route.Exchange) {
+		return refusal
+	}
+	if refusal := ch.refusalOf(route, message); refusal != nil {
 		return refusal
 	}
 	return &UnknownOutcomeError{Cause: fmt.Errorf("the channel was closed before the confirm arrived: %w", ch.reason)}
@@ -244,6 +251,40 @@ func (ch *confirmChannel) refusal(route contract.Route) error {
 		return &RefusedError{Exchange: route.Exchange, RoutingKey: route.RoutingKey, Reason: reply.Reason}
 	}
 	return nil
+}
+
+// refusalOf returns why the broker does not accept a message, if it closed the channel for that reason, else nil. RabbitMQ names the
+// size of a message that is larger than its maximum. For another reason, the message must be the only one of the channel.
+func (ch *confirmChannel) refusalOf(route contract.Route, message amqp.Publishing) error {
+	<-ch.ended
+	reply := preconditionFailed(ch.reason)
+	if reply == nil {
+		return nil
+	}
+	isTooLarge := strings.Contains(reply.Reason, fmt.Sprintf("message size %d is larger", len(message.Body)))
+	if isTooLarge {
+		ch.connection.refused.Store(int64(len(message.Body)))
+	}
+	if !isTooLarge && !ch.isOnly() {
+		return nil
+	}
+	return &RefusedError{Exchange: route.Exchange, RoutingKey: route.RoutingKey, Reason: reply.Reason, never: true}
+}
+
+// preconditionFailed returns the reply of a broker that closed a channel because of a request, or nil.
+func preconditionFailed(err error) *amqp.Error {
+	reply := new(amqp.Error)
+	if errors.As(err, &reply) && reply.Code == amqp.PreconditionFailed {
+		return reply
+	}
+	return nil
+}
+
+// isOnly reports whether one message was sent.
+func (ch *confirmChannel) isOnly() bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.sent == 1
 }
 
 func (ch *confirmChannel) isClosed() bool { return ch.channel.IsClosed() || ch.connection.IsClosed() }

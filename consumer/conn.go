@@ -152,9 +152,9 @@ type Publishing = amqp.Publishing
 // handler calls Publish before it returns nil.
 //
 // Publish returns an *UnroutableError if the exchange does not exist or routes the message to no queue. It returns a
-// *RefusedError if a queue is full, the user may not write to the exchange, or the headers do not fit into a frame. It returns an
-// *UnknownOutcomeError if the channel was lost, or ctx ended, before the confirm arrived. After any other error the broker does
-// not have the message.
+// *RefusedError if a queue is full, the user may not write to the exchange, the message is larger than the broker allows, or the
+// headers do not fit into a frame. It returns an *UnknownOutcomeError if the channel was lost, or ctx ended, before the confirm
+// arrived. After any other error the broker does not have the message.
 func (c *Conn) Publish(ctx context.Context, exchange, routingKey string, message Publishing) error {
 	headers := make(amqp.Table, len(message.Headers)+1)
 	maps.Copy(headers, message.Headers)
@@ -169,7 +169,7 @@ func (c *Conn) Publish(ctx context.Context, exchange, routingKey string, message
 	if message.DeliveryMode == 0 {
 		message.DeliveryMode = amqp.Persistent
 	}
-	return c.applications.publish(ctx, contract.Route{Exchange: exchange, RoutingKey: routingKey}, message)
+	return c.applications.publish(ctx, contract.Route{Exchange: exchange, RoutingKey: routingKey}, message, false)
 }
 
 // sharedConnection opens a connection when it is needed and shares it. All fields except connect may be zero.

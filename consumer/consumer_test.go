@@ -197,6 +197,7 @@ func TestResultOfAHandlerSettlesTheMessage(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		handle consumer.Handler[string]
+		text   func(error) string
 		dead   []string
 		waits  int
 	}{
@@ -209,13 +210,25 @@ func TestResultOfAHandlerSettlesTheMessage(t *testing.T) {
 		"a wrapped Permanent, too": {handle: func(context.Context, *consumer.Message[string]) error {
 			return fmt.Errorf("ship: %w", consumer.Permanent(io.EOF))
 		}, dead: []string{"a permanent 1"}},
-		"a panic is a failure":            {handle: func(context.Context, *consumer.Message[string]) error { panic("no stock") }, waits: 1},
+		"a panic is a failure": {handle: func(context.Context, *consumer.Message[string]) error { panic("no stock") }, waits: 1},
+		"a panic without a text": {
+			handle: func(context.Context, *consumer.Message[string]) error { panic("no stock") },
+			text:   func(error) string { panic("no text") }, waits: 1,
+		},
+		"Permanent without a text": {
+			handle: func(context.Context, *consumer.Message[string]) error { return consumer.Permanent(io.EOF) },
+			text:   func(error) string { panic("no text") }, dead: []string{"a permanent 1"},
+		},
 		"an ended goroutine is a failure": {handle: func(context.Context, *consumer.Message[string]) error { goexit(); return nil }, waits: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := run(t, contract.Default("orders"), test.handle, consumer.WithConcurrency(1))
+				options := []consumer.Option{consumer.WithConcurrency(1)}
+				if test.text != nil {
+					options = append(options, consumer.WithFailureText(test.text))
+				}
+				b := run(t, contract.Default("orders"), test.handle, options...)
 				b.send(t, "a")
 				synctest.Wait()
 				pass(time.Second)

@@ -81,6 +81,8 @@ type RefusedError struct {
 	Exchange, RoutingKey string
 	// Reason is the broker's reason, or "" if it gave none; then a queue is probably full.
 	Reason string
+
+	never bool // set if another attempt with the same message cannot succeed
 }
 
 func (e *RefusedError) Error() string {
@@ -91,6 +93,12 @@ func (e *RefusedError) Error() string {
 // isRefusal reports whether err proves that the broker does not have the message.
 func isRefusal(err error) bool {
 	return errors.As(err, new(*UnroutableError)) || errors.As(err, new(*RefusedError))
+}
+
+// isNeverAccepted reports whether another attempt to publish the same message cannot succeed.
+func isNeverAccepted(err error) bool {
+	refused := new(*RefusedError)
+	return errors.As(err, refused) && (*refused).never
 }
 
 // UnknownOutcomeError reports that the channel was lost, or the context ended, before the confirm arrived. In most cases the

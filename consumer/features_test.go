@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,6 +165,37 @@ func TestALimiterDelaysMessagesButNotADrain(t *testing.T) {
 		equal(t, "permissions in use", 0, limits.inUse())
 		equal(t, "left in the queue", 2, len(b.Messages("orders")))
 	})
+}
+
+// A limiter should return an error when its context ends, and a function otherwise.
+func TestALimiterWithoutARelease(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		limit   consumer.LimiterFunc
+		handled int
+	}{
+		"grants each permission": {func(context.Context) (func(), error) { return nil, nil }, 2},
+		"waits for its context": {func(ctx context.Context) (func(), error) {
+			<-ctx.Done()
+			return nil, nil
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				handled := atomic.Int64{}
+				b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
+					handled.Add(1)
+					return nil
+				}, consumer.WithLimiter(test.limit))
+				b.send(t, "a", "b")
+				pass(time.Second)
+				equal(t, "handled", test.handled, int(handled.Load()))
+				equal(t, "Run", nil, b.end())
+				equal(t, "left in the queue", 2-test.handled, len(b.Messages("orders")))
+			})
+		})
+	}
 }
 
 // The permission of a message returns only when the broker has confirmed its copy.
@@ -333,7 +365,7 @@ func TestAMessageThatCrashesTheProcessIsParkedUnhandled(t *testing.T) {
 			handled++
 			<-ctx.Done() // the connection is closed, as after a crash
 			return nil
-		}, consumer.WithMaxCrashes(3))
+		}, consumer.WithMaxCrashes(3), consumer.WithFailureText(func(error) string { panic("no text") }))
 		b.send(t, "a")
 		for range 5 {
 			time.Sleep(time.Minute)
@@ -342,6 +374,7 @@ func TestAMessageThatCrashesTheProcessIsParkedUnhandled(t *testing.T) {
 		pass(time.Minute)
 		equal(t, "handled", 3, handled)
 		equal(t, "dead letters", []string{"a crashed 0"}, b.dead())
+		equal(t, "text", any("WithFailureText panicked: no text"), b.Messages("orders.dlq")[0].Headers[contract.HeaderFailureMessage])
 		equal(t, "Run", nil, b.end())
 	})
 }

@@ -17,6 +17,7 @@ func init() {
 	hooks.NewDelivery = func(raw amqp.Delivery, c contract.Contract) any { return newDelivery(raw, &c) }
 	hooks.Decide = func(delivery any, o contract.Outcome) contract.Action {
 		d, _ := delivery.(*Delivery)
+		d.readHeaders()
 		return d.contract.Decide(d.facts, o)
 	}
 	hooks.BatchResult = func(batch, delivery any, returned error) error {

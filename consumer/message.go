@@ -21,7 +21,9 @@ type Message[T any] struct {
 	Body T
 }
 
-// Delivery is one delivery of a message. Changes to its headers or body also change the copy of a failed message.
+// Delivery is one delivery of a message. Changes to its headers or body also change the copy of a failed message, except the headers
+// that ForwardHeaders leaves out. The copy does not have a header whose type AMQP does not know, such as uint64 or []string; the log
+// names it.
 type Delivery struct {
 	// Raw is the delivery as received by amqp091-go. Its methods Ack, Nack and Reject return an error.
 	Raw amqp.Delivery
@@ -62,6 +64,38 @@ func plain(headers amqp.Table) map[string]any {
 	read["x-death"] = entries
 	return read
 }
+
+// readHeaders takes over what the handler has changed in the headers. It returns an error for each header that cannot be sent, by name,
+// and leaves it out. The headers in which RabbitMQ and Warren's consumers count and describe deliveries stay as delivered.
+func (d *Delivery) readHeaders() map[string]error {
+	var refused map[string]error
+	headers := make(map[string]any, len(d.Raw.Headers))
+	for name, value := range d.Raw.Headers {
+		err := (amqp.Table{name: value}).Validate()
+		if err == nil && len(name) > maxHeaderName {
+			err = fmt.Errorf("the name has more than %d bytes", maxHeaderName)
+		}
+		if err == nil {
+			headers[name] = value
+			continue
+		}
+		if refused == nil {
+			refused = map[string]error{}
+		}
+		refused[name] = err
+	}
+	changeable := contract.ForwardHeaders(d.facts.Headers)
+	for name, value := range d.facts.Headers {
+		if _, is := changeable[name]; !is {
+			headers[name] = value
+		}
+	}
+	d.facts.Headers = headers
+	return refused
+}
+
+// maxHeaderName is how long the name of a header may be, in bytes. amqp091-go closes the connection if one is longer.
+const maxHeaderName = 255
 
 // ID returns the property message-id, or "" if the producer did not set it.
 func (d *Delivery) ID() string { return d.Raw.MessageId }

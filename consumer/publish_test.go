@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -162,6 +163,54 @@ func TestAForbiddenPublishIsARefusal(t *testing.T) {
 	}
 }
 
+// RabbitMQ closes the channel of a copy that is larger than its maximum, which became smaller in RabbitMQ 4.0.
+func TestACopyThatTheBrokerNeverAcceptsIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		reply   string
+		unknown int
+	}{
+		"because it is too large":      {"PRECONDITION_FAILED - message size 1001 is larger than configured max size 1000", 0},
+		"for a reason that is unknown": {"PRECONDITION_FAILED - invalid message", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				mu, published, unknown := sync.Mutex{}, map[string]int{}, 0
+				current := contract.Default("orders")
+				current.Tiers = current.Tiers[1:]
+				b := start(t, current, func(b *memory.Broker) { b.Limit(1000, test.reply) },
+					func(context.Context, *consumer.Message[string]) error { return io.EOF }, consumer.WithConcurrency(1),
+					consumer.WithObserver(consumer.Observer{Published: func(p consumer.Publication) {
+						mu.Lock()
+						defer mu.Unlock()
+						published[p.Delivery.ID()]++
+						if errors.As(p.Err, new(*consumer.UnknownOutcomeError)) {
+							unknown++
+						}
+					}}))
+				b.send(t, "first")
+				b.Publish("", "orders", amqp.Publishing{MessageId: "large", Body: make([]byte, 1001)})
+				for range 28 {
+					pass(time.Second)
+					b.send(t, "next")
+				}
+				pass(15 * time.Second)
+				equal(t, "copies of small messages", []int{1, 28}, []int{published["first"], published["next"]})
+				equal(t, "copies of which nobody knows", test.unknown, unknown)
+				if times := published["large"]; times < 4 || times > 15 {
+					t.Errorf("the large copy was published %d times in 43 s", times)
+				}
+				equal(t, "in the tier", 29, b.Unsettled("orders.dlq"))
+				equal(t, "dead letters", 1, len(b.dead()))
+				equal(t, "ready", true, b.consumer.Health().Ready)
+				equal(t, "connections", 2, b.Dials())
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
+
 // Under Reject, only deferred messages are published to the tier. A breaker defers.
 func TestPermissionToPublishToTheTierUnderReject(t *testing.T) {
 	t.Parallel()
@@ -275,6 +324,38 @@ func TestAMissingConfirmAmongOthers(t *testing.T) {
 		equal(t, "it is the slow one", "slow", <-unknown)
 		equal(t, "in the tier", 1, len(b.Messages("orders.retry.30s")))
 		equal(t, "dead letters", 190, len(b.dead()))
+		equal(t, "Run", nil, b.end())
+	})
+}
+
+// Such a queue may have no quorum for long. Meanwhile no other message loses its confirm.
+func TestManyMissingConfirmsAmongOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		unknown := make(chan string, 100)
+		b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
+			if m.Body == "slow" {
+				return io.EOF
+			}
+			return consumer.Permanent(io.EOF)
+		}, consumer.WithObserver(consumer.Observer{Published: func(p consumer.Publication) {
+			if errors.As(p.Err, new(*consumer.UnknownOutcomeError)) {
+				unknown <- p.Delivery.ID()
+			}
+		}}))
+		b.Silence("orders.retry.30s", true)
+		b.send(t, "slow")
+		for range 20 * 60 {
+			b.send(t, "other")
+			pass(time.Second)
+		}
+		b.Silence("orders.retry.30s", false)
+		equal(t, "connections", 2, b.Dials())
+		equal(t, "messages of unknown outcome", 6, len(unknown))
+		close(unknown)
+		for id := range unknown {
+			equal(t, "it is the slow one", "slow", id)
+		}
 		equal(t, "Run", nil, b.end())
 	})
 }

@@ -41,7 +41,8 @@ type publisher struct {
 type publishingConnection struct {
 	transport.Connection
 
-	gate gate
+	gate    gate
+	refused atomic.Int64 // size of the smallest body that the broker refused as too large; 0 if there was none
 }
 
 func newPublisher(connect func(context.Context, func(bool)) (transport.Connection, error)) *publisher {
@@ -51,8 +52,9 @@ func newPublisher(connect func(context.Context, func(bool)) (transport.Connectio
 }
 
 // publish sends a message and waits until the broker confirms it. It returns an *UnroutableError, a *RefusedError or an
-// *UnknownOutcomeError if the message was sent. After any other error the broker does not have the message.
-func (p *publisher) publish(ctx context.Context, route contract.Route, message amqp.Publishing) error {
+// *UnknownOutcomeError if the message was sent. After any other error the broker does not have the message. A message that is
+// published alone, on its own channel, closes no channel of other messages.
+func (p *publisher) publish(ctx context.Context, route contract.Route, message amqp.Publishing, alone bool) error {
 	select {
 	case p.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -70,7 +72,7 @@ func (p *publisher) publish(ctx context.Context, route contract.Route, message a
 			channelClosed, err := p.publishAlone(ctx, route, message)
 			p.refused.tried(due, err, channelClosed)
 			return err
-		case copyIDOf(message.Headers) == "": // without an ID, its return could not be told apart from others
+		case alone || copyIDOf(message.Headers) == "": // without an ID, its return could not be told apart from others
 			defer release()
 			_, err := p.publishAlone(ctx, route, message)
 			return err

@@ -47,6 +47,7 @@ type session struct {
 	subscribing   sync.Mutex    // held during basic.consume and basic.cancel; guards the next fields
 	received      chan struct{} // closed when all deliveries of the subscription are in inbox; nil while not subscribed
 	subscribed    int           // the window of the subscription; 0 while not subscribed
+	subscriptions int           // how many consumer tags were used
 	qos           int           // the prefetch of the next basic.consume
 	limiterPauses atomic.Bool   // the session does not consume until the limiter grants permission
 }
@@ -99,7 +100,7 @@ func (c *Consumer) open(ctx context.Context, current contract.Contract, given *s
 // tag returns the consumer tag. RabbitMQ allows 255 bytes.
 func (s *session) tag() string {
 	name := s.consumer.conn.name
-	return name[:min(len(name), 200)] + " " + s.id
+	return fmt.Sprintf("%s %s %d", name[:min(len(name), 200)], s.id, s.subscriptions)
 }
 
 func (s *session) startWorkers() {
@@ -150,6 +151,7 @@ func (s *session) lose(cause error) {
 // settle carries out the contract's decision about a delivery. Publishing a copy and waiting happen in other goroutines.
 func (s *session) settle(d *Delivery, o contract.Outcome, failure error, began time.Time) {
 	if o.Result != contract.ResultSucceeded {
+		s.consumer.logRefusedHeaders(d, d.readHeaders())
 		o.CopyID = fmt.Sprintf("%s-%d", s.id, d.Raw.DeliveryTag)
 		o.Client = s.consumer.conn.name
 	}
@@ -232,13 +234,14 @@ const parkingTimeout = 30 * time.Second
 
 // forward publishes the copy of a delivery, acks the original, and returns the action that was carried out. Meanwhile the
 // original stays unacked. A copy that the broker refuses is published again, by the rules of the current contract, until the
-// session ends. A copy with an unknown outcome is published once more for each lost channel. Shortly before the consumer timeout
-// forward returns the message to the queue, because the broker would otherwise take back all messages of the channel.
+// session ends. A copy whose outcome is unknown is published again, the first time immediately. If the broker closed its channels, the
+// copy may be the reason, so it then gets a channel of its own. Shortly before the consumer timeout forward returns the message to the
+// queue, because the broker would otherwise take back all messages of the channel.
 func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (contract.Action, error) {
 	defer s.consumer.status.clearRefusedCopy(d)
 	ctx, cancel := context.WithDeadlineCause(s.ctx, s.settings.returnDeadline(d), errTooLate)
 	defer cancel()
-	began, retry := time.Now(), backoff{}
+	began, retry, unknown, alone := time.Now(), backoff{}, 0, false
 	for a.Verb == contract.VerbPublish {
 		switch {
 		case s.ctx.Err() != nil:
@@ -246,11 +249,11 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (c
 		case ctx.Err() != nil:
 			return contract.Action{Verb: contract.VerbReturn, Kind: a.Kind}, s.send(d, contract.VerbReturn)
 		}
-		err := s.publish(ctx, d, a)
+		err := s.publish(ctx, d, a, alone)
 		switch {
 		case err == nil:
 			return a, s.send(d, contract.VerbAck)
-		case errors.Is(err, errTooLarge): // another attempt cannot succeed
+		case errors.Is(err, errTooLarge) || isNeverAccepted(err) && !a.GivenUp: // another attempt cannot succeed
 			o.Result = contract.ResultPermanent
 		case isRefusal(err):
 			s.consumer.status.recordRefusedCopy(d, err)
@@ -261,6 +264,10 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (c
 			notify(s.consumer.contractChecks) // a new contract may have replaced a missing tier
 			sleep(ctx, retry.next())
 		case errors.As(err, new(*UnknownOutcomeError)):
+			if unknown++; unknown > 1 {
+				sleep(ctx, retry.next())
+				alone = preconditionFailed(err) != nil
+			}
 		default:
 			sleep(ctx, retry.next())
 		}
@@ -269,11 +276,11 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (c
 	return a, s.send(d, a.Verb)
 }
 
-func (s *session) publish(ctx context.Context, d *Delivery, a contract.Action) error {
+func (s *session) publish(ctx context.Context, d *Delivery, a contract.Action, alone bool) error {
 	began := time.Now()
 	message, err := copyOf(d.Raw, a, s.connection.MaxFrame())
 	if err == nil {
-		err = s.consumer.conn.copies.publish(ctx, *a.Route, message)
+		err = s.consumer.conn.copies.publish(ctx, *a.Route, message, alone)
 	}
 	s.consumer.reportPublished(Publication{Delivery: d, Route: *a.Route, Err: err, Took: time.Since(began)})
 	return err

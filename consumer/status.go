@@ -387,3 +387,12 @@ func (c *Consumer) logPanic(d *Delivery, failure error, stack []byte) {
 		return append(attributes(d), "error", failure, "stack", string(stack))
 	})
 }
+
+// logRefusedHeaders logs the headers that the copy of a message does not get.
+func (c *Consumer) logRefusedHeaders(d *Delivery, refused map[string]error) {
+	for name, err := range refused {
+		c.log.log(c.settings.Load().logger, slog.LevelError, "The copy of the message lacks a header that cannot be sent", func() []any {
+			return append(attributes(d), "header", name, "error", err)
+		})
+	}
+}

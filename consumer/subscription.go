@@ -33,22 +33,28 @@ func (s *session) adjust() error {
 	if err != nil {
 		return err
 	}
-	if window > 0 {
-		for _, next := range untouched {
-			s.inbox <- next // has room for the prefetch
-		}
-		return s.withTimeout(connectTimeout, func() error { return s.subscribe(window) })
-	}
 	for _, next := range untouched {
+		if window > 0 && len(s.inbox) < cap(s.inbox) { // nothing else adds to it now
+			s.inbox <- next
+			continue
+		}
 		if err := s.acker.returnMessage(next.DeliveryTag); err != nil {
 			return err
 		}
 	}
-	return nil
+	if window == 0 {
+		return nil
+	}
+	return s.withTimeout(connectTimeout, func() error { return s.subscribe(window) })
 }
 
-// subscribe sends basic.consume, and before it basic.qos if the prefetch changes. The caller holds subscribing.
+// subscribe sends basic.consume, and before it basic.qos if the prefetch changes. A quorum queue keeps a cancelled consumer with
+// unsettled messages, and counts them for the prefetch of the next consumer with the same tag. Therefore each subscription has a tag
+// of its own, unless so many messages are unsettled that some must be settled first. The caller holds subscribing.
 func (s *session) subscribe(window int) error {
+	if s.active.Load() < int64(s.settings.prefetch) {
+		s.subscriptions++
+	}
 	if s.qos != window {
 		if err := s.channel.Qos(window, 0, false); err != nil {
 			return err

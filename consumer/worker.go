@@ -144,9 +144,12 @@ func (s *session) acquire(ctx context.Context) (release func(), err error) {
 	for {
 		release, err = nil, errLimiterPanicked
 		s.consumer.guard("Limiter.Acquire", func() { release, err = s.settings.limiter.Acquire(ctx) })
+		if release == nil {
+			release = func() {}
+		}
 		switch {
 		case err == nil && s.isStopped():
-			release()
+			s.consumer.guard(releaseName, release)
 			return nil, context.Canceled
 		case err == nil:
 			return release, nil
@@ -275,11 +278,11 @@ func unreturned(cause any) error {
 	return fmt.Errorf("the handler panicked: %v", cause)
 }
 
-// outcomeOf returns the outcome for the error of a handler. It calls functions of the application, which may panic.
+// outcomeOf returns the outcome for the error of a handler. It calls methods of the error, which may panic.
 func (s *settings) outcomeOf(ctx context.Context, failure error) (o contract.Outcome) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			text := fmt.Sprintf("WithFailureText panicked: %v", cause)
+			text := fmt.Sprintf("the error of the handler panicked: %v", cause)
 			o = contract.Outcome{Result: contract.ResultPanicked, Text: text, Time: time.Now()}
 		}
 	}()
@@ -314,7 +317,17 @@ func resultOfHandler(ctx context.Context, returned error) (contract.Result, time
 }
 
 func (s *settings) newOutcome(result contract.Result, delay time.Duration, failure error) contract.Outcome {
-	return contract.Outcome{Result: result, Delay: contract.Duration(delay), Text: s.failureText(failure), Time: time.Now()}
+	return contract.Outcome{Result: result, Delay: contract.Duration(delay), Text: s.textOf(failure), Time: time.Now()}
+}
+
+// textOf returns the text of a failure, or why there is none. The function of WithFailureText and the error may panic.
+func (s *settings) textOf(failure error) (text string) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			text = fmt.Sprintf("WithFailureText panicked: %v", cause)
+		}
+	}()
+	return s.failureText(failure)
 }
 
 // stopContext ends when its session stops.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,5 +168,25 @@ func TestRealTime(t *testing.T) {
 	}
 	if err := b.Stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestHandleKeepsTheHeadersThatAHandlerSets(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(raw *amqp.Delivery){
+		"of a message without headers": func(raw *amqp.Delivery) { raw.Headers = nil },
+		"of a message with a death":    func(raw *amqp.Delivery) { raw.Headers["x-death"] = []any{amqp.Table{"queue": "orders"}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := consumertest.Message(contract.Default("orders"), "", consumertest.ModifyDelivery(prepare))
+			action := consumertest.Handle(t.Context(), func(_ context.Context, m *consumer.Message[string]) error {
+				m.Raw.Headers = amqp.Table{"step": int32(1)}
+				return io.EOF
+			}, m)
+			if action.Headers["step"] != int32(1) {
+				t.Errorf("headers of the copy: %v", action.Headers)
+			}
+		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -155,6 +156,34 @@ func FuzzDecide(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A producer can set the headers. On a 32-bit platform, no int is higher than math.MaxInt32.
+func TestTheHighestCountsAreParked(t *testing.T) {
+	t.Parallel()
+	requeuing := contract.Default("orders")
+	requeuing.Strategy, requeuing.Tiers, requeuing.RejectDeadLetters = contract.StrategyRequeue, nil, false
+	none := contract.Default("orders")
+	none.Strategy, none.Tiers = contract.StrategyNone, nil
+	facts := contract.Facts{RoutingKey: "orders", Redelivered: true, Headers: map[string]any{
+		contract.HeaderRetryCount: int64(math.MaxInt32), contract.HeaderDeferCount: int64(math.MaxInt32), "x-delivery-count": int64(math.MaxInt32),
+		"x-death": []any{map[string]any{"queue": "orders", "reason": "rejected", "count": int64(math.MaxInt32)}},
+	}}
+	for _, c := range []contract.Contract{contract.Default("orders"), rejecting(), requeuing, none} {
+		t.Run(string(c.Strategy), func(t *testing.T) {
+			t.Parallel()
+			if attempt := c.Progress(facts).Attempt; attempt < 1 {
+				t.Errorf("attempt %d", attempt)
+			}
+			if action := c.Decide(facts, contract.Outcome{Result: contract.ResultFailed}); !action.GivenUp {
+				t.Errorf("not given up: %+v", action)
+			}
+			deferred := c.Decide(facts, contract.Outcome{Result: contract.ResultDeferred})
+			if count, copied := deferred.Headers[contract.HeaderDeferCount]; copied && count != int64(math.MaxInt32)+1 {
+				t.Errorf("deferred %v times", count)
+			}
+		})
+	}
 }
 
 func rejecting() contract.Contract {

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"maps"
+	"math"
 	"time"
 )
 
@@ -110,11 +111,11 @@ func (c Contract) Progress(f Facts) Progress {
 	progress := Progress{Attempt: 1, OriginalExchange: f.Exchange, OriginalRoutingKey: f.RoutingKey}
 	switch c.Strategy {
 	case StrategyPublish:
-		progress.Attempt += retries
+		progress.Attempt = sum(1, retries)
 	case StrategyReject:
-		progress.Attempt += retries + rejects
+		progress.Attempt = sum(1, retries, rejects)
 	case StrategyRequeue:
-		progress.Attempt += retries + deliveries
+		progress.Attempt = sum(1, retries, deliveries)
 	case StrategyNone:
 	}
 	if c.Strategy != StrategyRequeue { // under Requeue, deliveries are attempts
@@ -130,6 +131,15 @@ func (c Contract) Progress(f Facts) Progress {
 		progress.OriginalRoutingKey = key
 	}
 	return progress
+}
+
+// sum adds numbers that are not negative. It returns the highest int if their sum is higher, because a producer can set the headers.
+func sum(numbers ...int) int {
+	total := 0
+	for _, number := range numbers {
+		total += min(number, math.MaxInt-total)
+	}
+	return total
 }
 
 // Decide returns how to settle a delivery with this outcome.
@@ -217,7 +227,7 @@ func (c Contract) deferMessage(f Facts, o Outcome) Action {
 	}
 	tier := c.tierFor(o.Delay)
 	headers := c.copyOf(f, o, c.Progress(f).Attempt-1)
-	headers[HeaderDeferCount] = int64(count(f.Headers[HeaderDeferCount]) + 1)
+	headers[HeaderDeferCount] = int64(count(f.Headers[HeaderDeferCount])) + 1
 	return Action{Verb: VerbPublish, Route: &tier.Route, Headers: headers}
 }
 

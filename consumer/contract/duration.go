@@ -34,7 +34,7 @@ func (d Duration) MarshalJSON() ([]byte, error) {
 func (d *Duration) UnmarshalJSON(text []byte) error {
 	milliseconds, err := strconv.ParseUint(string(text), 10, 64)
 	if err != nil || milliseconds > maxMilliseconds {
-		return fmt.Errorf("duration %s must be a whole number of milliseconds from 0 to %d", text, maxMilliseconds)
+		return fmt.Errorf("duration %s must be a whole number of milliseconds from 0 to %d", text, int64(maxMilliseconds))
 	}
 	*d = Duration(time.Duration(milliseconds) * time.Millisecond)
 	return nil

@@ -85,6 +85,23 @@ func TestAFullTierKeepsTheOriginal(t *testing.T) {
 	})
 }
 
+// From RabbitMQ 4.0 on, a message has at most 16 MiB unless the broker's configuration says otherwise.
+func TestAMessageThatIsTooLargeIsRefused(t *testing.T) {
+	t.Parallel()
+	onEach(t, none, func(w *world) {
+		if strings.HasPrefix(w.Broker.Version, "3.") {
+			return // accepts 128 MiB
+		}
+		g, conn := NewWithT(w.tb), w.conn()
+		for range 2 { // the second one is not sent
+			err := conn.Publish(context.Background(), "", "orders", consumer.Publishing{Body: make([]byte, 16<<20+1)})
+			g.Expect(errors.As(err, new(*consumer.RefusedError))).To(BeTrue(), "error: %v", err)
+			w.tb.Log(err)
+		}
+		g.Expect(conn.Publish(context.Background(), "", "orders", consumer.Publishing{Body: []byte("small")})).To(Succeed())
+	})
+}
+
 // A missing dead-letter exchange closes the publishing channel. Other messages are not affected, and the failed message waits.
 func TestAMissingDeadLetterExchangeDoesNotDelayOthers(t *testing.T) {
 	t.Parallel()

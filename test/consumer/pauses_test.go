@@ -80,6 +80,38 @@ func TestABreakerSavesAttemptsInAnOutage(t *testing.T) {
 	}
 }
 
+// A quorum queue keeps a cancelled consumer with unsettled messages, which must not count for the next subscription.
+func TestABreakerTriesAMessageWhileAnOlderOneIsHandled(t *testing.T) {
+	t.Parallel()
+	onEach(t, publish, func(w *world) {
+		g := NewWithT(w.tb)
+		began, release, seen := make(chan string, 10), make(chan struct{}), &handledCounts{}
+		running := w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {
+			began <- m.Body
+			switch {
+			case m.Body == "slow":
+				<-release
+			case m.Body == "fails" && m.Attempt() == 1:
+				return errors.New("no database")
+			}
+			seen.add(m.Body)
+			return nil
+		}, quiet, consumer.WithConcurrency(2), consumer.WithBreaker(1, 500*time.Millisecond))
+		w.Publish("", "orders", "slow")
+		g.Eventually(began).WithTimeout(deadline.For(10 * time.Second)).Should(Receive(Equal("slow")))
+		w.Publish("", "orders", "fails")
+		g.Eventually(began).WithTimeout(deadline.For(10 * time.Second)).Should(Receive(Equal("fails")))
+		g.Eventually(running.Health).Should(HaveField("State", consumer.StatePaused))
+		w.Publish("", "orders", "next")
+		g.Eventually(seen.different).WithTimeout(deadline.For(10 * time.Second)).Should(Equal(2))
+		g.Eventually(running.Health).Should(SatisfyAll(HaveField("Active", 1), HaveField("Ready", true), HaveField("Reconnects", 0)))
+		close(release)
+		g.Eventually(seen.different).WithTimeout(deadline.For(10 * time.Second)).Should(Equal(3))
+		g.Expect(seen.repeated()).To(BeZero())
+		g.Eventually(w.Ready).WithArguments("orders").Should(BeZero())
+	})
+}
+
 // Pause returns the messages whose handlers have not begun, and Resume consumes on the same channel.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()

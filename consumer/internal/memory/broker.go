@@ -28,6 +28,7 @@ type Broker struct {
 	exchanges   map[string]bool // existing exchanges by name
 	forbidden   map[string]bool // exchanges to which the user may not write
 	silent      map[string]bool // queues whose messages are not confirmed
+	limit       *sizeLimit      // of messages; nil is none
 	published   []publication
 	expiring    map[*time.Timer]bool
 }

@@ -82,10 +82,12 @@ func (ch *channel) send(c *consumer, m *message) {
 	c.pump.push(d)
 }
 
+// unackedOf returns how many messages count for the prefetch of a consumer. A quorum queue keeps a cancelled consumer with unsettled
+// messages, and merges a consumer of the same tag with it.
 func (ch *channel) unackedOf(c *consumer) int {
 	count := 0
 	for _, d := range ch.unacked {
-		if d.consumer == c {
+		if d.consumer.tag == c.tag && d.consumer.queue == c.queue {
 			count++
 		}
 	}
@@ -198,6 +200,9 @@ func (ch *channel) Publish(exchange, key string, _ bool, content amqp.Publishing
 	if err := ch.check(); err != nil {
 		return nil, err
 	}
+	if err := content.Headers.Validate(); err != nil {
+		return nil, err
+	}
 	ch.connection.publishes = true
 	if b.blocked {
 		ch.connection.blocked(true)
@@ -239,6 +244,19 @@ func (ch *channel) Publish(exchange, key string, _ bool, content amqp.Publishing
 	return answer, nil
 }
 
+// sizeLimit is the highest number of bytes of a body, and why the channel of a larger message is closed.
+type sizeLimit struct {
+	size  int
+	reply string
+}
+
+// Limit makes the broker close the channel of each message with a larger body.
+func (b *Broker) Limit(size int, reply string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.limit = &sizeLimit{size, reply}
+}
+
 // refusal returns why the broker closes the channel of a published message, or nil.
 func (b *Broker) refusal(exchange string, content amqp.Publishing) *amqp.Error {
 	switch {
@@ -247,6 +265,9 @@ func (b *Broker) refusal(exchange string, content amqp.Publishing) *amqp.Error {
 		return serverError(amqp.AccessRefused, "ACCESS_REFUSED - write access to exchange '%s' in vhost '/' refused for user 'guest'", name)
 	case !b.exchanges[exchange]:
 		return serverError(amqp.NotFound, "NOT_FOUND - no exchange '%s' in vhost '/'", exchange)
+	}
+	if b.limit != nil && len(content.Body) > b.limit.size {
+		return serverError(amqp.PreconditionFailed, "%s", b.limit.reply)
 	}
 	if _, err := strconv.ParseUint(cmp.Or(content.Expiration, "0"), 10, 32); err != nil {
 		return serverError(amqp.PreconditionFailed, "PRECONDITION_FAILED - invalid expiration '%s'", content.Expiration)

@@ -54,6 +54,7 @@ func (a *AMQP) Dial(ctx context.Context, name string, blocked func(bool)) (Conne
 		dial = (&net.Dialer{}).DialContext
 	}
 	var guarded *guardedConn
+	alarm := &alarm{notify: blocked}
 	properties := amqp.NewConnectionProperties()
 	properties.SetClientConnectionName(name)
 	config := amqp.Config{Heartbeat: heartbeat, Properties: properties}
@@ -65,7 +66,7 @@ func (a *AMQP) Dial(ctx context.Context, name string, blocked func(bool)) (Conne
 		if err != nil {
 			return nil, err
 		}
-		guarded = guard(conn, blocked)
+		guarded = guard(conn, alarm.set)
 		context.AfterFunc(ctx, guarded.killUnlessOpen)
 		return guarded, nil
 	}
@@ -84,12 +85,36 @@ func (a *AMQP) Dial(ctx context.Context, name string, blocked func(bool)) (Conne
 	}
 	closed := connection.NotifyClose(make(chan *amqp.Error, 1))
 	go func() {
-		defer blocked(false)
+		defer alarm.end()
 		for range closed { // until the connection ends
 			continue
 		}
 	}()
 	return &amqpConnection{connection, guarded}, nil
+}
+
+// alarm forwards whether the broker blocks publishers, until the connection ends. The reading goroutine may read connection.blocked
+// after that.
+type alarm struct {
+	notify func(blocked bool)
+
+	mu    sync.Mutex
+	ended bool
+}
+
+func (a *alarm) set(blocked bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.ended {
+		a.notify(blocked)
+	}
+}
+
+func (a *alarm) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ended = true
+	a.notify(false)
 }
 
 type amqpConnection struct {

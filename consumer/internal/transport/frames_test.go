@@ -29,3 +29,18 @@ func TestFramesFindBlockedAndUnblocked(t *testing.T) {
 		}
 	}
 }
+
+// The bytes of connection.blocked may be read after amqp091-go has closed the connection. Publishers would then wait forever.
+func TestAnAlarmEndsWithTheConnection(t *testing.T) {
+	t.Parallel()
+	var got []bool
+	a := &alarm{notify: func(is bool) { got = append(got, is) }}
+	f := &frames{blocked: a.set}
+	blocked := []byte{1, 0, 0, 0, 0, 0, 8, 0, 10, 0, 60, 3, 'l', 'o', 'w', 0xCE}
+	f.read(blocked)
+	a.end()
+	f.read(blocked)
+	if diff := cmp.Diff([]bool{true, false}, got); diff != "" {
+		t.Errorf("blocked (-want +got):\n%s", diff)
+	}
+}

@@ -2,12 +2,9 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/url"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,26 +73,9 @@ func (e *exportDeadLettersCommand) run(ctx context.Context, name string, query u
 	return e.writeFile(body)
 }
 
-// writeFile writes to a temporary name until the export is complete. Only the file's owner can read it, because nothing is
-// redacted.
+// writeFile writes the file of --file. Nothing in it is redacted. A script may purge the messages after this command.
 func (e *exportDeadLettersCommand) writeFile(body io.Reader) error {
-	part := e.file + ".part"
-	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	file, err := os.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	err = e.write(file, body, "in "+part)
-	// A script may purge the messages after this command, so the export must be on disk.
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	if err := e.checkFile(); err != nil {
-		return fmt.Errorf("%w. The export is in %s", err, part)
-	}
-	return os.Rename(part, e.file)
+	return writeFile(e.file, e.force, func(out io.Writer) error { return e.write(out, body, "in "+partOf(e.file)) })
 }
 
 // checkFile returns an error if the file exists, unless --force is given.
@@ -104,18 +84,6 @@ func (e *exportDeadLettersCommand) checkFile() error {
 		return nil
 	}
 	return checkAbsent(e.file)
-}
-
-// checkAbsent returns an error if the file of --file exists.
-func checkAbsent(file string) error {
-	_, err := os.Lstat(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	}
-	return fmt.Errorf("%s exists: choose another name for --file, or replace the file with --force", file)
 }
 
 // write copies an export. Its error says what is missing, and where the received part is.

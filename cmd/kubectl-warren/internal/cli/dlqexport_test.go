@@ -132,7 +132,7 @@ func TestExportKeepsAnEarlierOne(t *testing.T) {
 		refused string
 		want    string
 	}{
-		"without --force":             {complete, false, "FILE exists: choose another name for --file, or replace the file with --force. The export is in FILE.part", "former"},
+		"without --force":             {complete, false, "FILE exists: choose another name for --file, or replace the file with --force. The content is in FILE.part", "former"},
 		"with --force":                {complete, true, "", complete},
 		"with --force, and cut short": {exportedLine, true, "the export is not complete: it was truncated: unexpected EOF. The received part is in FILE.part: 1 message", "former"},
 	} {

@@ -108,8 +108,8 @@ func (l *listCommand) list(ctx context.Context, kube session) (*v1alpha1.DeadLet
 	return list, nil
 }
 
-// watchInterval is how often `dlq ls --watch` lists. Its rows depend on three kinds of resources, so three watches would cost
-// more than they save.
+// watchInterval is how often `dlq ls --watch` lists, and `status --watch` watches again at most. The rows of `dlq ls` depend on three
+// kinds of resources, so three watches would cost more than they save.
 const watchInterval = 2 * time.Second
 
 // follow prints the queues, then a row for each queue that changes, until the command is stopped.

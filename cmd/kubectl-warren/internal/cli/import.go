@@ -144,9 +144,11 @@ func printQueues(out io.Writer, queues []*v1alpha1.ConsumerQueue) error {
 			return err
 		}
 		if n > 0 {
-			printf(out, "---\n")
+			content = append([]byte("---\n"), content...)
 		}
-		printf(out, "%s", content)
+		if _, err := out.Write(content); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -129,7 +130,32 @@ func yamlOf(answer []byte) ([]byte, error) {
 	if err := utiljson.Unmarshal(answer, &value); err != nil {
 		return nil, fmt.Errorf("the response is not JSON: %w", err)
 	}
-	return goyaml.Marshal(value)
+	marker := "\x01" + rand.Text()
+	text, err := goyaml.Marshal(marked(value, marker))
+	return printable.QuotedYAML(bytes.ReplaceAll(text, []byte(`\x01`+marker[1:]), nil)), err
+}
+
+// marked appends a marker to each text that needs escapes. Because of its control character, goyaml puts the text in double quotes, and
+// only there YAML has escapes.
+func marked(value any, marker string) any {
+	switch value := value.(type) {
+	case string:
+		if !printable.IsText(value) && !strings.HasPrefix(value, "\ufeff") { // goyaml escapes each character after a byte order mark
+			return value + marker
+		}
+	case []any:
+		for i := range value {
+			value[i] = marked(value[i], marker)
+		}
+	case map[string]any:
+		all := make(map[string]any, len(value))
+		for name, field := range value {
+			name, _ = marked(name, marker).(string)
+			all[name] = marked(field, marker)
+		}
+		return all
+	}
+	return value
 }
 
 // colour is the colour of a word on a terminal.

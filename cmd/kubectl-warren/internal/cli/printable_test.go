@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	messaging "github.com/warren-mq/warren/api/v1alpha1"
@@ -30,13 +31,16 @@ import (
 
 // Each command escapes every text of a message, a spec or a broker, and JSON keeps its meaning.
 func FuzzPrintable(f *testing.F) {
-	for _, value := range []string{"Straße 7", "\x1b]0;owned\x07", "a\nb\tc", "\u202etxt.exe", "a\U000e0041", "no UTF-8 \x9b"} {
+	for _, value := range []string{
+		"Straße 7", "\x1b]0;owned\x07", "a\nb\tc", "\u202etxt.exe", "a\u00a0b", "\ufeffa", `a\u00a0b`, "a\U000e0041", "no UTF-8 \x9b",
+	} {
 		f.Add(value)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
 		wantText(t, "line", printable.Text(value), "")
 		wantText(t, "lines", strings.Join(printable.Lines(value), "\n"), "\n\t")
 		wantSameJSON(t, deadLetterOf(value))
+		wantSameQueue(t, value)
 		wantTextOfCommands(t, value)
 	})
 }
@@ -251,7 +255,7 @@ func wantSameJSON(t *testing.T, deadLetter v1alpha1.DeadLetter) {
 		if _, err := (&output{format: format}).printedAnswer(out, answer); err != nil {
 			t.Fatal(err)
 		}
-		wantControlFree(t, format, out.String())
+		wantText(t, format, out.String(), "\n")
 	}
 	got, want := any(nil), any(nil)
 	if err := json.Unmarshal(printable.JSON(answer), &got); err != nil {
@@ -265,19 +269,28 @@ func wantSameJSON(t *testing.T, deadLetter v1alpha1.DeadLetter) {
 	}
 }
 
+// wantSameQueue checks that the YAML of an imported queue has the same names.
+func wantSameQueue(t *testing.T, value string) {
+	t.Helper()
+	cq, _, _ := resourcesOf(strings.ToValidUTF8(value, "\ufffd"))
+	out := &bytes.Buffer{}
+	if err := printQueues(out, []*messaging.ConsumerQueue{cq}); err != nil {
+		t.Fatal(err)
+	}
+	got := manifest{}
+	if err := yaml.UnmarshalStrict(out.Bytes(), &got); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	want := manifest{Metadata: manifestMetadata{cq.Name, cq.Namespace}, Spec: cq.Spec}
+	if difference := cmp.Diff(want, got); difference != "" {
+		t.Errorf("queue that is printed (-want +got):\n%s", difference)
+	}
+}
+
 func wantText(t *testing.T, what, got, allowed string) {
 	t.Helper()
 	for _, character := range got {
 		if !unicode.IsPrint(character) && !strings.ContainsRune(allowed, character) {
-			t.Errorf("%s: %U is printed as it is, in %q", what, character, got)
-		}
-	}
-}
-
-func wantControlFree(t *testing.T, what, got string) {
-	t.Helper()
-	for _, character := range got {
-		if unicode.IsControl(character) && character != '\n' {
 			t.Errorf("%s: %U is printed as it is, in %q", what, character, got)
 		}
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,7 +70,11 @@ func (r *reportCommand) run(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(r.file, content, 0o600); err != nil {
+	err = writeFile(r.file, r.force, func(out io.Writer) error {
+		_, err := out.Write(content)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	printMissing(r.ErrOut, made.missing)

@@ -2,17 +2,26 @@ package cli
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// Run runs the command that the arguments name, and returns the exit code.
+// Run runs the command that the arguments name, and returns the exit code. A command that could not write its output fails.
 func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
+	written := &checkedOutput{Writer: streams.Out}
+	if !isTerminal(streams.Out) { // commands ask a terminal for its width
+		streams.Out = written
+	}
 	root := newRoot(streams)
 	root.SetArgs(args)
-	return codeOf(root.ExecuteContext(ctx), streams.ErrOut)
+	err := root.ExecuteContext(ctx)
+	if ends, ok := errors.AsType[*exit](err); written.err != nil && (err == nil || ok && ends.err == nil) {
+		err = written.err
+	}
+	return codeOf(err, streams.ErrOut)
 }
 
 func newRoot(streams genericiooptions.IOStreams) *cobra.Command {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -114,8 +115,10 @@ func (s *statusCommand) list(ctx context.Context, kube session, args []string) e
 }
 
 // follow prints a row for each change until the command is stopped. The API server ends each watch after some minutes; a new
-// watch then continues from the last resource version.
+// watch then continues from the last resource version, at most one in each watchInterval.
 func (s *statusCommand) follow(ctx context.Context, kube session, from string, options []client.ListOption) error {
+	ticker := time.NewTicker(watchInterval)
+	defer ticker.Stop()
 	for ctx.Err() == nil {
 		at := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: from, AllowWatchBookmarks: true}}
 		watching, err := kube.Watch(ctx, &v1alpha1.ConsumerQueueList{}, append(slices.Clip(options), at)...)
@@ -125,6 +128,10 @@ func (s *statusCommand) follow(ctx context.Context, kube session, from string, o
 		}
 		if err != nil && ctx.Err() == nil { // otherwise the user stopped the command
 			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
 		}
 	}
 	return nil

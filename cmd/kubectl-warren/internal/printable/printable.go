@@ -39,6 +39,30 @@ func Lines(value string) []string {
 	return lines
 }
 
+// IsText reports whether a terminal can print all lines of a text as they are.
+func IsText(value string) bool {
+	return utf8.ValidString(value) && strings.IndexFunc(strings.ReplaceAll(value, "\n", ""), isUnprintable) < 0
+}
+
+// QuotedYAML escapes YAML for a terminal without changing its meaning. Each text that is not IsText must be in double quotes.
+func QuotedYAML(content []byte) []byte {
+	if isASCIIText(content) {
+		return content
+	}
+	escaped := make([]byte, 0, len(content)+len(content)/8)
+	for _, character := range string(content) {
+		switch {
+		case character == '\n', !isUnprintable(character):
+			escaped = utf8.AppendRune(escaped, character)
+		case character > 0xffff:
+			escaped = fmt.Appendf(escaped, `\U%08x`, character)
+		default:
+			escaped = fmt.Appendf(escaped, `\u%04x`, character)
+		}
+	}
+	return escaped
+}
+
 func isUnprintable(character rune) bool { return !unicode.IsPrint(character) }
 
 // JSON escapes JSON for a terminal without changing its meaning. Only strings need escapes.

@@ -44,3 +44,28 @@ func TestPrintableLines(t *testing.T) {
 		t.Errorf("lines (-want +got):\n%s", difference)
 	}
 }
+
+func TestQuotedYAML(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		text           string
+		isText         bool
+		given, printed string
+	}{
+		"plain text":             {"Straße 7\nb", true, "a: |-\n  Straße 7\n  b\n", "a: |-\n  Straße 7\n  b\n"},
+		"writing turned around":  {"\u202etxt.exe", false, "a: \"\u202etxt.exe\"\n", `a: "\u202etxt.exe"` + "\n"},
+		"a tag":                  {"a\U000e0041", false, "a: \"a\U000e0041\"\n", `a: "a\U000e0041"` + "\n"},
+		"a space without breaks": {"a\u00a0b", false, "a: \"a\u00a0b\"\n", `a: "a\u00a0b"` + "\n"},
+		"no UTF-8":               {"a\x9bb", false, "a: 1\n", "a: 1\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := IsText(test.text); got != test.isText {
+				t.Errorf("IsText(%q) = %t", test.text, got)
+			}
+			if got := string(QuotedYAML([]byte(test.given))); got != test.printed {
+				t.Errorf("%q is printed as %q, want %q", test.given, got, test.printed)
+			}
+		})
+	}
+}

@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// checkedOutput is an output that keeps the first error of a write, so that no command needs to check each write.
+type checkedOutput struct {
+	io.Writer
+
+	err error
+}
+
+func (o *checkedOutput) Write(content []byte) (int, error) {
+	n, err := o.Writer.Write(content)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// partOf returns the name of a file that is not complete.
+func partOf(file string) string { return file + ".part" }
+
+// writeFile writes a file that only its owner can read. The content gets its name when it is complete and on disk. Without force,
+// writeFile does not replace a file that was created meanwhile.
+func writeFile(name string, force bool, write func(out io.Writer) error) error {
+	part := partOf(name)
+	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	file, err := os.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	err = write(file)
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	if !force {
+		if err := checkAbsent(name); err != nil {
+			return fmt.Errorf("%w. The content is in %s", err, part)
+		}
+	}
+	return os.Rename(part, name)
+}
+
+// checkAbsent returns an error if the file of --file exists.
+func checkAbsent(file string) error {
+	_, err := os.Lstat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("%s exists: choose another name for --file, or replace the file with --force", file)
+}

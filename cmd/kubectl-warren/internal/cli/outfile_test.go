@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// fullDisk is the standard output in a file on a full disk.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// A script trusts the exit code when it redirects the output to a file.
+func TestAFailedWriteEndsWithAnError(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string]string{
+		"a contract":              "contract -f testdata/orders.yaml --broker-version 4.3",
+		"imported queues":         "import testdata/definitions.json --connection shop",
+		"definitions":             "export -f testdata/two.yaml --broker-version 4.3",
+		"a plan with differences": "plan -f testdata/orders.yaml --broker-version 4.3",
+		"a name":                  "dlq redrive orders --dry-run=client -o name",
+		"a template":              "dlq redrive orders --dry-run=client -o jsonpath={.kind}",
+		"completion for a shell":  "completion bash",
+		"completion for kubectl":  "completion --for-kubectl",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			said := &bytes.Buffer{}
+			code := Run(t.Context(), strings.Fields(args), genericiooptions.IOStreams{In: strings.NewReader(""), Out: fullDisk{}, ErrOut: said})
+			if code != exitError || !strings.Contains(said.String(), "error: "+syscall.ENOSPC.Error()+"\n") {
+				t.Errorf("exit code %d, want %d: %s", code, exitError, said)
+			}
+		})
+	}
+}
+
+// A file of an earlier run stays until the new one is complete.
+func TestAFileIsReplacedWhenItIsComplete(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		failure error
+		want    string
+	}{
+		"complete":     {nil, "new"},
+		"not complete": {syscall.ENOSPC, "old"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "report.tar.gz")
+			if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			err := writeFile(file, true, func(out io.Writer) error {
+				_, err := io.WriteString(out, "new")
+				return errors.Join(err, test.failure)
+			})
+			if !errors.Is(err, test.failure) {
+				t.Errorf("error %v", err)
+			}
+			got, err := os.ReadFile(file)
+			if err != nil || string(got) != test.want {
+				t.Errorf("got %q, %v", got, err)
+			}
+		})
+	}
+}

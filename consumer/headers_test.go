@@ -1,0 +1,80 @@
+package consumer_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/consumer/contract"
+)
+
+// What a handler changes is in the next copy. What counts the attempts stays.
+func TestAHandlerChangesTheHeadersOfCopies(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(d *consumer.Delivery){
+		"in place":     func(d *consumer.Delivery) { d.Raw.Headers["step"] = int32(d.Attempt()) },
+		"with a table": func(d *consumer.Delivery) { d.Raw.Headers = amqp.Table{"step": int32(d.Attempt())} },
+		"and the count": func(d *consumer.Delivery) {
+			d.Raw.Headers["step"] = int32(d.Attempt())
+			delete(d.Raw.Headers, contract.HeaderRetryCount)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var seen []string
+				b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
+					seen = append(seen, fmt.Sprint(m.Attempt(), " after ", m.Raw.Headers["step"]))
+					change(m.Delivery)
+					return io.EOF
+				})
+				b.send(t, "a")
+				pass(3 * time.Hour)
+				equal(t, "attempts", []string{"1 after <nil>", "2 after 1", "3 after 2", "4 after 3"}, seen)
+				equal(t, "dead letters", []string{"a exhausted 4"}, b.dead())
+				equal(t, "in the dead letter", any(int32(4)), b.Messages("orders.dlq")[0].Headers["step"])
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
+
+// amqp091-go refuses a message with such a header, so the copy does not have it.
+func TestACopyLeavesOutAHeaderThatCannotBeSent(t *testing.T) {
+	t.Parallel()
+	for name, value := range map[string]any{
+		"an unsigned number":   uint64(1),
+		"a list of texts":      []string{"a"},
+		"a map in a table":     amqp.Table{"a": map[string]any{}},
+		"a duration in a list": []any{time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				log, published := &record{}, atomic.Int64{}
+				b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
+					m.Raw.Headers["good"], m.Raw.Headers["step"] = "yes", value
+					return io.EOF
+				}, consumer.WithLogger(slog.New(slog.NewTextHandler(log, nil))),
+					consumer.WithObserver(consumer.Observer{Published: func(consumer.Publication) { published.Add(1) }}))
+				b.send(t, "a")
+				pass(20 * time.Second)
+				equal(t, "published", 1, int(published.Load()))
+				for _, copied := range b.Messages("orders.retry.30s") {
+					equal(t, "headers", []any{"yes", nil}, []any{copied.Headers["good"], copied.Headers["step"]})
+				}
+				equal(t, "in the tier", 1, len(b.Messages("orders.retry.30s")))
+				equal(t, "logged", 1, log.count("header=step"))
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
