@@ -471,6 +471,7 @@ func TestHeadersThatTheLibraryRefuses(t *testing.T) {
 				if !errors.Is(err, ErrUnreadable) {
 					t.Errorf("the browse ended with %v", err)
 				}
+				holds(t, vh, source, 3) // once the broker has noticed that the browse is gone
 				running := start(t, vh, func(*Config) {})
 				NewWithT(t).Eventually(running.ended).WithTimeout(within).Should(BeClosed())
 				if _, err := running.Wait(); !errors.Is(err, ErrUnreadable) {
