@@ -10,8 +10,13 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// maxArgumentBytes is the limit of an argument's value in bytes.
-const maxArgumentBytes = 1024
+const (
+	// maxArgumentBytes is the limit of an argument's value in bytes.
+	maxArgumentBytes = 1024
+	// maxArgumentsJSON is the limit of all arguments together, as JSON in bytes. The status holds at most 64 KiB of them, and the
+	// arguments that Warren sets itself.
+	maxArgumentsJSON = 48 << 10
+)
 
 // checkArgumentSizes refuses values that are too long in bytes. Validation in the API server can only count characters.
 func checkArgumentSizes(spec v1alpha1.ConsumerQueueSpec) error {
@@ -42,6 +47,13 @@ func checkArgumentSize(field string, arguments v1alpha1.Arguments) error {
 				Message: fmt.Sprintf("%s: the value of %q has %d bytes, at most %d are allowed: shorten it",
 					field, name, len(value.StrVal), maxArgumentBytes),
 			}
+		}
+	}
+	if size := len(specArguments(arguments).JSON()); size > maxArgumentsJSON {
+		return &Refusal{
+			Reason: v1alpha1.ReasonInvalidSpec,
+			Message: fmt.Sprintf("%s: all values take %d bytes as JSON, at most %d are allowed: shorten or remove some",
+				field, size, maxArgumentsJSON),
 		}
 	}
 	return nil

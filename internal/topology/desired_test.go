@@ -2,6 +2,7 @@ package topology_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -379,6 +380,10 @@ func deadLetterQueue(arguments string) string {
 func TestDesiredRefuses(t *testing.T) {
 	t.Parallel()
 	const straight = "{retry: {strategy: Reject}, deadLetter: {policy: Disabled}, queue: {deliveryLimit: BrokerDefault}}"
+	nineLong := "" // each character takes six bytes as JSON
+	for i := range 9 {
+		nineLong += fmt.Sprintf(`a%d: "%s", `, i, strings.Repeat("<", 1024))
+	}
 	for name, test := range map[string]struct {
 		on      vhost.Version
 		spec    string
@@ -464,6 +469,10 @@ func TestDesiredRefuses(t *testing.T) {
 		"a long argument of a binding": {
 			spec: `{bindings: [{exchange: {name: e}, arguments: {b: ` + strings.Repeat("ü", 513) + `}}]}`, reason: v1alpha1.ReasonInvalidSpec,
 			message: `bindings[0].arguments: the value of "b" has 1026 bytes, at most 1024 are allowed: shorten it`,
+		},
+		"long arguments of a binding": {
+			spec: `{bindings: [{exchange: {name: e}, arguments: {` + nineLong + `}}]}`, reason: v1alpha1.ReasonInvalidSpec,
+			message: `bindings[0].arguments: all values take 55369 bytes as JSON, at most 49152 are allowed: shorten or remove some`,
 		},
 		"a redeliveryDelay without ends": {spec: `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s}}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "": must be integers with d, h, m, s, ms in that order, such as 14d, 1h30m or 90s`},
 		"a redeliveryDelay without min":  {spec: `{retry: {strategy: Requeue, redeliveryDelay: {max: 1s}}}`, reason: v1alpha1.ReasonInvalidSpec, message: `duration "": must be integers with d, h, m, s, ms in that order, such as 14d, 1h30m or 90s`},
