@@ -1,6 +1,7 @@
 package consumerqueue
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"slices"
@@ -67,7 +68,8 @@ func describeWithin(status *v1alpha1.ConsumerQueueStatus, entries []v1alpha1.Top
 }
 
 // truncated returns as many entries as the status may hold, and how many it left out. It never leaves out exchanges and queues,
-// because what is not in the inventory cannot be deleted later.
+// because what is not in the inventory cannot be deleted later. It leaves out bindings of sources first: if the former binding of a
+// delay tier stayed beside the new one, each rejected message would be copied.
 func truncated(entries []v1alpha1.TopologyEntry) (kept []v1alpha1.TopologyEntry, omitted int32) {
 	own, foreign := splitByOwner(entries)
 	if len(foreign) == 0 && len(own) <= v1alpha1.MaxTopologyEntries && encodedAtMost(own) <= bindingBytes {
@@ -77,6 +79,7 @@ func truncated(entries []v1alpha1.TopologyEntry) (kept []v1alpha1.TopologyEntry,
 	left := bindingBytes - conditions.EncodedSize(objects)
 	objects, omitted = head(objects, v1alpha1.MaxTopologyEntries)
 	bindings := slices.DeleteFunc(slices.Clone(own), func(entry v1alpha1.TopologyEntry) bool { return !isBinding(entry) })
+	slices.SortStableFunc(bindings, func(a, b v1alpha1.TopologyEntry) int { return cmp.Compare(sourceRank(a), sourceRank(b)) })
 	bindings, more := takeWithin(bindings, v1alpha1.MaxTopologyEntries-len(objects), &left)
 	shown, _ := takeWithin(samplesOfForeign(foreign), v1alpha1.MaxTopologyEntries-len(objects)-len(bindings), &left)
 	kept = slices.Clip(own)
@@ -84,6 +87,14 @@ func truncated(entries []v1alpha1.TopologyEntry) (kept []v1alpha1.TopologyEntry,
 		kept = slices.Concat(objects, bindings)
 	}
 	return append(kept, shown...), omitted + more + int32(len(foreign)-len(shown))
+}
+
+// sourceRank is 1 for the binding of a source, and 0 otherwise.
+func sourceRank(entry v1alpha1.TopologyEntry) int {
+	if entry.Role == v1alpha1.RoleSource {
+		return 1
+	}
+	return 0
 }
 
 func isForeign(entry v1alpha1.TopologyEntry) bool { return entry.State == v1alpha1.StateForeign }

@@ -2,6 +2,7 @@ package consumerqueue
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -68,6 +69,21 @@ func TestStatusStaysWithinItsSize(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The inventory forgets the bindings of sources first.
+func TestWhichBindingsAreOmitted(t *testing.T) {
+	t.Parallel()
+	var entries []v1alpha1.TopologyEntry
+	for i := range 300 {
+		entries = append(entries, v1alpha1.TopologyEntry{
+			Kind: v1alpha1.KindBinding, Source: "events", Destination: "orders", RoutingKey: fmt.Sprint(i), Role: v1alpha1.RoleSource,
+		})
+	}
+	rejected := v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: "dlx", Destination: "wait", Role: v1alpha1.RoleRetry}
+	kept, omitted := truncated(append(entries, rejected))
+	topologytest.Equal(t, "kept", append([]v1alpha1.TopologyEntry{rejected}, entries[:v1alpha1.MaxTopologyEntries-1]...), kept)
+	topologytest.Equal(t, "omitted", 301-v1alpha1.MaxTopologyEntries, int(omitted))
 }
 
 // anyEntries draws the objects of one topology: up to 80 queues, bindings with arguments as large as a spec can have, and
