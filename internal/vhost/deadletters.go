@@ -106,15 +106,16 @@ func (d DeadLetterRoute) straightTo(queue string) bool {
 }
 
 // NeededByDeadLettersOf returns a queue whose dead letters need the binding: no other binding from the same exchange would route
-// them to a queue. It returns the empty string if there is none. Bindings in leaving do not count as another route.
-func (o Observed) NeededByDeadLettersOf(binding Binding, leaving IDs) string {
+// them to a queue. It returns the empty string if there is none. Bindings in leaving do not count as another route, and those count
+// for which replaces is true for the queue.
+func (o Observed) NeededByDeadLettersOf(binding Binding, leaving IDs, replaces func(from string, other Binding) bool) string {
 	mayRoute := o.mayRouteBy(binding)
 	for _, from := range o.DeadLetterRoutes {
 		if !mayRoute(from) {
 			continue
 		}
 		stays := o.leadsToQueue(binding.Source, leaving, func(other Binding) bool {
-			return other.sameMatch(binding) || o.alwaysRoutes(from, other)
+			return (other.sameMatch(binding) || o.alwaysRoutes(from, other)) && replaces(from.Queue, other)
 		})
 		if !stays {
 			return from.Queue
@@ -124,11 +125,11 @@ func (o Observed) NeededByDeadLettersOf(binding Binding, leaving IDs) string {
 }
 
 // HasAlternative reports whether another binding of the exchange routes all messages of this binding to a queue. Bindings in
-// leaving are no alternative.
-func (o Observed) HasAlternative(binding Binding, leaving IDs) bool {
+// leaving are no alternative, nor are those for which replaces is false.
+func (o Observed) HasAlternative(binding Binding, leaving IDs, replaces func(other Binding) bool) bool {
 	isFanout := o.Exchanges[binding.Source].Type == TypeFanout
 	return o.leadsToQueue(binding.Source, leaving, func(other Binding) bool {
-		return other.ID() != binding.ID() && (isFanout || other.sameMatch(binding))
+		return other.ID() != binding.ID() && (isFanout || other.sameMatch(binding)) && replaces(other)
 	})
 }
 

@@ -80,6 +80,9 @@ func TestDeadLettersInto(t *testing.T) {
 	}
 }
 
+// leadsOn reports whether another binding replaces one that is removed.
+func leadsOn(_ string, other Binding) bool { return other.Destination != "foreign" }
+
 // Dead letters need a binding that matches them, unless another binding to a queue certainly matches them too and stays.
 func TestNeededByDeadLetters(t *testing.T) {
 	t.Parallel()
@@ -105,6 +108,7 @@ func TestNeededByDeadLetters(t *testing.T) {
 		"another that takes the same headers":                 {exchange: "headers", also: Binding{Destination: "r"}},
 		"another that takes other headers":                    {exchange: "headers", also: Binding{Destination: "r", Arguments: Arguments{"x-match": "any"}}, want: true},
 		"another to an exchange, which may lead nowhere":      {exchange: "fanout", also: Binding{Destination: "empty", ToExchange: true}, want: true},
+		"another that is no replacement":                      {exchange: "fanout", also: Binding{Destination: "foreign"}, want: true},
 		"another that is leaving as well":                     {exchange: "fanout", also: Binding{Destination: "left"}, want: true},
 		"dead letters that do not take it need nothing":       {exchange: "direct", key: key("l")},
 		"dead letters that come by way of an exchange: chain": {exchange: "chain", key: key("k"), want: true},
@@ -124,7 +128,7 @@ func TestNeededByDeadLetters(t *testing.T) {
 		if test.want {
 			want = "theirs"
 		}
-		if got := o.NeededByDeadLettersOf(binding, IDs{binding.ID(): true, (Binding{Source: source, Destination: "left"}).ID(): true}); got != want {
+		if got := o.NeededByDeadLettersOf(binding, IDs{binding.ID(): true, (Binding{Source: source, Destination: "left"}).ID(): true}, leadsOn); got != want {
 			t.Errorf("%s: needed by %q, want %q", name, got, want)
 		}
 	}
@@ -169,6 +173,7 @@ func TestHasAlternative(t *testing.T) {
 		"the same key, other arguments":        {kind: "headers", other: Binding{Source: "x", Destination: "new", RoutingKey: "a", Arguments: Arguments{"k": "v"}}},
 		"a pattern, whose matches are unknown": {kind: "topic", other: Binding{Source: "x", Destination: "new", RoutingKey: "#"}},
 		"to an exchange":                       {kind: TypeFanout, other: Binding{Source: "x", Destination: "y", RoutingKey: "a", ToExchange: true}},
+		"no replacement":                       {kind: TypeDirect, other: Binding{Source: "x", Destination: "foreign", RoutingKey: "a"}},
 		"leaving, too":                         {kind: TypeDirect, other: Binding{Source: "x", Destination: "new", RoutingKey: "a"}, leave: true},
 		"itself":                               {kind: TypeDirect, other: binding},
 	} {
@@ -181,7 +186,7 @@ func TestHasAlternative(t *testing.T) {
 			if test.leave {
 				leaving[test.other.ID()] = true
 			}
-			if got := observed.HasAlternative(binding, leaving); got != test.want {
+			if got := observed.HasAlternative(binding, leaving, func(other Binding) bool { return leadsOn("", other) }); got != test.want {
 				t.Errorf("%v", got)
 			}
 		})

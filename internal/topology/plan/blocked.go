@@ -74,15 +74,31 @@ func consumersPublish(r removal) Blocker {
 	if r.input.ContractPending == "" || r.entry.Role == v1alpha1.RoleSource {
 		return Blocker{}
 	}
-	if r.entry.Kind == v1alpha1.KindBinding && r.observed.HasAlternative(topology.BindingOf(r.entry).AtBroker(), r.leaving) {
+	isBinding := r.entry.Kind == v1alpha1.KindBinding
+	if isBinding && r.observed.HasAlternative(topology.BindingOf(r.entry).AtBroker(), r.leaving, r.isReplacedBy) {
 		return Blocker{}
 	}
 	return Blocker{v1alpha1.AdvisoryReasonContractPending, r.input.ContractPending}
 }
 
-// deadLettersNeedBinding: the binding is the only route for the dead letters of some queue.
+// isReplacedBy reports whether a binding is another route for the messages of this ConsumerQueue. A binding to a queue of others, which
+// may match the same messages, is none.
+func (r removal) isReplacedBy(other vhost.Binding) bool {
+	return other.Destination == r.entry.Destination || slices.ContainsFunc(r.comparison.Entries, func(entry Entry) bool {
+		return entry.Hash != "" && entry.ID() == other.ID()
+	})
+}
+
+// deadLettersNeedBinding: the binding is the only route for the dead letters of some queue. Dead letters of another owner may go to any
+// queue.
 func deadLettersNeedBinding(r removal) Blocker {
-	queue := r.observed.NeededByDeadLettersOf(topology.BindingOf(r.entry).AtBroker(), r.leaving)
+	replaces := func(from string, other vhost.Binding) bool {
+		isOwn := slices.ContainsFunc(r.input.Owned, func(entry v1alpha1.TopologyEntry) bool {
+			return entry.Kind == v1alpha1.KindQueue && entry.Name == from
+		})
+		return !isOwn || r.isReplacedBy(other)
+	}
+	queue := r.observed.NeededByDeadLettersOf(topology.BindingOf(r.entry).AtBroker(), r.leaving, replaces)
 	if queue == "" {
 		return Blocker{}
 	}

@@ -44,6 +44,8 @@ func TestChecks(t *testing.T) {
 	byName := unbound(broker(vhost.ArgDeadLetterExchange, ""))
 	twice := broker("x-max-length", 5)
 	twice.BindingsFrom["dlx"] = append(twice.BindingsFrom["dlx"], vhost.Binding{Source: "dlx", Destination: "theirs"})
+	toTheirs := state(v1alpha1.KindBinding, "", v1alpha1.RoleDeadLetter, v1alpha1.StateInSync)
+	toTheirs.Entries[0].Source, toTheirs.Entries[0].Destination, toTheirs.Entries[0].Hash = "dlx", "theirs", "hash"
 	theirs := byName.Queues["theirs"]
 	theirs.Arguments[vhost.ArgDeadLetterRoutingKey] = "dlq"
 	byName.DeadLetterRoutes = vhost.DeadLetterRoutesIn(byName.Queues)
@@ -88,10 +90,15 @@ func TestChecks(t *testing.T) {
 			removal{entry: binding, observed: broker("x-max-length", 5), input: Input{ContractPending: "consumers do not know"}},
 			Blocker{v1alpha1.AdvisoryReasonContractPending, "consumers do not know"},
 		},
-		"consumersPublish: by a binding, and another binding matches the same messages": {
+		"consumersPublish: by a binding, and another binding of the spec matches the same messages": {
 			consumersPublish,
-			removal{entry: binding, observed: twice, input: Input{ContractPending: "consumers do not know"}},
+			removal{entry: binding, observed: twice, comparison: toTheirs, input: Input{ContractPending: "consumers do not know"}},
 			Blocker{},
+		},
+		"consumersPublish: by a binding, and a foreign binding matches the same messages": {
+			consumersPublish,
+			removal{entry: binding, observed: twice, comparison: &Comparison{}, input: Input{ContractPending: "consumers do not know"}},
+			Blocker{v1alpha1.AdvisoryReasonContractPending, "consumers do not know"},
 		},
 		"consumersPublish: to no source": {
 			consumersPublish,

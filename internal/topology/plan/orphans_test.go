@@ -292,6 +292,17 @@ deadLetter: {queue: {maxLength: 10}}`},
 			},
 			want: []string{`Binding events -> orders "": goes`},
 		},
+		"a key by which a delay tier returns messages stays bound until the tier is gone, although a foreign queue gets them too": {
+			edit: edit{
+				was: `{bindings: [{exchange: {name: events, type: topic}, routingKeys: [order.placed, order.retry]}], ` +
+					`retry: {returnTo: {exchange: events, routingKey: order.retry}, delayTiers: [{delay: 30s, queueName: wait}]}, deadLetter: {policy: Disabled}}`,
+				spec: `{bindings: [{exchange: {name: events, type: topic}, routingKeys: [order.placed]}], retry: {policy: None}, deadLetter: {policy: Disabled}}`,
+				then: func(o *vhost.Observed) {
+					topologytest.Bind(o, vhost.Binding{Source: "events", Destination: "audit", RoutingKey: "#"})
+				},
+			},
+			want: []string{`Binding events -> orders "order.retry": queue "wait" still dead-letters through it`, "Queue wait: goes"},
+		},
 		"a source by which a foreign queue dead-letters stays bound": {
 			edit: edit{
 				was: `{retry: {policy: None}, bindings: [{exchange: {name: events, type: fanout}}]}`, spec: `{retry: {policy: None}}`,

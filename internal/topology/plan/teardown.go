@@ -101,11 +101,13 @@ func (t *Teardown) addBindings(bindings, queues []v1alpha1.TopologyEntry, observ
 	}
 	leaving := topology.IDsOf(all)
 	for _, binding := range all {
-		if !own[vhost.QueueID(binding.Destination)] && observed.NeededByDeadLettersOf(binding.AtBroker(), leaving) == "" {
+		if !own[vhost.QueueID(binding.Destination)] && observed.NeededByDeadLettersOf(binding.AtBroker(), leaving, toAnyQueue) == "" {
 			t.Bindings = append(t.Bindings, binding)
 		}
 	}
 }
+
+func toAnyQueue(string, vhost.Binding) bool { return true }
 
 func (t *Teardown) addExchanges(exchanges []v1alpha1.TopologyEntry, observed vhost.Observed) {
 	leaving := topology.IDsOf(t.Bindings)
