@@ -55,7 +55,7 @@ const (
 	ReasonEndMissing Reason = "EndMissing"
 	// ReasonPostponed: Warren declares the object again later; see Plan.Postpone.
 	ReasonPostponed Reason = "Postponed"
-	// ReasonBlocked: Warren must retain the orphan; see Orphan.BlockedBy.
+	// ReasonBlocked: Warren must retain the orphan, see Orphan.BlockedBy, or the binding of an orphan that the new one replaces.
 	ReasonBlocked Reason = "Blocked"
 )
 
@@ -135,6 +135,8 @@ func (d decision) about(missing Entry) Action {
 		return leave(ReasonEndRecreated)
 	case d.absent.HasEitherEnd(missing.ID()):
 		return leave(ReasonEndMissing)
+	case !wasInSync && missing.Role != v1alpha1.RoleSource && d.hasOldRoute(*missing.Binding, Orphan.isShared):
+		return leave(ReasonBlocked)
 	case missing.Role == v1alpha1.RoleSource && !wasInSync:
 		return Action{BindSource, reason, missing}
 	}
@@ -149,24 +151,27 @@ func (d decision) precedesRecreation(missing Entry) bool {
 		return false
 	}
 	if missing.Binding != nil {
-		return missing.Role != v1alpha1.RoleSource && !d.hasOldRoute(*missing.Binding)
+		return missing.Role != v1alpha1.RoleSource && !d.hasOldRoute(*missing.Binding, func(Orphan) bool { return true })
 	}
 	entry, known := d.known[missing.ID()]
 	return !known || topology.Intended(entry)
 }
 
-// hasOldRoute reports whether the messages of a new binding still reach another queue through a binding that left the spec. With
-// both bindings, each message would take both routes.
-func (d decision) hasOldRoute(binding topology.Binding) bool {
+// hasOldRoute reports whether the messages of a new binding still reach another queue through a binding that left the spec and for
+// which stays is true. With both bindings, each message would take both routes.
+func (d decision) hasOldRoute(binding topology.Binding, stays func(Orphan) bool) bool {
 	isFanout := slices.ContainsFunc(d.comparison.Entries, func(entry Entry) bool {
 		return entry.Exchange != nil && entry.Name == binding.Source && entry.Exchange.Type == v1alpha1.ExchangeFanout
 	})
 	return slices.ContainsFunc(d.comparison.Orphans, func(orphan Orphan) bool {
 		old := orphan.Entry
 		isOther := old.Kind == v1alpha1.KindBinding && old.Source == binding.Source && old.Destination != binding.Destination
-		return isOther && (isFanout || old.RoutingKey == binding.RoutingKey && old.Arguments == binding.ID().Arguments)
+		return isOther && stays(orphan) && (isFanout || old.RoutingKey == binding.RoutingKey && old.Arguments == binding.ID().Arguments)
 	})
 }
+
+// isShared reports whether an object stays because another instance of Warren works on the vhost.
+func (o Orphan) isShared() bool { return o.BlockedBy.Reason == v1alpha1.AdvisoryReasonSharedVHost }
 
 func (o Orphan) action(policy v1alpha1.DriftPolicy) Action {
 	entry := Entry{TopologyEntry: o.Entry}

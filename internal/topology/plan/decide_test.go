@@ -289,6 +289,34 @@ func TestBindingsThatPrecedeTheRecreationOfTheMainQueue(t *testing.T) {
 	}
 }
 
+// Beside another instance, Warren removes nothing. A new route beside the old one would copy each message.
+func TestANewRouteWaitsWhileTheOldOneMustStay(t *testing.T) {
+	t.Parallel()
+	const (
+		fanout   = `{retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: %s}}}`
+		byReason = `{retry: {strategy: Reject, delayTiers: [{delay: 30s, queueName: %s}]}, deadLetter: {exchange: {name: dlx, type: headers}, queue: {name: dlq}}}`
+		publish  = `{retry: {exchange: {name: again}, delayTiers: [{delay: 30s, queueName: %s}]}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
+	)
+	for name, test := range map[string]struct {
+		was, spec string
+		want      []string
+	}{
+		"of dead letters":      {fmt.Sprintf(fanout, "dlq"), fmt.Sprintf(fanout, "grave"), []string{"queue grave"}},
+		"of rejected messages": {fmt.Sprintf(byReason, "tier"), fmt.Sprintf(byReason, "next"), []string{"queue next"}},
+		"of retries, which have another key": {
+			fmt.Sprintf(publish, "tier"), fmt.Sprintf(publish, "next"), []string{"queue next", `binding again -> next "next"`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			comparison := edit{was: test.was, spec: test.spec, otherInstance: "another instance works on this vhost"}.compare(t)
+			known := topology.InventoryOf(topologytest.Owned(topologytest.Desired(t, test.was, topologytest.V43)))
+			got := plan.Decide(comparison, known, v1alpha1.DriftPolicyCorrect)
+			topologytest.Equal(t, "plan", test.want, planned(got), cmpopts.EquateEmpty())
+		})
+	}
+}
+
 func TestPlanSummary(t *testing.T) {
 	t.Parallel()
 	exchange := plan.Action{Verb: plan.Declare, Entry: plan.Entry{Exchange: &topology.Exchange{}}}

@@ -23,6 +23,8 @@ type edit struct {
 	// then changes the broker.
 	then   func(o *vhost.Observed)
 	shared func(v1alpha1.TopologyEntry) bool
+	// otherInstance is why nothing may be removed; empty if objects may be.
+	otherInstance string
 }
 
 func (e edit) compare(t *testing.T) plan.Comparison {
@@ -46,7 +48,7 @@ func (e edit) compare(t *testing.T) plan.Comparison {
 		Older: func() []topology.Topology {
 			return topology.DesiredOnOlderVersions(topologytest.ConsumerQueue(t, e.spec), e.on)
 		},
-		Owned: topologytest.Owned(before), Shared: e.shared,
+		Owned: topologytest.Owned(before), Shared: e.shared, OtherInstance: e.otherInstance,
 	})
 }
 
