@@ -125,7 +125,7 @@ func (o Observed) NeededByDeadLettersOf(binding Binding, leaving IDs, replaces f
 }
 
 // HasAlternative reports whether another binding of the exchange routes all messages of this binding to a queue. Bindings in
-// leaving are no alternative, nor are those for which replaces is false.
+// leaving are no alternative. Neither are those for which replaces is false.
 func (o Observed) HasAlternative(binding Binding, leaving IDs, replaces func(other Binding) bool) bool {
 	isFanout := o.Exchanges[binding.Source].Type == TypeFanout
 	return o.leadsToQueue(binding.Source, leaving, func(other Binding) bool {
