@@ -3,6 +3,7 @@ package mover
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/go-logr/logr"
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -99,7 +100,12 @@ func (p *pass) countAgain() error {
 	if p.browse == nil {
 		return nil
 	}
-	declared, _, err := p.declared(p.Queue)
+	var declared amqp.Queue
+	var err error
+	askUntil(time.Now().Add(answerLimit), func() bool { // this pass itself is a consumer of a queue that is too busy to count
+		declared, _, err = p.declared(p.Queue)
+		return err != nil || p.intake.consumers() == 0 || !isUncounted(declared)
+	})
 	if err != nil {
 		return p.Errs.OfOperation(err)
 	}
