@@ -90,7 +90,7 @@ func (r *refresher) awaitLink(ctx context.Context) {
 const (
 	// tooLargeFactor is the pause after an answer that was too large, as a multiple of the duration of the refresh.
 	tooLargeFactor = 100
-	// maxFailurePause is the longest pause after a failed refresh.
+	// maxFailurePause is the longest pause after a failed refresh or survey.
 	maxFailurePause = 5 * time.Minute
 )
 
