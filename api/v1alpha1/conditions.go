@@ -93,6 +93,8 @@ const (
 	ReasonAuthenticationFailed = "AuthenticationFailed"
 	// ReasonResponseTooLarge: an answer of the management API exceeds its limit.
 	ReasonResponseTooLarge = "ResponseTooLarge"
+	// ReasonTooManyConnections: as many older BrokerConnections of the namespace are connected as a namespace may have.
+	ReasonTooManyConnections = "TooManyConnections"
 
 	// ReasonQueued: another Redrive or Purge, or a request of the dead-letter API, uses the dead-letter queue; or the namespace has
 	// no free slot for another Redrive or Purge.

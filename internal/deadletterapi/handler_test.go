@@ -68,7 +68,7 @@ func newWorld(t *testing.T, spec string, change func(*messaging.ConsumerQueue)) 
 	pool := brokers.NewPool(api, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (*brokers.Broker, error) {
 		return &brokers.Broker{Probe: w.broker, Observer: w.broker, Changer: w.broker, Mover: w.broker}, nil
 	})
-	if _, err := pool.Ensure(client.ObjectKeyFromObject(bc), rabbit.Config{Owner: "uid"}); err != nil {
+	if _, err := pool.Ensure(client.ObjectKeyFromObject(bc), time.Time{}, rabbit.Config{Owner: "uid"}); err != nil {
 		t.Fatal(err)
 	}
 	alone := func(context.Context, *messaging.ConsumerQueue, string, vhost.Version) (bool, bool) {

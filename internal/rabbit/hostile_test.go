@@ -190,6 +190,82 @@ func TestTooLargeAnswerIsNotReadAgainSoon(t *testing.T) {
 	}
 }
 
+// The vhost is not read again soon if a refresh failed late, after large answers were decoded.
+func TestCostlyFailureIsNotRepeatedSoon(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	queue := func(i int) string { return fmt.Sprintf(`{"name":"%x"}`, i) }
+	connection := listedAt(t, 1000, hostile.Either(
+		hostile.At("queues", hostile.Huge(management.Mebibyte, "[", queue, "]")),
+		hostile.At("operator-policies", func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			hostile.Text("[{]")(w, r)
+		}),
+	))
+	for range 5 {
+		if err := connection.Refresh(t.Context()); !errors.Is(err, brokererr.ErrUnreachable) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if asked.Load() != 1 {
+		t.Errorf("the vhost was read %d times", asked.Load())
+	}
+}
+
+// The vhost is read again soon if a refresh failed because the broker was slow. Waiting for an answer costs no CPU time.
+func TestSlowFailureIsRepeatedSoon(t *testing.T) {
+	t.Parallel()
+	var failed atomic.Bool
+	connection := listedAt(t, 1000, hostile.At("operator-policies", func(w http.ResponseWriter, r *http.Request) {
+		if failed.Swap(true) {
+			hostile.Text("[]")(w, r)
+			return
+		}
+		hostile.Drip("[{]", rabbittest.Within/500)(w, r)
+	}))
+	NewWithT(t).Eventually(connection.Refresh).WithContext(t.Context()).WithTimeout(rabbittest.Within).Should(Succeed())
+	if !failed.Load() {
+		t.Error("no refresh failed")
+	}
+}
+
+// A list of connections that cannot be read does not fail refreshes, and is not read again with each of them.
+func TestConnectionsAreNotListedAgainSoonAfterAFailure(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	owner := func(i int) string { return fmt.Sprintf(`{"client_properties":{"product":"%x"}}`, i) }
+	connection := listedAt(t, 0, hostile.At("vhosts", func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		hostile.Huge(management.Mebibyte, "[", owner, ",[")(w, r)
+	}))
+	for range 5 {
+		if err := connection.Refresh(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if asked.Load() != 1 {
+		t.Errorf("the connections were listed %d times", asked.Load())
+	}
+}
+
+// listedAt opens a connection to a management API alone. It reads the vhost with several requests. share is Pace.Share.
+func listedAt(t *testing.T, share int, misbehave func(http.ResponseWriter, *http.Request) bool) *rabbittest.Connection {
+	t.Helper()
+	api := hostile.NewManagement(t, misbehave)
+	api.Tags = "management" // an administrator reads the definitions instead
+	timeouts := rabbittest.Unpaced()
+	timeouts.Link, timeouts.Pace.Share = time.Millisecond, share
+	connection, err := rabbittest.OpenWith(rabbit.Config{
+		AMQPURI: "amqp://127.0.0.1:1", ManagementURI: api.URI, Username: "guest", Password: "guest", VHost: "/", ResyncInterval: time.Hour,
+		KnownOwners: rabbittest.Knowing(),
+	}, logr.Discard(), func(snapshot.Notice) {}, timeouts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(connection.Close)
+	return connection
+}
+
 // The error names the limit that was exceeded, and the flag that raises it.
 func TestResponseTooLarge(t *testing.T) {
 	t.Parallel()

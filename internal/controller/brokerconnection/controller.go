@@ -247,7 +247,13 @@ func (r *Reconciler) connect(ctx context.Context, bc *v1alpha1.BrokerConnection)
 	if err != nil {
 		return nil, err
 	}
-	return r.pool.Ensure(client.ObjectKeyFromObject(bc), config)
+	connection, err := r.pool.Ensure(client.ObjectKeyFromObject(bc), bc.CreationTimestamp.Time, config)
+	if errors.Is(err, brokers.ErrTooManyConnections) {
+		return nil, &invalidConfig{v1alpha1.ReasonTooManyConnections, fmt.Sprintf(
+			"%d older BrokerConnections of namespace %q are connected, and a namespace may have no more: "+
+				"delete or suspend one, or use another namespace", brokers.MaxConnections, bc.Namespace)}
+	}
+	return connection, err
 }
 
 // setStatus writes the health of a connection into the status.

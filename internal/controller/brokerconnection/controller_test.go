@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -20,10 +21,12 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -118,7 +121,7 @@ func TestReconcileNormal(t *testing.T) {
 			stop()
 			topologytest.Equal(t, "error", nil, connections.Start(stopped)) // no controller receives its notices
 			bc := controllertest.BrokerConnection(test.spec)
-			_, err := connections.Ensure(client.ObjectKeyFromObject(bc), rabbit.Config{
+			_, err := connections.Ensure(client.ObjectKeyFromObject(bc), time.Time{}, rabbit.Config{
 				AMQPURI: "amqp://127.0.0.1:1", ManagementURI: "http://127.0.0.1:1", VHost: "/", ResyncInterval: time.Hour,
 			})
 			topologytest.Equal(t, "error", nil, err)
@@ -135,6 +138,38 @@ func TestReconcileNormal(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The youngest BrokerConnections of a namespace with too many of them have no connection, and say what to do.
+func TestTooManyConnections(t *testing.T) {
+	t.Parallel()
+	c := controllertest.Client(t, []controllertest.AddIndexes{brokers.AddIndexes, AddIndexes})
+	secret := &corev1.Secret{Data: bytesOf(map[string]string{"username": "bob", "password": controllertest.Password, "host": "mq"})}
+	secret.Namespace, secret.Name = "shop", "broker"
+	topologytest.Equal(t, "error", nil, c.Create(t.Context(), secret))
+	r := newTestReconciler(c, clock.RealClock{})
+	r.pool = brokers.NewPool(c, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (*brokers.Broker, error) {
+		return &brokers.Broker{Probe: brokerstest.New(topologytest.V43, "/", "uid")}, nil
+	})
+	for i := range brokers.MaxConnections {
+		_, err := r.pool.Ensure(client.ObjectKey{Namespace: "shop", Name: strconv.Itoa(i)}, time.Unix(1, 0), rabbit.Config{})
+		topologytest.Equal(t, "error", nil, err)
+	}
+	bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{SecretRef: &v1alpha1.LocalObjectReference{Name: "broker"}})
+	bc.CreationTimestamp = metav1.Unix(2, 0)
+	status := &v1alpha1.BrokerConnectionStatus{}
+	result, err := r.reconcileNormal(t.Context(), bc, status)
+	topologytest.Equal(t, "error", nil, err)
+	const message = `"64 older BrokerConnections of namespace \"shop\" are connected, and a namespace may have no more: ` +
+		`delete or suspend one, or use another namespace", 3`
+	topologytest.Equal(t, "conditions", []string{"Ready=False TooManyConnections " + message, "Stalled=True TooManyConnections " + message},
+		controllertest.Lines(status.Conditions))
+	topologytest.Equal(t, "is requeued", true, result.RequeueAfter >= clusterPoll)
+
+	r.pool.Close(client.ObjectKey{Namespace: "shop", Name: "0"})
+	_, err = r.reconcileNormal(t.Context(), bc, status)
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "is open when an older one is gone", true, r.pool.Get(client.ObjectKeyFromObject(bc)) != nil)
 }
 
 // A change of the Secret in spec.secretRef is watched. The Secret of a RabbitmqCluster is not watched, so its BrokerConnection

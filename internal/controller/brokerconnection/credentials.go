@@ -24,7 +24,7 @@ import (
 // IndexSecret indexes BrokerConnections by the names of the Secrets in their specs.
 const IndexSecret = "secret"
 
-// invalidConfig is the error for a spec or Secret that the user must change.
+// invalidConfig is the error for a BrokerConnection without a connection until the user changes something, mostly its spec or Secret.
 type invalidConfig struct {
 	reason, message string
 }
@@ -32,10 +32,10 @@ type invalidConfig struct {
 func (u *invalidConfig) Error() string { return u.message }
 
 // progress returns Reconciling while a Secret or a RabbitmqCluster is missing, because another controller may create it soon. It
-// returns Stalled for a wrong spec or Secret, so that GitOps tools fail immediately instead of at their timeout.
+// returns Stalled if only the user can help, so that GitOps tools fail immediately instead of at their timeout.
 func (u *invalidConfig) progress() conditions.Progress {
 	switch u.reason {
-	case v1alpha1.ReasonSecretInvalid, v1alpha1.ReasonInvalidSpec:
+	case v1alpha1.ReasonSecretInvalid, v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonTooManyConnections:
 		return conditions.Stalled
 	}
 	return conditions.Reconciling

@@ -2,6 +2,7 @@ package brokers_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,7 +43,7 @@ func TestNeighbours(t *testing.T) {
 			return byOwner[config.Owner], nil
 		})
 	for key, broker := range opened {
-		if _, err := pool.Ensure(key, rabbit.Config{Owner: broker.Owner()}); err != nil {
+		if _, err := pool.Ensure(key, time.Time{}, rabbit.Config{Owner: broker.Owner()}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -78,6 +78,8 @@ func (c Connect) While(holdsLease func() bool) Connect {
 type openConnection struct {
 	broker      *Broker
 	fingerprint string
+	// created is when the BrokerConnection was created.
+	created time.Time
 	// secretMissingSince is since when the Secret has been missing; zero while it exists.
 	secretMissingSince time.Time
 	// observable is whether the vhost could be observed at the last notice; see healthConcernsQueues.
@@ -123,13 +125,18 @@ func (p *Pool) Start(ctx context.Context) error {
 }
 
 // Ensure returns the connection of a BrokerConnection. It opens the connection first if there is none with this configuration.
-func (p *Pool) Ensure(key types.NamespacedName, config rabbit.Config) (*Broker, error) {
+// created is when the BrokerConnection was created. The error is ErrTooManyConnections if the older BrokerConnections of the namespace
+// have MaxConnections.
+func (p *Pool) Ensure(key types.NamespacedName, created time.Time, config rabbit.Config) (*Broker, error) {
 	fingerprint := config.Fingerprint()
 	if found, ok := p.get(key); ok && found.fingerprint == fingerprint {
 		p.clearSecretMissing(key)
 		return found.broker, nil
 	}
 	p.Close(key)
+	if err := p.makeRoom(key, created); err != nil {
+		return nil, err
+	}
 	config.KnownOwners = p.knownOwners
 	p.recordOwner(config.Owner)
 	notify := func(notice snapshot.Notice) { p.handleNotice(key, notice) }
@@ -139,7 +146,7 @@ func (p *Pool) Ensure(key types.NamespacedName, config rabbit.Config) (*Broker, 
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.open[key] = openConnection{broker: opened, fingerprint: fingerprint}
+	p.open[key] = openConnection{broker: opened, fingerprint: fingerprint, created: created}
 	return opened, nil
 }
 

@@ -2,6 +2,7 @@ package brokers
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"testing"
@@ -90,7 +91,7 @@ func TestHealthOfANewConnection(t *testing.T) {
 	})
 	key := types.NamespacedName{Namespace: "shop", Name: "default"}
 	topologytest.Equal(t, "before it is open", true, pool.healthConcernsQueues(key))
-	_, err := pool.Ensure(key, rabbit.Config{})
+	_, err := pool.Ensure(key, time.Time{}, rabbit.Config{})
 	topologytest.Equal(t, "error", nil, err)
 	for _, step := range []struct {
 		name   string
@@ -138,15 +139,15 @@ func TestConnections(t *testing.T) {
 	if got := connections.Get(key); got != nil {
 		t.Errorf("Get returns %v before Ensure", got)
 	}
-	first, err := connections.Ensure(key, config)
+	first, err := connections.Ensure(key, time.Time{}, config)
 	topologytest.Equal(t, "error", nil, err)
-	again, err := connections.Ensure(key, config)
+	again, err := connections.Ensure(key, time.Time{}, config)
 	topologytest.Equal(t, "error", nil, err)
 	if again != first || connections.Get(key) != first {
 		t.Error("the same configuration opened another connection")
 	}
 	config.Password = "another"
-	second, err := connections.Ensure(key, config)
+	second, err := connections.Ensure(key, time.Time{}, config)
 	topologytest.Equal(t, "error", nil, err)
 	if second == first || connections.Get(key) != second {
 		t.Error("another configuration opened no other connection")
@@ -155,11 +156,11 @@ func TestConnections(t *testing.T) {
 		t.Error("the first connection is still open")
 	}
 	config.VHost = ""
-	if _, err := connections.Ensure(key, config); err == nil {
+	if _, err := connections.Ensure(key, time.Time{}, config); err == nil {
 		t.Error("Ensure accepts an invalid configuration")
 	}
 	config.VHost = "/"
-	third, err := connections.Ensure(key, config)
+	third, err := connections.Ensure(key, time.Time{}, config)
 	topologytest.Equal(t, "error", nil, err)
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -171,6 +172,60 @@ func TestConnections(t *testing.T) {
 		t.Error("the third connection is still open")
 	}
 	connections.Close(key)
+}
+
+// The oldest BrokerConnections of a namespace have a connection, whatever the order in which they are reconciled.
+func TestConnectionsOfANamespaceAreLimited(t *testing.T) {
+	t.Parallel()
+	pool := NewPool(nil, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (*Broker, error) {
+		return &Broker{Probe: brokerstest.New(topologytest.V43, "/", "uid")}, nil
+	})
+	pool.stop() // no controller receives the events
+	// opens reports whether Ensure returns a connection.
+	opens := func(namespace, name string, created int64, config rabbit.Config) bool {
+		_, err := pool.Ensure(types.NamespacedName{Namespace: namespace, Name: name}, time.Unix(created, 0), config)
+		if err != nil && !errors.Is(err, ErrTooManyConnections) {
+			t.Error(err)
+		}
+		return err == nil
+	}
+	isOpen := func(name string) bool { return pool.Get(types.NamespacedName{Namespace: "shop", Name: name}) != nil }
+	for i := range MaxConnections {
+		topologytest.Equal(t, "one more", true, opens("shop", strconv.Itoa(i), 100, rabbit.Config{}))
+	}
+	topologytest.Equal(t, "a younger one", false, opens("shop", "younger", 101, rabbit.Config{}))
+	topologytest.Equal(t, "one of the same age, by name", false, opens("shop", "a", 100, rabbit.Config{}))
+	topologytest.Equal(t, "another namespace", true, opens("elsewhere", "younger", 101, rabbit.Config{}))
+	topologytest.Equal(t, "an open one", true, opens("shop", "9", 100, rabbit.Config{}))
+	topologytest.Equal(t, "an open one with another configuration", true, opens("shop", "9", 100, rabbit.Config{VHost: "/"}))
+
+	topologytest.Equal(t, "an older one", true, opens("shop", "older", 99, rabbit.Config{}))
+	topologytest.Equal(t, "the youngest is open", false, isOpen("9"))
+	topologytest.Equal(t, "the next one is open", true, isOpen("8"))
+	topologytest.Equal(t, "the youngest", false, opens("shop", "9", 100, rabbit.Config{}))
+
+	pool.Close(types.NamespacedName{Namespace: "shop", Name: "older"})
+	topologytest.Equal(t, "after one was closed", true, opens("shop", "younger", 101, rabbit.Config{}))
+}
+
+// A BrokerConnection that loses its connection to an older one is reconciled, to say so.
+func TestTheYoungestConnectionIsReconciled(t *testing.T) {
+	t.Parallel()
+	pool := NewPool(nil, logr.Discard(), func(rabbit.Config, logr.Logger, func(snapshot.Notice)) (*Broker, error) {
+		return &Broker{Probe: brokerstest.New(topologytest.V43, "/", "uid")}, nil
+	})
+	for i := range MaxConnections + 1 {
+		key := types.NamespacedName{Namespace: "shop", Name: strconv.Itoa(i)}
+		opened := make(chan error, 1)
+		go func() {
+			_, err := pool.Ensure(key, time.Unix(int64(1000-i), 0), rabbit.Config{})
+			opened <- err
+		}()
+		if i == MaxConnections {
+			topologytest.Equal(t, "reconciled", "0", (<-pool.BrokerConnectionEvents).Object.Name)
+		}
+		topologytest.Equal(t, "error", nil, <-opened)
+	}
 }
 
 // An open connection remains for 10 s after its Secret was deleted.
@@ -201,7 +256,7 @@ func TestConnectionsAreClosedTogether(t *testing.T) {
 			return &Broker{Probe: slowToClose{}}, nil
 		})
 		for i := range 20 {
-			if _, err := connections.Ensure(types.NamespacedName{Name: strconv.Itoa(i)}, rabbit.Config{}); err != nil {
+			if _, err := connections.Ensure(types.NamespacedName{Name: strconv.Itoa(i)}, time.Time{}, rabbit.Config{}); err != nil {
 				t.Fatal(err)
 			}
 		}

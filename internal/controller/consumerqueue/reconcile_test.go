@@ -76,7 +76,7 @@ func (w *world) restart() {
 		return &brokers.Broker{Probe: w.broker, Observer: w.broker, Changer: w.broker, Mover: w.broker, Recreator: recreator}, nil
 	})
 	key := client.ObjectKey{Namespace: controllertest.Orders.Namespace, Name: "default"}
-	if _, err := pool.Ensure(key, rabbit.Config{Owner: w.broker.Owner()}); err != nil {
+	if _, err := pool.Ensure(key, time.Time{}, rabbit.Config{Owner: w.broker.Owner()}); err != nil {
 		w.t.Fatal(err)
 	}
 	enqueue := func(client.ObjectKey) {}

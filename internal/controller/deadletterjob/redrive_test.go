@@ -474,7 +474,7 @@ func TestAMoveFollowsItsConnection(t *testing.T) {
 	<-w.Mover.Begun
 	before := w.Mover
 	w.Mover = brokerstest.NewMover(w.Broker)
-	if _, err := w.Pool.Ensure(client.ObjectKey{Namespace: "shop", Name: "default"}, rabbit.Config{Owner: "uid", Password: "new"}); err != nil {
+	if _, err := w.Pool.Ensure(client.ObjectKey{Namespace: "shop", Name: "default"}, time.Time{}, rabbit.Config{Owner: "uid", Password: "new"}); err != nil {
 		t.Fatal(err)
 	}
 	w.reconcile()

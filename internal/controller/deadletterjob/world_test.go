@@ -97,7 +97,7 @@ func (w *world) Restart() {
 		}
 		return opened, nil
 	})
-	if _, err := w.Pool.Ensure(client.ObjectKey{Namespace: "shop", Name: "default"}, rabbit.Config{Owner: "uid"}); err != nil {
+	if _, err := w.Pool.Ensure(client.ObjectKey{Namespace: "shop", Name: "default"}, time.Time{}, rabbit.Config{Owner: "uid"}); err != nil {
 		w.T.Fatal(err)
 	}
 	shared := func(context.Context, *v1alpha1.ConsumerQueue, string, vhost.Version) (bool, bool) { return false, true }

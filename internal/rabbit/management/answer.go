@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
@@ -20,6 +21,7 @@ type Answer struct {
 	decoder    *json.Decoder
 	limit      int64 // of the text
 	read       int64
+	waited     time.Duration // for the text
 	items      int64
 	// Room is the memory of the decoded items, and of the text that is being decoded.
 	Room *Room
@@ -63,7 +65,9 @@ func (a *Answer) Read(p []byte) (int, error) {
 	if err := a.needs((pending + chunk) * textFactor); err != nil {
 		return 0, err
 	}
+	began := time.Now()
 	n, err := a.body.Read(p[:min(len(p), chunk)])
+	a.waited += time.Since(began)
 	a.read += int64(n)
 	return n, err
 }

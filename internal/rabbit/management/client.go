@@ -31,7 +31,9 @@ type Client struct {
 	base   string // the URI, with /api at its end
 	client *http.Client
 	opened atomic.Bool // a TCP connection was opened since the last call of TookNewConnection
-	writes Slots
+	// decoding is how many nanoseconds it took to decode answers since the last call of TakeDecodingTime.
+	decoding atomic.Int64
+	writes   Slots
 }
 
 // Options are the address, the user and the limits of a Client.
@@ -89,6 +91,9 @@ func (m *Client) gotConn(connection httptrace.GotConnInfo) {
 
 // TookNewConnection reports whether a TCP connection was opened since the last call.
 func (m *Client) TookNewConnection() bool { return m.opened.Swap(false) }
+
+// TakeDecodingTime returns how long it took to decode answers since the last call, without the time of waiting for their text.
+func (m *Client) TakeDecodingTime() time.Duration { return time.Duration(m.decoding.Swap(0)) }
 
 // Close closes the idle connections.
 func (m *Client) Close() { m.client.CloseIdleConnections() }
@@ -186,9 +191,12 @@ func (m *Client) request(ctx context.Context, method, path, etag string, content
 
 // decode decodes an answer within its limits.
 func (m *Client) decode(path string, body io.Reader, result any) error {
+	began := time.Now()
 	a := m.newAnswer(path, body)
 	defer func() { a.Room.Free() }() // EachKept replaces the room
-	return a.into(result)
+	err := a.into(result)
+	m.decoding.Add(int64(time.Since(began) - a.waited))
+	return err
 }
 
 func (m *Client) describe(method, path string, err error) error {

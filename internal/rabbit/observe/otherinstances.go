@@ -41,6 +41,7 @@ type survey struct {
 	listing management.Slots // held while connections are listed
 	at      time.Time        // the last one began
 	took    time.Duration
+	retryAt time.Time   // when surveyOften may survey again after a failure
 	others  otherOwners // of connections
 }
 
@@ -100,11 +101,12 @@ func (o *otherInstances) CheckUnshared(ctx context.Context) error {
 	return nil
 }
 
-// surveyOften surveys the connections after each refresh that may have found changes, and less often if a survey takes long.
+// surveyOften surveys the connections after each refresh that may have found changes, and less often if a survey takes long or
+// fails.
 func (o *otherInstances) surveyOften(ctx context.Context, changed time.Time) error {
 	return o.surveyConnections(ctx, func(s *survey) bool {
 		age := time.Since(s.at)
-		return age > surveyShare*s.took && (age > surveyPause || s.at.Before(changed.Add(listingDelay)))
+		return time.Now().After(s.retryAt) && age > surveyShare*s.took && (age > surveyPause || s.at.Before(changed.Add(listingDelay)))
 	})
 }
 
@@ -119,6 +121,7 @@ func (o *otherInstances) surveyConnections(ctx context.Context, due func(*survey
 			began := time.Now()
 			others, err := o.connectionOwners(ctx)
 			if err != nil && !errors.Is(err, brokererr.ErrAccessRefused) {
+				o.last.retryAt = time.Now().Add(min(surveyShare*time.Since(began), maxFailurePause))
 				return err
 			}
 			o.last.at, o.last.took, o.last.others = began, time.Since(began), others

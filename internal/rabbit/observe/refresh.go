@@ -26,9 +26,9 @@ type refresher struct {
 	info     *management.BrokerInfo // of the last probe; nil before the first one
 	probedAt time.Time              // when it was received
 	readAt   time.Time              // when the refresh began that this connection used last
-	// tooLarge is the error of the last refresh until tooLargeUntil, if an answer exceeded its limit; see refreshUnlessTooLarge.
-	tooLarge      error
-	tooLargeUntil time.Time
+	// failure is the error of the last refresh that failed. No refresh begins before pausedUntil; see refreshUnlessPaused.
+	failure     error
+	pausedUntil time.Time
 }
 
 // run refreshes, with one request to the management API at a time.
@@ -37,7 +37,7 @@ func (r *refresher) run(ctx context.Context) {
 	r.awaitLink(ctx)
 	for ctx.Err() == nil {
 		waiting, askedAt := r.requests.take()
-		err := r.refreshUnlessTooLarge(ctx, askedAt)
+		err := r.refreshUnlessPaused(ctx, askedAt)
 		for _, result := range waiting {
 			result <- err
 		}
@@ -88,23 +88,28 @@ func (r *refresher) awaitLink(ctx context.Context) {
 }
 
 const (
-	// tooLargeFactor is the wait after an answer that was too large, as a multiple of the duration of the refresh. tooLargePause is
-	// the longest such wait.
+	// tooLargeFactor is the pause after an answer that was too large, as a multiple of the duration of the refresh.
 	tooLargeFactor = 100
-	tooLargePause  = 5 * time.Minute
+	// maxFailurePause is the longest pause after a failed refresh or survey.
+	maxFailurePause = 5 * time.Minute
 )
 
-// refreshUnlessTooLarge skips refreshes for a while after an answer that exceeded its limit: reading up to the limit costs much
-// CPU time, and the next answer is hardly smaller.
-func (r *refresher) refreshUnlessTooLarge(ctx context.Context, askedAt time.Time) error {
+// refreshUnlessPaused skips refreshes for a while after a failure that cost CPU time, because the next refresh is hardly cheaper.
+// Answers that were decoded before the failure count by Pace.Share. An answer that exceeded its limit counts for more. Waiting for the
+// broker does not count, so that a connection recovers soon.
+func (r *refresher) refreshUnlessPaused(ctx context.Context, askedAt time.Time) error {
 	began := time.Now()
-	if began.Before(r.tooLargeUntil) {
-		return r.tooLarge
+	if began.Before(r.pausedUntil) {
+		return r.failure
 	}
+	r.ReadAPI.TakeDecodingTime() // of the members and message counts after the last refresh
 	err := r.refresh(ctx, askedAt)
+	pause := time.Duration(r.Timeouts.Pace.Share) * r.ReadAPI.TakeDecodingTime()
 	if errors.Is(err, brokererr.ErrResponseTooLarge) {
-		took := time.Since(began)
-		r.tooLarge, r.tooLargeUntil = err, time.Now().Add(min(tooLargeFactor*took, tooLargePause))
+		pause = tooLargeFactor * time.Since(began)
+	}
+	if err != nil {
+		r.failure, r.pausedUntil = err, time.Now().Add(min(pause, maxFailurePause))
 	}
 	return err
 }
