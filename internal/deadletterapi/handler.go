@@ -37,8 +37,8 @@ type Handler struct {
 	finder *deadletterjob.Finder
 	// authorize returns the name of a request's sender, or the error to respond with.
 	authorize func(context.Context, *http.Request, attributes) (user string, err error)
-	// answers and browses limit concurrent responses and browses.
-	answers, browses *shares
+	// answers, lists and browses limit concurrent responses with messages, lists of queues, and browses.
+	answers, lists, browses *shares
 	// users are the users of dead-letter queues in this process.
 	users *deadletterjob.Register
 	// redact matches the names of headers whose values are hidden.
@@ -106,13 +106,15 @@ func (h *Handler) answer(w http.ResponseWriter, r *request, answers answer) (any
 	if r.namespace != "" && !h.watches(r.namespace) {
 		return nil, conflict("Warren does not watch namespace %q", r.namespace)
 	}
+	slots := h.lists
 	if r.name != "" { // the response contains messages
-		end, err := h.answers.take(r.namespace)
-		if err != nil {
-			return nil, err
-		}
-		r.end = end
+		slots = h.answers
 	}
+	end, err := slots.take(r.namespace)
+	if err != nil {
+		return nil, err
+	}
+	r.end = end
 	return answers(w, *r)
 }
 

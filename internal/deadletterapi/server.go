@@ -67,7 +67,7 @@ func Setup(mgr ctrl.Manager, finder *deadletterjob.Finder, users *deadletterjob.
 	label := label{pod: options.Pod, client: mgr.GetClient(), log: log, cleared: make(chan struct{})}
 	handler := &Handler{
 		reader: mgr.GetClient(), finder: finder, authorize: gate{access, proxy}.authorize, users: users,
-		answers: newAnswers(), browses: newBrowses(), redact: redact,
+		answers: newAnswers(), lists: newLists(), browses: newBrowses(), redact: redact,
 		log: log,
 		watches: func(namespace string) bool {
 			return len(options.Namespaces) == 0 || slices.Contains(options.Namespaces, namespace)

@@ -13,7 +13,9 @@ const (
 	// maxBrowses is how many browses run at a time. Each uses up to 8 MiB for shown messages, and amqpconn.ConnectionBodies for
 	// messages in flight.
 	maxBrowses = 4
-	// maxEach is how many responses, and how many browses, one namespace may have.
+	// maxLists is how many lists of queues are collected and written at a time. Each is held as JSON until the client has it.
+	maxLists = 8
+	// maxEach is how many responses, browses and lists one namespace may have. Lists of all namespaces count as one namespace more.
 	maxEach = 2
 	// maxConnections is how many connections are open at a time. Each uses up to 512 KiB before Warren knows who sends a request,
 	// because crypto/tls accepts 256 KiB of client certificates. One address has at most maxEachAddress.
@@ -42,6 +44,8 @@ func newAnswers() *shares { return newShares("wait for answers", maxAnswers, max
 
 func newBrowses() *shares { return newShares("browse queues", maxBrowses, maxEach) }
 
+func newLists() *shares { return newShares("list queues", maxLists, maxEach) }
+
 func newConnections() *shares { return newShares("are connections", maxConnections, maxEachAddress) }
 
 // take occupies a slot of a namespace until end is called. If there is none, it returns 429 immediately.
@@ -53,7 +57,11 @@ func (s *shares) take(namespace string) (end func(), err error) {
 	case s.inAll >= s.max:
 		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("%d other requests %s; try again", s.inAll, s.verb), retrySoon)
 	case has >= s.each, has > 0 && s.inAll >= s.max/2:
-		text := fmt.Sprintf("%d of the requests that %s are about namespace %q; try again", has, s.verb, namespace)
+		about := fmt.Sprintf("namespace %q", namespace)
+		if namespace == "" {
+			about = "all namespaces"
+		}
+		text := fmt.Sprintf("%d of the requests that %s are about %s; try again", has, s.verb, about)
 		return nil, apierrors.NewTooManyRequests(text, retrySoon)
 	}
 	s.taken[namespace]++
