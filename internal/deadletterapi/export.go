@@ -101,10 +101,12 @@ func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
 	for {
 		part := &chunk{out: out, written: &written, before: written}
 		_, seen, err := h.browse(out.client, r, q, part.visit)
-		if err != nil && out.count == 0 {
+		switch {
+		case err != nil && out.count == 0:
 			return nil, err
-		}
-		if err == nil {
+		case err != nil:
+			err = h.failure(r, err)
+		default:
 			err = part.err()
 		}
 		if errors.Is(err, errUnread) && out.drain() == nil {

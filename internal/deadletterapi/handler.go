@@ -37,8 +37,8 @@ type Handler struct {
 	finder *deadletterjob.Finder
 	// authorize returns the name of a request's sender, or the error to respond with.
 	authorize func(context.Context, *http.Request, attributes) (user string, err error)
-	// answers and browses limit concurrent responses and browses.
-	answers, browses *shares
+	// answers, lists and browses limit concurrent responses with messages, lists of queues, and browses.
+	answers, lists, browses *shares
 	// users are the users of dead-letter queues in this process.
 	users *deadletterjob.Register
 	// redact matches the names of headers whose values are hidden.
@@ -99,37 +99,46 @@ func (h *Handler) serve(verb, subresource string, answers answer) http.Handler {
 }
 
 func (h *Handler) answer(w http.ResponseWriter, r *request, answers answer) (any, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), reviewTime)
-	defer cancel()
-	user, err := h.authorize(ctx, r.Request, r.attributes)
-	r.user = user
-	if err != nil {
+	var err error
+	if r.user, err = h.review(r.Context(), *r); err != nil {
 		return nil, err
 	}
 	if r.namespace != "" && !h.watches(r.namespace) {
 		return nil, conflict("Warren does not watch namespace %q", r.namespace)
 	}
+	slots := h.lists
 	if r.name != "" { // the response contains messages
-		end, err := h.answers.take(r.namespace)
-		if err != nil {
-			return nil, err
-		}
-		r.end = end
+		slots = h.answers
 	}
+	end, err := slots.take(r.namespace)
+	if err != nil {
+		return nil, err
+	}
+	r.end = end
 	return answers(w, *r)
 }
 
-// fail writes an error. It logs internal errors and denials.
-func (h *Handler) fail(w http.ResponseWriter, r request, err error) {
+// review authorizes a request in limited time. It returns the sender, even of a request that is denied.
+func (h *Handler) review(ctx context.Context, r request) (user string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, reviewTime)
+	defer cancel()
+	return h.authorize(ctx, r.Request, r.attributes)
+}
+
+// fail writes an error.
+func (h *Handler) fail(w http.ResponseWriter, r request, err error) { writeError(w, h.failure(r, err)) }
+
+// failure returns the error to respond with. It logs internal errors, whose text it hides, and denials.
+func (h *Handler) failure(r request, err error) error {
 	if apierrors.IsForbidden(err) {
 		h.log.Info("Denied a request for dead letters", "user", r.user, "verb", r.verb, "resource", v1alpha1.Resource,
 			"subresource", r.subresource, "namespace", r.namespace, "name", r.name)
 	}
 	if _, isStatus := errors.AsType[*apierrors.StatusError](err); !isStatus {
 		h.log.Error(err, "Request failed", "path", r.URL.Path, "user", r.user)
-		err = apierrors.NewInternalError(errors.New("see the log of the manager"))
+		return apierrors.NewInternalError(errors.New("see the log of the manager"))
 	}
-	writeError(w, err)
+	return err
 }
 
 func writeError(w http.ResponseWriter, err error) {
@@ -218,7 +227,7 @@ func (h *Handler) target(ctx context.Context, r request, complete bool) (target,
 	return target{found, details, place}, func() { end(); place.Leave() }, nil
 }
 
-// browse shows messages of the ConsumerQueue to visit. It logs the user and the number of messages.
+// browse authorizes the request again, and shows messages of the ConsumerQueue to visit. It logs the user and the number of messages.
 func (h *Handler) browse(
 	ctx context.Context, r request, q query, visit func(position int, deadLetter deadletter.Message) bool,
 ) (target, browsed, error) {
@@ -227,6 +236,10 @@ func (h *Handler) browse(
 		return at, browsed{}, err
 	}
 	defer end()
+	// An export may have begun minutes ago, and it can wait for a minute until it has the turn.
+	if _, err := h.review(ctx, r); err != nil {
+		return at, browsed{}, err
+	}
 	rules := deadletter.Rules{Source: at.Source, Selector: q.selector, MaxRedrives: -1}
 	left := map[deadletter.SkipReason]int64{}
 	result := browsed{}

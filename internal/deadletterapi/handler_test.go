@@ -76,7 +76,7 @@ func newWorld(t *testing.T, spec string, change func(*messaging.ConsumerQueue)) 
 	}
 	w.handler = &Handler{
 		reader: api, finder: deadletterjob.NewFinder(api, pool, alone), users: &deadletterjob.Register{},
-		answers: newAnswers(), browses: newBrowses(), redact: defaults,
+		answers: newAnswers(), lists: newLists(), browses: newBrowses(), redact: defaults,
 		watches: func(namespace string) bool { return namespace != "elsewhere" }, log: logr.Discard(),
 		authorize: func(_ context.Context, _ *http.Request, asked attributes) (string, error) {
 			w.asked = asked
@@ -378,29 +378,40 @@ func TestABrowseWaitsForItsTurn(t *testing.T) {
 	})
 }
 
-// Clients that do not receive their responses use only the slots of their namespace, and a list of queues never waits for them.
+// Clients that do not receive their responses use only the slots of their namespace. Lists have slots of their own, so no list waits
+// for slow clients of messages, and no browse for slow clients of lists.
 func TestAnswersAtATime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `{}`, unchanged)
 	w.broker.SetDeadLetters("orders.dlq", rejected("1"))
 	reads := make(chan struct{})
 	var clients sync.WaitGroup
-	for i := range maxEach {
-		lazy := lazyClient{httptest.NewRecorder(), reads, make(chan struct{}, 1)}
-		path := ofShop + "/orders/" + []string{"messages", "export"}[i%2]
-		clients.Go(func() { w.handler.routes().ServeHTTP(lazy, httptest.NewRequest(http.MethodGet, path, http.NoBody)) })
-		<-lazy.begun
+	occupy := func(paths ...string) {
+		for _, path := range paths {
+			lazy := lazyClient{httptest.NewRecorder(), reads, make(chan struct{}, 1)}
+			clients.Go(func() { w.handler.routes().ServeHTTP(lazy, httptest.NewRequest(http.MethodGet, path, http.NoBody)) })
+			<-lazy.begun
+		}
 	}
-	topologytest.Equal(t, "refusal", refusal{
-		429, metav1.StatusReasonTooManyRequests, `2 of the requests that wait for answers are about namespace "shop"; try again`, "1",
-	}, w.refusal(ofShop+"/orders/messages"))
-	list := v1alpha1.DeadLetterQueueList{}
-	topologytest.Equal(t, "list", http.StatusOK, w.get(ofShop, "", &list).StatusCode)
-	_, err := w.handler.answers.take("other")
-	topologytest.Equal(t, "another namespace", nil, err)
+	status := func(path string) int { return w.get(path, "", &map[string]any{}).StatusCode }
+	tooMany := func(message string) refusal { return refusal{429, metav1.StatusReasonTooManyRequests, message, "1"} }
+	const messages, ofTill = ofShop + "/orders/messages", "/apis/deadletters.messaging.warren.dev/v1alpha1/namespaces/till/deadletterqueues"
+	occupy(ofShop, ofShop)
+	topologytest.Equal(t, "messages beside lists", http.StatusOK, status(messages))
+	occupy(messages, ofShop+"/orders/export")
+	topologytest.Equal(t, "messages", tooMany(`2 of the requests that wait for answers are about namespace "shop"; try again`), w.refusal(messages))
+	topologytest.Equal(t, "list", tooMany(`2 of the requests that list queues are about namespace "shop"; try again`), w.refusal(ofShop))
+	topologytest.Equal(t, "list beside messages, of another namespace", http.StatusOK, status(ofTill))
+	occupy(allQueues, allQueues)
+	topologytest.Equal(t, "list of all", tooMany(`2 of the requests that list queues are about all namespaces; try again`), w.refusal(allQueues))
+	topologytest.Equal(t, "list beside lists of all", http.StatusOK, status(ofTill))
+	_, err := w.handler.answers.take("till")
+	topologytest.Equal(t, "messages of another namespace", nil, err)
 	close(reads)
 	clients.Wait()
-	topologytest.Equal(t, "messages", http.StatusOK, w.get(ofShop+"/orders/messages", "", &v1alpha1.DeadLetterList{}).StatusCode)
+	for _, path := range []string{messages, ofShop, allQueues} {
+		topologytest.Equal(t, path+" after the slow clients", http.StatusOK, status(path))
+	}
 }
 
 // A steady client may take longer for a large response than for one part.

@@ -67,13 +67,16 @@ func Setup(mgr ctrl.Manager, finder *deadletterjob.Finder, users *deadletterjob.
 	label := label{pod: options.Pod, client: mgr.GetClient(), log: log, cleared: make(chan struct{})}
 	handler := &Handler{
 		reader: mgr.GetClient(), finder: finder, authorize: gate{access, proxy}.authorize, users: users,
-		answers: newAnswers(), browses: newBrowses(), redact: redact,
+		answers: newAnswers(), lists: newLists(), browses: newBrowses(), redact: redact,
 		log: log,
 		watches: func(namespace string) bool {
 			return len(options.Namespaces) == 0 || slices.Contains(options.Namespaces, namespace)
 		},
 	}
-	s := &server{address: options.BindAddress, handler: handler, certificates: certificates, proxy: proxy, label: label, log: log}
+	s := &server{
+		address: options.BindAddress, handler: handler, certificates: certificates, proxy: proxy, label: label,
+		connections: newConnections(), log: log,
+	}
 	return errors.Join(mgr.Add(label), mgr.Add(s))
 }
 
@@ -108,13 +111,15 @@ type server struct {
 	certificates certificates
 	proxy        *frontProxy // nil without --dead-letters-front-proxy
 	label        label
+	connections  *shares // by the address of the client
 	log          logr.Logger
 }
 
-// Limits for a client to send the header of a request, and for idle connections. Each response sets its own limit.
 const (
+	// headerTime is the limit for a client to complete the TLS handshake, and again to send a request.
 	headerTime = 10 * time.Second
-	idleTime   = 2 * time.Minute
+	// idleTime is short, because an idle connection occupies a slot.
+	idleTime = 10 * time.Second
 	// shutdownTime is how long browses may take to return messages when the manager stops.
 	shutdownTime   = 5 * time.Second
 	maxHeaderBytes = 64 << 10
@@ -128,6 +133,7 @@ func (s *server) Start(ctx context.Context) error {
 	}
 	serving := &http.Server{
 		Handler: s.handler.routes(), ReadHeaderTimeout: headerTime, ReadTimeout: headerTime, IdleTimeout: idleTime,
+		WriteTimeout:   writeTime, // each part of a longer response sets its own
 		MaxHeaderBytes: maxHeaderBytes, BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	if s.proxy != nil {
@@ -143,7 +149,7 @@ func (s *server) Start(ctx context.Context) error {
 		}()
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- serving.Serve(tls.NewListener(listener, s.tls())) }()
+	go func() { ended <- serving.Serve(tls.NewListener(fairListener{listener, s.connections}, s.tls())) }()
 	s.log.Info("Serving the dead-letter API", "address", listener.Addr().String())
 	s.label.set(ctx)
 	select {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -55,13 +56,14 @@ func TestNoLabelWithoutAPod(t *testing.T) {
 	l.set(t.Context())
 }
 
-func TestServer(t *testing.T) {
-	t.Parallel()
+// started returns the address of a server with these slots for connections, and a function that stops it and returns its error.
+func started(t *testing.T, connections *shares) (address string, stop func() error) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := listener.Addr().String()
+	address = listener.Addr().String()
 	_ = listener.Close()
 	certificates, err := certificatesOf("")
 	if err != nil {
@@ -71,12 +73,24 @@ func TestServer(t *testing.T) {
 	close(cleared)
 	s := &server{
 		address: address, handler: newWorld(t, `{}`, unchanged).handler, certificates: certificates, label: label{cleared: cleared},
-		log: logr.Discard(),
+		connections: connections, log: logr.Discard(),
 	}
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Start(ctx) }()
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true} // a generated certificate
+	return address, func() error {
+		cancel()
+		return <-ended
+	}
+}
+
+// insecure is for a generated certificate.
+var insecure = &tls.Config{InsecureSkipVerify: true}
+
+func TestServer(t *testing.T) {
+	t.Parallel()
+	address, stop := started(t, newConnections())
+	transport := &http.Transport{TLSClientConfig: insecure.Clone(), ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
 	asks := &http.Client{Transport: transport}
 	body := ""
@@ -91,8 +105,31 @@ func TestServer(t *testing.T) {
 		topologytest.Equal(t, "protocol", "HTTP/1.1", response.Proto)
 	}
 	topologytest.Equal(t, "answer", "ok", body)
-	stop()
-	topologytest.Equal(t, "error", nil, <-ended)
+	topologytest.Equal(t, "error", nil, stop())
+}
+
+// An address gets no more connections than its share. The server closes a connection that is too many, and accepts one again when
+// another one has ended.
+func TestConnectionsAtATime(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	address, stop := started(t, newShares("are connections", 8, 2))
+	connect := func() (net.Conn, error) { return tls.Dial("tcp", address, insecure) }
+	connected := func() (connection net.Conn) {
+		g.Eventually(func() (err error) {
+			connection, err = connect()
+			return err
+		}).WithTimeout(deadline.For(10 * time.Second)).Should(Succeed())
+		return connection
+	}
+	first, second := connected(), connected()
+	_, err := connect()
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(first.Close()).To(Succeed())
+	third := connected()
+	g.Expect(second.Close()).To(Succeed())
+	g.Expect(third.Close()).To(Succeed())
+	g.Expect(stop()).To(Succeed())
 }
 
 func TestNoCertificate(t *testing.T) {

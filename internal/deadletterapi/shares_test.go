@@ -11,7 +11,7 @@ import (
 // A namespace gets a second slot only while half of all slots are free, so that two namespaces cannot occupy all.
 func TestShares(t *testing.T) {
 	t.Parallel()
-	s := newShares("wait", 4)
+	s := newShares("wait", 4, 2)
 	ends := map[string]func(){}
 	for _, step := range []struct {
 		namespace string

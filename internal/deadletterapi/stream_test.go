@@ -113,7 +113,8 @@ func TestABrowseOfAnExportEndsInTime(t *testing.T) {
 	})
 }
 
-// An export returns messages while its client reads, and continues behind the exported messages. It reports an error if these have changed.
+// An export returns messages while its client reads, and continues behind the exported messages. It reports an
+// error if these have changed, or if its sender may no longer export messages.
 func TestExportToALazyClient(t *testing.T) {
 	t.Parallel()
 	deadLetters := make([]amqp.Delivery, 300)
@@ -122,6 +123,7 @@ func TestExportToALazyClient(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		between []amqp.Delivery // while messages are back in the queue
+		denied  error           // from then on
 		count   int             // of exported messages; zero if it depends on the machine
 		error   string
 	}{
@@ -130,6 +132,15 @@ func TestExportToALazyClient(t *testing.T) {
 		"all have left":                   {between: nil, error: errChanged.Error()},
 		"a message was added at the end":  {between: append(slices.Clone(deadLetters), deadLetters[0]), count: 301},
 		"a message was added at the head": {between: append([]amqp.Delivery{{MessageId: "new"}}, deadLetters...), error: errChanged.Error()},
+		"the permission was revoked": {
+			between: deadLetters, denied: forbidden("alice", attributes{verb: "get", namespace: "shop", name: "orders", subresource: "export"}),
+			error: `deadletterqueues/export.deadletters.messaging.warren.dev "orders" is forbidden: user "alice" cannot get resource ` +
+				`"deadletterqueues/export" in API group "deadletters.messaging.warren.dev" in namespace "shop"`,
+		},
+		"the API server does not answer": {
+			between: deadLetters, denied: errors.New("create TokenReview: connection refused"),
+			error: "Internal error occurred: see the log of the manager",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -146,6 +157,7 @@ func TestExportToALazyClient(t *testing.T) {
 			place, err := w.handler.takeTurn(t.Context(), found, true) // granted when the export has given messages back
 			topologytest.Equal(t, "error of the turn", nil, err)
 			w.broker.SetDeadLetters("orders.dlq", test.between...)
+			w.denied = test.denied // the export reads it when it has the turn again
 			place.Leave()
 			close(lazy.reads)
 			exporting.Wait()

@@ -18,7 +18,8 @@ const (
 // DeadLetterQueue is the dead-letter queue of the ConsumerQueue with the same name.
 type DeadLetterQueue struct {
 	metav1.TypeMeta `json:",inline"`
-	// metadata has the namespace, name, UID, labels and creation time of the ConsumerQueue.
+	// metadata has the namespace, name, UID, labels and creation time of the ConsumerQueue. It has no labels if they are larger than
+	// 2 KiB.
 	metav1.ObjectMeta `json:"metadata"`
 	// queue is the name of the queue at the broker.
 	Queue string `json:"queue"`

@@ -160,7 +160,12 @@ func begunStatus(next plan.Recreation, moment plan.Moment, seen recreate.Seen) *
 }
 
 // place is the vhost of the resource, for the limit of recreations at a time.
-func (v *vhostScope) place() string { return v.location.Cluster.Endpoint + "/" + v.location.VHost }
+func (v *vhostScope) place() recreationPlace {
+	if address := v.connection.Health().Place.Address; address != "" {
+		return recreationPlace{endpoint: address, vhost: v.location.VHost}
+	}
+	return recreationPlace{namespace: v.cq.Namespace, endpoint: v.location.Cluster.Endpoint, vhost: v.location.VHost}
+}
 
 // requeueWithin reconciles the resource again after this time at the latest; zero sets no time.
 func (s *scope) requeueWithin(wait time.Duration) {

@@ -13,8 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/ownership"
+	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/recreate"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
@@ -623,14 +627,42 @@ func TestSlotsOfRecreations(t *testing.T) {
 	t.Parallel()
 	tasks := newRecreationTasks(t.Context(), func(client.ObjectKey) {})
 	key := func(i int) client.ObjectKey { return client.ObjectKey{Name: fmt.Sprint(i)} }
+	here, other := recreationPlace{vhost: "v"}, recreationPlace{vhost: "other"}
 	for i := range maxRecreations {
-		topologytest.Equal(t, "has a slot", true, tasks.reserve(key(i), "v", false))
+		topologytest.Equal(t, "has a slot", true, tasks.reserve(key(i), here, false))
 	}
-	topologytest.Equal(t, "one too many", false, tasks.reserve(key(99), "v", false))
-	topologytest.Equal(t, "again", true, tasks.reserve(key(3), "v", false))
-	topologytest.Equal(t, "another vhost", true, tasks.reserve(key(100), "other", false))
-	topologytest.Equal(t, "one under way", true, tasks.reserve(key(101), "v", true))
+	topologytest.Equal(t, "one too many", false, tasks.reserve(key(99), here, false))
+	topologytest.Equal(t, "again", true, tasks.reserve(key(3), here, false))
+	topologytest.Equal(t, "another vhost", true, tasks.reserve(key(100), other, false))
+	topologytest.Equal(t, "one under way", true, tasks.reserve(key(101), here, true))
 	tasks.release(key(101))
 	tasks.release(key(3))
-	topologytest.Equal(t, "after another one", true, tasks.reserve(key(99), "v", false))
+	topologytest.Equal(t, "after another one", true, tasks.reserve(key(99), here, false))
+}
+
+// A tenant can claim to be at any address by a server that is chosen by name, so it occupies the slots of its own namespace only.
+func TestSlotsOfRecreationsBetweenNamespaces(t *testing.T) {
+	t.Parallel()
+	at := func(namespace, address string) recreationPlace {
+		cq := &v1alpha1.ConsumerQueue{}
+		cq.Namespace = namespace
+		broker := brokerstest.New(vhost.RabbitMQ43, "orders", "uid")
+		broker.SetHealth(func(h *rabbit.Health) { h.Place.Address = address })
+		return (&vhostScope{
+			scope: &scope{report: report{cq: cq}}, connection: &brokers.Broker{Probe: broker},
+			location: ownership.Location{Cluster: vhost.Cluster{Name: "a", Endpoint: "mq:5672"}, VHost: "orders"},
+		}).place()
+	}
+	for name, test := range map[string]struct {
+		one, other recreationPlace
+		same       bool
+	}{
+		"two namespaces at a proven address":    {at("shop", "mq:5672"), at("till", "mq:5672"), true},
+		"one namespace, with ServerName":        {at("shop", ""), at("shop", ""), true},
+		"another namespace, with ServerName":    {at("shop", "mq:5672"), at("till", ""), false},
+		"two namespaces, both with it":          {at("shop", ""), at("till", ""), false},
+		"one namespace at two proven addresses": {at("shop", "mq:5672"), at("shop", "other:5672"), false},
+	} {
+		topologytest.Equal(t, name, test.same, test.one == test.other)
+	}
 }

@@ -32,8 +32,12 @@ type recreationTasks struct {
 
 	mu    sync.Mutex
 	of    map[client.ObjectKey]*recreationTask
-	slots map[client.ObjectKey]string // the vhost, by ConsumerQueue
+	slots map[client.ObjectKey]recreationPlace // by ConsumerQueue
 }
+
+// recreationPlace is a vhost whose recreations share slots. The namespace is empty if the connection proves the endpoint: another
+// tenant can forge any other endpoint, and must not occupy slots there.
+type recreationPlace struct{ namespace, endpoint, vhost string }
 
 // recreationTask is the work of one phase of one recreation. The zero task is none.
 type recreationTask struct {
@@ -76,7 +80,7 @@ func newRecreationTasks(lifetime context.Context, enqueue func(client.ObjectKey)
 	metrics.RecreationMessages.Start(back)
 	metrics.RecreationPastBindings.Start()
 	return &recreationTasks{
-		lifetime: lifetime, enqueue: enqueue, of: map[client.ObjectKey]*recreationTask{}, slots: map[client.ObjectKey]string{},
+		lifetime: lifetime, enqueue: enqueue, of: map[client.ObjectKey]*recreationTask{}, slots: map[client.ObjectKey]recreationPlace{},
 	}
 }
 
@@ -180,20 +184,20 @@ func (r *recreationTasks) stop(key client.ObjectKey) {
 	}
 }
 
-// reserve gives a ConsumerQueue a slot at a vhost; false if none is free. A recreation under way always gets a slot.
-func (r *recreationTasks) reserve(key client.ObjectKey, vhost string, isUnderWay bool) bool {
+// reserve gives a ConsumerQueue a slot at a place; false if none is free. A recreation under way always gets a slot.
+func (r *recreationTasks) reserve(key client.ObjectKey, place recreationPlace, isUnderWay bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	taken := 0
 	for other, of := range r.slots {
-		if of == vhost && other != key {
+		if of == place && other != key {
 			taken++
 		}
 	}
 	if taken >= maxRecreations && !isUnderWay {
 		return false
 	}
-	r.slots[key] = vhost
+	r.slots[key] = place
 	return true
 }
 

@@ -42,13 +42,15 @@ type Queue struct {
 	Broker        *brokers.Broker // nil until it is found
 	Version       vhost.Version
 	Location      ownership.Location
+	// Address is the address of a Turn.
+	Address string
 	// Names are the queues of the ConsumerQueue. Names.Queue is the dead-letter queue; it is empty if there is none.
 	Names topology.QueueNames
 }
 
 // Turn returns the key of the queue in a Register.
 func (q Queue) Turn() Turn {
-	return Turn{Connection: brokers.ConnectionKey(q.ConsumerQueue), Location: q.Location, Queue: q.Names.Queue}
+	return Turn{Connection: brokers.ConnectionKey(q.ConsumerQueue), Location: q.Location, Address: q.Address, Queue: q.Names.Queue}
 }
 
 // Details describe a dead-letter queue at the broker.
@@ -90,8 +92,9 @@ func (f *Finder) Find(ctx context.Context, key client.ObjectKey) (Queue, *Blocke
 	if !usable {
 		return found, waiting(v1alpha1.ReasonConnectionNotReady, "BrokerConnection %q is connecting", bc.Name).brief(), nil
 	}
-	found.Broker, found.Version = broker, version
-	found.Location = ownership.Location{Cluster: broker.Health().Cluster, VHost: broker.VHost()}
+	health := broker.Health()
+	found.Broker, found.Version, found.Address = broker, version, health.Place.Address
+	found.Location = ownership.Location{Cluster: health.Cluster, VHost: broker.VHost()}
 	if blocker := ComparedAt(found.Location, cq); blocker != nil {
 		return found, blocker, nil
 	}

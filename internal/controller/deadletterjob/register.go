@@ -14,17 +14,18 @@ import (
 type Turn struct {
 	Connection client.ObjectKey
 	Location   ownership.Location
-	Queue      string
+	// Address is where the broker let the connection into the vhost; empty if the connection cannot prove that. See rabbit.Place.
+	Address string
+	Queue   string
 }
 
 // isAt reports whether two turns may be at the same queue. In one namespace, the addresses of a cluster may differ. Between two
 // namespaces, AMQP must have been let in at the same address, because another tenant can forge everything else.
 func (t Turn) isAt(other Turn) bool {
-	here, there := t.Location.Cluster, other.Location.Cluster
-	if t.Connection.Namespace != other.Connection.Namespace && here.Endpoint != there.Endpoint {
+	if t.Connection.Namespace != other.Connection.Namespace && (t.Address == "" || t.Address != other.Address) {
 		return false
 	}
-	return here.MayBe(there) && t.Location.VHost == other.Location.VHost && t.Queue == other.Queue
+	return t.Location.Cluster.MayBe(other.Location.Cluster) && t.Location.VHost == other.Location.VHost && t.Queue == other.Queue
 }
 
 // User is a Redrive, a Purge, or a request of the dead-letter API, whose Kind is empty.

@@ -5,7 +5,10 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/ownership"
+	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -117,20 +120,45 @@ func TestUsersAreNamedInTheirNamespaceOnly(t *testing.T) {
 	}
 }
 
-// Two connections may name the same cluster differently.
+// Two connections may name the same cluster differently. A server of another tenant can claim to be any cluster, but not to listen
+// at any address; with a ServerName, a gateway can lead an address to several brokers.
 func TestTwoConnectionsToOneQueue(t *testing.T) {
 	t.Parallel()
-	one, other := turnIn("shop"), turnIn("shop")
-	one.Location.Cluster = vhost.Cluster{ID: "x", Name: "a", Endpoint: "mq:5672"}
-	other.Location.Cluster = vhost.Cluster{Name: "a", Endpoint: "rabbitmq.shop.svc:5672"}
-	topologytest.Equal(t, "may be the same queue", true, one.isAt(other))
-	other.Location.Cluster = vhost.Cluster{ID: "y", Name: "a"}
-	topologytest.Equal(t, "another cluster of that name", false, one.isAt(other))
+	strong := vhost.Cluster{ID: "x", Name: "a", Endpoint: "mq:5672"}
+	const mq, evil = "mq:5672", "evil:5672"
+	for name, test := range map[string]struct {
+		namespace      string
+		cluster        vhost.Cluster
+		address, other string // at which AMQP opened the vhost of each connection; empty with a ServerName
+		want           bool
+	}{
+		"one namespace at two addresses":      {"shop", vhost.Cluster{Name: "a", Endpoint: "rabbitmq.shop.svc:5672"}, mq, "rabbitmq.shop.svc:5672", true},
+		"one namespace, with ServerName":      {"shop", strong, "", "", true},
+		"another cluster of that name":        {"shop", vhost.Cluster{ID: "y", Name: "a"}, mq, mq, false},
+		"another namespace claims it":         {"till", vhost.Cluster{ID: "x", Name: "a", Endpoint: evil}, mq, evil, false},
+		"another namespace at its address":    {"till", strong, mq, mq, true},
+		"the same, with ServerName":           {"till", strong, mq, "", false},
+		"the same, with ServerName in both":   {"till", strong, "", "", false},
+		"another cluster at the same address": {"till", vhost.Cluster{ID: "y", Name: "a", Endpoint: mq}, mq, mq, false},
+	} {
+		one, other := turnIn("shop"), turnIn(test.namespace)
+		one.Location.Cluster, other.Location.Cluster = strong, test.cluster
+		one.Address, other.Address = test.address, test.other
+		topologytest.Equal(t, name, test.want, one.isAt(other))
+		topologytest.Equal(t, name+", the other way round", test.want, other.isAt(one))
+	}
+}
 
-	// A server of another tenant can claim to be any cluster, but not to listen at any address.
-	other.Location.Cluster = vhost.Cluster{ID: "x", Name: "a", Endpoint: "evil:5672"}
-	other.Connection.Namespace = "evil"
-	topologytest.Equal(t, "another namespace claims the cluster", false, one.isAt(other))
-	other.Location.Cluster.Endpoint = "mq:5672"
-	topologytest.Equal(t, "another namespace at the same address", true, one.isAt(other))
+func TestTheTurnHasTheProvenAddress(t *testing.T) {
+	t.Parallel()
+	cq := controllertest.InSync(t, `{}`)
+	w := newWorld(t, cq, Redrive, &v1alpha1.Redrive{})
+	for _, address := range []string{"memory:5672", ""} {
+		w.Broker.SetHealth(func(h *rabbit.Health) { h.Place.Address = address })
+		found, blocker, err := w.Reconciler.Finder.Find(t.Context(), client.ObjectKeyFromObject(cq))
+		if err != nil || blocker != nil {
+			t.Fatal(err, blocker)
+		}
+		topologytest.Equal(t, "address", address, found.Turn().Address)
+	}
 }

@@ -72,6 +72,22 @@ func takesMessages(status messaging.JobStatus, dryRun, suspend bool) bool {
 		ready != nil && ready.Reason != messaging.ReasonQueued
 }
 
+// maxLabels is the maximum size of the labels of a queue, in bytes. Kubernetes limits each label but not their number: those of one
+// ConsumerQueue can be as large as an object in etcd, and a list has those of all.
+const maxLabels = 2 << 10
+
+// labelsOf returns the labels of a ConsumerQueue, or none if they are too large.
+func labelsOf(cq *messaging.ConsumerQueue) map[string]string {
+	size := 0
+	for key, value := range cq.Labels {
+		size += len(key) + len(value)
+	}
+	if size > maxLabels {
+		return nil
+	}
+	return cq.Labels
+}
+
 // QueueOf returns the dead-letter queue of a ConsumerQueue, from its status; false if it has none.
 func QueueOf(cq *messaging.ConsumerQueue) (v1alpha1.DeadLetterQueue, bool) {
 	names, err := topology.QueueNamesOf(cq, vhost.RabbitMQ40) // names are the same on all versions
@@ -81,7 +97,7 @@ func QueueOf(cq *messaging.ConsumerQueue) (v1alpha1.DeadLetterQueue, bool) {
 	queue := v1alpha1.DeadLetterQueue{
 		TypeMeta: v1alpha1.TypeOf(v1alpha1.KindDeadLetterQueue), Queue: names.Queue,
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: cq.Namespace, Name: cq.Name, UID: cq.UID, CreationTimestamp: cq.CreationTimestamp, Labels: cq.Labels,
+			Namespace: cq.Namespace, Name: cq.Name, UID: cq.UID, CreationTimestamp: cq.CreationTimestamp, Labels: labelsOf(cq),
 		},
 	}
 	if counted := cq.Status.Messages; counted != nil && counted.DeadLettered != nil {

@@ -1,6 +1,7 @@
 package listing_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,22 @@ func TestList(t *testing.T) {
 	got := listing.List([]messaging.ConsumerQueue{counted, uncounted, invalid}, []messaging.Redrive{redrive, elsewhere}, nil)
 	if difference := cmp.Diff(want, got); difference != "" {
 		t.Errorf("list (-want +got):\n%s", difference)
+	}
+}
+
+// The values of labels are short, but nothing limits their number.
+func TestManyLabelsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	cq := &messaging.ConsumerQueue{ObjectMeta: metav1.ObjectMeta{
+		Name: "orders", Labels: map[string]string{"team": strings.Repeat("x", 2044)},
+	}}
+	queue, _ := listing.QueueOf(cq)
+	if len(queue.Labels) != 1 {
+		t.Error("labels of 2 KiB are left out")
+	}
+	cq.Labels["a"] = ""
+	if queue, _ = listing.QueueOf(cq); queue.Labels != nil {
+		t.Error("labels of more than 2 KiB are not left out")
 	}
 }
 

@@ -1,0 +1,38 @@
+package deadletterapi
+
+import (
+	"net"
+	"sync"
+)
+
+// fairListener accepts connections that have a slot, by the address of the client. It closes all others at once: if they waited, the
+// connections of one client would make all other clients wait.
+type fairListener struct {
+	net.Listener
+	slots *shares
+}
+
+func (l fairListener) Accept() (net.Conn, error) {
+	for {
+		connection, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		host, _, _ := net.SplitHostPort(connection.RemoteAddr().String()) // an address of TCP always has a port
+		if end, err := l.slots.take(host); err == nil {
+			return slottedConn{connection, sync.OnceFunc(end)}, nil
+		}
+		_ = connection.Close()
+	}
+}
+
+// slottedConn frees its slot when it is closed.
+type slottedConn struct {
+	net.Conn
+	end func()
+}
+
+func (c slottedConn) Close() error {
+	defer c.end()
+	return c.Conn.Close()
+}
