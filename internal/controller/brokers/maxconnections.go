@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// MaxConnections is how many open connections a namespace may have. A user who may create BrokerConnections chooses their brokers, and
-// each connection takes memory, goroutines and sockets of the manager.
+// MaxConnections is how many open connections a namespace may have. Users with the right to create BrokerConnections choose the
+// brokers, and each connection takes memory, goroutines and sockets of the manager.
 const MaxConnections = 64
 
 // ErrTooManyConnections means that a namespace has MaxConnections older connections.
