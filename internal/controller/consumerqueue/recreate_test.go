@@ -39,6 +39,8 @@ type recreationWorld struct {
 
 	engine *memoryRecreator
 	ended  chan struct{} // one value for each task that has ended
+	// awaited is the task whose end awaitTask has received last.
+	awaited *recreationTask
 }
 
 // newRecreationWorld has a ConsumerQueue in sync with a spec, and prepares the engine.
@@ -89,21 +91,26 @@ func (w *recreationWorld) awaitTask() {
 	w.t.Helper()
 	select {
 	case <-w.ended:
+		w.awaited, _ = w.task()
 	case <-time.After(deadline.For(10 * time.Second)):
 		w.t.Fatal("the task does not end")
 	}
 }
 
-// settle reconciles until no task runs.
+// task is the latest task, or nil if there was none.
+func (w *recreationWorld) task() (task *recreationTask, runs bool) {
+	w.reconciler.recreations.mu.Lock()
+	defer w.reconciler.recreations.mu.Unlock()
+	task = w.reconciler.recreations.of[controllertest.Orders]
+	return task, task != nil && task.isRunning()
+}
+
+// settle reconciles until no task runs or has a result that was not awaited.
 func (w *recreationWorld) settle() {
 	w.t.Helper()
 	for range 30 {
 		w.once()
-		w.reconciler.recreations.mu.Lock()
-		task := w.reconciler.recreations.of[controllertest.Orders]
-		runs := task != nil && task.isRunning()
-		w.reconciler.recreations.mu.Unlock()
-		if len(w.ended) == 0 && !runs {
+		if task, runs := w.task(); len(w.ended) == 0 && !runs && (task == nil || task == w.awaited) {
 			return
 		}
 		w.awaitTask()
