@@ -34,27 +34,35 @@ const (
 )
 
 // authorize returns the name of the sender, or the error to respond with. If the sender lacks permission, it returns the name and
-// an error that names the sender and the request.
-func (g gate) authorize(ctx context.Context, r *http.Request, w attributes) (name string, err error) {
+// an error that names the sender and the request. again checks the permission of the sender later, when the token may have expired.
+func (g gate) authorize(
+	ctx context.Context, r *http.Request, w attributes,
+) (name string, again func(context.Context) error, err error) {
 	if len(w.namespace) > maxNamespace || len(w.name) > maxName {
-		return "", apierrors.NewBadRequest("the name of the namespace or the ConsumerQueue is too long")
+		return "", nil, apierrors.NewBadRequest("the name of the namespace or the ConsumerQueue is too long")
 	}
 	sender, err := g.identify(ctx, r)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
+	again = func(ctx context.Context) error { return g.allow(ctx, sender, w) }
+	return sender.GetName(), again, again(ctx)
+}
+
+// allow returns an error if the sender lacks permission.
+func (g gate) allow(ctx context.Context, sender user.Info, w attributes) error {
 	allowed, err := g.access.Allows(ctx, authorizer.AttributesRecord{
 		User: sender, Verb: w.verb, Namespace: w.namespace,
 		APIGroup: v1alpha1.GroupVersion.Group, APIVersion: v1alpha1.GroupVersion.Version,
 		Resource: v1alpha1.Resource, Subresource: w.subresource, Name: w.name, ResourceRequest: true,
 	})
 	if err != nil {
-		return "", err
+		return err
 	}
 	if !allowed {
-		return sender.GetName(), forbidden(sender.GetName(), w)
+		return forbidden(sender.GetName(), w)
 	}
-	return sender.GetName(), nil
+	return nil
 }
 
 // identify returns the sender of a request: the user that the API server names, or the owner of the token. It ignores other

@@ -87,7 +87,7 @@ func TestAuthorize(t *testing.T) {
 			if test.token != "" {
 				request.Header.Set("Authorization", "Bearer "+test.token)
 			}
-			sender, err := gate{access: access}.authorize(t.Context(), request, test.asked)
+			sender, _, err := gate{access: access}.authorize(t.Context(), request, test.asked)
 			failure := ""
 			if err != nil {
 				failure = err.Error()

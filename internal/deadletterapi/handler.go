@@ -35,8 +35,8 @@ const (
 type Handler struct {
 	reader client.Reader
 	finder *deadletterjob.Finder
-	// authorize returns the name of a request's sender, or the error to respond with.
-	authorize func(context.Context, *http.Request, attributes) (user string, err error)
+	// authorize returns the name of a request's sender, or the error to respond with; see gate.
+	authorize func(context.Context, *http.Request, attributes) (user string, again func(context.Context) error, err error)
 	// answers, lists and browses limit concurrent responses with messages, lists of queues, and browses.
 	answers, lists, browses *shares
 	// users are the users of dead-letter queues in this process.
@@ -53,6 +53,8 @@ type request struct {
 	*http.Request
 	attributes
 	user string
+	// again checks the permission of the sender again.
+	again func(context.Context) error
 	// end is called when the response is written.
 	end func()
 }
@@ -79,7 +81,21 @@ func (h *Handler) routes() http.Handler {
 		}
 		writeError(w, apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, resource, "", "no such path", 0, false))
 	})
-	return mux
+	return withoutBody(mux)
+}
+
+// withoutBody refuses requests with a body. Otherwise the server would wait for the body before it closes the connection or reads the
+// next request, and each connection occupies a slot of an address that many users can share.
+func withoutBody(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength == 0 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+		w.Header().Set("Connection", "close")
+		writeError(w, apierrors.NewBadRequest("requests of this API have no body"))
+	})
 }
 
 // serve authorizes a request, and writes its response.
@@ -100,7 +116,10 @@ func (h *Handler) serve(verb, subresource string, answers answer) http.Handler {
 
 func (h *Handler) answer(w http.ResponseWriter, r *request, answers answer) (any, error) {
 	var err error
-	if r.user, err = h.review(r.Context(), *r); err != nil {
+	reviewing, cancel := context.WithTimeout(r.Context(), reviewTime)
+	r.user, r.again, err = h.authorize(reviewing, r.Request, r.attributes) // the user is known even if the request is denied
+	cancel()
+	if err != nil {
 		return nil, err
 	}
 	if r.namespace != "" && !h.watches(r.namespace) {
@@ -118,11 +137,29 @@ func (h *Handler) answer(w http.ResponseWriter, r *request, answers answer) (any
 	return answers(w, *r)
 }
 
-// review authorizes a request in limited time. It returns the sender, even of a request that is denied.
-func (h *Handler) review(ctx context.Context, r request) (user string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, reviewTime)
-	defer cancel()
-	return h.authorize(ctx, r.Request, r.attributes)
+// reviewTries is how often the permission for an export is checked until the API server answers, with pauses of reviewPause.
+const (
+	reviewTries = 3
+	reviewPause = time.Second
+)
+
+// reviewAgain checks the permission of a request that may have begun minutes ago. An export cannot be resumed, so it does not end
+// because the API server is restarted.
+func (r request) reviewAgain(ctx context.Context) (err error) {
+	for range reviewTries {
+		reviewing, cancel := context.WithTimeout(ctx, reviewTime)
+		err = r.again(reviewing)
+		cancel()
+		if err == nil || apierrors.IsForbidden(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(reviewPause):
+		}
+	}
+	return err
 }
 
 // fail writes an error.
@@ -227,7 +264,7 @@ func (h *Handler) target(ctx context.Context, r request, complete bool) (target,
 	return target{found, details, place}, func() { end(); place.Leave() }, nil
 }
 
-// browse authorizes the request again, and shows messages of the ConsumerQueue to visit. It logs the user and the number of messages.
+// browse checks the permission again, and shows messages of the ConsumerQueue to visit. It logs the user and the number of messages.
 func (h *Handler) browse(
 	ctx context.Context, r request, q query, visit func(position int, deadLetter deadletter.Message) bool,
 ) (target, browsed, error) {
@@ -236,8 +273,7 @@ func (h *Handler) browse(
 		return at, browsed{}, err
 	}
 	defer end()
-	// An export may have begun minutes ago, and it can wait for a minute until it has the turn.
-	if _, err := h.review(ctx, r); err != nil {
+	if err := r.reviewAgain(ctx); err != nil {
 		return at, browsed{}, err
 	}
 	rules := deadletter.Rules{Source: at.Source, Selector: q.selector, MaxRedrives: -1}

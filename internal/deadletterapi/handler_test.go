@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -31,6 +33,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // world has a handler, an API server and a broker in memory, and a ConsumerQueue named orders that is in sync.
@@ -78,9 +81,9 @@ func newWorld(t *testing.T, spec string, change func(*messaging.ConsumerQueue)) 
 		reader: api, finder: deadletterjob.NewFinder(api, pool, alone), users: &deadletterjob.Register{},
 		answers: newAnswers(), lists: newLists(), browses: newBrowses(), redact: defaults,
 		watches: func(namespace string) bool { return namespace != "elsewhere" }, log: logr.Discard(),
-		authorize: func(_ context.Context, _ *http.Request, asked attributes) (string, error) {
+		authorize: func(_ context.Context, _ *http.Request, asked attributes) (string, func(context.Context) error, error) {
 			w.asked = asked
-			return "alice", w.denied
+			return "alice", func(context.Context) error { return w.denied }, w.denied
 		},
 	}
 	return w
@@ -438,4 +441,24 @@ func (p *patient) SetWriteDeadline(time.Time) error {
 func (p *patient) Write(part []byte) (int, error) {
 	p.parts = append(p.parts, len(part))
 	return p.ResponseRecorder.Write(part)
+}
+
+// The server does not wait for a body that never comes.
+func TestARequestWithABodyIsRefused(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(newWorld(t, `{}`, unchanged).handler.routes())
+	t.Cleanup(server.Close)
+	connection, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	_, err = connection.Write([]byte("GET /healthz HTTP/1.1\r\nHost: warren\r\nContent-Length: 100\r\n\r\n"))
+	if err := errors.Join(err, connection.SetReadDeadline(time.Now().Add(deadline.For(10*time.Second)))); err != nil {
+		t.Fatal(err)
+	}
+	response, err := io.ReadAll(connection)
+	if err != nil || !strings.HasPrefix(string(response), "HTTP/1.1 400 ") {
+		t.Errorf("%v: %s", err, response)
+	}
 }
