@@ -47,6 +47,24 @@ func TestAHandlerChangesTheHeadersOfCopies(t *testing.T) {
 	}
 }
 
+// A message that another client copied has attempts behind it, and no header of RabbitMQ.
+func TestAHandlerCannotResetTheAttempts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		handled := 0
+		b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
+			handled++
+			clear(m.Raw.Headers)
+			return io.EOF
+		})
+		b.Publish("", "orders", amqp.Publishing{Body: []byte("a"), Headers: amqp.Table{contract.HeaderRetryCount: int64(3)}})
+		pass(3 * time.Hour)
+		equal(t, "handled", 1, handled)
+		equal(t, "dead letters", []string{"a exhausted 4"}, b.dead())
+		equal(t, "Run", nil, b.end())
+	})
+}
+
 // amqp091-go refuses a message with such a header, so the copy does not have it.
 func TestACopyLeavesOutAHeaderThatCannotBeSent(t *testing.T) {
 	t.Parallel()

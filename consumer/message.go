@@ -47,11 +47,13 @@ func newDelivery(raw amqp.Delivery, current *contract.Contract) *Delivery {
 	return d
 }
 
-// plain converts the tables in x-death to map[string]any, which package contract reads.
+// plain copies headers, because a handler may change them, and converts the tables in x-death to map[string]any, which package contract
+// reads.
 func plain(headers amqp.Table) map[string]any {
+	read := maps.Clone(map[string]any(headers))
 	deaths, died := headers["x-death"].([]any)
 	if !died {
-		return headers
+		return read
 	}
 	entries := make([]any, len(deaths))
 	for i, entry := range deaths {
@@ -60,7 +62,6 @@ func plain(headers amqp.Table) map[string]any {
 			entries[i] = map[string]any(table)
 		}
 	}
-	read := maps.Clone(map[string]any(headers))
 	read["x-death"] = entries
 	return read
 }

@@ -150,14 +150,16 @@ func (s *session) lose(cause error) {
 
 // settle carries out the contract's decision about a delivery. Publishing a copy and waiting happen in other goroutines.
 func (s *session) settle(d *Delivery, o contract.Outcome, failure error, began time.Time) {
+	var refused map[string]error
 	if o.Result != contract.ResultSucceeded {
-		s.consumer.logRefusedHeaders(d, d.readHeaders())
+		refused = d.readHeaders()
 		o.CopyID = fmt.Sprintf("%s-%d", s.id, d.Raw.DeliveryTag)
 		o.Client = s.consumer.conn.name
 	}
 	end := Settlement{Delivery: d, Result: o.Result, Action: d.contract.Decide(d.facts, o), Err: failure, Took: time.Since(began)}
 	switch {
 	case end.Action.Verb == contract.VerbPublish:
+		s.consumer.logRefusedHeaders(d, refused)
 		go s.settleByCopy(end, o)
 	case end.Action.Wait > 0:
 		go s.settleLater(end)
