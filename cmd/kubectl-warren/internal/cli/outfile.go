@@ -27,8 +27,15 @@ func (o *checkedOutput) Write(content []byte) (int, error) {
 func partOf(file string) string { return file + ".part" }
 
 // writeFile writes a file that only its owner can read. The content gets its name when it is complete and on disk. Without force,
-// writeFile does not replace a file that was created meanwhile.
+// writeFile does not replace a file that was created meanwhile. With force, it writes to a device or a link as it is.
 func writeFile(name string, force bool, write func(out io.Writer) error) error {
+	if now, err := os.Lstat(name); err == nil && force && !now.Mode().IsRegular() {
+		file, err := os.OpenFile(name, os.O_WRONLY|os.O_TRUNC, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(write(file), file.Close())
+	}
 	part := partOf(name)
 	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

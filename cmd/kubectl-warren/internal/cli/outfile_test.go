@@ -72,3 +72,20 @@ func TestAFileIsReplacedWhenItIsComplete(t *testing.T) {
 		})
 	}
 }
+
+// A link, such as /dev/stdout, is written to, and not replaced.
+func TestAFileThatIsALinkIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	target, link := filepath.Join(t.TempDir(), "target"), filepath.Join(t.TempDir(), "link")
+	if err := errors.Join(os.WriteFile(target, []byte("older"), 0o600), os.Symlink(target, link)); err != nil {
+		t.Fatal(err)
+	}
+	err := writeFile(link, true, func(out io.Writer) error {
+		_, err := io.WriteString(out, "new")
+		return err
+	})
+	got, read := os.ReadFile(target)
+	if err != nil || read != nil || string(got) != "new" {
+		t.Errorf("got %q, %v, %v", got, err, read)
+	}
+}
