@@ -96,15 +96,16 @@ func (p *pass) countReady() error {
 }
 
 // countAgain computes how many messages the browse has not seen, and counts the consumers of the queue again.
-func (p *pass) countAgain() error {
+func (p *pass) countAgain(ctx context.Context) error {
 	if p.browse == nil {
 		return nil
 	}
 	var declared amqp.Queue
+	var exists bool
 	var err error
-	askUntil(time.Now().Add(answerLimit), func() bool { // this pass itself is a consumer of a queue that is too busy to count
-		declared, _, err = p.declared(p.Queue)
-		return err != nil || p.intake.consumers() == 0 || !isUncounted(declared)
+	askUntil(time.Now().Add(quick(ctx, answerLimit)), func() bool { // this pass itself is a consumer of a queue that is too busy to count
+		declared, exists, err = p.declared(p.Queue)
+		return err != nil || !exists || p.intake.consumers() == 0 || !isUncounted(declared)
 	})
 	if err != nil {
 		return p.Errs.OfOperation(err)

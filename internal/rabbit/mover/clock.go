@@ -224,12 +224,8 @@ func (p *pass) whyBusy(limit int) string {
 // giveBack closes the channels of the intake one after the other, and waits after each until the queue has processed its end. After
 // an error, the broker may have lost acknowledgements.
 func (p *pass) giveBack(ctx context.Context) error {
-	sweepFor, awaitFor := sweepLimit, settleLimit
-	if ctx.Err() != nil { // the socket is closed settleLimit from now
-		sweepFor, awaitFor = settleLimit/5, settleLimit/5
-	}
 	if !p.Limited && !p.blocked {
-		err := p.intake.sweep(sweepFor, func() (int, error) {
+		err := p.intake.sweep(quick(ctx, sweepLimit), func() (int, error) {
 			source, exists, err := p.declared(p.Queue)
 			if exists && isUncounted(source) { // the held messages make this intake a consumer
 				return firstSweep, nil
@@ -242,12 +238,21 @@ func (p *pass) giveBack(ctx context.Context) error {
 	}
 	before, _, err := p.declared(p.Queue)
 	before.Consumers = max(before.Consumers, p.intake.consumers())
-	until := time.Now().Add(awaitFor)
+	until := time.Now().Add(quick(ctx, settleLimit))
 	return p.intake.close(func() {
 		if err == nil {
 			before, err = p.awaitFewerConsumers(before, until)
 		}
 	})
+}
+
+// quick returns the limit for a part of the end of a pass. If the move was stopped, the parts together must end before the socket is
+// closed, settleLimit after the last delivery.
+func quick(ctx context.Context, limit time.Duration) time.Duration {
+	if ctx.Err() != nil {
+		return settleLimit / 5
+	}
+	return limit
 }
 
 // awaitFewerConsumers returns the counts of the queue once it has fewer consumers than before, or when the time is over. The broker

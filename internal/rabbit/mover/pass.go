@@ -114,7 +114,7 @@ func (t *move) pass(ctx context.Context) (done bool, err error) {
 		p.doubt()
 		return false, p.ended(err)
 	}
-	if err := p.countAgain(); err != nil {
+	if err := p.countAgain(ctx); err != nil {
 		return false, err
 	}
 	if err := p.giveBack(ctx); err != nil && (p.Delete || p.hasLostAcknowledgements()) {
