@@ -106,8 +106,8 @@ func (d DeadLetterRoute) straightTo(queue string) bool {
 }
 
 // NeededByDeadLettersOf returns a queue whose dead letters need the binding: no other binding from the same exchange would route
-// them to a queue. It returns the empty string if there is none. Bindings in leaving do not count as another route, and those count
-// for which replaces is true for the queue.
+// them to a queue. It returns the empty string if there is none. Another binding counts only if it is not in leaving, and replaces is
+// true for it and the queue.
 func (o Observed) NeededByDeadLettersOf(binding Binding, leaving IDs, replaces func(from string, other Binding) bool) string {
 	mayRoute := o.mayRouteBy(binding)
 	for _, from := range o.DeadLetterRoutes {

@@ -24,7 +24,7 @@ import (
 // IndexSecret indexes BrokerConnections by the names of the Secrets in their specs.
 const IndexSecret = "secret"
 
-// invalidConfig is the error for a BrokerConnection without a connection until the user changes something, mostly its spec or Secret.
+// invalidConfig is why a BrokerConnection has no connection. The user must change something, mostly its spec or Secret.
 type invalidConfig struct {
 	reason, message string
 }

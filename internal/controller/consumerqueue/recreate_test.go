@@ -105,7 +105,7 @@ func (w *recreationWorld) task() (task *recreationTask, runs bool) {
 	return task, task != nil && task.isRunning()
 }
 
-// settle reconciles until no task runs or has a result that was not awaited.
+// settle reconciles until no task runs, and awaitTask has received the end of the last one.
 func (w *recreationWorld) settle() {
 	w.t.Helper()
 	for range 30 {

@@ -55,7 +55,7 @@ const (
 	ReasonEndMissing Reason = "EndMissing"
 	// ReasonPostponed: Warren declares the object again later; see Plan.Postpone.
 	ReasonPostponed Reason = "Postponed"
-	// ReasonBlocked: Warren must retain the orphan, see Orphan.BlockedBy, or the binding of an orphan that the new one replaces.
+	// ReasonBlocked: the orphan must stay, see Orphan.BlockedBy; or the new binding waits, because the orphan that it replaces must stay.
 	ReasonBlocked Reason = "Blocked"
 )
 
