@@ -309,11 +309,10 @@ func (t *trial) readDeadLetters() {
 	}
 }
 
-// take removes all messages from a queue.
-func (t *trial) take(queue string) []amqp.Delivery {
-	var taken []amqp.Delivery
-	count := t.vhost.Ready(queue)
-	if count == 0 {
+// take removes all messages from a queue. It gets them one by one, because a consumer would receive and lose those that arrive while its
+// connection ends.
+func (t *trial) take(queue string) (taken []amqp.Delivery) {
+	if t.vhost.Ready(queue) == 0 {
 		return nil
 	}
 	connection, err := t.vhost.Connect("warren-conformance")
@@ -321,18 +320,14 @@ func (t *trial) take(queue string) []amqp.Delivery {
 	defer func() { _ = connection.Close() }()
 	channel, err := connection.Channel()
 	t.check(err)
-	deliveries, err := channel.Consume(queue, "", true, false, false, false, nil)
-	t.check(err)
-	idle := time.After(2 * time.Second)
-	for range count {
-		select {
-		case delivery := <-deliveries:
-			taken = append(taken, delivery)
-		case <-idle:
+	for {
+		message, exists, err := channel.Get(queue, true) //nolint:forbidigo // no message is returned
+		t.check(err)
+		if !exists {
 			return taken
 		}
+		taken = append(taken, message)
 	}
-	return taken
 }
 
 // tierQueue returns the queue of a tier. The contract does not name it if the tier has an exchange.
