@@ -367,26 +367,31 @@ func (v *VHost) Connect(name string) (*amqp.Connection, error) {
 	})
 }
 
-// amqp runs a step on a new connection, so that a step that closes its channel or connection does not affect the next one.
+// amqp runs a step on a new connection, so that a step that closes its channel or connection does not affect the next one. A busy
+// broker starts a vhost late, may drop a handshake, and sometimes cannot declare a quorum queue at first.
 func (v *VHost) amqp(step func(*amqp.Channel) error) {
 	v.tb.Helper()
-	var (
-		connection *amqp.Connection
-		err        error
-	)
-	persist(func() bool { // a busy broker starts a vhost late, and may drop a handshake
-		connection, err = v.Connect("test")
-		return err == nil
+	var err error
+	persist(func() bool {
+		var connected bool
+		connected, err = v.onChannel(step)
+		return connected && (err == nil || !strings.Contains(err.Error(), "cluster_not_formed"))
 	})
-	if err != nil {
-		v.tb.Fatalf("connect to vhost %q: %v", v.Name, err)
-	}
-	defer func() { _ = connection.Close() }()
-	channel, err := connection.Channel()
-	if err == nil {
-		err = step(channel)
-	}
 	if err != nil {
 		v.tb.Fatalf("vhost %q of RabbitMQ %s: %v", v.Name, v.Broker.Version, err)
 	}
+}
+
+// onChannel runs a step on a channel of a new connection.
+func (v *VHost) onChannel(step func(*amqp.Channel) error) (connected bool, err error) {
+	connection, err := v.Connect("test")
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = connection.Close() }()
+	channel, err := connection.Channel()
+	if err != nil {
+		return true, err
+	}
+	return true, step(channel)
 }
