@@ -139,14 +139,11 @@ func (p *pass) checkSource(idle time.Duration) error {
 	}
 	heldByOthers := p.browse == nil && declared.Consumers > p.intake.consumers() && idle < unnoticed
 	isEmpty := exists && declared.Messages == 0 && !heldByOthers && p.takenWhenEmpty == p.taken
-	p.takenWhenEmpty = never
-	switch {
-	case isEmpty && p.Limited: // a message that arrives now must be moved
+	if isEmpty && p.Limited { // a message that arrives now must be moved
 		return p.end()
-	case isEmpty:
-		p.drained = true
-		return nil
 	}
+	p.drained = isEmpty
+	p.takenWhenEmpty = never
 	if declared.Messages == 0 {
 		p.takenWhenEmpty = p.taken
 		return p.awaitDeliveries()
