@@ -55,8 +55,10 @@ func newDLQExport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command
 }
 
 func (e *exportDeadLettersCommand) run(ctx context.Context, name string, query url.Values) error {
-	if err := e.checkFile(); err != nil {
-		return err
+	if e.file != "" {
+		if err := checkAbsent(e.file, e.force); err != nil {
+			return err
+		}
 	}
 	asked, _, err := e.deadLetters(ctx, e.api, saying(e.ErrOut))
 	if err != nil {
@@ -76,14 +78,6 @@ func (e *exportDeadLettersCommand) run(ctx context.Context, name string, query u
 // writeFile writes the file of --file. Nothing in it is redacted. A script may purge the messages after this command.
 func (e *exportDeadLettersCommand) writeFile(body io.Reader) error {
 	return writeFile(e.file, e.force, func(out io.Writer) error { return e.write(out, body, "in "+partOf(e.file)) })
-}
-
-// checkFile returns an error if the file exists, unless --force is given.
-func (e *exportDeadLettersCommand) checkFile() error {
-	if e.file == "" || e.force {
-		return nil
-	}
-	return checkAbsent(e.file)
 }
 
 // write copies an export. Its error says what is missing, and where the received part is.

@@ -48,16 +48,17 @@ func writeFile(name string, force bool, write func(out io.Writer) error) error {
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
 	}
-	if !force {
-		if err := checkAbsent(name); err != nil {
-			return fmt.Errorf("%w. The content is in %s", err, part)
-		}
+	if err := checkAbsent(name, force); err != nil {
+		return fmt.Errorf("%w. The content is in %s", err, part)
 	}
 	return os.Rename(part, name)
 }
 
-// checkAbsent returns an error if the file of --file exists.
-func checkAbsent(file string) error {
+// checkAbsent returns an error if the file of --file exists, unless --force is given.
+func checkAbsent(file string, force bool) error {
+	if force {
+		return nil
+	}
 	_, err := os.Lstat(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -49,10 +49,8 @@ func (r *reportCommand) run(ctx context.Context, now time.Time) error {
 	if r.file == "" {
 		r.file = "warren-report-" + now.UTC().Format("20060102T150405Z") + ".tar.gz"
 	}
-	if !r.force {
-		if err := checkAbsent(r.file); err != nil {
-			return err
-		}
+	if err := checkAbsent(r.file, r.force); err != nil {
+		return err
 	}
 	reader, err := r.newCheckReader()
 	if err != nil {
