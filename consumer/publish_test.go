@@ -197,7 +197,7 @@ func TestACopyThatTheBrokerNeverAcceptsIsADeadLetter(t *testing.T) {
 				}
 				pass(15 * time.Second)
 				equal(t, "copies of small messages", []int{1, 28}, []int{published["first"], published["next"]})
-				equal(t, "copies of which nobody knows", test.unknown, unknown)
+				equal(t, "copies of unknown outcome", test.unknown, unknown)
 				if times := published["large"]; times < 4 || times > 15 {
 					t.Errorf("the large copy was published %d times in 43 s", times)
 				}
@@ -257,7 +257,7 @@ func TestAForbiddenExchangeDoesNotDelayOtherFailedMessages(t *testing.T) {
 			pass(time.Second)
 		}
 		equal(t, "in the tier", 29, len(b.Messages("orders.retry.30s")))
-		equal(t, "copies of which nobody knows", int64(0), unknown.Load())
+		equal(t, "copies of unknown outcome", int64(0), unknown.Load())
 		equal(t, "Run", nil, b.end())
 	})
 }
@@ -293,23 +293,31 @@ func TestPublishDoesNotDisturbCopies(t *testing.T) {
 	})
 }
 
+// withoutQuorum runs a consumer whose delay tier confirms nothing, and sends the message "slow", whose copy goes there. Other messages
+// become dead letters. unknown receives the ID of each message whose copy has an unknown outcome.
+func withoutQuorum(t *testing.T) (b *fixture, unknown chan string) {
+	t.Helper()
+	unknown = make(chan string, 100)
+	b = run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
+		if m.Body == "slow" {
+			return io.EOF
+		}
+		return consumer.Permanent(io.EOF)
+	}, consumer.WithObserver(consumer.Observer{Published: func(p consumer.Publication) {
+		if errors.As(p.Err, new(*consumer.UnknownOutcomeError)) {
+			unknown <- p.Delivery.ID()
+		}
+	}}))
+	b.Silence("orders.retry.30s", true)
+	b.send(t, "slow")
+	return b, unknown
+}
+
 // A queue without a quorum confirms nothing while other queues confirm. Only its message is published again after three minutes.
 func TestAMissingConfirmAmongOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		unknown := make(chan string, 100)
-		b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
-			if m.Body == "slow" {
-				return io.EOF
-			}
-			return consumer.Permanent(io.EOF)
-		}, consumer.WithObserver(consumer.Observer{Published: func(p consumer.Publication) {
-			if errors.As(p.Err, new(*consumer.UnknownOutcomeError)) {
-				unknown <- p.Delivery.ID()
-			}
-		}}))
-		b.Silence("orders.retry.30s", true)
-		b.send(t, "slow")
+		b, unknown := withoutQuorum(t)
 		for range 170 {
 			b.send(t, "other")
 			pass(time.Second)
@@ -332,19 +340,7 @@ func TestAMissingConfirmAmongOthers(t *testing.T) {
 func TestManyMissingConfirmsAmongOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		unknown := make(chan string, 100)
-		b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
-			if m.Body == "slow" {
-				return io.EOF
-			}
-			return consumer.Permanent(io.EOF)
-		}, consumer.WithObserver(consumer.Observer{Published: func(p consumer.Publication) {
-			if errors.As(p.Err, new(*consumer.UnknownOutcomeError)) {
-				unknown <- p.Delivery.ID()
-			}
-		}}))
-		b.Silence("orders.retry.30s", true)
-		b.send(t, "slow")
+		b, unknown := withoutQuorum(t)
 		for range 20 * 60 {
 			b.send(t, "other")
 			pass(time.Second)
