@@ -309,8 +309,8 @@ func (t *trial) readDeadLetters() {
 	}
 }
 
-// take removes all messages from a queue. It gets them one by one, because a consumer would receive and lose those that arrive while its
-// connection ends.
+// take removes all messages from a queue. It gets them one by one, because the broker sends a consumer more messages than take reads, and
+// removes them.
 func (t *trial) take(queue string) (taken []amqp.Delivery) {
 	if t.vhost.Ready(queue) == 0 {
 		return nil
