@@ -27,6 +27,8 @@ func TestLimitedSourceAndBusyDestination(t *testing.T) {
 			c.Limited, c.Settings = true, func() Settings { return Settings{MaxDepth: 3} }
 		})
 		running.awaits(DestinationBusy)
+		holdsNext := func(progress Progress) bool { return progress.Moved == 3 && progress.Held == 1 }
+		NewWithT(t).Eventually(running.Progress).WithTimeout(within).Should(Satisfy(holdsNext))
 		running.Stop()
 		progress, err := running.Wait()
 		topologytest.Equal(t, "error", nil, err)
