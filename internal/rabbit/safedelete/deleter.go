@@ -164,16 +164,6 @@ func New(settings Settings, observer Observer, changer Changer, api API) *Delete
 // Stop cancels the running deletions. It waits for their end, but not longer than the limit.
 func (s *Deleter) Stop(limit time.Duration) { s.deletions.stop(limit) }
 
-// Stopping is closed when Stop is called.
-func (s *Deleter) Stopping() <-chan struct{} { return s.deletions.closing.Done() }
-
-// Clearing reports whether the Deleter is taking down leftover fences.
-func (s *Deleter) Clearing() bool {
-	s.deletions.mu.Lock()
-	defer s.deletions.mu.Unlock()
-	return s.deletions.clearing
-}
-
 // Close waits until the Deleter takes down no more leftover fences, and closes the connection for sentinels.
 func (s *Deleter) Close() {
 	s.clearing.Wait()
