@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/netfault"
 )
@@ -135,7 +136,7 @@ func acksUnconfirmed(t *trial) {
 	send()
 	published := atomic.Bool{}
 	t.address = netfault.NewFrameProxy(t, t.vhost.Broker.AMQPURI, func(f netfault.Frame) netfault.Verdict {
-		if f.Method != netfault.BasicPublish {
+		if f.Method != amqpmethod.BasicPublish {
 			return netfault.Pass
 		}
 		published.Store(true)

@@ -8,6 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/netfault"
 )
 
@@ -145,7 +146,7 @@ func unboundedPrefetch(t *trial) {
 	t.sendAll(50, "ok")
 	delivered := atomic.Int64{}
 	t.address = netfault.NewFrameProxy(t, t.vhost.Broker.AMQPURI, func(f netfault.Frame) netfault.Verdict {
-		if f.FromBroker && f.Method == netfault.BasicDeliver {
+		if f.FromBroker && f.Method == amqpmethod.BasicDeliver {
 			delivered.Add(1)
 		}
 		return netfault.Pass

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/consumer"
+	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
 )
@@ -56,7 +57,7 @@ func TestARequestWithoutAnswerEndsTheConnection(t *testing.T) {
 		silent.Store(true)
 		seen, began := &handledCounts{}, time.Now()
 		running := w.run(w.connThrough(func(f netfault.Frame) netfault.Verdict {
-			if f.Method == netfault.ChannelOpenOK && silent.Load() {
+			if f.Method == amqpmethod.ChannelOpenOK && silent.Load() {
 				return netfault.Drop
 			}
 			return netfault.Pass
@@ -82,7 +83,7 @@ func TestAMissingConfirmIsAnUnknownOutcome(t *testing.T) {
 		var mu sync.Mutex
 		outcomes, copies := []error{}, map[string]int{}
 		w.run(w.connThrough(func(f netfault.Frame) netfault.Verdict {
-			if f.FromBroker && f.Method == netfault.BasicAck && silent.Load() {
+			if f.FromBroker && f.Method == amqpmethod.BasicAck && silent.Load() {
 				return netfault.Drop
 			}
 			return netfault.Pass
@@ -127,7 +128,7 @@ func TestAnAckThatTheBrokerRefusesEndsTheSession(t *testing.T) {
 		g := NewWithT(w.tb)
 		repeated, seen, states := atomic.Bool{}, &handledCounts{}, &transitions{}
 		w.run(w.connThrough(func(f netfault.Frame) netfault.Verdict {
-			if !f.FromBroker && f.Method == netfault.BasicAck && repeated.CompareAndSwap(false, true) {
+			if !f.FromBroker && f.Method == amqpmethod.BasicAck && repeated.CompareAndSwap(false, true) {
 				return netfault.Repeat
 			}
 			return netfault.Pass
@@ -153,7 +154,7 @@ func TestACrashBetweenConfirmAndAckLeavesOneDuplicate(t *testing.T) {
 		attempts := map[int]int{}
 		w.run(w.connThrough(func(f netfault.Frame) netfault.Verdict {
 			switch {
-			case f.Method != netfault.BasicAck:
+			case f.Method != amqpmethod.BasicAck:
 			case f.FromBroker:
 				confirmed.Store(true)
 			case confirmed.Load() && cut.CompareAndSwap(false, true):

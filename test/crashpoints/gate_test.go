@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
 )
@@ -196,7 +197,7 @@ const unanswered = 5 * time.Second
 // endAfter kills the manager after an effect that the broker does not answer. A settlement is completed as soon as the broker has
 // received it.
 func (g *gate) endAfter(effect sent) {
-	if effect.method == queueDelete {
+	if effect.method == amqpmethod.QueueDelete {
 		_ = wait.PollUntilContextTimeout(context.Background(), polling, unanswered, true, func(context.Context) (bool, error) {
 			return g.isGone(effect.Object), nil
 		})
@@ -253,9 +254,9 @@ func managementRequest(request *http.Request) (Operation, bool) {
 
 // declaration is the frame that declares the queue orders, and declared its answer.
 var (
-	declaration = netfault.Frame{Method: queueDeclare, Connection: 1, Channel: 1, Arguments: encode("orders", byte(0))}
-	declared    = netfault.Frame{Method: netfault.QueueDeclareOK, Connection: 1, Channel: 1, FromBroker: true}
-	deletion    = netfault.Frame{Method: queueDelete, Connection: 1, Channel: 1, Arguments: encode("orders", byte(4))}
+	declaration = netfault.Frame{Method: amqpmethod.QueueDeclare, Connection: 1, Channel: 1, Arguments: encode("orders", byte(0))}
+	declared    = netfault.Frame{Method: amqpmethod.QueueDeclareOK, Connection: 1, Channel: 1, FromBroker: true}
+	deletion    = netfault.Frame{Method: amqpmethod.QueueDelete, Connection: 1, Channel: 1, Arguments: encode("orders", byte(4))}
 )
 
 // gateThatKills returns a gate with a crash point, and a function that reports whether the manager was killed.

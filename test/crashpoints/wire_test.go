@@ -7,42 +7,25 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/netfault"
 )
 
-// Methods of AMQP 0-9-1 that are no effects. The wire follows them.
-var (
-	connectionOpen  = netfault.Method{Class: 10, Method: 40}
-	connectionClose = netfault.Method{Class: 10, Method: 50}
-	channelOpen     = netfault.Method{Class: 20, Method: 10}
-	channelClose    = netfault.Method{Class: 20, Method: 40}
-	basicConsume    = netfault.Method{Class: 60, Method: 20}
-	basicGet        = netfault.Method{Class: 60, Method: 70}
-	confirmSelect   = netfault.Method{Class: 85, Method: 10}
-)
-
-// Methods of AMQP 0-9-1 that are effects.
-var (
-	exchangeDeclare = netfault.Method{Class: 40, Method: 10}
-	exchangeDelete  = netfault.Method{Class: 40, Method: 20}
-	exchangeBind    = netfault.Method{Class: 40, Method: 30}
-	exchangeUnbind  = netfault.Method{Class: 40, Method: 40}
-	queueDeclare    = netfault.Method{Class: 50, Method: 10}
-	queueBind       = netfault.Method{Class: 50, Method: 20}
-	queuePurge      = netfault.Method{Class: 50, Method: 30}
-	queueDelete     = netfault.Method{Class: 50, Method: 40}
-	queueUnbind     = netfault.Method{Class: 50, Method: 50}
-	basicPublish    = netfault.Method{Class: 60, Method: 40}
-	basicAck        = netfault.Method{Class: 60, Method: 80}
-	basicReject     = netfault.Method{Class: 60, Method: 90}
-	basicNack       = netfault.Method{Class: 60, Method: 120}
-)
-
-var kinds = map[netfault.Method]string{
-	exchangeDeclare: "exchange.declare", exchangeDelete: "exchange.delete", exchangeBind: "exchange.bind",
-	exchangeUnbind: "exchange.unbind", queueDeclare: "queue.declare", queueBind: "queue.bind", queuePurge: "queue.purge",
-	queueDelete: "queue.delete", queueUnbind: "queue.unbind", basicPublish: "basic.publish", basicAck: "basic.ack",
-	basicReject: "basic.reject", basicNack: "basic.nack",
+// kinds are the methods that are effects.
+var kinds = map[amqpmethod.Method]string{
+	amqpmethod.ExchangeDeclare: "exchange.declare",
+	amqpmethod.ExchangeDelete:  "exchange.delete",
+	amqpmethod.ExchangeBind:    "exchange.bind",
+	amqpmethod.ExchangeUnbind:  "exchange.unbind",
+	amqpmethod.QueueDeclare:    "queue.declare",
+	amqpmethod.QueueBind:       "queue.bind",
+	amqpmethod.QueuePurge:      "queue.purge",
+	amqpmethod.QueueDelete:     "queue.delete",
+	amqpmethod.QueueUnbind:     "queue.unbind",
+	amqpmethod.BasicPublish:    "basic.publish",
+	amqpmethod.BasicAck:        "basic.ack",
+	amqpmethod.BasicReject:     "basic.reject",
+	amqpmethod.BasicNack:       "basic.nack",
 }
 
 // completion is how the broker shows that it has completed an effect.
@@ -67,7 +50,7 @@ type channelID struct {
 type sent struct {
 	Operation
 
-	method netfault.Method
+	method amqpmethod.Method
 	at     channelID
 	// completion is how to wait for the effect, and tag the number of the message that the broker confirms.
 	completion completion
@@ -79,17 +62,17 @@ func (s sent) isCompletedBy(frame netfault.Frame) bool {
 	switch {
 	case frame.Connection != s.at.connection:
 		return false
-	case frame.Method == connectionClose:
+	case frame.Method == amqpmethod.ConnectionClose:
 		return true
 	case frame.Channel != s.at.channel:
 		return false
-	case frame.Method == channelClose:
+	case frame.Method == amqpmethod.ChannelClose:
 		return true
 	case s.completion == confirmed:
-		isConfirm := frame.Method == basicAck || frame.Method == basicNack
+		isConfirm := frame.Method == amqpmethod.BasicAck || frame.Method == amqpmethod.BasicNack
 		return isConfirm && len(frame.Arguments) >= 8 && binary.BigEndian.Uint64(frame.Arguments) >= s.tag
 	}
-	return s.completion == answered && frame.Method == netfault.Method{Class: s.method.Class, Method: s.method.Method + 1}
+	return s.completion == answered && frame.Method == amqpmethod.Method{Class: s.method.Class, ID: s.method.ID + 1}
 }
 
 // wire follows the channels of the manager's connections to one broker.
@@ -110,13 +93,13 @@ func (w *wire) read(frame netfault.Frame, vhost string) (sent, bool) {
 	at := channelID{frame.Connection, frame.Channel}
 	arguments := &reader{rest: frame.Arguments}
 	switch frame.Method {
-	case connectionOpen:
+	case amqpmethod.ConnectionOpen:
 		w.elsewhere[frame.Connection] = arguments.short() != vhost
-	case channelOpen:
+	case amqpmethod.ChannelOpen:
 		delete(w.published, at)
-	case confirmSelect:
+	case amqpmethod.ConfirmSelect:
 		w.published[at] = 0
-	case basicConsume, basicGet:
+	case amqpmethod.BasicConsume, amqpmethod.BasicGet:
 		arguments.skip(2)
 		w.consumed[at] = arguments.short()
 	}
@@ -132,7 +115,7 @@ func (w *wire) read(frame netfault.Frame, vhost string) (sent, bool) {
 
 // objectOf decodes the arguments of an effect: it returns the object, and sets how the effect is completed.
 func (w *wire) objectOf(effect *sent, arguments *reader) (object string, isEffect bool) {
-	if slices.Contains([]netfault.Method{basicAck, basicReject, basicNack}, effect.method) {
+	if slices.Contains([]amqpmethod.Method{amqpmethod.BasicAck, amqpmethod.BasicReject, amqpmethod.BasicNack}, effect.method) {
 		effect.completion = silent
 		return w.consumed[effect.at], true
 	}
@@ -140,21 +123,21 @@ func (w *wire) objectOf(effect *sent, arguments *reader) (object string, isEffec
 	object = arguments.short()
 	const passive = 1
 	switch effect.method {
-	case exchangeDeclare:
+	case amqpmethod.ExchangeDeclare:
 		arguments.short() // the type
 		return object, arguments.octet()&passive == 0
-	case queueDeclare:
+	case amqpmethod.QueueDeclare:
 		return object, arguments.octet()&passive == 0
-	case queueDelete:
+	case amqpmethod.QueueDelete:
 		effect.expectAnswerUnless(arguments.octet()&0b100 != 0)
-	case exchangeDelete:
+	case amqpmethod.ExchangeDelete:
 		effect.expectAnswerUnless(arguments.octet()&0b10 != 0)
-	case queueBind, queueUnbind, exchangeBind, exchangeUnbind:
+	case amqpmethod.QueueBind, amqpmethod.QueueUnbind, amqpmethod.ExchangeBind, amqpmethod.ExchangeUnbind:
 		object = arguments.short() + " -> " + object
 		if key := arguments.short(); key != "" {
 			object += " " + key
 		}
-	case basicPublish:
+	case amqpmethod.BasicPublish:
 		return w.routeOf(effect, object, arguments.short()), true
 	}
 	return object, true
@@ -218,34 +201,34 @@ func TestEffectsOfFrames(t *testing.T) {
 	t.Parallel()
 	const passive, noWaitOfDelete, none = byte(1), byte(4), byte(0)
 	for name, test := range map[string]struct {
-		method     netfault.Method
+		method     amqpmethod.Method
 		arguments  []byte
 		want       string
 		completion completion
 	}{
-		"a declaration":               {queueDeclare, encode("orders", none), "queue.declare orders", answered},
-		"a passive declaration":       {queueDeclare, encode("orders", passive), "", answered},
-		"an exchange":                 {exchangeDeclare, encode("shop", "topic", none), "exchange.declare shop", answered},
-		"a passive exchange":          {exchangeDeclare, encode("shop", "topic", passive), "", answered},
-		"a deletion":                  {queueDelete, encode("orders", none), "queue.delete orders", answered},
-		"a deletion without wait":     {queueDelete, encode("orders", noWaitOfDelete), "queue.delete orders", silent},
-		"an exchange without wait":    {exchangeDelete, encode("shop", byte(2)), "exchange.delete shop", silent},
-		"a binding":                   {queueBind, encode("orders", "shop", "order.paid"), "queue.bind shop -> orders order.paid", answered},
-		"a binding without a key":     {queueUnbind, encode("orders", "back", ""), "queue.unbind back -> orders", answered},
-		"a message by name":           {basicPublish, encode("", "orders"), "basic.publish orders", confirmed},
-		"a message to an exchange":    {basicPublish, encode("shop", "order.paid"), "basic.publish shop", confirmed},
-		"an acknowledgement":          {basicAck, make([]byte, 9), "basic.ack orders.dlq", silent},
-		"a negative acknowledgement":  {basicNack, make([]byte, 9), "basic.nack orders.dlq", silent},
-		"another method":              {netfault.Method{Class: 60, Method: 10}, encode(), "", answered},
-		"a declaration that is cut":   {queueDeclare, []byte{0, 0, 200, 'o'}, "queue.declare o", answered},
-		"a declaration with no bytes": {queueDeclare, nil, "queue.declare ", answered},
+		"a declaration":               {amqpmethod.QueueDeclare, encode("orders", none), "queue.declare orders", answered},
+		"a passive declaration":       {amqpmethod.QueueDeclare, encode("orders", passive), "", answered},
+		"an exchange":                 {amqpmethod.ExchangeDeclare, encode("shop", "topic", none), "exchange.declare shop", answered},
+		"a passive exchange":          {amqpmethod.ExchangeDeclare, encode("shop", "topic", passive), "", answered},
+		"a deletion":                  {amqpmethod.QueueDelete, encode("orders", none), "queue.delete orders", answered},
+		"a deletion without wait":     {amqpmethod.QueueDelete, encode("orders", noWaitOfDelete), "queue.delete orders", silent},
+		"an exchange without wait":    {amqpmethod.ExchangeDelete, encode("shop", byte(2)), "exchange.delete shop", silent},
+		"a binding":                   {amqpmethod.QueueBind, encode("orders", "shop", "order.paid"), "queue.bind shop -> orders order.paid", answered},
+		"a binding without a key":     {amqpmethod.QueueUnbind, encode("orders", "back", ""), "queue.unbind back -> orders", answered},
+		"a message by name":           {amqpmethod.BasicPublish, encode("", "orders"), "basic.publish orders", confirmed},
+		"a message to an exchange":    {amqpmethod.BasicPublish, encode("shop", "order.paid"), "basic.publish shop", confirmed},
+		"an acknowledgement":          {amqpmethod.BasicAck, make([]byte, 9), "basic.ack orders.dlq", silent},
+		"a negative acknowledgement":  {amqpmethod.BasicNack, make([]byte, 9), "basic.nack orders.dlq", silent},
+		"another method":              {amqpmethod.Method{Class: 60, ID: 10}, encode(), "", answered},
+		"a declaration that is cut":   {amqpmethod.QueueDeclare, []byte{0, 0, 200, 'o'}, "queue.declare o", answered},
+		"a declaration with no bytes": {amqpmethod.QueueDeclare, nil, "queue.declare ", answered},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWire()
 			frame := netfault.Frame{Connection: 1, Channel: 2}
-			for method, arguments := range map[netfault.Method][]byte{
-				connectionOpen: encode("shop")[2:], confirmSelect: {0}, basicConsume: encode("orders.dlq", ""),
+			for method, arguments := range map[amqpmethod.Method][]byte{
+				amqpmethod.ConnectionOpen: encode("shop")[2:], amqpmethod.ConfirmSelect: {0}, amqpmethod.BasicConsume: encode("orders.dlq", ""),
 			} {
 				frame.Method, frame.Arguments = method, arguments
 				w.read(frame, "shop")
@@ -265,8 +248,8 @@ func TestEffectsOfFrames(t *testing.T) {
 func TestConnectionsToAnotherVHostHaveNoEffects(t *testing.T) {
 	t.Parallel()
 	w := newWire()
-	w.read(netfault.Frame{Method: connectionOpen, Connection: 1, Arguments: encode("/")[2:]}, "shop")
-	effect, isEffect := w.read(netfault.Frame{Method: queueBind, Connection: 1, Arguments: encode("a", "b", "c")}, "shop")
+	w.read(netfault.Frame{Method: amqpmethod.ConnectionOpen, Connection: 1, Arguments: encode("/")[2:]}, "shop")
+	effect, isEffect := w.read(netfault.Frame{Method: amqpmethod.QueueBind, Connection: 1, Arguments: encode("a", "b", "c")}, "shop")
 	if isEffect {
 		t.Errorf("it is the effect %v", effect.Operation)
 	}
@@ -276,31 +259,31 @@ func TestCompletionOfEffects(t *testing.T) {
 	t.Parallel()
 	const connection, channel = 3, 2
 	at := channelID{connection, channel}
-	declared := sent{method: queueDeclare, at: at, completion: answered}
-	published := sent{method: basicPublish, at: at, completion: confirmed, tag: 5}
+	declared := sent{method: amqpmethod.QueueDeclare, at: at, completion: answered}
+	published := sent{method: amqpmethod.BasicPublish, at: at, completion: confirmed, tag: 5}
 	tag := func(number byte) []byte { return []byte{0, 0, 0, 0, 0, 0, 0, number, 0} }
-	frame := func(method netfault.Method, arguments ...byte) netfault.Frame {
+	frame := func(method amqpmethod.Method, arguments ...byte) netfault.Frame {
 		return netfault.Frame{Method: method, Connection: connection, Channel: channel, FromBroker: true, Arguments: arguments}
 	}
-	elsewhere := frame(netfault.QueueDeclareOK)
+	elsewhere := frame(amqpmethod.QueueDeclareOK)
 	elsewhere.Channel++
-	otherConnection := frame(netfault.QueueDeclareOK)
+	otherConnection := frame(amqpmethod.QueueDeclareOK)
 	otherConnection.Connection++
 	for name, test := range map[string]struct {
 		effect sent
 		frame  netfault.Frame
 		want   bool
 	}{
-		"its answer":                {declared, frame(netfault.QueueDeclareOK), true},
-		"another answer":            {declared, frame(netfault.BasicDeliver), false},
+		"its answer":                {declared, frame(amqpmethod.QueueDeclareOK), true},
+		"another answer":            {declared, frame(amqpmethod.BasicDeliver), false},
 		"an answer on a channel":    {declared, elsewhere, false},
 		"an answer on a connection": {declared, otherConnection, false},
-		"the end of the channel":    {declared, frame(channelClose), true},
-		"the end of the connection": {declared, netfault.Frame{Method: connectionClose, Connection: connection}, true},
-		"its confirm":               {published, frame(basicAck, tag(5)...), true},
-		"a later confirm":           {published, frame(basicAck, tag(6)...), true},
-		"an earlier confirm":        {published, frame(basicAck, tag(4)...), false},
-		"its refusal":               {published, frame(basicNack, tag(5)...), true},
+		"the end of the channel":    {declared, frame(amqpmethod.ChannelClose), true},
+		"the end of the connection": {declared, netfault.Frame{Method: amqpmethod.ConnectionClose, Connection: connection}, true},
+		"its confirm":               {published, frame(amqpmethod.BasicAck, tag(5)...), true},
+		"a later confirm":           {published, frame(amqpmethod.BasicAck, tag(6)...), true},
+		"an earlier confirm":        {published, frame(amqpmethod.BasicAck, tag(4)...), false},
+		"its refusal":               {published, frame(amqpmethod.BasicNack, tag(5)...), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -7,6 +7,8 @@ import (
 	"net"
 	"sync"
 	"testing"
+
+	"github.com/warren-mq/warren/test/amqpmethod"
 )
 
 // The frame types of AMQP 0-9-1.
@@ -18,57 +20,26 @@ const (
 	frameEnd       = 0xCE
 )
 
-// Method is a method of AMQP 0-9-1, by class ID and method ID. Methods that ways refer to have names.
-type Method struct{ Class, ID uint16 }
-
-// Methods that clients send.
-var (
-	StartOk       = Method{10, 11}
-	TuneOk        = Method{10, 31}
-	Open          = Method{10, 40}
-	Close         = Method{10, 50}
-	OpenChannel   = Method{20, 10}
-	DeclareQueue  = Method{50, 10}
-	BindQueue     = Method{50, 20}
-	Consume       = Method{60, 20}
-	Publish       = Method{60, 40}
-	Get           = Method{60, 70}
-	Ack           = Method{60, 80}
-	SelectConfirm = Method{85, 10}
-)
-
-// Methods that brokers send.
-var (
-	blocked   = Method{10, 60}
-	closeOk   = Method{10, 51}
-	consumeOk = Method{60, 21}
-	returned  = Method{60, 50}
-	deliver   = Method{60, 60}
-	getOk     = Method{60, 71}
-	getEmpty  = Method{60, 72}
-	ack       = Method{60, 80}
-)
-
 // answers are a broker's responses to requests, with their arguments.
-var answers = map[Method]struct {
-	answer    Method
+var answers = map[amqpmethod.Method]struct {
+	answer    amqpmethod.Method
 	arguments []any
 }{
-	StartOk:       {Method{10, 30}, []any{uint16(2047), uint32(131072), uint16(10)}},
-	Open:          {Method{10, 41}, []any{""}},
-	Close:         {closeOk, nil},
-	OpenChannel:   {Method{20, 11}, []any{uint32(0)}},
-	{20, 40}:      {Method{20, 41}, nil},
-	{40, 10}:      {Method{40, 11}, nil},
-	DeclareQueue:  {Method{50, 11}, []any{"", uint32(0), uint32(0)}},
-	BindQueue:     {Method{50, 21}, nil},
-	{50, 50}:      {Method{50, 51}, nil},
-	{50, 40}:      {Method{50, 41}, []any{uint32(0)}},
-	{60, 10}:      {Method{60, 11}, nil},
-	Consume:       {consumeOk, []any{"ctag-1"}},
-	{60, 30}:      {Method{60, 31}, []any{"ctag-1"}},
-	Get:           {getEmpty, []any{""}},
-	SelectConfirm: {Method{85, 11}, nil},
+	amqpmethod.ConnectionStartOK: {amqpmethod.ConnectionTune, []any{uint16(2047), uint32(131072), uint16(10)}},
+	amqpmethod.ConnectionOpen:    {amqpmethod.ConnectionOpenOK, []any{""}},
+	amqpmethod.ConnectionClose:   {amqpmethod.ConnectionCloseOK, nil},
+	amqpmethod.ChannelOpen:       {amqpmethod.ChannelOpenOK, []any{uint32(0)}},
+	amqpmethod.ChannelClose:      {amqpmethod.ChannelCloseOK, nil},
+	amqpmethod.ExchangeDeclare:   {amqpmethod.ExchangeDeclareOK, nil},
+	amqpmethod.QueueDeclare:      {amqpmethod.QueueDeclareOK, []any{"", uint32(0), uint32(0)}},
+	amqpmethod.QueueBind:         {amqpmethod.QueueBindOK, nil},
+	amqpmethod.QueueUnbind:       {amqpmethod.QueueUnbindOK, nil},
+	amqpmethod.QueueDelete:       {amqpmethod.QueueDeleteOK, []any{uint32(0)}},
+	amqpmethod.BasicQos:          {amqpmethod.BasicQosOK, nil},
+	amqpmethod.BasicConsume:      {amqpmethod.BasicConsumeOK, []any{"ctag-1"}},
+	amqpmethod.BasicCancel:       {amqpmethod.BasicCancelOK, []any{"ctag-1"}},
+	amqpmethod.BasicGet:          {amqpmethod.BasicGetEmpty, []any{""}},
+	amqpmethod.ConfirmSelect:     {amqpmethod.ConfirmSelectOK, nil},
 }
 
 // AMQPWay misbehaves. It returns true if it has handled the method, and false for a normal response.
@@ -76,7 +47,7 @@ type AMQPWay func(s *Session, received Received) bool
 
 // Received is a method that a client sent.
 type Received struct {
-	Method
+	amqpmethod.Method
 	Channel   uint16
 	Arguments []byte
 }
@@ -162,7 +133,7 @@ func (s *Session) run() {
 	if _, err := io.CopyN(io.Discard, from, 8); err != nil { // the protocol header
 		return
 	}
-	s.Send(0, Method{10, 10}, byte(0), byte(9), map[string]string{"cluster_name": "hostile@here", "version": "4.3.6"},
+	s.Send(0, amqpmethod.ConnectionStart, byte(0), byte(9), map[string]string{"cluster_name": "hostile@here", "version": "4.3.6"},
 		long("PLAIN"), long("en_US"))
 	for {
 		start := make([]byte, 7)
@@ -177,7 +148,7 @@ func (s *Session) run() {
 			continue
 		}
 		s.answer(Received{
-			Method:    Method{binary.BigEndian.Uint16(payload), binary.BigEndian.Uint16(payload[2:])},
+			Method:    amqpmethod.Of(payload),
 			Channel:   binary.BigEndian.Uint16(start[1:]),
 			Arguments: payload[4 : len(payload)-1],
 		})
@@ -185,7 +156,7 @@ func (s *Session) run() {
 }
 
 func (s *Session) answer(received Received) {
-	if received.Method == Ack {
+	if received.Method == amqpmethod.BasicAck {
 		select {
 		case <-s.acks: // replaces an unread value
 		default:
@@ -225,8 +196,8 @@ func (s *Session) isOpen() bool {
 }
 
 // Send sends a method. It returns false if the client has disconnected.
-func (s *Session) Send(channel uint16, method Method, arguments ...any) bool {
-	return s.write(frame(frameMethod, channel, payload(append([]any{method.Class, method.ID}, arguments...)...)))
+func (s *Session) Send(channel uint16, method amqpmethod.Method, arguments ...any) bool {
+	return s.write(frame(frameMethod, channel, payload(append([]any{method}, arguments...)...)))
 }
 
 // write writes bytes in one call. It returns false if the client has disconnected.
@@ -263,6 +234,8 @@ func payload(values ...any) []byte {
 			bytes = append(append(bytes, byte(len(value))), value...)
 		case long:
 			bytes = append(binary.BigEndian.AppendUint32(bytes, uint32(len(value))), value...)
+		case amqpmethod.Method:
+			bytes = append(bytes, payload(value.Class, value.ID)...)
 		case map[string]string:
 			var table []byte
 			for key, text := range value {

@@ -5,40 +5,42 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/warren-mq/warren/test/amqpmethod"
 )
 
 // AMQPWays returns ways in which an AMQP server misbehaves, by name.
 func AMQPWays() map[string]AMQPWay {
 	return map[string]AMQPWay{
-		"floods connection.blocked":                            when(Open, afterwards(floodBlocked)),
-		"floods connection.blocked when the client closes":     when(Close, instead(floodBlocked)),
-		"answers close between floods of connection.blocked":   when(Close, instead(closeBetweenFloods)),
-		"announces a body of 2^62 bytes":                       when(DeclareQueue, instead(endlessBody)),
-		"announces a body of 2^62 bytes to a consumer":         when(Consume, afterwards(endlessBody)),
-		"sends a body of 2^62 bytes in answer to a get":        when(Get, instead(endlessGet)),
-		"sends bodies without a message":                       when(DeclareQueue, instead(bodiesAlone)),
-		"sends deliveries without a consumer":                  when(DeclareQueue, instead(deliveries(nil))),
-		"sends deliveries on a channel that is not open":       when(DeclareQueue, instead(onChannel(9, deliveries(nil)))),
-		"sends more deliveries than the prefetch":              when(Consume, afterwards(deliveries(nil))),
-		"sends deliveries with large headers":                  when(Consume, afterwards(deliveries(largeTable()))),
-		"sends frames that are larger than agreed":             when(DeclareQueue, instead(largeFrame)),
-		"answers a request that was not sent":                  when(DeclareQueue, afterwards(answersUnasked)),
-		"confirms unpublished messages":                        when(SelectConfirm, afterwards(confirmsUnasked)),
-		"returns unpublished messages":                         when(SelectConfirm, afterwards(returnsUnasked)),
-		"floods heartbeats":                                    when(Open, afterwards(floodHeartbeats)),
-		"never answers close, and sends heartbeats":            when(Close, instead(slowHeartbeats)),
-		"never answers tune, and sends heartbeats":             when(Open, instead(slowHeartbeats)),
-		"never answers, and reads nothing after open":          when(Open, instead(silence)),
-		"repeats markers":                                      when(Consume, repeatMarkers),
-		"sends events as fast as they are acknowledged":        when(Consume, afterwards(eventsEndlessly)),
-		"closes each connection as soon as it is open":         when(OpenChannel, instead(cut)),
-		"claims to have consumed, and cancels again and again": when(Consume, afterwards(cancelEndlessly)),
-		"switches the flow on and off":                         when(OpenChannel, afterwards(flowEndlessly)),
+		"floods connection.blocked":                            when(amqpmethod.ConnectionOpen, afterwards(floodBlocked)),
+		"floods connection.blocked when the client closes":     when(amqpmethod.ConnectionClose, instead(floodBlocked)),
+		"answers close between floods of connection.blocked":   when(amqpmethod.ConnectionClose, instead(closeBetweenFloods)),
+		"announces a body of 2^62 bytes":                       when(amqpmethod.QueueDeclare, instead(endlessBody)),
+		"announces a body of 2^62 bytes to a consumer":         when(amqpmethod.BasicConsume, afterwards(endlessBody)),
+		"sends a body of 2^62 bytes in answer to a get":        when(amqpmethod.BasicGet, instead(endlessGet)),
+		"sends bodies without a message":                       when(amqpmethod.QueueDeclare, instead(bodiesAlone)),
+		"sends deliveries without a consumer":                  when(amqpmethod.QueueDeclare, instead(deliveries(nil))),
+		"sends deliveries on a channel that is not open":       when(amqpmethod.QueueDeclare, instead(onChannel(9, deliveries(nil)))),
+		"sends more deliveries than the prefetch":              when(amqpmethod.BasicConsume, afterwards(deliveries(nil))),
+		"sends deliveries with large headers":                  when(amqpmethod.BasicConsume, afterwards(deliveries(largeTable()))),
+		"sends frames that are larger than agreed":             when(amqpmethod.QueueDeclare, instead(largeFrame)),
+		"answers a request that was not sent":                  when(amqpmethod.QueueDeclare, afterwards(answersUnasked)),
+		"confirms unpublished messages":                        when(amqpmethod.ConfirmSelect, afterwards(confirmsUnasked)),
+		"returns unpublished messages":                         when(amqpmethod.ConfirmSelect, afterwards(returnsUnasked)),
+		"floods heartbeats":                                    when(amqpmethod.ConnectionOpen, afterwards(floodHeartbeats)),
+		"never answers close, and sends heartbeats":            when(amqpmethod.ConnectionClose, instead(slowHeartbeats)),
+		"never answers tune, and sends heartbeats":             when(amqpmethod.ConnectionOpen, instead(slowHeartbeats)),
+		"never answers, and reads nothing after open":          when(amqpmethod.ConnectionOpen, instead(silence)),
+		"repeats markers":                                      when(amqpmethod.BasicConsume, repeatMarkers),
+		"sends events as fast as they are acknowledged":        when(amqpmethod.BasicConsume, afterwards(eventsEndlessly)),
+		"closes each connection as soon as it is open":         when(amqpmethod.ChannelOpen, instead(cut)),
+		"claims to have consumed, and cancels again and again": when(amqpmethod.BasicConsume, afterwards(cancelEndlessly)),
+		"switches the flow on and off":                         when(amqpmethod.ChannelOpen, afterwards(flowEndlessly)),
 	}
 }
 
 // when misbehaves on one method.
-func when(method Method, do AMQPWay) AMQPWay {
+func when(method amqpmethod.Method, do AMQPWay) AMQPWay {
 	return func(s *Session, received Received) bool { return received.Method == method && do(s, received) }
 }
 
@@ -64,13 +66,13 @@ func onChannel(number uint16, do func(s *Session, channel uint16) func() bool) f
 
 // floodBlocked sends a hundred notifications at a time, which fills the library's buffer.
 func floodBlocked(s *Session, _ uint16) func() bool {
-	flood := bytes.Repeat(frame(frameMethod, 0, payload(blocked.Class, blocked.ID, "memory")), 100)
+	flood := bytes.Repeat(frame(frameMethod, 0, payload(amqpmethod.ConnectionBlocked, "memory")), 100)
 	return func() bool { return s.write(flood) }
 }
 
 func closeBetweenFloods(s *Session, _ uint16) func() bool {
-	flood := bytes.Repeat(frame(frameMethod, 0, payload(blocked.Class, blocked.ID, "memory")), 100)
-	flood = slices.Concat(flood, frame(frameMethod, 0, payload(closeOk.Class, closeOk.ID)), flood)
+	flood := bytes.Repeat(frame(frameMethod, 0, payload(amqpmethod.ConnectionBlocked, "memory")), 100)
+	flood = slices.Concat(flood, frame(frameMethod, 0, payload(amqpmethod.ConnectionCloseOK)), flood)
 	return func() bool { return s.write(flood) }
 }
 
@@ -85,7 +87,7 @@ func content(channel uint16, method []byte, size uint64, headers []byte) []byte 
 
 // delivery returns a basic.deliver with a delivery tag.
 func delivery(number uint64, key string) []byte {
-	return payload(deliver.Class, deliver.ID, "ctag-1", number, byte(0), "", key)
+	return payload(amqpmethod.BasicDeliver, "ctag-1", number, byte(0), "", key)
 }
 
 // endlessBody delivers a message whose body never ends.
@@ -95,7 +97,7 @@ func endlessBody(s *Session, channel uint16) func() bool {
 }
 
 func endlessGet(s *Session, channel uint16) func() bool {
-	s.write(content(channel, payload(getOk.Class, getOk.ID, uint64(1), byte(0), "", "", uint32(0)), 1<<62, nil))
+	s.write(content(channel, payload(amqpmethod.BasicGetOK, uint64(1), byte(0), "", "", uint32(0)), 1<<62, nil))
 	return bodiesAlone(s, channel)
 }
 
@@ -141,16 +143,16 @@ func largeFrame(s *Session, channel uint16) func() bool {
 }
 
 func answersUnasked(s *Session, channel uint16) func() bool {
-	return func() bool { return s.Send(channel, Method{50, 11}, "", uint32(0), uint32(0)) }
+	return func() bool { return s.Send(channel, amqpmethod.QueueDeclareOK, "", uint32(0), uint32(0)) }
 }
 
 // confirmsUnasked confirms all messages up to an impossible number.
 func confirmsUnasked(s *Session, channel uint16) func() bool {
-	return func() bool { return s.Send(channel, ack, uint64(math.MaxUint64-1), byte(1)) }
+	return func() bool { return s.Send(channel, amqpmethod.BasicAck, uint64(math.MaxUint64-1), byte(1)) }
 }
 
 func returnsUnasked(s *Session, channel uint16) func() bool {
-	one := content(channel, payload(returned.Class, returned.ID, uint16(312), "NO_ROUTE", "", "nowhere"), 0, largeTable())
+	one := content(channel, payload(amqpmethod.BasicReturn, uint16(312), "NO_ROUTE", "", "nowhere"), 0, largeTable())
 	return func() bool { return s.write(one) }
 }
 
@@ -186,12 +188,12 @@ func cut(s *Session, _ uint16) func() bool {
 }
 
 func cancelEndlessly(s *Session, channel uint16) func() bool {
-	return func() bool { return s.Send(channel, Method{60, 30}, "ctag-1", byte(0)) }
+	return func() bool { return s.Send(channel, amqpmethod.BasicCancel, "ctag-1", byte(0)) }
 }
 
 func flowEndlessly(s *Session, channel uint16) func() bool {
 	return func() bool {
-		return s.Send(channel, Method{20, 20}, byte(0)) && s.Send(channel, Method{20, 20}, byte(1))
+		return s.Send(channel, amqpmethod.ChannelFlow, byte(0)) && s.Send(channel, amqpmethod.ChannelFlow, byte(1))
 	}
 }
 

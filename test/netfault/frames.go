@@ -7,26 +7,13 @@ import (
 	"net/url"
 	"sync"
 	"time"
-)
 
-// Method is a method of AMQP 0-9-1, by class ID and method ID.
-type Method struct{ Class, Method uint16 }
-
-// Methods that tests use.
-var (
-	ChannelOpenOK  = Method{20, 11}
-	QueueDeclare   = Method{50, 10}
-	QueueDeclareOK = Method{50, 11}
-	QueueDelete    = Method{50, 40}
-	BasicCancel    = Method{60, 30}
-	BasicPublish   = Method{60, 40}
-	BasicDeliver   = Method{60, 60}
-	BasicAck       = Method{60, 80} // of a consumer; also the broker's confirm
+	"github.com/warren-mq/warren/test/amqpmethod"
 )
 
 // Frame is an AMQP method frame.
 type Frame struct {
-	Method
+	Method amqpmethod.Method
 
 	// Channel is 0 for methods of the connection.
 	Channel    uint16
@@ -230,8 +217,7 @@ func (p *FrameProxy) pass(connection int, to io.Writer, from io.Reader, fromBrok
 		}
 		verdict, channel := Pass, binary.BigEndian.Uint16(frame[1:])
 		if frame[0] == methodFrame && len(payload) >= methodSize {
-			method := Method{binary.BigEndian.Uint16(payload), binary.BigEndian.Uint16(payload[2:])}
-			verdict = p.decide(Frame{method, channel, fromBroker, connection, payload[methodSize : len(payload)-endSize]})
+			verdict = p.decide(Frame{amqpmethod.Of(payload), channel, fromBroker, connection, payload[methodSize : len(payload)-endSize]})
 		}
 		frame = append(frame, payload...)
 		switch verdict {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/hostile"
 )
@@ -164,7 +165,7 @@ func TestHandshakeIsBounded(t *testing.T) {
 func TestRefusalInTheHandshake(t *testing.T) {
 	t.Parallel()
 	server := hostile.NewAMQP(t, func(s *hostile.Session, received hostile.Received) bool {
-		return received.Method == hostile.StartOk && s.Send(0, hostile.Method{Class: 50, ID: 11}) && s.Send(0, hostile.Method{Class: 50, ID: 11})
+		return received.Method == amqpmethod.ConnectionStartOK && s.Send(0, amqpmethod.QueueDeclareOK) && s.Send(0, amqpmethod.QueueDeclareOK)
 	})
 	_, err := Dial(t.Context(), optionsFor(t, server, 0))
 	if want := "broker unreachable: the AMQP connection was closed: method 50.11 was not asked for"; err == nil || err.Error() != want {
@@ -199,14 +200,14 @@ func TestBlocked(t *testing.T) {
 	t.Parallel()
 	blocks := true
 	server := hostile.NewAMQP(t, func(s *hostile.Session, received hostile.Received) bool {
-		if received.Method == hostile.OpenChannel {
+		if received.Method == amqpmethod.ChannelOpen {
 			id := uint16(61)
 			arguments := []any{}
 			if blocks {
 				id, arguments = 60, []any{"low on memory"}
 			}
 			blocks = false
-			s.Send(0, hostile.Method{Class: 10, ID: id}, arguments...)
+			s.Send(0, amqpmethod.Method{Class: 10, ID: id}, arguments...)
 		}
 		return false
 	})

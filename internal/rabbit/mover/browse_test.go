@@ -16,6 +16,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/netfault"
 )
@@ -58,7 +59,7 @@ func TestBrowseOfAQueueThatWasNotCounted(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		var filled atomic.Bool
 		proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(frame netfault.Frame) netfault.Verdict {
-			if frame.Method == netfault.QueueDeclareOK && filled.CompareAndSwap(false, true) {
+			if frame.Method == amqpmethod.QueueDeclareOK && filled.CompareAndSwap(false, true) {
 				vh.Publish("", source, bodies(50)...)
 			}
 			return netfault.Pass
@@ -97,10 +98,10 @@ func TestBrowseWhileDeliveriesAreOnTheirWay(t *testing.T) {
 		var channel atomic.Uint32 // of the deliveries
 		proxy = netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(f netfault.Frame) netfault.Verdict {
 			switch {
-			case f.Method == netfault.BasicDeliver:
+			case f.Method == amqpmethod.BasicDeliver:
 				channel.Store(uint32(f.Channel))
 				return netfault.Hold
-			case f.Method == netfault.QueueDeclare && uint32(f.Channel) == channel.Load():
+			case f.Method == amqpmethod.QueueDeclare && uint32(f.Channel) == channel.Load():
 				go release.Do(proxy.Release)
 			}
 			return netfault.Pass

@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/netfault"
 )
@@ -101,7 +102,7 @@ func TestDeleteFromASlowBrokerUntilItIsStopped(t *testing.T) {
 		_, err := start(t, vh, deleting(func(c *Config) { c.DryRun = true })).Wait()
 		topologytest.Equal(t, "error of the count", nil, err)
 		proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(frame netfault.Frame) netfault.Verdict {
-			if frame.Method == netfault.QueueDeclareOK {
+			if frame.Method == amqpmethod.QueueDeclareOK {
 				time.Sleep(500 * time.Millisecond)
 			}
 			return netfault.Pass

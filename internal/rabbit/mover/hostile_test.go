@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/hostile"
 )
 
@@ -18,8 +19,8 @@ import (
 func TestBrowseOfAMessageThatIsNeverDelivered(t *testing.T) {
 	t.Parallel()
 	server := hostile.NewAMQP(t, func(s *hostile.Session, received hostile.Received) bool {
-		if received.Method == hostile.DeclareQueue {
-			return s.Send(received.Channel, hostile.Method{Class: 50, ID: 11}, source, uint32(1), uint32(0))
+		if received.Method == amqpmethod.QueueDeclare {
+			return s.Send(received.Channel, amqpmethod.QueueDeclareOK, source, uint32(1), uint32(0))
 		}
 		return false
 	})

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/netfault"
 )
@@ -122,7 +123,7 @@ func TestLimitedSourceThatIsEmpty(t *testing.T) {
 		vh.Publish("", source, bodies(3)...)
 		var late atomic.Bool
 		proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(frame netfault.Frame) netfault.Verdict {
-			if frame.Method == netfault.BasicCancel && late.CompareAndSwap(false, true) {
+			if frame.Method == amqpmethod.BasicCancel && late.CompareAndSwap(false, true) {
 				vh.Publish("", source, "late")
 				NewWithT(t).Eventually(vh.Ready).WithArguments(source).WithTimeout(within).Should(BeZero()) // it is under way
 			}

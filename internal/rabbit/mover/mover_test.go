@@ -18,6 +18,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
@@ -764,10 +765,10 @@ func TestCutBeforeAcknowledgementsArrive(t *testing.T) {
 		proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(f netfault.Frame) netfault.Verdict {
 			switch {
 			case f.FromBroker || cut.Load():
-			case f.Method == netfault.BasicAck:
+			case f.Method == amqpmethod.BasicAck:
 				dropped.Store(true)
 				return netfault.Drop
-			case f.Method == netfault.QueueDeclare && dropped.Load():
+			case f.Method == amqpmethod.QueueDeclare && dropped.Load():
 				cut.Store(true)
 				return netfault.Cut
 			}

@@ -26,7 +26,9 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
 	"github.com/warren-mq/warren/test/rabbittest"
 )
@@ -343,8 +345,8 @@ func TestRecreationUnderPublishers(t *testing.T) {
 }
 
 // maxLate is how many messages of a publisher may arrive after newer ones. When the queue is bound again, the hold has about as
-// many messages as arrive in a tenth of a second. Others are in flight when bindings move.
-const maxLate = 200
+// many messages as arrive in a tenth of a second, one each millisecond. Others are in flight when bindings move.
+var maxLate = int(deadline.For(100*time.Millisecond)/time.Millisecond) + 100
 
 // lateOf counts the messages that arrive after a newer one of the same publisher, duplicates not counted.
 func lateOf(ids []string) (late int) {
@@ -808,7 +810,7 @@ func TestRecreationWhoseDeleteArrivesLater(t *testing.T) {
 				before := vh.Definitions()
 				var settled, sent atomic.Bool
 				proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(frame netfault.Frame) netfault.Verdict {
-					if frame.Method == netfault.QueueDelete && settled.Load() && sent.CompareAndSwap(false, true) {
+					if frame.Method == amqpmethod.QueueDelete && settled.Load() && sent.CompareAndSwap(false, true) {
 						return netfault.Strand
 					}
 					return netfault.Pass

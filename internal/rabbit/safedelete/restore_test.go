@@ -11,6 +11,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
+	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/netfault"
 	"github.com/warren-mq/warren/test/rabbittest"
@@ -28,7 +29,7 @@ func TestADeletionThatIsNotAnswered(t *testing.T) {
 				vh.Bind("retry", tier, "k", nil)
 				var settled, sent atomic.Bool
 				proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(frame netfault.Frame) netfault.Verdict {
-					if frame.Method == netfault.QueueDelete && settled.Load() && sent.CompareAndSwap(false, true) {
+					if frame.Method == amqpmethod.QueueDelete && settled.Load() && sent.CompareAndSwap(false, true) {
 						return netfault.Strand
 					}
 					return netfault.Pass
