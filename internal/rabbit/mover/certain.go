@@ -12,7 +12,7 @@ func (p *pass) countRemoved(now time.Time) error {
 	if p.removed == p.moved || now.Sub(p.askedAt) < removedInterval {
 		return nil
 	}
-	if err := p.withinLimit(p.intake.ask); err != nil {
+	if err := p.intake.ask(); err != nil {
 		return err
 	}
 	p.removed, p.asked, p.askedAt = p.asked, p.movedBefore+p.intake.acknowledged(), now

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 )
 
 // tick does the periodic work of a pass: it acknowledges, retries, checks the queues and reports the progress.
@@ -122,7 +124,7 @@ func (p *pass) endIfBelow() error {
 // end cancels the consumer. The pass still moves the messages that were already delivered.
 func (p *pass) end() error {
 	p.ending = true
-	return p.withinLimit(p.intake.current().cancel)
+	return p.intake.current().cancel()
 }
 
 // checkSource checks whether the queue is empty. It waits for consumers that may return messages: a cut connection, even of this
@@ -158,13 +160,11 @@ func (p *pass) checkSource(idle time.Duration) error {
 
 // awaitDeliveries returns after all messages that the broker had taken out of the queue have arrived. Channels before the current
 // one are full.
-func (p *pass) awaitDeliveries() error {
-	return p.withinLimit(func() error { return p.intake.askOn(p.intake.current()) })
-}
+func (p *pass) awaitDeliveries() error { return p.intake.askOn(p.intake.current()) }
 
 // withinLimit calls ask, and cuts the connection if the broker takes longer than answerLimit to answer.
-func (p *pass) withinLimit(ask func() error) error {
-	watchdog := time.AfterFunc(answerLimit, p.connection.CloseSocket)
+func withinLimit(connection *amqpconn.Conn, ask func() error) error {
+	watchdog := time.AfterFunc(answerLimit, connection.CloseSocket)
 	defer watchdog.Stop()
 	return ask()
 }
@@ -283,12 +283,12 @@ func isUncounted(queue amqp.Queue) bool { return queue.Messages == 0 && queue.Co
 
 // declared returns the ready messages and the consumers of a queue. It returns false if the queue does not exist.
 func (p *pass) declared(queue string) (counted amqp.Queue, exists bool, err error) {
-	if p.questions == nil {
-		if p.questions, err = p.connection.Connection.Channel(); err != nil {
-			return counted, false, err
+	err = withinLimit(p.connection, func() (err error) {
+		if p.questions == nil {
+			if p.questions, err = p.connection.Connection.Channel(); err != nil {
+				return err
+			}
 		}
-	}
-	err = p.withinLimit(func() (err error) {
 		counted, err = p.questions.QueueDeclarePassive(queue, true, false, false, false, nil)
 		return err
 	})

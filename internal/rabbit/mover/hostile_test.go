@@ -3,6 +3,7 @@ package mover
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net/url"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/hostile"
 )
@@ -18,20 +20,36 @@ import (
 // A server announces a message and never delivers it. A browse waits until its context ends, so callers must limit it.
 func TestBrowseOfAMessageThatIsNeverDelivered(t *testing.T) {
 	t.Parallel()
-	server := hostile.NewAMQP(t, func(s *hostile.Session, received hostile.Received) bool {
-		if received.Method == amqpmethod.QueueDeclare {
-			return s.Send(received.Channel, amqpmethod.QueueDeclareOK, source, uint32(1), uint32(0))
-		}
-		return false
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	began := time.Now()
+	_, err := browseAt(ctx, t, func(s *hostile.Session, received hostile.Received) bool {
+		return received.Method == amqpmethod.QueueDeclare &&
+			s.Send(received.Channel, amqpmethod.QueueDeclareOK, source, uint32(1), uint32(0))
 	})
+	if took := time.Since(began); took < 2*time.Second || took > within {
+		t.Errorf("took %v: %v", took, err)
+	}
+}
+
+// A server that answers nothing, but sends heartbeats, does not stop a browse for longer than answerLimit.
+func TestBrowseAtAServerThatNeverAnswers(t *testing.T) {
+	t.Parallel()
+	_, err := browseAt(t.Context(), t, hostile.AMQPWays()["never answers a new consumer, and sends heartbeats"])
+	if !errors.Is(err, brokererr.ErrUnreachable) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// browseAt browses a queue of a server that misbehaves.
+func browseAt(ctx context.Context, t *testing.T, misbehave hostile.AMQPWay) (Browsed, error) {
+	t.Helper()
+	server := hostile.NewAMQP(t, misbehave)
 	uri, err := url.Parse(server.URI)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	began := time.Now()
-	_, err = Browse(ctx, BrowseConfig{
+	return Browse(ctx, BrowseConfig{
 		Dial: func(ctx context.Context) (*amqpconn.Conn, error) {
 			return amqpconn.Dial(ctx, amqpconn.DialOptions{
 				LargestBody: 1 << 20, URI: uri, TLS: &tls.Config{MinVersion: tls.VersionTLS12}, Username: "guest", Password: "guest", VHost: "/",
@@ -40,7 +58,4 @@ func TestBrowseOfAMessageThatIsNeverDelivered(t *testing.T) {
 		},
 		Log: testr.New(t), Queue: source, MaxMessages: 1, Visit: func(*amqp.Delivery) bool { return true },
 	})
-	if took := time.Since(began); took < 2*time.Second || took > within {
-		t.Errorf("took %v: %v", took, err)
-	}
 }

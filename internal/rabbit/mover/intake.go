@@ -30,7 +30,7 @@ type intake struct {
 type intakeChannel struct {
 	connection *amqpconn.Conn
 	channel    *amqp.Channel
-	consumer   string // its tag
+	consumer   string // the tag of its only consumer
 	deliveries <-chan amqp.Delivery
 	prefetch   int
 	// last: the messages in flight are the last ones of the channel. cancelled: the consumer was cancelled.
@@ -57,27 +57,32 @@ func (in *intake) open(prefetch int) error {
 		in.closed += int(channel.acknowledged)
 		return true
 	})
-	channel, err := in.connection.Connection.Channel()
+	in.opened++
+	opened := &intakeChannel{
+		connection: in.connection, consumer: fmt.Sprint("warren-transfer-", in.opened), prefetch: prefetch, last: in.ending,
+		confirmed: map[uint64]bool{},
+	}
+	err := withinLimit(in.connection, func() error { return opened.consume(in.queue) })
 	if errors.Is(err, amqp.ErrChannelMax) {
 		return fmt.Errorf("%w: a connection has at most %d channels", ErrTooManyHeld, in.connection.Connection.Config.ChannelMax)
 	}
 	if err != nil {
 		return err
 	}
-	if err := channel.Qos(prefetch, 0, false); err != nil {
-		return err
-	}
-	in.opened++
-	consumer := fmt.Sprint("warren-transfer-", in.opened) // one consumer on each channel
-	deliveries, err := channel.Consume(in.queue, consumer, false, false, false, false, nil)
-	if err != nil {
-		return err
-	}
-	in.channels = append(in.channels, &intakeChannel{
-		connection: in.connection, channel: channel, consumer: consumer, deliveries: deliveries, prefetch: prefetch, last: in.ending,
-		confirmed: map[uint64]bool{},
-	})
+	in.channels = append(in.channels, opened)
 	return nil
+}
+
+// consume opens the channel and its consumer.
+func (c *intakeChannel) consume(queue string) (err error) {
+	if c.channel, err = c.connection.Connection.Channel(); err != nil {
+		return err
+	}
+	if err := c.channel.Qos(c.prefetch, 0, false); err != nil {
+		return err
+	}
+	c.deliveries, err = c.channel.Consume(queue, c.consumer, false, false, false, false, nil)
+	return err
 }
 
 // capacity is how many messages the broker delivers on all channels without an acknowledgement. The broker can have lost the
@@ -209,7 +214,7 @@ func (c *intakeChannel) isFull() bool { return c.delivered-c.acknowledged >= uin
 
 func (c *intakeChannel) cancel() error {
 	c.cancelled = true
-	return c.channel.Cancel(c.consumer, false)
+	return withinLimit(c.connection, func() error { return c.channel.Cancel(c.consumer, false) })
 }
 
 // took counts a message that has arrived on the current channel.
@@ -256,13 +261,15 @@ func (in *intake) consumers() (count int) {
 // acknowledgement. Otherwise RabbitMQ can lose an acknowledgement right before the end of a channel.
 func (in *intake) end(channel *intakeChannel) error {
 	err := in.askOn(channel)
-	_ = channel.channel.Close()
+	_ = withinLimit(in.connection, channel.channel.Close)
 	return err
 }
 
 func (in *intake) askOn(channel *intakeChannel) error {
-	_, err := channel.channel.QueueDeclarePassive(in.queue, true, false, false, false, nil)
-	return err
+	return withinLimit(in.connection, func() error {
+		_, err := channel.channel.QueueDeclarePassive(in.queue, true, false, false, false, nil)
+		return err
+	})
 }
 
 // ask returns after the broker has processed the acknowledgements sent before. It skips channels whose acknowledgements are all

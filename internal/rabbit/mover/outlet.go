@@ -41,7 +41,13 @@ type outlet struct {
 // openOutlet opens a channel in confirm mode. The buffers have room for every possible confirm and return, so the reader of the
 // connection never waits for the move.
 func openOutlet(connection *amqpconn.Conn, private string) (*outlet, error) {
-	channel, err := connection.Connection.Channel()
+	var channel *amqp.Channel
+	err := withinLimit(connection, func() (err error) {
+		if channel, err = connection.Connection.Channel(); err != nil {
+			return err
+		}
+		return channel.Confirm(false)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +57,7 @@ func openOutlet(connection *amqpconn.Conn, private string) (*outlet, error) {
 		returns:  channel.NotifyReturn(make(chan amqp.Return, maxWindow)),
 		closed:   channel.NotifyClose(make(chan *amqp.Error, 1)),
 	}
-	return out, channel.Confirm(false)
+	return out, nil
 }
 
 func (out *outlet) publish(moved *item, route contract.Route, message amqp.Publishing, seq int64) error {
