@@ -13,6 +13,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 func TestCheckOfAnInstallation(t *testing.T) {
@@ -67,7 +68,11 @@ func TestCheckOfAnInstallation(t *testing.T) {
 				checks++
 				return true, &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &test.holder, RenewTime: &renewed}}, nil
 			})
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			limit := 200 * time.Millisecond
+			if test.want == "" {
+				limit = deadline.For(10 * time.Second)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			checked := check{client: client, namespace: "warren-system"}
 			err := checked.until(ctx, 10*time.Millisecond)

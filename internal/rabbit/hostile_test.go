@@ -216,12 +216,12 @@ func TestCostlyFailureIsNotRepeatedSoon(t *testing.T) {
 func TestSlowFailureIsRepeatedSoon(t *testing.T) {
 	t.Parallel()
 	var failed atomic.Bool
-	connection := listedAt(t, 1000, hostile.At("operator-policies", func(w http.ResponseWriter, r *http.Request) {
+	connection := listedAt(t, 100, hostile.At("operator-policies", func(w http.ResponseWriter, r *http.Request) {
 		if failed.Swap(true) {
 			hostile.Text("[]")(w, r)
 			return
 		}
-		hostile.Drip("[{]", rabbittest.Within/500)(w, r)
+		hostile.Drip("[{]", rabbittest.Within/100)(w, r)
 	}))
 	NewWithT(t).Eventually(connection.Refresh).WithContext(t.Context()).WithTimeout(rabbittest.Within).Should(Succeed())
 	if !failed.Load() {

@@ -27,7 +27,7 @@ func operationLimit(connection *rabbittest.Connection) func() int {
 	return func() int { return connection.Stats().OperationLimit }
 }
 
-// If the broker needs a fifth of a second for each declaration, sixteen at a time exceed the timeout of one, and end the connection each
+// If the broker needs half a second for each declaration, sixteen at a time exceed the timeout of one, and end the connection each
 // time. Fewer at a time succeed.
 func TestSlowBroker(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
@@ -35,12 +35,12 @@ func TestSlowBroker(t *testing.T) {
 		slow := netfault.NewSlowAMQP(t, config.AMQPURI)
 		config.AMQPURI = slow.URI
 		impatient := rabbittest.Unpaced()
-		impatient.Operation = 2 * time.Second
+		impatient.Operation = 5 * time.Second
 		connection := rabbittest.ConnectedWith(t, config, impatient)
 		if err := connection.Apply(t.Context(), queues("before", 4)); err != nil {
 			t.Fatal(err)
 		}
-		slow.Pause(200 * time.Millisecond)
+		slow.Pause(500 * time.Millisecond)
 		rabbittest.MustBe(t, connection.Apply(t.Context(), queues("many", 16)), brokererr.ErrTimeout)
 		g := NewWithT(t)
 		g.Eventually(func() error { return connection.Apply(t.Context(), queues("many", 16)) }).WithTimeout(rabbittest.Within).Should(Succeed())

@@ -169,7 +169,7 @@ func TestALimiterThatGrantsNothingCostsNoAttempt(t *testing.T) {
 	t.Parallel()
 	const messages = 20
 	onEach(t, `{retry: {strategy: Requeue, maxAttempts: 3}}`, func(w *world) {
-		g, limit := NewWithT(w.tb), contract.Duration(2*time.Second)
+		g, limit := NewWithT(w.tb), contract.Duration(10*time.Second)
 		w.contract.ConsumerTimeout = &limit // the broker's own is half an hour, so that only the library returns messages
 		open, seen := make(chan struct{}), &handledCounts{}
 		running := w.run(w.conn(), func(_ context.Context, m *consumer.Message[string]) error {

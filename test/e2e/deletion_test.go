@@ -281,15 +281,17 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 	It("is retried while the broker is down, and ends after the retry budget", Long, func() {
 		back, proxyOfBack := newProxiedWorld("1s")
 		lost, proxyOfLost := newProxiedWorld("1s")
-		for w, proxy := range map[*world]*netfault.HTTPProxy{back: proxyOfBack, lost: proxyOfLost} {
+		for _, w := range []*world{back, lost} {
 			w.Queue("orders", typed)
 			w.Ready("orders")
+		}
+		for w, proxy := range map[*world]*netfault.HTTPProxy{back: proxyOfBack, lost: proxyOfLost} {
 			proxy.Refuse()
 			w.Delete("orders")
 			w.EventuallyDeleting("orders")
 		}
-		before := lost.holds()
 		proxyOfBack.Accept()
+		before := lost.holds()
 		back.gone("orders")
 		Expect(back.holds()).To(equalState(onlySources(before)))
 		Eventually(lost.Exists).WithArguments("orders").WithTimeout(deadline.For(90 * time.Second)).Should(BeFalse())

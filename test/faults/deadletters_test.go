@@ -155,8 +155,13 @@ var _ = Describe("Browsing dead letters", Label("looks"), func() {
 		// A busy broker may return messages so late that an export reports them as held once.
 		Eventually(func() v1alpha1.ExportEnd {
 			response := l.begin()
+			took := l.returned(soon)
 			AddReportEntry("browse", ReportEntryVisibilityAlways,
-				fmt.Sprintf("messages were ready again %v after the client had stopped reading", l.returned(soon)))
+				fmt.Sprintf("messages were ready again %v after the client had stopped reading", took))
+			if took > 5*time.Second { // the manager may soon give up the client
+				Expect(response.Body.Close()).To(Succeed())
+				return v1alpha1.ExportEnd{}
+			}
 			messages, end := readExport(response)
 			Expect(messages).To(BeEquivalentTo(end.Count)) // begin has read most of the first line, but not its end
 			return end

@@ -176,7 +176,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		Expect(w.warren("dlq", "suspend", "redrive/first")).To(Equal(ended{Out: "Redrive first is suspended.\n"}))
 		w.EventuallyRedrive("first", Condition("Suspended", metav1.ConditionTrue, "Suspended"))
 		Expect(w.warren("dlq", "jobs", "orders").Out).To(MatchRegexp(
-			`^NAME +CONSUMERQUEUE +STATE +PROGRESS +AGE +BY\nfirst +orders +Suspended +\d+ of 100 moved +\d+s +jane\n$`))
+			`^NAME +CONSUMERQUEUE +STATE +PROGRESS +AGE +BY\nfirst +orders +Suspended +\d+ of 100 moved +\d+[sm] +jane\n$`))
 		Expect(w.warren("dlq", "jobs", "payments")).To(Equal(ended{ErrOut: "There is no Redrive and no Purge of ConsumerQueue \"payments\" in namespace \"" + w.Namespace + "\".\n"}))
 		Expect(w.warren("dlq", "jobs", "-o", "jsonpath={.kind} {.items[*].kind}").Out).To(Equal("List Redrive"))
 		Eventually(listed.String).Should(MatchRegexp(`\norders .* 0\n$`), "nothing is under way while the Redrive is suspended")

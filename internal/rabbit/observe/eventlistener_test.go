@@ -233,6 +233,7 @@ func TestOneSubscriptionForAllConnections(t *testing.T) {
 		rabbittest.Hearing(t, first)
 		heard := &rabbittest.Listener{}
 		second := rabbittest.Connected(t, config, heard.Hear)
+		isMatched(t, second)
 		rabbittest.Hearing(t, second)
 		began := first.Health().EventsSince
 		if other := second.Health().EventsSince; other != began {
@@ -258,6 +259,7 @@ func TestCatchUpOfAnotherConnectionNeedsARefresh(t *testing.T) {
 		first := rabbittest.Connected(t, config, nil)
 		rabbittest.Hearing(t, first)
 		second := rabbittest.Connected(t, config, nil)
+		isMatched(t, second)
 		rabbittest.Hearing(t, second)
 		asked := time.Now()
 		second.RequestCatchUp()

@@ -161,6 +161,7 @@ func TestASharedVHostOutlivesItsConnections(t *testing.T) {
 	rabbittest.Fill(vh)
 	config := sharing(vh)
 	first, second := rabbittest.Connected(t, config, nil), rabbittest.Connected(t, config, nil)
+	isMatched(t, second)
 	first.Close()
 	rabbittest.Seen(t, second)
 	if config.Limits.Used == 0 {

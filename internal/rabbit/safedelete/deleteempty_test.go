@@ -214,8 +214,7 @@ func deleteAll(t *testing.T, connection *rabbittest.Connection) map[string]error
 	var together sync.WaitGroup
 	for name, test := range emptinesses {
 		together.Go(func() {
-			again := func() error { return deleteNow(t.Context(), connection, test.names(name)...) }
-			err := untilAnswered(again(), again)
+			err := deleteNow(t.Context(), connection, test.names(name)...)
 			mu.Lock()
 			defer mu.Unlock()
 			results[name] = err
@@ -294,7 +293,8 @@ func TestDeleteEmptyAsksWhetherItIsStillWanted(t *testing.T) {
 	})
 }
 
-// deleteNow is DeleteEmpty on the cluster that the connection leads to.
+// deleteNow is DeleteEmpty on the cluster that the connection leads to, repeated while the broker is too slow for the proof.
 func deleteNow(ctx context.Context, c *rabbittest.Connection, queues ...string) error {
-	return c.DeleteEmpty(ctx, c.Health().Cluster.Key(), queues, nil)
+	once := func() error { return c.DeleteEmpty(ctx, c.Health().Cluster.Key(), queues, nil) }
+	return untilAnswered(once(), once)
 }

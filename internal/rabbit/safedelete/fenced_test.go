@@ -80,7 +80,7 @@ func TestFencesOfRunningDeletionsAreNotObserved(t *testing.T) {
 			if err := connection.Refresh(t.Context()); err != nil {
 				t.Error(err)
 			}
-			connection.Observer.View(func(s *snapshot.Snapshot) { stood += len(s.Fences) })
+			connection.Observer.View(func(s *snapshot.Snapshot) { stood = len(s.Fences) })
 			if fences := fencesSeen(connection); len(fences) > 0 {
 				t.Errorf("observed: %+v", fences)
 			}
