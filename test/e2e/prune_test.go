@@ -73,18 +73,18 @@ var _ = Describe("An object that left the spec", Long, func() {
 
 	It("stays Orphaned while it has messages, and messages of a delay tier return first", func() {
 		w := newWorld(newest)
-		w.Queue("orders", `{retry: {delayTiers: [{delay: 15s}, {delay: 1m}]}, deadLetter: {queue: {name: one}}}`)
+		w.Queue("orders", `{retry: {delayTiers: [{delay: 30s}, {delay: 1m}]}, deadLetter: {queue: {name: one}}}`)
 		w.Ready("orders")
-		w.VHost.Publish("", "orders.retry.15s", "retried")
+		w.VHost.Publish("", "orders.retry.30s", "retried")
 		w.VHost.Publish("", "one", "dead")
 		w.Queue("orders", `{retry: {delayTiers: [{delay: 1m}]}, deadLetter: {queue: {name: two}}}`)
 		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionTrue, "InSync"),
 			HaveField("Status.Advisories", ConsistOf(
-				HaveField("Message", `queue "orders.retry.15s" is no longer in the spec; kept: it holds messages or has consumers`),
+				HaveField("Message", `queue "orders.retry.30s" is no longer in the spec; kept: it holds messages or has consumers`),
 				HaveField("Message", `queue "one" is no longer in the spec; kept: it holds messages or has consumers`))))
 		Expect(cq.Status.Changes).To(BeEmpty())
 		Expect(cq.Status.Topology).To(ContainElement(SatisfyAll(HaveField("Name", "one"), HaveField("State", v1alpha1.StateOrphaned))))
-		Eventually(w.VHost.Ready).WithArguments("orders").WithTimeout(deadline.For(30 * time.Second)).Should(Equal(1))
+		Eventually(w.VHost.Ready).WithArguments("orders").WithTimeout(deadline.For(time.Minute)).Should(Equal(1))
 		Eventually(w.queues).WithTimeout(untilEmpty).Should(ConsistOf("orders", "orders.retry.1m", "one", "two"))
 		w.EventuallyMessages("one", Equal(1))
 

@@ -94,13 +94,22 @@ var _ = Describe("An object to which a foreign queue dead-letters since the last
 
 var _ = Describe("A queue that is declared again by others while its ConsumerQueue is being deleted", func() {
 	It("is retained", func() {
-		w := newWorld(newest)
+		w, proxy := newProxiedWorld("1s")
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
+		declared := make(chan struct{})
+		goOn := sync.OnceFunc(func() { close(declared) })
+		DeferCleanup(goOn)
+		proxy.Before(func(request *http.Request) {
+			if request.Method == http.MethodPut && strings.Contains(request.URL.Path, "orders.dlq") { // the fence of the second deletion
+				<-declared
+			}
+		})
 		began := time.Now()
 		w.Delete("orders")
-		Eventually(w.queues).WithTimeout(deadline.For(time.Minute)).WithPolling(20 * time.Millisecond).ShouldNot(ContainElement("orders"))
+		Eventually(w.queues).WithTimeout(deadline.For(time.Minute)).ShouldNot(ContainElement("orders"))
 		w.VHost.DeclareQueue("orders", map[string]any{"x-queue-type": "quorum"})
+		goOn()
 		w.gone("orders")
 		Expect(time.Since(began)).To(BeNumerically("<", deadline.For(time.Minute)))
 		Expect(w.queues()).To(ContainElement("orders"))
