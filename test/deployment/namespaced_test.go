@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -114,5 +115,17 @@ var _ = Describe("Installed for single namespaces", Extended, Ordered, Long, fun
 		list := &rbacv1.ClusterRoleList{}
 		Expect(single.List(ctx(), list)).To(Succeed())
 		Expect(list.Items).NotTo(ContainElement(HaveField("Name", HavePrefix("warren-"))))
+	})
+
+	It("hack/undeploy.sh changes nothing while another instance runs, which would delete queues with the CRDs", func() {
+		single.createSecondInstance("elsewhere")
+		DeferCleanup(func() { single.Kubectl("delete", "deployment", "second-warren-controller-manager", "--namespace=elsewhere") })
+		calls := filepath.Join(GinkgoT().TempDir(), "calls")
+		_, err := single.undeploy(calls)
+		Expect(err).To(MatchError(ContainSubstring("would delete queues when their CRDs are deleted. " +
+			"Uninstall these first: elsewhere/second-warren-controller-manager")))
+		content, err := os.ReadFile(calls)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(content)).NotTo(MatchRegexp(`(?m)^(delete|patch) `))
 	})
 })
