@@ -64,4 +64,13 @@ kube delete --ignore-not-found --cascade=foreground --namespace warren-system de
 for kind in "${KINDS[@]}"; do release "$kind"; done
 kube delete --ignore-not-found -k config/default
 kube delete --ignore-not-found --namespace kube-system rolebinding/warren-front-proxy-rolebinding
+# What config/contract, config/prometheus, config/requested-by and config/namespaced add outside of warren-system.
+kube delete --ignore-not-found -k config/contract
+kube delete --ignore-not-found clusterrolebinding/warren-metrics-scraper
+! kube get -k config/requested-by >/dev/null 2>&1 || kube delete -k config/requested-by # unknown before Kubernetes 1.36
+kube get rolebindings --all-namespaces --field-selector metadata.name=warren-manager-rolebinding \
+  -o jsonpath='{range .items[*]}{.metadata.namespace}{"\n"}{end}' |
+  while read -r namespace; do
+    kube delete --ignore-not-found --namespace "$namespace" rolebinding/warren-manager-rolebinding role/warren-manager-role
+  done
 say "Warren is removed; its queues and exchanges remain at the brokers"

@@ -240,7 +240,8 @@ var _ = Describe("With config/apiservice, the dead-letter API is served by the A
 		}
 		Expect(deletions).To(HaveExactElements(
 			HaveSuffix("apiservice/v1alpha1.deadletters.messaging.warren.dev"), HaveSuffix("deployment/warren-controller-manager"),
-			HaveSuffix("-k config/default"), HaveSuffix("rolebinding/warren-front-proxy-rolebinding")))
+			HaveSuffix("-k config/default"), HaveSuffix("rolebinding/warren-front-proxy-rolebinding"),
+			HaveSuffix("-k config/contract"), HaveSuffix("clusterrolebinding/warren-metrics-scraper")))
 		_, err = s.cluster.TryKubectl("get", "apiservice", "v1alpha1.deadletters.messaging.warren.dev")
 		Expect(err).To(MatchError(ContainSubstring("NotFound")))
 		Eventually(func() error { _, err := discovered(); return err }).Should(Succeed())
