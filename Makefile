@@ -270,7 +270,7 @@ install: ## Install the CRDs.
 	$(KUBECTL) apply --server-side -k config/crd
 
 .PHONY: uninstall
-uninstall: ## Remove the CRDs, and every resource of Warren with them.
+uninstall: ## Remove the CRDs, and every resource of Warren with them; a running manager deletes queues, as their deletionPolicy says.
 	$(KUBECTL) delete --ignore-not-found -k config/crd
 
 .PHONY: deploy

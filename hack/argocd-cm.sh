@@ -8,7 +8,8 @@ group=messaging.warren.dev
 copy() {
   local file
   for file in health.lua actions/discovery.lua actions/{reconcile,suspend,resume}/action.lua; do
-    install -D -m 644 "resource_customizations/$group/ConsumerQueue/$file" "resource_customizations/$group/BrokerConnection/$file"
+    mkdir -p "$(dirname "resource_customizations/$group/BrokerConnection/$file")"
+    cp "resource_customizations/$group/ConsumerQueue/$file" "resource_customizations/$group/BrokerConnection/$file"
   done
 }
 

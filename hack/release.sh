@@ -39,10 +39,13 @@ build() {
   for binary in "$OUTPUT"/bin/*/kubectl-warren; do tool sbom "$binary"; done
   tool chart
   installer >"$OUTPUT/install.yaml"
-  (cd "$OUTPUT" && sha256sum install.yaml ./*.tgz ./image-*.tar ./sbom-*.cdx.json kubectl-warren* | sed 's# \./# #' >checksums.txt)
+  (cd "$OUTPUT" && sha256 install.yaml ./*.tgz ./image-*.tar ./sbom-*.cdx.json kubectl-warren* | sed 's# \./# #' >checksums.txt)
   tool provenance ${BUILDER:+-builder "$BUILDER"}
   say "wrote $VERSION into $OUTPUT"
 }
+
+# sha256 FILE… prints checksums. macOS has no sha256sum.
+sha256() { if have sha256sum; then sha256sum "$@"; else shasum -a 256 "$@"; fi; }
 
 # tool COMMAND [ARGUMENT…] runs the program of hack/tools/release. Further flags come before its arguments.
 tool() {

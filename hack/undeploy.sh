@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Removes the operator, its CRDs and every resource of Warren in the cluster. It deletes nothing at the brokers, and needs none:
-# it stops the operator before it removes the finalizers, with which the operator would delete queues.
+# it stops the operator before it removes the finalizers, with which the operator would delete queues. It changes nothing while
+# another operator runs in the cluster.
 #
 #   KUBECTL   the command; kubectl unless given
 set -euo pipefail
@@ -13,6 +14,13 @@ KINDS=(consumerqueues.messaging.warren.dev brokerconnections.messaging.warren.de
 kube() { $KUBECTL "$@"; }
 
 known() { kube get customresourcedefinition "$1" >/dev/null 2>&1; }
+
+# others lists the operators of other namespaces or releases. The loss of the CRDs would look to them like deletions of the resources.
+others() {
+  kube get deployments --all-namespaces --selector app.kubernetes.io/name=warren,app.kubernetes.io/component=manager \
+    -o jsonpath='{range .items[*]}{.metadata.namespace}/{.metadata.name}{"\n"}{end}' |
+    sed '/^warren-system\/warren-controller-manager$/d'
+}
 
 # deleting lists the ConsumerQueues that are being deleted.
 deleting() {
@@ -46,6 +54,9 @@ release() {
     done
 }
 
+found=$(others)
+[[ -z $found ]] || die "other operators would delete queues when their CRDs are deleted. Uninstall these first: ${found//$'\n'/, }"
+
 # While an aggregated API does not answer, Kubernetes deletes no namespace.
 kube delete --ignore-not-found apiservice/v1alpha1.deadletters.messaging.warren.dev
 await
@@ -53,4 +64,13 @@ kube delete --ignore-not-found --cascade=foreground --namespace warren-system de
 for kind in "${KINDS[@]}"; do release "$kind"; done
 kube delete --ignore-not-found -k config/default
 kube delete --ignore-not-found --namespace kube-system rolebinding/warren-front-proxy-rolebinding
+# What config/contract, config/prometheus, config/requested-by and config/namespaced add outside of warren-system.
+kube delete --ignore-not-found -k config/contract
+kube delete --ignore-not-found clusterrolebinding/warren-metrics-scraper
+! kube get -k config/requested-by >/dev/null 2>&1 || kube delete -k config/requested-by # unknown before Kubernetes 1.36
+kube get rolebindings --all-namespaces --field-selector metadata.name=warren-manager-rolebinding \
+  -o jsonpath='{range .items[*]}{.metadata.namespace}{"\n"}{end}' |
+  while read -r namespace; do
+    kube delete --ignore-not-found --namespace "$namespace" rolebinding/warren-manager-rolebinding role/warren-manager-role
+  done
 say "Warren is removed; its queues and exchanges remain at the brokers"

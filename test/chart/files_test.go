@@ -43,6 +43,16 @@ func TestAlertsAndDashboards(t *testing.T) {
 	}
 }
 
+// The leader of another release does not silence the alert if Prometheus scrapes by the chart's ServiceMonitor, which adds the label namespace.
+func TestAlertsWithServiceMonitorWatchTheirRelease(t *testing.T) {
+	t.Parallel()
+	found := render(t, "helm", "--set=metrics.prometheusRule.enabled=true", "--set=metrics.serviceMonitor.enabled=true")
+	got := at(t, found, "PrometheusRule", "warren-alerts", `.spec.groups[0].rules[?(@.alert=="WarrenOperatorWithoutLeader")].expr`)
+	if want := `absent(leader_election_master_status{namespace="warren-system", name="warren.messaging.warren.dev"} == 1)`; got != want {
+		t.Errorf("the expression is %s, want %s", got, want)
+	}
+}
+
 // objectIn reads a YAML or JSON file.
 func objectIn(t *testing.T, path string) map[string]any {
 	t.Helper()

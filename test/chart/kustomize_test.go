@@ -40,6 +40,16 @@ func TestSingleNamespaceRendersConfigNamespaced(t *testing.T) {
 	expectSame(t, kustomize(t, "config/namespaced"), render(t, "helm", append(values, sameImage...)...))
 }
 
+// The PodDisruptionBudget of the chart has the spec of config/apiservice.
+func TestPodDisruptionBudgetIsThatOfConfigAPIService(t *testing.T) {
+	t.Parallel()
+	want := kustomize(t, "config/apiservice").get(t, "PodDisruptionBudget", manager)
+	got := render(t, "helm", "--set=podDisruptionBudget.enabled=true").get(t, "PodDisruptionBudget", manager)
+	if difference := cmp.Diff(want.Object["spec"], got.Object["spec"]); difference != "" {
+		t.Errorf("- is kustomize's, + is the chart's:\n%s", difference)
+	}
+}
+
 // chartLabels are labels of the chart's objects that kustomize's objects do not have.
 var chartLabels = []string{
 	"helm.sh/chart", "app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by",

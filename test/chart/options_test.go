@@ -93,6 +93,7 @@ func TestEveryOption(t *testing.T) {
 		{"NetworkPolicy", manager, ".spec.policyTypes", `["Ingress","Egress"]`},
 		{"NetworkPolicy", manager, ".spec.egress[1].ports[0].port", "53"},
 		{"PodDisruptionBudget", manager, ".spec.maxUnavailable", "1"},
+		{"PodDisruptionBudget", manager, ".spec.unhealthyPodEvictionPolicy", "AlwaysAllow"},
 		{
 			"ValidatingAdmissionPolicy", contracts, ".spec.matchConditions[0].expression",
 			"request.userInfo.username == 'system:serviceaccount:warren-system:warren'",

@@ -88,6 +88,8 @@ func TestValuesThatAreRefused(t *testing.T) {
 		"a certificate of no issuer":                  {"metrics.tls.certManager.enabled=true", "metrics.tls.certManager.issuerRef.name is required"},
 		"a certificate of no issuer for dead letters": {"deadLetters.tls.certManager.enabled=true", "deadLetters.tls.certManager.issuerRef.name is required"},
 		"a ServiceMonitor without a token":            {"metrics.serviceMonitor.enabled=true,rbac.create=false", "metrics.serviceMonitor.authorization"},
+		"alerts without metrics":                      {"metrics.prometheusRule.enabled=true,metrics.enabled=false", "metrics.prometheusRule.enabled needs metrics.enabled"},
+		"readers without roles":                       {"metrics.readers[0].name=a,metrics.readers[0].namespace=b,rbac.create=false", "metrics.readers needs rbac.create"},
 		"a limit that is not a quantity":              {"resources.limits.memory=1GB", "memory"},
 		"a second GOMEMLIMIT":                         {"extraEnv[0].name=GOMEMLIMIT", "manager.goMemLimit"},
 		"a custom probe":                              {"livenessProbe.exec.command={true}", "exec"},

@@ -228,10 +228,8 @@ var _ = Describe("With config/apiservice, the dead-letter API is served by the A
 		Eventually(func() string { return s.cluster.Kubectl("get", "namespace", doomed, "--output=yaml") }).
 			Should(ContainSubstring("NamespaceDeletionDiscoveryFailure"))
 		calls := filepath.Join(GinkgoT().TempDir(), "calls")
-		undeploy := exec.CommandContext(ctx(), filepath.Join(Checkout, "hack", "undeploy.sh"))
-		undeploy.Env = append(os.Environ(), "KUBECONFIG="+s.cluster.KubeConfig, "KUBECTL="+kubectlWithoutWaiting(calls))
-		output, err := undeploy.CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), "%s", output)
+		_, err := s.cluster.undeploy(calls)
+		Expect(err).NotTo(HaveOccurred())
 		content, err := os.ReadFile(calls)
 		Expect(err).NotTo(HaveOccurred())
 		var deletions []string
@@ -242,7 +240,8 @@ var _ = Describe("With config/apiservice, the dead-letter API is served by the A
 		}
 		Expect(deletions).To(HaveExactElements(
 			HaveSuffix("apiservice/v1alpha1.deadletters.messaging.warren.dev"), HaveSuffix("deployment/warren-controller-manager"),
-			HaveSuffix("-k config/default"), HaveSuffix("rolebinding/warren-front-proxy-rolebinding")))
+			HaveSuffix("-k config/default"), HaveSuffix("rolebinding/warren-front-proxy-rolebinding"),
+			HaveSuffix("-k config/contract"), HaveSuffix("clusterrolebinding/warren-metrics-scraper")))
 		_, err = s.cluster.TryKubectl("get", "apiservice", "v1alpha1.deadletters.messaging.warren.dev")
 		Expect(err).To(MatchError(ContainSubstring("NotFound")))
 		Eventually(func() error { _, err := discovered(); return err }).Should(Succeed())
@@ -283,22 +282,6 @@ func (d endpoint) ask(path string) (code int, body string) {
 	content, err := io.ReadAll(response.Body)
 	Expect(err).NotTo(HaveOccurred())
 	return response.StatusCode, string(content)
-}
-
-// kubectlWithoutWaiting creates a kubectl that records its arguments and does not wait for deletions, because no controller would
-// finish the deletion of a Deployment or namespace.
-func kubectlWithoutWaiting(calls string) string {
-	GinkgoHelper()
-	kubectl, err := filepath.Abs(KubectlPath())
-	Expect(err).NotTo(HaveOccurred())
-	path := filepath.Join(GinkgoT().TempDir(), "kubectl")
-	script := fmt.Sprintf(`#!/bin/sh
-echo "$*" >>'%s'
-if [ "$1" = delete ]; then set -- "$@" --wait=false; fi
-exec '%s' "$@"
-`, calls, kubectl)
-	Expect(os.WriteFile(path, []byte(script), 0o700)).To(Succeed())
-	return path
 }
 
 // withAggregation makes an API server forward requests with a client certificate of an authority.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -114,5 +115,44 @@ var _ = Describe("Installed for single namespaces", Extended, Ordered, Long, fun
 		list := &rbacv1.ClusterRoleList{}
 		Expect(single.List(ctx(), list)).To(Succeed())
 		Expect(list.Items).NotTo(ContainElement(HaveField("Name", HavePrefix("warren-"))))
+	})
+
+	It("hack/undeploy.sh changes nothing while another instance runs, which would delete queues with the CRDs", func() {
+		single.createSecondInstance("elsewhere")
+		DeferCleanup(func() {
+			single.Kubectl("delete", "deployment", "second-warren-controller-manager", "--namespace=elsewhere")
+		})
+		calls := filepath.Join(GinkgoT().TempDir(), "calls")
+		_, err := single.undeploy(calls)
+		Expect(err).To(MatchError(ContainSubstring("would delete queues when their CRDs are deleted. " +
+			"Uninstall these first: elsewhere/second-warren-controller-manager")))
+		content, err := os.ReadFile(calls)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(content)).NotTo(MatchRegexp(`(?m)^(delete|patch) `))
+	})
+
+	It("the commands of docs/installation.md for a removal without a checkout remove the finalizers of all resources", func() {
+		single.createWithFinalizers("elsewhere", "first")
+		single.createWithFinalizers("team-a", "second")
+		Expect(single.finalizers()).To(HaveLen(4))
+		single.followRemoval()
+		Expect(single.finalizers()).To(BeEmpty())
+	})
+
+	It("hack/undeploy.sh also removes the Roles in watched namespaces, and the objects of contract, requested-by and prometheus", func() {
+		for _, kustomization := range []string{"contract", "requested-by"} {
+			single.Kubectl("apply", "--server-side", "-k", filepath.Join(config, kustomization))
+		}
+		single.Kubectl("apply", "--server-side", "-f", filepath.Join(config, "prometheus", "scraper.yaml"))
+		roles := func() string {
+			return single.Kubectl("get", "roles,rolebindings", "--all-namespaces", "--field-selector=metadata.namespace!="+system, "--output=name")
+		}
+		Expect(roles()).To(ContainSubstring("warren-manager-role"))
+		_, err := single.undeploy(filepath.Join(GinkgoT().TempDir(), "calls"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(roles()).NotTo(ContainSubstring("warren"))
+		Expect(single.Kubectl("get", "--output=name", "clusterroles,clusterrolebindings,"+
+			"validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings")).
+			NotTo(ContainSubstring("warren"))
 	})
 })
