@@ -158,7 +158,7 @@ var _ = Describe("Browsing dead letters", Label("looks"), func() {
 			took := l.returned(soon)
 			AddReportEntry("browse", ReportEntryVisibilityAlways,
 				fmt.Sprintf("messages were ready again %v after the client had stopped reading", took))
-			if took > 5*time.Second { // the manager may soon give up the client
+			if took > 5*time.Second { // the manager may soon close the connection
 				Expect(response.Body.Close()).To(Succeed())
 				return v1alpha1.ExportEnd{}
 			}

@@ -168,6 +168,11 @@ func (f *Finder) Inspect(ctx context.Context, found Queue) (Details, *Blocker) {
 		DelaysReturned:       plan.MayDelayReturned(name, queue, observed.Policies),
 		SingleActiveConsumer: queue.Arguments.SingleActiveConsumer(),
 	}
+	if details.Limited && details.SingleActiveConsumer {
+		return Details{}, stalled(v1alpha1.ReasonDeliveryLimited,
+			"queue %q has a delivery limit and a single active consumer: RabbitMQ may delete messages that return to it, and does not "+
+				"deliver them one by one. Recreate the queue with deliveryLimit Unlimited", name)
+	}
 	for _, tier := range found.Names.Tiers {
 		details.Source.Tiers = append(details.Source.Tiers, tier.Queue)
 	}

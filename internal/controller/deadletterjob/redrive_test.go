@@ -119,6 +119,17 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 			},
 			want: "Ready=False SourceIsStream Stalled=True SourceIsStream ",
 		},
+		"the dead-letter queue has a delivery limit and a single active consumer": {
+			broker: func(b *brokerstest.Broker) {
+				b.Change(func(s *snapshot.Snapshot) {
+					s.DropQueue("orders.dlq")
+					s.PutQueue("orders.dlq", vhost.Queue{Arguments: map[string]any{
+						vhost.ArgQueueType: vhost.TypeQuorum, vhost.ArgDeliveryLimit: int64(5), vhost.ArgSingleActiveConsumer: true,
+					}})
+				})
+			},
+			want: "Ready=False DeliveryLimited Stalled=True DeliveryLimited ",
+		},
 		"the broker refuses to count": {
 			broker: func(b *brokerstest.Broker) { b.Fail(vhost.QueueID("orders.dlq"), brokererr.ErrAccessRefused) },
 			want:   "Ready=False PermissionDenied Stalled=True PermissionDenied ",

@@ -26,9 +26,9 @@ func (p *pass) hasLostAcknowledgements() bool {
 }
 
 // uncertain is how many messages that this pass moved may be in the queue again if the connection ends now. They are at most as
-// many as the prefetch. Deletions do not rely on that bound, because no later pass deletes such a message again.
+// many as the prefetch, if there is one. Deletions do not rely on that bound, because no later pass deletes such a message again.
 func (p *pass) uncertain() int {
-	if p.Delete {
+	if p.Delete || p.Limited {
 		return p.moved - p.removed
 	}
 	return min(p.moved-p.removed, p.intake.capacity())

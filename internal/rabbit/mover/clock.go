@@ -62,12 +62,8 @@ func (p *pass) flush(now time.Time) error {
 	return p.intake.flush(now.Sub(p.idleSince) > 10*tick)
 }
 
-// mayAcknowledge reports whether the broker may deliver more messages, as it does after each acknowledgement. A limited move must move
-// each message that the broker delivers.
-func (p *pass) mayAcknowledge() bool {
-	hasAll := p.Limited && (p.reachedLimit(0) || p.reachedMaxMoved(0))
-	return !hasAll && !p.isPaused()
-}
+// mayAcknowledge reports whether the broker may deliver more messages, as it does after each acknowledgement.
+func (p *pass) mayAcknowledge() bool { return p.Limited || !p.isPaused() }
 
 // holdLimit is the maximum time for which the pass may hold messages.
 func (p *pass) holdLimit() time.Duration {
@@ -121,8 +117,12 @@ func (p *pass) endIfBelow() error {
 	return p.end()
 }
 
-// end cancels the consumer. The pass still moves the messages that were already delivered.
+// end cancels the consumer, if there is one. The pass still moves the messages that were already delivered.
 func (p *pass) end() error {
+	if p.Limited {
+		p.drained = true
+		return nil
+	}
 	p.ending = true
 	return p.intake.current().cancel()
 }
@@ -141,9 +141,6 @@ func (p *pass) checkSource(idle time.Duration) error {
 	}
 	heldByOthers := p.browse == nil && declared.Consumers > p.intake.consumers() && idle < unnoticed
 	isEmpty := exists && declared.Messages == 0 && !heldByOthers && p.takenWhenEmpty == p.taken
-	if isEmpty && p.Limited { // a message that arrives now must be moved
-		return p.end()
-	}
 	p.drained = isEmpty
 	p.takenWhenEmpty = never
 	if declared.Messages == 0 {

@@ -19,21 +19,20 @@ type intake struct {
 	queue      string
 	channels   []*intakeChannel // in the order in which they took
 	closed     int              // acknowledged messages of closed channels
-	ending     bool             // the broker must deliver nothing beyond the prefetch of the current channel
 	opened     int              // channels so far
 	// fresh reports that a message has arrived that was never delivered before. The queue then has no more returned messages, because
 	// it delivers them first.
 	fresh bool
 }
 
-// intakeChannel is a channel with one consumer.
+// intakeChannel is a channel with one consumer, or without one if the intake gets messages one by one.
 type intakeChannel struct {
 	connection *amqpconn.Conn
 	channel    *amqp.Channel
-	consumer   string // the tag of its only consumer
+	consumer   string // its tag
 	deliveries <-chan amqp.Delivery
 	prefetch   int
-	// last: the messages in flight are the last ones of the channel. cancelled: the consumer was cancelled.
+	// last: the messages in flight are the last ones of the channel. cancelled: the consumer was cancelled, or there is none.
 	last, cancelled bool
 	delivered       uint64
 	acknowledged    uint64
@@ -59,7 +58,7 @@ func (in *intake) open(prefetch int) error {
 	})
 	in.opened++
 	opened := &intakeChannel{
-		connection: in.connection, consumer: fmt.Sprint("warren-transfer-", in.opened), prefetch: prefetch, last: in.ending,
+		connection: in.connection, consumer: fmt.Sprint("warren-transfer-", in.opened), prefetch: prefetch,
 		confirmed: map[uint64]bool{},
 	}
 	err := withinLimit(in.connection, func() error { return opened.consume(in.queue) })
@@ -83,6 +82,26 @@ func (c *intakeChannel) consume(queue string) (err error) {
 	}
 	c.deliveries, err = c.channel.Consume(queue, c.consumer, false, false, false, false, nil)
 	return err
+}
+
+// openForGets opens the channel on which get takes messages.
+func (in *intake) openForGets() error {
+	return withinLimit(in.connection, func() error {
+		channel, err := in.connection.Connection.Channel()
+		in.channels = []*intakeChannel{{
+			connection: in.connection, channel: channel, prefetch: 1, cancelled: true, confirmed: map[uint64]bool{},
+		}}
+		return err
+	})
+}
+
+// get takes one message; false if none is ready.
+func (in *intake) get() (message amqp.Delivery, ok bool, err error) {
+	err = withinLimit(in.connection, func() (err error) {
+		message, ok, err = in.current().channel.Get(in.queue, false) //nolint:forbidigo // only messages that cannot be moved return
+		return err
+	})
+	return message, ok, err
 }
 
 // capacity is how many messages the broker delivers on all channels without an acknowledgement. The broker can have lost the
@@ -109,9 +128,6 @@ func (in *intake) refill(prefetch int) error {
 	return current.cancel()
 }
 
-// endFull stops acknowledgements from now on, because after each one the broker would deliver another message.
-func (in *intake) endFull() { in.ending, in.current().last = true, true }
-
 // stop ends deliveries and acknowledges the confirmed messages. A consumer that continued would receive the messages that other
 // channels return.
 func (in *intake) stop() error {
@@ -129,6 +145,9 @@ func (in *intake) stop() error {
 // also delivers slowly, so endCurrent waits longer for it.
 func (in *intake) endCurrent() error {
 	current := in.current()
+	if current.deliveries == nil {
+		return nil
+	}
 	current.last = true
 	questions := 0
 	idle := time.NewTimer(quiet)
@@ -232,7 +251,7 @@ func (in *intake) keep(message *amqp.Delivery) {
 // flush acknowledges the confirmed messages. idle reports that no message has arrived for a while. The queue then has no more
 // messages, and the current channel need not be the last.
 func (in *intake) flush(idle bool) error {
-	if current := in.current(); idle && !current.cancelled && !in.ending {
+	if current := in.current(); idle && !current.cancelled {
 		current.last = false
 	}
 	for _, channel := range in.channels {

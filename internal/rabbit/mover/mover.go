@@ -58,8 +58,9 @@ type Config struct {
 	Drop func(message *amqp.Delivery) bool
 	// Selective means that some messages may stay in the queue. The move then uses a larger prefetch.
 	Selective bool
-	// Limited means that the queue may delete returned messages, because it has a delivery limit. The move then takes one message
-	// at a time, and moves the current message before it stops.
+	// Limited means that the queue may delete returned messages, because it has a delivery limit. The move then gets the messages one
+	// by one, so that the broker delivers none that it does not move, and moves the current message before it stops. RabbitMQ does not
+	// allow that at a queue with a single active consumer.
 	Limited bool
 	// MaxFailures ends the move once this many messages could not be moved.
 	MaxFailures int

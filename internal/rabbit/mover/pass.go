@@ -70,6 +70,7 @@ type pass struct {
 	idleSince             time.Time // no message has arrived since, although there was room
 	takenAt               time.Time // time of the last message
 	checkedAt             time.Time // when the source was last checked
+	gotNoneAt             time.Time // when a limited move last found the queue empty
 	takenWhenEmpty        int       // taken at the last check of the source if the queue was empty then; never otherwise
 	lastReport, lastDepth time.Time
 	room                  int // how many messages may still be published to the destination
@@ -169,14 +170,21 @@ func (p *pass) open() (err error) {
 	if p.outlet, err = openOutlet(p.connection, p.Exchange); err != nil {
 		return err
 	}
-	err = p.intake.open(p.prefetch())
+	if p.Limited {
+		return p.intake.openForGets()
+	}
+	return p.whyNotTaken(p.intake.open(p.prefetch()))
+}
+
+// whyNotTaken classifies an error of taking messages out of the queue.
+func (p *pass) whyNotTaken(err error) error {
+	if err == nil {
+		return nil
+	}
 	if reply, ok := errors.AsType[*amqp.Error](err); ok && reply.Code == amqp.NotFound {
 		p.state, p.detail = SourceMissing, reply.Reason
 	}
-	if err != nil {
-		return p.Errs.OfOperation(err)
-	}
-	return nil
+	return p.Errs.OfOperation(err)
 }
 
 // holds reports whether the pass may hold messages that it does not move.
@@ -201,7 +209,7 @@ func (p *pass) prefetch() int {
 
 // window is the maximum number of messages that wait for their confirms.
 func (p *pass) window() int {
-	if p.careful > 0 {
+	if p.Limited || p.careful > 0 {
 		return 1
 	}
 	return p.sizes.fitting(p.pace.window())
@@ -217,10 +225,17 @@ func (p *pass) run(ctx context.Context) error {
 	}
 	for !p.finished() {
 		var deliveries <-chan amqp.Delivery
-		if p.mayTake() {
-			deliveries = p.intake.current().deliveries
-		}
 		var err error
+		switch {
+		case !p.mayTake():
+		case !p.Limited:
+			deliveries = p.intake.current().deliveries
+		case time.Since(p.gotNoneAt) > getPause:
+			err = p.get()
+		}
+		if err != nil {
+			return err
+		}
 		select {
 		case message, open := <-deliveries:
 			err = p.take(message, open)
@@ -249,7 +264,6 @@ func (p *pass) stop(reason error) {
 	if !p.stopping {
 		p.stopping, p.stoppedAt, p.stopReason = true, time.Now(), reason
 		if p.Limited {
-			p.intake.endFull()
 			p.notBefore = time.Time{} // the message in hand is tried once more
 		}
 	}
@@ -258,11 +272,8 @@ func (p *pass) stop(reason error) {
 // finished reports whether every taken message is settled or held, and the pass takes no more.
 func (p *pass) finished() bool {
 	moving := len(p.outlet.inFlight)
-	switch {
-	case moving > 0, len(p.waiting) > 0 && p.mayPublish():
+	if moving > 0 || len(p.waiting) > 0 && p.mayPublish() {
 		return false
-	case p.stopping && p.Limited: // cancelling the consumer would return a message that is in flight
-		return p.intake.current().isFull() || p.taken >= p.bound || time.Since(p.stoppedAt) > settleLimit
 	}
 	return p.stopping || p.drained || p.taken >= p.bound || p.reachedLimit(0)
 }
@@ -270,7 +281,7 @@ func (p *pass) finished() bool {
 // mayTake reports whether the pass may take another message.
 func (p *pass) mayTake() bool {
 	moving := len(p.outlet.inFlight) + len(p.waiting)
-	return p.mayPublish() && !p.isPaused() && !p.blocked && len(p.waiting) == 0 && moving < p.window() && p.taken < p.bound &&
+	return !p.stopping && !p.isPaused() && !p.blocked && len(p.waiting) == 0 && moving < p.window() && p.taken < p.bound &&
 		!p.reachedLimit(moving) && !p.reachedMaxMoved(moving) && p.notBefore.IsZero()
 }
 
@@ -280,6 +291,22 @@ func (p *pass) mayPublish() bool { return !p.stopping || p.Limited }
 // isPaused reports whether the move is paused. A pass that stops ignores the pause.
 func (p *pass) isPaused() bool { return !p.stopping && p.Settings().Paused }
 
+// getPause is the time between two requests for a message of an empty queue.
+const getPause = 50 * time.Millisecond
+
+// get takes one message out of the queue, if one is ready.
+func (p *pass) get() error {
+	message, ok, err := p.intake.get()
+	if err != nil {
+		return p.whyNotTaken(err)
+	}
+	if !ok {
+		p.gotNoneAt = time.Now()
+		return nil
+	}
+	return p.take(message, true)
+}
+
 // take handles a delivery: it skips, counts or publishes the message.
 func (p *pass) take(message amqp.Delivery, open bool) error {
 	if !open {
@@ -288,9 +315,6 @@ func (p *pass) take(message amqp.Delivery, open bool) error {
 	from := p.intake.current()
 	p.taken++
 	p.intake.took(&message)
-	if p.Limited && p.taken >= p.bound {
-		p.intake.endFull()
-	}
 	p.idleSince = time.Now()
 	p.takenAt = p.idleSince
 	if p.state == NothingDelivered {
