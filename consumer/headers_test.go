@@ -26,6 +26,10 @@ func TestAHandlerChangesTheHeadersOfCopies(t *testing.T) {
 			d.Raw.Headers["step"] = int32(d.Attempt())
 			delete(d.Raw.Headers, contract.HeaderRetryCount)
 		},
+		"and counts before the first copy": func(d *consumer.Delivery) {
+			d.Raw.Headers["step"] = int32(d.Attempt())
+			d.Raw.Headers[contract.HeaderRetryCount], d.Raw.Headers[contract.HeaderOriginalExchange] = int32(9), "elsewhere"
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -40,7 +44,8 @@ func TestAHandlerChangesTheHeadersOfCopies(t *testing.T) {
 				pass(3 * time.Hour)
 				equal(t, "attempts", []string{"1 after <nil>", "2 after 1", "3 after 2", "4 after 3"}, seen)
 				equal(t, "dead letters", []string{"a exhausted 4"}, b.dead())
-				equal(t, "in the dead letter", any(int32(4)), b.Messages("orders.dlq")[0].Headers["step"])
+				dead := b.Messages("orders.dlq")[0].Headers
+				equal(t, "in the dead letter", []any{int32(4), ""}, []any{dead["step"], dead[contract.HeaderOriginalExchange]})
 				equal(t, "Run", nil, b.end())
 			})
 		})

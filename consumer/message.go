@@ -69,21 +69,17 @@ func plain(headers amqp.Table) map[string]any {
 // readHeaders takes over what the handler has changed in the headers. It returns an error for each header that cannot be sent, by name,
 // and leaves it out. The headers in which RabbitMQ and Warren's consumers count and describe deliveries stay as delivered.
 func (d *Delivery) readHeaders() map[string]error {
-	var refused map[string]error
-	headers := make(map[string]any, len(d.Raw.Headers))
-	for name, value := range d.Raw.Headers {
+	refused := map[string]error{}
+	headers := contract.ForwardHeaders(d.Raw.Headers)
+	for name, value := range headers {
 		err := (amqp.Table{name: value}).Validate()
 		if err == nil && len(name) > maxHeaderName {
 			err = fmt.Errorf("the name has more than %d bytes", maxHeaderName)
 		}
-		if err == nil {
-			headers[name] = value
-			continue
+		if err != nil {
+			refused[name] = err
+			delete(headers, name)
 		}
-		if refused == nil {
-			refused = map[string]error{}
-		}
-		refused[name] = err
 	}
 	changeable := contract.ForwardHeaders(d.facts.Headers)
 	for name, value := range d.facts.Headers {
