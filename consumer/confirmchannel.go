@@ -68,7 +68,9 @@ func (ch *confirmChannel) ready(ctx context.Context, route contract.Route, messa
 		return err
 	}
 	if maxFrame := ch.connection.MaxFrame(); maxFrame > 0 && sizeOf(message.Headers) > roomForHeaders(message, maxFrame) {
-		return &RefusedError{Exchange: route.Exchange, RoutingKey: route.RoutingKey, Reason: "the headers do not fit into a frame"}
+		return &RefusedError{
+			Exchange: route.Exchange, RoutingKey: route.RoutingKey, Reason: "the headers do not fit into a frame", never: true,
+		}
 	}
 	if limit := ch.connection.refused.Load(); limit > 0 && int64(len(message.Body)) >= limit {
 		reason := fmt.Sprintf("the broker refused a message of %d bytes as too large", limit)

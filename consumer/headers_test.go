@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -68,6 +69,43 @@ func TestAHandlerCannotResetTheAttempts(t *testing.T) {
 		equal(t, "dead letters", []string{"a exhausted 4"}, b.dead())
 		equal(t, "Run", nil, b.end())
 	})
+}
+
+// A frame has 131,072 bytes. The dead letter is the message as delivered.
+func TestAHandlerThatMakesTheHeadersTooLarge(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("x", 200_000)
+	for name, test := range map[string]struct {
+		change      func(headers amqp.Table)
+		dead        []string
+		least, most int64 // publications
+	}{
+		"with a header": {func(headers amqp.Table) { headers["debug"] = large }, []string{"a permanent 1"}, 3, 3},
+		"in a table that was delivered": {func(headers amqp.Table) {
+			table, _ := headers["table"].(amqp.Table)
+			table["debug"] = large
+		}, []string{"a <nil> <nil>"}, 5, 15}, // rejected after 30 s
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				published := atomic.Int64{}
+				b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
+					test.change(m.Raw.Headers)
+					return io.EOF
+				}, consumer.WithObserver(consumer.Observer{Published: func(consumer.Publication) { published.Add(1) }}))
+				b.Publish("", "orders", amqp.Publishing{Body: []byte("a"), Headers: amqp.Table{"table": amqp.Table{}}})
+				pass(time.Minute)
+				equal(t, "dead letters", test.dead, b.dead())
+				equal(t, "header in the dead letter", nil, b.Messages("orders.dlq")[0].Headers["debug"])
+				if times := published.Load(); times < test.least || times > test.most {
+					t.Errorf("the copy was published %d times", times)
+				}
+				equal(t, "connections", 2, b.Dials())
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
 }
 
 // amqp091-go refuses a message with such a header, so the copy does not have it.

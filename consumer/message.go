@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -28,11 +27,12 @@ type Delivery struct {
 	// Raw is the delivery as received by amqp091-go. Its methods Ack, Nack and Reject return an error.
 	Raw amqp.Delivery
 
-	contract *contract.Contract // when the message was delivered
-	facts    contract.Facts
-	progress contract.Progress
-	arrived  time.Time // the broker measures the consumer timeout from then on
-	release  func()    // returns the permission of the limiter once the message is settled; may be nil
+	contract  *contract.Contract // when the message was delivered
+	delivered amqp.Delivery      // Raw before the handler changed it
+	facts     contract.Facts
+	progress  contract.Progress
+	arrived   time.Time // the broker measures the consumer timeout from then on
+	release   func()    // returns the permission of the limiter once the message is settled; may be nil
 
 	probe   bool         // the breaker tries the message
 	handled atomic.Int32 // how the handler ended, such as handledWell
@@ -40,9 +40,11 @@ type Delivery struct {
 
 func newDelivery(raw amqp.Delivery, current *contract.Contract) *Delivery {
 	raw.Acknowledger = nil // what the handler returns settles the delivery
-	d := &Delivery{Raw: raw, contract: current, facts: contract.Facts{
-		Exchange: raw.Exchange, RoutingKey: raw.RoutingKey, Redelivered: raw.Redelivered, Headers: plain(raw.Headers),
-	}}
+	d := &Delivery{Raw: raw, contract: current, delivered: raw}
+	d.delivered.Headers = plain(raw.Headers)
+	d.facts = contract.Facts{
+		Exchange: raw.Exchange, RoutingKey: raw.RoutingKey, Redelivered: raw.Redelivered, Headers: d.delivered.Headers,
+	}
 	d.progress = current.Progress(d.facts)
 	return d
 }
@@ -81,8 +83,8 @@ func (d *Delivery) readHeaders() map[string]error {
 			delete(headers, name)
 		}
 	}
-	changeable := contract.ForwardHeaders(d.facts.Headers)
-	for name, value := range d.facts.Headers {
+	changeable := contract.ForwardHeaders(d.delivered.Headers)
+	for name, value := range d.delivered.Headers {
 		if _, is := changeable[name]; !is {
 			headers[name] = value
 		}
@@ -168,26 +170,23 @@ func decodeJSON[T any](d *Delivery, body *T) error {
 	return nil
 }
 
-// errTooLarge reports that the headers of a copy do not fit into a frame. The broker would close the connection.
-var errTooLarge = errors.New("the headers of the copy do not fit into a frame")
-
 // copyOf returns the copy of a message. It leaves out the properties user-id, because RabbitMQ accepts only the user of the
-// connection, and expiration, which could end the delay early. If the action gives the message up, the copy always fits, because
-// the original did.
-func copyOf(raw amqp.Delivery, action contract.Action, maxFrame int) (amqp.Publishing, error) {
+// connection, and expiration, which could end the delay early. It drops some headers if all do not fit into a frame. If the action
+// gives the message up, and the handler did not change it, the rest fits, because the original did.
+func copyOf(raw amqp.Delivery, action contract.Action, maxFrame int) amqp.Publishing {
 	message := amqp.Publishing{
 		Headers: amqp.Table(action.Headers), DeliveryMode: amqp.Persistent, Body: raw.Body,
 		ContentType: raw.ContentType, ContentEncoding: raw.ContentEncoding, Priority: raw.Priority, CorrelationId: raw.CorrelationId,
 		ReplyTo: raw.ReplyTo, MessageId: raw.MessageId, Timestamp: raw.Timestamp, Type: raw.Type, AppId: raw.AppId,
 	}
 	if maxFrame <= 0 {
-		return message, nil
+		return message
 	}
 	room := roomForHeaders(message, maxFrame)
-	if fit(message.Headers, room, failureHeaders) || action.GivenUp && fit(message.Headers, room, copyHeaders) {
-		return message, nil
+	if !fit(message.Headers, room, failureHeaders) && action.GivenUp {
+		fit(message.Headers, room, copyHeaders)
 	}
-	return amqp.Publishing{}, errTooLarge
+	return message
 }
 
 // failureHeaders may be dropped from every copy that is too large, copyHeaders only from the copy for the dead-letter queue. The
