@@ -108,7 +108,34 @@ func TestAHandlerThatMakesTheHeadersTooLarge(t *testing.T) {
 	}
 }
 
-// amqp091-go refuses a message with such a header, so the copy does not have it.
+// amqp091-go closes the connection for a property of more than 255 bytes, and with it the copies of other messages.
+func TestAHandlerThatMakesAPropertyTooLong(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 256)
+	for name, change := range map[string]func(raw *amqp.Delivery){
+		"the correlation ID": func(raw *amqp.Delivery) { raw.CorrelationId = long },
+		"the type":           func(raw *amqp.Delivery) { raw.Type = long },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				published := atomic.Int64{}
+				b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
+					change(&m.Raw)
+					return io.EOF
+				}, consumer.WithObserver(consumer.Observer{Published: func(consumer.Publication) { published.Add(1) }}))
+				b.send(t, "a")
+				pass(time.Minute)
+				equal(t, "dead letters", []string{"a permanent 1"}, b.dead())
+				equal(t, "published", 3, int(published.Load())) // to the tier, to the dead-letter queue, and there as delivered
+				equal(t, "connections", 2, b.Dials())
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
+
+// amqp091-go refuses a message with such a header, or closes its connection, so the copy does not have it.
 func TestACopyLeavesOutAHeaderThatCannotBeSent(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]any{
@@ -116,6 +143,8 @@ func TestACopyLeavesOutAHeaderThatCannotBeSent(t *testing.T) {
 		"a list of texts":      []string{"a"},
 		"a map in a table":     amqp.Table{"a": map[string]any{}},
 		"a duration in a list": []any{time.Second},
+		"a long name":          amqp.Table{strings.Repeat("x", 256): true},
+		"a long name in lists": []any{[]any{amqp.Table{strings.Repeat("x", 256): true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -134,6 +163,7 @@ func TestACopyLeavesOutAHeaderThatCannotBeSent(t *testing.T) {
 				}
 				equal(t, "in the tier", 1, len(b.Messages("orders.retry.30s")))
 				equal(t, "logged", 1, log.count("header=step"))
+				equal(t, "connections", 2, b.Dials())
 				equal(t, "Run", nil, b.end())
 			})
 		})

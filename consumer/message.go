@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -74,9 +75,10 @@ func (d *Delivery) readHeaders() map[string]error {
 	refused := map[string]error{}
 	headers := contract.ForwardHeaders(d.Raw.Headers)
 	for name, value := range headers {
-		err := (amqp.Table{name: value}).Validate()
-		if err == nil && len(name) > maxHeaderName {
-			err = fmt.Errorf("the name has more than %d bytes", maxHeaderName)
+		header := amqp.Table{name: value}
+		err := header.Validate()
+		if err == nil && hasLongName(header) {
+			err = fmt.Errorf("a name has more than %d bytes", maxShortText)
 		}
 		if err != nil {
 			refused[name] = err
@@ -92,9 +94,6 @@ func (d *Delivery) readHeaders() map[string]error {
 	d.facts.Headers = headers
 	return refused
 }
-
-// maxHeaderName is how long the name of a header may be, in bytes. amqp091-go closes the connection if one is longer.
-const maxHeaderName = 255
 
 // ID returns the property message-id, or "" if the producer did not set it.
 func (d *Delivery) ID() string { return d.Raw.MessageId }
@@ -213,15 +212,54 @@ func roomForHeaders(message amqp.Publishing, maxFrame int) int {
 	if !message.Timestamp.IsZero() {
 		room -= 8
 	}
-	for _, text := range []string{
-		message.ContentType, message.ContentEncoding, message.CorrelationId, message.ReplyTo, message.MessageId, message.Type,
-		message.AppId,
-	} {
-		if text != "" {
-			room -= 1 + len(text)
+	for _, text := range shortTexts(message) {
+		if text.value != "" {
+			room -= 1 + len(text.value)
 		}
 	}
 	return room
+}
+
+// maxShortText is how long a name or a property may be, in bytes. amqp091-go closes the connection if one is longer.
+const maxShortText = 255
+
+// shortText is a name or a property of a message.
+type shortText struct{ name, value string }
+
+func shortTexts(message amqp.Publishing) []shortText {
+	return []shortText{
+		{"content type", message.ContentType}, {"content encoding", message.ContentEncoding}, {"correlation ID", message.CorrelationId},
+		{"reply-to", message.ReplyTo}, {"expiration", message.Expiration}, {"message ID", message.MessageId}, {"type", message.Type},
+		{"user ID", message.UserId}, {"app ID", message.AppId},
+	}
+}
+
+// tooLong returns which name or property of a message is too long, or "".
+func tooLong(route contract.Route, message amqp.Publishing) string {
+	if hasLongName(message.Headers) {
+		return "name of a header"
+	}
+	for _, text := range append(shortTexts(message), shortText{"exchange", route.Exchange}, shortText{"routing key", route.RoutingKey}) {
+		if len(text.value) > maxShortText {
+			return text.name
+		}
+	}
+	return ""
+}
+
+// hasLongName reports whether a table, or one in it, has a name that is too long.
+func hasLongName(field any) bool {
+	switch field := field.(type) {
+	case amqp.Table:
+		for name, value := range field {
+			if len(name) > maxShortText || hasLongName(value) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(field, hasLongName)
+	}
+	return false
 }
 
 // fit deletes headers in order until the rest takes at most room bytes. It returns false if the rest is still too large.
