@@ -107,7 +107,7 @@ func (h *Handler) serve(verb, subresource string, answers answer) http.Handler {
 		result, err := h.answer(w, &asked, answers)
 		switch {
 		case err != nil:
-			h.fail(w, asked, err)
+			writeError(w, h.failure(asked, err))
 		case result != nil:
 			writeJSON(w, http.StatusOK, result)
 		}
@@ -161,9 +161,6 @@ func (r request) reviewAgain(ctx context.Context) (err error) {
 	}
 	return err
 }
-
-// fail writes an error.
-func (h *Handler) fail(w http.ResponseWriter, r request, err error) { writeError(w, h.failure(r, err)) }
 
 // failure returns the error to respond with. It logs internal errors, whose text it hides, and denials.
 func (h *Handler) failure(r request, err error) error {
