@@ -153,13 +153,21 @@ func (r request) reviewAgain(ctx context.Context) (err error) {
 		if err == nil || apierrors.IsForbidden(err) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !sleep(ctx, reviewPause) {
 			return err
-		case <-time.After(reviewPause):
 		}
 	}
 	return err
+}
+
+// sleep waits, and reports whether ctx has not ended meanwhile.
+func sleep(ctx context.Context, pause time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(pause):
+		return true
+	}
 }
 
 // failure returns the error to respond with. It logs internal errors, whose text it hides, and denials.
