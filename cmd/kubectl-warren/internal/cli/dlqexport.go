@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -77,7 +78,7 @@ func (e *exportDeadLettersCommand) run(ctx context.Context, name string, query u
 
 // writeFile writes the file of --file. Nothing in it is redacted. A script may purge the messages after this command.
 func (e *exportDeadLettersCommand) writeFile(body io.Reader) error {
-	return writeFile(e.file, e.force, func(out io.Writer) error { return e.write(out, body, "in "+partOf(e.file)) })
+	return writeFile(e.file, e.force, func(out *os.File) error { return e.write(out, body, "in "+out.Name()) })
 }
 
 // write copies an export. Its error says what is missing, and where the received part is.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,7 +69,7 @@ func (r *reportCommand) run(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	err = writeFile(r.file, r.force, func(out io.Writer) error {
+	err = writeFile(r.file, r.force, func(out *os.File) error {
 		_, err := out.Write(content)
 		return err
 	})
