@@ -42,7 +42,7 @@ func newDLQExport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command
 		ValidArgsFunction: c.completeConsumerQueue,
 	}
 	cmd.Flags().StringVar(&e.file, "file", "", "write to this file; its name is FILE.part until the export is complete")
-	cmd.Flags().BoolVar(&e.force, "force", false, "replace the file if it exists")
+	cmd.Flags().BoolVar(&e.force, "force", false, "replace the file, and FILE.part, if they exist")
 	e.add(cmd)
 	e.api.add(cmd, c)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -57,7 +57,7 @@ func newDLQExport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command
 
 func (e *exportDeadLettersCommand) run(ctx context.Context, name string, query url.Values) error {
 	if e.file != "" {
-		if err := checkAbsent(e.file, e.force); err != nil {
+		if err := checkAbsent(e.force, e.file, partOf(e.file)); err != nil {
 			return err
 		}
 	}

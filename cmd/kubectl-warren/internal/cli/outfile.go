@@ -28,7 +28,8 @@ func (o *checkedOutput) Write(content []byte) (int, error) {
 func partOf(file string) string { return file + ".part" }
 
 // writeFile writes a file that only its owner can read. The content gets its name when it is complete and on disk. Without force,
-// writeFile does not replace a file that was created meanwhile. With force, it replaces the file to which a link leads, and writes to
+// writeFile does not replace a file that was created meanwhile, nor FILE.part, which can have the messages of an earlier export. With
+// force, it replaces the file to which a link leads, and writes to
 // a device or a pipe as it is.
 func writeFile(name string, force bool, write func(out *os.File) error) error {
 	if force {
@@ -41,6 +42,9 @@ func writeFile(name string, force bool, write func(out *os.File) error) error {
 		}
 	}
 	part := partOf(name)
+	if err := checkAbsent(force, part); err != nil {
+		return err
+	}
 	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -52,7 +56,7 @@ func writeFile(name string, force bool, write func(out *os.File) error) error {
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
 	}
-	if err := checkAbsent(name, force); err != nil {
+	if err := checkAbsent(force, name); err != nil {
 		return fmt.Errorf("%w. The content is in %s", err, part)
 	}
 	return os.Rename(part, name)
@@ -78,17 +82,20 @@ func targetOf(name string) (string, error) {
 	return name, nil
 }
 
-// checkAbsent returns an error if the file of --file exists, unless --force is given.
-func checkAbsent(file string, force bool) error {
+// checkAbsent returns an error if one of the files exists, unless --force is given.
+func checkAbsent(force bool, files ...string) error {
 	if force {
 		return nil
 	}
-	_, err := os.Lstat(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
+	for _, file := range files {
+		_, err := os.Lstat(file)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return err
+		default:
+			return fmt.Errorf("%s exists: choose another name for --file, or replace the file with --force", file)
+		}
 	}
-	return fmt.Errorf("%s exists: choose another name for --file, or replace the file with --force", file)
+	return nil
 }

@@ -141,3 +141,38 @@ func TestAFileThatIsAPipeIsWrittenTo(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
+
+// FILE.part can be what an earlier export received, or another file of the user.
+func TestAnExistingPartIsReplacedOnlyWithForce(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		force   bool
+		refused string
+		want    string
+	}{
+		"without --force": {false, "FILE.part exists: choose another name for --file, or replace the file with --force", "former"},
+		"with --force":    {true, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "report")
+			if err := os.WriteFile(partOf(file), []byte("former"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			refused := ""
+			err := writeFile(file, test.force, func(out *os.File) error {
+				_, err := out.WriteString("new")
+				return err
+			})
+			if err != nil {
+				refused = strings.ReplaceAll(err.Error(), file, "FILE")
+			}
+			if refused != test.refused {
+				t.Errorf("error %q, want %q", refused, test.refused)
+			}
+			if got, _ := os.ReadFile(partOf(file)); string(got) != test.want { // missing if it was replaced
+				t.Errorf("FILE.part %q, want %q", got, test.want)
+			}
+		})
+	}
+}
