@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -330,6 +331,49 @@ func TestAHandlerThatBeganBeforeTheBreakerOpened(t *testing.T) {
 				}
 				equal(t, "failed", test.failed, failed)
 				close(hangs)
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
+
+// The breaker opens while a message waits for the limiter. The message is then tried, like those that arrive later.
+func TestAMessageThatWaitsForTheLimiterWhenTheBreakerOpens(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		result error
+		ready  bool
+		counts []any // x-retry-count of the messages in the tier
+	}{
+		"succeeds": {nil, true, []any{int64(1)}},
+		"fails":    {io.EOF, false, []any{int64(1), int64(0)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				limits, fails := &limiter{tokens: make(chan struct{}, 1)}, make(chan struct{})
+				b := run(t, contract.Default("orders"), func(_ context.Context, m *consumer.Message[string]) error {
+					if m.Body == "waits" {
+						return test.result
+					}
+					<-fails
+					return io.EOF
+				}, consumer.WithConcurrency(2), consumer.WithLimiter(limits), consumer.WithBreaker(1, time.Second))
+				limits.tokens <- struct{}{}
+				b.send(t, "first")
+				pass(time.Second)
+				b.send(t, "waits")
+				synctest.Wait()
+				close(fails)
+				pass(9500 * time.Millisecond)
+				limits.tokens <- struct{}{}
+				synctest.Wait()
+				equal(t, "ready", test.ready, b.consumer.Health().Ready)
+				var counts []any
+				for _, m := range b.Messages("orders.retry.30s") {
+					counts = append(counts, m.Headers[contract.HeaderRetryCount])
+				}
+				equal(t, "retry counts", test.counts, counts)
 				equal(t, "Run", nil, b.end())
 			})
 		})

@@ -62,19 +62,29 @@ func newConfirmChannel(connection *publishingConnection) (*confirmChannel, error
 	return ch, nil
 }
 
-// ready waits while the broker blocks publishers, and returns a *RefusedError if the message is known to be too large.
+// ready waits while the broker blocks publishers, and returns a *RefusedError if the message is known to be refused.
 func (ch *confirmChannel) ready(ctx context.Context, route contract.Route, message amqp.Publishing) error {
 	if err := ch.connection.gate.await(ctx); err != nil {
 		return err
 	}
-	if maxFrame := ch.connection.MaxFrame(); maxFrame > 0 && sizeOf(message.Headers) > roomForHeaders(message, maxFrame) {
-		return &RefusedError{Exchange: route.Exchange, RoutingKey: route.RoutingKey, Reason: "the headers do not fit into a frame"}
-	}
-	if limit := ch.connection.refused.Load(); limit > 0 && int64(len(message.Body)) >= limit {
-		reason := fmt.Sprintf("the broker refused a message of %d bytes as too large", limit)
+	if reason := ch.unacceptable(route, message); reason != "" {
 		return &RefusedError{Exchange: route.Exchange, RoutingKey: route.RoutingKey, Reason: reason, never: true}
 	}
 	return nil
+}
+
+// unacceptable returns why a message cannot be sent, or is known to be too large, or "".
+func (ch *confirmChannel) unacceptable(route contract.Route, message amqp.Publishing) string {
+	if name := tooLong(route, message); name != "" {
+		return fmt.Sprintf("the %s has more than %d bytes", name, maxShortText)
+	}
+	if maxFrame := ch.connection.MaxFrame(); maxFrame > 0 && sizeOf(message.Headers) > roomForHeaders(message, maxFrame) {
+		return "the headers do not fit into a frame"
+	}
+	if limit := ch.connection.refused.Load(); limit > 0 && int64(len(message.Body)) >= limit {
+		return fmt.Sprintf("the broker refused a message of %d bytes as too large", limit)
+	}
+	return ""
 }
 
 // publish sends a message and waits for its confirm. It calls release when the broker has answered, even if ctx ended before, so

@@ -175,7 +175,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	defer c.conn.use()()
 	defer c.setState(StateDisconnected, nil)
 	defer c.breaker.stop()
-	defer c.inBackground(ctx, c.checkPermissions, c.watchHandlers)()
+	defer inBackground(ctx, c.checkPermissions, c.watchHandlers)()
 	retry := backoff{}
 	for {
 		if c.pause.left(time.Now()) <= 0 {
@@ -231,7 +231,7 @@ func (c *Consumer) endSession(s *session, why error) {
 }
 
 // inBackground runs functions until stop is called. stop waits until they have returned.
-func (c *Consumer) inBackground(ctx context.Context, work ...func(context.Context)) (stop func()) {
+func inBackground(ctx context.Context, work ...func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var working sync.WaitGroup
 	for _, run := range work {

@@ -2,9 +2,9 @@ package consumer
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -28,11 +28,12 @@ type Delivery struct {
 	// Raw is the delivery as received by amqp091-go. Its methods Ack, Nack and Reject return an error.
 	Raw amqp.Delivery
 
-	contract *contract.Contract // when the message was delivered
-	facts    contract.Facts
-	progress contract.Progress
-	arrived  time.Time // the broker measures the consumer timeout from then on
-	release  func()    // returns the permission of the limiter once the message is settled; may be nil
+	contract  *contract.Contract // when the message was delivered
+	delivered amqp.Delivery      // Raw before the handler changed it
+	facts     contract.Facts
+	progress  contract.Progress
+	arrived   time.Time // the broker measures the consumer timeout from then on
+	release   func()    // returns the permission of the limiter once the message is settled; may be nil
 
 	probe   bool         // the breaker tries the message
 	handled atomic.Int32 // how the handler ended, such as handledWell
@@ -40,9 +41,11 @@ type Delivery struct {
 
 func newDelivery(raw amqp.Delivery, current *contract.Contract) *Delivery {
 	raw.Acknowledger = nil // what the handler returns settles the delivery
-	d := &Delivery{Raw: raw, contract: current, facts: contract.Facts{
-		Exchange: raw.Exchange, RoutingKey: raw.RoutingKey, Redelivered: raw.Redelivered, Headers: plain(raw.Headers),
-	}}
+	d := &Delivery{Raw: raw, contract: current, delivered: raw}
+	d.delivered.Headers = plain(raw.Headers)
+	d.facts = contract.Facts{
+		Exchange: raw.Exchange, RoutingKey: raw.RoutingKey, Redelivered: raw.Redelivered, Headers: d.delivered.Headers,
+	}
 	d.progress = current.Progress(d.facts)
 	return d
 }
@@ -69,24 +72,21 @@ func plain(headers amqp.Table) map[string]any {
 // readHeaders takes over what the handler has changed in the headers. It returns an error for each header that cannot be sent, by name,
 // and leaves it out. The headers in which RabbitMQ and Warren's consumers count and describe deliveries stay as delivered.
 func (d *Delivery) readHeaders() map[string]error {
-	var refused map[string]error
-	headers := make(map[string]any, len(d.Raw.Headers))
-	for name, value := range d.Raw.Headers {
-		err := (amqp.Table{name: value}).Validate()
-		if err == nil && len(name) > maxHeaderName {
-			err = fmt.Errorf("the name has more than %d bytes", maxHeaderName)
+	refused := map[string]error{}
+	headers := contract.ForwardHeaders(d.Raw.Headers)
+	for name, value := range headers {
+		header := amqp.Table{name: value}
+		err := header.Validate()
+		if err == nil && hasLongName(header) {
+			err = fmt.Errorf("a name has more than %d bytes", maxShortText)
 		}
-		if err == nil {
-			headers[name] = value
-			continue
+		if err != nil {
+			refused[name] = err
+			delete(headers, name)
 		}
-		if refused == nil {
-			refused = map[string]error{}
-		}
-		refused[name] = err
 	}
-	changeable := contract.ForwardHeaders(d.facts.Headers)
-	for name, value := range d.facts.Headers {
+	changeable := contract.ForwardHeaders(d.delivered.Headers)
+	for name, value := range d.delivered.Headers {
 		if _, is := changeable[name]; !is {
 			headers[name] = value
 		}
@@ -94,9 +94,6 @@ func (d *Delivery) readHeaders() map[string]error {
 	d.facts.Headers = headers
 	return refused
 }
-
-// maxHeaderName is how long the name of a header may be, in bytes. amqp091-go closes the connection if one is longer.
-const maxHeaderName = 255
 
 // ID returns the property message-id, or "" if the producer did not set it.
 func (d *Delivery) ID() string { return d.Raw.MessageId }
@@ -172,26 +169,23 @@ func decodeJSON[T any](d *Delivery, body *T) error {
 	return nil
 }
 
-// errTooLarge reports that the headers of a copy do not fit into a frame. The broker would close the connection.
-var errTooLarge = errors.New("the headers of the copy do not fit into a frame")
-
 // copyOf returns the copy of a message. It leaves out the properties user-id, because RabbitMQ accepts only the user of the
-// connection, and expiration, which could end the delay early. If the action gives the message up, the copy always fits, because
-// the original did.
-func copyOf(raw amqp.Delivery, action contract.Action, maxFrame int) (amqp.Publishing, error) {
+// connection, and expiration, which could end the delay early. It drops some headers if all do not fit into a frame. If the action
+// gives the message up, and the handler did not change it, the rest fits, because the original did.
+func copyOf(raw amqp.Delivery, action contract.Action, maxFrame int) amqp.Publishing {
 	message := amqp.Publishing{
 		Headers: amqp.Table(action.Headers), DeliveryMode: amqp.Persistent, Body: raw.Body,
 		ContentType: raw.ContentType, ContentEncoding: raw.ContentEncoding, Priority: raw.Priority, CorrelationId: raw.CorrelationId,
 		ReplyTo: raw.ReplyTo, MessageId: raw.MessageId, Timestamp: raw.Timestamp, Type: raw.Type, AppId: raw.AppId,
 	}
 	if maxFrame <= 0 {
-		return message, nil
+		return message
 	}
 	room := roomForHeaders(message, maxFrame)
-	if fit(message.Headers, room, failureHeaders) || action.GivenUp && fit(message.Headers, room, copyHeaders) {
-		return message, nil
+	if !fit(message.Headers, room, failureHeaders) && action.GivenUp {
+		fit(message.Headers, room, copyHeaders)
 	}
-	return amqp.Publishing{}, errTooLarge
+	return message
 }
 
 // failureHeaders may be dropped from every copy that is too large, copyHeaders only from the copy for the dead-letter queue. The
@@ -218,15 +212,54 @@ func roomForHeaders(message amqp.Publishing, maxFrame int) int {
 	if !message.Timestamp.IsZero() {
 		room -= 8
 	}
-	for _, text := range []string{
-		message.ContentType, message.ContentEncoding, message.CorrelationId, message.ReplyTo, message.MessageId, message.Type,
-		message.AppId,
-	} {
-		if text != "" {
-			room -= 1 + len(text)
+	for _, text := range shortTexts(message) {
+		if text.value != "" {
+			room -= 1 + len(text.value)
 		}
 	}
 	return room
+}
+
+// maxShortText is how long a name or a property may be, in bytes. amqp091-go closes the connection if one is longer.
+const maxShortText = 255
+
+// shortText is a name or a property of a message.
+type shortText struct{ name, value string }
+
+func shortTexts(message amqp.Publishing) []shortText {
+	return []shortText{
+		{"content type", message.ContentType}, {"content encoding", message.ContentEncoding}, {"correlation ID", message.CorrelationId},
+		{"reply-to", message.ReplyTo}, {"expiration", message.Expiration}, {"message ID", message.MessageId}, {"type", message.Type},
+		{"user ID", message.UserId}, {"app ID", message.AppId},
+	}
+}
+
+// tooLong returns which name or property of a message is too long, or "".
+func tooLong(route contract.Route, message amqp.Publishing) string {
+	if hasLongName(message.Headers) {
+		return "name of a header"
+	}
+	for _, text := range append(shortTexts(message), shortText{"exchange", route.Exchange}, shortText{"routing key", route.RoutingKey}) {
+		if len(text.value) > maxShortText {
+			return text.name
+		}
+	}
+	return ""
+}
+
+// hasLongName reports whether a table, or one in it, has a name that is too long.
+func hasLongName(field any) bool {
+	switch field := field.(type) {
+	case amqp.Table:
+		for name, value := range field {
+			if len(name) > maxShortText || hasLongName(value) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(field, hasLongName)
+	}
+	return false
 }
 
 // fit deletes headers in order until the rest takes at most room bytes. It returns false if the rest is still too large.

@@ -84,6 +84,39 @@ func TestConnPublish(t *testing.T) {
 	})
 }
 
+// amqp091-go closes the connection for a name of more than 255 bytes, and with it the messages that wait for their confirm.
+func TestPublishRefusesLongNames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 256)
+	for name, test := range map[string]struct {
+		exchange, key string
+		message       consumer.Publishing
+	}{
+		"an exchange":              {exchange: long},
+		"a routing key":            {key: long},
+		"a user ID":                {message: consumer.Publishing{UserId: long}},
+		"an expiration":            {message: consumer.Publishing{Expiration: long}},
+		"a header":                 {message: consumer.Publishing{Headers: amqp.Table{long: true}}},
+		"a name in a header":       {message: consumer.Publishing{Headers: amqp.Table{"table": amqp.Table{long: true}}}},
+		"a name in a list of them": {message: consumer.Publishing{Headers: amqp.Table{"list": []any{amqp.Table{long: true}}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := memory.New(contract.Default("orders"))
+				conn := consumer.NewConn(nil, withTransport(b))
+				defer conn.Close()
+				err := conn.Publish(t.Context(), test.exchange, test.key, test.message)
+				if !errors.As(err, new(*consumer.RefusedError)) || !strings.Contains(err.Error(), "more than 255 bytes") {
+					t.Errorf("Publish: %v", err)
+				}
+				equal(t, "published afterwards", nil, conn.Publish(t.Context(), "", "orders", consumer.Publishing{}))
+				equal(t, "connections", 1, b.Dials())
+			})
+		})
+	}
+}
+
 // The broker closes the channel if the exchange does not exist or is forbidden. These errors are certain: the broker does not
 // have the message.
 func TestPublishToAnExchangeThatTheBrokerRefuses(t *testing.T) {

@@ -236,14 +236,16 @@ const parkingTimeout = 30 * time.Second
 
 // forward publishes the copy of a delivery, acks the original, and returns the action that was carried out. Meanwhile the
 // original stays unacked. A copy that the broker refuses is published again, by the rules of the current contract, until the
-// session ends. A copy whose outcome is unknown is published again, the first time immediately. If the broker closed its channels, the
-// copy may be the reason, so it then gets a channel of its own. Shortly before the consumer timeout forward returns the message to the
-// queue, because the broker would otherwise take back all messages of the channel.
+// session ends. If the broker would never accept a copy, forward gives the message up; if it would not accept that copy either, the
+// next copy lacks the changes of the handler. A copy whose outcome is unknown is published again, the first time immediately. If the
+// broker closed its channels, the copy may be the reason, so it then gets a channel of its own. Shortly before the consumer timeout
+// forward returns the message to the queue, because the broker would otherwise take back all messages of the channel.
 func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (contract.Action, error) {
 	defer s.consumer.status.clearRefusedCopy(d)
 	ctx, cancel := context.WithDeadlineCause(s.ctx, s.settings.returnDeadline(d), errTooLate)
 	defer cancel()
 	began, retry, unknown, alone := time.Now(), backoff{}, 0, false
+	message, facts, unchanged := d.Raw, d.facts, false
 	for a.Verb == contract.VerbPublish {
 		switch {
 		case s.ctx.Err() != nil:
@@ -251,12 +253,14 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (c
 		case ctx.Err() != nil:
 			return contract.Action{Verb: contract.VerbReturn, Kind: a.Kind}, s.send(d, contract.VerbReturn)
 		}
-		err := s.publish(ctx, d, a, alone)
+		err := s.publish(ctx, d, message, a, alone)
 		switch {
 		case err == nil:
 			return a, s.send(d, contract.VerbAck)
-		case errors.Is(err, errTooLarge) || isNeverAccepted(err) && !a.GivenUp: // another attempt cannot succeed
+		case isNeverAccepted(err) && !a.GivenUp: // another attempt cannot succeed
 			o.Result = contract.ResultPermanent
+		case isNeverAccepted(err) && !unchanged:
+			message, facts.Headers, unchanged = d.delivered, d.delivered.Headers, true
 		case isRefusal(err):
 			s.consumer.status.recordRefusedCopy(d, err)
 			if a.Otherwise != "" && time.Since(began) >= parkingTimeout {
@@ -273,17 +277,15 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (c
 		default:
 			sleep(ctx, retry.next())
 		}
-		a = s.consumer.contract.Load().Decide(d.facts, o)
+		a = s.consumer.contract.Load().Decide(facts, o)
 	}
 	return a, s.send(d, a.Verb)
 }
 
-func (s *session) publish(ctx context.Context, d *Delivery, a contract.Action, alone bool) error {
+// publish publishes the copy of a delivery that has the content of a message.
+func (s *session) publish(ctx context.Context, d *Delivery, message amqp.Delivery, a contract.Action, alone bool) error {
 	began := time.Now()
-	message, err := copyOf(d.Raw, a, s.connection.MaxFrame())
-	if err == nil {
-		err = s.consumer.conn.copies.publish(ctx, *a.Route, message, alone)
-	}
+	err := s.consumer.conn.copies.publish(ctx, *a.Route, copyOf(message, a, s.connection.MaxFrame()), alone)
 	s.consumer.reportPublished(Publication{Delivery: d, Route: *a.Route, Err: err, Took: time.Since(began)})
 	return err
 }

@@ -178,11 +178,16 @@ func (w *worker) process() {
 			w.ready = append(w.ready, d)
 		}
 	}
-	switch {
-	case len(w.ready) == 0 || s.settings.limiter != nil && !w.limit(began):
-	case s.settings.batch != nil:
+	if len(w.ready) == 0 || s.settings.limiter != nil && !w.limit(began) {
+		return
+	}
+	probe := !s.consumer.breaker.is(breakerClosed) // the breaker may have opened while the messages waited for the limiter
+	for _, d := range w.ready {
+		d.probe = probe
+	}
+	if s.settings.batch != nil {
 		w.handleBatch(began)
-	default:
+	} else {
 		w.handle(w.ready[0], began)
 	}
 }
@@ -192,7 +197,6 @@ func (w *worker) admit(next arrival, began time.Time) *Delivery {
 	s := w.session
 	d := newDelivery(next.Delivery, s.consumer.contract.Load())
 	d.arrived = next.at
-	d.probe = !s.consumer.breaker.is(breakerClosed)
 	switch {
 	case s.window() == 0:
 		s.returnUnhandled(errNotConsuming, began, d)

@@ -88,7 +88,7 @@ func typedText(value string) v1alpha1.TypedValue {
 }
 
 // export writes all messages without redaction. Each browse reads as many messages as the stream can buffer, and returns them to the
-// queue. When the client has received them, the next browse continues behind them.
+// queue. When the client has received them, the next browse continues behind them. It waits for a slot if others have taken all.
 func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
 	q, err := parse(r.URL.Query(), parameters.Names)
 	if err != nil {
@@ -98,18 +98,22 @@ func (h *Handler) export(w http.ResponseWriter, r request) (any, error) {
 	out := newStream(r.Context(), w)
 	defer out.close()
 	written := chain{}
+	waitsSince := time.Now()
 	for {
 		part := &chunk{out: out, written: &written, before: written}
 		_, seen, err := h.browse(out.client, r, q, part.visit)
 		switch {
 		case err != nil && out.count == 0:
 			return nil, err
+		case apierrors.IsTooManyRequests(err) && time.Since(waitsSince) < exportTurnTime && sleep(out.client, retrySoon*time.Second):
+			continue
 		case err != nil:
 			err = h.failure(r, err)
 		default:
 			err = part.err()
 		}
 		if errors.Is(err, errUnread) && out.drain() == nil {
+			waitsSince = time.Now()
 			continue
 		}
 		out.end(seen, err)

@@ -107,7 +107,7 @@ func (h *Handler) serve(verb, subresource string, answers answer) http.Handler {
 		result, err := h.answer(w, &asked, answers)
 		switch {
 		case err != nil:
-			h.fail(w, asked, err)
+			writeError(w, h.failure(asked, err))
 		case result != nil:
 			writeJSON(w, http.StatusOK, result)
 		}
@@ -153,17 +153,22 @@ func (r request) reviewAgain(ctx context.Context) (err error) {
 		if err == nil || apierrors.IsForbidden(err) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !sleep(ctx, reviewPause) {
 			return err
-		case <-time.After(reviewPause):
 		}
 	}
 	return err
 }
 
-// fail writes an error.
-func (h *Handler) fail(w http.ResponseWriter, r request, err error) { writeError(w, h.failure(r, err)) }
+// sleep waits, and reports whether ctx has not ended meanwhile.
+func sleep(ctx context.Context, pause time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(pause):
+		return true
+	}
+}
 
 // failure returns the error to respond with. It logs internal errors, whose text it hides, and denials.
 func (h *Handler) failure(r request, err error) error {

@@ -171,6 +171,50 @@ func TestExportToALazyClient(t *testing.T) {
 	}
 }
 
+// Between its browses, an export has no slot. If others have all slots then, it waits for one.
+func TestAnExportWaitsForASlot(t *testing.T) {
+	t.Parallel()
+	deadLetters := make([]amqp.Delivery, 300)
+	for i := range deadLetters {
+		deadLetters[i] = amqp.Delivery{MessageId: strconv.Itoa(i), Body: make([]byte, 64<<10)}
+	}
+	for name, test := range map[string]struct {
+		taken    time.Duration
+		complete bool
+		error    string
+	}{
+		"for less than a minute": {exportTurnTime - time.Second, true, ""},
+		"for a minute":           {exportTurnTime + 2*time.Second, false, "4 other requests browse queues; try again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, `{}`, unchanged)
+				w.broker.SetDeadLetters("orders.dlq", deadLetters...)
+				lazy := lazyClient{httptest.NewRecorder(), make(chan struct{}), nil}
+				var exporting sync.WaitGroup
+				exporting.Go(func() {
+					w.handler.routes().ServeHTTP(lazy, httptest.NewRequest(http.MethodGet, ofShop+"/orders/export", http.NoBody))
+				})
+				time.Sleep(time.Second)
+				for _, namespace := range []string{"a", "b", "c", "d"} {
+					end, err := w.handler.browses.take(namespace)
+					topologytest.Equal(t, "error of the slot", nil, err)
+					time.AfterFunc(test.taken, end)
+				}
+				close(lazy.reads)
+				exporting.Wait()
+				time.Sleep(test.taken)
+				synctest.Wait()
+				count, end := exportedLines(t, lazy.Body.Bytes(), deadLetters[0].Body)
+				topologytest.Equal(t, "error", test.error, end.Error)
+				topologytest.Equal(t, "complete", test.complete, count == len(deadLetters))
+				topologytest.Equal(t, "slots in use", 0, w.handler.browses.inAll)
+			})
+		})
+	}
+}
+
 // A client that reads is waited for, however large a message is.
 func TestStreamOfLargeMessages(t *testing.T) {
 	t.Parallel()

@@ -95,14 +95,13 @@ func (t *Tasks) fullLimit(used usage) slotLimit {
 	return ""
 }
 
-// reclaim stops one move that waits, because a job of a namespace needs its slot. The end of the move enqueues the job, which calls
-// reclaim again if it needs another slot. The stopped move continues later. Without reclaim, jobs that wait for days would keep jobs
-// from beginning that can take messages now.
-func (t *Tasks) reclaim(namespace string, full slotLimit) {
+// reclaim stops one move that waits, because a job of a namespace with this usage needs its slot. The end of the move enqueues the
+// job, which calls reclaim again if it needs another slot. The stopped move continues later. Without reclaim, jobs that wait for days
+// would keep jobs from beginning that can take messages now.
+func (t *Tasks) reclaim(namespace string, used usage, full slotLimit) {
 	if full == namespaceSlotsFull { // jobs that wait do not count
 		return
 	}
-	own := t.count(namespace).begun
 	var longest *Task
 	most := 0
 	for key, has := range t.of {
@@ -114,7 +113,7 @@ func (t *Tasks) reclaim(namespace string, full slotLimit) {
 		case !has.mayBeReclaimed(t.slotKept):
 			continue
 		case key.Namespace == namespace, full == processJobsFull:
-		case full == namespaceJobsFull, begun <= own+1: // the other namespace would have fewer afterwards
+		case full == namespaceJobsFull, begun <= used.begun+1: // the other namespace would have fewer afterwards
 			continue
 		}
 		if longest == nil || cmp.Or(cmp.Compare(begun, most), longest.waitsSince.Compare(has.waitsSince)) > 0 {

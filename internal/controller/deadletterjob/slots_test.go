@@ -220,7 +220,7 @@ func TestARedriveThatGaveItsSlotBackContinues(t *testing.T) {
 	tasks := w.Reconciler.Tasks
 	tasks.slotKept = 0
 	tasks.mu.Lock()
-	tasks.reclaim("other", processJobsFull)
+	tasks.reclaim("other", usage{}, processJobsFull)
 	tasks.mu.Unlock()
 	w.ReconcileWhenEnqueued()
 	topologytest.Equal(t, "tasks", 0, len(tasks.begun(Redrive)))

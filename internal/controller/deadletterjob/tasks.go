@@ -116,7 +116,7 @@ func (t *Tasks) acquire(key Key, uid types.UID, wanted Turn) (why Wait, granted 
 	if full := t.fullLimit(used); full != "" {
 		t.leave(key)
 		t.queued[key] = true
-		t.reclaim(key.Namespace, full)
+		t.reclaim(key.Namespace, used, full)
 		return Wait{full: full, begun: used.begun}, false
 	}
 	if rival, waits := t.placeAt(key, wanted).Waits(); waits {

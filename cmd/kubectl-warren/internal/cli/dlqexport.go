@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,7 +42,7 @@ func newDLQExport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command
 		ValidArgsFunction: c.completeConsumerQueue,
 	}
 	cmd.Flags().StringVar(&e.file, "file", "", "write to this file; its name is FILE.part until the export is complete")
-	cmd.Flags().BoolVar(&e.force, "force", false, "replace the file if it exists")
+	cmd.Flags().BoolVar(&e.force, "force", false, "replace the file, and FILE.part, if they exist")
 	e.add(cmd)
 	e.api.add(cmd, c)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -56,7 +57,7 @@ func newDLQExport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command
 
 func (e *exportDeadLettersCommand) run(ctx context.Context, name string, query url.Values) error {
 	if e.file != "" {
-		if err := checkAbsent(e.file, e.force); err != nil {
+		if err := checkAbsent(e.force, e.file, partOf(e.file)); err != nil {
 			return err
 		}
 	}
@@ -77,7 +78,7 @@ func (e *exportDeadLettersCommand) run(ctx context.Context, name string, query u
 
 // writeFile writes the file of --file. Nothing in it is redacted. A script may purge the messages after this command.
 func (e *exportDeadLettersCommand) writeFile(body io.Reader) error {
-	return writeFile(e.file, e.force, func(out io.Writer) error { return e.write(out, body, "in "+partOf(e.file)) })
+	return writeFile(e.file, e.force, func(out *os.File) error { return e.write(out, body, "in "+out.Name()) })
 }
 
 // write copies an export. Its error says what is missing, and where the received part is.

@@ -106,14 +106,14 @@ func TestExports(t *testing.T) {
 	}
 }
 
-// The command does not write to a file of an earlier export, which others may be able to read.
+// With --force, the command does not write to a file of an earlier export, which others may be able to read.
 func TestExportIsReadByItsOwnerOnly(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "orders.ndjson")
 	if err := os.WriteFile(path+".part", []byte("former"), 0o644); err != nil { //nolint:gosec // it is to be readable by others
 		t.Fatal(err)
 	}
-	command := &exportDeadLettersCommand{IOStreams: genericiooptions.NewTestIOStreamsDiscard(), file: path}
+	command := &exportDeadLettersCommand{IOStreams: genericiooptions.NewTestIOStreamsDiscard(), file: path, force: true}
 	if err := command.writeFile(strings.NewReader(`{"kind":"ExportEnd","count":0,"partial":false}` + "\n")); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,7 @@ func newReport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&r.all, "all-namespaces", "A", false, "report the resources of all namespaces")
 	cmd.Flags().StringVar(&r.file, "file", "", "write to this file (default warren-report-TIME.tar.gz)")
-	cmd.Flags().BoolVar(&r.force, "force", false, "replace the file if it exists")
+	cmd.Flags().BoolVar(&r.force, "force", false, "replace the file, and FILE.part, if they exist")
 	r.api.add(cmd, c)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		r.isWarrenNamespaceGiven = cmd.Flags().Changed("warren-namespace")
@@ -49,7 +50,7 @@ func (r *reportCommand) run(ctx context.Context, now time.Time) error {
 	if r.file == "" {
 		r.file = "warren-report-" + now.UTC().Format("20060102T150405Z") + ".tar.gz"
 	}
-	if err := checkAbsent(r.file, r.force); err != nil {
+	if err := checkAbsent(r.force, r.file, partOf(r.file)); err != nil {
 		return err
 	}
 	reader, err := r.newCheckReader()
@@ -68,7 +69,7 @@ func (r *reportCommand) run(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	err = writeFile(r.file, r.force, func(out io.Writer) error {
+	err = writeFile(r.file, r.force, func(out *os.File) error {
 		_, err := out.Write(content)
 		return err
 	})
