@@ -111,7 +111,7 @@ func (p *pass) countAgain(ctx context.Context) error {
 		return p.Errs.OfOperation(err)
 	}
 	if !p.browse.isCounted { // a queue that was too busy to count at the beginning
-		p.browse.found.Ready = max(p.browse.found.Ready, p.taken+declared.Messages)
+		p.browse.found.Ready = max(p.browse.found.Ready, p.intake.delivered()+declared.Messages)
 	}
 	if !p.stopping {
 		p.browse.found.Unseen = max(0, min(p.browse.found.Ready, p.browse.MaxMessages)-p.taken)

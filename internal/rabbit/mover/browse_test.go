@@ -70,6 +70,14 @@ func TestBrowseOfAQueueThatWasNotCounted(t *testing.T) {
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "found", Browsed{Ready: 50}, found)
 		topologytest.Equal(t, "seen", bodies(20), seen)
+
+		vh.Purge(source)
+		filled.Store(false)
+		_, found, err = browseSource(t.Context(), t, vh, func(c *BrowseConfig) {
+			c.MaxMessages, c.Dial, c.Visit = 1000, dialer(t, vh, proxy.URI), func(*amqp.Delivery) bool { return false }
+		})
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "found by a browse of one message", Browsed{Ready: 50}, found)
 	})
 }
 

@@ -306,6 +306,14 @@ func (in *intake) ask() error {
 	return nil
 }
 
+// delivered is how many messages have arrived on the open channels.
+func (in *intake) delivered() (count int) {
+	for _, channel := range in.channels {
+		count += int(channel.delivered)
+	}
+	return count
+}
+
 func (in *intake) acknowledged() int {
 	count := in.closed
 	for _, channel := range in.channels {
