@@ -29,8 +29,7 @@ func partOf(file string) string { return file + ".part" }
 
 // writeFile writes a file that only its owner can read. The content gets its name when it is complete and on disk. Without force,
 // writeFile does not replace a file that was created meanwhile, nor FILE.part, which can have the messages of an earlier export. With
-// force, it replaces the file to which a link leads, and writes to
-// a device or a pipe as it is.
+// force, it replaces the file to which a link leads, and writes to a device or a pipe as it is.
 func writeFile(name string, force bool, write func(out *os.File) error) error {
 	if force {
 		now, err := os.Stat(name)
