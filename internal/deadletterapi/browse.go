@@ -34,29 +34,29 @@ const (
 
 // takeTurn waits until no other user in this process reads messages of a queue, because held messages are hidden from other
 // users. If complete is false, it does not wait for a Redrive or Purge, which pauses for the browse.
-func (h *Handler) takeTurn(ctx context.Context, found deadletterjob.Queue, complete bool) (*deadletterjob.Place, error) {
+func (h *Handler) takeTurn(ctx context.Context, found deadletterjob.Queue, complete bool) (*deadletterjob.Entry, error) {
 	join, within := h.users.Browse, turnTime
 	if complete {
 		join, within = h.users.Join, exportTurnTime
 	}
 	granted := make(chan struct{})
-	place := join(deadletterjob.User{ObjectKey: client.ObjectKeyFromObject(found.ConsumerQueue)}, found.Turn(), func() { close(granted) })
-	rival, waits := place.Waits()
+	entry := join(deadletterjob.User{ObjectKey: client.ObjectKeyFromObject(found.ConsumerQueue)}, found.Turn(), func() { close(granted) })
+	rival, waits := entry.Waits()
 	if !waits {
-		return place, nil
+		return entry, nil
 	}
 	limit := time.NewTimer(within)
 	defer limit.Stop()
 	var err error
 	select {
 	case <-granted:
-		return place, nil
+		return entry, nil
 	case <-limit.C:
 		err = whileUsed(rival, rival.Uses(found.Names.Queue, found.ConsumerQueue.Namespace))
 	case <-ctx.Done():
 		err = unavailable(retrySoon, ctx.Err().Error())
 	}
-	place.Leave()
+	entry.Leave()
 	return nil, err
 }
 
@@ -68,11 +68,11 @@ func whileUsed(rival deadletterjob.User, why string) error {
 	return apierrors.NewTooManyRequests(why+". Suspend the "+rival.Kind+", or try again when it has ended", retryLater)
 }
 
-// target is a queue that may be browsed, with a place in the register of users.
+// target is a queue that may be browsed, with an entry in the register of users.
 type target struct {
 	deadletterjob.Queue
 	deadletterjob.Details
-	place *deadletterjob.Place
+	entry *deadletterjob.Entry
 }
 
 // check returns an error if a queue must not be browsed.
@@ -129,7 +129,7 @@ func (t target) browse(
 			return !enough
 		},
 	})
-	held, hosted := t.place.Host()
+	held, hosted := t.entry.Host()
 	seen := v1alpha1.Seen{Unseen: int64(browsed.Unseen), Held: int64(held)}
 	switch {
 	case errors.Is(err, mover.ErrUnreadable):

@@ -241,7 +241,7 @@ func (h *Handler) queues(_ http.ResponseWriter, r request) (any, error) {
 	return list, nil
 }
 
-// target finds the queue of a request, and waits for its place at the queue.
+// target finds the queue of a request, and waits for its turn.
 func (h *Handler) target(ctx context.Context, r request, complete bool) (target, func(), error) {
 	found, blocker, err := h.finder.Find(ctx, client.ObjectKey{Namespace: r.namespace, Name: r.name})
 	if err != nil {
@@ -257,16 +257,16 @@ func (h *Handler) target(ctx context.Context, r request, complete bool) (target,
 	if err := check(found, details); err != nil {
 		return target{}, nil, err
 	}
-	place, err := h.takeTurn(ctx, found, complete)
+	entry, err := h.takeTurn(ctx, found, complete)
 	if err != nil {
 		return target{}, nil, err
 	}
 	end, err := h.browses.take(r.namespace)
 	if err != nil {
-		place.Leave()
+		entry.Leave()
 		return target{}, nil, err
 	}
-	return target{found, details, place}, func() { end(); place.Leave() }, nil
+	return target{found, details, entry}, func() { end(); entry.Leave() }, nil
 }
 
 // browse checks the permission again, and shows messages of the ConsumerQueue to visit. It logs the user and the number of messages.

@@ -154,11 +154,11 @@ func TestExportToALazyClient(t *testing.T) {
 			<-lazy.begun
 			found, _, err := w.handler.finder.Find(t.Context(), client.ObjectKey{Namespace: "shop", Name: "orders"})
 			topologytest.Equal(t, "error of Find", nil, err)
-			place, err := w.handler.takeTurn(t.Context(), found, true) // granted when the export has given messages back
+			entry, err := w.handler.takeTurn(t.Context(), found, true) // granted when the export has given messages back
 			topologytest.Equal(t, "error of the turn", nil, err)
 			w.broker.SetDeadLetters("orders.dlq", test.between...)
 			w.denied = test.denied // the export reads it when it has the turn again
-			place.Leave()
+			entry.Leave()
 			close(lazy.reads)
 			exporting.Wait()
 			count, end := exportedLines(t, lazy.Body.Bytes(), deadLetters[0].Body)

@@ -49,12 +49,12 @@ func (u User) Uses(queue, namespace string) string {
 // turn and the others wait, because a user's unacknowledged messages are hidden from the others. A browse may run beside a job; see
 // Browse. The zero Register is empty.
 type Register struct {
-	mu     sync.Mutex
-	places []*Place
+	mu      sync.Mutex
+	entries []*Entry
 }
 
-// Place is the place of a user in a Register until Leave is called.
-type Place struct {
+// Entry is the entry of a user in a Register until Leave is called.
+type Entry struct {
 	register *Register
 	turn     Turn
 	user     User
@@ -62,50 +62,50 @@ type Place struct {
 	waits    bool
 	// browses: the user may be admitted beside a job of its namespace. beside is that job, after the admission.
 	browses bool
-	beside  *Place
+	beside  *Entry
 	// held returns how many messages a job holds. It is nil if the user admits no browse beside it.
 	held func() int
 }
 
 // Join adds a user behind all others of the queue. If the user must wait, granted is called when its turn comes.
-func (r *Register) Join(user User, turn Turn, granted func()) *Place {
-	return r.add(&Place{register: r, turn: turn, user: user, granted: granted})
+func (r *Register) Join(user User, turn Turn, granted func()) *Entry {
+	return r.add(&Entry{register: r, turn: turn, user: user, granted: granted})
 }
 
 // Browse is Join for a user that need not see all messages. It does not wait for a job that admits browses.
-func (r *Register) Browse(user User, turn Turn, granted func()) *Place {
-	return r.add(&Place{register: r, turn: turn, user: user, granted: granted, browses: true})
+func (r *Register) Browse(user User, turn Turn, granted func()) *Entry {
+	return r.add(&Entry{register: r, turn: turn, user: user, granted: granted, browses: true})
 }
 
-func (r *Register) add(place *Place) *Place {
+func (r *Register) add(entry *Entry) *Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	place.waits = true
-	r.places = append(r.places, place)
-	r.admit(place)
-	return place
+	entry.waits = true
+	r.entries = append(r.entries, entry)
+	r.admit(entry)
+	return entry
 }
 
-// admit admits a waiting place if nothing blocks it any longer.
-func (r *Register) admit(place *Place) (admitted bool) {
-	if !place.waits {
+// admit admits a waiting entry if nothing blocks it any longer.
+func (r *Register) admit(entry *Entry) (admitted bool) {
+	if !entry.waits {
 		return false
 	}
-	if place.browses {
-		place.beside = r.host(place)
+	if entry.browses {
+		entry.beside = r.host(entry)
 	}
-	place.waits = place.beside == nil && r.blocker(place) != nil
-	return !place.waits
+	entry.waits = entry.beside == nil && r.blocker(entry) != nil
+	return !entry.waits
 }
 
-// blocker returns the place that another one waits for; nil if there is none. That is the first place in front of it, or a browse that
+// blocker returns the entry that another one waits for; nil if there is none. That is the first one in front of it, or a browse that
 // was admitted before.
-func (r *Register) blocker(waiting *Place) *Place {
+func (r *Register) blocker(waiting *Entry) *Entry {
 	isInFront := true
-	for _, place := range r.places {
-		isInFront = isInFront && place != waiting
-		if place != waiting && place.turn.isAt(waiting.turn) && (isInFront || !place.waits) {
-			return place
+	for _, entry := range r.entries {
+		isInFront = isInFront && entry != waiting
+		if entry != waiting && entry.turn.isAt(waiting.turn) && (isInFront || !entry.waits) {
+			return entry
 		}
 	}
 	return nil
@@ -113,24 +113,24 @@ func (r *Register) blocker(waiting *Place) *Place {
 
 // host returns the job beside which a browse may run; nil if there is none. Browses slow a job down, so browses of other
 // namespaces wait. Only one browse is admitted at a time: two could return their messages in another order.
-func (r *Register) host(browse *Place) *Place {
-	for _, place := range r.places {
-		if place.held != nil && place.turn.isAt(browse.turn) && place.user.Namespace == browse.user.Namespace && !r.isBrowsed(place) {
-			return place
+func (r *Register) host(browse *Entry) *Entry {
+	for _, entry := range r.entries {
+		if entry.held != nil && entry.turn.isAt(browse.turn) && entry.user.Namespace == browse.user.Namespace && !r.isBrowsed(entry) {
+			return entry
 		}
 	}
 	return nil
 }
 
-func (r *Register) isBrowsed(job *Place) bool {
-	return slices.ContainsFunc(r.places, func(place *Place) bool { return place.beside == job })
+func (r *Register) isBrowsed(job *Entry) bool {
+	return slices.ContainsFunc(r.entries, func(entry *Entry) bool { return entry.beside == job })
 }
 
 // Turn is the turn that the user waits for, or has.
-func (p *Place) Turn() Turn { return p.turn }
+func (p *Entry) Turn() Turn { return p.turn }
 
 // Waits reports whether the user waits, and for which user.
-func (p *Place) Waits() (user User, waits bool) {
+func (p *Entry) Waits() (user User, waits bool) {
 	p.register.mu.Lock()
 	defer p.register.mu.Unlock()
 	if p.waits {
@@ -141,19 +141,19 @@ func (p *Place) Waits() (user User, waits bool) {
 
 // LetIn admits browses beside a job that has the turn. The job must pause while IsBrowsed. held returns how many messages it
 // holds.
-func (p *Place) LetIn(held func() int) {
+func (p *Entry) LetIn(held func() int) {
 	p.register.change(func() { p.held = held })
 }
 
-// IsBrowsed reports whether a browse has a place beside the job.
-func (p *Place) IsBrowsed() bool {
+// IsBrowsed reports whether a browse was admitted beside the job.
+func (p *Entry) IsBrowsed() bool {
 	p.register.mu.Lock()
 	defer p.register.mu.Unlock()
 	return p.register.isBrowsed(p)
 }
 
 // Host returns how many messages the job beside a browse holds. It returns false if the browse has the turn alone.
-func (p *Place) Host() (held int, hosted bool) {
+func (p *Entry) Host() (held int, hosted bool) {
 	p.register.mu.Lock()
 	host := p.beside
 	p.register.mu.Unlock()
@@ -163,27 +163,27 @@ func (p *Place) Host() (held int, hosted bool) {
 	return host.held(), true
 }
 
-// Leave removes the place and admits users that waited for it. It may be called again.
-func (p *Place) Leave() {
+// Leave removes the entry and admits users that waited for it. It may be called again.
+func (p *Entry) Leave() {
 	p.register.change(func() {
-		p.register.places = slices.DeleteFunc(p.register.places, func(each *Place) bool { return each == p })
+		p.register.entries = slices.DeleteFunc(p.register.entries, func(each *Entry) bool { return each == p })
 	})
 }
 
-// change changes the Register, and admits users that need not wait any longer. In between, a waiting place might have no blocker.
+// change changes the Register, and admits users that need not wait any longer. In between, a waiting entry might have no blocker.
 func (r *Register) change(change func()) {
-	for _, place := range r.admittedAfter(change) {
-		place.granted()
+	for _, entry := range r.admittedAfter(change) {
+		entry.granted()
 	}
 }
 
-func (r *Register) admittedAfter(change func()) (admitted []*Place) {
+func (r *Register) admittedAfter(change func()) (admitted []*Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change()
-	for _, place := range r.places {
-		if r.admit(place) {
-			admitted = append(admitted, place)
+	for _, entry := range r.entries {
+		if r.admit(entry) {
+			admitted = append(admitted, entry)
 		}
 	}
 	return admitted

@@ -49,7 +49,7 @@ func TestUsersOfAQueueTakeTurns(t *testing.T) {
 	t.Parallel()
 	register := &Register{}
 	var granted []string
-	join := func(kind, name string) *Place {
+	join := func(kind, name string) *Entry {
 		return register.Join(user(kind, name), turnIn("shop"), func() { granted = append(granted, name) })
 	}
 	export, job, gone, last := join("", "export"), join("Redrive", "job"), join("Purge", "gone"), join("", "last")
@@ -67,7 +67,7 @@ func TestUsersOfAQueueTakeTurns(t *testing.T) {
 	job.Leave()
 	topologytest.Equal(t, "granted at the end", []string{"job", "last"}, granted)
 	last.Leave()
-	topologytest.Equal(t, "places", 0, len(register.places))
+	topologytest.Equal(t, "entries", 0, len(register.entries))
 }
 
 // A browse need not see all messages, so it does not wait for a job that lets browses in. The next job must see all messages,

@@ -32,9 +32,9 @@ type Tasks struct {
 	// slotKept is how long a move that waits keeps its slot although another job needs it.
 	slotKept time.Duration
 
-	// users has the jobs and all others who take messages out of dead-letter queues. places are those of the jobs.
-	users  *Register
-	places map[Key]*Place
+	// users has the jobs and all others who take messages out of dead-letter queues. entries are those of the jobs.
+	users   *Register
+	entries map[Key]*Entry
 }
 
 // Task is the turn of a job and the move that has begun in it. The zero Task is none.
@@ -82,7 +82,7 @@ func (t Task) runs() bool { return t.HasBegun() && !t.Ended }
 func NewTasks(lifetime context.Context, users *Register) *Tasks {
 	return &Tasks{
 		lifetime: lifetime, wake: map[Kind]func(client.ObjectKey){}, of: map[Key]*Task{}, queued: map[Key]bool{},
-		statuses: map[Kind]*statuswriter.Writer{Redrive: {}, Purge: {}}, users: users, places: map[Key]*Place{},
+		statuses: map[Kind]*statuswriter.Writer{Redrive: {}, Purge: {}}, users: users, entries: map[Key]*Entry{},
 		slotKept: slotKept,
 	}
 }
@@ -119,7 +119,7 @@ func (t *Tasks) acquire(key Key, uid types.UID, wanted Turn) (why Wait, granted 
 		t.reclaim(key.Namespace, used, full)
 		return Wait{full: full, begun: used.begun}, false
 	}
-	if rival, waits := t.placeAt(key, wanted).Waits(); waits {
+	if rival, waits := t.entryAt(key, wanted).Waits(); waits {
 		return Wait{rival: rival}, false
 	}
 	delete(t.queued, key)
@@ -127,23 +127,23 @@ func (t *Tasks) acquire(key Key, uid types.UID, wanted Turn) (why Wait, granted 
 	return Wait{}, true
 }
 
-func (t *Tasks) placeAt(key Key, wanted Turn) *Place {
-	if place := t.places[key]; place != nil && place.Turn() == wanted {
-		return place
+func (t *Tasks) entryAt(key Key, wanted Turn) *Entry {
+	if entry := t.entries[key]; entry != nil && entry.Turn() == wanted {
+		return entry
 	}
 	t.leave(key)
-	t.places[key] = t.users.Join(key.user(), wanted, func() { t.wakeUp(key) })
-	return t.places[key]
+	t.entries[key] = t.users.Join(key.user(), wanted, func() { t.wakeUp(key) })
+	return t.entries[key]
 }
 
 func (t *Tasks) leave(key Key) {
-	if place := t.places[key]; place != nil {
-		delete(t.places, key)
-		place.Leave()
+	if entry := t.entries[key]; entry != nil {
+		delete(t.entries, key)
+		entry.Leave()
 	}
 }
 
-// await enqueues a job when another job releases its turn. Until then the job has no place at the queue.
+// await enqueues a job when another job releases its turn. Until then the job has no entry for the queue.
 func (t *Tasks) await(key Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -161,13 +161,13 @@ func (t *Tasks) begin(key Key, m Move, config mover.Config, settings mover.Setti
 	begun.Move, begun.cancel, begun.done, begun.settings, begun.writtenAt = m, cancel, make(chan struct{}), settings, now
 	begun.Progress = mover.Progress{Moved: config.Moved, Unsure: config.Unsure, Apart: config.MovedApart}
 	begun.config = config
-	place := t.places[key]
+	entry := t.entries[key]
 	t.mu.Unlock()
 	if !config.DryRun { // a count must see all messages
-		place.LetIn(func() int { return t.progressOf(begun).Held })
+		entry.LetIn(func() int { return t.progressOf(begun).Held })
 	}
 	config.Settings = func() mover.Settings {
-		paused := place.IsBrowsed()
+		paused := entry.IsBrowsed()
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		settings := begun.settings

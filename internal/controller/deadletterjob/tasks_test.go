@@ -208,7 +208,7 @@ func TestAJobWaitsForAnExport(t *testing.T) {
 	topologytest.Equal(t, "the later export waits after the job", false, waits)
 }
 
-// A job that waits for an older job of its ConsumerQueue has no place at the queue. Otherwise both would wait for each other.
+// A job that waits for an older job of its ConsumerQueue has no entry for the queue. Otherwise both would wait for each other.
 func TestAJobThatIsNotFirstHasNoPlace(t *testing.T) {
 	t.Parallel()
 	r := newTasks(t, controllertest.NewEnqueued().Enqueue)
