@@ -20,6 +20,8 @@ type intake struct {
 	channels   []*intakeChannel // in the order in which they took
 	closed     int              // acknowledged messages of closed channels
 	opened     int              // channels so far
+	// quickest is the shortest time for an answer at the end of a channel.
+	quickest time.Duration
 	// fresh reports that a message has arrived that was never delivered before. The queue then has no more returned messages, because
 	// it delivers them first.
 	fresh bool
@@ -149,7 +151,7 @@ func (in *intake) endCurrent() error {
 		return nil
 	}
 	current.last = true
-	questions := 0
+	questions, began := 0, time.Now()
 	idle := time.NewTimer(quiet)
 	defer idle.Stop()
 	for open := true; open && !current.isFull() && !current.cancelled; {
@@ -164,8 +166,13 @@ func (in *intake) endCurrent() error {
 			if err := in.askOn(current); err != nil {
 				return err
 			}
+			took := time.Since(asked)
+			if in.quickest == 0 || took < in.quickest {
+				in.quickest = took
+			}
 			questions++
-			open = time.Since(asked) > prompt && questions < maxQuestions
+			isFar := questions >= enoughQuestions && took < 2*in.quickest
+			open = took > prompt && !isFar && time.Since(began) < endLimit
 			idle.Reset(quiet)
 		}
 	}
@@ -222,10 +229,11 @@ const (
 	// quiet is how long the intake waits for a message before it assumes that none is in flight. It is also the time for an
 	// acknowledgement to arrive.
 	quiet = 100 * time.Millisecond
-	// prompt is the maximum time for an answer of a broker that is neither busy nor far away. A slower broker is asked up to
-	// maxQuestions times.
-	prompt       = 20 * time.Millisecond
-	maxQuestions = 3
+	// prompt is the maximum time for an answer of a broker that is neither busy nor far away. A slower broker is asked again until
+	// endLimit is over. If the last of enoughQuestions answers took about as long as the quickest, the broker is far away, not busy.
+	prompt          = 20 * time.Millisecond
+	enoughQuestions = 3
+	endLimit        = 2 * time.Second
 )
 
 // isFull reports whether the prefetch lets the broker deliver no more messages.
