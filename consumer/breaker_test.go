@@ -337,7 +337,7 @@ func TestAHandlerThatBeganBeforeTheBreakerOpened(t *testing.T) {
 	}
 }
 
-// The breaker opens while a message waits for the limiter. The message is then tried, like those that arrive later.
+// The breaker opens while a message waits for the limiter. The message is then tried, like messages that arrive later.
 func TestAMessageThatWaitsForTheLimiterWhenTheBreakerOpens(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

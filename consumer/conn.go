@@ -153,8 +153,8 @@ type Publishing = amqp.Publishing
 //
 // Publish returns an *UnroutableError if the exchange does not exist or routes the message to no queue. It returns a
 // *RefusedError if a queue is full, the user may not write to the exchange, the message is larger than the broker allows, the
-// headers do not fit into a frame, or a name or property is longer than AMQP allows. It returns an *UnknownOutcomeError if the
-// channel was lost, or ctx ended, before the confirm arrived. After any other error the broker does not have the message.
+// headers do not fit into a frame, or a name or property has more than 255 bytes. It returns an *UnknownOutcomeError if the channel
+// was lost, or ctx ended, before the confirm arrived. After any other error the broker does not have the message.
 func (c *Conn) Publish(ctx context.Context, exchange, routingKey string, message Publishing) error {
 	headers := make(amqp.Table, len(message.Headers)+1)
 	maps.Copy(headers, message.Headers)

@@ -223,23 +223,34 @@ func roomForHeaders(message amqp.Publishing, maxFrame int) int {
 // maxShortText is how long a name or a property may be, in bytes. amqp091-go closes the connection if one is longer.
 const maxShortText = 255
 
-// shortText is a name or a property of a message.
+// shortText is a property of a message.
 type shortText struct{ name, value string }
 
-func shortTexts(message amqp.Publishing) []shortText {
-	return []shortText{
-		{"content type", message.ContentType}, {"content encoding", message.ContentEncoding}, {"correlation ID", message.CorrelationId},
-		{"reply-to", message.ReplyTo}, {"expiration", message.Expiration}, {"message ID", message.MessageId}, {"type", message.Type},
-		{"user ID", message.UserId}, {"app ID", message.AppId},
+func shortTexts(message amqp.Publishing) [9]shortText {
+	return [...]shortText{
+		{"content type", message.ContentType},
+		{"content encoding", message.ContentEncoding},
+		{"correlation ID", message.CorrelationId},
+		{"reply-to", message.ReplyTo},
+		{"expiration", message.Expiration},
+		{"message ID", message.MessageId},
+		{"type", message.Type},
+		{"user ID", message.UserId},
+		{"app ID", message.AppId},
 	}
 }
 
 // tooLong returns which name or property of a message is too long, or "".
 func tooLong(route contract.Route, message amqp.Publishing) string {
-	if hasLongName(message.Headers) {
+	switch {
+	case hasLongName(message.Headers):
 		return "name of a header"
+	case len(route.Exchange) > maxShortText:
+		return "exchange"
+	case len(route.RoutingKey) > maxShortText:
+		return "routing key"
 	}
-	for _, text := range append(shortTexts(message), shortText{"exchange", route.Exchange}, shortText{"routing key", route.RoutingKey}) {
+	for _, text := range shortTexts(message) {
 		if len(text.value) > maxShortText {
 			return text.name
 		}

@@ -3,7 +3,6 @@ package memory
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 
@@ -248,29 +247,6 @@ func (ch *channel) Publish(exchange, key string, _ bool, content amqp.Publishing
 	}
 	ch.waiting = slices.DeleteFunc(ch.waiting, (*confirmation).isAnswered)
 	return answer, nil
-}
-
-// hasLongName reports whether a name or a property has more bytes than AMQP allows. amqp091-go closes the connection then.
-func hasLongName(exchange, key string, m amqp.Publishing) bool {
-	return slices.ContainsFunc([]any{
-		m.Headers, amqp.Table{exchange: nil}, amqp.Table{key: nil}, amqp.Table{m.ContentType: nil}, amqp.Table{m.ContentEncoding: nil},
-		amqp.Table{m.CorrelationId: nil}, amqp.Table{m.ReplyTo: nil}, amqp.Table{m.Expiration: nil}, amqp.Table{m.MessageId: nil},
-		amqp.Table{m.Type: nil}, amqp.Table{m.UserId: nil}, amqp.Table{m.AppId: nil},
-	}, hasLongKey)
-}
-
-func hasLongKey(field any) bool {
-	switch field := field.(type) {
-	case amqp.Table:
-		for key, value := range field {
-			if len(key) > math.MaxUint8 || hasLongKey(value) {
-				return true
-			}
-		}
-	case []any:
-		return slices.ContainsFunc(field, hasLongKey)
-	}
-	return false
 }
 
 // sizeLimit is the highest number of bytes of a body, and why the channel of a larger message is closed.

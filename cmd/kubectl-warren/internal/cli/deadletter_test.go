@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadlettertext"
@@ -94,6 +95,19 @@ func TestAnswersPrinted(t *testing.T) {
 				t.Errorf("-want +got:\n%s", difference)
 			}
 		})
+	}
+}
+
+// A YAML parser takes a plain << as the command to merge a map.
+func TestAHeaderNamedLikeAMergeIsPrinted(t *testing.T) {
+	t.Parallel()
+	const answer = `{"headers":{"\u003c\u003c":"a","list":["\u003c\u003c",{"\u003c\u003c":{"b":1}}]}}`
+	text, err := yamlOf([]byte(answer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read, err := yaml.YAMLToJSON(text); err != nil || string(read) != answer {
+		t.Errorf("got %s, %v, from:\n%s", read, err, text)
 	}
 }
 

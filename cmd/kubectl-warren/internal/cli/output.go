@@ -136,11 +136,11 @@ func yamlOf(answer []byte) ([]byte, error) {
 }
 
 // marked appends a marker to each text that needs escapes. Because of its control character, goyaml puts the text in double quotes, and
-// only there YAML has escapes.
+// only there YAML has escapes. goyaml escapes each character after a byte order mark by itself. Without quotes, << would merge maps.
 func marked(value any, marker string) any {
 	switch value := value.(type) {
 	case string:
-		if !printable.IsText(value) && !strings.HasPrefix(value, "\ufeff") { // goyaml escapes each character after a byte order mark
+		if value == "<<" || !printable.IsText(value) && !strings.HasPrefix(value, "\ufeff") {
 			return value + marker
 		}
 	case []any:
