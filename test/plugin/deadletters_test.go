@@ -74,7 +74,7 @@ var _ = Describe("kubectl warren dlq, browsing", func() {
 		path := filepath.Join(GinkgoT().TempDir(), "orders.ndjson")
 		w.EventuallyMessages("orders.dlq", Equal(3))
 		w.eventuallyWarren(Equal(ended{ErrOut: "Exported 3 messages.\n"}),
-			"dlq", "export", "orders", "--service-account=exporter", "--file="+path, editor)
+			"dlq", "export", "orders", "--service-account=exporter", "--file="+path, "--force", editor)
 		content, err := os.ReadFile(path)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(strings.Split(string(content), "\n")).To(SatisfyAll(HaveLen(5), HaveExactElements(
