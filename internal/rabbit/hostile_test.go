@@ -17,9 +17,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
@@ -243,6 +245,47 @@ func TestConnectionsAreNotListedAgainSoonAfterAFailure(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if asked.Load() != 1 {
+		t.Errorf("the connections were listed %d times", asked.Load())
+	}
+}
+
+// The connections are listed once for all fences of recreations, and not again soon. Their owner is connected, so the fences stay.
+func TestConnectionsAreListedOnceForManyFences(t *testing.T) {
+	t.Parallel()
+	var asked, kept atomic.Int32
+	fences := make([]string, 20)
+	for i := range fences {
+		fences[i] = fmt.Sprintf(`{"name":"warren-recreate-1-AAAAAA:other:q%[1]d","vhost":"/","pattern":"^q%[1]d$","definition":{}}`, i)
+	}
+	listed := fmt.Sprintf(`[{"client_properties":{"product":%q,%q:"other"}}]`, amqpconn.Product, amqpconn.OwnerProperty)
+	api := hostile.NewManagement(t, hostile.Either(
+		hostile.At("definitions", hostile.Text(
+			`{"queues": [], "exchanges": [], "bindings": [], "parameters": [], "policies": [`+strings.Join(fences, ",")+"]}")),
+		hostile.AtQuery("vhosts", "client_properties", func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			hostile.Drip(listed, 10*time.Millisecond)(w, r) // most of a second, so that the pause is longer than the test
+		}),
+	))
+	logger := funcr.New(func(_, line string) {
+		if strings.Contains(line, "Cannot clear a fence") {
+			kept.Add(1)
+		}
+	}, funcr.Options{})
+	timeouts := rabbittest.Unpaced()
+	timeouts.Leftover, timeouts.Vanish = time.Millisecond, time.Millisecond
+	connection, err := rabbittest.OpenWith(rabbit.Config{
+		AMQPURI: hostile.NewAMQP(t, func(*hostile.Session, hostile.Received) bool { return false }).URI, ManagementURI: api.URI,
+		Username: "guest", Password: "guest", VHost: "/", ResyncInterval: time.Hour, KnownOwners: rabbittest.Knowing(),
+	}, logger, func(snapshot.Notice) {}, timeouts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(connection.Close)
+	NewWithT(t).Eventually(func() int32 {
+		_ = connection.Refresh(t.Context())
+		return kept.Load()
+	}).WithTimeout(rabbittest.Within).Should(BeNumerically(">=", len(fences)))
 	if asked.Load() != 1 {
 		t.Errorf("the connections were listed %d times", asked.Load())
 	}
