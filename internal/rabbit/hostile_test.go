@@ -31,6 +31,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/hostile"
+	"github.com/warren-mq/warren/test/netfault"
 	"github.com/warren-mq/warren/test/rabbittest"
 )
 
@@ -214,6 +215,49 @@ func TestCostlyFailureIsNotRepeatedSoon(t *testing.T) {
 	}
 }
 
+// A refresh failed late, and AMQP reconnects during the pause. It is matched and can be used, and the vhost is not read again.
+func TestAMQPIsMatchedDuringThePauseAfterACostlyFailure(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	api := hostile.NewManagement(t, hostile.Either(
+		hostile.AtQuery("queues", "columns", hostile.Huge(management.Mebibyte, "[", func(i int) string { return fmt.Sprintf(`{"name":"%x"}`, i) }, "]")),
+		hostile.At("operator-policies", func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			hostile.Text("[{]")(w, r)
+		}),
+	))
+	api.Tags = "management" // an administrator reads the definitions instead
+	amqp := netfault.NewProxy(t, hostile.NewAMQP(t, wellBehaved).URI)
+	timeouts := rabbittest.Unpaced()
+	timeouts.Link, timeouts.Pace.Share = rabbittest.Within, 1_000_000 // so that AMQP connects first, and the pause is as long as it may be
+	connection, err := rabbittest.OpenWith(rabbit.Config{
+		AMQPURI: amqp.URI, ManagementURI: api.URI, Username: "guest", Password: "guest", VHost: "/", ResyncInterval: time.Hour,
+	}, logr.Discard(), func(snapshot.Notice) {}, timeouts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(connection.Close)
+	matchedBy := func() string {
+		if now := connection.Health(); now.Matched {
+			return now.Place.MatchQueue
+		}
+		return ""
+	}
+	NewWithT(t).Eventually(matchedBy).WithTimeout(rabbittest.Within).ShouldNot(BeEmpty())
+	if err := connection.Refresh(t.Context()); !errors.Is(err, brokererr.ErrUnreachable) {
+		t.Errorf("got %v", err)
+	}
+	before := matchedBy()
+	amqp.Cut()
+	NewWithT(t).Eventually(matchedBy).WithTimeout(rabbittest.Within).ShouldNot(Or(BeEmpty(), Equal(before)))
+	if asked.Load() != 1 {
+		t.Errorf("the vhost was read %d times", asked.Load())
+	}
+}
+
+// wellBehaved is an AMQP server that makes no mistake.
+func wellBehaved(*hostile.Session, hostile.Received) bool { return false }
+
 // The vhost is read again soon if a refresh failed because the broker was slow. Waiting for an answer costs no CPU time.
 func TestSlowFailureIsRepeatedSoon(t *testing.T) {
 	t.Parallel()
@@ -275,7 +319,7 @@ func TestConnectionsAreListedOnceForManyFences(t *testing.T) {
 	timeouts := rabbittest.Unpaced()
 	timeouts.Leftover, timeouts.Vanish = time.Millisecond, time.Millisecond
 	connection, err := rabbittest.OpenWith(rabbit.Config{
-		AMQPURI: hostile.NewAMQP(t, func(*hostile.Session, hostile.Received) bool { return false }).URI, ManagementURI: api.URI,
+		AMQPURI: hostile.NewAMQP(t, wellBehaved).URI, ManagementURI: api.URI,
 		Username: "guest", Password: "guest", VHost: "/", ResyncInterval: time.Hour, KnownOwners: rabbittest.Knowing(),
 	}, logger, func(snapshot.Notice) {}, timeouts)
 	if err != nil {
