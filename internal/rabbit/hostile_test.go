@@ -17,9 +17,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
@@ -29,6 +31,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/hostile"
+	"github.com/warren-mq/warren/test/netfault"
 	"github.com/warren-mq/warren/test/rabbittest"
 )
 
@@ -212,6 +215,49 @@ func TestCostlyFailureIsNotRepeatedSoon(t *testing.T) {
 	}
 }
 
+// A refresh failed late, and AMQP reconnects during the pause. It is matched and can be used, and the vhost is not read again.
+func TestAMQPIsMatchedDuringThePauseAfterACostlyFailure(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	api := hostile.NewManagement(t, hostile.Either(
+		hostile.AtQuery("queues", "columns", hostile.Huge(management.Mebibyte, "[", func(i int) string { return fmt.Sprintf(`{"name":"%x"}`, i) }, "]")),
+		hostile.At("operator-policies", func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			hostile.Text("[{]")(w, r)
+		}),
+	))
+	api.Tags = "management" // an administrator reads the definitions instead
+	amqp := netfault.NewProxy(t, hostile.NewAMQP(t, wellBehaved).URI)
+	timeouts := rabbittest.Unpaced()
+	timeouts.Link, timeouts.Pace.Share = rabbittest.Within, 1_000_000 // so that AMQP connects first, and the pause is as long as it may be
+	connection, err := rabbittest.OpenWith(rabbit.Config{
+		AMQPURI: amqp.URI, ManagementURI: api.URI, Username: "guest", Password: "guest", VHost: "/", ResyncInterval: time.Hour,
+	}, logr.Discard(), func(snapshot.Notice) {}, timeouts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(connection.Close)
+	matchedBy := func() string {
+		if now := connection.Health(); now.Matched {
+			return now.Place.MatchQueue
+		}
+		return ""
+	}
+	NewWithT(t).Eventually(matchedBy).WithTimeout(rabbittest.Within).ShouldNot(BeEmpty())
+	if err := connection.Refresh(t.Context()); !errors.Is(err, brokererr.ErrUnreachable) {
+		t.Errorf("got %v", err)
+	}
+	before := matchedBy()
+	amqp.Cut()
+	NewWithT(t).Eventually(matchedBy).WithTimeout(rabbittest.Within).ShouldNot(Or(BeEmpty(), Equal(before)))
+	if asked.Load() != 1 {
+		t.Errorf("the vhost was read %d times", asked.Load())
+	}
+}
+
+// wellBehaved is an AMQP server that makes no mistake.
+func wellBehaved(*hostile.Session, hostile.Received) bool { return false }
+
 // The vhost is read again soon if a refresh failed because the broker was slow. Waiting for an answer costs no CPU time.
 func TestSlowFailureIsRepeatedSoon(t *testing.T) {
 	t.Parallel()
@@ -243,6 +289,47 @@ func TestConnectionsAreNotListedAgainSoonAfterAFailure(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if asked.Load() != 1 {
+		t.Errorf("the connections were listed %d times", asked.Load())
+	}
+}
+
+// The connections are listed once for all fences of recreations, and not again soon. Their owner is connected, so the fences stay.
+func TestConnectionsAreListedOnceForManyFences(t *testing.T) {
+	t.Parallel()
+	var asked, kept atomic.Int32
+	fences := make([]string, 20)
+	for i := range fences {
+		fences[i] = fmt.Sprintf(`{"name":"warren-recreate-1-AAAAAA:other:q%[1]d","vhost":"/","pattern":"^q%[1]d$","definition":{}}`, i)
+	}
+	listed := fmt.Sprintf(`[{"client_properties":{"product":%q,%q:"other"}}]`, amqpconn.Product, amqpconn.OwnerProperty)
+	api := hostile.NewManagement(t, hostile.Either(
+		hostile.At("definitions", hostile.Text(
+			`{"queues": [], "exchanges": [], "bindings": [], "parameters": [], "policies": [`+strings.Join(fences, ",")+"]}")),
+		hostile.AtQuery("vhosts", "client_properties", func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			hostile.Drip(listed, 10*time.Millisecond)(w, r) // most of a second, so that the pause is longer than the test
+		}),
+	))
+	logger := funcr.New(func(_, line string) {
+		if strings.Contains(line, "Cannot clear a fence") {
+			kept.Add(1)
+		}
+	}, funcr.Options{})
+	timeouts := rabbittest.Unpaced()
+	timeouts.Leftover, timeouts.Vanish = time.Millisecond, time.Millisecond
+	connection, err := rabbittest.OpenWith(rabbit.Config{
+		AMQPURI: hostile.NewAMQP(t, wellBehaved).URI, ManagementURI: api.URI,
+		Username: "guest", Password: "guest", VHost: "/", ResyncInterval: time.Hour, KnownOwners: rabbittest.Knowing(),
+	}, logger, func(snapshot.Notice) {}, timeouts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(connection.Close)
+	NewWithT(t).Eventually(func() int32 {
+		_ = connection.Refresh(t.Context())
+		return kept.Load()
+	}).WithTimeout(rabbittest.Within).Should(BeNumerically(">=", len(fences)))
 	if asked.Load() != 1 {
 		t.Errorf("the connections were listed %d times", asked.Load())
 	}

@@ -114,6 +114,12 @@ func (m *Matcher) IsMatched() bool {
 	return l != nil && l.Matched
 }
 
+// IsWaiting reports whether an AMQP connection is open that MatchNew has not matched.
+func (m *Matcher) IsWaiting() bool {
+	l := m.links.current()
+	return l != nil && !l.Matched
+}
+
 // Rematch matches the link again if the broker may be another one than before.
 func (m *Matcher) Rematch(before, now *management.BrokerInfo) {
 	l := m.links.current()

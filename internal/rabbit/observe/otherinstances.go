@@ -41,8 +41,13 @@ type survey struct {
 	listing management.Slots // held while connections are listed
 	at      time.Time        // the last one began
 	took    time.Duration
-	retryAt time.Time   // when surveyOften may survey again after a failure
+	retryAt time.Time   // when mayRepeat permits another one after a failure
 	others  otherOwners // of connections
+}
+
+// mayRepeat reports whether another survey keeps surveys within their share of the time.
+func (s *survey) mayRepeat() bool {
+	return time.Now().After(s.retryAt) && time.Since(s.at) > surveyShare*s.took
 }
 
 const (
@@ -72,6 +77,11 @@ func (o *otherOwners) add(owner string) {
 	delete(o.named, last)
 }
 
+// mayHave reports whether an owner may be among them.
+func (o otherOwners) mayHave(owner string) bool {
+	return o.more > 0 || o.named[brokererr.Truncate(owner, maxOwnerLength)] > 0
+}
+
 func (o otherOwners) clone() otherOwners { return otherOwners{maps.Clone(o.named), o.more} }
 
 // String is empty if there are none.
@@ -92,7 +102,7 @@ type otherInstances struct {
 
 // CheckUnshared returns ErrShared if another instance works on the vhost.
 func (o *otherInstances) CheckUnshared(ctx context.Context) error {
-	if err := o.surveyConnections(ctx, func(s *survey) bool { return time.Since(s.at) > surveyAge }); err != nil {
+	if _, err := o.surveyConnections(ctx, func(s *survey) bool { return time.Since(s.at) > surveyAge }); err != nil {
 		return err
 	}
 	if others := o.Health.Read().OtherInstances; others != "" {
@@ -101,22 +111,33 @@ func (o *otherInstances) CheckUnshared(ctx context.Context) error {
 	return nil
 }
 
+// OtherConnections returns a function that reports whether an owner of another instance may be connected to the vhost. It fails if the
+// last survey is too old and another one is not permitted yet.
+func (o *otherInstances) OtherConnections(ctx context.Context) (mayHave func(owner string) bool, err error) {
+	earliest := time.Now().Add(-surveyAge)
+	last, err := o.surveyConnections(ctx, func(s *survey) bool { return s.at.Before(earliest) && s.mayRepeat() })
+	if err == nil && last.at.Before(earliest) {
+		err = o.Errors.Fail(brokererr.ErrUnreachable, "Warren lists the connections of vhost %q again later", o.VHost)
+	}
+	return last.others.mayHave, err
+}
+
 // surveyOften surveys the connections after each refresh that may have found changes, and less often if a survey takes long or
 // fails.
 func (o *otherInstances) surveyOften(ctx context.Context, changed time.Time) error {
-	return o.surveyConnections(ctx, func(s *survey) bool {
-		age := time.Since(s.at)
-		return time.Now().After(s.retryAt) && age > surveyShare*s.took && (age > surveyPause || s.at.Before(changed.Add(listingDelay)))
+	_, err := o.surveyConnections(ctx, func(s *survey) bool {
+		return s.mayRepeat() && (time.Since(s.at) > surveyPause || s.at.Before(changed.Add(listingDelay)))
 	})
+	return err
 }
 
-// surveyConnections lists the connections of the vhost if a survey is due. If the user may not list them, or the broker lists none,
-// only fences count.
-func (o *otherInstances) surveyConnections(ctx context.Context, due func(*survey) bool) error {
+// surveyConnections lists the connections of the vhost if a survey is due, and returns the last survey. If the user may not list them,
+// or the broker lists none, only fences count.
+func (o *otherInstances) surveyConnections(ctx context.Context, due func(*survey) bool) (last survey, err error) {
 	if o.KnownOwners == nil {
-		return nil
+		return survey{}, nil
 	}
-	return o.last.listing.Hold(ctx, o.Errors, func() error {
+	err = o.last.listing.Hold(ctx, o.Errors, func() error {
 		if due(&o.last) {
 			began := time.Now()
 			others, err := o.connectionOwners(ctx)
@@ -126,9 +147,11 @@ func (o *otherInstances) surveyConnections(ctx context.Context, due func(*survey
 			}
 			o.last.at, o.last.took, o.last.others = began, time.Since(began), others
 		}
+		last = o.last
 		o.report(o.last.others.clone())
 		return nil
 	})
+	return last, err
 }
 
 // connectionOwners counts the connections of other instances to the vhost.

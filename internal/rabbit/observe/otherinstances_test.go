@@ -42,3 +42,33 @@ func TestOtherOwners(t *testing.T) {
 		})
 	}
 }
+
+// An owner that has no name of its own among many may be any owner.
+func TestWhichOwnersMayBeConnected(t *testing.T) {
+	t.Parallel()
+	few, many := otherOwners{}, otherOwners{}
+	few.add("a")
+	few.add(strings.Repeat("x", 1000))
+	for i := range maxNamedOwners + 1 {
+		many.add(fmt.Sprintf("owner-%02d", i))
+	}
+	for name, test := range map[string]struct {
+		others otherOwners
+		owner  string
+		want   bool
+	}{
+		"none":              {otherOwners{}, "a", false},
+		"connected":         {few, "a", true},
+		"not connected":     {few, "b", false},
+		"a long name":       {few, strings.Repeat("x", 1000), true},
+		"one of many":       {many, "owner-00", true},
+		"not named of many": {many, "owner-16", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := test.others.mayHave(test.owner); got != test.want {
+				t.Error(got)
+			}
+		})
+	}
+}

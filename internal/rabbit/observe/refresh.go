@@ -26,9 +26,11 @@ type refresher struct {
 	info     *management.BrokerInfo // of the last probe; nil before the first one
 	probedAt time.Time              // when it was received
 	readAt   time.Time              // when the refresh began that this connection used last
-	// failure is the error of the last refresh that failed. No refresh begins before pausedUntil; see refreshUnlessPaused.
-	failure     error
-	pausedUntil time.Time
+	// failure is the error of the last refresh that failed. No refresh begins before pausedUntil; see refreshUnlessPaused. During
+	// such a pause, no link is matched before matchAgainAt.
+	failure      error
+	pausedUntil  time.Time
+	matchAgainAt time.Time
 }
 
 // run refreshes, with one request to the management API at a time.
@@ -95,23 +97,41 @@ const (
 )
 
 // refreshUnlessPaused skips refreshes for a while after a failure that cost CPU time, because the next refresh is hardly cheaper.
-// Answers that were decoded before the failure count by Pace.Share. An answer that exceeded its limit counts for more. Waiting for the
-// broker does not count, so that a connection recovers soon.
+// During the pause it only matches AMQP.
 func (r *refresher) refreshUnlessPaused(ctx context.Context, askedAt time.Time) error {
-	began := time.Now()
-	if began.Before(r.pausedUntil) {
+	if time.Now().Before(r.pausedUntil) {
+		r.matchDuringPause(ctx)
 		return r.failure
 	}
-	r.ReadAPI.TakeDecodingTime() // of the members and message counts after the last refresh
-	err := r.refresh(ctx, askedAt)
-	pause := time.Duration(r.Timeouts.Pace.Share) * r.ReadAPI.TakeDecodingTime()
+	pause, err := r.pauseAfter(func() error { return r.refresh(ctx, askedAt) })
+	if err != nil {
+		r.failure, r.pausedUntil = err, time.Now().Add(pause)
+	}
+	return err
+}
+
+// matchDuringPause matches a link that waits for it: without AMQP, a recreation cannot open its fence, and publishers wait. The answers
+// that it needs are small. If they are not, both the pause and the wait until the next match become longer.
+func (r *refresher) matchDuringPause(ctx context.Context) {
+	if !r.Matcher.IsWaiting() || time.Now().Before(r.matchAgainAt) {
+		return
+	}
+	pause, _ := r.pauseAfter(func() error { return r.probeAndMatch(ctx) }) // a mismatch is recorded in Health
+	r.pausedUntil, r.matchAgainAt = r.pausedUntil.Add(pause), time.Now().Add(pause)
+	r.requests.MarkStale() // the next refresh must do the same
+}
+
+// pauseAfter returns for how long nothing similar may follow a step. Decoded answers count by Pace.Share. An answer that exceeded its
+// limit counts for more. Waiting for the broker does not count, so that a connection recovers soon.
+func (r *refresher) pauseAfter(step func() error) (pause time.Duration, err error) {
+	began := time.Now()
+	r.ReadAPI.TakeDecodingTime() // of earlier answers
+	err = step()
+	pause = time.Duration(r.Timeouts.Pace.Share) * r.ReadAPI.TakeDecodingTime()
 	if errors.Is(err, brokererr.ErrResponseTooLarge) {
 		pause = tooLargeFactor * time.Since(began)
 	}
-	if err != nil {
-		r.failure, r.pausedUntil = err, time.Now().Add(min(pause, maxFailurePause))
-	}
-	return err
+	return min(pause, maxFailurePause), err
 }
 
 // refresh asks the broker for its identity if that is not certain, and reads the vhost.
@@ -142,10 +162,7 @@ func (r *refresher) refresh(ctx context.Context, askedAt time.Time) error {
 
 func (r *refresher) probeAndRead(ctx context.Context, askedAt time.Time) (began time.Time, err error) {
 	now := time.Now()
-	if err := r.probe(ctx); err != nil {
-		return began, err
-	}
-	if err := r.Matcher.MatchNew(ctx, r.info); err != nil {
+	if err := r.probeAndMatch(ctx); err != nil {
 		return began, err
 	}
 	if err := r.checkMajority(ctx); err != nil {
@@ -165,6 +182,14 @@ func (r *refresher) probeAndRead(ctx context.Context, askedAt time.Time) (began 
 	_ = r.instances.surveyOften(ctx, view.changedAt())
 	r.ClearLeftovers(began)
 	return began, nil
+}
+
+// probeAndMatch makes sure that AMQP and the management API lead to one broker.
+func (r *refresher) probeAndMatch(ctx context.Context) error {
+	if err := r.probe(ctx); err != nil {
+		return err
+	}
+	return r.Matcher.MatchNew(ctx, r.info)
 }
 
 // earliestUseful returns the earliest time at which a refresh of another connection may have begun to serve this one, too.

@@ -40,6 +40,9 @@ func (r *Recreator) Check(ctx context.Context, rec Recreation) error {
 	if err := r.checkQueue(rec, info, policies); err != nil {
 		return err
 	}
+	if err := checkKeeps(rec, info, policies); err != nil {
+		return err
+	}
 	if err := r.checkNodes(ctx, name); err != nil {
 		return err
 	}
@@ -78,6 +81,18 @@ func (r *Recreator) checkQueue(rec Recreation, info *management.QueueInfo, polic
 		return because(UnsupportedQueue, fmt.Errorf("%w; delete the queue by hand when it is empty", err))
 	}
 	return nil
+}
+
+// checkKeeps refuses a recreation if the old or the new queue could drop messages that are moved back to it.
+func checkKeeps(rec Recreation, info *management.QueueInfo, policies []vhost.Policy) error {
+	if rec.WithoutHold {
+		return nil
+	}
+	_, err := maxDepth(rec.Queue.Name, rec.Queue.Arguments, policies)
+	if err == nil && info != nil {
+		_, err = maxDepth(rec.Queue.Name, info.Arguments, policies)
+	}
+	return err
 }
 
 // checkNodes refuses a recreation while the broker has an alarm or too little disk for the copies of all messages. It checks

@@ -161,21 +161,25 @@ func TestStatesInWhichNoQueueIsRecreated(t *testing.T) {
 	short := vhost.Policy{
 		Name: "p", Pattern: vhost.ReadPattern("^orders$"), ApplyTo: "queues", Definition: vhost.Arguments{vhost.KeyMaxLength: int64(0)},
 	}
+	small := short
+	small.Definition = vhost.Arguments{vhost.KeyMaxLengthBytes: int64(5000)}
 	cases := map[string]struct {
 		broker reported
 		queue  management.QueueInfo
 		reason Reason
 	}{
-		"messages expire before a sentinel is found": {reported{}, limited("x-message-ttl", 500), UnsupportedQueue},
-		"the queue has room for one message":         {reported{}, limited("x-max-length", 1), UnsupportedQueue},
-		"the queue has no room for sentinels":        {reported{}, limited("x-max-length-bytes", 4095), UnsupportedQueue},
-		"a policy leaves no room":                    {reported{policies: []vhost.Policy{short}}, running, UnsupportedQueue},
-		"the user lacks the tag policymaker":         {reported{mayNotWrite: true}, running, MissingPermission},
-		"a Redrive uses the queue":                   {reported{isTaken: true}, running, QueueBusy},
-		"another instance uses the vhost":            {reported{shared: brokererr.ErrShared}, running, SharedVHost},
-		"the queue has no leader":                    {reported{}, with(func(q *management.QueueInfo) { q.Leader = "" }), QueueUnavailable},
-		"the queue has no majority":                  {reported{}, with(func(q *management.QueueInfo) { q.State = "minority" }), QueueUnavailable},
-		"the queue is classic":                       {reported{}, with(func(q *management.QueueInfo) { q.Type = "classic" }), UnsupportedQueue},
+		"messages expire before a sentinel is found":        {reported{}, limited("x-message-ttl", 500), UnsupportedQueue},
+		"the queue has room for one message":                {reported{}, limited("x-max-length", 1), UnsupportedQueue},
+		"the queue has no room for sentinels":               {reported{}, limited("x-max-length-bytes", 4095), UnsupportedQueue},
+		"the queue drops its oldest messages beyond a size": {reported{}, limited("x-max-length-bytes", 5000), LossyLength},
+		"a policy makes it drop them":                       {reported{policies: []vhost.Policy{small}}, running, LossyLength},
+		"a policy leaves no room":                           {reported{policies: []vhost.Policy{short}}, running, UnsupportedQueue},
+		"the user lacks the tag policymaker":                {reported{mayNotWrite: true}, running, MissingPermission},
+		"a Redrive uses the queue":                          {reported{isTaken: true}, running, QueueBusy},
+		"another instance uses the vhost":                   {reported{shared: brokererr.ErrShared}, running, SharedVHost},
+		"the queue has no leader":                           {reported{}, with(func(q *management.QueueInfo) { q.Leader = "" }), QueueUnavailable},
+		"the queue has no majority":                         {reported{}, with(func(q *management.QueueInfo) { q.State = "minority" }), QueueUnavailable},
+		"the queue is classic":                              {reported{}, with(func(q *management.QueueInfo) { q.Type = "classic" }), UnsupportedQueue},
 		"RabbitMQ 3.10 drops messages that are given back": {
 			reported{versioned: versioned{version: "3.10.8"}},
 			with(func(q *management.QueueInfo) { q.Arguments = map[string]any{vhost.ArgDeliveryLimit: -1} }), UnsupportedQueue,
@@ -186,6 +190,37 @@ func TestStatesInWhichNoQueueIsRecreated(t *testing.T) {
 			err := New(Settings{Username: "warren"}, test.broker, nil, nil, listed{queue: test.queue, policies: test.broker.policies}).Check(t.Context(), of("orders"))
 			if ReasonOf(err) != test.reason {
 				t.Errorf("%q: %v", ReasonOf(err), err)
+			}
+		})
+	}
+}
+
+// A recreation of a delay tier gives no messages back. Otherwise the old and the new queue must keep them.
+func TestRecreationsOfQueuesThatDropBytes(t *testing.T) {
+	small := vhost.Arguments{vhost.ArgMaxLengthBytes: int64(5000)}
+	const refusal = `queue "orders" drops its oldest messages beyond 5000 bytes, so messages that are moved back to it could be lost: ` +
+		"set overflow to reject-publish in a policy of the queue until it is recreated"
+	becoming := func(arguments vhost.Arguments) Recreation {
+		rec := of("orders")
+		rec.Queue.Arguments = arguments
+		return rec
+	}
+	withoutHold := becoming(small)
+	withoutHold.WithoutHold = true
+	for name, test := range map[string]struct {
+		rec     Recreation
+		found   *management.QueueInfo
+		refusal string
+	}{
+		"the old queue":          {of("orders"), &management.QueueInfo{Arguments: small}, refusal},
+		"the new queue":          {becoming(small), &management.QueueInfo{}, refusal},
+		"a queue that is gone":   {becoming(small), nil, refusal},
+		"neither":                {becoming(vhost.Arguments{vhost.ArgMaxLength: int64(9)}), &management.QueueInfo{}, ""},
+		"a queue without a hold": {withoutHold, &management.QueueInfo{Arguments: small}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := textOf(checkKeeps(test.rec, test.found, nil)); got != test.refusal {
+				t.Error(got)
 			}
 		})
 	}

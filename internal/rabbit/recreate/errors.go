@@ -25,6 +25,8 @@ const (
 	LossyDeadLetters Reason = "LossyDeadLetters"
 	// LossyDeliveries: the queue drops messages after few deliveries, and a recreation delivers messages.
 	LossyDeliveries Reason = "LossyDeliveries"
+	// LossyLength: the queue drops its oldest messages when it is full, and Warren cannot fill it without reaching that.
+	LossyLength Reason = "LossyLength"
 	// InterferingPolicy: a policy would drop messages of the hold, or keep the fence from working.
 	InterferingPolicy Reason = "InterferingPolicy"
 	// SharedVHost: another instance works on the vhost.

@@ -3,10 +3,12 @@ package recreate
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -159,17 +161,26 @@ func (r *Recreator) giveBackRest(ctx context.Context, rec Recreation, progress P
 	}
 }
 
-// moveBack moves messages from the hold or the backlog to the queue until fewer than endBelow are ready; zero moves all.
+// moveBack moves messages from the hold or the backlog to the queue until fewer than endBelow are ready; zero moves all. It fails
+// before that if the queue could drop messages.
 func (r *Recreator) moveBack(
 	ctx context.Context, rec Recreation, from string, before Progress, endBelow int, report func(Progress),
 ) (Progress, error) {
+	policies, err := r.api.Policies(ctx)
+	if err != nil {
+		return before, reasoned(err)
+	}
+	depth, err := maxDepth(rec.Queue.Name, rec.Queue.Arguments, policies)
+	if err != nil {
+		return before, err
+	}
 	left, err := r.count(ctx, from)
 	if err != nil || left.Ready < max(1, endBelow) {
 		return before, err
 	}
 	now, err := r.move(ctx, move{
 		from: from, to: rec.Queue.Name, exchange: rec.BackExchange(), ready: left.Ready, endBelow: endBelow, before: before,
-		maxDepth: maxDepth(rec.Queue.Arguments), restores: true,
+		maxDepth: depth, restores: true,
 	}, report)
 	if err != nil {
 		return now, err
@@ -177,14 +188,24 @@ func (r *Recreator) moveBack(
 	return now, r.Crash.Pass(StepMoved)
 }
 
-// maxDepth returns the number of ready messages up to which a queue with these arguments is filled; zero if the queue never drops
-// messages because of their number.
-func maxDepth(arguments vhost.Arguments) int {
-	limit, limited := vhost.Normalize(arguments)[vhost.ArgMaxLength].(int64)
-	if !limited || arguments[vhost.ArgOverflow] == vhost.OverflowRejectPublish {
-		return 0
+// maxDepth returns the number of ready messages up to which a queue is filled; zero if the queue never drops messages because of
+// their number. It refuses a queue that drops messages because of their size, because the mover counts messages only.
+func maxDepth(queue string, arguments vhost.Arguments, policies []vhost.Policy) (int, error) {
+	messages, bytes := safedelete.DropLimits(queue, arguments, policies)
+	switch {
+	case bytes < math.MaxInt64:
+		return 0, dropsBeyond(queue, bytes, "bytes")
+	case messages < 1:
+		return 0, dropsBeyond(queue, messages, "messages")
+	case messages == math.MaxInt64:
+		return 0, nil
 	}
-	return max(1, int(limit)*dropHeadShare/100)
+	return max(1, int(min(messages, math.MaxInt32))*dropHeadShare/100), nil
+}
+
+func dropsBeyond(queue string, limit int64, unit string) error {
+	return refuse(LossyLength, "queue %q drops its oldest messages beyond %d %s, so messages that are moved back to it could be lost: "+
+		"set overflow to reject-publish in a policy of the queue until it is recreated", queue, limit, unit)
 }
 
 // rebind binds the queue before it unbinds the hold.

@@ -1,6 +1,8 @@
 package recreate
 
 import (
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,21 +66,59 @@ func TestUnionOfBindings(t *testing.T) {
 }
 
 func TestMaxDepthOfANewQueue(t *testing.T) {
+	policies := func(definitions ...vhost.Arguments) (policies []vhost.Policy) {
+		for _, definition := range definitions {
+			policies = append(policies, vhost.Policy{Name: "p", Pattern: vhost.ReadPattern("^orders$"), ApplyTo: "queues", Definition: definition})
+		}
+		return policies
+	}
+	short, refuses := vhost.Arguments{vhost.KeyMaxLength: int64(10)}, vhost.Arguments{vhost.KeyOverflow: vhost.OverflowRejectPublish}
+	outranked := policies(nil, short)
+	outranked[0].Priority = 1
+	unclear := policies(nil, short)
+	unclear[1].Pattern, unclear[1].Priority = vhost.ReadPattern("^[[:alpha:].]+$"), 1
+	ofOperator := policies(refuses, vhost.Arguments{vhost.KeyMaxLengthBytes: int64(5000)})
+	ofOperator[1].Operator = true
+	fenced := policies(short, vhost.Arguments{vhost.KeyMaxLength: int64(0), vhost.KeyOverflow: vhost.OverflowRejectPublish})
+	fenced[1].Name, fenced[1].Priority = "warren-recreate-1-AAAAAA:mine:orders", 1
+	hostile := slices.Repeat(policies(nil), 80)
+	for i := range hostile[:40] {
+		hostile[i].Operator = true
+	}
+	const refused = -1
 	cases := map[string]struct {
 		arguments vhost.Arguments
+		policies  []vhost.Policy
 		depth     int
 	}{
-		"no limit":            {nil, 0},
-		"drops the oldest":    {vhost.Arguments{vhost.ArgMaxLength: int64(1000)}, 800},
-		"refuses the newest":  {vhost.Arguments{vhost.ArgMaxLength: int64(1000), vhost.ArgOverflow: vhost.OverflowRejectPublish}, 0},
-		"room for one":        {vhost.Arguments{vhost.ArgMaxLength: int64(1)}, 1},
-		"a limit of bytes":    {vhost.Arguments{"x-max-length-bytes": int64(1000)}, 0},
-		"an integer as int32": {vhost.Arguments{vhost.ArgMaxLength: int32(100)}, 80},
+		"no limit":                        {nil, nil, 0},
+		"drops the oldest":                {vhost.Arguments{vhost.ArgMaxLength: int64(1000)}, nil, 800},
+		"refuses the newest":              {vhost.Arguments{vhost.ArgMaxLength: int64(1000), vhost.ArgOverflow: vhost.OverflowRejectPublish}, nil, 0},
+		"room for one":                    {vhost.Arguments{vhost.ArgMaxLength: int64(1)}, nil, 1},
+		"room for none":                   {vhost.Arguments{vhost.ArgMaxLength: int64(0)}, nil, refused},
+		"a limit of bytes":                {vhost.Arguments{vhost.ArgMaxLengthBytes: int64(1000)}, nil, refused},
+		"an integer as int32":             {vhost.Arguments{vhost.ArgMaxLength: int32(100)}, nil, 80},
+		"the highest number":              {vhost.Arguments{vhost.ArgMaxLength: int64(math.MaxInt64 - 1)}, nil, math.MaxInt32 * 4 / 5},
+		"a policy":                        {nil, policies(short), 8},
+		"the lower limit":                 {vhost.Arguments{vhost.ArgMaxLength: int64(1000)}, policies(short), 8},
+		"a policy with a limit of bytes":  {nil, policies(vhost.Arguments{vhost.KeyMaxLengthBytes: int64(5000)}), refused},
+		"a policy refuses the newest":     {vhost.Arguments{vhost.ArgMaxLength: int64(1000)}, policies(refuses), 0},
+		"a policy refuses bytes":          {vhost.Arguments{vhost.ArgMaxLengthBytes: int64(1000)}, policies(refuses), 0},
+		"an operator policy":              {nil, ofOperator, 0},
+		"an outranked policy":             {nil, outranked, 0},
+		"one of two equal policies":       {nil, policies(refuses, short), 8},
+		"a policy that may match":         {nil, unclear, 8},
+		"more policies than may be tried": {nil, hostile, refused},
+		"a policy behind the fence":       {nil, fenced, 8},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := maxDepth(test.arguments); got != test.depth {
-				t.Errorf("%d, want %d", got, test.depth)
+			got, err := maxDepth("orders", test.arguments, test.policies)
+			if ReasonOf(err) == LossyLength {
+				got = refused
+			}
+			if got != test.depth {
+				t.Errorf("%d, want %d: %v", got, test.depth, err)
 			}
 		})
 	}

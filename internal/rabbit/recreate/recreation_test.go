@@ -715,29 +715,74 @@ func TestRecreationGivesBackToAQueueThatIsDeletedMeanwhile(t *testing.T) {
 	}
 }
 
-// The old queue drops its oldest messages beyond a limit that the new arguments do not have.
+// The old queue drops its oldest messages beyond a limit that the new arguments do not have, or that a policy sets.
 func TestRecreationGivesBackNoMoreThanTheOldQueueTakes(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		boundQueue(vh, vhost.Arguments{vhost.ArgMaxLength: int64(10)})
 		before := vh.Definitions()
 		run := recreation(t, vh, nil)
 		delete(run.record.Queue.Arguments, vhost.ArgMaxLength)
-		if err := run.next(); err != nil {
-			t.Fatal(err)
-		}
-		ids, messages := numbered(30)
-		vh.Send("direct", "orders", messages...)
-		run.record.phase = givingBack
-		given := make(chan struct{})
-		go func() {
-			defer close(given)
-			run.run()
-		}()
-		rabbittest.Holds(t, vh, "orders", 8)
-		mustHold(t, vh, "orders", ids)
-		<-given
+		run.givesBackNoMoreThan8()
 		run.mustBeAsBefore(before, false)
 	})
+}
+
+func TestRecreationGivesBackNoMoreThanAPolicyAllows(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		boundQueue(vh, nil)
+		before := vh.Definitions()
+		vh.SetPolicy("short", policyOfOrders(map[string]any{vhost.KeyMaxLength: 10}))
+		run := recreation(t, vh, nil)
+		run.givesBackNoMoreThan8()
+		vh.DeletePolicy("short")
+		run.mustBeAsBefore(before, false)
+	})
+}
+
+func policyOfOrders(definition map[string]any) brokers.Policy {
+	return brokers.Policy{Pattern: "^orders$", ApplyTo: "queues", Definition: definition}
+}
+
+// givesBackNoMoreThan8 diverts 30 messages to the hold, gives them back, and takes them out of the queue.
+func (r *recreating) givesBackNoMoreThan8() {
+	r.t.Helper()
+	if err := r.next(); err != nil {
+		r.t.Fatal(err)
+	}
+	ids, messages := numbered(30)
+	r.vh.Send("direct", "orders", messages...)
+	r.record.phase = givingBack
+	given := make(chan struct{})
+	go func() {
+		defer close(given)
+		r.run()
+	}()
+	rabbittest.Holds(r.t, r.vh, "orders", 8)
+	mustHold(r.t, r.vh, "orders", ids)
+	<-given
+}
+
+// While the recreation runs, a policy makes the queue drop its oldest messages beyond a size. No message is given back before the
+// queue refuses messages instead.
+func TestRecreationGivesNothingBackToAQueueThatDropsBytes(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	boundQueue(vh, nil)
+	run := recreation(t, vh, nil)
+	if err := run.next(); err != nil {
+		t.Fatal(err)
+	}
+	ids, messages := numbered(30)
+	vh.Send("direct", "orders", messages...)
+	vh.SetPolicy("small", policyOfOrders(map[string]any{vhost.KeyMaxLengthBytes: 1 << 20}))
+	run.record.phase = givingBack
+	if err := run.next(); recreate.ReasonOf(err) != recreate.LossyLength {
+		t.Error(err)
+	}
+	rabbittest.Holds(t, vh, run.record.Hold(), 30)
+	vh.SetPolicy("small", policyOfOrders(map[string]any{vhost.KeyMaxLengthBytes: 1 << 20, vhost.KeyOverflow: vhost.OverflowRejectPublish}))
+	run.run()
+	mustHold(t, vh, "orders", ids)
 }
 
 // The BrokerConnection is suspended, or gets another Secret, while messages are moved, and the broker cannot be reached. A move that

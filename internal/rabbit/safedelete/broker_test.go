@@ -136,3 +136,7 @@ func (b *realBroker) Declare(context.Context, string, topology.Queue, []topology
 }
 
 func (b *realBroker) CheckUnshared(context.Context) error { return nil }
+
+func (b *realBroker) OtherConnections(context.Context) (func(string) bool, error) {
+	return func(string) bool { return false }, nil
+}

@@ -30,6 +30,9 @@ type Observer interface {
 	RequestRefresh()
 	// CheckUnshared fails if another instance works on the vhost.
 	CheckUnshared(ctx context.Context) error
+	// OtherConnections returns a function that reports whether an owner of another instance may be connected to the vhost. It fails if
+	// that is not known, and lists connections rarely.
+	OtherConnections(ctx context.Context) (mayHave func(owner string) bool, err error)
 }
 
 // Changer runs operations over AMQP. A call fails if the broker belongs to another cluster.
@@ -69,7 +72,6 @@ type API interface {
 	QueueInfos(ctx context.Context, queues []string, pattern string) (map[string]*management.QueueInfo, error)
 	BindingsOf(ctx context.Context, queue string) ([]vhost.Binding, error)
 	AllBindings(ctx context.Context) (map[string][]vhost.Binding, error)
-	Connections(ctx context.Context, show func(properties management.LooseObject)) error
 }
 
 // leaderAPI changes fences only while this process leads. The next leader takes down the fences that remain.

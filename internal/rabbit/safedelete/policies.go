@@ -55,3 +55,26 @@ func holdingPolicy(queue string, policies []vhost.Policy, operator bool) (holdin
 	}
 	return holding, ""
 }
+
+// possibleDefinitions returns the definitions of the policies, or operator policies, of which RabbitMQ applies one to a queue. nil
+// among them means that RabbitMQ may apply none.
+func possibleDefinitions(queue string, policies []vhost.Policy, operator bool) (possible []vhost.Arguments) {
+	sorted := slices.Clone(policies)
+	slices.SortStableFunc(sorted, func(a, b vhost.Policy) int { return cmp.Compare(b.Priority, a.Priority) })
+	var holding *vhost.Policy
+	for i, policy := range sorted {
+		match := policy.Match(queue, vhost.TypeQuorum)
+		outranked := holding != nil && policy.Priority < holding.Priority
+		if policy.Operator != operator || match == vhost.MatchNo || outranked {
+			continue
+		}
+		if match == vhost.MatchYes {
+			holding = &sorted[i]
+		}
+		possible = append(possible, policy.Definition)
+	}
+	if holding == nil {
+		possible = append(possible, nil)
+	}
+	return possible
+}

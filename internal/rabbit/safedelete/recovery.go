@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -11,7 +12,6 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
-	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -44,11 +44,12 @@ func (s *Deleter) ClearLeftovers(read time.Time) {
 	}
 	s.clearing.Go(func() {
 		defer s.deletions.clear(false)
+		connections := sync.OnceValues(recovery{s}.otherConnections)
 		for _, stray := range strays {
 			ctx, cancel := context.WithTimeout(s.deletions.closing, undoing)
 			err := recovery{s}.checkNoDelete(ctx, cluster, stray)
 			if err == nil {
-				err = recovery{s}.checkNotConnected(ctx, stray)
+				err = recovery{s}.checkNotConnected(stray, connections)
 			}
 			if err == nil {
 				err = recovery{s}.clearLeftover(ctx, cluster, stray)
@@ -251,24 +252,25 @@ func (s recovery) checkNoDelete(ctx context.Context, cluster string, stray lefto
 	return err
 }
 
-// checkNotConnected fails for the fence of a recreation if its owner is connected to the vhost. It passes if the user may not list
-// connections.
-func (s recovery) checkNotConnected(ctx context.Context, stray leftover) error {
+// checkNotConnected fails for the fence of a recreation if its owner may be connected to the vhost. It passes if the user may not list
+// connections. It calls connections only for such a fence.
+func (s recovery) checkNotConnected(stray leftover, connections func() (mayHave func(owner string) bool, err error)) error {
 	name, _ := fence.ParseName(stray.policy.Name)
 	if !name.Recreation {
 		return nil
 	}
-	isConnected := false
-	err := s.api.Connections(ctx, func(properties management.LooseObject) {
-		isConnected = isConnected || properties[amqpconn.OwnerProperty] == name.Owner
-	})
-	if err == nil && isConnected {
-		return s.errs.Fail(brokererr.ErrShared, "another instance, as owner %s, recreates a queue", name.Owner)
-	}
-	if errors.Is(err, brokererr.ErrAccessRefused) {
-		return nil
+	mayHave, err := connections()
+	if err == nil && mayHave(name.Owner) {
+		err = s.errs.Fail(brokererr.ErrShared, "another instance, as owner %s, recreates a queue", name.Owner)
 	}
 	return err
+}
+
+// otherConnections lists the connections of other instances. The list can be large, so it serves all fences.
+func (s recovery) otherConnections() (mayHave func(owner string) bool, err error) {
+	ctx, cancel := context.WithTimeout(s.deletions.closing, undoing)
+	defer cancel()
+	return s.observer.OtherConnections(ctx)
 }
 
 // checkUnheld fails if a channel may hold a sentinel of a queue. During a delete one sentinel is held and the other is ready, so no

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -121,6 +122,34 @@ func (q *queueStats) drops() bool {
 	_, limited := q.lowest(vhost.KeyMaxLength)
 	_, limitedBytes := q.lowest(vhost.KeyMaxLengthBytes)
 	return (limited || limitedBytes) && !q.rejects()
+}
+
+// maxPossible is how many pairs of a policy and an operator policy DropLimits tries. Only a hostile broker has more.
+const maxPossible = 1000
+
+// DropLimits returns the lowest numbers of messages and of bytes beyond which a queue may drop its oldest messages, math.MaxInt64 if
+// there is no such number. A policy that may be in effect counts. Both numbers are zero if too many policies may be in effect.
+func DropLimits(queue string, arguments vhost.Arguments, policies []vhost.Policy) (messages, bytes int64) {
+	users, operators := possibleDefinitions(queue, Users(policies), false), possibleDefinitions(queue, policies, true)
+	if len(users)*len(operators) > maxPossible {
+		return 0, 0
+	}
+	messages, bytes = math.MaxInt64, math.MaxInt64
+	for _, user := range users {
+		for _, operator := range operators {
+			now := &queueStats{QueueInfo: management.QueueInfo{Arguments: arguments}, user: user, operator: operator}
+			if now.rejects() {
+				continue
+			}
+			if limit, limited := now.lowest(vhost.KeyMaxLength); limited {
+				messages = min(messages, limit)
+			}
+			if limit, limited := now.lowest(vhost.KeyMaxLengthBytes); limited {
+				bytes = min(bytes, limit)
+			}
+		}
+	}
+	return messages, bytes
 }
 
 // checkEmpty fails if the counts show messages or consumers.
