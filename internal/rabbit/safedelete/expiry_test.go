@@ -56,7 +56,8 @@ func TestNoSentinelExpiresBehindItsOwnFence(t *testing.T) {
 						NewWithT(t).Eventually(vh.Ready).WithArguments("tier").WithTimeout(rabbittest.Within).Should(BeZero())
 					}
 				})
-				if err := deleteNow(ctx, connection, "tier", "orders"); err == nil {
+				err := connection.DeleteEmpty(ctx, connection.Health().Cluster.Key(), []string{"tier", "orders"}, nil) // not repeated
+				if err == nil {
 					t.Error("deleted by a call that has ended")
 				}
 				if policies := vh.Policies(); len(policies) > 0 {
