@@ -81,9 +81,7 @@ func TestConsumersPauseUntilTheQueueIsNew(t *testing.T) {
 	}
 	w.engine.during[v1alpha1.RecreationGivingBack] = func(context.Context) error { <-release; return nil }
 	w.stopConsumers()
-	for w.get().Status.Recreation.Phase != v1alpha1.RecreationGivingBack {
-		w.once()
-	}
+	w.reach(v1alpha1.RecreationGivingBack)
 	topologytest.Equal(t, "paused before GivingBack", map[v1alpha1.RecreationPhase]string{
 		v1alpha1.RecreationDiverting: id, v1alpha1.RecreationEmptying: id, v1alpha1.RecreationSwapping: id,
 	}, paused)
@@ -261,9 +259,7 @@ func TestAPauseEndsWhenTheRecreationGoesBack(t *testing.T) {
 	}
 	w.engine.during[v1alpha1.RecreationGivingBack] = func(context.Context) error { <-release; return nil }
 	w.stopConsumers()
-	for w.get().Status.Recreation.Phase != v1alpha1.RecreationGivingBack {
-		w.once()
-	}
+	w.reach(v1alpha1.RecreationGivingBack)
 	topologytest.Equal(t, "paused", "", w.paused())
 	close(release)
 	w.settle()

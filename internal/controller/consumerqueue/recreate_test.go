@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -75,12 +77,12 @@ func (w *recreationWorld) wantTTL(spec string) {
 	w.edit(edited.Spec)
 }
 
-// once reconciles once.
+// once reconciles once. A task may annotate the ConsumerQueue meanwhile.
 func (w *recreationWorld) once() ctrl.Result {
 	w.t.Helper()
 	w.reconciler.index.Update(w.cached())
 	result, err := w.reconciler.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: controllertest.Orders})
-	if err != nil {
+	if err != nil && !apierrors.IsConflict(err) {
 		w.t.Fatal(err)
 	}
 	return result
@@ -118,12 +120,26 @@ func (w *recreationWorld) settle() {
 	w.t.Fatal("tasks begin again and again")
 }
 
+// reach reconciles until the recreation is in a phase.
+func (w *recreationWorld) reach(phase v1alpha1.RecreationPhase) {
+	w.t.Helper()
+	for end := time.Now().Add(deadline.For(10 * time.Second)); time.Now().Before(end); w.once() {
+		if recreation := w.get().Status.Recreation; recreation != nil && recreation.Phase == phase {
+			return
+		}
+	}
+	w.t.Fatalf("the recreation is never %s", phase)
+}
+
+// annotate gives the ConsumerQueue one annotation. A task may call it while the test reconciles.
 func (w *recreationWorld) annotate(key, value string) {
 	w.t.Helper()
-	cq := w.get()
-	cq.Annotations = map[string]string{key: value}
-	if err := w.api.Update(w.t.Context(), cq); err != nil {
-		w.t.Fatal(err)
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		cq := w.get()
+		cq.Annotations = map[string]string{key: value}
+		return w.api.Update(w.t.Context(), cq)
+	}); err != nil {
+		w.t.Error(err)
 	}
 }
 
@@ -349,9 +365,7 @@ func TestNothingIsCorrectedWhileAQueueIsRecreated(t *testing.T) {
 	release := make(chan struct{})
 	w.engine.during[v1alpha1.RecreationEmptying] = func(context.Context) error { <-release; return nil }
 	w.wantTTL(whenEmpty)
-	for w.get().Status.Recreation == nil || w.get().Status.Recreation.Phase != v1alpha1.RecreationEmptying {
-		w.once()
-	}
+	w.reach(v1alpha1.RecreationEmptying)
 	w.once()
 	topologytest.Equal(t, "bindings meanwhile", 0, w.bindings())
 	topologytest.Equal(t, "Ready", "Unknown Recreating", w.conditionOf(v1alpha1.ConditionReady))
