@@ -228,8 +228,7 @@ var _ = Describe("With config/apiservice, the dead-letter API is served by the A
 		Eventually(func() string { return s.cluster.Kubectl("get", "namespace", doomed, "--output=yaml") }).
 			Should(ContainSubstring("NamespaceDeletionDiscoveryFailure"))
 		calls := filepath.Join(GinkgoT().TempDir(), "calls")
-		_, err := s.cluster.undeploy(calls)
-		Expect(err).NotTo(HaveOccurred())
+		Expect(s.cluster.undeploy(calls)).To(Succeed())
 		content, err := os.ReadFile(calls)
 		Expect(err).NotTo(HaveOccurred())
 		var deletions []string

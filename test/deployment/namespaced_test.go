@@ -123,8 +123,7 @@ var _ = Describe("Installed for single namespaces", Extended, Ordered, Long, fun
 			single.Kubectl("delete", "deployment", "second-warren-controller-manager", "--namespace=elsewhere")
 		})
 		calls := filepath.Join(GinkgoT().TempDir(), "calls")
-		_, err := single.undeploy(calls)
-		Expect(err).To(MatchError(ContainSubstring("would delete queues when their CRDs are deleted. " +
+		Expect(single.undeploy(calls)).To(MatchError(ContainSubstring("would delete queues when their CRDs are deleted. " +
 			"Uninstall these first: elsewhere/second-warren-controller-manager")))
 		content, err := os.ReadFile(calls)
 		Expect(err).NotTo(HaveOccurred())
@@ -148,8 +147,7 @@ var _ = Describe("Installed for single namespaces", Extended, Ordered, Long, fun
 			return single.Kubectl("get", "roles,rolebindings", "--all-namespaces", "--field-selector=metadata.namespace!="+system, "--output=name")
 		}
 		Expect(roles()).To(ContainSubstring("warren-manager-role"))
-		_, err := single.undeploy(filepath.Join(GinkgoT().TempDir(), "calls"))
-		Expect(err).NotTo(HaveOccurred())
+		Expect(single.undeploy(filepath.Join(GinkgoT().TempDir(), "calls"))).To(Succeed())
 		Expect(roles()).NotTo(ContainSubstring("warren"))
 		Expect(single.Kubectl("get", "--output=name", "clusterroles,clusterrolebindings,"+
 			"validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings")).

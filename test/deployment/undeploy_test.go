@@ -17,7 +17,7 @@ import (
 )
 
 // undeploy runs hack/undeploy.sh, which records the arguments of its kubectl in a file.
-func (c *cluster) undeploy(calls string) (string, error) {
+func (c *cluster) undeploy(calls string) error {
 	GinkgoHelper()
 	command := exec.CommandContext(ctx(), filepath.Join(Checkout, "hack", "undeploy.sh"))
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.KubeConfig, "KUBECTL="+kubectlWithoutWaiting(calls))
@@ -25,7 +25,7 @@ func (c *cluster) undeploy(calls string) (string, error) {
 	if err != nil {
 		err = fmt.Errorf("%w: %s", err, output)
 	}
-	return string(output), err
+	return err
 }
 
 // followRemoval runs the commands of docs/installation.md that remove finalizers.

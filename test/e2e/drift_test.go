@@ -46,21 +46,12 @@ var _ = Describe("Drift", func() {
 			Eventually(w.VHost.Definitions).WithTimeout(deadline.For(5 * time.Second)).Should(Equal(before))
 			// A refresh may happen between two deletions. Then they are detected and corrected separately. Events with the same
 			// note become one Event with a count.
-			w.EventuallyReasons("orders", WithTransform(func(reasons []string) string {
-				detected := 0
-				for _, reason := range reasons {
-					switch reason {
-					case "DriftDetected":
-						detected++
-					case "DriftCorrected":
-						detected--
-					}
-				}
-				if detected != 0 {
-					return fmt.Sprintf("%d more detected than corrected: %v", detected, reasons)
-				}
-				return strings.Join(reasons, " ")
-			}, MatchRegexp(`^Declared DriftDetected( DriftDetected| DriftCorrected)* DriftCorrected$`)))
+			joined := func(reasons []string) string { return strings.Join(reasons, " ") }
+			isBalanced := func(reasons string) bool {
+				return strings.Count(reasons, "DriftDetected") == strings.Count(reasons, "DriftCorrected")
+			}
+			w.EventuallyReasons("orders", WithTransform(joined, SatisfyAll(
+				MatchRegexp(`^Declared DriftDetected( DriftDetected| DriftCorrected)* DriftCorrected$`), Satisfy(isBalanced))))
 			w.Ready("orders")
 		})
 	}
