@@ -166,7 +166,7 @@ var _ = Describe("With config/apiservice, the dead-letter API is served by the A
 			{"the-viewer", missing, []string{"export", "orders"}},
 			{"the-editor", missing, []string{"export", "orders"}},
 			{"the-viewer", "view is enough to read, edit to move dead letters", []string{"redrive", "orders", "--yes"}},
-			{"the-viewer", "only the role admin in the namespace lets you delete dead letters", []string{"purge", "orders", "--expected-at-most=1", "--yes"}},
+			{"the-viewer", "deleting dead letters needs the role admin in the namespace; view is enough to list Purges", []string{"purge", "orders", "--expected-at-most=1", "--yes"}},
 		} {
 			Eventually(func() string {
 				output, err := warren(refused.user, refused.arguments...)
