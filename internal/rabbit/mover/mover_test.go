@@ -782,7 +782,12 @@ func TestCutBeforeAcknowledgementsArrive(t *testing.T) {
 		if progress.Unsure < 1 {
 			t.Error("no message counts as uncertain")
 		}
-		topologytest.Equal(t, "destination", slices.Concat(bodies(10), bodies(10)), drained(t, vh, destination, 20))
+		// The first connection may also have ended before all messages were published.
+		moved := bodiesOf(drain(t, vh, destination))
+		topologytest.Equal(t, "destination", bodies(10), sorted(moved))
+		if len(moved) <= 10 || len(moved) > 20 {
+			t.Errorf("destination has %d messages, want more than 10 and at most 20", len(moved))
+		}
 	})
 }
 
