@@ -21,6 +21,7 @@ wait_for_soak() {
 }
 
 # The soak has its own API server and manager.
+export WARREN_COVERAGE=1
 mkdir -p bin
 make soak >bin/soak.log 2>&1 &
 soaking=$!

@@ -50,7 +50,7 @@ func withAPIServer(run func() int) (code int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	if server, err = controlplane.Shared(controlplane.WithOthers, folder, filepath.Join("..", "..", "config", "crd", "bases")); err != nil {
+	if server, err = controlplane.Shared(folder, filepath.Join("..", "..", "config", "crd", "bases")); err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()

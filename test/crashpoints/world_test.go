@@ -57,7 +57,7 @@ func newParts(t *testing.T) *parts {
 	}
 	var err error
 	crds := filepath.Join("..", "..", "config", "crd", "bases")
-	if p.server, err = controlplane.Shared(controlplane.WithOthers, t.TempDir(), crds); err != nil {
+	if p.server, err = controlplane.Shared(t.TempDir(), crds); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.server.Stop() })

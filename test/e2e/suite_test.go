@@ -65,7 +65,7 @@ var _ = SynchronizedBeforeSuite(func() []byte {
 	DeferCleanup(file.Close)
 	heard := &witness{}
 	LogTo(io.MultiWriter(file, heard))
-	server := ExclusiveAPIServer()
+	server := StartAPIServer()
 
 	listening, stopListening := context.WithCancel(context.Background())
 	DeferCleanup(stopListening)

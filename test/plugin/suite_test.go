@@ -45,7 +45,7 @@ type shared struct{ KubeConfig, Plugins string }
 var _ = SynchronizedBeforeSuite(func() []byte {
 	LogTo(GinkgoWriter)
 	folder := BuildPlugin()
-	server := ExclusiveAPIServer()
+	server := StartAPIServer()
 	for _, role := range []string{"brokerconnection", "consumerqueue", "redrive"} {
 		server.Kubectl("apply", "-f", filepath.Join(Checkout, "config", "rbac", role+"_viewer_role.yaml"))
 	}

@@ -6,13 +6,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/testenv/controlplane"
 )
 
@@ -40,18 +38,8 @@ func StartAPIServer(change ...func(*envtest.Environment)) *APIServer {
 // specs. If there is no such server, it starts one.
 func SharedAPIServer() *APIServer {
 	GinkgoHelper()
-	server, err := controlplane.Shared(controlplane.WithOthers, GinkgoT().TempDir(), crds)
+	server, err := controlplane.Shared(GinkgoT().TempDir(), crds)
 	return use(server, err)
-}
-
-// ExclusiveAPIServer is SharedAPIServer for a suite whose manager watches all namespaces: no other suite uses the server until
-// this one ends.
-func ExclusiveAPIServer() *APIServer {
-	GinkgoHelper()
-	server, err := controlplane.Shared(controlplane.Alone, GinkgoT().TempDir(), crds)
-	s := use(server, err)
-	s.removeResources()
-	return s
 }
 
 // use returns a server for a spec, and stops the server when the spec ends.
@@ -64,19 +52,6 @@ func use(server *controlplane.Server, err error) *APIServer {
 		}
 	})
 	return clientOf(server)
-}
-
-// removeResources deletes the resources of earlier suites. Their managers have ended and cannot remove the finalizers.
-func (s *APIServer) removeResources() {
-	GinkgoHelper()
-	for _, list := range []client.ObjectList{
-		&v1alpha1.RedriveList{}, &v1alpha1.PurgeList{}, &v1alpha1.ConsumerQueueList{}, &v1alpha1.BrokerConnectionList{},
-	} {
-		Expect(s.List(ctx(), list)).To(Succeed())
-		Expect(meta.EachListItem(list, func(item runtime.Object) error {
-			return deleteWithFinalizers(ctx(), s, item.(client.Object))
-		})).To(Succeed())
-	}
 }
 
 // deleteWithFinalizers deletes a resource and its finalizers, because its manager has ended.

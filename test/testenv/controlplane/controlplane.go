@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,8 +35,6 @@ type Server struct {
 	KubeConfig string
 	// Environment stops and restarts the server. It is nil if another process started the server.
 	Environment *envtest.Environment
-
-	release func()
 }
 
 // Start starts a server with the CRDs in a directory, or without CRDs if crds is empty. Certificates and kubeconfig stay in
@@ -83,44 +80,16 @@ func Connect(kubeConfig string) (*Server, error) {
 	return &Server{Config: config, KubeConfig: kubeConfig}, nil
 }
 
-// Sharing is how a suite shares the server of a run.
-type Sharing int
-
-const (
-	// WithOthers is for suites whose managers watch single namespaces, and for suites without a manager.
-	WithOthers Sharing = syscall.LOCK_SH
-	// Alone is for suites with a manager that watches all namespaces.
-	Alone Sharing = syscall.LOCK_EX
-)
-
-// Shared returns the server that the suites of a run share, or starts a server if SharedKubeConfig is not set. It waits until no
-// other suite uses the server in a way that excludes this one. Stop, or the end of the process, ends the use.
-func Shared(sharing Sharing, folder, crds string) (*Server, error) {
-	file := os.Getenv(SharedKubeConfig)
-	if file == "" {
-		return Start(folder, crds)
+// Shared returns the server that the suites of a run share, or starts a server if SharedKubeConfig is not set.
+func Shared(folder, crds string) (*Server, error) {
+	if file := os.Getenv(SharedKubeConfig); file != "" {
+		return Connect(file)
 	}
-	lock, err := os.OpenFile(file+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open the lock of the shared API server: %w", err)
-	}
-	if err := syscall.Flock(int(lock.Fd()), int(sharing)); err != nil {
-		return nil, errors.Join(fmt.Errorf("wait for the shared API server: %w", err), lock.Close())
-	}
-	s, err := Connect(file)
-	if err != nil {
-		return nil, errors.Join(err, lock.Close())
-	}
-	s.release = func() { _ = lock.Close() }
-	return s, nil
+	return Start(folder, crds)
 }
 
-// Stop stops a server that this process started, or releases a shared one for the next suite. It returns an error if envtest had
-// to kill a process.
+// Stop stops a server that this process started. It returns an error if envtest had to kill a process.
 func (s *Server) Stop() error {
-	if s.release != nil {
-		s.release()
-	}
 	if s.Environment == nil {
 		return nil
 	}
