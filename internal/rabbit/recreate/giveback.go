@@ -44,9 +44,7 @@ func (r *Recreator) GiveBack(ctx context.Context, rec Recreation, report func(Pr
 		if err := r.changer.Declare(ctx, r.Cluster, topology.Topology{Queues: []topology.Queue{rec.Queue}}); err != nil {
 			return Progress{}, reasoned(err)
 		}
-	}
-	if isYoung := isNew || !now.Exists; isYoung && !rec.WithoutHold {
-		if err := management.Sleep(ctx, r.Errors, registering); err != nil {
+		if err := r.awaitName(ctx, rec); err != nil {
 			return Progress{}, err
 		}
 	}

@@ -552,6 +552,18 @@ func TestRecreationHoldsBackTiers(t *testing.T) {
 		stream := streamTo(t, vh, "", "orders.retry", 5*time.Millisecond)
 		run := recreation(t, vh, nil)
 		run.record.Tiers = []string{"orders.retry"}
+		var opened time.Time
+		run.survives = func(step string) bool {
+			switch step {
+			case safedelete.StepOpened:
+				opened = time.Now()
+			case recreate.StepSwapped:
+				if rested := time.Since(opened); rested < 1500*time.Millisecond {
+					t.Errorf("messages come to the new queue after %v, and RabbitMQ may not have written its name to disk", rested)
+				}
+			}
+			return true
+		}
 		run.run()
 		if run.past > 0 {
 			t.Errorf("%d messages from the tier count as past the bindings", run.past)

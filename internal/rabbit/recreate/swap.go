@@ -6,13 +6,14 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
-// Swap deletes the queue if it is provably empty and has no consumers, and declares it with the new arguments. It calls
-// deleteSent before the delete goes out. deleteSent must record Recreation.DeleteSent; its error ends the call, and is returned
-// as it is.
+// Swap deletes the queue if it is provably empty and has no consumers, and declares it with the new arguments. It returns once
+// RabbitMQ has written the name of the new queue to disk. It calls deleteSent before the delete goes out. deleteSent must record
+// Recreation.DeleteSent; its error ends the call, and is returned as it is.
 //
 // If DeleteSent is recorded, a delete of an earlier process may be running. Then Swap first waits up to 30 s until the queue is
 // gone, and declares it. The fence stays closed during the wait, because RabbitMQ would delete new messages with the queue.
@@ -25,6 +26,9 @@ func (r *Recreator) Swap(ctx context.Context, rec Recreation, deleteSent func(co
 		return Swapped{DeleteSent: isNew}, r.whyNotCleared(ctx, rec, err)
 	}
 	if isNew {
+		if err := r.awaitName(ctx, rec); err != nil {
+			return Swapped{DeleteSent: true}, err
+		}
 		return Swapped{DeleteSent: true}, r.Crash.Pass(StepSwapped)
 	}
 	swapped, err := r.swap(ctx, rec, deleteSent)
@@ -60,11 +64,19 @@ func (r *Recreator) swap(ctx context.Context, rec Recreation, deleteSent func(co
 		freezer.abandon()
 		return swapped, crashpoint.ErrCrashed
 	}
-	freezer.thaw()
+	defer freezer.thaw()
 	if err != nil {
 		return swapped, whyNotSwapped(done, drainer.moved, err)
 	}
-	return swapped, nil
+	return swapped, r.awaitName(ctx, rec) // the messages of the tiers come to the new queue, too
+}
+
+// awaitName waits until RabbitMQ has written the name of a new queue to disk, unless no messages will be moved to the queue.
+func (r *Recreator) awaitName(ctx context.Context, rec Recreation) error {
+	if rec.WithoutHold {
+		return nil
+	}
+	return management.Sleep(ctx, r.Errors, registering)
 }
 
 // emptyAgain moves messages before the fence stands: dead letters of the tiers, and all that arrived while Warren was down.
