@@ -211,6 +211,7 @@ await() {
   local version=$1 begin=$2 waited=""
   until ready; do
     waited=yes
+    "${BACKEND}_running" "$version" || sleep 1 # a process has no command line for a moment while it executes the next program
     if ! "${BACKEND}_running" "$version" || ((SECONDS - begin > 180)); then
       "${BACKEND}_log" "$version" >&2 || true
       die "RabbitMQ $version did not start; the end of its log is above"
