@@ -44,7 +44,8 @@ var _ = Describe("A broker that is upgraded", Extended, Ordered, ContinueOnFailu
 			w.Ready(name)
 		}
 		definitions := w.VHost.Export()
-		w.Disconnect()
+		w.Connect(v1alpha1.BrokerConnectionSpec{Suspend: true})
+		w.EventuallyConnection(Condition("Suspended", metav1.ConditionTrue, "Suspended"))
 		after = w.VHost.At(upgraded)
 		after.Import(definitions)
 		before = after.Definitions()
