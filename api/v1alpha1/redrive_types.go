@@ -59,9 +59,9 @@ type RedriveSpec struct {
 	// +optional
 	MaxFailures *int32 `json:"maxFailures,omitempty"`
 
-	// removeHeaders are headers that the Redrive removes from messages, in addition to the headers of RabbitMQ and of Warren's
-	// consumers. Name the header in which the application counts attempts.
-	// +kubebuilder:default={"x-retry-count"}
+	// removeHeaders are headers that the Redrive removes from messages, in addition to the headers of RabbitMQ, and to those in
+	// which Warren's consumers count attempts and describe failures. If your application counts attempts in another header, name it
+	// here.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MinLength=1

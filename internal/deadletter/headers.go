@@ -87,7 +87,9 @@ const directReplyTo = "amq.rabbitmq.reply-to"
 // count attempts by x-death would dead-letter the copy immediately. RabbitMQ 3.10 also continues to count in a client's x-death.
 func (s RedriveHeaders) headers(deadLetter Message, at time.Time, seq int64) amqp.Table {
 	headers := amqp.Table(contract.CopyHeaders(deadLetter.Headers))
-	left := []string{contract.HeaderDeferCount, contract.HeaderCopyID, headerDeliveryTime, headerDeferralToken}
+	left := []string{
+		contract.HeaderRetryCount, contract.HeaderDeferCount, contract.HeaderCopyID, headerDeliveryTime, headerDeferralToken,
+	}
 	for _, name := range append(left, s.Remove...) {
 		delete(headers, name)
 	}

@@ -12,7 +12,7 @@ import (
 var (
 	redriveHeaders = RedriveHeaders{
 		ID: "0d7f", Name: "shop/orders-x7k2p", By: "alice@example.com", Reason: "payment API is back", From: "orders.dlq",
-		Remove: []string{"x-retry-count"},
+		Remove: []string{"x-attempts"},
 	}
 	at = time.Date(2026, 11, 2, 8, 30, 0, 0, time.UTC)
 )
@@ -60,6 +60,10 @@ func TestCopyHeaders(t *testing.T) {
 				"x-original-exchange": "shop", "x-original-routing-key": "order.placed", "x-warren-origin-queue": "orders",
 				"x-warren-origin-exchange": "shop", "x-warren-origin-routing-key": "order.placed", "x-warren-origin-reason": "Parked",
 			}),
+		},
+		"what the Redrive names goes, too": {
+			message: amqp.Delivery{Headers: amqp.Table{"x-attempts": int64(4), "x-retry-count": int64(4), "tenant": "acme"}},
+			want:    stamped(amqp.Table{"tenant": "acme", "x-warren-origin-reason": "Parked"}),
 		},
 		"what delays a message goes": {
 			message: amqp.Delivery{Headers: amqp.Table{"x-opt-delivery-time": at.Add(time.Hour).UnixMilli(), "x-opt-deferral-token": "t1"}},

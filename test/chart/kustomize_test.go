@@ -30,14 +30,19 @@ func TestContractsRenderConfigContract(t *testing.T) {
 	expectSame(t, want, render(t, "helm", append(sameImage, "--set=consumerContracts.enabled=true")...))
 }
 
-// For a single namespace without cluster-wide permissions, it renders exactly the objects of config/namespaced.
+// For a single namespace without cluster-wide permissions, it renders exactly the objects of config/namespaced. With the roles for
+// users, it also renders those of config/namespaced/users.
 func TestSingleNamespaceRendersConfigNamespaced(t *testing.T) {
 	t.Parallel()
 	values := []string{
 		"--set=watchNamespaces={default}", "--set=metrics.enabled=false", "--set=deadLetters.enabled=false",
-		"--set=rbac.aggregateClusterRoles=false", "--set=requestedByPolicy.enabled=false",
+		"--set=requestedByPolicy.enabled=false",
 	}
-	expectSame(t, kustomize(t, "config/namespaced"), render(t, "helm", append(values, sameImage...)...))
+	values = append(values, sameImage...)
+	expectSame(t, kustomize(t, "config/namespaced"), render(t, "helm", append(values, "--set=rbac.aggregateClusterRoles=false")...))
+	want := kustomize(t, "config/namespaced")
+	maps.Copy(want, kustomize(t, "config/namespaced/users"))
+	expectSame(t, want, render(t, "helm", values...))
 }
 
 // The PodDisruptionBudget of the chart has the spec of config/apiservice.

@@ -83,8 +83,11 @@ func tags(bc *v1alpha1.BrokerConnection) Result {
 		result.Message = "the user has the tag policymaker"
 	default:
 		result.State = Warning
-		result.Message = "the user lacks the tag policymaker, so Warren deletes and recreates no queue"
-		result.Remedy = "Set the tags of the user in the Secret:\n  rabbitmqctl set_user_tags USER management policymaker"
+		result.Message = "the user lacks the tag policymaker, so Warren recreates no queue, and deletes queues only with " +
+			"deletionPolicy Delete"
+		result.Remedy = "Add policymaker to the tags of the user in the Secret. set_user_tags replaces all tags, so name the " +
+			"present ones, too:\n  rabbitmqctl list_users\n" +
+			"  rabbitmqctl set_user_tags USER PRESENT_TAGS policymaker"
 	}
 	return result
 }

@@ -61,8 +61,10 @@ func TestConnections(t *testing.T) {
 		"a user without policymaker": {
 			func(bc *v1alpha1.BrokerConnection) { bc.Status.Capabilities.Policies = false }, inSync,
 			[]Result{{
-				Warning, "user tags", bcShop, "the user lacks the tag policymaker, so Warren deletes and recreates no queue",
-				"Set the tags of the user in the Secret:\n  rabbitmqctl set_user_tags USER management policymaker",
+				Warning, "user tags", bcShop,
+				"the user lacks the tag policymaker, so Warren recreates no queue, and deletes queues only with deletionPolicy Delete",
+				"Add policymaker to the tags of the user in the Secret. set_user_tags replaces all tags, so name the present ones, too:\n" +
+					"  rabbitmqctl list_users\n  rabbitmqctl set_user_tags USER PRESENT_TAGS policymaker",
 			}},
 		},
 		"no events": {

@@ -34,7 +34,7 @@ func (f *redriveFlags) add(cmd *cobra.Command) {
 		"wait while the destination has more ready messages than this, or unlimited (default 10000)")
 	flags.Int32Var(&f.maxFailures, "max-failures", 0, "end the Redrive after this many messages could not be moved (default 10)")
 	flags.StringArrayVar(&f.removeHeaders, "remove-header", nil,
-		"remove this header from each message (default x-retry-count); repeat the flag for several headers")
+		"also remove this header from each message; repeat the flag for several headers")
 	flags.StringVar(&f.to, "to", "main", "main: the main queue; retry: a delay tier; original: "+
 		"the exchange that each message was first published to; consumerqueue/NAME: the main queue of another ConsumerQueue")
 	flags.StringVar(&f.delay, "delay", "", "with --to retry: the delay of the tier (default the first tier)")
