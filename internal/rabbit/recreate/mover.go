@@ -36,16 +36,20 @@ type move struct {
 	isPast   func(*amqp.Delivery) bool
 	// before is the progress of earlier moves of the call.
 	before Progress
-	// restores: the move leads back to the queue, so messages get back the properties that they must not have in the backlog.
-	restores bool
+	// movesBack: the move leads back to the queue. restores: messages get back the properties that they must not have in the backlog.
+	movesBack, restores bool
 }
 
 // maxMoved is how many messages a move takes at most from the hold. Publishers may fill the hold faster than Warren moves messages,
 // and then it never becomes nearly empty.
 func maxMoved(ready int) int { return 2*ready + 5000 }
 
-// move moves messages until fewer than endBelow are ready. A message that cannot be moved ends the move, also because another client
-// has deleted the destination or its binding: the caller declares both. It drops sentinels that a crash has left behind.
+// maxFailures is how many messages that cannot be moved a move back leaves behind, until it ends.
+const maxFailures = 100
+
+// move moves messages until fewer than endBelow are ready. It fails if a message cannot be moved. A move back first moves the messages
+// behind it. A move ends if another client has deleted the destination or its binding: the caller declares both. It drops sentinels
+// that a crash has left behind.
 func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Progress, error) {
 	var latest Progress
 	settings := mover.Settings{MaxDepth: -1}
@@ -53,17 +57,21 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 		settings.MaxDepth = m.maxDepth
 	}
 	total := math.MaxInt
-	if m.restores && m.endBelow > 0 { // the end of a move returns messages, which the queue itself may count as deliveries
+	if m.movesBack && m.endBelow > 0 { // the end of a move returns messages, which the queue itself may count as deliveries
 		total = maxMoved(m.ready)
 	}
-	copier := copier{exchange: m.exchange, user: r.Username, restores: m.restores}
+	failures := 1
+	if m.movesBack {
+		failures = maxFailures
+	}
+	copier := copier{exchange: m.exchange, user: r.Username, movesBack: m.movesBack, restores: m.restores}
 	moving, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	done, err := r.changer.Move(moving, r.Cluster, mover.Config{
 		Log: r.Log, Queue: m.from, Destination: m.to, Exchange: m.exchange, Judge: copier, Copier: copier,
 		Settings: func() mover.Settings { return settings },
 		Drop:     safedelete.IsSentinel,
-		Total:    total, EndBelow: m.endBelow, MaxFailures: 1, Apart: m.isPast,
+		Total:    total, EndBelow: m.endBelow, MaxFailures: failures, Apart: m.isPast,
 		Report: func(now mover.Progress) {
 			latest = m.progressOf(now)
 			if now.State == mover.DestinationMissing {
@@ -76,7 +84,7 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 	})
 	latest = m.progressOf(done)
 	switch {
-	case errors.Is(err, mover.ErrTooManyFailures) && len(done.Failures) > 0:
+	case (err == nil || errors.Is(err, mover.ErrTooManyFailures)) && len(done.Failures) > 0:
 		failure := done.Failures[0]
 		reason := MessageNotMoved
 		if failure.Message == errAMQP10.Error() {
@@ -105,7 +113,8 @@ func (m move) progressOf(now mover.Progress) Progress {
 // copier copies each message without changes if AMQP 0-9-1 and RabbitMQ allow it.
 type copier struct {
 	exchange, user string
-	restores       bool
+	// movesBack and restores are those of the move.
+	movesBack, restores bool
 }
 
 // Skips skips no message.
@@ -145,11 +154,14 @@ func (c copier) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Pu
 		headers[HeaderUserID], copied.UserId = copied.UserId, ""
 	}
 	switch kept, given := headers[headerExpiration].(string); {
-	case !c.restores && copied.Expiration != "":
-		headers[headerExpiration], copied.Expiration = copied.Expiration, ""
 	case c.restores && given:
 		copied.Expiration = kept
 		delete(headers, headerExpiration)
+	case !c.movesBack:
+		delete(headers, headerExpiration) // of a publisher, perhaps with a value that RabbitMQ refuses
+		if copied.Expiration != "" {
+			headers[headerExpiration], copied.Expiration = copied.Expiration, ""
+		}
 	}
 	return contract.Route{Exchange: c.exchange, RoutingKey: message.RoutingKey}, copied, nil
 }
