@@ -7,6 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/recreate"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/rabbittest"
 )
@@ -73,5 +74,36 @@ func (r *recreating) mustBeBound() {
 	slices.Sort(sources["orders"])
 	if !slices.Equal(sources["orders"], []string{"direct", "topic"}) || len(sources[r.record.Hold()]) > 0 {
 		r.t.Errorf("the bindings are %q", sources)
+	}
+}
+
+// A message expires in the hold while the bindings lead there. The queue would have dead-lettered it, so the hold does.
+func TestRecreationDeadLettersWhatExpiresInTheHold(t *testing.T) {
+	cases := map[string]vhost.Arguments{
+		"at most once": {vhost.ArgDeadLetterExchange: "dead"},
+		"at least once": {
+			vhost.ArgDeadLetterExchange: "dead", vhost.ArgDeadLetterRoutingKey: "orders",
+			vhost.ArgDeadLetterStrategy: "at-least-once", vhost.ArgOverflow: vhost.OverflowRejectPublish,
+		},
+	}
+	for name, arguments := range cases {
+		t.Run(name, func(t *testing.T) {
+			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+				boundQueue(vh, arguments)
+				vh.DeclareQueue("orders.dlq", rabbittest.Quorum(nil))
+				vh.DeclareExchange("dead", "direct", nil)
+				vh.Bind("dead", "orders.dlq", "orders", nil)
+				before := vh.Definitions()
+				run := recreation(t, vh, arguments)
+				if err := run.next(); err != nil {
+					t.Fatal(err)
+				}
+				vh.Send("direct", "orders", amqp.Publishing{DeliveryMode: amqp.Persistent, MessageId: "expires", Expiration: "100"})
+				rabbittest.Holds(t, vh, "orders.dlq", 1)
+				run.record.phase = diverting // as after a crash before its end was recorded, and an update of Warren
+				run.run()
+				run.mustBeAsBefore(before, true)
+			})
+		})
 	}
 }
