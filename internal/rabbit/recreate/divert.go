@@ -70,6 +70,22 @@ func (r *Recreator) Divert(
 		"%q; stop that client", rec.Queue.Name, rec.Hold())
 }
 
+// divertLate moves the bindings that other clients have made since Divert to the hold, and reports whether there were any. It records
+// none of them, because the hold has them.
+func (r *Recreator) divertLate(ctx context.Context, rec Recreation) (late bool, err error) {
+	bindings, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
+	if err != nil || len(bindings) == 0 {
+		return false, err
+	}
+	if err := checkBindings(rec, union(rec.Bindings, bindings)); err != nil {
+		return true, err
+	}
+	if err := r.divertBindings(ctx, rec, bindings); err != nil {
+		return true, err
+	}
+	return true, management.Sleep(ctx, r.Errors, inFlight)
+}
+
 // divertBindings binds the hold before it unbinds the queue.
 func (r *Recreator) divertBindings(ctx context.Context, rec Recreation, bindings []vhost.Binding) error {
 	if err := r.Crash.Pass(StepRecorded); err != nil {

@@ -2,11 +2,13 @@ package recreate_test
 
 import (
 	"slices"
+	"sync"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/recreate"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/rabbittest"
@@ -103,6 +105,53 @@ func TestRecreationDeadLettersWhatExpiresInTheHold(t *testing.T) {
 				run.record.phase = diverting // as after a crash before its end was recorded, and an update of Warren
 				run.run()
 				run.mustBeAsBefore(before, true)
+			})
+		})
+	}
+}
+
+// Another client binds the queue when Divert has ended: its binding would be deleted with the queue.
+func TestRecreationKeepsALateBinding(t *testing.T) {
+	cases := map[string]struct {
+		phase phase  // that has not begun when the client binds the queue
+		step  string // after which the client binds the queue
+	}{
+		"made while the queue is emptied": {phase: emptying},
+		"made after the queue is emptied": {phase: swapping},
+		"made behind the fence":           {step: safedelete.StepFenced},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+				boundQueue(vh, nil)
+				bind := sync.OnceFunc(func() { vh.Bind("topic", "orders", "new.#", nil) })
+				run := recreation(t, vh, nil)
+				run.survives = func(step string) bool {
+					if step == test.step {
+						bind()
+					}
+					return true
+				}
+				for run.record.phase != givingBack {
+					if run.record.phase == test.phase {
+						bind()
+						vh.Publish("topic", "new.1", "early")
+						run.record.Emptied = test.phase == swapping
+					}
+					if err := run.next(); err != nil && recreate.ReasonOf(err) != "" {
+						t.Fatal(err)
+					}
+				}
+				if run.past > 0 {
+					t.Errorf("%d messages through a binding count as past the bindings", run.past)
+				}
+				run.run()
+				bound := slices.ContainsFunc(vh.Definitions().Bindings, func(binding brokers.Binding) bool {
+					return binding.Destination == "orders" && binding.RoutingKey == "new.#"
+				})
+				if !bound {
+					t.Error("the binding is lost")
+				}
 			})
 		})
 	}

@@ -41,8 +41,8 @@ func TestCopyOfAMessage(t *testing.T) {
 	cases := map[string]struct {
 		movesBack, restores bool
 
-		message  amqp.Delivery
-		copied   amqp.Publishing
+		message amqp.Delivery
+		copied  amqp.Publishing
 	}{
 		"keeps everything and records the exchange": {
 			message: full(nil),
@@ -51,7 +51,7 @@ func TestCopyOfAMessage(t *testing.T) {
 		"keeps the exchange that an earlier move recorded": {
 			movesBack: true, restores: true,
 			message: full(func(m *amqp.Delivery) { m.Headers[HeaderExchange], m.Exchange = "orders", "warren-backlog-k3v9q2m7xa" }),
-			copied:   same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, nil),
+			copied:  same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, nil),
 		},
 		"drops the counts of RabbitMQ": {
 			message: full(func(m *amqp.Delivery) {
@@ -74,7 +74,7 @@ func TestCopyOfAMessage(t *testing.T) {
 		"restores the expiration": {
 			movesBack: true, restores: true,
 			message: full(func(m *amqp.Delivery) { m.Headers[HeaderExchange], m.Headers[headerExpiration] = "orders", "60000" }),
-			copied:   same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, func(p *amqp.Publishing) { p.Expiration = "60000" }),
+			copied:  same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, func(p *amqp.Publishing) { p.Expiration = "60000" }),
 		},
 		"drops the header that a publisher has set, on the way to the backlog": {
 			message: full(func(m *amqp.Delivery) { m.Headers[headerExpiration] = "x" }),
