@@ -162,11 +162,15 @@ func (r *Recreator) giveBackRest(ctx context.Context, rec Recreation, progress P
 func (r *Recreator) moveBoth(
 	ctx context.Context, rec Recreation, before Progress, endBelow int, report func(Progress),
 ) (Progress, error) {
-	progress, stuck := r.moveBack(ctx, rec, rec.Backlog(), before, 0, report)
+	count := r.countSurely // a queue that looks empty would lose its place in the order
+	if endBelow == 0 {     // the deletion shows whether the queues are empty
+		count = r.count
+	}
+	progress, stuck := r.moveBack(ctx, rec, rec.Backlog(), before, 0, count, report)
 	if mayPass(stuck) {
 		return progress, stuck
 	}
-	progress, err := r.moveBack(ctx, rec, rec.Hold(), progress, endBelow, report)
+	progress, err := r.moveBack(ctx, rec, rec.Hold(), progress, endBelow, count, report)
 	if mayPass(err) {
 		return progress, err
 	}
@@ -176,10 +180,13 @@ func (r *Recreator) moveBoth(
 // mayPass reports whether an error may pass without any change, as the loss of a connection does.
 func mayPass(err error) bool { return err != nil && ReasonOf(err) == "" }
 
+// counter returns the counts of a queue.
+type counter func(ctx context.Context, queue string) (QueueSeen, error)
+
 // moveBack moves messages from the hold or the backlog to the queue until fewer than endBelow are ready; zero moves all. It fails
 // before that if the queue could drop messages.
 func (r *Recreator) moveBack(
-	ctx context.Context, rec Recreation, from string, before Progress, endBelow int, report func(Progress),
+	ctx context.Context, rec Recreation, from string, before Progress, endBelow int, count counter, report func(Progress),
 ) (Progress, error) {
 	policies, err := r.api.Policies(ctx)
 	if err != nil {
@@ -189,7 +196,7 @@ func (r *Recreator) moveBack(
 	if err != nil {
 		return before, err
 	}
-	left, err := r.count(ctx, from)
+	left, err := count(ctx, from)
 	if err != nil || left.Ready < max(1, endBelow) {
 		return before, err
 	}
