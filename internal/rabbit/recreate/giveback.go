@@ -184,17 +184,16 @@ func mayPass(err error) bool { return err != nil && ReasonOf(err) == "" }
 type counter func(ctx context.Context, queue string) (QueueSeen, error)
 
 // moveBack moves messages from the hold or the backlog to the queue until fewer than endBelow are ready; zero moves all. It fails
-// before that if the queue could drop messages.
+// before that if the queue could drop messages, even because of a policy that changes meanwhile.
 func (r *Recreator) moveBack(
 	ctx context.Context, rec Recreation, from string, before Progress, endBelow int, count counter, report func(Progress),
 ) (Progress, error) {
-	policies, err := r.api.Policies(ctx)
-	if err != nil {
-		return before, reasoned(err)
-	}
-	depth, err := maxDepth(rec.Queue.Name, rec.Queue.Arguments, policies)
-	if err != nil {
-		return before, err
+	depth := func(ctx context.Context) (int, error) {
+		policies, err := r.api.Policies(ctx)
+		if err != nil {
+			return 0, reasoned(err)
+		}
+		return maxDepth(rec.Queue.Name, rec.Queue.Arguments, policies)
 	}
 	left, err := count(ctx, from)
 	if err != nil || left.Ready < max(1, endBelow) {

@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/deadletter"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 )
@@ -31,8 +35,9 @@ type move struct {
 	ready int
 	// endBelow ends the move as soon as fewer messages are ready; zero moves all.
 	endBelow int
-	// maxDepth is how many ready messages the destination may have; any number if zero.
-	maxDepth int
+	// maxDepth returns how many ready messages the destination may have, zero for any number, or why it may get none. It is called each
+	// second, because policies change. If maxDepth is nil, the destination may have any number.
+	maxDepth func(context.Context) (int, error)
 	isPast   func(*amqp.Delivery) bool
 	// before is the progress of earlier moves of the call.
 	before Progress
@@ -52,9 +57,11 @@ const maxFailures = 100
 // that a crash has left behind.
 func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Progress, error) {
 	var latest Progress
-	settings := mover.Settings{MaxDepth: -1}
-	if m.maxDepth > 0 {
-		settings.MaxDepth = m.maxDepth
+	limit := &depthLimit{}
+	if m.maxDepth != nil {
+		if err := limit.read(ctx, m.maxDepth); err != nil {
+			return m.before, err
+		}
 	}
 	total := math.MaxInt
 	if m.movesBack && m.endBelow > 0 { // the end of a move returns messages, which the queue itself may count as deliveries
@@ -66,10 +73,15 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 	}
 	copier := copier{exchange: m.exchange, user: r.Username, movesBack: m.movesBack, restores: m.restores}
 	moving, stop := context.WithCancelCause(ctx)
+	var reading sync.WaitGroup
+	defer reading.Wait()
 	defer stop(nil)
+	if m.maxDepth != nil {
+		reading.Go(func() { stop(r.keepReading(moving, limit, m.maxDepth)) })
+	}
 	done, err := r.changer.Move(moving, r.Cluster, mover.Config{
 		Log: r.Log, Queue: m.from, Destination: m.to, Exchange: m.exchange, Judge: copier, Copier: copier,
-		Settings: func() mover.Settings { return settings },
+		Settings: limit.settings,
 		Drop:     safedelete.IsSentinel,
 		Total:    total, EndBelow: m.endBelow, MaxFailures: failures, Apart: m.isPast,
 		Report: func(now mover.Progress) {
@@ -101,6 +113,37 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 		return latest, r.Errors.Unreachable(ctx.Err())
 	}
 	return latest, context.Cause(moving)
+}
+
+// depthLimit is the latest result of move.maxDepth.
+type depthLimit struct{ messages atomic.Int64 }
+
+func (l *depthLimit) read(ctx context.Context, maxDepth func(context.Context) (int, error)) error {
+	messages, err := maxDepth(ctx)
+	if err == nil {
+		l.messages.Store(int64(messages))
+	}
+	return err
+}
+
+func (l *depthLimit) settings() mover.Settings {
+	if messages := int(l.messages.Load()); messages > 0 {
+		return mover.Settings{MaxDepth: messages}
+	}
+	return mover.Settings{MaxDepth: -1}
+}
+
+// depthPause is the time between two readings of a limit.
+const depthPause = time.Second
+
+// keepReading reads the limit until the context ends or the destination may get no more messages. A reading that fails changes nothing.
+func (r *Recreator) keepReading(ctx context.Context, limit *depthLimit, maxDepth func(context.Context) (int, error)) error {
+	for management.Sleep(ctx, r.Errors, depthPause) == nil {
+		if err := limit.read(ctx, maxDepth); ReasonOf(err) != "" {
+			return err
+		}
+	}
+	return nil
 }
 
 func (m move) progressOf(now mover.Progress) Progress {
