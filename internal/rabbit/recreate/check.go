@@ -201,7 +201,7 @@ func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *
 		if !byName || r.isAtLeastOnce(source.Queue, policies) {
 			continue
 		}
-		now, err := r.count(ctx, source.Queue)
+		now, err := r.countSurely(ctx, source.Queue)
 		if err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *
 	if info == nil {
 		return nil
 	}
-	now, err := r.count(ctx, name)
+	now, err := r.countSurely(ctx, name)
 	if err != nil || now.Ready == 0 {
 		return err
 	}

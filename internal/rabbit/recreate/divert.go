@@ -70,6 +70,22 @@ func (r *Recreator) Divert(
 		"%q; stop that client", rec.Queue.Name, rec.Hold())
 }
 
+// divertLate moves the bindings that other clients have made since Divert to the hold, and reports whether there were any. It records
+// none of them, because the hold has them.
+func (r *Recreator) divertLate(ctx context.Context, rec Recreation) (late bool, err error) {
+	bindings, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
+	if err != nil || len(bindings) == 0 {
+		return false, err
+	}
+	if err := checkBindings(rec, union(rec.Bindings, bindings)); err != nil {
+		return true, err
+	}
+	if err := r.divertBindings(ctx, rec, bindings); err != nil {
+		return true, err
+	}
+	return true, management.Sleep(ctx, r.Errors, inFlight)
+}
+
 // divertBindings binds the hold before it unbinds the queue.
 func (r *Recreator) divertBindings(ctx context.Context, rec Recreation, bindings []vhost.Binding) error {
 	if err := r.Crash.Pass(StepRecorded); err != nil {
@@ -104,17 +120,41 @@ func (r *Recreator) tryArguments(ctx context.Context, rec Recreation) error {
 	return reasoned(r.changer.Delete(ctx, r.Cluster, []string{probe.Name}, nil))
 }
 
-// declareHoldAndBacklog declares the hold, the backlog, and the exchange that leads to the backlog.
+// declareHoldAndBacklog declares the hold, the backlog, and the exchange that leads to the backlog. An existing hold stays as it is,
+// because an earlier version of Warren may have declared it with other arguments.
 func (r *Recreator) declareHoldAndBacklog(ctx context.Context, rec Recreation) error {
 	arguments := vhost.Arguments{vhost.ArgQueueType: vhost.TypeQuorum}
 	if r.isAtLeast(vhost.RabbitMQ40) { // earlier versions have no limit by default
 		arguments[vhost.ArgDeliveryLimit] = int64(-1)
 	}
+	queues := []topology.Queue{{Name: rec.Backlog(), Arguments: arguments}}
+	hold, err := r.count(ctx, rec.Hold())
+	if err != nil {
+		return err
+	}
+	if !hold.Exists {
+		queues = append(queues, topology.Queue{Name: rec.Hold(), Arguments: deadLetteringLike(rec.Queue.Arguments, arguments)})
+	}
 	return reasoned(r.changer.Declare(ctx, r.Cluster, topology.Topology{
 		Exchanges: []topology.Exchange{fanout(rec.BacklogExchange())},
-		Queues:    []topology.Queue{{Name: rec.Hold(), Arguments: arguments}, {Name: rec.Backlog(), Arguments: arguments}},
+		Queues:    queues,
 		Bindings:  []topology.Binding{{Source: rec.BacklogExchange(), Destination: rec.Backlog()}},
 	}))
+}
+
+// deadLetteringLike adds the dead-lettering of a queue to the arguments of another one. A message can expire in the hold, and then it
+// must become a dead letter as in the queue.
+func deadLetteringLike(queue, arguments vhost.Arguments) vhost.Arguments {
+	all := maps.Clone(arguments)
+	for _, key := range []string{vhost.ArgDeadLetterExchange, vhost.ArgDeadLetterRoutingKey, vhost.ArgDeadLetterStrategy} {
+		if value, given := queue[key]; given {
+			all[key] = value
+		}
+	}
+	if all[vhost.ArgDeadLetterStrategy] == atLeastOnce { // otherwise RabbitMQ dead-letters at most once
+		all[vhost.ArgOverflow] = vhost.OverflowRejectPublish
+	}
+	return all
 }
 
 func fanout(name string) topology.Exchange {

@@ -24,8 +24,12 @@ const (
 // nil, is called several times a second. If the queue is recreated without a hold, Empty fails with ErrNotEmpty and the messages
 // stay.
 func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progress)) (progress Progress, err error) {
+	count := r.countSurely
+	if rec.Emptied { // the fence shows whether the queue is empty
+		count = r.count
+	}
 	for range emptyRounds {
-		now, err := r.count(ctx, rec.Queue.Name)
+		now, err := count(ctx, rec.Queue.Name)
 		switch {
 		case err != nil || now.Ready == 0:
 			return progress, err

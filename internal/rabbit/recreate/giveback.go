@@ -1,6 +1,7 @@
 package recreate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -96,7 +97,8 @@ func (r *Recreator) bindRecorded(ctx context.Context, rec Recreation) error {
 
 // giveBackAll moves the messages of the backlog back, then most messages of the hold. Then it binds the queue, moves the remaining
 // messages, and deletes both queues. The messages of a publisher retain their order, except messages in flight when the bindings
-// move, and messages that are published faster than Warren moves them.
+// move, and messages that are published faster than Warren moves them. If a message cannot be moved, giveBackAll fails at its end:
+// an unbound queue would be worse than messages that newer ones overtake.
 func (r *Recreator) giveBackAll(ctx context.Context, rec Recreation, report func(Progress)) (progress Progress, err error) {
 	hold, err := r.count(ctx, rec.Hold())
 	if err != nil {
@@ -116,14 +118,12 @@ func (r *Recreator) giveBackAll(ctx context.Context, rec Recreation, report func
 	if err := r.bindBack(ctx, rec); err != nil {
 		return progress, err
 	}
-	if progress, err = r.moveBack(ctx, rec, rec.Backlog(), progress, 0, report); err != nil {
-		return progress, err
-	}
-	if progress, err = r.moveBack(ctx, rec, rec.Hold(), progress, nearlyEmpty, report); err != nil {
-		return progress, err
+	progress, stuck := r.moveBoth(ctx, rec, progress, nearlyEmpty, report)
+	if mayPass(stuck) {
+		return progress, stuck
 	}
 	if err := rebind(ctx, rec); err != nil {
-		return progress, err
+		return progress, errors.Join(stuck, err)
 	}
 	return r.giveBackRest(ctx, rec, progress, report)
 }
@@ -145,10 +145,8 @@ func (r *Recreator) bindBack(ctx context.Context, rec Recreation) error {
 func (r *Recreator) giveBackRest(ctx context.Context, rec Recreation, progress Progress, report func(Progress)) (Progress, error) {
 	for {
 		var err error
-		for _, from := range []string{rec.Backlog(), rec.Hold()} {
-			if progress, err = r.moveBack(ctx, rec, from, progress, 0, report); err != nil {
-				return progress, err
-			}
+		if progress, err = r.moveBoth(ctx, rec, progress, 0, report); err != nil {
+			return progress, err
 		}
 		switch err := r.deleter.DeleteEmpty(ctx, r.Cluster, []string{rec.Backlog(), rec.Hold()}, nil); {
 		case err == nil:
@@ -159,26 +157,51 @@ func (r *Recreator) giveBackRest(ctx context.Context, rec Recreation, progress P
 	}
 }
 
-// moveBack moves messages from the hold or the backlog to the queue until fewer than endBelow are ready; zero moves all. It fails
-// before that if the queue could drop messages.
-func (r *Recreator) moveBack(
-	ctx context.Context, rec Recreation, from string, before Progress, endBelow int, report func(Progress),
+// moveBoth moves the messages of the backlog back, and those of the hold until fewer than endBelow are ready. If a message of the
+// backlog cannot be moved, moveBoth moves those of the hold even so, and fails afterwards.
+func (r *Recreator) moveBoth(
+	ctx context.Context, rec Recreation, before Progress, endBelow int, report func(Progress),
 ) (Progress, error) {
-	policies, err := r.api.Policies(ctx)
-	if err != nil {
-		return before, reasoned(err)
+	count := r.countSurely // a queue that looks empty would lose its place in the order
+	if endBelow == 0 {     // the deletion shows whether the queues are empty
+		count = r.count
 	}
-	depth, err := maxDepth(rec.Queue.Name, rec.Queue.Arguments, policies)
-	if err != nil {
-		return before, err
+	progress, stuck := r.moveBack(ctx, rec, rec.Backlog(), before, 0, count, report)
+	if mayPass(stuck) {
+		return progress, stuck
 	}
-	left, err := r.count(ctx, from)
+	progress, err := r.moveBack(ctx, rec, rec.Hold(), progress, endBelow, count, report)
+	if mayPass(err) {
+		return progress, err
+	}
+	return progress, cmp.Or(stuck, err)
+}
+
+// mayPass reports whether an error may pass without any change, as the loss of a connection does.
+func mayPass(err error) bool { return err != nil && ReasonOf(err) == "" }
+
+// counter returns the counts of a queue.
+type counter func(ctx context.Context, queue string) (QueueSeen, error)
+
+// moveBack moves messages from the hold or the backlog to the queue until fewer than endBelow are ready; zero moves all. It fails
+// before that if the queue could drop messages, even because of a policy that changes meanwhile.
+func (r *Recreator) moveBack(
+	ctx context.Context, rec Recreation, from string, before Progress, endBelow int, count counter, report func(Progress),
+) (Progress, error) {
+	depth := func(ctx context.Context) (int, error) {
+		policies, err := r.api.Policies(ctx)
+		if err != nil {
+			return 0, reasoned(err)
+		}
+		return maxDepth(rec.Queue.Name, rec.Queue.Arguments, policies)
+	}
+	left, err := count(ctx, from)
 	if err != nil || left.Ready < max(1, endBelow) {
 		return before, err
 	}
 	now, err := r.move(ctx, move{
 		from: from, to: rec.Queue.Name, exchange: rec.BackExchange(), ready: left.Ready, endBelow: endBelow, before: before,
-		maxDepth: depth, restores: true,
+		maxDepth: depth, movesBack: true, restores: from == rec.Backlog(),
 	}, report)
 	if err != nil {
 		return now, err

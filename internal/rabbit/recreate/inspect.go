@@ -32,6 +32,11 @@ func (r *Recreator) Inspect(ctx context.Context, rec Recreation) (seen Seen, err
 		return Seen{}, err
 	}
 	seen.IsNew = seen.Queue.Exists && r.isNew(seen.Queue.Arguments, rec)
+	counted, err := r.countSurely(ctx, rec.Queue.Name)
+	if err != nil {
+		return Seen{}, err
+	}
+	seen.Queue.Ready, seen.Queue.Consumers = counted.Ready, counted.Consumers
 	if !rec.WithoutHold {
 		if seen.Hold, err = r.inspectQueue(ctx, rec, rec.Hold()); err != nil {
 			return Seen{}, err
@@ -74,6 +79,28 @@ func (r *Recreator) inspectQueue(ctx context.Context, rec Recreation, queue stri
 func (r *Recreator) count(ctx context.Context, queue string) (QueueSeen, error) {
 	declared, exists, err := r.changer.DeclaredQueue(ctx, r.Cluster, queue)
 	return QueueSeen{Exists: exists, Ready: declared.Messages, Consumers: declared.Consumers}, reasoned(about(queue, err))
+}
+
+const (
+	// zeroCounts is how often a count of zero is repeated, because RabbitMQ also answers zero if a quorum queue is too busy to count, or
+	// has no leader.
+	zeroCounts = 3
+	zeroPause  = 300 * time.Millisecond
+)
+
+// countSurely is count, but repeats a count of no messages and no consumers.
+func (r *Recreator) countSurely(ctx context.Context, queue string) (QueueSeen, error) {
+	now, err := r.count(ctx, queue)
+	for range zeroCounts {
+		if err != nil || !now.Exists || now.Ready > 0 || now.Consumers > 0 {
+			break
+		}
+		if err := management.Sleep(ctx, r.Errors, zeroPause); err != nil {
+			return now, err
+		}
+		now, err = r.count(ctx, queue)
+	}
+	return now, err
 }
 
 // bindingsOf returns the bindings of a queue except the recreation's own.

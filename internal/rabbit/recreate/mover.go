@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/deadletter"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 )
@@ -31,39 +35,55 @@ type move struct {
 	ready int
 	// endBelow ends the move as soon as fewer messages are ready; zero moves all.
 	endBelow int
-	// maxDepth is how many ready messages the destination may have; any number if zero.
-	maxDepth int
+	// maxDepth returns how many ready messages the destination may have, zero for any number, or why it may get none. It is called each
+	// second, because policies change. If maxDepth is nil, the destination may have any number.
+	maxDepth func(context.Context) (int, error)
 	isPast   func(*amqp.Delivery) bool
 	// before is the progress of earlier moves of the call.
 	before Progress
-	// restores: the move leads back to the queue, so messages get back the properties that they must not have in the backlog.
-	restores bool
+	// movesBack: the move leads back to the queue. restores: messages get back the properties that they must not have in the backlog.
+	movesBack, restores bool
 }
 
 // maxMoved is how many messages a move takes at most from the hold. Publishers may fill the hold faster than Warren moves messages,
 // and then it never becomes nearly empty.
 func maxMoved(ready int) int { return 2*ready + 5000 }
 
-// move moves messages until fewer than endBelow are ready. A message that cannot be moved ends the move, also because another client
-// has deleted the destination or its binding: the caller declares both. It drops sentinels that a crash has left behind.
+// maxFailures is how many messages that cannot be moved a move back leaves behind, until it ends.
+const maxFailures = 100
+
+// move moves messages until fewer than endBelow are ready. It fails if a message cannot be moved. A move back first moves the messages
+// behind it. A move ends if another client has deleted the destination or its binding: the caller declares both. It drops sentinels
+// that a crash has left behind.
 func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Progress, error) {
 	var latest Progress
-	settings := mover.Settings{MaxDepth: -1}
-	if m.maxDepth > 0 {
-		settings.MaxDepth = m.maxDepth
+	limit := &depthLimit{}
+	if m.maxDepth != nil {
+		if err := limit.read(ctx, m.maxDepth); err != nil {
+			return m.before, err
+		}
 	}
 	total := math.MaxInt
-	if m.restores && m.endBelow > 0 { // the end of a move returns messages, which the queue itself may count as deliveries
+	if m.movesBack && m.endBelow > 0 { // the end of a move returns messages, which the queue itself may count as deliveries
 		total = maxMoved(m.ready)
 	}
-	copier := copier{exchange: m.exchange, user: r.Username, restores: m.restores}
+	failures := 1
+	if m.movesBack {
+		failures = maxFailures
+	}
+	copier := copier{exchange: m.exchange, user: r.Username, movesBack: m.movesBack, restores: m.restores}
 	moving, stop := context.WithCancelCause(ctx)
+	var reading sync.WaitGroup
+	defer reading.Wait()
 	defer stop(nil)
+	if m.maxDepth != nil {
+		reading.Go(func() { stop(r.keepReading(moving, limit, m.maxDepth)) })
+	}
 	done, err := r.changer.Move(moving, r.Cluster, mover.Config{
 		Log: r.Log, Queue: m.from, Destination: m.to, Exchange: m.exchange, Judge: copier, Copier: copier,
-		Settings: func() mover.Settings { return settings },
+		Settings: limit.settings,
 		Drop:     safedelete.IsSentinel,
-		Total:    total, EndBelow: m.endBelow, MaxFailures: 1, Apart: m.isPast,
+		Total:    total, EndBelow: m.endBelow, MaxFailures: failures, Apart: m.isPast,
 		Report: func(now mover.Progress) {
 			latest = m.progressOf(now)
 			if now.State == mover.DestinationMissing {
@@ -76,7 +96,7 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 	})
 	latest = m.progressOf(done)
 	switch {
-	case errors.Is(err, mover.ErrTooManyFailures) && len(done.Failures) > 0:
+	case (err == nil || errors.Is(err, mover.ErrTooManyFailures)) && len(done.Failures) > 0:
 		failure := done.Failures[0]
 		reason := MessageNotMoved
 		if failure.Message == errAMQP10.Error() {
@@ -95,6 +115,37 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 	return latest, context.Cause(moving)
 }
 
+// depthLimit is the latest result of move.maxDepth.
+type depthLimit struct{ messages atomic.Int64 }
+
+func (l *depthLimit) read(ctx context.Context, maxDepth func(context.Context) (int, error)) error {
+	messages, err := maxDepth(ctx)
+	if err == nil {
+		l.messages.Store(int64(messages))
+	}
+	return err
+}
+
+func (l *depthLimit) settings() mover.Settings {
+	if messages := int(l.messages.Load()); messages > 0 {
+		return mover.Settings{MaxDepth: messages}
+	}
+	return mover.Settings{MaxDepth: -1}
+}
+
+// depthPause is the time between two readings of a limit.
+const depthPause = time.Second
+
+// keepReading reads the limit until the context ends or the destination may get no more messages. A reading that fails changes nothing.
+func (r *Recreator) keepReading(ctx context.Context, limit *depthLimit, maxDepth func(context.Context) (int, error)) error {
+	for management.Sleep(ctx, r.Errors, depthPause) == nil {
+		if err := limit.read(ctx, maxDepth); ReasonOf(err) != "" {
+			return err
+		}
+	}
+	return nil
+}
+
 func (m move) progressOf(now mover.Progress) Progress {
 	return Progress{
 		State: now.State, Detail: now.Detail, Moved: m.before.Moved + now.Moved, Past: m.before.Past + now.Apart,
@@ -105,7 +156,8 @@ func (m move) progressOf(now mover.Progress) Progress {
 // copier copies each message without changes if AMQP 0-9-1 and RabbitMQ allow it.
 type copier struct {
 	exchange, user string
-	restores       bool
+	// movesBack and restores are those of the move.
+	movesBack, restores bool
 }
 
 // Skips skips no message.
@@ -145,11 +197,14 @@ func (c copier) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Pu
 		headers[HeaderUserID], copied.UserId = copied.UserId, ""
 	}
 	switch kept, given := headers[headerExpiration].(string); {
-	case !c.restores && copied.Expiration != "":
-		headers[headerExpiration], copied.Expiration = copied.Expiration, ""
 	case c.restores && given:
 		copied.Expiration = kept
 		delete(headers, headerExpiration)
+	case !c.movesBack:
+		delete(headers, headerExpiration) // of a publisher, perhaps with a value that RabbitMQ refuses
+		if copied.Expiration != "" {
+			headers[headerExpiration], copied.Expiration = copied.Expiration, ""
+		}
 	}
 	return contract.Route{Exchange: c.exchange, RoutingKey: message.RoutingKey}, copied, nil
 }

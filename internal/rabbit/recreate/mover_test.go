@@ -39,18 +39,19 @@ func TestCopyOfAMessage(t *testing.T) {
 		return copied
 	}
 	cases := map[string]struct {
-		restores bool
-		message  amqp.Delivery
-		copied   amqp.Publishing
+		movesBack, restores bool
+
+		message amqp.Delivery
+		copied  amqp.Publishing
 	}{
 		"keeps everything and records the exchange": {
 			message: full(nil),
 			copied:  same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, nil),
 		},
 		"keeps the exchange that an earlier move recorded": {
-			restores: true,
-			message:  full(func(m *amqp.Delivery) { m.Headers[HeaderExchange], m.Exchange = "orders", "warren-backlog-k3v9q2m7xa" }),
-			copied:   same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, nil),
+			movesBack: true, restores: true,
+			message: full(func(m *amqp.Delivery) { m.Headers[HeaderExchange], m.Exchange = "orders", "warren-backlog-k3v9q2m7xa" }),
+			copied:  same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, nil),
 		},
 		"drops the counts of RabbitMQ": {
 			message: full(func(m *amqp.Delivery) {
@@ -71,14 +72,24 @@ func TestCopyOfAMessage(t *testing.T) {
 			copied:  same(amqp.Table{"tenant": "a", HeaderExchange: "orders", headerExpiration: "60000"}, nil),
 		},
 		"restores the expiration": {
-			restores: true,
-			message:  full(func(m *amqp.Delivery) { m.Headers[HeaderExchange], m.Headers[headerExpiration] = "orders", "60000" }),
-			copied:   same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, func(p *amqp.Publishing) { p.Expiration = "60000" }),
+			movesBack: true, restores: true,
+			message: full(func(m *amqp.Delivery) { m.Headers[HeaderExchange], m.Headers[headerExpiration] = "orders", "60000" }),
+			copied:  same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, func(p *amqp.Publishing) { p.Expiration = "60000" }),
+		},
+		"drops the header that a publisher has set, on the way to the backlog": {
+			message: full(func(m *amqp.Delivery) { m.Headers[headerExpiration] = "x" }),
+			copied:  same(amqp.Table{"tenant": "a", HeaderExchange: "orders"}, nil),
+		},
+		"keeps the header and the expiration that a publisher has set, on the way from the hold": {
+			movesBack: true,
+			message:   full(func(m *amqp.Delivery) { m.Expiration, m.Headers[headerExpiration] = "60000", "x" }),
+			copied: same(amqp.Table{"tenant": "a", HeaderExchange: "orders", headerExpiration: "x"},
+				func(p *amqp.Publishing) { p.Expiration = "60000" }),
 		},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			route, copied, err := copier{exchange: "there", user: "warren", restores: test.restores}.Copy(&test.message, 7)
+			route, copied, err := copier{"there", "warren", test.movesBack, test.restores}.Copy(&test.message, 7)
 			if difference := cmp.Diff(contract.Route{Exchange: "there", RoutingKey: "eu.created"}, route); err != nil || difference != "" {
 				t.Errorf("%v\n%s", err, difference)
 			}
@@ -142,8 +153,8 @@ func TestAMoveOutOfAQueueThatFillsUpEnds(t *testing.T) {
 		move move
 		want int
 	}{
-		"until the hold is nearly empty": {move{ready: 100, endBelow: nearlyEmpty, restores: true}, 5200},
-		"until the backlog is empty":     {move{ready: 100, restores: true}, math.MaxInt},
+		"until the hold is nearly empty": {move{ready: 100, endBelow: nearlyEmpty, movesBack: true}, 5200},
+		"until the backlog is empty":     {move{ready: 100, movesBack: true, restores: true}, math.MaxInt},
 		"until the main queue is empty":  {move{ready: 100, endBelow: 1}, math.MaxInt},
 	} {
 		t.Run(name, func(t *testing.T) {

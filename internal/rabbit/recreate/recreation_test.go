@@ -791,6 +791,7 @@ func TestRecreationGivesNothingBackToAQueueThatDropsBytes(t *testing.T) {
 	if err := run.next(); recreate.ReasonOf(err) != recreate.LossyLength {
 		t.Error(err)
 	}
+	run.mustBeBound()
 	rabbittest.Holds(t, vh, run.record.Hold(), 30)
 	vh.SetPolicy("small", policyOfOrders(map[string]any{vhost.KeyMaxLengthBytes: 1 << 20, vhost.KeyOverflow: vhost.OverflowRejectPublish}))
 	run.run()

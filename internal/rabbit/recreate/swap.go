@@ -3,6 +3,7 @@ package recreate
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
@@ -45,7 +46,13 @@ func (r *Recreator) swap(ctx context.Context, rec Recreation, deleteSent func(co
 	drainer := &drainer{Recreator: r, rec: rec}
 	defer drainer.close()
 	recreation := safedelete.Recreation{
-		Queue: rec.Queue, DeleteSent: deleteSent,
+		Queue: rec.Queue,
+		DeleteSent: func(ctx context.Context) error {
+			if err := r.checkUnbound(ctx, rec); err != nil {
+				return err
+			}
+			return deleteSent(ctx)
+		},
 		Begin: func(ctx context.Context) error {
 			if err := freezer.freeze(ctx); err != nil {
 				return err
@@ -79,8 +86,14 @@ func (r *Recreator) awaitName(ctx context.Context, rec Recreation) error {
 	return management.Sleep(ctx, r.Errors, registering)
 }
 
-// emptyAgain moves messages before the fence stands: dead letters of the tiers, and all that arrived while Warren was down.
+// emptyAgain moves messages before the fence stands: dead letters of the tiers, and all that arrived while Warren was down. If another
+// client has bound the queue since Divert, they came through its bindings.
 func (r *Recreator) emptyAgain(ctx context.Context, rec Recreation, swapped *Swapped) error {
+	late, err := r.divertLate(ctx, rec)
+	if err != nil {
+		return err
+	}
+	rec.Emptied = !late
 	progress, err := r.Empty(ctx, rec, nil)
 	swapped.Moved += progress.Moved
 	swapped.Past += progress.Past
@@ -88,6 +101,17 @@ func (r *Recreator) emptyAgain(ctx context.Context, rec Recreation, swapped *Swa
 		return err
 	}
 	return rec.checkPast(progress.Past)
+}
+
+// checkUnbound fails if another client has bound the queue since emptyAgain, because RabbitMQ would delete the binding with the queue.
+// The error has no Reason: the next call of Swap moves the binding to the hold. A binding that comes in the 0.3 s between this check and
+// the delete is lost.
+func (r *Recreator) checkUnbound(ctx context.Context, rec Recreation) error {
+	bindings, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
+	if err == nil && len(bindings) > 0 {
+		err = fmt.Errorf("queue %q: another client has just bound the queue to exchange %q", rec.Queue.Name, bindings[0].Source)
+	}
+	return err
 }
 
 // hasSingleActiveConsumer reports whether RabbitMQ refuses basic.get for a queue.

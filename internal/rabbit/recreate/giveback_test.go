@@ -1,0 +1,158 @@
+package recreate_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/rabbit/recreate"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
+	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/rabbittest"
+)
+
+// A message that Warren cannot move back stays in the hold. The queue gets its bindings and all other messages back.
+func TestRecreationBindsTheQueueAlthoughAMessageCannotBeMoved(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		boundQueue(vh, nil)
+		before := vh.Definitions()
+		run := recreation(t, vh, nil)
+		if err := run.next(); err != nil {
+			t.Fatal(err)
+		}
+		vh.Send("direct", "orders", amqp.Publishing{DeliveryMode: amqp.Persistent, Type: "amqp-1.0"})
+		ids, messages := numbered(30)
+		vh.Send("direct", "orders", messages...)
+		run.record.phase = givingBack
+		if err := run.next(); recreate.ReasonOf(err) != recreate.AMQP10Message {
+			t.Error(err)
+		}
+		run.mustBeBound()
+		rabbittest.Holds(t, vh, run.record.Hold(), 1)
+		vh.Purge(run.record.Hold())
+		run.run()
+		run.mustBeAsBefore(before, false)
+		if got := mustHold(t, vh, "orders", ids); !slices.Equal(got, ids) {
+			t.Errorf("the order of the messages changed: %q", got)
+		}
+	})
+}
+
+// A header of a publisher has the name of the one in which Warren keeps an expiration, and RabbitMQ refuses its value as an expiration.
+func TestRecreationGivesBackAMessageWithTheHeaderOfWarren(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	boundQueue(vh, nil)
+	before := vh.Definitions()
+	strange := func(id string) amqp.Publishing {
+		return amqp.Publishing{DeliveryMode: amqp.Persistent, MessageId: id, Headers: amqp.Table{"warren-expiration": "x"}}
+	}
+	vh.Send("direct", "orders", strange("in the backlog"))
+	run := recreation(t, vh, nil)
+	if err := run.next(); err != nil {
+		t.Fatal(err)
+	}
+	vh.Send("direct", "orders", strange("in the hold"))
+	run.run()
+	if run.backedOut != "" {
+		t.Errorf("it went back: %s", run.backedOut)
+	}
+	run.mustBeAsBefore(before, true)
+	mustHold(t, vh, "orders", []string{"in the backlog", "in the hold"})
+}
+
+// mustBeBound fails unless the exchanges lead to the queue, and none leads to the hold.
+func (r *recreating) mustBeBound() {
+	r.t.Helper()
+	sources := map[string][]string{}
+	for _, binding := range r.vh.Definitions().Bindings {
+		if binding.Source != r.record.BackExchange() {
+			sources[binding.Destination] = append(sources[binding.Destination], binding.Source)
+		}
+	}
+	slices.Sort(sources["orders"])
+	if !slices.Equal(sources["orders"], []string{"direct", "topic"}) || len(sources[r.record.Hold()]) > 0 {
+		r.t.Errorf("the bindings are %q", sources)
+	}
+}
+
+// A message expires in the hold while the bindings lead there. The queue would have dead-lettered it, so the hold does.
+func TestRecreationDeadLettersWhatExpiresInTheHold(t *testing.T) {
+	cases := map[string]vhost.Arguments{
+		"at most once": {vhost.ArgDeadLetterExchange: "dead"},
+		"at least once": {
+			vhost.ArgDeadLetterExchange: "dead", vhost.ArgDeadLetterRoutingKey: "orders",
+			vhost.ArgDeadLetterStrategy: "at-least-once", vhost.ArgOverflow: vhost.OverflowRejectPublish,
+		},
+	}
+	for name, arguments := range cases {
+		t.Run(name, func(t *testing.T) {
+			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+				boundQueue(vh, arguments)
+				vh.DeclareQueue("orders.dlq", rabbittest.Quorum(nil))
+				vh.DeclareExchange("dead", "direct", nil)
+				vh.Bind("dead", "orders.dlq", "orders", nil)
+				before := vh.Definitions()
+				run := recreation(t, vh, arguments)
+				if err := run.next(); err != nil {
+					t.Fatal(err)
+				}
+				vh.Send("direct", "orders", amqp.Publishing{DeliveryMode: amqp.Persistent, MessageId: "expires", Expiration: "100"})
+				rabbittest.Holds(t, vh, "orders.dlq", 1)
+				run.record.phase = diverting // as after a crash before its end was recorded, and an update of Warren
+				run.run()
+				run.mustBeAsBefore(before, true)
+			})
+		})
+	}
+}
+
+// Another client binds the queue when Divert has ended: its binding would be deleted with the queue.
+func TestRecreationKeepsALateBinding(t *testing.T) {
+	cases := map[string]struct {
+		phase phase  // that has not begun when the client binds the queue
+		step  string // after which the client binds the queue
+	}{
+		"made while the queue is emptied": {phase: emptying},
+		"made after the queue is emptied": {phase: swapping},
+		"made behind the fence":           {step: safedelete.StepFenced},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+				boundQueue(vh, nil)
+				bind := sync.OnceFunc(func() { vh.Bind("topic", "orders", "new.#", nil) })
+				run := recreation(t, vh, nil)
+				run.survives = func(step string) bool {
+					if step == test.step {
+						bind()
+					}
+					return true
+				}
+				for run.record.phase != givingBack {
+					if run.record.phase == test.phase {
+						bind()
+						vh.Publish("topic", "new.1", "early")
+						run.record.Emptied = test.phase == swapping
+					}
+					if err := run.next(); err != nil && recreate.ReasonOf(err) != "" {
+						t.Fatal(err)
+					}
+				}
+				if run.past > 0 {
+					t.Errorf("%d messages through a binding count as past the bindings", run.past)
+				}
+				run.run()
+				bound := slices.ContainsFunc(vh.Definitions().Bindings, func(binding brokers.Binding) bool {
+					return binding.Destination == "orders" && binding.RoutingKey == "new.#"
+				})
+				if !bound {
+					t.Error("the binding is lost")
+				}
+			})
+		})
+	}
+}
