@@ -71,12 +71,12 @@ type pass struct {
 	takenAt               time.Time // time of the last message
 	checkedAt             time.Time // when the source was last checked
 	gotNoneAt             time.Time // when a limited move last found the queue empty
-	takenWhenEmpty        int       // taken at the last check of the source if the queue was empty then; never otherwise
+	takenWhenEmpty        int       // taken at the last check of the source if it was empty then; never otherwise
 	lastReport, lastDepth time.Time
 	room                  int // how many messages may still be published to the destination
 }
 
-// never is no number of messages; see takenWhenEmpty.
+// never is the value of takenWhenEmpty if the source was not empty at the last check.
 const never = -1
 
 // Reasons why a pass stops.
