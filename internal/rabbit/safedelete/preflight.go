@@ -74,7 +74,7 @@ func (d preflight) plan(ctx context.Context) ([]fence.Fence, error) {
 	if err != nil {
 		return nil, err
 	}
-	users := Users(policies)
+	users := WithoutFences(policies)
 	d.without(func(g *group) error { return d.checkGroup(ctx, g, infos, users) })
 	d.priority = 1000
 	for _, policy := range users {
@@ -275,8 +275,8 @@ func inTurn[T any](deletions *register, errs brokererr.Errors, request func(cont
 	}
 }
 
-// Users returns the policies without fences, which are Warren's own.
-func Users(policies []vhost.Policy) []vhost.Policy {
+// WithoutFences returns the policies that are not fences of Warren.
+func WithoutFences(policies []vhost.Policy) []vhost.Policy {
 	return slices.DeleteFunc(slices.Clone(policies), func(p vhost.Policy) bool {
 		_, own := fence.ParseName(p.Name)
 		return own && !p.Operator

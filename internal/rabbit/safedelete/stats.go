@@ -60,7 +60,7 @@ type queueStats struct {
 // It ignores a policy if it is not certain that the policy is in effect.
 func CheckEligible(errs brokererr.Errors, queue string, info management.QueueInfo, policies []vhost.Policy) error {
 	now := &queueStats{QueueInfo: info}
-	if user, unclear := holdingPolicy(queue, Users(policies), false); unclear == "" {
+	if user, unclear := holdingPolicy(queue, WithoutFences(policies), false); unclear == "" {
 		now.user = user.Definition
 	}
 	return now.checkEligible(errs, queue)
@@ -130,7 +130,7 @@ const maxPossible = 1000
 // DropLimits returns the lowest numbers of messages and of bytes beyond which a queue may drop its oldest messages, math.MaxInt64 if
 // there is no such number. A policy that may be in effect counts. Both numbers are zero if too many policies may be in effect.
 func DropLimits(queue string, arguments vhost.Arguments, policies []vhost.Policy) (messages, bytes int64) {
-	users, operators := possibleDefinitions(queue, Users(policies), false), possibleDefinitions(queue, policies, true)
+	users, operators := possibleDefinitions(queue, WithoutFences(policies), false), possibleDefinitions(queue, policies, true)
 	if len(users)*len(operators) > maxPossible {
 		return 0, 0
 	}
