@@ -31,9 +31,9 @@ type Config struct {
 	Exchange string
 	// Behind is a queue that receives the messages from Destination later; empty if there is none. Its depth also counts.
 	Behind string
-	// Judge decides about each message, and Copier makes the copy to publish. A move that deletes, or only counts, needs no
+	// Filter selects the messages, and Copier makes the copy to publish. A move that deletes, or only counts, needs no
 	// Copier.
-	Judge  Judge
+	Filter Filter
 	Copier Copier
 	// Settings is called repeatedly, because the settings may change while the move runs.
 	Settings func() Settings
@@ -69,8 +69,8 @@ type Config struct {
 	Report func(Progress)
 }
 
-// Judge decides about messages.
-type Judge interface {
+// Filter selects messages.
+type Filter interface {
 	// Skips returns one word for the reason why a message stays in the queue; empty for a message to move.
 	Skips(message *amqp.Delivery) string
 	// ID identifies a message.
@@ -130,7 +130,7 @@ type Progress struct {
 	Moved int
 	// Apart is how many of Moved are messages that Config.Apart names.
 	Apart int
-	// Skipped counts the messages that stay, by the word of the Judge.
+	// Skipped counts the messages that stay, by the reason that Filter.Skips returned.
 	Skipped map[string]int
 	// Failed is how many messages could not be moved. Failures describes them, once for each ID.
 	Failed   int
@@ -278,7 +278,7 @@ func isFinal(err error) bool {
 
 // fail records a message that cannot be moved, once for each ID.
 func (t *move) fail(message *amqp.Delivery, reason, text string) {
-	if id := t.Judge.ID(message); !t.failed[id] {
+	if id := t.Filter.ID(message); !t.failed[id] {
 		t.failed[id] = true
 		t.failures = append(t.failures, Failure{id, reason, text})
 	}

@@ -370,10 +370,10 @@ const failedBefore = "failed before"
 
 // skips returns the reason why a message stays in the queue; empty for a message to move.
 func (p *pass) skips(message *amqp.Delivery) string {
-	if len(p.failed) > 0 && p.failed[p.Judge.ID(message)] {
+	if len(p.failed) > 0 && p.failed[p.Filter.ID(message)] {
 		return failedBefore
 	}
-	return p.Judge.Skips(message)
+	return p.Filter.Skips(message)
 }
 
 var errConsumerCancelled = errors.New("the broker has cancelled the consumer")

@@ -60,7 +60,7 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 	moving, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	done, err := r.changer.Move(moving, r.Cluster, mover.Config{
-		Log: r.Log, Queue: m.from, Destination: m.to, Exchange: m.exchange, Judge: copier, Copier: copier,
+		Log: r.Log, Queue: m.from, Destination: m.to, Exchange: m.exchange, Filter: copier, Copier: copier,
 		Settings: func() mover.Settings { return settings },
 		Drop:     safedelete.IsSentinel,
 		Total:    total, EndBelow: m.endBelow, MaxFailures: 1, Apart: m.isPast,
