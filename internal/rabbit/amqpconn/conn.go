@@ -54,8 +54,8 @@ type Conn struct {
 	Matched bool
 	Queue   string
 
-	Room chan struct{}      // has an entry for each open channel; full when no more may be open
-	idle chan *amqp.Channel // open channels of the pool that no operation uses
+	ChannelSlots chan struct{}      // has an entry for each open channel; full when no more may be open
+	idle         chan *amqp.Channel // open channels of the pool that no operation uses
 }
 
 // DialOptions are the address, the user and the limits of a connection.
@@ -127,8 +127,8 @@ func dial(ctx context.Context, options DialOptions) (*Conn, error) {
 	version, _ := l.Connection.Properties["version"].(string)
 	cluster, _ := l.Connection.Properties["cluster_name"].(string)
 	l.Version, l.Name = brokererr.Truncate(version, management.LongestVersion), brokererr.Truncate(cluster, management.LongestClusterName)
-	l.Room = make(chan struct{}, min(ChannelLimit, int(l.Connection.Config.ChannelMax)))
-	l.idle = make(chan *amqp.Channel, cap(l.Room))
+	l.ChannelSlots = make(chan struct{}, min(ChannelLimit, int(l.Connection.Config.ChannelMax)))
+	l.idle = make(chan *amqp.Channel, cap(l.ChannelSlots))
 	return l, nil
 }
 
@@ -249,15 +249,15 @@ func (l *Conn) open() (*amqp.Channel, error) {
 	select {
 	case channel := <-l.idle:
 		return channel, nil
-	case l.Room <- struct{}{}:
-		return l.openInRoom()
+	case l.ChannelSlots <- struct{}{}:
+		return l.openInSlot()
 	}
 }
 
 // put returns a channel to the pool, unless the broker has closed it.
 func (l *Conn) put(channel *amqp.Channel) {
 	if channel.IsClosed() {
-		<-l.Room
+		<-l.ChannelSlots
 		return
 	}
 	l.idle <- channel
@@ -267,30 +267,30 @@ func (l *Conn) put(channel *amqp.Channel) {
 // an idle one first.
 func (l *Conn) WithExclusiveChannel(operation func(*amqp.Channel) error) error {
 	select {
-	case l.Room <- struct{}{}:
+	case l.ChannelSlots <- struct{}{}:
 	default:
 		select {
-		case l.Room <- struct{}{}:
+		case l.ChannelSlots <- struct{}{}:
 		case channel := <-l.idle:
 			_ = channel.Close()
 		}
 	}
-	channel, err := l.openInRoom()
+	channel, err := l.openInSlot()
 	if err != nil {
 		return err
 	}
 	defer func() {
 		_ = channel.Close()
-		<-l.Room
+		<-l.ChannelSlots
 	}()
 	return operation(channel)
 }
 
-// openInRoom opens a channel after its entry was added to Room, and removes the entry if that fails.
-func (l *Conn) openInRoom() (*amqp.Channel, error) {
+// openInSlot opens a channel after its entry was added to ChannelSlots, and removes the entry if that fails.
+func (l *Conn) openInSlot() (*amqp.Channel, error) {
 	channel, err := l.Connection.Channel()
 	if err != nil {
-		<-l.Room
+		<-l.ChannelSlots
 	}
 	return channel, err
 }

@@ -39,7 +39,7 @@ func NewPool(errs brokererr.Errors, timeout time.Duration) *Pool {
 // Set sets a new connection, or the reason why there is none.
 func (c *Pool) Set(l *Conn, down error) {
 	if l != nil {
-		c.slots.adapt(func(limit *limit) { limit.setHighest(cap(l.Room)) })
+		c.slots.adapt(func(limit *limit) { limit.setHighest(cap(l.ChannelSlots)) })
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
