@@ -239,7 +239,7 @@ func (d *batch) deleteWithin(ctx context.Context) error {
 	if err := (proof{d}).proveAll(ctx); err != nil {
 		return err
 	}
-	if err := d.deleter.Crash.Pass(StepProved); err != nil {
+	if err := d.deleter.Crash.Pass(StepProven); err != nil {
 		return err
 	}
 	policies, err := d.deleter.policies.get(ctx, d.deleter.errs)

@@ -16,7 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// removal deletes queues that are proved empty and that sentinels keep closed.
+// removal deletes queues that are proven empty and that sentinels keep closed.
 type removal struct{ *batch }
 
 const (

@@ -42,7 +42,7 @@ var promptness = []time.Duration{
 const (
 	StepPrechecked = "prechecked"
 	StepFenced     = "fenced"
-	StepProved     = "proved"
+	StepProven     = "proven"
 	StepSettled    = "settled"
 	StepOne        = "one deleted"
 	stepDeleted    = "deleted"

@@ -27,7 +27,7 @@ type verdict struct {
 // verdicts are the verdicts on the queues of a batch, by name.
 type verdicts map[string]verdict
 
-// proveAll proves all queues empty at the same time, because all must be deleted within the budget. If a queue cannot be proved
+// proveAll proves all queues empty at the same time, because all must be deleted within the budget. If a queue cannot be proven
 // empty, its group gets the reason as its error.
 //
 // The proof leaves two sentinels in each queue, which keep the queue closed. The policy lets a queue take a message only while it
@@ -111,11 +111,11 @@ func (d proof) proveOnce(ctx context.Context, queues []string, results verdicts)
 		results[queue] = judged
 	}
 	return d.deleter.sentinels.alone(ctx, d.cluster, Sentinels*len(queues), func(p *publisher) error {
-		unproved := forEach(ctx, d.deleter.errs, queues, func(queue string) error {
+		unproven := forEach(ctx, d.deleter.errs, queues, func(queue string) error {
 			judge(queue, d.closeOff(ctx, p, queue, first[queue], second[queue]))
 			return nil
 		})
-		for queue, err := range unproved { // forEach did not run closeOff, because the context had ended
+		for queue, err := range unproven { // forEach did not run closeOff, because the context had ended
 			judge(queue, verdict{err: err})
 		}
 		return nil
