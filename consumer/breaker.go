@@ -177,9 +177,9 @@ func comeFirstAgain(ends []ending) bool {
 // neither.
 func resultOf(ends []ending) contract.Result {
 	succeeded := func(e ending) bool {
-		return e.outcome.Result == contract.ResultSucceeded && e.delivery.handled.Load() == handledWell
+		return e.outcome.Result == contract.ResultSucceeded && e.delivery.handled.Load() == handlerSucceeded
 	}
-	failed := func(e ending) bool { return isFailure(e.outcome.Result) || e.delivery.handled.Load() == handledBadly }
+	failed := func(e ending) bool { return isFailure(e.outcome.Result) || e.delivery.handled.Load() == handlerFailed }
 	switch {
 	case slices.ContainsFunc(ends, succeeded):
 		return contract.ResultSucceeded
@@ -191,21 +191,21 @@ func resultOf(ends []ending) contract.Result {
 
 // How the handler of the application ended for a message, while its middleware may return something else.
 const (
-	handledNot   = int32(iota) // it was not called, or its end tells nothing about a dependency
-	handledWell                // it returned nil
-	handledBadly               // it failed
+	handlerUnknown   = int32(iota) // it was not called, or its end tells nothing about a dependency
+	handlerSucceeded               // it returned nil
+	handlerFailed                  // it failed
 )
 
 // recordingEnd makes a handler record on the delivery how it ended.
 func recordingEnd(handle HandleFunc) HandleFunc {
 	return func(ctx context.Context, d *Delivery) error {
 		err := handle(ctx, d)
-		end := handledNot
+		end := handlerUnknown
 		switch result, _ := resultOfHandler(ctx, err); {
 		case result == contract.ResultSucceeded:
-			end = handledWell
+			end = handlerSucceeded
 		case isFailure(result):
-			end = handledBadly
+			end = handlerFailed
 		}
 		d.handled.Store(end)
 		return err
