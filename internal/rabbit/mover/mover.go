@@ -277,31 +277,31 @@ func isFinal(err error) bool {
 }
 
 // fail records a message that cannot be moved, once for each ID.
-func (t *move) fail(message *amqp.Delivery, reason, text string) {
-	if id := t.Filter.ID(message); !t.failed[id] {
-		t.failed[id] = true
-		t.failures = append(t.failures, Failure{id, reason, text})
+func (m *move) fail(message *amqp.Delivery, reason, text string) {
+	if id := m.Filter.ID(message); !m.failed[id] {
+		m.failed[id] = true
+		m.failures = append(m.failures, Failure{id, reason, text})
 	}
 }
 
-func (t *move) countsApart(message *amqp.Delivery) bool {
-	return t.Apart != nil && t.Apart(message)
+func (m *move) countsApart(message *amqp.Delivery) bool {
+	return m.Apart != nil && m.Apart(message)
 }
 
 // left is how many messages a pass takes: all that are not moved for certain. Messages that were moved before a connection was cut
 // may be in the queue again. The pass takes as many more messages, or it would leave others behind.
-func (t *move) left() int { return max(0, t.Total-t.moved+t.unsure) }
+func (m *move) left() int { return max(0, m.Total-m.moved+m.unsure) }
 
 // reachedLimit reports whether the moved messages and the moving ones together reach Config.Limit.
-func (t *move) reachedLimit(moving int) bool { return t.Limit > 0 && t.moved+moving >= t.Limit }
+func (m *move) reachedLimit(moving int) bool { return m.Limit > 0 && m.moved+moving >= m.Limit }
 
 // reachedMaxMoved reports whether no more messages may be moved until Settings.MaxMoved is raised.
-func (t *move) reachedMaxMoved(moving int) bool {
-	limit := t.Settings().MaxMoved
-	return limit > 0 && t.moved+moving >= limit
+func (m *move) reachedMaxMoved(moving int) bool {
+	limit := m.Settings().MaxMoved
+	return limit > 0 && m.moved+moving >= limit
 }
 
-func (t *move) report(progress Progress) {
-	t.progress = progress
-	t.Report(progress)
+func (m *move) report(progress Progress) {
+	m.progress = progress
+	m.Report(progress)
 }

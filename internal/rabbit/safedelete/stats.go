@@ -35,8 +35,8 @@ func get(channel *amqp.Channel, queue string) (message amqp.Delivery, ok bool, e
 }
 
 // held returns the counts of a queue on the given cluster; false if the queue does not exist.
-func (s *Deleter) held(ctx context.Context, cluster, queue string) (counts, bool, error) {
-	declared, exists, err := s.changer.DeclaredQueue(ctx, cluster, queue)
+func (d *Deleter) held(ctx context.Context, cluster, queue string) (counts, bool, error) {
+	declared, exists, err := d.changer.DeclaredQueue(ctx, cluster, queue)
 	return counts{ready: declared.Messages, consumers: declared.Consumers}, exists, wrapQueue(queue, err)
 }
 
