@@ -7,6 +7,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -19,7 +20,7 @@ const listedAgain = 30 * time.Second
 type PlaceChecker struct {
 	errs    brokererr.Errors
 	api     *management.Client
-	listing management.Slots // held while match queues are listed
+	listing retry.Slots // held while match queues are listed
 
 	cluster vhost.Cluster
 	listed  map[string]bool
@@ -30,7 +31,7 @@ type PlaceChecker struct {
 
 // NewPlaceChecker returns a PlaceChecker of the connection with this client of the management API.
 func NewPlaceChecker(errs brokererr.Errors, api *management.Client) *PlaceChecker {
-	return &PlaceChecker{errs: errs, api: api, listing: management.NewSlots(1)}
+	return &PlaceChecker{errs: errs, api: api, listing: retry.NewSlots(1)}
 }
 
 // LeadsTo reports whether another connection to a vhost of the same name leads to the same vhost as this connection: AMQP opened it

@@ -17,6 +17,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 )
 
 // ErrNotModified means that nothing changed since the ETag of the request.
@@ -33,7 +34,7 @@ type Client struct {
 	opened atomic.Bool // a TCP connection was opened since the last call of TookNewConnection
 	// decoding is how many nanoseconds it took to decode answers since the last call of TakeDecodingTime.
 	decoding atomic.Int64
-	writes   Slots
+	writes   retry.Slots
 }
 
 // Options are the address, the user and the limits of a Client.
@@ -79,7 +80,7 @@ func NewClient(options Options) *Client {
 			// Following a redirect would send the password to another server.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		writes: NewSlots(1),
+		writes: retry.NewSlots(1),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 )
 
 // A quorum queue that is too busy to count reports zero, because rabbit_quorum_queue:stat stops after a quarter of a second. So a count
@@ -43,7 +44,7 @@ const heldPause = 6 * time.Second
 func (c Counter) Count(ctx context.Context, cluster, queue string) (counted Backlog, exists bool, err error) {
 	declared, exists, err := c.Channels.DeclaredQueue(ctx, cluster, queue)
 	for range zeroCounts {
-		if err != nil || !exists || declared.Messages > 0 || management.Sleep(ctx, c.Errors, zeroPause) != nil {
+		if err != nil || !exists || declared.Messages > 0 || retry.Sleep(ctx, c.Errors, zeroPause) != nil {
 			break
 		}
 		declared, exists, err = c.Channels.DeclaredQueue(ctx, cluster, queue)
@@ -53,7 +54,7 @@ func (c Counter) Count(ctx context.Context, cluster, queue string) (counted Back
 		return counted, exists, err
 	}
 	if declared.Consumers > 0 {
-		if err := management.Sleep(ctx, c.Errors, heldPause); err != nil {
+		if err := retry.Sleep(ctx, c.Errors, heldPause); err != nil {
 			return counted, true, err
 		}
 	}

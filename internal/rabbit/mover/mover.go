@@ -12,7 +12,7 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 )
 
 // Config describes a move.
@@ -261,7 +261,7 @@ func Run(ctx context.Context, config Config) (Progress, error) {
 			pause = firstPause
 		}
 		t.Log.V(1).Info("A pass has ended", "queue", t.Queue, "reason", err.Error())
-		if management.Sleep(ctx, t.Errs, pause) != nil {
+		if retry.Sleep(ctx, t.Errs, pause) != nil {
 			return t.progress, nil //nolint:nilerr // a move that is stopped has not failed
 		}
 		pause = min(2*pause, lastPause)

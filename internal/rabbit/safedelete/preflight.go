@@ -12,6 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -135,7 +136,7 @@ func (p preflight) checkEmpty(ctx context.Context) {
 // forEach calls a function for each queue, for at most queuesAtOnce queues at a time, and returns the errors by queue.
 func forEach(ctx context.Context, errs brokererr.Errors, queues []string, do func(queue string) error) map[string]error {
 	results := make([]error, len(queues))
-	slots := management.NewSlots(queuesAtOnce)
+	slots := retry.NewSlots(queuesAtOnce)
 	var all sync.WaitGroup
 	for i, queue := range queues {
 		all.Go(func() {

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -49,7 +49,7 @@ func (p proof) proveAll(ctx context.Context) error {
 	results, pending := verdicts{}, p.queues()
 	for attempt := 0; attempt < attempts && len(pending) > 0 && !p.doubtful(); attempt++ {
 		if attempt > 0 {
-			if err := management.Sleep(ctx, p.deleter.errs, p.deleter.Times.Settle/attempts); err != nil {
+			if err := retry.Sleep(ctx, p.deleter.errs, p.deleter.Times.Settle/attempts); err != nil {
 				return err
 			}
 		}
@@ -247,5 +247,5 @@ func (p proof) settle(ctx context.Context) error {
 	if ttl, expires := p.ttl(p.queues()...); expires {
 		wait = min(wait, ttl/8)
 	}
-	return management.Sleep(ctx, p.deleter.errs, wait)
+	return retry.Sleep(ctx, p.deleter.errs, wait)
 }

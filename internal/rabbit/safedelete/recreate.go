@@ -11,6 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -136,7 +137,7 @@ func (d *Deleter) declareOnceGone(ctx context.Context, cluster string, queue top
 		if err == nil {
 			return nil
 		}
-		if management.Sleep(ctx, d.errs, gonePause) != nil {
+		if retry.Sleep(ctx, d.errs, gonePause) != nil {
 			return err
 		}
 	}

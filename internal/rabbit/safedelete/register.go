@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 // register has the state of the running deletions, and of the fences that they have left behind.
 type register struct {
 	standing *Standing
-	requests management.Slots
+	requests retry.Slots
 	slots    chan struct{} // a slot for each batch with fences; see fenced
 	running  sync.WaitGroup
 	closing  context.Context // ends when the connection is about to be closed
@@ -66,7 +66,7 @@ type searched struct {
 
 func newRegister(standing *Standing) *register {
 	d := &register{
-		standing: standing, requests: management.NewSlots(RequestLimit), slots: make(chan struct{}, fenceLimit),
+		standing: standing, requests: retry.NewSlots(RequestLimit), slots: make(chan struct{}, fenceLimit),
 		queues: map[string]bool{}, fences: map[string]time.Time{}, failures: map[string]string{}, unansweredAt: map[string]time.Time{},
 		seen:     map[string]time.Time{},
 		searches: map[string]*searched{}, vanishing: map[string]vanishing{},

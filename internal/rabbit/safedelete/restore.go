@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -124,7 +124,7 @@ func (r restoration) awaitGone(ctx context.Context) (vanishing []string) {
 				r.gone(queue)
 				return nil
 			}
-			if err := management.Sleep(ctx, r.deleter.errs, gonePause); err != nil {
+			if err := retry.Sleep(ctx, r.deleter.errs, gonePause); err != nil {
 				return err
 			}
 		}

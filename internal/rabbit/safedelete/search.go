@@ -14,6 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -176,7 +177,7 @@ func (s *search) takeAll(ctx context.Context, queue string, origins []string, ma
 func (s *search) awaitNoConsumers(ctx context.Context, queue string) (now counts, exists bool, err error) {
 	now, exists, err = s.held(ctx, s.cluster, queue)
 	for begun := time.Now(); err == nil && now.consumers > 0 && time.Since(begun) < s.settle; {
-		if err = management.Sleep(ctx, s.errs, settlePause); err == nil {
+		if err = retry.Sleep(ctx, s.errs, settlePause); err == nil {
 			now, exists, err = s.held(ctx, s.cluster, queue)
 		}
 	}
@@ -284,7 +285,7 @@ func (s *search) putAllBack(
 		if err != nil || !exists || now.consumers == 0 { // a channel that holds a message counts as a consumer
 			return now, exists, err
 		}
-		if err := management.Sleep(ctx, s.errs, settlePause); err != nil {
+		if err := retry.Sleep(ctx, s.errs, settlePause); err != nil {
 			return now, exists, err
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 )
 
 // sentinelIdle is how long the AMQP connection of sentinels is kept for the next deletion.
@@ -94,7 +94,7 @@ func (d *Deleter) arrived(ctx context.Context, cluster string) error {
 	if err := d.sentinels.check(ctx, cluster); err != nil {
 		return err
 	}
-	return management.Sleep(ctx, d.errs, d.Times.Settle)
+	return retry.Sleep(ctx, d.errs, d.Times.Settle)
 }
 
 // acquire returns the open connection, or opens one.
