@@ -38,11 +38,11 @@ func (b *Batch[T]) resultOf(d *Delivery, returned error) error {
 }
 
 // BatchHandler handles several messages together, for example with one INSERT. What it returns is the result of each message for
-// which SetResult was not called. ctx is that of a Handler.
+// which SetResult was not called. ctx is as for a Handler.
 type BatchHandler[T any] func(ctx context.Context, b *Batch[T]) error
 
-// NewBatch creates a consumer like New, whose handler gets up to size messages together. It is called when size messages are there,
-// or the first of them has waited for wait. The default concurrency is 1 batch, and the default prefetch is 2 batches.
+// NewBatch is New for a handler of batches. The consumer calls the handler with up to size messages: when it has received size
+// messages, or when the first of them has waited for wait. The default concurrency is 1 batch, and the default prefetch is 2 batches.
 //
 // Bodies are decoded as JSON. A body that cannot be decoded is not in the batch. Middleware is called for each message of a batch at
 // the same time, and next returns after the whole batch was handled, so middleware must hold no lock while it calls next.

@@ -15,13 +15,13 @@ import (
 // interval, the consumer tries one message. When the handler succeeds, the consumer continues as before. Until then it is live but
 // not ready, and the messages wait in the queue. The default, also for 0, is no breaker.
 //
-// An error, RetryAfter and a timeout are failures, also if middleware such as AckAlways hides them, and an error of middleware is one.
-// Permanent, Discard, Defer, a panic, an undecodable body and a message that Dedupe drops tell nothing about a dependency, so they
-// neither open nor close the breaker.
+// An error, RetryAfter and a timeout of the handler are failures, even if middleware such as AckAlways hides them. An error that
+// middleware returns is also a failure. Permanent, Discard, Defer, a panic, an undecodable body and a message that Dedupe drops tell
+// nothing about a dependency, so they neither open nor close the breaker.
 //
 // A message that fails while it is tried uses no attempt: it is deferred, as by Defer. RabbitMQ before 4.3 counts that as a delivery
-// under Requeue and None. Without delay tiers the broker delivers the same message first again, also one that the handler defers. The
-// consumer then tries one message more each interval, up to the prefetch, so that such a message does not keep the breaker open.
+// under Requeue and None. Without delay tiers the broker delivers a deferred message first again. So that this message does not keep
+// the breaker open, the consumer tries one more message in each interval, up to the prefetch.
 func WithBreaker(n int, interval time.Duration) Option {
 	return func(s *settings) { s.breakAfter, s.probeInterval = n, interval }
 }
@@ -38,7 +38,7 @@ const (
 // breaker counts how often the handler failed in a row. The zero value is closed.
 type breaker struct {
 	state atomic.Int32 // a breakerState; changed with mu held
-	extra atomic.Int32 // how many messages besides one are tried each interval; changed with mu held
+	extra atomic.Int32 // how many messages besides one are tried in each interval; changed with mu held
 
 	mu       sync.Mutex
 	failures int // in a row
@@ -177,9 +177,9 @@ func comeFirstAgain(ends []ending) bool {
 // neither.
 func resultOf(ends []ending) contract.Result {
 	succeeded := func(e ending) bool {
-		return e.outcome.Result == contract.ResultSucceeded && e.delivery.handled.Load() == handledWell
+		return e.outcome.Result == contract.ResultSucceeded && e.delivery.handled.Load() == handlerSucceeded
 	}
-	failed := func(e ending) bool { return isFailure(e.outcome.Result) || e.delivery.handled.Load() == handledBadly }
+	failed := func(e ending) bool { return isFailure(e.outcome.Result) || e.delivery.handled.Load() == handlerFailed }
 	switch {
 	case slices.ContainsFunc(ends, succeeded):
 		return contract.ResultSucceeded
@@ -191,21 +191,21 @@ func resultOf(ends []ending) contract.Result {
 
 // How the handler of the application ended for a message, while its middleware may return something else.
 const (
-	handledNot   = int32(iota) // it was not called, or its end tells nothing about a dependency
-	handledWell                // it returned nil
-	handledBadly               // it failed
+	handlerUnknown   = int32(iota) // it was not called, or its end tells nothing about a dependency
+	handlerSucceeded               // it returned nil
+	handlerFailed                  // it failed
 )
 
 // recordingEnd makes a handler record on the delivery how it ended.
 func recordingEnd(handle HandleFunc) HandleFunc {
 	return func(ctx context.Context, d *Delivery) error {
 		err := handle(ctx, d)
-		end := handledNot
+		end := handlerUnknown
 		switch result, _ := resultOfHandler(ctx, err); {
 		case result == contract.ResultSucceeded:
-			end = handledWell
+			end = handlerSucceeded
 		case isFailure(result):
-			end = handledBadly
+			end = handlerFailed
 		}
 		d.handled.Store(end)
 		return err

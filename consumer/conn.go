@@ -181,28 +181,28 @@ type sharedConnection struct {
 }
 
 // get returns the open connection, or opens one.
-func (l *sharedConnection) get(ctx context.Context) (transport.Connection, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.connection != nil && !l.connection.IsClosed() {
-		return l.connection, nil
+func (c *sharedConnection) get(ctx context.Context) (transport.Connection, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.connection != nil && !c.connection.IsClosed() {
+		return c.connection, nil
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	connection, err := l.connect(ctx)
+	connection, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l.connection = connection
+	c.connection = connection
 	return connection, nil
 }
 
-func (l *sharedConnection) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.connection != nil {
-		_ = l.connection.Close(time.Now().Add(closeTimeout))
-		l.connection = nil
+func (c *sharedConnection) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.connection != nil {
+		_ = c.connection.Close(time.Now().Add(closeTimeout))
+		c.connection = nil
 	}
 }

@@ -48,7 +48,7 @@ func Dedupe(store Store, key func(*Delivery) string) Middleware {
 func ByMessageID(d *Delivery) string { return d.Raw.MessageId }
 
 // ByCopyID returns the header x-copy-id, which Conn.Publish and copies of failed messages set, or "". Two copies of one delivery
-// have the same ID only if no more than the publishing connection was lost in between. ByMessageID has no such restriction.
+// have the same ID only if nothing but the publishing connection was lost between them. ByMessageID has no such restriction.
 func ByCopyID(d *Delivery) string {
 	id, _ := d.Raw.Headers[contract.HeaderCopyID].(string)
 	return id

@@ -20,8 +20,8 @@ var (
 	ErrTimeout = errors.New("the handler took too long")
 )
 
-// Verdict is the error that Permanent, RetryAfter, Defer and Discard return. It says more than that the message failed. Tests and
-// middleware find it with errors.As.
+// Verdict is the error that Permanent, RetryAfter, Defer and Discard return. Its Result decides how the consumer
+// settles the message. Tests and middleware find it with errors.As.
 type Verdict struct {
 	Result contract.Result
 	// Delay is the delay of RetryAfter and Defer, else 0.

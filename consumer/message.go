@@ -36,7 +36,7 @@ type Delivery struct {
 	release   func()    // returns the permission of the limiter once the message is settled; may be nil
 
 	probe   bool         // the breaker tries the message
-	handled atomic.Int32 // how the handler ended, such as handledWell
+	handled atomic.Int32 // how the handler ended, such as handlerSucceeded
 }
 
 func newDelivery(raw amqp.Delivery, current *contract.Contract) *Delivery {

@@ -44,8 +44,8 @@ const (
 func WithConcurrency(n int) Option { return func(s *settings) { s.concurrency = n } }
 
 // WithPrefetch sets how many unacked messages the broker sends, from the concurrency to 65535. The default, also for 0, is twice
-// the concurrency. It is the concurrency for a single active consumer and under the strategy Requeue, because a crash costs each
-// prefetched message an attempt there. Batches count as many messages as they have.
+// the concurrency. For a single active consumer and under the strategy Requeue it is the concurrency, because there a crash uses an
+// attempt of each prefetched message. With NewBatch, the concurrency counts as the number of batches times their size.
 func WithPrefetch(n int) Option { return func(s *settings) { s.prefetch = n } }
 
 // WithTimeout sets how long a handler may take before its context ends with ErrTimeout. It must be shorter than the broker's

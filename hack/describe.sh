@@ -8,7 +8,7 @@ export GOTOOLCHAIN
 
 in_checkout() { git -C "$CHECKOUT" "$@" 2>/dev/null; }
 
-# describe sets what is known about the commit. A checkout without git, such as an archive, has to be told its version.
+# describe sets what is known about the commit. A checkout without git, such as an archive, needs VERSION.
 # Nothing depends on how much of the history or of the tags a clone has.
 describe() {
   REVISION=$(in_checkout rev-parse HEAD || echo unknown)

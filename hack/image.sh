@@ -3,8 +3,8 @@
 #
 #   hack/image.sh build [CHECKOUT]  write the image of this checkout, or of another one, into OUTPUT
 #   hack/image.sh push              push the image that `build` wrote, as IMG; prints the name with its digest
-#   hack/image.sh arguments         what `docker build` is to be told
-#   hack/image.sh flags             the linker flags that tell the manager its version
+#   hack/image.sh arguments         print the arguments for `docker build`
+#   hack/image.sh flags             print the linker flags that set the version of the manager
 #
 #   IMG        the name of the image; ghcr.io/warren-mq/warren with the version as tag unless given
 #   VERSION    the version; the tag of the commit unless given, or else one that is made of time and commit
@@ -35,7 +35,7 @@ build() {
   say "wrote $(name), $(cat "$OUTPUT/image.digest"), into $OUTPUT"
 }
 
-# manager OS ARCHITECTURE FILE: nothing of this machine may show in the file.
+# manager OS ARCHITECTURE FILE: builds the manager. The file must not depend on this machine.
 manager() {
   env GOOS="$1" GOARCH="$2" CGO_ENABLED=0 GOWORK= GOFLAGS= GOEXPERIMENT= GOAMD64=v1 GOARM64=v8.0 \
     go -C "$CHECKOUT" build -trimpath -buildvcs=false -ldflags "$(flags) -buildid=" -o "$3" ./cmd

@@ -19,7 +19,7 @@ OUTPUT="${OUTPUT:-$HACK_DIR/../dist}"
 PLATFORMS="${PLATFORMS:-linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64}"
 [[ $PLATFORMS != host ]] || PLATFORMS=$(go env GOHOSTOS)/$(go env GOHOSTARCH)
 
-# binary OS ARCHITECTURE FILE: nothing of this machine may show in the file.
+# binary OS ARCHITECTURE FILE: builds the plugin. The file must not depend on this machine.
 binary() {
   env GOOS="$1" GOARCH="$2" CGO_ENABLED=0 GOWORK=off GOFLAGS= GOEXPERIMENT= GOAMD64=v1 GOARM64=v8.0 \
     go -C "$CHECKOUT/cmd/kubectl-warren" build -trimpath -buildvcs=false -ldflags "$(flags) -buildid=" -o "$3" .

@@ -6,8 +6,8 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 )
 
-// BenchmarkJudge measures a selection per message.
-func BenchmarkJudge(b *testing.B) {
+// BenchmarkSkips measures Skips per message.
+func BenchmarkSkips(b *testing.B) {
 	for name, selection := range map[string]v1alpha1.DeadLetterSelector{
 		"everything":              {},
 		"header":                  {Headers: []v1alpha1.HeaderRequirement{{Name: "tenant", Operator: in, Values: []string{"acme"}}}},

@@ -190,7 +190,7 @@ func TestTheStatusOfAnotherNamespaceProvesNothing(t *testing.T) {
 		leads Location
 		want  answers
 	}{
-		"where the connection was not proved to lead here": {Location{}, answers{Unwanted: []string{"b"}}},
+		"where the connection was not proven to lead here": {Location{}, answers{Unwanted: []string{"b"}}},
 		"where it was": {here, answers{
 			Conflict: true, Needs: true, Shares: true, SharedWith: "a ConsumerQueue in another namespace",
 		}},

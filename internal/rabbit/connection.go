@@ -25,7 +25,7 @@ import (
 type (
 	// Health is the state of a connection.
 	Health = health.Health
-	// Place is how other connections can check where the AMQP connection leads.
+	// Place identifies the vhost that the AMQP connection leads to.
 	Place = health.Place
 	// Messages is how many messages queues held when they were last counted.
 	Messages = observe.Messages
@@ -219,7 +219,7 @@ func (c *Connection) Fences() []string { return c.deleter.Fences() }
 // LastDeletion returns when queues were last deleted that were provably empty; zero if none were.
 func (c *Connection) LastDeletion() time.Time { return c.deleter.LastDeletion() }
 
-// Recreator recreates queues on the cluster with this Key.
+// Recreator recreates queues on the cluster with this key.
 func (c *Connection) Recreator(cluster string) *recreate.Recreator {
 	broker := recreationBroker{c.channels, c.observer, c.changer, c.mover, c.deleter, c.ctx}
 	return recreate.New(recreate.Settings{
@@ -227,7 +227,7 @@ func (c *Connection) Recreator(cluster string) *recreate.Recreator {
 	}, broker, broker, c.deleter, c.writeAPI)
 }
 
-// Move moves messages out of a queue; see mover.Run. It opens its own AMQP connections to the cluster of this name, and
+// Move moves messages out of a queue; see mover.Run. It opens its own AMQP connections to the cluster with this key, and
 // sets Dial and Errs of the configuration.
 func (c *Connection) Move(ctx context.Context, cluster string, config mover.Config) (mover.Progress, error) {
 	return c.mover.Move(ctx, cluster, config)
@@ -238,7 +238,7 @@ func (c *Connection) Browse(ctx context.Context, cluster string, config mover.Br
 	return c.mover.Browse(ctx, cluster, config)
 }
 
-// Backlog counts the messages of a queue on the cluster of this name; false if there is no such queue. If others consume the
+// Backlog counts the messages of a queue on the cluster with this key; false if there is no such queue. If others consume the
 // queue, it waits until the broker has counted the messages that they hold.
 func (c *Connection) Backlog(ctx context.Context, cluster, queue string) (counted Backlog, exists bool, err error) {
 	return c.counter.Count(ctx, cluster, queue)

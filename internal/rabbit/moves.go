@@ -30,7 +30,7 @@ type queueMover struct {
 // Move is mover.Run on own connections.
 func (m *queueMover) Move(ctx context.Context, cluster string, config mover.Config) (mover.Progress, error) {
 	defer m.observer.BeginConsuming(cluster, config.Queue)()
-	config.Errs, config.Dial = m.errs, m.dialTo(cluster, "warren transfer "+config.Queue)
+	config.Errs, config.Dial = m.errs, m.dialTo(cluster, "warren move "+config.Queue)
 	report := config.Report
 	config.Report = func(progress mover.Progress) {
 		if progress.Examined() > config.Moved { // the user may read the queue

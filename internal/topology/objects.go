@@ -42,6 +42,13 @@ func (b Binding) AtBroker() vhost.Binding {
 	return vhost.Binding{Source: b.Source, Destination: b.Destination, RoutingKey: b.RoutingKey, Arguments: b.Arguments}
 }
 
+// Observed returns the binding as a snapshot has it.
+func (b Binding) Observed() vhost.Binding {
+	at := b.AtBroker()
+	at.Arguments = vhost.Normalize(at.Arguments)
+	return at
+}
+
 // IDsOf returns the IDs of bindings.
 func IDsOf(bindings []Binding) vhost.IDs {
 	ids := make(vhost.IDs, len(bindings))

@@ -1,6 +1,8 @@
 package vhost
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 )
@@ -17,6 +19,16 @@ type Cluster struct {
 	Name string `json:"name,omitempty"`
 	// Endpoint is host:port of the AMQP URI of the cluster.
 	Endpoint string `json:"endpoint,omitempty"`
+}
+
+// HashedClusterID returns the ID of the cluster that gave itself this random id, which itself must not appear in Kubernetes. It is
+// empty for an empty id.
+func HashedClusterID(id string) string {
+	if id == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "sha256:" + hex.EncodeToString(sum[:16])
 }
 
 // Strong reports whether the ID is known.

@@ -58,7 +58,7 @@ var _ = Describe("Many ConsumerQueues that are deleted together", func() {
 func (w *world) many(count int) {
 	GinkgoHelper()
 	for i := range count {
-		// A tier of a few seconds cannot be proved empty if each step takes a second.
+		// A tier of a few seconds cannot be proven empty if each step takes a second.
 		w.Queue(fmt.Sprintf("orders-%d", i), `{retry: {delayTiers: [{delay: 1m}]}}`)
 	}
 	for i := range count {

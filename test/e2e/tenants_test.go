@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/hostile"
@@ -37,7 +36,7 @@ var attacks = map[string]func(victim, attacker *world){
 		attacker.connectToServers(api)
 		attacker.claimVictimsQueues()
 		for _, name := range []string{"orders", "bills", "pay"} {
-			attacker.Eventually(name, HaveField("Status.Location.ClusterID", management.HashedID(api.ClusterID)))
+			attacker.Eventually(name, HaveField("Status.Location.ClusterID", vhost.HashedClusterID(api.ClusterID)))
 		}
 	},
 	"forged intents": func(victim, attacker *world) {
@@ -56,7 +55,7 @@ var attacks = map[string]func(victim, attacker *world){
 		reading.Store(true)
 		attacker.claimVictimsQueues()
 		cluster := vhost.Cluster{
-			ID: management.HashedID(victim.Broker.ClusterID(GinkgoTB())), Name: victim.Broker.ClusterName(GinkgoTB()),
+			ID: vhost.HashedClusterID(victim.Broker.ClusterID(GinkgoTB())), Name: victim.Broker.ClusterName(GinkgoTB()),
 			Endpoint: strings.TrimPrefix(victim.Broker.AMQPURI, "amqp://"),
 		}
 		for name, queues := range map[string]map[string]v1alpha1.Role{

@@ -17,7 +17,7 @@ import (
 )
 
 // patient has a delay that is longer than a restart. With a shorter one, a sentinel that a killed manager left in the tier could
-// expire to the fenced main queue, where it arrives minutes later. Until then the tier cannot be proved empty.
+// expire to the fenced main queue, where it arrives minutes later. Until then the tier cannot be proven empty.
 const patient = `{retry: {delayTiers: [{delay: 30s}]}}`
 
 var _ = Describe("A manager that is killed", Extended, Long, func() {

@@ -211,7 +211,7 @@ var promises = map[string]func(t *testing.T, b side){
 		b.declareQueue("other", map[string]any{"x-queue-type": "quorum"})
 		b.publish("orders")
 		config := mover.Config{
-			Queue: "orders", Destination: "other", Judge: toOther{}, Copier: toOther{}, Total: 1, MaxFailures: 1,
+			Queue: "orders", Destination: "other", Filter: toOther{}, Copier: toOther{}, Total: 1, MaxFailures: 1,
 			Settings: func() mover.Settings { return mover.Settings{MaxDepth: -1} }, Report: func(mover.Progress) {},
 		}
 		dryRun := config
@@ -235,7 +235,7 @@ var promises = map[string]func(t *testing.T, b side){
 		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		b.publish("orders")
 		config := mover.Config{
-			Queue: "orders", Judge: toOther{}, Total: 1, Limit: 1, Delete: true,
+			Queue: "orders", Filter: toOther{}, Total: 1, Limit: 1, Delete: true,
 			Settings: func() mover.Settings { return mover.Settings{MaxDepth: -1} }, Report: func(mover.Progress) {},
 		}
 		progress, err := b.Move(t.Context(), b.cluster(), config)

@@ -74,7 +74,7 @@ func (w *purgeWork) Config(m Move) (mover.Config, *Blocker) {
 		return mover.Config{}, wrong
 	}
 	counted := purgeCounts{labels: []string{w.purge.Namespace, m.ConsumerQueue}, deleted: int(number(w.status.Deleted))}
-	config := mover.Config{Judge: purgeFilter, DryRun: true, Apart: countedApart(purgeFilter.rules), Report: counted.countSkipped}
+	config := mover.Config{Filter: purgeFilter, DryRun: true, Apart: countedApart(purgeFilter.rules), Report: counted.countSkipped}
 	if w.job.DryRun {
 		config.Report = func(mover.Progress) {}
 	}

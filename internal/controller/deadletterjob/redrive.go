@@ -49,7 +49,7 @@ func (w *redriveWork) Config(m Move) (mover.Config, *Blocker) {
 	}
 	spec := w.redrive.Spec
 	config := mover.Config{
-		Destination: m.Destination, Behind: m.Behind, Judge: redriveFilter, Copier: redriveFilter,
+		Destination: m.Destination, Behind: m.Behind, Filter: redriveFilter, Copier: redriveFilter,
 		DryRun: w.job.DryRun, Selective: spec.Selector != nil || m.Source.Shared,
 		Limited: m.Limited, MaxFailures: 10,
 		Apart: countedApart(redriveFilter.rules), MovedApart: int(number(w.status.UnknownOrigin)),

@@ -105,8 +105,8 @@ func (b *bodies) close() {
 }
 
 // Unsettled returns how many messages the connection has received and neither acknowledged nor rejected.
-func (l *Conn) Unsettled() int {
-	state := l.Socket.incoming.state
+func (c *Conn) Unsettled() int {
+	state := c.Socket.incoming.state
 	state.mu.Lock()
 	defer state.mu.Unlock()
 	count := 0
@@ -118,22 +118,22 @@ func (l *Conn) Unsettled() int {
 
 // Body returns the body of a message until Release; nil if it was dropped. The Body field of the delivery is empty, because the AMQP
 // library does not see bodies. Body, Release and Dropped need a connection with DialOptions.LargestBody above zero.
-func (l *Conn) Body(message *amqp.Delivery) []byte {
-	b := l.Socket.incoming.state.bodies
+func (c *Conn) Body(message *amqp.Delivery) []byte {
+	b := c.Socket.incoming.state.bodies
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.of[delivery{message.ConsumerTag, message.DeliveryTag}]
 }
 
 // Release frees the body of a message.
-func (l *Conn) Release(message *amqp.Delivery) {
-	l.Socket.incoming.state.bodies.release(delivery{message.ConsumerTag, message.DeliveryTag})
+func (c *Conn) Release(message *amqp.Delivery) {
+	c.Socket.incoming.state.bodies.release(delivery{message.ConsumerTag, message.DeliveryTag})
 }
 
 // Dropped reports whether the body of a message was dropped when it arrived, and its size in bytes. If tooLarge is true, the connection
 // never retains a body of this size; otherwise there was no room at that moment.
-func (l *Conn) Dropped(message *amqp.Delivery) (size int64, tooLarge, dropped bool) {
-	b := l.Socket.incoming.state.bodies
+func (c *Conn) Dropped(message *amqp.Delivery) (size int64, tooLarge, dropped bool) {
+	b := c.Socket.incoming.state.bodies
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	size, dropped = b.dropped[delivery{message.ConsumerTag, message.DeliveryTag}]

@@ -54,8 +54,8 @@ type Conn struct {
 	Matched bool
 	Queue   string
 
-	Room chan struct{}      // has an entry for each open channel; full when no more may be open
-	idle chan *amqp.Channel // open channels of the pool that no operation uses
+	ChannelSlots chan struct{}      // has an entry for each open channel; full when no more may be open
+	idle         chan *amqp.Channel // open channels of the pool that no operation uses
 }
 
 // DialOptions are the address, the user and the limits of a connection.
@@ -127,8 +127,8 @@ func dial(ctx context.Context, options DialOptions) (*Conn, error) {
 	version, _ := l.Connection.Properties["version"].(string)
 	cluster, _ := l.Connection.Properties["cluster_name"].(string)
 	l.Version, l.Name = brokererr.Truncate(version, management.LongestVersion), brokererr.Truncate(cluster, management.LongestClusterName)
-	l.Room = make(chan struct{}, min(ChannelLimit, int(l.Connection.Config.ChannelMax)))
-	l.idle = make(chan *amqp.Channel, cap(l.Room))
+	l.ChannelSlots = make(chan struct{}, min(ChannelLimit, int(l.Connection.Config.ChannelMax)))
+	l.idle = make(chan *amqp.Channel, cap(l.ChannelSlots))
 	return l, nil
 }
 
@@ -142,7 +142,7 @@ func address(uri *url.URL) string {
 }
 
 // handshake opens TLS, if the URI requires it, and AMQP on a TCP connection.
-func (l *Conn) handshake(ctx context.Context, line net.Conn, options DialOptions) error {
+func (c *Conn) handshake(ctx context.Context, line net.Conn, options DialOptions) error {
 	secured, pace := line, options.Pace
 	if options.URI.Scheme == "amqps" {
 		config := options.TLS.Clone()
@@ -156,14 +156,14 @@ func (l *Conn) handshake(ctx context.Context, line net.Conn, options DialOptions
 	if options.LargestBody > 0 {
 		pace = nil
 	}
-	l.Socket = newSocket(line, secured, newProtocol(options.LargestBody, l.setBlocked), pace)
+	c.Socket = newSocket(line, secured, newProtocol(options.LargestBody, c.setBlocked), pace)
 	var err error
-	l.Connection, err = amqp.Open(l.Socket, amqp.Config{
+	c.Connection, err = amqp.Open(c.Socket, amqp.Config{
 		SASL:       []amqp.Authentication{&amqp.PlainAuth{Username: options.Username, Password: options.Password}},
 		Vhost:      options.VHost,
 		FrameSize:  UsualFrameMax,
 		Heartbeat:  Heartbeat,
-		Properties: l.properties(options),
+		Properties: c.properties(options),
 		Locale:     "en_US",
 	})
 	return err
@@ -171,12 +171,12 @@ func (l *Conn) handshake(ctx context.Context, line net.Conn, options DialOptions
 
 // whyFailed returns the reason why a connection was not opened. The library itself reports a closed connection as a wrong password or a
 // wrong vhost.
-func (l *Conn) whyFailed(ctx context.Context, errs brokererr.Errors, err error, overdue bool) error {
-	if l.Socket != nil {
-		l.CloseSocket()
+func (c *Conn) whyFailed(ctx context.Context, errs brokererr.Errors, err error, overdue bool) error {
+	if c.Socket != nil {
+		c.CloseSocket()
 	}
 	reply, isReply := errors.AsType[*amqp.Error](err)
-	refusal := l.Refusal()
+	refusal := c.Refusal()
 	switch {
 	case ctx.Err() != nil:
 		return errs.Unreachable(ctx.Err())
@@ -195,29 +195,29 @@ func Undecodable(reason *amqp.Error) bool {
 }
 
 // Refusal returns why this side ended the connection, if the broker violated the protocol or a limit; nil otherwise.
-func (l *Conn) Refusal() error {
-	if l.Socket == nil {
+func (c *Conn) Refusal() error {
+	if c.Socket == nil {
 		return nil
 	}
-	return l.Socket.incoming.refused()
+	return c.Socket.incoming.refused()
 }
 
 // Blocked returns a channel that receives each time the broker blocks or unblocks the connection; of several changes only the latest. One
 // goroutine may receive from it. It is never closed. Do not call NotifyBlocked of the library; see docs/upstream.
-func (l *Conn) Blocked() <-chan amqp.Blocking { return l.blocked }
+func (c *Conn) Blocked() <-chan amqp.Blocking { return c.blocked }
 
 // setBlocked replaces a change that no goroutine has received. Only the goroutine that reads the socket calls it.
-func (l *Conn) setBlocked(now amqp.Blocking) {
+func (c *Conn) setBlocked(now amqp.Blocking) {
 	select {
-	case <-l.blocked:
+	case <-c.blocked:
 	default:
 	}
-	l.blocked <- now
+	c.blocked <- now
 }
 
 // properties are the client properties of the connection. They show a user of the management UI that the connection belongs to Warren, and
 // to which BrokerConnection.
-func (l *Conn) properties(options DialOptions) amqp.Table {
+func (c *Conn) properties(options DialOptions) amqp.Table {
 	version := "unknown"
 	if build, ok := debug.ReadBuildInfo(); ok {
 		version = build.Main.Version
@@ -225,110 +225,110 @@ func (l *Conn) properties(options DialOptions) amqp.Table {
 	return amqp.Table{
 		"product": cmp.Or(options.Product, Product), "version": version, "platform": "Go",
 		"connection_name": cmp.Or(options.Name, "warren "+options.VHost),
-		OwnerProperty:     options.Owner, LinkProperty: l.ID,
+		OwnerProperty:     options.Owner, LinkProperty: c.ID,
 	}
 }
 
 // WithChannel runs an operation on a channel that is open already, or on a new one. It keeps the channel open for later operations.
-func (l *Conn) WithChannel(operation func(*amqp.Channel) error) error {
-	channel, err := l.open()
+func (c *Conn) WithChannel(operation func(*amqp.Channel) error) error {
+	channel, err := c.open()
 	if err != nil {
 		return err
 	}
-	defer l.put(channel)
+	defer c.put(channel)
 	return operation(channel)
 }
 
 // open returns an idle channel, or opens one. If no more channels may be open, it waits until a channel is idle or closed.
-func (l *Conn) open() (*amqp.Channel, error) {
+func (c *Conn) open() (*amqp.Channel, error) {
 	select {
-	case channel := <-l.idle:
+	case channel := <-c.idle:
 		return channel, nil
 	default:
 	}
 	select {
-	case channel := <-l.idle:
+	case channel := <-c.idle:
 		return channel, nil
-	case l.Room <- struct{}{}:
-		return l.openInRoom()
+	case c.ChannelSlots <- struct{}{}:
+		return c.openInSlot()
 	}
 }
 
 // put returns a channel to the pool, unless the broker has closed it.
-func (l *Conn) put(channel *amqp.Channel) {
+func (c *Conn) put(channel *amqp.Channel) {
 	if channel.IsClosed() {
-		<-l.Room
+		<-c.ChannelSlots
 		return
 	}
-	l.idle <- channel
+	c.idle <- channel
 }
 
 // WithExclusiveChannel runs an operation on a new channel, and closes the channel after that. If no more channels may be open, it closes
 // an idle one first.
-func (l *Conn) WithExclusiveChannel(operation func(*amqp.Channel) error) error {
+func (c *Conn) WithExclusiveChannel(operation func(*amqp.Channel) error) error {
 	select {
-	case l.Room <- struct{}{}:
+	case c.ChannelSlots <- struct{}{}:
 	default:
 		select {
-		case l.Room <- struct{}{}:
-		case channel := <-l.idle:
+		case c.ChannelSlots <- struct{}{}:
+		case channel := <-c.idle:
 			_ = channel.Close()
 		}
 	}
-	channel, err := l.openInRoom()
+	channel, err := c.openInSlot()
 	if err != nil {
 		return err
 	}
 	defer func() {
 		_ = channel.Close()
-		<-l.Room
+		<-c.ChannelSlots
 	}()
 	return operation(channel)
 }
 
-// openInRoom opens a channel after its entry was added to Room, and removes the entry if that fails.
-func (l *Conn) openInRoom() (*amqp.Channel, error) {
-	channel, err := l.Connection.Channel()
+// openInSlot opens a channel after its entry was added to ChannelSlots, and removes the entry if that fails.
+func (c *Conn) openInSlot() (*amqp.Channel, error) {
+	channel, err := c.Connection.Channel()
 	if err != nil {
-		<-l.Room
+		<-c.ChannelSlots
 	}
 	return channel, err
 }
 
 // Cluster returns the cluster that the connection leads to; the zero Cluster until that is known.
-func (l *Conn) Cluster() vhost.Cluster {
-	if found := l.MatchedCluster.Load(); found != nil {
+func (c *Conn) Cluster() vhost.Cluster {
+	if found := c.MatchedCluster.Load(); found != nil {
 		return *found
 	}
 	return vhost.Cluster{}
 }
 
 // Refuse sends a reason to Refused, unless one is there already. The goroutine that receives it closes the connection.
-func (l *Conn) Refuse(reason error) {
+func (c *Conn) Refuse(reason error) {
 	select {
-	case l.Refused <- reason:
+	case c.Refused <- reason:
 	default:
 	}
 }
 
 // CloseSocket closes the TCP connection without the handshakes of AMQP and TLS.
-func (l *Conn) CloseSocket() { _ = l.Socket.Close() }
+func (c *Conn) CloseSocket() { _ = c.Socket.Close() }
 
 // Cut closes the socket because an operation had no answer in time.
-func (l *Conn) Cut() {
-	l.Overdue.Store(true)
-	l.CloseSocket()
+func (c *Conn) Cut() {
+	c.Overdue.Store(true)
+	c.CloseSocket()
 }
 
 // Classify returns an error of an operation on the connection with its reason.
-func (l *Conn) Classify(errs brokererr.Errors, err error) error {
+func (c *Conn) Classify(errs brokererr.Errors, err error) error {
 	own, classified := errors.AsType[*brokererr.Failure](err)
 	switch {
 	case err == nil:
 		return nil
 	case classified:
 		return own
-	case l.Overdue.Load():
+	case c.Overdue.Load():
 		return errs.Fail(brokererr.ErrTimeout, "AMQP operation")
 	}
 	return errs.OfOperation(err)
@@ -336,17 +336,17 @@ func (l *Conn) Classify(errs brokererr.Errors, err error) error {
 
 // Close closes the connection as AMQP requires, and closes the socket if the broker does not answer in time. It returns in time whatever
 // the broker does: the library alone would wait for a broker that continues to send.
-func (l *Conn) Close(limit time.Duration) {
+func (c *Conn) Close(limit time.Duration) {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		_ = l.Connection.CloseDeadline(time.Now().Add(limit))
+		_ = c.Connection.CloseDeadline(time.Now().Add(limit))
 	}()
 	select {
 	case <-closed:
 	case <-time.After(limit):
 	}
-	l.CloseSocket()
+	c.CloseSocket()
 }
 
 // newLinkID returns a unique ID.

@@ -69,19 +69,19 @@ func TestHostileBrokerIsRefused(t *testing.T) {
 		largest int64 // body
 		says    string
 	}{
-		{"announces a body of 2^62 bytes", declareQueue, 0, "delivery 1 was not asked for: 0 of 0 are not acknowledged"},
-		{"announces a body of 2^62 bytes to a consumer", consume, 0, "a message of 4611686018427387904 bytes is too large: at most 536870912"},
-		{"announces a body of 2^62 bytes to a consumer", consume, LargestBody, "a message of 4611686018427387904 bytes is too large: at most 536870912"},
-		{"sends a body of 2^62 bytes in answer to a get", get, 0, "a message of 4611686018427387904 bytes is too large: at most 536870912"},
-		{"sends bodies without a message", declareQueue, LargestBody, "the body of a message was not asked for"},
-		{"sends deliveries without a consumer", declareQueue, LargestBody, "delivery 1 was not asked for"},
-		{"sends deliveries on a channel that is not open", declareQueue, LargestBody, "method 60.60 on channel 9 was not asked for"},
-		{"sends more deliveries than the prefetch", consume, LargestBody, "delivery 201 was not asked for: 200 of 200 are not acknowledged"},
+		{"announces a body of 2^62 bytes", declareQueue, 0, "delivery 1 was not requested: 0 of 0 are not acknowledged"},
+		{"announces a body of 2^62 bytes to a consumer", consume, 0, "a message of 4611686018427387904 bytes is too large: the maximum is 536870912"},
+		{"announces a body of 2^62 bytes to a consumer", consume, LargestBody, "a message of 4611686018427387904 bytes is too large: the maximum is 536870912"},
+		{"sends a body of 2^62 bytes in answer to a get", get, 0, "a message of 4611686018427387904 bytes is too large: the maximum is 536870912"},
+		{"sends bodies without a message", declareQueue, LargestBody, "the body of a message was not requested"},
+		{"sends deliveries without a consumer", declareQueue, LargestBody, "delivery 1 was not requested"},
+		{"sends deliveries on a channel that is not open", declareQueue, LargestBody, "method 60.60 on channel 9 was not requested"},
+		{"sends more deliveries than the prefetch", consume, LargestBody, "delivery 201 was not requested: 200 of 200 are not acknowledged"},
 		{"sends deliveries with large headers", consume, 0, "the messages that are not acknowledged are too large: 5 of them take more than 8388608 bytes"},
-		{"sends frames that are larger than agreed", declareQueue, 0, "a frame of 67108864 bytes is too large: 131072 were agreed"},
-		{"answers a request that was not sent", declareQueue, 0, "method 50.11 was not asked for"},
-		{"confirms unpublished messages", confirm, 0, "the confirm of message 18446744073709551614 was not asked for: 0 were published"},
-		{"returns unpublished messages", confirm, 0, "a returned message was not asked for"},
+		{"sends frames that are larger than agreed", declareQueue, 0, "a frame of 67108864 bytes is too large: the negotiated maximum is 131072"},
+		{"answers a request that was not sent", declareQueue, 0, "method 50.11 was not requested"},
+		{"confirms unpublished messages", confirm, 0, "the confirm of message 18446744073709551614 was not requested: 0 were published"},
+		{"returns unpublished messages", confirm, 0, "a returned message was not requested"},
 	} {
 		t.Run(fmt.Sprintf("%s, with bodies up to %d", test.way, test.largest), func(t *testing.T) {
 			conn, _ := dialHostile(t, test.way, test.largest)
@@ -168,7 +168,7 @@ func TestRefusalInTheHandshake(t *testing.T) {
 		return received.Method == amqpmethod.ConnectionStartOK && s.Send(0, amqpmethod.QueueDeclareOK) && s.Send(0, amqpmethod.QueueDeclareOK)
 	})
 	_, err := Dial(t.Context(), optionsFor(t, server, 0))
-	if want := "broker unreachable: the AMQP connection was closed: method 50.11 was not asked for"; err == nil || err.Error() != want {
+	if want := "broker unreachable: the AMQP connection was closed: method 50.11 was not requested"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -93,7 +93,7 @@ func (l *limit) begin(at time.Time) { l.since, l.answers, l.slow = at, 0, 0 }
 
 func (l *limit) isSlow(a answer) bool {
 	took := a.ended.Sub(a.began)
-	return took > 2*l.quickest.of(took, a.ended)+time.Duration(a.among)*timeForEach
+	return took > 2*l.quickest.add(took, a.ended)+time.Duration(a.among)*timeForEach
 }
 
 // quickest remembers the quickest answer of the last minutes.
@@ -102,8 +102,8 @@ type quickest struct {
 	now, before time.Duration // since from, and in the period before that; zero if none
 }
 
-// of adds an answer, and returns the quickest one.
-func (q *quickest) of(took time.Duration, at time.Time) time.Duration {
+// add adds an answer, and returns the quickest one.
+func (q *quickest) add(took time.Duration, at time.Time) time.Duration {
 	switch age := at.Sub(q.from); {
 	case age >= 2*quickestAge:
 		*q = quickest{from: at, now: took}

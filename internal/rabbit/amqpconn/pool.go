@@ -37,80 +37,80 @@ func NewPool(errs brokererr.Errors, timeout time.Duration) *Pool {
 }
 
 // Set sets a new connection, or the reason why there is none.
-func (c *Pool) Set(l *Conn, down error) {
+func (p *Pool) Set(l *Conn, down error) {
 	if l != nil {
-		c.slots.adapt(func(limit *limit) { limit.setHighest(cap(l.Room)) })
+		p.slots.adapt(func(limit *limit) { limit.setHighest(cap(l.ChannelSlots)) })
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.Link, c.down = l, down
-	close(c.changed)
-	c.changed = make(chan struct{})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Link, p.down = l, down
+	close(p.changed)
+	p.changed = make(chan struct{})
 }
 
 // SetBlocked records whether the broker has blocked the connection. While it has, operations run one by one: the first may wait until the
 // broker unblocks the connection, or until its timeout ends the connection.
-func (c *Pool) SetBlocked(blocked bool) {
-	c.slots.adapt(func(limit *limit) { limit.setBlocked(blocked, time.Now()) })
+func (p *Pool) SetBlocked(blocked bool) {
+	p.slots.adapt(func(limit *limit) { limit.setBlocked(blocked, time.Now()) })
 }
 
 // IsBlocked reports whether the broker has blocked the connection.
-func (c *Pool) IsBlocked() bool { return c.slots.isBlocked() }
+func (p *Pool) IsBlocked() bool { return p.slots.isBlocked() }
 
 // Limit returns how many operations may run at a time.
-func (c *Pool) Limit() int { return c.slots.now() }
+func (p *Pool) Limit() int { return p.slots.now() }
 
 // UsualFrameMax is the largest frame that a broker accepts by default, in bytes.
 const UsualFrameMax = 131072
 
 // FrameMax returns the largest frame that the broker accepts, in bytes; zero if it has no limit.
-func (c *Pool) FrameMax() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.Link == nil {
+func (p *Pool) FrameMax() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.Link == nil {
 		return UsualFrameMax
 	}
-	return c.Link.Connection.Config.FrameSize
+	return p.Link.Connection.Config.FrameSize
 }
 
 // acquire returns the connection, and adds an operation to Running. It waits for the result of the first attempt to connect. After that,
 // it fails immediately if there is no connection.
-func (c *Pool) acquire(ctx context.Context) (*Conn, error) {
+func (p *Pool) acquire(ctx context.Context) (*Conn, error) {
 	for {
-		c.mu.Lock()
-		l, down, changed := c.Link, c.down, c.changed
+		p.mu.Lock()
+		l, down, changed := p.Link, p.down, p.changed
 		if l != nil {
-			c.Running.Add(1) // under the lock: a caller of Running.Wait has removed Link before
+			p.Running.Add(1) // under the lock: a caller of Running.Wait has removed Link before
 		}
-		c.mu.Unlock()
+		p.mu.Unlock()
 		if l != nil || down != nil {
 			return l, down
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, c.errs.Unreachable(ctx.Err())
+			return nil, p.errs.Unreachable(ctx.Err())
 		}
 	}
 }
 
 // Do runs an operation. When the context ends, Do returns, and the operation continues until it ends or times out, because its channel
 // cannot be used again before the broker has answered.
-func (c *Pool) Do(ctx context.Context, operation func(*amqp.Channel) error) error {
-	return c.doOn(ctx, func(l *Conn) error { return l.WithChannel(operation) })
+func (p *Pool) Do(ctx context.Context, operation func(*amqp.Channel) error) error {
+	return p.doOn(ctx, func(l *Conn) error { return l.WithChannel(operation) })
 }
 
 // DoOnCluster is Do for an operation that must reach no other cluster than this one. It returns ErrOtherCluster if the connection leads to
 // another cluster.
-func (c *Pool) DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
-	return c.doOn(ctx, c.onCluster(cluster, func(l *Conn) error { return l.WithChannel(operation) }))
+func (p *Pool) DoOnCluster(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
+	return p.doOn(ctx, p.onCluster(cluster, func(l *Conn) error { return l.WithChannel(operation) }))
 }
 
 // DoExclusively is DoOnCluster on a channel that no other operation uses before or after, because the operation changes its state: it
 // selects confirm mode, for example, or leaves a message unacknowledged. It returns only after the operation has ended, even if the
 // context ends first, because the operation must not run later than the caller expects.
-func (c *Pool) DoExclusively(ctx context.Context, cluster string, operation func(Exclusive) error) error {
-	return c.Start(ctx, context.WithoutCancel(ctx), c.onCluster(cluster, func(l *Conn) error {
+func (p *Pool) DoExclusively(ctx context.Context, cluster string, operation func(Exclusive) error) error {
+	return p.Start(ctx, context.WithoutCancel(ctx), p.onCluster(cluster, func(l *Conn) error {
 		return l.WithExclusiveChannel(func(channel *amqp.Channel) error { return operation(Exclusive{channel, l.Socket}) })
 	}))
 }
@@ -127,7 +127,7 @@ type Exclusive struct {
 func (e Exclusive) Together(write func() error) error { return e.socket.Together(write) }
 
 // DoToTheEnd is DoExclusively on a channel of the pool. It closes the channel if the operation fails, because its state may have changed.
-func (c *Pool) DoToTheEnd(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
+func (p *Pool) DoToTheEnd(ctx context.Context, cluster string, operation func(*amqp.Channel) error) error {
 	closing := func(channel *amqp.Channel) error {
 		err := operation(channel)
 		if err != nil {
@@ -135,13 +135,13 @@ func (c *Pool) DoToTheEnd(ctx context.Context, cluster string, operation func(*a
 		}
 		return err
 	}
-	return c.Start(ctx, context.WithoutCancel(ctx), c.onCluster(cluster, func(l *Conn) error { return l.WithChannel(closing) }))
+	return p.Start(ctx, context.WithoutCancel(ctx), p.onCluster(cluster, func(l *Conn) error { return l.WithChannel(closing) }))
 }
 
 // onCluster returns an operation that fails on a connection to another cluster.
-func (c *Pool) onCluster(cluster string, operation func(*Conn) error) func(*Conn) error {
+func (p *Pool) onCluster(cluster string, operation func(*Conn) error) func(*Conn) error {
 	return func(l *Conn) error {
-		if err := c.errs.SameCluster(l.Cluster(), cluster); err != nil {
+		if err := p.errs.SameCluster(l.Cluster(), cluster); err != nil {
 			return err
 		}
 		return operation(l)
@@ -149,9 +149,9 @@ func (c *Pool) onCluster(cluster string, operation func(*Conn) error) func(*Conn
 }
 
 // doOn runs an operation that waits for one answer of the broker, and adapts the limit to how long that took.
-func (c *Pool) doOn(ctx context.Context, operation func(*Conn) error) error {
-	return c.Start(ctx, ctx, func(l *Conn) error {
-		over, ended := l.Overdue.Load(), c.slots.measure()
+func (p *Pool) doOn(ctx context.Context, operation func(*Conn) error) error {
+	return p.Start(ctx, ctx, func(l *Conn) error {
+		over, ended := l.Overdue.Load(), p.slots.measure()
 		err := operation(l)
 		missing := l.Overdue.Load() && !over // on a connection that was closed before, the operation sent nothing
 		if err == nil || missing {
@@ -163,49 +163,49 @@ func (c *Pool) doOn(ctx context.Context, operation func(*Conn) error) error {
 
 // Start starts an operation, unless ctx ends before there is a slot and a connection for it. It waits for the result until the
 // context wait ends. The timeout of the operation begins when it has its slot and its connection.
-func (c *Pool) Start(ctx, wait context.Context, operation func(*Conn) error) error {
+func (p *Pool) Start(ctx, wait context.Context, operation func(*Conn) error) error {
 	if err := ctx.Err(); err != nil {
-		return c.errs.Unreachable(err)
+		return p.errs.Unreachable(err)
 	}
-	if err := c.slots.take(ctx); err != nil {
-		return c.errs.Unreachable(err)
+	if err := p.slots.take(ctx); err != nil {
+		return p.errs.Unreachable(err)
 	}
-	l, err := c.acquire(ctx)
+	l, err := p.acquire(ctx)
 	if err != nil {
-		c.slots.leave()
+		p.slots.leave()
 		return err
 	}
 	done := make(chan error, 1)
 	go func() {
-		defer c.Running.Done()
-		defer c.slots.leave()
-		done <- c.Run(l, operation)
+		defer p.Running.Done()
+		defer p.slots.leave()
+		done <- p.Run(l, operation)
 	}()
 	select {
 	case err := <-done:
 		return err
 	case <-wait.Done():
-		return c.errs.Unreachable(wait.Err())
+		return p.errs.Unreachable(wait.Err())
 	}
 }
 
 // Run runs the operation on the connection. At the timeout it closes the whole connection: a broker that does not answer on one channel
 // is unhealthy, and only this makes the library return.
-func (c *Pool) Run(l *Conn, operation func(*Conn) error) error {
-	watchdog := time.AfterFunc(c.timeout, l.Cut)
+func (p *Pool) Run(l *Conn, operation func(*Conn) error) error {
+	watchdog := time.AfterFunc(p.timeout, l.Cut)
 	defer watchdog.Stop()
-	return l.Classify(c.errs, operation(l))
+	return l.Classify(p.errs, operation(l))
 }
 
 // DeclaredQueue declares a queue passively on the cluster with this key, and returns its numbers of ready messages and consumers;
 // false if the queue does not exist. A client that holds messages of a quorum queue counts as a consumer.
-func (c *Pool) DeclaredQueue(ctx context.Context, cluster, queue string) (declared amqp.Queue, exists bool, err error) {
+func (p *Pool) DeclaredQueue(ctx context.Context, cluster, queue string) (declared amqp.Queue, exists bool, err error) {
 	type answer struct {
 		declared amqp.Queue
 		exists   bool
 	}
 	answers := make(chan answer, 1) // the operation continues after the context ends
-	err = c.DoOnCluster(ctx, cluster, func(channel *amqp.Channel) error {
+	err = p.DoOnCluster(ctx, cluster, func(channel *amqp.Channel) error {
 		declared, exists, err := DeclaredQueue(channel, queue)
 		answers <- answer{declared, exists}
 		return err

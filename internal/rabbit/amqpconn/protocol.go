@@ -31,7 +31,7 @@ const (
 var ErrTooLarge = errors.New("too large")
 
 // errUnasked ends a connection on which a frame arrives that this side has not requested.
-var errUnasked = errors.New("not asked for")
+var errUnasked = errors.New("not requested")
 
 // protocol is the state of a connection, from the frames of both sides. It shows which frames the broker may send, so a caller need not
 // declare what it requests.
@@ -156,7 +156,7 @@ func (p *protocol) received(frame head, payload []byte) (fate, error) {
 		return passOn, nil // a heartbeat, or a frame that the library refuses, perhaps of a server of another protocol
 	}
 	if frame.size > UsualFrameMax-headSize-endSize {
-		return passOn, fmt.Errorf("a frame of %d bytes is %w: %d were agreed", frame.size, ErrTooLarge, UsualFrameMax)
+		return passOn, fmt.Errorf("a frame of %d bytes is %w: the negotiated maximum is %d", frame.size, ErrTooLarge, UsualFrameMax)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -295,7 +295,7 @@ func (c *channelState) delivered(received method, number uint64) error {
 func (p *protocol) receivedHeader(channel *channelState, header int, size []byte) (fate, error) {
 	body := binary.BigEndian.Uint64(size)
 	if body > largestMessage {
-		return passOn, fmt.Errorf("a message of %d bytes is %w: at most %d are taken", body, ErrTooLarge, largestMessage)
+		return passOn, fmt.Errorf("a message of %d bytes is %w: the maximum is %d", body, ErrTooLarge, largestMessage)
 	}
 	clear(size)
 	channel.body, channel.discard = int64(body), true

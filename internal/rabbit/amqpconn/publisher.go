@@ -19,8 +19,8 @@ type Publisher struct {
 
 // NewPublisher returns a publisher for at most the given number of messages at the same time. Nothing else may publish on the
 // channel.
-func (l *Conn) NewPublisher(channel *amqp.Channel, messages int) (*Publisher, error) {
-	p := &Publisher{Channel: channel, connection: l, returns: make(chan amqp.Return, messages), returned: map[string]bool{}}
+func (c *Conn) NewPublisher(channel *amqp.Channel, messages int) (*Publisher, error) {
+	p := &Publisher{Channel: channel, connection: c, returns: make(chan amqp.Return, messages), returned: map[string]bool{}}
 	channel.NotifyReturn(p.returns)
 	return p, channel.Confirm(false)
 }

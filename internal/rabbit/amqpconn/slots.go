@@ -16,82 +16,82 @@ type slots struct {
 }
 
 // take waits for a slot. The caller must call leave unless take returns an error.
-func (p *slots) take(ctx context.Context) error {
-	p.mu.Lock()
+func (s *slots) take(ctx context.Context) error {
+	s.mu.Lock()
 	turn := make(chan struct{})
-	p.waiting = append(p.waiting, turn)
-	p.admit()
-	p.mu.Unlock()
+	s.waiting = append(s.waiting, turn)
+	s.admit()
+	s.mu.Unlock()
 	select {
 	case <-turn:
 		return nil
 	case <-ctx.Done():
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if i := slices.Index(p.waiting, turn); i >= 0 {
-		p.waiting = slices.Delete(p.waiting, i, i+1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.waiting, turn); i >= 0 {
+		s.waiting = slices.Delete(s.waiting, i, i+1)
 	} else { // admit gave it a slot just before the lock was taken
-		p.taken--
-		p.admit()
+		s.taken--
+		s.admit()
 	}
 	return ctx.Err()
 }
 
-func (p *slots) leave() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.taken--
-	p.admit()
+func (s *slots) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken--
+	s.admit()
 }
 
 // admit gives free slots to waiting operations. The caller holds the lock.
-func (p *slots) admit() {
-	for p.taken < p.limit.now() && len(p.waiting) > 0 {
-		close(p.waiting[0])
-		p.waiting = p.waiting[1:]
-		p.taken++
+func (s *slots) admit() {
+	for s.taken < s.limit.now() && len(s.waiting) > 0 {
+		close(s.waiting[0])
+		s.waiting = s.waiting[1:]
+		s.taken++
 	}
 }
 
 // measure begins to measure an operation that has a slot. The caller calls the returned function when the operation ends, unless
 // its duration does not depend on the broker.
-func (p *slots) measure() (ended func(missing bool)) {
-	a := answer{began: time.Now(), among: p.count()}
+func (s *slots) measure() (ended func(missing bool)) {
+	a := answer{began: time.Now(), among: s.count()}
 	return func(missing bool) {
 		a.ended, a.missing = time.Now(), missing
-		p.adapt(func(l *limit) {
-			a.among = max(a.among, p.taken)
+		s.adapt(func(l *limit) {
+			a.among = max(a.among, s.taken)
 			l.note(a)
 		})
 	}
 }
 
 // adapt changes the limit, and admits operations if it rose.
-func (p *slots) adapt(change func(*limit)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	change(&p.limit)
-	p.admit()
+func (s *slots) adapt(change func(*limit)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.limit)
+	s.admit()
 }
 
 // count returns how many slots are taken.
-func (p *slots) count() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.taken
+func (s *slots) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.taken
 }
 
 // now returns how many slots there are.
-func (p *slots) now() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.limit.now()
+func (s *slots) now() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limit.now()
 }
 
 // isBlocked reports whether the broker has blocked the connection.
-func (p *slots) isBlocked() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.limit.blocked
+func (s *slots) isBlocked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limit.blocked
 }

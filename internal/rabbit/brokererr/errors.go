@@ -53,7 +53,7 @@ var (
 	// letters in transit, delayed messages and the fences of a crash.
 	ErrPending = errors.New("pending")
 	// ErrUnproven: a queue was not deleted, because it could not be proven empty. The message names the reason.
-	ErrUnproven = errors.New("not proved empty")
+	ErrUnproven = errors.New("not proven empty")
 	// ErrOtherCluster: the broker belongs to another cluster than the caller meant. Nothing was changed.
 	ErrOtherCluster = errors.New("another cluster")
 	// ErrShared: another instance of Warren works on the vhost, so nothing is deleted.

@@ -12,6 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/timing"
 )
 
@@ -298,7 +299,7 @@ func (m *Matcher) poll(ctx context.Context, limit time.Duration, ask func() (boo
 		if err != nil || seen || time.Now().Add(wait).After(until) {
 			return seen, err
 		}
-		if err := management.Sleep(ctx, m.Errors, wait); err != nil {
+		if err := retry.Sleep(ctx, m.Errors, wait); err != nil {
 			return false, err
 		}
 		wait = min(2*wait, lastPoll)

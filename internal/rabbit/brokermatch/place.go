@@ -7,6 +7,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -19,7 +20,7 @@ const listedAgain = 30 * time.Second
 type PlaceChecker struct {
 	errs    brokererr.Errors
 	api     *management.Client
-	listing management.Slots // held while match queues are listed
+	listing retry.Slots // held while match queues are listed
 
 	cluster vhost.Cluster
 	listed  map[string]bool
@@ -30,12 +31,12 @@ type PlaceChecker struct {
 
 // NewPlaceChecker returns a PlaceChecker of the connection with this client of the management API.
 func NewPlaceChecker(errs brokererr.Errors, api *management.Client) *PlaceChecker {
-	return &PlaceChecker{errs: errs, api: api, listing: management.NewSlots(1)}
+	return &PlaceChecker{errs: errs, api: api, listing: retry.NewSlots(1)}
 }
 
 // LeadsTo reports whether another connection to a vhost of the same name leads to the same vhost as this connection: AMQP opened it
 // at the same address, or the management API of this connection shows the match queue of the other one.
-func (s *PlaceChecker) LeadsTo(ctx context.Context, here, other health.Health) (bool, error) {
+func (c *PlaceChecker) LeadsTo(ctx context.Context, here, other health.Health) (bool, error) {
 	switch {
 	case !here.Cluster.MayBe(other.Cluster):
 		return false, nil
@@ -44,7 +45,7 @@ func (s *PlaceChecker) LeadsTo(ctx context.Context, here, other health.Health) (
 	case other.Place.MatchQueue == "":
 		return false, nil
 	}
-	return s.has(ctx, here.Cluster, other)
+	return c.has(ctx, here.Cluster, other)
 }
 
 // otherConnection is another connection with one configuration.
@@ -55,28 +56,28 @@ type otherConnection struct {
 
 // has reports whether the match queue of another connection is listed. If that connection has reconnected since the last list,
 // the last list counts for some time.
-func (s *PlaceChecker) has(ctx context.Context, cluster vhost.Cluster, other health.Health) (has bool, err error) {
+func (c *PlaceChecker) has(ctx context.Context, cluster vhost.Cluster, other health.Health) (has bool, err error) {
 	place, who := other.Place, otherConnection{other.Place.Owner, other.Place.Since}
-	err = s.listing.Hold(ctx, s.errs, func() error {
-		if !cluster.Is(s.cluster) {
-			s.cluster, s.listed, s.began, s.found = cluster, nil, time.Time{}, map[otherConnection]bool{}
+	err = c.listing.Hold(ctx, c.errs, func() error {
+		if !cluster.Is(c.cluster) {
+			c.cluster, c.listed, c.began, c.found = cluster, nil, time.Time{}, map[otherConnection]bool{}
 		}
-		isOld := s.began.Before(place.Since) || time.Since(s.began) > listedAgain
-		if !s.listed[place.MatchQueue] && isOld {
+		isOld := c.began.Before(place.Since) || time.Since(c.began) > listedAgain
+		if !c.listed[place.MatchQueue] && isOld {
 			began := time.Now()
-			listed, err := s.api.MatchQueues(ctx)
+			listed, err := c.api.MatchQueues(ctx)
 			if err != nil {
 				return err
 			}
-			s.began, s.listed = began, listed
+			c.began, c.listed = began, listed
 		}
 		switch {
-		case s.listed[place.MatchQueue]:
-			s.found[who] = true
-		case other.Matched && place.MatchedAt.Before(s.began):
-			delete(s.found, who)
+		case c.listed[place.MatchQueue]:
+			c.found[who] = true
+		case other.Matched && place.MatchedAt.Before(c.began):
+			delete(c.found, who)
 		}
-		has = s.found[who]
+		has = c.found[who]
 		return nil
 	})
 	return has, err

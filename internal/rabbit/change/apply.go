@@ -222,7 +222,7 @@ func bind(binding topology.Binding) operation {
 	operation.call = func(channel *amqp.Channel) error {
 		return channel.QueueBind(binding.Destination, binding.RoutingKey, binding.Source, false, amqpconn.Table(binding.Arguments))
 	}
-	operation.write = func(s *snapshot.Snapshot) bool { return s.PutBinding(observed(binding)) }
+	operation.write = func(s *snapshot.Snapshot) bool { return s.PutBinding(binding.Observed()) }
 	return operation
 }
 
@@ -231,7 +231,7 @@ func unbind(binding topology.Binding) operation {
 	operation.call = func(channel *amqp.Channel) error {
 		return channel.QueueUnbind(binding.Destination, binding.RoutingKey, binding.Source, amqpconn.Table(binding.Arguments))
 	}
-	operation.write = func(s *snapshot.Snapshot) bool { return s.DropBinding(observed(binding)) }
+	operation.write = func(s *snapshot.Snapshot) bool { return s.DropBinding(binding.Observed()) }
 	return operation
 }
 
@@ -245,11 +245,4 @@ func onBinding(binding topology.Binding, op string, kind eventfeed.Kind) operati
 
 		permissions: map[vhost.Kind]string{vhost.KindQueue: "write", vhost.KindExchange: "read"},
 	}
-}
-
-// observed returns a binding as a snapshot has it.
-func observed(binding topology.Binding) vhost.Binding {
-	at := binding.AtBroker()
-	at.Arguments = vhost.Normalize(at.Arguments)
-	return at
 }

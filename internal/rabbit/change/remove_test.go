@@ -224,7 +224,7 @@ func TestRefreshIsNeverLabelledWithAnotherCluster(t *testing.T) {
 	rabbittest.Seen(t, connection)
 	observed, _ := connection.Observe(vhost.Selection{})
 	now := connection.Health().Cluster
-	if now.ID != management.HashedID("second") || observed.Cluster != now.Key() {
+	if now.ID != vhost.HashedClusterID("second") || observed.Cluster != now.Key() {
 		t.Errorf("the snapshot is of %q, the connection to %q", observed.Cluster, now)
 	}
 }

@@ -24,7 +24,7 @@ type Health struct {
 	Capabilities management.Capabilities
 	// Cluster is the identity of the cluster to which AMQP was last shown to lead. It is empty until AMQP and the management API match.
 	Cluster vhost.Cluster
-	// Place is how other connections can check where AMQP leads. It is empty as long as Cluster is.
+	// Place identifies the vhost that AMQP leads to. It is empty as long as Cluster is.
 	Place Place
 	// Nodes is how many nodes the cluster has; zero if the user may not know.
 	Nodes int
@@ -51,8 +51,8 @@ type Health struct {
 	Err error
 }
 
-// Place is how other connections can check where the AMQP connection leads. They do not trust the management API of this
-// connection, because it may be a server of another tenant. See ADR 0015.
+// Place identifies the vhost that the AMQP connection leads to, in a form that other connections can check. They do not trust the
+// management API of this connection, because it may be a server of another tenant. See ADR 0015.
 type Place struct {
 	// Address is host:port at which AMQP opened the vhost. It is empty with Config.ServerName, because one address can then lead to
 	// several brokers.

@@ -46,8 +46,8 @@ type streamed interface {
 	Decode(a *Answer) error
 }
 
-func (m *Client) newAnswer(path string, body io.Reader) *Answer {
-	a := &Answer{management: m, path: path, body: body, limit: m.Limits.answer(path), Room: &Room{Limits: m.Limits}}
+func (c *Client) newAnswer(path string, body io.Reader) *Answer {
+	a := &Answer{management: c, path: path, body: body, limit: c.Limits.answer(path), Room: &Room{Limits: c.Limits}}
 	a.decoder = json.NewDecoder(a)
 	a.decoder.UseNumber() // an int64 does not survive as a float64
 	return a
@@ -163,8 +163,8 @@ type Kept struct {
 func NewKept(limits *Limits) *Kept { return &Kept{Room: &Room{Limits: limits}} }
 
 // each requests a list, and decodes it with EachItem.
-func each[T any](ctx context.Context, m *Client, path string, take func(T) (bytes int64, err error)) error {
-	_, err := m.Get(ctx, path, "", StreamedFunc(func(a *Answer) error { return EachItem(a, take) }))
+func each[T any](ctx context.Context, c *Client, path string, take func(T) (bytes int64, err error)) error {
+	_, err := c.Get(ctx, path, "", StreamedFunc(func(a *Answer) error { return EachItem(a, take) }))
 	return err
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 )
 
 // ErrNotModified means that nothing changed since the ETag of the request.
@@ -33,7 +34,7 @@ type Client struct {
 	opened atomic.Bool // a TCP connection was opened since the last call of TookNewConnection
 	// decoding is how many nanoseconds it took to decode answers since the last call of TakeDecodingTime.
 	decoding atomic.Int64
-	writes   Slots
+	writes   retry.Slots
 }
 
 // Options are the address, the user and the limits of a Client.
@@ -79,38 +80,38 @@ func NewClient(options Options) *Client {
 			// Following a redirect would send the password to another server.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		writes: NewSlots(1),
+		writes: retry.NewSlots(1),
 	}
 }
 
-func (m *Client) gotConn(connection httptrace.GotConnInfo) {
+func (c *Client) gotConn(connection httptrace.GotConnInfo) {
 	if !connection.Reused {
-		m.opened.Store(true)
+		c.opened.Store(true)
 	}
 }
 
 // TookNewConnection reports whether a TCP connection was opened since the last call.
-func (m *Client) TookNewConnection() bool { return m.opened.Swap(false) }
+func (c *Client) TookNewConnection() bool { return c.opened.Swap(false) }
 
 // TakeDecodingTime returns how long it took to decode answers since the last call, without the time of waiting for their text.
-func (m *Client) TakeDecodingTime() time.Duration { return time.Duration(m.decoding.Swap(0)) }
+func (c *Client) TakeDecodingTime() time.Duration { return time.Duration(c.decoding.Swap(0)) }
 
 // Close closes the idle connections.
-func (m *Client) Close() { m.client.CloseIdleConnections() }
+func (c *Client) Close() { c.client.CloseIdleConnections() }
 
 // Get reads the resource at the path into result, which is a pointer or a StreamedFunc. Names in the path must be escaped; see Escape.
 // With an ETag, it returns ErrNotModified if nothing changed. It returns the ETag of the answer, which may be empty. Other errors wrap a
 // reason of package brokererr.
-func (m *Client) Get(ctx context.Context, path, etag string, result any) (string, error) {
-	err := m.do(ctx, http.MethodGet, path, etag, nil, func(response *http.Response) error {
+func (c *Client) Get(ctx context.Context, path, etag string, result any) (string, error) {
+	err := c.do(ctx, http.MethodGet, path, etag, nil, func(response *http.Response) error {
 		switch response.StatusCode {
 		case http.StatusNotModified:
 			return ErrNotModified
 		case http.StatusOK:
 			etag = response.Header.Get("ETag")
-			return m.decode(path, response.Body, result)
+			return c.decode(path, response.Body, result)
 		}
-		return m.describe(http.MethodGet, path, m.refused(response))
+		return c.describe(http.MethodGet, path, c.refused(response))
 	})
 	if err != nil && !errors.Is(err, ErrNotModified) {
 		etag = ""
@@ -119,29 +120,29 @@ func (m *Client) Get(ctx context.Context, path, etag string, result any) (string
 }
 
 // Delete deletes the resource at the path. It returns nil if the resource does not exist.
-func (m *Client) Delete(ctx context.Context, path string) error {
-	return m.write(ctx, http.MethodDelete, path, nil)
+func (c *Client) Delete(ctx context.Context, path string) error {
+	return c.write(ctx, http.MethodDelete, path, nil)
 }
 
 // write makes one request at a time. RabbitMQ answers after the queues have applied a new policy, unless another policy is written at the
 // same time. Then it may answer earlier, and a queue may apply the two policies in the wrong order, or only the second. On 3.10 and 4.0,
 // a queue that changes from refusing to dropping messages, without accepting them in between, blocks its publishers permanently.
-func (m *Client) write(ctx context.Context, method, path string, content any) error {
-	return m.writes.Hold(ctx, m.errs, func() error {
-		return m.do(ctx, method, path, "", content, func(response *http.Response) error {
+func (c *Client) write(ctx context.Context, method, path string, content any) error {
+	return c.writes.Hold(ctx, c.errs, func() error {
+		return c.do(ctx, method, path, "", content, func(response *http.Response) error {
 			gone := method == http.MethodDelete && response.StatusCode == http.StatusNotFound
 			if response.StatusCode < http.StatusMultipleChoices || gone {
 				return nil
 			}
-			return m.describe(method, path, m.refused(response))
+			return c.describe(method, path, c.refused(response))
 		})
 	})
 }
 
 // do makes one request, passes the answer to read, and observes metrics.
-func (m *Client) do(ctx context.Context, method, path, etag string, content any, read func(*http.Response) error) error {
+func (c *Client) do(ctx context.Context, method, path, etag string, content any, read func(*http.Response) error) error {
 	began := time.Now()
-	err := m.request(ctx, method, path, etag, content, read)
+	err := c.request(ctx, method, path, etag, content, read)
 	metrics.BrokerRequests.Observe(time.Since(began), "management", method+" "+endpointOf(path).path, resultOf(err))
 	return err
 }
@@ -154,22 +155,22 @@ func resultOf(err error) string {
 	return brokererr.Result(err)
 }
 
-func (m *Client) request(ctx context.Context, method, path, etag string, content any, read func(*http.Response) error) error {
-	ctx, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: m.gotConn}), m.Timeout)
+func (c *Client) request(ctx context.Context, method, path, etag string, content any, read func(*http.Response) error) error {
+	ctx, cancel := context.WithTimeout(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: c.gotConn}), c.Timeout)
 	defer cancel()
 	body := io.Reader(http.NoBody)
 	if content != nil {
 		text, err := json.Marshal(content)
 		if err != nil {
-			return m.describe(method, path, err)
+			return c.describe(method, path, err)
 		}
 		body = bytes.NewReader(text)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, m.base+path, body)
+	request, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {
-		return m.errs.Unreachable(err)
+		return c.errs.Unreachable(err)
 	}
-	request.SetBasicAuth(m.Username, m.Password)
+	request.SetBasicAuth(c.Username, c.Password)
 	// All requests are idempotent: net/http may repeat one if the broker closes an idle connection at that moment. The nil header is not
 	// sent.
 	request.Header["Idempotency-Key"] = nil
@@ -178,9 +179,9 @@ func (m *Client) request(ctx context.Context, method, path, etag string, content
 	if etag != "" {
 		request.Header.Set("If-None-Match", etag)
 	}
-	response, err := m.client.Do(request)
+	response, err := c.client.Do(request)
 	if err != nil {
-		return m.describe(method, path, m.errs.Unreachable(err))
+		return c.describe(method, path, c.errs.Unreachable(err))
 	}
 	defer func() {
 		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // a connection with an unread answer cannot be reused
@@ -190,16 +191,16 @@ func (m *Client) request(ctx context.Context, method, path, etag string, content
 }
 
 // decode decodes an answer within its limits.
-func (m *Client) decode(path string, body io.Reader, result any) error {
+func (c *Client) decode(path string, body io.Reader, result any) error {
 	began := time.Now()
-	a := m.newAnswer(path, body)
+	a := c.newAnswer(path, body)
 	defer func() { a.Room.Free() }() // EachKept replaces the room
 	err := a.into(result)
-	m.decoding.Add(int64(time.Since(began) - a.waited))
+	c.decoding.Add(int64(time.Since(began) - a.waited))
 	return err
 }
 
-func (m *Client) describe(method, path string, err error) error {
+func (c *Client) describe(method, path string, err error) error {
 	resource, _, _ := strings.Cut(path, "?")
 	return fmt.Errorf("management API, %s /api%s: %w", method, resource, err)
 }
@@ -210,31 +211,31 @@ func (m *Client) describe(method, path string, err error) error {
 //   - 401 "Not management user" (or monitor, administrator) if the user lacks a tag,
 //   - 401 "User not authorised to access virtual host", from 4.3 on 404,
 //   - 404 if the vhost does not exist, and 400 "vhost_not_found" for its definitions.
-func (m *Client) refused(response *http.Response) error {
+func (c *Client) refused(response *http.Response) error {
 	var answer struct{ Error, Reason string }
 	text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<16)) // without it, only the reason is missing
 	_ = json.Unmarshal(text, &answer)                           // a proxy may answer in HTML
-	user := fmt.Sprintf("user %q", m.Username)
+	user := fmt.Sprintf("user %q", c.Username)
 	switch {
 	case response.StatusCode == http.StatusUnauthorized && tagMissing(answer.Reason) != "":
-		return m.errs.Fail(brokererr.ErrAccessRefused, "%s lacks the tag %s", user, tagMissing(answer.Reason))
+		return c.errs.Fail(brokererr.ErrAccessRefused, "%s lacks the tag %s", user, tagMissing(answer.Reason))
 	case response.StatusCode == http.StatusUnauthorized && strings.Contains(answer.Reason, "access"):
-		return m.errs.Fail(brokererr.ErrAccessRefused, "%s: %s %q", user, lowerFirst(answer.Reason), m.VHost)
+		return c.errs.Fail(brokererr.ErrAccessRefused, "%s: %s %q", user, lowerFirst(answer.Reason), c.VHost)
 	case response.StatusCode == http.StatusUnauthorized:
-		return m.errs.Fail(brokererr.ErrAuthentication, "%s", user)
+		return c.errs.Fail(brokererr.ErrAuthentication, "%s", user)
 	case response.StatusCode == http.StatusForbidden && answer.Reason == "": // a proxy's answer
-		return m.errs.Fail(brokererr.ErrAccessRefused, "%s: answered %s; is this RabbitMQ's management API?", user, response.Status)
+		return c.errs.Fail(brokererr.ErrAccessRefused, "%s: answered %s; is this RabbitMQ's management API?", user, response.Status)
 	case response.StatusCode == http.StatusForbidden:
-		return m.errs.Fail(brokererr.ErrAccessRefused, "%s: %s", user, answer.Reason)
+		return c.errs.Fail(brokererr.ErrAccessRefused, "%s: %s", user, answer.Reason)
 	case answer.Reason == "vhost_not_found", response.StatusCode == http.StatusNotFound && answer.Error != "":
-		return m.errs.Fail(brokererr.ErrVHostNotFound, "%q, or %s has no access to it", m.VHost, user)
+		return c.errs.Fail(brokererr.ErrVHostNotFound, "%q, or %s has no access to it", c.VHost, user)
 	case answer.Reason != "":
-		return m.errs.Fail(brokererr.ErrUnreachable, "answered %s: %s", response.Status, answer.Reason)
+		return c.errs.Fail(brokererr.ErrUnreachable, "answered %s: %s", response.Status, answer.Reason)
 	}
 	if response.StatusCode == http.StatusInternalServerError {
-		return m.errs.Fail(brokererr.ErrUnreachable, "answered %s; see the log of RabbitMQ", response.Status)
+		return c.errs.Fail(brokererr.ErrUnreachable, "answered %s; see the log of RabbitMQ", response.Status)
 	}
-	return m.errs.Fail(brokererr.ErrUnreachable, "answered %s; is this RabbitMQ's management API?", response.Status)
+	return c.errs.Fail(brokererr.ErrUnreachable, "answered %s; is this RabbitMQ's management API?", response.Status)
 }
 
 // tagMissing returns the tag in RabbitMQ's "Not management user"; empty if the reason is another.

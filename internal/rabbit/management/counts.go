@@ -18,7 +18,7 @@ func (c MessageCount) Ready() int64 { return max(c.Messages-c.Unacknowledged-c.H
 
 // MessageCounts counts the messages of the wanted queues. It needs no statistics: the broker asks each queue for its own numbers, which
 // are seconds old. A queue that does not answer, for example because its leader is down, is not in the result: its count is unknown.
-func (m *Client) MessageCounts(ctx context.Context, wanted func(queue string) bool) (map[string]MessageCount, error) {
+func (c *Client) MessageCounts(ctx context.Context, wanted func(queue string) bool) (map[string]MessageCount, error) {
 	type queue struct {
 		Name           string
 		Messages       *int64
@@ -26,9 +26,9 @@ func (m *Client) MessageCounts(ctx context.Context, wanted func(queue string) bo
 		Unacknowledged int64 `json:"messages_unacknowledged"`
 	}
 	counts := map[string]MessageCount{}
-	path := "/queues/" + Escape(m.VHost) +
+	path := "/queues/" + Escape(c.VHost) +
 		"?disable_stats=true&enable_queue_totals=true&columns=name,messages,messages_ready,messages_unacknowledged"
-	err := each(ctx, m, path, func(item queue) (int64, error) {
+	err := each(ctx, c, path, func(item queue) (int64, error) {
 		if item.Messages == nil || !wanted(item.Name) {
 			return 0, nil
 		}

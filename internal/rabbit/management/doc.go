@@ -5,6 +5,5 @@
 //   - answer.go, limits.go, size.go: decoding of answers, within the limits that all connections share
 //   - probe.go, nodes.go: the broker, its nodes, and what the user may do
 //   - items.go, lookups.go, queueinfos.go, counts.go, policies.go: objects of a vhost
-//   - slots.go: how many requests run at a time
-//   - endpoint.go: the names of brokers in a status
+//   - endpoint.go: host:port of a URI, as a status shows it
 package management

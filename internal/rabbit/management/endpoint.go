@@ -1,21 +1,10 @@
 package management
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"net"
 	"net/url"
 	"strings"
 )
-
-// HashedID returns a hash of a cluster's id, because the id itself must not appear in Kubernetes. It is empty for an empty id.
-func HashedID(id string) string {
-	if id == "" {
-		return ""
-	}
-	sum := sha256.Sum256([]byte(id))
-	return "sha256:" + hex.EncodeToString(sum[:16])
-}
 
 // EndpointOf returns host:port of a URI, with the default port of its scheme; empty if the text is no URI.
 func EndpointOf(text string) string {

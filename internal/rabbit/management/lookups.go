@@ -11,37 +11,37 @@ import (
 )
 
 // HasQueue reports whether a queue exists in the vhost. Exclusive queues count.
-func (m *Client) HasQueue(ctx context.Context, name string) (exists bool, err error) {
-	return m.queue(ctx, name, "?disable_stats=true&columns=name", nil)
+func (c *Client) HasQueue(ctx context.Context, name string) (exists bool, err error) {
+	return c.queue(ctx, name, "?disable_stats=true&columns=name", nil)
 }
 
 // queue requests one queue, and decodes it into result, unless that is nil. It reports whether the queue exists.
-func (m *Client) queue(ctx context.Context, name, query string, result *QueueInfo) (exists bool, err error) {
-	path := "/queues/" + Escape(m.VHost) + "/" + Escape(name)
-	err = m.do(ctx, http.MethodGet, path+query, "", nil, func(response *http.Response) error {
+func (c *Client) queue(ctx context.Context, name, query string, result *QueueInfo) (exists bool, err error) {
+	path := "/queues/" + Escape(c.VHost) + "/" + Escape(name)
+	err = c.do(ctx, http.MethodGet, path+query, "", nil, func(response *http.Response) error {
 		exists = response.StatusCode == http.StatusOK
 		switch {
 		case exists && result != nil:
-			return m.decode(path, response.Body, result)
+			return c.decode(path, response.Body, result)
 		case exists, response.StatusCode == http.StatusNotFound:
 			return nil
 		}
-		return m.describe(http.MethodGet, path, m.refused(response))
+		return c.describe(http.MethodGet, path, c.refused(response))
 	})
 	if err != nil || result == nil {
 		return exists, err
 	}
-	if err := m.checkArguments(result); err != nil {
-		return exists, m.describe(http.MethodGet, path, err)
+	if err := c.checkArguments(result); err != nil {
+		return exists, c.describe(http.MethodGet, path, err)
 	}
 	return exists, nil
 }
 
 // HasVHost returns ErrVHostNotFound if the vhost does not exist. It requests an exchange that every vhost has, because only administrators
 // may request the vhost itself.
-func (m *Client) HasVHost(ctx context.Context) error {
+func (c *Client) HasVHost(ctx context.Context) error {
 	var exchange struct{ Name string }
-	_, err := m.Get(ctx, "/exchanges/"+Escape(m.VHost)+"/"+Escape("amq.direct")+"?disable_stats=true&columns=name", "", &exchange)
+	_, err := c.Get(ctx, "/exchanges/"+Escape(c.VHost)+"/"+Escape("amq.direct")+"?disable_stats=true&columns=name", "", &exchange)
 	if errors.Is(err, brokererr.ErrAccessRefused) { // the vhost exists
 		return nil
 	}
@@ -49,8 +49,8 @@ func (m *Client) HasVHost(ctx context.Context) error {
 }
 
 // ListsConnections reports whether the user may list its own connections. The broker lists none if it collects no statistics.
-func (m *Client) ListsConnections(ctx context.Context) (bool, error) {
-	err := m.Connections(ctx, func(LooseObject) {})
+func (c *Client) ListsConnections(ctx context.Context) (bool, error) {
+	err := c.Connections(ctx, func(LooseObject) {})
 	if errors.Is(err, brokererr.ErrAccessRefused) {
 		return false, nil
 	}
@@ -59,19 +59,19 @@ func (m *Client) ListsConnections(ctx context.Context) (bool, error) {
 
 // HasConnection reports whether the broker lists an AMQP connection with this value of a client property. The broker lists a connection
 // some seconds after it was opened.
-func (m *Client) HasConnection(ctx context.Context, property, id string) (found bool, err error) {
-	err = m.Connections(ctx, func(properties LooseObject) { found = found || properties[property] == id })
+func (c *Client) HasConnection(ctx context.Context, property, id string) (found bool, err error) {
+	err = c.Connections(ctx, func(properties LooseObject) { found = found || properties[property] == id })
 	return found, err
 }
 
 // Connections calls show with the client properties of each connection to the vhost that the user may list. With the tag monitoring
 // or administrator these are all connections, otherwise the user's own.
-func (m *Client) Connections(ctx context.Context, show func(properties LooseObject)) error {
+func (c *Client) Connections(ctx context.Context, show func(properties LooseObject)) error {
 	type connection struct {
 		Properties LooseObject `json:"client_properties"`
 	}
-	path := "/vhosts/" + Escape(m.VHost) + "/connections?columns=client_properties"
-	return each(ctx, m, path, func(item connection) (int64, error) {
+	path := "/vhosts/" + Escape(c.VHost) + "/connections?columns=client_properties"
+	return each(ctx, c, path, func(item connection) (int64, error) {
 		show(item.Properties)
 		return 0, nil
 	})
@@ -85,9 +85,9 @@ type Consumer struct {
 
 // Consumers calls show with each consumer in the vhost that the user may list. With the tag monitoring or administrator these are
 // all consumers, otherwise the user's own.
-func (m *Client) Consumers(ctx context.Context, show func(Consumer)) error {
-	path := "/consumers/" + Escape(m.VHost) + "?columns=queue.name,arguments"
-	return each(ctx, m, path, func(item Consumer) (int64, error) {
+func (c *Client) Consumers(ctx context.Context, show func(Consumer)) error {
+	path := "/consumers/" + Escape(c.VHost) + "?columns=queue.name,arguments"
+	return each(ctx, c, path, func(item Consumer) (int64, error) {
 		show(item)
 		return 0, nil
 	})
@@ -117,7 +117,7 @@ func (o *LooseObject) UnmarshalJSON(text []byte) error {
 }
 
 // Policies lists all policies, including fences, and all operator policies.
-func (m *Client) Policies(ctx context.Context) ([]vhost.Policy, error) {
+func (c *Client) Policies(ctx context.Context) ([]vhost.Policy, error) {
 	patterns := &vhost.Patterns{}
 	var all []vhost.Policy
 	for _, operator := range []bool{false, true} {
@@ -126,7 +126,7 @@ func (m *Client) Policies(ctx context.Context) ([]vhost.Policy, error) {
 		if operator {
 			path = "/operator-policies/"
 		}
-		if _, err := m.Get(ctx, path+Escape(m.VHost), "", &items); err != nil {
+		if _, err := c.Get(ctx, path+Escape(c.VHost), "", &items); err != nil {
 			return nil, err
 		}
 		for _, item := range items {
@@ -159,11 +159,11 @@ type QueueInfo struct {
 const largestArguments = 64 << 10
 
 // checkArguments returns an error if the arguments of a queue take too much memory.
-func (m *Client) checkArguments(info *QueueInfo) error {
+func (c *Client) checkArguments(info *QueueInfo) error {
 	if SizeOf(info.Arguments) <= largestArguments {
 		return nil
 	}
-	return m.errs.TooLarge(largestArguments, "the memory of a queue's arguments is larger")
+	return c.errs.TooLarge(largestArguments, "the memory of a queue's arguments is larger")
 }
 
 // The queries of QueueInfo, with and without statistics. RabbitMQ writes a queue that has none of the columns as an empty list, and a new
@@ -174,9 +174,9 @@ const (
 )
 
 // QueueInfo requests one queue. It returns nil if the queue does not exist. query is WithoutStatistics or WithStatistics.
-func (m *Client) QueueInfo(ctx context.Context, queue, query string) (*QueueInfo, error) {
+func (c *Client) QueueInfo(ctx context.Context, queue, query string) (*QueueInfo, error) {
 	answer := &QueueInfo{}
-	exists, err := m.queue(ctx, queue, query, answer)
+	exists, err := c.queue(ctx, queue, query, answer)
 	if err != nil || !exists {
 		return nil, err
 	}
@@ -188,10 +188,10 @@ func (m *Client) QueueInfo(ctx context.Context, queue, query string) (*QueueInfo
 const MatchQueue = vhost.PrefixMatch
 
 // BindingsOf lists the bindings of a queue except the implicit binding of the default exchange.
-func (m *Client) BindingsOf(ctx context.Context, queue string) ([]vhost.Binding, error) {
+func (c *Client) BindingsOf(ctx context.Context, queue string) ([]vhost.Binding, error) {
 	var items List[BindingItem]
-	path := "/queues/" + Escape(m.VHost) + "/" + Escape(queue) + "/bindings?columns=" + BindingColumns
-	if _, err := m.Get(ctx, path, "", &items); err != nil {
+	path := "/queues/" + Escape(c.VHost) + "/" + Escape(queue) + "/bindings?columns=" + BindingColumns
+	if _, err := c.Get(ctx, path, "", &items); err != nil {
 		return nil, err
 	}
 	var bindings []vhost.Binding
@@ -204,7 +204,7 @@ func (m *Client) BindingsOf(ctx context.Context, queue string) ([]vhost.Binding,
 }
 
 // Cluster returns the cluster that answers; see Identity.
-func (m *Client) Cluster(ctx context.Context) (vhost.Cluster, error) {
-	found, _, err := m.Identity(ctx)
+func (c *Client) Cluster(ctx context.Context) (vhost.Cluster, error) {
+	found, _, err := c.Identity(ctx)
 	return found, err
 }

@@ -28,9 +28,9 @@ const AlarmColumns = ",mem_alarm,disk_free_alarm,disk_free"
 // Nodes lists all nodes of the cluster, including nodes that are down. The user needs the tag monitoring or administrator. columns are
 // further columns, each after a comma. The names are always requested, because RabbitMQ writes a node that has none of the columns, such
 // as one that is down, as an empty list.
-func (m *Client) Nodes(ctx context.Context, columns string) ([]Node, error) {
+func (c *Client) Nodes(ctx context.Context, columns string) ([]Node, error) {
 	var nodes List[Node]
-	_, err := m.Get(ctx, "/nodes?columns=name,running"+columns, "", &nodes)
+	_, err := c.Get(ctx, "/nodes?columns=name,running"+columns, "", &nodes)
 	return nodes, err
 }
 
@@ -54,19 +54,19 @@ func versionsOf(nodes []Node) []string {
 // Members returns the number of nodes of the cluster, and the number of members of each wanted queue that has fewer members than
 // nodes. known is the number of nodes at the last Probe, or zero if the user may not list nodes. Members also counts the nodes on
 // which a queue of the vhost has a member, and returns the larger number.
-func (m *Client) Members(
+func (c *Client) Members(
 	ctx context.Context, known int, wanted func(queue string) bool,
 ) (nodes int, few map[string]int, err error) {
 	if known == 1 {
-		found, err := m.Nodes(ctx, "")
+		found, err := c.Nodes(ctx, "")
 		if err != nil || len(found) < 2 {
 			return len(found), nil, err
 		}
 		known = len(found)
 	}
 	seen, counts := map[string]bool{}, map[string]int{}
-	path := fmt.Sprintf("/queues/%s?disable_stats=true&columns=name,members", Escape(m.VHost))
-	err = each(ctx, m, path, func(queue memberItem) (int64, error) {
+	path := fmt.Sprintf("/queues/%s?disable_stats=true&columns=name,members", Escape(c.VHost))
+	err = each(ctx, c, path, func(queue memberItem) (int64, error) {
 		bytes := int64(0)
 		for _, member := range queue.Members {
 			if !seen[member] {

@@ -44,40 +44,40 @@ type BrokerInfo struct {
 const EventExchange = "amq.rabbitmq.event"
 
 // Whoami returns the tags of the user, sorted.
-func (m *Client) Whoami(ctx context.Context) ([]string, error) {
+func (c *Client) Whoami(ctx context.Context) ([]string, error) {
 	var whoami struct{ Tags []string }
-	_, err := m.Get(ctx, "/whoami", "", &whoami)
+	_, err := c.Get(ctx, "/whoami", "", &whoami)
 	slices.Sort(whoami.Tags)
 	return whoami.Tags, err
 }
 
 // Probe reads the identity and the version of the broker, and the capabilities of the user.
-func (m *Client) Probe(ctx context.Context) (*BrokerInfo, error) {
-	tags, err := m.Whoami(ctx)
+func (c *Client) Probe(ctx context.Context) (*BrokerInfo, error) {
+	tags, err := c.Whoami(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m.opened.Store(false)
-	identity, answer, err := m.Identity(ctx)
+	c.opened.Store(false)
+	identity, answer, err := c.Identity(ctx)
 	if err != nil {
 		return nil, err
 	}
 	versions, nodes := []string{answer.Version}, []Node(nil)
 	administrator := slices.Contains(tags, "administrator")
 	if administrator || slices.Contains(tags, "monitoring") {
-		if nodes, err = m.Nodes(ctx, ",rabbitmq_version,applications"); err != nil {
+		if nodes, err = c.Nodes(ctx, ",rabbitmq_version,applications"); err != nil {
 			return nil, err
 		}
 		versions = append(versions, versionsOf(nodes)...)
 	}
-	builtin, err := m.builtinExchanges(ctx, administrator)
+	builtin, err := c.builtinExchanges(ctx, administrator)
 	if err != nil {
 		return nil, err
 	}
 	version := brokererr.Truncate(vhost.Lowest(versions...), LongestVersion)
 	parsed, err := vhost.ParseVersion(version)
 	if err != nil {
-		return nil, m.describe(http.MethodGet, "/overview", m.errs.Fail(brokererr.ErrUnreachable, "the answer is not RabbitMQ's: %v", err))
+		return nil, c.describe(http.MethodGet, "/overview", c.errs.Fail(brokererr.ErrUnreachable, "the answer is not RabbitMQ's: %v", err))
 	}
 	_, events := builtin[EventExchange]
 	return &BrokerInfo{
@@ -85,7 +85,7 @@ func (m *Client) Probe(ctx context.Context) (*BrokerInfo, error) {
 		Identity: identity,
 		Tags:     tags,
 		Capabilities: Capabilities{
-			Definitions:       administrator && definitionsWork(m.VHost),
+			Definitions:       administrator && definitionsWork(c.VHost),
 			Events:            events,
 			Policies:          administrator || slices.Contains(tags, "policymaker"),
 			DelayedRedelivery: parsed.AtLeast(vhost.RabbitMQ43),
@@ -106,26 +106,26 @@ type Overview struct {
 
 // Identity returns the cluster that answers, and the overview of the node that answers. The ID of the cluster is empty unless the user
 // has the tag policymaker or administrator.
-func (m *Client) Identity(ctx context.Context) (found vhost.Cluster, answer Overview, err error) {
-	if _, err := m.Get(ctx, "/overview?columns=rabbitmq_version,cluster_name,disable_stats", "", &answer); err != nil {
+func (c *Client) Identity(ctx context.Context) (found vhost.Cluster, answer Overview, err error) {
+	if _, err := c.Get(ctx, "/overview?columns=rabbitmq_version,cluster_name,disable_stats", "", &answer); err != nil {
 		return found, answer, err
 	}
 	var parameters []struct {
 		Name  string
 		Value any
 	}
-	_, err = m.Get(ctx, "/global-parameters", "", &parameters)
+	_, err = c.Get(ctx, "/global-parameters", "", &parameters)
 	if err != nil && !errors.Is(err, brokererr.ErrAccessRefused) {
 		return found, answer, err
 	}
 	if len(answer.Version) > LongestVersion || len(answer.ClusterName) > LongestClusterName {
-		tooLong := m.errs.Fail(brokererr.ErrUnreachable, "the answer is not RabbitMQ's: a name is too long")
-		return found, answer, m.describe(http.MethodGet, "/overview", tooLong)
+		tooLong := c.errs.Fail(brokererr.ErrUnreachable, "the answer is not RabbitMQ's: a name is too long")
+		return found, answer, c.describe(http.MethodGet, "/overview", tooLong)
 	}
-	found = vhost.Cluster{Name: answer.ClusterName, Endpoint: m.Endpoint}
+	found = vhost.Cluster{Name: answer.ClusterName, Endpoint: c.Endpoint}
 	for _, parameter := range parameters {
 		if id, text := parameter.Value.(string); text && parameter.Name == "internal_cluster_id" {
-			found.ID = HashedID(id)
+			found.ID = vhost.HashedClusterID(id)
 		}
 	}
 	return found, answer, nil
@@ -144,7 +144,7 @@ func definitionsWork(name string) bool {
 
 // builtinExchanges lists the exchanges amq.* of the vhost. An administrator can read definitions even without a permission in the vhost,
 // but not this listing. Then it returns only the exchanges that every vhost has.
-func (m *Client) builtinExchanges(ctx context.Context, administrator bool) (map[string]vhost.Exchange, error) {
+func (c *Client) builtinExchanges(ctx context.Context, administrator bool) (map[string]vhost.Exchange, error) {
 	builtin := map[string]vhost.Exchange{}
 	for name, kind := range map[string]string{
 		"amq.direct": "direct", "amq.fanout": "fanout", "amq.topic": "topic", "amq.headers": "headers", "amq.match": "headers",
@@ -152,7 +152,7 @@ func (m *Client) builtinExchanges(ctx context.Context, administrator bool) (map[
 		builtin[name] = vhost.Exchange{Type: kind, Durable: true}
 	}
 	var page struct{ Items []ExchangeItem }
-	_, err := m.Get(ctx, "/exchanges/"+Escape(m.VHost)+
+	_, err := c.Get(ctx, "/exchanges/"+Escape(c.VHost)+
 		"?page=1&page_size=100&disable_stats=true&use_regex=true&name=%5Eamq%5C.&columns="+ExchangeColumns, "", &page)
 	if err != nil && administrator && errors.Is(err, brokererr.ErrAccessRefused) {
 		return builtin, nil

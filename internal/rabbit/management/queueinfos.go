@@ -16,10 +16,10 @@ const listedAtOnce = 500
 // QueueInfos requests queues without statistics, and returns the existing ones by name. pattern must match exactly these queues.
 // One request lists up to 500 of them, and makes the broker visit all queues of the vhost. The timeout of one request applies to
 // all requests together.
-func (m *Client) QueueInfos(ctx context.Context, queues []string, pattern string) (map[string]*QueueInfo, error) {
-	ctx, cancel := context.WithTimeout(ctx, m.Timeout)
+func (c *Client) QueueInfos(ctx context.Context, queues []string, pattern string) (map[string]*QueueInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	kept := NewKept(m.Limits)
+	kept := NewKept(c.Limits)
 	defer kept.Room.Free()
 	infos := make(map[string]*QueueInfo, len(queues))
 	for _, queue := range queues {
@@ -30,20 +30,20 @@ func (m *Client) QueueInfos(ctx context.Context, queues []string, pattern string
 		QueueInfo
 	}
 	allowed := (len(queues) + listedAtOnce - 1) / listedAtOnce
-	pages, err := m.eachPage(ctx, WithoutStatistics+",name", pattern, allowed, func(a *Answer) error {
+	pages, err := c.eachPage(ctx, WithoutStatistics+",name", pattern, allowed, func(a *Answer) error {
 		return EachKept(a, kept, func(listed item) (int64, error) {
 			if _, asked := infos[listed.Name]; !asked {
 				return 0, nil
 			}
 			infos[listed.Name] = &listed.QueueInfo
-			return sizeOfName + SizeOf(listed.Arguments), m.checkArguments(&listed.QueueInfo)
+			return sizeOfName + SizeOf(listed.Arguments), c.checkArguments(&listed.QueueInfo)
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
 	if pages > allowed {
-		return nil, m.errs.Fail(brokererr.ErrUnreachable, "the answer is not RabbitMQ's: %d pages for %d queues", pages, len(queues))
+		return nil, c.errs.Fail(brokererr.ErrUnreachable, "the answer is not RabbitMQ's: %d pages for %d queues", pages, len(queues))
 	}
 	maps.DeleteFunc(infos, func(_ string, info *QueueInfo) bool { return info == nil })
 	return infos, nil
@@ -51,12 +51,12 @@ func (m *Client) QueueInfos(ctx context.Context, queues []string, pattern string
 
 // eachPage requests the queues whose names match a pattern, up to a limit of pages. items decodes the queues of a page. eachPage
 // returns the number of all pages.
-func (m *Client) eachPage(ctx context.Context, query, pattern string, limit int, items func(*Answer) error) (pages int, err error) {
+func (c *Client) eachPage(ctx context.Context, query, pattern string, limit int, items func(*Answer) error) (pages int, err error) {
 	pages = 1
 	for page := 1; page <= min(pages, limit); page++ {
-		path := "/queues/" + Escape(m.VHost) + query + "&page=" + strconv.Itoa(page) + "&page_size=" + strconv.Itoa(listedAtOnce) +
+		path := "/queues/" + Escape(c.VHost) + query + "&page=" + strconv.Itoa(page) + "&page_size=" + strconv.Itoa(listedAtOnce) +
 			"&use_regex=true&name=" + url.QueryEscape(pattern)
-		_, err := m.Get(ctx, path, "", StreamedFunc(func(a *Answer) error {
+		_, err := c.Get(ctx, path, "", StreamedFunc(func(a *Answer) error {
 			return a.Sections(map[string]func() error{
 				"page_count": func() error { return a.decoder.Decode(&pages) },
 				"items":      func() error { return items(a) },
@@ -73,10 +73,10 @@ func (m *Client) eachPage(ctx context.Context, query, pattern string, limit int,
 const maxMatchPages = 20
 
 // MatchQueues returns the names of the match queues of all connections to the vhost.
-func (m *Client) MatchQueues(ctx context.Context) (map[string]bool, error) {
+func (c *Client) MatchQueues(ctx context.Context) (map[string]bool, error) {
 	type item struct{ Name string }
 	names := map[string]bool{}
-	_, err := m.eachPage(ctx, "?disable_stats=true&columns=name", "^"+MatchQueue, maxMatchPages, func(a *Answer) error {
+	_, err := c.eachPage(ctx, "?disable_stats=true&columns=name", "^"+MatchQueue, maxMatchPages, func(a *Answer) error {
 		return EachItem(a, func(listed item) (int64, error) {
 			names[listed.Name] = true
 			return sizeOfName + int64(len(listed.Name)), nil
@@ -89,10 +89,10 @@ func (m *Client) MatchQueues(ctx context.Context) (map[string]bool, error) {
 }
 
 // AllBindings returns the bindings of all queues of the vhost, by queue, except the bindings of the default exchange.
-func (m *Client) AllBindings(ctx context.Context) (map[string][]vhost.Binding, error) {
+func (c *Client) AllBindings(ctx context.Context) (map[string][]vhost.Binding, error) {
 	bindings := map[string][]vhost.Binding{}
-	path := "/bindings/" + Escape(m.VHost) + "?columns=" + BindingColumns
-	err := each(ctx, m, path, func(item BindingItem) (int64, error) {
+	path := "/bindings/" + Escape(c.VHost) + "?columns=" + BindingColumns
+	err := each(ctx, c, path, func(item BindingItem) (int64, error) {
 		if item.Source == "" || item.DestinationType == "exchange" {
 			return 0, nil
 		}

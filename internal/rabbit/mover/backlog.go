@@ -9,6 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 )
 
 // A quorum queue that is too busy to count reports zero, because rabbit_quorum_queue:stat stops after a quarter of a second. So a count
@@ -38,12 +39,12 @@ type Counter struct {
 // heldPause is longer than the five seconds after which the broker counts unacknowledged messages again.
 const heldPause = 6 * time.Second
 
-// Count counts the messages of a queue on the cluster of this name; false if there is no such queue. If others consume the
+// Count counts the messages of a queue on the cluster with this key; false if there is no such queue. If others consume the
 // queue, it waits until the broker has counted the messages that they hold.
 func (c Counter) Count(ctx context.Context, cluster, queue string) (counted Backlog, exists bool, err error) {
 	declared, exists, err := c.Channels.DeclaredQueue(ctx, cluster, queue)
 	for range zeroCounts {
-		if err != nil || !exists || declared.Messages > 0 || management.Sleep(ctx, c.Errors, zeroPause) != nil {
+		if err != nil || !exists || declared.Messages > 0 || retry.Sleep(ctx, c.Errors, zeroPause) != nil {
 			break
 		}
 		declared, exists, err = c.Channels.DeclaredQueue(ctx, cluster, queue)
@@ -53,7 +54,7 @@ func (c Counter) Count(ctx context.Context, cluster, queue string) (counted Back
 		return counted, exists, err
 	}
 	if declared.Consumers > 0 {
-		if err := management.Sleep(ctx, c.Errors, heldPause); err != nil {
+		if err := retry.Sleep(ctx, c.Errors, heldPause); err != nil {
 			return counted, true, err
 		}
 	}

@@ -80,7 +80,7 @@ func BenchmarkRate(b *testing.B) {
 	}
 }
 
-// redriver judges messages as a Redrive to one queue does.
+// redriver filters messages as a Redrive to one queue does.
 type redriver struct {
 	rules   deadletter.Rules
 	headers deadletter.RedriveHeaders
@@ -125,18 +125,18 @@ func perSecond(b *testing.B, vh *brokers.VHost, bodies []string, move func(*test
 	return float64(len(bodies)) / took.Seconds()
 }
 
-func moveByMover(judge redriver) func(*testing.B, *brokers.VHost, int) {
+func moveByMover(filter redriver) func(*testing.B, *brokers.VHost, int) {
 	return func(b *testing.B, vh *brokers.VHost, count int) {
 		b.Helper()
-		runWell(b, configFor(b, vh, judge, count))
+		runWell(b, configFor(b, vh, filter, count))
 	}
 }
 
-func configFor(b *testing.B, vh *brokers.VHost, judge redriver, count int) Config {
+func configFor(b *testing.B, vh *brokers.VHost, filter redriver, count int) Config {
 	b.Helper()
 	return Config{
 		Dial: dialer(b, vh, vh.Broker.AMQPURI), Errs: brokererr.Errors{VHost: vh.Name}, Log: logr.Discard(), Queue: source,
-		Destination: destination, Judge: judge, Copier: judge, Settings: func() Settings { return Settings{MaxDepth: -1} }, Total: count,
+		Destination: destination, Filter: filter, Copier: filter, Settings: func() Settings { return Settings{MaxDepth: -1} }, Total: count,
 		MaxFailures: 1, Report: func(Progress) {},
 	}
 }
@@ -202,7 +202,7 @@ func moveByShovel(b *testing.B, vh *brokers.VHost, count int) {
 // order.
 func BenchmarkDryRun(b *testing.B) {
 	const count = 300_000
-	judge := redriveAll(b, `!("x-exception" in headers) && size > 0`)
+	filter := redriveAll(b, `!("x-exception" in headers) && size > 0`)
 	for _, broker := range brokers.All(b) {
 		b.Run(broker.Version, func(b *testing.B) {
 			vh := broker.NewVHost(b)
@@ -214,7 +214,7 @@ func BenchmarkDryRun(b *testing.B) {
 			}
 			vh.Publish("", source, bodies...)
 			for b.Loop() {
-				config := configFor(b, vh, judge, count)
+				config := configFor(b, vh, filter, count)
 				config.DryRun, config.Selective = true, true
 				progress, err := Run(b.Context(), config)
 				if err != nil || progress.Moved != count {

@@ -283,7 +283,7 @@ func TestABrowseBesideAMoveThatPauses(t *testing.T) {
 		vh.Publish("", source, bodies(messages)...)
 		var paused atomic.Bool
 		moving := start(t, vh, func(c *Config) {
-			c.Judge, c.Selective = toDestination{skip: odd}, true
+			c.Filter, c.Selective = toDestination{skip: odd}, true
 			c.Settings = func() Settings { return Settings{Rate: 250, MaxDepth: -1, Paused: paused.Load()} }
 		})
 		for range 3 {

@@ -33,7 +33,7 @@ func TestDelete(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		for _, selective := range []bool{false, true} {
 			vh.Publish("", source, bodies(1200)...)
-			progress, err := start(t, vh, deleting(func(c *Config) { c.Selective, c.Judge = selective, toDestination{skip: odd} })).Wait()
+			progress, err := start(t, vh, deleting(func(c *Config) { c.Selective, c.Filter = selective, toDestination{skip: odd} })).Wait()
 			topologytest.Equal(t, "error", nil, err)
 			topologytest.Equal(t, "deleted", 600, progress.Moved)
 			topologytest.Equal(t, "unsure", 0, progress.Unsure)
@@ -58,11 +58,11 @@ func TestDeleteAll(t *testing.T) {
 func TestDeleteAsManyAsTheLimitAfterACount(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(1200)...)
-		counted, err := start(t, vh, deleting(func(c *Config) { c.DryRun, c.Judge = true, toDestination{skip: odd} })).Wait()
+		counted, err := start(t, vh, deleting(func(c *Config) { c.DryRun, c.Filter = true, toDestination{skip: odd} })).Wait()
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "counted", 600, counted.Moved)
 		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(1200))
-		progress, err := start(t, vh, deleting(func(c *Config) { c.Limit, c.Moved, c.Judge = 30, 10, toDestination{skip: odd} })).Wait()
+		progress, err := start(t, vh, deleting(func(c *Config) { c.Limit, c.Moved, c.Filter = 30, 10, toDestination{skip: odd} })).Wait()
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "deleted, by an earlier run too", 30, progress.Moved)
 		gone := []string{}
@@ -129,7 +129,7 @@ func TestCutWhileMessagesAreDeleted(t *testing.T) {
 			vh.Publish("", source, bodies(count)...)
 			proxy := netfault.NewProxy(t, vh.Broker.AMQPURI)
 			running := start(t, vh, deleting(func(c *Config) {
-				c.Dial, c.Judge, c.Limit = dialer(t, vh, proxy.URI), toDestination{skip: odd}, 800
+				c.Dial, c.Filter, c.Limit = dialer(t, vh, proxy.URI), toDestination{skip: odd}, 800
 				c.Settings = func() Settings { return Settings{Rate: test.rate} }
 			}))
 			NewWithT(t).Eventually(func() bool {

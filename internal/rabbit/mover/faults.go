@@ -186,7 +186,7 @@ func (p *pass) ended(err error) error {
 }
 
 // forgetCrashes resets the count of crashes, and the prefetch.
-func (t *move) forgetCrashes() { t.crashes, t.atATime = 0, 0 }
+func (m *move) forgetCrashes() { m.crashes, m.atATime = 0, 0 }
 
 // whyClosed replaces an error by the reason why the connection has ended. If the connection ends during a question to the broker,
 // the error of the question does not contain the reason.

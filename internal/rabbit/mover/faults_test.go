@@ -12,7 +12,7 @@ import (
 
 // quiescent returns a pass that has published nothing yet.
 func quiescent() *pass {
-	config := Config{Judge: toDestination{}, Settings: func() Settings { return Settings{MaxDepth: -1} }, Report: func(Progress) {}}
+	config := Config{Filter: toDestination{}, Settings: func() Settings { return Settings{MaxDepth: -1} }, Report: func(Progress) {}}
 	from := &intakeChannel{prefetch: maxWindow, confirmed: map[uint64]bool{}}
 	return &pass{
 		move:   &move{Config: config, pace: newPace(Settings{}), failed: map[string]bool{}},

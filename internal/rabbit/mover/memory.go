@@ -22,7 +22,7 @@ func (p *pass) takeWithoutBody(message *item, size int64, tooLarge bool) error {
 	case p.browse != nil:
 		p.hold(message.from, &message.message)
 		p.browse.seen = max(p.browse.seen, p.taken)
-	case p.DryRun, p.Delete: // without the body, the Judge cannot decide
+	case p.DryRun, p.Delete: // without the body, Filter cannot decide
 		p.hold(message.from, &message.message)
 		p.skipped[skippedTooLarge]++
 	default:

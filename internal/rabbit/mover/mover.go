@@ -12,7 +12,7 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 )
 
 // Config describes a move.
@@ -31,9 +31,9 @@ type Config struct {
 	Exchange string
 	// Behind is a queue that receives the messages from Destination later; empty if there is none. Its depth also counts.
 	Behind string
-	// Judge decides about each message, and Copier makes the copy to publish. A move that deletes, or only counts, needs no
+	// Filter selects the messages, and Copier makes the copy to publish. A move that deletes, or only counts, needs no
 	// Copier.
-	Judge  Judge
+	Filter Filter
 	Copier Copier
 	// Settings is called repeatedly, because the settings may change while the move runs.
 	Settings func() Settings
@@ -69,8 +69,8 @@ type Config struct {
 	Report func(Progress)
 }
 
-// Judge decides about messages.
-type Judge interface {
+// Filter selects messages.
+type Filter interface {
 	// Skips returns one word for the reason why a message stays in the queue; empty for a message to move.
 	Skips(message *amqp.Delivery) string
 	// ID identifies a message.
@@ -130,7 +130,7 @@ type Progress struct {
 	Moved int
 	// Apart is how many of Moved are messages that Config.Apart names.
 	Apart int
-	// Skipped counts the messages that stay, by the word of the Judge.
+	// Skipped counts the messages that stay, by the reason that Filter.Skips returned.
 	Skipped map[string]int
 	// Failed is how many messages could not be moved. Failures describes them, once for each ID.
 	Failed   int
@@ -261,7 +261,7 @@ func Run(ctx context.Context, config Config) (Progress, error) {
 			pause = firstPause
 		}
 		t.Log.V(1).Info("A pass has ended", "queue", t.Queue, "reason", err.Error())
-		if management.Sleep(ctx, t.Errs, pause) != nil {
+		if retry.Sleep(ctx, t.Errs, pause) != nil {
 			return t.progress, nil //nolint:nilerr // a move that is stopped has not failed
 		}
 		pause = min(2*pause, lastPause)
@@ -277,31 +277,31 @@ func isFinal(err error) bool {
 }
 
 // fail records a message that cannot be moved, once for each ID.
-func (t *move) fail(message *amqp.Delivery, reason, text string) {
-	if id := t.Judge.ID(message); !t.failed[id] {
-		t.failed[id] = true
-		t.failures = append(t.failures, Failure{id, reason, text})
+func (m *move) fail(message *amqp.Delivery, reason, text string) {
+	if id := m.Filter.ID(message); !m.failed[id] {
+		m.failed[id] = true
+		m.failures = append(m.failures, Failure{id, reason, text})
 	}
 }
 
-func (t *move) countsApart(message *amqp.Delivery) bool {
-	return t.Apart != nil && t.Apart(message)
+func (m *move) countsApart(message *amqp.Delivery) bool {
+	return m.Apart != nil && m.Apart(message)
 }
 
 // left is how many messages a pass takes: all that are not moved for certain. Messages that were moved before a connection was cut
 // may be in the queue again. The pass takes as many more messages, or it would leave others behind.
-func (t *move) left() int { return max(0, t.Total-t.moved+t.unsure) }
+func (m *move) left() int { return max(0, m.Total-m.moved+m.unsure) }
 
 // reachedLimit reports whether the moved messages and the moving ones together reach Config.Limit.
-func (t *move) reachedLimit(moving int) bool { return t.Limit > 0 && t.moved+moving >= t.Limit }
+func (m *move) reachedLimit(moving int) bool { return m.Limit > 0 && m.moved+moving >= m.Limit }
 
 // reachedMaxMoved reports whether no more messages may be moved until Settings.MaxMoved is raised.
-func (t *move) reachedMaxMoved(moving int) bool {
-	limit := t.Settings().MaxMoved
-	return limit > 0 && t.moved+moving >= limit
+func (m *move) reachedMaxMoved(moving int) bool {
+	limit := m.Settings().MaxMoved
+	return limit > 0 && m.moved+moving >= limit
 }
 
-func (t *move) report(progress Progress) {
-	t.progress = progress
-	t.Report(progress)
+func (m *move) report(progress Progress) {
+	m.progress = progress
+	m.Report(progress)
 }

@@ -49,7 +49,7 @@ func TestMoveSome(t *testing.T) {
 		for _, selective := range []bool{false, true} {
 			vh.Publish("", source, all...)
 			progress, err := start(t, vh, func(c *Config) {
-				c.Selective, c.Judge = selective, toDestination{skip: odd}
+				c.Selective, c.Filter = selective, toDestination{skip: odd}
 			}).Wait()
 			topologytest.Equal(t, "error", nil, err)
 			topologytest.Equal(t, "moved", 600, progress.Moved)
@@ -68,7 +68,7 @@ func TestMoveSlowly(t *testing.T) {
 		vh.Publish("", source, bodies(1500)...)
 		progress, err := start(t, vh, func(c *Config) {
 			c.Settings = func() Settings { return Settings{Rate: 4, MaxDepth: -1} }
-			c.Judge = toDestination{skip: func(body string) string {
+			c.Filter = toDestination{skip: func(body string) string {
 				if body == "1499" {
 					return ""
 				}
@@ -123,7 +123,7 @@ func TestMoveWithoutPermission(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(1200)...)
-		progress, err := start(t, vh, func(c *Config) { c.DryRun, c.Judge = true, toDestination{skip: odd} }).Wait()
+		progress, err := start(t, vh, func(c *Config) { c.DryRun, c.Filter = true, toDestination{skip: odd} }).Wait()
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "would be moved", 600, progress.Moved)
 		topologytest.Equal(t, "skipped", map[string]int{"Odd": 600}, progress.Skipped)
@@ -140,7 +140,7 @@ func TestApart(t *testing.T) {
 			holds(t, vh, source, 100)
 			progress, err := start(t, vh, func(c *Config) {
 				c.DryRun, c.Apart = dry, func(message *amqp.Delivery) bool { return odd(string(message.Body)) != "" }
-				c.Judge = toDestination{skip: func(body string) string {
+				c.Filter = toDestination{skip: func(body string) string {
 					if len(body) == 1 {
 						return "Short"
 					}
@@ -172,7 +172,7 @@ func TestLimitAfterABrowse(t *testing.T) {
 		vh.Publish("", source, bodies(100)...)
 		redeliver(t, vh, source, 100)
 		NewWithT(t).Eventually(func() int { return vh.Ready(source) }).WithTimeout(within).Should(Equal(100))
-		_, err := start(t, vh, func(c *Config) { c.Limit, c.Judge = 5, toDestination{skip: odd} }).Wait()
+		_, err := start(t, vh, func(c *Config) { c.Limit, c.Filter = 5, toDestination{skip: odd} }).Wait()
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "destination", []string{"0", "2", "4", "6", "8"}, drained(t, vh, destination, 5))
 		want := slices.DeleteFunc(bodies(100), func(body string) bool { return slices.Contains([]string{"0", "2", "4", "6", "8"}, body) })
@@ -798,7 +798,7 @@ func TestCutConnectionsOfASelectiveMove(t *testing.T) {
 		vh.Publish("", source, bodies(2000)...)
 		proxy := netfault.NewProxy(t, vh.Broker.AMQPURI)
 		running := start(t, vh, func(c *Config) {
-			c.Dial, c.Selective, c.Judge = dialer(t, vh, proxy.URI), true, toDestination{skip: odd}
+			c.Dial, c.Selective, c.Filter = dialer(t, vh, proxy.URI), true, toDestination{skip: odd}
 			c.Settings = func() Settings { return Settings{Rate: 1000, MaxDepth: -1} }
 		})
 		const cuts = maxCrashes + 2

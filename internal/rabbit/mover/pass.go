@@ -71,12 +71,12 @@ type pass struct {
 	takenAt               time.Time // time of the last message
 	checkedAt             time.Time // when the source was last checked
 	gotNoneAt             time.Time // when a limited move last found the queue empty
-	takenWhenEmpty        int       // taken at the last check of the source if the queue was empty then; never otherwise
+	takenWhenEmpty        int       // taken at the last check of the source if it was empty then; never otherwise
 	lastReport, lastDepth time.Time
 	room                  int // how many messages may still be published to the destination
 }
 
-// never is no number of messages; see takenWhenEmpty.
+// never is the value of takenWhenEmpty if the source was not empty at the last check.
 const never = -1
 
 // Reasons why a pass stops.
@@ -87,20 +87,20 @@ var (
 )
 
 // pass moves messages on one connection. It reports whether the move is done.
-func (t *move) pass(ctx context.Context) (done bool, err error) {
-	if t.progress.State == "" {
-		t.report(t.with(Connecting, ""))
+func (m *move) pass(ctx context.Context) (done bool, err error) {
+	if m.progress.State == "" {
+		m.report(m.with(Connecting, ""))
 	}
-	connection, err := t.Dial(ctx)
+	connection, err := m.Dial(ctx)
 	if err != nil {
-		t.report(t.with(Connecting, err.Error()))
+		m.report(m.with(Connecting, err.Error()))
 		return false, err
 	}
 	now := time.Now()
 	p := &pass{
-		move: t, connection: connection, intake: &intake{connection: connection, queue: t.Queue},
+		move: m, connection: connection, intake: &intake{connection: connection, queue: m.Queue},
 		closed:      connection.Connection.NotifyClose(make(chan *amqp.Error, 1)),
-		movedBefore: t.moved, removed: t.moved, asked: t.moved, askedAt: now, began: now, idleSince: now, bound: t.left(),
+		movedBefore: m.moved, removed: m.moved, asked: m.moved, askedAt: now, began: now, idleSince: now, bound: m.left(),
 		skipped: map[string]int{}, state: Moving, takenWhenEmpty: never,
 	}
 	defer connection.Close(answerLimit)
@@ -110,7 +110,7 @@ func (t *move) pass(ctx context.Context) (done bool, err error) {
 	}
 	endCut()
 	defer p.cutAfter(ctx)()
-	defer func() { t.report(withoutHeld(p.now())) }()
+	defer func() { m.report(withoutHeld(p.now())) }()
 	if err != nil {
 		p.doubt()
 		return false, p.ended(err)
@@ -149,8 +149,8 @@ func (p *pass) cutAfter(ctx context.Context) (end func()) {
 }
 
 // with returns the progress with another state.
-func (t *move) with(state State, detail string) Progress {
-	progress := t.progress
+func (m *move) with(state State, detail string) Progress {
+	progress := m.progress
 	progress.State, progress.Detail, progress.InFlight, progress.Held = state, detail, 0, 0
 	return progress
 }
@@ -370,10 +370,10 @@ const failedBefore = "failed before"
 
 // skips returns the reason why a message stays in the queue; empty for a message to move.
 func (p *pass) skips(message *amqp.Delivery) string {
-	if len(p.failed) > 0 && p.failed[p.Judge.ID(message)] {
+	if len(p.failed) > 0 && p.failed[p.Filter.ID(message)] {
 		return failedBefore
 	}
-	return p.Judge.Skips(message)
+	return p.Filter.Skips(message)
 }
 
 var errConsumerCancelled = errors.New("the broker has cancelled the consumer")

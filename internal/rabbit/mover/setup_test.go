@@ -107,7 +107,7 @@ func start(t *testing.T, vh *brokers.VHost, change func(*Config)) *run {
 	errs := brokererr.Errors{Username: vh.Broker.Username, Password: vh.Broker.Password, VHost: vh.Name}
 	config := Config{
 		Dial: dialer(t, vh, vh.Broker.AMQPURI), Errs: errs, Log: testr.NewWithOptions(t, testr.Options{Verbosity: 1}), Queue: source, Destination: destination,
-		Judge: toDestination{}, Copier: toDestination{}, Settings: func() Settings { return Settings{MaxDepth: -1} }, Total: vh.Ready(source), MaxFailures: 10,
+		Filter: toDestination{}, Copier: toDestination{}, Settings: func() Settings { return Settings{MaxDepth: -1} }, Total: vh.Ready(source), MaxFailures: 10,
 		Report: func(progress Progress) {
 			r.mu.Lock()
 			defer r.mu.Unlock()

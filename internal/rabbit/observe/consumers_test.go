@@ -123,7 +123,7 @@ func TestRefusedBrowse(t *testing.T) {
 		}
 		count := func() error {
 			_, err := connection.Move(t.Context(), cluster, mover.Config{
-				Queue: "orders", Judge: anyMessage{}, Total: 1, MaxFailures: 1, DryRun: true,
+				Queue: "orders", Filter: anyMessage{}, Total: 1, MaxFailures: 1, DryRun: true,
 				Settings: func() mover.Settings { return mover.Settings{} }, Report: func(mover.Progress) {},
 			})
 			return err

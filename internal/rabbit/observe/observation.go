@@ -61,9 +61,9 @@ type observation struct {
 	// consumers has the consumers of the queues for which callers asked.
 	consumers consumers
 
-	refreshing management.Slots // one slot, for the connection that refreshes the vhost
+	refreshing retry.Slots // one slot, for the connection that refreshes the vhost
 
-	listening management.Slots // one slot, for the connection that receives events
+	listening retry.Slots // one slot, for the connection that receives events
 	events    eventfeed.Feed
 	own       eventfeed.OwnChanges
 	pending   eventfeed.PendingNotices
@@ -109,7 +109,7 @@ func (o *Observations) open(key observationKey, viewer viewer) *view {
 	observed, exists := o.shared[key]
 	if !exists {
 		observed = &observation{
-			key: key, refreshing: management.NewSlots(1), listening: management.NewSlots(1), views: map[*view]bool{},
+			key: key, refreshing: retry.NewSlots(1), listening: retry.NewSlots(1), views: map[*view]bool{},
 			events: eventfeed.NewFeed(viewer.silences), standing: &o.Standing,
 		}
 	}

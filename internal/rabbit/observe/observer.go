@@ -12,6 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokermatch"
 	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/rabbit/timing"
 )
@@ -60,7 +61,7 @@ func New(lifetime context.Context, settings Settings) *Observer {
 	requests := &refreshRequests{vhost: settings.VHost, wake: make(chan struct{}, 1), closed: lifetime.Done()}
 	listener := &eventListener{Settings: settings, requests: requests}
 	views := newViews(lifetime, settings, listener.listenTo)
-	instances := &otherInstances{Settings: settings, views: views, last: survey{listing: management.NewSlots(1)}}
+	instances := &otherInstances{Settings: settings, views: views, last: survey{listing: retry.NewSlots(1)}}
 	refresher := &refresher{Settings: settings, views: views, instances: instances, requests: requests}
 	return &Observer{Settings: settings, views: views, refreshRequests: requests, otherInstances: instances, refresher: refresher}
 }

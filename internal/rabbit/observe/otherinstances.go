@@ -14,6 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
 
@@ -38,8 +39,8 @@ const (
 
 // survey is the last result of listing connections of other instances.
 type survey struct {
-	listing management.Slots // held while connections are listed
-	at      time.Time        // the last one began
+	listing retry.Slots // held while connections are listed
+	at      time.Time   // the last one began
 	took    time.Duration
 	retryAt time.Time   // when mayRepeat permits another one after a failure
 	others  otherOwners // of connections

@@ -30,37 +30,37 @@ type ownConsumer struct {
 }
 
 // begin records a browse or a move until end is called.
-func (t *ownConsumers) begin(at clusterQueue) (end func()) {
-	t.change(at, +1)
-	return func() { t.change(at, -1) }
+func (o *ownConsumers) begin(at clusterQueue) (end func()) {
+	o.change(at, +1)
+	return func() { o.change(at, -1) }
 }
 
 // change changes the number of a queue, and removes entries that no count needs.
-func (t *ownConsumers) change(at clusterQueue, by int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (o *ownConsumers) change(at clusterQueue, by int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(t.of, func(_ clusterQueue, each ownConsumer) bool {
+	maps.DeleteFunc(o.of, func(_ clusterQueue, each ownConsumer) bool {
 		return each.now == 0 && now.Sub(each.ended) > consumersLimit+ownSettle
 	})
-	if t.of == nil {
-		t.of = map[clusterQueue]ownConsumer{}
+	if o.of == nil {
+		o.of = map[clusterQueue]ownConsumer{}
 	}
-	t.of[at] = ownConsumer{t.of[at].now + by, now}
+	o.of[at] = ownConsumer{o.of[at].now + by, now}
 }
 
 // includes reports whether Warren consumes a queue now.
-func (t *ownConsumers) includes(at clusterQueue) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.of[at].now > 0
+func (o *ownConsumers) includes(at clusterQueue) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.of[at].now > 0
 }
 
 // since reports whether the broker may have counted Warren among the consumers of a queue since then.
-func (t *ownConsumers) since(then time.Time, at clusterQueue) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for each, own := range t.of {
+func (o *ownConsumers) since(then time.Time, at clusterQueue) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for each, own := range o.of {
 		if each.vhost == at.vhost && each.queue == at.queue && each.cluster.MayBe(at.cluster) &&
 			(own.now > 0 || own.ended.After(then.Add(-ownSettle))) {
 			return true

@@ -9,7 +9,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -44,7 +44,7 @@ func (r *Recreator) Divert(
 	if err := r.Crash.Pass(StepHoldDeclared); err != nil {
 		return err
 	}
-	if err := management.Sleep(ctx, r.Errors, registering); err != nil {
+	if err := retry.Sleep(ctx, r.Errors, registering); err != nil {
 		return err
 	}
 	for range divertRounds {

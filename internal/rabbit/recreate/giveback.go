@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -247,5 +247,5 @@ func (r *Recreator) rebind(ctx context.Context, rec Recreation) error {
 	if err := r.Crash.Pass(StepHoldUnbound); err != nil {
 		return err
 	}
-	return management.Sleep(ctx, r.Errors, inFlight)
+	return retry.Sleep(ctx, r.Errors, inFlight)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -119,7 +120,7 @@ func (r *Recreator) until(ctx context.Context, limit time.Duration, ask func() (
 		if err != nil || done || time.Since(begun) > limit {
 			return err
 		}
-		if err := management.Sleep(ctx, r.Errors, pollPause); err != nil {
+		if err := retry.Sleep(ctx, r.Errors, pollPause); err != nil {
 			return err
 		}
 	}

@@ -80,7 +80,7 @@ func (r *Recreator) move(ctx context.Context, m move, report func(Progress)) (Pr
 		reading.Go(func() { stop(r.keepReading(moving, limit, m.maxDepth)) })
 	}
 	done, err := r.changer.Move(moving, r.Cluster, mover.Config{
-		Log: r.Log, Queue: m.from, Destination: m.to, Exchange: m.exchange, Judge: copier, Copier: copier,
+		Log: r.Log, Queue: m.from, Destination: m.to, Exchange: m.exchange, Filter: copier, Copier: copier,
 		Settings: limit.settings,
 		Drop:     safedelete.IsSentinel,
 		Total:    total, EndBelow: m.endBelow, MaxFailures: failures, Apart: m.isPast,

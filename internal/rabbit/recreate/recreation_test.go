@@ -383,7 +383,7 @@ var crashSteps = map[phase][]string{
 	diverting: {recreate.StepProbed, recreate.StepHoldDeclared, recreate.StepRecorded, recreate.StepHoldBound, recreate.StepUnbound},
 	emptying:  {recreate.StepMoved},
 	swapping: {
-		recreate.StepFrozen, safedelete.StepFenced, safedelete.StepProved, safedelete.StepSettled, safedelete.StepOne, safedelete.StepOpened,
+		recreate.StepFrozen, safedelete.StepFenced, safedelete.StepProven, safedelete.StepSettled, safedelete.StepOne, safedelete.StepOpened,
 		recreate.StepSwapped,
 	},
 	givingBack: {
@@ -641,7 +641,7 @@ func TestRecreationGoesBackFromAClosedFence(t *testing.T) {
 		ids, messages := numbered(3)
 		vh.Send("direct", "orders", messages...)
 		run := recreation(t, vh, nil)
-		run.survives = func(step string) bool { return step != safedelete.StepProved }
+		run.survives = func(step string) bool { return step != safedelete.StepProven }
 		var err error
 		for err == nil {
 			err = run.next()

@@ -7,7 +7,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
-	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 )
@@ -83,7 +83,7 @@ func (r *Recreator) awaitName(ctx context.Context, rec Recreation) error {
 	if rec.WithoutHold {
 		return nil
 	}
-	return management.Sleep(ctx, r.Errors, registering)
+	return retry.Sleep(ctx, r.Errors, registering)
 }
 
 // emptyAgain moves messages before the fence stands: dead letters of the tiers, and all that arrived while Warren was down. If another

@@ -1,4 +1,4 @@
-// Package retry computes the waits between attempts.
+// Package retry computes the waits between attempts, waits, and limits how many steps run at a time.
 package retry
 
 import (

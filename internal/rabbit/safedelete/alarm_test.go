@@ -110,8 +110,8 @@ func fewChannels(t *testing.T, vh *brokers.VHost, channels int) {
 		t.Fatal(err)
 	}
 	link := connection.Channels.Link
-	if limit := connection.Stats().OperationLimit; cap(link.Room) != channels || limit != channels {
-		t.Errorf("%d operations on %d channels, and %d are allowed", limit, cap(link.Room), channels)
+	if limit := connection.Stats().OperationLimit; cap(link.ChannelSlots) != channels || limit != channels {
+		t.Errorf("%d operations on %d channels, and %d are allowed", limit, cap(link.ChannelSlots), channels)
 	}
 	var deletions sync.WaitGroup
 	for _, queue := range many.Queues {

@@ -60,41 +60,41 @@ var (
 )
 
 // runBatch deletes groups, or requeues them.
-func (s *Deleter) runBatch(groups []*group) {
-	d := newBatch(s, groups)
+func (d *Deleter) runBatch(groups []*group) {
+	b := newBatch(d, groups)
 	for _, g := range groups {
-		defer context.AfterFunc(g.ctx, func() { d.callEnded(g) })()
+		defer context.AfterFunc(g.ctx, func() { b.callEnded(g) })()
 	}
-	d.finish(d.run())
+	b.finish(b.run())
 }
 
-func newBatch(s *Deleter, groups []*group) *batch {
+func newBatch(d *Deleter, groups []*group) *batch {
 	for _, g := range groups {
 		g.err, g.begun, g.deleted, g.declared, g.outcome = nil, false, nil, false, Recreated{}
 	}
 	return &batch{
-		deleter: s, cluster: groups[0].cluster, groups: groups, stats: map[string]*queueStats{}, sent: map[string]time.Time{},
+		deleter: d, cluster: groups[0].cluster, groups: groups, stats: map[string]*queueStats{}, sent: map[string]time.Time{},
 	}
 }
 
 // run asks the callers, waits for a slot, and deletes the groups. If the wait took too long, it starts again. A batch holds no slot
 // while it asks its callers, because their answers may take as long as a refresh of the vhost.
-func (d *batch) run() error {
+func (b *batch) run() error {
 	ctx, end := context.WithCancelCause(context.Background())
 	defer end(nil)
 	for {
-		d.deleter.deletions.awaitLifted()
-		d.ask()
-		if len(d.groups) == 0 {
+		b.deleter.deletions.awaitLifted()
+		b.ask()
+		if len(b.groups) == 0 {
 			return nil
 		}
 		var result error
-		err := d.deleter.deletions.fenced(func() error {
-			if result = errOutdated; time.Since(d.answered) <= answerAge {
-				d.interruptible(end)
-				result = d.fenceOff(ctx)
+		err := b.deleter.deletions.fenced(func() error {
+			if result = errOutdated; time.Since(b.answered) <= answerAge {
+				b.interruptible(end)
+				result = b.fenceOff(ctx)
 			}
-			return d.slowest(result)
+			return b.slowest(result)
 		})
 		switch {
 		case errors.Is(err, brokererr.ErrClosed):
@@ -106,8 +106,8 @@ func (d *batch) run() error {
 }
 
 // slowest returns the error of a group that was too slow, or the given error if there is none.
-func (d *batch) slowest(err error) error {
-	for _, g := range d.groups {
+func (b *batch) slowest(err error) error {
+	for _, g := range b.groups {
 		if errors.Is(g.err, errSlow) {
 			return g.err
 		}
@@ -117,70 +117,70 @@ func (d *batch) slowest(err error) error {
 
 // interruptible sets the function that cancels the batch when one of its calls ends; with nil, no call cancels it. Groups whose
 // calls have already ended leave the batch.
-func (d *batch) interruptible(end context.CancelCauseFunc) {
-	d.mu.Lock()
-	d.interrupt = end
-	d.mu.Unlock()
-	for _, g := range d.groups {
+func (b *batch) interruptible(end context.CancelCauseFunc) {
+	b.mu.Lock()
+	b.interrupt = end
+	b.mu.Unlock()
+	for _, g := range b.groups {
 		if err := g.ctx.Err(); err != nil && end != nil {
-			d.leave(g, d.deleter.errs.Unreachable(err))
+			b.leave(g, b.deleter.errs.Unreachable(err))
 		}
 	}
 }
 
 // callEnded cancels the batch when one of its calls ends. While queues are deleted, deleteOne checks the call of each group
 // instead.
-func (d *batch) callEnded(g *group) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.interrupt != nil && slices.Contains(d.groups, g) { // other groups have left the batch
-		d.interrupt(errCallEnded)
+func (b *batch) callEnded(g *group) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.interrupt != nil && slices.Contains(b.groups, g) { // other groups have left the batch
+		b.interrupt(errCallEnded)
 	}
 }
 
 // ask asks all callers at the same time. Groups whose callers no longer want the deletion leave the batch.
-func (d *batch) ask() {
-	d.asked = time.Now()
-	answers := make([]error, len(d.groups))
+func (b *batch) ask() {
+	b.asked = time.Now()
+	answers := make([]error, len(b.groups))
 	var all sync.WaitGroup
-	for i, g := range d.groups {
+	for i, g := range b.groups {
 		if answers[i] = g.ctx.Err(); answers[i] != nil {
-			answers[i] = d.deleter.errs.Unreachable(answers[i])
+			answers[i] = b.deleter.errs.Unreachable(answers[i])
 		} else if g.stillWanted != nil {
 			all.Go(func() { answers[i] = g.stillWanted(g.ctx) })
 		}
 	}
 	all.Wait()
-	d.answered = time.Now()
-	for i, g := range slices.Clone(d.groups) {
+	b.answered = time.Now()
+	for i, g := range slices.Clone(b.groups) {
 		if answers[i] != nil {
-			d.leave(g, answers[i])
+			b.leave(g, answers[i])
 		}
 	}
 }
 
 // leave removes a group whose queues are unchanged from the batch, and sends the result to its caller.
-func (d *batch) leave(g *group, result error) {
-	d.mu.Lock()
-	d.groups = slices.DeleteFunc(slices.Clone(d.groups), func(other *group) bool { return other == g })
-	d.mu.Unlock()
+func (b *batch) leave(g *group, result error) {
+	b.mu.Lock()
+	b.groups = slices.DeleteFunc(slices.Clone(b.groups), func(other *group) bool { return other == g })
+	b.mu.Unlock()
 	g.done <- result
 }
 
 // fenceOff deletes the groups behind fences. Its error applies to all groups without an error in group.err.
-func (d *batch) fenceOff(ctx context.Context) error {
-	planned, err := preflight{d}.plan(ctx)
-	if err != nil || len(d.groups) == 0 {
+func (b *batch) fenceOff(ctx context.Context) error {
+	planned, err := preflight{b}.plan(ctx)
+	if err != nil || len(b.groups) == 0 {
 		return interrupted(ctx, err)
 	}
-	if time.Since(d.answered) > plannedAge { // another attempt of the same size would take as long
-		return d.slow("it took longer than %v to read the queues and policies", plannedAge)
+	if time.Since(b.answered) > plannedAge { // another attempt of the same size would take as long
+		return b.slow("it took longer than %v to read the queues and policies", plannedAge)
 	}
-	err = d.fenceAndDelete(ctx, planned)
+	err = b.fenceAndDelete(ctx, planned)
 	if errors.Is(err, crashpoint.ErrCrashed) {
 		return err
 	}
-	return d.undo(ctx, interrupted(ctx, err))
+	return b.undo(ctx, interrupted(ctx, err))
 }
 
 // interrupted returns errCallEnded in place of an error if a call that ended has cancelled the batch.
@@ -192,162 +192,162 @@ func interrupted(ctx context.Context, err error) error {
 }
 
 // fenceAndDelete puts the fences up and deletes the groups behind them. The caller must always call undo.
-func (d *batch) fenceAndDelete(ctx context.Context, planned []fence.Fence) error {
-	if err := d.deleter.sentinels.check(ctx, d.cluster); err != nil {
+func (b *batch) fenceAndDelete(ctx context.Context, planned []fence.Fence) error {
+	if err := b.deleter.sentinels.check(ctx, b.cluster); err != nil {
 		return err
 	}
-	if err := d.deleter.observer.CheckUnshared(ctx); err != nil {
+	if err := b.deleter.observer.CheckUnshared(ctx); err != nil {
 		return err
 	}
-	d.closed = time.Now()
+	b.closed = time.Now()
 	for _, f := range planned {
-		d.fences = append(d.fences, f)
-		d.deleter.deletions.trackFence(f.Name)
-		if err := d.deleter.api.PutPolicy(ctx, f.Name, f.Pattern, f.Priority, f.Closed()); err != nil {
+		b.fences = append(b.fences, f)
+		b.deleter.deletions.trackFence(f.Name)
+		if err := b.deleter.api.PutPolicy(ctx, f.Name, f.Pattern, f.Priority, f.Closed()); err != nil {
 			return err
 		}
 		metrics.FenceQueues.Observe(len(f.Queues))
 	}
-	if err := d.deleter.Crash.Pass(StepFenced); err != nil {
+	if err := b.deleter.Crash.Pass(StepFenced); err != nil {
 		return err
 	}
-	d.published = time.Now()
-	d.deadline = d.deadlineFrom(d.closed)
-	within, cancel := context.WithDeadline(ctx, d.deadline)
+	b.published = time.Now()
+	b.deadline = b.deadlineFrom(b.closed)
+	within, cancel := context.WithDeadline(ctx, b.deadline)
 	defer cancel()
-	err := d.deleteWithin(within)
+	err := b.deleteWithin(within)
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
-		return d.slow("it took longer than %v: %v", d.deadline.Sub(d.closed).Round(time.Millisecond), err)
+		return b.slow("it took longer than %v: %v", b.deadline.Sub(b.closed).Round(time.Millisecond), err)
 	}
 	return err
 }
 
 // deadlineFrom returns the end of the budget of a batch that began to write its first fence at the given time. Sentinels must not
 // expire, so half of their time to live remains for removing them.
-func (d *batch) deadlineFrom(begun time.Time) time.Time {
+func (b *batch) deadlineFrom(begun time.Time) time.Time {
 	deadline := begun.Add(budget)
-	if ttl, expires := d.ttl(d.queues()...); expires && d.published.Add(ttl/2).Before(deadline) {
-		deadline = d.published.Add(ttl / 2)
+	if ttl, expires := b.ttl(b.queues()...); expires && b.published.Add(ttl/2).Before(deadline) {
+		deadline = b.published.Add(ttl / 2)
 	}
 	return deadline
 }
 
-func (d *batch) deleteWithin(ctx context.Context) error {
-	if err := (restoration{d}).remember(ctx); err != nil {
+func (b *batch) deleteWithin(ctx context.Context) error {
+	if err := (restoration{b}).remember(ctx); err != nil {
 		return err
 	}
-	if err := (proof{d}).proveAll(ctx); err != nil {
+	if err := (proof{b}).proveAll(ctx); err != nil {
 		return err
 	}
-	if err := d.deleter.Crash.Pass(StepProved); err != nil {
+	if err := b.deleter.Crash.Pass(StepProven); err != nil {
 		return err
 	}
-	policies, err := d.deleter.policies.get(ctx, d.deleter.errs)
+	policies, err := b.deleter.policies.get(ctx, b.deleter.errs)
 	if err != nil {
 		return err
 	}
-	for _, g := range d.groups {
-		d.doubt(g, preflight{d}.checkUnhindered(g, policies))
+	for _, g := range b.groups {
+		b.doubt(g, preflight{b}.checkUnhindered(g, policies))
 	}
-	if d.doubtful() {
+	if b.doubtful() {
 		return errReleased
 	}
-	if err := d.recordDelete(ctx); err != nil {
+	if err := b.recordDelete(ctx); err != nil {
 		return err
 	}
-	if err := (proof{d}).settle(ctx); err != nil {
+	if err := (proof{b}).settle(ctx); err != nil {
 		return err
 	}
-	if err := d.deleter.Crash.Pass(StepSettled); err != nil {
+	if err := b.deleter.Crash.Pass(StepSettled); err != nil {
 		return err
 	}
-	d.interruptible(nil)
-	if err := (removal{d}).delete(ctx); err != nil {
+	b.interruptible(nil)
+	if err := (removal{b}).delete(ctx); err != nil {
 		return err
 	}
-	return d.deleter.Crash.Pass(stepDeleted)
+	return b.deleter.Crash.Pass(stepDeleted)
 }
 
-func (d *batch) unproven(format string, args ...any) error {
-	return d.deleter.errs.Fail(brokererr.ErrUnproven, format, args...)
+func (b *batch) unproven(format string, args ...any) error {
+	return b.deleter.errs.Fail(brokererr.ErrUnproven, format, args...)
 }
 
 // slow returns an ErrUnproven for a deletion that ran out of time.
-func (d *batch) slow(format string, args ...any) error {
+func (b *batch) slow(format string, args ...any) error {
 	text := fmt.Sprintf("%v: %s", brokererr.ErrUnproven, fmt.Sprintf(format, args...))
-	return d.deleter.errs.Because([]error{brokererr.ErrUnproven, errSlow}, text)
+	return b.deleter.errs.Because([]error{brokererr.ErrUnproven, errSlow}, text)
 }
 
 // doubt records why a group cannot be deleted.
-func (d *batch) doubt(g *group, why error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (b *batch) doubt(g *group, why error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if g.err == nil {
 		g.err = why
 	}
 }
 
 // doubtIn is doubt, except for an error that only reports the end of the context.
-func (d *batch) doubtIn(ctx context.Context, g *group, why error) {
+func (b *batch) doubtIn(ctx context.Context, g *group, why error) {
 	if ended := ctx.Err(); ended == nil || !errors.Is(why, ended) {
-		d.doubt(g, why)
+		b.doubt(g, why)
 	}
 }
 
-func (d *batch) doubtful() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.ContainsFunc(d.groups, func(g *group) bool { return g.err != nil })
+func (b *batch) doubtful() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(b.groups, func(g *group) bool { return g.err != nil })
 }
 
 // queues returns the queues of all groups, without queues that are known to be gone.
-func (d *batch) queues() (all []string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, g := range d.groups {
+func (b *batch) queues() (all []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, g := range b.groups {
 		all = append(all, g.queues...)
 	}
 	return all
 }
 
 // gone records that a queue no longer exists.
-func (d *batch) gone(queue string) {
-	d.mu.Lock()
-	for _, g := range d.groups {
+func (b *batch) gone(queue string) {
+	b.mu.Lock()
+	for _, g := range b.groups {
 		if slices.Contains(g.queues, queue) {
 			g.drop(queue)
 		}
 	}
-	d.mu.Unlock()
-	d.deleter.gone(queue)
+	b.mu.Unlock()
+	b.deleter.gone(queue)
 }
 
 // gone removes a queue from the snapshot.
-func (s *Deleter) gone(queue string) {
-	s.observer.Write(snapshot.Write{
+func (d *Deleter) gone(queue string) {
+	d.observer.Write(snapshot.Write{
 		ID: vhost.QueueID(queue), Apply: func(known *snapshot.Snapshot) bool { return known.DropQueue(queue) },
 	})
 }
 
 // count changes the maximum number of sentinels in a queue, and returns the new number.
-func (d *batch) count(queue string, change int) int { return d.inside.count(queue, change) }
+func (b *batch) count(queue string, change int) int { return b.inside.count(queue, change) }
 
 // search returns a search for the sentinels of a fence.
-func (d *batch) search(f fence.Fence) *search {
+func (b *batch) search(f fence.Fence) *search {
 	return &search{
-		Deleter: d.deleter, fence: f, cluster: d.cluster, missing: d.count, gone: d.gone, published: d.published,
-		settle: d.deleter.Times.Settle,
+		Deleter: b.deleter, fence: f, cluster: b.cluster, missing: b.count, gone: b.gone, published: b.published,
+		settle: b.deleter.Times.Settle,
 	}
 }
 
-func (d *batch) fenceOf(queue string) fence.Fence {
-	return d.fences[slices.IndexFunc(d.fences, func(f fence.Fence) bool { return slices.Contains(f.Queues, queue) })]
+func (b *batch) fenceOf(queue string) fence.Fence {
+	return b.fences[slices.IndexFunc(b.fences, func(f fence.Fence) bool { return slices.Contains(f.Queues, queue) })]
 }
 
 // ttl returns the shortest time to live of messages in the queues; false if no messages expire.
-func (d *batch) ttl(queues ...string) (shortest time.Duration, expires bool) {
+func (b *batch) ttl(queues ...string) (shortest time.Duration, expires bool) {
 	for _, queue := range queues {
-		if ttl, set := d.stats[queue].ttl(); set && (!expires || ttl < shortest) {
+		if ttl, set := b.stats[queue].ttl(); set && (!expires || ttl < shortest) {
 			shortest, expires = ttl, true
 		}
 	}
@@ -355,17 +355,17 @@ func (d *batch) ttl(queues ...string) (shortest time.Duration, expires bool) {
 }
 
 // finish sends each caller the result of its group. It requeues groups that could not be deleted only because of other groups.
-func (d *batch) finish(err error) {
+func (b *batch) finish(err error) {
 	var again []*group
-	s, several := d.deleter, len(d.groups) > 1
+	s, several := b.deleter, len(b.groups) > 1
 	tooSlow := errors.Is(err, errSlow)
-	for _, g := range d.groups {
+	for _, g := range b.groups {
 		tooSlow = tooSlow || errors.Is(g.err, errSlow)
 	}
-	if len(d.fences) > 0 || tooSlow {
-		s.batches.adapt(len(d.stats), tooSlow)
+	if len(b.fences) > 0 || tooSlow {
+		s.batches.adapt(len(b.stats), tooSlow)
 	}
-	for _, g := range d.groups {
+	for _, g := range b.groups {
 		ended := g.ctx.Err()
 		switch {
 		case errors.Is(err, crashpoint.ErrCrashed):

@@ -136,7 +136,7 @@ func TestTheGroupsOfABatchAreIndependent(t *testing.T) {
 				vh.DeclareQueue("troubled", rabbittest.Quorum(nil))
 			},
 			repeats: true,
-			reason:  brokererr.ErrUnproven, says: `not proved empty: queue "troubled": another client took one of Warren's sentinels`,
+			reason:  brokererr.ErrUnproven, says: `not proven empty: queue "troubled": another client took one of Warren's sentinels`,
 		},
 		"a dead letter is pending": {
 			step: safedelete.StepFenced, trouble: func(*testing.T, *brokers.VHost) {},

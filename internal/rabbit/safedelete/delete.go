@@ -16,7 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// removal deletes queues that are proved empty and that sentinels keep closed.
+// removal deletes queues that are proven empty and that sentinels keep closed.
 type removal struct{ *batch }
 
 const (
@@ -28,47 +28,47 @@ const (
 
 // delete checks each group again and deletes it. If a group is not empty, delete records the reason as its error. Then running
 // deletions continue, and no other begins.
-func (d removal) delete(ctx context.Context) error {
-	groups := make(chan *group, len(d.groups))
-	for _, g := range d.groups {
+func (r removal) delete(ctx context.Context) error {
+	groups := make(chan *group, len(r.groups))
+	for _, g := range r.groups {
 		groups <- g
 	}
 	close(groups)
 	var all sync.WaitGroup
-	for range min(groupsAtOnce, len(d.groups)) {
+	for range min(groupsAtOnce, len(r.groups)) {
 		all.Go(func() {
-			for g := d.next(ctx, groups); g != nil; g = d.next(ctx, groups) {
-				d.deleteFrom(ctx, g, groups)
+			for g := r.next(ctx, groups); g != nil; g = r.next(ctx, groups) {
+				r.deleteFrom(ctx, g, groups)
 			}
 		})
 	}
 	all.Wait()
-	for _, g := range d.groups {
+	for _, g := range r.groups {
 		if errors.Is(g.err, crashpoint.ErrCrashed) {
 			return crashpoint.ErrCrashed
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return d.deleter.errs.Unreachable(err)
+		return r.deleter.errs.Unreachable(err)
 	}
 	return nil
 }
 
 // next returns the next group to delete; nil if none is left, or if no further deletion may begin.
-func (d removal) next(ctx context.Context, groups <-chan *group) *group {
-	if d.doubtful() || ctx.Err() != nil {
+func (r removal) next(ctx context.Context, groups <-chan *group) *group {
+	if r.doubtful() || ctx.Err() != nil {
 		return nil
 	}
 	return <-groups
 }
 
 // deleteFrom deletes a group and the groups after it on one channel.
-func (d removal) deleteFrom(ctx context.Context, g *group, groups <-chan *group) {
+func (r removal) deleteFrom(ctx context.Context, g *group, groups <-chan *group) {
 	queue := g.queues[0]
 	var own error // an error of Warren, which DoExclusively must not classify
-	err := d.deleter.changer.DoExclusively(ctx, d.cluster, func(channel amqpconn.Exclusive) error {
-		for begun := time.Now(); g != nil && time.Since(begun) < channelAge; g = d.next(ctx, groups) {
-			if queue, own = d.deleteGroup(ctx, channel, g); own != nil {
+	err := r.deleter.changer.DoExclusively(ctx, r.cluster, func(channel amqpconn.Exclusive) error {
+		for begun := time.Now(); g != nil && time.Since(begun) < channelAge; g = r.next(ctx, groups) {
+			if queue, own = r.deleteGroup(ctx, channel, g); own != nil {
 				return own
 			}
 		}
@@ -76,62 +76,62 @@ func (d removal) deleteFrom(ctx context.Context, g *group, groups <-chan *group)
 	})
 	switch {
 	case errors.Is(own, crashpoint.ErrCrashed):
-		d.doubt(g, crashpoint.ErrCrashed)
+		r.doubt(g, crashpoint.ErrCrashed)
 	case err != nil:
-		d.doubt(g, wrapQueue(queue, err))
+		r.doubt(g, wrapQueue(queue, err))
 	case g != nil: // the channel is older than channelAge
-		d.deleteFrom(ctx, g, groups)
+		r.deleteFrom(ctx, g, groups)
 	}
 }
 
 // deleteGroup checks that all queues of a group hold only their sentinels, and deletes the queues one after the other. It returns
 // the queue with which it failed.
-func (d removal) deleteGroup(ctx context.Context, channel amqpconn.Exclusive, g *group) (queue string, err error) {
+func (r removal) deleteGroup(ctx context.Context, channel amqpconn.Exclusive, g *group) (queue string, err error) {
 	queues := slices.Clone(g.queues)
 	for _, queue := range queues {
-		if err := d.checkGuarded(channel.Channel, queue); err != nil {
+		if err := r.checkGuarded(channel.Channel, queue); err != nil {
 			return queue, err
 		}
 	}
 	for i, queue := range queues {
 		if i > 0 {
-			err = d.checkGuarded(channel.Channel, queue)
+			err = r.checkGuarded(channel.Channel, queue)
 		}
 		if err == nil {
-			err = d.deleteOne(ctx, channel, g, queue)
+			err = r.deleteOne(ctx, channel, g, queue)
 		}
 		if err != nil {
 			return queue, err
 		}
 		if g.recreation == nil {
-			d.gone(queue)
+			r.gone(queue)
 		}
-		if err := d.deleter.Crash.Pass(StepOne); err != nil {
+		if err := r.deleter.Crash.Pass(StepOne); err != nil {
 			return queue, err
 		}
 	}
 	return "", nil
 }
 
-func (d removal) checkGuarded(channel *amqp.Channel, queue string) error {
-	now, exists, err := passiveDeclare(channel, queue)
+func (r removal) checkGuarded(channel *amqp.Channel, queue string) error {
+	now, exists, err := amqpconn.DeclaredQueue(channel, queue)
 	if err == nil {
-		err = d.guarded(queue, now, exists)
+		err = r.guarded(queue, now, exists)
 	}
 	return err
 }
 
 // guarded fails if a queue does not hold exactly its sentinels.
-func (d removal) guarded(queue string, now counts, exists bool) error {
+func (r removal) guarded(queue string, now amqp.Queue, exists bool) error {
 	switch {
 	case !exists:
-		return d.unproven(deletedElsewhere, queue)
-	case now.consumers > 0:
-		return now.beyond(0).checkEmpty(d.deleter.errs, queue)
-	case now.ready > d.count(queue, 0):
-		return now.beyond(d.count(queue, 0)).checkEmpty(d.deleter.errs, queue)
-	case now.ready < d.count(queue, 0):
-		return d.unproven(guardTaken, queue)
+		return r.unproven(deletedElsewhere, queue)
+	case now.Consumers > 0:
+		return checkCounts(r.deleter.errs, queue, now)
+	case now.Messages > r.count(queue, 0):
+		return checkCounts(r.deleter.errs, queue, amqp.Queue{Messages: now.Messages - r.count(queue, 0)})
+	case now.Messages < r.count(queue, 0):
+		return r.unproven(guardTaken, queue)
 	}
 	return nil
 }
@@ -141,39 +141,34 @@ const (
 	deletedElsewhere = "queue %q was deleted by another client"
 )
 
-// beyond returns the counts without Warren's own messages.
-func (h counts) beyond(own int) counts {
-	return counts{ready: max(h.ready-own, 0), consumers: h.consumers}
-}
-
 // deleteOne runs its steps on one channel, one after the other.
-func (d removal) deleteOne(ctx context.Context, channel amqpconn.Exclusive, g *group, queue string) error {
-	if err := d.takeFirst(ctx, channel.Channel, queue); err != nil {
+func (r removal) deleteOne(ctx context.Context, channel amqpconn.Exclusive, g *group, queue string) error {
+	if err := r.takeFirst(ctx, channel.Channel, queue); err != nil {
 		return err
 	}
 	if err := cmp.Or(ctx.Err(), g.ctx.Err()); err != nil {
 		return err
 	}
-	if late := time.Since(d.deadline); late > 0 { // the process may have been stopped, and the timer of ctx fires late
-		return d.slow("queue %q: the deletion missed its deadline by %v", queue, late.Round(time.Millisecond))
+	if late := time.Since(r.deadline); late > 0 { // the process may have been stopped, and the timer of ctx fires late
+		return r.slow("queue %q: the deletion missed its deadline by %v", queue, late.Round(time.Millisecond))
 	}
-	if err := d.lastCheck(channel.Channel, queue); err != nil {
+	if err := r.lastCheck(channel.Channel, queue); err != nil {
 		return err
 	}
-	if !d.deleter.HoldsLease() {
-		return d.deleter.errs.Fail(brokererr.ErrNotLeader, "queue %q stays", queue)
+	if !r.deleter.HoldsLease() {
+		return r.deleter.errs.Fail(brokererr.ErrNotLeader, "queue %q stays", queue)
 	}
-	restoration(d).send(g, queue)
+	restoration(r).send(g, queue)
 	if g.recreation != nil {
-		return d.swap(channel, g)
+		return r.swap(channel, g)
 	}
 	with := 0
 	err := amqpconn.Timed("queue.delete", func() (err error) {
 		with, err = channel.QueueDelete(queue, false, false, false)
 		return err
 	})
-	if err == nil && with >= d.count(queue, 0) {
-		d.deleter.Log.Error(nil, "A queue was deleted with messages", "queue", queue, "messages", with)
+	if err == nil && with >= r.count(queue, 0) {
+		r.deleter.Log.Error(nil, "A queue was deleted with messages", "queue", queue, "messages", with)
 	}
 	return err
 }
@@ -181,32 +176,32 @@ func (d removal) deleteOne(ctx context.Context, channel amqpconn.Exclusive, g *g
 // lastCheck checks that no message and no consumer arrived while the first sentinel was taken out. All other sentinels must be
 // ready, and the channel that holds the first one must be the only consumer. The deletion must follow quickly, so lastCheck fails
 // if the broker answers slowly.
-func (d removal) lastCheck(channel *amqp.Channel, queue string) error {
+func (r removal) lastCheck(channel *amqp.Channel, queue string) error {
 	for _, limit := range promptness {
 		begun := time.Now()
-		now, exists, err := passiveDeclare(channel, queue)
-		switch rest := d.count(queue, 0) - 1; {
+		now, exists, err := amqpconn.DeclaredQueue(channel, queue)
+		switch rest := r.count(queue, 0) - 1; {
 		case err != nil:
 			return err
 		case !exists:
-			return d.unproven(deletedElsewhere, queue)
-		case now.ready > rest || now.consumers > 1:
-			return counts{ready: now.ready - rest, consumers: now.consumers - 1}.checkEmpty(d.deleter.errs, queue)
-		case now.ready < rest || now.consumers < 1:
-			return d.unproven(guardTaken, queue)
+			return r.unproven(deletedElsewhere, queue)
+		case now.Messages > rest || now.Consumers > 1:
+			return checkCounts(r.deleter.errs, queue, amqp.Queue{Messages: now.Messages - rest, Consumers: now.Consumers - 1})
+		case now.Messages < rest || now.Consumers < 1:
+			return r.unproven(guardTaken, queue)
 		}
 		if time.Since(begun) < limit {
 			return nil
 		}
 	}
-	return d.slow("queue %q: the broker does not answer within %v", queue, promptness[len(promptness)-1])
+	return r.slow("queue %q: the broker does not answer within %v", queue, promptness[len(promptness)-1])
 }
 
 // takeFirst takes out the first sentinel, and checks that no other consumer ever had it. Then no other consumer had the second
 // sentinel either, and the queue has been closed since both were published.
-func (d removal) takeFirst(ctx context.Context, channel *amqp.Channel, queue string) error {
-	message, ok, rest := amqp.Delivery{}, false, d.count(queue, 0)-1
-	if d.singleActive(queue) {
+func (r removal) takeFirst(ctx context.Context, channel *amqp.Channel, queue string) error {
+	message, ok, rest := amqp.Delivery{}, false, r.count(queue, 0)-1
+	if r.singleActive(queue) {
 		messages, err := consumeSlowly(channel, queue)
 		if err != nil {
 			return err
@@ -220,21 +215,21 @@ func (d removal) takeFirst(ctx context.Context, channel *amqp.Channel, queue str
 		}
 		rest = int(message.MessageCount)
 	}
-	name := d.fenceOf(queue).Name
+	name := r.fenceOf(queue).Name
 	own := ok && isSentinel(message, name)
 	switch {
-	case own && numberOf(message) == 1 && !message.Redelivered && rest == d.count(queue, 0)-1:
+	case own && numberOf(message) == 1 && !message.Redelivered && rest == r.count(queue, 0)-1:
 		return nil
 	case own: // the end of the channel returns it
-		return d.unproven("queue %q: another client took one of Warren's sentinels, or messages arrived", queue)
-	case ok && d.singleActive(queue):
-		return errors.Join(counts{ready: 1}.checkEmpty(d.deleter.errs, queue), channel.Cancel(consumerTag, false), putBack(message))
+		return r.unproven("queue %q: another client took one of Warren's sentinels, or messages arrived", queue)
+	case ok && r.singleActive(queue):
+		return errors.Join(checkCounts(r.deleter.errs, queue, amqp.Queue{Messages: 1}), channel.Cancel(consumerTag, false), putBack(message))
 	case ok:
-		return errors.Join(counts{ready: 1}.checkEmpty(d.deleter.errs, queue), putBack(message))
+		return errors.Join(checkCounts(r.deleter.errs, queue, amqp.Queue{Messages: 1}), putBack(message))
 	}
-	return d.unproven(guardTaken, queue)
+	return r.unproven(guardTaken, queue)
 }
 
-func (d removal) singleActive(queue string) bool {
-	return vhost.Arguments(d.stats[queue].Arguments).SingleActiveConsumer()
+func (r removal) singleActive(queue string) bool {
+	return vhost.Arguments(r.stats[queue].Arguments).SingleActiveConsumer()
 }

@@ -152,40 +152,40 @@ func New(settings Settings, observer Observer, changer Changer, api API) *Delete
 		settings.HoldsLease = func() bool { return true }
 	}
 	api = leaderAPI{api, settings.HoldsLease}
-	s := &Deleter{
+	d := &Deleter{
 		Settings: settings, observer: observer, changer: changer, api: api, errs: settings.Errors,
 		deletions: newRegister(settings.Standing),
 	}
-	s.sharedReads = readsOf(api, s.deletions, settings.Errors)
-	s.batches = newBatcher(s.runBatch)
+	d.sharedReads = readsOf(api, d.deletions, settings.Errors)
+	d.batches = newBatcher(d.runBatch)
 	metrics.BatchesReleased.Start()
-	s.sentinels = newSentinelConn(settings.Errors, settings.Times, changer.Dial)
-	return s
+	d.sentinels = newSentinelConn(settings.Errors, settings.Times, changer.Dial)
+	return d
 }
 
 // Stop cancels the running deletions. It waits for their end, but not longer than the limit.
-func (s *Deleter) Stop(limit time.Duration) { s.deletions.stop(limit) }
+func (d *Deleter) Stop(limit time.Duration) { d.deletions.stop(limit) }
 
 // Close waits until the Deleter takes down no more leftover fences, and closes the connection for sentinels.
-func (s *Deleter) Close() {
-	s.clearing.Wait()
-	s.sentinels.close()
+func (d *Deleter) Close() {
+	d.clearing.Wait()
+	d.sentinels.close()
 }
 
 // IsDeleting reports whether a running call of DeleteEmpty, Recreate, SettleRecreation or ClearRecreation works on a queue.
-func (s *Deleter) IsDeleting(queue string) bool {
-	s.deletions.mu.Lock()
-	defer s.deletions.mu.Unlock()
-	return s.deletions.queues[queue]
+func (d *Deleter) IsDeleting(queue string) bool {
+	d.deletions.mu.Lock()
+	defer d.deletions.mu.Unlock()
+	return d.deletions.queues[queue]
 }
 
 // LastDeletion returns when a group of queues was last deleted; zero if none was.
-func (s *Deleter) LastDeletion() time.Time {
-	if last := s.lastDeletion.Load(); last != nil {
+func (d *Deleter) LastDeletion() time.Time {
+	if last := d.lastDeletion.Load(); last != nil {
 		return *last
 	}
 	return time.Time{}
 }
 
 // Waiting returns how many calls of DeleteEmpty and Recreate wait for a batch.
-func (s *Deleter) Waiting() int { return s.batches.count() }
+func (d *Deleter) Waiting() int { return d.batches.count() }

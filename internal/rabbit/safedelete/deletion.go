@@ -42,7 +42,7 @@ var promptness = []time.Duration{
 const (
 	StepPrechecked = "prechecked"
 	StepFenced     = "fenced"
-	StepProved     = "proved"
+	StepProven     = "proven"
 	StepSettled    = "settled"
 	StepOne        = "one deleted"
 	stepDeleted    = "deleted"
@@ -67,44 +67,44 @@ const (
 //
 // stillWanted, if it is not nil, is called right before the fence goes up, after all waiting. An error of stillWanted ends the
 // call before anything is changed at the broker, and is returned as it is.
-func (s *Deleter) DeleteEmpty(
+func (d *Deleter) DeleteEmpty(
 	ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error,
 ) error {
 	queues = unique(queues)
-	if err := s.mayDelete(cluster, queues); err != nil || len(queues) == 0 {
+	if err := d.mayDelete(cluster, queues); err != nil || len(queues) == 0 {
 		return err
 	}
-	ctx, end, err := s.begin(ctx, queues)
+	ctx, end, err := d.begin(ctx, queues)
 	if err != nil {
 		return err
 	}
 	defer end()
-	err = s.deleteGroup(&group{ctx: ctx, cluster: cluster, queues: queues, stillWanted: stillWanted, done: make(chan error, 1)})
+	err = d.deleteGroup(&group{ctx: ctx, cluster: cluster, queues: queues, stillWanted: stillWanted, done: make(chan error, 1)})
 	if ctx.Err() != nil && !errors.Is(err, crashpoint.ErrCrashed) && err != nil {
-		return s.errs.Ended(ctx, err)
+		return d.errs.Ended(ctx, err)
 	}
 	return err
 }
 
 // begin is register.begin with an error that names the queue in use.
-func (s *Deleter) begin(ctx context.Context, queues []string) (context.Context, func(), error) {
-	ctx, end, busy, err := s.deletions.begin(ctx, queues)
+func (d *Deleter) begin(ctx context.Context, queues []string) (context.Context, func(), error) {
+	ctx, end, busy, err := d.deletions.begin(ctx, queues)
 	if errors.Is(err, errBusy) {
-		err = s.errs.Fail(brokererr.ErrUnproven, "queue %q is being deleted by another call", busy)
+		err = d.errs.Fail(brokererr.ErrUnproven, "queue %q is being deleted by another call", busy)
 	}
 	return ctx, end, err
 }
 
 // deleteGroup checks a group, and enqueues it for a batch. A group that cannot be deleted does not wait for one.
-func (s *Deleter) deleteGroup(g *group) error {
-	if err := s.precheck(g); err != nil || len(g.queues) == 0 {
+func (d *Deleter) deleteGroup(g *group) error {
+	if err := d.precheck(g); err != nil || len(g.queues) == 0 {
 		return err
 	}
-	if err := s.Crash.Pass(StepPrechecked); err != nil {
+	if err := d.Crash.Pass(StepPrechecked); err != nil {
 		return err
 	}
-	g.kind = s.kindOf(g)
-	return s.batches.wait(s.errs, g)
+	g.kind = d.kindOf(g)
+	return d.batches.wait(d.errs, g)
 }
 
 func unique(names []string) []string {
@@ -117,25 +117,25 @@ func unique(names []string) []string {
 	return kept
 }
 
-func (s *Deleter) mayDelete(cluster string, queues []string) error {
-	state := s.observer.State()
+func (d *Deleter) mayDelete(cluster string, queues []string) error {
+	state := d.observer.State()
 	if !state.Cluster.Known() {
-		return s.errs.Fail(brokererr.ErrUnreachable, "the broker has not been reached yet")
+		return d.errs.Fail(brokererr.ErrUnreachable, "the broker has not been reached yet")
 	}
-	if err := s.errs.SameCluster(state.Cluster, cluster); err != nil {
+	if err := d.errs.SameCluster(state.Cluster, cluster); err != nil {
 		return err
 	}
 	for _, queue := range queues {
 		if queue == "" || len(queue) > vhost.MaxNameLength {
-			return s.errs.Fail(brokererr.ErrPreconditionFailed, "queue %q: no queue can have this name", queue)
+			return d.errs.Fail(brokererr.ErrPreconditionFailed, "queue %q: no queue can have this name", queue)
 		}
 	}
-	if !s.HoldsLease() {
+	if !d.HoldsLease() {
 		return brokererr.ErrNotLeader
 	}
 	if !state.MayWritePolicies {
-		return s.errs.Fail(brokererr.ErrAccessRefused,
-			"user %q lacks the tag policymaker, which Warren needs to show that a queue is empty", s.User)
+		return d.errs.Fail(brokererr.ErrAccessRefused,
+			"user %q lacks the tag policymaker, which Warren needs to show that a queue is empty", d.User)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func TestNoSentinelExpiresBehindItsOwnFence(t *testing.T) {
 		since string // the step from which requests are slow
 		slow  func(request *http.Request) bool
 	}{
-		"while the policies are read": {safedelete.StepProved, func(request *http.Request) bool {
+		"while the policies are read": {safedelete.StepProven, func(request *http.Request) bool {
 			return request.Method == http.MethodGet && strings.HasPrefix(request.URL.Path, "/api/policies/")
 		}},
 		"while the fence is opened": {safedelete.StepSettled, func(request *http.Request) bool {

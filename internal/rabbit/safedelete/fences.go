@@ -11,11 +11,11 @@ import (
 // Fences returns the names of this Owner's policies that keep queues from taking messages: fences that this connection has put up
 // and not lifted, and fences that the last refresh showed. After each refresh the Deleter takes down the leftover fences of the
 // owner.
-func (s *Deleter) Fences() []string {
-	standing := s.deletions.all()
-	s.observer.View(func(known *snapshot.Snapshot) {
+func (d *Deleter) Fences() []string {
+	standing := d.deletions.all()
+	d.observer.View(func(known *snapshot.Snapshot) {
 		for _, policy := range known.Fences {
-			if name, _ := fence.ParseName(policy.Name); name.Owner == s.Owner {
+			if name, _ := fence.ParseName(policy.Name); name.Owner == d.Owner {
 				standing[policy.Name] = true
 			}
 		}
@@ -24,11 +24,11 @@ func (s *Deleter) Fences() []string {
 }
 
 // all returns the fences of deletions, by policy name: true while in use, false if a fence could not be lifted.
-func (d *register) all() map[string]bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	all := make(map[string]bool, len(d.fences))
-	for name, left := range d.fences {
+func (r *register) all() map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make(map[string]bool, len(r.fences))
+	for name, left := range r.fences {
 		all[name] = left.IsZero()
 	}
 	return all

@@ -54,12 +54,12 @@ type kind struct {
 }
 
 // kindOf returns the kind of a group, according to the snapshot.
-func (s *Deleter) kindOf(g *group) kind {
+func (d *Deleter) kindOf(g *group) kind {
 	of := kind{cluster: g.cluster}
 	if g.recreation != nil {
 		of.recreated = g.recreation.Queue.Name
 	}
-	s.observer.View(func(known *snapshot.Snapshot) {
+	d.observer.View(func(known *snapshot.Snapshot) {
 		var policies []string
 		for _, queue := range g.queues {
 			now := &queueStats{}

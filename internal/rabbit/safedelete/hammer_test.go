@@ -460,6 +460,6 @@ func mustBeClean(t *testing.T, vh *brokers.VHost) {
 	g.Eventually(func() []vhost.Policy { // another connection may still be removing a fence that was left behind
 		policies, err := connection.API.Policies(t.Context())
 		g.Expect(err).NotTo(HaveOccurred())
-		return slices.DeleteFunc(policies, func(p vhost.Policy) bool { return len(safedelete.Users([]vhost.Policy{p})) > 0 })
+		return slices.DeleteFunc(policies, func(p vhost.Policy) bool { return len(safedelete.WithoutFences([]vhost.Policy{p})) > 0 })
 	}).WithTimeout(rabbittest.Within).WithPolling(100 * time.Millisecond).Should(BeEmpty())
 }

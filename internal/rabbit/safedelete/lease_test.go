@@ -23,7 +23,7 @@ import (
 // A process that loses its lease during a deletion deletes nothing from then on, and leaves its fence to the next leader.
 func TestLostLease(t *testing.T) {
 	for step, sentinels := range map[string]int{
-		safedelete.StepPrechecked: 0, safedelete.StepFenced: 0, safedelete.StepProved: 2, safedelete.StepSettled: 2,
+		safedelete.StepPrechecked: 0, safedelete.StepFenced: 0, safedelete.StepProven: 2, safedelete.StepSettled: 2,
 	} {
 		t.Run(step, func(t *testing.T) {
 			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {

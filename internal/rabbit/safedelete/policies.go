@@ -13,7 +13,7 @@ import (
 
 // workOutPolicies determines the policies that apply to a queue. It asks the broker only if Warren cannot evaluate a pattern. Up to
 // 4.0 the broker reports a change seconds late, and may still report a fence that is lifted.
-func (d preflight) workOutPolicies(ctx context.Context, queue string, now *queueStats, policies []vhost.Policy) error {
+func (p preflight) workOutPolicies(ctx context.Context, queue string, now *queueStats, policies []vhost.Policy) error {
 	user, unclear := holdingPolicy(queue, policies, false)
 	operator, unclearOperator := holdingPolicy(queue, policies, true)
 	now.user, now.operator = user.Definition, operator.Definition
@@ -21,15 +21,15 @@ func (d preflight) workOutPolicies(ctx context.Context, queue string, now *queue
 	if unclear == "" {
 		return nil
 	}
-	shown, err := d.deleter.queueInfo(ctx, queue, management.WithStatistics)
+	shown, err := p.deleter.queueInfo(ctx, queue, management.WithStatistics)
 	switch {
 	case err != nil:
 		return err
 	case shown == nil || !shown.Effective.Known:
-		return d.unproven("queue %q: Warren cannot tell whether policy %q applies, and the broker does not report it", queue, unclear)
+		return p.unproven("queue %q: Warren cannot tell whether policy %q applies, and the broker does not report it", queue, unclear)
 	}
 	if _, own := fence.ParseName(shown.Policy); own {
-		return d.unproven("queue %q: the broker still shows policy %q of another deletion", queue, shown.Policy)
+		return p.unproven("queue %q: the broker still shows policy %q of another deletion", queue, shown.Policy)
 	}
 	now.user, now.operator = vhost.Normalize(shown.Effective.Definition), nil
 	return nil

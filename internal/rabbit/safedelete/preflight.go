@@ -12,6 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -23,32 +24,32 @@ type preflight struct{ *batch }
 const queuesAtOnce = amqpconn.ChannelLimit / 2
 
 // precheck returns a reason against the deletion of a group, if there is one already. It drops queues that do not exist.
-func (s *Deleter) precheck(g *group) error {
+func (d *Deleter) precheck(g *group) error {
 	var refusal error
 	for _, queue := range slices.Clone(g.queues) {
-		now, exists, err := s.held(g.ctx, g.cluster, queue)
+		now, exists, err := d.held(g.ctx, g.cluster, queue)
 		if err != nil {
 			return err
 		}
 		if !exists {
 			g.drop(queue)
-			s.gone(queue)
+			d.gone(queue)
 		}
 		if g.recreation != nil { // its messages are moved right before the fence goes up
-			now.ready = 0
+			now.Messages = 0
 		}
 		if refusal == nil {
-			refusal = now.checkEmpty(s.errs, queue)
+			refusal = checkCounts(d.errs, queue, now)
 		}
 	}
 	if len(g.queues) == 0 || refusal == nil {
 		return nil
 	}
-	policies, err := s.policies.get(g.ctx, s.errs) // the message may be a sentinel
+	policies, err := d.policies.get(g.ctx, d.errs) // the message may be a sentinel
 	if err != nil {
 		return err
 	}
-	if err := s.checkNoLeftovers(g, policies); err != nil {
+	if err := d.checkNoLeftovers(g, policies); err != nil {
 		return err
 	}
 	return refusal
@@ -56,58 +57,58 @@ func (s *Deleter) precheck(g *group) error {
 
 // plan reads the queues and policies, and plans the fences. Groups that cannot be deleted leave the batch. Queues that do not exist
 // are dropped.
-func (d preflight) plan(ctx context.Context) ([]fence.Fence, error) {
-	now, err := d.deleter.identity.get(ctx, d.deleter.errs)
+func (p preflight) plan(ctx context.Context) ([]fence.Fence, error) {
+	now, err := p.deleter.identity.get(ctx, p.deleter.errs)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.deleter.errs.SameCluster(now, d.cluster); err != nil {
+	if err := p.deleter.errs.SameCluster(now, p.cluster); err != nil {
 		return nil, err
 	}
-	policies, err := d.deleter.policies.get(ctx, d.deleter.errs)
+	policies, err := p.deleter.policies.get(ctx, p.deleter.errs)
 	if err != nil {
 		return nil, err
 	}
-	d.without(func(g *group) error { return d.deleter.checkNoLeftovers(g, policies) })
-	d.checkEmpty(ctx)
-	infos, err := d.queueInfos(ctx)
+	p.without(func(g *group) error { return p.deleter.checkNoLeftovers(g, policies) })
+	p.checkEmpty(ctx)
+	infos, err := p.queueInfos(ctx)
 	if err != nil {
 		return nil, err
 	}
-	users := Users(policies)
-	d.without(func(g *group) error { return d.checkGroup(ctx, g, infos, users) })
-	d.priority = 1000
+	users := WithoutFences(policies)
+	p.without(func(g *group) error { return p.checkGroup(ctx, g, infos, users) })
+	p.priority = 1000
 	for _, policy := range users {
 		if !policy.Operator {
-			d.priority = max(d.priority, policy.Priority+1)
+			p.priority = max(p.priority, policy.Priority+1)
 		}
 	}
-	d.without(func(g *group) error { return d.checkUnhindered(g, policies) })
-	return d.fencesFor(time.Now()), nil
+	p.without(func(g *group) error { return p.checkUnhindered(g, policies) })
+	return p.fencesFor(time.Now()), nil
 }
 
 // without removes groups from the batch that fail the check, and groups that have no queue left.
-func (d preflight) without(against func(*group) error) {
-	for _, g := range slices.Clone(d.groups) {
+func (p preflight) without(against func(*group) error) {
+	for _, g := range slices.Clone(p.groups) {
 		if err := against(g); err != nil || len(g.queues) == 0 {
-			d.leave(g, err)
+			p.leave(g, err)
 		}
 	}
 }
 
 // checkNoLeftovers fails if a queue of the group has a fence that a crash has left behind, and requests the refresh after which
 // the fence is taken down. Until then the queue may hold sentinels, which must not count as messages.
-func (s *Deleter) checkNoLeftovers(g *group, policies []vhost.Policy) error {
+func (d *Deleter) checkNoLeftovers(g *group, policies []vhost.Policy) error {
 	for _, policy := range policies {
 		_, own := fence.ParseName(policy.Name)
-		if standing, _ := s.deletions.isTracked(policy.Name); standing || !own || policy.Operator {
+		if standing, _ := d.deletions.isTracked(policy.Name); standing || !own || policy.Operator {
 			continue
 		}
 		for _, queue := range fence.QueuesOf(policy.Pattern.String()) {
 			if slices.Contains(g.queues, queue) {
-				s.observer.RequestRefresh()
+				d.observer.RequestRefresh()
 				text := fmt.Sprintf("%v: queue %q: policy %q of another deletion still exists", brokererr.ErrUnproven, queue, policy.Name)
-				return s.errs.Because([]error{brokererr.ErrUnproven, brokererr.ErrPending}, text)
+				return d.errs.Because([]error{brokererr.ErrUnproven, brokererr.ErrPending}, text)
 			}
 		}
 	}
@@ -115,27 +116,27 @@ func (s *Deleter) checkNoLeftovers(g *group, policies []vhost.Policy) error {
 }
 
 // checkEmpty reads the current counts, and drops queues that do not exist.
-func (d preflight) checkEmpty(ctx context.Context) {
-	failed := forEach(ctx, d.deleter.errs, d.queues(), func(queue string) error {
-		now, exists, err := d.deleter.held(ctx, d.cluster, queue)
+func (p preflight) checkEmpty(ctx context.Context) {
+	failed := forEach(ctx, p.deleter.errs, p.queues(), func(queue string) error {
+		now, exists, err := p.deleter.held(ctx, p.cluster, queue)
 		if err != nil {
 			return err
 		}
 		if !exists {
-			d.gone(queue)
+			p.gone(queue)
 		}
-		if d.drains(queue) {
-			now.ready = 0
+		if p.drains(queue) {
+			now.Messages = 0
 		}
-		return now.checkEmpty(d.deleter.errs, queue)
+		return checkCounts(p.deleter.errs, queue, now)
 	})
-	d.without(func(g *group) error { return firstOf(g.queues, failed) })
+	p.without(func(g *group) error { return firstOf(g.queues, failed) })
 }
 
 // forEach calls a function for each queue, for at most queuesAtOnce queues at a time, and returns the errors by queue.
 func forEach(ctx context.Context, errs brokererr.Errors, queues []string, do func(queue string) error) map[string]error {
 	results := make([]error, len(queues))
-	slots := management.NewSlots(queuesAtOnce)
+	slots := retry.NewSlots(queuesAtOnce)
 	var all sync.WaitGroup
 	for i, queue := range queues {
 		all.Go(func() {
@@ -167,16 +168,16 @@ func firstOf(queues []string, failed map[string]error) error {
 const walkedPerRequest = 32
 
 // queueInfos reads the queues: with one listing if they are a large share of the vhost, otherwise one by one.
-func (d preflight) queueInfos(ctx context.Context) (map[string]*management.QueueInfo, error) {
+func (p preflight) queueInfos(ctx context.Context) (map[string]*management.QueueInfo, error) {
 	infos := map[string]*management.QueueInfo{}
 	var single []string
-	walked := d.deleter.countQueues()
-	for _, queues := range fence.Patterns(d.queues()) {
+	walked := p.deleter.countQueues()
+	for _, queues := range fence.Patterns(p.queues()) {
 		if len(queues) <= fewQueues || walked > walkedPerRequest*len(queues) {
 			single = append(single, queues...)
 			continue
 		}
-		listed, err := d.deleter.queueInfos(ctx, queues)
+		listed, err := p.deleter.queueInfos(ctx, queues)
 		if err != nil {
 			single = append(single, queues...)
 			continue
@@ -186,8 +187,8 @@ func (d preflight) queueInfos(ctx context.Context) (map[string]*management.Queue
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var mu sync.Mutex
-	failed := forEach(ctx, d.deleter.errs, single, func(queue string) error {
-		info, err := d.deleter.queueInfo(ctx, queue, management.WithoutStatistics)
+	failed := forEach(ctx, p.deleter.errs, single, func(queue string) error {
+		info, err := p.deleter.queueInfo(ctx, queue, management.WithoutStatistics)
 		if err != nil {
 			stop(err) // each other request would also wait for a broker that does not answer
 			return err
@@ -204,26 +205,26 @@ func (d preflight) queueInfos(ctx context.Context) (map[string]*management.Queue
 }
 
 // countQueues returns the number of queues of the vhost in the snapshot.
-func (s *Deleter) countQueues() (count int) {
-	s.observer.View(func(known *snapshot.Snapshot) { count = len(known.Queues) })
+func (d *Deleter) countQueues() (count int) {
+	d.observer.View(func(known *snapshot.Snapshot) { count = len(known.Queues) })
 	return count
 }
 
 // checkGroup fails if the queues of a group cannot be proven empty because of their properties or policies.
-func (d preflight) checkGroup(
+func (p preflight) checkGroup(
 	ctx context.Context, g *group, infos map[string]*management.QueueInfo, policies []vhost.Policy,
 ) error {
 	for _, queue := range g.queues {
 		info := infos[queue]
 		if info == nil {
-			return d.unproven("queue %q is not known to the management API", queue)
+			return p.unproven("queue %q is not known to the management API", queue)
 		}
 		now := &queueStats{QueueInfo: *info}
-		d.stats[queue] = now
-		if err := d.workOutPolicies(ctx, queue, now, policies); err != nil {
+		p.stats[queue] = now
+		if err := p.workOutPolicies(ctx, queue, now, policies); err != nil {
 			return err
 		}
-		if err := now.checkEligible(d.deleter.errs, queue); err != nil {
+		if err := now.checkEligible(p.deleter.errs, queue); err != nil {
 			return err
 		}
 	}
@@ -231,18 +232,18 @@ func (d preflight) checkGroup(
 }
 
 // queueInfo reads one queue. It waits until fewer than RequestLimit requests run.
-func (s *Deleter) queueInfo(ctx context.Context, queue, query string) (answer *management.QueueInfo, err error) {
-	err = s.deletions.requests.Hold(ctx, s.errs, func() error {
-		answer, err = s.api.QueueInfo(ctx, queue, query)
+func (d *Deleter) queueInfo(ctx context.Context, queue, query string) (answer *management.QueueInfo, err error) {
+	err = d.deletions.requests.Hold(ctx, d.errs, func() error {
+		answer, err = d.api.QueueInfo(ctx, queue, query)
 		return err
 	})
 	return answer, err
 }
 
 // queueInfos is queueInfo for queues that fit into one pattern.
-func (s *Deleter) queueInfos(ctx context.Context, queues []string) (answer map[string]*management.QueueInfo, err error) {
-	err = s.deletions.requests.Hold(ctx, s.errs, func() error {
-		answer, err = s.api.QueueInfos(ctx, queues, fence.Pattern(queues))
+func (d *Deleter) queueInfos(ctx context.Context, queues []string) (answer map[string]*management.QueueInfo, err error) {
+	err = d.deletions.requests.Hold(ctx, d.errs, func() error {
+		answer, err = d.api.QueueInfos(ctx, queues, fence.Pattern(queues))
 		return err
 	})
 	return answer, err
@@ -275,8 +276,8 @@ func inTurn[T any](deletions *register, errs brokererr.Errors, request func(cont
 	}
 }
 
-// Users returns the policies without fences, which are Warren's own.
-func Users(policies []vhost.Policy) []vhost.Policy {
+// WithoutFences returns the policies that are not fences of Warren.
+func WithoutFences(policies []vhost.Policy) []vhost.Policy {
 	return slices.DeleteFunc(slices.Clone(policies), func(p vhost.Policy) bool {
 		_, own := fence.ParseName(p.Name)
 		return own && !p.Operator
@@ -284,27 +285,27 @@ func Users(policies []vhost.Policy) []vhost.Policy {
 }
 
 // checkUnhindered fails if another policy may override the planned fences.
-func (d preflight) checkUnhindered(g *group, policies []vhost.Policy) error {
+func (p preflight) checkUnhindered(g *group, policies []vhost.Policy) error {
 	for _, policy := range policies {
 		overflow, refuses := policy.Definition[vhost.KeyOverflow]
-		hinders := policy.Priority >= d.priority
+		hinders := policy.Priority >= p.priority
 		if policy.Operator {
 			hinders = refuses && overflow != vhost.OverflowRejectPublish
 		}
 		_, foreign := fence.ParseName(policy.Name)
 		foreign = foreign && !policy.Operator
-		if foreign && slices.ContainsFunc(d.fences, func(f fence.Fence) bool { return f.Name == policy.Name }) || !foreign && !hinders {
+		if foreign && slices.ContainsFunc(p.fences, func(f fence.Fence) bool { return f.Name == policy.Name }) || !foreign && !hinders {
 			continue
 		}
 		for _, queue := range g.queues {
 			switch {
 			case policy.Match(queue, vhost.TypeQuorum) == vhost.MatchNo:
 			case foreign:
-				return d.unproven("queue %q: policy %q of another deletion still exists", queue, policy.Name)
+				return p.unproven("queue %q: policy %q of another deletion still exists", queue, policy.Name)
 			case policy.Operator:
-				return d.unproven("queue %q: operator policy %q overrides the fence: it sets overflow %v", queue, policy.Name, overflow)
+				return p.unproven("queue %q: operator policy %q overrides the fence: it sets overflow %v", queue, policy.Name, overflow)
 			default:
-				return d.unproven("queue %q: policy %q overrides the fence: its priority is %d", queue, policy.Name, policy.Priority)
+				return p.unproven("queue %q: policy %q overrides the fence: its priority is %d", queue, policy.Name, policy.Priority)
 			}
 		}
 	}
@@ -312,9 +313,9 @@ func (d preflight) checkUnhindered(g *group, policies []vhost.Policy) error {
 }
 
 // drops reports whether a full queue drops messages, with its present arguments or with the arguments of its recreation.
-func (d preflight) drops(queue string) bool {
-	now := d.stats[queue]
-	if g := d.recreationOf(queue); g != nil {
+func (p preflight) drops(queue string) bool {
+	now := p.stats[queue]
+	if g := p.recreationOf(queue); g != nil {
 		again := *now
 		again.Arguments = g.recreation.Queue.Arguments
 		return now.drops() || again.drops()
@@ -323,24 +324,24 @@ func (d preflight) drops(queue string) bool {
 }
 
 // fencesFor plans the fences. Queues with the same policy share a fence if one pattern can name them.
-func (d preflight) fencesFor(begun time.Time) (planned []fence.Fence) {
+func (p preflight) fencesFor(begun time.Time) (planned []fence.Fence) {
 	alike := map[string][]string{}
 	var order []string
-	for _, queue := range d.queues() {
-		key := vhost.Normalize(d.stats[queue].user).JSON()
+	for _, queue := range p.queues() {
+		key := vhost.Normalize(p.stats[queue].user).JSON()
 		if alike[key] == nil {
 			order = append(order, key)
 		}
 		alike[key] = append(alike[key], queue)
 	}
-	recreates := slices.ContainsFunc(d.groups, func(g *group) bool { return g.recreation != nil })
+	recreates := slices.ContainsFunc(p.groups, func(g *group) bool { return g.recreation != nil })
 	for _, key := range order {
 		for _, queues := range fence.Patterns(alike[key]) {
 			planned = append(planned, fence.Fence{
-				Name:    fence.Name{Owner: d.deleter.Owner, Begun: begun, Recreation: recreates}.String(queues[0]),
+				Name:    fence.Name{Owner: p.deleter.Owner, Begun: begun, Recreation: recreates}.String(queues[0]),
 				Pattern: fence.Pattern(queues), Queues: queues,
-				Priority: d.priority, Effective: vhost.Normalize(d.stats[queues[0]].user),
-				Drops: slices.ContainsFunc(queues, d.drops),
+				Priority: p.priority, Effective: vhost.Normalize(p.stats[queues[0]].user),
+				Drops: slices.ContainsFunc(queues, p.drops),
 			})
 		}
 	}

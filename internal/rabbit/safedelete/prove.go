@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -27,7 +27,7 @@ type verdict struct {
 // verdicts are the verdicts on the queues of a batch, by name.
 type verdicts map[string]verdict
 
-// proveAll proves all queues empty at the same time, because all must be deleted within the budget. If a queue cannot be proved
+// proveAll proves all queues empty at the same time, because all must be deleted within the budget. If a queue cannot be proven
 // empty, its group gets the reason as its error.
 //
 // The proof leaves two sentinels in each queue, which keep the queue closed. The policy lets a queue take a message only while it
@@ -45,44 +45,44 @@ type verdicts map[string]verdict
 //
 // Each of the three channels serves all queues of the batch, because the state of one queue on a channel does not affect another
 // queue. Each channel serves a queue once, so that it is new to the queue.
-func (d proof) proveAll(ctx context.Context) error {
-	results, pending := verdicts{}, d.queues()
-	for attempt := 0; attempt < attempts && len(pending) > 0 && !d.doubtful(); attempt++ {
+func (p proof) proveAll(ctx context.Context) error {
+	results, pending := verdicts{}, p.queues()
+	for attempt := 0; attempt < attempts && len(pending) > 0 && !p.doubtful(); attempt++ {
 		if attempt > 0 {
-			if err := management.Sleep(ctx, d.deleter.errs, d.deleter.Times.Settle/attempts); err != nil {
+			if err := retry.Sleep(ctx, p.deleter.errs, p.deleter.Times.Settle/attempts); err != nil {
 				return err
 			}
 		}
-		if err := d.proveDrained(ctx, pending, results); err != nil {
+		if err := p.proveDrained(ctx, pending, results); err != nil {
 			return err
 		}
 		pending = slices.DeleteFunc(pending, func(queue string) bool { return !results[queue].again })
 	}
-	for _, g := range d.groups {
+	for _, g := range p.groups {
 		for _, queue := range g.queues {
-			d.doubtIn(ctx, g, results[queue].err)
+			p.doubtIn(ctx, g, results[queue].err)
 		}
 	}
 	switch {
-	case d.doubtful():
+	case p.doubtful():
 		return errReleased
 	case ctx.Err() != nil:
-		return d.deleter.errs.Unreachable(ctx.Err())
+		return p.deleter.errs.Unreachable(ctx.Err())
 	}
 	return nil
 }
 
 // proveDrained drains queues that can be drained, and makes one attempt for all queues. It repeats both for queues that received a
 // message in between.
-func (d proof) proveDrained(ctx context.Context, queues []string, results verdicts) error {
+func (p proof) proveDrained(ctx context.Context, queues []string, results verdicts) error {
 	for range maxDrains {
-		if d.drain(ctx, queues); d.doubtful() {
+		if p.drain(ctx, queues); p.doubtful() {
 			return nil
 		}
 		if ended := ctx.Err(); ended != nil {
-			return d.deleter.errs.Unreachable(ended)
+			return p.deleter.errs.Unreachable(ended)
 		}
-		if err := d.proveOnce(ctx, queues, results); err != nil {
+		if err := p.proveOnce(ctx, queues, results); err != nil {
 			return err
 		}
 		queues = slices.DeleteFunc(slices.Clone(queues), func(queue string) bool { return !results[queue].refilled })
@@ -94,13 +94,13 @@ func (d proof) proveDrained(ctx context.Context, queues []string, results verdic
 }
 
 // proveOnce makes one attempt for some queues, on three new channels, and adds the verdicts.
-func (d proof) proveOnce(ctx context.Context, queues []string, results verdicts) error {
-	first, err := d.publish(ctx, queues, 1)
+func (p proof) proveOnce(ctx context.Context, queues []string, results verdicts) error {
+	first, err := p.publish(ctx, queues, 1)
 	if err != nil {
 		return err
 	}
 	full := slices.DeleteFunc(slices.Clone(queues), func(queue string) bool { return !first[queue].took })
-	second, err := d.publish(ctx, full, 2)
+	second, err := p.publish(ctx, full, 2)
 	if err != nil {
 		return err
 	}
@@ -110,12 +110,12 @@ func (d proof) proveOnce(ctx context.Context, queues []string, results verdicts)
 		defer mu.Unlock()
 		results[queue] = judged
 	}
-	return d.deleter.sentinels.alone(ctx, d.cluster, Sentinels*len(queues), func(p *publisher) error {
-		unproved := forEach(ctx, d.deleter.errs, queues, func(queue string) error {
-			judge(queue, d.closeOff(ctx, p, queue, first[queue], second[queue]))
+	return p.deleter.sentinels.alone(ctx, p.cluster, Sentinels*len(queues), func(sender *publisher) error {
+		unproven := forEach(ctx, p.deleter.errs, queues, func(queue string) error {
+			judge(queue, p.closeOff(ctx, sender, queue, first[queue], second[queue]))
 			return nil
 		})
-		for queue, err := range unproved { // forEach did not run closeOff, because the context had ended
+		for queue, err := range unproven { // forEach did not run closeOff, because the context had ended
 			judge(queue, verdict{err: err})
 		}
 		return nil
@@ -124,52 +124,52 @@ func (d proof) proveOnce(ctx context.Context, queues []string, results verdicts)
 
 // closeOff takes the first sentinel out again and publishes two, if the answers to the first two sentinels show that the policy is
 // in effect.
-func (d proof) closeOff(ctx context.Context, p *publisher, queue string, first, second answer) verdict {
+func (p proof) closeOff(ctx context.Context, sender *publisher, queue string, first, second answer) verdict {
 	switch {
 	case first.err != nil:
 		return verdict{err: first.err}
 	case !first.took:
-		return d.refused(ctx, queue)
+		return p.refused(ctx, queue)
 	case second.err != nil:
 		return verdict{err: second.err}
 	}
-	switch err := d.withdraw(ctx, queue); {
+	switch err := p.withdraw(ctx, queue); {
 	case err != nil:
-		return verdict{err: err, refilled: d.drains(queue) && errors.Is(err, brokererr.ErrNotEmpty)}
+		return verdict{err: err, refilled: p.drains(queue) && errors.Is(err, brokererr.ErrNotEmpty)}
 	case second.took:
-		return verdict{err: d.unproven("queue %q accepts messages despite the policy that refuses them", queue), again: true}
+		return verdict{err: p.unproven("queue %q accepts messages despite the policy that refuses them", queue), again: true}
 	}
-	both, err := d.put(p, queue, 1, 2)
+	both, err := p.put(sender, queue, 1, 2)
 	switch {
 	case err != nil:
 		return verdict{err: err}
 	case !both[0]:
-		return d.refused(ctx, queue)
+		return p.refused(ctx, queue)
 	case !both[1]:
-		err := errors.Join(d.unproven("queue %q did not accept Warren's sentinels", queue), d.withdraw(ctx, queue))
+		err := errors.Join(p.unproven("queue %q did not accept Warren's sentinels", queue), p.withdraw(ctx, queue))
 		return verdict{err: err, again: true}
 	}
 	return verdict{}
 }
 
 // refused returns the reason why a queue refused a sentinel although it seems empty.
-func (d proof) refused(ctx context.Context, queue string) verdict {
-	now, exists, err := d.deleter.held(ctx, d.cluster, queue)
+func (p proof) refused(ctx context.Context, queue string) verdict {
+	now, exists, err := p.deleter.held(ctx, p.cluster, queue)
 	if err != nil {
 		return verdict{err: err}
 	}
 	if !exists {
-		return verdict{err: d.unproven(deletedElsewhere, queue)}
+		return verdict{err: p.unproven(deletedElsewhere, queue)}
 	}
-	if err := now.checkEmpty(d.deleter.errs, queue); err != nil {
-		return verdict{err: err, refilled: d.drains(queue)}
+	if err := checkCounts(p.deleter.errs, queue, now); err != nil {
+		return verdict{err: err, refilled: p.drains(queue)}
 	}
 	wait := "to be dead-lettered"
-	if _, delayed := d.stats[queue].Arguments[vhost.ArgDelayedRetryType]; delayed {
+	if _, delayed := p.stats[queue].Arguments[vhost.ArgDelayedRetryType]; delayed {
 		wait = "to be redelivered or dead-lettered"
 	}
 	text := fmt.Sprintf("%v: queue %q holds messages that wait %s", brokererr.ErrNotEmpty, queue, wait)
-	return verdict{err: d.deleter.errs.Because([]error{brokererr.ErrNotEmpty, brokererr.ErrPending}, text), again: true}
+	return verdict{err: p.deleter.errs.Because([]error{brokererr.ErrNotEmpty, brokererr.ErrPending}, text), again: true}
 }
 
 // answer is the answer of a queue to one sentinel.
@@ -180,16 +180,16 @@ type answer struct {
 
 // publish publishes a sentinel to each queue, on a channel that is new to all of them, and returns their answers. Its error means
 // that the channel could not be opened and nothing was published.
-func (d proof) publish(ctx context.Context, queues []string, number int) (map[string]answer, error) {
+func (p proof) publish(ctx context.Context, queues []string, number int) (map[string]answer, error) {
 	answers := make([]answer, len(queues))
 	if len(queues) == 0 {
 		return nil, nil
 	}
-	err := d.deleter.sentinels.alone(ctx, d.cluster, len(queues), func(p *publisher) error {
+	err := p.deleter.sentinels.alone(ctx, p.cluster, len(queues), func(sender *publisher) error {
 		var all sync.WaitGroup
 		for i, queue := range queues {
 			all.Go(func() {
-				taken, err := d.put(p, queue, number)
+				taken, err := p.put(sender, queue, number)
 				answers[i] = answer{err == nil && taken[0], err}
 			})
 		}
@@ -207,45 +207,45 @@ func (d proof) publish(ctx context.Context, queues []string, number int) (map[st
 }
 
 // put publishes the sentinels of these numbers to a queue, and reports which of them the queue took.
-func (d proof) put(p *publisher, queue string, numbers ...int) (taken []bool, err error) {
-	if !d.deleter.HoldsLease() { // the next leader may have cleared the fence, which is the only record of a sentinel
-		return nil, d.deleter.errs.Fail(brokererr.ErrNotLeader, "queue %q stays", queue)
+func (p proof) put(sender *publisher, queue string, numbers ...int) (taken []bool, err error) {
+	if !p.deleter.HoldsLease() { // the next leader may have cleared the fence, which is the only record of a sentinel
+		return nil, p.deleter.errs.Fail(brokererr.ErrNotLeader, "queue %q stays", queue)
 	}
-	d.count(queue, len(numbers))
-	taken, err = p.publish(queue, d.fenceOf(queue).Name, numbers...)
+	p.count(queue, len(numbers))
+	taken, err = sender.publish(queue, p.fenceOf(queue).Name, numbers...)
 	if err != nil {
-		d.deleter.deletions.recordUnanswered(d.fenceOf(queue).Name)
-		return nil, wrapQueue(queue, d.deleter.sentinels.describe(p.link, err))
+		p.deleter.deletions.recordUnanswered(p.fenceOf(queue).Name)
+		return nil, wrapQueue(queue, p.deleter.sentinels.describe(sender.link, err))
 	}
 	for _, took := range taken {
 		if !took {
-			d.count(queue, -1)
+			p.count(queue, -1)
 		}
 	}
 	return taken, nil
 }
 
 // withdraw takes the sentinels out of a queue, and fails if the queue is not empty then.
-func (d proof) withdraw(ctx context.Context, queue string) error {
-	now, exists, err := d.search(d.fenceOf(queue)).takeOwn(ctx, queue)
+func (p proof) withdraw(ctx context.Context, queue string) error {
+	now, exists, err := p.search(p.fenceOf(queue)).takeOwn(ctx, queue)
 	if err != nil {
 		return err
 	}
-	missing := d.count(queue, 0) > 0
+	missing := p.count(queue, 0) > 0
 	switch {
 	case !exists:
-		return d.unproven(deletedElsewhere, queue)
-	case missing && now.ready+now.consumers == 0:
-		return d.unproven(guardTaken, queue)
+		return p.unproven(deletedElsewhere, queue)
+	case missing && now.Messages+now.Consumers == 0:
+		return p.unproven(guardTaken, queue)
 	}
-	return now.checkEmpty(d.deleter.errs, queue)
+	return checkCounts(p.deleter.errs, queue, now)
 }
 
 // settle waits until publishers whose messages were in flight know of the fence.
-func (d proof) settle(ctx context.Context) error {
-	wait := d.deleter.Times.Settle
-	if ttl, expires := d.ttl(d.queues()...); expires {
+func (p proof) settle(ctx context.Context) error {
+	wait := p.deleter.Times.Settle
+	if ttl, expires := p.ttl(p.queues()...); expires {
 		wait = min(wait, ttl/8)
 	}
-	return management.Sleep(ctx, d.deleter.errs, wait)
+	return retry.Sleep(ctx, p.deleter.errs, wait)
 }

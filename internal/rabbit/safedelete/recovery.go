@@ -33,72 +33,72 @@ type recovery struct{ *Deleter }
 // ClearLeftovers begins to take down the fences in the snapshot that a crash has left behind. The read of the snapshot began at
 // the given time. The next refresh retries what fails. The refreshing goroutine calls ClearLeftovers and does not wait for its
 // work.
-func (s *Deleter) ClearLeftovers(read time.Time) {
-	if state := s.observer.State(); !state.MayWritePolicies || !state.Matched || !s.HoldsLease() {
+func (d *Deleter) ClearLeftovers(read time.Time) {
+	if state := d.observer.State(); !state.MayWritePolicies || !state.Matched || !d.HoldsLease() {
 		return
 	}
-	s.deletions.forgetMissing(s.isShown, read)
-	strays, cluster := recovery{s}.leftoverFences()
-	if len(strays) == 0 || !s.deletions.clear(true) {
+	d.deletions.forgetMissing(d.isShown, read)
+	strays, cluster := recovery{d}.leftoverFences()
+	if len(strays) == 0 || !d.deletions.clear(true) {
 		return
 	}
-	s.clearing.Go(func() {
-		defer s.deletions.clear(false)
-		connections := sync.OnceValues(recovery{s}.otherConnections)
+	d.clearing.Go(func() {
+		defer d.deletions.clear(false)
+		connections := sync.OnceValues(recovery{d}.otherConnections)
 		for _, stray := range strays {
-			ctx, cancel := context.WithTimeout(s.deletions.closing, undoing)
-			err := recovery{s}.checkNoDelete(ctx, cluster, stray)
+			ctx, cancel := context.WithTimeout(d.deletions.closing, undoing)
+			err := recovery{d}.checkNoDelete(ctx, cluster, stray)
 			if err == nil {
-				err = recovery{s}.checkNotConnected(stray, connections)
+				err = recovery{d}.checkNotConnected(stray, connections)
 			}
 			if err == nil {
-				err = recovery{s}.clearLeftover(ctx, cluster, stray)
+				err = recovery{d}.clearLeftover(ctx, cluster, stray)
 			}
 			cancel()
 			if err != nil {
-				recovery{s}.logFailure(stray.policy.Name, err)
+				recovery{d}.logFailure(stray.policy.Name, err)
 				continue
 			}
-			s.deletions.forget(stray.policy.Name)
-			s.Log.Info("Cleared a leftover fence", "vhost", s.VHost, "policy", stray.policy.Name)
+			d.deletions.forget(stray.policy.Name)
+			d.Log.Info("Cleared a leftover fence", "vhost", d.VHost, "policy", stray.policy.Name)
 		}
 	})
 }
 
 // isShown reports whether the snapshot has a fence.
-func (s *Deleter) isShown(name string) (shown bool) {
-	s.observer.View(func(known *snapshot.Snapshot) {
+func (d *Deleter) isShown(name string) (shown bool) {
+	d.observer.View(func(known *snapshot.Snapshot) {
 		shown = slices.ContainsFunc(known.Fences, func(policy vhost.Policy) bool { return policy.Name == name })
 	})
 	return shown
 }
 
 // logFailure logs why a fence could not be taken down, once for each reason, because each refresh retries it.
-func (s recovery) logFailure(policy string, reason error) {
-	if s.deletions.recordFailure(policy, reason.Error()) {
+func (r recovery) logFailure(policy string, reason error) {
+	if r.deletions.recordFailure(policy, reason.Error()) {
 		return
 	}
-	s.Log.Info("Cannot clear a fence; Warren retries after each refresh", "vhost", s.VHost,
+	r.Log.Info("Cannot clear a fence; Warren retries after each refresh", "vhost", r.VHost,
 		"policy", policy, "reason", reason.Error())
 }
 
 // recordFailure records why a fence could not be taken down, and reports whether the same reason was recorded before.
-func (d *register) recordFailure(policy, reason string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	known := d.failures[policy] == reason
-	d.failures[policy] = reason
+func (r *register) recordFailure(policy, reason string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.failures[policy] == reason
+	r.failures[policy] = reason
 	return known
 }
 
 // clear marks the beginning or the end of a clearing. It returns false if a clearing already runs, or if the register is closed.
-func (d *register) clear(begin bool) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if begin && (d.clearing || d.closed) {
+func (r *register) clear(begin bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if begin && (r.clearing || r.closed) {
 		return false
 	}
-	d.clearing = begin
+	r.clearing = begin
 	return true
 }
 
@@ -133,26 +133,26 @@ type leftover struct {
 // Only the leader works for an owner. A former leader has lost the lease longer ago than its budget lasts, and deletes nothing any
 // more; see deleteOne. Its fences are taken down before the sentinels expire, once no delete that it sent is running; see
 // checkNoDelete.
-func (s recovery) leftoverFences() (strays []leftover, cluster string) {
+func (r recovery) leftoverFences() (strays []leftover, cluster string) {
 	var fences []vhost.Policy
-	s.observer.View(func(known *snapshot.Snapshot) { fences, cluster = known.Fences, known.Cluster })
+	r.observer.View(func(known *snapshot.Snapshot) { fences, cluster = known.Fences, known.Cluster })
 	now, sighted, next := time.Now(), fencesSeen{}, time.Duration(0)
 	isKnown := func(string) bool { return true }
-	if s.KnownOwners != nil {
-		isKnown = s.KnownOwners()
+	if r.KnownOwners != nil {
+		isKnown = r.KnownOwners()
 	}
 	for _, policy := range fences {
 		name, _ := fence.ParseName(policy.Name)
-		_, known := s.deletions.isTracked(policy.Name)
-		own := known || name.Owner == s.Owner
-		if s.Standing.Has(policy.Name) || name.Recreation && (own || isKnown(name.Owner)) {
+		_, known := r.deletions.isTracked(policy.Name)
+		own := known || name.Owner == r.Owner
+		if r.Standing.Has(policy.Name) || name.Recreation && (own || isKnown(name.Owner)) {
 			continue
 		}
-		wait := s.Times.Stray
+		wait := r.Times.Stray
 		if name.Recreation {
-			wait += s.Times.Vanish
+			wait += r.Times.Vanish
 		}
-		seen, before := s.sighted[policy.Name]
+		seen, before := r.sighted[policy.Name]
 		if !before || !own && !snapshot.SamePolicy(seen.policy, policy) {
 			seen = fenceSeen{policy, now}
 		}
@@ -166,21 +166,21 @@ func (s recovery) leftoverFences() (strays []leftover, cluster string) {
 		}
 		strays = append(strays, leftover{policy: policy, foreign: !known, seen: age})
 	}
-	if s.sighted = sighted; next > 0 {
-		s.deletions.refreshIn(next, s.observer.RequestRefresh)
+	if r.sighted = sighted; next > 0 {
+		r.deletions.refreshIn(next, r.observer.RequestRefresh)
 	}
 	return strays, cluster
 }
 
-func (s recovery) clearLeftover(ctx context.Context, cluster string, stray leftover) error {
-	now, err := s.api.Cluster(ctx)
+func (r recovery) clearLeftover(ctx context.Context, cluster string, stray leftover) error {
+	now, err := r.api.Cluster(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.errs.SameCluster(now, cluster); err != nil {
+	if err := r.errs.SameCluster(now, cluster); err != nil {
 		return err
 	}
-	if err := s.checkVanished(ctx, cluster, stray.policy.Name); err != nil {
+	if err := r.checkVanished(ctx, cluster, stray.policy.Name); err != nil {
 		return err
 	}
 	name, pattern, definition := stray.policy.Name, stray.policy.Pattern.String(), stray.policy.Definition
@@ -195,11 +195,11 @@ func (s recovery) clearLeftover(ctx context.Context, cluster string, stray lefto
 		inside.of[queue] = Sentinels // at most, because further sentinels are published only after the first ones are taken out
 	}
 	lost := &search{
-		Deleter: s.Deleter, fence: f, cluster: cluster, missing: inside.count, gone: func(string) {},
-		mayBeHeld: stray.foreign && stray.seen < unnoticed, published: s.publishedAfter(name),
+		Deleter: r.Deleter, fence: f, cluster: cluster, missing: inside.count, gone: func(string) {},
+		mayBeHeld: stray.foreign && stray.seen < unnoticed, published: r.publishedAfter(name),
 	}
-	return s.lift(ctx, f, closed, func() ([]string, error) {
-		if err := s.arrived(ctx, cluster); err != nil {
+	return r.lift(ctx, f, closed, func() ([]string, error) {
+		if err := r.arrived(ctx, cluster); err != nil {
 			return nil, err
 		}
 		return lost.run(ctx)
@@ -211,23 +211,23 @@ const maxClockDifference = time.Minute
 
 // publishedAfter returns a time before the first sentinel of a fence was published. The name of the fence contains when the fence was
 // set up, by the clock of another manager. The clocks of other owners are not known: for their fences it returns zero.
-func (s recovery) publishedAfter(policy string) time.Time {
+func (r recovery) publishedAfter(policy string) time.Time {
 	name, own := fence.ParseName(policy)
-	if !own || name.Owner != s.Owner {
+	if !own || name.Owner != r.Owner {
 		return time.Time{}
 	}
 	return name.Begun.Add(-maxClockDifference)
 }
 
 // checkVanished fails while RabbitMQ may still be deleting a queue behind a fence.
-func (s recovery) checkVanished(ctx context.Context, cluster, policy string) error {
-	for _, queue := range s.deletions.mayVanish(policy) {
-		_, exists, err := s.held(ctx, cluster, queue)
+func (r recovery) checkVanished(ctx context.Context, cluster, policy string) error {
+	for _, queue := range r.deletions.mayVanish(policy) {
+		_, exists, err := r.held(ctx, cluster, queue)
 		if err == nil && exists {
-			err = s.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue)
+			err = r.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue)
 		}
 		if err != nil {
-			s.deletions.refreshIn(time.Second, s.observer.RequestRefresh)
+			r.deletions.refreshIn(time.Second, r.observer.RequestRefresh)
 			return err
 		}
 	}
@@ -238,72 +238,72 @@ func (s recovery) checkVanished(ctx context.Context, cluster, policy string) err
 // its process: the broker reads everything that a connection has sent before it detects the end of the connection. A message that
 // the queue takes before the delete would be lost. The channel that deletes a queue holds a sentinel, so the broker counts it as a
 // consumer. checkNoDelete cannot distinguish other consumers from it, so it passes after Times.Vanish in any case.
-func (s recovery) checkNoDelete(ctx context.Context, cluster string, stray leftover) error {
-	if !stray.foreign || !fence.IsClosed(stray.policy.Definition) || stray.seen >= s.Times.Vanish {
+func (r recovery) checkNoDelete(ctx context.Context, cluster string, stray leftover) error {
+	if !stray.foreign || !fence.IsClosed(stray.policy.Definition) || stray.seen >= r.Times.Vanish {
 		return nil
 	}
 	queues := fence.QueuesOf(stray.policy.Pattern.String())
-	err := firstOf(queues, forEach(ctx, s.errs, queues, func(queue string) error {
-		return s.checkUnheld(ctx, cluster, stray.policy.Name, queue)
+	err := firstOf(queues, forEach(ctx, r.errs, queues, func(queue string) error {
+		return r.checkUnheld(ctx, cluster, stray.policy.Name, queue)
 	}))
 	if err != nil {
-		s.deletions.refreshIn(time.Second, s.observer.RequestRefresh)
+		r.deletions.refreshIn(time.Second, r.observer.RequestRefresh)
 	}
 	return err
 }
 
 // checkNotConnected fails for the fence of a recreation if its owner may be connected to the vhost. It passes if the user may not list
 // connections. It calls connections only for such a fence.
-func (s recovery) checkNotConnected(stray leftover, connections func() (mayHave func(owner string) bool, err error)) error {
+func (r recovery) checkNotConnected(stray leftover, connections func() (mayHave func(owner string) bool, err error)) error {
 	name, _ := fence.ParseName(stray.policy.Name)
 	if !name.Recreation {
 		return nil
 	}
 	mayHave, err := connections()
 	if err == nil && mayHave(name.Owner) {
-		err = s.errs.Fail(brokererr.ErrShared, "another instance, as owner %s, recreates a queue", name.Owner)
+		err = r.errs.Fail(brokererr.ErrShared, "another instance, as owner %s, recreates a queue", name.Owner)
 	}
 	return err
 }
 
 // otherConnections lists the connections of other instances. The list can be large, so it serves all fences.
-func (s recovery) otherConnections() (mayHave func(owner string) bool, err error) {
-	ctx, cancel := context.WithTimeout(s.deletions.closing, undoing)
+func (r recovery) otherConnections() (mayHave func(owner string) bool, err error) {
+	ctx, cancel := context.WithTimeout(r.deletions.closing, undoing)
 	defer cancel()
-	return s.observer.OtherConnections(ctx)
+	return r.observer.OtherConnections(ctx)
 }
 
 // checkUnheld fails if a channel may hold a sentinel of a queue. During a delete one sentinel is held and the other is ready, so no
 // delete is running on an empty queue. A count of no messages and no consumers proves nothing; see takeAll. The answer to a
 // basic.get comes from the leader of the queue, and shows whether the queue is empty. checkUnheld gets another client's message
 // only once, because the queue may count the delivery.
-func (s recovery) checkUnheld(ctx context.Context, cluster, policy, queue string) error {
-	now, exists, err := s.held(ctx, cluster, queue)
+func (r recovery) checkUnheld(ctx context.Context, cluster, policy, queue string) error {
+	now, exists, err := r.held(ctx, cluster, queue)
 	switch {
-	case err != nil, !exists, now.consumers == 0 && now.ready > 0:
+	case err != nil, !exists, now.Consumers == 0 && now.Messages > 0:
 		return err
-	case now.consumers > 0 || s.deletions.hasBrowsed(policy, queue):
-		return s.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue)
+	case now.Consumers > 0 || r.deletions.hasBrowsed(policy, queue):
+		return r.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue)
 	}
-	err = s.changer.DoToTheEnd(ctx, cluster, func(channel *amqp.Channel) error {
+	err = r.changer.DoToTheEnd(ctx, cluster, func(channel *amqp.Channel) error {
 		message, found, err := get(channel, queue)
 		if err != nil || !found {
 			return err
 		}
-		return s.unprovenBy(message, policy, queue)
+		return r.unprovenBy(message, policy, queue)
 	})
 	if errors.Is(err, brokererr.ErrResourceLocked) { // a single active consumer
-		return s.checkUnheldAsConsumer(ctx, cluster, policy, queue)
+		return r.checkUnheldAsConsumer(ctx, cluster, policy, queue)
 	}
 	return err
 }
 
 // unprovenBy returns a message that shows that a delete may be running, and the error that says so.
-func (s recovery) unprovenBy(message amqp.Delivery, policy, queue string) error {
+func (r recovery) unprovenBy(message amqp.Delivery, policy, queue string) error {
 	if !IsSentinel(&message) {
-		s.deletions.recordBrowse(policy, queue)
+		r.deletions.recordBrowse(policy, queue)
 	}
-	return errors.Join(s.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue), putBack(message))
+	return errors.Join(r.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue), putBack(message))
 }
 
 // checkUnheldAsConsumer is checkUnheld for a queue with a single active consumer, which refuses basic.get. It consumes instead. A count
@@ -311,21 +311,21 @@ func (s recovery) unprovenBy(message amqp.Delivery, policy, queue string) error 
 // queue is the active consumer and holds one sentinel. It cannot get the other sentinel, which therefore counts as ready. If that
 // consumer was cancelled, its channel counts as a second consumer. So with one consumer and no ready message, no delete is running. If
 // messages expire, the other sentinel may be gone, so only Times.Vanish ends the wait.
-func (s recovery) checkUnheldAsConsumer(ctx context.Context, cluster, policy, queue string) error {
-	unproven := s.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue)
-	if _, expires := (&search{Deleter: s.Deleter}).ttl(queue); expires {
+func (r recovery) checkUnheldAsConsumer(ctx context.Context, cluster, policy, queue string) error {
+	unproven := r.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue)
+	if _, expires := (&search{Deleter: r.Deleter}).ttl(queue); expires {
 		return unproven
 	}
-	return s.changer.DoExclusively(ctx, cluster, func(exclusive amqpconn.Exclusive) error {
+	return r.changer.DoExclusively(ctx, cluster, func(exclusive amqpconn.Exclusive) error {
 		messages, err := consumeSlowly(exclusive.Channel, queue)
 		if err != nil {
 			return err
 		}
 		if message, found := next(ctx, messages, time.After(consumerWait)); found {
-			return errors.Join(stopConsuming(exclusive.Channel, messages), s.unprovenBy(message, policy, queue))
+			return errors.Join(stopConsuming(exclusive.Channel, messages), r.unprovenBy(message, policy, queue))
 		}
-		now, exists, err := passiveDeclare(exclusive.Channel, queue)
-		if err == nil && exists && (now.consumers != 1 || now.ready > 0) {
+		now, exists, err := amqpconn.DeclaredQueue(exclusive.Channel, queue)
+		if err == nil && exists && (now.Consumers != 1 || now.Messages > 0) {
 			err = unproven
 		}
 		return errors.Join(err, stopConsuming(exclusive.Channel, messages))

@@ -11,6 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -45,12 +46,12 @@ type Recreated struct {
 // While RabbitMQ may be deleting the queue, the fence stays closed and nothing is declared: a delete can outlive its connection,
 // and then deletes any queue of this name. Such a call returns an error and DeleteSent, and SettleRecreation continues. Before
 // another call, ClearRecreation must take down the fence of an earlier one.
-func (s *Deleter) Recreate(ctx context.Context, cluster string, recreation Recreation) (Recreated, error) {
+func (d *Deleter) Recreate(ctx context.Context, cluster string, recreation Recreation) (Recreated, error) {
 	queues := []string{recreation.Queue.Name}
-	if err := s.mayDelete(cluster, queues); err != nil {
+	if err := d.mayDelete(cluster, queues); err != nil {
 		return Recreated{}, err
 	}
-	ctx, end, err := s.begin(ctx, queues)
+	ctx, end, err := d.begin(ctx, queues)
 	if err != nil {
 		return Recreated{}, err
 	}
@@ -58,13 +59,13 @@ func (s *Deleter) Recreate(ctx context.Context, cluster string, recreation Recre
 	g := &group{
 		ctx: ctx, cluster: cluster, queues: queues, stillWanted: recreation.Begin, recreation: &recreation, done: make(chan error, 1),
 	}
-	err = s.deleteGroup(g)
+	err = d.deleteGroup(g)
 	g.outcome.DeleteSent = g.begun
 	switch {
 	case err == nil && !g.declared:
-		err = s.declareIfGone(ctx, cluster, recreation.Queue)
+		err = d.declareIfGone(ctx, cluster, recreation.Queue)
 	case err != nil && ctx.Err() != nil && !errors.Is(err, crashpoint.ErrCrashed):
-		err = s.errs.Ended(ctx, err)
+		err = d.errs.Ended(ctx, err)
 	}
 	return g.outcome, err
 }
@@ -72,22 +73,22 @@ func (s *Deleter) Recreate(ctx context.Context, cluster string, recreation Recre
 // SettleRecreation determines the state of a queue for which an earlier call may have sent a delete. It declares the queue if it is
 // gone, and reports whether the queue has its new arguments. If the queue does not have them after Times.Vanish, no delete is
 // running any more.
-func (s *Deleter) SettleRecreation(ctx context.Context, cluster string, queue topology.Queue) (isNew bool, err error) {
-	ctx, end, err := s.begin(ctx, []string{queue.Name})
+func (d *Deleter) SettleRecreation(ctx context.Context, cluster string, queue topology.Queue) (isNew bool, err error) {
+	ctx, end, err := d.begin(ctx, []string{queue.Name})
 	if err != nil {
 		return false, err
 	}
 	defer end()
-	within, cancel := context.WithTimeout(ctx, s.Times.Vanish)
+	within, cancel := context.WithTimeout(ctx, d.Times.Vanish)
 	defer cancel()
-	if err := s.declareOnceGone(within, cluster, queue); err == nil {
+	if err := d.declareOnceGone(within, cluster, queue); err == nil {
 		return true, nil
 	} else if ctx.Err() != nil {
-		return false, s.errs.Ended(ctx, err)
+		return false, d.errs.Ended(ctx, err)
 	}
-	_, exists, err := s.held(ctx, cluster, queue.Name)
+	_, exists, err := d.held(ctx, cluster, queue.Name)
 	if err == nil && !exists {
-		err = s.errs.Fail(brokererr.ErrUnproven, "queue %q was deleted and could not be declared again", queue.Name)
+		err = d.errs.Fail(brokererr.ErrUnproven, "queue %q was deleted and could not be declared again", queue.Name)
 	}
 	return false, err
 }
@@ -96,13 +97,13 @@ func (s *Deleter) SettleRecreation(ctx context.Context, cluster string, queue to
 // of the queue may be running. It fails with ErrUnproven if the queue may still hold a sentinel: then the fence is open, and its
 // policy stays as the record. A queue that a recreation has declared (isNew) holds none. It fails with ErrShared if another owner
 // recreates the queue.
-func (s *Deleter) ClearRecreation(ctx context.Context, cluster, queue string, isNew bool) error {
-	ctx, end, err := s.begin(ctx, []string{queue})
+func (d *Deleter) ClearRecreation(ctx context.Context, cluster, queue string, isNew bool) error {
+	ctx, end, err := d.begin(ctx, []string{queue})
 	if err != nil {
 		return err
 	}
 	defer end()
-	policies, err := s.policies.get(ctx, s.errs)
+	policies, err := d.policies.get(ctx, d.errs)
 	if err != nil {
 		return err
 	}
@@ -111,18 +112,18 @@ func (s *Deleter) ClearRecreation(ctx context.Context, cluster, queue string, is
 		if !own || !name.Recreation || policy.Operator || !slices.Contains(fence.QueuesOf(policy.Pattern.String()), queue) {
 			continue
 		}
-		if name.Owner != s.Owner {
-			return s.errs.Fail(brokererr.ErrShared, "queue %q: policy %q of another instance exists", queue, policy.Name)
+		if name.Owner != d.Owner {
+			return d.errs.Fail(brokererr.ErrShared, "queue %q: policy %q of another instance exists", queue, policy.Name)
 		}
-		if !s.HoldsLease() {
+		if !d.HoldsLease() {
 			return brokererr.ErrNotLeader
 		}
 		// A cut connection, even of this process, may hold a sentinel until RabbitMQ detects the cut.
-		left := leftover{policy: policy, foreign: true, seen: time.Since(s.deletions.firstSeen(policy.Name)), isBare: isNew}
-		if err := (recovery{s}).clearLeftover(ctx, cluster, left); err != nil {
+		left := leftover{policy: policy, foreign: true, seen: time.Since(d.deletions.firstSeen(policy.Name)), isBare: isNew}
+		if err := (recovery{d}).clearLeftover(ctx, cluster, left); err != nil {
 			return err
 		}
-		s.deletions.forget(policy.Name)
+		d.deletions.forget(policy.Name)
 	}
 	return nil
 }
@@ -130,40 +131,40 @@ func (s *Deleter) ClearRecreation(ctx context.Context, cluster, queue string, is
 // declareOnceGone waits until a queue is gone and declares it. It returns nil once the queue has its new arguments. RabbitMQ can
 // fail to declare a queue right after the deletion: 4.3 sometimes answers cluster_not_formed and closes the connection. So
 // declareOnceGone retries until the context ends.
-func (s *Deleter) declareOnceGone(ctx context.Context, cluster string, queue topology.Queue) error {
+func (d *Deleter) declareOnceGone(ctx context.Context, cluster string, queue topology.Queue) error {
 	for {
-		err := s.declareIfGone(ctx, cluster, queue)
+		err := d.declareIfGone(ctx, cluster, queue)
 		if err == nil {
 			return nil
 		}
-		if management.Sleep(ctx, s.errs, gonePause) != nil {
+		if retry.Sleep(ctx, d.errs, gonePause) != nil {
 			return err
 		}
 	}
 }
 
-func (s *Deleter) declareIfGone(ctx context.Context, cluster string, queue topology.Queue) error {
-	_, exists, err := s.held(ctx, cluster, queue.Name)
+func (d *Deleter) declareIfGone(ctx context.Context, cluster string, queue topology.Queue) error {
+	_, exists, err := d.held(ctx, cluster, queue.Name)
 	if err != nil {
 		return err
 	}
 	if !exists {
-		s.gone(queue.Name)
-		return s.changer.Declare(ctx, cluster, queue, nil)
+		d.gone(queue.Name)
+		return d.changer.Declare(ctx, cluster, queue, nil)
 	}
-	info, err := s.queueInfo(ctx, queue.Name, management.WithoutStatistics)
+	info, err := d.queueInfo(ctx, queue.Name, management.WithoutStatistics)
 	switch {
 	case err != nil:
 		return err
 	case info == nil || !snapshot.SameArguments(vhost.Normalize(info.Arguments), vhost.Normalize(queue.Arguments)):
-		return s.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue.Name)
+		return d.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue.Name)
 	}
 	return nil
 }
 
 // recreationOf returns the group that recreates a queue; nil if there is none.
-func (d *batch) recreationOf(queue string) *group {
-	for _, g := range d.groups {
+func (b *batch) recreationOf(queue string) *group {
+	for _, g := range b.groups {
 		if g.recreation != nil && g.recreation.Queue.Name == queue {
 			return g
 		}
@@ -172,29 +173,29 @@ func (d *batch) recreationOf(queue string) *group {
 }
 
 // drains reports whether a queue is drained before each attempt of its proof.
-func (d *batch) drains(queue string) bool {
-	g := d.recreationOf(queue)
+func (b *batch) drains(queue string) bool {
+	g := b.recreationOf(queue)
 	return g != nil && g.recreation.Drain != nil
 }
 
 // drain moves the messages of queues elsewhere. A failure becomes the error of its group.
-func (d *batch) drain(ctx context.Context, queues []string) {
+func (b *batch) drain(ctx context.Context, queues []string) {
 	for _, queue := range queues {
-		if d.drains(queue) {
-			g := d.recreationOf(queue)
-			d.doubtIn(ctx, g, g.recreation.Drain(ctx))
+		if b.drains(queue) {
+			g := b.recreationOf(queue)
+			b.doubtIn(ctx, g, g.recreation.Drain(ctx))
 		}
 	}
 }
 
 // recordDelete calls DeleteSent of each recreation, so that the caller records the delete before it goes out.
-func (d *batch) recordDelete(ctx context.Context) error {
-	for _, g := range d.groups {
+func (b *batch) recordDelete(ctx context.Context) error {
+	for _, g := range b.groups {
 		if g.recreation != nil {
-			d.doubt(g, g.recreation.DeleteSent(ctx))
+			b.doubt(g, g.recreation.DeleteSent(ctx))
 		}
 	}
-	if d.doubtful() {
+	if b.doubtful() {
 		return errReleased
 	}
 	return nil
@@ -202,7 +203,7 @@ func (d *batch) recordDelete(ctx context.Context) error {
 
 // swap deletes and declares a queue. The broker executes both in this order and answers neither. It answers the second
 // declaration, which changes nothing.
-func (d removal) swap(channel amqpconn.Exclusive, g *group) error {
+func (r removal) swap(channel amqpconn.Exclusive, g *group) error {
 	queue, arguments := g.recreation.Queue.Name, amqpconn.Table(g.recreation.Queue.Arguments)
 	begun := time.Now()
 	err := amqpconn.Timed("queue.delete", func() error {
@@ -219,20 +220,20 @@ func (d removal) swap(channel amqpconn.Exclusive, g *group) error {
 		return err
 	})
 	if err == nil {
-		d.swapped(g, time.Since(begun))
+		r.swapped(g, time.Since(begun))
 	}
 	return err
 }
 
 // swapped records that a queue was declared again, in the batch and in the snapshot.
-func (d *batch) swapped(g *group, absent time.Duration) {
+func (b *batch) swapped(g *group, absent time.Duration) {
 	queue := g.recreation.Queue
-	d.mu.Lock()
+	b.mu.Lock()
 	g.declared, g.outcome.Absent = true, absent
-	delete(d.sent, queue.Name)
-	d.mu.Unlock()
-	d.count(queue.Name, -Sentinels)
-	d.deleter.observer.Write(snapshot.Write{ID: vhost.QueueID(queue.Name), Apply: func(known *snapshot.Snapshot) bool {
+	delete(b.sent, queue.Name)
+	b.mu.Unlock()
+	b.count(queue.Name, -Sentinels)
+	b.deleter.observer.Write(snapshot.Write{ID: vhost.QueueID(queue.Name), Apply: func(known *snapshot.Snapshot) bool {
 		dropped := known.DropQueue(queue.Name)
 		item := management.QueueItem{Durable: true, Arguments: queue.Arguments}
 		return known.PutQueue(queue.Name, item.Observed()) || dropped
@@ -240,8 +241,8 @@ func (d *batch) swapped(g *group, absent time.Duration) {
 }
 
 // opened records how long the fence was closed.
-func (d *batch) opened() {
-	for _, g := range d.groups {
-		g.outcome.FenceStood = time.Since(d.closed)
+func (b *batch) opened() {
+	for _, g := range b.groups {
+		g.outcome.FenceStood = time.Since(b.closed)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 // register has the state of the running deletions, and of the fences that they have left behind.
 type register struct {
 	standing *Standing
-	requests management.Slots
+	requests retry.Slots
 	slots    chan struct{} // a slot for each batch with fences; see fenced
 	running  sync.WaitGroup
 	closing  context.Context // ends when the connection is about to be closed
@@ -66,7 +66,7 @@ type searched struct {
 
 func newRegister(standing *Standing) *register {
 	d := &register{
-		standing: standing, requests: management.NewSlots(RequestLimit), slots: make(chan struct{}, fenceLimit),
+		standing: standing, requests: retry.NewSlots(RequestLimit), slots: make(chan struct{}, fenceLimit),
 		queues: map[string]bool{}, fences: map[string]time.Time{}, failures: map[string]string{}, unansweredAt: map[string]time.Time{},
 		seen:     map[string]time.Time{},
 		searches: map[string]*searched{}, vanishing: map[string]vanishing{},
@@ -76,17 +76,17 @@ func newRegister(standing *Standing) *register {
 }
 
 // stop cancels the running deletions and waits for their end, but not longer than the limit.
-func (d *register) stop(limit time.Duration) {
-	d.mu.Lock()
-	d.closed = true
-	if d.again != nil {
-		d.again.Stop()
+func (r *register) stop(limit time.Duration) {
+	r.mu.Lock()
+	r.closed = true
+	if r.again != nil {
+		r.again.Stop()
 	}
-	d.mu.Unlock()
-	d.close()
+	r.mu.Unlock()
+	r.close()
 	ended := make(chan struct{})
 	go func() {
-		d.running.Wait()
+		r.running.Wait()
 		close(ended)
 	}()
 	select {
@@ -99,50 +99,50 @@ var errBusy = errors.New("busy")
 
 // begin registers a deletion until the returned function is called. The returned context ends when the connection is about to be
 // closed. begin fails with ErrClosed, or with errBusy and the name of a queue that another call works on.
-func (d *register) begin(ctx context.Context, queues []string) (context.Context, func(), string, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
+func (r *register) begin(ctx context.Context, queues []string) (context.Context, func(), string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
 		return nil, nil, "", brokererr.ErrClosed
 	}
-	if busy := slices.IndexFunc(queues, func(queue string) bool { return d.queues[queue] }); busy >= 0 {
+	if busy := slices.IndexFunc(queues, func(queue string) bool { return r.queues[queue] }); busy >= 0 {
 		return nil, nil, queues[busy], errBusy
 	}
 	for _, queue := range queues {
-		d.queues[queue] = true
+		r.queues[queue] = true
 	}
-	d.running.Add(1)
+	r.running.Add(1)
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(d.closing, func() { cancel(brokererr.ErrClosed) })
+	stop := context.AfterFunc(r.closing, func() { cancel(brokererr.ErrClosed) })
 	return ctx, func() {
 		stop()
 		cancel(nil)
-		d.mu.Lock()
-		defer d.mu.Unlock()
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		for _, queue := range queues {
-			delete(d.queues, queue)
+			delete(r.queues, queue)
 		}
-		d.running.Done()
+		r.running.Done()
 	}, "", nil
 }
 
 // trackFence records a fence that is in use, so that it does not count as left behind. untrackFence ends the use. From then on, a
 // fence that could not be lifted counts as left behind.
-func (d *register) trackFence(name string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.fences[name] = time.Time{}
-	d.standing.add(name)
+func (r *register) trackFence(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fences[name] = time.Time{}
+	r.standing.add(name)
 }
 
-func (d *register) untrackFence(name string, lifted bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.standing.remove(name)
-	if d.fences[name] = time.Now(); lifted {
-		delete(d.fences, name)
-		delete(d.unansweredAt, name)
-		delete(d.searches, name)
+func (r *register) untrackFence(name string, lifted bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.standing.remove(name)
+	if r.fences[name] = time.Now(); lifted {
+		delete(r.fences, name)
+		delete(r.unansweredAt, name)
+		delete(r.searches, name)
 	}
 }
 
@@ -152,26 +152,26 @@ const stuck = time.Minute
 // awaitLifted waits while too many fences could not be taken down. A broker that was too busy to remove a policy in time becomes
 // busier with each further policy, until it writes and removes none in time. The wait has a limit, because a fence may stay up
 // for good if a permission is gone.
-func (d *register) awaitLifted() {
+func (r *register) awaitLifted() {
 	limit, check := time.NewTimer(stuck), time.NewTicker(time.Second)
 	defer limit.Stop()
 	defer check.Stop()
-	for d.countLeft() >= fenceLimit {
+	for r.countLeft() >= fenceLimit {
 		select {
 		case <-check.C:
 		case <-limit.C:
 			return
-		case <-d.closing.Done():
+		case <-r.closing.Done():
 			return
 		}
 	}
 }
 
 // countLeft returns how many fences could not be taken down.
-func (d *register) countLeft() (count int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, left := range d.fences {
+func (r *register) countLeft() (count int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, left := range r.fences {
 		if !left.IsZero() {
 			count++
 		}
@@ -180,57 +180,57 @@ func (d *register) countLeft() (count int) {
 }
 
 // recordUnanswered records that the broker has not answered a sentinel of a fence.
-func (d *register) recordUnanswered(name string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.unansweredAt[name] = time.Now()
+func (r *register) recordUnanswered(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unansweredAt[name] = time.Now()
 }
 
 // mayArrive reports whether a sentinel of a fence may still arrive: a node that died may have passed it on to other nodes.
-func (d *register) mayArrive(name string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	since, isUnanswered := d.unansweredAt[name]
+func (r *register) mayArrive(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since, isUnanswered := r.unansweredAt[name]
 	return isUnanswered && time.Since(since) < unnoticed
 }
 
 // forget removes all state of a fence that is down.
-func (d *register) forget(name string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.fences, name)
-	delete(d.unansweredAt, name)
-	delete(d.searches, name)
-	delete(d.failures, name)
-	delete(d.vanishing, name)
-	delete(d.seen, name)
+func (r *register) forget(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.fences, name)
+	delete(r.unansweredAt, name)
+	delete(r.searches, name)
+	delete(r.failures, name)
+	delete(r.vanishing, name)
+	delete(r.seen, name)
 }
 
 // firstSeen returns when this process first saw the fence of a recreation.
-func (d *register) firstSeen(name string) time.Time {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.seen[name].IsZero() {
-		d.seen[name] = time.Now()
+func (r *register) firstSeen(name string) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seen[name].IsZero() {
+		r.seen[name] = time.Now()
 	}
-	return d.seen[name]
+	return r.seen[name]
 }
 
 // forgetMissing removes the state of fences that were left behind before a read of the vhost began and that the read does not
 // show. Their policies were removed, but the answer to the removal was lost.
-func (d *register) forgetMissing(shown func(name string) bool, began time.Time) {
-	for _, name := range d.leftBefore(began) {
+func (r *register) forgetMissing(shown func(name string) bool, began time.Time) {
+	for _, name := range r.leftBefore(began) {
 		if !shown(name) {
-			d.forget(name)
+			r.forget(name)
 		}
 	}
 }
 
 // leftBefore returns the fences that were left behind before a time.
-func (d *register) leftBefore(limit time.Time) (names []string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for name, left := range d.fences {
+func (r *register) leftBefore(limit time.Time) (names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, left := range r.fences {
 		if !left.IsZero() && left.Before(limit) {
 			names = append(names, name)
 		}
@@ -239,49 +239,49 @@ func (d *register) leftBefore(limit time.Time) (names []string) {
 }
 
 // refreshIn requests a refresh of the vhost after a time, unless an earlier one is scheduled.
-func (d *register) refreshIn(wait time.Duration, refresh func()) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (r *register) refreshIn(wait time.Duration, refresh func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	at := time.Now().Add(wait)
-	if d.againAt.After(time.Now()) && d.againAt.Before(at) {
+	if r.againAt.After(time.Now()) && r.againAt.Before(at) {
 		return
 	}
-	if d.again != nil {
-		d.again.Stop()
+	if r.again != nil {
+		r.again.Stop()
 	}
-	d.again, d.againAt = time.AfterFunc(wait, refresh), at
+	r.again, r.againAt = time.AfterFunc(wait, refresh), at
 }
 
 // leaveClosed records that RabbitMQ may still be deleting queues behind a fence.
-func (d *register) leaveClosed(name string, queues []string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.vanishing[name] = vanishing{queues, time.Now().Add(unanswered)}
+func (r *register) leaveClosed(name string, queues []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.vanishing[name] = vanishing{queues, time.Now().Add(unanswered)}
 }
 
 // mayVanish lists the queues behind a fence that RabbitMQ may still be deleting.
-func (d *register) mayVanish(name string) []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if left := d.vanishing[name]; time.Now().Before(left.until) {
+func (r *register) mayVanish(name string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if left := r.vanishing[name]; time.Now().Before(left.until) {
 		return left.queues
 	}
 	return nil
 }
 
 // search returns the state of the search for the sentinels of a fence. The lock is held.
-func (d *register) search(name string) *searched {
-	if d.searches[name] == nil {
-		d.searches[name] = &searched{map[string]time.Time{}, map[string]bool{}}
+func (r *register) search(name string) *searched {
+	if r.searches[name] == nil {
+		r.searches[name] = &searched{map[string]time.Time{}, map[string]bool{}}
 	}
-	return d.searches[name]
+	return r.searches[name]
 }
 
 // missingSince returns when this process first saw a queue without sentinels.
-func (d *register) missingSince(name, queue string) time.Time {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	known := d.search(name)
+func (r *register) missingSince(name, queue string) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.search(name)
 	if known.without[queue].IsZero() {
 		known.without[queue] = time.Now()
 	}
@@ -289,24 +289,24 @@ func (d *register) missingSince(name, queue string) time.Time {
 }
 
 // recordBrowse records that other messages were in front of the sentinels of a queue.
-func (d *register) recordBrowse(name, queue string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.search(name).browsed[queue] = true
+func (r *register) recordBrowse(name, queue string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.search(name).browsed[queue] = true
 }
 
 // hasBrowsed reports whether recordBrowse was called for a queue.
-func (d *register) hasBrowsed(name, queue string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.searches[name] != nil && d.searches[name].browsed[queue]
+func (r *register) hasBrowsed(name, queue string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.searches[name] != nil && r.searches[name].browsed[queue]
 }
 
 // isTracked reports whether this connection put a fence up (known), and whether a deletion needs the fence (standing).
-func (d *register) isTracked(name string) (standing, known bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	left, known := d.fences[name]
+func (r *register) isTracked(name string) (standing, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	left, known := r.fences[name]
 	return known && left.IsZero(), known
 }
 
@@ -316,29 +316,29 @@ var errSlow = errors.New("slow")
 // fenced runs a step while it holds a slot. If many deletions at a time overload the broker, all of them take too long, are undone
 // and retried. Therefore each deletion that takes too long withholds a slot, down to a single slot. Each deletion that succeeds
 // gives one back.
-func (d *register) fenced(step func() error) error {
+func (r *register) fenced(step func() error) error {
 	select {
-	case d.slots <- struct{}{}:
-	case <-d.closing.Done():
+	case r.slots <- struct{}{}:
+	case <-r.closing.Done():
 		return brokererr.ErrClosed
 	}
 	err := step()
-	for range d.slotsAfter(err) {
-		<-d.slots
+	for range r.slotsAfter(err) {
+		<-r.slots
 	}
 	return err
 }
 
 // slotsAfter returns how many slots become free after a deletion that ended with this error.
-func (d *register) slotsAfter(err error) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (r *register) slotsAfter(err error) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch {
-	case errors.Is(err, errSlow) && d.withheld < fenceLimit-1:
-		d.withheld++
+	case errors.Is(err, errSlow) && r.withheld < fenceLimit-1:
+		r.withheld++
 		return 0
-	case err == nil && d.withheld > 0:
-		d.withheld--
+	case err == nil && r.withheld > 0:
+		r.withheld--
 		return 2
 	}
 	return 1

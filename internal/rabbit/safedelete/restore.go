@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -28,23 +28,23 @@ type restoration struct{ *batch }
 const fewQueues = 4
 
 // remember records the queues of groups with several queues, with their bindings, so that restore can declare them again.
-func (d restoration) remember(ctx context.Context) error {
+func (r restoration) remember(ctx context.Context) error {
 	var together []string
-	for _, g := range d.groups {
+	for _, g := range r.groups {
 		if len(g.queues) > 1 {
 			together = append(together, g.queues...)
 		}
 	}
-	bindings, err := d.bindingsOf(ctx, together)
+	bindings, err := r.bindingsOf(ctx, together)
 	if err != nil {
 		return err
 	}
-	for _, g := range d.groups {
+	for _, g := range r.groups {
 		if len(g.queues) < 2 {
 			continue
 		}
 		for _, queue := range g.queues {
-			one := deletedQueue{Queue: topology.Queue{Name: queue, Arguments: vhost.Normalize(d.stats[queue].Arguments)}}
+			one := deletedQueue{Queue: topology.Queue{Name: queue, Arguments: vhost.Normalize(r.stats[queue].Arguments)}}
 			for _, binding := range bindings[queue] {
 				one.bindings = append(one.bindings, topology.Binding{
 					Source: binding.Source, Destination: queue, RoutingKey: binding.RoutingKey, Arguments: binding.Arguments,
@@ -61,10 +61,10 @@ const stillDeleting = "RabbitMQ may still be deleting queue %q"
 
 // bindingsOf returns the bindings of queues. It uses the snapshot if events or a refresh have shown it to be current since the
 // callers were asked. Otherwise it makes one request for each queue, or one listing for many queues.
-func (d restoration) bindingsOf(ctx context.Context, queues []string) (map[string][]vhost.Binding, error) {
+func (r restoration) bindingsOf(ctx context.Context, queues []string) (map[string][]vhost.Binding, error) {
 	bindings := map[string][]vhost.Binding{}
-	if d.deleter.observer.State().CurrentAt.After(d.asked) {
-		d.deleter.observer.View(func(known *snapshot.Snapshot) {
+	if r.deleter.observer.State().CurrentAt.After(r.asked) {
+		r.deleter.observer.View(func(known *snapshot.Snapshot) {
 			for _, queue := range queues {
 				bindings[queue] = known.BindingsTo(queue)
 			}
@@ -72,13 +72,13 @@ func (d restoration) bindingsOf(ctx context.Context, queues []string) (map[strin
 		return bindings, nil
 	}
 	if len(queues) > fewQueues {
-		if all, err := d.deleter.bindings.get(ctx, d.deleter.errs); err == nil {
+		if all, err := r.deleter.bindings.get(ctx, r.deleter.errs); err == nil {
 			return all, nil
 		}
 	}
 	for _, queue := range queues {
-		err := d.deleter.deletions.requests.Hold(ctx, d.deleter.errs, func() (err error) {
-			bindings[queue], err = d.deleter.api.BindingsOf(ctx, queue)
+		err := r.deleter.deletions.requests.Hold(ctx, r.deleter.errs, func() (err error) {
+			bindings[queue], err = r.deleter.api.BindingsOf(ctx, queue)
 			return err
 		})
 		if err != nil {
@@ -89,42 +89,42 @@ func (d restoration) bindingsOf(ctx context.Context, queues []string) (map[strin
 }
 
 // send records that a queue.delete is about to be sent.
-func (d restoration) send(g *group, queue string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (r restoration) send(g *group, queue string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	g.begun = true
-	d.sent[queue] = time.Now()
+	r.sent[queue] = time.Now()
 }
 
 // isSent reports whether a queue.delete may have been sent, whatever the broker answered.
-func (d restoration) isSent(queue string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return !d.sent[queue].IsZero()
+func (r restoration) isSent(queue string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.sent[queue].IsZero()
 }
 
 // awaitGone waits for queues whose deletion the broker has not answered. RabbitMQ may still be deleting such a queue, and would
 // also delete a queue of the same name that is declared meanwhile. awaitGone returns the queues that still exist. It declares the
 // queue of a recreation as soon as that queue is gone.
-func (d restoration) awaitGone(ctx context.Context) (vanishing []string) {
+func (r restoration) awaitGone(ctx context.Context) (vanishing []string) {
 	ctx, cancel := context.WithTimeout(ctx, goneWithin)
 	defer cancel()
-	sent := slices.DeleteFunc(d.queues(), func(queue string) bool { return !d.isSent(queue) })
-	failed := forEach(ctx, d.deleter.errs, sent, func(queue string) error {
-		if g := d.recreationOf(queue); g != nil {
-			if err := d.deleter.declareOnceGone(ctx, d.cluster, g.recreation.Queue); err != nil {
+	sent := slices.DeleteFunc(r.queues(), func(queue string) bool { return !r.isSent(queue) })
+	failed := forEach(ctx, r.deleter.errs, sent, func(queue string) error {
+		if g := r.recreationOf(queue); g != nil {
+			if err := r.deleter.declareOnceGone(ctx, r.cluster, g.recreation.Queue); err != nil {
 				return err
 			}
-			d.swapped(g, 0)
+			r.swapped(g, 0)
 			return nil
 		}
 		for {
-			_, exists, err := d.deleter.held(ctx, d.cluster, queue)
+			_, exists, err := r.deleter.held(ctx, r.cluster, queue)
 			if err == nil && !exists {
-				d.gone(queue)
+				r.gone(queue)
 				return nil
 			}
-			if err := management.Sleep(ctx, d.deleter.errs, gonePause); err != nil {
+			if err := retry.Sleep(ctx, r.deleter.errs, gonePause); err != nil {
 				return err
 			}
 		}
@@ -135,32 +135,32 @@ func (d restoration) awaitGone(ctx context.Context) (vanishing []string) {
 // restore declares the deleted queues of a group again because another queue of the group received a message or a consumer, and
 // adds the result to the reason. No message is lost: the queues were empty, and publishers that use mandatory know which messages
 // reached no queue. restore declares no queue that RabbitMQ may still be deleting; see awaitGone.
-func (d restoration) restore(ctx context.Context, g *group, reason error) error {
+func (r restoration) restore(ctx context.Context, g *group, reason error) error {
 	if len(g.queues) == 0 { // all queues of the group are deleted
 		return nil
 	}
 	for _, queue := range g.queues {
-		if d.isSent(queue) {
-			reason = d.deleter.errs.AddTo(reason, fmt.Sprintf(stillDeleting, queue))
+		if r.isSent(queue) {
+			reason = r.deleter.errs.AddTo(reason, fmt.Sprintf(stillDeleting, queue))
 		}
 	}
 	var again []string
 	for _, queue := range g.deleted {
-		if !d.isSent(queue.Name) || slices.Contains(g.queues, queue.Name) {
+		if !r.isSent(queue.Name) || slices.Contains(g.queues, queue.Name) {
 			continue
 		}
-		if err := d.deleter.changer.Declare(ctx, d.cluster, queue.Queue, queue.bindings); err != nil {
-			d.deleter.Log.Error(err, "Cannot declare a deleted queue again", "vhost", d.deleter.VHost, "queue", queue.Name)
-			return d.deleter.errs.AddTo(reason, fmt.Sprintf("queue %q was deleted, and could not be declared again: %v", queue.Name, err))
+		if err := r.deleter.changer.Declare(ctx, r.cluster, queue.Queue, queue.bindings); err != nil {
+			r.deleter.Log.Error(err, "Cannot declare a deleted queue again", "vhost", r.deleter.VHost, "queue", queue.Name)
+			return r.deleter.errs.AddTo(reason, fmt.Sprintf("queue %q was deleted, and could not be declared again: %v", queue.Name, err))
 		}
 		again = append(again, fmt.Sprintf("%q", queue.Name))
 		g.queues = append(g.queues, queue.Name)
-		d.count(queue.Name, -d.count(queue.Name, 0))
+		r.count(queue.Name, -r.count(queue.Name, 0))
 	}
 	if len(again) == 0 {
 		return reason
 	}
-	d.deleter.Log.Info("Declared deleted queues again, because another queue of their group got a message or a consumer",
-		"vhost", d.deleter.VHost, "queues", again, "reason", reason.Error())
-	return d.deleter.errs.AddTo(reason, "deleted queues are declared again: "+strings.Join(again, ", "))
+	r.deleter.Log.Info("Declared deleted queues again, because another queue of their group got a message or a consumer",
+		"vhost", r.deleter.VHost, "queues", again, "reason", reason.Error())
+	return r.deleter.errs.AddTo(reason, "deleted queues are declared again: "+strings.Join(again, ", "))
 }

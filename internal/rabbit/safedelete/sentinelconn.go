@@ -10,7 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 )
 
 // sentinelIdle is how long the AMQP connection of sentinels is kept for the next deletion.
@@ -90,11 +90,11 @@ func (s *sentinelConn) check(ctx context.Context, cluster string) error {
 
 // arrived waits until a sentinel whose connection was cut has arrived, if it ever arrives. After an alarm, the broker publishes the
 // messages that it had read from the connection.
-func (s *Deleter) arrived(ctx context.Context, cluster string) error {
-	if err := s.sentinels.check(ctx, cluster); err != nil {
+func (d *Deleter) arrived(ctx context.Context, cluster string) error {
+	if err := d.sentinels.check(ctx, cluster); err != nil {
 		return err
 	}
-	return management.Sleep(ctx, s.errs, s.Times.Settle)
+	return retry.Sleep(ctx, d.errs, d.Times.Settle)
 }
 
 // acquire returns the open connection, or opens one.

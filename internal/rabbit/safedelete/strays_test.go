@@ -25,7 +25,7 @@ import (
 	"github.com/warren-mq/warren/test/rabbittest"
 )
 
-var steps = []string{safedelete.StepFenced, safedelete.StepProved, safedelete.StepSettled}
+var steps = []string{safedelete.StepFenced, safedelete.StepProven, safedelete.StepSettled}
 
 // A deletion that is stopped leaves no fence and no sentinel.
 func TestStoppedDeletions(t *testing.T) {

@@ -290,15 +290,8 @@ func (b *Broker) bind(s *snapshot.Snapshot, binding topology.Binding) error {
 	if _, exists := s.Queues[binding.Destination]; !exists {
 		return b.errs.Fail(brokererr.ErrNotFound, "no queue '%s'", binding.Destination)
 	}
-	s.PutBinding(observed(binding))
+	s.PutBinding(binding.Observed())
 	return nil
-}
-
-func observed(binding topology.Binding) vhost.Binding {
-	return vhost.Binding{
-		Source: binding.Source, Destination: binding.Destination, RoutingKey: binding.RoutingKey,
-		Arguments: vhost.Normalize(binding.Arguments),
-	}
 }
 
 // Remove unbinds and deletes, as rabbit.Connection.Remove does.
@@ -319,7 +312,7 @@ func (b *Broker) Remove(_ context.Context, cluster string, removal rabbit.Remova
 	}
 	for _, binding := range removal.Bindings {
 		perform(brokererr.OpUnbind, binding.ID(), func(s *snapshot.Snapshot) error {
-			s.DropBinding(observed(binding))
+			s.DropBinding(binding.Observed())
 			return nil
 		})
 	}

@@ -1,4 +1,4 @@
-package management
+package retry
 
 import (
 	"context"
@@ -14,13 +14,13 @@ type Slots chan struct{}
 func NewSlots(count int) Slots { return make(Slots, count) }
 
 // Hold waits for a slot, and holds it while step runs. It returns the error of step, or ErrUnreachable if the context ends first.
-func (p Slots) Hold(ctx context.Context, errs brokererr.Errors, step func() error) error {
+func (s Slots) Hold(ctx context.Context, errs brokererr.Errors, step func() error) error {
 	select {
-	case p <- struct{}{}:
+	case s <- struct{}{}:
 	case <-ctx.Done():
 		return errs.Unreachable(ctx.Err())
 	}
-	defer func() { <-p }()
+	defer func() { <-s }()
 	return step()
 }
 
