@@ -382,7 +382,7 @@ func (v *vhostScope) recover(ctx context.Context, engine brokers.Recreator, of r
 	}
 	status := v1alpha1.RecreationStatus{
 		ID: of.ID, Queue: of.Queue.Name, NewArguments: of.Queue.Arguments.JSON(), Hold: of.Hold(), Backlog: of.Backlog(),
-		Bindings: recordedBindings(seen.Hold.Bindings),
+		Bindings: recordedBindings(recordable(seen.Hold.Bindings)),
 		Runs:     time.Now().Unix(), // a number that no earlier manager has used
 	}
 	return v.beginWork(ctx, plan.Recovered(status, plan.Found{Fenced: seen.Fenced, Exists: seen.Queue.Exists, IsNew: seen.IsNew}), "")

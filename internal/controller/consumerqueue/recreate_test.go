@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -152,6 +154,16 @@ func (w *recreationWorld) conditionOf(name string) string {
 		}
 	}
 	return ""
+}
+
+// loseStatus removes the status of the ConsumerQueue.
+func (w *recreationWorld) loseStatus() {
+	w.t.Helper()
+	cq := w.get()
+	cq.Status = v1alpha1.ConsumerQueueStatus{}
+	if err := w.api.Status().Update(w.t.Context(), cq); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *recreationWorld) ttl() any {
@@ -426,6 +438,39 @@ func TestARecreationGoesBack(t *testing.T) {
 	}
 }
 
+// The API server refuses a longer text. Then not even the end of the recreation could be written, and a deletion would hang.
+func TestTheReasonToBackOutFitsIntoTheStatus(t *testing.T) {
+	t.Parallel()
+	var refusals []error
+	for range 5 {
+		refusals = append(refusals, &recreate.Error{Reason: recreate.MissingPermission, Message: strings.Repeat("€", 300)})
+	}
+	for name, backOut := range map[string]func() *recreationWorld{
+		"by the broker": func() *recreationWorld {
+			w := newRecreationWorld(t, whenEmpty)
+			w.engine.during[v1alpha1.RecreationDiverting] = func(context.Context) error { return errors.Join(refusals...) }
+			w.wantTTL(whenEmpty)
+			w.settle()
+			return w
+		},
+		"after a pause": func() *recreationWorld {
+			w := newPausableWorld(t)
+			w.pause()
+			w.engine.during[v1alpha1.RecreationWaiting] = func(context.Context) error { return errors.Join(refusals...) }
+			w.restart()
+			w.settle()
+			return w
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			message := backOut().get().Status.Recreation.LastResult.Message
+			if len(message) > 1024 || len(message) < 1000 || !utf8.ValidString(message) {
+				t.Errorf("the message has %d bytes: %s", len(message), message)
+			}
+		})
+	}
+}
+
 // The connection is cut right after a message that came past the bindings was moved. The next attempt would find none.
 func TestMessagesPastTheBindingsCountIfTheSwapFails(t *testing.T) {
 	t.Parallel()
@@ -572,11 +617,7 @@ func TestARecreationWhoseStatusWasLost(t *testing.T) {
 			t.Parallel()
 			w := newRecreationWorld(t, spec)
 			w.engine.hold, w.engine.seen.Exists = map[string][]string{queue: {"k3v9q2m7xa"}}, true
-			cq := w.get()
-			cq.Status = v1alpha1.ConsumerQueueStatus{}
-			if err := w.api.Status().Update(t.Context(), cq); err != nil {
-				t.Fatal(err)
-			}
+			w.loseStatus()
 			w.restart()
 			w.once()
 			topologytest.Equal(t, "phase", v1alpha1.RecreationGivingBack, w.get().Status.Recreation.Phase)
@@ -584,6 +625,34 @@ func TestARecreationWhoseStatusWasLost(t *testing.T) {
 			w.settle()
 			topologytest.Equal(t, "phases", []string{"GivingBack " + queue}, w.engine.taken())
 			topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
+		})
+	}
+}
+
+// Another client has bound the hold queue. GiveBack reads the bindings of the hold queue, so the status does not need all of them.
+func TestALostRecreationWithMoreBindingsThanTheStatusHolds(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		bindings, size int // the size is that of each binding's argument
+		want           int
+	}{
+		"too many bindings":   {bindings: 65, size: 1, want: 64},
+		"bindings as allowed": {bindings: 64, size: 500, want: 64},
+		"too large bindings":  {bindings: 3, size: 30 << 10, want: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRecreationWorld(t, whenEmpty)
+			w.engine.hold, w.engine.seen.Exists = map[string][]string{"orders": {"k3v9q2m7xa"}}, true
+			for i := range test.bindings {
+				w.engine.holdBindings = append(w.engine.holdBindings, vhost.Binding{
+					Source: "shop", RoutingKey: fmt.Sprint(i), Arguments: vhost.Arguments{"a": strings.Repeat("x", test.size)},
+				})
+			}
+			w.loseStatus()
+			w.restart()
+			w.once()
+			topologytest.Equal(t, "recorded", test.want, len(w.get().Status.Recreation.Bindings))
 		})
 	}
 }

@@ -103,6 +103,19 @@ func recordedBindings(bindings []vhost.Binding) []v1alpha1.RecordedBinding {
 	return recorded
 }
 
+// recordable returns the bindings of a hold that fit into the status: another client may have bound the hold. GiveBack needs recorded
+// bindings only if the hold is gone.
+func recordable(bindings []vhost.Binding) []vhost.Binding {
+	left := recreate.MaxBindingBytes
+	for i, binding := range bindings {
+		left -= len(binding.Arguments.JSON())
+		if i == recreate.MaxBindings || left < 0 {
+			return bindings[:i]
+		}
+	}
+	return bindings
+}
+
 // workOf returns the work of a recreation whose status was written.
 func (v *vhostScope) workOf(status v1alpha1.RecreationStatus) (*recreationWork, error) {
 	arguments, err := readArguments(status.NewArguments)
@@ -207,7 +220,7 @@ func (v *vhostScope) endOfPhase(status v1alpha1.RecreationStatus, result phaseRe
 	if result.err == nil {
 		return ended
 	}
-	ended.Message = conditions.ErrorSummary(result.err)
+	ended.Message = conditions.TruncateEncoded(conditions.ErrorSummary(result.err), maxValue)
 	outcome, known := outcomes[reason]
 	if !known {
 		outcome = plan.PhaseRefused

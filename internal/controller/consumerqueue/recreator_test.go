@@ -23,6 +23,7 @@ type memoryRecreator struct {
 	listed, following int
 	calls             []string
 	hold              map[string][]string // IDs of recreations by queue, for Find
+	holdBindings      []vhost.Binding
 	fenced            bool
 	isNew             bool // Inspect reports the new arguments
 	// during is called in the work of a phase, before it has an effect.
@@ -84,7 +85,8 @@ func (m *memoryRecreator) Check(ctx context.Context, r recreate.Recreation) erro
 func (m *memoryRecreator) Inspect(context.Context, recreate.Recreation) (recreate.Seen, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return recreate.Seen{Queue: m.seen, Fenced: m.fenced, IsNew: m.isNew}, nil
+	hold := recreate.QueueSeen{Bindings: m.holdBindings}
+	return recreate.Seen{Queue: m.seen, Hold: hold, Fenced: m.fenced, IsNew: m.isNew}, nil
 }
 
 func (m *memoryRecreator) Consumers(_ context.Context, _ recreate.Recreation, configMap string) (listed, following int) {

@@ -34,8 +34,13 @@ type Recreation struct {
 	DeleteSent bool
 }
 
-// MaxBindings is how many bindings a queue may have to be recreated. All of them are recorded.
-const MaxBindings = 64
+// A queue with more bindings is not recreated, because a status records all of them.
+const (
+	// MaxBindings is how many bindings a queue may have.
+	MaxBindings = 64
+	// MaxBindingBytes is how many bytes of arguments these bindings may have together.
+	MaxBindingBytes = 64 << 10
+)
 
 // idLength is long enough to make IDs unique, and short enough for names.
 const idLength = 10
