@@ -280,7 +280,6 @@ func (v *vhostScope) advance(ctx context.Context, status v1alpha1.RecreationStat
 		return true, v.finishRecreation(ctx, next, now)
 	}
 	next = v.backedOut(next)
-	next.ConsumersMayStart = next.Phase == v1alpha1.RecreationGivingBack
 	if status.Phase == v1alpha1.RecreationSwapping && next.Phase == v1alpha1.RecreationGivingBack && next.BackOutReason == "" {
 		v.addEvent(corev1.EventTypeNormal, eventQueueSwapped, "Recreate", fmt.Sprintf(
 			"queue %q was deleted while it was empty, and declared with %s", next.Queue, next.NewArguments))
@@ -320,6 +319,7 @@ func (v *vhostScope) beginWork(ctx context.Context, status v1alpha1.RecreationSt
 func (v *vhostScope) showRecreation(status v1alpha1.RecreationStatus, detail string) {
 	v.status.Recreation = &status
 	message := plan.DescribeWork(status)
+	status.ConsumersMayStart = status.Phase == v1alpha1.RecreationGivingBack
 	if detail != "" {
 		message += ": " + detail
 	}

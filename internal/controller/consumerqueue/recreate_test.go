@@ -621,6 +621,7 @@ func TestARecreationWhoseStatusWasLost(t *testing.T) {
 			w.restart()
 			w.once()
 			topologytest.Equal(t, "phase", v1alpha1.RecreationGivingBack, w.get().Status.Recreation.Phase)
+			topologytest.Equal(t, "consumers may start", true, w.get().Status.Recreation.ConsumersMayStart)
 			w.engine.set(func(m *memoryRecreator) { m.hold = nil })
 			w.settle()
 			topologytest.Equal(t, "phases", []string{"GivingBack " + queue}, w.engine.taken())
@@ -655,6 +656,23 @@ func TestALostRecreationWithMoreBindingsThanTheStatusHolds(t *testing.T) {
 			topologytest.Equal(t, "recorded", test.want, len(w.get().Status.Recreation.Bindings))
 		})
 	}
+}
+
+// A restarted manager backs the recreation out without a result of its own.
+func TestConsumersMayStartAfterAnAbortAndARestart(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty)
+	for _, phase := range []v1alpha1.RecreationPhase{v1alpha1.RecreationEmptying, v1alpha1.RecreationGivingBack} {
+		w.engine.during[phase] = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	}
+	w.wantTTL(whenEmpty)
+	w.reach(v1alpha1.RecreationEmptying)
+	w.annotate(v1alpha1.AbortRecreationAnnotation, w.get().Status.Recreation.ID)
+	w.restart()
+	w.once()
+	status := w.get().Status.Recreation
+	topologytest.Equal(t, "phase", v1alpha1.RecreationGivingBack, status.Phase)
+	topologytest.Equal(t, "consumers may start", true, status.ConsumersMayStart)
 }
 
 // Another ConsumerQueue with the same main queue or dead-letter queue must not interfere with a recreation that is under way.
