@@ -58,7 +58,7 @@ func (v *vhostScope) planRecreation(comparison plan.Comparison, outcome summary)
 	moment := plan.Moment{
 		Settings: topology.RecreationOf(v.cq), Generation: v.cq.Generation, PlanHash: v.status.PlanHash, Now: time.Now(),
 		Approved: v.cq.Annotations[v1alpha1.ApproveRecreationAnnotation], Aborted: v.cq.Annotations[v1alpha1.AbortRecreationAnnotation],
-		Status: plan.Planned(v.status.Recreation, next.Queue, recreate.NewID),
+		Status: plan.Planned(v.status.Recreation, next.Queue, v.newRecreationID),
 	}
 	verdict := next.Permit(moment)
 	if comparison.Upgraded && isAboutApproval(verdict) { // an upgrade alone starts nothing
@@ -92,6 +92,8 @@ func (v *vhostScope) dropPlanned() {
 	v.status.Recreation = &v1alpha1.RecreationStatus{LastResult: former.LastResult, Pause: former.Pause}
 	v.status.Recreation.EndPause()
 }
+
+func (v *vhostScope) newRecreationID() string { return recreate.NewID(v.key().String()) }
 
 // decideRecreation decides whether a permitted recreation begins, by the consumers and messages of the queue. A task counts them at
 // the broker. A recreation begins only with counts younger than inspectionAge.
@@ -317,9 +319,9 @@ func (v *vhostScope) beginWork(ctx context.Context, status v1alpha1.RecreationSt
 
 // showRecreation writes a recreation under way into the status and its conditions.
 func (v *vhostScope) showRecreation(status v1alpha1.RecreationStatus, detail string) {
+	status.ConsumersMayStart = status.Phase == v1alpha1.RecreationGivingBack
 	v.status.Recreation = &status
 	message := plan.DescribeWork(status)
-	status.ConsumersMayStart = status.Phase == v1alpha1.RecreationGivingBack
 	if detail != "" {
 		message += ": " + detail
 	}
@@ -363,13 +365,15 @@ func (v *vhostScope) beginRecreation(ctx context.Context, status v1alpha1.Recrea
 }
 
 // recoverRecreation continues a recreation whose status was lost, if its hold queue exists. It returns false if there is none. If
-// another ConsumerQueue wants the same dead-letter queue or delay tier, the recreation may be its own.
+// another ConsumerQueue wants the same dead-letter queue or delay tier, only the ID shows whose recreation it is.
 func (v *vhostScope) recoverRecreation(ctx context.Context) (found bool, err error) {
 	engine := v.connection.Recreator(v.location.Cluster.Key())
 	for _, queue := range v.desired.Queues {
 		isShared := queue.Role != v1alpha1.RoleMain && v.peers.Wants(queue.ID())
-		if ids := engine.Find(queue.Name); len(ids) > 0 && !isShared {
-			return true, v.recover(ctx, engine, recreate.Recreation{ID: ids[0], Queue: queue})
+		for _, id := range engine.Find(queue.Name) {
+			if !isShared || recreate.IsIDOf(v.key().String(), id) {
+				return true, v.recover(ctx, engine, recreate.Recreation{ID: id, Queue: queue})
+			}
 		}
 	}
 	return false, nil

@@ -658,6 +658,31 @@ func TestALostRecreationWithMoreBindingsThanTheStatusHolds(t *testing.T) {
 	}
 }
 
+// The owner of a recreation loses its status while another ConsumerQueue wants the same dead-letter queue.
+func TestTheOwnerContinuesItsRecreationBesideANewcomer(t *testing.T) {
+	t.Parallel()
+	const spec = `{queue: {name: %s}, recreatePolicy: WhenEmpty, retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
+	w := newRecreationWorld(t, fmt.Sprintf(spec, "orders"))
+	newcomer := controllertest.Named(t, "shop", "newcomer", fmt.Sprintf(spec, "newcomer"))
+	newcomer.UID = "newcomer"
+	if err := w.api.Create(t.Context(), newcomer); err != nil {
+		t.Fatal(err)
+	}
+	w.reconciler.index.Update(newcomer)
+	w.loseStatus()
+	own := recreate.NewID(controllertest.Orders.String())
+	others := []string{recreate.NewID("shop/newcomer"), "k3v9q2m7xa"}
+	w.engine.hold, w.engine.seen.Exists = map[string][]string{"dlq": others}, true
+	w.once()
+	topologytest.Equal(t, "only recreations of others", false, w.get().Status.Recreation.IsUnderWay())
+	w.loseStatus()
+	w.engine.set(func(m *memoryRecreator) { m.hold["dlq"] = append(others, own) })
+	w.once()
+	found := w.get().Status.Recreation
+	topologytest.Equal(t, "under way", true, found.IsUnderWay())
+	topologytest.Equal(t, "its own", own, found.ID)
+}
+
 // A restarted manager backs the recreation out without a result of its own.
 func TestConsumersMayStartAfterAnAbortAndARestart(t *testing.T) {
 	t.Parallel()
