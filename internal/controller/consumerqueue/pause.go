@@ -18,7 +18,6 @@ import (
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/metrics"
-	"github.com/warren-mq/warren/internal/rabbit/recreate"
 	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
@@ -60,7 +59,7 @@ func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, in
 		verdict.Message += fmt.Sprintf("; Warren asks them to pause after others: %d queues of this vhost are being recreated",
 			maxRecreations)
 	default:
-		paused := plan.Paused(moment.Status, moment.Now, recreate.NewID)
+		paused := plan.Paused(moment.Status, moment.Now, v.newRecreationID)
 		v.status.Recreation = &paused
 		v.addEvent(corev1.EventTypeNormal, eventConsumersPaused, "Recreate", fmt.Sprintf(
 			"asks the consumers of queue %q to pause until %s at the latest, through ConfigMap %q",
@@ -74,7 +73,7 @@ func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, in
 func (v *vhostScope) giveUpPause(moment plan.Moment, why string) {
 	status := moment.Status
 	status.BackOutReason = v1alpha1.BackOutPauseEnded
-	status.BackOutMessage = "its consumers paused, but the recreation could not begin: " + why
+	status.BackOutMessage = conditions.TruncateEncoded("its consumers paused, but the recreation could not begin: "+why, maxValue)
 	finished := plan.Finished(status, metav1.NewTime(moment.Now).Rfc3339Copy())
 	v.status.Recreation = &finished
 	v.recreations.release(v.key())

@@ -25,6 +25,8 @@ const (
 	progressInterval = 5 * time.Second
 	// inspectionAge is for how long the consumers and messages that were counted in a queue are current.
 	inspectionAge = 5 * time.Second
+	// checkInterval is how long a queue that is in use is only counted, until it is checked again.
+	checkInterval = 5 * time.Minute
 	// slotAgain is how soon a queue tries again for a slot.
 	slotAgain = time.Second
 	// refusedAgain is how soon a refused recreation is checked again; busyAgain, if the queue is in use.
@@ -58,7 +60,7 @@ func (v *vhostScope) planRecreation(comparison plan.Comparison, outcome summary)
 	moment := plan.Moment{
 		Settings: topology.RecreationOf(v.cq), Generation: v.cq.Generation, PlanHash: v.status.PlanHash, Now: time.Now(),
 		Approved: v.cq.Annotations[v1alpha1.ApproveRecreationAnnotation], Aborted: v.cq.Annotations[v1alpha1.AbortRecreationAnnotation],
-		Status: plan.Planned(v.status.Recreation, next.Queue, recreate.NewID),
+		Status: plan.Planned(v.status.Recreation, next.Queue, v.newRecreationID),
 	}
 	verdict := next.Permit(moment)
 	if comparison.Upgraded && isAboutApproval(verdict) { // an upgrade alone starts nothing
@@ -93,23 +95,26 @@ func (v *vhostScope) dropPlanned() {
 	v.status.Recreation.EndPause()
 }
 
+func (v *vhostScope) newRecreationID() string { return recreate.NewID(v.key().String()) }
+
 // decideRecreation decides whether a permitted recreation begins, by the consumers and messages of the queue. A task counts them at
 // the broker. A recreation begins only with counts younger than inspectionAge.
 func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) (plan.Verdict, *v1alpha1.RecreationStatus) {
 	key := v.key()
 	task := v.recreations.get(key, moment.Status)
+	inspected, known := task.lastResult()
 	isNew := task.exists() && !task.isRunning() && moment.Now.Sub(task.ended) < inspectionAge
 	if !isNew && !task.isRunning() {
 		work, err := v.workOf(moment.Status)
 		if err != nil {
 			return plan.Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: err.Error()}, nil
 		}
+		work.former, work.isInUse = inspected, func(queue recreate.QueueSeen) bool { return !decideBy(queue, next, moment).Begins }
 		if _, isPaused := plan.PauseEnds(&moment.Status); !isPaused && next.MayPauseConsumers(moment) {
 			work.configMap = v.contractConfigMap()
 		}
 		v.recreations.begin(key, moment.Status, work.run)
 	}
-	inspected, known := task.lastResult()
 	if !known {
 		return plan.Verdict{Reason: v1alpha1.ReasonRecreationPending, Message: fmt.Sprintf(
 			"the consumers and messages of queue %q are being counted", next.Queue.Name)}, nil
@@ -121,7 +126,7 @@ func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) 
 	case inspected.err == nil && inspected.seen.IsNew:
 		v.connection.RequestCatchUp()
 		fallthrough
-	case !isNew:
+	case !isNew, inspected.onlyCounted:
 		return plan.Verdict{Reason: v1alpha1.ReasonRecreationPending, Again: slotAgain, Message: fmt.Sprintf(
 			"queue %q is about to be recreated", next.Queue.Name)}, nil
 	case !v.recreations.reserve(key, v.place(), false):
@@ -134,8 +139,7 @@ func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) 
 // verdictOfInspection decides by the answer of the broker.
 func verdictOfInspection(next plan.Recreation, moment plan.Moment, inspected phaseResult) plan.Verdict {
 	if inspected.err == nil {
-		moment.Consumers, moment.Ready = inspected.seen.Queue.Consumers, int64(inspected.seen.Queue.Ready)
-		return next.Decide(moment)
+		return decideBy(inspected.seen.Queue, next, moment)
 	}
 	verdict := plan.Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: conditions.ErrorSummary(inspected.err), Again: refusedAgain}
 	switch recreate.ReasonOf(inspected.err) {
@@ -143,6 +147,12 @@ func verdictOfInspection(next plan.Recreation, moment plan.Moment, inspected pha
 		verdict.Reason, verdict.Again = v1alpha1.ReasonRecreationPending, busyAgain
 	}
 	return verdict
+}
+
+// decideBy decides by the consumers and messages of the queue.
+func decideBy(queue recreate.QueueSeen, next plan.Recreation, moment plan.Moment) plan.Verdict {
+	moment.Consumers, moment.Ready = queue.Consumers, int64(queue.Ready)
+	return next.Decide(moment)
 }
 
 // begunStatus returns the status of a recreation that begins.
@@ -280,7 +290,6 @@ func (v *vhostScope) advance(ctx context.Context, status v1alpha1.RecreationStat
 		return true, v.finishRecreation(ctx, next, now)
 	}
 	next = v.backedOut(next)
-	next.ConsumersMayStart = next.Phase == v1alpha1.RecreationGivingBack
 	if status.Phase == v1alpha1.RecreationSwapping && next.Phase == v1alpha1.RecreationGivingBack && next.BackOutReason == "" {
 		v.addEvent(corev1.EventTypeNormal, eventQueueSwapped, "Recreate", fmt.Sprintf(
 			"queue %q was deleted while it was empty, and declared with %s", next.Queue, next.NewArguments))
@@ -318,6 +327,7 @@ func (v *vhostScope) beginWork(ctx context.Context, status v1alpha1.RecreationSt
 
 // showRecreation writes a recreation under way into the status and its conditions.
 func (v *vhostScope) showRecreation(status v1alpha1.RecreationStatus, detail string) {
+	status.ConsumersMayStart = status.Phase == v1alpha1.RecreationGivingBack
 	v.status.Recreation = &status
 	message := plan.DescribeWork(status)
 	if detail != "" {
@@ -363,13 +373,15 @@ func (v *vhostScope) beginRecreation(ctx context.Context, status v1alpha1.Recrea
 }
 
 // recoverRecreation continues a recreation whose status was lost, if its hold queue exists. It returns false if there is none. If
-// another ConsumerQueue wants the same dead-letter queue or delay tier, the recreation may be its own.
+// another ConsumerQueue wants the same dead-letter queue or delay tier, only the ID shows whose recreation it is.
 func (v *vhostScope) recoverRecreation(ctx context.Context) (found bool, err error) {
 	engine := v.connection.Recreator(v.location.Cluster.Key())
 	for _, queue := range v.desired.Queues {
 		isShared := queue.Role != v1alpha1.RoleMain && v.peers.Wants(queue.ID())
-		if ids := engine.Find(queue.Name); len(ids) > 0 && !isShared {
-			return true, v.recover(ctx, engine, recreate.Recreation{ID: ids[0], Queue: queue})
+		for _, id := range engine.Find(queue.Name) {
+			if !isShared || recreate.IsIDOf(v.key().String(), id) {
+				return true, v.recover(ctx, engine, recreate.Recreation{ID: id, Queue: queue})
+			}
 		}
 	}
 	return false, nil
@@ -382,7 +394,7 @@ func (v *vhostScope) recover(ctx context.Context, engine brokers.Recreator, of r
 	}
 	status := v1alpha1.RecreationStatus{
 		ID: of.ID, Queue: of.Queue.Name, NewArguments: of.Queue.Arguments.JSON(), Hold: of.Hold(), Backlog: of.Backlog(),
-		Bindings: recordedBindings(seen.Hold.Bindings),
+		Bindings: recordedBindings(recordable(seen.Hold.Bindings)),
 		Runs:     time.Now().Unix(), // a number that no earlier manager has used
 	}
 	return v.beginWork(ctx, plan.Recovered(status, plan.Found{Fenced: seen.Fenced, Exists: seen.Queue.Exists, IsNew: seen.IsNew}), "")

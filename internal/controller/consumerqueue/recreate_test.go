@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,6 +109,15 @@ func (w *recreationWorld) task() (task *recreationTask, runs bool) {
 	return task, task != nil && task.isRunning()
 }
 
+// age makes the last inspection older.
+func (w *recreationWorld) age(by time.Duration) {
+	w.t.Helper()
+	task, _ := w.task()
+	w.reconciler.recreations.mu.Lock()
+	defer w.reconciler.recreations.mu.Unlock()
+	task.ended, task.result.checked = task.ended.Add(-by), task.result.checked.Add(-by)
+}
+
 // settle reconciles until no task runs, and awaitTask has received the end of the last one.
 func (w *recreationWorld) settle() {
 	w.t.Helper()
@@ -152,6 +163,16 @@ func (w *recreationWorld) conditionOf(name string) string {
 		}
 	}
 	return ""
+}
+
+// loseStatus removes the status of the ConsumerQueue.
+func (w *recreationWorld) loseStatus() {
+	w.t.Helper()
+	cq := w.get()
+	cq.Status = v1alpha1.ConsumerQueueStatus{}
+	if err := w.api.Status().Update(w.t.Context(), cq); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *recreationWorld) ttl() any {
@@ -261,6 +282,61 @@ func TestAQueueThatWaitsToBeRecreatedIsReady(t *testing.T) {
 			topologytest.Equal(t, "TTL", nil, w.ttl())
 		})
 	}
+}
+
+// A queue may be in use for days, and each check takes about eight requests to RabbitMQ.
+func TestAQueueInUseIsCountedOftenAndCheckedRarely(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty, func(w *recreationWorld) { w.engine.seen.Consumers = 1 })
+	w.wantTTL(whenEmpty)
+	w.settle()
+	topologytest.Equal(t, "checks at first", 1, w.engine.checks)
+	for _, test := range []struct {
+		passed           time.Duration
+		consumers, ready int
+		required         string
+		checks           int
+	}{
+		{inspectionAge, 2, 7, "True WaitingForConsumers", 1},
+		{inspectionAge, 0, 1, "True WaitingUntilEmpty", 1},
+		{checkInterval, 1, 0, "True WaitingForConsumers", 2},
+		{inspectionAge, 1, 1, "True WaitingForConsumers", 2},
+	} {
+		w.engine.set(func(m *memoryRecreator) { m.seen.Consumers, m.seen.Ready = test.consumers, test.ready })
+		w.age(test.passed)
+		w.settle()
+		topologytest.Equal(t, "RecreationRequired", test.required, w.conditionOf(v1alpha1.ConditionRecreationRequired))
+		topologytest.Equal(t, "checks", test.checks, w.engine.checks)
+	}
+	topologytest.Equal(t, "phases while it is in use", []string(nil), w.engine.taken())
+	w.engine.set(func(m *memoryRecreator) { m.seen.Consumers, m.seen.Ready = 0, 0 })
+	w.age(inspectionAge)
+	w.settle()
+	topologytest.Equal(t, "checked before it is recreated", true, w.engine.checks > 2)
+	topologytest.Equal(t, "phases", allPhases, w.engine.taken())
+}
+
+// A queue that was only counted may have changed in other ways since it was checked.
+func TestARecreationBeginsOnlyAfterACheck(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, automatic, func(w *recreationWorld) { w.engine.seen.Ready = 200_000 })
+	w.wantTTL(automatic)
+	w.settle()
+	w.age(inspectionAge)
+	w.settle()
+	topologytest.Equal(t, "checks", 1, w.engine.checks)
+	w.engine.set(func(m *memoryRecreator) {
+		m.during[v1alpha1.RecreationWaiting] = func(context.Context) error {
+			return &recreate.Error{Reason: recreate.MissingPermission, Message: "no policymaker"}
+		}
+	})
+	w.wantTTL(strings.Replace(automatic, "Automatic", "Automatic, maxReadyMessages: 300000", 1))
+	w.settle()
+	topologytest.Equal(t, "phases before a check", []string(nil), w.engine.taken())
+	w.age(inspectionAge)
+	w.settle()
+	topologytest.Equal(t, "after a check", "True RecreationBlocked", w.conditionOf(v1alpha1.ConditionRecreationRequired))
+	topologytest.Equal(t, "phases", []string(nil), w.engine.taken())
 }
 
 func TestAnApprovedQueueIsMigrated(t *testing.T) {
@@ -426,6 +502,39 @@ func TestARecreationGoesBack(t *testing.T) {
 	}
 }
 
+// The API server refuses a longer text. Then not even the end of the recreation could be written, and a deletion would hang.
+func TestTheReasonToBackOutFitsIntoTheStatus(t *testing.T) {
+	t.Parallel()
+	var refusals []error
+	for range 5 {
+		refusals = append(refusals, &recreate.Error{Reason: recreate.MissingPermission, Message: strings.Repeat("€", 300)})
+	}
+	for name, backOut := range map[string]func() *recreationWorld{
+		"by the broker": func() *recreationWorld {
+			w := newRecreationWorld(t, whenEmpty)
+			w.engine.during[v1alpha1.RecreationDiverting] = func(context.Context) error { return errors.Join(refusals...) }
+			w.wantTTL(whenEmpty)
+			w.settle()
+			return w
+		},
+		"after a pause": func() *recreationWorld {
+			w := newPausableWorld(t)
+			w.pause()
+			w.engine.during[v1alpha1.RecreationWaiting] = func(context.Context) error { return errors.Join(refusals...) }
+			w.restart()
+			w.settle()
+			return w
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			message := backOut().get().Status.Recreation.LastResult.Message
+			if len(message) > 1024 || len(message) < 1000 || !utf8.ValidString(message) {
+				t.Errorf("the message has %d bytes: %s", len(message), message)
+			}
+		})
+	}
+}
+
 // The connection is cut right after a message that came past the bindings was moved. The next attempt would find none.
 func TestMessagesPastTheBindingsCountIfTheSwapFails(t *testing.T) {
 	t.Parallel()
@@ -572,20 +681,87 @@ func TestARecreationWhoseStatusWasLost(t *testing.T) {
 			t.Parallel()
 			w := newRecreationWorld(t, spec)
 			w.engine.hold, w.engine.seen.Exists = map[string][]string{queue: {"k3v9q2m7xa"}}, true
-			cq := w.get()
-			cq.Status = v1alpha1.ConsumerQueueStatus{}
-			if err := w.api.Status().Update(t.Context(), cq); err != nil {
-				t.Fatal(err)
-			}
+			w.loseStatus()
 			w.restart()
 			w.once()
 			topologytest.Equal(t, "phase", v1alpha1.RecreationGivingBack, w.get().Status.Recreation.Phase)
+			topologytest.Equal(t, "consumers may start", true, w.get().Status.Recreation.ConsumersMayStart)
 			w.engine.set(func(m *memoryRecreator) { m.hold = nil })
 			w.settle()
 			topologytest.Equal(t, "phases", []string{"GivingBack " + queue}, w.engine.taken())
 			topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
 		})
 	}
+}
+
+// Another client has bound the hold queue. GiveBack reads the bindings of the hold queue, so the status does not need all of them.
+func TestALostRecreationWithMoreBindingsThanTheStatusHolds(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		bindings, size int // the size is that of each binding's argument
+		want           int
+	}{
+		"too many bindings":   {bindings: 65, size: 1, want: 64},
+		"bindings as allowed": {bindings: 64, size: 500, want: 64},
+		"too large bindings":  {bindings: 3, size: 30 << 10, want: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRecreationWorld(t, whenEmpty)
+			w.engine.hold, w.engine.seen.Exists = map[string][]string{"orders": {"k3v9q2m7xa"}}, true
+			for i := range test.bindings {
+				w.engine.holdBindings = append(w.engine.holdBindings, vhost.Binding{
+					Source: "shop", RoutingKey: fmt.Sprint(i), Arguments: vhost.Arguments{"a": strings.Repeat("x", test.size)},
+				})
+			}
+			w.loseStatus()
+			w.restart()
+			w.once()
+			topologytest.Equal(t, "recorded", test.want, len(w.get().Status.Recreation.Bindings))
+		})
+	}
+}
+
+// The owner of a recreation loses its status while another ConsumerQueue wants the same dead-letter queue.
+func TestTheOwnerContinuesItsRecreationBesideANewcomer(t *testing.T) {
+	t.Parallel()
+	const spec = `{queue: {name: %s}, recreatePolicy: WhenEmpty, retry: {policy: None}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}}`
+	w := newRecreationWorld(t, fmt.Sprintf(spec, "orders"))
+	newcomer := controllertest.Named(t, "shop", "newcomer", fmt.Sprintf(spec, "newcomer"))
+	newcomer.UID = "newcomer"
+	if err := w.api.Create(t.Context(), newcomer); err != nil {
+		t.Fatal(err)
+	}
+	w.reconciler.index.Update(newcomer)
+	w.loseStatus()
+	own := recreate.NewID(controllertest.Orders.String())
+	others := []string{recreate.NewID("shop/newcomer"), "k3v9q2m7xa"}
+	w.engine.hold, w.engine.seen.Exists = map[string][]string{"dlq": others}, true
+	w.once()
+	topologytest.Equal(t, "only recreations of others", false, w.get().Status.Recreation.IsUnderWay())
+	w.loseStatus()
+	w.engine.set(func(m *memoryRecreator) { m.hold["dlq"] = append(others, own) })
+	w.once()
+	found := w.get().Status.Recreation
+	topologytest.Equal(t, "under way", true, found.IsUnderWay())
+	topologytest.Equal(t, "its own", own, found.ID)
+}
+
+// A restarted manager backs the recreation out without a result of its own.
+func TestConsumersMayStartAfterAnAbortAndARestart(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty)
+	for _, phase := range []v1alpha1.RecreationPhase{v1alpha1.RecreationEmptying, v1alpha1.RecreationGivingBack} {
+		w.engine.during[phase] = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	}
+	w.wantTTL(whenEmpty)
+	w.reach(v1alpha1.RecreationEmptying)
+	w.annotate(v1alpha1.AbortRecreationAnnotation, w.get().Status.Recreation.ID)
+	w.restart()
+	w.once()
+	status := w.get().Status.Recreation
+	topologytest.Equal(t, "phase", v1alpha1.RecreationGivingBack, status.Phase)
+	topologytest.Equal(t, "consumers may start", true, status.ConsumersMayStart)
 }
 
 // Another ConsumerQueue with the same main queue or dead-letter queue must not interfere with a recreation that is under way.

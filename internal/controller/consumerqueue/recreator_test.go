@@ -22,7 +22,9 @@ type memoryRecreator struct {
 	// listed and following are what Consumers returns.
 	listed, following int
 	calls             []string
+	checks            int                 // calls of Check
 	hold              map[string][]string // IDs of recreations by queue, for Find
+	holdBindings      []vhost.Binding
 	fenced            bool
 	isNew             bool // Inspect reports the new arguments
 	// during is called in the work of a phase, before it has an effect.
@@ -73,6 +75,7 @@ func (m *memoryRecreator) Check(ctx context.Context, r recreate.Recreation) erro
 		return &recreate.Error{Reason: recreate.BoundQueue, Message: "the queue is bound"}
 	}
 	m.mu.Lock()
+	m.checks++
 	check := m.during[v1alpha1.RecreationWaiting]
 	m.mu.Unlock()
 	if check == nil {
@@ -81,10 +84,17 @@ func (m *memoryRecreator) Check(ctx context.Context, r recreate.Recreation) erro
 	return check(ctx)
 }
 
+func (m *memoryRecreator) Count(context.Context, recreate.Recreation) (recreate.QueueSeen, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.seen, nil
+}
+
 func (m *memoryRecreator) Inspect(context.Context, recreate.Recreation) (recreate.Seen, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return recreate.Seen{Queue: m.seen, Fenced: m.fenced, IsNew: m.isNew}, nil
+	hold := recreate.QueueSeen{Bindings: m.holdBindings}
+	return recreate.Seen{Queue: m.seen, Hold: hold, Fenced: m.fenced, IsNew: m.isNew}, nil
 }
 
 func (m *memoryRecreator) Consumers(_ context.Context, _ recreate.Recreation, configMap string) (listed, following int) {

@@ -137,12 +137,19 @@ func (r *Recreator) isAtLeast(version vhost.Version) bool {
 }
 
 func checkBindings(rec Recreation, bindings []vhost.Binding) error {
+	size := 0
+	for _, binding := range bindings {
+		size += len(binding.Arguments.JSON())
+	}
 	switch {
 	case rec.WithoutHold && len(bindings) > 0:
 		return refuse(BoundQueue, "queue %q is bound to exchange %q; unbind it, because a delay tier is recreated without a hold queue",
 			rec.Queue.Name, bindings[0].Source)
 	case len(bindings) > MaxBindings:
 		return refuse(TooManyBindings, "queue %q has %d bindings; at most %d can be moved", rec.Queue.Name, len(bindings), MaxBindings)
+	case size > MaxBindingBytes:
+		return refuse(TooManyBindings, "the bindings of queue %q have %d bytes of arguments; at most %d can be moved",
+			rec.Queue.Name, size, MaxBindingBytes)
 	}
 	return nil
 }

@@ -90,6 +90,33 @@ func TestAPolicyOfHoldAndBacklogIsRefusedForTheHold(t *testing.T) {
 	}
 }
 
+func TestHowManyBindingsAreMoved(t *testing.T) {
+	bindings := func(count, size int) (list []vhost.Binding) {
+		for range count {
+			list = append(list, vhost.Binding{Source: "shop", Arguments: vhost.Arguments{"a": strings.Repeat("x", size-len(`{"a":""}`))}})
+		}
+		return list
+	}
+	cases := map[string]struct {
+		bindings []vhost.Binding
+		refusal  string // none if they can be moved
+	}{
+		"as many as allowed": {bindings(64, 1<<10), ""},
+		"too many":           {bindings(65, 8), `queue "orders" has 65 bindings; at most 64 can be moved`},
+		"too large": {
+			bindings(64, 1<<10+1), `the bindings of queue "orders" have 65600 bytes of arguments; at most 65536 can be moved`,
+		},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := checkBindings(of("orders"), test.bindings)
+			if got := textOf(err); got != test.refusal || err != nil && ReasonOf(err) != TooManyBindings {
+				t.Errorf("%q: %q", ReasonOf(err), got)
+			}
+		})
+	}
+}
+
 func TestQueuesThatCouldLoseMessagesWhileTheyAreMoved(t *testing.T) {
 	policyOf := func(pattern string, definition vhost.Arguments) []vhost.Policy {
 		return []vhost.Policy{{Name: "p", Pattern: vhost.ReadPattern(pattern), ApplyTo: "queues", Definition: definition}}

@@ -83,7 +83,7 @@ func (r *Recreator) divertLate(ctx context.Context, rec Recreation) (late bool, 
 	if err := r.divertBindings(ctx, rec, bindings); err != nil {
 		return true, err
 	}
-	return true, management.Sleep(ctx, r.Errors, inFlight)
+	return true, retry.Sleep(ctx, r.Errors, inFlight)
 }
 
 // divertBindings binds the hold before it unbinds the queue.

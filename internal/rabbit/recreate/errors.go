@@ -17,7 +17,7 @@ const (
 	MissingPermission Reason = "MissingPermission"
 	// ArgumentsRefused: the broker refuses the new arguments.
 	ArgumentsRefused Reason = "ArgumentsRefused"
-	// TooManyBindings: the queue has more than MaxBindings bindings.
+	// TooManyBindings: the queue has more than MaxBindings bindings, or they have more than MaxBindingBytes of arguments.
 	TooManyBindings Reason = "TooManyBindings"
 	// BoundQueue: a queue that is recreated without a hold has bindings.
 	BoundQueue Reason = "BoundQueue"

@@ -83,25 +83,26 @@ func (r *Recreator) count(ctx context.Context, queue string) (QueueSeen, error) 
 }
 
 const (
-	// zeroCounts is how often a count of zero is repeated, because RabbitMQ also answers zero if a quorum queue is too busy to count, or
-	// has no leader.
-	zeroCounts = 3
-	zeroPause  = 300 * time.Millisecond
+	// stall is the time after which RabbitMQ stops asking a quorum queue for its counts, and answers zero.
+	stall = 250 * time.Millisecond
+	// stalledCounts is how often a stalled count is repeated, with a pause in between.
+	stalledCounts = 3
+	stalledPause  = 300 * time.Millisecond
 )
 
-// countSurely is count, but repeats a count of no messages and no consumers.
-func (r *Recreator) countSurely(ctx context.Context, queue string) (QueueSeen, error) {
-	now, err := r.count(ctx, queue)
-	for range zeroCounts {
-		if err != nil || !now.Exists || now.Ready > 0 || now.Consumers > 0 {
-			break
-		}
-		if err := management.Sleep(ctx, r.Errors, zeroPause); err != nil {
+// countSurely is count, but repeats a count of zero that may be the answer of a queue that is too busy to count.
+func (r *Recreator) countSurely(ctx context.Context, queue string) (now QueueSeen, err error) {
+	for range stalledCounts {
+		asked := time.Now()
+		now, err = r.count(ctx, queue)
+		if err != nil || !now.Exists || now.Ready > 0 || now.Consumers > 0 || time.Since(asked) < stall {
 			return now, err
 		}
-		now, err = r.count(ctx, queue)
+		if err := retry.Sleep(ctx, r.Errors, stalledPause); err != nil {
+			return now, err
+		}
 	}
-	return now, err
+	return r.count(ctx, queue)
 }
 
 // bindingsOf returns the bindings of a queue except the recreation's own.

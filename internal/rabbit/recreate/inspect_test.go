@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -13,7 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// busyChanger answers zero to the first counts, as RabbitMQ does if a queue is too busy to count or has no leader.
+// busyChanger answers zero to the first counts after a quarter of a second, as RabbitMQ does if a queue is too busy to count.
 type busyChanger struct {
 	Changer
 
@@ -24,6 +25,7 @@ type busyChanger struct {
 func (c *busyChanger) DeclaredQueue(context.Context, string, string) (amqp.Queue, bool, error) {
 	if c.zeros > 0 {
 		c.zeros--
+		time.Sleep(stall)
 		return amqp.Queue{}, true, nil
 	}
 	return amqp.Queue{Messages: 5 - c.moved}, true, nil

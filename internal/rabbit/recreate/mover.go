@@ -13,8 +13,8 @@ import (
 
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/deadletter"
-	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 )
 
@@ -138,7 +138,7 @@ const depthPause = time.Second
 
 // keepReading reads the limit until the context ends or the destination may get no more messages. A reading that fails changes nothing.
 func (r *Recreator) keepReading(ctx context.Context, limit *depthLimit, maxDepth func(context.Context) (int, error)) error {
-	for management.Sleep(ctx, r.Errors, depthPause) == nil {
+	for retry.Sleep(ctx, r.Errors, depthPause) == nil {
 		if err := limit.read(ctx, maxDepth); ReasonOf(err) != "" {
 			return err
 		}

@@ -55,6 +55,17 @@ func TestIDOf(t *testing.T) {
 	}
 }
 
+func TestNewID(t *testing.T) {
+	const owner = "shop/orders"
+	id, again := NewID(owner), NewID(owner)
+	if id == again || len(id) != idLength || strings.Trim(id, "abcdefghijklmnopqrstuvwxyz234567") != "" {
+		t.Errorf("got %q and %q", id, again)
+	}
+	if !IsIDOf(owner, id) || IsIDOf("shop/invoices", id) || IsIDOf("sho/porders", id) {
+		t.Errorf("the owner of %q is not found", id)
+	}
+}
+
 func TestUnionOfBindings(t *testing.T) {
 	known := vhost.Binding{Source: "shop", Destination: "orders", RoutingKey: "a"}
 	atHold := vhost.Binding{Source: "shop", Destination: "warren-hold-1.orders", RoutingKey: "a"}

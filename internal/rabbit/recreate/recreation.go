@@ -3,6 +3,7 @@ package recreate
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base32"
 	"fmt"
 	"strings"
 	"time"
@@ -34,14 +35,32 @@ type Recreation struct {
 	DeleteSent bool
 }
 
-// MaxBindings is how many bindings a queue may have to be recreated. All of them are recorded.
-const MaxBindings = 64
+// A queue with more bindings is not recreated, because a status records all of them.
+const (
+	// MaxBindings is how many bindings a queue may have.
+	MaxBindings = 64
+	// MaxBindingBytes is how many bytes of arguments these bindings may have together.
+	MaxBindingBytes = 64 << 10
+)
 
 // idLength is long enough to make IDs unique, and short enough for names.
 const idLength = 10
 
-// NewID returns an ID for a recreation.
-func NewID() string { return strings.ToLower(rand.Text()[:idLength]) }
+// NewID returns an ID for a recreation of an owner, which is the namespace and name of a ConsumerQueue. It ends with a hash of the
+// owner, so that each owner finds its own recreations if all statuses are lost.
+func NewID(owner string) string {
+	mark := markOf(owner)
+	return strings.ToLower(rand.Text()[:idLength-len(mark)]) + mark
+}
+
+// IsIDOf reports whether NewID returned an ID for this owner.
+func IsIDOf(owner, id string) bool { return strings.HasSuffix(id, markOf(owner)) }
+
+// markOf returns the characters that the IDs of an owner end with.
+func markOf(owner string) string {
+	hash := sha256.Sum256([]byte(owner))
+	return strings.ToLower(base32.StdEncoding.EncodeToString(hash[:])[:idLength/2])
+}
 
 // Hold is the name of the queue to which the bindings lead during the recreation. Its messages are newer than the messages of the
 // backlog.

@@ -77,7 +77,7 @@ func recreation(t *testing.T, vh *brokers.VHost, arguments vhost.Arguments) *rec
 	r.timeouts.Vanish = time.Second
 	again := rabbittest.Quorum(arguments)
 	again[vhost.ArgDeliveryLimit] = int64(7)
-	r.record.Recreation = recreate.Recreation{ID: recreate.NewID(), Queue: topology.Queue{Name: "orders", Arguments: again}}
+	r.record.Recreation = recreate.Recreation{ID: recreate.NewID("shop/orders"), Queue: topology.Queue{Name: "orders", Arguments: again}}
 	r.record.phase = diverting
 	return r
 }

@@ -13,7 +13,7 @@ import (
 // A ConsumerQueue must not name an object of a recreation, or one that shows that two addresses lead to one broker.
 func TestOwnNamesAreReserved(t *testing.T) {
 	t.Parallel()
-	r := Recreation{ID: NewID(), Queue: topology.Queue{Name: "orders"}}
+	r := Recreation{ID: NewID("shop/orders"), Queue: topology.Queue{Name: "orders"}}
 	for _, name := range []string{r.Hold(), r.Backlog(), r.BacklogExchange(), r.BackExchange(), r.probe(), management.MatchQueue + "x"} {
 		if !slices.ContainsFunc(vhost.OwnPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
 			t.Errorf("%q is not reserved", name)

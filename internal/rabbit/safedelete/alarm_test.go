@@ -47,7 +47,7 @@ func TestAlarms(t *testing.T) {
 		t.Error(err)
 	}
 	recreator := connection.Recreator(connection.Health().Cluster.Key())
-	again := recreate.Recreation{ID: recreate.NewID(), Queue: topology.Queue{Name: "before", Arguments: rabbittest.Quorum(nil)}}
+	again := recreate.Recreation{ID: recreate.NewID("shop/orders"), Queue: topology.Queue{Name: "before", Arguments: rabbittest.Quorum(nil)}}
 	NewWithT(t).Eventually(func() recreate.Reason { return recreate.ReasonOf(recreator.Check(ctx, again)) }).
 		WithTimeout(rabbittest.Within).Should(Equal(recreate.QueueUnavailable)) // RabbitMQ reports alarms of nodes every five seconds
 	private.Eval(rabbittest.ClearAlarm)

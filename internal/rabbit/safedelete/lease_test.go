@@ -100,7 +100,7 @@ func TestLostLeaseDuringARecreation(t *testing.T) {
 					}
 					return true
 				}
-				rec := recreate.Recreation{ID: recreate.NewID(), Queue: topology.Queue{Name: "orders", Arguments: rabbittest.Quorum(nil)}}
+				rec := recreate.Recreation{ID: recreate.NewID("shop/orders"), Queue: topology.Queue{Name: "orders", Arguments: rabbittest.Quorum(nil)}}
 				err := recreator.Divert(t.Context(), rec, func(context.Context, []vhost.Binding) error { return nil })
 				if !errors.Is(err, brokererr.ErrNotLeader) {
 					t.Error(err)
