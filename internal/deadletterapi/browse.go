@@ -63,7 +63,7 @@ func (h *Handler) takeTurn(ctx context.Context, found deadletterjob.Queue, compl
 // whileUsed returns the error if another user keeps the queue. A browse ends soon, but a job may take hours.
 func whileUsed(rival deadletterjob.User, why string) error {
 	if rival.Kind == "" {
-		return apierrors.NewTooManyRequests(why+"; try again soon", retrySoon)
+		return tooMany(why + "; try again soon")
 	}
 	return apierrors.NewTooManyRequests(why+". Suspend the "+rival.Kind+", or try again when it has ended", retryLater)
 }

@@ -71,11 +71,11 @@ func (d *deletion) run(ctx context.Context) (reconciled, error) {
 	}
 	switch {
 	case bc == nil:
-		why := fmt.Sprintf("BrokerConnection %q is gone", d.cq.ConnectionName())
+		note := retainedNote(retained(owned, fmt.Sprintf("BrokerConnection %q is gone", d.cq.ConnectionName())))
 		if begun && d.status.Location.VHost != "" { // a manager that was killed may have left fences
-			why += "; " + brokers.FencesMayStand(d.status.Location.VHost)
+			note += ". " + brokers.FencesMayStand(d.status.Location.VHost)
 		}
-		return reconciled{}, d.retainAll(ctx, corev1.EventTypeWarning, why, owned)
+		return reconciled{}, d.removeFinalizer(ctx, corev1.EventTypeWarning, strings.TrimPrefix(note, ". "))
 	case bc.Spec.Suspend:
 		return reconciled{}, d.retainAll(ctx, corev1.EventTypeWarning, fmt.Sprintf("BrokerConnection %q is suspended", bc.Name), owned)
 	}
@@ -229,11 +229,15 @@ func (d *deletion) retryOrGiveUp(
 
 // retainAll releases the resource and retains its whole topology at the broker.
 func (d *deletion) retainAll(ctx context.Context, kind, why string, owned []v1alpha1.TopologyEntry) error {
+	return d.removeFinalizer(ctx, kind, retainedNote(retained(owned, why)))
+}
+
+func retained(owned []v1alpha1.TopologyEntry, why string) []plan.Retained {
 	stays := make([]plan.Retained, 0, len(owned))
 	for _, entry := range owned {
 		stays = append(stays, plan.Retained{Entry: entry, Reason: why})
 	}
-	return d.removeFinalizer(ctx, kind, retainedNote(stays))
+	return stays
 }
 
 // deletesDeclaredOnly reports whether a deletion retains adopted objects: with driftPolicy Report, unless deletionPolicy is Delete.
