@@ -21,8 +21,9 @@ import (
 
 // A BrokerConnection is often deleted together with its ConsumerQueues and its Secret, in any order: by `kubectl delete -f`, by
 // GitOps, with a namespace. So a deleted BrokerConnection stays for connectionGrace, in case its ConsumerQueues are deleted next.
-// While ConsumerQueues are being deleted, it stays until that has made no progress for deletionDrainTimeout. An open connection also
-// outlives its Secret by connectionGrace. These times count from when this manager saw the deletion.
+// While ConsumerQueues are being deleted, the BrokerConnection stays until their deletion has made no progress for
+// deletionDrainTimeout. An open connection also outlives its Secret by connectionGrace. These times count from when this manager saw
+// the deletion.
 const (
 	connectionGrace      = 10 * time.Second
 	deletionDrainTimeout = retrybudget.Pending + 2*time.Minute

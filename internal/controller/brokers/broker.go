@@ -30,8 +30,8 @@ type Probe interface {
 	VHost() string
 	// Health returns the state of the connection.
 	Health() rabbit.Health
-	// LeadsTo reports whether another connection, by its health, was shown to lead to the same vhost. It fails with ErrUnreachable if
-	// the management API does not answer.
+	// LeadsTo reports whether the connection with this health was shown to lead to the same vhost. It fails with ErrUnreachable if the
+	// management API does not answer.
 	LeadsTo(ctx context.Context, other rabbit.Health) (bool, error)
 	// Stats returns the values of the metrics.
 	Stats() rabbit.Stats

@@ -25,5 +25,5 @@ func Quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\
 
 // OtherInstance describes another Warren that works on the vhost.
 func OtherInstance(owners string) string {
-	return fmt.Sprintf("another instance works on this vhost (owner %s)", owners)
+	return fmt.Sprintf("another instance of Warren works on this vhost (owner %s)", owners)
 }

@@ -100,8 +100,8 @@ func NewPool(reader client.Reader, logger logr.Logger, connect Connect) *Pool {
 	}
 }
 
-// OnCurrent sets the function that is called with a connection each time its snapshot has become current as of a later time. Call it
-// before the first connection is opened.
+// OnCurrent sets the function that the Pool calls with a connection after each refresh or catch-up, when the snapshot shows a later
+// state of the vhost. Call it before the first connection is opened.
 func (p *Pool) OnCurrent(current func(*Broker)) { p.current = current }
 
 // Lifetime returns a context that ends when the manager stops.

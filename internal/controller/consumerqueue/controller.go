@@ -29,7 +29,7 @@ import (
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
-// Reconciler keeps the topology of each ConsumerQueue as its spec says, and reports differences in the status.
+// Reconciler makes the topology of each ConsumerQueue match its spec, and reports differences in the status.
 type Reconciler struct {
 	client client.Client
 	live   client.Reader
@@ -41,9 +41,10 @@ type Reconciler struct {
 	index      *ownership.Index
 	claimLock  *ownership.ClaimLock
 	handover   *ownership.Handover
-	// refreshes holds resources until a refresh if they are new, deleted, or annotated with another requested-at.
+	// refreshes makes new and deleted resources, and those with a new requested-at annotation, wait for a refresh.
 	refreshes *brokers.RefreshGate
-	// removals holds them before objects that left the spec are removed, and refusals after the broker refused a write.
+	// removals makes a resource wait for a refresh before Warren removes objects that left the spec. refusals does so after the broker
+	// refused a write.
 	removals, refusals *brokers.RefreshGate
 	orphaned           *orphanTimes
 	redeclared         *redeclared

@@ -46,7 +46,7 @@ func (r *report) recordTransitions(done plan.Plan, before []v1alpha1.Change, out
 	switch {
 	case done.Count() == 0 || (applied != nil && !outcome.inSync()):
 	case done.Drift && !isDrifted:
-		r.addEvent(corev1.EventTypeNormal, eventDriftCorrected, "Correct", declared+": the broker has what the spec asks for again")
+		r.addEvent(corev1.EventTypeNormal, eventDriftCorrected, "Correct", declared+"; the broker matches the spec again")
 	case !done.Drift:
 		r.addEvent(corev1.EventTypeNormal, eventDeclared, "Declare", declared)
 	}

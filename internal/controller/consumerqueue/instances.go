@@ -25,6 +25,6 @@ func (s *vhostScope) sharedVHost() []v1alpha1.Advisory {
 	}
 	return []v1alpha1.Advisory{{
 		Code: v1alpha1.AdvisorySharedVHost, Name: s.location.VHost,
-		Message: why + ": Warren removes nothing meanwhile, because the other instance may need it. Give each instance its own vhost",
+		Message: why + ". Until that stops, this instance removes nothing, because the other may need it. Give each instance its own vhost",
 	}}
 }

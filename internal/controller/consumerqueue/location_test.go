@@ -10,7 +10,7 @@ import (
 )
 
 // A connection of another namespace leads to its last accepted location, even if it is suspended or not open yet.
-func TestWasLetInAt(t *testing.T) {
+func TestOpenedVHostBefore(t *testing.T) {
 	t.Parallel()
 	letIn := controllertest.ConnectedTo("elsewhere", "default", "rabbit@a", "/")
 	letIn.Status.Location.VHost = "/"
@@ -32,7 +32,7 @@ func TestWasLetInAt(t *testing.T) {
 			bc := letIn.DeepCopy()
 			test.change(bc)
 			r := &Reconciler{client: controllertest.Client(t, nil, bc)}
-			got := r.wasLetInAt(t.Context(), controllertest.Named(t, "elsewhere", "orders", `{}`), test.own, here)
+			got := r.openedVHostBefore(t.Context(), controllertest.Named(t, "elsewhere", "orders", `{}`), test.own, here)
 			topologytest.Equal(t, "was let in", test.want, got)
 		})
 	}

@@ -44,7 +44,7 @@ func (v *vhostScope) prune(comparison *plan.Comparison) {
 				queues := []string{orphan.Entry.Name}
 				trying = append(trying, queues)
 				g := brokers.Group{Queues: queues, StillWanted: v.stillLeaving(orphan.Entry)}
-				before := v.previousBlock(orphan.Entry)
+				before := v.blockerWhileChecking(orphan.Entry)
 				known, err := v.deletions.Ensure(owner, v.connection, v.location.Cluster.Key(), g, v.checkAgain(orphan.Entry, before))
 				block = reasonToKeep(err)
 				if !known {
@@ -122,9 +122,9 @@ var (
 	}
 )
 
-// previousBlock returns that a queue is being checked. If the queue was not empty before, that stays the reason until the
-// operator, which may have restarted, knows better.
-func (v *vhostScope) previousBlock(entry v1alpha1.TopologyEntry) plan.Blocker {
+// blockerWhileChecking returns the Blocker of a queue that is being checked: notEmpty if the status reports that, so that a restart
+// does not change the status, and checking otherwise.
+func (v *vhostScope) blockerWhileChecking(entry v1alpha1.TopologyEntry) plan.Blocker {
 	known := slices.ContainsFunc(v.cq.Status.Advisories, func(advisory v1alpha1.Advisory) bool {
 		return advisory.Code == v1alpha1.AdvisoryOrphaned && advisory.Name == entry.Name && advisory.Reason == notEmpty.Reason
 	})

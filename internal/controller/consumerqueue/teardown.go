@@ -59,7 +59,7 @@ func (t *teardown) run(ctx context.Context) ([]plan.Retained, error) {
 			brokererr.ErrOtherCluster, recorded, recorded.Cluster.Endpoint, t.cq.ConnectionName(), here, here.Cluster.Endpoint)
 	}
 	if t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && t.mainIsForeign(t.cq, observed) {
-		t.retainAdopted(fmt.Sprintf("Warren found it, and did not declare the main queue %q", t.cq.QueueName()))
+		t.retainAdopted(fmt.Sprintf("another client declared it and the main queue %q", t.cq.QueueName()))
 	}
 	if err := t.checkRedeclared(observed); err != nil {
 		return nil, err

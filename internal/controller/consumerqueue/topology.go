@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	consumercontract "github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/ownership"
@@ -202,8 +203,9 @@ func postponedMessage(objects vhost.IDs) string {
 		names = bindings
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("others deleted %s %d times within %v: Warren declares it again once per %v. Find out what deletes it: "+
-		"a policy with expires, or another program", conditions.FirstN(names), maxRedeclared, redeclaredWithin, redeclareAgain)
+	return fmt.Sprintf("other clients deleted %s %d times within %s, so Warren declares each of them only once per %s. Find the cause, "+
+		"such as a policy that sets expires, or another program", conditions.FirstN(names), maxRedeclared,
+		consumercontract.Duration(redeclaredWithin), consumercontract.Duration(redeclareAgain))
 }
 
 // reportDrift writes into the status of a Ready resource that objects are missing, before they are declared again. The declaration

@@ -51,8 +51,8 @@ func checkDestinationKeeps(from Queue, m Move) *Blocker {
 		}
 		if why, drops := plan.DropsMessages(name, queue, observed.Policies); drops {
 			return stalled(v1alpha1.ReasonDestinationDropsMessages,
-				"%s: when the queue is full, it drops its oldest messages, so a Redrive could cost as many as it moves. Set overflow "+
-					"RejectPublish for the queue, or move the messages to another ConsumerQueue", why)
+				"%s: when the queue is full, it drops its oldest messages, so a Redrive could lose as many messages as it moves. Set "+
+					"overflow RejectPublish for the queue, or move the messages to another ConsumerQueue", why)
 		}
 	}
 	return nil

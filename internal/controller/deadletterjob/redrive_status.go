@@ -42,7 +42,7 @@ func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, e
 		return failed(v1alpha1.ReasonTooManyFailures,
 			"%s: they stay in queue %q, and status.failures lists the first of them", redriveSummary(status, "moved"), status.Source)
 	case errors.Is(err, mover.ErrWaitedTooLong):
-		return failed(v1alpha1.ReasonWaitedTooLong, "%s; %s. Queue %q has a delivery limit: each further try could cost a message",
+		return failed(v1alpha1.ReasonWaitedTooLong, "%s; %s. Queue %q has a delivery limit: each further attempt could lose a message",
 			redriveSummary(status, "moved"), conditions.ErrorSummary(err), status.Source)
 	case errors.Is(err, mover.ErrUnknownReturn):
 		return failed(v1alpha1.ReasonUnknownReturn, "%s; %s", redriveSummary(status, "moved"), conditions.ErrorSummary(err))

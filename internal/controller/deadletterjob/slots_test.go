@@ -97,8 +97,8 @@ func TestTheTextNamesTheLimitThatAJobWaitsFor(t *testing.T) {
 		"the rest is reserved": {
 			map[string]mover.Progress{"a": runs, "b": runs, "c": runs, "d": runs, "shop": runs},
 			firstHalfFull,
-			"at least 16 Redrives and Purges of all namespaces have begun, and the other slots are reserved for namespaces without one. " +
-				"This namespace has 1. This one begins when they have ended, or when fewer than 16 of all namespaces have begun. " +
+			"at least 16 Redrives and Purges of all namespaces have begun, and the other slots are reserved for namespaces without a Redrive or Purge. " +
+				"This namespace has 1. This one begins when those have ended, or when fewer than 16 of all namespaces have begun. " +
 				"To let this one begin earlier, suspend or cancel those of this namespace",
 		},
 	} {

@@ -37,7 +37,7 @@ type Tasks struct {
 	entries map[Key]*Entry
 }
 
-// Task is the turn of a job and the move that has begun in it. The zero Task is none.
+// Task is a job that has its turn, with its move once that has begun. The zero Task means that the job has no turn.
 type Task struct {
 	uid  types.UID
 	turn Turn

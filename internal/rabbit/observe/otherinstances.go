@@ -88,7 +88,7 @@ func (o otherOwners) clone() otherOwners { return otherOwners{maps.Clone(o.named
 func (o otherOwners) String() string {
 	text := strings.Join(slices.Sorted(maps.Keys(o.named)), ", ")
 	if o.more > 0 {
-		text += fmt.Sprintf(", and those of %d more connections and fences", o.more)
+		text += fmt.Sprintf(", and the owners of %d more connections and fences", o.more)
 	}
 	return text
 }
@@ -106,7 +106,7 @@ func (o *otherInstances) CheckUnshared(ctx context.Context) error {
 		return err
 	}
 	if others := o.Health.Read().OtherInstances; others != "" {
-		return o.Errors.Fail(brokererr.ErrShared, "another instance works on vhost %q, as owner %s", o.VHost, others)
+		return o.Errors.Fail(brokererr.ErrShared, "another instance of Warren works on vhost %q (owner %s)", o.VHost, others)
 	}
 	return nil
 }

@@ -26,8 +26,8 @@ func TestOtherOwners(t *testing.T) {
 	}{
 		"none":     {nil, ""},
 		"twice":    {[]string{"b", "a", "b"}, "a, b"},
-		"sorted":   {slices.Concat(owners, owners), strings.Join(owners[:16], ", ") + ", and those of 4 more connections and fences"},
-		"backward": {slices.Concat(backward, backward), strings.Join(owners[:16], ", ") + ", and those of 4 more connections and fences"},
+		"sorted":   {slices.Concat(owners, owners), strings.Join(owners[:16], ", ") + ", and the owners of 4 more connections and fences"},
+		"backward": {slices.Concat(backward, backward), strings.Join(owners[:16], ", ") + ", and the owners of 4 more connections and fences"},
 		"long":     {[]string{long}, brokererr.Truncate(long, maxOwnerLength)},
 	} {
 		t.Run(name, func(t *testing.T) {

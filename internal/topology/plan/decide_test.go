@@ -309,7 +309,7 @@ func TestANewRouteWaitsWhileTheOldOneMustStay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			comparison := edit{was: test.was, spec: test.spec, otherInstance: "another instance works on this vhost"}.compare(t)
+			comparison := edit{was: test.was, spec: test.spec, otherInstance: "another instance of Warren works on this vhost"}.compare(t)
 			known := topology.InventoryOf(topologytest.Owned(topologytest.Desired(t, test.was, topologytest.V43)))
 			got := plan.Decide(comparison, known, v1alpha1.DriftPolicyCorrect)
 			topologytest.Equal(t, "plan", test.want, planned(got), cmpopts.EquateEmpty())
