@@ -357,16 +357,16 @@ func TestABrowseWaitsForItsTurn(t *testing.T) {
 			Location: ownership.Location{Cluster: vhost.Cluster{Name: "a"}, VHost: "/"},
 		}
 		again := deadletterjob.User{Kind: "Redrive", ObjectKey: client.ObjectKey{Namespace: "shop", Name: "again"}}
-		job := h.users.Join(again, found.Turn(), func() {})
+		job := h.users.Join(again, found.Key(), func() {})
 		_, err := h.takeTurn(t.Context(), found, false)
 		topologytest.Equal(t, "too many", true, apierrors.IsTooManyRequests(err))
 		topologytest.Equal(t, "error", `Redrive "again" takes messages of queue "orders.dlq". Suspend the Redrive, or try again when it has ended`, err.Error())
 		seconds, _ := apierrors.SuggestsClientDelay(err)
 		topologytest.Equal(t, "seconds to wait for a job", retryLater, seconds)
-		job.LetIn(func() int { return 7 })
+		job.AdmitBrowses(func() int { return 7 })
 		entry, err := h.takeTurn(t.Context(), found, false)
-		topologytest.Equal(t, "error when the job lets browses in", nil, err)
-		held, _ := entry.Host()
+		topologytest.Equal(t, "error when the job admits browses", nil, err)
+		held, _ := entry.HeldByJob()
 		topologytest.Equal(t, "held by the job", 7, held)
 		entry.Leave()
 		_, err = h.takeTurn(t.Context(), found, true)

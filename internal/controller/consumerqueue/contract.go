@@ -228,9 +228,9 @@ func (s *scope) contractLeft() time.Duration {
 	return contractGrace - s.contracts.Since(s.key(), state)
 }
 
-// contractHold returns why consumers may still publish to objects that left the spec; empty if they do not. It reads the
+// contractPending returns why consumers may still publish to objects that left the spec; empty if they do not. It reads the
 // ConfigMap: the status may describe an earlier contract, or a user may have restored an older ConfigMap.
-func (v *vhostScope) contractHold(ctx context.Context) string {
+func (v *vhostScope) contractPending(ctx context.Context) string {
 	written := v.status.Contract
 	configMap := ""
 	switch {

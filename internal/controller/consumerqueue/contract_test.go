@@ -206,7 +206,7 @@ func TestTheContractOfAFormerConsumerQueueIsAdopted(t *testing.T) {
 	}
 }
 
-func TestContractHold(t *testing.T) {
+func TestContractPending(t *testing.T) {
 	t.Parallel()
 	const held = `consumers may still publish to it. Warren removes it 3m after ConfigMap "orders-contract" stops naming it`
 	// The time is according to the clock of another manager.
@@ -256,7 +256,7 @@ func TestContractHold(t *testing.T) {
 			v.live = controllertest.Client(t, nil, found)
 			v.contractLeft()
 			now.SetTime(now.Now().Add(test.seen))
-			topologytest.Equal(t, "hold", test.want, v.contractHold(t.Context()))
+			topologytest.Equal(t, "hold", test.want, v.contractPending(t.Context()))
 		})
 	}
 }

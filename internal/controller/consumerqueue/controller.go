@@ -85,9 +85,9 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		recreations: newRecreationTasks(connections.Lifetime(), connections.Enqueue),
 	}
 	connections.OnCurrent(func(connection *brokers.Broker) {
-		r.refreshes.Wake(connection)
-		r.removals.Wake(connection)
-		r.refusals.Wake(connection)
+		r.refreshes.EnqueueAnswered(connection)
+		r.removals.EnqueueAnswered(connection)
+		r.refusals.EnqueueAnswered(connection)
 	})
 	startDriftCounters()
 	wanted := predicate.Or(trigger.SpecOrRequest(), trigger.StatusLost(), recreationAnnotated())
@@ -98,7 +98,7 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		Watches(&v1alpha1.ConsumerQueue{}, r.indexPeers()).
 		Watches(&v1alpha1.Redrive{}, queueOfJob(), builder.WithPredicates(deadletterjob.RefusalChanged())).
 		Watches(&v1alpha1.Purge{}, queueOfJob(), builder.WithPredicates(deadletterjob.RefusalChanged())).
-		WatchesRawSource(source.TypedChannel(r.pool.ConsumerQueueEvents, wakeUp())).
+		WatchesRawSource(source.TypedChannel(r.pool.ConsumerQueueEvents, enqueueNoticed())).
 		WatchesRawSource(source.Channel(r.pool.MessageCountEvents, r.messageCountHandler())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrent,
@@ -117,16 +117,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	err := r.client.Get(ctx, request.NamespacedName, cq)
 	if apierrors.IsNotFound(err) {
 		r.forget(request.NamespacedName)
-		r.limiter.Pass(request.NamespacedName)
+		r.limiter.Decline(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
-		r.limiter.Pass(request.NamespacedName)
+		r.limiter.Decline(request.NamespacedName)
 		return ctrl.Result{}, fmt.Errorf("get ConsumerQueue: %w", err)
 	}
 	ownership.RestoreIntents(cq)
 	if !r.index.Await(ctx, cq, trigger.CacheSyncDelay) {
-		r.limiter.Pass(request.NamespacedName)
+		r.limiter.Decline(request.NamespacedName)
 		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
 	}
 	s := &scope{Reconciler: r, report: reportOn(cq)}
@@ -136,7 +136,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	done, err := run(ctx)
 	if done.waits != forSlot {
-		r.limiter.Pass(request.NamespacedName)
+		r.limiter.Decline(request.NamespacedName)
 	}
 	pauseIn, pausing := s.syncPause(ctx)
 	var writing error

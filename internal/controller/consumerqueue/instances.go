@@ -5,8 +5,8 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 )
 
-// hold returns why no object may be removed now; empty if objects may be removed.
-func (s *vhostScope) hold() string {
+// otherInstance returns why no object may be removed now; empty if objects may be removed.
+func (s *vhostScope) otherInstance() string {
 	if s.connection == nil {
 		return ""
 	}
@@ -19,7 +19,7 @@ func (s *vhostScope) hold() string {
 
 // sharedVHost returns the advisory that another instance works on the vhost, if one does.
 func (s *vhostScope) sharedVHost() []v1alpha1.Advisory {
-	why := s.hold()
+	why := s.otherInstance()
 	if why == "" {
 		return nil
 	}

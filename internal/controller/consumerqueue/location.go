@@ -41,7 +41,7 @@ func (r *Reconciler) locationOf(ctx context.Context, cq *v1alpha1.ConsumerQueue)
 func (r *Reconciler) view(
 	ctx context.Context, cq *v1alpha1.ConsumerQueue, own *brokers.Broker, here ownership.Location, version vhost.Version,
 ) (ownership.View, error) {
-	neighbours, err := r.pool.Neighbours(ctx, cq.Namespace, own)
+	others, err := r.pool.OtherNamespaces(ctx, cq.Namespace, own)
 	if err != nil {
 		return ownership.View{}, fmt.Errorf("find out which connections of other namespaces lead to vhost %q: %w", here.VHost, err)
 	}
@@ -50,7 +50,7 @@ func (r *Reconciler) view(
 		if other.Namespace == cq.Namespace {
 			return r.locationOf(ctx, other)
 		}
-		leadsHere, open := neighbours[brokers.ConnectionKey(other)]
+		leadsHere, open := others[brokers.ConnectionKey(other)]
 		if leadsHere || !open && r.openedVHostBefore(ctx, other, own.Health(), here) {
 			return here
 		}

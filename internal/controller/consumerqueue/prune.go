@@ -86,12 +86,12 @@ func (v *vhostScope) stillLeaving(entry v1alpha1.TopologyEntry) func(context.Con
 		if now.peers, err = now.view(ctx, now.cq, now.connection, now.location, now.version); err != nil {
 			return err
 		}
-		return mayLeave(now.compare(ctx), entry)
+		return checkOrphanRemovable(now.compare(ctx), entry)
 	}
 }
 
-// mayLeave returns why an object must not be deleted; nil if it may.
-func mayLeave(comparison plan.Comparison, entry v1alpha1.TopologyEntry) error {
+// checkOrphanRemovable returns why an object must not be deleted; nil if it may.
+func checkOrphanRemovable(comparison plan.Comparison, entry v1alpha1.TopologyEntry) error {
 	for _, orphan := range comparison.Orphans {
 		if orphan.ID() != topology.IDOf(entry) {
 			continue
@@ -107,7 +107,7 @@ func mayLeave(comparison plan.Comparison, entry v1alpha1.TopologyEntry) error {
 func orphaned(entry v1alpha1.TopologyEntry, why plan.Blocker) v1alpha1.Advisory {
 	return v1alpha1.Advisory{
 		Code: v1alpha1.AdvisoryOrphaned, Reason: why.Reason, Name: entry.Name,
-		Message: fmt.Sprintf("%v is no longer in the spec; kept: %s", topology.IDOf(entry), why.Message),
+		Message: fmt.Sprintf("%v is no longer in the spec; retained: %s", topology.IDOf(entry), why.Message),
 	}
 }
 

@@ -55,9 +55,9 @@ func TestRemovalOf(t *testing.T) {
 func TestPruneReportsWhatRemains(t *testing.T) {
 	t.Parallel()
 	const (
-		used  = `exchange "used" is no longer in the spec; kept: "audit" is bound to it`
-		fed   = `queue "fed" is no longer in the spec; kept: queue "theirs" still dead-letters to it`
-		empty = `queue "dlq" is no longer in the spec; kept: `
+		used  = `exchange "used" is no longer in the spec; retained: "audit" is bound to it`
+		fed   = `queue "fed" is no longer in the spec; retained: queue "theirs" still dead-letters to it`
+		empty = `queue "dlq" is no longer in the spec; retained: `
 	)
 	for name, test := range map[string]struct {
 		policy v1alpha1.DriftPolicy

@@ -40,7 +40,7 @@ func recreates(cq *v1alpha1.ConsumerQueue) bool {
 // planRecreation chooses the queue to recreate next, and decides whether its recreation begins now. It returns the summary with that
 // decision, and the status of the recreation if it begins.
 func (v *vhostScope) planRecreation(comparison plan.Comparison, outcome summary) (summary, *v1alpha1.RecreationStatus) {
-	if !recreates(v.cq) || !comparison.Recreate() {
+	if !recreates(v.cq) || !comparison.RequiresRecreation() {
 		v.dropPlanned()
 		return outcome, nil
 	}

@@ -119,7 +119,7 @@ func recreation(comparison plan.Comparison, refused error) *conditions.Value {
 	switch {
 	case refused == nil && comparison.Upgraded:
 		value = conditions.True(v1alpha1.ReasonBrokerUpgraded, recreationMessage(comparison.Changes, nil)+upgradeAdvice(comparison.Changes))
-	case refused != nil || comparison.Recreate():
+	case refused != nil || comparison.RequiresRecreation():
 		value = conditions.True(v1alpha1.ReasonRecreationRequired, recreationMessage(comparison.Changes, refused))
 	}
 	return &value

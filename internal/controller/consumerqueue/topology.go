@@ -97,7 +97,7 @@ func (s *scope) resolveVHost(
 
 // reconcile compares, decides, claims, applies, prunes and reports.
 func (v *vhostScope) reconcile(ctx context.Context) (waiting, error) {
-	conflict, err := v.peers.FindConflict(ctx, v.candidate(), rivalReader{v.live, v.Reconciler})
+	conflict, err := v.peers.FindConflict(ctx, v.candidate(), peerReader{v.live, v.Reconciler})
 	if err != nil {
 		return waiting{}, err
 	}
@@ -272,7 +272,7 @@ func (v *vhostScope) compare(ctx context.Context) plan.Comparison {
 	observed, _ := v.connection.Observe(names)
 	input := v.diffInput()
 	if leaving {
-		input.ContractPending = v.contractHold(ctx)
+		input.ContractPending = v.contractPending(ctx)
 	}
 	return plan.Diff(v.desired, observed, input)
 }
@@ -280,9 +280,9 @@ func (v *vhostScope) compare(ctx context.Context) plan.Comparison {
 func (v *vhostScope) diffInput() plan.Input {
 	return plan.Input{
 		Older:    func() []topology.Topology { return topology.DesiredOnOlderVersions(v.cq, v.version) },
-		Unwanted: v.peers.Unwanted, UnwantedFrom: v.peers.UnwantedFrom, Owned: v.owned, Shared: v.peers.AnyNeeds, OtherInstance: v.hold(),
+		Unwanted: v.peers.Unwanted, UnwantedFrom: v.peers.UnwantedFrom, Owned: v.owned, Shared: v.peers.AnyNeeds, OtherInstance: v.otherInstance(),
 		ClearPolicy: func(name string) string { return brokers.ClearPolicy(v.location.VHost, brokers.Quoted(name)) },
-		Version:     v.version, Recreates: recreates(v.cq),
+		Version:     v.version, WarrenRecreates: recreates(v.cq),
 	}
 }
 
@@ -301,7 +301,7 @@ func (v *vhostScope) apply(
 	applied = v.connection.Remove(ctx, v.location.Cluster.Key(), removal)
 	if onlyInUse(applied) {
 		comparison = v.compare(ctx)
-		comparison.Keep(removal.Exchanges, blockedByHiddenBinding)
+		comparison.Block(removal.Exchanges, blockedByHiddenBinding)
 		return comparison, nil
 	}
 	if errors.Is(applied, brokererr.ErrShared) { // found out just now

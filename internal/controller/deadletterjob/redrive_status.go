@@ -25,10 +25,10 @@ func recordRedrive(status *v1alpha1.RedriveStatus, task Task) {
 }
 
 func (w *redriveWork) RunningCondition(progress mover.Progress, m Move) conditions.Value {
-	message := fmt.Sprintf("moves messages from queue %q", m.Turn.Queue)
+	message := fmt.Sprintf("moves messages from queue %q", m.Queue.Name)
 	switch {
 	case w.job.DryRun:
-		message = fmt.Sprintf("examines the messages of queue %q", m.Turn.Queue)
+		message = fmt.Sprintf("examines the messages of queue %q", m.Queue.Name)
 	case m.Destination != "":
 		message += fmt.Sprintf(" to queue %q", m.Destination)
 	}

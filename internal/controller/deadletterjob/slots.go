@@ -32,8 +32,8 @@ const (
 
 // Wait is why a job does not get its turn now. The zero Wait is none.
 type Wait struct {
-	// rival has the turn at the queue.
-	rival User
+	// blockedBy has the turn at the queue.
+	blockedBy User
 	// namesake: the move of a deleted job of the same name has not ended.
 	namesake bool
 	// full is the limit that leaves no slot. begun is how many jobs of the namespace have begun.
@@ -62,7 +62,7 @@ func (w Wait) textFor(job Key, queue string) string {
 		return fmt.Sprintf("%d Redrives and Purges of other namespaces have begun, which is the maximum. This one begins when one of them "+
 			"ends. No change in this namespace lets it begin earlier", processJobs)
 	}
-	return w.rival.Uses(queue, job.Namespace)
+	return w.blockedBy.Uses(queue, job.Namespace)
 }
 
 // usage counts the jobs of a namespace that have begun, and the jobs among them that do not wait.

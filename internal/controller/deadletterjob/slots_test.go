@@ -36,7 +36,7 @@ func (s *slots) ask(namespace string, limited bool, progress mover.Progress) (jo
 	s.t.Helper()
 	s.number++
 	job = Key{Redrive, client.ObjectKey{Namespace: namespace, Name: fmt.Sprint(s.number)}}
-	if wait, granted = s.acquire(job, "1", turnAt("default", job.Name)); granted {
+	if wait, granted = s.acquire(job, "1", queueAt("default", job.Name)); granted {
 		config := silent(0)
 		config.Limited = limited
 		s.begin(job, Move{Broker: &brokers.Broker{Mover: s.mover}}, config, mover.Settings{}, time.Now())
