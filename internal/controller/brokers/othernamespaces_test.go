@@ -17,7 +17,7 @@ import (
 )
 
 // OtherNamespaces skips a connection that was not matched yet: its broker is unknown.
-func TestNeighbours(t *testing.T) {
+func TestOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	own := brokerstest.New(topologytest.V43, "/", "own")
 	opened := map[types.NamespacedName]*brokerstest.Broker{

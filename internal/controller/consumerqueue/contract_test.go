@@ -154,7 +154,7 @@ func TestTheContractCannotBeWritten(t *testing.T) {
 			want: `ConfigMap "orders-contract": configmaps "orders-contract" is forbidden: no right: install config/contract, or set consumerContracts.enabled in the chart`,
 		},
 		"the API server does not answer": {
-			fails: down, retried: down, want: `ConfigMap "orders-contract" of spec.contract: the API server is down`,
+			fails: down, retried: down, want: `ConfigMap "orders-contract": the API server is down`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

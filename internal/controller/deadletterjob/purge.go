@@ -9,6 +9,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=purges,verbs=list;watch;patch;delete
@@ -95,7 +96,7 @@ func (w *purgeWork) RecordIntent() {
 func (w *purgeWork) RunningCondition(progress mover.Progress, m Move) conditions.Value {
 	if w.isCounted() {
 		return runningCondition(progress, v1alpha1.ReasonDeleting, fmt.Sprintf(
-			"deletes %s of queue %q", messagesText(*w.status.Matched), m.Queue.Name))
+			"deletes %s of queue %q", text.Count(*w.status.Matched, "message"), m.Queue.Name))
 	}
 	return runningCondition(progress, v1alpha1.ReasonCounting, fmt.Sprintf("counts the messages of queue %q that match", m.Queue.Name))
 }

@@ -15,11 +15,11 @@ type purgeFilter struct {
 	now   time.Time
 }
 
-func (j purgeFilter) Skips(message *amqp.Delivery) string {
-	return string(j.rules.Skips(j.rules.Source.Read(message), j.now))
+func (f purgeFilter) Skips(message *amqp.Delivery) string {
+	return string(f.rules.Skips(f.rules.Source.Read(message), f.now))
 }
 
-func (j purgeFilter) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }
+func (f purgeFilter) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }
 
 // newPurgeFilter returns the filter of a Purge. It computes ages at the time when the Purge was created, so that no message
 // begins to match between count and deletion.

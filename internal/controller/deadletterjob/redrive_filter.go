@@ -20,25 +20,25 @@ type redriveFilter struct {
 	now func() time.Time
 }
 
-func (j redriveFilter) Skips(message *amqp.Delivery) string {
-	return string(j.rules.Skips(j.rules.Source.Read(message), j.now()))
+func (f redriveFilter) Skips(message *amqp.Delivery) string {
+	return string(f.rules.Skips(f.rules.Source.Read(message), f.now()))
 }
 
 var errNoOrigin = errors.New("the headers of the message do not say where it was published first")
 
-func (j redriveFilter) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error) {
-	deadLetter := j.rules.Source.Read(message)
+func (f redriveFilter) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error) {
+	deadLetter := f.rules.Source.Read(message)
 	route := contract.Route{Exchange: deadLetter.Origin.Exchange, RoutingKey: deadLetter.Origin.RoutingKey}
 	switch {
-	case j.to != nil:
-		route = *j.to
+	case f.to != nil:
+		route = *f.to
 	case !deadLetter.Origin.Routed:
 		return route, amqp.Publishing{}, errNoOrigin
 	}
-	return route, j.headers.Copy(deadLetter, j.now(), seq), nil
+	return route, f.headers.Copy(deadLetter, f.now(), seq), nil
 }
 
-func (j redriveFilter) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }
+func (f redriveFilter) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }
 
 func newRedriveFilter(redrive *v1alpha1.Redrive, m Move) (redriveFilter, *Blocker) {
 	selector, wrong := compileSelector(redrive.Spec.Selector)

@@ -8,6 +8,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 const maxFailuresListed = 10
@@ -49,7 +50,7 @@ func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, e
 	case err != nil:
 		return taskFailed(Redrive, &status.JobStatus, redriveSummary(status, "moved"), err)
 	case dryRun && limit != nil && *status.Moved > int64(*limit):
-		matched := messagesText(*status.Moved)
+		matched := text.Count(*status.Moved, "message")
 		status.Moved = new(int64(*limit))
 		return completed(v1alpha1.ReasonDryRun,
 			"%s: %s match, and spec.maxMessages is %d", redriveSummary(status, "would be moved"), matched, *limit)
@@ -67,7 +68,7 @@ func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, e
 
 func redriveSummary(status *v1alpha1.RedriveStatus, verb string) string {
 	parts := []string{fmt.Sprintf("%s of %s %s",
-		rangeText(&status.JobStatus, status.Moved), messagesText(number(status.Total)), verb)}
+		rangeText(&status.JobStatus, status.Moved), text.Count(number(status.Total), "message"), verb)}
 	parts = append(parts, countTexts(&status.JobStatus)...)
 	if failed := number(status.Failed); failed > 0 {
 		parts = append(parts, fmt.Sprintf("%d could not be moved", failed))

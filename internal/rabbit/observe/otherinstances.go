@@ -15,6 +15,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 // Two instances of Warren on one vhost, for example from two Kubernetes clusters, do not know each other's ConsumerQueues, and each
@@ -68,7 +69,7 @@ func (o *otherOwners) add(owner string) {
 	if o.named == nil {
 		o.named = map[string]int{}
 	}
-	o.named[brokererr.Truncate(owner, maxOwnerLength)]++
+	o.named[text.Truncate(owner, maxOwnerLength)]++
 	if len(o.named) <= maxNamedOwners {
 		return
 	}
@@ -79,7 +80,7 @@ func (o *otherOwners) add(owner string) {
 
 // mayHave reports whether an owner may be among them.
 func (o otherOwners) mayHave(owner string) bool {
-	return o.more > 0 || o.named[brokererr.Truncate(owner, maxOwnerLength)] > 0
+	return o.more > 0 || o.named[text.Truncate(owner, maxOwnerLength)] > 0
 }
 
 func (o otherOwners) clone() otherOwners { return otherOwners{maps.Clone(o.named), o.more} }

@@ -12,6 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/text"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -156,17 +157,10 @@ func DropLimits(queue string, arguments vhost.Arguments, policies []vhost.Policy
 func (h counts) checkEmpty(errs brokererr.Errors, queue string) error {
 	switch {
 	case h.ready > 0:
-		return errs.Fail(brokererr.ErrNotEmpty, "queue %q holds %s", queue, count(h.ready, "message"))
+		return errs.Fail(brokererr.ErrNotEmpty, "queue %q holds %s", queue, text.Count(h.ready, "message"))
 	case h.consumers > 0:
-		text := fmt.Sprintf("%v: queue %q has %s", brokererr.ErrNotEmpty, queue, count(h.consumers, "consumer"))
+		text := fmt.Sprintf("%v: queue %q has %s", brokererr.ErrNotEmpty, queue, text.Count(h.consumers, "consumer"))
 		return errs.Because([]error{brokererr.ErrNotEmpty, brokererr.ErrConsumed}, text)
 	}
 	return nil
-}
-
-func count(number int, what string) string {
-	if number != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", number, what)
 }
