@@ -62,7 +62,7 @@ const (
 	AdvisoryReasonRecreationPending AdvisoryReason = "RecreationPending"
 	// AdvisoryReasonReplacementPending: the replacement of the object does not exist yet.
 	AdvisoryReasonReplacementPending AdvisoryReason = "ReplacementPending"
-	// AdvisoryReasonDeadLetters: a queue dead-letters here.
+	// AdvisoryReasonDeadLetters: a queue dead-letters to the object or through it.
 	AdvisoryReasonDeadLetters AdvisoryReason = "DeadLetters"
 	// AdvisoryReasonInUse: something else at the broker uses the object.
 	AdvisoryReasonInUse AdvisoryReason = "InUse"

@@ -118,7 +118,7 @@ type QueueSpec struct {
 
 	QueueSettings `json:",inline"`
 
-	// singleActiveConsumer lets only one consumer at a time receive messages (x-single-active-consumer).
+	// singleActiveConsumer restricts delivery to one consumer at a time (x-single-active-consumer).
 	// +optional
 	SingleActiveConsumer bool `json:"singleActiveConsumer,omitempty"`
 }

@@ -181,7 +181,7 @@ type RecreationStatus struct {
 	// +optional
 	ConsumersMayStart bool `json:"consumersMayStart,omitempty"`
 
-	// pause is the pause that the contract in the ConfigMap of spec.contract asks of the consumers; absent if it asks for none.
+	// pause is the pause that Warren requests from the consumers, through the ConfigMap of spec.contract; absent if it requests none.
 	// +optional
 	Pause *ConsumerPause `json:"pause,omitempty"`
 
@@ -207,7 +207,7 @@ type ConsumerPause struct {
 	Ended bool `json:"ended,omitempty"`
 }
 
-// EndPause makes the consumers consume again, if they were asked to pause.
+// EndPause marks the pause as ended, so that the consumers resume. It does nothing if there is no pause.
 func (r *RecreationStatus) EndPause() {
 	if r.Pause != nil {
 		r.Pause = &ConsumerPause{Until: r.Pause.Until, Ended: true}

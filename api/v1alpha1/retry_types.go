@@ -20,9 +20,9 @@ type RetrySpec struct {
 	// +optional
 	MaxAttempts *int32 `json:"maxAttempts,omitempty"`
 
-	// strategy is how a failed message reaches its wait. Publish (the default): the consumer publishes a copy to a delay tier, then
-	// acknowledges. Reject: the consumer rejects the message, and the broker moves it to the single delay tier. Requeue: the
-	// consumer requeues the message by basic.reject, and the broker dead-letters it after maxAttempts.
+	// strategy is how a failed message is delayed before its next attempt. Publish (the default): the consumer publishes a copy to a
+	// delay tier, then acknowledges. Reject: the consumer rejects the message, and the broker moves it to the single delay tier.
+	// Requeue: the consumer requeues the message by basic.reject, and the broker dead-letters it after maxAttempts.
 	// +optional
 	Strategy RetryStrategy `json:"strategy,omitempty"`
 
@@ -124,7 +124,7 @@ const (
 	RetryPolicyNone        RetryPolicy = "None"
 )
 
-// RetryStrategy is how a failed message reaches its wait.
+// RetryStrategy is how a failed message is delayed before its next attempt.
 //
 // +kubebuilder:validation:Enum=Publish;Reject;Requeue
 type RetryStrategy string

@@ -40,8 +40,8 @@ func (h *Handler) takeTurn(ctx context.Context, found deadletterjob.Queue, compl
 		join, within = h.users.Join, exportTurnTime
 	}
 	granted := make(chan struct{})
-	entry := join(deadletterjob.User{ObjectKey: client.ObjectKeyFromObject(found.ConsumerQueue)}, found.Turn(), func() { close(granted) })
-	rival, waits := entry.Waits()
+	entry := join(deadletterjob.User{ObjectKey: client.ObjectKeyFromObject(found.ConsumerQueue)}, found.Key(), func() { close(granted) })
+	blockedBy, waits := entry.Waits()
 	if !waits {
 		return entry, nil
 	}
@@ -52,7 +52,7 @@ func (h *Handler) takeTurn(ctx context.Context, found deadletterjob.Queue, compl
 	case <-granted:
 		return entry, nil
 	case <-limit.C:
-		err = whileUsed(rival, rival.Uses(found.Names.Queue, found.ConsumerQueue.Namespace))
+		err = whileUsed(blockedBy, blockedBy.Uses(found.Names.Queue, found.ConsumerQueue.Namespace))
 	case <-ctx.Done():
 		err = unavailable(retrySoon, ctx.Err().Error())
 	}
@@ -61,11 +61,11 @@ func (h *Handler) takeTurn(ctx context.Context, found deadletterjob.Queue, compl
 }
 
 // whileUsed returns the error if another user keeps the queue. A browse ends soon, but a job may take hours.
-func whileUsed(rival deadletterjob.User, why string) error {
-	if rival.Kind == "" {
-		return apierrors.NewTooManyRequests(why+"; try again soon", retrySoon)
+func whileUsed(blockedBy deadletterjob.User, why string) error {
+	if blockedBy.Kind == "" {
+		return tooMany(why + "; try again soon")
 	}
-	return apierrors.NewTooManyRequests(why+". Suspend the "+rival.Kind+", or try again when it has ended", retryLater)
+	return apierrors.NewTooManyRequests(why+". Suspend the "+blockedBy.Kind+", or try again when it has ended", retryLater)
 }
 
 // target is a queue that may be browsed, with an entry in the register of users.
@@ -129,7 +129,7 @@ func (t target) browse(
 			return !enough
 		},
 	})
-	held, hosted := t.entry.Host()
+	held, beside := t.entry.HeldByJob()
 	seen := v1alpha1.Seen{Unseen: int64(browsed.Unseen), Held: int64(held)}
 	switch {
 	case errors.Is(err, mover.ErrUnreadable):
@@ -138,7 +138,7 @@ func (t target) browse(
 		seen.PartialReason = v1alpha1.PartialTime
 	case err != nil:
 		return browsed, seen, browseError(err, t.Names.Queue)
-	case hosted:
+	case beside:
 		seen.PartialReason = v1alpha1.PartialJobRunning
 	default:
 		seen.PartialReason = partialReason(browsed, limit, enough, t.DelaysReturned)

@@ -125,11 +125,11 @@ func (h *Handler) answer(w http.ResponseWriter, r *request, answers answer) (any
 	if r.namespace != "" && !h.watches(r.namespace) {
 		return nil, conflict("Warren does not watch namespace %q", r.namespace)
 	}
-	slots := h.lists
+	slots, verb := h.lists, "list queues"
 	if r.name != "" { // the response contains messages
-		slots = h.answers
+		slots, verb = h.answers, "wait for answers"
 	}
-	end, err := slots.take(r.namespace)
+	end, err := takeSlot(slots, r.namespace, verb)
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +261,7 @@ func (h *Handler) target(ctx context.Context, r request, complete bool) (target,
 	if err != nil {
 		return target{}, nil, err
 	}
-	end, err := h.browses.take(r.namespace)
+	end, err := takeSlot(h.browses, r.namespace, "browse queues")
 	if err != nil {
 		entry.Leave()
 		return target{}, nil, err

@@ -79,7 +79,7 @@ func newWorld(t *testing.T, spec string, change func(*messaging.ConsumerQueue)) 
 	}
 	w.handler = &Handler{
 		reader: api, finder: deadletterjob.NewFinder(api, pool, alone), users: &deadletterjob.Register{},
-		answers: newAnswers(), lists: newLists(), browses: newBrowses(), redact: defaults,
+		answers: newShares(maxAnswers, maxEach), lists: newShares(maxLists, maxEach), browses: newShares(maxBrowses, maxEach), redact: defaults,
 		watches: func(namespace string) bool { return namespace != "elsewhere" }, log: logr.Discard(),
 		authorize: func(_ context.Context, _ *http.Request, asked attributes) (string, func(context.Context) error, error) {
 			w.asked = asked
@@ -357,16 +357,16 @@ func TestABrowseWaitsForItsTurn(t *testing.T) {
 			Location: ownership.Location{Cluster: vhost.Cluster{Name: "a"}, VHost: "/"},
 		}
 		again := deadletterjob.User{Kind: "Redrive", ObjectKey: client.ObjectKey{Namespace: "shop", Name: "again"}}
-		job := h.users.Join(again, found.Turn(), func() {})
+		job := h.users.Join(again, found.Key(), func() {})
 		_, err := h.takeTurn(t.Context(), found, false)
 		topologytest.Equal(t, "too many", true, apierrors.IsTooManyRequests(err))
 		topologytest.Equal(t, "error", `Redrive "again" takes messages of queue "orders.dlq". Suspend the Redrive, or try again when it has ended`, err.Error())
 		seconds, _ := apierrors.SuggestsClientDelay(err)
 		topologytest.Equal(t, "seconds to wait for a job", retryLater, seconds)
-		job.LetIn(func() int { return 7 })
+		job.AdmitBrowses(func() int { return 7 })
 		entry, err := h.takeTurn(t.Context(), found, false)
-		topologytest.Equal(t, "error when the job lets browses in", nil, err)
-		held, _ := entry.Host()
+		topologytest.Equal(t, "error when the job admits browses", nil, err)
+		held, _ := entry.HeldByJob()
 		topologytest.Equal(t, "held by the job", 7, held)
 		entry.Leave()
 		_, err = h.takeTurn(t.Context(), found, true)
@@ -397,19 +397,21 @@ func TestAnswersAtATime(t *testing.T) {
 		}
 	}
 	status := func(path string) int { return w.get(path, "", &map[string]any{}).StatusCode }
-	tooMany := func(message string) refusal { return refusal{429, metav1.StatusReasonTooManyRequests, message, "1"} }
+	tooMany := func(of string) refusal {
+		return refusal{429, metav1.StatusReasonTooManyRequests, "requests " + of + " have reached the maximum for now; try again", "1"}
+	}
 	const messages, ofTill = ofShop + "/orders/messages", "/apis/deadletters.messaging.warren.dev/v1alpha1/namespaces/till/deadletterqueues"
 	occupy(ofShop, ofShop)
 	topologytest.Equal(t, "messages beside lists", http.StatusOK, status(messages))
 	occupy(messages, ofShop+"/orders/export")
-	topologytest.Equal(t, "messages", tooMany(`2 of the requests that wait for answers are about namespace "shop"; try again`), w.refusal(messages))
-	topologytest.Equal(t, "list", tooMany(`2 of the requests that list queues are about namespace "shop"; try again`), w.refusal(ofShop))
+	topologytest.Equal(t, "messages", tooMany(`of namespace "shop" that wait for answers`), w.refusal(messages))
+	topologytest.Equal(t, "list", tooMany(`of namespace "shop" that list queues`), w.refusal(ofShop))
 	topologytest.Equal(t, "list beside messages, of another namespace", http.StatusOK, status(ofTill))
 	occupy(allQueues, allQueues)
-	topologytest.Equal(t, "list of all", tooMany(`2 of the requests that list queues are about all namespaces; try again`), w.refusal(allQueues))
+	topologytest.Equal(t, "list of all", tooMany("for all namespaces that list queues"), w.refusal(allQueues))
 	topologytest.Equal(t, "list beside lists of all", http.StatusOK, status(ofTill))
-	_, err := w.handler.answers.take("till")
-	topologytest.Equal(t, "messages of another namespace", nil, err)
+	end, _ := w.handler.answers.take("till")
+	topologytest.Equal(t, "slot for messages of another namespace", true, end != nil)
 	close(reads)
 	clients.Wait()
 	for _, path := range []string{messages, ofShop, allQueues} {

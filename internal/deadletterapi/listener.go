@@ -19,7 +19,7 @@ func (l fairListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		host, _, _ := net.SplitHostPort(connection.RemoteAddr().String()) // an address of TCP always has a port
-		if end, err := l.slots.take(host); err == nil {
+		if end, _ := l.slots.take(host); end != nil {
 			return slottedConn{connection, sync.OnceFunc(end)}, nil
 		}
 		_ = connection.Close()

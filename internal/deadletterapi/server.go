@@ -67,15 +67,15 @@ func Setup(mgr ctrl.Manager, finder *deadletterjob.Finder, users *deadletterjob.
 	label := label{pod: options.Pod, client: mgr.GetClient(), log: log, cleared: make(chan struct{})}
 	handler := &Handler{
 		reader: mgr.GetClient(), finder: finder, authorize: gate{access, proxy}.authorize, users: users,
-		answers: newAnswers(), lists: newLists(), browses: newBrowses(), redact: redact,
-		log: log,
+		answers: newShares(maxAnswers, maxEach), lists: newShares(maxLists, maxEach), browses: newShares(maxBrowses, maxEach),
+		redact: redact, log: log,
 		watches: func(namespace string) bool {
 			return len(options.Namespaces) == 0 || slices.Contains(options.Namespaces, namespace)
 		},
 	}
 	s := &server{
 		address: options.BindAddress, handler: handler, certificates: certificates, proxy: proxy, label: label,
-		connections: newConnections(), log: log,
+		connections: newShares(maxConnections, maxEachAddress), log: log,
 	}
 	return errors.Join(mgr.Add(label), mgr.Add(s))
 }

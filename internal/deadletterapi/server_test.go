@@ -89,7 +89,7 @@ var insecure = &tls.Config{InsecureSkipVerify: true}
 
 func TestServer(t *testing.T) {
 	t.Parallel()
-	address, stop := started(t, newConnections())
+	address, stop := started(t, newShares(maxConnections, maxEachAddress))
 	transport := &http.Transport{TLSClientConfig: insecure.Clone(), ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
 	asks := &http.Client{Transport: transport}
@@ -113,7 +113,7 @@ func TestServer(t *testing.T) {
 func TestConnectionsAtATime(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	address, stop := started(t, newShares("are connections", 8, 2))
+	address, stop := started(t, newShares(8, 2))
 	connect := func() (net.Conn, error) { return tls.Dial("tcp", address, insecure) }
 	connected := func() (connection net.Conn) {
 		g.Eventually(func() (err error) {

@@ -26,8 +26,6 @@ const (
 // by address in the same way. An owner gets a second slot only while less than half of all slots are taken: the rest is reserved for
 // owners without a slot.
 type shares struct {
-	// verb completes "other requests …" in messages.
-	verb string
 	// max is the number of slots, each how many of them one owner may have.
 	max, each int
 
@@ -36,44 +34,48 @@ type shares struct {
 	inAll int
 }
 
-func newShares(verb string, limit, each int) *shares {
-	return &shares{verb: verb, max: limit, each: each, taken: map[string]int{}}
+func newShares(limit, each int) *shares {
+	return &shares{max: limit, each: each, taken: map[string]int{}}
 }
 
-func newAnswers() *shares { return newShares("wait for answers", maxAnswers, maxEach) }
-
-func newBrowses() *shares { return newShares("browse queues", maxBrowses, maxEach) }
-
-func newLists() *shares { return newShares("list queues", maxLists, maxEach) }
-
-func newConnections() *shares { return newShares("are connections", maxConnections, maxEachAddress) }
-
-// take occupies a slot of a namespace until end is called. If there is none, it returns 429 immediately.
-func (s *shares) take(namespace string) (end func(), err error) {
+// take occupies a slot of an owner until end is called. It returns nil if there is none, with the number of slots that the owner has
+// already.
+func (s *shares) take(owner string) (end func(), has int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	has := s.taken[namespace]
-	switch {
-	case s.inAll >= s.max:
-		return nil, apierrors.NewTooManyRequests(fmt.Sprintf("%d other requests %s; try again", s.inAll, s.verb), retrySoon)
-	case has >= s.each, has > 0 && s.inAll >= s.max/2:
-		about := fmt.Sprintf("namespace %q", namespace)
-		if namespace == "" {
-			about = "all namespaces"
-		}
-		text := fmt.Sprintf("%d of the requests that %s are about %s; try again", has, s.verb, about)
-		return nil, apierrors.NewTooManyRequests(text, retrySoon)
+	has = s.taken[owner]
+	if s.inAll >= s.max || has >= s.each || has > 0 && s.inAll >= s.max/2 {
+		return nil, has
 	}
-	s.taken[namespace]++
+	s.taken[owner]++
 	s.inAll++
-	return func() { s.free(namespace) }, nil
+	return func() { s.free(owner) }, has
 }
 
-func (s *shares) free(namespace string) {
+func (s *shares) free(owner string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inAll--
-	if s.taken[namespace]--; s.taken[namespace] == 0 {
-		delete(s.taken, namespace)
+	if s.taken[owner]--; s.taken[owner] == 0 {
+		delete(s.taken, owner)
 	}
 }
+
+// takeSlot occupies a slot of a namespace until end is called. If there is none, it returns 429 immediately. verb completes "requests
+// that …".
+func takeSlot(slots *shares, namespace, verb string) (end func(), err error) {
+	end, has := slots.take(namespace)
+	of := ""
+	switch {
+	case end != nil:
+		return end, nil
+	case has == 0: // other namespaces have all slots
+	case namespace == "":
+		of = " for all namespaces"
+	default:
+		of = fmt.Sprintf(" of namespace %q", namespace)
+	}
+	return nil, tooMany(fmt.Sprintf("requests%s that %s have reached the maximum for now; try again", of, verb))
+}
+
+func tooMany(message string) error { return apierrors.NewTooManyRequests(message, retrySoon) }

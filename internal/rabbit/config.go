@@ -96,7 +96,7 @@ func (c Config) errors() brokererr.Errors {
 	return brokererr.Errors{Username: c.Username, Password: c.Password, VHost: c.VHost}
 }
 
-// Validate returns an error that names the first field that cannot be used. It shows no credentials.
+// Validate returns an error that describes the first field that cannot be used. It shows no credentials.
 func (c Config) Validate() error {
 	_, err := c.parse()
 	return err
@@ -109,36 +109,36 @@ type endpoints struct {
 }
 
 func (c Config) parse() (endpoints, error) {
-	amqpURI, err := parseURI("AMQPURI", c.AMQPURI, "amqp", "amqps")
+	amqpURI, err := parseURI("the AMQP URI", c.AMQPURI, "amqp", "amqps")
 	if err != nil {
 		return endpoints{}, err
 	}
-	managementURI, err := parseURI("ManagementURI", c.ManagementURI, "http", "https")
+	managementURI, err := parseURI("the management URI", c.ManagementURI, "http", "https")
 	if err != nil {
 		return endpoints{}, err
 	}
 	if c.VHost == "" {
-		return endpoints{}, errors.New("VHost: must not be empty; the default vhost is \"/\"")
+		return endpoints{}, errors.New("the vhost must not be empty; the default vhost is \"/\"")
 	}
 	if c.ResyncInterval <= 0 {
-		return endpoints{}, fmt.Errorf("ResyncInterval: must be above zero, is %v", c.ResyncInterval)
+		return endpoints{}, fmt.Errorf("the resync interval must be above zero, is %v", c.ResyncInterval)
 	}
 	tlsConfig, err := c.tlsConfig()
 	return endpoints{amqp: amqpURI, management: managementURI, tls: tlsConfig}, err
 }
 
 // parseURI never quotes the URI, because a URI that does not parse may hold a password anywhere.
-func parseURI(field, text, plain, secure string) (*url.URL, error) {
+func parseURI(name, text, plain, secure string) (*url.URL, error) {
 	uri, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s: is not a URI", field)
+		return nil, fmt.Errorf("%s cannot be parsed", name)
 	case uri.User != nil:
-		return nil, fmt.Errorf("%s: must not contain a user or password", field)
+		return nil, fmt.Errorf("%s must not contain a user or password", name)
 	case uri.Scheme != plain && uri.Scheme != secure:
-		return nil, fmt.Errorf("%s: must begin with %s:// or %s://", field, plain, secure)
+		return nil, fmt.Errorf("%s must begin with %s:// or %s://", name, plain, secure)
 	case uri.Hostname() == "":
-		return nil, fmt.Errorf("%s: has no host", field)
+		return nil, fmt.Errorf("%s has no host", name)
 	}
 	return uri, nil
 }
@@ -152,18 +152,18 @@ func (c Config) tlsConfig() (*tls.Config, error) {
 	if len(c.CA) > 0 {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(c.CA) {
-			return nil, errors.New("CA: holds no PEM certificate")
+			return nil, errors.New("the CA bundle holds no PEM certificate")
 		}
 	}
 	if len(c.ClientCert) == 0 && len(c.ClientKey) == 0 {
 		return config, nil
 	}
 	if len(c.ClientCert) == 0 || len(c.ClientKey) == 0 {
-		return nil, errors.New("ClientCert and ClientKey: one is given without the other")
+		return nil, errors.New("the client certificate and key must be given together")
 	}
 	pair, err := tls.X509KeyPair(c.ClientCert, c.ClientKey)
 	if err != nil {
-		return nil, fmt.Errorf("ClientCert and ClientKey: %w", err)
+		return nil, fmt.Errorf("the client certificate and key: %w", err)
 	}
 	config.Certificates = []tls.Certificate{pair}
 	return config, nil

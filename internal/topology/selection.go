@@ -7,7 +7,7 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// SelectionOf selects the broker objects of a ConsumerQueue and its neighbours, for all versions.
+// SelectionOf selects the broker objects of a ConsumerQueue, and the objects that route to or from them, for all versions.
 func SelectionOf(cq *v1alpha1.ConsumerQueue) vhost.Selection {
 	spec, err := resolve(cq, vhost.Version{})
 	if err != nil {

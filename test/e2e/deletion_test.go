@@ -228,9 +228,9 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 			w.Delete("orders")
 		}
 		for w, note := range map[*world]string{
-			found:   `driftPolicy is Report, and Warren found this topology: queue "orders.retry.30s"`,
+			found:   `driftPolicy is Report, and other clients declared this topology: queue "orders.retry.30s"`,
 			mixed:   `queue "orders.retry.30s" dead-letters to this topology: .*queue "orders"`,
-			emptied: `driftPolicy is Report, and Warren found this topology: `,
+			emptied: `driftPolicy is Report, and other clients declared this topology: `,
 		} {
 			w.gone("orders")
 			Expect(w.holds()).To(equalState(before[w]), note)
@@ -251,7 +251,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		w.Delete("orders")
 		w.gone("orders")
 		Expect(w.holds()).To(equalState(before))
-		w.expectRetained(`Warren found it, and did not declare the main queue "orders": queue "orders.retry.30s"`, false, "found")
+		w.expectRetained(`another client declared it and the main queue "orders": queue "orders.retry.30s"`, false, "found")
 	})
 
 	It("deletes nothing in another vhost to which the connection was changed", func() {
@@ -269,7 +269,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		w.Connect(v1alpha1.BrokerConnectionSpec{})
 		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
 		Expect(cq.Status.Location.VHost).To(Equal(w.VHost.Name))
-		w.expectRetained(`the objects in vhost ".*" of cluster ".*" stay there: exchange "retries"`, true, "moved")
+		w.expectRetained(`Warren retains these objects in vhost ".*" of cluster ".*": exchange "retries"`, true, "moved")
 		w.Queue("orders", typed+"\ndeletionPolicy: Delete")
 		w.Delete("orders")
 		w.gone("orders")
@@ -295,7 +295,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		back.gone("orders")
 		Expect(back.holds()).To(equalState(onlySources(before)))
 		Eventually(lost.Exists).WithArguments("orders").WithTimeout(deadline.For(90 * time.Second)).Should(BeFalse())
-		lost.expectRetained(`not deleted within 1m0s: .*: exchange "retries"; exchange "dead"; queue "orders"`, true, "lost")
+		lost.expectRetained(`not deleted within 1m: .*: exchange "retries"; exchange "dead"; queue "orders"`, true, "lost")
 		Expect(lost.holds()).To(equalState(before))
 	})
 })

@@ -80,8 +80,8 @@ var _ = Describe("An object that left the spec", Long, func() {
 		w.Queue("orders", `{retry: {delayTiers: [{delay: 1m}]}, deadLetter: {queue: {name: two}}}`)
 		cq := w.Eventually("orders", Condition("Ready", metav1.ConditionTrue, "InSync"),
 			HaveField("Status.Advisories", ConsistOf(
-				HaveField("Message", `queue "orders.retry.30s" is no longer in the spec; kept: it holds messages or has consumers`),
-				HaveField("Message", `queue "one" is no longer in the spec; kept: it holds messages or has consumers`))))
+				HaveField("Message", `queue "orders.retry.30s" is no longer in the spec; retained: it holds messages or has consumers`),
+				HaveField("Message", `queue "one" is no longer in the spec; retained: it holds messages or has consumers`))))
 		Expect(cq.Status.Changes).To(BeEmpty())
 		Expect(cq.Status.Topology).To(ContainElement(SatisfyAll(HaveField("Name", "one"), HaveField("State", v1alpha1.StateOrphaned))))
 		Eventually(w.VHost.Ready).WithArguments("orders").WithTimeout(deadline.For(time.Minute)).Should(Equal(1))

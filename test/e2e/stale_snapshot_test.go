@@ -48,7 +48,7 @@ var _ = Describe("An object to which a foreign queue dead-letters since the last
 		w.Queue("orders", `{retry: {delayTiers: [{delay: 10s}]}}`)
 		w.Eventually("orders")
 		Eventually(w.advisories).WithArguments("orders").Should(ContainElement(
-			ContainSubstring(`exchange "orders.retry" is no longer in the spec; kept: "orders.retry.10s" is bound to it`)))
+			ContainSubstring(`exchange "orders.retry" is no longer in the spec; retained: "orders.retry.10s" is bound to it`)))
 		Expect(w.holds().Exchanges).To(Equal(before.Exchanges))
 		Expect(w.holds().Bindings).To(Equal(before.Bindings))
 	})
@@ -83,7 +83,7 @@ var _ = Describe("An object to which a foreign queue dead-letters since the last
 		Eventually(time.Since).WithArguments(changed).WithTimeout(deadline.For(time.Minute)).Should(BeNumerically(">", 6*time.Second))
 		goOn()
 		Eventually(leaving.advisories).WithArguments("orders").WithTimeout(deadline.For(time.Minute)).Should(ContainElement(
-			ContainSubstring(`queue "orders.retry.10s" is no longer in the spec; kept: queue "audit" still dead-letters to it`)))
+			ContainSubstring(`queue "orders.retry.10s" is no longer in the spec; retained: queue "audit" still dead-letters to it`)))
 		Expect(leaving.queues()).To(ContainElement("orders.retry.10s"))
 		deleted.gone("orders")
 		deleted.VHost.DeleteQueue("audit")
@@ -137,6 +137,6 @@ var _ = Describe("A queue that Warren could not declare", func() {
 		Eventually(w.EventsSoFar).Should(SatisfyAny(
 			ContainElement(HaveField("Reason", "RecreationRequired")), // a refresh before the deletion had found that
 			WithTransform(retained, ConsistOf(SatisfyAll(HaveField("Type", corev1.EventTypeNormal), HaveField("Note",
-				MatchRegexp(`it differs from the spec, and Warren does not know that it declared it: queue "orders.retry.10s"`)))))))
+				MatchRegexp(`it differs from the spec, and Warren cannot tell who declared it: queue "orders.retry.10s"`)))))))
 	})
 })

@@ -63,7 +63,7 @@ var _ = Describe("A broker that is upgraded", Extended, Ordered, ContinueOnFailu
 			Expect(kstatusOf(cq)).To(Equal(status.CurrentStatus))
 			message := recreationMessage(cq)
 			Expect(message).To(ContainSubstring(upgrade.recreate))
-			Expect(message).To(ContainSubstring("This is how this spec is declared on an older RabbitMQ: recreate these objects when it suits you"))
+			Expect(message).To(ContainSubstring("These objects match the spec for an older RabbitMQ and still work. Recreate them when convenient"))
 			Expect(message).To(ContainSubstring("more than 20 times"))
 			Expect(after.Definitions()).To(Equal(before))
 		})

@@ -115,7 +115,7 @@ func itDelivers(by tool) {
 		w, d := newDelivery(by, Files{"orders.yaml": ConsumerQueue("orders", `{queue: {messageTTL: 1h}, recreatePolicy: Migrate}`)})
 		w.VHost.Publish("", "orders", "kept")
 		revision := w.Commit(Files{"orders.yaml": ConsumerQueue("orders", `{queue: {messageTTL: 2h}, recreatePolicy: Migrate}`)})
-		d.Unhealthy(revision, "orders", "approve with kubectl warren approve")
+		d.Unhealthy(revision, "orders", "run kubectl warren approve")
 		kube.Kubectl("annotate", "consumerqueue", "orders", "--namespace", w.Namespace, "--field-manager=warren-plugin", // as the plugin does
 			v1alpha1.ApproveRecreationAnnotation+"="+w.Get("orders").Status.PlanHash)
 		w.recreated("orders")

@@ -35,6 +35,7 @@ import (
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 // Reconciler keeps one connection for each BrokerConnection, and reports its state in the status.
@@ -232,7 +233,7 @@ func (r *Reconciler) reconcileNormal(
 func capabilitiesOf(health rabbit.Health, known *v1alpha1.BrokerCapabilities) *v1alpha1.BrokerCapabilities {
 	capabilities := &v1alpha1.BrokerCapabilities{
 		Definitions: health.Capabilities.Definitions, Events: !health.EventsSince.IsZero(),
-		EventsReason: conditions.Truncate(health.EventsReason, 1024),
+		EventsReason: text.Truncate(health.EventsReason, 1024),
 		Policies:     health.Capabilities.Policies, DelayedRedelivery: health.Capabilities.DelayedRedelivery,
 		Statistics: &health.Capabilities.Statistics,
 	}

@@ -63,7 +63,9 @@ func configOf(ctx context.Context, live client.Reader, bc *v1alpha1.BrokerConnec
 		return rabbit.Config{}, err
 	}
 	if err := config.Validate(); err != nil {
-		return rabbit.Config{}, &invalidConfig{v1alpha1.ReasonSecretInvalid, fmt.Sprintf("the connection cannot be used: %v", err)}
+		return rabbit.Config{}, &invalidConfig{
+			v1alpha1.ReasonSecretInvalid, fmt.Sprintf("%v. Check the Secrets in spec.secretRef and spec.tls", err),
+		}
 	}
 	return config, nil
 }

@@ -357,7 +357,7 @@ func TestConfigOf(t *testing.T) {
 		},
 		"an invalid CA": {
 			spec: withTLS(v1alpha1.TLSSpec{CASecretRef: reference("ca")}), objects: []client.Object{usable, secret("ca", map[string]string{"ca.crt": controllertest.Password})},
-			reason: v1alpha1.ReasonSecretInvalid, message: "the connection cannot be used: CA: holds no PEM certificate",
+			reason: v1alpha1.ReasonSecretInvalid, message: "the CA bundle holds no PEM certificate. Check the Secrets in spec.secretRef and spec.tls",
 		},
 		"a client certificate without a key": {
 			spec: withTLS(v1alpha1.TLSSpec{ClientSecretRef: reference("me")}), objects: []client.Object{usable, secret("me", map[string]string{"tls.crt": "x"})},
@@ -366,7 +366,7 @@ func TestConfigOf(t *testing.T) {
 		"an invalid client certificate": {
 			spec:    withTLS(v1alpha1.TLSSpec{ClientSecretRef: reference("me")}),
 			objects: []client.Object{usable, secret("me", map[string]string{"tls.crt": controllertest.Password, "tls.key": controllertest.Password})},
-			reason:  v1alpha1.ReasonSecretInvalid, message: "the connection cannot be used: ClientCert and ClientKey: tls: failed to find any PEM data in certificate input",
+			reason:  v1alpha1.ReasonSecretInvalid, message: "the client certificate and key: tls: failed to find any PEM data in certificate input. Check the Secrets in spec.secretRef and spec.tls",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,15 +14,16 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers"
-	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/retrybudget"
 	"github.com/warren-mq/warren/internal/controller/trigger"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 // A BrokerConnection is often deleted together with its ConsumerQueues and its Secret, in any order: by `kubectl delete -f`, by
 // GitOps, with a namespace. So a deleted BrokerConnection stays for connectionGrace, in case its ConsumerQueues are deleted next.
-// While ConsumerQueues are being deleted, it stays until that has made no progress for deletionDrainTimeout. An open connection also
-// outlives its Secret by connectionGrace. These times count from when this manager saw the deletion.
+// While ConsumerQueues are being deleted, the BrokerConnection stays until their deletion has made no progress for
+// deletionDrainTimeout. An open connection also outlives its Secret by connectionGrace. These times count from when this manager saw
+// the deletion.
 const (
 	connectionGrace      = 10 * time.Second
 	deletionDrainTimeout = retrybudget.Pending + 2*time.Minute
@@ -119,7 +120,7 @@ func (r *Reconciler) finalize(ctx context.Context, bc *v1alpha1.BrokerConnection
 	r.pool.Close(key)    // not earlier, or the vhost must be refreshed again
 	if rest.note != "" { // no Event can be made in a terminating namespace
 		log.FromContext(ctx).Info("Deleted the BrokerConnection, but fences may remain at the broker", "fences", rest.note)
-		r.recorder.Eventf(bc, nil, corev1.EventTypeWarning, eventFencesRetained, "Delete", "%s", conditions.Truncate(rest.note, 1024))
+		r.recorder.Eventf(bc, nil, corev1.EventTypeWarning, eventFencesRetained, "Delete", "%s", text.Truncate(rest.note, 1024))
 	}
 	r.forget(key)
 	return ctrl.Result{}, nil

@@ -49,9 +49,9 @@ func newTestReconciler(c client.WithWatch, now clock.PassiveClock) *Reconciler {
 // A missing Secret may be created again meanwhile.
 func TestTerminateABrokerConnectionWithoutItsSecret(t *testing.T) {
 	t.Parallel()
-	const may = `policies named warren-fence-* and warren-recreate-* may exist in vhost "/": they may refuse all messages for their queues, ` +
-		`and only Warren removes them, once it has a BrokerConnection to this vhost again. ` +
-		`List them: rabbitmqctl list_policies -p '/'; remove each: rabbitmqctl clear_policy -p '/' NAME`
+	const may = `Policies named warren-fence-* and warren-recreate-* may exist in vhost "/". They may refuse all messages for their queues. ` +
+		`Warren removes them once it has a BrokerConnection to this vhost again. To remove them by hand, ` +
+		`run rabbitmqctl list_policies -p '/', then for each of them rabbitmqctl clear_policy -p '/' NAME`
 	for name, test := range map[string]struct {
 		suspend  bool
 		never    bool // was connected
@@ -122,7 +122,7 @@ func usingQueue(t *testing.T) *v1alpha1.ConsumerQueue {
 
 func TestFencesStand(t *testing.T) {
 	t.Parallel()
-	topologytest.Equal(t, "two fences", `2 fences stand in vhost "sh'op": `+brokers.FenceWarning+`. Remove them: `+
+	topologytest.Equal(t, "two fences", `Vhost "sh'op" has fences (2). `+brokers.FenceWarning+`: `+
 		`rabbitmqctl clear_policy -p 'sh'\''op' 'warren-fence-1-ABCDEF:uid:orders'; rabbitmqctl clear_policy -p 'sh'\''op' 'warren-fence-2'`,
 		fencesStand("sh'op", []string{"warren-fence-1-ABCDEF:uid:orders", "warren-fence-2"}))
 }

@@ -29,11 +29,11 @@ func newDeletionClock() *deletionClock {
 // since returns for how long a BrokerConnection has waited: since the last progress while ConsumerQueues are being deleted, and
 // otherwise since its deletion was seen. A deleted queue is progress, too: of thousands of ConsumerQueues, all main queues may be
 // deleted before the first dead-letter queue.
-func (f *deletionClock) since(bc client.Object, waiting int, lastDeletion, now time.Time) time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (c *deletionClock) since(bc client.Object, waiting int, lastDeletion, now time.Time) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	key := client.ObjectKeyFromObject(bc)
-	one, known := f.of[key]
+	one, known := c.of[key]
 	if !known || one.uid != bc.GetUID() {
 		one = deletionTimes{uid: bc.GetUID(), seen: now, progress: now}
 	}
@@ -44,7 +44,7 @@ func (f *deletionClock) since(bc client.Object, waiting int, lastDeletion, now t
 		one.progress = lastDeletion
 	}
 	one.waiting = waiting
-	f.of[key] = one
+	c.of[key] = one
 	if waiting > 0 {
 		return now.Sub(one.progress)
 	}
@@ -52,18 +52,18 @@ func (f *deletionClock) since(bc client.Object, waiting int, lastDeletion, now t
 }
 
 // seen returns for how long this manager has known of the deletion; zero if it just learned of it.
-func (f *deletionClock) seen(bc client.Object) time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	one, known := f.of[client.ObjectKeyFromObject(bc)]
+func (c *deletionClock) seen(bc client.Object) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one, known := c.of[client.ObjectKeyFromObject(bc)]
 	if !known || one.uid != bc.GetUID() {
 		return 0
 	}
 	return time.Since(one.seen)
 }
 
-func (f *deletionClock) forget(key client.ObjectKey) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.of, key)
+func (c *deletionClock) forget(key client.ObjectKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.of, key)
 }

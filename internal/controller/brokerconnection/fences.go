@@ -92,6 +92,5 @@ func fencesStand(vhost string, fences []string) string {
 	for i, fence := range fences {
 		commands[i] = brokers.ClearPolicy(vhost, brokers.Quoted(fence))
 	}
-	return fmt.Sprintf("%d fences stand in vhost %q: %s. Remove them: %s",
-		len(fences), vhost, brokers.FenceWarning, strings.Join(commands, "; "))
+	return fmt.Sprintf("Vhost %q has fences (%d). %s: %s", vhost, len(fences), brokers.FenceWarning, strings.Join(commands, "; "))
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// summarizeHealth returns the value of Ready; nil if it keeps its value. again is when to check again if no notice arrives; zero
-// is never.
+// summarizeHealth returns the value of Ready; nil if Ready keeps its value. again is how soon to check again without a notice; zero
+// means not at all.
 func summarizeHealth(
 	health rabbit.Health, bc *v1alpha1.BrokerConnection, now time.Time,
 ) (value *conditions.Value, progress conditions.Progress, again time.Duration) {
@@ -56,8 +56,8 @@ func connectedMessage(health rabbit.Health, virtualHost string) string {
 		message += "; " + brokers.OtherInstance(health.OtherInstances) + ", so nothing is removed"
 	}
 	if health.MatchedByName {
-		message += "; only the cluster's name shows that AMQP and the management API lead to the same broker: give the user the " +
-			"permission configure on queues named warren-link-*, and Warren verifies it"
+		message += "; AMQP and the management API report the same cluster name, but Warren cannot verify that they lead to one broker. " +
+			"Grant the user the configure permission on queues named warren-link-*"
 	}
 	if !health.Capabilities.Statistics {
 		message += "; the broker gathers no statistics (management_agent.disable_metrics_collector), and Warren works without them"

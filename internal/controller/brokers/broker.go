@@ -11,14 +11,14 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// Broker is a connection to one vhost of a RabbitMQ broker. A *rabbit.Connection implements all four interfaces. Its errors are in
-// package brokererr.
+// Broker is a connection to one vhost of a RabbitMQ broker. A *rabbit.Connection implements the four embedded interfaces, and
+// Recreator wraps its method of that name. The errors are in package brokererr.
 type Broker struct {
 	Probe
 	Observer
 	Changer
 	Mover
-	// Recreator returns the Recreator for the cluster of a name.
+	// Recreator returns the Recreator for the cluster with this key.
 	Recreator func(cluster string) Recreator
 }
 
@@ -30,8 +30,8 @@ type Probe interface {
 	VHost() string
 	// Health returns the state of the connection.
 	Health() rabbit.Health
-	// LeadsTo reports whether another connection, by its health, was shown to lead to the same vhost. It fails with ErrUnreachable if
-	// the management API does not answer.
+	// LeadsTo reports whether the connection with this health was shown to lead to the same vhost. It fails with ErrUnreachable if the
+	// management API does not answer.
 	LeadsTo(ctx context.Context, other rabbit.Health) (bool, error)
 	// Stats returns the values of the metrics.
 	Stats() rabbit.Stats
@@ -63,10 +63,10 @@ type Observer interface {
 type Changer interface {
 	// Apply declares and binds. It fails with an ObjectError for each object that the broker refused, joined.
 	Apply(ctx context.Context, changes topology.Topology) error
-	// Remove unbinds, and deletes exchanges, on the cluster of this name. It fails with ErrShared if another instance of Warren works on
+	// Remove unbinds, and deletes exchanges, on the cluster with this key. It fails with ErrShared if another instance of Warren works on
 	// the vhost, and with an ObjectError for each object that the broker refused, joined.
 	Remove(ctx context.Context, cluster string, removal rabbit.Removal) error
-	// DeleteEmpty deletes queues that are provably empty, on the cluster of this name. It calls stillWanted before it deletes, and fails
+	// DeleteEmpty deletes queues that are provably empty, on the cluster with this key. It calls stillWanted before it deletes, and fails
 	// with its error. It keeps a queue that may hold messages or has consumers, and fails with ErrNotEmpty or ErrUnproven.
 	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error
 	// LastDeletion returns when DeleteEmpty last deleted queues; zero if it never did.
@@ -75,7 +75,7 @@ type Changer interface {
 	Fences() []string
 }
 
-// Mover browses, moves and deletes messages. It fails with ErrOtherCluster if the connection leads to another cluster than named, and
+// Mover browses, moves and deletes messages. It fails with ErrOtherCluster if the connection leads to a cluster with another key, and
 // with ErrAccessRefused if the user may not read the queue.
 type Mover interface {
 	// Move moves or deletes messages until it has seen the configured number, or ctx ends.
@@ -89,7 +89,7 @@ type Mover interface {
 // Recreator recreates queues, phase by phase. Each method may be called again after a crash at any point. A *recreate.Recreator
 // implements it.
 type Recreator interface {
-	// Find returns the ids of recreations whose hold for a queue exists.
+	// Find returns the IDs of a queue's recreations whose hold or backlog is in the snapshot.
 	Find(queue string) []string
 	// Check fails with a *recreate.Error if the queue cannot be recreated, and writes nothing.
 	Check(ctx context.Context, r recreate.Recreation) error
@@ -101,7 +101,7 @@ type Recreator interface {
 	Consumers(ctx context.Context, r recreate.Recreation, configMap string) (listed, following int)
 	// Divert calls record with the bindings of the queue before they lead to the hold.
 	Divert(ctx context.Context, r recreate.Recreation, record func(context.Context, []vhost.Binding) error) error
-	// Empty moves the messages of the queue to the hold.
+	// Empty moves the messages of the queue to the backlog.
 	Empty(ctx context.Context, r recreate.Recreation, report func(recreate.Progress)) (recreate.Progress, error)
 	// Swap calls deleteSent before it deletes the queue, which must be provably empty, and declares it again.
 	Swap(ctx context.Context, r recreate.Recreation, deleteSent func(context.Context) error) (recreate.Swapped, error)

@@ -57,22 +57,22 @@ func NewDeletionTasks(lifetime context.Context, over func(client.ObjectKey)) *De
 
 // Ensure deletes a group of queues if they are provably empty. It returns the result of the last attempt; known is false if there is
 // none. It starts an attempt unless one runs or ended less than again ago.
-func (r *DeletionTasks) Ensure(
+func (t *DeletionTasks) Ensure(
 	owner client.ObjectKey, connection emptyDeleter, cluster string, g Group, again time.Duration,
 ) (known bool, result error) {
 	key := strings.Join(g.Queues, "\n")
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	own := r.of[owner]
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	own := t.of[owner]
 	if own == nil {
 		own = &tasksOfOne{attempts: map[string]*task{}, deleted: map[string]time.Time{}}
-		r.of[owner] = own
+		t.of[owner] = own
 	}
 	last := own.attempts[key]
 	if last != nil && (last.ended.IsZero() || time.Since(last.ended) < again) {
 		return last.hasResult, last.err
 	}
-	ctx, cancel := context.WithCancel(r.lifetime)
+	ctx, cancel := context.WithCancel(t.lifetime)
 	next := &task{cancel: cancel}
 	if last != nil {
 		next.hasResult, next.err = last.hasResult, last.err
@@ -81,25 +81,25 @@ func (r *DeletionTasks) Ensure(
 	go func() {
 		defer cancel()
 		err := connection.DeleteEmpty(ctx, cluster, g.Queues, g.StillWanted)
-		r.mu.Lock()
+		t.mu.Lock()
 		next.ended, next.hasResult, next.err = time.Now(), true, err
 		if err == nil {
 			for _, queue := range g.Queues {
 				own.deleted[queue] = next.ended
 			}
 		}
-		r.mu.Unlock()
-		r.over(owner)
+		t.mu.Unlock()
+		t.over(owner)
 	}()
 	return next.hasResult, next.err
 }
 
-// Running returns the group of a running attempt, if the given queues are the part of the group that still exists. The attempt has
-// deleted the others already, and must not be interrupted. Without such an attempt, Running returns the given queues.
-func (r *DeletionTasks) Running(owner client.ObjectKey, queues []string, exists func(queue string) bool) []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if own := r.of[owner]; own != nil {
+// WholeGroup returns the group of a running attempt, if the given queues are the part of the group that still exists. The attempt has
+// deleted the others already, and must not be interrupted. Without such an attempt, WholeGroup returns the given queues.
+func (t *DeletionTasks) WholeGroup(owner client.ObjectKey, queues []string, exists func(queue string) bool) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if own := t.of[owner]; own != nil {
 		for key, one := range own.attempts {
 			together := strings.Split(key, "\n")
 			left := slices.DeleteFunc(slices.Clone(together), func(queue string) bool { return !exists(queue) })
@@ -112,10 +112,10 @@ func (r *DeletionTasks) Running(owner client.ObjectKey, queues []string, exists 
 }
 
 // AreRunning reports whether an attempt of a ConsumerQueue runs.
-func (r *DeletionTasks) AreRunning(owner client.ObjectKey) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	own := r.of[owner]
+func (t *DeletionTasks) AreRunning(owner client.ObjectKey) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	own := t.of[owner]
 	if own == nil {
 		return false
 	}
@@ -128,10 +128,10 @@ func (r *DeletionTasks) AreRunning(owner client.ObjectKey) bool {
 }
 
 // CancelExcept cancels the attempts of a ConsumerQueue for all other groups, and forgets their results.
-func (r *DeletionTasks) CancelExcept(owner client.ObjectKey, groups ...[]string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	own := r.of[owner]
+func (t *DeletionTasks) CancelExcept(owner client.ObjectKey, groups ...[]string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	own := t.of[owner]
 	if own == nil {
 		return
 	}
@@ -144,26 +144,26 @@ func (r *DeletionTasks) CancelExcept(owner client.ObjectKey, groups ...[]string)
 }
 
 // Cancel cancels all attempts of a ConsumerQueue, and forgets their results.
-func (r *DeletionTasks) Cancel(owner client.ObjectKey) {
-	r.CancelExcept(owner)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.of, owner)
+func (t *DeletionTasks) Cancel(owner client.ObjectKey) {
+	t.CancelExcept(owner)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.of, owner)
 }
 
 // Len returns how many ConsumerQueues have tasks or results.
-func (r *DeletionTasks) Len() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.of)
+func (t *DeletionTasks) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.of)
 }
 
 // Reappeared returns a queue that was deleted for a ConsumerQueue and exists, and how long ago it was deleted; empty if there is
 // none.
-func (r *DeletionTasks) Reappeared(owner client.ObjectKey, exists func(queue string) bool) (queue string, since time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	own := r.of[owner]
+func (t *DeletionTasks) Reappeared(owner client.ObjectKey, exists func(queue string) bool) (queue string, since time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	own := t.of[owner]
 	if own == nil {
 		return "", 0
 	}

@@ -111,12 +111,12 @@ func TestRunningReturnsTheGroupWhileItsQueuesAreDeleted(t *testing.T) {
 		{[]string{"main", "other"}, []string{"main", "other"}, []string{"main", "other"}},
 	} {
 		exists := func(queue string) bool { return slices.Contains(test.exist, queue) }
-		topologytest.Equal(t, "group", test.want, r.Running(controllertest.Orders, test.given, exists))
-		topologytest.Equal(t, "group of another", test.given, r.Running(controllertest.Invoices, test.given, exists))
+		topologytest.Equal(t, "group", test.want, r.WholeGroup(controllertest.Orders, test.given, exists))
+		topologytest.Equal(t, "group of another", test.given, r.WholeGroup(controllertest.Invoices, test.given, exists))
 	}
 	broker.Results <- nil
 	<-enqueued
-	topologytest.Equal(t, "group after the task ended", []string{"main"}, r.Running(controllertest.Orders, []string{"main"}, func(queue string) bool { return queue == "main" }))
+	topologytest.Equal(t, "group after the task ended", []string{"main"}, r.WholeGroup(controllertest.Orders, []string{"main"}, func(queue string) bool { return queue == "main" }))
 }
 
 // A deleted queue is remembered, because a client may declare it again.

@@ -32,8 +32,8 @@ const (
 type Limiter struct {
 	// workers is the number of slots. One broker has at most maxBroker of them, all slow lanes together maxSlow.
 	workers, maxBroker, maxSlow int
-	// wake enqueues a resource that was offered a slot.
-	wake func(client.ObjectKey)
+	// enqueue enqueues a resource that was offered a slot.
+	enqueue func(client.ObjectKey)
 
 	mu    sync.Mutex
 	lanes map[laneKey]*lane
@@ -69,10 +69,10 @@ type offer struct {
 }
 
 // NewLimiter returns a Limiter for a number of workers.
-func NewLimiter(workers int, wake func(client.ObjectKey)) *Limiter {
+func NewLimiter(workers int, enqueue func(client.ObjectKey)) *Limiter {
 	return &Limiter{
 		workers: workers, maxBroker: max(workers/2, 1), maxSlow: max(workers/4, 1),
-		wake: wake, lanes: map[laneKey]*lane{}, offered: map[client.ObjectKey]offer{},
+		enqueue: enqueue, lanes: map[laneKey]*lane{}, offered: map[client.ObjectKey]offer{},
 	}
 }
 
@@ -115,9 +115,9 @@ func (l *Limiter) endOffer(resource client.ObjectKey) {
 	}
 }
 
-// Pass withdraws the slot that a resource was offered and does not need. Call it at the end of each reconciliation that does not
+// Decline withdraws the slot that a resource was offered and does not need. Call it at the end of each reconciliation that does not
 // wait for a slot.
-func (l *Limiter) Pass(resource client.ObjectKey) {
+func (l *Limiter) Decline(resource client.ObjectKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.endOffer(resource)
@@ -191,7 +191,7 @@ func (l *Limiter) offer() {
 		l.grants++
 		next.granted = l.grants
 		l.offered[first.resource] = offer{next.laneKey, first.since}
-		go l.wake(first.resource) // wake waits for the controller
+		go l.enqueue(first.resource) // enqueue waits for the controller
 	}
 	for key, of := range l.lanes {
 		if of.taken == 0 && len(of.waiting) == 0 && !of.isSlow(now) {

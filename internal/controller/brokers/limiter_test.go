@@ -184,10 +184,10 @@ func TestAnUnusedSlotIsPassedOn(t *testing.T) {
 		for _, name := range []string{"b", "c", "d"} {
 			l.expectWait("blue", "shop", name)
 		}
-		l.Pass(keyOf("shop", "d")) // it waits and was not offered a slot
+		l.Decline(keyOf("shop", "d")) // it waits and was not offered a slot
 		end()
 		l.expectEnqueued("shop", "b")
-		l.Pass(keyOf("shop", "b"))
+		l.Decline(keyOf("shop", "b"))
 		l.expectEnqueued("shop", "c")
 		l.expectWait("green", "shop", "c")
 		l.expectEnqueued("shop", "d")

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// FenceWarning warns about fences whose BrokerConnection is gone.
-const FenceWarning = "they may refuse all messages for their queues, and only Warren removes them, once it has a " +
-	"BrokerConnection to this vhost again"
+// FenceWarning warns about fences whose BrokerConnection is gone. A command follows it.
+const FenceWarning = "They may refuse all messages for their queues. Warren removes them once it has a BrokerConnection to this vhost " +
+	"again. To remove them by hand, run"
 
 // FencesMayStand warns that fences may be left in a vhost, with the commands that remove them.
 func FencesMayStand(vhost string) string {
-	return fmt.Sprintf("policies named warren-fence-* and warren-recreate-* may exist in vhost %q: %s. "+
-		"List them: rabbitmqctl list_policies -p %s; remove each: %s", vhost, FenceWarning, Quoted(vhost), ClearPolicy(vhost, "NAME"))
+	return fmt.Sprintf("Policies named warren-fence-* and warren-recreate-* may exist in vhost %q. %s rabbitmqctl list_policies -p %s, "+
+		"then for each of them %s", vhost, FenceWarning, Quoted(vhost), ClearPolicy(vhost, "NAME"))
 }
 
 // ClearPolicy returns the command that removes a policy.
@@ -25,5 +25,5 @@ func Quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\
 
 // OtherInstance describes another Warren that works on the vhost.
 func OtherInstance(owners string) string {
-	return fmt.Sprintf("another instance works on this vhost (owner %s)", owners)
+	return fmt.Sprintf("another instance of Warren works on this vhost (owner %s)", owners)
 }

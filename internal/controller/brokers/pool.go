@@ -28,7 +28,7 @@ type Pool struct {
 
 	// BrokerConnectionEvents and ConsumerQueueEvents feed the queues of the controllers.
 	BrokerConnectionEvents chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]
-	ConsumerQueueEvents    chan event.TypedGenericEvent[Wakeup]
+	ConsumerQueueEvents    chan event.TypedGenericEvent[QueuedResource]
 	// MessageCountEvents has the BrokerConnections in whose vhost messages were counted.
 	MessageCountEvents chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]
 	// current is called with a connection each time its snapshot has become current as of a later time.
@@ -43,8 +43,8 @@ type Pool struct {
 	owners map[string]bool
 }
 
-// Wakeup is a ConsumerQueue to enqueue, with a priority of package trigger; zero is the highest.
-type Wakeup struct {
+// QueuedResource is a ConsumerQueue to enqueue, with a priority of package trigger; zero is the highest.
+type QueuedResource struct {
 	Resource client.ObjectKey
 	Priority int
 }
@@ -92,7 +92,7 @@ func NewPool(reader client.Reader, logger logr.Logger, connect Connect) *Pool {
 	return &Pool{
 		reader: reader, logger: logger, connect: connect,
 		BrokerConnectionEvents: make(chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]),
-		ConsumerQueueEvents:    make(chan event.TypedGenericEvent[Wakeup]),
+		ConsumerQueueEvents:    make(chan event.TypedGenericEvent[QueuedResource]),
 		MessageCountEvents:     make(chan event.TypedGenericEvent[*v1alpha1.BrokerConnection]),
 		current:                func(*Broker) {},
 		stopping:               stopping, stop: stop,
@@ -100,8 +100,8 @@ func NewPool(reader client.Reader, logger logr.Logger, connect Connect) *Pool {
 	}
 }
 
-// OnCurrent sets the function that is called with a connection each time its snapshot has become current as of a later time. Call it
-// before the first connection is opened.
+// OnCurrent sets the function that the Pool calls with a connection after each refresh or catch-up, when the snapshot shows a later
+// state of the vhost. Call it before the first connection is opened.
 func (p *Pool) OnCurrent(current func(*Broker)) { p.current = current }
 
 // Lifetime returns a context that ends when the manager stops.
@@ -204,9 +204,9 @@ func (p *Pool) get(key types.NamespacedName) (openConnection, bool) {
 	return found, ok
 }
 
-// Neighbours reports for each open connection of another namespace whether it was shown to lead to the vhost of a connection. It
+// OtherNamespaces reports for each open connection of another namespace whether it was shown to lead to the vhost of a connection. It
 // leaves out connections whose AMQP connection was never matched.
-func (p *Pool) Neighbours(ctx context.Context, namespace string, of *Broker) (map[client.ObjectKey]bool, error) {
+func (p *Pool) OtherNamespaces(ctx context.Context, namespace string, of *Broker) (map[client.ObjectKey]bool, error) {
 	p.mu.Lock()
 	others := map[client.ObjectKey]*Broker{}
 	for key, open := range p.open {
@@ -215,19 +215,19 @@ func (p *Pool) Neighbours(ctx context.Context, namespace string, of *Broker) (ma
 		}
 	}
 	p.mu.Unlock()
-	neighbours := map[client.ObjectKey]bool{}
+	leadHere := map[client.ObjectKey]bool{}
 	for key, other := range others {
 		health := other.Health()
 		if !health.Cluster.Known() {
 			continue
 		}
-		leadsHere, err := of.LeadsTo(ctx, health)
+		leads, err := of.LeadsTo(ctx, health)
 		if err != nil {
 			return nil, err
 		}
-		neighbours[key] = leadsHere
+		leadHere[key] = leads
 	}
-	return neighbours, nil
+	return leadHere, nil
 }
 
 // GraceLeft returns for how much longer a connection may be used whose Secret is missing; zero if there is no connection.
@@ -322,7 +322,7 @@ func (p *Pool) healthConcernsQueues(key types.NamespacedName) bool {
 func (p *Pool) enqueueAll(key types.NamespacedName) {
 	all := p.list(key, IndexConnection, key.Name)
 	for i := range all {
-		p.wake(Wakeup{client.ObjectKeyFromObject(&all[i]), trigger.Resync})
+		p.enqueue(QueuedResource{client.ObjectKeyFromObject(&all[i]), trigger.Resync})
 	}
 }
 
@@ -343,7 +343,7 @@ func (p *Pool) enqueueAffected(key types.NamespacedName, objects []string) {
 			}
 			seen[resource] = true
 			if slices.ContainsFunc(ObjectKeysOf(&found[i]), func(object string) bool { return changed[object] }) {
-				p.wake(Wakeup{resource, trigger.Noticed})
+				p.enqueue(QueuedResource{resource, trigger.Noticed})
 			}
 		}
 	}
@@ -363,6 +363,6 @@ func (p *Pool) list(key types.NamespacedName, index, value string) []v1alpha1.Co
 }
 
 // Enqueue enqueues one ConsumerQueue that waits for something.
-func (p *Pool) Enqueue(key client.ObjectKey) { p.wake(Wakeup{key, trigger.Noticed}) }
+func (p *Pool) Enqueue(key client.ObjectKey) { p.enqueue(QueuedResource{key, trigger.Noticed}) }
 
-func (p *Pool) wake(wakeup Wakeup) { send(p, p.ConsumerQueueEvents, wakeup) }
+func (p *Pool) enqueue(queued QueuedResource) { send(p, p.ConsumerQueueEvents, queued) }

@@ -16,8 +16,8 @@ const RefreshRecheck = 5 * time.Second
 // RefreshGate records which resources wait for a refresh, and since when. The reconciliation ends instead of blocking a worker,
 // because a refresh takes long if the broker does not answer. Each refresh enqueues the resources that wait for it.
 type RefreshGate struct {
-	// wake enqueues a resource.
-	wake func(client.ObjectKey)
+	// enqueue enqueues a resource.
+	enqueue func(client.ObjectKey)
 
 	mu        sync.Mutex
 	questions map[client.ObjectKey]openQuestion
@@ -37,12 +37,12 @@ type openQuestion struct {
 
 	connection refresher
 	since      time.Time
-	woken      bool
+	enqueued   bool
 }
 
 // NewRefreshGate returns a gate for which no resource waits.
-func NewRefreshGate(wake func(client.ObjectKey)) *RefreshGate {
-	return &RefreshGate{wake: wake, questions: map[client.ObjectKey]openQuestion{}}
+func NewRefreshGate(enqueue func(client.ObjectKey)) *RefreshGate {
+	return &RefreshGate{enqueue: enqueue, questions: map[client.ObjectKey]openQuestion{}}
 }
 
 // refresher is a connection that refreshes its vhost.
@@ -54,20 +54,20 @@ type refresher interface {
 
 // Pending reports whether the resource must wait. The first call with a question requests a refresh. After that refresh Pending
 // removes the question and returns false.
-func (f *RefreshGate) Pending(resource client.ObjectKey, connection refresher, question Question) bool {
-	f.mu.Lock()
-	asked, known := f.questions[resource]
+func (g *RefreshGate) Pending(resource client.ObjectKey, connection refresher, question Question) bool {
+	g.mu.Lock()
+	asked, known := g.questions[resource]
 	known = known && asked.About == question.About && asked.connection == connection && !asked.since.Before(question.NotBefore)
 	if known && asked.isAnsweredBy(connection.Health()) {
-		delete(f.questions, resource)
-		f.mu.Unlock()
+		delete(g.questions, resource)
+		g.mu.Unlock()
 		metrics.RefreshWaits.Observe(time.Since(asked.since))
 		return false
 	}
 	if !known {
-		f.questions[resource] = openQuestion{Question: question, connection: connection, since: time.Now()}
+		g.questions[resource] = openQuestion{Question: question, connection: connection, since: time.Now()}
 	}
-	f.mu.Unlock()
+	g.mu.Unlock()
 	switch {
 	case known: // the answer enqueues the resource
 	case question.CatchUp:
@@ -79,10 +79,10 @@ func (f *RefreshGate) Pending(resource client.ObjectKey, connection refresher, q
 }
 
 // IsOpen reports whether a resource waits for the answer of a connection.
-func (f *RefreshGate) IsOpen(resource client.ObjectKey, connection refresher) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	asked, known := f.questions[resource]
+func (g *RefreshGate) IsOpen(resource client.ObjectKey, connection refresher) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	asked, known := g.questions[resource]
 	return known && asked.connection == connection && !asked.isAnsweredBy(connection.Health())
 }
 
@@ -93,34 +93,34 @@ func (q openQuestion) isAnsweredBy(health rabbit.Health) bool {
 	return health.SyncedAt.After(q.since)
 }
 
-// Wake enqueues, once each, the resources whose question to a connection is answered.
-func (f *RefreshGate) Wake(connection refresher) {
+// EnqueueAnswered enqueues, once each, the resources whose question to a connection is answered.
+func (g *RefreshGate) EnqueueAnswered(connection refresher) {
 	health := connection.Health()
-	f.mu.Lock()
+	g.mu.Lock()
 	var answered []client.ObjectKey
-	for resource, asked := range f.questions {
-		if asked.connection == connection && !asked.woken && asked.isAnsweredBy(health) {
+	for resource, asked := range g.questions {
+		if asked.connection == connection && !asked.enqueued && asked.isAnsweredBy(health) {
 			answered = append(answered, resource)
-			asked.woken = true
-			f.questions[resource] = asked
+			asked.enqueued = true
+			g.questions[resource] = asked
 		}
 	}
-	f.mu.Unlock()
+	g.mu.Unlock()
 	for _, resource := range answered {
-		f.wake(resource)
+		g.enqueue(resource)
 	}
 }
 
 // Forget removes the question of a resource.
-func (f *RefreshGate) Forget(resource client.ObjectKey) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.questions, resource)
+func (g *RefreshGate) Forget(resource client.ObjectKey) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.questions, resource)
 }
 
 // EmitMetrics emits how many resources wait.
-func (f *RefreshGate) EmitMetrics(emit metrics.Emit) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	metrics.RefreshWaiting.Emit(emit, float64(len(f.questions)))
+func (g *RefreshGate) EmitMetrics(emit metrics.Emit) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	metrics.RefreshWaiting.Emit(emit, float64(len(g.questions)))
 }

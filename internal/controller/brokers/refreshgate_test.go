@@ -75,11 +75,11 @@ func TestARefreshEnqueuesTheResourcesWhoseQuestionsItAnswers(t *testing.T) {
 	connection, other := &refreshedAt{}, &refreshedAt{}
 	gate.Pending(client.ObjectKey{Name: "answered"}, connection, Question{About: "a"})
 	gate.Pending(client.ObjectKey{Name: "of another connection"}, other, Question{About: "a"})
-	gate.Wake(connection)
+	gate.EnqueueAnswered(connection)
 	connection.health.SyncedAt = time.Now().Add(time.Second)
 	other.health.SyncedAt = connection.health.SyncedAt
-	gate.Wake(connection)
-	gate.Wake(connection)
+	gate.EnqueueAnswered(connection)
+	gate.EnqueueAnswered(connection)
 	if len(enqueued) != 1 || enqueued[0] != "answered" {
 		t.Errorf("enqueued: %q", enqueued)
 	}

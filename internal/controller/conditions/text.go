@@ -8,14 +8,6 @@ import (
 	"strings"
 )
 
-// Truncate shortens a text to a number of bytes, between two characters.
-func Truncate(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
-}
-
 // ValidUTF8 replaces invalid UTF-8. Otherwise JSON would replace it, and the written status would differ from the computed one.
 func ValidUTF8(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 

@@ -7,22 +7,6 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-func TestShortened(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct{ text, want string }{
-		"short":                              {"12345678", "12345678"},
-		"long":                               {"123456789", "12345…"},
-		"a two-byte character is not split":  {"1234äöüß", "1234…"},
-		"a four-byte character is not split": {"1234😀😀", "1234…"},
-		"empty":                              {"", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			topologytest.Equal(t, "text", test.want, Truncate(test.text, 8))
-		})
-	}
-}
-
 func TestCutEncoded(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ text, want string }{

@@ -42,7 +42,7 @@ func (v *vhostScope) claim(ctx context.Context, comparison plan.Comparison, deci
 	if v.peers, err = v.view(ctx, v.cq, v.connection, v.location, v.version); err != nil {
 		return nil, err
 	}
-	if conflict, err := v.peers.FindConflict(ctx, v.candidate(), rivalReader{v.live, v.Reconciler}); err != nil || conflict != nil {
+	if conflict, err := v.peers.FindConflict(ctx, v.candidate(), peerReader{v.live, v.Reconciler}); err != nil || conflict != nil {
 		return conflict, err
 	}
 	written := false

@@ -36,7 +36,7 @@ const (
 )
 
 // errNotManaged means that a ConfigMap was not made by Warren.
-var errNotManaged = errors.New("it is not managed by Warren")
+var errNotManaged = errors.New("not managed by Warren")
 
 // contract is what spec.contract asks for.
 type contract struct {
@@ -126,7 +126,7 @@ func (v *vhostScope) writeContract(ctx context.Context, configMap string) error 
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("ConfigMap %q of spec.contract: %w", configMap, err)
+		return fmt.Errorf("ConfigMap %q: %w", configMap, err)
 	}
 	if changed || !c.isWritten(v.status.Contract) {
 		v.status.Contract = &v1alpha1.ContractStatus{
@@ -156,7 +156,8 @@ func (v *vhostScope) ensureConfigMap(ctx context.Context, c contract, asked bool
 		return false, err
 	}
 	if _, labelled := found.Labels[v1alpha1.ContractLabel]; !labelled {
-		return false, fmt.Errorf("%w: it has no label %s; delete it, or name another", errNotManaged, v1alpha1.ContractLabel)
+		return false, fmt.Errorf("%w, because it lacks the label %s. Delete it, or name another in spec.contract",
+			errNotManaged, v1alpha1.ContractLabel)
 	}
 	wanted := found.DeepCopy()
 	wanted.Data = c.data
@@ -175,7 +176,7 @@ func (v *vhostScope) ensureConfigMap(ctx context.Context, c contract, asked bool
 func (v *vhostScope) own(configMap *corev1.ConfigMap) error {
 	err := controllerutil.SetControllerReference(v.cq, configMap, v.client.Scheme(), controllerutil.WithBlockOwnerDeletion(false))
 	if owned, another := errors.AsType[*controllerutil.AlreadyOwnedError](err); another {
-		return fmt.Errorf("%w: it belongs to %s %q; name another", errNotManaged, owned.Owner.Kind, owned.Owner.Name)
+		return fmt.Errorf("%w, because it belongs to %s %q. Name another in spec.contract", errNotManaged, owned.Owner.Kind, owned.Owner.Name)
 	}
 	return err
 }
@@ -227,9 +228,9 @@ func (s *scope) contractLeft() time.Duration {
 	return contractGrace - s.contracts.Since(s.key(), state)
 }
 
-// contractHold returns why consumers may still publish to objects that left the spec; empty if they do not. It reads the
+// contractPending returns why consumers may still publish to objects that left the spec; empty if they do not. It reads the
 // ConfigMap: the status may describe an earlier contract, or a user may have restored an older ConfigMap.
-func (v *vhostScope) contractHold(ctx context.Context) string {
+func (v *vhostScope) contractPending(ctx context.Context) string {
 	written := v.status.Contract
 	configMap := ""
 	switch {
@@ -249,7 +250,8 @@ func (v *vhostScope) contractHold(ctx context.Context) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("consumers may still publish to it: Warren removes it %v after it has left ConfigMap %q", contractGrace, configMap)
+	return fmt.Sprintf("consumers may still publish to it. Warren removes it %s after ConfigMap %q stops naming it",
+		consumercontract.Duration(contractGrace), configMap)
 }
 
 // contractRequeue returns when a topology is compared again because of its contract: when consumers have read it, or to find an

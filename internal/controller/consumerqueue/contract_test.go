@@ -138,7 +138,7 @@ func TestTheContractCannotBeWritten(t *testing.T) {
 	}{
 		"the ConfigMap has no label of Warren": {
 			found: configMap(func(*corev1.ConfigMap) {}), stalled: true,
-			want: `ConfigMap "orders-contract" of spec.contract: it is not managed by Warren: it has no label messaging.warren.dev/contract; delete it, or name another`,
+			want: `ConfigMap "orders-contract": not managed by Warren, because it lacks the label messaging.warren.dev/contract. Delete it, or name another in spec.contract`,
 		},
 		"the ConfigMap belongs to another ConsumerQueue": {
 			found: configMap(func(c *corev1.ConfigMap) {
@@ -147,14 +147,14 @@ func TestTheContractCannotBeWritten(t *testing.T) {
 					APIVersion: v1alpha1.GroupVersion.String(), Kind: "ConsumerQueue", Name: "invoices", UID: "i", Controller: new(true),
 				}}
 			}), stalled: true,
-			want: `ConfigMap "orders-contract" of spec.contract: it is not managed by Warren: it belongs to ConsumerQueue "invoices"; name another`,
+			want: `ConfigMap "orders-contract": not managed by Warren, because it belongs to ConsumerQueue "invoices". Name another in spec.contract`,
 		},
 		"no permission": {
 			fails: forbidden, stalled: true,
-			want: `ConfigMap "orders-contract" of spec.contract: configmaps "orders-contract" is forbidden: no right: install config/contract, or set consumerContracts.enabled in the chart`,
+			want: `ConfigMap "orders-contract": configmaps "orders-contract" is forbidden: no right: install config/contract, or set consumerContracts.enabled in the chart`,
 		},
 		"the API server does not answer": {
-			fails: down, retried: down, want: `ConfigMap "orders-contract" of spec.contract: the API server is down`,
+			fails: down, retried: down, want: `ConfigMap "orders-contract": the API server is down`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,9 +206,9 @@ func TestTheContractOfAFormerConsumerQueueIsAdopted(t *testing.T) {
 	}
 }
 
-func TestContractHold(t *testing.T) {
+func TestContractPending(t *testing.T) {
 	t.Parallel()
-	const held = `consumers may still publish to it: Warren removes it 3m0s after it has left ConfigMap "orders-contract"`
+	const held = `consumers may still publish to it. Warren removes it 3m after ConfigMap "orders-contract" stops naming it`
 	// The time is according to the clock of another manager.
 	contractIn := func(configMap, hash string) *v1alpha1.ContractStatus {
 		return &v1alpha1.ContractStatus{ConfigMap: configMap, Hash: hash, LastUpdateTime: ago(time.Hour)}
@@ -256,7 +256,7 @@ func TestContractHold(t *testing.T) {
 			v.live = controllertest.Client(t, nil, found)
 			v.contractLeft()
 			now.SetTime(now.Now().Add(test.seen))
-			topologytest.Equal(t, "hold", test.want, v.contractHold(t.Context()))
+			topologytest.Equal(t, "hold", test.want, v.contractPending(t.Context()))
 		})
 	}
 }

@@ -29,7 +29,7 @@ import (
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
-// Reconciler keeps the topology of each ConsumerQueue as its spec says, and reports differences in the status.
+// Reconciler makes the topology of each ConsumerQueue match its spec, and reports differences in the status.
 type Reconciler struct {
 	client client.Client
 	live   client.Reader
@@ -41,9 +41,10 @@ type Reconciler struct {
 	index      *ownership.Index
 	claimLock  *ownership.ClaimLock
 	handover   *ownership.Handover
-	// refreshes holds resources until a refresh if they are new, deleted, or annotated with another requested-at.
+	// refreshes makes new and deleted resources, and those with a new requested-at annotation, wait for a refresh.
 	refreshes *brokers.RefreshGate
-	// removals holds them before objects that left the spec are removed, and refusals after the broker refused a write.
+	// removals makes a resource wait for a refresh before Warren removes objects that left the spec. refusals does so after the broker
+	// refused a write.
 	removals, refusals *brokers.RefreshGate
 	orphaned           *orphanTimes
 	redeclared         *redeclared
@@ -84,9 +85,9 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		recreations: newRecreationTasks(connections.Lifetime(), connections.Enqueue),
 	}
 	connections.OnCurrent(func(connection *brokers.Broker) {
-		r.refreshes.Wake(connection)
-		r.removals.Wake(connection)
-		r.refusals.Wake(connection)
+		r.refreshes.EnqueueAnswered(connection)
+		r.removals.EnqueueAnswered(connection)
+		r.refusals.EnqueueAnswered(connection)
 	})
 	startDriftCounters()
 	wanted := predicate.Or(trigger.SpecOrRequest(), trigger.StatusLost(), recreationAnnotated())
@@ -97,7 +98,7 @@ func Setup(mgr ctrl.Manager, connections *brokers.Pool, concurrent int) (*Reconc
 		Watches(&v1alpha1.ConsumerQueue{}, r.indexPeers()).
 		Watches(&v1alpha1.Redrive{}, queueOfJob(), builder.WithPredicates(deadletterjob.RefusalChanged())).
 		Watches(&v1alpha1.Purge{}, queueOfJob(), builder.WithPredicates(deadletterjob.RefusalChanged())).
-		WatchesRawSource(source.TypedChannel(r.pool.ConsumerQueueEvents, wakeUp())).
+		WatchesRawSource(source.TypedChannel(r.pool.ConsumerQueueEvents, enqueueNoticed())).
 		WatchesRawSource(source.Channel(r.pool.MessageCountEvents, r.messageCountHandler())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrent,
@@ -116,16 +117,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	err := r.client.Get(ctx, request.NamespacedName, cq)
 	if apierrors.IsNotFound(err) {
 		r.forget(request.NamespacedName)
-		r.limiter.Pass(request.NamespacedName)
+		r.limiter.Decline(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
-		r.limiter.Pass(request.NamespacedName)
+		r.limiter.Decline(request.NamespacedName)
 		return ctrl.Result{}, fmt.Errorf("get ConsumerQueue: %w", err)
 	}
 	ownership.RestoreIntents(cq)
 	if !r.index.Await(ctx, cq, trigger.CacheSyncDelay) {
-		r.limiter.Pass(request.NamespacedName)
+		r.limiter.Decline(request.NamespacedName)
 		return ctrl.Result{RequeueAfter: trigger.Jittered(trigger.CacheSyncDelay)}, nil
 	}
 	s := &scope{Reconciler: r, report: reportOn(cq)}
@@ -135,7 +136,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	done, err := run(ctx)
 	if done.waits != forSlot {
-		r.limiter.Pass(request.NamespacedName)
+		r.limiter.Decline(request.NamespacedName)
 	}
 	pauseIn, pausing := s.syncPause(ctx)
 	var writing error

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	consumercontract "github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/retrybudget"
@@ -71,11 +72,11 @@ func (d *deletion) run(ctx context.Context) (reconciled, error) {
 	}
 	switch {
 	case bc == nil:
-		why := fmt.Sprintf("BrokerConnection %q is gone", d.cq.ConnectionName())
+		note := retainedNote(retained(owned, fmt.Sprintf("BrokerConnection %q is gone", d.cq.ConnectionName())))
 		if begun && d.status.Location.VHost != "" { // a manager that was killed may have left fences
-			why += "; " + brokers.FencesMayStand(d.status.Location.VHost)
+			note += ". " + brokers.FencesMayStand(d.status.Location.VHost)
 		}
-		return reconciled{}, d.retainAll(ctx, corev1.EventTypeWarning, why, owned)
+		return reconciled{}, d.removeFinalizer(ctx, corev1.EventTypeWarning, strings.TrimPrefix(note, ". "))
 	case bc.Spec.Suspend:
 		return reconciled{}, d.retainAll(ctx, corev1.EventTypeWarning, fmt.Sprintf("BrokerConnection %q is suspended", bc.Name), owned)
 	}
@@ -107,7 +108,7 @@ func (d *deletion) endRecreation(
 		}
 		why = plan.DescribeWork(*d.status.Recreation)
 	}
-	result, err = d.retryOrGiveUp(ctx, bc, limit, "the recreation ends first: "+why, owned)
+	result, err = d.retryOrGiveUp(ctx, bc, limit, "a recreation must end first; "+why, owned)
 	return result, true, err
 }
 
@@ -159,7 +160,7 @@ func (d *deletion) teardownThrough(
 	t := &teardown{scope: d.scope, connection: connection, version: version, holdings: holdings{owned: owned}}
 	t.resolveIntents(d.cq, version, t.observe())
 	if d.deletesDeclaredOnly() {
-		t.retainAdopted("driftPolicy is Report, and Warren found it")
+		t.retainAdopted("driftPolicy is Report, and another client declared it")
 	}
 	stays, trouble := t.run(ctx)
 	switch {
@@ -191,7 +192,7 @@ func (d *deletion) whyRetainAll(owned []v1alpha1.TopologyEntry) (kind, why strin
 	case d.cq.Spec.Suspend:
 		return corev1.EventTypeWarning, "spec.suspend is set, so the broker is not touched"
 	case d.isDeclaredByOthers(owned):
-		return corev1.EventTypeNormal, "driftPolicy is Report, and Warren found this topology"
+		return corev1.EventTypeNormal, "driftPolicy is Report, and other clients declared this topology"
 	}
 	return "", ""
 }
@@ -217,7 +218,8 @@ func (d *deletion) retryOrGiveUp(
 	}
 	left := longest - limit.failures.Add(d.cq, time.Now())
 	if left <= 0 {
-		return reconciled{}, d.retainAll(ctx, corev1.EventTypeWarning, fmt.Sprintf("not deleted within %v: %s", longest, why), owned)
+		whole := fmt.Sprintf("not deleted within %s: %s", consumercontract.Duration(longest), why)
+		return reconciled{}, d.retainAll(ctx, corev1.EventTypeWarning, whole, owned)
 	}
 	before := conditions.Ready(d.status.Conditions).Message
 	d.setTerminating("waiting to delete the topology: " + why)
@@ -229,11 +231,15 @@ func (d *deletion) retryOrGiveUp(
 
 // retainAll releases the resource and retains its whole topology at the broker.
 func (d *deletion) retainAll(ctx context.Context, kind, why string, owned []v1alpha1.TopologyEntry) error {
+	return d.removeFinalizer(ctx, kind, retainedNote(retained(owned, why)))
+}
+
+func retained(owned []v1alpha1.TopologyEntry, why string) []plan.Retained {
 	stays := make([]plan.Retained, 0, len(owned))
 	for _, entry := range owned {
 		stays = append(stays, plan.Retained{Entry: entry, Reason: why})
 	}
-	return d.removeFinalizer(ctx, kind, retainedNote(stays))
+	return stays
 }
 
 // deletesDeclaredOnly reports whether a deletion retains adopted objects: with driftPolicy Report, unless deletionPolicy is Delete.

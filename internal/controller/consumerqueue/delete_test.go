@@ -96,7 +96,7 @@ func TestTerminateWithoutABroker(t *testing.T) {
 		},
 		"driftPolicy is Report, and the topology was found": {
 			more: ", driftPolicy: Report", bc: notReady(v1alpha1.ReasonSecretNotFound), status: adopted,
-			event: "Normal retained: driftPolicy is Report, and Warren found this topology" + all,
+			event: "Normal retained: driftPolicy is Report, and other clients declared this topology" + all,
 		},
 		"driftPolicy is Report, and the topology was found without a main queue": {
 			more: ", driftPolicy: Report", bc: notReady(v1alpha1.ReasonSecretNotFound),
@@ -104,7 +104,7 @@ func TestTerminateWithoutABroker(t *testing.T) {
 				adopted(s)
 				s.Topology = slices.DeleteFunc(s.Topology, isMain)
 			},
-			event: `Normal retained: driftPolicy is Report, and Warren found this topology: exchange "orders.dlx"; queue "orders.dlq"`,
+			event: `Normal retained: driftPolicy is Report, and other clients declared this topology: exchange "orders.dlx"; queue "orders.dlq"`,
 		},
 		"driftPolicy is Report, deletionPolicy is Delete, and the topology was found": {
 			more: ", driftPolicy: Report, deletionPolicy: Delete", bc: notReady(v1alpha1.ReasonSecretNotFound), status: adopted,
@@ -206,10 +206,10 @@ func TestRetryOrGiveUp(t *testing.T) {
 		event    string // empty if the deletion is retried
 	}{
 		"retried for less than a minute":                          {limit: retrybudget.Termination, interval: "1s", failing: 40 * time.Second},
-		"not retried after a minute":                              {limit: retrybudget.Termination, interval: "1s", failing: time.Minute, event: "not deleted within 1m0s: why"},
+		"not retried after a minute":                              {limit: retrybudget.Termination, interval: "1s", failing: time.Minute, event: "not deleted within 1m: why"},
 		"retried for less than three intervals":                   {limit: retrybudget.Termination, interval: "1m", failing: 2 * time.Minute},
 		"a pending deletion is retried for less than ten minutes": {limit: retrybudget.Pending, interval: "1m", failing: 9 * time.Minute},
-		"a pending deletion is not retried after ten minutes":     {limit: retrybudget.Pending, interval: "1m", failing: 10 * time.Minute, event: "not deleted within 10m0s: why"},
+		"a pending deletion is not retried after ten minutes":     {limit: retrybudget.Pending, interval: "1m", failing: 10 * time.Minute, event: "not deleted within 10m: why"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

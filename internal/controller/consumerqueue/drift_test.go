@@ -103,8 +103,8 @@ func TestARepeatedlyDeletedObject(t *testing.T) {
 		pass(time.Minute)
 	}
 
-	const message = `others deleted queue "dlq" 3 times within 10m0s: Warren declares it again once per 5m0s. ` +
-		`Find out what deletes it: a policy with expires, or another program`
+	const message = `other clients deleted queue "dlq" 3 times within 10m, so Warren declares each of them only once per 5m. ` +
+		`Find the cause, such as a policy that sets expires, or another program`
 	occurred := w.deleteDLQ()
 	topologytest.Equal(t, "is declared a fourth time", false, w.hasQueue("dlq"))
 	ready := conditions.Ready(w.get().Status.Conditions)

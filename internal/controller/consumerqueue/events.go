@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/text"
 	"github.com/warren-mq/warren/internal/topology/plan"
 )
 
@@ -46,7 +46,7 @@ func (r *report) recordTransitions(done plan.Plan, before []v1alpha1.Change, out
 	switch {
 	case done.Count() == 0 || (applied != nil && !outcome.inSync()):
 	case done.Drift && !isDrifted:
-		r.addEvent(corev1.EventTypeNormal, eventDriftCorrected, "Correct", declared+": the broker has what the spec asks for again")
+		r.addEvent(corev1.EventTypeNormal, eventDriftCorrected, "Correct", declared+"; the broker matches the spec again")
 	case !done.Drift:
 		r.addEvent(corev1.EventTypeNormal, eventDeclared, "Declare", declared)
 	}
@@ -76,7 +76,7 @@ func (r *report) addEvent(kind, reason, action, note string) {
 // recordEvents records the gathered Events. A note may hold 1,024 bytes.
 func (s *scope) recordEvents() {
 	for _, e := range s.events {
-		s.recorder.Eventf(s.cq, nil, e.kind, e.reason, e.action, "%s", conditions.Truncate(e.note, 1024))
+		s.recorder.Eventf(s.cq, nil, e.kind, e.reason, e.action, "%s", text.Truncate(e.note, 1024))
 	}
 	s.events = nil
 }

@@ -45,7 +45,7 @@ func TestEventsOfTransitions(t *testing.T) {
 	var (
 		declared  = occurrence{"Normal", "Declared", "Declare", "declared 1 exchange, 2 queues and 1 binding"}
 		missing   = occurrence{"Warning", "DriftDetected", "Compare", `queue "orders" is missing`}
-		corrected = occurrence{"Normal", "DriftCorrected", "Correct", "declared 1 queue: the broker has what the spec asks for again"}
+		corrected = occurrence{"Normal", "DriftCorrected", "Correct", "declared 1 queue; the broker matches the spec again"}
 		recreate  = occurrence{"Warning", "RecreationRequired", "Compare", limitEvent}
 	)
 	deleted := func(s *snapshot.Snapshot) { s.DropQueue("orders") }
@@ -80,7 +80,7 @@ func TestEventsOfTransitions(t *testing.T) {
 			{spec: twoQueues, on: topologytest.V313, want: []occurrence{declared}},
 			{spec: twoQueues, on: topologytest.V40, want: []occurrence{{
 				"Warning", "RecreationRequired", "Compare", `queue "dlq" must be recreated: x-delivery-limit is not set, should be -1` +
-					". This is how this spec is declared on an older RabbitMQ: recreate these objects when it suits you; until then RabbitMQ dead-letters or drops a message that is returned more than 20 times to a queue without x-delivery-limit",
+					". These objects match the spec for an older RabbitMQ and still work. Recreate them when convenient. Until then RabbitMQ dead-letters or drops a message that is returned more than 20 times to a queue without x-delivery-limit",
 			}}},
 			{spec: twoQueues, on: topologytest.V40, then: deleted, want: []occurrence{missing, corrected}},
 			{spec: twoQueues, on: topologytest.V40},
@@ -158,7 +158,7 @@ func TestDriftIsCorrectedByAnotherClient(t *testing.T) {
 	s.recordTransitions(done, []v1alpha1.Change{{Message: "it is missing"}}, outcome, failure)
 	topologytest.Equal(t, "events", []occurrence{
 		{"Warning", "DriftDetected", "Compare", "it is missing"},
-		{"Normal", "DriftCorrected", "Correct", "declared 1 queue: the broker has what the spec asks for again"},
+		{"Normal", "DriftCorrected", "Correct", "declared 1 queue; the broker matches the spec again"},
 	}, s.events, comparingOccurrences)
 }
 

@@ -5,8 +5,8 @@ import (
 	"github.com/warren-mq/warren/internal/controller/brokers"
 )
 
-// hold returns why no object may be removed now; empty if objects may be removed.
-func (s *vhostScope) hold() string {
+// otherInstance returns why no object may be removed now; empty if objects may be removed.
+func (s *vhostScope) otherInstance() string {
 	if s.connection == nil {
 		return ""
 	}
@@ -19,12 +19,12 @@ func (s *vhostScope) hold() string {
 
 // sharedVHost returns the advisory that another instance works on the vhost, if one does.
 func (s *vhostScope) sharedVHost() []v1alpha1.Advisory {
-	why := s.hold()
+	why := s.otherInstance()
 	if why == "" {
 		return nil
 	}
 	return []v1alpha1.Advisory{{
 		Code: v1alpha1.AdvisorySharedVHost, Name: s.location.VHost,
-		Message: why + ": Warren removes nothing meanwhile, because the other instance may need it. Give each instance its own vhost",
+		Message: why + ". Until that stops, this instance removes nothing, because the other may need it. Give each instance its own vhost",
 	}}
 }

@@ -41,7 +41,7 @@ func (r *Reconciler) locationOf(ctx context.Context, cq *v1alpha1.ConsumerQueue)
 func (r *Reconciler) view(
 	ctx context.Context, cq *v1alpha1.ConsumerQueue, own *brokers.Broker, here ownership.Location, version vhost.Version,
 ) (ownership.View, error) {
-	neighbours, err := r.pool.Neighbours(ctx, cq.Namespace, own)
+	others, err := r.pool.OtherNamespaces(ctx, cq.Namespace, own)
 	if err != nil {
 		return ownership.View{}, fmt.Errorf("find out which connections of other namespaces lead to vhost %q: %w", here.VHost, err)
 	}
@@ -50,8 +50,8 @@ func (r *Reconciler) view(
 		if other.Namespace == cq.Namespace {
 			return r.locationOf(ctx, other)
 		}
-		leadsHere, open := neighbours[brokers.ConnectionKey(other)]
-		if leadsHere || !open && r.wasLetInAt(ctx, other, own.Health(), here) {
+		leadsHere, open := others[brokers.ConnectionKey(other)]
+		if leadsHere || !open && r.openedVHostBefore(ctx, other, own.Health(), here) {
 			return here
 		}
 		return ownership.Location{}
@@ -67,9 +67,9 @@ func (r *Reconciler) view(
 	}), nil
 }
 
-// wasLetInAt reports whether a connection of another namespace has led here before: the broker at the address of the own connection
-// has let it into the vhost. Use it for a connection that is not open, such as a suspended one.
-func (r *Reconciler) wasLetInAt(
+// openedVHostBefore reports whether the BrokerConnection of a ConsumerQueue in another namespace has opened this vhost before, at the
+// address of the own connection. Use it for a connection that is not open, such as a suspended one.
+func (r *Reconciler) openedVHostBefore(
 	ctx context.Context, other *v1alpha1.ConsumerQueue, own rabbit.Health, here ownership.Location,
 ) bool {
 	bc, err := brokers.ConnectionOf(ctx, r.client, other)
@@ -114,13 +114,13 @@ func (r *report) switchLocation(here ownership.Location) {
 	if stays != "" {
 		now := here.String()
 		if now == before.String() {
-			now = fmt.Sprintf("another cluster of that name, at %s,", here.Cluster.Endpoint)
+			now = fmt.Sprintf("another cluster of that name, at %s", here.Cluster.Endpoint)
 			if here.Cluster.MayBe(before.Cluster) {
-				now = "what may be " + now
+				now = "possibly " + now
 			}
 		}
 		r.addEvent(corev1.EventTypeWarning, eventRetained, "Move", fmt.Sprintf(
-			"BrokerConnection %q leads to %s now; the objects in %s stay there: %s", r.cq.ConnectionName(), now, before, stays))
+			"BrokerConnection %q now leads to %s. Warren retains these objects in %s: %s", r.cq.ConnectionName(), now, before, stays))
 	}
 	r.status.Topology, r.status.TopologyOmitted, r.status.Advisories, r.status.Recreation = nil, 0, nil, nil
 	here.Record(&r.status.Location)

@@ -10,10 +10,10 @@ import (
 )
 
 // A connection of another namespace leads to its last accepted location, even if it is suspended or not open yet.
-func TestWasLetInAt(t *testing.T) {
+func TestOpenedVHostBefore(t *testing.T) {
 	t.Parallel()
-	letIn := controllertest.ConnectedTo("elsewhere", "default", "rabbit@a", "/")
-	letIn.Status.Location.VHost = "/"
+	opened := controllertest.ConnectedTo("elsewhere", "default", "rabbit@a", "/")
+	opened.Status.Location.VHost = "/"
 	own := rabbit.Health{Place: rabbit.Place{Address: "mq:5672"}}
 	for name, test := range map[string]struct {
 		change func(bc *v1alpha1.BrokerConnection)
@@ -29,11 +29,11 @@ func TestWasLetInAt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bc := letIn.DeepCopy()
+			bc := opened.DeepCopy()
 			test.change(bc)
 			r := &Reconciler{client: controllertest.Client(t, nil, bc)}
-			got := r.wasLetInAt(t.Context(), controllertest.Named(t, "elsewhere", "orders", `{}`), test.own, here)
-			topologytest.Equal(t, "was let in", test.want, got)
+			got := r.openedVHostBefore(t.Context(), controllertest.Named(t, "elsewhere", "orders", `{}`), test.own, here)
+			topologytest.Equal(t, "opened the vhost before", test.want, got)
 		})
 	}
 }

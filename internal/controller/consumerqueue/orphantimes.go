@@ -26,13 +26,13 @@ func newOrphanTimes() *orphanTimes {
 }
 
 // latest replaces the recorded objects of a resource. It returns when the newest of them was first seen; zero if there is none.
-func (d *orphanTimes) latest(resource client.ObjectKey, leaving []v1alpha1.TopologyEntry, now time.Time) (newest time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (o *orphanTimes) latest(resource client.ObjectKey, leaving []v1alpha1.TopologyEntry, now time.Time) (newest time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	seen := make(map[vhost.ID]time.Time, len(leaving))
 	for _, entry := range leaving {
 		id := topology.IDOf(entry)
-		when, known := d.of[resource][id]
+		when, known := o.of[resource][id]
 		if !known {
 			when = now
 		}
@@ -42,17 +42,17 @@ func (d *orphanTimes) latest(resource client.ObjectKey, leaving []v1alpha1.Topol
 		}
 	}
 	if len(seen) == 0 {
-		delete(d.of, resource)
+		delete(o.of, resource)
 	} else {
-		d.of[resource] = seen
+		o.of[resource] = seen
 	}
 	return newest
 }
 
-func (d *orphanTimes) forget(resource client.ObjectKey) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.of, resource)
+func (o *orphanTimes) forget(resource client.ObjectKey) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.of, resource)
 }
 
 // removable returns the orphans that may go now, or as soon as missing objects are declared.

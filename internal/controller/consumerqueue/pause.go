@@ -56,8 +56,8 @@ func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, in
 	case !pause:
 		verdict.Message += "; " + why
 	case !v.recreations.reserve(key, v.place(), false):
-		verdict.Message += fmt.Sprintf("; Warren asks them to pause after others: %d queues of this vhost are being recreated",
-			maxRecreations)
+		verdict.Message += fmt.Sprintf("; Warren asks them to pause when another recreation ends, because %d queues of this vhost are "+
+			"being recreated, which is the maximum", maxRecreations)
 	default:
 		paused := plan.Paused(moment.Status, moment.Now, v.newRecreationID)
 		v.status.Recreation = &paused

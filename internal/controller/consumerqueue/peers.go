@@ -87,15 +87,15 @@ func (r *Reconciler) enqueueSharers(q requests, of client.ObjectKey, before, aft
 // renew its lease for 10 s, and its last requests end soon after.
 const formerManager = time.Minute
 
-// rivalReader reads the recorded claims of other ConsumerQueues. It reads from the cache if the cache is known to have every record,
+// peerReader reads the recorded claims of other ConsumerQueues. It reads from the cache if the cache is known to have every record,
 // and from the API server otherwise. Thousands of ConsumerQueues may name one queue, and each would cost a request.
-type rivalReader struct {
+type peerReader struct {
 	client.Reader
 	reconciler *Reconciler
 }
 
 // Get reads a ConsumerQueue. The cache is old only after a write of this manager, which statuses records, or of the one before.
-func (r rivalReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+func (r peerReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	if time.Since(r.reconciler.leadsSince()) > formerManager {
 		if err := r.reconciler.client.Get(ctx, key, into, options...); err == nil && !r.reconciler.statuses.IsOlder(into) {
 			return nil

@@ -149,7 +149,7 @@ func TestRivalsAreReadFromTheCache(t *testing.T) {
 				},
 			})
 			read := &v1alpha1.ConsumerQueue{}
-			topologytest.Equal(t, "error", nil, rivalReader{live, r}.Get(t.Context(), controllertest.Orders, read))
+			topologytest.Equal(t, "error", nil, peerReader{live, r}.Get(t.Context(), controllertest.Orders, read))
 			topologytest.Equal(t, "read", "orders", read.Name)
 			topologytest.Equal(t, "requests", test.want, asked)
 		})

@@ -44,7 +44,7 @@ func (v *vhostScope) prune(comparison *plan.Comparison) {
 				queues := []string{orphan.Entry.Name}
 				trying = append(trying, queues)
 				g := brokers.Group{Queues: queues, StillWanted: v.stillLeaving(orphan.Entry)}
-				before := v.previousBlock(orphan.Entry)
+				before := v.blockerWhileChecking(orphan.Entry)
 				known, err := v.deletions.Ensure(owner, v.connection, v.location.Cluster.Key(), g, v.checkAgain(orphan.Entry, before))
 				block = reasonToKeep(err)
 				if !known {
@@ -86,12 +86,12 @@ func (v *vhostScope) stillLeaving(entry v1alpha1.TopologyEntry) func(context.Con
 		if now.peers, err = now.view(ctx, now.cq, now.connection, now.location, now.version); err != nil {
 			return err
 		}
-		return mayLeave(now.compare(ctx), entry)
+		return checkOrphanRemovable(now.compare(ctx), entry)
 	}
 }
 
-// mayLeave returns why an object must not be deleted; nil if it may.
-func mayLeave(comparison plan.Comparison, entry v1alpha1.TopologyEntry) error {
+// checkOrphanRemovable returns why an object must not be deleted; nil if it may.
+func checkOrphanRemovable(comparison plan.Comparison, entry v1alpha1.TopologyEntry) error {
 	for _, orphan := range comparison.Orphans {
 		if orphan.ID() != topology.IDOf(entry) {
 			continue
@@ -107,7 +107,7 @@ func mayLeave(comparison plan.Comparison, entry v1alpha1.TopologyEntry) error {
 func orphaned(entry v1alpha1.TopologyEntry, why plan.Blocker) v1alpha1.Advisory {
 	return v1alpha1.Advisory{
 		Code: v1alpha1.AdvisoryOrphaned, Reason: why.Reason, Name: entry.Name,
-		Message: fmt.Sprintf("%v is no longer in the spec; kept: %s", topology.IDOf(entry), why.Message),
+		Message: fmt.Sprintf("%v is no longer in the spec; retained: %s", topology.IDOf(entry), why.Message),
 	}
 }
 
@@ -122,9 +122,9 @@ var (
 	}
 )
 
-// previousBlock returns that a queue is being checked. If the queue was not empty before, that stays the reason until the
-// operator, which may have restarted, knows better.
-func (v *vhostScope) previousBlock(entry v1alpha1.TopologyEntry) plan.Blocker {
+// blockerWhileChecking returns the Blocker of a queue that is being checked: notEmpty if the status reports that, so that a restart
+// does not change the status, and checking otherwise.
+func (v *vhostScope) blockerWhileChecking(entry v1alpha1.TopologyEntry) plan.Blocker {
 	known := slices.ContainsFunc(v.cq.Status.Advisories, func(advisory v1alpha1.Advisory) bool {
 		return advisory.Code == v1alpha1.AdvisoryOrphaned && advisory.Name == entry.Name && advisory.Reason == notEmpty.Reason
 	})

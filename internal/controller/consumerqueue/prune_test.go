@@ -55,9 +55,9 @@ func TestRemovalOf(t *testing.T) {
 func TestPruneReportsWhatRemains(t *testing.T) {
 	t.Parallel()
 	const (
-		used  = `exchange "used" is no longer in the spec; kept: "audit" is bound to it`
-		fed   = `queue "fed" is no longer in the spec; kept: queue "theirs" still dead-letters to it`
-		empty = `queue "dlq" is no longer in the spec; kept: `
+		used  = `exchange "used" is no longer in the spec; retained: "audit" is bound to it`
+		fed   = `queue "fed" is no longer in the spec; retained: queue "theirs" still dead-letters to it`
+		empty = `queue "dlq" is no longer in the spec; retained: `
 	)
 	for name, test := range map[string]struct {
 		policy v1alpha1.DriftPolicy
@@ -161,9 +161,9 @@ func TestSwitchLocation(t *testing.T) {
 	t.Parallel()
 	const (
 		from   = `{bindings: [{exchange: {name: events, type: topic}}], retry: {policy: None}}`
-		stays  = ` stay there: exchange "orders.dlx"; queue "orders"; queue "orders.dlq"`
-		leads  = `BrokerConnection "default" leads to `
-		whatIs = `the objects in vhost "/" of cluster "rabbit@a"` + stays
+		stays  = `: exchange "orders.dlx"; queue "orders"; queue "orders.dlq"`
+		leads  = `BrokerConnection "default" now leads to `
+		whatIs = `. Warren retains these objects in vhost "/" of cluster "rabbit@a"` + stays
 	)
 	strong := func(id, name, endpoint string) ownership.Location {
 		return ownership.Location{Cluster: vhost.Cluster{ID: id, Name: name, Endpoint: endpoint}, VHost: "/"}
@@ -176,18 +176,18 @@ func TestSwitchLocation(t *testing.T) {
 		"the first location": {here: at("rabbit@a", "/")},
 		"the same location":  {before: at("rabbit@a", "/"), here: at("rabbit@a", "/")},
 		"another cluster": {
-			before: at("rabbit@a", "/"), here: at("rabbit@b", "/"), want: warning(leads + `vhost "/" of cluster "rabbit@b" now; ` + whatIs),
+			before: at("rabbit@a", "/"), here: at("rabbit@b", "/"), want: warning(leads + `vhost "/" of cluster "rabbit@b"` + whatIs),
 		},
 		"another vhost": {
-			before: at("rabbit@a", "/"), here: at("rabbit@a", "two"), want: warning(leads + `vhost "two" of cluster "rabbit@a" now; ` + whatIs),
+			before: at("rabbit@a", "/"), here: at("rabbit@a", "two"), want: warning(leads + `vhost "two" of cluster "rabbit@a"` + whatIs),
 		},
 		"another cluster with the same name": {
 			before: strong("1", "rabbit@a", "mq:5672"), here: strong("2", "rabbit@a", "mq:5672"),
-			want: warning(leads + `another cluster of that name, at mq:5672, now; ` + whatIs),
+			want: warning(leads + `another cluster of that name, at mq:5672` + whatIs),
 		},
 		"perhaps another cluster with the same name": {
 			before: at("rabbit@a", "/"), here: strong("", "rabbit@a", "green:5672"),
-			want: warning(leads + `what may be another cluster of that name, at green:5672, now; ` + whatIs),
+			want: warning(leads + `possibly another cluster of that name, at green:5672` + whatIs),
 		},
 		"the cluster was renamed":          {before: strong("1", "rabbit@a", "mq:5672"), here: strong("1", "hare", "mq:5672")},
 		"the cluster's ID can be read now": {before: at("rabbit@a", "/"), here: strong("1", "rabbit@a", "mq:5672")},

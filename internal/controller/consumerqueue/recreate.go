@@ -42,7 +42,7 @@ func recreates(cq *v1alpha1.ConsumerQueue) bool {
 // planRecreation chooses the queue to recreate next, and decides whether its recreation begins now. It returns the summary with that
 // decision, and the status of the recreation if it begins.
 func (v *vhostScope) planRecreation(comparison plan.Comparison, outcome summary) (summary, *v1alpha1.RecreationStatus) {
-	if !recreates(v.cq) || !comparison.Recreate() {
+	if !recreates(v.cq) || !comparison.RequiresRecreation() {
 		v.dropPlanned()
 		return outcome, nil
 	}
@@ -131,7 +131,8 @@ func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) 
 			"queue %q is about to be recreated", next.Queue.Name)}, nil
 	case !v.recreations.reserve(key, v.place(), false):
 		return plan.Verdict{Reason: v1alpha1.ReasonRecreationPending, Again: slotAgain, Message: fmt.Sprintf(
-			"queue %q is recreated after others: %d queues of this vhost are being recreated", next.Queue.Name, maxRecreations)}, nil
+			"queue %q is recreated when another recreation ends: %d queues of this vhost are being recreated, which is the maximum",
+			next.Queue.Name, maxRecreations)}, nil
 	}
 	return verdict, begunStatus(next, moment, inspected.seen)
 }
@@ -355,11 +356,11 @@ func (v *vhostScope) finishRecreation(ctx context.Context, status v1alpha1.Recre
 	if result.Result == v1alpha1.RecreationBackedOut {
 		v.addBackedOutEvent(result.Queue, result.Message)
 	} else {
-		how := "without moving a message"
+		how := " without moving a message"
 		if status.Moved > 0 {
-			how = fmt.Sprintf("with %d moves of messages, there and back", status.Moved)
+			how = fmt.Sprintf("; Warren moved messages %d times, counting both directions", status.Moved)
 		}
-		v.addEvent(corev1.EventTypeNormal, eventRecreationFinished, "Recreate", fmt.Sprintf("queue %q was recreated %s", result.Queue, how))
+		v.addEvent(corev1.EventTypeNormal, eventRecreationFinished, "Recreate", fmt.Sprintf("queue %q was recreated%s", result.Queue, how))
 	}
 	v.recordEvents()
 	return nil

@@ -213,15 +213,15 @@ var outcomes = map[recreate.Reason]plan.Outcome{
 	"":                              plan.PhaseFailed,
 	recreate.DeleteUncertain:        plan.PhaseFailed,
 	recreate.ConsumersCameBack:      plan.PhaseConsumersCame,
-	recreate.MessagesPending:        plan.PhaseNotProven,
+	recreate.MessagesPending:        plan.PhaseNotEmpty,
 	recreate.NotProven:              plan.PhaseUnproven,
-	recreate.PublishersPastBindings: plan.PhaseNotProven,
+	recreate.PublishersPastBindings: plan.PhaseNotEmpty,
 }
 
 // endOfPhase describes for plan.NextStep how the work of a phase ended.
-func (v *vhostScope) endOfPhase(status v1alpha1.RecreationStatus, result phaseResult, now metav1.Time) plan.Ended {
+func (v *vhostScope) endOfPhase(status v1alpha1.RecreationStatus, result phaseResult, now metav1.Time) plan.PhaseEnd {
 	settings := topology.RecreationOf(v.cq)
-	ended := plan.Ended{
+	ended := plan.PhaseEnd{
 		Outcome: plan.PhaseDone, WithoutHold: v.isWithoutHold(status),
 		Accepts: v.acceptsPast(status),
 		Settled: status.EmptiedTime != nil && now.Sub(status.EmptiedTime.Time) >= settings.SettleTimeout,

@@ -10,9 +10,9 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// An object that other clients delete maxRedeclared times within redeclaredWithin is declared once per redeclareAgain, until it
-// was left alone for redeclaredWithin. Each declaration may be one too many for RabbitMQ: under load it can leave a quorum queue
-// half made.
+// An object that other clients delete maxRedeclared times within redeclaredWithin is declared once per redeclareAgain, until no client
+// has deleted it for redeclaredWithin. Under load, RabbitMQ can leave a quorum queue partly created, so each further declaration is a
+// risk.
 const (
 	maxRedeclared    = 3
 	redeclaredWithin = 10 * time.Minute

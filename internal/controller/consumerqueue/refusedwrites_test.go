@@ -29,7 +29,7 @@ func TestRefusedWrites(t *testing.T) {
 			interfere: func(s *snapshot.Snapshot) { s.DropQueue("orders") }, reason: "InSync", refreshes: 1,
 			want: []occurrence{
 				{"Warning", "DriftDetected", "Compare", `queue "orders" is not bound to exchange "shop" with routing key "a"`},
-				{"Normal", "DriftCorrected", "Correct", "declared 1 queue and 1 binding: the broker has what the spec asks for again"},
+				{"Normal", "DriftCorrected", "Correct", "declared 1 queue and 1 binding; the broker matches the spec again"},
 			},
 		},
 		"the exchange was deleted": {

@@ -154,7 +154,7 @@ func (s *scope) removeFinalizer(ctx context.Context, kind, note string) error {
 		return fmt.Errorf("remove finalizer: %w", asStaleCache(err))
 	}
 	if note != "" && err == nil { // otherwise the finalizer went earlier, with its note
-		log.FromContext(ctx).Info("Deleted; a part of the topology stays at the broker", "stays", note)
+		log.FromContext(ctx).Info("Deleted; a part of the topology is retained at the broker", "retained", note)
 		s.addEvent(kind, eventRetained, "Delete", note)
 	}
 	s.forget(s.key())

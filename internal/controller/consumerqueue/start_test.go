@@ -44,7 +44,7 @@ func TestEachConsumerQueueIsReconciledOnceAtTheStart(t *testing.T) {
 			began := time.Now()
 			w.reconciler.indexPeers().Create(t.Context(), event.CreateEvent{Object: cq, IsInInitialList: true}, queue)
 			if test.connected {
-				wakeUp().Generic(t.Context(), wakeupOf(cq.Name, trigger.Resync), queue)
+				enqueueNoticed().Generic(t.Context(), queuedResource(cq.Name, trigger.Resync), queue)
 			}
 			request, priority, _ := queue.GetWithPriority()
 			topologytest.Equal(t, name+": request", controllertest.Orders, request.NamespacedName)

@@ -26,19 +26,19 @@ func TestStatusStaysWithinItsSize(t *testing.T) {
 		entries, comparison := anyEntries(t), plan.Comparison{}
 		for range rapid.SampledFrom([]int{0, 1, 66}).Draw(t, "changes") {
 			comparison.Changes = append(comparison.Changes, v1alpha1.Change{
-				Kind: v1alpha1.KindBinding, Name: name(t), Source: name(t), Arguments: text(t), Path: text(t),
-				Desired: text(t), Observed: text(t), Message: text(t), Effect: v1alpha1.EffectRecreate,
+				Kind: v1alpha1.KindBinding, Name: name(t), Source: name(t), Arguments: anyText(t), Path: anyText(t),
+				Desired: anyText(t), Observed: anyText(t), Message: anyText(t), Effect: v1alpha1.EffectRecreate,
 			})
 			comparison.Advisories = append(comparison.Advisories, v1alpha1.Advisory{
-				Code: v1alpha1.AdvisoryShadowedByPolicy, Name: name(t), Message: text(t),
+				Code: v1alpha1.AdvisoryShadowedByPolicy, Name: name(t), Message: anyText(t),
 			})
 		}
 		report := reportOn(&v1alpha1.ConsumerQueue{})
 		if err := report.setTopology(entries, comparison, plan.Plan{}); err != nil {
 			t.Fatal(err)
 		}
-		long := conditions.True("Long", text(t))
-		report.setConditions(summary{ready: conditions.False("Long", text(t)), progress: conditions.Stalled, drifted: &long, recreation: &long})
+		long := conditions.True("Long", anyText(t))
+		report.setConditions(summary{ready: conditions.False("Long", anyText(t)), progress: conditions.Stalled, drifted: &long, recreation: &long})
 		status, most := report.status, int64(math.MaxInt64)
 		status.Messages = &v1alpha1.MessageCounts{Main: &most, Delayed: &most, DeadLettered: &most, AsOf: metav1.Now().Rfc3339Copy()}
 
@@ -101,7 +101,7 @@ func anyEntries(t *rapid.T) []v1alpha1.TopologyEntry {
 	}
 	for range rapid.SampledFrom([]int{0, 1, 64}).Draw(t, "foreign") {
 		entries = append(entries, v1alpha1.TopologyEntry{
-			Kind: v1alpha1.KindBinding, Source: text(t), Destination: "d", RoutingKey: text(t), Arguments: text(t), State: v1alpha1.StateForeign,
+			Kind: v1alpha1.KindBinding, Source: anyText(t), Destination: "d", RoutingKey: anyText(t), Arguments: anyText(t), State: v1alpha1.StateForeign,
 		})
 	}
 	return entries
@@ -112,8 +112,8 @@ func name(t *rapid.T) string {
 	return strings.Repeat(rapid.SampledFrom([]string{"a", "\x01", "ä", "<"}).Draw(t, "letter"), rapid.IntRange(1, 127).Draw(t, "length"))
 }
 
-// text draws any text that a broker may return.
-func text(t *rapid.T) string {
+// anyText draws a text that a broker may return.
+func anyText(t *rapid.T) string {
 	letter := rapid.SampledFrom([]string{"a", "\x00", "\xff", "ä", `"`, "<", "\u2028", "🐇"}).Draw(t, "letter")
 	return strings.Repeat(letter, rapid.SampledFrom([]int{0, 1, 255, 256, 1024, 9000}).Draw(t, "length"))
 }

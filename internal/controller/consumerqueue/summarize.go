@@ -40,7 +40,7 @@ func summaryOfRefusal(reason, message string) summary {
 // is missing any more, a failed declaration does not matter.
 func summarize(comparison plan.Comparison, known topology.Inventory, policy v1alpha1.DriftPolicy, applied error) summary {
 	open := comparison.ChangesBeyondUpgrade(known)
-	drifted := conditions.False(v1alpha1.ReasonInSync, "the broker has what the spec asks for")
+	drifted := conditions.False(v1alpha1.ReasonInSync, "the broker matches the spec")
 	if len(open) > 0 {
 		drifted = conditions.True(v1alpha1.ReasonDrifted, describeChanges(open))
 	} else {
@@ -96,8 +96,8 @@ func readiness(
 }
 
 // restartAdvice says what to do if RabbitMQ cannot start quorum queues.
-const restartAdvice = ". If a majority of the nodes runs and this stays, the supervisor of dead-letter workers has ended on a node " +
-	"(its log says rabbit_fifo_dlx_sup): restart that node"
+const restartAdvice = ". If a majority of the nodes runs and this condition persists, the supervisor of dead-letter workers has stopped " +
+	"on a node (its log says rabbit_fifo_dlx_sup): restart that node"
 
 func inSyncMessage(comparison plan.Comparison) string {
 	message := "the object matches the spec"
@@ -105,7 +105,7 @@ func inSyncMessage(comparison plan.Comparison) string {
 		message = fmt.Sprintf("all %d objects match the spec", count)
 	}
 	if comparison.Upgraded {
-		message += " now or before the broker was upgraded"
+		message += " for this or an older RabbitMQ"
 	}
 	return message
 }
@@ -119,7 +119,7 @@ func recreation(comparison plan.Comparison, refused error) *conditions.Value {
 	switch {
 	case refused == nil && comparison.Upgraded:
 		value = conditions.True(v1alpha1.ReasonBrokerUpgraded, recreationMessage(comparison.Changes, nil)+upgradeAdvice(comparison.Changes))
-	case refused != nil || comparison.Recreate():
+	case refused != nil || comparison.RequiresRecreation():
 		value = conditions.True(v1alpha1.ReasonRecreationRequired, recreationMessage(comparison.Changes, refused))
 	}
 	return &value
@@ -128,9 +128,9 @@ func recreation(comparison plan.Comparison, refused error) *conditions.Value {
 // upgradeAdvice explains objects that match the spec for an older RabbitMQ. From 4.0 on a queue without x-delivery-limit has a
 // limit of 20; before it had none.
 func upgradeAdvice(changes []v1alpha1.Change) string {
-	advice := ". This is how this spec is declared on an older RabbitMQ: recreate these objects when it suits you"
+	advice := ". These objects match the spec for an older RabbitMQ and still work. Recreate them when convenient"
 	if slices.ContainsFunc(changes, func(c v1alpha1.Change) bool { return c.Path == "arguments."+vhost.ArgDeliveryLimit }) {
-		advice += "; until then RabbitMQ dead-letters or drops a message that is returned more than 20 times to a queue without " +
+		advice += ". Until then RabbitMQ dead-letters or drops a message that is returned more than 20 times to a queue without " +
 			"x-delivery-limit"
 	}
 	return advice

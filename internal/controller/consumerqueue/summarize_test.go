@@ -40,10 +40,10 @@ func TestSummarize(t *testing.T) {
 		ttlRecreate  = `queue "orders" must be recreated: x-message-ttl is not set, should be 300000`
 		ttlChange    = `x-message-ttl is not set, should be 300000; the queue must be recreated`
 		limitUpgrade = `queue "dlq" must be recreated: x-delivery-limit is not set, should be -1`
-		upgradeNote  = `. This is how this spec is declared on an older RabbitMQ: recreate these objects when it suits you; until then RabbitMQ dead-letters or drops a message that is returned more than 20 times to a queue without x-delivery-limit`
+		upgradeNote  = `. These objects match the spec for an older RabbitMQ and still work. Recreate them when convenient. Until then RabbitMQ dead-letters or drops a message that is returned more than 20 times to a queue without x-delivery-limit`
 	)
 	var (
-		same    = conditions.False(v1alpha1.ReasonInSync, "the broker has what the spec asks for")
+		same    = conditions.False(v1alpha1.ReasonInSync, "the broker matches the spec")
 		noneToo = conditions.False(v1alpha1.ReasonInSync, "no object needs to be recreated")
 	)
 	drift := func(message string) *conditions.Value {
@@ -125,7 +125,7 @@ func TestSummarize(t *testing.T) {
 			applied:  failed("dlq", brokererr.ErrQueueNotStarted),
 			want: summary{
 				ready: conditions.False(v1alpha1.ReasonQueueNotStarted, `declare queue "dlq" in vhost "/": quorum queue not started. If a majority of `+
-					`the nodes runs and this stays, the supervisor of dead-letter workers has ended on a node (its log says rabbit_fifo_dlx_sup): restart that node`),
+					`the nodes runs and this condition persists, the supervisor of dead-letter workers has stopped on a node (its log says rabbit_fifo_dlx_sup): restart that node`),
 				progress: conditions.Reconciling,
 				drifted:  drift(`queue "dlq" is missing`), recreation: &noneToo,
 			},
@@ -237,21 +237,21 @@ func TestSummarize(t *testing.T) {
 		"only explained by a broker upgrade": {
 			Scenario: plantest.Scenario{Was: plain, From: topologytest.V313, On: topologytest.V40},
 			want: summary{
-				ready:   conditions.True(v1alpha1.ReasonInSync, "all 4 objects match the spec now or before the broker was upgraded"),
+				ready:   conditions.True(v1alpha1.ReasonInSync, "all 4 objects match the spec for this or an older RabbitMQ"),
 				drifted: &same, recreation: upgraded(limitUpgrade),
 			},
 		},
 		"only explained by a broker upgrade, under Report": {
 			Scenario: plantest.Scenario{Was: plain, From: topologytest.V313, On: topologytest.V40}, policy: v1alpha1.DriftPolicyReport,
 			want: summary{
-				ready:   conditions.True(v1alpha1.ReasonInSync, "all 4 objects match the spec now or before the broker was upgraded"),
+				ready:   conditions.True(v1alpha1.ReasonInSync, "all 4 objects match the spec for this or an older RabbitMQ"),
 				drifted: &same, recreation: upgraded(limitUpgrade),
 			},
 		},
 		"a broker upgrade explains the new bindings of upgraded objects": {
 			Scenario: plantest.Scenario{Was: `{retry: {strategy: Reject}}`, From: topologytest.V313, On: topologytest.V40},
 			want: summary{
-				ready:   conditions.True(v1alpha1.ReasonInSync, "all 8 objects match the spec now or before the broker was upgraded"),
+				ready:   conditions.True(v1alpha1.ReasonInSync, "all 8 objects match the spec for this or an older RabbitMQ"),
 				drifted: &same,
 				recreation: upgraded(`exchange "orders.dlx" must be recreated: type is fanout, should be headers. ` +
 					`queue "orders" must be recreated: x-dead-letter-exchange is "", should be orders.dlx; ` +

@@ -59,7 +59,7 @@ func (t *teardown) run(ctx context.Context) ([]plan.Retained, error) {
 			brokererr.ErrOtherCluster, recorded, recorded.Cluster.Endpoint, t.cq.ConnectionName(), here, here.Cluster.Endpoint)
 	}
 	if t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && t.mainIsForeign(t.cq, observed) {
-		t.retainAdopted(fmt.Sprintf("Warren found it, and did not declare the main queue %q", t.cq.QueueName()))
+		t.retainAdopted(fmt.Sprintf("another client declared it and the main queue %q", t.cq.QueueName()))
 	}
 	if err := t.checkRedeclared(observed); err != nil {
 		return nil, err
@@ -225,7 +225,7 @@ func (t *teardown) deleteNow(ctx context.Context, cluster, queue string) error {
 // withRunning replaces the work queues of a step by the group that a running attempt deletes, which may have deleted some already.
 func (t *teardown) withRunning(step plan.Teardown, observed vhost.Observed) plan.Teardown {
 	if !t.deletesMessages() { // otherwise one queue is deleted after the other
-		step.WorkQueues = t.deletions.Running(t.key(), step.WorkQueues, func(queue string) bool {
+		step.WorkQueues = t.deletions.WholeGroup(t.key(), step.WorkQueues, func(queue string) bool {
 			_, exists := observed.Queues[queue]
 			return exists
 		})
@@ -276,12 +276,12 @@ func (t *teardown) stillUnneeded(cluster string, queues []string, shared sharing
 			return err
 		}
 		observed := now.observe()
-		return mayGo(plan.TeardownOf(now.owned, observed, shared(now.cq, now.owned, view), nil), observed, queues)
+		return checkQueuesRemovable(plan.TeardownOf(now.owned, observed, shared(now.cq, now.owned, view), nil), observed, queues)
 	}
 }
 
-// mayGo returns why one of these queues must not be deleted; nil if all may.
-func mayGo(step plan.Teardown, observed vhost.Observed, queues []string) error {
+// checkQueuesRemovable returns why one of these queues must not be deleted; nil if all may.
+func checkQueuesRemovable(step plan.Teardown, observed vhost.Observed, queues []string) error {
 	for _, queue := range queues {
 		_, exists := observed.Queues[queue]
 		work := slices.Contains(step.WorkQueues, queue)

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	consumercontract "github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/ownership"
@@ -96,7 +97,7 @@ func (s *scope) resolveVHost(
 
 // reconcile compares, decides, claims, applies, prunes and reports.
 func (v *vhostScope) reconcile(ctx context.Context) (waiting, error) {
-	conflict, err := v.peers.FindConflict(ctx, v.candidate(), rivalReader{v.live, v.Reconciler})
+	conflict, err := v.peers.FindConflict(ctx, v.candidate(), peerReader{v.live, v.Reconciler})
 	if err != nil {
 		return waiting{}, err
 	}
@@ -202,8 +203,9 @@ func postponedMessage(objects vhost.IDs) string {
 		names = bindings
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("others deleted %s %d times within %v: Warren declares it again once per %v. Find out what deletes it: "+
-		"a policy with expires, or another program", conditions.FirstN(names), maxRedeclared, redeclaredWithin, redeclareAgain)
+	return fmt.Sprintf("other clients deleted %s %d times within %s, so Warren declares each of them only once per %s. Find the cause, "+
+		"such as a policy that sets expires, or another program", conditions.FirstN(names), maxRedeclared,
+		consumercontract.Duration(redeclaredWithin), consumercontract.Duration(redeclareAgain))
 }
 
 // reportDrift writes into the status of a Ready resource that objects are missing, before they are declared again. The declaration
@@ -270,7 +272,7 @@ func (v *vhostScope) compare(ctx context.Context) plan.Comparison {
 	observed, _ := v.connection.Observe(names)
 	input := v.diffInput()
 	if leaving {
-		input.ContractPending = v.contractHold(ctx)
+		input.ContractPending = v.contractPending(ctx)
 	}
 	return plan.Diff(v.desired, observed, input)
 }
@@ -278,9 +280,10 @@ func (v *vhostScope) compare(ctx context.Context) plan.Comparison {
 func (v *vhostScope) diffInput() plan.Input {
 	return plan.Input{
 		Older:    func() []topology.Topology { return topology.DesiredOnOlderVersions(v.cq, v.version) },
-		Unwanted: v.peers.Unwanted, UnwantedFrom: v.peers.UnwantedFrom, Owned: v.owned, Shared: v.peers.AnyNeeds, OtherInstance: v.hold(),
-		ClearPolicy: func(name string) string { return brokers.ClearPolicy(v.location.VHost, brokers.Quoted(name)) },
-		Version:     v.version, Recreates: recreates(v.cq),
+		Unwanted: v.peers.Unwanted, UnwantedFrom: v.peers.UnwantedFrom, Owned: v.owned, Shared: v.peers.AnyNeeds,
+		OtherInstance: v.otherInstance(),
+		ClearPolicy:   func(name string) string { return brokers.ClearPolicy(v.location.VHost, brokers.Quoted(name)) },
+		Version:       v.version, WarrenRecreates: recreates(v.cq),
 	}
 }
 
@@ -299,7 +302,7 @@ func (v *vhostScope) apply(
 	applied = v.connection.Remove(ctx, v.location.Cluster.Key(), removal)
 	if onlyInUse(applied) {
 		comparison = v.compare(ctx)
-		comparison.Keep(removal.Exchanges, blockedByHiddenBinding)
+		comparison.Block(removal.Exchanges, blockedByHiddenBinding)
 		return comparison, nil
 	}
 	if errors.Is(applied, brokererr.ErrShared) { // found out just now

@@ -55,10 +55,10 @@ func (r *Reconciler) resyncConnection() handler.EventHandler {
 	}
 }
 
-// wakeUp enqueues the ConsumerQueues that the pool of connections names.
-func wakeUp() handler.TypedEventHandler[brokers.Wakeup, reconcile.Request] {
-	return handler.TypedFuncs[brokers.Wakeup, reconcile.Request]{
-		GenericFunc: func(_ context.Context, e event.TypedGenericEvent[brokers.Wakeup], q requests) {
+// enqueueNoticed enqueues the ConsumerQueues that the pool of connections names.
+func enqueueNoticed() handler.TypedEventHandler[brokers.QueuedResource, reconcile.Request] {
+	return handler.TypedFuncs[brokers.QueuedResource, reconcile.Request]{
+		GenericFunc: func(_ context.Context, e event.TypedGenericEvent[brokers.QueuedResource], q requests) {
 			trigger.Enqueue(q, e.Object.Priority, reconcile.Request{NamespacedName: e.Object.Resource})
 		},
 	}

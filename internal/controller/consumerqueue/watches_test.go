@@ -38,8 +38,8 @@ func TestAnEditComesFirst(t *testing.T) {
 
 	bc := controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{})
 	r.resyncConnection().Update(t.Context(), event.UpdateEvent{ObjectOld: bc, ObjectNew: bc}, queue)
-	wakeUp().Generic(t.Context(), wakeupOf("resynced-000", trigger.Resync), queue)
-	wakeUp().Generic(t.Context(), wakeupOf("noticed", trigger.Noticed), queue)
+	enqueueNoticed().Generic(t.Context(), queuedResource("resynced-000", trigger.Resync), queue)
+	enqueueNoticed().Generic(t.Context(), queuedResource("noticed", trigger.Noticed), queue)
 	r.indexPeers().Delete(t.Context(), event.DeleteEvent{Object: holder}, queue)
 	before := controllertest.Named(t, "shop", "edited", `{}`)
 	after := before.DeepCopy()
@@ -54,9 +54,9 @@ func TestAnEditComesFirst(t *testing.T) {
 	topologytest.Equal(t, "order", []string{"edited 0", "noticed -50", "neighbour -50", "resynced-000 -100"}, order)
 }
 
-func wakeupOf(name string, priority int) event.TypedGenericEvent[brokers.Wakeup] {
-	return event.TypedGenericEvent[brokers.Wakeup]{
-		Object: brokers.Wakeup{Resource: client.ObjectKey{Namespace: "shop", Name: name}, Priority: priority},
+func queuedResource(name string, priority int) event.TypedGenericEvent[brokers.QueuedResource] {
+	return event.TypedGenericEvent[brokers.QueuedResource]{
+		Object: brokers.QueuedResource{Resource: client.ObjectKey{Namespace: "shop", Name: name}, Priority: priority},
 	}
 }
 

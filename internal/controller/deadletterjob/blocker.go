@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 )
@@ -83,8 +84,8 @@ func limitWait(blocker Blocker, job Job, now time.Time) Blocker {
 		blocker.Retry = min(blocker.Retry, left)
 		return blocker
 	}
-	return *failed(blocker.Ready.Reason, "%s: waited %v. Create the ConsumerQueue, then another %s",
-		blocker.Ready.Message, missingBudget, job.Kind)
+	return *failed(blocker.Ready.Reason, "%s: waited %s. Create the ConsumerQueue, then another %s",
+		blocker.Ready.Message, contract.Duration(missingBudget), job.Kind)
 }
 
 // brokerRefused is the Blocker for an error of the broker.

@@ -36,7 +36,7 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	result, waitsToCount, err := r.reconcile(ctx, request)
 	if !waitsToCount {
-		r.Limiter.Pass(request.NamespacedName)
+		r.Limiter.Decline(request.NamespacedName)
 	}
 	return result, err
 }

@@ -43,7 +43,7 @@ func TestABrokerThatDeliversNothingHoldsAWorkerForALimitedTime(t *testing.T) {
 	s := w.Reconciler.scopeOf(w.get())
 	stopped := make(chan *Blocker)
 	go func() {
-		stopped <- s.count(ctx, Move{Broker: broker, Cluster: broker.Health().Cluster.Key(), Turn: Turn{Queue: "orders.dlq"}})
+		stopped <- s.count(ctx, Move{Broker: broker, Cluster: broker.Health().Cluster.Key(), Queue: QueueKey{Name: "orders.dlq"}})
 	}()
 	if left := <-silent.left; left <= 0 || left > countLimit {
 		t.Errorf("the browse may take %v", left)

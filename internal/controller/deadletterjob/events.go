@@ -9,6 +9,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 // The reasons of Events on Redrives and Purges, which are recorded on transitions only.
@@ -53,7 +54,7 @@ func isWaiting(reason string) bool {
 }
 
 func (s *scope) addEvent(eventType, reason, note string) {
-	s.Recorder.Eventf(s.before.Object, nil, eventType, reason, string(s.Kind), "%s", conditions.Truncate(note, 1024))
+	s.Recorder.Eventf(s.before.Object, nil, eventType, reason, string(s.Kind), "%s", text.Truncate(note, 1024))
 }
 
 // recordOnConsumerQueue records the outcome as an Event on the ConsumerQueue.

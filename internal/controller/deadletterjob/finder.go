@@ -42,15 +42,15 @@ type Queue struct {
 	Broker        *brokers.Broker // nil until it is found
 	Version       vhost.Version
 	Location      ownership.Location
-	// Address is the address of a Turn.
+	// Address is the address of a QueueKey.
 	Address string
 	// Names are the queues of the ConsumerQueue. Names.Queue is the dead-letter queue; it is empty if there is none.
 	Names topology.QueueNames
 }
 
-// Turn returns the key of the queue in a Register.
-func (q Queue) Turn() Turn {
-	return Turn{Connection: brokers.ConnectionKey(q.ConsumerQueue), Location: q.Location, Address: q.Address, Queue: q.Names.Queue}
+// Key returns the key of the queue in a Register.
+func (q Queue) Key() QueueKey {
+	return QueueKey{Connection: brokers.ConnectionKey(q.ConsumerQueue), Location: q.Location, Address: q.Address, Name: q.Names.Queue}
 }
 
 // Details describe a dead-letter queue at the broker.

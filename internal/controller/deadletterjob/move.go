@@ -12,7 +12,7 @@ import (
 type Move struct {
 	Broker  *brokers.Broker
 	Cluster string
-	Turn    Turn
+	Queue   QueueKey
 	// ConsumerQueue is the name of the ConsumerQueue. Source distinguishes its dead letters from others in a shared queue.
 	ConsumerQueue string
 	Source        deadletter.Source
@@ -35,7 +35,7 @@ func (m Move) To() *contract.Route {
 
 // is reports whether a task for this move is right for the other move, too.
 func (m Move) is(other Move) bool {
-	return m.Broker == other.Broker && m.Turn == other.Turn && m.Destination == other.Destination && m.Route == other.Route &&
+	return m.Broker == other.Broker && m.Queue == other.Queue && m.Destination == other.Destination && m.Route == other.Route &&
 		m.Behind == other.Behind && m.Limited == other.Limited &&
 		m.Source.Shared == other.Source.Shared && m.Source.Main == other.Source.Main &&
 		slices.Equal(m.Source.Tiers, other.Source.Tiers)

@@ -23,11 +23,11 @@ func (s *scope) acquireTurn(ctx context.Context, m Move) (why string, queued boo
 		s.Tasks.await(s.key())
 		return fmt.Sprintf("%s %q comes first, and has not ended", first.Kind, first.GetName()), true, nil
 	}
-	wait, granted := s.Tasks.acquire(s.key(), s.before.GetUID(), m.Turn)
+	wait, granted := s.Tasks.acquire(s.key(), s.before.GetUID(), m.Queue)
 	if granted {
 		return "", false, nil
 	}
-	return wait.textFor(s.key(), m.Turn.Queue), true, nil
+	return wait.textFor(s.key(), m.Queue.Name), true, nil
 }
 
 // nextInQueue returns another job of the same ConsumerQueue that comes before this one.

@@ -9,6 +9,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 // +kubebuilder:rbac:groups=messaging.warren.dev,resources=purges,verbs=list;watch;patch;delete
@@ -62,7 +63,7 @@ func (w *purgeWork) ResolveDestination(_ context.Context, _ Queue, m *Move) (*Bl
 		return stalled(v1alpha1.ReasonDeliveryLimited,
 			"queue %q has a delivery limit, so the broker may delete messages that are examined and stay. A Purge examines all "+
 				"messages to count them. Recreate the queue with deliveryLimit Unlimited, or move all messages to another "+
-				"ConsumerQueue by a Redrive", m.Turn.Queue), nil
+				"ConsumerQueue by a Redrive", m.Queue.Name), nil
 	}
 	return nil, nil
 }
@@ -95,9 +96,9 @@ func (w *purgeWork) RecordIntent() {
 func (w *purgeWork) RunningCondition(progress mover.Progress, m Move) conditions.Value {
 	if w.isCounted() {
 		return runningCondition(progress, v1alpha1.ReasonDeleting, fmt.Sprintf(
-			"deletes %s of queue %q", messagesText(*w.status.Matched), m.Turn.Queue))
+			"deletes %s of queue %q", text.Count(*w.status.Matched, "message"), m.Queue.Name))
 	}
-	return runningCondition(progress, v1alpha1.ReasonCounting, fmt.Sprintf("counts the messages of queue %q that match", m.Turn.Queue))
+	return runningCondition(progress, v1alpha1.ReasonCounting, fmt.Sprintf("counts the messages of queue %q that match", m.Queue.Name))
 }
 
 func (w *purgeWork) Summary() string { return purgeSummary(w.status) }

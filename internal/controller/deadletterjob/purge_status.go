@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 // isDeleting reports whether more messages than status.deleted may be deleted.
@@ -18,15 +19,15 @@ func afterCount(purge *v1alpha1.Purge) *Blocker {
 	case purge.Spec.DryRun && matched > limit:
 		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, purgeText(status, fmt.Sprintf(
 			"none of %s would be deleted: %s match, and spec.expectedAtMost is %d",
-			messagesText(number(status.Total)), messagesText(matched), limit)))
+			text.Count(number(status.Total), "message"), text.Count(matched, "message"), limit)))
 	case purge.Spec.DryRun:
 		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, purgeText(status, fmt.Sprintf(
-			"%d of %s would be deleted", matched, messagesText(number(status.Total)))))
+			"%d of %s would be deleted", matched, text.Count(number(status.Total), "message"))))
 	case matched > limit:
 		return failed(v1alpha1.ReasonMoreThanExpected, "%s", purgeText(status, fmt.Sprintf(
 			"%s match, and spec.expectedAtMost is %d: no message was deleted. Create another Purge with a narrower selector or a "+
 				"higher expectedAtMost",
-			messagesText(matched), limit)))
+			text.Count(matched, "message"), limit)))
 	case matched == 0:
 		return ended(v1alpha1.ReasonCompleted, &status.JobStatus, purgeSummary(status))
 	}
@@ -52,10 +53,10 @@ func interruption(status *v1alpha1.PurgeStatus) string {
 
 func purgeSummary(status *v1alpha1.PurgeStatus) string {
 	if status.Matched == nil {
-		return "none of " + messagesText(number(status.Total)) + " was deleted"
+		return "none of " + text.Count(number(status.Total), "message") + " was deleted"
 	}
 	return purgeText(status, fmt.Sprintf("deleted %d of %s that match",
-		number(status.Deleted), messagesText(number(status.Matched))))
+		number(status.Deleted), text.Count(number(status.Matched), "message")))
 }
 
 // purgeText adds the counts of messages of unknown origin and of skipped messages to a sentence.

@@ -20,7 +20,7 @@ func (w *redriveWork) ResolveDestination(ctx context.Context, from Queue, m *Mov
 	if leaves := w.whyMessagesStay(m.Source.Shared); m.Limited && leaves != "" {
 		return stalled(v1alpha1.ReasonDeliveryLimited,
 			"queue %q has a delivery limit, so the broker may delete messages that are examined and stay. Some would stay, because %s. "+
-				"Move all messages, or recreate the queue with deliveryLimit Unlimited", m.Turn.Queue, leaves), nil
+				"Move all messages, or recreate the queue with deliveryLimit Unlimited", m.Queue.Name, leaves), nil
 	}
 	stop, err := w.findDestination(ctx, from, m)
 	if stop != nil || err != nil {
@@ -51,8 +51,8 @@ func checkDestinationKeeps(from Queue, m Move) *Blocker {
 		}
 		if why, drops := plan.DropsMessages(name, queue, observed.Policies); drops {
 			return stalled(v1alpha1.ReasonDestinationDropsMessages,
-				"%s: when the queue is full, it drops its oldest messages, so a Redrive could cost as many as it moves. Set overflow "+
-					"RejectPublish for the queue, or move the messages to another ConsumerQueue", why)
+				"%s: when the queue is full, it drops its oldest messages, so a Redrive could lose as many messages as it moves. Set "+
+					"overflow RejectPublish for the queue, or move the messages to another ConsumerQueue", why)
 		}
 	}
 	return nil

@@ -55,7 +55,7 @@ func newRedriveFilter(redrive *v1alpha1.Redrive, m Move) (redriveFilter, *Blocke
 	return redriveFilter{
 		rules: rules,
 		headers: deadletter.RedriveHeaders{
-			ID: string(redrive.UID), Name: redrive.Namespace + "/" + redrive.Name, From: m.Turn.Queue,
+			ID: string(redrive.UID), Name: redrive.Namespace + "/" + redrive.Name, From: m.Queue.Name,
 			By: redrive.Spec.RequestedBy, Reason: redrive.Spec.Reason, Remove: redrive.Spec.RemoveHeaders,
 		},
 		to: m.To(), now: time.Now,

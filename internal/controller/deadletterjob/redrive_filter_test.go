@@ -23,7 +23,7 @@ func TestRedriveFilter(t *testing.T) {
 		once := intstr.FromInt32(1)
 		r.Spec.MaxRedrives = &once
 	})
-	from := Move{Turn: Turn{Queue: "orders.dlq"}, Source: deadletter.Source{Main: "orders"}}
+	from := Move{Queue: QueueKey{Name: "orders.dlq"}, Source: deadletter.Source{Main: "orders"}}
 	filterFor := func(change func(*Move)) redriveFilter {
 		m := from
 		change(&m)

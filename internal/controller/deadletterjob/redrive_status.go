@@ -8,6 +8,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 const maxFailuresListed = 10
@@ -25,10 +26,10 @@ func recordRedrive(status *v1alpha1.RedriveStatus, task Task) {
 }
 
 func (w *redriveWork) RunningCondition(progress mover.Progress, m Move) conditions.Value {
-	message := fmt.Sprintf("moves messages from queue %q", m.Turn.Queue)
+	message := fmt.Sprintf("moves messages from queue %q", m.Queue.Name)
 	switch {
 	case w.job.DryRun:
-		message = fmt.Sprintf("examines the messages of queue %q", m.Turn.Queue)
+		message = fmt.Sprintf("examines the messages of queue %q", m.Queue.Name)
 	case m.Destination != "":
 		message += fmt.Sprintf(" to queue %q", m.Destination)
 	}
@@ -42,14 +43,14 @@ func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, e
 		return failed(v1alpha1.ReasonTooManyFailures,
 			"%s: they stay in queue %q, and status.failures lists the first of them", redriveSummary(status, "moved"), status.Source)
 	case errors.Is(err, mover.ErrWaitedTooLong):
-		return failed(v1alpha1.ReasonWaitedTooLong, "%s; %s. Queue %q has a delivery limit: each further try could cost a message",
+		return failed(v1alpha1.ReasonWaitedTooLong, "%s; %s. Queue %q has a delivery limit: each further attempt could lose a message",
 			redriveSummary(status, "moved"), conditions.ErrorSummary(err), status.Source)
 	case errors.Is(err, mover.ErrUnknownReturn):
 		return failed(v1alpha1.ReasonUnknownReturn, "%s; %s", redriveSummary(status, "moved"), conditions.ErrorSummary(err))
 	case err != nil:
 		return taskFailed(Redrive, &status.JobStatus, redriveSummary(status, "moved"), err)
 	case dryRun && limit != nil && *status.Moved > int64(*limit):
-		matched := messagesText(*status.Moved)
+		matched := text.Count(*status.Moved, "message")
 		status.Moved = new(int64(*limit))
 		return completed(v1alpha1.ReasonDryRun,
 			"%s: %s match, and spec.maxMessages is %d", redriveSummary(status, "would be moved"), matched, *limit)
@@ -67,7 +68,7 @@ func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, e
 
 func redriveSummary(status *v1alpha1.RedriveStatus, verb string) string {
 	parts := []string{fmt.Sprintf("%s of %s %s",
-		rangeText(&status.JobStatus, status.Moved), messagesText(number(status.Total)), verb)}
+		rangeText(&status.JobStatus, status.Moved), text.Count(number(status.Total), "message"), verb)}
 	parts = append(parts, countTexts(&status.JobStatus)...)
 	if failed := number(status.Failed); failed > 0 {
 		parts = append(parts, fmt.Sprintf("%d could not be moved", failed))

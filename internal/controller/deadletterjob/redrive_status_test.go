@@ -41,7 +41,7 @@ func TestRunningCondition(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWork(redriveOf("again", 1, nil), nil)
 	valueOf := func(state mover.State, detail, to string) conditions.Value {
-		return w.RunningCondition(mover.Progress{State: state, Detail: detail}, Move{Turn: Turn{Queue: "orders.dlq"}, Destination: to})
+		return w.RunningCondition(mover.Progress{State: state, Detail: detail}, Move{Queue: QueueKey{Name: "orders.dlq"}, Destination: to})
 	}
 	for name, test := range map[string]struct {
 		state      mover.State
@@ -66,7 +66,7 @@ func TestRunningCondition(t *testing.T) {
 	}
 	dry := newRedriveWork(redriveOf("count", 1, func(r *v1alpha1.Redrive) { r.Spec.DryRun = true }), nil)
 	topologytest.Equal(t, "message of a dry run", `examines the messages of queue "orders.dlq"`,
-		dry.RunningCondition(mover.Progress{}, Move{Turn: Turn{Queue: "orders.dlq"}, Destination: "orders"}).Message)
+		dry.RunningCondition(mover.Progress{}, Move{Queue: QueueKey{Name: "orders.dlq"}, Destination: "orders"}).Message)
 }
 
 func TestOutcome(t *testing.T) {

@@ -10,22 +10,22 @@ import (
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
-// Turn identifies a queue. One user at a time takes messages of the queue.
-type Turn struct {
+// QueueKey identifies a queue. One user at a time takes messages of the queue.
+type QueueKey struct {
 	Connection client.ObjectKey
 	Location   ownership.Location
-	// Address is where the broker let the connection into the vhost; empty if the connection cannot prove that. See rabbit.Place.
+	// Address is where the connection opened the vhost by AMQP; empty if the connection cannot prove that. See rabbit.Place.
 	Address string
-	Queue   string
+	Name    string
 }
 
-// isAt reports whether two turns may be at the same queue. In one namespace, the addresses of a cluster may differ. Between two
-// namespaces, AMQP must have been let in at the same address, because another tenant can forge everything else.
-func (t Turn) isAt(other Turn) bool {
-	if t.Connection.Namespace != other.Connection.Namespace && (t.Address == "" || t.Address != other.Address) {
+// mayBe reports whether two keys may be of the same queue. In one namespace, the addresses of a cluster may differ. Between two
+// namespaces, both must have opened the vhost at the same address, because another tenant can forge everything else.
+func (k QueueKey) mayBe(other QueueKey) bool {
+	if k.Connection.Namespace != other.Connection.Namespace && (k.Address == "" || k.Address != other.Address) {
 		return false
 	}
-	return t.Location.Cluster.MayBe(other.Location.Cluster) && t.Location.VHost == other.Location.VHost && t.Queue == other.Queue
+	return k.Location.Cluster.MayBe(other.Location.Cluster) && k.Location.VHost == other.Location.VHost && k.Name == other.Name
 }
 
 // User is a Redrive, a Purge, or a request of the dead-letter API, whose Kind is empty.
@@ -56,7 +56,7 @@ type Register struct {
 // Entry is the entry of a user in a Register until Leave is called.
 type Entry struct {
 	register *Register
-	turn     Turn
+	queue    QueueKey
 	user     User
 	granted  func()
 	waits    bool
@@ -68,13 +68,13 @@ type Entry struct {
 }
 
 // Join adds a user behind all others of the queue. If the user must wait, granted is called when its turn comes.
-func (r *Register) Join(user User, turn Turn, granted func()) *Entry {
-	return r.add(&Entry{register: r, turn: turn, user: user, granted: granted})
+func (r *Register) Join(user User, queue QueueKey, granted func()) *Entry {
+	return r.add(&Entry{register: r, queue: queue, user: user, granted: granted})
 }
 
 // Browse is Join for a user that need not see all messages. It does not wait for a job that admits browses.
-func (r *Register) Browse(user User, turn Turn, granted func()) *Entry {
-	return r.add(&Entry{register: r, turn: turn, user: user, granted: granted, browses: true})
+func (r *Register) Browse(user User, queue QueueKey, granted func()) *Entry {
+	return r.add(&Entry{register: r, queue: queue, user: user, granted: granted, browses: true})
 }
 
 func (r *Register) add(entry *Entry) *Entry {
@@ -104,7 +104,7 @@ func (r *Register) blocker(waiting *Entry) *Entry {
 	isInFront := true
 	for _, entry := range r.entries {
 		isInFront = isInFront && entry != waiting
-		if entry != waiting && entry.turn.isAt(waiting.turn) && (isInFront || !entry.waits) {
+		if entry != waiting && entry.queue.mayBe(waiting.queue) && (isInFront || !entry.waits) {
 			return entry
 		}
 	}
@@ -115,7 +115,7 @@ func (r *Register) blocker(waiting *Entry) *Entry {
 // namespaces wait. Only one browse is admitted at a time: two could return their messages in another order.
 func (r *Register) host(browse *Entry) *Entry {
 	for _, entry := range r.entries {
-		if entry.held != nil && entry.turn.isAt(browse.turn) && entry.user.Namespace == browse.user.Namespace && !r.isBrowsed(entry) {
+		if entry.held != nil && entry.queue.mayBe(browse.queue) && entry.user.Namespace == browse.user.Namespace && !r.isBrowsed(entry) {
 			return entry
 		}
 	}
@@ -126,37 +126,37 @@ func (r *Register) isBrowsed(job *Entry) bool {
 	return slices.ContainsFunc(r.entries, func(entry *Entry) bool { return entry.beside == job })
 }
 
-// Turn is the turn that the user waits for, or has.
-func (p *Entry) Turn() Turn { return p.turn }
+// Queue returns the key of the queue at which the user has the turn or waits for it.
+func (e *Entry) Queue() QueueKey { return e.queue }
 
 // Waits reports whether the user waits, and for which user.
-func (p *Entry) Waits() (user User, waits bool) {
-	p.register.mu.Lock()
-	defer p.register.mu.Unlock()
-	if p.waits {
-		return p.register.blocker(p).user, true
+func (e *Entry) Waits() (user User, waits bool) {
+	e.register.mu.Lock()
+	defer e.register.mu.Unlock()
+	if e.waits {
+		return e.register.blocker(e).user, true
 	}
 	return User{}, false
 }
 
-// LetIn admits browses beside a job that has the turn. The job must pause while IsBrowsed. held returns how many messages it
+// AdmitBrowses admits browses beside a job that has the turn. The job must pause while IsBrowsed. held returns how many messages it
 // holds.
-func (p *Entry) LetIn(held func() int) {
-	p.register.change(func() { p.held = held })
+func (e *Entry) AdmitBrowses(held func() int) {
+	e.register.change(func() { e.held = held })
 }
 
 // IsBrowsed reports whether a browse was admitted beside the job.
-func (p *Entry) IsBrowsed() bool {
-	p.register.mu.Lock()
-	defer p.register.mu.Unlock()
-	return p.register.isBrowsed(p)
+func (e *Entry) IsBrowsed() bool {
+	e.register.mu.Lock()
+	defer e.register.mu.Unlock()
+	return e.register.isBrowsed(e)
 }
 
-// Host returns how many messages the job beside a browse holds. It returns false if the browse has the turn alone.
-func (p *Entry) Host() (held int, hosted bool) {
-	p.register.mu.Lock()
-	host := p.beside
-	p.register.mu.Unlock()
+// HeldByJob returns how many messages the job beside a browse holds. It returns false if the browse has the turn alone.
+func (e *Entry) HeldByJob() (held int, beside bool) {
+	e.register.mu.Lock()
+	host := e.beside
+	e.register.mu.Unlock()
 	if host == nil {
 		return 0, false
 	}
@@ -164,9 +164,9 @@ func (p *Entry) Host() (held int, hosted bool) {
 }
 
 // Leave removes the entry and admits users that waited for it. It may be called again.
-func (p *Entry) Leave() {
-	p.register.change(func() {
-		p.register.entries = slices.DeleteFunc(p.register.entries, func(each *Entry) bool { return each == p })
+func (e *Entry) Leave() {
+	e.register.change(func() {
+		e.register.entries = slices.DeleteFunc(e.register.entries, func(each *Entry) bool { return each == e })
 	})
 }
 

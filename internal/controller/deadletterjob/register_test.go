@@ -13,10 +13,10 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-func turnIn(namespace string) Turn {
-	return Turn{
+func queueIn(namespace string) QueueKey {
+	return QueueKey{
 		Connection: client.ObjectKey{Namespace: namespace, Name: "default"},
-		Location:   ownership.Location{Cluster: vhost.Cluster{Name: "a"}, VHost: "/"}, Queue: "orders.dlq",
+		Location:   ownership.Location{Cluster: vhost.Cluster{Name: "a"}, VHost: "/"}, Name: "orders.dlq",
 	}
 }
 
@@ -29,8 +29,8 @@ func TestWaitsWhileAnotherLeaves(t *testing.T) {
 	t.Parallel()
 	register := &Register{}
 	for range 1000 {
-		first := register.Join(user("Redrive", "first"), turnIn("shop"), func() {})
-		second := register.Join(user("Redrive", "second"), turnIn("shop"), func() {})
+		first := register.Join(user("Redrive", "first"), queueIn("shop"), func() {})
+		second := register.Join(user("Redrive", "second"), queueIn("shop"), func() {})
 		left := make(chan struct{})
 		go func() {
 			defer close(left)
@@ -50,44 +50,44 @@ func TestUsersOfAQueueTakeTurns(t *testing.T) {
 	register := &Register{}
 	var granted []string
 	join := func(kind, name string) *Entry {
-		return register.Join(user(kind, name), turnIn("shop"), func() { granted = append(granted, name) })
+		return register.Join(user(kind, name), queueIn("shop"), func() { granted = append(granted, name) })
 	}
 	export, job, gone, last := join("", "export"), join("Redrive", "job"), join("Purge", "gone"), join("", "last")
 	_, waits := export.Waits()
 	topologytest.Equal(t, "the first waits", false, waits)
-	rival, _ := job.Waits()
-	topologytest.Equal(t, "the second waits for", user("", "export"), rival)
+	blockedBy, _ := job.Waits()
+	topologytest.Equal(t, "the second waits for", user("", "export"), blockedBy)
 	gone.Leave()
 	topologytest.Equal(t, "granted while the first has the turn", []string(nil), granted)
 	export.Leave()
 	export.Leave()
 	topologytest.Equal(t, "granted", []string{"job"}, granted)
-	rival, _ = last.Waits()
-	topologytest.Equal(t, "the last waits for", user("Redrive", "job"), rival)
+	blockedBy, _ = last.Waits()
+	topologytest.Equal(t, "the last waits for", user("Redrive", "job"), blockedBy)
 	job.Leave()
 	topologytest.Equal(t, "granted at the end", []string{"job", "last"}, granted)
 	last.Leave()
 	topologytest.Equal(t, "entries", 0, len(register.entries))
 }
 
-// A browse need not see all messages, so it does not wait for a job that lets browses in. The next job must see all messages,
+// A browse need not see all messages, so it does not wait for a job that admits browses. The next job must see all messages,
 // so it waits for both.
 func TestABrowseBesideAJob(t *testing.T) {
 	t.Parallel()
 	register := &Register{}
 	var granted []string
 	grant := func(name string) func() { return func() { granted = append(granted, name) } }
-	job := register.Join(user("Redrive", "job"), turnIn("shop"), grant("job"))
-	early := register.Browse(user("", "early"), turnIn("shop"), grant("early"))
-	stranger := register.Browse(User{"", client.ObjectKey{Namespace: "other", Name: "stranger"}}, turnIn("shop"), grant("stranger"))
-	export := register.Join(user("", "export"), turnIn("shop"), grant("export"))
-	topologytest.Equal(t, "granted before the job lets browses in", []string(nil), granted)
-	job.LetIn(func() int { return 7 })
-	topologytest.Equal(t, "granted when the job lets browses in", []string{"early"}, granted)
-	held, hosted := early.Host()
+	job := register.Join(user("Redrive", "job"), queueIn("shop"), grant("job"))
+	early := register.Browse(user("", "early"), queueIn("shop"), grant("early"))
+	stranger := register.Browse(User{"", client.ObjectKey{Namespace: "other", Name: "stranger"}}, queueIn("shop"), grant("stranger"))
+	export := register.Join(user("", "export"), queueIn("shop"), grant("export"))
+	topologytest.Equal(t, "granted before the job admits browses", []string(nil), granted)
+	job.AdmitBrowses(func() int { return 7 })
+	topologytest.Equal(t, "granted when the job admits browses", []string{"early"}, granted)
+	held, beside := early.HeldByJob()
 	topologytest.Equal(t, "held by the job", 7, held)
-	topologytest.Equal(t, "beside a job", true, hosted)
-	late := register.Browse(user("", "late"), turnIn("shop"), grant("late"))
+	topologytest.Equal(t, "beside a job", true, beside)
+	late := register.Browse(user("", "late"), queueIn("shop"), grant("late"))
 	_, waits := late.Waits()
 	topologytest.Equal(t, "a second browse waits", true, waits)
 	stranger.Leave()
@@ -96,17 +96,17 @@ func TestABrowseBesideAJob(t *testing.T) {
 	topologytest.Equal(t, "the second browse is beside the job", true, job.IsBrowsed())
 	job.Leave()
 	topologytest.Equal(t, "granted while a browse remains", []string{"early", "late"}, granted)
-	rival, _ := export.Waits()
-	topologytest.Equal(t, "the export waits for", user("", "late"), rival)
-	after := register.Browse(user("", "after"), turnIn("shop"), grant("after"))
+	blockedBy, _ := export.Waits()
+	topologytest.Equal(t, "the export waits for", user("", "late"), blockedBy)
+	after := register.Browse(user("", "after"), queueIn("shop"), grant("after"))
 	late.Leave()
 	topologytest.Equal(t, "granted when no browse remains", []string{"early", "late", "export"}, granted)
-	_, hosted = export.Host()
-	topologytest.Equal(t, "the export is beside a job", false, hosted)
+	_, beside = export.HeldByJob()
+	topologytest.Equal(t, "the export is beside a job", false, beside)
 	export.Leave()
 	topologytest.Equal(t, "granted at last", []string{"early", "late", "export", "after"}, granted)
-	_, hosted = after.Host()
-	topologytest.Equal(t, "the last browse is beside a job", false, hosted)
+	_, beside = after.HeldByJob()
+	topologytest.Equal(t, "the last browse is beside a job", false, beside)
 }
 
 func TestUsersAreNamedInTheirNamespaceOnly(t *testing.T) {
@@ -141,11 +141,11 @@ func TestTwoConnectionsToOneQueue(t *testing.T) {
 		"the same, with ServerName in both":   {"till", strong, "", "", false},
 		"another cluster at the same address": {"till", vhost.Cluster{ID: "y", Name: "a", Endpoint: mq}, mq, mq, false},
 	} {
-		one, other := turnIn("shop"), turnIn(test.namespace)
+		one, other := queueIn("shop"), queueIn(test.namespace)
 		one.Location.Cluster, other.Location.Cluster = strong, test.cluster
 		one.Address, other.Address = test.address, test.other
-		topologytest.Equal(t, name, test.want, one.isAt(other))
-		topologytest.Equal(t, name+", the other way round", test.want, other.isAt(one))
+		topologytest.Equal(t, name, test.want, one.mayBe(other))
+		topologytest.Equal(t, name+", the other way round", test.want, other.mayBe(one))
 	}
 }
 
@@ -159,6 +159,6 @@ func TestTheTurnHasTheProvenAddress(t *testing.T) {
 		if err != nil || blocker != nil {
 			t.Fatal(err, blocker)
 		}
-		topologytest.Equal(t, "address", address, found.Turn().Address)
+		topologytest.Equal(t, "address", address, found.Key().Address)
 	}
 }

@@ -30,7 +30,7 @@ func (s *scope) resolve(ctx context.Context) (Move, *Blocker, error) {
 	}
 	m := Move{
 		Broker: from.Broker, Cluster: from.Location.Cluster.Key(), ConsumerQueue: from.ConsumerQueue.Name,
-		Turn:   from.Turn(),
+		Queue:  from.Key(),
 		Source: details.Source, Limited: details.Limited,
 	}
 	stop, err = s.work.ResolveDestination(ctx, from, &m)

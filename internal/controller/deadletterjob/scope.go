@@ -143,10 +143,10 @@ func (s *scope) start(ctx context.Context, m Move) (time.Duration, error) {
 		return s.block(ctx, *why)
 	}
 	s.setLocation(m)
-	if rival, queued, err := s.acquireTurn(ctx, m); err != nil {
+	if why, queued, err := s.acquireTurn(ctx, m); err != nil {
 		return 0, err
 	} else if queued {
-		return waitRetry, s.writeRunning(ctx, conditions.Unknown(v1alpha1.ReasonQueued, rival))
+		return waitRetry, s.writeRunning(ctx, conditions.Unknown(v1alpha1.ReasonQueued, why))
 	}
 	if stop := s.count(ctx, m); stop != nil {
 		return s.block(ctx, *stop)
@@ -155,7 +155,7 @@ func (s *scope) start(ctx context.Context, m Move) (time.Duration, error) {
 	if s.before.hasBegun() {
 		verb = "Continued"
 	}
-	config.Log, config.Queue, config.Total = s.auditLog(), m.Turn.Queue, int(number(s.status.Total))
+	config.Log, config.Queue, config.Total = s.auditLog(), m.Queue.Name, int(number(s.status.Total))
 	if err := s.announce(ctx, m, config); err != nil {
 		s.Tasks.drop(s.key(), s.before.GetUID())
 		return 0, err
@@ -185,8 +185,8 @@ func (s *scope) announce(ctx context.Context, m Move, config mover.Config) error
 }
 
 func (s *scope) setLocation(m Move) {
-	s.status.Source = v1alpha1.QueueName(m.Turn.Queue)
-	ownership.Location{Cluster: m.Broker.Health().Cluster, VHost: m.Turn.Location.VHost}.Record(&s.status.Location)
+	s.status.Source = v1alpha1.QueueName(m.Queue.Name)
+	ownership.Location{Cluster: m.Broker.Health().Cluster, VHost: m.Queue.Location.VHost}.Record(&s.status.Location)
 }
 
 // count counts the messages once. Messages that arrive later are left to the next job.
@@ -194,28 +194,28 @@ func (s *scope) count(ctx context.Context, m Move) *Blocker {
 	if s.before.hasBegun() {
 		return nil
 	}
-	release, ok := s.Limiter.TryAcquire(m.Turn.Location.Cluster.Endpoint, s.key().ObjectKey)
+	release, ok := s.Limiter.TryAcquire(m.Queue.Location.Cluster.Endpoint, s.key().ObjectKey)
 	if !ok {
 		s.waitsToCount = true
 		stop := waiting(v1alpha1.ReasonQueued, "jobs whose brokers answer slowly leave no worker free to count the messages of queue %q. "+
-			"This one begins by itself when a worker is free", m.Turn.Queue)
+			"This one begins by itself when a worker is free", m.Queue.Name)
 		stop.Retry = brokers.LimiterRetry
 		return stop
 	}
 	defer release()
 	ctx, cancel := context.WithTimeout(ctx, countLimit)
 	defer cancel()
-	counted, exists, err := m.Broker.Backlog(ctx, m.Cluster, m.Turn.Queue)
+	counted, exists, err := m.Broker.Backlog(ctx, m.Cluster, m.Queue.Name)
 	if err != nil {
 		return brokerRefused(err)
 	}
 	if !exists {
-		return waiting(v1alpha1.ReasonSourceMissing, "queue %q does not exist", m.Turn.Queue)
+		return waiting(v1alpha1.ReasonSourceMissing, "queue %q does not exist", m.Queue.Name)
 	}
 	switch {
 	case counted.Ready+counted.Held > 0:
 	case m.Limited && counted.IsUncounted: // a browse could make the broker delete messages
-		return tooBusy(m.Turn.Queue)
+		return tooBusy(m.Queue.Name)
 	case !m.Limited:
 		if stop := s.checkCounted(ctx, m); stop != nil {
 			return stop
@@ -241,7 +241,7 @@ func tooBusy(queue string) *Blocker {
 func (s *scope) checkCounted(ctx context.Context, m Move) *Blocker {
 	counted := true
 	_, err := m.Broker.Browse(ctx, m.Cluster, mover.BrowseConfig{
-		Log: s.Log, Queue: m.Turn.Queue, MaxMessages: 1,
+		Log: s.Log, Queue: m.Queue.Name, MaxMessages: 1,
 		Visit: func(*amqp.Delivery) bool {
 			counted = false
 			return false
@@ -250,9 +250,9 @@ func (s *scope) checkCounted(ctx context.Context, m Move) *Blocker {
 	switch {
 	case ctx.Err() != nil: // the browse may have ended before the first message
 		return waiting(v1alpha1.ReasonBrokerUnreachable, "the broker did not show within %v whether queue %q has messages",
-			countLimit, m.Turn.Queue)
+			countLimit, m.Queue.Name)
 	case !counted, errors.Is(err, mover.ErrUnreadable):
-		return tooBusy(m.Turn.Queue)
+		return tooBusy(m.Queue.Name)
 	case err != nil:
 		return brokerRefused(err)
 	}

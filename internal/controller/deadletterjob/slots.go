@@ -32,8 +32,8 @@ const (
 
 // Wait is why a job does not get its turn now. The zero Wait is none.
 type Wait struct {
-	// rival has the turn at the queue.
-	rival User
+	// blockedBy has the turn at the queue.
+	blockedBy User
 	// namesake: the move of a deleted job of the same name has not ended.
 	namesake bool
 	// full is the limit that leaves no slot. begun is how many jobs of the namespace have begun.
@@ -46,7 +46,7 @@ func (w Wait) textFor(job Key, queue string) string {
 	const earlier = "To let this one begin earlier, suspend or cancel one of them"
 	switch {
 	case w.namesake:
-		return fmt.Sprintf("a deleted %s of the same name has not ended yet. This one begins when it has", job.Kind)
+		return fmt.Sprintf("a deleted %s of the same name has not ended yet. This one begins when that one has ended", job.Kind)
 	case w.full == namespaceSlotsFull:
 		return fmt.Sprintf("%d Redrives and Purges of this namespace take messages, which is the maximum. This one begins when one of "+
 			"them ends or waits. %s", namespaceSlots, earlier)
@@ -55,13 +55,14 @@ func (w Wait) textFor(job Key, queue string) string {
 			"them ends. %s", namespaceJobs, earlier)
 	case w.full == firstHalfFull:
 		return fmt.Sprintf("at least %d Redrives and Purges of all namespaces have begun, and the other slots are reserved for namespaces "+
-			"without one. This namespace has %d. This one begins when they have ended, or when fewer than %d of all namespaces have "+
-			"begun. To let this one begin earlier, suspend or cancel those of this namespace", processJobs/2, w.begun, processJobs/2)
+			"without a Redrive or Purge. This namespace has %d. This one begins when those have ended, or when fewer than %d of all "+
+			"namespaces have begun. To let this one begin earlier, suspend or cancel those of this namespace",
+			processJobs/2, w.begun, processJobs/2)
 	case w.full == processJobsFull:
 		return fmt.Sprintf("%d Redrives and Purges of other namespaces have begun, which is the maximum. This one begins when one of them "+
 			"ends. No change in this namespace lets it begin earlier", processJobs)
 	}
-	return w.rival.Uses(queue, job.Namespace)
+	return w.blockedBy.Uses(queue, job.Namespace)
 }
 
 // usage counts the jobs of a namespace that have begun, and the jobs among them that do not wait.

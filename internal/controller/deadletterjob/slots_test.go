@@ -36,7 +36,7 @@ func (s *slots) ask(namespace string, limited bool, progress mover.Progress) (jo
 	s.t.Helper()
 	s.number++
 	job = Key{Redrive, client.ObjectKey{Namespace: namespace, Name: fmt.Sprint(s.number)}}
-	if wait, granted = s.acquire(job, "1", turnAt("default", job.Name)); granted {
+	if wait, granted = s.acquire(job, "1", queueAt("default", job.Name)); granted {
 		config := silent(0)
 		config.Limited = limited
 		s.begin(job, Move{Broker: &brokers.Broker{Mover: s.mover}}, config, mover.Settings{}, time.Now())
@@ -97,8 +97,8 @@ func TestTheTextNamesTheLimitThatAJobWaitsFor(t *testing.T) {
 		"the rest is reserved": {
 			map[string]mover.Progress{"a": runs, "b": runs, "c": runs, "d": runs, "shop": runs},
 			firstHalfFull,
-			"at least 16 Redrives and Purges of all namespaces have begun, and the other slots are reserved for namespaces without one. " +
-				"This namespace has 1. This one begins when they have ended, or when fewer than 16 of all namespaces have begun. " +
+			"at least 16 Redrives and Purges of all namespaces have begun, and the other slots are reserved for namespaces without a Redrive or Purge. " +
+				"This namespace has 1. This one begins when those have ended, or when fewer than 16 of all namespaces have begun. " +
 				"To let this one begin earlier, suspend or cancel those of this namespace",
 		},
 	} {

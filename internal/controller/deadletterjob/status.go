@@ -139,14 +139,6 @@ func countTexts(status *v1alpha1.JobStatus) []string {
 	return parts
 }
 
-// messagesText returns a number of messages in words.
-func messagesText(count int64) string {
-	if count == 1 {
-		return "1 message"
-	}
-	return fmt.Sprintf("%d messages", count)
-}
-
 // number returns a number of a status; zero if it is absent.
 func number(field *int64) int64 {
 	if field == nil {

@@ -18,9 +18,9 @@ import (
 // changes and when it has ended.
 type Tasks struct {
 	// lifetime ends when the manager stops.
-	lifetime context.Context // of the component, not of a call
-	wake     map[Kind]func(client.ObjectKey)
-	statuses map[Kind]*statuswriter.Writer
+	lifetime  context.Context // of the component, not of a call
+	enqueuers map[Kind]func(client.ObjectKey)
+	statuses  map[Kind]*statuswriter.Writer
 	// records writes the lists of finished jobs into the statuses of ConsumerQueues.
 	records statuswriter.Writer
 
@@ -37,10 +37,10 @@ type Tasks struct {
 	entries map[Key]*Entry
 }
 
-// Task is the turn of a job and the move that has begun in it. The zero Task is none.
+// Task is a job that has its turn, with its move once that has begun. The zero Task means that the job has no turn.
 type Task struct {
-	uid  types.UID
-	turn Turn
+	uid   types.UID
+	queue QueueKey
 
 	Move     Move
 	cancel   context.CancelFunc // nil before the move has begun
@@ -81,14 +81,14 @@ func (t Task) runs() bool { return t.HasBegun() && !t.Ended }
 // NewTasks returns Tasks whose moves end with a context and take turns with the other users of a Register.
 func NewTasks(lifetime context.Context, users *Register) *Tasks {
 	return &Tasks{
-		lifetime: lifetime, wake: map[Kind]func(client.ObjectKey){}, of: map[Key]*Task{}, queued: map[Key]bool{},
+		lifetime: lifetime, enqueuers: map[Kind]func(client.ObjectKey){}, of: map[Key]*Task{}, queued: map[Key]bool{},
 		statuses: map[Kind]*statuswriter.Writer{Redrive: {}, Purge: {}}, users: users, entries: map[Key]*Entry{},
 		slotKept: slotKept,
 	}
 }
 
-// Wake sets how a job of a kind is enqueued. Call it before the first reconciliation.
-func (t *Tasks) Wake(kind Kind, wake func(client.ObjectKey)) { t.wake[kind] = wake }
+// OnEnqueue sets the function that enqueues a job of a kind. Call it before the first reconciliation.
+func (t *Tasks) OnEnqueue(kind Kind, enqueue func(client.ObjectKey)) { t.enqueuers[kind] = enqueue }
 
 // get returns the task of a job; the zero Task if there is none.
 func (t *Tasks) get(key Key, uid types.UID) Task {
@@ -101,7 +101,7 @@ func (t *Tasks) get(key Key, uid types.UID) Task {
 }
 
 // acquire gives a job its turn. If the job must wait, it is enqueued when its turn comes or a slot is free.
-func (t *Tasks) acquire(key Key, uid types.UID, wanted Turn) (why Wait, granted bool) {
+func (t *Tasks) acquire(key Key, uid types.UID, wanted QueueKey) (why Wait, granted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch own := t.of[key]; {
@@ -119,20 +119,20 @@ func (t *Tasks) acquire(key Key, uid types.UID, wanted Turn) (why Wait, granted 
 		t.reclaim(key.Namespace, used, full)
 		return Wait{full: full, begun: used.begun}, false
 	}
-	if rival, waits := t.entryAt(key, wanted).Waits(); waits {
-		return Wait{rival: rival}, false
+	if blockedBy, waits := t.entryAt(key, wanted).Waits(); waits {
+		return Wait{blockedBy: blockedBy}, false
 	}
 	delete(t.queued, key)
-	t.of[key] = &Task{uid: uid, turn: wanted}
+	t.of[key] = &Task{uid: uid, queue: wanted}
 	return Wait{}, true
 }
 
-func (t *Tasks) entryAt(key Key, wanted Turn) *Entry {
-	if entry := t.entries[key]; entry != nil && entry.Turn() == wanted {
+func (t *Tasks) entryAt(key Key, wanted QueueKey) *Entry {
+	if entry := t.entries[key]; entry != nil && entry.Queue() == wanted {
 		return entry
 	}
 	t.leave(key)
-	t.entries[key] = t.users.Join(key.user(), wanted, func() { t.wakeUp(key) })
+	t.entries[key] = t.users.Join(key.user(), wanted, func() { t.enqueue(key) })
 	return t.entries[key]
 }
 
@@ -164,7 +164,7 @@ func (t *Tasks) begin(key Key, m Move, config mover.Config, settings mover.Setti
 	entry := t.entries[key]
 	t.mu.Unlock()
 	if !config.DryRun { // a count must see all messages
-		entry.LetIn(func() int { return t.progressOf(begun).Held })
+		entry.AdmitBrowses(func() int { return t.progressOf(begun).Held })
 	}
 	config.Settings = func() mover.Settings {
 		paused := entry.IsBrowsed()
@@ -177,10 +177,10 @@ func (t *Tasks) begin(key Key, m Move, config mover.Config, settings mover.Setti
 	config.Report = func(progress mover.Progress) {
 		changed, freed := t.report(begun, progress)
 		if changed {
-			t.wakeUp(key)
+			t.enqueue(key)
 		}
 		if freed {
-			t.wakeQueued()
+			t.enqueueQueued()
 		}
 	}
 	go func() {
@@ -191,7 +191,7 @@ func (t *Tasks) begin(key Key, m Move, config mover.Config, settings mover.Setti
 		t.mu.Lock()
 		begun.Ended, begun.Err = true, err
 		t.mu.Unlock()
-		t.wakeUp(key)
+		t.enqueue(key)
 	}()
 }
 
@@ -201,7 +201,7 @@ func (t *Tasks) progressOf(task *Task) mover.Progress {
 	return task.Progress
 }
 
-func (t *Tasks) wakeUp(key Key) { t.wake[key.Kind](key.ObjectKey) }
+func (t *Tasks) enqueue(key Key) { t.enqueuers[key.Kind](key.ObjectKey) }
 
 // report records the progress of a move. changed: the status must be written, because the move changed its state or needs
 // another atMost. freed: the move has begun to wait, so its slot is free.
@@ -221,14 +221,14 @@ func (t *Tasks) report(of *Task, progress mover.Progress) (changed, freed bool) 
 	return changed, !waited && of.waits()
 }
 
-// wakeQueued enqueues the jobs that wait for a slot.
-func (t *Tasks) wakeQueued() {
+// enqueueQueued enqueues the jobs that wait for a slot.
+func (t *Tasks) enqueueQueued() {
 	t.mu.Lock()
-	woken := slices.Collect(maps.Keys(t.queued))
+	queued := slices.Collect(maps.Keys(t.queued))
 	clear(t.queued)
 	t.mu.Unlock()
-	for _, waiting := range woken {
-		t.wakeUp(waiting)
+	for _, waiting := range queued {
+		t.enqueue(waiting)
 	}
 }
 
@@ -295,7 +295,7 @@ func (t *Tasks) drop(key Key, uid types.UID) {
 	delete(t.queued, key)
 	t.mu.Unlock()
 	if had {
-		t.wakeQueued()
+		t.enqueueQueued()
 	}
 }
 

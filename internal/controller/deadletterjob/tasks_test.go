@@ -23,7 +23,7 @@ func newTasks(t *testing.T, enqueue func(client.ObjectKey)) *Tasks {
 	t.Helper()
 	tasks := NewTasks(t.Context(), &Register{})
 	for _, kind := range []Kind{Redrive, Purge} {
-		tasks.Wake(kind, enqueue)
+		tasks.OnEnqueue(kind, enqueue)
 	}
 	return tasks
 }
@@ -33,24 +33,24 @@ func silent(moved int) mover.Config {
 	return mover.Config{Moved: moved, Report: func(mover.Progress) {}}
 }
 
-func turnAt(connection, queue string) Turn {
-	return Turn{Connection: key(connection).ObjectKey, Location: ownership.Location{Cluster: vhost.Cluster{Name: "a"}, VHost: "/"}, Queue: queue}
+func queueAt(connection, queue string) QueueKey {
+	return QueueKey{Connection: key(connection).ObjectKey, Location: ownership.Location{Cluster: vhost.Cluster{Name: "a"}, VHost: "/"}, Name: queue}
 }
 
 func TestOneRedriveHasTheTurnAtAQueue(t *testing.T) {
 	t.Parallel()
 	enqueued := controllertest.NewEnqueued()
 	r := newTasks(t, enqueued.Enqueue)
-	_, granted := r.acquire(key("first"), "1", turnAt("default", "orders.dlq"))
+	_, granted := r.acquire(key("first"), "1", queueAt("default", "orders.dlq"))
 	topologytest.Equal(t, "first has the turn", true, granted)
-	wait, granted := r.acquire(key("second"), "2", turnAt("other", "orders.dlq"))
+	wait, granted := r.acquire(key("second"), "2", queueAt("other", "orders.dlq"))
 	topologytest.Equal(t, "second has the turn", false, granted)
-	topologytest.Equal(t, "rival", key("first").user(), wait.rival)
-	_, granted = r.acquire(key("third"), "3", turnAt("default", "invoices.dlq"))
+	topologytest.Equal(t, "blocked by", key("first").user(), wait.blockedBy)
+	_, granted = r.acquire(key("third"), "3", queueAt("default", "invoices.dlq"))
 	topologytest.Equal(t, "third has the turn at another queue", true, granted)
 	r.drop(key("first"), "1")
 	topologytest.Equal(t, "enqueued", key("second").ObjectKey, <-enqueued)
-	_, granted = r.acquire(key("second"), "2", turnAt("other", "orders.dlq"))
+	_, granted = r.acquire(key("second"), "2", queueAt("other", "orders.dlq"))
 	topologytest.Equal(t, "second has the turn after the first", true, granted)
 	r.drop(key("unknown"), "4")
 	topologytest.Equal(t, "enqueued by an unknown job", 0, len(enqueued))
@@ -61,13 +61,13 @@ func TestAcquireGrantsATurnAgainUntilTheMoveBegins(t *testing.T) {
 	t.Parallel()
 	r := newTasks(t, controllertest.NewEnqueued().Enqueue)
 	for range 2 {
-		_, granted := r.acquire(key("orders"), "1", turnAt("default", "orders.dlq"))
+		_, granted := r.acquire(key("orders"), "1", queueAt("default", "orders.dlq"))
 		topologytest.Equal(t, "granted", true, granted)
 	}
 	r.begin(key("orders"), Move{Broker: &brokers.Broker{Mover: brokerstest.NewMover(nil)}}, silent(0), mover.Settings{}, time.Now())
-	wait, granted := r.acquire(key("orders"), "2", turnAt("default", "invoices.dlq"))
+	wait, granted := r.acquire(key("orders"), "2", queueAt("default", "invoices.dlq"))
 	topologytest.Equal(t, "granted to another object of the name while a move runs", false, granted)
-	topologytest.Equal(t, "text", "a deleted Redrive of the same name has not ended yet. This one begins when it has",
+	topologytest.Equal(t, "text", "a deleted Redrive of the same name has not ended yet. This one begins when that one has ended",
 		wait.textFor(key("orders"), "invoices.dlq"))
 }
 
@@ -79,8 +79,8 @@ func TestSlotsOfANamespace(t *testing.T) {
 	broker := brokerstest.NewMover(nil)
 	begun := map[string]mover.Config{}
 	begin := func(name string) (granted bool) {
-		wait, granted := r.acquire(key(name), "1", turnAt("default", name))
-		topologytest.Equal(t, "rival at the queue", User{}, wait.rival)
+		wait, granted := r.acquire(key(name), "1", queueAt("default", name))
+		topologytest.Equal(t, "blocked by at the queue", User{}, wait.blockedBy)
 		if granted {
 			r.begin(key(name), Move{Broker: &brokers.Broker{Mover: broker}}, silent(0), mover.Settings{}, time.Now())
 			begun[name] = <-broker.Begun
@@ -92,7 +92,7 @@ func TestSlotsOfANamespace(t *testing.T) {
 	}
 	topologytest.Equal(t, "the fifth begins", false, begin("e"))
 	stranger := Key{Redrive, client.ObjectKey{Namespace: "other", Name: "f"}}
-	_, granted := r.acquire(stranger, "1", turnAt("default", "f"))
+	_, granted := r.acquire(stranger, "1", queueAt("default", "f"))
 	topologytest.Equal(t, "a job of another namespace begins", true, granted)
 
 	for i, name := range []string{"a", "b", "c", "d"} {
@@ -123,7 +123,7 @@ func TestSlotsAreReservedForOtherNamespaces(t *testing.T) {
 	begin := func(namespace string) (begun int) {
 		for ; ; begun++ {
 			job := Key{Redrive, client.ObjectKey{Namespace: namespace, Name: fmt.Sprint(begun)}}
-			if _, granted := r.acquire(job, "1", turnAt("default", namespace+job.Name)); !granted {
+			if _, granted := r.acquire(job, "1", queueAt("default", namespace+job.Name)); !granted {
 				return begun
 			}
 			r.begin(job, Move{Broker: &brokers.Broker{Mover: broker}}, silent(0), mover.Settings{}, time.Now())
@@ -142,7 +142,7 @@ func TestAMoveEnqueuesItsJobForStatesAndAtItsEnd(t *testing.T) {
 	enqueued := controllertest.NewEnqueued()
 	r := newTasks(t, enqueued.Enqueue)
 	broker := brokerstest.NewMover(nil)
-	r.acquire(key("orders"), "1", turnAt("default", "orders.dlq"))
+	r.acquire(key("orders"), "1", queueAt("default", "orders.dlq"))
 	topologytest.Equal(t, "begun", 0, len(r.begun(Redrive)))
 	r.begin(key("orders"), Move{Broker: &brokers.Broker{Mover: broker}}, silent(2), mover.Settings{Rate: 5}, time.Now())
 	config := <-broker.Begun
@@ -170,7 +170,7 @@ func TestAMoveOfADeletedRedriveKeepsItsTurnUntilItEnds(t *testing.T) {
 	enqueued := controllertest.NewEnqueued()
 	r := newTasks(t, enqueued.Enqueue)
 	broker := brokerstest.NewMover(nil)
-	r.acquire(key("orders"), "1", turnAt("default", "orders.dlq"))
+	r.acquire(key("orders"), "1", queueAt("default", "orders.dlq"))
 	r.begin(key("orders"), Move{Broker: &brokers.Broker{Mover: broker}}, silent(0), mover.Settings{}, time.Now())
 	<-broker.Begun
 	r.forget(key("orders"), "1")
@@ -178,7 +178,7 @@ func TestAMoveOfADeletedRedriveKeepsItsTurnUntilItEnds(t *testing.T) {
 	r.forget(key("orders"), "")
 	topologytest.Equal(t, "stopped", true, r.get(key("orders"), "1").Stopped)
 	r.drop(key("orders"), "another object of the name")
-	_, granted := r.acquire(key("next"), "2", turnAt("default", "orders.dlq"))
+	_, granted := r.acquire(key("next"), "2", queueAt("default", "orders.dlq"))
 	topologytest.Equal(t, "the next job has the turn", false, granted)
 	topologytest.Equal(t, "enqueued at the end", key("orders").ObjectKey, <-enqueued)
 	r.forget(key("orders"), "")
@@ -192,14 +192,14 @@ func TestAJobWaitsForAnExport(t *testing.T) {
 	enqueued := controllertest.NewEnqueued()
 	r := newTasks(t, enqueued.Enqueue)
 	exporter := User{ObjectKey: key("orders").ObjectKey}
-	export := r.users.Join(exporter, turnAt("default", "orders.dlq"), func() {})
-	wait, granted := r.acquire(key("job"), "1", turnAt("other", "orders.dlq"))
+	export := r.users.Join(exporter, queueAt("default", "orders.dlq"), func() {})
+	wait, granted := r.acquire(key("job"), "1", queueAt("other", "orders.dlq"))
 	topologytest.Equal(t, "granted during the export", false, granted)
-	topologytest.Equal(t, "rival", exporter, wait.rival)
-	later := r.users.Join(exporter, turnAt("default", "orders.dlq"), func() {})
+	topologytest.Equal(t, "blocked by", exporter, wait.blockedBy)
+	later := r.users.Join(exporter, queueAt("default", "orders.dlq"), func() {})
 	export.Leave()
 	topologytest.Equal(t, "enqueued", key("job").ObjectKey, <-enqueued)
-	_, granted = r.acquire(key("job"), "1", turnAt("other", "orders.dlq"))
+	_, granted = r.acquire(key("job"), "1", queueAt("other", "orders.dlq"))
 	topologytest.Equal(t, "granted after the export", true, granted)
 	_, waits := later.Waits()
 	topologytest.Equal(t, "a later export waits", true, waits)
@@ -212,36 +212,36 @@ func TestAJobWaitsForAnExport(t *testing.T) {
 func TestAJobThatIsNotFirstHasNoPlace(t *testing.T) {
 	t.Parallel()
 	r := newTasks(t, controllertest.NewEnqueued().Enqueue)
-	export := r.users.Join(User{}, turnAt("default", "orders.dlq"), func() {})
-	r.acquire(key("younger"), "1", turnAt("default", "orders.dlq"))
-	r.acquire(key("older"), "2", turnAt("default", "orders.dlq"))
+	export := r.users.Join(User{}, queueAt("default", "orders.dlq"), func() {})
+	r.acquire(key("younger"), "1", queueAt("default", "orders.dlq"))
+	r.acquire(key("older"), "2", queueAt("default", "orders.dlq"))
 	r.await(key("younger"))
 	export.Leave()
-	_, granted := r.acquire(key("older"), "2", turnAt("default", "orders.dlq"))
+	_, granted := r.acquire(key("older"), "2", queueAt("default", "orders.dlq"))
 	topologytest.Equal(t, "the older job has the turn", true, granted)
 }
 
-// A job that moves messages pauses for a browse and finds all messages afterwards. A count does not let browses in, because it
+// A job that moves messages pauses for a browse and finds all messages afterwards. A count admits no browses, because it
 // would miss the messages that a browse holds.
 func TestAJobPausesForABrowse(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ dryRun, letsIn bool }{"moves": {false, true}, "counts": {true, false}} {
+	for name, test := range map[string]struct{ dryRun, admits bool }{"moves": {false, true}, "counts": {true, false}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newTasks(t, controllertest.NewEnqueued().Enqueue)
 			broker := brokerstest.NewMover(nil)
-			r.acquire(key("job"), "1", turnAt("default", "orders.dlq"))
+			r.acquire(key("job"), "1", queueAt("default", "orders.dlq"))
 			config := silent(0)
 			config.DryRun = test.dryRun
 			r.begin(key("job"), Move{Broker: &brokers.Broker{Mover: broker}}, config, mover.Settings{}, time.Now())
 			begun := <-broker.Begun
 			topologytest.Equal(t, "paused at first", false, begun.Settings().Paused)
 			begun.Report(mover.Progress{Held: 7})
-			browse := r.users.Browse(User{ObjectKey: key("orders").ObjectKey}, turnAt("default", "orders.dlq"), func() {})
-			held, hosted := browse.Host()
-			topologytest.Equal(t, "the browse is let in", test.letsIn, hosted)
-			topologytest.Equal(t, "held", map[bool]int{true: 7}[test.letsIn], held)
-			topologytest.Equal(t, "paused", test.letsIn, begun.Settings().Paused)
+			browse := r.users.Browse(User{ObjectKey: key("orders").ObjectKey}, queueAt("default", "orders.dlq"), func() {})
+			held, beside := browse.HeldByJob()
+			topologytest.Equal(t, "the browse is admitted", test.admits, beside)
+			topologytest.Equal(t, "held", map[bool]int{true: 7}[test.admits], held)
+			topologytest.Equal(t, "paused", test.admits, begun.Settings().Paused)
 			browse.Leave()
 			topologytest.Equal(t, "paused at the end", false, begun.Settings().Paused)
 		})

@@ -32,20 +32,20 @@ const workers = 4
 func Setup(mgr ctrl.Manager, kind Kind, tasks *Tasks, finder *Finder) (*Reconciler, error) {
 	r := &Reconciler{
 		Kind: kind, Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("warren"), Finder: finder, Tasks: tasks,
-		Limiter: brokers.NewLimiter(workers, func(key client.ObjectKey) { tasks.wakeUp(Key{kind, key}) }),
+		Limiter: brokers.NewLimiter(workers, func(key client.ObjectKey) { tasks.enqueue(Key{kind, key}) }),
 		Now:     time.Now, Log: mgr.GetLogger().WithName(string(kind)),
 	}
-	wakeups := make(chan event.TypedGenericEvent[client.ObjectKey])
-	tasks.Wake(kind, func(key client.ObjectKey) {
+	enqueued := make(chan event.TypedGenericEvent[client.ObjectKey])
+	tasks.OnEnqueue(kind, func(key client.ObjectKey) {
 		select {
-		case wakeups <- event.TypedGenericEvent[client.ObjectKey]{Object: key}:
+		case enqueued <- event.TypedGenericEvent[client.ObjectKey]{Object: key}:
 		case <-tasks.lifetime.Done():
 		}
 	})
 	if err := mgr.Add(r); err != nil {
 		return nil, err
 	}
-	woken := handler.TypedFuncs[client.ObjectKey, reconcile.Request]{
+	enqueue := handler.TypedFuncs[client.ObjectKey, reconcile.Request]{
 		GenericFunc: func(
 			_ context.Context, e event.TypedGenericEvent[client.ObjectKey], q workqueue.TypedRateLimitingInterface[reconcile.Request],
 		) {
@@ -59,7 +59,7 @@ func Setup(mgr ctrl.Manager, kind Kind, tasks *Tasks, finder *Finder) (*Reconcil
 			builder.WithPredicates(affectsJobs())).
 		Watches(&v1alpha1.BrokerConnection{}, handler.EnqueueRequestsFromMapFunc(r.ofConnection),
 			builder.WithPredicates(usabilityChanged())).
-		WatchesRawSource(source.TypedChannel(wakeups, woken)).
+		WatchesRawSource(source.TypedChannel(enqueued, enqueue)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers, ReconciliationTimeout: trigger.ReconciliationTimeout,
 			NewQueue: fairqueue.NewFor(fairqueue.Limits{Namespace: workers / 2, Background: workers / 2}),

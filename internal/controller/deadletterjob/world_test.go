@@ -110,7 +110,7 @@ func (w *world) Restart() {
 // Tasks returns Tasks that end with a context, and enqueue in the world.
 func (w *world) Tasks(lifetime context.Context) *Tasks {
 	tasks := NewTasks(lifetime, &Register{})
-	tasks.Wake(w.kind, w.Enqueued.Enqueue)
+	tasks.OnEnqueue(w.kind, w.Enqueued.Enqueue)
 	return tasks
 }
 

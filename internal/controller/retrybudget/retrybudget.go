@@ -87,25 +87,25 @@ func NewFailures() *Failures { return &Failures{of: map[client.ObjectKey]trial{}
 
 // Add records one more failure, and returns for how long the deletion has been failing. Each failure counts the time since the
 // one before, up to longestTry.
-func (t *Failures) Add(object client.Object, now time.Time) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (f *Failures) Add(object client.Object, now time.Time) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	key := client.ObjectKeyFromObject(object)
-	one, known := t.of[key]
+	one, known := f.of[key]
 	if !known || one.uid != object.GetUID() {
 		one = trial{uid: object.GetUID(), last: now}
 	}
 	one.failed += min(now.Sub(one.last), longestTry)
 	one.last = now
-	t.of[key] = one
+	f.of[key] = one
 	return one.failed
 }
 
 // Forget removes a resource that is gone or was deleted.
-func (t *Failures) Forget(key client.ObjectKey) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.of, key)
+func (f *Failures) Forget(key client.ObjectKey) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.of, key)
 }
 
 // A deletion that fails for a reason that may pass is retried for Termination, or for FailingIntervals if that is longer. Then the

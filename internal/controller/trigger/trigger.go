@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
-	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 // ReconciliationTimeout limits one reconciliation, with all its requests to the API server and the broker.
@@ -38,7 +38,7 @@ func OnUpdate(changed func(before, after client.Object) bool) predicate.Predicat
 
 // RequestedAt returns the value of the annotation, cut to the length of status.lastHandledReconcileAt.
 func RequestedAt(object client.Object) string {
-	return conditions.Truncate(object.GetAnnotations()[v1alpha1.RequestedAtAnnotation], 1024)
+	return text.Truncate(object.GetAnnotations()[v1alpha1.RequestedAtAnnotation], 1024)
 }
 
 // Jittered returns the interval plus up to a tenth, so that many resources do not run at the same moment.

@@ -18,6 +18,7 @@ import (
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/text"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -126,7 +127,7 @@ func dial(ctx context.Context, options DialOptions) (*Conn, error) {
 	}
 	version, _ := l.Connection.Properties["version"].(string)
 	cluster, _ := l.Connection.Properties["cluster_name"].(string)
-	l.Version, l.Name = brokererr.Truncate(version, management.LongestVersion), brokererr.Truncate(cluster, management.LongestClusterName)
+	l.Version, l.Name = text.Truncate(version, management.LongestVersion), text.Truncate(cluster, management.LongestClusterName)
 	l.ChannelSlots = make(chan struct{}, min(ChannelLimit, int(l.Connection.Config.ChannelMax)))
 	l.idle = make(chan *amqp.Channel, cap(l.ChannelSlots))
 	return l, nil

@@ -17,6 +17,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/warren-mq/warren/internal/text"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -187,8 +188,8 @@ func (e Errors) Unreachable(err error) error {
 
 // Because returns an error with reasons and a text, from which it removes secrets. It does so before it cuts the text to LongestText,
 // because half a password is a secret, too.
-func (e Errors) Because(reasons []error, text string) error {
-	return &Failure{reasons: reasons, text: Truncate(e.redact(text), LongestText)}
+func (e Errors) Because(reasons []error, message string) error {
+	return &Failure{reasons: reasons, text: text.Truncate(e.redact(message), LongestText)}
 }
 
 // where returns the operation and the address of a network error; empty if it has no address.
@@ -337,15 +338,6 @@ func (e Errors) redact(text string) string {
 		text = strings.ReplaceAll(text, spelling, redacted)
 	}
 	return text
-}
-
-// Truncate cuts a text to a number of bytes, with "…" at its end if it cut any. It replaces invalid UTF-8.
-func Truncate(text string, limit int) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
 }
 
 // TooLarge returns an error for an answer that exceeds its limit. The text is the same for each attempt, because it appears in a

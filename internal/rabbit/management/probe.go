@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/text"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -74,7 +75,7 @@ func (c *Client) Probe(ctx context.Context) (*BrokerInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	version := brokererr.Truncate(vhost.Lowest(versions...), LongestVersion)
+	version := text.Truncate(vhost.Lowest(versions...), LongestVersion)
 	parsed, err := vhost.ParseVersion(version)
 	if err != nil {
 		return nil, c.describe(http.MethodGet, "/overview", c.errs.Fail(brokererr.ErrUnreachable, "the answer is not RabbitMQ's: %v", err))

@@ -16,6 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 // Two instances of Warren on one vhost, for example from two Kubernetes clusters, do not know each other's ConsumerQueues, and each
@@ -69,7 +70,7 @@ func (o *otherOwners) add(owner string) {
 	if o.named == nil {
 		o.named = map[string]int{}
 	}
-	o.named[brokererr.Truncate(owner, maxOwnerLength)]++
+	o.named[text.Truncate(owner, maxOwnerLength)]++
 	if len(o.named) <= maxNamedOwners {
 		return
 	}
@@ -80,7 +81,7 @@ func (o *otherOwners) add(owner string) {
 
 // mayHave reports whether an owner may be among them.
 func (o otherOwners) mayHave(owner string) bool {
-	return o.more > 0 || o.named[brokererr.Truncate(owner, maxOwnerLength)] > 0
+	return o.more > 0 || o.named[text.Truncate(owner, maxOwnerLength)] > 0
 }
 
 func (o otherOwners) clone() otherOwners { return otherOwners{maps.Clone(o.named), o.more} }
@@ -89,7 +90,7 @@ func (o otherOwners) clone() otherOwners { return otherOwners{maps.Clone(o.named
 func (o otherOwners) String() string {
 	text := strings.Join(slices.Sorted(maps.Keys(o.named)), ", ")
 	if o.more > 0 {
-		text += fmt.Sprintf(", and those of %d more connections and fences", o.more)
+		text += fmt.Sprintf(", and the owners of %d more connections and fences", o.more)
 	}
 	return text
 }
@@ -107,7 +108,7 @@ func (o *otherInstances) CheckUnshared(ctx context.Context) error {
 		return err
 	}
 	if others := o.Health.Read().OtherInstances; others != "" {
-		return o.Errors.Fail(brokererr.ErrShared, "another instance works on vhost %q, as owner %s", o.VHost, others)
+		return o.Errors.Fail(brokererr.ErrShared, "another instance of Warren works on vhost %q (owner %s)", o.VHost, others)
 	}
 	return nil
 }

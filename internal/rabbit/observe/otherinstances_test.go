@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 // A message names the first sixteen other owners in alphabetical order, whatever the order of the listing, and counts the connections and
@@ -26,9 +26,9 @@ func TestOtherOwners(t *testing.T) {
 	}{
 		"none":     {nil, ""},
 		"twice":    {[]string{"b", "a", "b"}, "a, b"},
-		"sorted":   {slices.Concat(owners, owners), strings.Join(owners[:16], ", ") + ", and those of 4 more connections and fences"},
-		"backward": {slices.Concat(backward, backward), strings.Join(owners[:16], ", ") + ", and those of 4 more connections and fences"},
-		"long":     {[]string{long}, brokererr.Truncate(long, maxOwnerLength)},
+		"sorted":   {slices.Concat(owners, owners), strings.Join(owners[:16], ", ") + ", and the owners of 4 more connections and fences"},
+		"backward": {slices.Concat(backward, backward), strings.Join(owners[:16], ", ") + ", and the owners of 4 more connections and fences"},
+		"long":     {[]string{long}, text.Truncate(long, maxOwnerLength)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,6 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/text"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -147,17 +148,10 @@ func DropLimits(queue string, arguments vhost.Arguments, policies []vhost.Policy
 func checkCounts(errs brokererr.Errors, queue string, now amqp.Queue) error {
 	switch {
 	case now.Messages > 0:
-		return errs.Fail(brokererr.ErrNotEmpty, "queue %q holds %s", queue, count(now.Messages, "message"))
+		return errs.Fail(brokererr.ErrNotEmpty, "queue %q holds %s", queue, text.Count(now.Messages, "message"))
 	case now.Consumers > 0:
-		text := fmt.Sprintf("%v: queue %q has %s", brokererr.ErrNotEmpty, queue, count(now.Consumers, "consumer"))
-		return errs.Because([]error{brokererr.ErrNotEmpty, brokererr.ErrConsumed}, text)
+		reason := fmt.Sprintf("%v: queue %q has %s", brokererr.ErrNotEmpty, queue, text.Count(now.Consumers, "consumer"))
+		return errs.Because([]error{brokererr.ErrNotEmpty, brokererr.ErrConsumed}, reason)
 	}
 	return nil
-}
-
-func count(number int, what string) string {
-	if number != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", number, what)
 }

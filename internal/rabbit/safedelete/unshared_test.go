@@ -35,7 +35,7 @@ func TestNothingIsDeletedBesideAnotherInstance(t *testing.T) {
 		}
 		cluster := connection.Health().Cluster.Key()
 		removal := rabbit.Removal{Queues: []string{"q"}}
-		rabbittest.MustBe(t, connection.Remove(t.Context(), cluster, removal), brokererr.ErrShared, "another instance works on vhost", "theirs")
+		rabbittest.MustBe(t, connection.Remove(t.Context(), cluster, removal), brokererr.ErrShared, "another instance of Warren works on vhost", "theirs")
 		if queues := vhost.Definitions().Queues; len(queues) != 1 {
 			t.Errorf("%+v", queues)
 		}

@@ -29,8 +29,8 @@ type Input struct {
 	Shared func(v1alpha1.TopologyEntry) bool
 	// ClearPolicy returns the command that deletes a policy. If ClearPolicy is nil, there are no advisories about fences.
 	ClearPolicy func(name string) string
-	// Recreates: Warren recreates queues itself; see spec.recreatePolicy.
-	Recreates bool
+	// WarrenRecreates: Warren recreates queues itself; see spec.recreatePolicy.
+	WarrenRecreates bool
 	// Version of the broker. If it is zero, there are no advisories about dead letters.
 	Version vhost.Version
 }
@@ -68,12 +68,12 @@ type Comparison struct {
 	Unlisted int
 	// Upgraded is true if every object that requires recreation has the form that this spec has on an older RabbitMQ.
 	Upgraded bool
-	// Recreates: Warren recreates queues itself, so it first declares the objects that the new queues need.
-	Recreates bool
+	// WarrenRecreates: Warren recreates queues itself, so it first declares the objects that the new queues need.
+	WarrenRecreates bool
 }
 
-// Recreate reports whether any object requires recreation.
-func (c Comparison) Recreate() bool {
+// RequiresRecreation reports whether any object requires recreation.
+func (c Comparison) RequiresRecreation() bool {
 	return slices.ContainsFunc(c.Changes, func(change v1alpha1.Change) bool { return change.Effect == v1alpha1.EffectRecreate })
 }
 

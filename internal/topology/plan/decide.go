@@ -127,7 +127,7 @@ func (d decision) about(missing Entry) Action {
 		return leave(ReasonReportOnly)
 	case missing.Exchange != nil && !missing.Exchange.Declare:
 		return leave(ReasonNotOurs)
-	case d.comparison.Recreate() && !wasInSync && !d.precedesRecreation(missing):
+	case d.comparison.RequiresRecreation() && !wasInSync && !d.precedesRecreation(missing):
 		return leave(ReasonRecreationRequired)
 	case missing.Binding == nil:
 		return Action{Declare, reason, missing}
@@ -147,7 +147,7 @@ func (d decision) about(missing Entry) Action {
 // not have existed before. A binding of a source waits. Other bindings come first, because the recreated main queue may dead-letter
 // through them.
 func (d decision) precedesRecreation(missing Entry) bool {
-	if !d.comparison.Recreates || d.comparison.Upgraded {
+	if !d.comparison.WarrenRecreates || d.comparison.Upgraded {
 		return false
 	}
 	if missing.Binding != nil {

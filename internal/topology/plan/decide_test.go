@@ -112,7 +112,7 @@ func TestDecide(t *testing.T) {
 			}`},
 		},
 		"before Warren recreates a queue, it declares new objects and binds them, except to sources": {
-			Scenario: plantest.Scenario{Was: full, Recreates: true, Spec: `{
+			Scenario: plantest.Scenario{Was: full, WarrenRecreates: true, Spec: `{
 				queue: {messageTTL: 5m},
 				bindings: [{exchange: {name: events, type: topic}, routingKeys: [order.placed, order.paid]}, {exchange: {name: more, type: fanout}}],
 				retry: {exchange: {name: again}, delayTiers: [{delay: 30s, queueName: tier}, {delay: 1m, queueName: next}]},
@@ -122,7 +122,7 @@ func TestDecide(t *testing.T) {
 		},
 		"before Warren recreates a queue, it does not declare a deleted queue that had other arguments": {
 			Scenario: plantest.Scenario{
-				Was: full, Recreates: true,
+				Was: full, WarrenRecreates: true,
 				Spec: strings.Replace(fullWithTTL, "delay: 30s", "delay: 1m", 1),
 				Then: func(o vhost.Observed) { topologytest.DropQueue(&o, "tier") },
 			},
@@ -223,7 +223,7 @@ func TestDecide(t *testing.T) {
 func TestAFailedDeclarationIsRepeatedBeforeARecreation(t *testing.T) {
 	t.Parallel()
 	played := plantest.Scenario{
-		Was: full, Recreates: true, Spec: strings.Replace(fullWithTTL, "exchange: {name: dlx}", "exchange: {name: grave}", 1),
+		Was: full, WarrenRecreates: true, Spec: strings.Replace(fullWithTTL, "exchange: {name: dlx}", "exchange: {name: grave}", 1),
 	}.Play(t)
 	first := plan.Decide(played.Comparison, played.Known, v1alpha1.DriftPolicyCorrect)
 	topologytest.Equal(t, "first", []string{"exchange grave (fanout)", `binding grave -> dlq ""`}, planned(first))
@@ -281,8 +281,8 @@ func TestBindingsThatPrecedeTheRecreationOfTheMainQueue(t *testing.T) {
 			t.Parallel()
 			before := topologytest.Owned(topologytest.Desired(t, test.was, topologytest.V43))
 			comparison := test.compare(t)
-			comparison.Recreates = true
-			topologytest.Equal(t, "a queue needs recreation", true, comparison.Recreate())
+			comparison.WarrenRecreates = true
+			topologytest.Equal(t, "a queue needs recreation", true, comparison.RequiresRecreation())
 			got := plan.Decide(comparison, topology.InventoryOf(before), v1alpha1.DriftPolicyCorrect)
 			topologytest.Equal(t, "plan", test.want, planned(got), cmpopts.EquateEmpty())
 		})
@@ -309,7 +309,7 @@ func TestANewRouteWaitsWhileTheOldOneMustStay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			comparison := edit{was: test.was, spec: test.spec, otherInstance: "another instance works on this vhost"}.compare(t)
+			comparison := edit{was: test.was, spec: test.spec, otherInstance: "another instance of Warren works on this vhost"}.compare(t)
 			known := topology.InventoryOf(topologytest.Owned(topologytest.Desired(t, test.was, topologytest.V43)))
 			got := plan.Decide(comparison, known, v1alpha1.DriftPolicyCorrect)
 			topologytest.Equal(t, "plan", test.want, planned(got), cmpopts.EquateEmpty())

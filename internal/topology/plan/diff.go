@@ -10,7 +10,7 @@ import (
 
 // Diff compares a desired topology with the observed one.
 func Diff(desired topology.Topology, observed vhost.Observed, input Input) Comparison {
-	comparison := Comparison{Recreates: input.Recreates}
+	comparison := Comparison{WarrenRecreates: input.WarrenRecreates}
 	for _, exchange := range desired.Exchanges {
 		comparison.addExchange(exchange, observed)
 	}

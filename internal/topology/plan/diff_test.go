@@ -42,7 +42,7 @@ func TestDiffFindsNothingInWhatWasDeclared(t *testing.T) {
 		}, entriesOf(got))
 		got.Entries = nil
 		topologytest.Equal(t, "the rest of the comparison", plan.Comparison{}, got)
-		topologytest.Equal(t, "recreate", false, got.Recreate())
+		topologytest.Equal(t, "recreate", false, got.RequiresRecreation())
 	}
 }
 
@@ -269,7 +269,7 @@ func TestDiffChanges(t *testing.T) {
 
 			topologytest.Equal(t, "changes", test.want, got.Changes)
 			wantsRecreation := len(test.want) > 0 && test.want[0].Effect == v1alpha1.EffectRecreate
-			topologytest.Equal(t, "recreate", wantsRecreation, got.Recreate())
+			topologytest.Equal(t, "recreate", wantsRecreation, got.RequiresRecreation())
 			topologytest.Equal(t, "upgraded", false, got.Upgraded)
 			var missing []string
 			if len(test.want) > 0 && test.want[0].Effect == v1alpha1.EffectNone {
@@ -423,7 +423,7 @@ func TestDiffUpgraded(t *testing.T) {
 			}
 			topologytest.Equal(t, "needs recreation", test.recreate, recreate)
 			topologytest.Equal(t, "foreign bindings", test.foreign, foreign)
-			topologytest.Equal(t, "recreate", len(test.recreate) > 0, got.Recreate())
+			topologytest.Equal(t, "recreate", len(test.recreate) > 0, got.RequiresRecreation())
 		})
 	}
 }

@@ -83,17 +83,17 @@ func (o Orphan) change() (v1alpha1.Change, bool) {
 		o.Entry.Destination, o.Entry.Source, o.Entry.RoutingKey)), true
 }
 
-// Keep blocks the deletion of exchanges, for a reason that only the broker knew.
-func (c *Comparison) Keep(exchanges []string, why Blocker) {
-	kept := func(kind v1alpha1.ObjectKind, name string) bool {
+// Block blocks the deletion of exchanges, for a reason that only the broker knew.
+func (c *Comparison) Block(exchanges []string, why Blocker) {
+	blocks := func(kind v1alpha1.ObjectKind, name string) bool {
 		return kind == v1alpha1.KindExchange && slices.Contains(exchanges, name)
 	}
 	for i := range c.Orphans {
-		if kept(c.Orphans[i].Entry.Kind, c.Orphans[i].Entry.Name) {
+		if blocks(c.Orphans[i].Entry.Kind, c.Orphans[i].Entry.Name) {
 			c.Orphans[i].BlockedBy = why
 		}
 	}
 	c.Changes = slices.DeleteFunc(c.Changes, func(change v1alpha1.Change) bool {
-		return change.Effect == v1alpha1.EffectDelete && kept(change.Kind, change.Name)
+		return change.Effect == v1alpha1.EffectDelete && blocks(change.Kind, change.Name)
 	})
 }

@@ -175,7 +175,7 @@ func TestNoDeadLetterLosesItsWay(t *testing.T) {
 		e.others(rt)
 		for round := range 3 {
 			comparison := e.compare()
-			if round > 0 && !comparison.Recreate() {
+			if round > 0 && !comparison.RequiresRecreation() {
 				topologytest.Declare(t, &e.observed, e.now)
 				comparison = e.compare()
 			}
@@ -215,7 +215,7 @@ func TestAnEditEndsInWhatItWants(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		e := drawEdited(rt, t)
-		if e.compare().Recreate() {
+		if e.compare().RequiresRecreation() {
 			rt.Skip("something must be recreated")
 		}
 		for range 5 {

@@ -381,5 +381,5 @@ func TestChangesOfDepartures(t *testing.T) {
 	topologytest.Equal(t, "binding", topology.Binding{
 		Source: "events", Destination: "orders", RoutingKey: "k", Arguments: vhost.Arguments{"x-n": int64(1)}, Role: v1alpha1.RoleSource,
 	}, topology.BindingOf(got.Orphans[at].Entry))
-	topologytest.Equal(t, "recreate", false, got.Recreate())
+	topologytest.Equal(t, "recreate", false, got.RequiresRecreation())
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -192,7 +193,7 @@ func (r Recreation) Permit(m Moment) Verdict {
 		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: r.Refusal, Again: time.Minute}
 	case m.isAborted():
 		return Verdict{Reason: v1alpha1.ReasonRecreationAborted, Message: fmt.Sprintf(
-			"recreation %s of queue %q was aborted: remove the annotation %s to let Warren begin again",
+			"recreation %s of queue %q was aborted. Remove the annotation %s, and Warren starts again",
 			m.Aborted, r.Queue.Name, v1alpha1.AbortRecreationAnnotation)}
 	case m.Status.Attempts >= maxRecreationAttempts && last != nil:
 		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: fmt.Sprintf("%d attempts failed, the last one because %s",
@@ -201,8 +202,8 @@ func (r Recreation) Permit(m Moment) Verdict {
 		return r.approvalNeeded(m)
 	}
 	if wait := retryWait(m); wait > 0 {
-		message := fmt.Sprintf("the recreation of queue %q was backed out because %s; Warren retries %v later",
-			r.Queue.Name, last.Message, waitAfter(*last))
+		message := fmt.Sprintf("the recreation of queue %q was backed out because %s. Warren tries again %s after that",
+			r.Queue.Name, last.Message, contract.Duration(waitAfter(*last)))
 		return Verdict{Reason: v1alpha1.ReasonRecreationPending, Message: message, Again: wait}
 	}
 	return Verdict{Begins: true}
@@ -273,14 +274,14 @@ func (r Recreation) approvalNeeded(m Moment) Verdict {
 	case r.Upgraded:
 		why = "only an upgrade of the broker requires it"
 	}
-	how := fmt.Sprintf("see kubectl warren plan, and approve with kubectl warren approve, or with the annotation %s: %s",
+	how := fmt.Sprintf("See kubectl warren plan, then run kubectl warren approve, or set the annotation %s to %s",
 		v1alpha1.ApproveRecreationAnnotation, m.PlanHash)
 	if m.Approved == "" {
 		return Verdict{Reason: v1alpha1.ReasonApprovalNeeded, Message: fmt.Sprintf(
-			"the recreation of queue %q needs an approval, because %s: %s", r.Queue.Name, why, how)}
+			"the recreation of queue %q needs an approval, because %s. %s", r.Queue.Name, why, how)}
 	}
 	return Verdict{Reason: v1alpha1.ReasonApprovalStale, Message: fmt.Sprintf(
-		"the plan has changed since the recreation of queue %q was approved: %s", r.Queue.Name, how)}
+		"the plan has changed since the recreation of queue %q was approved. %s", r.Queue.Name, how)}
 }
 
 func waitAfter(last v1alpha1.RecreationResult) time.Duration {

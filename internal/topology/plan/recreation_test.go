@@ -274,51 +274,51 @@ func TestNextStep(t *testing.T) {
 	for name, test := range map[string]struct {
 		phase      v1alpha1.RecreationPhase
 		deleteSent bool
-		ended      plan.Ended
+		ended      plan.PhaseEnd
 		want       v1alpha1.RecreationPhase
 		backOut    string
 		sent       bool // DeleteSent afterwards
 		over       bool
 	}{
-		"diverted":              {phase: diverting, ended: plan.Ended{Outcome: plan.PhaseDone}, want: emptying},
-		"emptied":               {phase: emptying, ended: plan.Ended{Outcome: plan.PhaseDone}, want: swapping},
-		"swapped":               {phase: swapping, deleteSent: true, ended: plan.Ended{Outcome: plan.PhaseDone}, want: giving, sent: true},
-		"given back":            {phase: giving, ended: plan.Ended{Outcome: plan.PhaseDone}, want: giving, over: true},
-		"a connection failed":   {phase: emptying, ended: plan.Ended{Outcome: plan.PhaseFailed}, want: emptying},
-		"a consumer subscribed": {phase: emptying, ended: plan.Ended{Outcome: plan.PhaseConsumersCame}, want: giving, backOut: v1alpha1.BackOutConsumersCameBack},
+		"diverted":              {phase: diverting, ended: plan.PhaseEnd{Outcome: plan.PhaseDone}, want: emptying},
+		"emptied":               {phase: emptying, ended: plan.PhaseEnd{Outcome: plan.PhaseDone}, want: swapping},
+		"swapped":               {phase: swapping, deleteSent: true, ended: plan.PhaseEnd{Outcome: plan.PhaseDone}, want: giving, sent: true},
+		"given back":            {phase: giving, ended: plan.PhaseEnd{Outcome: plan.PhaseDone}, want: giving, over: true},
+		"a connection failed":   {phase: emptying, ended: plan.PhaseEnd{Outcome: plan.PhaseFailed}, want: emptying},
+		"a consumer subscribed": {phase: emptying, ended: plan.PhaseEnd{Outcome: plan.PhaseConsumersCame}, want: giving, backOut: v1alpha1.BackOutConsumersCameBack},
 		"a consumer subscribed after a delete": {
-			phase: swapping, deleteSent: true, ended: plan.Ended{Outcome: plan.PhaseConsumersCame}, want: swapping, sent: true,
+			phase: swapping, deleteSent: true, ended: plan.PhaseEnd{Outcome: plan.PhaseConsumersCame}, want: swapping, sent: true,
 		},
-		"refused": {phase: diverting, ended: plan.Ended{Outcome: plan.PhaseRefused}, want: giving, backOut: v1alpha1.BackOutRefused},
+		"refused": {phase: diverting, ended: plan.PhaseEnd{Outcome: plan.PhaseRefused}, want: giving, backOut: v1alpha1.BackOutRefused},
 		"refused in GivingBack": {
-			phase: giving, ended: plan.Ended{Outcome: plan.PhaseRefused}, want: giving,
+			phase: giving, ended: plan.PhaseEnd{Outcome: plan.PhaseRefused}, want: giving,
 		},
 		"messages bypassed the bindings": {
-			phase: emptying, ended: plan.Ended{Outcome: plan.PhaseMessagesCame}, want: giving, backOut: v1alpha1.BackOutPublishersPastBindings,
+			phase: emptying, ended: plan.PhaseEnd{Outcome: plan.PhaseMessagesCame}, want: giving, backOut: v1alpha1.BackOutPublishersPastBindings,
 		},
 		"accepted messages bypassed the bindings": {
-			phase: emptying, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, Accepts: true}, want: swapping,
+			phase: emptying, ended: plan.PhaseEnd{Outcome: plan.PhaseMessagesCame, Accepts: true}, want: swapping,
 		},
 		"accepted messages bypassed the bindings during the swap": {
-			phase: swapping, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, Accepts: true}, want: emptying,
+			phase: swapping, ended: plan.PhaseEnd{Outcome: plan.PhaseMessagesCame, Accepts: true}, want: emptying,
 		},
 		"accepted messages bypassed the bindings after a delete": {
-			phase: swapping, deleteSent: true, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, Accepts: true}, want: swapping, sent: true,
+			phase: swapping, deleteSent: true, ended: plan.PhaseEnd{Outcome: plan.PhaseMessagesCame, Accepts: true}, want: swapping, sent: true,
 		},
 		"accepted messages arrived for too long": {
-			phase: emptying, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, Accepts: true, Settled: true},
+			phase: emptying, ended: plan.PhaseEnd{Outcome: plan.PhaseMessagesCame, Accepts: true, Settled: true},
 			want: giving, backOut: v1alpha1.BackOutPublishersPastBindings,
 		},
-		"tried the arguments of a delay tier": {phase: diverting, ended: plan.Ended{Outcome: plan.PhaseDone, WithoutHold: true}, want: swapping},
+		"tried the arguments of a delay tier": {phase: diverting, ended: plan.PhaseEnd{Outcome: plan.PhaseDone, WithoutHold: true}, want: swapping},
 		"messages arrived in a delay tier": {
-			phase: swapping, ended: plan.Ended{Outcome: plan.PhaseMessagesCame, WithoutHold: true, Accepts: true},
+			phase: swapping, ended: plan.PhaseEnd{Outcome: plan.PhaseMessagesCame, WithoutHold: true, Accepts: true},
 			want: giving, backOut: v1alpha1.BackOutMessagesCame,
 		},
-		"a delay tier is not proven": {phase: swapping, ended: plan.Ended{Outcome: plan.PhaseNotProven, WithoutHold: true}, want: swapping},
-		"not proven yet":             {phase: swapping, ended: plan.Ended{Outcome: plan.PhaseNotProven}, want: emptying},
-		"not proven":                 {phase: swapping, ended: plan.Ended{Outcome: plan.PhaseNotProven, Settled: true}, want: giving, backOut: v1alpha1.BackOutNotProven},
+		"a delay tier is not proven": {phase: swapping, ended: plan.PhaseEnd{Outcome: plan.PhaseNotEmpty, WithoutHold: true}, want: swapping},
+		"not proven yet":             {phase: swapping, ended: plan.PhaseEnd{Outcome: plan.PhaseNotEmpty}, want: emptying},
+		"not proven":                 {phase: swapping, ended: plan.PhaseEnd{Outcome: plan.PhaseNotEmpty, Settled: true}, want: giving, backOut: v1alpha1.BackOutNotProven},
 		"not proven after a delete": {
-			phase: swapping, deleteSent: true, ended: plan.Ended{Outcome: plan.PhaseNotProven, Settled: true}, want: swapping, sent: true,
+			phase: swapping, deleteSent: true, ended: plan.PhaseEnd{Outcome: plan.PhaseNotEmpty, Settled: true}, want: swapping, sent: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -340,18 +340,18 @@ func (e *exploredRecreation) end(w world, by uint8, outcome plan.Outcome, sent b
 	}
 	for _, settled := range []bool{false, true} {
 		for _, aborts := range []bool{false, true} {
-			if settled && outcome != plan.PhaseMessagesCame && outcome != plan.PhaseNotProven || aborts && w.budget.aborts == 0 {
+			if settled && outcome != plan.PhaseMessagesCame && outcome != plan.PhaseNotEmpty || aborts && w.budget.aborts == 0 {
 				continue
 			}
 			n := w
-			e.decide(&n, plan.Ended{Outcome: outcome, Accepts: true, Settled: settled}, aborts)
+			e.decide(&n, plan.PhaseEnd{Outcome: outcome, Accepts: true, Settled: settled}, aborts)
 			n.begin(by)
 			e.add(strings.Join([]string{"phase", string(phases[m.status.phase]), "ends:", string(outcome)}, " "), n)
 		}
 	}
 }
 
-func (e *exploredRecreation) decide(w *world, ended plan.Ended, aborts bool) {
+func (e *exploredRecreation) decide(w *world, ended plan.PhaseEnd, aborts bool) {
 	before := w.status.get()
 	next, isOver := plan.NextStep(before, ended)
 	if isOver {
@@ -491,7 +491,7 @@ func (e *exploredRecreation) swap(w world, by uint8) {
 			return
 		}
 		if w.ready() && e.has(noReadyMessage) {
-			e.undo(w, by, plan.PhaseNotProven)
+			e.undo(w, by, plan.PhaseNotEmpty)
 			return
 		}
 		w.sentinel = true
@@ -547,7 +547,7 @@ func (e *exploredRecreation) sendDelete(w world, by uint8) {
 	case e.has(noConsumer) && w.consumer:
 		e.undo(w, by, plan.PhaseConsumersCame)
 	case !w.sentinel && e.has(noReadyMessage):
-		e.undo(w, by, plan.PhaseNotProven)
+		e.undo(w, by, plan.PhaseNotEmpty)
 	case m.step == 3:
 		if !m.isLast && e.has(statusLocked) {
 			w.stop(by)

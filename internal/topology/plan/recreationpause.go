@@ -54,8 +54,8 @@ func (r Recreation) PauseConsumers(m Moment, consumers ConsumerCounts, configMap
 	case m.Status.Pauses >= maxPauses:
 		return false, fmt.Sprintf("they paused %d times, and the recreation did not begin: scale the consumers to zero", m.Status.Pauses)
 	case m.Status.Pauses > 0 && recent:
-		return false, fmt.Sprintf("they paused, and the recreation did not begin. Warren asks again after %v: scale the consumers to zero "+
-			"to begin now", pauseAgain)
+		return false, fmt.Sprintf("they paused, and the recreation did not begin. Warren asks again after %s: scale the consumers to zero "+
+			"to begin now", contract.Duration(pauseAgain))
 	case !then.Begins:
 		return false, then.Message
 	}

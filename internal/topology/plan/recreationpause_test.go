@@ -39,7 +39,7 @@ func TestWhenConsumersAreAskedToPause(t *testing.T) {
 		"the last pause failed a minute ago": {
 			consumers: all,
 			status:    v1alpha1.RecreationStatus{Pauses: 1, LastResult: wentBack("id", v1alpha1.BackOutPauseEnded, time.Minute)},
-			want:      "they paused, and the recreation did not begin. Warren asks again after 10m0s: scale the consumers to zero to begin now",
+			want:      "they paused, and the recreation did not begin. Warren asks again after 10m: scale the consumers to zero to begin now",
 		},
 		"the last pause failed an hour ago": {
 			consumers: all,

@@ -25,16 +25,16 @@ const (
 	PhaseMessagesCame Outcome = "MessagesCame"
 	// PhaseConsumersCame: a consumer subscribed to the queue.
 	PhaseConsumersCame Outcome = "ConsumersCame"
-	// PhaseNotProven: the queue could not be proven empty, because of messages.
-	PhaseNotProven Outcome = "NotProven"
+	// PhaseNotEmpty: the queue could not be proven empty, because of messages.
+	PhaseNotEmpty Outcome = "NotEmpty"
 	// PhaseUnproven: the queue could not be proven empty, although no message was found in it.
 	PhaseUnproven Outcome = "Unproven"
 	// PhaseRefused: the recreation is not possible, for a reason that waiting does not remove.
 	PhaseRefused Outcome = "Refused"
 )
 
-// Ended is how the work of a phase ended.
-type Ended struct {
+// PhaseEnd is the Outcome of a phase with the facts that NextStep needs.
+type PhaseEnd struct {
 	Outcome Outcome
 	// Message is the reason, for a person.
 	Message string
@@ -48,7 +48,7 @@ type Ended struct {
 
 // NextStep decides how a recreation continues when the work of its phase has ended. It returns the status to write before the next
 // work begins, and whether the recreation is over. Once a delete may have been sent, a recreation is never backed out.
-func NextStep(status v1alpha1.RecreationStatus, ended Ended) (next v1alpha1.RecreationStatus, over bool) {
+func NextStep(status v1alpha1.RecreationStatus, ended PhaseEnd) (next v1alpha1.RecreationStatus, over bool) {
 	switch ended.Outcome {
 	case PhaseDone:
 		if status.Phase == v1alpha1.RecreationGivingBack {
@@ -61,18 +61,18 @@ func NextStep(status v1alpha1.RecreationStatus, ended Ended) (next v1alpha1.Recr
 		return BackOut(status, v1alpha1.BackOutRefused, ended.Message), false
 	case PhaseMessagesCame:
 		return afterMessagesCame(status, ended), false
-	case PhaseNotProven, PhaseUnproven:
+	case PhaseNotEmpty, PhaseUnproven:
 		switch {
 		case ended.Settled:
 			return BackOut(status, v1alpha1.BackOutNotProven, ended.Message), false
-		case ended.Outcome == PhaseNotProven && status.Phase == v1alpha1.RecreationSwapping && !ended.WithoutHold:
+		case ended.Outcome == PhaseNotEmpty && status.Phase == v1alpha1.RecreationSwapping && !ended.WithoutHold:
 			return emptiedAgain(status), false
 		}
 	}
 	return status, false
 }
 
-func afterMessagesCame(status v1alpha1.RecreationStatus, ended Ended) v1alpha1.RecreationStatus {
+func afterMessagesCame(status v1alpha1.RecreationStatus, ended PhaseEnd) v1alpha1.RecreationStatus {
 	switch {
 	case ended.WithoutHold:
 		return BackOut(status, v1alpha1.BackOutMessagesCame, ended.Message)

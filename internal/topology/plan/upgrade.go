@@ -13,7 +13,7 @@ import (
 // letters: the main queue and the exchanges. Otherwise another change of the spec may have produced a partial match, and messages
 // would take a route of neither topology.
 func matchingOlderVersion(comparison Comparison, observed vhost.Observed, onOlder func() []topology.Topology) *topology.Topology {
-	if !comparison.Recreate() || onOlder == nil {
+	if !comparison.RequiresRecreation() || onOlder == nil {
 		return nil
 	}
 	older := onOlder()

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/text"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -135,7 +136,7 @@ func permissions(bc *v1alpha1.BrokerConnection, queues []v1alpha1.ConsumerQueue)
 		result.Message = "no ConsumerQueue uses the connection, so Warren has needed no permission yet"
 		result.Remedy = "Create a ConsumerQueue, and run the command again."
 	default:
-		result.Message = fmt.Sprintf("no permission is missing for %s", countOf(users, "ConsumerQueue"))
+		result.Message = fmt.Sprintf("no permission is missing for %s", text.Count(users, "ConsumerQueue"))
 	}
 	return result
 }
@@ -162,11 +163,4 @@ func consumerQueues(queues []v1alpha1.ConsumerQueue, where string) Result {
 		result.Message = fmt.Sprintf("Ready: %d", len(queues))
 	}
 	return result
-}
-
-func countOf(count int, noun string) string {
-	if count == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", count, noun)
 }

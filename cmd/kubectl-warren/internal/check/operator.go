@@ -91,7 +91,7 @@ func Managers(managers []Manager, pluginVersion string, err error) []Result {
 // skew checks that the plugin's version differs from the manager's by at most one minor version.
 func skew(object, manager, plugin string) Result {
 	result := Result{
-		State: OK, Check: "versions", Object: object, Message: fmt.Sprintf("manager %s, kubectl warren %s", orUnknown(manager), plugin),
+		State: OK, Check: "versions", Object: object, Message: fmt.Sprintf("manager %s, kubectl warren %s", VersionOrUnknown(manager), plugin),
 	}
 	of, errManager := version.ParseSemantic(manager)
 	by, errPlugin := version.ParseSemantic(plugin)
@@ -108,7 +108,8 @@ func skew(object, manager, plugin string) Result {
 	return result
 }
 
-func orUnknown(number string) string {
+// VersionOrUnknown returns a version, or says that it is unknown if it is empty.
+func VersionOrUnknown(number string) string {
 	if number == "" {
 		return "of unknown version"
 	}

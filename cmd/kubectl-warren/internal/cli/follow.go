@@ -19,7 +19,7 @@ func follow(ctx context.Context, kube session, streams genericiooptions.IOStream
 	progress := &progress{out: streams.ErrOut, terminal: isTerminal(streams.ErrOut)}
 	last, err := kube.await(ctx, j, func(now jobs.Job) bool {
 		progress.show(now, time.Now())
-		return now.Outcome.IsOver()
+		return now.Outcome.IsSettled()
 	}, streams.ErrOut)
 	progress.end()
 	if err != nil {

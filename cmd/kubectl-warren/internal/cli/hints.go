@@ -61,7 +61,7 @@ func (h *hints) printRunning(ctx context.Context, waiting jobs.Job) {
 	}
 	for _, other := range listed {
 		isSame := other.Object.GetUID() == waiting.Object.GetUID()
-		if isSame || other.ConsumerQueue != waiting.ConsumerQueue || !other.Begun || other.Outcome.IsOver() {
+		if isSame || other.ConsumerQueue != waiting.ConsumerQueue || !other.Begun || other.Outcome.IsSettled() {
 			continue
 		}
 		h.printf("%s %q must end first (%s). To watch it, or to cancel it:\n"+

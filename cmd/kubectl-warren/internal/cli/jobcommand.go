@@ -99,7 +99,7 @@ func (c *jobCommand) count(ctx context.Context, kube session, dryRun client.Obje
 	}()
 	progress := &progress{out: c.ErrOut, terminal: isTerminal(c.ErrOut)}
 	last, err := kube.await(ctx, jobs.Of(dryRun), func(now jobs.Job) bool {
-		if now.Outcome.IsOver() {
+		if now.Outcome.IsSettled() {
 			return true
 		}
 		progress.show(now, time.Now())

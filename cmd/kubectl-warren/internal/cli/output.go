@@ -200,8 +200,8 @@ type table struct {
 	head     []string
 	rows     [][]cell
 	coloured bool
-	// goesOn is true if the head was printed before. It still counts for the width of the columns, so that rows are aligned.
-	goesOn bool
+	// headPrinted is true if the head was printed before. It still counts for the width of the columns, so that rows are aligned.
+	headPrinted bool
 }
 
 func newTable(coloured bool, head ...string) *table { return &table{head: head, coloured: coloured} }
@@ -218,7 +218,7 @@ func (l tableLayout) newTable(head []string, wide ...string) *table {
 		head = append(head, wide...)
 	}
 	t := newTable(l.coloured, head...)
-	t.goesOn = !l.head
+	t.headPrinted = !l.head
 	return t
 }
 
@@ -254,7 +254,7 @@ func (t *table) print(out io.Writer) error {
 	}
 	rows = append(rows, t.rows...)
 	widths := widthsOf(rows)
-	if t.goesOn {
+	if t.headPrinted {
 		rows = t.rows
 	}
 	var lines strings.Builder

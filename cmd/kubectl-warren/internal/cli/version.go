@@ -69,7 +69,7 @@ func printVersions(out io.Writer, all versions) {
 	printf(out, "kubectl warren %s, revision %s, %s\n", all.Client.Version, all.Client.Revision, all.Client.Go)
 	for _, manager := range all.Managers {
 		printf(out, "manager %s (Deployment %s/%s, image %s, %d ready)\n",
-			orUnknown(manager.Version), manager.Namespace, manager.Name, manager.Image, manager.Ready)
+			check.VersionOrUnknown(manager.Version), manager.Namespace, manager.Name, manager.Image, manager.Ready)
 	}
 }
 
@@ -139,11 +139,4 @@ func tagOf(image string) string {
 		return ""
 	}
 	return name
-}
-
-func orUnknown(version string) string {
-	if version == "" {
-		return "of unknown version"
-	}
-	return version
 }

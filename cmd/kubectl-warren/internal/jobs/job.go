@@ -157,17 +157,17 @@ func (j Job) Participle() string {
 	return "moved"
 }
 
-// Most is how many messages can be moved or deleted.
-func (j Job) Most() int64 {
+// Max is how many messages can be moved or deleted.
+func (j Job) Max() int64 {
 	if j.Limit > 0 {
 		return min(j.Limit, j.Total)
 	}
 	return j.Total
 }
 
-// Progress is the progress towards Most. A job with a limit ends when it has moved or deleted that many messages.
+// Progress is the progress towards Max. A job with a limit ends when it has moved or deleted that many messages.
 func (j Job) Progress() int64 {
-	if j.Most() < j.Total {
+	if j.Max() < j.Total {
 		return j.Done
 	}
 	return j.Examined

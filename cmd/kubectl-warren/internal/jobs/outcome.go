@@ -45,5 +45,5 @@ func (o Outcome) Ended() bool { return o.HasCounted() || o == Cancelled || o == 
 // HasCounted reports whether the counts of a dry run can be used.
 func (o Outcome) HasCounted() bool { return o == Completed || o == Incomplete }
 
-// IsOver reports whether the job has ended, or waits for a user.
-func (o Outcome) IsOver() bool { return o.Ended() || o == Stalled }
+// IsSettled reports whether the job has ended, or waits for a user.
+func (o Outcome) IsSettled() bool { return o.Ended() || o == Stalled }

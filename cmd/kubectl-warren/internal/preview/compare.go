@@ -36,7 +36,7 @@ func (p *Preview) compare(
 		case entry.State == v1alpha1.StateForeign:
 			object.Action, object.Message = Keep, "no ConsumerQueue specifies this binding, and Warren does not remove it"
 		case entry.State == v1alpha1.StateRecreationRequired:
-			object.Action, object.Message = Recreate, recreation(comparison.Upgraded, input.Recreates)
+			object.Action, object.Message = Recreate, recreation(comparison.Upgraded, input.WarrenRecreates)
 			object.Differences = differences(id, comparison.Changes)
 		default:
 			object.Action, object.Message = decision(actions[id], left.blocked[id])
@@ -91,15 +91,15 @@ func decision(action plan.Action, blockedBy string) (Action, string) {
 	case plan.BindSource:
 		return Bind, "after all other objects exist"
 	case plan.Unbind:
-		return Unbind, "orphaned: no longer in the spec"
+		return Unbind, "no longer in the spec"
 	case plan.Delete:
-		return Delete, "orphaned: no longer in the spec"
+		return Delete, "no longer in the spec"
 	case plan.DeleteWhenEmpty:
-		return DeleteWhenEmpty, "orphaned: no longer in the spec; deleted once it is proven empty"
+		return DeleteWhenEmpty, "no longer in the spec; deleted once it is proven empty"
 	}
 	switch action.Reason {
 	case plan.ReasonBlocked:
-		return Keep, "orphaned: kept, " + blockedBy
+		return Keep, "no longer in the spec; retained: " + blockedBy
 	case plan.ReasonReportOnly:
 		return Wait, "spec.driftPolicy is Report: Warren writes nothing"
 	case plan.ReasonNotOurs:

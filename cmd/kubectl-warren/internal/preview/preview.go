@@ -139,11 +139,11 @@ func AgainstStatus(cq, inCluster *v1alpha1.ConsumerQueue, version vhost.Version,
 	preview.noteStatus(inCluster)
 	preview.noteRoute(before, desired, status.Changes)
 	input := plan.Input{
-		Older:     func() []topology.Topology { return topology.DesiredOnOlderVersions(cq, version) },
-		Unwanted:  found.unwanted,
-		Owned:     topology.Owned(status.Topology),
-		Shared:    sharedWith(others),
-		Recreates: topology.RecreationOf(cq).Recreates(cq.Spec.DriftPolicy),
+		Older:           func() []topology.Topology { return topology.DesiredOnOlderVersions(cq, version) },
+		Unwanted:        found.unwanted,
+		Owned:           topology.Owned(status.Topology),
+		Shared:          sharedWith(others),
+		WarrenRecreates: topology.RecreationOf(cq).Recreates(cq.Spec.DriftPolicy),
 	}
 	known := topology.InventoryOf(status.Topology)
 	comparison := preview.compare(cq, desired, found, input, known)

@@ -26,8 +26,8 @@ type recreationPage struct {
 // MayAbort reports whether the old queue can stay.
 func (p recreationPage) MayAbort() bool { return p.ID != "" && !p.DeleteSent }
 
-// Most is how many messages the progress bar stands for; zero if the phase moves none.
-func (p recreationPage) Most() int64 {
+// Max is how many messages the progress bar stands for; zero if the phase moves none.
+func (p recreationPage) Max() int64 {
 	if p.Phase == v1alpha1.RecreationEmptying || p.Phase == v1alpha1.RecreationGivingBack {
 		return p.Moved + p.Remaining
 	}

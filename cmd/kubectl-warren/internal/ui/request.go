@@ -310,15 +310,15 @@ func (s *Server) count(ctx context.Context, object client.Object) (jobs.Job, err
 	waiting, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
 	last := jobs.Of(object)
-	for waiting.Err() == nil && !last.Outcome.IsOver() {
+	for waiting.Err() == nil && !last.Outcome.IsSettled() {
 		if err := s.follow(waiting, object, func(now jobs.Job) bool {
 			last = now
-			return !now.Outcome.IsOver()
+			return !now.Outcome.IsSettled()
 		}); err != nil && waiting.Err() == nil {
 			return last, err
 		}
 	}
-	if !last.Outcome.IsOver() {
+	if !last.Outcome.IsSettled() {
 		text := "The messages were not counted within a minute: " + last.Reason + ": " + last.Message
 		return last, &problem{http.StatusGatewayTimeout, text}
 	}

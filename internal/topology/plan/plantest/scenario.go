@@ -19,8 +19,8 @@ type Scenario struct {
 	// Spec is the spec now; Was if empty.
 	Spec string
 	On   vhost.Version
-	// Recreates: Warren recreates queues itself.
-	Recreates bool
+	// WarrenRecreates: Warren recreates queues itself.
+	WarrenRecreates bool
 	// Then changes the objects at the broker.
 	Then func(o vhost.Observed)
 }
@@ -57,6 +57,6 @@ func (s Scenario) Play(t testing.TB) Outcome {
 	older := func() []topology.Topology {
 		return topology.DesiredOnOlderVersions(topologytest.ConsumerQueue(t, s.Spec), s.On)
 	}
-	comparison := plan.Diff(desired, observed, plan.Input{Older: older, Recreates: s.Recreates})
+	comparison := plan.Diff(desired, observed, plan.Input{Older: older, WarrenRecreates: s.WarrenRecreates})
 	return Outcome{Desired: desired, Known: known, Comparison: comparison}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
-// Neighbours skips a connection that was not matched yet: its broker is unknown.
-func TestNeighbours(t *testing.T) {
+// OtherNamespaces skips a connection that was not matched yet: its broker is unknown.
+func TestOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	own := brokerstest.New(topologytest.V43, "/", "own")
 	opened := map[types.NamespacedName]*brokerstest.Broker{
@@ -47,9 +47,9 @@ func TestNeighbours(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	found, err := pool.Neighbours(t.Context(), "shop", byOwner["own"])
+	found, err := pool.OtherNamespaces(t.Context(), "shop", byOwner["own"])
 	topologytest.Equal(t, "error", nil, err)
-	topologytest.Equal(t, "neighbours", map[client.ObjectKey]bool{
+	topologytest.Equal(t, "connections of other namespaces", map[client.ObjectKey]bool{
 		{Namespace: "here", Name: "default"}: true, {Namespace: "evil", Name: "default"}: false,
 	}, found)
 }

@@ -1,0 +1,23 @@
+package text
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Truncate cuts a text to a number of bytes, between two characters, with "…" at its end if it cut any. It replaces invalid UTF-8.
+func Truncate(text string, limit int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
+}
+
+// Count returns a number with its noun: 1 message, 2 messages.
+func Count[N int | int64](number N, noun string) string {
+	if number != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", number, noun)
+}
