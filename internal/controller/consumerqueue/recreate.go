@@ -150,12 +150,6 @@ func verdictOfInspection(next plan.Recreation, moment plan.Moment, inspected pha
 	return verdict
 }
 
-// decideBy decides by the consumers and messages of the queue.
-func decideBy(queue recreate.QueueSeen, next plan.Recreation, moment plan.Moment) plan.Verdict {
-	moment.Consumers, moment.Ready = queue.Consumers, int64(queue.Ready)
-	return next.Decide(moment)
-}
-
 // begunStatus returns the status of a recreation that begins.
 func begunStatus(next plan.Recreation, moment plan.Moment, seen recreate.Seen) *v1alpha1.RecreationStatus {
 	begun := moment.Status

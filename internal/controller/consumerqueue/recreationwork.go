@@ -81,6 +81,12 @@ func (w *recreationWork) inspect(ctx context.Context) (result phaseResult) {
 	return result
 }
 
+// decideBy decides by the consumers and messages of the queue.
+func decideBy(queue recreate.QueueSeen, next plan.Recreation, moment plan.Moment) plan.Verdict {
+	moment.Consumers, moment.Ready = queue.Consumers, int64(queue.Ready)
+	return next.Decide(moment)
+}
+
 // errOutdatedWork ends work if the status has changed since, for example by another manager.
 var errOutdatedWork = errors.New("the status of the recreation has changed")
 
