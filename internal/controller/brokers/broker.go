@@ -93,6 +93,8 @@ type Recreator interface {
 	Find(queue string) []string
 	// Check fails with a *recreate.Error if the queue cannot be recreated, and writes nothing.
 	Check(ctx context.Context, r recreate.Recreation) error
+	// Count returns how many consumers and ready messages the queue has. It uses no request to the management API.
+	Count(ctx context.Context, r recreate.Recreation) (recreate.QueueSeen, error)
 	// Inspect returns the state of the queues and the fence at the broker.
 	Inspect(ctx context.Context, r recreate.Recreation) (recreate.Seen, error)
 	// Consumers returns how many consumers of the queue the broker lists, and how many of them follow the contract in a ConfigMap.

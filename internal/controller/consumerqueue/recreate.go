@@ -25,6 +25,8 @@ const (
 	progressInterval = 5 * time.Second
 	// inspectionAge is for how long the consumers and messages that were counted in a queue are current.
 	inspectionAge = 5 * time.Second
+	// checkInterval is how long a queue that is in use is only counted, until it is checked again.
+	checkInterval = 5 * time.Minute
 	// slotAgain is how soon a queue tries again for a slot.
 	slotAgain = time.Second
 	// refusedAgain is how soon a refused recreation is checked again; busyAgain, if the queue is in use.
@@ -100,18 +102,19 @@ func (v *vhostScope) newRecreationID() string { return recreate.NewID(v.key().St
 func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) (plan.Verdict, *v1alpha1.RecreationStatus) {
 	key := v.key()
 	task := v.recreations.get(key, moment.Status)
+	inspected, known := task.lastResult()
 	isNew := task.exists() && !task.isRunning() && moment.Now.Sub(task.ended) < inspectionAge
 	if !isNew && !task.isRunning() {
 		work, err := v.workOf(moment.Status)
 		if err != nil {
 			return plan.Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: err.Error()}, nil
 		}
+		work.former, work.isInUse = inspected, func(queue recreate.QueueSeen) bool { return !decideBy(queue, next, moment).Begins }
 		if _, isPaused := plan.PauseEnds(&moment.Status); !isPaused && next.MayPauseConsumers(moment) {
 			work.configMap = v.contractConfigMap()
 		}
 		v.recreations.begin(key, moment.Status, work.run)
 	}
-	inspected, known := task.lastResult()
 	if !known {
 		return plan.Verdict{Reason: v1alpha1.ReasonRecreationPending, Message: fmt.Sprintf(
 			"the consumers and messages of queue %q are being counted", next.Queue.Name)}, nil
@@ -123,7 +126,7 @@ func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) 
 	case inspected.err == nil && inspected.seen.IsNew:
 		v.connection.RequestCatchUp()
 		fallthrough
-	case !isNew:
+	case !isNew, inspected.onlyCounted:
 		return plan.Verdict{Reason: v1alpha1.ReasonRecreationPending, Again: slotAgain, Message: fmt.Sprintf(
 			"queue %q is about to be recreated", next.Queue.Name)}, nil
 	case !v.recreations.reserve(key, v.place(), false):
@@ -136,8 +139,7 @@ func (v *vhostScope) decideRecreation(next plan.Recreation, moment plan.Moment) 
 // verdictOfInspection decides by the answer of the broker.
 func verdictOfInspection(next plan.Recreation, moment plan.Moment, inspected phaseResult) plan.Verdict {
 	if inspected.err == nil {
-		moment.Consumers, moment.Ready = inspected.seen.Queue.Consumers, int64(inspected.seen.Queue.Ready)
-		return next.Decide(moment)
+		return decideBy(inspected.seen.Queue, next, moment)
 	}
 	verdict := plan.Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: conditions.ErrorSummary(inspected.err), Again: refusedAgain}
 	switch recreate.ReasonOf(inspected.err) {

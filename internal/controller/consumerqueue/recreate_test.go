@@ -109,6 +109,15 @@ func (w *recreationWorld) task() (task *recreationTask, runs bool) {
 	return task, task != nil && task.isRunning()
 }
 
+// age makes the last inspection older.
+func (w *recreationWorld) age(by time.Duration) {
+	w.t.Helper()
+	task, _ := w.task()
+	w.reconciler.recreations.mu.Lock()
+	defer w.reconciler.recreations.mu.Unlock()
+	task.ended, task.result.checked = task.ended.Add(-by), task.result.checked.Add(-by)
+}
+
 // settle reconciles until no task runs, and awaitTask has received the end of the last one.
 func (w *recreationWorld) settle() {
 	w.t.Helper()
@@ -273,6 +282,61 @@ func TestAQueueThatWaitsToBeRecreatedIsReady(t *testing.T) {
 			topologytest.Equal(t, "TTL", nil, w.ttl())
 		})
 	}
+}
+
+// A queue may be in use for days, and each check takes about eight requests to RabbitMQ.
+func TestAQueueInUseIsCountedOftenAndCheckedRarely(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty, func(w *recreationWorld) { w.engine.seen.Consumers = 1 })
+	w.wantTTL(whenEmpty)
+	w.settle()
+	topologytest.Equal(t, "checks at first", 1, w.engine.checks)
+	for _, test := range []struct {
+		passed           time.Duration
+		consumers, ready int
+		required         string
+		checks           int
+	}{
+		{inspectionAge, 2, 7, "True WaitingForConsumers", 1},
+		{inspectionAge, 0, 1, "True WaitingUntilEmpty", 1},
+		{checkInterval, 1, 0, "True WaitingForConsumers", 2},
+		{inspectionAge, 1, 1, "True WaitingForConsumers", 2},
+	} {
+		w.engine.set(func(m *memoryRecreator) { m.seen.Consumers, m.seen.Ready = test.consumers, test.ready })
+		w.age(test.passed)
+		w.settle()
+		topologytest.Equal(t, "RecreationRequired", test.required, w.conditionOf(v1alpha1.ConditionRecreationRequired))
+		topologytest.Equal(t, "checks", test.checks, w.engine.checks)
+	}
+	topologytest.Equal(t, "phases while it is in use", []string(nil), w.engine.taken())
+	w.engine.set(func(m *memoryRecreator) { m.seen.Consumers, m.seen.Ready = 0, 0 })
+	w.age(inspectionAge)
+	w.settle()
+	topologytest.Equal(t, "checked before it is recreated", true, w.engine.checks > 2)
+	topologytest.Equal(t, "phases", allPhases, w.engine.taken())
+}
+
+// A queue that was only counted may have changed in other ways since it was checked.
+func TestARecreationBeginsOnlyAfterACheck(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, automatic, func(w *recreationWorld) { w.engine.seen.Ready = 200_000 })
+	w.wantTTL(automatic)
+	w.settle()
+	w.age(inspectionAge)
+	w.settle()
+	topologytest.Equal(t, "checks", 1, w.engine.checks)
+	w.engine.set(func(m *memoryRecreator) {
+		m.during[v1alpha1.RecreationWaiting] = func(context.Context) error {
+			return &recreate.Error{Reason: recreate.MissingPermission, Message: "no policymaker"}
+		}
+	})
+	w.wantTTL(strings.Replace(automatic, "Automatic", "Automatic, maxReadyMessages: 300000", 1))
+	w.settle()
+	topologytest.Equal(t, "phases before a check", []string(nil), w.engine.taken())
+	w.age(inspectionAge)
+	w.settle()
+	topologytest.Equal(t, "after a check", "True RecreationBlocked", w.conditionOf(v1alpha1.ConditionRecreationRequired))
+	topologytest.Equal(t, "phases", []string(nil), w.engine.taken())
 }
 
 func TestAnApprovedQueueIsMigrated(t *testing.T) {

@@ -62,6 +62,9 @@ type phaseResult struct {
 	// seen, listed and following are set in phase Waiting. listed and following count consumers; see plan.ConsumerCounts.
 	seen              recreate.Seen
 	listed, following int
+	// checked is when the queue was last checked and inspected. onlyCounted: this result only updates the counts since then.
+	checked     time.Time
+	onlyCounted bool
 
 	progress recreate.Progress
 	swapped  recreate.Swapped

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
@@ -32,15 +33,16 @@ type recreationWork struct {
 	connection *brokers.Broker
 	// configMap has the contract of consumers that may be asked to pause; empty if they may not.
 	configMap string
+	// former is the last result of phase Waiting. isInUse reports whether a recreation waits for consumers or messages of the queue.
+	former  phaseResult
+	isInUse func(recreate.QueueSeen) bool
 }
 
 // run does the work of the phase in the status.
 func (w *recreationWork) run(ctx context.Context, report func(recreate.Progress)) (result phaseResult) {
 	switch w.status.Phase {
 	case v1alpha1.RecreationWaiting:
-		if result.err = w.engine.Check(ctx, w.recreation); result.err == nil {
-			result.seen, result.err = w.engine.Inspect(ctx, w.recreation)
-		}
+		result = w.inspect(ctx)
 		if result.err == nil && result.seen.Queue.Consumers > 0 && w.configMap != "" {
 			result.listed, result.following = w.engine.Consumers(ctx, w.recreation, w.configMap)
 		}
@@ -57,6 +59,32 @@ func (w *recreationWork) run(ctx context.Context, report func(recreate.Progress)
 		}
 	}
 	return result
+}
+
+// inspect checks and inspects the queue. That takes about eight requests to the management API, and a queue can be in use for days. So
+// most of the time inspect only counts the consumers and messages of such a queue.
+func (w *recreationWork) inspect(ctx context.Context) (result phaseResult) {
+	if former := w.former; former.err == nil && time.Since(former.checked) < checkInterval {
+		queue, err := w.engine.Count(ctx, w.recreation)
+		if err != nil {
+			return phaseResult{err: err}
+		}
+		if w.isInUse(queue) {
+			former.seen.Queue.Consumers, former.seen.Queue.Ready, former.onlyCounted = queue.Consumers, queue.Ready, true
+			return former
+		}
+	}
+	if result.err = w.engine.Check(ctx, w.recreation); result.err == nil {
+		result.seen, result.err = w.engine.Inspect(ctx, w.recreation)
+	}
+	result.checked = time.Now()
+	return result
+}
+
+// decideBy decides by the consumers and messages of the queue.
+func decideBy(queue recreate.QueueSeen, next plan.Recreation, moment plan.Moment) plan.Verdict {
+	moment.Consumers, moment.Ready = queue.Consumers, int64(queue.Ready)
+	return next.Decide(moment)
 }
 
 // errOutdatedWork ends work if the status has changed since, for example by another manager.

@@ -22,6 +22,7 @@ type memoryRecreator struct {
 	// listed and following are what Consumers returns.
 	listed, following int
 	calls             []string
+	checks            int                 // calls of Check
 	hold              map[string][]string // IDs of recreations by queue, for Find
 	holdBindings      []vhost.Binding
 	fenced            bool
@@ -74,12 +75,19 @@ func (m *memoryRecreator) Check(ctx context.Context, r recreate.Recreation) erro
 		return &recreate.Error{Reason: recreate.BoundQueue, Message: "the queue is bound"}
 	}
 	m.mu.Lock()
+	m.checks++
 	check := m.during[v1alpha1.RecreationWaiting]
 	m.mu.Unlock()
 	if check == nil {
 		return nil
 	}
 	return check(ctx)
+}
+
+func (m *memoryRecreator) Count(context.Context, recreate.Recreation) (recreate.QueueSeen, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.seen, nil
 }
 
 func (m *memoryRecreator) Inspect(context.Context, recreate.Recreation) (recreate.Seen, error) {

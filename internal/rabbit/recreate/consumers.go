@@ -7,6 +7,11 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/management"
 )
 
+// Count returns how many consumers and ready messages the queue has. It uses no request to the management API.
+func (r *Recreator) Count(ctx context.Context, rec Recreation) (QueueSeen, error) {
+	return r.count(ctx, rec.Queue.Name)
+}
+
 // Consumers returns how many consumers of the queue the broker lists for Warren's user, and how many of them follow the contract in
 // a ConfigMap. RabbitMQ lists the consumers of other users only for the tags monitoring and administrator, and none if it collects no
 // statistics. A listing that fails counts as an empty one, because a recreation can wait for the consumers without it.
