@@ -56,6 +56,10 @@ type Config struct {
 	// known. It is not part of Fingerprint.
 	KnownOwners func() func(owner string) bool `json:"-"`
 
+	// Recreates reports whether a recreation of a queue is under way through this connection. The fence of any other recreation is
+	// removed once no delete can be running. If Recreates is nil, such a fence stays. It is not part of Fingerprint.
+	Recreates func(queue string) bool `json:"-"`
+
 	// HoldsLease reports whether this process still leads. If it does not, nothing is deleted, no fence is changed, and recreations
 	// stop. If HoldsLease is nil, the process always leads. It is not part of Fingerprint.
 	HoldsLease func() bool `json:"-"`

@@ -138,6 +138,7 @@ func (p *Pool) Ensure(key types.NamespacedName, created time.Time, config rabbit
 		return nil, err
 	}
 	config.KnownOwners = p.knownOwners
+	config.Recreates = func(queue string) bool { return p.recreates(key, queue) }
 	p.recordOwner(config.Owner)
 	notify := func(notice snapshot.Notice) { p.handleNotice(key, notice) }
 	opened, err := p.connect(config, p.logger.WithValues("brokerConnection", key), notify)
@@ -180,6 +181,14 @@ func (p *Pool) listOwners() map[string]bool {
 		owners[string(list.Items[i].UID)] = true
 	}
 	return owners
+}
+
+// recreates reports whether a ConsumerQueue of a BrokerConnection recreates a queue, or whether that is not known.
+func (p *Pool) recreates(key types.NamespacedName, queue string) bool {
+	queues, err := QueuesOf(p.stopping, p.reader, key)
+	return err != nil || slices.ContainsFunc(queues, func(cq v1alpha1.ConsumerQueue) bool {
+		return cq.Status.Recreation.IsUnderWay() && cq.Status.Recreation.Queue == queue
+	})
 }
 
 // Get returns the open connection of a BrokerConnection; nil if there is none.

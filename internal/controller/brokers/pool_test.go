@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/brokers/brokerstest"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/controller/trigger"
@@ -172,6 +173,26 @@ func TestConnections(t *testing.T) {
 		t.Error("the third connection is still open")
 	}
 	connections.Close(key)
+}
+
+func TestQueuesThatAConnectionRecreates(t *testing.T) {
+	t.Parallel()
+	recreating := func(name, queue string, phase v1alpha1.RecreationPhase) *v1alpha1.ConsumerQueue {
+		cq := controllertest.Named(t, "shop", name, `{}`)
+		cq.Status.Recreation = &v1alpha1.RecreationStatus{Queue: queue, Phase: phase}
+		return cq
+	}
+	elsewhere := recreating("elsewhere", "elsewhere", v1alpha1.RecreationSwapping)
+	elsewhere.Spec.ConnectionRef = &v1alpha1.LocalObjectReference{Name: "other"}
+	connections := NewPool(controllertest.Client(t, []controllertest.AddIndexes{AddIndexes}, elsewhere,
+		recreating("orders", "orders.dlq", v1alpha1.RecreationSwapping), recreating("invoices", "invoices", v1alpha1.RecreationWaiting),
+		controllertest.Named(t, "shop", "returns", `{}`),
+	), logr.Discard(), ConnectWithin(management.NewLimits(0), 0))
+	for queue, want := range map[string]bool{
+		"orders.dlq": true, "orders": false, "invoices": false, "returns": false, "elsewhere": false,
+	} {
+		topologytest.Equal(t, queue, want, connections.recreates(types.NamespacedName{Namespace: "shop", Name: "default"}, queue))
+	}
 }
 
 // The oldest BrokerConnections of a namespace have a connection, whatever the order in which they are reconciled.

@@ -107,6 +107,8 @@ type Settings struct {
 	Standing *Standing
 	// KnownOwners returns a function that reports whether an owner belongs to this process. If it is nil, all do.
 	KnownOwners func() func(owner string) bool
+	// Recreates reports whether a recreation of a queue is under way for Owner. If it is nil, the fences of Owner's recreations stay.
+	Recreates func(queue string) bool
 	// HoldsLease reports whether this process still leads; it always does if nil.
 	HoldsLease func() bool
 	// Crash ends operations between two steps, in tests only.

@@ -127,8 +127,8 @@ type leftover struct {
 // needs, on any connection. It ignores the time in the name of a fence: another clock may have written it, and the process that put
 // the fence up may have been stopped for a while.
 //
-// A recreation takes its own fences down; see ClearRecreation. Only if no BrokerConnection of this process has the owner, the
-// recreation may never continue. Its fence is closed for longer while a delete may be running, so it must be unchanged for longer.
+// A recreation takes its own fences down; see ClearRecreation. If nothing continues the recreation, nothing shows when its delete has
+// ended. Its fence is closed for longer while a delete may be running, so it must be unchanged for longer.
 //
 // Only the leader works for an owner. A former leader has lost the lease longer ago than its budget lasts, and deletes nothing any
 // more; see deleteOne. Its fences are taken down before the sentinels expire, once no delete that it sent is running; see
@@ -145,12 +145,12 @@ func (s recovery) leftoverFences() (strays []leftover, cluster string) {
 		name, _ := fence.ParseName(policy.Name)
 		_, known := s.deletions.isTracked(policy.Name)
 		own := known || name.Owner == s.Owner
-		if s.Standing.Has(policy.Name) || name.Recreation && (own || isKnown(name.Owner)) {
+		if s.Standing.Has(policy.Name) || name.Recreation && s.mayContinue(name.Owner, policy, isKnown) {
 			continue
 		}
 		wait := s.Times.Stray
 		if name.Recreation {
-			wait += s.Times.Vanish
+			own, wait = false, wait+s.Times.Vanish
 		}
 		seen, before := s.sighted[policy.Name]
 		if !before || !own && !snapshot.SamePolicy(seen.policy, policy) {
@@ -164,12 +164,21 @@ func (s recovery) leftoverFences() (strays []leftover, cluster string) {
 			}
 			continue
 		}
-		strays = append(strays, leftover{policy: policy, foreign: !known, seen: age})
+		strays = append(strays, leftover{policy: policy, foreign: !known || name.Recreation, seen: age})
 	}
 	if s.sighted = sighted; next > 0 {
 		s.deletions.refreshIn(next, s.observer.RequestRefresh)
 	}
 	return strays, cluster
+}
+
+// mayContinue reports whether the recreation that put up a fence is under way. For another owner of this process, its connection decides
+// that.
+func (s recovery) mayContinue(owner string, policy vhost.Policy, isKnown func(owner string) bool) bool {
+	if owner != s.Owner {
+		return isKnown(owner)
+	}
+	return s.Recreates == nil || slices.ContainsFunc(fence.QueuesOf(policy.Pattern.String()), s.Recreates)
 }
 
 func (s recovery) clearLeftover(ctx context.Context, cluster string, stray leftover) error {

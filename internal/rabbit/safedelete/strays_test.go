@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -200,6 +201,40 @@ func TestFencesOfOtherRecreations(t *testing.T) {
 	connected.Close()
 	g.Eventually(left).WithTimeout(rabbittest.Within).WithPolling(100 * time.Millisecond).Should(ConsistOf(mine, known))
 	g.Eventually(seen).WithTimeout(rabbittest.Within).Should(BeEmpty(), "removals are possible again")
+}
+
+// The status was lost, or the ConsumerQueue was deleted or moved to another vhost.
+func TestTheFenceOfARecreationThatNothingContinues(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	put := func(queue string) string {
+		name := fence.Name{Owner: "mine", Begun: time.Now(), Recreation: true}.String(queue)
+		vh.DeclareQueue(queue, rabbittest.Quorum(nil))
+		vh.SetPolicy(name, brokers.Policy{
+			Pattern: fence.Pattern([]string{queue}), ApplyTo: "queues",
+			Definition: map[string]any{"max-length": 0, "overflow": "reject-publish"},
+		})
+		return name
+	}
+	config := rabbittest.ConfigOf(vh)
+	config.Owner, config.KnownOwners = "mine", rabbittest.Knowing("mine")
+	var continues atomic.Bool
+	continues.Store(true)
+	config.Recreates = func(queue string) bool { return queue == "orders" && continues.Load() }
+	times := rabbittest.Unpaced()
+	times.Leftover, times.Vanish = time.Second, time.Second
+	connection := rabbittest.ConnectedWith(t, config, times)
+	orders := put("orders")
+	put("invoices")
+	left := func(g Gomega) []string {
+		g.Expect(connection.Refresh(t.Context())).To(Succeed())
+		return vh.Policies()
+	}
+	g := NewWithT(t)
+	g.Eventually(left).WithTimeout(rabbittest.Within).WithPolling(100 * time.Millisecond).Should(ConsistOf(orders))
+	continues.Store(false)
+	g.Eventually(left).WithTimeout(rabbittest.Within).WithPolling(100 * time.Millisecond).Should(BeEmpty())
+	rabbittest.Holds(t, vh, "invoices", 0)
 }
 
 // A sentinel that was left in a tier expires to the queue that the tier dead-letters to.
