@@ -114,7 +114,7 @@ func (r removal) deleteGroup(ctx context.Context, channel amqpconn.Exclusive, g 
 }
 
 func (r removal) checkGuarded(channel *amqp.Channel, queue string) error {
-	now, exists, err := passiveDeclare(channel, queue)
+	now, exists, err := amqpconn.DeclaredQueue(channel, queue)
 	if err == nil {
 		err = r.guarded(queue, now, exists)
 	}
@@ -122,15 +122,15 @@ func (r removal) checkGuarded(channel *amqp.Channel, queue string) error {
 }
 
 // guarded fails if a queue does not hold exactly its sentinels.
-func (r removal) guarded(queue string, now counts, exists bool) error {
+func (r removal) guarded(queue string, now amqp.Queue, exists bool) error {
 	switch {
 	case !exists:
 		return r.unproven(deletedElsewhere, queue)
-	case now.consumers > 0:
-		return now.beyond(0).checkEmpty(r.deleter.errs, queue)
-	case now.ready > r.count(queue, 0):
-		return now.beyond(r.count(queue, 0)).checkEmpty(r.deleter.errs, queue)
-	case now.ready < r.count(queue, 0):
+	case now.Consumers > 0:
+		return checkCounts(r.deleter.errs, queue, now)
+	case now.Messages > r.count(queue, 0):
+		return checkCounts(r.deleter.errs, queue, amqp.Queue{Messages: now.Messages - r.count(queue, 0)})
+	case now.Messages < r.count(queue, 0):
 		return r.unproven(guardTaken, queue)
 	}
 	return nil
@@ -140,11 +140,6 @@ const (
 	guardTaken       = "queue %q: another client took one of Warren's sentinels"
 	deletedElsewhere = "queue %q was deleted by another client"
 )
-
-// beyond returns the counts without Warren's own messages.
-func (h counts) beyond(own int) counts {
-	return counts{ready: max(h.ready-own, 0), consumers: h.consumers}
-}
 
 // deleteOne runs its steps on one channel, one after the other.
 func (r removal) deleteOne(ctx context.Context, channel amqpconn.Exclusive, g *group, queue string) error {
@@ -184,15 +179,15 @@ func (r removal) deleteOne(ctx context.Context, channel amqpconn.Exclusive, g *g
 func (r removal) lastCheck(channel *amqp.Channel, queue string) error {
 	for _, limit := range promptness {
 		begun := time.Now()
-		now, exists, err := passiveDeclare(channel, queue)
+		now, exists, err := amqpconn.DeclaredQueue(channel, queue)
 		switch rest := r.count(queue, 0) - 1; {
 		case err != nil:
 			return err
 		case !exists:
 			return r.unproven(deletedElsewhere, queue)
-		case now.ready > rest || now.consumers > 1:
-			return counts{ready: now.ready - rest, consumers: now.consumers - 1}.checkEmpty(r.deleter.errs, queue)
-		case now.ready < rest || now.consumers < 1:
+		case now.Messages > rest || now.Consumers > 1:
+			return checkCounts(r.deleter.errs, queue, amqp.Queue{Messages: now.Messages - rest, Consumers: now.Consumers - 1})
+		case now.Messages < rest || now.Consumers < 1:
 			return r.unproven(guardTaken, queue)
 		}
 		if time.Since(begun) < limit {
@@ -228,9 +223,10 @@ func (r removal) takeFirst(ctx context.Context, channel *amqp.Channel, queue str
 	case own: // the end of the channel returns it
 		return r.unproven("queue %q: another client took one of Warren's sentinels, or messages arrived", queue)
 	case ok && r.singleActive(queue):
-		return errors.Join(counts{ready: 1}.checkEmpty(r.deleter.errs, queue), channel.Cancel(consumerTag, false), putBack(message))
+		holds := checkCounts(r.deleter.errs, queue, amqp.Queue{Messages: 1})
+		return errors.Join(holds, channel.Cancel(consumerTag, false), putBack(message))
 	case ok:
-		return errors.Join(counts{ready: 1}.checkEmpty(r.deleter.errs, queue), putBack(message))
+		return errors.Join(checkCounts(r.deleter.errs, queue, amqp.Queue{Messages: 1}), putBack(message))
 	}
 	return r.unproven(guardTaken, queue)
 }

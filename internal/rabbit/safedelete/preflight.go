@@ -36,10 +36,10 @@ func (d *Deleter) precheck(g *group) error {
 			d.gone(queue)
 		}
 		if g.recreation != nil { // its messages are moved right before the fence goes up
-			now.ready = 0
+			now.Messages = 0
 		}
 		if refusal == nil {
-			refusal = now.checkEmpty(d.errs, queue)
+			refusal = checkCounts(d.errs, queue, now)
 		}
 	}
 	if len(g.queues) == 0 || refusal == nil {
@@ -126,9 +126,9 @@ func (p preflight) checkEmpty(ctx context.Context) {
 			p.gone(queue)
 		}
 		if p.drains(queue) {
-			now.ready = 0
+			now.Messages = 0
 		}
-		return now.checkEmpty(p.deleter.errs, queue)
+		return checkCounts(p.deleter.errs, queue, now)
 	})
 	p.without(func(g *group) error { return firstOf(g.queues, failed) })
 }

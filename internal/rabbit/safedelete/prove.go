@@ -161,7 +161,7 @@ func (p proof) refused(ctx context.Context, queue string) verdict {
 	if !exists {
 		return verdict{err: p.unproven(deletedElsewhere, queue)}
 	}
-	if err := now.checkEmpty(p.deleter.errs, queue); err != nil {
+	if err := checkCounts(p.deleter.errs, queue, now); err != nil {
 		return verdict{err: err, refilled: p.drains(queue)}
 	}
 	wait := "to be dead-lettered"
@@ -235,10 +235,10 @@ func (p proof) withdraw(ctx context.Context, queue string) error {
 	switch {
 	case !exists:
 		return p.unproven(deletedElsewhere, queue)
-	case missing && now.ready+now.consumers == 0:
+	case missing && now.Messages+now.Consumers == 0:
 		return p.unproven(guardTaken, queue)
 	}
-	return now.checkEmpty(p.deleter.errs, queue)
+	return checkCounts(p.deleter.errs, queue, now)
 }
 
 // settle waits until publishers whose messages were in flight know of the fence.

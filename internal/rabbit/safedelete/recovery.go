@@ -280,9 +280,9 @@ func (r recovery) otherConnections() (mayHave func(owner string) bool, err error
 func (r recovery) checkUnheld(ctx context.Context, cluster, policy, queue string) error {
 	now, exists, err := r.held(ctx, cluster, queue)
 	switch {
-	case err != nil, !exists, now.consumers == 0 && now.ready > 0:
+	case err != nil, !exists, now.Consumers == 0 && now.Messages > 0:
 		return err
-	case now.consumers > 0 || r.deletions.hasBrowsed(policy, queue):
+	case now.Consumers > 0 || r.deletions.hasBrowsed(policy, queue):
 		return r.errs.Fail(brokererr.ErrUnproven, stillDeleting, queue)
 	}
 	err = r.changer.DoToTheEnd(ctx, cluster, func(channel *amqp.Channel) error {
@@ -324,8 +324,8 @@ func (r recovery) checkUnheldAsConsumer(ctx context.Context, cluster, policy, qu
 		if message, found := next(ctx, messages, time.After(consumerWait)); found {
 			return errors.Join(stopConsuming(exclusive.Channel, messages), r.unprovenBy(message, policy, queue))
 		}
-		now, exists, err := passiveDeclare(exclusive.Channel, queue)
-		if err == nil && exists && (now.consumers != 1 || now.ready > 0) {
+		now, exists, err := amqpconn.DeclaredQueue(exclusive.Channel, queue)
+		if err == nil && exists && (now.Consumers != 1 || now.Messages > 0) {
 			err = unproven
 		}
 		return errors.Join(err, stopConsuming(exclusive.Channel, messages))

@@ -159,11 +159,11 @@ func (s *search) takeAll(ctx context.Context, queue string, origins []string, ma
 	switch {
 	case err != nil || !exists:
 		return exists, err
-	case now.consumers > 0 && mayBeHeld:
+	case now.Consumers > 0 && mayBeHeld:
 		return true, s.errs.Fail(brokererr.ErrUnproven, "a process that is gone may still hold a sentinel of queue %q", queue)
-	case now.consumers > 0 && now.ready == 0:
+	case now.Consumers > 0 && now.Messages == 0:
 		return true, nil
-	case now.consumers == 0 && (now.ready <= limit || !s.deletions.hasBrowsed(s.fence.Name, queue)):
+	case now.Consumers == 0 && (now.Messages <= limit || !s.deletions.hasBrowsed(s.fence.Name, queue)):
 		complete, err := s.take(ctx, queue, origins, limit)
 		if err != nil || complete {
 			return true, err
@@ -174,9 +174,9 @@ func (s *search) takeAll(ctx context.Context, queue string, origins []string, ma
 }
 
 // awaitNoConsumers counts the messages of a queue once it has no consumers, or settle is over.
-func (s *search) awaitNoConsumers(ctx context.Context, queue string) (now counts, exists bool, err error) {
+func (s *search) awaitNoConsumers(ctx context.Context, queue string) (now amqp.Queue, exists bool, err error) {
 	now, exists, err = s.held(ctx, s.cluster, queue)
-	for begun := time.Now(); err == nil && now.consumers > 0 && time.Since(begun) < s.settle; {
+	for begun := time.Now(); err == nil && now.Consumers > 0 && time.Since(begun) < s.settle; {
 		if err = retry.Sleep(ctx, s.errs, settlePause); err == nil {
 			now, exists, err = s.held(ctx, s.cluster, queue)
 		}
@@ -208,7 +208,7 @@ func (s *search) take(ctx context.Context, queue string, origins []string, limit
 }
 
 // takeOwn takes out the sentinels that this process has just published to a queue, and returns the counts of the queue afterwards.
-func (s *search) takeOwn(ctx context.Context, queue string) (now counts, exists bool, err error) {
+func (s *search) takeOwn(ctx context.Context, queue string) (now amqp.Queue, exists bool, err error) {
 	err = s.changer.DoToTheEnd(ctx, s.cluster, func(channel *amqp.Channel) error {
 		before := s.missing(queue, 0)
 		_, others, err := s.takeFrom(channel, queue, []string{queue}, s.maxHeld(queue))
@@ -217,7 +217,7 @@ func (s *search) takeOwn(ctx context.Context, queue string) (now counts, exists 
 		case s.missing(queue, 0) < before || len(others) > 0:
 			now, exists, err = s.putAllBack(ctx, channel, queue, others)
 		default: // another consumer has the sentinels
-			now, exists, err = passiveDeclare(channel, queue)
+			now, exists, err = amqpconn.DeclaredQueue(channel, queue)
 		}
 		return err
 	})
@@ -274,15 +274,15 @@ func (s *search) maxHeld(queue string) int {
 // RabbitMQ may drop frames that are sent right before a channel is closed. It returns the counts of the queue afterwards.
 func (s *search) putAllBack(
 	ctx context.Context, channel *amqp.Channel, queue string, held []amqp.Delivery,
-) (now counts, exists bool, err error) {
+) (now amqp.Queue, exists bool, err error) {
 	for _, message := range held {
 		if err := putBack(message); err != nil {
 			return now, false, err
 		}
 	}
 	for begun := time.Now(); time.Since(begun) < settling; {
-		now, exists, err := passiveDeclare(channel, queue)
-		if err != nil || !exists || now.consumers == 0 { // a channel that holds a message counts as a consumer
+		now, exists, err := amqpconn.DeclaredQueue(channel, queue)
+		if err != nil || !exists || now.Consumers == 0 { // a channel that holds a message counts as a consumer
 			return now, exists, err
 		}
 		if err := retry.Sleep(ctx, s.errs, settlePause); err != nil {

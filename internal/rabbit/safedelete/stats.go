@@ -15,16 +15,6 @@ import (
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
-// counts is the result of a passive declaration. Both numbers are current. A channel that holds an unacknowledged message counts
-// as a consumer. Neither number includes messages that wait to be redelivered or dead-lettered.
-type counts struct{ ready, consumers int }
-
-// passiveDeclare returns the counts of a queue; false if the queue does not exist. Then RabbitMQ has closed the channel.
-func passiveDeclare(channel *amqp.Channel, queue string) (counts, bool, error) {
-	declared, exists, err := amqpconn.DeclaredQueue(channel, queue)
-	return counts{ready: declared.Messages, consumers: declared.Consumers}, exists, err
-}
-
 // get receives a message from a queue, if there is one.
 func get(channel *amqp.Channel, queue string) (message amqp.Delivery, ok bool, err error) {
 	err = amqpconn.Timed("basic.get", func() (err error) {
@@ -34,10 +24,11 @@ func get(channel *amqp.Channel, queue string) (message amqp.Delivery, ok bool, e
 	return message, ok, err
 }
 
-// held returns the counts of a queue on the given cluster; false if the queue does not exist.
-func (d *Deleter) held(ctx context.Context, cluster, queue string) (counts, bool, error) {
-	declared, exists, err := d.changer.DeclaredQueue(ctx, cluster, queue)
-	return counts{ready: declared.Messages, consumers: declared.Consumers}, exists, wrapQueue(queue, err)
+// held returns the current counts of a queue on the given cluster; false if the queue does not exist. A channel that holds an
+// unacknowledged message counts as a consumer. No count includes messages that wait to be redelivered or dead-lettered.
+func (d *Deleter) held(ctx context.Context, cluster, queue string) (now amqp.Queue, exists bool, err error) {
+	now, exists, err = d.changer.DeclaredQueue(ctx, cluster, queue)
+	return now, exists, wrapQueue(queue, err)
 }
 
 // wrapQueue adds the queue to an error of the broker.
@@ -152,13 +143,13 @@ func DropLimits(queue string, arguments vhost.Arguments, policies []vhost.Policy
 	return messages, bytes
 }
 
-// checkEmpty fails if the counts show messages or consumers.
-func (h counts) checkEmpty(errs brokererr.Errors, queue string) error {
+// checkCounts fails if the counts show messages or consumers.
+func checkCounts(errs brokererr.Errors, queue string, now amqp.Queue) error {
 	switch {
-	case h.ready > 0:
-		return errs.Fail(brokererr.ErrNotEmpty, "queue %q holds %s", queue, count(h.ready, "message"))
-	case h.consumers > 0:
-		text := fmt.Sprintf("%v: queue %q has %s", brokererr.ErrNotEmpty, queue, count(h.consumers, "consumer"))
+	case now.Messages > 0:
+		return errs.Fail(brokererr.ErrNotEmpty, "queue %q holds %s", queue, count(now.Messages, "message"))
+	case now.Consumers > 0:
+		text := fmt.Sprintf("%v: queue %q has %s", brokererr.ErrNotEmpty, queue, count(now.Consumers, "consumer"))
 		return errs.Because([]error{brokererr.ErrNotEmpty, brokererr.ErrConsumed}, text)
 	}
 	return nil
