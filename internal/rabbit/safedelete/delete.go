@@ -223,7 +223,8 @@ func (r removal) takeFirst(ctx context.Context, channel *amqp.Channel, queue str
 	case own: // the end of the channel returns it
 		return r.unproven("queue %q: another client took one of Warren's sentinels, or messages arrived", queue)
 	case ok && r.singleActive(queue):
-		return errors.Join(checkCounts(r.deleter.errs, queue, amqp.Queue{Messages: 1}), channel.Cancel(consumerTag, false), putBack(message))
+		holds := checkCounts(r.deleter.errs, queue, amqp.Queue{Messages: 1})
+		return errors.Join(holds, channel.Cancel(consumerTag, false), putBack(message))
 	case ok:
 		return errors.Join(checkCounts(r.deleter.errs, queue, amqp.Queue{Messages: 1}), putBack(message))
 	}
