@@ -159,8 +159,8 @@ func (h counts) checkEmpty(errs brokererr.Errors, queue string) error {
 	case h.ready > 0:
 		return errs.Fail(brokererr.ErrNotEmpty, "queue %q holds %s", queue, text.Count(h.ready, "message"))
 	case h.consumers > 0:
-		text := fmt.Sprintf("%v: queue %q has %s", brokererr.ErrNotEmpty, queue, text.Count(h.consumers, "consumer"))
-		return errs.Because([]error{brokererr.ErrNotEmpty, brokererr.ErrConsumed}, text)
+		message := fmt.Sprintf("%v: queue %q has %s", brokererr.ErrNotEmpty, queue, text.Count(h.consumers, "consumer"))
+		return errs.Because([]error{brokererr.ErrNotEmpty, brokererr.ErrConsumed}, message)
 	}
 	return nil
 }
