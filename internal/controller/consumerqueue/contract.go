@@ -176,7 +176,8 @@ func (v *vhostScope) ensureConfigMap(ctx context.Context, c contract, asked bool
 func (v *vhostScope) own(configMap *corev1.ConfigMap) error {
 	err := controllerutil.SetControllerReference(v.cq, configMap, v.client.Scheme(), controllerutil.WithBlockOwnerDeletion(false))
 	if owned, another := errors.AsType[*controllerutil.AlreadyOwnedError](err); another {
-		return fmt.Errorf("%w, because it belongs to %s %q. Name another in spec.contract", errNotManaged, owned.Owner.Kind, owned.Owner.Name)
+		return fmt.Errorf("%w, because it belongs to %s %q. Name another in spec.contract",
+			errNotManaged, owned.Owner.Kind, owned.Owner.Name)
 	}
 	return err
 }

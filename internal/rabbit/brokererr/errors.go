@@ -157,8 +157,8 @@ type Failure struct {
 	text    string
 }
 
-// New returns an error with reasons. The text must contain no secret.
-func New(text string, reasons ...error) error { return &Failure{reasons: reasons, text: text} }
+// New returns an error with reasons. The message must contain no secret.
+func New(message string, reasons ...error) error { return &Failure{reasons: reasons, text: message} }
 
 func (f *Failure) Error() string   { return f.text }
 func (f *Failure) Unwrap() []error { return f.reasons }
@@ -225,8 +225,8 @@ var (
 
 // untimed removes the current time from Go's error about a certificate that has expired or is not valid yet. With it, each attempt would
 // have another text and change a status.
-func untimed(text string) string {
-	return notYetValid.ReplaceAllString(expired.ReplaceAllString(text, "valid until "), "valid from ")
+func untimed(message string) string {
+	return notYetValid.ReplaceAllString(expired.ReplaceAllString(message, "valid until "), "valid from ")
 }
 
 // SameCluster returns ErrOtherCluster unless the broker certainly belongs to the wanted cluster. wanted is the Key of a cluster.
@@ -315,29 +315,29 @@ func WithoutCode(reason string) string {
 }
 
 // WithoutCredentials removes user and password from all URIs in a text.
-func WithoutCredentials(text string) string { return credentials.ReplaceAllString(text, "$1") }
+func WithoutCredentials(message string) string { return credentials.ReplaceAllString(message, "$1") }
 
 const redacted = "[redacted]"
 
 // redact removes credentials from a text: everything before an @ in a URI, user and password as in the header Authorization, which a
 // server may quote, and the password in each spelling that a URI may have. The last rule skips passwords shorter than four bytes, because
 // replacing each "a" in a text would reveal the password. It also skips a password that equals the user's name.
-func (e Errors) redact(text string) string {
-	text = WithoutCredentials(text)
+func (e Errors) redact(message string) string {
+	message = WithoutCredentials(message)
 	if e.Password != "" {
-		text = strings.ReplaceAll(text, base64.StdEncoding.EncodeToString([]byte(e.Username+":"+e.Password)), redacted)
+		message = strings.ReplaceAll(message, base64.StdEncoding.EncodeToString([]byte(e.Username+":"+e.Password)), redacted)
 	}
 	if len(e.Password) < 4 || e.Password == e.Username {
-		return text
+		return message
 	}
 	spellings := []string{
 		e.Password, url.QueryEscape(e.Password), url.PathEscape(e.Password), url.UserPassword("", e.Password).String()[1:],
 	}
 	slices.SortFunc(spellings, func(a, b string) int { return len(b) - len(a) })
 	for _, spelling := range spellings {
-		text = strings.ReplaceAll(text, spelling, redacted)
+		message = strings.ReplaceAll(message, spelling, redacted)
 	}
-	return text
+	return message
 }
 
 // TooLarge returns an error for an answer that exceeds its limit. The text is the same for each attempt, because it appears in a
@@ -365,8 +365,8 @@ func (e Errors) Ended(ctx context.Context, err error) error {
 }
 
 // AddTo appends to the text of an error, and retains its reasons.
-func (e Errors) AddTo(err error, text string) error {
-	extended := &Failure{text: e.redact(err.Error() + "; " + text)}
+func (e Errors) AddTo(err error, message string) error {
+	extended := &Failure{text: e.redact(err.Error() + "; " + message)}
 	for _, reason := range []error{
 		ErrAccessRefused, ErrOtherCluster, ErrNotEmpty, ErrUnproven, ErrUnreachable, ErrTimeout, ErrClosed,
 		context.Canceled, context.DeadlineExceeded,
