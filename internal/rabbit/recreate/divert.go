@@ -47,43 +47,52 @@ func (r *Recreator) Divert(
 	if err := retry.Sleep(ctx, r.Errors, registering); err != nil {
 		return err
 	}
+	_, err := r.divertAll(ctx, rec, record)
+	return err
+}
+
+// divertAll moves bindings to the hold until the queue has none, and reports whether it had any. If record is nil, it records none of
+// them: the hold has them.
+func (r *Recreator) divertAll(
+	ctx context.Context, rec Recreation, record func(context.Context, []vhost.Binding) error,
+) (found bool, err error) {
+	var bindings []vhost.Binding
 	for range divertRounds {
-		bindings, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
+		bindings, err = r.bindingsOf(ctx, rec, rec.Queue.Name)
 		if err != nil || len(bindings) == 0 {
-			return err
+			return found, err
 		}
+		found = true
 		all := union(rec.Bindings, bindings)
 		if err := checkBindings(rec, all); err != nil {
-			return err
+			return found, err
 		}
-		if len(all) > len(rec.Bindings) {
+		if len(all) > len(rec.Bindings) && record != nil {
 			if err := record(ctx, all); err != nil {
-				return err
+				return found, err
 			}
-			rec.Bindings = all
 		}
+		rec.Bindings = all
 		if err := r.divertBindings(ctx, rec, bindings); err != nil {
-			return err
+			return found, err
+		}
+	}
+	return found, comeBack(rec, bindings)
+}
+
+// comeBack returns why bindings could not be removed. RabbitMQ distinguishes bindings by the types of their arguments (3.10, 4.0, 4.3),
+// and the management API does not show the types: Warren unbinds and binds with integers of 64 bits.
+func comeBack(rec Recreation, bindings []vhost.Binding) error {
+	for _, binding := range bindings {
+		for key, value := range binding.Arguments {
+			if _, isInteger := value.(int64); isInteger {
+				return refuse(BindingsComeBack, "queue %q: Warren cannot remove its binding to exchange %q, perhaps because "+
+					"argument %q is an integer of less than 64 bits; unbind the queue by hand", rec.Queue.Name, binding.Source, key)
+			}
 		}
 	}
 	return refuse(BindingsComeBack, "queue %q: another client binds the queue again each time Warren moves its bindings to queue "+
 		"%q; stop that client", rec.Queue.Name, rec.Hold())
-}
-
-// divertLate moves the bindings that other clients have made since Divert to the hold, and reports whether there were any. It records
-// none of them, because the hold has them.
-func (r *Recreator) divertLate(ctx context.Context, rec Recreation) (late bool, err error) {
-	bindings, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
-	if err != nil || len(bindings) == 0 {
-		return false, err
-	}
-	if err := checkBindings(rec, union(rec.Bindings, bindings)); err != nil {
-		return true, err
-	}
-	if err := r.divertBindings(ctx, rec, bindings); err != nil {
-		return true, err
-	}
-	return true, retry.Sleep(ctx, r.Errors, inFlight)
 }
 
 // divertBindings binds the hold before it unbinds the queue.

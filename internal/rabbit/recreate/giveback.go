@@ -229,13 +229,18 @@ func dropsBeyond(queue string, limit int64, unit string) error {
 		"set overflow to reject-publish in a policy of the queue until it is recreated", queue, limit, unit)
 }
 
-// rebind binds the queue before it unbinds the hold.
+// rebind binds the queue before it unbinds the hold. It makes no binding that the queue seems to have, because Divert may have failed
+// to remove it; see comeBack.
 func (r *Recreator) rebind(ctx context.Context, rec Recreation) error {
 	bindings, err := r.bindingsOf(ctx, rec, rec.Hold())
 	if err != nil {
 		return err
 	}
-	if err := r.bind(ctx, rec.Queue.Name, bindings); err != nil {
+	kept, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
+	if err != nil {
+		return err
+	}
+	if err := r.bind(ctx, rec.Queue.Name, union(kept, bindings)[len(kept):]); err != nil {
 		return err
 	}
 	if err := r.Crash.Pass(StepRebound); err != nil {

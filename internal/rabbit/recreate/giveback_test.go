@@ -2,6 +2,7 @@ package recreate_test
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -152,6 +153,38 @@ func TestRecreationKeepsALateBinding(t *testing.T) {
 				if !bound {
 					t.Error("the binding is lost")
 				}
+			})
+		})
+	}
+}
+
+// The management API does not show the type of a number, and RabbitMQ distinguishes bindings by it.
+func TestRecreationOfAQueueWithTypedBindings(t *testing.T) {
+	cases := map[string]struct {
+		number any
+		reason recreate.Reason
+	}{
+		"an integer of 32 bits": {int32(1), recreate.BindingsComeBack},
+		"an integer of 64 bits": {int64(1), ""},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+				boundQueue(vh, nil)
+				vh.DeclareExchange("headers", "headers", nil)
+				vh.Bind("headers", "orders", "", map[string]any{"x-match": "all", "version": test.number})
+				before := vh.Definitions()
+				run := recreation(t, vh, nil)
+				run.failed = func(err error) {
+					if says := `argument "version" is an integer of less than 64 bits`; !strings.Contains(err.Error(), says) {
+						t.Errorf("%q does not say %q", err, says)
+					}
+				}
+				run.run()
+				if run.backedOut != test.reason {
+					t.Errorf("it went back because of %q, not %q", run.backedOut, test.reason)
+				}
+				run.mustBeAsBefore(before, test.reason == "")
 			})
 		})
 	}

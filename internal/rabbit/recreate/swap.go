@@ -89,11 +89,16 @@ func (r *Recreator) awaitName(ctx context.Context, rec Recreation) error {
 // emptyAgain moves messages before the fence stands: dead letters of the tiers, and all that arrived while Warren was down. If another
 // client has bound the queue since Divert, they came through its bindings.
 func (r *Recreator) emptyAgain(ctx context.Context, rec Recreation, swapped *Swapped) error {
-	late, err := r.divertLate(ctx, rec)
+	late, err := r.divertAll(ctx, rec, nil)
 	if err != nil {
 		return err
 	}
-	rec.Emptied = !late
+	if late {
+		if err := retry.Sleep(ctx, r.Errors, inFlight); err != nil {
+			return err
+		}
+		rec.Emptied = false
+	}
 	progress, err := r.Empty(ctx, rec, nil)
 	swapped.Moved += progress.Moved
 	swapped.Past += progress.Past
