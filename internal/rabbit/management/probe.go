@@ -125,7 +125,7 @@ func (c *Client) Identity(ctx context.Context) (found vhost.Cluster, answer Over
 	}
 	found = vhost.Cluster{Name: answer.ClusterName, Endpoint: c.Endpoint}
 	for _, parameter := range parameters {
-		if id, text := parameter.Value.(string); text && parameter.Name == "internal_cluster_id" {
+		if id, isText := parameter.Value.(string); isText && parameter.Name == "internal_cluster_id" {
 			found.ID = vhost.HashedClusterID(id)
 		}
 	}

@@ -88,11 +88,11 @@ func (o otherOwners) clone() otherOwners { return otherOwners{maps.Clone(o.named
 
 // String is empty if there are none.
 func (o otherOwners) String() string {
-	text := strings.Join(slices.Sorted(maps.Keys(o.named)), ", ")
+	owners := strings.Join(slices.Sorted(maps.Keys(o.named)), ", ")
 	if o.more > 0 {
-		text += fmt.Sprintf(", and the owners of %d more connections and fences", o.more)
+		owners += fmt.Sprintf(", and the owners of %d more connections and fences", o.more)
 	}
-	return text
+	return owners
 }
 
 // otherInstances looks for other instances on behalf of one connection.
