@@ -91,7 +91,8 @@ func Managers(managers []Manager, pluginVersion string, err error) []Result {
 // skew checks that the plugin's version differs from the manager's by at most one minor version.
 func skew(object, manager, plugin string) Result {
 	result := Result{
-		State: OK, Check: "versions", Object: object, Message: fmt.Sprintf("manager %s, kubectl warren %s", VersionOrUnknown(manager), plugin),
+		State: OK, Check: "versions", Object: object,
+		Message: fmt.Sprintf("manager %s, kubectl warren %s", VersionOrUnknown(manager), plugin),
 	}
 	of, errManager := version.ParseSemantic(manager)
 	by, errPlugin := version.ParseSemantic(plugin)
