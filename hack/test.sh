@@ -29,15 +29,16 @@ run_tests() {
 # then Warren does not delete a queue.
 quiet=(./internal/rabbit/recreate ./internal/rabbit ./internal/rabbit/{safedelete,observe,brokermatch,change})
 
+# test/e2e and test/plugin run last and alone, because each runs as many specs at a time as the machine can bear.
 quick() {
   local status=0
-  # The longest packages begin first.
-  local longest=(./test/e2e ./test/plugin ./test/faults ./test/monitoring ./internal/rabbit/mover ./test/consumer ./test/deployment)
+  local longest=(./test/monitoring ./test/faults ./internal/rabbit/mover) last=(./test/e2e ./test/plugin)
   export WARREN_TEST_LABELS='!extended && !soak && !bench'
   run_tests cover-rabbit.out -short -p=2 -parallel=4 "${quiet[@]}" || status=1
   # shellcheck disable=SC2046 # packages have no spaces
   run_tests cover.out -short -p=4 "${longest[@]}" $(go list ./... ./consumer/... ./cmd/kubectl-warren/... |
-    grep -vE '/test/(gitops|incluster|cluster)$' | grep -vxFf <(go list "${quiet[@]}" "${longest[@]}")) || status=1
+    grep -vE '/test/(gitops|incluster|cluster)$' | grep -vxFf <(go list "${quiet[@]}" "${longest[@]}" "${last[@]}")) || status=1
+  run_tests cover-last.out -short -p=1 "${last[@]}" || status=1
   ((!status)) || return "$status"
   go build -o /dev/null ./examples/orders
   GOWORK=off go -C consumer/otelconsumer test -race -shuffle=on ./...
@@ -49,7 +50,7 @@ extended() {
   export WARREN_TEST_LABELS=extended
   run_tests cover-extended.out -p=2 ./internal/rabbit ./internal/rabbit/... ./internal/ownership \
     ./test/{e2e,faults,plugin,deployment,cluster,consumer,facts,stopping} ./cmd/warren-conformance
-  [[ -z ${WARREN_COVERAGE:-} ]] || hack/coverage.sh cover-rabbit.out cover.out cover-extended.out
+  [[ -z ${WARREN_COVERAGE:-} ]] || hack/coverage.sh cover-rabbit.out cover.out cover-last.out cover-extended.out
 }
 
 "${1:?usage: hack/test.sh quick|extended}"

@@ -64,7 +64,7 @@ var _ = Describe("kubectl warren check", func() {
 		w.eventuallyWarren(SatisfyAll(HaveField("Code", 2), HaveField("Out", SatisfyAll(
 			MatchRegexp(`(?m)^ok +connection `),
 			MatchRegexp(`(?m)^warning +user tags .* the user lacks the tag policymaker`),
-			ContainSubstring("rabbitmqctl set_user_tags USER management policymaker\n"),
+			ContainSubstring("rabbitmqctl set_user_tags USER PRESENT_TAGS policymaker\n"),
 			MatchRegexp(`(?m)^failed +user permissions .*amq.default`)))), "check", ofSuite)
 	})
 })
