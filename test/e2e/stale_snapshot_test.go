@@ -137,6 +137,6 @@ var _ = Describe("A queue that Warren could not declare", func() {
 		Eventually(w.EventsSoFar).Should(SatisfyAny(
 			ContainElement(HaveField("Reason", "RecreationRequired")), // a refresh before the deletion had found that
 			WithTransform(retained, ConsistOf(SatisfyAll(HaveField("Type", corev1.EventTypeNormal), HaveField("Note",
-				MatchRegexp(`it differs from the spec, and Warren cannot tell who declared it: queue "orders.retry.10s"`)))))))
+				MatchRegexp(`it differs from the spec, and Warren has no record that it declared it: queue "orders.retry.10s"`)))))))
 	})
 })

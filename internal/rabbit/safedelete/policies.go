@@ -26,7 +26,8 @@ func (p preflight) workOutPolicies(ctx context.Context, queue string, now *queue
 	case err != nil:
 		return err
 	case shown == nil || !shown.Effective.Known:
-		return p.unproven("queue %q: Warren cannot tell whether policy %q applies, and the broker does not report it", queue, unclear)
+		return p.unproven("queue %q: the broker does not report which policy applies, and the pattern of policy %q may match",
+			queue, unclear)
 	}
 	if _, own := fence.ParseName(shown.Policy); own {
 		return p.unproven("queue %q: the broker still shows policy %q of another deletion", queue, shown.Policy)
