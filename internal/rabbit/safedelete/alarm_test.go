@@ -167,7 +167,7 @@ func TestUnreadablePolicies(t *testing.T) {
 		if connection.Health().Capabilities.Statistics != true {
 			t.Error("no statistics")
 		}
-		rabbittest.MustBe(t, deleteNow(t.Context(), connection, "orders"), brokererr.ErrUnproven, `whether policy "recursive" applies`)
+		rabbittest.MustBe(t, deleteNow(t.Context(), connection, "orders"), brokererr.ErrUnproven, `the pattern of policy "recursive" may match`)
 		management.Change(nil)
 		NewWithT(t).Eventually(func() error { return deleteNow(t.Context(), connection, "orders") }).WithTimeout(rabbittest.Within).Should(Succeed())
 		mustBeClean(t, vh)
