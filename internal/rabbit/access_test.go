@@ -20,6 +20,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
 	"github.com/warren-mq/warren/test/rabbittest"
 )
@@ -198,6 +199,9 @@ func TestOddVHostsAndPrefixes(t *testing.T) {
 	for name, prefix := range map[string]string{"a/b": "", "100%41": "", "größe & co": prefix, "a+b;c=d?e#f": "", "../x": prefix, ".": ""} {
 		for _, broker := range brokers.All(t) {
 			t.Run(name+" at "+prefix+" "+broker.Version, func(t *testing.T) {
+				if prefix == "" {
+					deadline.InTestAll(t)
+				}
 				t.Parallel()
 				vh := broker.NewVHostNamed(t, name)
 				config := rabbittest.ConfigOf(vh)

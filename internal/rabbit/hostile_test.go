@@ -30,6 +30,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/hostile"
 	"github.com/warren-mq/warren/test/netfault"
 	"github.com/warren-mq/warren/test/rabbittest"
@@ -99,7 +100,7 @@ func TestHostileManagementCostsItsOwnConnectionOnly(t *testing.T) {
 // A list that is longer than any real one takes little memory while it is read, and little of it is retained. Not parallel, because it
 // measures the memory of the process.
 func TestHugeAnswersTakeLittleMemory(t *testing.T) {
-	rabbittest.InTestAll(t)
+	deadline.InTestAll(t)
 	const size, peak, left = 24 * management.Mebibyte, 80 * management.Mebibyte, 4 * management.Mebibyte
 	defer debug.SetGCPercent(debug.SetGCPercent(30)) // as in the manager
 	none := func(string) bool { return false }

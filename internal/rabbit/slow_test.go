@@ -11,6 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
 	"github.com/warren-mq/warren/test/rabbittest"
 )
@@ -30,6 +31,7 @@ func operationLimit(connection *rabbittest.Connection) func() int {
 // If the broker needs half a second for each declaration, sixteen at a time exceed the timeout of one, and end the connection each
 // time. Fewer at a time succeed.
 func TestSlowBroker(t *testing.T) {
+	deadline.InTestAll(t)
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		config := rabbittest.ConfigOf(vh)
 		slow := netfault.NewSlowAMQP(t, config.AMQPURI)
@@ -63,7 +65,7 @@ func TestSlowBroker(t *testing.T) {
 // Under an alarm the broker blocks each connection that publishes, and stops reading from it. Warren publishes on a separate connection.
 // This test publishes on the connection of declarations.
 func TestBlockedConnection(t *testing.T) {
-	rabbittest.InTestAll(t)
+	deadline.InTestAll(t)
 	t.Parallel()
 	private := brokers.NewPrivate(t)
 	vh := private.Broker.NewVHost(t)

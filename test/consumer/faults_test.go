@@ -21,6 +21,9 @@ func TestLostConnectionsLoseNoMessage(t *testing.T) {
 	for name, spec := range map[string]string{"Publish": publish, "Reject": reject, "Requeue": `{retry: {strategy: Requeue, maxAttempts: 20}}`} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name != "Publish" {
+				deadline.InTestAll(t)
+			}
 			onEach(t, spec, func(w *world) {
 				g := NewWithT(w.tb)
 				w.Publish("", "orders", bodies(messages)...)

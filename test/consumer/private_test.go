@@ -107,7 +107,5 @@ func TestAKilledBroker(t *testing.T) {
 // inTestAll skips a test in `make test`, because it needs a private broker.
 func inTestAll(t *testing.T) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("make test-all runs it")
-	}
+	deadline.InTestAll(t)
 }

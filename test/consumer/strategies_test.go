@@ -180,6 +180,9 @@ func TestADrainRepeatsNothing(t *testing.T) {
 	for name, spec := range map[string]string{"Publish": publish, "Reject": reject, "Requeue": requeue} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name != "Publish" {
+				deadline.InTestAll(t)
+			}
 			onEach(t, spec, func(w *world) {
 				g := NewWithT(w.tb)
 				w.Publish("", "orders", bodies(messages)...)

@@ -1,6 +1,9 @@
 package deadline
 
-import "time"
+import (
+	"testing"
+	"time"
+)
 
 // stretch is how much longer everything may take on a busy machine.
 const stretch = 6
@@ -12,3 +15,12 @@ func For(idle time.Duration) time.Duration { return stretch * idle }
 // Polling is the interval of Eventually. Each poll costs the API server and the brokers time, which is scarce while many tests
 // run.
 const Polling = 250 * time.Millisecond
+
+// InTestAll skips a test in `make test`, which runs with -short: another test shows the main case, or it needs a private broker or
+// many seconds.
+func InTestAll(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("make test-all runs it")
+	}
+}

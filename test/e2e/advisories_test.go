@@ -122,7 +122,7 @@ var _ = Describe("A dead-letter queue", func() {
 		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
 	})
 
-	It("that Warren may not read has an advisory after a Redrive tried, until a Redrive continues", func() {
+	It("that Warren may not read has an advisory after a Redrive tried, until a Redrive continues", Extended, func() {
 		w := newWorld(newest)
 		allow := w.forbidReading("orders.dlq")
 		w.Queue("orders", `{}`)
@@ -158,7 +158,7 @@ var _ = Describe("A dead-letter queue", func() {
 		Eventually(w.traps).WithArguments("orders").Should(BeEmpty())
 	})
 
-	It("has an advisory while others consume it, but not for Warren's own browses and Redrives", func() {
+	It("has an advisory while others consume it, but not for Warren's own browses and Redrives", Extended, func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")

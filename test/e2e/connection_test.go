@@ -133,7 +133,7 @@ var _ = Describe("A BrokerConnection", func() {
 
 var _ = Describe("A broker that cannot be read", Long, func() {
 	// Ready stays True until a broker has been unreachable for three times resyncInterval.
-	It("changes nothing for three intervals, then becomes Unreachable and its objects Unknown, never Missing", func() {
+	It("changes nothing for three intervals, then becomes Unreachable and its objects Unknown, never Missing", Extended, func() {
 		w, proxy := newProxiedWorld("5s")
 		w.Queue("orders", `{}`)
 		synced := w.Counted("orders")

@@ -77,7 +77,7 @@ var _ = Describe("Message counts", func() {
 		w.ConsistentlyReasons("orders", Equal([]string{"Declared"}))
 	})
 
-	It("cover the whole shared dead-letter queue, also with driftPolicy Report, and stay while suspended", func() {
+	It("cover the whole shared dead-letter queue, also with driftPolicy Report, and stay while suspended", Extended, func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{retry: {policy: None}, deadLetter: {queue: {name: dead}}}`)
 		w.Queue("invoices", `{retry: {policy: None}, deadLetter: {queue: {name: dead}}}`)

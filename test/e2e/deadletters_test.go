@@ -124,7 +124,7 @@ var _ = Describe("The dead-letter API", func() {
 		Expect(string(reader.EventuallyStatus("/orders/messages?expression=nothing", http.StatusBadRequest))).To(ContainSubstring("expression: "))
 	})
 
-	It("summarizes messages without their content", func() {
+	It("summarizes messages without their content", Extended, func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -300,7 +300,7 @@ var _ = Describe("The dead-letter API", func() {
 		Expect(letters(found)).To(ConsistOf(HaveField("Body", "orders"), HaveField("Body", "whose?")))
 	})
 
-	It("returns the messages that a Redrive does not hold, and how many it holds", func() {
+	It("returns the messages that a Redrive does not hold, and how many it holds", Extended, func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)
 		w.Ready("orders")
@@ -323,7 +323,7 @@ var _ = Describe("The dead-letter API", func() {
 		w.EventuallyMessages("orders", Equal(100-len(found.Items)))
 	})
 
-	It("exports all messages while a dry run that begins at the same time counts all", func() {
+	It("exports all messages while a dry run that begins at the same time counts all", Extended, func() {
 		const messages = 5000
 		w := newWorld(newest)
 		w.Queue("orders", `{}`)

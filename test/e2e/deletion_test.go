@@ -197,7 +197,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		w.expectRetained(`the main queue "orders" was not declared by Warren or is shared; the queue stays with everything that it needs: .*queue "orders.retry.30s"`, true, "never ours")
 	})
 
-	It("with driftPolicy Report deletes nothing that Warren did not declare", func() {
+	It("with driftPolicy Report deletes nothing that Warren did not declare", Extended, func() {
 		main := map[string]any{
 			"x-queue-type": "quorum", "x-dead-letter-exchange": "orders.dlx",
 			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
@@ -238,7 +238,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		}
 	})
 
-	It("retains tiers with messages that were found beside a main queue of another owner", func() {
+	It("retains tiers with messages that were found beside a main queue of another owner", Extended, func() {
 		w := newWorld(newest)
 		w.VHost.DeclareQueue("orders", map[string]any{"x-queue-type": "classic"})
 		w.VHost.DeclareQueue("orders.retry.30s", map[string]any{
@@ -254,7 +254,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		w.expectRetained(`another client declared it and the main queue "orders": queue "orders.retry.30s"`, false, "found")
 	})
 
-	It("deletes nothing in another vhost to which the connection was changed", func() {
+	It("deletes nothing in another vhost to which the connection was changed", Extended, func() {
 		w := newWorld(newest)
 		w.Queue("orders", typed)
 		w.Ready("orders")
@@ -278,7 +278,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		Expect(w.holds()).To(equalState(before))
 	})
 
-	It("is retried while the broker is down, and ends after the retry budget", Long, func() {
+	It("is retried while the broker is down, and ends after the retry budget", Extended, Long, func() {
 		back, proxyOfBack := newProxiedWorld("1s")
 		lost, proxyOfLost := newProxiedWorld("1s")
 		for _, w := range []*world{back, lost} {

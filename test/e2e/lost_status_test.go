@@ -122,7 +122,7 @@ var _ = Describe("A status that was lost", func() {
 		w.expectNothingDone()
 	})
 
-	It("does not let a finished Redrive or Purge run again when it is created from its manifest", func() {
+	It("does not let a finished Redrive or Purge run again when it is created from its manifest", Extended, func() {
 		w := newWorld(newest)
 		redrive, purge := w.finishBoth()
 		for _, object := range []client.Object{redrive, purge} {

@@ -17,14 +17,22 @@ import (
 // A queue is deleted only after two checks 10 s apart. A queue with messages is deleted after they were removed or expired.
 var untilEmpty = deadline.For(45 * time.Second)
 
-// edits are specs, each with an edit that needs fewer objects.
-var edits = map[string]struct{ from, to string }{
+// edit is a spec, and an edit of it that needs fewer objects.
+type edit struct{ from, to string }
+
+var edits = map[string]edit{
+	"a delay tier": {
+		`{retry: {delayTiers: [{delay: 10s}, {delay: 20s}]}}`, `{retry: {delayTiers: [{delay: 20s}]}}`,
+	},
+	"the dead-letter queue": {
+		`{deadLetter: {queue: {name: one}}}`, `{deadLetter: {queue: {name: two}}}`,
+	},
+}
+
+var moreEdits = map[string]edit{
 	"source bindings and keys": {
 		`{bindings: [{exchange: {name: shop, type: topic}, routingKeys: [a, b]}, {exchange: {name: old, type: fanout}}]}`,
 		`{bindings: [{exchange: {name: shop, type: topic}, routingKeys: [b, c]}, {exchange: {name: old, type: fanout}, arguments: {x: 1}}]}`,
-	},
-	"a delay tier": {
-		`{retry: {delayTiers: [{delay: 10s}, {delay: 20s}]}}`, `{retry: {delayTiers: [{delay: 20s}]}}`,
 	},
 	"a delay tier that has another delay": {
 		`{retry: {exchange: {name: retry}, delayTiers: [{delay: 10s, routingKey: soon}]}}`,
@@ -38,40 +46,13 @@ var edits = map[string]struct{ from, to string }{
 		`{retry: {exchange: {name: retry}, delayTiers: [{delay: 10s}]}}`, `{retry: {exchange: {name: again}, delayTiers: [{delay: 10s}]}}`,
 	},
 	"retry altogether": {`{}`, `{retry: {policy: None}}`},
-	"the dead-letter queue": {
-		`{deadLetter: {queue: {name: one}}}`, `{deadLetter: {queue: {name: two}}}`,
-	},
 }
 
 var _ = Describe("An object that left the spec", Long, func() {
-	Describe("is deleted when nothing needs it any more", Ordered, ContinueOnFailure, func() {
-		worlds := map[string]*world{}
-		BeforeAll(func() {
-			for name, edit := range edits {
-				w := newWorld(newest)
-				worlds[name] = w
-				w.Queue("orders", edit.from)
-				w.Ready("orders")
-				w.Queue("orders", edit.to)
-				w.Ready("orders")
-			}
-		})
+	Describe("is deleted when nothing needs it any more", Ordered, ContinueOnFailure, func() { describeEdits(edits) })
+	Describe("is deleted when nothing needs it any more", Ordered, ContinueOnFailure, Extended, func() { describeEdits(moreEdits) })
 
-		for name, edit := range edits {
-			It(name, func() {
-				fresh, w := newWorld(newest), worlds[name]
-				showLog(w.Namespace)
-				fresh.Queue("orders", edit.to)
-				fresh.Ready("orders")
-				Eventually(w.holds).WithTimeout(untilEmpty).Should(equalState(fresh.holds()))
-				w.Eventually("orders", HaveField("Status.Topology", HaveEach(HaveField("State", v1alpha1.StateInSync))),
-					HaveField("Status.Advisories", BeEmpty()))
-				Eventually(w.VHost.Policies).Should(BeEmpty())
-			})
-		}
-	})
-
-	It("stays Orphaned while it has messages, and messages of a delay tier return first", func() {
+	It("stays Orphaned while it has messages, and messages of a delay tier return first", Extended, func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{retry: {delayTiers: [{delay: 30s}, {delay: 1m}]}, deadLetter: {queue: {name: one}}}`)
 		w.Ready("orders")
@@ -94,7 +75,7 @@ var _ = Describe("An object that left the spec", Long, func() {
 		w.Ready("orders")
 	})
 
-	It("stays while a queue that must be recreated needs it, also after several edits", func() {
+	It("stays while a queue that must be recreated needs it, also after several edits", Extended, func() {
 		w := newWorld(newest)
 		w.Queue("orders", typed)
 		w.Ready("orders")
@@ -161,6 +142,34 @@ var _ = Describe("An object that left the spec", Long, func() {
 		Expect(w.queues()).To(ConsistOf("one"))
 	})
 })
+
+// describeEdits makes all edits at the same time, because each deletion takes several seconds.
+func describeEdits(edits map[string]edit) {
+	worlds := map[string]*world{}
+	BeforeAll(func() {
+		for name, edit := range edits {
+			w := newWorld(newest)
+			worlds[name] = w
+			w.Queue("orders", edit.from)
+			w.Ready("orders")
+			w.Queue("orders", edit.to)
+			w.Ready("orders")
+		}
+	})
+
+	for name, edit := range edits {
+		It(name, func() {
+			fresh, w := newWorld(newest), worlds[name]
+			showLog(w.Namespace)
+			fresh.Queue("orders", edit.to)
+			fresh.Ready("orders")
+			Eventually(w.holds).WithTimeout(untilEmpty).Should(equalState(fresh.holds()))
+			w.Eventually("orders", HaveField("Status.Topology", HaveEach(HaveField("State", v1alpha1.StateInSync))),
+				HaveField("Status.Advisories", BeEmpty()))
+			Eventually(w.VHost.Policies).Should(BeEmpty())
+		})
+	}
+}
 
 func (w *world) queues() []string {
 	var names []string

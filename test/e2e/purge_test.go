@@ -123,7 +123,7 @@ var _ = Describe("A Purge", func() {
 		}
 	})
 
-	It("deletes only its ConsumerQueue's dead letters from a shared queue", func() {
+	It("deletes only its ConsumerQueue's dead letters from a shared queue", Extended, func() {
 		w := newWorld(newest)
 		for _, name := range []string{"orders", "invoices"} {
 			w.Queue(name, `{deadLetter: {queue: {name: shop.dlq}}}`)

@@ -156,7 +156,7 @@ var _ = Describe("A Redrive", func() {
 		Eventually(func() int { return w.VHost.Ready("orders.dlq") }).Should(Equal(13))
 	})
 
-	It("moves to a tier, and to another ConsumerQueue", func() {
+	It("moves to a tier, and to another ConsumerQueue", Extended, func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{retry: {strategy: Reject, delayTiers: [{delay: 1h}]}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}]}`)
 		w.Queue("quarantine", `{}`)
@@ -251,7 +251,7 @@ var _ = Describe("A Redrive", func() {
 		w.EventuallyMessages("orders", Equal(3))
 	})
 
-	It("waits while its destination is missing, full or busy", func() {
+	It("waits while its destination is missing, full or busy", Extended, func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{queue: {maxLength: 5}}`)
 		w.Ready("orders")

@@ -56,7 +56,7 @@ var _ = Describe("ConsumerQueues that share exchanges and a dead-letter queue", 
 		Expect(some.holds()).To(equalState(all.holds()))
 	})
 
-	It("do so across namespaces that use different addresses of the vhost", func() {
+	It("do so across namespaces that use different addresses of the vhost", Extended, func() {
 		const shared = `{deadLetter: {exchange: {name: dead, type: direct, sharedWith: [%[2]s]}, routingKey: %[1]q, queue: {name: graveyard, sharedWith: [%[2]s]}}}`
 		here := newWorld(newest)
 		there := here.otherNamespace()
@@ -110,7 +110,7 @@ var _ = Describe("A dead-letter queue that another namespace names", func() {
 		Eventually(advisories(here, "orders")).ShouldNot(unconsented)
 	})
 
-	It("reports a binding of another namespace that reads it", func() {
+	It("reports a binding of another namespace that reads it", Extended, func() {
 		here := newWorld(newest)
 		there := here.otherNamespace()
 		here.Queue("orders", `{retry: {policy: None}}`)
@@ -124,20 +124,25 @@ var _ = Describe("A dead-letter queue that another namespace names", func() {
 	})
 })
 
-// conflicts: first exists before second is created. The message names the object that second cannot have.
-var conflicts = map[string]struct{ first, second, message string }{
+// conflict is a pair of specs: first exists before second is created. The message names the object that second cannot have.
+type conflict struct{ first, second, message string }
+
+var conflicts = map[string]conflict{
 	"the same main queue": {
 		`{queue: {name: work}}`, `{queue: {name: work, messageTTL: 1m}, deadLetter: {exchange: {name: x}, queue: {name: y}}, retry: {policy: None}}`,
 		`has queue "work" as its main queue`,
 	},
+	"a dead-letter queue with other settings": {
+		`{deadLetter: {queue: {name: graveyard}}}`, `{deadLetter: {queue: {name: graveyard, maxLength: 5}}}`,
+		`has the dead-letter queue "graveyard" with other settings`,
+	},
+}
+
+var moreConflicts = map[string]conflict{
 	"the same main queue with the same settings": {`{queue: {name: work}}`, `{queue: {name: work}}`, `has queue "work" as its main queue`},
 	"the same delay tier": {
 		`{retry: {delayTiers: [{delay: 1m, queueName: wait}]}}`, `{retry: {delayTiers: [{delay: 1m, queueName: wait}]}}`,
 		`has queue "wait" as its delay tier`,
-	},
-	"a dead-letter queue with other settings": {
-		`{deadLetter: {queue: {name: graveyard}}}`, `{deadLetter: {queue: {name: graveyard, maxLength: 5}}}`,
-		`has the dead-letter queue "graveyard" with other settings`,
 	},
 	"a dead-letter queue as main queue": {
 		`{deadLetter: {queue: {name: graveyard}}}`, `{queue: {name: graveyard}}`, `has queue "graveyard" as its dead-letter queue`,
@@ -157,8 +162,13 @@ var conflicts = map[string]struct{ first, second, message string }{
 	},
 }
 
-// All holders are deleted at the same time, because each deletion takes several seconds.
-var _ = Describe("ConsumerQueues that name", Ordered, ContinueOnFailure, func() {
+var (
+	_ = Describe("ConsumerQueues that name", Ordered, ContinueOnFailure, func() { describeConflicts(conflicts) })
+	_ = Describe("ConsumerQueues that name", Ordered, ContinueOnFailure, Extended, func() { describeConflicts(moreConflicts) })
+)
+
+// describeConflicts deletes all holders at the same time, because each deletion takes several seconds.
+func describeConflicts(conflicts map[string]conflict) {
 	worlds, before := map[string]*world{}, map[string]conformance.State{}
 	BeforeAll(func() {
 		for name, test := range conflicts {
@@ -202,10 +212,10 @@ var _ = Describe("ConsumerQueues that name", Ordered, ContinueOnFailure, func() 
 			})
 		}
 	})
-})
+}
 
 var _ = Describe("ConsumerQueues that name one object with different settings", func() {
-	It("name each other if that is the type of a source exchange, which stays unchanged when the holder is deleted", func() {
+	It("name each other if that is the type of a source exchange, which stays unchanged when the holder is deleted", Extended, func() {
 		w := newWorld(newest)
 		w.Queue("first", `{bindings: [{exchange: {name: shop, type: topic}}]}`)
 		w.Ready("first")
@@ -220,7 +230,7 @@ var _ = Describe("ConsumerQueues that name one object with different settings", 
 		w.Eventually("second", Condition("Ready", metav1.ConditionFalse, "RecreationRequired"))
 	})
 
-	It("become Ready when the holder changes its spec, also across namespaces", func() {
+	It("become Ready when the holder changes its spec, also across namespaces", Extended, func() {
 		here := newWorld(newest)
 		there := here.otherNamespace()
 		here.Queue("orders", `{deadLetter: {queue: {name: graveyard}}}`)
@@ -233,7 +243,7 @@ var _ = Describe("ConsumerQueues that name one object with different settings", 
 		there.readyWithin("invoices", time.Minute) // the empty queue is deleted and declared with the new settings
 	})
 
-	It("do not change the holder, even if it is younger and changes its spec", func() {
+	It("do not change the holder, even if it is younger and changes its spec", Extended, func() {
 		w := newWorld(newest)
 		w.Queue("first", `{deadLetter: {queue: {name: one}}}`)
 		w.Ready("first")

@@ -35,7 +35,7 @@ var _ = Describe("Source bindings", func() {
 		Expect(w.VHost.Definitions().Bindings).To(fromShop())
 	})
 
-	It("that were in sync are corrected although a delay tier is missing", func() {
+	It("that were in sync are corrected although a delay tier is missing", Extended, func() {
 		w := newWorld(newest)
 		w.Queue("orders", shop)
 		w.Ready("orders")

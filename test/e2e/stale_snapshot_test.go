@@ -53,7 +53,7 @@ var _ = Describe("An object to which a foreign queue dead-letters since the last
 		Expect(w.holds().Bindings).To(Equal(before.Bindings))
 	})
 
-	It("stays if the foreign queue was declared during the check for messages", func() {
+	It("stays if the foreign queue was declared during the check for messages", Extended, func() {
 		leaving, first := newProxiedWorld(rarely)
 		deleted, second := newProxiedWorld(rarely)
 		for _, w := range []*world{leaving, deleted} {

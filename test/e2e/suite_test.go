@@ -134,7 +134,7 @@ func logged(text string) (lines []string) {
 func onEachBroker(text string, body func(broker brokers.Broker), more ...any) {
 	GinkgoHelper()
 	for i, broker := range matrix {
-		It(text+", on RabbitMQ "+broker.Version, labels(i), more, func() { body(broker) })
+		It(text+", on RabbitMQ "+broker.Version, ExtendedUnless(i == 0), more, func() { body(broker) })
 	}
 }
 
@@ -143,14 +143,6 @@ func onEachBroker(text string, body func(broker brokers.Broker), more ...any) {
 func togetherOnEachBroker(text string, body func(broker brokers.Broker)) {
 	GinkgoHelper()
 	for i, broker := range matrix {
-		Describe(text+", on RabbitMQ "+broker.Version, labels(i), Ordered, ContinueOnFailure, func() { body(broker) })
+		Describe(text+", on RabbitMQ "+broker.Version, ExtendedUnless(i == 0), Ordered, ContinueOnFailure, func() { body(broker) })
 	}
-}
-
-// labels makes specs on older brokers Extended.
-func labels(at int) Labels {
-	if at == 0 {
-		return nil
-	}
-	return Extended
 }

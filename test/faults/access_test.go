@@ -55,7 +55,7 @@ var _ = Describe("A missing permission", func() {
 		flow.noneLost()
 	})
 
-	It("that was revoked is named, and existing objects stay", func() {
+	It("that was revoked is named, and existing objects stay", Extended, func() {
 		w := newBareWorld(shared)
 		user := shared.NewUser(GinkgoTB(), "management")
 		w.VHost.Grant(user, ".*", ".*", ".*")

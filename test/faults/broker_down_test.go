@@ -34,7 +34,7 @@ var _ = Describe("A broker", func() {
 	})
 
 	// Warren uses both AMQP and the management API, so the broker needs the plugin rabbitmq_management.
-	It("with only AMQP or only the management API is Unreachable, and the message names the missing one", func() {
+	It("with only AMQP or only the management API is Unreachable, and the message names the missing one", Extended, func() {
 		noManagement, noAMQP := newWorld(shared), newWorld(shared)
 		startManager(noManagement, noAMQP)
 		flows := []*flow{}

@@ -14,7 +14,7 @@ import (
 )
 
 // The specs share a private broker, because starting one takes ten seconds. Each spec sets the name of its cluster.
-var _ = Describe("With two clusters", Ordered, func() {
+var _ = Describe("With two clusters", Ordered, Extended, func() {
 	var private *brokers.Private
 	BeforeAll(func() { private = brokers.NewPrivate(GinkgoTB()) })
 

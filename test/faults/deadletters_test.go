@@ -159,7 +159,7 @@ var _ = Describe("Browsing dead letters", Label("looks"), func() {
 		Expect(peak - before).To(BeNumerically("<=", 100<<20))
 	})
 
-	It("returns messages when the client disconnects", func() {
+	It("returns messages when the client disconnects", Extended, func() {
 		l := newBrowsing()
 		response := l.begin()
 		Expect(response.Body.Close()).To(Succeed())

@@ -92,7 +92,7 @@ var _ = Describe("kubectl warren dlq, browsing", func() {
 		Expect(moved).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", ContainSubstring("Completed: 1 of 3 messages moved"))))
 	})
 
-	It("lets a ServiceAccount with the role view count but not read", func() {
+	It("lets a ServiceAccount with the role view count but not read", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.letEdit()
@@ -160,7 +160,7 @@ var _ = Describe("kubectl warren dlq, browsing", func() {
 		}
 	})
 
-	It("says why a browse is not possible", func() {
+	It("says why a browse is not possible", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{deadLetter: {queue: {deliveryLimit: 3}}}`)
 		w.letEdit()

@@ -85,7 +85,7 @@ var _ = Describe("kubectl warren dlq purge", func() {
 		Expect(w.remain(5)).To(Equal([]string{"0", "1", "2", "6", "7"}))
 	})
 
-	It("refuses if more messages match than --expected-at-most, and asks for a number", func() {
+	It("refuses if more messages match than --expected-at-most, and asks for a number", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 8)

@@ -114,7 +114,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		Expect(none).To(SatisfyAll(HaveField("Code", 0), HaveField("Out", ContainSubstring("0 of 15 messages would be moved"))))
 	})
 
-	It("exits with 5 when a message could not be moved", func() {
+	It("exits with 5 when a message could not be moved", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 3)

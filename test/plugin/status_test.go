@@ -24,7 +24,7 @@ spec:
 `
 
 var _ = Describe("kubectl warren", func() {
-	It("shows a ConsumerQueue that is in sync", func() {
+	It("shows a ConsumerQueue that is in sync", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{bindings: [{exchange: {name: shop, type: topic}, routingKeys: [order.placed]}]}`)
 		Expect(w.warren("plan", "orders")).To(SatisfyAll(
@@ -114,7 +114,7 @@ var _ = Describe("kubectl warren", func() {
 			HaveField("Path", "arguments.x-message-ttl"), HaveField("Desired", "300000"), HaveField("Effect", "Recreate"))))
 	})
 
-	It("plans a new ConsumerQueue for the broker of its BrokerConnection", func() {
+	It("plans a new ConsumerQueue for the broker of its BrokerConnection", Extended, func() {
 		w := newWorld()
 		Eventually(w.Connection).Should(Condition("Ready", metav1.ConditionTrue, "Connected"))
 		planned := w.warren("plan", "-f", file("orders.yaml", ordersYAML+"  deadLetter: {policy: Disabled}\n"))
@@ -167,7 +167,7 @@ var _ = Describe("kubectl warren", func() {
 			HaveField("ErrOut", ContainSubstring("edit to move dead letters"))))
 	})
 
-	It("lists the missing objects", func() {
+	It("lists the missing objects", Extended, func() {
 		w := newWorld()
 		Expect(w.warren("tree", "none")).To(SatisfyAll(
 			HaveField("Code", 1), HaveField("ErrOut", ContainSubstring(`"none" not found`)),

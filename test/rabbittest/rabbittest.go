@@ -160,14 +160,6 @@ func IsConnected(t *testing.T, connection *Connection) {
 	}).WithTimeout(Within).WithPolling(5 * time.Millisecond).Should(Succeed())
 }
 
-// InTestAll skips a test in `make test`, which runs with -short, because it needs a private broker or many seconds.
-func InTestAll(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("make test-all runs it")
-	}
-}
-
 // Unpaced has no minimum time between refreshes.
 func Unpaced() timing.Timeouts {
 	quick := timing.Default

@@ -31,6 +31,14 @@ const Long = SpecPriority(1)
 // Extended labels a spec or container that only `make test-all` runs.
 var Extended = Label("extended")
 
+// ExtendedUnless is Extended for the other entries of a table.
+func ExtendedUnless(quick bool) Labels {
+	if quick {
+		return nil
+	}
+	return Extended
+}
+
 // LogTo sends the logs of this process's libraries to a writer.
 func LogTo(writer io.Writer) {
 	ctrl.SetLogger(zap.New(zap.WriteTo(writer), zap.UseDevMode(true)))

@@ -16,6 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
 	"github.com/warren-mq/warren/test/rabbittest"
 )
@@ -29,7 +30,7 @@ func glancing() timing.Timeouts {
 
 // AMQP and the management API of two clusters with the same name do not match. In `make test`, test/faults shows it for a manager.
 func TestAMQPOfOneBrokerAndManagementOfAnother(t *testing.T) {
-	rabbittest.InTestAll(t)
+	deadline.InTestAll(t)
 	t.Parallel()
 	here, another := brokers.Newest(t).NewVHost(t), brokers.NewPrivate(t)
 	another.NameCluster(here.Broker.ClusterName(t))

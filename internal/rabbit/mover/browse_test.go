@@ -18,6 +18,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
 )
 
@@ -84,6 +85,7 @@ func TestBrowseOfAQueueThatWasNotCounted(t *testing.T) {
 // Messages stay in their order after any number of browses of any depth. With the default delivery limit of RabbitMQ 4, a queue would
 // drop a message at the 21st browse.
 func TestManyBrowses(t *testing.T) {
+	deadline.InTestAll(t)
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(200)...)
 		for round := range 24 {
@@ -250,6 +252,7 @@ func TestBrowseWhoseConnectionIsCut(t *testing.T) {
 
 // A dry run that begins during a browse takes messages that the browse has not seen yet, and holds them until its own end.
 func TestABrowseBesideADryRunThatBeginsLater(t *testing.T) {
+	deadline.InTestAll(t)
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		const messages = 3000
 		vh.Publish("", source, bodies(messages)...)
@@ -278,6 +281,7 @@ func TestABrowseBesideADryRunThatBeginsLater(t *testing.T) {
 // A paused move takes no message behind the messages that a browse holds, so all messages retain their order. The move holds
 // the messages that the browse does not see.
 func TestABrowseBesideAMoveThatPauses(t *testing.T) {
+	deadline.InTestAll(t)
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		const messages = 2000
 		vh.Publish("", source, bodies(messages)...)

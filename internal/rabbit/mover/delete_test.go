@@ -11,6 +11,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
 )
 
@@ -56,6 +57,7 @@ func TestDeleteAll(t *testing.T) {
 
 // A dry run comes first, and returns all messages.
 func TestDeleteAsManyAsTheLimitAfterACount(t *testing.T) {
+	deadline.InTestAll(t)
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(1200)...)
 		counted, err := start(t, vh, deleting(func(c *Config) { c.DryRun, c.Filter = true, toDestination{skip: odd} })).Wait()
@@ -93,9 +95,7 @@ func TestDeleteUntilItIsStopped(t *testing.T) {
 // A count has returned all messages of a slow broker. A stop does not take all of them to keep the order, because the socket would be
 // closed before the end.
 func TestDeleteFromASlowBrokerUntilItIsStopped(t *testing.T) {
-	if testing.Short() {
-		t.Skip("make test-all runs it")
-	}
+	deadline.InTestAll(t)
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		const messages = 20_000
 		vh.Publish("", source, bodies(messages)...)

@@ -14,12 +14,14 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/test/amqpmethod"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/hostile"
 )
 
 // A server announces a message and never delivers it. A browse waits until its context ends, so callers must limit it.
 func TestBrowseOfAMessageThatIsNeverDelivered(t *testing.T) {
 	t.Parallel()
+	deadline.InTestAll(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	began := time.Now()

@@ -9,6 +9,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/test/amqpmethod"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
 )
 
@@ -41,6 +42,7 @@ func TestLimitedSourceAndBusyDestination(t *testing.T) {
 
 // A move that is stopped while it holds no message moves at most the message that it is getting.
 func TestLimitedSourceIsStoppedBetweenTwoMessages(t *testing.T) {
+	deadline.InTestAll(t)
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		limitedQueue(vh)
 		vh.Publish("", source, bodies(3)...)

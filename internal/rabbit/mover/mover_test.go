@@ -64,6 +64,7 @@ func TestMoveSome(t *testing.T) {
 
 // A slow move has a small prefetch, but does not need a channel for each message that stays.
 func TestMoveSlowly(t *testing.T) {
+	deadline.InTestAll(t)
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(1500)...)
 		progress, err := start(t, vh, func(c *Config) {
@@ -235,6 +236,7 @@ func (t through) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.P
 // The move publishes a copy again if the one queue behind a private exchange refuses it, because no other queue can have the
 // copy.
 func TestDestinationBehindAPrivateExchangeIsFull(t *testing.T) {
+	deadline.InTestAll(t)
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeleteQueue(destination)
 		vh.DeclareQueue(destination, quorum(vh, map[string]any{"x-max-length": 50, "x-overflow": "reject-publish"}))
@@ -489,6 +491,7 @@ func TestHeadersThatTheLibraryRefuses(t *testing.T) {
 // The connection ends while the move asks for the depth of the destination, and the question fails before the reason arrives.
 // The move still moves the messages before the unreadable one, and ends soon.
 func TestUnreadableWhileTheDepthIsAskedFor(t *testing.T) {
+	deadline.InTestAll(t)
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(20)...)
 		publish(t, vh, source, amqp.Publishing{Body: []byte("large"), Headers: amqp.Table{"text": strings.Repeat("x", 131_015)}})
@@ -508,6 +511,7 @@ func TestUnreadableWhileTheDepthIsAskedFor(t *testing.T) {
 // Many small messages come first, then more large ones than a connection retains. The move lowers its prefetch, and the
 // messages are seen, counted and moved in their order.
 func TestLargeMessagesBehindSmallOnes(t *testing.T) {
+	deadline.InTestAll(t)
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		small, large := bodies(600), make([]string, 24)
 		for i := range large {
@@ -653,6 +657,7 @@ func (e throughExchange) Copy(message *amqp.Delivery, seq int64) (contract.Route
 
 // One of several destinations is full. Its message stays, and the other destinations receive theirs.
 func TestOneOfManyDestinationsIsFull(t *testing.T) {
+	deadline.InTestAll(t)
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("full", quorum(vh, map[string]any{"x-max-length": 1, "x-overflow": "reject-publish"}))
 		vh.Publish("", "full", "filling", "more than the limit, for a quorum queue takes some more")
@@ -794,6 +799,7 @@ func TestCutBeforeAcknowledgementsArrive(t *testing.T) {
 // The network fails more often than a message may end the connection. The move blames no message: it moves the selected
 // messages, and every other message stays exactly once. RabbitMQ may return the messages of a cut connection behind the others.
 func TestCutConnectionsOfASelectiveMove(t *testing.T) {
+	deadline.InTestAll(t)
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, bodies(2000)...)
 		proxy := netfault.NewProxy(t, vh.Broker.AMQPURI)

@@ -16,6 +16,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
 	"github.com/warren-mq/warren/test/rabbittest"
 )
@@ -206,6 +207,7 @@ func TestUnmatchedConnectionHasItsOwnObservation(t *testing.T) {
 
 func TestRefreshesKeepThePace(t *testing.T) {
 	t.Parallel()
+	deadline.InTestAll(t)
 	vh := brokers.Newest(t).NewVHost(t)
 	config := rabbittest.ConfigOf(vh)
 	config.Observations = rabbit.NewObservations()

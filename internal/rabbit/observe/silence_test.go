@@ -15,6 +15,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/rabbittest"
 )
 
@@ -54,7 +55,7 @@ func fallsSilent(t *testing.T, connection *rabbittest.Connection, reason types.G
 
 // A subscription that no longer receives events ends, and the next one receives events again.
 func TestSilenceIsNoticed(t *testing.T) {
-	rabbittest.InTestAll(t)
+	deadline.InTestAll(t)
 	t.Parallel()
 	private := brokers.NewPrivate(t)
 	connection := rabbittest.ConnectedWith(t, rabbittest.ConfigOf(private.Broker.NewVHost(t)), watchful())

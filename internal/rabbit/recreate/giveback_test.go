@@ -12,6 +12,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/rabbittest"
 )
 
@@ -45,6 +46,7 @@ func TestRecreationBindsTheQueueAlthoughAMessageCannotBeMoved(t *testing.T) {
 // A header of a publisher has the name of the one in which Warren keeps an expiration, and RabbitMQ refuses its value as an expiration.
 func TestRecreationGivesBackAMessageWithTheHeaderOfWarren(t *testing.T) {
 	t.Parallel()
+	deadline.InTestAll(t)
 	vh := brokers.Newest(t).NewVHost(t)
 	boundQueue(vh, nil)
 	before := vh.Definitions()
@@ -160,6 +162,7 @@ func TestRecreationKeepsALateBinding(t *testing.T) {
 
 // The management API does not show the type of a number, and RabbitMQ distinguishes bindings by it.
 func TestRecreationOfAQueueWithTypedBindings(t *testing.T) {
+	deadline.InTestAll(t)
 	cases := map[string]struct {
 		number any
 		reason recreate.Reason

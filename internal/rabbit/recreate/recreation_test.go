@@ -529,6 +529,7 @@ func TestRecreationRefusesMessagesPastBindings(t *testing.T) {
 
 // Of the messages that are published past the bindings, some are refused for a moment. None that was confirmed is lost.
 func TestRecreationUnderPublishersPastBindings(t *testing.T) {
+	deadline.InTestAll(t)
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		boundQueue(vh, nil)
 		before := vh.Definitions()
@@ -660,6 +661,7 @@ func TestRecreationGoesBackFromAClosedFence(t *testing.T) {
 // Another client deletes the queue before its messages come back, and a manager that does not know yet that it no longer leads
 // copies a message to the backlog. If a node was killed, it would lose the messages of a queue that was declared a moment ago.
 func TestRecreationGivesBackToAQueueThatIsGone(t *testing.T) {
+	deadline.InTestAll(t)
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		boundQueue(vh, nil)
 		before := vh.Definitions()
@@ -694,6 +696,7 @@ func TestRecreationGivesBackToAQueueThatIsGone(t *testing.T) {
 
 // Another client deletes the queue, and with it the binding through which its messages come back, while they are moved.
 func TestRecreationGivesBackToAQueueThatIsDeletedMeanwhile(t *testing.T) {
+	deadline.InTestAll(t)
 	for name, declaresAgain := range map[string]bool{"and stays deleted": false, "and is declared again": true} {
 		t.Run(name, func(t *testing.T) {
 			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
@@ -740,6 +743,7 @@ func TestRecreationGivesBackNoMoreThanTheOldQueueTakes(t *testing.T) {
 }
 
 func TestRecreationGivesBackNoMoreThanAPolicyAllows(t *testing.T) {
+	deadline.InTestAll(t)
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		boundQueue(vh, nil)
 		before := vh.Definitions()
@@ -778,6 +782,7 @@ func (r *recreating) givesBackNoMoreThan8() {
 // queue refuses messages instead.
 func TestRecreationGivesNothingBackToAQueueThatDropsBytes(t *testing.T) {
 	t.Parallel()
+	deadline.InTestAll(t)
 	vh := brokers.Newest(t).NewVHost(t)
 	boundQueue(vh, nil)
 	run := recreation(t, vh, nil)
@@ -836,9 +841,7 @@ func TestAMoveEndsWithItsConnection(t *testing.T) {
 
 // Another client deletes the hold, and with it the bindings, and binds the queue to one of the exchanges.
 func TestRecreationBindsTheQueueWithoutTheHold(t *testing.T) {
-	if testing.Short() {
-		t.Skip("make test-all runs it")
-	}
+	deadline.InTestAll(t)
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		boundQueue(vh, nil)
 		before := vh.Definitions()

@@ -18,6 +18,7 @@ import (
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
 	"github.com/warren-mq/warren/test/rabbittest"
 )
@@ -25,7 +26,7 @@ import (
 // Under a disk alarm the broker accepts no messages. Deletions report that they wait, and leave no fence; all other operations continue
 // on the same connection. A sentinel in flight when the alarm begins is not forgotten: it may arrive when the alarm ends.
 func TestAlarms(t *testing.T) {
-	rabbittest.InTestAll(t)
+	deadline.InTestAll(t)
 	t.Parallel()
 	private := brokers.NewPrivate(t)
 	vh := private.Broker.NewVHost(t)
@@ -85,7 +86,7 @@ func TestAlarms(t *testing.T) {
 
 // Warren works with a broker whose settings are unusual.
 func TestUnusualSettings(t *testing.T) {
-	rabbittest.InTestAll(t)
+	deadline.InTestAll(t)
 	t.Parallel()
 	private := brokers.NewPrivate(t)
 	for _, channels := range []int{1, 2} {

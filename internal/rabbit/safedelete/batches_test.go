@@ -21,6 +21,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
 	"github.com/warren-mq/warren/test/rabbittest"
 )
@@ -237,7 +238,7 @@ func queuesBehindFences(t *testing.T, connection *rabbittest.Connection) (queues
 // No message that the broker confirmed is lost while publishers publish to forty queues, consumers come and go, and all of
 // them are deleted behind one fence.
 func TestNothingIsLostWhileABatchIsHammered(t *testing.T) {
-	rabbittest.InTestAll(t)
+	deadline.InTestAll(t)
 	const queues, rounds, idle = 40, 3, 28
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		connection := rabbittest.Connected(t, rabbittest.ConfigOf(vh), nil)
@@ -285,7 +286,7 @@ func TestCrashedBatchIsCleanedUp(t *testing.T) {
 	for _, step := range append(slices.Clone(steps), safedelete.StepOne, safedelete.StepOpened) {
 		t.Run(step, func(t *testing.T) {
 			if step != safedelete.StepOne {
-				rabbittest.InTestAll(t)
+				deadline.InTestAll(t)
 			}
 			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 				config := rabbittest.ConfigOf(vh)
@@ -361,6 +362,7 @@ func TestABatchWhereListingsFail(t *testing.T) {
 // A broker takes so long to list many queues that the callers' answers are too old. Smaller batches are fast enough.
 func TestABatchWhosePlanTakesLongIsDivided(t *testing.T) {
 	t.Parallel()
+	deadline.InTestAll(t)
 	vh := brokers.Newest(t).NewVHost(t)
 	var groups [][]string
 	for i := range 4 {

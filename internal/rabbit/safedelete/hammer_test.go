@@ -36,7 +36,7 @@ func trials(t *testing.T) int {
 // No confirmed message is lost while publishers publish, consumers come and go, and the queue is deleted or retained. If it is retained, the
 // publishers can continue.
 func TestNothingIsLostWhileHammered(t *testing.T) {
-	rabbittest.InTestAll(t)
+	deadline.InTestAll(t)
 	lanes := map[string]lane{
 		"plain":           {rabbittest.Quorum(nil), nil},
 		"dropping":        {rabbittest.Quorum(vhost.Arguments{"x-max-length": int64(100000)}), nil},
@@ -96,7 +96,7 @@ func hammerLanes(t *testing.T, vh *brokers.VHost, lanes map[string]lane, leaders
 // The last count before a deletion is that of the leader that the node knows. It is correct, or the deletion fails, while the leaders move
 // among three nodes all the time.
 func TestNothingIsLostWhileHammeredAndLeadersMove(t *testing.T) {
-	rabbittest.InTestAll(t)
+	deadline.InTestAll(t)
 	t.Parallel()
 	cluster := brokers.NewCluster(t, "4.3")
 	vh := cluster.Node(1).NewVHost(t)

@@ -13,6 +13,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/rabbittest"
 )
 
@@ -112,7 +113,7 @@ func TestSentinelsThatExpiredBehindMessages(t *testing.T) {
 
 // A queue whose leader is too busy to count reports no messages. Its sentinels are still removed.
 func TestSentinelsInABusyQueueAreNotForgotten(t *testing.T) {
-	rabbittest.InTestAll(t)
+	deadline.InTestAll(t)
 	t.Parallel()
 	private := brokers.NewPrivate(t)
 	vh := private.Broker.NewVHost(t)

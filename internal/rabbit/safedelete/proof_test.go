@@ -17,6 +17,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
 	"github.com/warren-mq/warren/test/rabbittest"
 )
@@ -215,6 +216,7 @@ func TestAGroupIsDeletedAsAWhole(t *testing.T) {
 
 // A main queue with sixteen tiers can be fenced whatever their names are, although RabbitMQ 4.3 limits patterns to 1,024 bytes.
 func TestManyQueuesWithLongNames(t *testing.T) {
+	deadline.InTestAll(t)
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		connection := rabbittest.Connected(t, rabbittest.ConfigOf(vh), nil)
 		for _, length := range []int{60, vhost.MaxNameLength} {

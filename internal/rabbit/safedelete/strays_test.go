@@ -74,6 +74,7 @@ func TestStoppedDeletions(t *testing.T) {
 
 // A crash leaves a fence and sentinels. The next connection of the same owner removes them, and publishers that were refused can continue.
 func TestStraysAreRemoved(t *testing.T) {
+	deadline.InTestAll(t)
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		user := vh.Broker.NewUser(t, "policymaker")
 		vh.Grant(user, ".*", ".*", ".*")
@@ -168,6 +169,7 @@ func TestFencesOfOtherProcesses(t *testing.T) {
 // of a BrokerConnection that exists, or of an instance that is connected, stays: the recreation continues behind it.
 func TestFencesOfOtherRecreations(t *testing.T) {
 	t.Parallel()
+	deadline.InTestAll(t)
 	vh := brokers.Newest(t).NewVHost(t)
 	put := func(owner string) string {
 		name := fence.Name{Owner: owner, Begun: time.Now(), Recreation: true}.String("orders")
