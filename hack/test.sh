@@ -25,16 +25,16 @@ run_tests() {
   go test -exec="$PWD/hack/run-test.sh" -race -shuffle=on -timeout=60m -ldflags=-w -count=1 -parallel=8 ${flags[@]+"${flags[@]}"} "$@"
 }
 
-# These packages run first, with 8 tests at a time in all. Beside other packages, a broker can take longer than 100 ms to answer, and
+# These packages run first, with 12 tests at a time in all. Beside other packages, a broker can take longer than 100 ms to answer, and
 # then Warren does not delete a queue.
 quiet=(./internal/rabbit/recreate ./internal/rabbit ./internal/rabbit/{safedelete,observe,brokermatch,change})
 
 # test/e2e and test/plugin run last and alone, because each runs as many specs at a time as the machine can bear.
 quick() {
   local status=0
-  local longest=(./test/monitoring ./test/faults ./internal/rabbit/mover) last=(./test/e2e ./test/plugin)
+  local longest=(./test/faults ./internal/rabbit/mover) last=(./test/e2e ./test/plugin)
   export WARREN_TEST_LABELS='!extended && !soak && !bench'
-  run_tests cover-rabbit.out -short -p=2 -parallel=4 "${quiet[@]}" || status=1
+  run_tests cover-rabbit.out -short -p=3 -parallel=4 "${quiet[@]}" || status=1
   # shellcheck disable=SC2046 # packages have no spaces
   run_tests cover.out -short -p=4 "${longest[@]}" $(go list ./... ./consumer/... ./cmd/kubectl-warren/... |
     grep -vE '/test/(gitops|incluster|cluster)$' | grep -vxFf <(go list "${quiet[@]}" "${longest[@]}" "${last[@]}")) || status=1
@@ -49,7 +49,7 @@ extended() {
   export WARREN_TEST_SHARERS=5 # how many share a queue in the model of internal/ownership
   export WARREN_TEST_LABELS=extended
   run_tests cover-extended.out -p=2 ./internal/rabbit ./internal/rabbit/... ./internal/ownership \
-    ./test/{e2e,faults,plugin,deployment,cluster,consumer,facts,stopping} ./cmd/warren-conformance
+    ./test/{e2e,faults,plugin,deployment,monitoring,cluster,consumer,facts,stopping} ./cmd/warren-conformance
   [[ -z ${WARREN_COVERAGE:-} ]] || hack/coverage.sh cover-rabbit.out cover.out cover-last.out cover-extended.out
 }
 

@@ -95,7 +95,7 @@ var _ = Describe("A BrokerConnection", func() {
 
 	// In the end the user has just the tags and permissions of the example in docs/broker-connection.md: `orders`, bound to `shop`. They
 	// are enough to delete the queues, too.
-	It("whose user may not declare names the missing permission and still compares existing objects", func() {
+	It("whose user may not declare names the missing permission and still compares existing objects", Extended, func() {
 		w := newBareWorld(newest)
 		user := newest.NewUser(GinkgoTB(), "management", "policymaker")
 		w.VHost.Grant(user, "^$", ".*", ".*")

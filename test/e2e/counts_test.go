@@ -43,7 +43,7 @@ func (w *world) publish(queue string, count int) {
 // magnitude, or changes to or from zero. So these tests only expect numbers that are the first of their order, because a count may be made
 // while messages are being published.
 var _ = Describe("Message counts", func() {
-	It("appear in kubectl get and in the status, which is written when they change significantly", func() {
+	It("appear in kubectl get and in the status, which is written when they change significantly", Extended, func() {
 		w := newWorld(newest)
 		w.Queue("orders", `{retry: {delayTiers: [{delay: 1h}, {delay: 2h}]}}`)
 		first := w.Eventually("orders", Condition("Ready", metav1.ConditionTrue, "InSync"), holding(0, 0, 0))

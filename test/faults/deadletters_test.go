@@ -167,7 +167,7 @@ var _ = Describe("Browsing dead letters", Label("looks"), func() {
 			fmt.Sprintf("messages were ready again %v after the client had disconnected", l.returned(soon)))
 	})
 
-	It("returns messages while the client does not read, and continues when it reads", func() {
+	It("returns messages while the client does not read, and continues when it reads", Extended, func() {
 		l := newBrowsing()
 		// A busy broker may return messages so late that an export reports them as held once.
 		Eventually(func() v1alpha1.ExportEnd {
@@ -177,7 +177,7 @@ var _ = Describe("Browsing dead letters", Label("looks"), func() {
 		}).Should(Equal(v1alpha1.ExportEnd{Kind: v1alpha1.KindExportEnd, Count: large, Ready: large}))
 	})
 
-	DescribeTable("returns messages before the client reads", func(path string) {
+	DescribeTable("returns messages before the client reads", Extended, func(path string) {
 		l := newBrowsing()
 		response := l.unread(func() *http.Response { return l.open(path) })
 		_, err := io.Copy(io.Discard, response.Body)

@@ -125,7 +125,7 @@ func (w *world) intending() (names []string) {
 }
 
 var _ = Describe("Outdated intents", func() {
-	It("are not used after a lost status or in a copied annotation, so that objects of others stay foreign", func() {
+	It("are not used after a lost status or in a copied annotation, so that objects of others stay foreign", Extended, func() {
 		w := newWorld(shared)
 		running := startManager(w)
 		w.Queue("steady", ordinary)

@@ -8,10 +8,11 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/test/deadline"
+	. "github.com/warren-mq/warren/test/testenv"
 )
 
 var _ = Describe("A missing permission", func() {
-	It("on policies retains and reports a queue that left the spec, and the queue is deleted when the permission is granted", func() {
+	It("on policies retains and reports a queue that left the spec, and the queue is deleted when the permission is granted", Extended, func() {
 		w := newBareWorld(shared)
 		user := shared.NewUser(GinkgoTB(), "management")
 		w.VHost.Grant(user, ".*", ".*", ".*")

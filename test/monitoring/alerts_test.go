@@ -36,7 +36,7 @@ type fault struct {
 }
 
 // Prometheus scrapes a manager for a few namespaces, in which all faults happen at the same time.
-var _ = Describe("A Prometheus that scrapes a manager", Ordered, func() {
+var _ = Describe("A Prometheus that scrapes a manager", Ordered, Extended, func() {
 	var (
 		kube       *APIServer
 		manager    *Manager

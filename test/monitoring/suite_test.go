@@ -26,6 +26,7 @@ var (
 	programs string
 )
 
+// processes: 2
 func TestMonitoring(t *testing.T) {
 	SetUpGomega(30 * time.Second)
 	broker = brokers.Newest(t)

@@ -61,7 +61,7 @@ var _ = Describe("kubectl warren", func() {
 		w.ExpectExactly()
 	})
 
-	It("imports every vector as ConsumerQueues that the API server accepts", func() {
+	It("imports every vector as ConsumerQueues that the API server accepts", Extended, func() {
 		w := newWorld()
 		var imports []string
 		for _, vector := range conformance.Load(GinkgoTB()) {

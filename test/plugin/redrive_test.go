@@ -158,7 +158,7 @@ var _ = Describe("kubectl warren dlq", func() {
 		Expect(w.warren("dlq", "follow", name)).To(HaveField("Code", 4))
 	})
 
-	It("lists jobs, changes their rate, suspends, resumes and cancels them", func() {
+	It("lists jobs, changes their rate, suspends, resumes and cancels them", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		w.park("orders.dlq", 100)

@@ -105,7 +105,7 @@ var _ = Describe("kubectl warren report", func() {
 		})).To(Succeed())
 	})
 
-	It("contains what a user with the role view may read, and lists the rest", func() {
+	It("contains what a user with the role view may read, and lists the rest", Extended, func() {
 		w := newWorld()
 		w.queue("orders", `{}`)
 		for _, role := range []string{"brokerconnection", "consumerqueue", "redrive"} {

@@ -2,6 +2,7 @@ package safedelete_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -71,7 +72,9 @@ func TestADeletionThatIsNotAnswered(t *testing.T) {
 				for _, queue := range vh.Definitions().Queues {
 					names = append(names, queue.Name)
 				}
-				if restored {
+				// On a busy machine, RabbitMQ may close the connection before it has received the delete.
+				neverArrived := strings.Contains(err.Error(), "EOF") && slices.Contains(names, tier)
+				if restored || neverArrived {
 					g.Expect(names).To(ConsistOf("orders", tier))
 					g.Expect(vh.Definitions().Bindings).To(HaveLen(1))
 					rabbittest.Holds(t, vh, tier, len(confirmed))
