@@ -10,6 +10,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/retry"
+	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -142,7 +143,11 @@ func (r *Recreator) declareHoldAndBacklog(ctx context.Context, rec Recreation) e
 		return err
 	}
 	if !hold.Exists {
-		queues = append(queues, topology.Queue{Name: rec.Hold(), Arguments: deadLetteringLike(rec.Queue.Arguments, arguments)})
+		policies, err := r.api.Policies(ctx)
+		if err != nil {
+			return reasoned(err)
+		}
+		queues = append(queues, topology.Queue{Name: rec.Hold(), Arguments: deadLetteringLike(rec.Queue, policies, arguments)})
 	}
 	return reasoned(r.changer.Declare(ctx, r.Cluster, topology.Topology{
 		Exchanges: []topology.Exchange{fanout(rec.BacklogExchange())},
@@ -151,13 +156,23 @@ func (r *Recreator) declareHoldAndBacklog(ctx context.Context, rec Recreation) e
 	}))
 }
 
-// deadLetteringLike adds the dead-lettering of a queue to the arguments of another one. A message can expire in the hold, and then it
-// must become a dead letter as in the queue.
-func deadLetteringLike(queue, arguments vhost.Arguments) vhost.Arguments {
+// deadLetteringLike adds the dead-lettering of a queue, by its arguments or by a policy, to the arguments of another one. A message can
+// expire in the hold, and then it must become a dead letter as in the queue.
+func deadLetteringLike(queue topology.Queue, policies []vhost.Policy, arguments vhost.Arguments) vhost.Arguments {
 	all := maps.Clone(arguments)
-	for _, key := range []string{vhost.ArgDeadLetterExchange, vhost.ArgDeadLetterRoutingKey, vhost.ArgDeadLetterStrategy} {
-		if value, given := queue[key]; given {
-			all[key] = value
+	for argument, key := range map[string]string{
+		vhost.ArgDeadLetterExchange:   vhost.KeyDeadLetterExchange,
+		vhost.ArgDeadLetterRoutingKey: vhost.KeyDeadLetterRoutingKey,
+		vhost.ArgDeadLetterStrategy:   vhost.KeyDeadLetterStrategy,
+	} {
+		for _, definition := range safedelete.PossibleDefinitions(queue.Name, policies) {
+			if value, given := definition[key]; given {
+				all[argument] = value
+				break
+			}
+		}
+		if value, given := queue.Arguments[argument]; given {
+			all[argument] = value
 		}
 	}
 	if all[vhost.ArgDeadLetterStrategy] == atLeastOnce { // otherwise RabbitMQ dead-letters at most once

@@ -84,16 +84,21 @@ func (r *recreating) mustBeBound() {
 
 // A message expires in the hold while the bindings lead there. The queue would have dead-lettered it, so the hold does.
 func TestRecreationDeadLettersWhatExpiresInTheHold(t *testing.T) {
-	cases := map[string]vhost.Arguments{
-		"at most once": {vhost.ArgDeadLetterExchange: "dead"},
-		"at least once": {
+	cases := map[string]struct{ arguments, policy vhost.Arguments }{
+		"at most once": {arguments: vhost.Arguments{vhost.ArgDeadLetterExchange: "dead"}},
+		"at least once": {arguments: vhost.Arguments{
 			vhost.ArgDeadLetterExchange: "dead", vhost.ArgDeadLetterRoutingKey: "orders",
 			vhost.ArgDeadLetterStrategy: "at-least-once", vhost.ArgOverflow: vhost.OverflowRejectPublish,
-		},
+		}},
+		"by a policy": {policy: vhost.Arguments{vhost.KeyDeadLetterExchange: "dead", vhost.KeyDeadLetterRoutingKey: "orders"}},
 	}
-	for name, arguments := range cases {
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+				arguments := test.arguments
+				if test.policy != nil {
+					vh.SetPolicy("dead-letters", brokers.Policy{Pattern: "^orders$", ApplyTo: "queues", Definition: test.policy})
+				}
 				boundQueue(vh, arguments)
 				vh.DeclareQueue("orders.dlq", rabbittest.Quorum(nil))
 				vh.DeclareExchange("dead", "direct", nil)
@@ -107,6 +112,9 @@ func TestRecreationDeadLettersWhatExpiresInTheHold(t *testing.T) {
 				rabbittest.Holds(t, vh, "orders.dlq", 1)
 				run.record.phase = diverting // as after a crash before its end was recorded, and an update of Warren
 				run.run()
+				if test.policy != nil {
+					vh.DeletePolicy("dead-letters")
+				}
 				run.mustBeAsBefore(before, true)
 			})
 		})
