@@ -23,6 +23,13 @@ var _ = Describe("New ConsumerQueues", func() {
 		startManager(w)
 		w.Queue("steady", ordinary) // after this, the BrokerConnection has its finalizer
 		w.settled(1)
+		// A busy broker may not answer in time. Then the statuses and further Events report that the connection failed.
+		connected := apimeta.FindStatusCondition(w.Connection().Status.Conditions, "Ready").LastTransitionTime
+		unlessItFailed := func(expected matcher) matcher {
+			return Or(expected, WithTransform(func(any) *v1alpha1.BrokerConnection { return w.Connection() },
+				Not(HaveField("Status.Conditions", ContainElement(SatisfyAll(
+					HaveField("Type", "Ready"), HaveField("LastTransitionTime", connected)))))))
+		}
 		counts := w.countWrites()
 		names := w.Queues("orders", 20, ordinary)
 		w.settled(21)
@@ -30,13 +37,6 @@ var _ = Describe("New ConsumerQueues", func() {
 			of := counts.of()
 			delete(of, "BrokerConnection/default")
 			return of
-		}
-		// A busy broker may not answer in time. Then the statuses and further Events report that the connection failed.
-		connected := apimeta.FindStatusCondition(w.Connection().Status.Conditions, "Ready").LastTransitionTime
-		unlessItFailed := func(expected matcher) matcher {
-			return Or(expected, WithTransform(func(any) *v1alpha1.BrokerConnection { return w.Connection() },
-				Not(HaveField("Status.Conditions", ContainElement(SatisfyAll(
-					HaveField("Type", "Ready"), HaveField("LastTransitionTime", connected)))))))
 		}
 		want := map[string]int{}
 		for _, name := range names {
