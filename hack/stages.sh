@@ -21,6 +21,24 @@ stage() {
   fi
 }
 
+# beside NAME COMMAND… starts a stage that runs beside the following ones, until `await NAME`.
+beside() {
+  local name=$1
+  shift
+  "$@" >"$printed.$name" 2>&1 &
+  echo $! >"$printed.$name.pid"
+}
+
+# await NAME waits for a stage that runs beside others, and prints its output. Its time is the time of the wait.
+await() { stage "$1" awaited "$1"; }
+
+awaited() {
+  local status=0
+  wait "$(<"$printed.$1.pid")" || status=$?
+  cat "$printed.$1"
+  return "$status"
+}
+
 # finish STATUS prints the result last, because some readers see only the end of the output.
 finish() {
   printf '\n%s' "$timings"
@@ -29,6 +47,6 @@ finish() {
     grep -E -A 12 '^ *(--- FAIL|\[FAIL\]|\[FAILED\]|\[PANICKED\]|\[TIMEDOUT\]|panic:|WARNING: DATA RACE)' "$printed" | head -n 60 || true
     grep -E '^ *(--- FAIL|\[FAIL\]|FAIL[[:space:]])' "$printed" | sort -u | tail -n 20 || true
   fi
-  rm -f "$printed"
+  rm -f "$printed" "$printed".*
 }
 trap 'finish $?' EXIT

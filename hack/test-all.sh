@@ -13,18 +13,9 @@ hammer() {
     go test ./internal/rabbit/safedelete -race -count=1 -timeout=60m -run=Hammered -v
 }
 
-wait_for_soak() {
-  local status=0
-  wait "$soaking" || status=$?
-  cat bin/soak.log
-  return "$status"
-}
-
 # The soak has its own API server and manager.
 export WARREN_COVERAGE=1
-mkdir -p bin
-make soak >bin/soak.log 2>&1 &
-soaking=$!
+beside soak make soak
 stage test make test
 stage extended hack/with-parts.sh apiserver brokers manager node -- hack/test.sh extended
 stage hammer hammer
@@ -37,5 +28,5 @@ stage conformance make conformance
 stage test-image make test-image
 stage e2e-cluster make e2e-cluster
 stage e2e-gitops make e2e-gitops
-stage soak wait_for_soak
+await soak
 [[ -z $failed ]]

@@ -40,7 +40,7 @@ recreation: {approval: Automatic}
 	pauseLimit = 150 * time.Second
 )
 
-var _ = Describe("A queue whose consumers are pods", Ordered, func() {
+var _ = Describe("A queue whose consumers are pods", Ordered, Extended, func() {
 	var c *cluster
 
 	BeforeAll(func() {
