@@ -154,6 +154,7 @@ func (v *vhostScope) workOf(status v1alpha1.RecreationStatus) (*recreationWork, 
 		ID: status.ID, Queue: topology.Queue{Name: status.Queue, Role: v.roleOf(status.Queue), Arguments: arguments},
 		WithoutHold: v.isWithoutHold(status), Emptied: status.EmptiedTime != nil, DeleteSent: status.DeleteSent,
 		Tiers: v.tiersReturningTo(status.Queue), AcceptsPast: v.acceptsPast(status),
+		StatusLost: status.BackOutReason == v1alpha1.BackOutStatusLost,
 	}
 	for _, recorded := range status.Bindings {
 		arguments, err := readArguments(recorded.Arguments)

@@ -26,15 +26,20 @@ const (
 
 // GiveBack moves messages and bindings back to the queue, the new one or the old one, and removes the objects that the recreation
 // has declared. It keeps bindings that left the spec, because dead letters of another queue may need them. No delete of the queue may be
-// running: see Recreation.DeleteSent. report, if it is not nil, is called several times a second.
+// running: see Recreation.DeleteSent. After the loss of the status, GiveBack fails while one may be running. report, if it is not nil, is called several times a second.
 //
 // If the queue may still hold a sentinel behind other messages, GiveBack fails at its end. Consumers may start before that.
 func (r *Recreator) GiveBack(ctx context.Context, rec Recreation, report func(Progress)) (Progress, error) {
+	if rec.StatusLost {
+		if err := r.deleter.CheckNoDelete(ctx, r.Cluster, rec.Queue.Name); err != nil {
+			return Progress{}, reasoned(err)
+		}
+	}
 	now, err := r.inspectQueue(ctx, rec, rec.Queue.Name)
 	if err != nil {
 		return Progress{}, err
 	}
-	isNew := now.Exists && r.isNew(now.Arguments, rec)
+	isNew := now.Exists && r.isNew(now.Arguments, rec) && !rec.StatusLost
 	cleared := r.deleter.ClearRecreation(ctx, r.Cluster, rec.Queue.Name, isNew)
 	if cleared != nil && !errors.Is(cleared, brokererr.ErrUnproven) {
 		return Progress{}, reasoned(cleared)

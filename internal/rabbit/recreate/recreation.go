@@ -33,6 +33,9 @@ type Recreation struct {
 	// DeleteSent: Swap has called deleteSent, and has not returned Swapped.DeleteSent as false since. A delete may be running, or
 	// has been executed.
 	DeleteSent bool
+	// StatusLost: the status was lost while the fence was closed, so a delete may be running. Whether the queue is the new one is not
+	// known either, because the spec may ask for the old arguments again.
+	StatusLost bool
 }
 
 // A queue with more bindings is not recreated, because a status records all of them.

@@ -915,6 +915,45 @@ func TestRecreationWhoseDeleteArrivesLater(t *testing.T) {
 	}
 }
 
+// The status is lost while a delete is under way, and the spec asks for the old arguments again: nothing shows which queue this is.
+func TestRecreationWhoseStatusIsLostDuringTheDelete(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		boundQueue(vh, nil)
+		before := vh.Definitions()
+		var settled, sent atomic.Bool
+		proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(frame netfault.Frame) netfault.Verdict {
+			if frame.Method == amqpmethod.QueueDelete && settled.Load() && sent.CompareAndSwap(false, true) {
+				return netfault.Strand
+			}
+			return netfault.Pass
+		})
+		stream := streamTo(t, vh, "", "orders", 700*time.Millisecond)
+		run := recreation(t, vh, nil)
+		run.config.AMQPURI = proxy.URI
+		run.survives = func(step string) bool {
+			settled.CompareAndSwap(false, step == safedelete.StepSettled)
+			return true
+		}
+		run.failed = func(err error) {
+			if recreate.ReasonOf(err) != recreate.DeleteUncertain || run.record.StatusLost {
+				return
+			}
+			run.timeouts.Vanish = rabbittest.Within
+			run.restart()
+			run.record.Queue.Arguments = rabbittest.Quorum(nil)
+			run.record.phase, run.record.DeleteSent, run.record.StatusLost = givingBack, false, true
+			time.AfterFunc(time.Second, proxy.Release)
+		}
+		run.run()
+		if !run.record.StatusLost {
+			t.Error("the swap was never uncertain")
+		}
+		confirmed := stream.end()
+		run.mustBeAsBefore(before, false)
+		mustHold(t, vh, "orders", confirmed)
+	})
+}
+
 // isFenced reports whether a fence of a recreation stands.
 func isFenced(vh *brokers.VHost) bool {
 	return slices.ContainsFunc(vh.Policies(), func(name string) bool { return strings.HasPrefix(name, "warren-recreate-") })

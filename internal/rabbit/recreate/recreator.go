@@ -52,6 +52,7 @@ type Deleter interface {
 	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error
 	Recreate(ctx context.Context, cluster string, recreation safedelete.Recreation) (safedelete.Recreated, error)
 	SettleRecreation(ctx context.Context, cluster string, queue topology.Queue) (isNew bool, err error)
+	CheckNoDelete(ctx context.Context, cluster, queue string) error
 	ClearRecreation(ctx context.Context, cluster, queue string, isNew bool) error
 }
 

@@ -103,9 +103,45 @@ func (d *Deleter) ClearRecreation(ctx context.Context, cluster, queue string, is
 		return err
 	}
 	defer end()
-	policies, err := d.policies.get(ctx, d.errs)
+	fences, err := d.recreationFences(ctx, queue)
 	if err != nil {
 		return err
+	}
+	for _, left := range fences {
+		left.isBare = isNew
+		if err := (recovery{d}).clearLeftover(ctx, cluster, left); err != nil {
+			return err
+		}
+		d.deletions.forget(left.policy.Name)
+	}
+	return nil
+}
+
+// CheckNoDelete fails with ErrUnproven while a process that is gone may still delete a queue behind the closed fence of a recreation.
+func (d *Deleter) CheckNoDelete(ctx context.Context, cluster, queue string) error {
+	ctx, end, err := d.begin(ctx, []string{queue})
+	if err != nil {
+		return err
+	}
+	defer end()
+	fences, err := d.recreationFences(ctx, queue)
+	if err != nil {
+		return err
+	}
+	for _, left := range fences {
+		if err := (recovery{d}).checkNoDelete(ctx, cluster, left); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recreationFences returns the fences of this owner's recreations that match a queue. It fails with ErrShared if there is one of another
+// owner.
+func (d *Deleter) recreationFences(ctx context.Context, queue string) (fences []leftover, err error) {
+	policies, err := d.policies.get(ctx, d.errs)
+	if err != nil {
+		return nil, err
 	}
 	for _, policy := range policies {
 		name, own := fence.ParseName(policy.Name)
@@ -113,19 +149,15 @@ func (d *Deleter) ClearRecreation(ctx context.Context, cluster, queue string, is
 			continue
 		}
 		if name.Owner != d.Owner {
-			return d.errs.Fail(brokererr.ErrShared, "queue %q: policy %q of another instance exists", queue, policy.Name)
+			return nil, d.errs.Fail(brokererr.ErrShared, "queue %q: policy %q of another instance exists", queue, policy.Name)
 		}
 		if !d.HoldsLease() {
-			return brokererr.ErrNotLeader
+			return nil, brokererr.ErrNotLeader
 		}
 		// A cut connection, even of this process, may hold a sentinel until RabbitMQ detects the cut.
-		left := leftover{policy: policy, foreign: true, seen: time.Since(d.deletions.firstSeen(policy.Name)), isBare: isNew}
-		if err := (recovery{d}).clearLeftover(ctx, cluster, left); err != nil {
-			return err
-		}
-		d.deletions.forget(policy.Name)
+		fences = append(fences, leftover{policy: policy, foreign: true, seen: time.Since(d.deletions.firstSeen(policy.Name))})
 	}
-	return nil
+	return fences, nil
 }
 
 // declareOnceGone waits until a queue is gone and declares it. It returns nil once the queue has its new arguments. RabbitMQ can

@@ -401,12 +401,12 @@ func TestRecovered(t *testing.T) {
 		sent    bool
 		backOut string
 	}{
-		"the old queue exists":                {plan.Found{Exists: true}, v1alpha1.RecreationGivingBack, false, v1alpha1.BackOutStatusLost},
-		"the old queue exists behind a fence": {plan.Found{Exists: true, Fenced: true}, v1alpha1.RecreationSwapping, true, ""},
-		"there is no queue behind a fence":    {plan.Found{Fenced: true}, v1alpha1.RecreationSwapping, true, ""},
-		"there is no queue":                   {plan.Found{}, v1alpha1.RecreationGivingBack, false, ""},
-		"the new queue exists":                {plan.Found{Exists: true, IsNew: true}, v1alpha1.RecreationGivingBack, false, ""},
-		"the new queue exists behind a fence": {plan.Found{Exists: true, IsNew: true, Fenced: true}, v1alpha1.RecreationGivingBack, false, ""},
+		"the old queue exists":                        {plan.Found{Exists: true}, v1alpha1.RecreationGivingBack, false, v1alpha1.BackOutStatusLost},
+		"the old queue exists behind a fence":         {plan.Found{Exists: true, Fenced: true}, v1alpha1.RecreationSwapping, true, ""},
+		"there is no queue behind a fence":            {plan.Found{Fenced: true}, v1alpha1.RecreationSwapping, true, ""},
+		"there is no queue":                           {plan.Found{}, v1alpha1.RecreationGivingBack, false, ""},
+		"the new queue exists":                        {plan.Found{Exists: true, IsNew: true}, v1alpha1.RecreationGivingBack, false, ""},
+		"perhaps the new queue exists behind a fence": {plan.Found{Exists: true, IsNew: true, Fenced: true}, v1alpha1.RecreationGivingBack, false, v1alpha1.BackOutStatusLost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

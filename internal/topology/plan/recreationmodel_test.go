@@ -38,11 +38,12 @@ const (
 	deleteNeedsLease   guard = "a manager without the lease sends no delete"
 	unbindNeedsLease   guard = "a manager without the lease unbinds nothing"
 	fenceMeansDelete   guard = "where the status is lost, a fence counts as a delete that was sent"
+	lostWaits          guard = "where the status is lost, nothing is given back while a delete may be under way"
 )
 
 var guards = []guard{
 	holdBeforeUnbind, bindBeforeHoldGoes, confirmBeforeAck, holdDeletedEmpty, noReadyMessage, noConsumer, fenceBeforeProof, fenceStays,
-	deleteRecorded, deleteSettles, noWayBack, statusLocked, deleteNeedsLease, unbindNeedsLease, fenceMeansDelete,
+	deleteRecorded, deleteSettles, noWayBack, statusLocked, deleteNeedsLease, unbindNeedsLease, fenceMeansDelete, lostWaits,
 }
 
 // Places of a message, as bits: there may be several copies.
@@ -94,8 +95,8 @@ type world struct {
 
 // written is status.recreation.
 type written struct {
-	phase                   uint8
-	sent, goesBack, emptied bool
+	phase                               uint8
+	sent, goesBack, emptied, statusLost bool
 }
 
 // manager is what a manager knows besides the status.
@@ -285,10 +286,16 @@ func (e *exploredRecreation) happen(w world) {
 	if !leader.works {
 		n := w
 		if w.lost {
-			n.recover(e)
+			n.recover(e, false)
 		}
 		n.begin(w.leader)
 		e.add("a manager begins work", n)
+	}
+	if !leader.works && w.lost {
+		n := w
+		n.recover(e, true)
+		n.begin(w.leader)
+		e.add("a manager begins work, and the spec asks for the old arguments", n)
 	}
 }
 
@@ -303,9 +310,10 @@ func (w *world) begin(by uint8) {
 	}
 }
 
-// recover makes a status of what the broker shows.
-func (w *world) recover(e *exploredRecreation) {
-	found := plan.Found{Fenced: w.fenced && e.has(fenceMeansDelete), Exists: w.queue != noQueue, IsNew: w.queue == newQueue}
+// recover makes a status of what the broker shows. If the spec was edited back, the old queue passes for the new one.
+func (w *world) recover(e *exploredRecreation, editedBack bool) {
+	isNew := w.queue == newQueue && !editedBack || w.queue == oldQueue && editedBack
+	found := plan.Found{Fenced: w.fenced && e.has(fenceMeansDelete), Exists: w.queue != noQueue, IsNew: isNew}
 	w.status.set(plan.Recovered(v1alpha1.RecreationStatus{}, found))
 	w.lost = false
 }
@@ -316,12 +324,16 @@ func (s written) get() v1alpha1.RecreationStatus {
 	if s.goesBack {
 		status.BackOutReason = v1alpha1.BackOutNotProven
 	}
+	if s.statusLost {
+		status.BackOutReason = v1alpha1.BackOutStatusLost
+	}
 	return status
 }
 
 func (s *written) set(status v1alpha1.RecreationStatus) {
 	s.phase = uint8(slices.Index(phases, status.Phase))
 	s.sent, s.goesBack = status.DeleteSent, status.BackOutReason != ""
+	s.statusLost = status.BackOutReason == v1alpha1.BackOutStatusLost
 }
 
 // end is the end of the work of a phase: the manager decides and writes the status, as advance does.
@@ -579,6 +591,8 @@ func (e *exploredRecreation) giveBack(w world, by uint8) {
 	switch step {
 	case 0:
 		switch {
+		case w.managers[by].status.statusLost && w.fenced && w.deletes > 0 && e.has(lostWaits):
+			// the manager tries again later
 		case w.queue == noQueue:
 			w.queue = newQueue
 			e.add("the queue is declared", w)
