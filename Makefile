@@ -144,7 +144,7 @@ fuzz: ## Run each fuzz target of FUZZ_PACKAGES for FUZZTIME; a failing input bec
 e2e-cluster: ## Follow docs/getting-started.md; install, upgrade and remove the operator in a real cluster, and recreate a queue of pods there.
 	for tool in source-controller kustomize-controller; do hack/tool.sh $$tool --help 2> >(grep '^tool: ' >&2) >/dev/null; done
 	go test -v -count=1 -timeout=20m -run='^TestGettingStarted$$' ./test/incluster
-	hack/with-parts.sh newest -- hack/cluster.sh run go test -v -count=1 -timeout=20m -run='^TestInCluster$$' $(TESTFLAGS) ./test/incluster
+	hack/with-parts.sh newest -- hack/cluster.sh run go test -v -count=1 -timeout=20m -run='^TestInCluster$$' ./test/incluster $(TESTFLAGS)
 
 # Argo CD and Flux run at the same time, each with an API server of its own.
 .PHONY: e2e-gitops
@@ -152,7 +152,7 @@ e2e-gitops: ## Deliver by the real Argo CD and Flux, from a Git repository.
 	for tool in argocd source-controller kustomize-controller kustomize; do hack/tool.sh $$tool --help 2> >(grep '^tool: ' >&2) >/dev/null; done
 	hack/kubernetes.sh node >/dev/null
 	WARREN_TEST_PROCESSES=2 hack/with-parts.sh newest -- go test -exec='$(CURDIR)/hack/run-test.sh' -count=1 -timeout=20m \
-		$(TESTFLAGS) ./test/gitops
+		./test/gitops $(TESTFLAGS)
 
 .PHONY: fmt
 fmt: ## Format the Go code.

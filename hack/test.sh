@@ -48,7 +48,7 @@ quick() {
 extended() {
   export WARREN_TEST_SHARERS=5 # how many share a queue in the model of internal/ownership
   export WARREN_TEST_LABELS=extended
-  run_tests cover-extended.out -p=2 ./internal/rabbit ./internal/rabbit/... ./internal/ownership \
+  run_tests cover-extended.out -p=2 ./internal/rabbit ./internal/rabbit/... ./internal/{ownership,topology/plan} ./consumer \
     ./test/{e2e,faults,plugin,deployment,monitoring,cluster,consumer,facts,stopping} ./cmd/warren-conformance
   [[ -z ${WARREN_COVERAGE:-} ]] || hack/coverage.sh cover-rabbit.out cover.out cover-last.out cover-extended.out
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
@@ -134,6 +135,63 @@ func TestADeletionKeepsQueuesThatOtherDeadLettersReach(t *testing.T) {
 			topologytest.Equal(t, "queues", test.remains, w.queueNames(all...))
 		})
 	}
+}
+
+// Another client begins to dead-letter to the main queue after the ConsumerQueue has asked for the deletion.
+func TestADeletionAsksAgainRightBeforeTheQueuesAreDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.NewConsumerQueue(t, `{retry: {delayTiers: [{delay: 30s}]}}`))
+	w.mustReconcile()
+	w.broker.Interfere(func(s *snapshot.Snapshot) {
+		s.PutQueue("other", vhost.Queue{Durable: true, Arguments: vhost.Arguments{
+			vhost.ArgDeadLetterExchange: "", vhost.ArgDeadLetterRoutingKey: "orders",
+		}})
+	})
+	want := []occurrence{{
+		corev1.EventTypeWarning, eventRetained, "Delete", `retained: still needed: queue "other" dead-letters to this topology: ` +
+			`exchange "orders.dlx"; queue "orders"; queue "orders.retry.30s"; queue "orders.dlq"`,
+	}}
+	topologytest.Equal(t, "Events", want, w.delete(), comparingOccurrences)
+	all := []string{"orders", "orders.dlq", "orders.retry.30s"}
+	topologytest.Equal(t, "queues", all, w.queueNames(all...))
+}
+
+// The BrokerConnection leads to another cluster now, whose queues have the same names.
+func TestADeletionTouchesNoOtherCluster(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.NewConsumerQueue(t, `{deletionPolicy: Delete}`))
+	w.mustReconcile()
+	another := vhost.Cluster{Name: "rabbit@another", Endpoint: "another:5672"}
+	w.broker.SetHealth(func(h *rabbit.Health) { h.Cluster, h.ClusterName = another, another.Name })
+	w.broker.Change(func(s *snapshot.Snapshot) { s.Cluster = another.Key() })
+	events := w.delete()
+	if len(events) != 1 || events[0].kind != corev1.EventTypeWarning || !strings.Contains(events[0].note, "the topology is in") {
+		t.Errorf("Events: %v", events)
+	}
+	all := []string{"orders", "orders.dlq", "orders.retry.30s"}
+	topologytest.Equal(t, "queues", all, w.queueNames(all...))
+}
+
+// With deletionPolicy Delete, a tier of another client's main queue stays with its messages.
+func TestADeletionKeepsTheTiersOfAForeignMainQueue(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.NewConsumerQueue(t, `{deletionPolicy: Delete}`))
+	w.broker.Change(func(s *snapshot.Snapshot) {
+		s.PutQueue("orders", vhost.Queue{Durable: true, Arguments: vhost.Arguments{vhost.ArgQueueType: vhost.TypeClassic}})
+		s.PutQueue("orders.retry.30s", vhost.Queue{Durable: true, Arguments: vhost.Arguments{
+			vhost.ArgQueueType: vhost.TypeQuorum, vhost.ArgMessageTTL: int64(30000), vhost.ArgDeadLetterExchange: "",
+			vhost.ArgDeadLetterRoutingKey: "orders", vhost.ArgDeadLetterStrategy: "at-least-once", vhost.ArgOverflow: vhost.OverflowRejectPublish,
+		}})
+	})
+	w.broker.SetMessages("orders.retry.30s", 1)
+	w.mustReconcile()
+	want := []occurrence{{
+		corev1.EventTypeNormal, eventRetained, "Delete",
+		`retained: another client declared it and the main queue "orders": queue "orders.retry.30s"`,
+	}}
+	topologytest.Equal(t, "Events", want, w.delete(), comparingOccurrences)
+	all := []string{"orders", "orders.retry.30s"}
+	topologytest.Equal(t, "queues", all, w.queueNames(all...))
 }
 
 const twoTiers = `{retry: {exchange: {name: again}, delayTiers: [{delay: 10s, queueName: soon}, {delay: 20s, queueName: later}]}}`

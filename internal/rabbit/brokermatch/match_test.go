@@ -28,7 +28,7 @@ func glancing() timing.Timeouts {
 	return quick
 }
 
-// AMQP and the management API of two clusters with the same name do not match. In `make test`, test/faults shows it for a manager.
+// AMQP and the management API of two clusters with the same name do not match.
 func TestAMQPOfOneBrokerAndManagementOfAnother(t *testing.T) {
 	deadline.InTestAll(t)
 	t.Parallel()

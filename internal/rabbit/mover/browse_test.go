@@ -252,9 +252,8 @@ func TestBrowseWhoseConnectionIsCut(t *testing.T) {
 
 // A dry run that begins during a browse takes messages that the browse has not seen yet, and holds them until its own end.
 func TestABrowseBesideADryRunThatBeginsLater(t *testing.T) {
-	deadline.InTestAll(t)
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		const messages = 3000
+		const messages = 600
 		vh.Publish("", source, bodies(messages)...)
 		var counting *run
 		seen, found, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) {
@@ -281,9 +280,8 @@ func TestABrowseBesideADryRunThatBeginsLater(t *testing.T) {
 // A paused move takes no message behind the messages that a browse holds, so all messages retain their order. The move holds
 // the messages that the browse does not see.
 func TestABrowseBesideAMoveThatPauses(t *testing.T) {
-	deadline.InTestAll(t)
 	each(t, func(t *testing.T, vh *brokers.VHost) {
-		const messages = 2000
+		const messages = 1000
 		vh.Publish("", source, bodies(messages)...)
 		var paused atomic.Bool
 		moving := start(t, vh, func(c *Config) {
@@ -292,7 +290,7 @@ func TestABrowseBesideAMoveThatPauses(t *testing.T) {
 		})
 		for range 3 {
 			before := moving.Progress().Moved
-			NewWithT(t).Eventually(func() int { return moving.Progress().Moved }).WithTimeout(within).Should(BeNumerically(">", before+100))
+			NewWithT(t).Eventually(func() int { return moving.Progress().Moved }).WithTimeout(within).Should(BeNumerically(">", before+60))
 			paused.Store(true)
 			seen, _, err := browseSource(t.Context(), t, vh, func(*BrowseConfig) {})
 			topologytest.Equal(t, "error of a browse", nil, err)

@@ -696,9 +696,11 @@ func TestRecreationGivesBackToAQueueThatIsGone(t *testing.T) {
 
 // Another client deletes the queue, and with it the binding through which its messages come back, while they are moved.
 func TestRecreationGivesBackToAQueueThatIsDeletedMeanwhile(t *testing.T) {
-	deadline.InTestAll(t)
 	for name, declaresAgain := range map[string]bool{"and stays deleted": false, "and is declared again": true} {
 		t.Run(name, func(t *testing.T) {
+			if declaresAgain {
+				deadline.InTestAll(t)
+			}
 			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 				boundQueue(vh, nil)
 				before := vh.Definitions()
@@ -743,7 +745,6 @@ func TestRecreationGivesBackNoMoreThanTheOldQueueTakes(t *testing.T) {
 }
 
 func TestRecreationGivesBackNoMoreThanAPolicyAllows(t *testing.T) {
-	deadline.InTestAll(t)
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		boundQueue(vh, nil)
 		before := vh.Definitions()
@@ -782,7 +783,6 @@ func (r *recreating) givesBackNoMoreThan8() {
 // queue refuses messages instead.
 func TestRecreationGivesNothingBackToAQueueThatDropsBytes(t *testing.T) {
 	t.Parallel()
-	deadline.InTestAll(t)
 	vh := brokers.Newest(t).NewVHost(t)
 	boundQueue(vh, nil)
 	run := recreation(t, vh, nil)

@@ -9,13 +9,11 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
-	"github.com/warren-mq/warren/test/deadline"
 )
 
 // A queue that is too busy to count reports no messages and no consumers while another process deletes it. The proof by a consumer must
 // not believe that.
 func TestUnheldAsConsumer(t *testing.T) {
-	deadline.InTestAll(t)
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		deleter, api := deleterAt(t, vh)
 		cluster, err := api.Cluster(t.Context())

@@ -169,7 +169,6 @@ func TestFencesOfOtherProcesses(t *testing.T) {
 // of a BrokerConnection that exists, or of an instance that is connected, stays: the recreation continues behind it.
 func TestFencesOfOtherRecreations(t *testing.T) {
 	t.Parallel()
-	deadline.InTestAll(t)
 	vh := brokers.Newest(t).NewVHost(t)
 	put := func(owner string) string {
 		name := fence.Name{Owner: owner, Begun: time.Now(), Recreation: true}.String("orders")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // This file is a model of a recreation with everything that may happen meanwhile. It explores every order of the steps of two
@@ -674,8 +675,8 @@ func TestNoMessageIsLostByARecreation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if spend.successions > 1 && testing.Short() {
-				t.Skip("two million states")
+			if spend.successions > 1 { // two million states
+				deadline.InTestAll(t)
 			}
 			states, way := explore(allGuards, spend)
 			if way != nil {

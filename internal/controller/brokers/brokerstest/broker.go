@@ -203,7 +203,7 @@ func (b *Broker) CatchUp(ctx context.Context) error {
 	return errors.Join(ctx.Err(), b.health.Err)
 }
 
-// Interfere makes another client change the vhost during the next Apply.
+// Interfere makes another client change the vhost during the next Apply, or right before the next check of DeleteEmpty.
 func (b *Broker) Interfere(change func(*snapshot.Snapshot)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -339,6 +339,7 @@ func (b *Broker) DeleteEmpty(ctx context.Context, cluster string, queues []strin
 	if err := b.errs.SameCluster(b.Health().Cluster, cluster); err != nil {
 		return err
 	}
+	b.applyInterference()
 	if stillWanted != nil {
 		if err := stillWanted(ctx); err != nil {
 			return err
