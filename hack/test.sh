@@ -37,10 +37,11 @@ quick() {
   run_tests cover-rabbit.out -short -p=3 -parallel=4 "${quiet[@]}" || status=1
   # shellcheck disable=SC2046 # packages have no spaces
   run_tests cover.out -short -p=4 "${longest[@]}" $(go list ./... ./consumer/... ./cmd/kubectl-warren/... |
-    grep -vE '/test/(gitops|incluster|cluster)$' | grep -vxFf <(go list "${quiet[@]}" "${longest[@]}" "${last[@]}")) || status=1
+    grep -vE '/test/(gitops|incluster|cluster|docs)$' | grep -vxFf <(go list "${quiet[@]}" "${longest[@]}" "${last[@]}")) || status=1
   run_tests cover-last.out -short -p=1 "${last[@]}" || status=1
   ((!status)) || return "$status"
   go build -o /dev/null ./examples/orders
+  go test -shuffle=on -count=1 ./test/docs # it reads all files, which takes ten times longer with -race
   GOWORK=off go -C consumer/otelconsumer test -race -shuffle=on ./...
 }
 
