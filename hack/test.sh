@@ -36,7 +36,7 @@ quick() {
   export WARREN_TEST_LABELS='!extended && !soak && !bench'
   run_tests cover-rabbit.out -short -p=3 -parallel=4 "${quiet[@]}" || status=1
   # shellcheck disable=SC2046 # packages have no spaces
-  run_tests cover.out -short -p=4 "${longest[@]}" $(go list ./... ./consumer/... ./cmd/kubectl-warren/... |
+  run_tests cover.out -short -p=3 "${longest[@]}" $(go list ./... ./consumer/... ./cmd/kubectl-warren/... |
     grep -vE '/test/(gitops|incluster|cluster|docs)$' | grep -vxFf <(go list "${quiet[@]}" "${longest[@]}" "${last[@]}")) || status=1
   run_tests cover-last.out -short -p=1 "${last[@]}" || status=1
   ((!status)) || return "$status"
