@@ -50,10 +50,6 @@ func (d *deleter) ClearRecreation(ctx context.Context, cluster, queue string, is
 	return d.Deleter.ClearRecreation(ctx, cluster, queue, isNew)
 }
 
-func (d *deleter) CheckNoDelete(ctx context.Context, cluster, queue string) error {
-	return d.Deleter.CheckNoDelete(ctx, cluster, queue)
-}
-
 func (d *deleter) catchUpWith(queue string) {
 	if d.observer.TakeIgnored([]string{queue}) {
 		d.observer.RequestRefresh()

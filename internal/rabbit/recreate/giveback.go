@@ -26,7 +26,8 @@ const (
 
 // GiveBack moves messages and bindings back to the queue, the new one or the old one, and removes the objects that the recreation
 // has declared. It keeps bindings that left the spec, because dead letters of another queue may need them. No delete of the queue may be
-// running: see Recreation.DeleteSent. After the loss of the status, GiveBack fails while one may be running. report, if it is not nil, is called several times a second.
+// running: see Recreation.DeleteSent. If the status was lost, GiveBack fails while one may be running. report, if it is not nil, is
+// called several times a second.
 //
 // If the queue may still hold a sentinel behind other messages, GiveBack fails at its end. Consumers may start before that.
 func (r *Recreator) GiveBack(ctx context.Context, rec Recreation, report func(Progress)) (Progress, error) {

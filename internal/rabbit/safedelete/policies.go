@@ -57,8 +57,8 @@ func holdingPolicy(queue string, policies []vhost.Policy, operator bool) (holdin
 	return holding, ""
 }
 
-// PossibleDefinitions returns the definitions of the policies of which RabbitMQ applies one to a queue, the likeliest first, apart from
-// fences and operator policies. nil among them means that RabbitMQ may apply none.
+// PossibleDefinitions returns the definitions of the policies of which RabbitMQ applies one to a queue, apart from fences and operator
+// policies, by their priority. nil among them means that RabbitMQ may apply none.
 func PossibleDefinitions(queue string, policies []vhost.Policy) []vhost.Arguments {
 	return possibleDefinitions(queue, WithoutFences(policies), false)
 }

@@ -196,7 +196,11 @@ func DescribeWork(status v1alpha1.RecreationStatus) string {
 		parts = append(parts, "the messages and bindings of "+queue+" are moved back to it")
 	}
 	if status.BackOutReason != "" {
-		parts = append(parts, "the old queue stays: "+cmp.Or(status.BackOutMessage, status.BackOutReason))
+		stays := "the old queue stays: "
+		if status.BackOutReason == v1alpha1.BackOutStatusLost {
+			stays = "the queue stays as it is: " // it may be the new one
+		}
+		parts = append(parts, stays+cmp.Or(status.BackOutMessage, status.BackOutReason))
 	}
 	return strings.Join(parts, "; ")
 }
