@@ -25,20 +25,20 @@ run_tests() {
   go test -exec="$PWD/hack/run-test.sh" -race -shuffle=on -timeout=60m -ldflags=-w -count=1 -parallel=8 ${flags[@]+"${flags[@]}"} "$@"
 }
 
-# These packages run first, with 18 tests at a time in all. Beside other packages, a broker can take longer than 100 ms to answer, and
+# These packages run first, with 12 tests at a time in all. Beside other packages, a broker can take longer than 100 ms to answer, and
 # then Warren does not delete a queue.
 quiet=(./internal/rabbit/recreate ./internal/rabbit ./internal/rabbit/{safedelete,observe,brokermatch,change})
 
-# test/e2e and test/plugin run last, because they run as many specs at a time as the machine can bear.
+# test/e2e and test/plugin run last and alone, because each runs as many specs at a time as the machine can bear.
 quick() {
   local status=0
   local longest=(./test/faults ./internal/rabbit/mover) last=(./test/e2e ./test/plugin)
   export WARREN_TEST_LABELS='!extended && !soak && !bench'
-  run_tests cover-rabbit.out -short -p=3 -parallel=6 "${quiet[@]}" || status=1
+  run_tests cover-rabbit.out -short -p=3 -parallel=4 "${quiet[@]}" || status=1
   # shellcheck disable=SC2046 # packages have no spaces
   run_tests cover.out -short -p=3 "${longest[@]}" $(go list ./... ./consumer/... ./cmd/kubectl-warren/... |
     grep -vE '/test/(gitops|incluster|cluster|docs)$' | grep -vxFf <(go list "${quiet[@]}" "${longest[@]}" "${last[@]}")) || status=1
-  run_tests cover-last.out -short -p=2 "${last[@]}" || status=1
+  run_tests cover-last.out -short -p=1 "${last[@]}" || status=1
   ((!status)) || return "$status"
   go build -o /dev/null ./examples/orders
   go test -shuffle=on -count=1 ./test/docs # it reads all files, which takes ten times longer with -race

@@ -298,7 +298,7 @@ const (
 	BackOutNotProven = "NotProven"
 	// BackOutRefused: the broker refuses the recreation, or the queue does not allow it; the message gives the reason.
 	BackOutRefused = "Refused"
-	// BackOutStatusLost: the status was lost before the old queue was deleted.
+	// BackOutStatusLost: the status was lost. The queue may be the old or the new one.
 	BackOutStatusLost = "StatusLost"
 	// BackOutDeleted: the ConsumerQueue is being deleted.
 	BackOutDeleted = "Deleted"

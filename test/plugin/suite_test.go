@@ -34,7 +34,6 @@ var (
 	plugins string
 )
 
-// processes: 3
 func TestPlugin(t *testing.T) {
 	SetUpGomega(30 * time.Second)
 	broker = brokers.All(t)[0]

@@ -97,6 +97,8 @@ type Recreator interface {
 	Count(ctx context.Context, r recreate.Recreation) (recreate.QueueSeen, error)
 	// Inspect returns the state of the queues and the fence at the broker.
 	Inspect(ctx context.Context, r recreate.Recreation) (recreate.Seen, error)
+	// CheckNoDelete fails while the queue may be deleted by a process that is gone.
+	CheckNoDelete(ctx context.Context, r recreate.Recreation) error
 	// Consumers returns how many consumers of the queue the broker lists, and how many of them follow the contract in a ConfigMap.
 	Consumers(ctx context.Context, r recreate.Recreation, configMap string) (listed, following int)
 	// Divert calls record with the bindings of the queue before they lead to the hold.

@@ -387,6 +387,12 @@ func (v *vhostScope) recover(ctx context.Context, engine brokers.Recreator, of r
 	if err != nil {
 		return err
 	}
+	if seen.Fenced && seen.IsNew {
+		// Perhaps this is the old queue, and the spec asks for the old arguments again. Nothing may begin before its delete has ended.
+		if err := engine.CheckNoDelete(ctx, of); err != nil {
+			return err
+		}
+	}
 	status := v1alpha1.RecreationStatus{
 		ID: of.ID, Queue: of.Queue.Name, NewArguments: of.Queue.Arguments.JSON(), Hold: of.Hold(), Backlog: of.Backlog(),
 		Bindings: recordedBindings(recordable(seen.Hold.Bindings)),

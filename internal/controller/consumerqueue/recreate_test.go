@@ -688,10 +688,32 @@ func TestARecreationWhoseStatusWasLost(t *testing.T) {
 			topologytest.Equal(t, "consumers may start", true, w.get().Status.Recreation.ConsumersMayStart)
 			w.engine.set(func(m *memoryRecreator) { m.hold = nil })
 			w.settle()
-			topologytest.Equal(t, "phases", []string{"GivingBack " + queue}, w.engine.taken())
+			topologytest.Equal(t, "phases", []string{"GivingBack after the loss of the status " + queue}, w.engine.taken())
 			topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
 		})
 	}
+}
+
+// The queue behind the fence has the wanted arguments. It is the old one if the spec asks for the old arguments again, and then its delete
+// may be running.
+func TestALostStatusWaitsForADelete(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty)
+	w.engine.hold, w.engine.seen.Exists, w.engine.fenced, w.engine.isNew = map[string][]string{"orders": {"k3v9q2m7xa"}}, true, true, true
+	w.engine.deletes = brokererr.ErrUnproven
+	w.loseStatus()
+	w.restart()
+	w.reconciler.index.Update(w.cached())
+	_, err := w.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: controllertest.Orders})
+	topologytest.Equal(t, "waits", true, errors.Is(err, brokererr.ErrUnproven))
+	topologytest.Equal(t, "recreation", nil, w.get().Status.Recreation)
+
+	w.engine.set(func(m *memoryRecreator) { m.deletes = nil })
+	w.once()
+	topologytest.Equal(t, "phase", v1alpha1.RecreationGivingBack, w.get().Status.Recreation.Phase)
+	w.engine.set(func(m *memoryRecreator) { m.hold = nil })
+	w.settle()
+	topologytest.Equal(t, "phases", []string{"GivingBack after the loss of the status orders"}, w.engine.taken())
 }
 
 // Another client has bound the hold queue. GiveBack reads the bindings of the hold queue, so the status does not need all of them.

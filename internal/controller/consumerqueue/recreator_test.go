@@ -26,7 +26,8 @@ type memoryRecreator struct {
 	hold              map[string][]string // IDs of recreations by queue, for Find
 	holdBindings      []vhost.Binding
 	fenced            bool
-	isNew             bool // Inspect reports the new arguments
+	deletes           error // of CheckNoDelete
+	isNew             bool  // Inspect reports the new arguments
 	// during is called in the work of a phase, before it has an effect.
 	during map[v1alpha1.RecreationPhase]func(context.Context) error
 	// swapped is what Swap reports if its part of during fails.
@@ -42,6 +43,9 @@ func (m *memoryRecreator) call(ctx context.Context, phase v1alpha1.RecreationPha
 	}
 	if r.DeleteSent {
 		name += " after a delete"
+	}
+	if r.StatusLost {
+		name += " after the loss of the status"
 	}
 	m.calls = append(m.calls, fmt.Sprintf("%s %s", name, r.Queue.Name))
 	during := m.during[phase]
@@ -95,6 +99,12 @@ func (m *memoryRecreator) Inspect(context.Context, recreate.Recreation) (recreat
 	defer m.mu.Unlock()
 	hold := recreate.QueueSeen{Bindings: m.holdBindings}
 	return recreate.Seen{Queue: m.seen, Hold: hold, Fenced: m.fenced, IsNew: m.isNew}, nil
+}
+
+func (m *memoryRecreator) CheckNoDelete(context.Context, recreate.Recreation) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.deletes
 }
 
 func (m *memoryRecreator) Consumers(_ context.Context, _ recreate.Recreation, configMap string) (listed, following int) {

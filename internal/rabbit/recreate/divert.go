@@ -157,26 +157,34 @@ func (r *Recreator) declareHoldAndBacklog(ctx context.Context, rec Recreation) e
 }
 
 // deadLetteringLike adds the dead-lettering of a queue, by its arguments or by a policy, to the arguments of another one. A message can
-// expire in the hold, and then it must become a dead letter as in the queue.
+// expire in the hold, and then it must become a dead letter as in the queue. RabbitMQ takes from a policy what is not an argument.
 func deadLetteringLike(queue topology.Queue, policies []vhost.Policy, arguments vhost.Arguments) vhost.Arguments {
-	all := maps.Clone(arguments)
-	for argument, key := range map[string]string{
-		vhost.ArgDeadLetterExchange:   vhost.KeyDeadLetterExchange,
-		vhost.ArgDeadLetterRoutingKey: vhost.KeyDeadLetterRoutingKey,
-		vhost.ArgDeadLetterStrategy:   vhost.KeyDeadLetterStrategy,
-	} {
-		for _, definition := range safedelete.PossibleDefinitions(queue.Name, policies) {
-			if value, given := definition[key]; given {
-				all[argument] = value
-				break
-			}
-		}
-		if value, given := queue.Arguments[argument]; given {
-			all[argument] = value
+	policy := vhost.Arguments{}
+	for _, definition := range safedelete.PossibleDefinitions(queue.Name, policies) {
+		if _, given := definition[vhost.KeyDeadLetterExchange]; given {
+			policy = definition
+			break
 		}
 	}
-	if all[vhost.ArgDeadLetterStrategy] == atLeastOnce { // otherwise RabbitMQ dead-letters at most once
-		all[vhost.ArgOverflow] = vhost.OverflowRejectPublish
+	all := maps.Clone(arguments)
+	for _, of := range []struct{ argument, key string }{
+		{vhost.ArgDeadLetterExchange, vhost.KeyDeadLetterExchange},
+		{vhost.ArgDeadLetterRoutingKey, vhost.KeyDeadLetterRoutingKey},
+		{vhost.ArgDeadLetterStrategy, vhost.KeyDeadLetterStrategy},
+		{vhost.ArgOverflow, vhost.KeyOverflow},
+	} {
+		value, given := queue.Arguments[of.argument]
+		if !given {
+			value, given = policy[of.key]
+		}
+		if given {
+			all[of.argument] = value
+		}
+	}
+	if all[vhost.ArgDeadLetterStrategy] != atLeastOnce || all[vhost.ArgOverflow] != vhost.OverflowRejectPublish {
+		// Both keys belong together. Without one of them, RabbitMQ dead-letters at most once, and the hold needs no overflow.
+		delete(all, vhost.ArgDeadLetterStrategy)
+		delete(all, vhost.ArgOverflow)
 	}
 	return all
 }

@@ -26,16 +26,11 @@ const (
 
 // GiveBack moves messages and bindings back to the queue, the new one or the old one, and removes the objects that the recreation
 // has declared. It keeps bindings that left the spec, because dead letters of another queue may need them. No delete of the queue may be
-// running: see Recreation.DeleteSent. If the status was lost, GiveBack fails while one may be running. report, if it is not nil, is
-// called several times a second.
+// running: see Recreation.DeleteSent. report, if it is not nil, is called several times a second.
 //
-// If the queue may still hold a sentinel behind other messages, GiveBack fails at its end. Consumers may start before that.
+// If the queue may still hold a sentinel behind other messages, GiveBack fails at its end. Consumers may start before that. If the status
+// was lost, it does not fail then: a queue that is new holds none, and the search in an old queue goes on like that for another fence.
 func (r *Recreator) GiveBack(ctx context.Context, rec Recreation, report func(Progress)) (Progress, error) {
-	if rec.StatusLost {
-		if err := r.deleter.CheckNoDelete(ctx, r.Cluster, rec.Queue.Name); err != nil {
-			return Progress{}, reasoned(err)
-		}
-	}
 	now, err := r.inspectQueue(ctx, rec, rec.Queue.Name)
 	if err != nil {
 		return Progress{}, err
@@ -56,7 +51,7 @@ func (r *Recreator) GiveBack(ctx context.Context, rec Recreation, report func(Pr
 		}
 	}
 	progress, err := r.giveBack(ctx, rec, report)
-	if err != nil || cleared == nil {
+	if err != nil || cleared == nil || rec.StatusLost {
 		return progress, err
 	}
 	// An open fence refuses no message. Its policy is the record that the queue may still hold a sentinel.

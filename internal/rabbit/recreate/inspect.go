@@ -54,6 +54,11 @@ func (r *Recreator) Inspect(ctx context.Context, rec Recreation) (seen Seen, err
 	return seen, nil
 }
 
+// CheckNoDelete fails while a process that is gone may still delete the queue behind a closed fence: at most for Times.Vanish.
+func (r *Recreator) CheckNoDelete(ctx context.Context, rec Recreation) error {
+	return reasoned(r.deleter.CheckNoDelete(ctx, r.Cluster, rec.Queue.Name))
+}
+
 func (r *Recreator) isNew(arguments vhost.Arguments, rec Recreation) bool {
 	return snapshot.SameArguments(vhost.Normalize(arguments), vhost.Normalize(rec.Queue.Arguments))
 }

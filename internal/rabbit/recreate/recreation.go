@@ -33,8 +33,8 @@ type Recreation struct {
 	// DeleteSent: Swap has called deleteSent, and has not returned Swapped.DeleteSent as false since. A delete may be running, or
 	// has been executed.
 	DeleteSent bool
-	// StatusLost: the status was lost while the fence was closed, so a delete may be running. Whether the queue is the new one is not
-	// known either, because the spec may ask for the old arguments again.
+	// StatusLost: the status was lost. Whether the queue is the new one is not known, because the spec may ask for the old arguments
+	// again.
 	StatusLost bool
 }
 
@@ -130,7 +130,7 @@ type Seen struct {
 	Queue, Hold QueueSeen
 	// IsNew: the queue exists with the new arguments.
 	IsNew bool
-	// Fenced: a fence of a recreation matches the queue. If the status is lost, the caller treats this as DeleteSent.
+	// Fenced: a fence of a recreation matches the queue. If the status is lost, a delete may be running; see CheckNoDelete.
 	Fenced bool
 }
 

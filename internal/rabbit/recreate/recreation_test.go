@@ -152,7 +152,12 @@ func (r *recreating) next() (err error) {
 			r.record.DeleteSent, r.swapped = swapped.DeleteSent, swapped
 		}
 	case givingBack:
-		_, err = recreator.GiveBack(ctx, rec, nil)
+		if rec.StatusLost {
+			err = recreator.CheckNoDelete(ctx, rec)
+		}
+		if err == nil {
+			_, err = recreator.GiveBack(ctx, rec, nil)
+		}
 	}
 	if err == nil {
 		r.record.phase = following

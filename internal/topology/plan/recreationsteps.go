@@ -166,7 +166,7 @@ func Recovered(status v1alpha1.RecreationStatus, found Found) v1alpha1.Recreatio
 	switch {
 	case found.Fenced && !found.IsNew:
 		status.Phase, status.DeleteSent = v1alpha1.RecreationSwapping, true
-	case found.Exists && (!found.IsNew || found.Fenced): // perhaps the old queue, if the spec asks for the old arguments again
+	case found.Exists && (!found.IsNew || found.Fenced): // it may be the old one with the wanted arguments
 		status.Phase = v1alpha1.RecreationGivingBack
 		status.BackOutReason, status.BackOutMessage = v1alpha1.BackOutStatusLost, "the status was lost"
 	default:
