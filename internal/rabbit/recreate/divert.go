@@ -160,8 +160,9 @@ func (r *Recreator) declareHoldAndBacklog(ctx context.Context, rec Recreation) e
 // expire in the hold, and then it must become a dead letter as in the queue. RabbitMQ takes from a policy what is not an argument.
 func deadLetteringLike(queue topology.Queue, policies []vhost.Policy, arguments vhost.Arguments) vhost.Arguments {
 	policy := vhost.Arguments{}
+	_, known := queue.Arguments[vhost.ArgDeadLetterExchange]
 	for _, definition := range safedelete.PossibleDefinitions(queue.Name, policies) {
-		if _, given := definition[vhost.KeyDeadLetterExchange]; given {
+		if _, given := definition[vhost.KeyDeadLetterExchange]; given || known { // RabbitMQ refuses the other keys without an exchange
 			policy = definition
 			break
 		}

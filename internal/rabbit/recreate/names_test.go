@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -130,6 +131,55 @@ func TestMaxDepthOfANewQueue(t *testing.T) {
 			}
 			if got != test.depth {
 				t.Errorf("%d, want %d: %v", got, test.depth, err)
+			}
+		})
+	}
+}
+
+func TestDeadLetteringLike(t *testing.T) {
+	policies := func(definitions ...vhost.Arguments) (list []vhost.Policy) {
+		for _, definition := range definitions {
+			list = append(list, vhost.Policy{Name: "p", Pattern: vhost.ReadPattern("^orders$"), ApplyTo: "queues", Definition: definition})
+		}
+		return list
+	}
+	toDead := vhost.Arguments{vhost.KeyDeadLetterExchange: "dead", vhost.KeyDeadLetterRoutingKey: "a"}
+	atLeastOnceToDead := vhost.Arguments{
+		vhost.KeyDeadLetterExchange: "dead", vhost.KeyDeadLetterStrategy: atLeastOnce, vhost.KeyOverflow: vhost.OverflowRejectPublish,
+	}
+	for name, test := range map[string]struct {
+		arguments vhost.Arguments
+		policies  []vhost.Policy
+		want      vhost.Arguments
+	}{
+		"nothing":  {},
+		"a policy": {policies: policies(toDead), want: vhost.Arguments{vhost.ArgDeadLetterExchange: "dead", vhost.ArgDeadLetterRoutingKey: "a"}},
+		"an argument outranks a policy": {
+			arguments: vhost.Arguments{vhost.ArgDeadLetterRoutingKey: "b"}, policies: policies(toDead),
+			want: vhost.Arguments{vhost.ArgDeadLetterExchange: "dead", vhost.ArgDeadLetterRoutingKey: "b"},
+		},
+		"the keys of one policy only": {
+			policies: policies(vhost.Arguments{vhost.KeyDeadLetterExchange: "other"}, toDead), want: vhost.Arguments{vhost.ArgDeadLetterExchange: "other"},
+		},
+		"a policy with the routing key for an argument's exchange": {
+			arguments: vhost.Arguments{vhost.ArgDeadLetterExchange: "dead"}, policies: policies(vhost.Arguments{vhost.KeyDeadLetterRoutingKey: "a"}),
+			want: vhost.Arguments{vhost.ArgDeadLetterExchange: "dead", vhost.ArgDeadLetterRoutingKey: "a"},
+		},
+		"a policy with a routing key only": {policies: policies(vhost.Arguments{vhost.KeyDeadLetterRoutingKey: "a"})},
+		"a policy, at least once": {policies: policies(atLeastOnceToDead), want: vhost.Arguments{
+			vhost.ArgDeadLetterExchange: "dead", vhost.ArgDeadLetterStrategy: atLeastOnce, vhost.ArgOverflow: vhost.OverflowRejectPublish,
+		}},
+		"a policy, at least once without its overflow": {
+			policies: policies(vhost.Arguments{vhost.KeyDeadLetterExchange: "dead", vhost.KeyDeadLetterStrategy: atLeastOnce}),
+			want:     vhost.Arguments{vhost.ArgDeadLetterExchange: "dead"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			queue := topology.Queue{Name: "orders", Arguments: test.arguments}
+			got := deadLetteringLike(queue, test.policies, vhost.Arguments{vhost.ArgQueueType: vhost.TypeQuorum})
+			delete(got, vhost.ArgQueueType)
+			if difference := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); difference != "" {
+				t.Error(difference)
 			}
 		})
 	}
