@@ -82,7 +82,8 @@ func (v *vhostScope) giveUpPause(moment plan.Moment, why string) {
 }
 
 func (v *vhostScope) addBackedOutEvent(queue, why string) {
-	v.addEvent(corev1.EventTypeWarning, eventRecreationBackedOut, "Recreate", fmt.Sprintf("the recreation of queue %q was backed out: %s", queue, why))
+	v.addEvent(corev1.EventTypeWarning, eventRecreationBackedOut, "Recreate",
+		fmt.Sprintf("the recreation of queue %q was backed out: %s", queue, why))
 }
 
 // syncPause makes the ConfigMap of the contract ask for the pause that the status records, or for none. It returns when to call it

@@ -1,0 +1,45 @@
+package consumerqueue
+
+import (
+	"context"
+	"time"
+
+	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
+	"github.com/warren-mq/warren/internal/rabbit/recreate"
+	"github.com/warren-mq/warren/internal/topology/plan"
+)
+
+// recoverRecreation continues a recreation whose status was lost, if its hold queue exists. It returns false if there is none. If
+// another ConsumerQueue wants the same dead-letter queue or delay tier, only the ID shows whose recreation it is.
+func (v *vhostScope) recoverRecreation(ctx context.Context) (found bool, err error) {
+	engine := v.connection.Recreator(v.location.Cluster.Key())
+	for _, queue := range v.desired.Queues {
+		isShared := queue.Role != v1alpha1.RoleMain && v.peers.Wants(queue.ID())
+		for _, id := range engine.Find(queue.Name) {
+			if !isShared || recreate.IsIDOf(v.key().String(), id) {
+				return true, v.recover(ctx, engine, recreate.Recreation{ID: id, Queue: queue})
+			}
+		}
+	}
+	return false, nil
+}
+
+func (v *vhostScope) recover(ctx context.Context, engine brokers.Recreator, of recreate.Recreation) error {
+	seen, err := engine.Inspect(ctx, of)
+	if err != nil {
+		return err
+	}
+	if seen.Fenced && seen.IsNew {
+		// Perhaps this is the old queue, and the spec asks for the old arguments again. Nothing may begin before its delete has ended.
+		if err := engine.CheckNoDelete(ctx, of); err != nil {
+			return err
+		}
+	}
+	status := v1alpha1.RecreationStatus{
+		ID: of.ID, Queue: of.Queue.Name, NewArguments: of.Queue.Arguments.JSON(), Hold: of.Hold(), Backlog: of.Backlog(),
+		Bindings: recordedBindings(recordable(seen.Hold.Bindings)),
+		Runs:     time.Now().Unix(), // a number that no earlier manager has used
+	}
+	return v.beginWork(ctx, plan.Recovered(status, plan.Found{Fenced: seen.Fenced, Exists: seen.Queue.Exists, IsNew: seen.IsNew}), "")
+}
