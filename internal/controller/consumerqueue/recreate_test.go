@@ -694,7 +694,7 @@ func TestARecreationWhoseStatusWasLost(t *testing.T) {
 	}
 }
 
-// The queue behind the fence has the wanted arguments. It is the old one if the spec asks for the old arguments again, and then its delete
+// The queue behind the fence is as the spec asks. It is the old one if the spec asks for the old arguments again, and then its delete
 // may be running.
 func TestALostStatusWaitsForADelete(t *testing.T) {
 	t.Parallel()
