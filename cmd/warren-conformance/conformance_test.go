@@ -10,6 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/testenv/program"
 )
 
@@ -40,12 +41,12 @@ func TestTheLibraryPasses(t *testing.T) {
 	for strategy := range specs {
 		t.Run(string(strategy), func(t *testing.T) {
 			t.Parallel()
+			if strategy != contract.StrategyPublish { // one strategy is enough to test library and runner together
+				deadline.InTestAll(t)
+			}
 			names := ""
 			if testing.Short() {
 				names = quick
-			}
-			if testing.Short() && strategy != contract.StrategyPublish {
-				t.Skip("one strategy is enough to test library and runner together")
 			}
 			passes(t, "library", strategy, names, nil)
 		})
@@ -63,9 +64,7 @@ func TestTheLibrarySurvivesARestart(t *testing.T) {
 // A correct program without the library passes, too: the command requires nothing that only the library does.
 func TestAProgramWithoutFaultsPasses(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("make test-all runs it")
-	}
+	deadline.InTestAll(t)
 	passes(t, string(noFault), contract.StrategyPublish, "", nil)
 }
 
@@ -115,8 +114,8 @@ func TestFaultsAreFound(t *testing.T) {
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			t.Parallel()
-			if testing.Short() && !want.quick {
-				t.Skip("one fault shows how the runner finds it")
+			if !want.quick { // one fault shows how the runner finds it
+				deadline.InTestAll(t)
 			}
 			results, report := conformance(t, string(fault), contract.StrategyPublish, want.pitfall, 5*time.Second, nil)
 			if !results[0].failed() || results[0].lost < want.lost {

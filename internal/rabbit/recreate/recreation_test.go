@@ -422,8 +422,8 @@ func TestRecreationGoesOnAfterCrashes(t *testing.T) {
 	for name, test := range crashCases {
 		t.Run(name, func(t *testing.T) {
 			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
-				if testing.Short() && name != "with tiers" {
-					t.Skip("make test-all runs it")
+				if name != "with tiers" {
+					deadline.InTestAll(t)
 				}
 				vh.DeclareQueue("orders.dlq", rabbittest.Quorum(nil))
 				boundQueue(vh, test.arguments)
@@ -863,34 +863,40 @@ func TestRecreationBindsTheQueueWithoutTheHold(t *testing.T) {
 	})
 }
 
+// strandDelete connects through a proxy that holds back the delete of the swap, whose connection is lost, until Release.
+func (r *recreating) strandDelete() *netfault.FrameProxy {
+	var settled, sent atomic.Bool
+	proxy := netfault.NewFrameProxy(r.t, r.vh.Broker.AMQPURI, func(frame netfault.Frame) netfault.Verdict {
+		if frame.Method == amqpmethod.QueueDelete && settled.Load() && sent.CompareAndSwap(false, true) {
+			return netfault.Strand
+		}
+		return netfault.Pass
+	})
+	r.config.AMQPURI = proxy.URI
+	r.survives = func(step string) bool {
+		settled.CompareAndSwap(false, step == safedelete.StepSettled)
+		return true
+	}
+	return proxy
+}
+
 // RabbitMQ gets the delete of a swap when Warren's connection is gone. Until the queue is gone, or so much time has passed that no delete
 // can be under way, the fence refuses what would be lost with the queue.
 func TestRecreationWhoseDeleteArrivesLater(t *testing.T) {
 	for name, arrives := range map[string]bool{"while Warren waits for it": true, "never": false} {
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() && !arrives { // RabbitMQ notes after half a minute that the connection is gone, which holds a sentinel
-				t.Skip("make test-all runs it")
+			if !arrives { // RabbitMQ notes after half a minute that the connection is gone, which holds a sentinel
+				deadline.InTestAll(t)
 			}
 			rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 				boundQueue(vh, nil)
 				before := vh.Definitions()
-				var settled, sent atomic.Bool
-				proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(frame netfault.Frame) netfault.Verdict {
-					if frame.Method == amqpmethod.QueueDelete && settled.Load() && sent.CompareAndSwap(false, true) {
-						return netfault.Strand
-					}
-					return netfault.Pass
-				})
 				stream := streamTo(t, vh, "", "orders", 700*time.Millisecond)
 				run := recreation(t, vh, nil)
 				if arrives {
 					run.timeouts.Vanish = rabbittest.Within // a busy broker may be late with the delete
 				}
-				run.config.AMQPURI = proxy.URI
-				run.survives = func(step string) bool {
-					settled.CompareAndSwap(false, step == safedelete.StepSettled)
-					return true
-				}
+				proxy := run.strandDelete()
 				uncertain := false
 				run.failed = func(err error) {
 					if recreate.ReasonOf(err) != recreate.DeleteUncertain || uncertain {
@@ -925,20 +931,9 @@ func TestRecreationWhoseStatusIsLostDuringTheDelete(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		boundQueue(vh, nil)
 		before := vh.Definitions()
-		var settled, sent atomic.Bool
-		proxy := netfault.NewFrameProxy(t, vh.Broker.AMQPURI, func(frame netfault.Frame) netfault.Verdict {
-			if frame.Method == amqpmethod.QueueDelete && settled.Load() && sent.CompareAndSwap(false, true) {
-				return netfault.Strand
-			}
-			return netfault.Pass
-		})
 		stream := streamTo(t, vh, "", "orders", 700*time.Millisecond)
 		run := recreation(t, vh, nil)
-		run.config.AMQPURI = proxy.URI
-		run.survives = func(step string) bool {
-			settled.CompareAndSwap(false, step == safedelete.StepSettled)
-			return true
-		}
+		proxy := run.strandDelete()
 		run.failed = func(err error) {
 			if recreate.ReasonOf(err) != recreate.DeleteUncertain || run.record.StatusLost {
 				return

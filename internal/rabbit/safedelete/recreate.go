@@ -98,50 +98,34 @@ func (d *Deleter) SettleRecreation(ctx context.Context, cluster string, queue to
 // policy stays as the record. A queue that a recreation has declared (isNew) holds none. It fails with ErrShared if another owner
 // recreates the queue.
 func (d *Deleter) ClearRecreation(ctx context.Context, cluster, queue string, isNew bool) error {
-	ctx, end, err := d.begin(ctx, []string{queue})
-	if err != nil {
-		return err
-	}
-	defer end()
-	fences, err := d.recreationFences(ctx, queue)
-	if err != nil {
-		return err
-	}
-	for _, left := range fences {
+	return d.eachRecreationFence(ctx, queue, func(ctx context.Context, left leftover) error {
 		left.isBare = isNew
 		if err := (recovery{d}).clearLeftover(ctx, cluster, left); err != nil {
 			return err
 		}
 		d.deletions.forget(left.policy.Name)
-	}
-	return nil
+		return nil
+	})
 }
 
 // CheckNoDelete fails with ErrUnproven while a process that is gone may still delete a queue behind the closed fence of a recreation.
 func (d *Deleter) CheckNoDelete(ctx context.Context, cluster, queue string) error {
+	return d.eachRecreationFence(ctx, queue, func(ctx context.Context, left leftover) error {
+		return recovery{d}.checkNoDelete(ctx, cluster, left)
+	})
+}
+
+// eachRecreationFence calls a function with each fence of this owner's recreations that matches a queue, until an error. It fails with
+// ErrShared at a fence of another owner.
+func (d *Deleter) eachRecreationFence(ctx context.Context, queue string, do func(context.Context, leftover) error) error {
 	ctx, end, err := d.begin(ctx, []string{queue})
 	if err != nil {
 		return err
 	}
 	defer end()
-	fences, err := d.recreationFences(ctx, queue)
-	if err != nil {
-		return err
-	}
-	for _, left := range fences {
-		if err := (recovery{d}).checkNoDelete(ctx, cluster, left); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// recreationFences returns the fences of this owner's recreations that match a queue. It fails with ErrShared if there is one of another
-// owner.
-func (d *Deleter) recreationFences(ctx context.Context, queue string) (fences []leftover, err error) {
 	policies, err := d.policies.get(ctx, d.errs)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, policy := range policies {
 		name, own := fence.ParseName(policy.Name)
@@ -149,15 +133,17 @@ func (d *Deleter) recreationFences(ctx context.Context, queue string) (fences []
 			continue
 		}
 		if name.Owner != d.Owner {
-			return nil, d.errs.Fail(brokererr.ErrShared, "queue %q: policy %q of another instance exists", queue, policy.Name)
+			return d.errs.Fail(brokererr.ErrShared, "queue %q: policy %q of another instance exists", queue, policy.Name)
 		}
 		if !d.HoldsLease() {
-			return nil, brokererr.ErrNotLeader
+			return brokererr.ErrNotLeader
 		}
 		// A cut connection, even of this process, may hold a sentinel until RabbitMQ detects the cut.
-		fences = append(fences, leftover{policy: policy, foreign: true, seen: time.Since(d.deletions.firstSeen(policy.Name))})
+		if err := do(ctx, leftover{policy: policy, foreign: true, seen: time.Since(d.deletions.firstSeen(policy.Name))}); err != nil {
+			return err
+		}
 	}
-	return fences, nil
+	return nil
 }
 
 // declareOnceGone waits until a queue is gone and declares it. It returns nil once the queue has its new arguments. RabbitMQ can
