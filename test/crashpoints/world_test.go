@@ -285,8 +285,8 @@ func (w *world) publish(target traffic.Target) {
 func (w *world) checkRefusals() {
 	w.t.Helper()
 	for _, publisher := range w.throughExchange {
-		if counts := publisher.Counts(); counts.Returned > 0 || counts.Nacks > 0 {
-			w.t.Errorf("of a publisher through an exchange, %d messages were returned, and %d refused", counts.Returned, counts.Nacks)
+		if counts := publisher.Counts(); counts.Returned > 0 || counts.Refusals > 0 {
+			w.t.Errorf("of a publisher through an exchange, %d messages were returned, and %d refused", counts.Returned, counts.Refusals)
 		}
 	}
 }

@@ -83,7 +83,7 @@ var _ = Describe("A queue is recreated", func() {
 		w.Eventually("orders", haveLastResult(v1alpha1.RecreationCompleted))
 		w.Ready("orders")
 		publisher.Stop()
-		Expect(publisher.Counts().Nacks + publisher.Counts().Returned).To(BeZero())
+		Expect(publisher.Counts().Refusals + publisher.Counts().Returned).To(BeZero())
 		report := traffic.Account(GinkgoTB(), w.VHost, traffic.Accounting{Publishers: []*traffic.Publisher{publisher}})
 		report.NoneLost(GinkgoTB())
 		w.ExpectExactly()
@@ -115,7 +115,7 @@ var _ = Describe("A queue is recreated", func() {
 		Expect(contractOf(w.configMap("orders-contract")).Paused).To(BeNil())
 
 		publisher.Stop()
-		Expect(publisher.Counts().Nacks + publisher.Counts().Returned).To(BeZero())
+		Expect(publisher.Counts().Refusals + publisher.Counts().Returned).To(BeZero())
 		Eventually(consumers.missing).WithArguments(publisher.Confirmed()).WithTimeout(deadline.For(30 * time.Second)).Should(BeEmpty())
 		consumers.stop()
 		Expect(consumers.pauses()).To(HaveEach(BeNumerically(">=", 1)), "each consumer paused")

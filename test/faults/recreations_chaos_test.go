@@ -213,7 +213,7 @@ func (c *recreateChaos) account(name string) {
 	calm, disturbed := c.fences.stood(append(moments(c.kills), c.lost...))
 	recreationRow(chaosTitle, name, c.recreated, c.wentBack, fmt.Sprintf("%d, %d; %d", len(c.kills), len(c.lost), c.moves),
 		report.Confirmed, len(report.Missing), lostYoung, report.Duplicates, waited.Round(10*time.Millisecond),
-		fmt.Sprintf("%d, %d, %v", past.Confirmed, past.Nacks, c.longestWait([]*traffic.Publisher{c.past}).Round(10*time.Millisecond)),
+		fmt.Sprintf("%d, %d, %v", past.Confirmed, past.Refusals, c.longestWait([]*traffic.Publisher{c.past}).Round(10*time.Millisecond)),
 		describeTimes(calm), describeTimes(disturbed), len(left)+report.SentinelsLeft)
 	report.NoneLost(GinkgoTB())
 	Expect(c.recreated).To(BeNumerically(">", 0), "recreations")
@@ -221,7 +221,7 @@ func (c *recreateChaos) account(name string) {
 	Expect(report.SentinelsLeft).To(BeZero())
 	Expect(waited).To(BeNumerically("<=", longestConfirm))
 	for _, publisher := range c.publishers {
-		Expect(publisher.Counts().Nacks+publisher.Counts().Returned).To(BeZero(), "refusals of a publisher through an exchange")
+		Expect(publisher.Counts().Refusals+publisher.Counts().Returned).To(BeZero(), "refusals of a publisher through an exchange")
 	}
 }
 

@@ -120,7 +120,7 @@ func (c *cluster) expectNoneLost(publisher *traffic.Publisher) {
 	GinkgoHelper()
 	publisher.Stop()
 	counts := publisher.Counts()
-	Expect(counts.Nacks + counts.Returned + counts.Unsettled).To(BeZero())
+	Expect(counts.Refusals + counts.Returned + counts.Unsettled).To(BeZero())
 	numbers := make([]int, 0, counts.Confirmed)
 	refused := 0
 	for _, id := range publisher.Confirmed() {

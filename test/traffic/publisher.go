@@ -32,7 +32,8 @@ type Publishing struct {
 	Size int
 	// Body makes the body of a message from its ID; nil is the ID.
 	Body func(id string) []byte
-	// Retry publishes a message again, with the same ID, if it was nacked or the connection was lost before its confirm.
+	// Retry publishes a message again, with the same ID, if it was nacked or the connection was lost before its confirm. Such a message
+	// goes before new ones: while the broker refuses all messages, few new ones are made.
 	Retry bool
 	// RetryReturned publishes a returned message again, with the same ID. It needs Retry.
 	RetryReturned bool
@@ -47,8 +48,8 @@ type Counts struct {
 	Confirmed int
 	// Returned messages were routed to no queue.
 	Returned int
-	// Nacks is the number of negative confirms. With Retry, one message can have several.
-	Nacks int
+	// Refusals is the number of negative confirms and, with RetryReturned, of returns. With Retry, one message can have several.
+	Refusals int
 	// Unsettled messages were nacked without a retry, or the connection ended before their confirm.
 	Unsettled int
 }
@@ -73,7 +74,7 @@ type Publisher struct {
 	confirmed map[string]time.Time // when the confirm arrived
 	returned  map[string]bool
 	given     map[string]bool // not retried: neither confirmed nor returned
-	nacks     int
+	refusals  int
 	waits     []Wait
 	paused    bool
 
@@ -84,7 +85,7 @@ type message struct {
 	id     string
 	target Target
 	first  time.Time // of its first publishing; zero before
-	nacked bool      // or returned
+	again  bool      // it was nacked or returned before
 	// answer has the broker's answer once the message was sent. A Confirmation can report a nack as an ack; see outlet in package mover.
 	answer chan *amqp.DeferredConfirmation
 }
@@ -95,8 +96,8 @@ const slow = 50 * time.Millisecond
 // maxLag is how far a publisher may fall behind its schedule and catch up.
 const maxLag = 100 * time.Millisecond
 
-// nackPause is the delay before a refused message is published again.
-const nackPause = 5 * time.Millisecond
+// refusalPause is the delay before a refused message is published again.
+const refusalPause = 5 * time.Millisecond
 
 // inFlight is how many messages may wait for their confirm.
 const inFlight = 256
@@ -142,7 +143,7 @@ func (p *Publisher) Counts() Counts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Counts{
-		Made: p.made, Confirmed: len(p.confirmed), Returned: len(p.returned), Nacks: p.nacks, Unsettled: len(p.given),
+		Made: p.made, Confirmed: len(p.confirmed), Returned: len(p.returned), Refusals: p.refusals, Unsettled: len(p.given),
 	}
 }
 
@@ -246,8 +247,8 @@ func (p *Publisher) next() (m message, ok, last bool) {
 }
 
 func (p *Publisher) publish(channel *amqp.Channel, m message, slots chan struct{}, closed <-chan *amqp.Error) error {
-	if m.nacked {
-		pause(p.ctx, nackPause)
+	if m.again {
+		pause(p.ctx, refusalPause)
 	}
 	select {
 	case slots <- struct{}{}:
@@ -345,8 +346,8 @@ func (p *Publisher) confirm(number uint64) {
 	delete(p.pending, number)
 	switch {
 	case !answer.Acked():
-		p.nacks++
-		m.nacked = true
+		p.refusals++
+		m.again = true
 		p.repeat(m)
 	case !p.returned[m.id]:
 		now := time.Now()
@@ -355,8 +356,9 @@ func (p *Publisher) confirm(number uint64) {
 			p.waits = append(p.waits, Wait{m.first, now})
 		}
 	case p.what.RetryReturned:
+		p.refusals++
 		delete(p.returned, m.id)
-		m.nacked = true
+		m.again = true
 		p.repeat(m)
 	}
 }
