@@ -22,7 +22,18 @@ run_tests() {
   shift
   eval "flags=(${TESTFLAGS:-})"
   [[ -z ${WARREN_COVERAGE:-} ]] || flags+=(-coverpkg=./api/...,./internal/... -coverprofile="$profile")
-  go test -exec="$PWD/hack/run-test.sh" -race -shuffle=on -timeout=60m -ldflags=-w -count=1 -parallel=8 ${flags[@]+"${flags[@]}"} "$@"
+  go test -race -timeout=60m -ldflags=-w -parallel=8 ${flags[@]+"${flags[@]}"} "$@"
+}
+
+# run_parts runs packages whose tests use real parts. Their results are never cached.
+run_parts() {
+  run_tests "$1" -exec="$PWD/hack/run-test.sh" -shuffle=on -count=1 "${@:2}"
+}
+
+# without_parts prints the packages, except those below test/ and hack/, whose tests use no real part.
+without_parts() {
+  go list -test -f '{{if eq .Name "main"}}{{.ImportPath}} {{join .Deps " "}}{{end}}' ./... ./consumer/... ./cmd/kubectl-warren/... |
+    sed -nE '\%^[^ ]*/warren/(test|hack)/|/warren/test/(brokers|testenv)%d; s/\.test .*//p'
 }
 
 # These packages run first, with 12 tests at a time in all. Beside other packages, a broker can take longer than 100 ms to answer, and
@@ -34,11 +45,16 @@ quick() {
   local status=0
   local longest=(./test/faults ./internal/rabbit/mover) last=(./test/e2e ./test/plugin)
   export WARREN_TEST_LABELS='!extended && !soak && !bench'
-  run_tests cover-rabbit.out -short -p=3 -parallel=4 "${quiet[@]}" || status=1
+  run_parts cover-rabbit.out -short -p=3 -parallel=4 "${quiet[@]}" || status=1
+  local pure # beside the next ones, because these mostly wait; go prints "(cached)" if a package has not changed
+  mapfile -t pure < <(without_parts)
+  run_tests cover-pure.out -short -p=1 "${pure[@]}" &
   # shellcheck disable=SC2046 # packages have no spaces
-  run_tests cover.out -short -p=3 "${longest[@]}" $(go list ./... ./consumer/... ./cmd/kubectl-warren/... |
-    grep -vE '/test/(gitops|incluster|cluster|docs)$' | grep -vxFf <(go list "${quiet[@]}" "${longest[@]}" "${last[@]}")) || status=1
-  run_tests cover-last.out -short -p=1 "${last[@]}" || status=1
+  run_parts cover.out -short -p=3 "${longest[@]}" $(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' \
+    ./... ./consumer/... ./cmd/kubectl-warren/... | grep -vE '/test/(gitops|incluster|cluster|docs)$' |
+    grep -vxFf <(go list "${pure[@]}" "${quiet[@]}" "${longest[@]}" "${last[@]}")) || status=1
+  wait $! || status=1
+  run_parts cover-last.out -short -p=1 "${last[@]}" || status=1
   ((!status)) || return "$status"
   go build -o /dev/null ./examples/orders
   go test -shuffle=on -count=1 ./test/docs # it reads all files, which takes ten times longer with -race
@@ -49,9 +65,9 @@ quick() {
 extended() {
   export WARREN_TEST_SHARERS=5 # how many share a queue in the model of internal/ownership
   export WARREN_TEST_LABELS=extended
-  run_tests cover-extended.out -p=2 ./internal/rabbit ./internal/rabbit/... ./internal/{ownership,topology/plan} ./consumer \
+  run_parts cover-extended.out -p=2 ./internal/rabbit ./internal/rabbit/... ./internal/{ownership,topology/plan} ./consumer \
     ./test/{e2e,faults,plugin,deployment,monitoring,cluster,consumer,facts,stopping} ./cmd/warren-conformance
-  [[ -z ${WARREN_COVERAGE:-} ]] || hack/coverage.sh cover-rabbit.out cover.out cover-last.out cover-extended.out
+  [[ -z ${WARREN_COVERAGE:-} ]] || hack/coverage.sh cover-pure.out cover-rabbit.out cover.out cover-last.out cover-extended.out
 }
 
 "${1:?usage: hack/test.sh quick|extended}"

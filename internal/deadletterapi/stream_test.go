@@ -66,8 +66,8 @@ func TestStreamToALazyClient(t *testing.T) {
 		slow           bool
 	}{
 		"little": {size: 1 << 10, messages: 1000},
-		"much":   {size: 64 << 10, messages: 500, slow: true},
-		"a message that is larger than the buffer": {size: 13 << 20, messages: 2, slow: true},
+		"much":   {size: 64 << 10, messages: 150, slow: true},
+		"a message that is larger than the buffer": {size: 7 << 20, messages: 2, slow: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -117,7 +117,7 @@ func TestABrowseOfAnExportEndsInTime(t *testing.T) {
 // error if these have changed, or if its sender may no longer export messages.
 func TestExportToALazyClient(t *testing.T) {
 	t.Parallel()
-	deadLetters := make([]amqp.Delivery, 300)
+	deadLetters := make([]amqp.Delivery, 150)
 	for i := range deadLetters {
 		deadLetters[i] = amqp.Delivery{MessageId: strconv.Itoa(i), Body: make([]byte, 64<<10)}
 	}
@@ -127,10 +127,10 @@ func TestExportToALazyClient(t *testing.T) {
 		count   int             // of exported messages; zero if it depends on the machine
 		error   string
 	}{
-		"nothing has changed":             {between: deadLetters, count: 300},
+		"nothing has changed":             {between: deadLetters, count: 150},
 		"the first has left":              {between: deadLetters[1:], error: errChanged.Error()},
 		"all have left":                   {between: nil, error: errChanged.Error()},
-		"a message was added at the end":  {between: append(slices.Clone(deadLetters), deadLetters[0]), count: 301},
+		"a message was added at the end":  {between: append(slices.Clone(deadLetters), deadLetters[0]), count: 151},
 		"a message was added at the head": {between: append([]amqp.Delivery{{MessageId: "new"}}, deadLetters...), error: errChanged.Error()},
 		"the permission was revoked": {
 			between: deadLetters, denied: forbidden("alice", attributes{verb: "get", namespace: "shop", name: "orders", subresource: "export"}),
@@ -174,7 +174,7 @@ func TestExportToALazyClient(t *testing.T) {
 // Between its browses, an export has no slot. If others have all slots then, it waits for one.
 func TestAnExportWaitsForASlot(t *testing.T) {
 	t.Parallel()
-	deadLetters := make([]amqp.Delivery, 300)
+	deadLetters := make([]amqp.Delivery, 150)
 	for i := range deadLetters {
 		deadLetters[i] = amqp.Delivery{MessageId: strconv.Itoa(i), Body: make([]byte, 64<<10)}
 	}
@@ -221,7 +221,7 @@ func TestStreamOfLargeMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // whose time does not depend on the machine
 		recorder := httptest.NewRecorder()
 		out := newStream(t.Context(), recorder)
-		deadLetter := orders.Read(&amqp.Delivery{Body: make([]byte, 13<<20)})
+		deadLetter := orders.Read(&amqp.Delivery{Body: make([]byte, 7<<20)})
 		for position := range 2 {
 			topologytest.Equal(t, "more", true, out.add(position, deadLetter))
 		}
