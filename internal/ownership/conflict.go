@@ -37,6 +37,7 @@ type overlap struct {
 	what  string
 	// theirKey is the other candidate's routing key if two bindings overlap. Patterns can overlap without being equal.
 	theirKey string
+	advice   string // how the user can end the conflict
 }
 
 // theirs returns the other candidate's side of the overlap.
@@ -64,15 +65,14 @@ func FindConflict(own Candidate, others []Candidate) *Conflict {
 // message describes the conflict to the user. If the other ConsumerQueue is in another namespace, the message contains neither
 // its name nor its settings, because the reader may not know of it.
 func (d overlap) message(own, other Candidate) string {
-	const advice = "choose another name for one of them, or use the same settings to share it"
 	if other.namespace() == own.namespace() {
-		return fmt.Sprintf("ConsumerQueue %s %s; %s", other.Name, d.what, advice)
+		return fmt.Sprintf("ConsumerQueue %s %s; %s", other.Name, d.what, d.advice)
 	}
 	object := topology.IDOf(d.about).String()
 	if d.about.Kind == v1alpha1.KindBinding {
 		object = fmt.Sprintf("routing key %q of exchange %q", d.about.RoutingKey, d.about.Source)
 	}
-	return fmt.Sprintf("a ConsumerQueue in another namespace uses %s exclusively, or with other settings; %s", object, advice)
+	return fmt.Sprintf("a ConsumerQueue in another namespace uses %s exclusively, or with other settings; %s", object, d.advice)
 }
 
 func (c Candidate) namespace() string {
@@ -171,16 +171,24 @@ var roleNames = map[v1alpha1.Role]string{
 	v1alpha1.RoleRetry: "retry", v1alpha1.RoleSource: "source",
 }
 
+// The advice for objects that cannot be shared, and for those that can.
+const (
+	renameOne      = "choose another name in one of them"
+	renameOrShare  = renameOne + ", or use the same settings to share it"
+	rerouteOne     = "choose another exchange or routing key in one of them"
+	rerouteOrShare = rerouteOne + ", or use the same dead-letter queue"
+)
+
 func queueOverlap(mine, theirs topology.Queue) []overlap {
 	about := v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: mine.Name}
 	shareable := mine.Role == v1alpha1.RoleDeadLetter && theirs.Role == v1alpha1.RoleDeadLetter
 	switch {
 	case !shareable && theirs.Role == v1alpha1.RoleDeadLetter:
-		return []overlap{{about: about, what: fmt.Sprintf("has queue %q as its dead-letter queue", mine.Name)}}
+		return []overlap{{about: about, advice: renameOne, what: fmt.Sprintf("has queue %q as its dead-letter queue", mine.Name)}}
 	case !shareable:
-		return []overlap{{about: about, what: fmt.Sprintf("has queue %q as its %s", mine.Name, roleNames[theirs.Role])}}
+		return []overlap{{about: about, advice: renameOne, what: fmt.Sprintf("has queue %q as its %s", mine.Name, roleNames[theirs.Role])}}
 	case !mine.Arguments.Equal(theirs.Arguments):
-		return []overlap{{about: about, what: fmt.Sprintf("has the dead-letter queue %q with other settings (%s; here %s)",
+		return []overlap{{about: about, advice: renameOrShare, what: fmt.Sprintf("has the dead-letter queue %q with other settings (%s; here %s)",
 			mine.Name, theirs.Arguments.JSON(), mine.Arguments.JSON())}}
 	}
 	return nil
@@ -191,13 +199,14 @@ func exchangeOverlap(mine, theirs topology.Exchange) []overlap {
 	switch {
 	case isExclusive(mine) && isExclusive(theirs):
 		return []overlap{{
-			about: about, what: fmt.Sprintf("has the headers exchange %q as its dead-letter exchange, which cannot be shared", mine.Name),
+			about: about, advice: renameOne,
+			what: fmt.Sprintf("has the headers exchange %q as its dead-letter exchange, which cannot be shared", mine.Name),
 		}}
 	case mine.Role == theirs.Role && mine.Type == theirs.Type:
 		return nil
 	}
-	return []overlap{{about: about, what: fmt.Sprintf("has exchange %q as its %s exchange of type %s (here the %s exchange of type %s)",
-		mine.Name, roleNames[theirs.Role], theirs.Type, roleNames[mine.Role], mine.Type)}}
+	return []overlap{{about: about, advice: renameOrShare, what: fmt.Sprintf(
+		"has exchange %q as its %s exchange of type %s (here the %s exchange of type %s)", mine.Name, roleNames[theirs.Role], theirs.Type, roleNames[mine.Role], mine.Type)}}
 }
 
 // isExclusive reports whether an exchange cannot be shared. A dead-letter exchange that routes by reason would copy each rejected
@@ -215,7 +224,10 @@ func bindingOverlap(own topology.Topology, mine, theirs topology.Binding) []over
 	}
 	exchange := own.Exchanges[at]
 	about := v1alpha1.TopologyEntry{Kind: v1alpha1.KindBinding, Source: mine.Source, RoutingKey: mine.RoutingKey}
-	what := ""
+	what, advice := "", rerouteOne
+	if mine.Role == v1alpha1.RoleDeadLetter {
+		advice = rerouteOrShare
+	}
 	switch {
 	case mine.Role == v1alpha1.RoleDeadLetter && exchange.Type == v1alpha1.ExchangeFanout:
 		what = fmt.Sprintf("routes the fanout exchange %q to dead-letter queue %q (here to %q)",
@@ -232,5 +244,5 @@ func bindingOverlap(own topology.Topology, mine, theirs topology.Binding) []over
 	default:
 		return nil
 	}
-	return []overlap{{about: about, what: what, theirKey: theirs.RoutingKey}}
+	return []overlap{{about: about, advice: advice, what: what, theirKey: theirs.RoutingKey}}
 }

@@ -41,7 +41,12 @@ func createdLater(c ownership.Candidate) ownership.Candidate {
 	return c
 }
 
-const advice = "; choose another name for one of them, or use the same settings to share it"
+// The advice at the end of a conflict.
+const (
+	rename        = "; choose another name in one of them"
+	renameOrShare = rename + ", or use the same settings to share it"
+	reroute       = "; choose another exchange or routing key in one of them"
+)
 
 // Each case expects the result for b. Both candidates are new, and b is second by name: it loses every conflict.
 func TestFindConflict(t *testing.T) {
@@ -52,27 +57,27 @@ func TestFindConflict(t *testing.T) {
 	}{
 		"nothing in common": {a: `{}`, b: `{}`},
 		"the same main queue, even with the same settings": {
-			a: `{queue: {name: work}}`, b: `{queue: {name: work}}`, want: `has queue "work" as its main queue`,
+			a: `{queue: {name: work}}`, b: `{queue: {name: work}}`, want: `has queue "work" as its main queue` + rename,
 		},
 		"the same delay tier": {
 			a: `{retry: {delayTiers: [{delay: 1m, queueName: wait}]}}`, b: `{retry: {delayTiers: [{delay: 1m, queueName: wait}]}}`,
-			want: `has queue "wait" as its delay tier`,
+			want: `has queue "wait" as its delay tier` + rename,
 		},
 		"a main queue as delay tier": {
-			a: `{queue: {name: work}}`, b: `{retry: {delayTiers: [{delay: 1m, queueName: work}]}}`, want: `has queue "work" as its main queue`,
+			a: `{queue: {name: work}}`, b: `{retry: {delayTiers: [{delay: 1m, queueName: work}]}}`, want: `has queue "work" as its main queue` + rename,
 		},
 		"a delay tier as dead-letter queue": {
 			a: `{retry: {delayTiers: [{delay: 1m, queueName: wait}]}}`, b: `{deadLetter: {queue: {name: wait}}}`,
-			want: `has queue "wait" as its delay tier`,
+			want: `has queue "wait" as its delay tier` + rename,
 		},
 		"a dead-letter queue as main queue": {
-			a: `{deadLetter: {queue: {name: dead}}}`, b: `{queue: {name: dead}}`, want: `has queue "dead" as its dead-letter queue`,
+			a: `{deadLetter: {queue: {name: dead}}}`, b: `{queue: {name: dead}}`, want: `has queue "dead" as its dead-letter queue` + rename,
 		},
 		"a dead-letter queue in common": {a: `{deadLetter: {queue: {name: dead}}}`, b: `{deadLetter: {queue: {name: dead}}}`},
 		"a dead-letter queue with other settings": {
 			a: `{deadLetter: {queue: {name: dead}}}`, b: `{deadLetter: {queue: {name: dead, maxLength: 5}}}`,
 			want: `has the dead-letter queue "dead" with other settings ({"x-delivery-limit":-1,"x-queue-type":"quorum"}; ` +
-				`here {"x-delivery-limit":-1,"x-max-length":5,"x-overflow":"reject-publish","x-queue-type":"quorum"})`,
+				`here {"x-delivery-limit":-1,"x-max-length":5,"x-overflow":"reject-publish","x-queue-type":"quorum"})` + renameOrShare,
 		},
 
 		"a dead-letter exchange in common": {
@@ -80,19 +85,19 @@ func TestFindConflict(t *testing.T) {
 		},
 		"a dead-letter exchange of another type": {
 			a: `{deadLetter: {exchange: {name: dead, type: direct}}}`, b: `{deadLetter: {exchange: {name: dead, type: topic}}}`,
-			want: `has exchange "dead" as its dead-letter exchange of type direct (here the dead-letter exchange of type topic)`,
+			want: `has exchange "dead" as its dead-letter exchange of type direct (here the dead-letter exchange of type topic)` + renameOrShare,
 		},
 		"a headers exchange in common": {
 			a: `{retry: {strategy: Reject}, deadLetter: {exchange: {name: dead}}}`, b: `{retry: {strategy: Reject}, deadLetter: {exchange: {name: dead, type: headers}}}`,
-			want: `has the headers exchange "dead" as its dead-letter exchange, which cannot be shared`,
+			want: `has the headers exchange "dead" as its dead-letter exchange, which cannot be shared` + rename,
 		},
 		"a dead-letter exchange as retry exchange": {
 			a: `{deadLetter: {exchange: {name: dead, type: direct}}}`, b: `{retry: {exchange: {name: dead}}}`,
-			want: `has exchange "dead" as its dead-letter exchange of type direct (here the retry exchange of type direct)`,
+			want: `has exchange "dead" as its dead-letter exchange of type direct (here the retry exchange of type direct)` + renameOrShare,
 		},
 		"a retry exchange as source exchange": {
 			a: `{retry: {exchange: {name: again}}}`, b: `{bindings: [{exchange: {name: again, type: direct}}]}`,
-			want: `has exchange "again" as its retry exchange of type direct (here the source exchange of type direct)`,
+			want: `has exchange "again" as its retry exchange of type direct (here the source exchange of type direct)` + renameOrShare,
 		},
 		"a retry exchange that the other only binds to": {
 			a: `{retry: {exchange: {name: again}}}`, b: `{bindings: [{exchange: {name: again}}]}`,
@@ -102,7 +107,7 @@ func TestFindConflict(t *testing.T) {
 		},
 		"a source exchange of another type": {
 			a: `{bindings: [{exchange: {name: shop, type: topic}}]}`, b: `{bindings: [{exchange: {name: shop, type: direct}}]}`,
-			want: `has exchange "shop" as its source exchange of type topic (here the source exchange of type direct)`,
+			want: `has exchange "shop" as its source exchange of type topic (here the source exchange of type direct)` + renameOrShare,
 		},
 		"a source exchange whose type only one knows": {
 			a: `{bindings: [{exchange: {name: shop, type: topic}}]}`, b: `{bindings: [{exchange: {name: shop}}]}`,
@@ -116,7 +121,7 @@ func TestFindConflict(t *testing.T) {
 		},
 		"a fanout exchange for two dead-letter queues": {
 			a: `{deadLetter: {exchange: {name: dead}, queue: {name: one}}}`, b: `{deadLetter: {exchange: {name: dead}, queue: {name: two}}}`,
-			want: `routes the fanout exchange "dead" to dead-letter queue "one" (here to "two")`,
+			want: `routes the fanout exchange "dead" to dead-letter queue "one" (here to "two")` + reroute + ", or use the same dead-letter queue",
 		},
 		"a retry exchange with a key for each": {
 			a: `{retry: {exchange: {name: again}, delayTiers: [{delay: 1m}]}}`, b: `{retry: {exchange: {name: again}, delayTiers: [{delay: 1m}]}}`,
@@ -124,7 +129,7 @@ func TestFindConflict(t *testing.T) {
 		"a retry exchange with one key for two delay tiers": {
 			a:    `{retry: {exchange: {name: again}, delayTiers: [{delay: 1m, routingKey: soon}]}}`,
 			b:    `{retry: {exchange: {name: again}, delayTiers: [{delay: 1m, routingKey: soon}]}}`,
-			want: `routes key "soon" of the retry exchange "again" to delay tier "a.retry.1m" (here to "b.retry.1m")`,
+			want: `routes key "soon" of the retry exchange "again" to delay tier "a.retry.1m" (here to "b.retry.1m")` + reroute,
 		},
 		"a source exchange with one key": {
 			a: `{bindings: [{exchange: {name: shop, type: fanout}, routingKeys: [k]}]}`, b: `{bindings: [{exchange: {name: shop, type: fanout}, routingKeys: [k]}]}`,
@@ -136,7 +141,7 @@ func TestFindConflict(t *testing.T) {
 			var want *ownership.Conflict
 			var uncertain []string
 			if test.want != "" {
-				want = &ownership.Conflict{Holder: "shop/a", Message: "ConsumerQueue shop/a " + test.want + advice}
+				want = &ownership.Conflict{Holder: "shop/a", Message: "ConsumerQueue shop/a " + test.want}
 				uncertain = []string{"shop/b"}
 			}
 			topologytest.Equal(t, "conflict of b", want, ownership.FindConflict(b, []ownership.Candidate{a}))
@@ -317,21 +322,21 @@ func TestThoseThatDoNotLoseAreAtPeace(t *testing.T) {
 // The message of a conflict reveals neither names nor settings of other namespaces.
 func TestConflictWithAnotherNamespace(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ a, b, want string }{
+	for name, test := range map[string]struct{ a, b, want, advice string }{
 		"a queue": {
-			`{deadLetter: {queue: {name: dlq, maxLength: 5}}}`, `{deadLetter: {queue: {name: dlq}}}`, `queue "dlq"`,
+			`{deadLetter: {queue: {name: dlq, maxLength: 5}}}`, `{deadLetter: {queue: {name: dlq}}}`, `queue "dlq"`, renameOrShare,
 		},
 		"an exchange": {
-			`{deadLetter: {exchange: {name: dead, type: topic}}}`, `{deadLetter: {exchange: {name: dead}}}`, `exchange "dead"`,
+			`{deadLetter: {exchange: {name: dead, type: topic}}}`, `{deadLetter: {exchange: {name: dead}}}`, `exchange "dead"`, renameOrShare,
 		},
 		"a binding": {
 			`{deadLetter: {exchange: {name: dead}, queue: {name: one}}}`, `{deadLetter: {exchange: {name: dead}, queue: {name: two}}}`,
-			`routing key "" of exchange "dead"`,
+			`routing key "" of exchange "dead"`, reroute + ", or use the same dead-letter queue",
 		},
 	} {
 		a, b := candidate(t, "a", test.a), candidate(t, "b", test.b)
 		a.Name = "elsewhere/secret"
-		want := "a ConsumerQueue in another namespace uses " + test.want + " exclusively, or with other settings" + advice
+		want := "a ConsumerQueue in another namespace uses " + test.want + " exclusively, or with other settings" + test.advice
 		conflict := ownership.FindConflict(b, []ownership.Candidate{a})
 		topologytest.Equal(t, name, &ownership.Conflict{Holder: "elsewhere/secret", Message: want}, conflict)
 	}

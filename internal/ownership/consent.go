@@ -140,6 +140,18 @@ func (v View) consent(id vhost.ID) map[string]bool {
 	return namespaces
 }
 
+// WantedByConsent reports whether a ConsumerQueue of another namespace wants an object that this namespace shares with it, wherever the
+// connection of that ConsumerQueue leads: until AMQP and the management API of a connection were matched, Warren does not know it.
+func (v View) WantedByConsent(id vhost.ID) bool {
+	consent := v.consent(id)
+	for other := range v.index.each(func() []client.ObjectKey { return v.index.wants[markOf(id)] }) {
+		if v.isForeign(other.cq) && consent[other.cq.Namespace] && other.candidate(v.version).Desired.Wants(id) {
+			return true
+		}
+	}
+	return false
+}
+
 // Unconsented is an object that two namespaces have although its holder does not consent.
 type Unconsented struct {
 	ID vhost.ID

@@ -215,6 +215,30 @@ func TestHeldByAnotherNamespace(t *testing.T) {
 	}
 }
 
+// A connection that was not matched may lead to the same vhost. A namespace with consent counts, a stranger does not.
+func TestWantedByConsentFromAnUnknownPlace(t *testing.T) {
+	t.Parallel()
+	const consenting = `{deadLetter: {queue: {name: grave, sharedWith: [bank]}}}`
+	nowhere := func(*v1alpha1.ConsumerQueue) Location { return Location{} }
+	for name, test := range map[string]struct {
+		own    string
+		others []*v1alpha1.ConsumerQueue
+		wanted bool
+	}{
+		"with consent":                  {consenting, []*v1alpha1.ConsumerQueue{at(t, "bank", "pay", withGrave, true)}, true},
+		"with consent, not declared":    {consenting, []*v1alpha1.ConsumerQueue{at(t, "bank", "pay", withGrave, false)}, true},
+		"another queue":                 {consenting, []*v1alpha1.ConsumerQueue{at(t, "bank", "pay", `{}`, true)}, false},
+		"without consent":               {withGrave, []*v1alpha1.ConsumerQueue{at(t, "bank", "pay", withGrave, true)}, false},
+		"with consent to others":        {consenting, []*v1alpha1.ConsumerQueue{at(t, "banks", "pay", withGrave, true)}, false},
+		"a stranger consents to it":     {withGrave, []*v1alpha1.ConsumerQueue{at(t, "bank", "pay", `{deadLetter: {queue: {name: grave, sharedWith: [shop]}}}`, true)}, false},
+		"only the own namespace has it": {consenting, []*v1alpha1.ConsumerQueue{at(t, "shop", "pay", withGrave, true)}, false},
+	} {
+		own := at(t, "shop", "orders", test.own, true)
+		view := indexed(append(test.others, own)...).View(own, here, topologytest.V43, nowhere)
+		topologytest.Equal(t, name, test.wanted, view.WantedByConsent(vhost.QueueID("grave")))
+	}
+}
+
 // Bindings from a dead-letter exchange are unwanted unless the namespace, or one that shares the exchange with consent, wants them.
 func TestUnwantedFrom(t *testing.T) {
 	t.Parallel()

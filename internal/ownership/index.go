@@ -299,9 +299,15 @@ func (r *record) candidate(version vhost.Version) Candidate {
 		}
 	}
 	fresh := CandidateOf(r.cq, version)
+	if len(r.candidates) == keptVersions {
+		r.candidates = slices.Delete(r.candidates, 0, 1)
+	}
 	r.candidates = append(r.candidates, versionedCandidate{version, fresh})
 	return fresh
 }
+
+// keptVersions is the number of candidates of a record. The broker of another tenant can show a new version at each refresh.
+const keptVersions = 4
 
 // versionedCandidate is a Candidate with its version. Usually all brokers have the same version.
 type versionedCandidate struct {

@@ -16,8 +16,7 @@ import (
 
 // Unwanted returns those bindings of a queue that no peer specifies. It may leave out bindings of the ConsumerQueue itself.
 func (v View) Unwanted(queue string, bindings []vhost.Binding) []vhost.ID {
-	key := unwantedKey{vhost.QueueID(queue), v.here, v.version, v.self.Namespace}
-	return slices.DeleteFunc(v.index.unwantedIn(key, bindings), v.Wants)
+	return slices.DeleteFunc(v.unwantedIn(vhost.QueueID(queue), bindings), v.Wants)
 }
 
 // UnwantedFrom returns those bindings of an exchange that no peer with a right to the exchange specifies. A peer has this right
@@ -36,26 +35,29 @@ func (v View) UnwantedFrom(exchange string, bindings []vhost.Binding) []vhost.ID
 		}
 		return false
 	}
-	return slices.DeleteFunc(v.index.unwantedIn(unwantedKey{id, v.here, v.version, v.self.Namespace}, bindings), mayHave)
+	return slices.DeleteFunc(v.unwantedIn(id, bindings), mayHave)
 }
 
-// unwantedKey identifies an answer.
+// unwantedKey is a queue or exchange, and the namespace whose statuses are trusted.
 type unwantedKey struct {
-	id      vhost.ID // of the queue or exchange
-	here    Location
-	version vhost.Version
-	// namespace is the namespace whose statuses are trusted.
+	id        vhost.ID
 	namespace string
 }
+
+// keptAnswers is the number of answers for one key, for different locations or versions. The broker of another tenant can show a new
+// location or version at each refresh.
+const keptAnswers = 4
 
 // unwantedBindings caches answers for queues and exchanges that several ConsumerQueues share. The zero value is ready to use.
 type unwantedBindings struct {
 	mu      sync.Mutex
-	answers map[unwantedKey]unwantedAnswer
+	answers map[unwantedKey][]unwantedAnswer // the newest first
 }
 
 // unwantedAnswer has those bindings of a queue or exchange that no ConsumerQueue of a namespace at a location specifies.
 type unwantedAnswer struct {
+	here        Location
+	version     vhost.Version
 	withdrawals uint64          // Index.withdrawals at that time
 	bindings    []vhost.Binding // all checked bindings
 	unwanted    []vhost.ID
@@ -65,55 +67,67 @@ type unwantedAnswer struct {
 func (u *unwantedBindings) forget(isShared func(vhost.ID) bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	maps.DeleteFunc(u.answers, func(key unwantedKey, _ unwantedAnswer) bool { return !isShared(key.id) })
+	maps.DeleteFunc(u.answers, func(key unwantedKey, _ []unwantedAnswer) bool { return !isShared(key.id) })
 }
 
-func (u *unwantedBindings) get(key unwantedKey) unwantedAnswer {
+// get returns the answer for a location and a version; an empty one if there is none.
+func (u *unwantedBindings) get(key unwantedKey, here Location, version vhost.Version) unwantedAnswer {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.answers[key]
+	for _, answer := range u.answers[key] {
+		if answer.here == here && answer.version == version {
+			return answer
+		}
+	}
+	return unwantedAnswer{here: here, version: version}
 }
 
 func (u *unwantedBindings) put(key unwantedKey, answer unwantedAnswer) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.answers == nil {
-		u.answers = map[unwantedKey]unwantedAnswer{}
+		u.answers = map[unwantedKey][]unwantedAnswer{}
 	}
-	u.answers[key] = answer
+	others := slices.DeleteFunc(u.answers[key], func(a unwantedAnswer) bool { return a.here == answer.here && a.version == answer.version })
+	answers := slices.Insert(others, 0, answer)
+	clear(answers[min(keptAnswers, len(answers)):]) // so that their bindings can be collected
+	u.answers[key] = answers[:min(keptAnswers, len(answers))]
 }
 
-// unwantedIn returns those bindings that no ConsumerQueue specifies among those whose namespace and recorded location are in the
-// key. Connections of further ConsumerQueues may lead to this location at any time, so the callers also ask the peers of the view.
-func (x *Index) unwantedIn(key unwantedKey, bindings []vhost.Binding) []vhost.ID {
+// unwantedIn returns those bindings of a queue or exchange that no ConsumerQueue of the namespace with this recorded location specifies.
+// Connections of further ConsumerQueues may lead to this location at any time, so the callers also ask the peers of the view.
+func (v View) unwantedIn(id vhost.ID, bindings []vhost.Binding) []vhost.ID {
+	x, key := v.index, unwantedKey{id, v.self.Namespace}
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	if len(bindings) == 0 || !x.isShared(key.id) {
+	if len(bindings) == 0 || !x.isShared(id) {
 		return vhost.BindingIDs(bindings)
 	}
-	known := x.unwanted.get(key)
+	known := x.unwanted.get(key, v.here, v.version)
 	if known.withdrawals != x.withdrawals || !shareArray(known.bindings, bindings) {
-		known = unwantedAnswer{withdrawals: x.withdrawals}
+		known = unwantedAnswer{here: v.here, version: v.version, withdrawals: x.withdrawals}
 	}
 	unwanted := slices.Clone(known.unwanted)
 	if asked := len(known.bindings); asked < len(bindings) { // otherwise an earlier check covered more bindings
 		unwanted = append(unwanted, vhost.BindingIDs(bindings[asked:])...)
 		known.bindings = bindings
 	}
-	known.unwanted = slices.DeleteFunc(unwanted, func(id vhost.ID) bool { return x.isWantedAt(key, id) })
+	known.unwanted = slices.DeleteFunc(unwanted, v.isWanted)
 	x.unwanted.put(key, known)
 	return slices.Clone(known.unwanted)
 }
 
 func (x *Index) isShared(id vhost.ID) bool { return len(x.wants[markOf(id)]) > 1 }
 
-func (x *Index) isWantedAt(key unwantedKey, id vhost.ID) bool {
-	for _, member := range x.wants[markOf(id)] {
-		r := x.records[member]
-		if member.Namespace != key.namespace || r.released() {
+// isWanted reports whether a ConsumerQueue of the namespace with this recorded location specifies a binding. The caller must hold the
+// lock of the index.
+func (v View) isWanted(id vhost.ID) bool {
+	for _, member := range v.index.wants[markOf(id)] {
+		r := v.index.records[member]
+		if member.Namespace != v.self.Namespace || r.released() {
 			continue
 		}
-		if Recorded(r.cq.Status.Location).nearnessTo(key.here) == Same && r.candidate(key.version).Desired.Wants(id) {
+		if Recorded(r.cq.Status.Location).nearnessTo(v.here) == Same && r.candidate(v.version).Desired.Wants(id) {
 			return true
 		}
 	}

@@ -143,6 +143,7 @@ func (c *Connection) Close() {
 	c.running.Wait()
 	c.channels.Running.Wait()
 	c.deleter.Close()
+	c.places.Close()
 	c.readAPI.Close()
 	c.writeAPI.Close()
 	c.observer.Close()

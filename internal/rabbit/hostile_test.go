@@ -119,6 +119,11 @@ func TestHugeAnswersTakeLittleMemory(t *testing.T) {
 			rabbittest.MustBe(t, observer.CheckUnshared(t.Context()), brokererr.ErrShared)
 			return observer, nil
 		},
+		"match queues": func(api *management.Client) (any, error) {
+			names, err := api.MatchQueues(t.Context())
+			rabbittest.MustBe(t, err, brokererr.ErrUnreachable, "more than 500 queues in a page")
+			return names, nil
+		},
 		"pages": func(api *management.Client) (any, error) {
 			infos, err := api.QueueInfos(t.Context(), []string{"a", "b"}, "^(a|b)$")
 			rabbittest.MustBe(t, err, brokererr.ErrUnreachable, "2000000000 pages for 2 queues")

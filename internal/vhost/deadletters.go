@@ -44,38 +44,66 @@ func DeadLetterRoutesIn(queues map[string]Queue) []DeadLetterRoute {
 	return found
 }
 
-// leadingTo returns a function that reports whether dead letters can reach an exchange, directly or through other exchanges. It
-// ignores the keys of the bindings between exchanges, so Warren may retain too much, but never too little. It follows the bindings
-// of each dead-letter exchange only once, because thousands of queues may share one with thousands of bindings.
-func (o Observed) leadingTo(exchange string) func(from DeadLetterRoute) bool {
-	known := map[string]bool{"": false}
-	return func(from DeadLetterRoute) bool {
-		leads, asked := known[from.Exchange]
-		if !asked {
-			leads = slices.Contains(slices.Collect(Reach([]string{from.Exchange}, o.onward)), exchange)
-			known[from.Exchange] = leads
+// searchLimit is how many steps a deadLetterSearch takes. A real vhost with ten thousand queues needs a tenth of that.
+const searchLimit = 5_000_000
+
+// deadLetterSearch finds where dead letters can go. A vhost can be made so that a search would take hours. After searchLimit steps, the
+// search therefore finds that dead letters can go anywhere: Warren then retains what it need not retain.
+type deadLetterSearch struct {
+	Observed
+
+	steps int
+	// before has, for each exchange, the exchanges that can pass messages to it: exchanges to which it is bound, and those whose
+	// alternate exchange it is.
+	before map[string][]string
+	// leading has, for each exchange of which the search was asked, the exchanges from which messages can reach it.
+	leading map[string]map[string]bool
+}
+
+// spend counts steps, and returns true after the last one.
+func (s *deadLetterSearch) spend(steps int) bool {
+	s.steps += steps
+	return s.steps > searchLimit
+}
+
+// leads reports whether messages can reach an exchange from another one, directly or through further exchanges. It ignores the keys of
+// the bindings between exchanges, so Warren may retain too much, but never too little.
+func (s *deadLetterSearch) leads(from, to string) bool {
+	if from == "" || from == to {
+		return from != ""
+	}
+	if s.leading[to] == nil {
+		s.findLeading(to)
+	}
+	return s.leading[to][from]
+}
+
+func (s *deadLetterSearch) findLeading(to string) {
+	if s.before == nil {
+		s.before = map[string][]string{}
+		for name := range s.BindingsFrom {
+			for _, next := range s.boundExchanges(name) {
+				s.before[next] = append(s.before[next], name)
+			}
 		}
-		return leads
+		for name, exchange := range s.Exchanges {
+			if alternate, given := exchange.Alternate(); given {
+				s.before[alternate] = append(s.before[alternate], name)
+			}
+		}
+		s.leading = map[string]map[string]bool{}
 	}
-}
-
-// onward returns the exchanges to which an exchange can pass messages: the exchanges bound to it, and its alternate exchange.
-func (o Observed) onward(exchange string) []string {
-	next := o.boundExchanges(exchange)
-	if alternate, given := o.Exchanges[exchange].Alternate(); given {
-		next = append(next, alternate)
+	leading := map[string]bool{}
+	for name := range Reach([]string{to}, func(name string) []string { return s.before[name] }) {
+		leading[name] = true
 	}
-	return next
+	s.leading[to] = leading
+	s.spend(len(leading))
 }
 
-// mayRouteBy returns a function that reports whether a binding can route a queue's dead letters.
-func (o Observed) mayRouteBy(binding Binding) func(from DeadLetterRoute) bool {
-	leads := o.leadingTo(binding.Source)
-	return func(from DeadLetterRoute) bool { return leads(from) && o.mayMatch(from, binding) }
-}
-
-func (o Observed) mayMatch(from DeadLetterRoute, binding Binding) bool {
-	return from.MayTake(binding, o.Exchanges[binding.Source].Type)
+// mayRoute reports whether a binding can route a queue's dead letters.
+func (s *deadLetterSearch) mayRoute(from DeadLetterRoute, binding Binding) bool {
+	return s.spend(1) || s.leads(from.Exchange, binding.Source) && from.MayTake(binding, s.Exchanges[binding.Source].Type)
 }
 
 // MayTake reports whether the binding of an exchange of this type may match a dead letter at that exchange.
@@ -109,12 +137,12 @@ func (d DeadLetterRoute) straightTo(queue string) bool {
 // them to a queue. It returns the empty string if there is none. Another binding counts only if it is not in leaving, and replaces is
 // true for it and the queue.
 func (o Observed) NeededByDeadLettersOf(binding Binding, leaving IDs, replaces func(from string, other Binding) bool) string {
-	mayRoute := o.mayRouteBy(binding)
+	search := deadLetterSearch{Observed: o}
 	for _, from := range o.DeadLetterRoutes {
-		if !mayRoute(from) {
+		if !search.mayRoute(from, binding) {
 			continue
 		}
-		stays := o.leadsToQueue(binding.Source, leaving, func(other Binding) bool {
+		stays := !search.spend(len(o.BindingsFrom[binding.Source])) && o.leadsToQueue(binding.Source, leaving, func(other Binding) bool {
 			return (other.sameMatch(binding) || o.alwaysRoutes(from, other)) && replaces(from.Queue, other)
 		})
 		if !stays {
@@ -153,14 +181,9 @@ func (b Binding) sameMatch(other Binding) bool {
 // DeadLettersInto returns a queue whose dead letters can reach the given queue, ignoring queues in except. It returns the empty
 // string if there is none.
 func (o Observed) DeadLettersInto(queue string, except []string) string {
-	leads := map[string]func(from DeadLetterRoute) bool{} // by source exchange
+	search := deadLetterSearch{Observed: o}
 	mayRoute := func(from DeadLetterRoute) bool {
-		return slices.ContainsFunc(o.BindingsTo[queue], func(binding Binding) bool {
-			if leads[binding.Source] == nil {
-				leads[binding.Source] = o.leadingTo(binding.Source)
-			}
-			return leads[binding.Source](from) && o.mayMatch(from, binding)
-		})
+		return slices.ContainsFunc(o.BindingsTo[queue], func(binding Binding) bool { return search.mayRoute(from, binding) })
 	}
 	for _, from := range o.DeadLetterRoutes {
 		if from.Queue == queue || slices.Contains(except, from.Queue) {

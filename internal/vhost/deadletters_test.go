@@ -158,6 +158,46 @@ func BenchmarkDeadLettersInto(b *testing.B) {
 	}
 }
 
+// A hostile vhost can make a search long: a chain of exchanges to which as many queues dead-letter, and many bindings. The search ends,
+// and says that the queue is fed.
+func TestDeadLettersOfAHostileVHost(t *testing.T) {
+	t.Parallel()
+	const count = 50_000
+	chain := Observed{Exchanges: map[string]Exchange{}, BindingsTo: map[string][]Binding{}, BindingsFrom: map[string][]Binding{}}
+	for number := range count {
+		from, to := fmt.Sprint("x", number), fmt.Sprint("x", number+1)
+		chain.Exchanges[from] = Exchange{Type: TypeDirect}
+		chain.BindingsFrom[from] = []Binding{{Source: from, Destination: to, ToExchange: true}}
+		chain.DeadLetterRoutes = append(chain.DeadLetterRoutes, DeadLetterRoute{Queue: to, Exchange: from})
+	}
+	aside := Binding{Source: "aside", Destination: "q"}
+	chain.BindingsTo["q"], chain.BindingsFrom["aside"] = []Binding{aside}, []Binding{aside}
+	if got := chain.DeadLettersInto("q", nil); got != "" {
+		t.Errorf("the chain leads to %q", got)
+	}
+	if got := chain.NeededByDeadLettersOf(aside, nil, func(string, Binding) bool { return true }); got != "" {
+		t.Errorf("the binding is needed by %q", got)
+	}
+	key := "never"
+	for at := range chain.DeadLetterRoutes {
+		chain.DeadLetterRoutes[at] = DeadLetterRoute{Queue: fmt.Sprint("x", at), Exchange: "aside", RoutingKey: &key}
+	}
+	chain.Exchanges["aside"] = Exchange{Type: TypeDirect}
+	for number := range count {
+		chain.BindingsTo["q"] = append(chain.BindingsTo["q"], Binding{Source: "aside", Destination: "q", RoutingKey: fmt.Sprint(number)})
+	}
+	if got := chain.DeadLettersInto("q", nil); got == "" {
+		t.Error("a search that was ended found nothing")
+	}
+	chain.BindingsFrom["aside"] = chain.BindingsTo["q"]
+	for at := range chain.DeadLetterRoutes {
+		chain.DeadLetterRoutes[at].RoutingKey = nil
+	}
+	if got := chain.NeededByDeadLettersOf(aside, nil, func(string, Binding) bool { return false }); got == "" {
+		t.Error("a search that was ended found nothing")
+	}
+}
+
 func TestHasAlternative(t *testing.T) {
 	t.Parallel()
 	binding := Binding{Source: "x", Destination: "old", RoutingKey: "a"}

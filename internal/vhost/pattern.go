@@ -27,6 +27,11 @@ const (
 	// slowPatterns is how many patterns of one vhost may reach matchTime. Afterwards all patterns of the vhost are MatchUnknown, so
 	// that a vhost full of such patterns costs seconds instead of minutes.
 	slowPatterns = 8
+	// heavyTime is longer than any match of a real pattern takes. A pattern with heavyMatches more such matches than 1 % is slow, too.
+	heavyTime    = 5 * time.Millisecond
+	heavyMatches = 20
+	// patternsLength is how many bytes of patterns of one vhost are compiled. The library needs up to 40 times as much memory.
+	patternsLength = 256 << 10
 	// patternLength exceeds what brokers accept: 4.3 accepts 1,024 bytes, older versions at least 4,000.
 	patternLength = 8192
 )
@@ -45,11 +50,21 @@ type compiledPattern struct {
 	// asciiOnly is true if the result for other names depends on the broker's release of Erlang.
 	asciiOnly bool
 	slow      atomic.Bool
-	vhost     *Patterns
+	// heavy is one hundred times the number of heavy matches, less the number of all others.
+	heavy atomic.Int64
+	vhost *Patterns
 }
 
-// Patterns reads the patterns of one vhost, and counts the slow ones.
-type Patterns struct{ slow atomic.Int32 }
+// Patterns reads the patterns of one vhost.
+type Patterns struct {
+	slow   atomic.Int32 // how many are slow
+	length atomic.Int64 // of all that were compiled
+}
+
+// take reserves memory for a compiled pattern; false if the patterns of the vhost have too much.
+func (p *Patterns) take(text string) bool {
+	return p.length.Add(int64(len(text))) <= patternsLength
+}
 
 // Read returns the pattern with this text.
 func (p *Patterns) Read(text string) Pattern {
@@ -74,12 +89,15 @@ func (p Pattern) Match(name string) Match {
 	if c.expression == nil || c.asciiOnly && !isASCII(name) || c.slow.Load() || c.vhost.slow.Load() >= slowPatterns {
 		return MatchUnknown
 	}
+	began := time.Now()
 	matched, err := c.expression.MatchRunes(bytesAsRunes(name))
-	switch {
-	case err != nil:
+	if c.count(time.Since(began)) || err != nil {
 		if !c.slow.Swap(true) {
 			c.vhost.slow.Add(1)
 		}
+	}
+	switch {
+	case err != nil:
 		return MatchUnknown
 	case matched:
 		return MatchYes
@@ -87,9 +105,28 @@ func (p Pattern) Match(name string) Match {
 	return MatchNo
 }
 
+// count counts a match, and reports whether too many were heavy. A busy machine makes a few matches heavy.
+func (c *compiledPattern) count(took time.Duration) (slow bool) {
+	if took > heavyTime {
+		return c.heavy.Add(100) > 100*heavyMatches
+	}
+	if c.heavy.Load() > 0 {
+		c.heavy.Add(-1)
+	}
+	return false
+}
+
+// Reuse returns an older pattern of the vhost with the same text, so that it is not compiled again.
+func (p Pattern) Reuse(old Pattern) Pattern {
+	if p.text == "" || !p.compiled.vhost.take(p.text) {
+		return p
+	}
+	return old
+}
+
 func (c *compiledPattern) compile(text string) {
 	latin1 := string(bytesAsRunes(text))
-	if len(text) > patternLength || !commonSyntax.MatchString(latin1) {
+	if len(text) > patternLength || !c.vhost.take(text) || !commonSyntax.MatchString(latin1) {
 		return
 	}
 	expression, err := regexp2.Compile(latin1)

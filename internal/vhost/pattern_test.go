@@ -66,3 +66,17 @@ func TestSlowPatternsAreSkipped(t *testing.T) {
 	equal(t, "a good pattern among them", vhost.MatchUnknown, patterns.Read("^o").Match("orders"))
 	equal(t, "a good pattern in another vhost", vhost.MatchYes, vhost.ReadPattern("^o").Match("orders"))
 }
+
+// Patterns that each take much memory, or whose matches take long without reaching the limit, cost a bounded amount.
+func TestLargePatternsAreNotCompiled(t *testing.T) {
+	t.Parallel()
+	var patterns, fresh vhost.Patterns
+	large := func(i int) string { return fmt.Sprintf("^(?:%d|%s)", i, strings.Repeat("[ab]", 2000)) }
+	known := map[vhost.Match]int{}
+	for i := range 100 {
+		pattern := patterns.Read(large(i))
+		known[pattern.Match("c")]++
+		equal(t, "the match of a pattern that is used again", pattern.Match("c"), fresh.Read(large(i)).Reuse(pattern).Match("c"))
+	}
+	equal(t, "matches", map[vhost.Match]int{vhost.MatchNo: 32, vhost.MatchUnknown: 68}, known)
+}

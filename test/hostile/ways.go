@@ -81,6 +81,7 @@ func HugeAnswers(size int) map[string]func(http.ResponseWriter, *http.Request) b
 	owner := func(i int) string {
 		return fmt.Sprintf(`{"client_properties":{"product":"Warren","warren_owner":"%x"}}`, i)
 	}
+	matchQueue := func(i int) string { return fmt.Sprintf(`{"name":"warren-link-%x"}`, i) }
 	page := func(i int) string { return fmt.Sprintf(`{"name":"%x","type":"quorum"}`, i) }
 	implicit := func(i int) string {
 		return fmt.Sprintf(`{"source":"","destination":"%x","destination_type":"queue"}`, i)
@@ -92,6 +93,7 @@ func HugeAnswers(size int) map[string]func(http.ResponseWriter, *http.Request) b
 		"members":        Either(At("nodes", threeNodes), AtQuery("queues", "members", Huge(size, "[", members, "]"))),
 		"message counts": AtQuery("queues", "enable_queue_totals", Huge(size, "[", queue, "]")),
 		"owners":         At("vhosts", Huge(size, "[", owner, "]")),
+		"match queues":   AtQuery("queues", "warren-link", Huge(size, `{"page_count":2000000000,"items":[`, matchQueue, "]}")),
 		"pages":          AtQuery("queues", "page=", Huge(size, `{"page_count":2000000000,"items":[`, page, "]}")),
 	}
 }

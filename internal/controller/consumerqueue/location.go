@@ -79,8 +79,9 @@ func (r *Reconciler) openedVHostBefore(
 	return bc.Status.Location.VHost == here.VHost && ownership.Recorded(bc.Status.Location).Cluster.Is(here.Cluster)
 }
 
-// SharesQueue reports whether another ConsumerQueue wants the queue, too, at what may be the same location. It returns false for
-// known if the index lacks the ConsumerQueue, or if the broker does not show which connections lead there.
+// SharesQueue reports whether another ConsumerQueue wants the queue, too, at what may be the same location. A ConsumerQueue of another
+// namespace counts wherever it is, if this namespace shares the queue with it. SharesQueue returns false for known if the index lacks
+// the ConsumerQueue, or if the broker does not show which connections lead there.
 func (r *Reconciler) SharesQueue(
 	ctx context.Context, cq *v1alpha1.ConsumerQueue, queue string, version vhost.Version,
 ) (shares, known bool) {
@@ -95,7 +96,8 @@ func (r *Reconciler) SharesQueue(
 	if err != nil {
 		return false, false
 	}
-	return peers.Wants(vhost.QueueID(queue)), true
+	id := vhost.QueueID(queue)
+	return peers.Wants(id) || peers.WantedByConsent(id), true
 }
 
 // switchLocation clears the inventory of another cluster or vhost, so that nothing is deleted here because of it.

@@ -282,7 +282,6 @@ func (v *vhostScope) diffInput() plan.Input {
 		Older:    func() []topology.Topology { return topology.DesiredOnOlderVersions(v.cq, v.version) },
 		Unwanted: v.peers.Unwanted, UnwantedFrom: v.peers.UnwantedFrom, Owned: v.owned, Shared: v.peers.AnyNeeds,
 		OtherInstance: v.otherInstance(),
-		ClearPolicy:   func(name string) string { return brokers.ClearPolicy(v.location.VHost, brokers.Quoted(name)) },
 		Version:       v.version, WarrenRecreates: recreates(v.cq),
 	}
 }

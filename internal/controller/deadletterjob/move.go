@@ -2,10 +2,13 @@ package deadletterjob
 
 import (
 	"slices"
+	"time"
 
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/deadletter"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // Move is the source and the destination of messages.
@@ -21,6 +24,8 @@ type Move struct {
 	Route       contract.Route
 	// Behind is the queue that messages reach after their delay in Destination; empty if they stay in Destination.
 	Behind string
+	// Fills are the queues on the route.
+	Fills []string
 	// Limited: the broker may drop messages that were delivered and returned.
 	Limited bool
 }
@@ -31,6 +36,38 @@ func (m Move) To() *contract.Route {
 		return nil
 	}
 	return &m.Route
+}
+
+// whyDrops describes why a queue on the route drops messages when it is full; empty if none does. It returns false before the vhost was
+// read.
+func (m Move) whyDrops() (why string, read bool) {
+	observed, read := m.Broker.Observe(vhost.Selection{Queues: m.Fills})
+	for _, name := range m.Fills {
+		queue, exists := observed.Queues[name]
+		if !exists {
+			continue
+		}
+		if why, drops := plan.DropsMessages(name, queue, observed.Policies); drops {
+			return why, read
+		}
+	}
+	return "", read
+}
+
+// dropsCheck is how often a move checks whether a queue on its route drops messages. A policy can change that at any time.
+const dropsCheck = time.Second
+
+// drops returns a function that reports whether a queue on the route drops messages when it is full.
+func (m Move) drops() func() bool {
+	var checked time.Time
+	drops := false
+	return func() bool {
+		if len(m.Fills) > 0 && time.Since(checked) > dropsCheck {
+			why, _ := m.whyDrops()
+			drops, checked = why != "", time.Now()
+		}
+		return drops
+	}
 }
 
 // is reports whether a task for this move is right for the other move, too.

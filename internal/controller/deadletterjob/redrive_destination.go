@@ -11,8 +11,6 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/internal/topology"
-	"github.com/warren-mq/warren/internal/topology/plan"
-	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // ResolveDestination resolves spec.destination. It refuses a queue with a delivery limit if some messages would be read and stay.
@@ -26,34 +24,27 @@ func (w *redriveWork) ResolveDestination(ctx context.Context, from Queue, m *Mov
 	if stop != nil || err != nil {
 		return stop, err
 	}
-	if stop := checkDestinationKeeps(from, *m); stop != nil {
+	m.Fills = []string{cmp.Or(m.Destination, from.Names.Main)} // messages to their original route are assumed to reach the main queue
+	if m.Behind != "" {
+		m.Fills = append(m.Fills, m.Behind)
+	}
+	if stop := checkDestinationKeeps(*m); stop != nil {
 		return stop, nil
 	}
 	w.status.Destination = v1alpha1.QueueName(m.Destination)
 	return nil, nil
 }
 
-// checkDestinationKeeps returns a Blocker if a queue on the route drops messages when it is full. Messages that are published where
-// they were published first are assumed to reach the main queue.
-func checkDestinationKeeps(from Queue, m Move) *Blocker {
-	queues := []string{cmp.Or(m.Destination, from.Names.Main)}
-	if m.Behind != "" {
-		queues = append(queues, m.Behind)
-	}
-	observed, read := from.Broker.Observe(vhost.Selection{Queues: queues})
-	if !read {
-		return waiting(v1alpha1.ReasonConsumerQueueNotReady, "Warren has not read queue %q yet", queues[0])
-	}
-	for _, name := range queues {
-		queue, exists := observed.Queues[name]
-		if !exists {
-			continue
-		}
-		if why, drops := plan.DropsMessages(name, queue, observed.Policies); drops {
-			return stalled(v1alpha1.ReasonDestinationDropsMessages,
-				"%s: when the queue is full, it drops its oldest messages, so a Redrive could lose as many messages as it moves. Set "+
-					"overflow RejectPublish for the queue, or move the messages to another ConsumerQueue", why)
-		}
+// checkDestinationKeeps returns a Blocker if a queue on the route drops messages when it is full.
+func checkDestinationKeeps(m Move) *Blocker {
+	why, read := m.whyDrops()
+	switch {
+	case !read:
+		return waiting(v1alpha1.ReasonConsumerQueueNotReady, "Warren has not read queue %q yet", m.Fills[0])
+	case why != "":
+		return stalled(v1alpha1.ReasonDestinationDropsMessages,
+			"%s: when the queue is full, it drops its oldest messages, so a Redrive could lose as many messages as it moves. Set "+
+				"overflow RejectPublish for the queue, or move the messages to another ConsumerQueue", why)
 	}
 	return nil
 }

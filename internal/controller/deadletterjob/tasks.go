@@ -166,8 +166,9 @@ func (t *Tasks) begin(key Key, m Move, config mover.Config, settings mover.Setti
 	if !config.DryRun { // a count must see all messages
 		entry.AdmitBrowses(func() int { return t.progressOf(begun).Held })
 	}
+	drops := m.drops()
 	config.Settings = func() mover.Settings {
-		paused := entry.IsBrowsed()
+		paused := entry.IsBrowsed() || drops()
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		settings := begun.settings

@@ -2,12 +2,12 @@ package brokermatch
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/rabbit/management"
-	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -15,23 +15,48 @@ import (
 // with each AMQP connection, and a hostile server can make it reconnect often.
 const listedAgain = 30 * time.Second
 
+// listPatience is the longest wait of a caller for a list of match queues. The list goes on, and a later call uses it.
+const listPatience = time.Second
+
 // PlaceChecker checks which other connections lead to the same vhost as one connection. It records the match queues of all connections
 // that the management API shows in the vhost.
 type PlaceChecker struct {
 	errs    brokererr.Errors
 	api     *management.Client
-	listing retry.Slots // held while match queues are listed
+	ctx     context.Context // of the connection
+	cancel  context.CancelFunc
+	running sync.WaitGroup
 
+	mu      sync.Mutex
+	closed  bool
 	cluster vhost.Cluster
-	listed  map[string]bool
-	began   time.Time // the last list
+	last    *list
+	listed  map[string]bool // the last list without an error
 	// found are the other connections whose match queue was listed. They stay while AMQP is down.
 	found map[otherConnection]bool
 }
 
+// list is a request for the match queues.
+type list struct {
+	began time.Time
+	ended chan struct{}
+	err   error // when it has ended
+}
+
 // NewPlaceChecker returns a PlaceChecker of the connection with this client of the management API.
 func NewPlaceChecker(errs brokererr.Errors, api *management.Client) *PlaceChecker {
-	return &PlaceChecker{errs: errs, api: api, listing: retry.NewSlots(1)}
+	c := &PlaceChecker{errs: errs, api: api}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c
+}
+
+// Close ends a running list.
+func (c *PlaceChecker) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel()
+	c.running.Wait()
 }
 
 // LeadsTo reports whether another connection to a vhost of the same name leads to the same vhost as this connection: AMQP opened it
@@ -56,29 +81,79 @@ type otherConnection struct {
 
 // has reports whether the match queue of another connection is listed. If that connection has reconnected since the last list,
 // the last list counts for some time.
-func (c *PlaceChecker) has(ctx context.Context, cluster vhost.Cluster, other health.Health) (has bool, err error) {
+func (c *PlaceChecker) has(ctx context.Context, cluster vhost.Cluster, other health.Health) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, listPatience)
+	defer cancel()
+	for {
+		has, pending, err := c.answer(cluster, other)
+		if pending == nil {
+			return has, err
+		}
+		select {
+		case <-pending.ended:
+		case <-ctx.Done():
+			return false, c.errs.Unreachable(ctx.Err())
+		}
+	}
+}
+
+// answer returns a pending list if the answer needs one.
+func (c *PlaceChecker) answer(cluster vhost.Cluster, other health.Health) (has bool, pending *list, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !cluster.Is(c.cluster) {
+		c.cluster, c.last, c.listed, c.found = cluster, nil, nil, map[otherConnection]bool{}
+	}
 	place, who := other.Place, otherConnection{other.Place.Owner, other.Place.Since}
-	err = c.listing.Hold(ctx, c.errs, func() error {
-		if !cluster.Is(c.cluster) {
-			c.cluster, c.listed, c.began, c.found = cluster, nil, time.Time{}, map[otherConnection]bool{}
-		}
-		isOld := c.began.Before(place.Since) || time.Since(c.began) > listedAgain
-		if !c.listed[place.MatchQueue] && isOld {
-			began := time.Now()
-			listed, err := c.api.MatchQueues(ctx)
-			if err != nil {
-				return err
-			}
-			c.began, c.listed = began, listed
-		}
+	if !c.listed[place.MatchQueue] {
 		switch {
-		case c.listed[place.MatchQueue]:
-			c.found[who] = true
-		case other.Matched && place.MatchedAt.Before(c.began):
-			delete(c.found, who)
+		case c.last == nil, c.last.isOlderThan(place.Since):
+			return false, c.start(), nil
+		case !c.last.hasEnded():
+			return false, c.last, nil
+		case c.last.err != nil:
+			return false, nil, c.last.err
 		}
-		has = c.found[who]
-		return nil
+	}
+	switch {
+	case c.listed[place.MatchQueue]:
+		c.found[who] = true
+	case other.Matched && place.MatchedAt.Before(c.last.began):
+		delete(c.found, who)
+	}
+	return c.found[who], nil, nil
+}
+
+// isOlderThan reports whether a list that has ended does not tell about a connection that exists since then. A failed list counts longer.
+func (l *list) isOlderThan(since time.Time) bool {
+	return l.hasEnded() && (time.Since(l.began) > listedAgain || l.err == nil && l.began.Before(since))
+}
+
+func (l *list) hasEnded() bool {
+	select {
+	case <-l.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// start begins a list. The caller must hold the lock.
+func (c *PlaceChecker) start() *list {
+	next := &list{began: time.Now(), ended: make(chan struct{})}
+	if c.last = next; c.closed {
+		next.err = c.errs.Unreachable(context.Canceled)
+		close(next.ended)
+		return next
+	}
+	c.running.Go(func() {
+		listed, err := c.api.MatchQueues(c.ctx)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if next.err = err; err == nil && c.last == next { // the cluster may have changed
+			c.listed = listed
+		}
+		close(next.ended)
 	})
-	return has, err
+	return next
 }

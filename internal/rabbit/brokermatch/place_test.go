@@ -1,16 +1,22 @@
 package brokermatch_test
 
 import (
+	"context"
+	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/health"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
+	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/netfault"
 	"github.com/warren-mq/warren/test/rabbittest"
 )
@@ -103,4 +109,47 @@ func TestAReconnectedNeighbourIsNotListedAgain(t *testing.T) {
 	forged := other
 	forged.Place = health.Place{MatchQueue: "warren-link-forged", MatchedAt: time.Now(), Since: time.Now(), Owner: "of another tenant"}
 	check("another tenant", forged, false)
+}
+
+// silent does not answer requests for match queues.
+type silent struct{ asked atomic.Int32 }
+
+func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !strings.Contains(r.URL.RawQuery, "warren-link") {
+		return http.DefaultTransport.RoundTrip(r)
+	}
+	s.asked.Add(1)
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// A management API that answers everything but the list of match queues keeps no caller waiting for the timeout of the request.
+func TestASilentListKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	lists := &silent{}
+	config, proxied := rabbittest.ConfigOf(vh), rabbittest.ConfigOf(vh)
+	config.ManagementURI = netfault.NewHTTPProxy(t, vh.Broker.ManagementURI, netfault.HTTPOptions{Transport: lists}).URI
+	proxied.AMQPURI = netfault.NewProxy(t, vh.Broker.AMQPURI).URI
+	timeouts := rabbittest.Unpaced()
+	timeouts.Request = time.Hour
+	here := rabbittest.ConnectedWith(t, config, timeouts)
+	other := healthOf(t, rabbittest.Opened(t, proxied, nil))
+	healthOf(t, here)
+	ctx, cancel := context.WithTimeout(t.Context(), deadline.For(30*time.Second))
+	defer cancel()
+	var callers sync.WaitGroup
+	for range 8 {
+		callers.Go(func() {
+			_, err := here.LeadsTo(ctx, other)
+			rabbittest.MustBe(t, err, brokererr.ErrUnreachable)
+		})
+	}
+	callers.Wait()
+	if ctx.Err() != nil {
+		t.Error("the callers waited for the list")
+	}
+	if asked := lists.asked.Load(); asked != 1 {
+		t.Errorf("%d lists at the same time", asked)
+	}
 }

@@ -66,9 +66,14 @@ func TestPatternsOfFences(t *testing.T) {
 			}
 		}
 	}
-	for _, pattern := range []string{"", ".*", `\A(?:a`, "^orders$", `\A(?:a)(?:b\z`, `\A(?:a)(?:b)(?:c)\z`, `\A(?:a)b\z`} {
+	strange := []string{"", ".*", `\A(?:a`, "^orders$", `\A(?:a)(?:b\z`, `\A(?:a)(?:b)(?:c)\z`, `\A(?:a)b\z`}
+	for _, alternatives := range []int{100, 1000, 500_000} { // their combinations would not fit into the memory
+		several := "(?:" + strings.Repeat("|", alternatives) + ")"
+		strange = append(strange, `\A`+several+several+`\z`)
+	}
+	for _, pattern := range strange {
 		if queues := QueuesOf(pattern); queues != nil {
-			t.Errorf("%q is taken for a fence around %q", pattern, queues)
+			t.Errorf("%.100q is taken for a fence around %d queues", pattern, len(queues))
 		}
 	}
 }

@@ -9,6 +9,9 @@ import (
 // patternLimit is the longest pattern of a policy that RabbitMQ 4.3 accepts, in bytes. Older versions take more.
 const patternLimit = 1024
 
+// maxQueues is more queues than Warren deletes behind one fence.
+const maxQueues = 512
+
 // Patterns splits queues into groups that fit into one pattern each, in their order. It fills each group before it begins the next.
 func Patterns(queues []string) (groups [][]string) {
 	if len(queues) > 0 && len(Pattern(queues)) <= patternLimit { // the pattern of some of them may be longer
@@ -134,8 +137,12 @@ func plainInPattern(b byte) bool {
 	return '0' <= b && b <= '9' || 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || b == '_'
 }
 
-// QueuesOf returns the queues that a pattern matches; nil if Pattern did not make it.
+// QueuesOf returns the queues that a pattern matches; nil if Warren did not make the pattern. A short pattern of a hostile broker can
+// have very many combinations.
 func QueuesOf(pattern string) []string {
+	if len(pattern) > patternLimit {
+		return nil
+	}
 	inner, begins := strings.CutPrefix(pattern, `\A`)
 	inner, ends := strings.CutSuffix(inner, `\z`)
 	if !begins || !ends {
@@ -151,6 +158,9 @@ func QueuesOf(pattern string) []string {
 		if endings, rest, grouped = alternatives(rest); !grouped || rest != "" {
 			return nil
 		}
+	}
+	if len(stems)*len(endings) > maxQueues {
+		return nil
 	}
 	queues := make([]string, 0, len(stems)*len(endings))
 	for _, stem := range stems {

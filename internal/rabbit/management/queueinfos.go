@@ -72,13 +72,24 @@ func (c *Client) eachPage(ctx context.Context, query, pattern string, limit int,
 // maxMatchPages is how many pages of match queues are read. Each AMQP connection of Warren to the vhost has a match queue.
 const maxMatchPages = 20
 
-// MatchQueues returns the names of the match queues of all connections to the vhost.
+// longestMatchQueue is longer than the name of any match queue.
+const longestMatchQueue = 64
+
+// MatchQueues returns the names of the match queues of all connections to the vhost. The timeout of one request applies to all requests
+// together.
 func (c *Client) MatchQueues(ctx context.Context) (map[string]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
 	type item struct{ Name string }
 	names := map[string]bool{}
 	_, err := c.eachPage(ctx, "?disable_stats=true&columns=name", "^"+MatchQueue, maxMatchPages, func(a *Answer) error {
 		return EachItem(a, func(listed item) (int64, error) {
-			names[listed.Name] = true
+			if len(listed.Name) <= longestMatchQueue {
+				names[listed.Name] = true
+			}
+			if len(names) > maxMatchPages*listedAtOnce {
+				return 0, c.errs.Fail(brokererr.ErrUnreachable, "the answer is not RabbitMQ's: more than %d queues in a page", listedAtOnce)
+			}
 			return sizeOfName + int64(len(listed.Name)), nil
 		})
 	})

@@ -117,15 +117,15 @@ const copies = 3
 
 func checkRoom(queue string, bytes int64, nodes []management.Node) error {
 	for _, node := range nodes {
-		free, known := node.FreeDisk.(float64)
+		free, known := vhost.Normal(node.FreeDisk).(int64)
 		switch {
 		case node.MemoryAlarm:
 			return refuse(QueueUnavailable, "node %q has a memory alarm, so RabbitMQ takes no messages", node.Name)
 		case node.DiskAlarm:
 			return refuse(QueueUnavailable, "node %q has a disk alarm, so RabbitMQ takes no messages", node.Name)
-		case known && int64(free) < copies*bytes:
+		case known && free/copies < bytes:
 			return refuse(QueueUnavailable, "node %q has %d bytes of free disk; to move the %d bytes of queue %q, it needs %d",
-				node.Name, int64(free), bytes, queue, copies*bytes)
+				node.Name, free, bytes, queue, copies*bytes)
 		}
 	}
 	return nil

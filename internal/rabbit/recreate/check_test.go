@@ -2,6 +2,7 @@ package recreate
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -18,13 +19,13 @@ func TestRoomForARecreation(t *testing.T) {
 		refusal string // none if there is room
 	}{
 		"no node is known": {1 << 30, nil, ""},
-		"enough disk":      {1000, []management.Node{{Name: "a", FreeDisk: 3000.0}}, ""},
+		"enough disk":      {1000, []management.Node{{Name: "a", FreeDisk: json.Number("3000")}}, ""},
 		"the disk is not monitored": {
 			1000, []management.Node{{Name: "a", FreeDisk: "disk_free_monitoring_disabled"}}, "",
 		},
 		"one node has too little disk": {
 			1000,
-			[]management.Node{{Name: "a", FreeDisk: 3000.0}, {Name: "b", FreeDisk: 2999.0}},
+			[]management.Node{{Name: "a", FreeDisk: json.Number("3000")}, {Name: "b", FreeDisk: json.Number("2999")}},
 			`node "b" has 2999 bytes of free disk; to move the 1000 bytes of queue "orders", it needs 3000`,
 		},
 		"a memory alarm": {

@@ -8,12 +8,27 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/recreate"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/deadline"
 	"github.com/warren-mq/warren/test/rabbittest"
 )
+
+// RabbitMQ reports the free disk of a node as a number, which a recreation compares with the size of the queue.
+func TestTheFreeDiskOfANodeIsListed(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		nodes, err := rabbittest.Connected(t, rabbittest.ConfigOf(vh), nil).Parts.API.Nodes(t.Context(), management.AlarmColumns)
+		if err != nil || len(nodes) == 0 {
+			t.Fatalf("%d nodes, error %v", len(nodes), err)
+		}
+		if free, known := vhost.Normal(nodes[0].FreeDisk).(int64); !known || free <= 0 {
+			t.Errorf("free disk %v", nodes[0].FreeDisk)
+		}
+	})
+}
 
 // RabbitMQ accepts the argument of consumers that follow a contract, and lists it for users with the tag monitoring. The listing is up to
 // five seconds old.

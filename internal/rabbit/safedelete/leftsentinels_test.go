@@ -81,9 +81,12 @@ func TestASentinelBehindManyMessagesIsNotForgotten(t *testing.T) {
 
 		channel, err := dialed(t, vh).Channel()
 		g.Expect(err).NotTo(HaveOccurred())
-		for range 4 {
-			_, ok, err := channel.Get("orders", true)
-			g.Expect(ok, err).To(BeTrue())
+		take := func() (bool, error) {
+			_, taken, err := channel.Get("orders", true)
+			return taken, err
+		}
+		for range 4 { // not immediately while Warren searches the messages, and then returns them
+			g.Eventually(take).WithTimeout(rabbittest.Within).Should(BeTrue())
 		}
 		g.Eventually(left).WithTimeout(rabbittest.Within).WithPolling(50 * time.Millisecond).Should(BeEmpty())
 		g.Expect(vh.Policies()).To(BeEmpty())

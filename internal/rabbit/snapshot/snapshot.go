@@ -136,7 +136,7 @@ func (s *Snapshot) keepPatterns(old *Snapshot) {
 	}
 	for i := range s.Policies {
 		if pattern, same := known[s.Policies[i].Pattern.String()]; same {
-			s.Policies[i].Pattern = pattern
+			s.Policies[i].Pattern = s.Policies[i].Pattern.Reuse(pattern)
 		}
 	}
 }

@@ -27,8 +27,6 @@ type Input struct {
 	ContractPending string
 	// Shared reports whether another ConsumerQueue has, or will have, an object. If Shared is nil, none does.
 	Shared func(v1alpha1.TopologyEntry) bool
-	// ClearPolicy returns the command that deletes a policy. If ClearPolicy is nil, there are no advisories about fences.
-	ClearPolicy func(name string) string
 	// WarrenRecreates: Warren recreates queues itself; see spec.recreatePolicy.
 	WarrenRecreates bool
 	// Version of the broker. If it is zero, there are no advisories about dead letters.

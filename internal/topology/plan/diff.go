@@ -27,7 +27,7 @@ func Diff(desired topology.Topology, observed vhost.Observed, input Input) Compa
 	comparison.addForeign(desired, observed, input, older)
 	comparison.checkReturnRoute(desired, observed)
 	comparison.Advisories = append(comparison.Advisories, shadowed(desired, observed.Policies)...)
-	comparison.Advisories = append(comparison.Advisories, fenced(desired, observed, input.ClearPolicy)...)
+	comparison.Advisories = append(comparison.Advisories, fenced(desired, observed)...)
 	comparison.Advisories = append(comparison.Advisories, fewMembers(desired, observed)...)
 	comparison.Advisories = append(comparison.Advisories, riskyDeadLetters(desired, observed, input.Version)...)
 	return comparison

@@ -23,8 +23,8 @@ func TestFenced(t *testing.T) {
 	}
 	says := func(queue, fence string) string {
 		return `Fenced ` + queue + `: policy "` + fence + `" has refused publishes to queue "` + queue + `" since 2026-11-21T12:00:00Z. ` +
-			`Warren created it to delete queues, and clears such policies by itself. ` +
-			`If this policy stays, clear it: clear ` + fence
+			`Warren set the policy to delete or to recreate queues, and removes it by itself. ` +
+			`If the policy is older than a minute and stays, follow https://warren-mq.github.io/warren/runbooks/fence-standing/`
 	}
 	open := fence("f", `\A(?:orders)\z`)
 	open.Closed = false
@@ -52,7 +52,7 @@ func TestFenced(t *testing.T) {
 			policies: []vhost.Policy{policy("p", "^orders$", 6)}, fences: []vhost.Fence{open},
 			want: []string{`SentinelLeft orders: queue "orders" may still hold a sentinel, a message of type warren.sentinel that Warren ` +
 				`published to delete queues. Consumers acknowledge and ignore it. Warren removes it once few messages are in front of ` +
-				`it, and then clears policy "f", which refuses no publishes`},
+				`it, and then removes policy "f", which refuses no publishes`},
 		},
 		"a policy with a higher priority holds": {
 			policies: []vhost.Policy{policy("p", "^orders$", 6)},
@@ -64,7 +64,7 @@ func TestFenced(t *testing.T) {
 			topo := topologytest.Desired(t, `{retry: {policy: None}}`, topologytest.V43)
 			observed := topologytest.Observe(t, topo)
 			observed.Policies, observed.Fences = test.policies, test.fences
-			got := plan.Diff(topo, observed, plan.Input{ClearPolicy: func(name string) string { return "clear " + name }})
+			got := plan.Diff(topo, observed, plan.Input{})
 			var advisories []string
 			for _, advisory := range got.Advisories {
 				advisories = append(advisories, string(advisory.Code)+" "+advisory.Name+": "+advisory.Message)
