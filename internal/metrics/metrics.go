@@ -67,6 +67,13 @@ func (c *Counter) With(labels ...string) prometheus.Counter {
 	return c.vector.WithLabelValues(labels...)
 }
 
+// ForgetConsumerQueue removes the series of a ConsumerQueue that does not exist any more.
+func ForgetConsumerQueue(namespace, name string) {
+	for _, counter := range []*Counter{RedriveMessages, PurgeMessages} {
+		counter.vector.DeletePartialMatch(prometheus.Labels{"namespace": namespace, "consumerqueue": name})
+	}
+}
+
 // Histogram measures durations.
 type Histogram struct{ vector *prometheus.HistogramVec }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/retrybudget"
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
 	"github.com/warren-mq/warren/internal/controller/trigger"
+	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/ownership"
 )
 
@@ -200,6 +201,7 @@ func (r *Reconciler) forget(key client.ObjectKey) {
 	r.refused.Forget(key)
 	r.pending.Forget(key)
 	r.unfinished.Forget(key)
+	metrics.ForgetConsumerQueue(key.Namespace, key.Name)
 	r.recreations.forget(key)
 	r.statuses.Forget(key)
 }

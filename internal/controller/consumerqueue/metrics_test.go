@@ -4,7 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
@@ -114,4 +117,46 @@ func TestDriftIsCountedOnce(t *testing.T) {
 		counts(float64(again) + 1)
 		counts(float64(again) + 1)
 	}
+}
+
+// The counters of Redrives and Purges end with the ConsumerQueue. A namespace could otherwise make any number of series.
+func TestCountersEndWithTheConsumerQueue(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t) // without the ConsumerQueue
+	has := func(queue string) (found []string) {
+		families, err := gathered(t).Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			for _, series := range family.Metric {
+				for _, label := range series.Label {
+					if label.GetValue() == queue {
+						found = append(found, family.GetName())
+					}
+				}
+			}
+		}
+		return found
+	}
+	metrics.RedriveMessages.Add(2, "gone", "orders-gone", "Redrive", "moved")
+	metrics.PurgeMessages.Add(2, "gone", "orders-gone", "deleted")
+	metrics.PurgeMessages.Add(2, "gone", "orders-kept", "deleted")
+	topologytest.Equal(t, "before", []string{"warren_purge_messages_total", "warren_redrive_messages_total"}, has("orders-gone"))
+	request := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "gone", Name: "orders-gone"}}
+	if _, err := w.reconciler.Reconcile(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	topologytest.Equal(t, "after", nil, has("orders-gone"))
+	topologytest.Equal(t, "of another", []string{"warren_purge_messages_total"}, has("orders-kept"))
+}
+
+// gathered is a registry with the event metrics.
+func gathered(t *testing.T) *prometheus.Registry {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	if err := metrics.Register(registry); err != nil {
+		t.Fatal(err)
+	}
+	return registry
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	amqp "github.com/rabbitmq/amqp091-go"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,6 +25,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
+	"github.com/warren-mq/warren/test/deadline"
 )
 
 // redriveWorld is a world with the ConsumerQueue orders in sync and a Redrive named again.
@@ -238,6 +240,23 @@ func dropping(queue string) func(*brokerstest.Broker) {
 			s.PutQueue(queue, vhost.Queue{Durable: true, Arguments: vhost.Arguments{vhost.ArgQueueType: "quorum", vhost.ArgMaxLength: int64(1000)}})
 		})
 	}
+}
+
+// A policy can make the main queue drop messages while messages are moved to it. The move pauses before the next reconciliation.
+func TestAMovePausesWhenItsDestinationBeginsToDropMessages(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
+	w.HoldMoves()
+	w.Broker.SetMessages("orders.dlq", 9)
+	w.reconcile()
+	config := <-w.Mover.Begun
+	paused := func() bool { return config.Settings().Paused }
+	topologytest.Equal(t, "paused at first", false, paused())
+	dropping("orders")(w.Broker)
+	NewWithT(t).Eventually(paused).WithTimeout(deadline.For(30 * time.Second)).Should(BeTrue())
+	conditions := func() string { return readyOf(w.reconcile()) }
+	NewWithT(t).Eventually(conditions).WithTimeout(deadline.For(30 * time.Second)).Should(
+		Equal("Ready=False DestinationDropsMessages Stalled=True DestinationDropsMessages "))
 }
 
 // The total is written before the first message is moved, so that after a crash the next manager knows where to end.
