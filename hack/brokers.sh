@@ -155,12 +155,10 @@ CONF
 
 PLUGINS='[rabbitmq_management,rabbitmq_event_exchange,rabbitmq_shovel].'
 
-# A broker does not wait actively for work (+sbwt), because it shares the machine with tests.
-#
 # RabbitMQ restarts a dead-letter worker a hundred times a second if its queue is deleted when it receives a policy. Then the
 # supervisor of the workers stops for all queues of the node (rabbitmq-server#16652), and other tests fail. This loop starts the
 # supervisor again. It contains no spaces, because the broker's scripts split words.
-ERLANG_ARGUMENTS="+sbwt none +sbwtdcpu none +sbwtdio none -eval spawn(fun()->(fun(F)->F(F)end)(fun(F)->timer:sleep(200),\
+ERLANG_ARGUMENTS="-eval spawn(fun()->(fun(F)->F(F)end)(fun(F)->timer:sleep(200),\
 case{whereis(rabbit_sup),whereis(rabbit_fifo_dlx_sup)}of{P,undefined}when(is_pid(P))->\
 supervisor:restart_child(rabbit_sup,rabbit_fifo_dlx_sup);_->(ok)end,F(F)end)end)."
 
