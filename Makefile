@@ -140,6 +140,10 @@ fuzz: ## Run each fuzz target of FUZZ_PACKAGES for FUZZTIME; a failing input bec
 		done; \
 	done
 
+.PHONY: fuzz-seeds
+fuzz-seeds: ## Run the fuzz targets with their seeds only.
+	go test -run='^Fuzz' $$(git grep -l '^func Fuzz' | xargs -n1 dirname | sort -u | sed 's|^|./|')
+
 .PHONY: e2e-cluster
 e2e-cluster: ## Follow docs/getting-started.md; install, upgrade and remove the operator in a real cluster, and recreate a queue of pods there.
 	for tool in source-controller kustomize-controller; do hack/tool.sh $$tool --help 2> >(grep '^tool: ' >&2) >/dev/null; done

@@ -23,6 +23,7 @@ stage chaos-consumer make chaos-consumer
 stage bench-batch make bench-batch
 stage chaos-redrive make chaos-redrive
 stage crashpoints make crashpoints
+stage fuzz-seeds make fuzz-seeds
 stage fuzz make fuzz
 stage conformance make conformance
 stage test-image make test-image

@@ -48,7 +48,7 @@ quick() {
   run_parts cover-rabbit.out -short -p=3 -parallel=4 "${quiet[@]}" || status=1
   local pure # beside the next ones, because these mostly wait; go prints "(cached)" if a package has not changed
   mapfile -t pure < <(without_parts)
-  run_tests cover-pure.out -short -p=1 "${pure[@]}" &
+  run_tests cover-pure.out -short -p=1 -skip='^Fuzz' "${pure[@]}" & # `make fuzz-seeds` runs these
   # shellcheck disable=SC2046 # packages have no spaces
   run_parts cover.out -short -p=3 "${longest[@]}" $(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' \
     ./... ./consumer/... ./cmd/kubectl-warren/... | grep -vE '/test/(gitops|incluster|cluster|docs)$' |
@@ -65,7 +65,7 @@ quick() {
 extended() {
   export WARREN_TEST_SHARERS=5 # how many share a queue in the model of internal/ownership
   export WARREN_TEST_LABELS=extended
-  run_parts cover-extended.out -p=2 ./internal/rabbit ./internal/rabbit/... ./internal/{ownership,topology/plan} ./consumer \
+  run_parts cover-extended.out -p=2 ./internal/rabbit ./internal/rabbit/... ./internal/{ownership,topology/plan/recreationmodel} ./consumer \
     ./test/{e2e,faults,plugin,deployment,monitoring,cluster,consumer,facts,stopping} ./cmd/warren-conformance
   [[ -z ${WARREN_COVERAGE:-} ]] || hack/coverage.sh cover-pure.out cover-rabbit.out cover.out cover-last.out cover-extended.out
 }

@@ -22,7 +22,12 @@ import (
 // entries are counted, and the shown ones are valid.
 func TestStatusStaysWithinItsSize(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	type observation struct {
+		entries    []v1alpha1.TopologyEntry
+		comparison plan.Comparison
+		message    string
+	}
+	drawn := rapid.Custom(func(t *rapid.T) observation {
 		entries, comparison := anyEntries(t), plan.Comparison{}
 		for range rapid.SampledFrom([]int{0, 1, 66}).Draw(t, "changes") {
 			comparison.Changes = append(comparison.Changes, v1alpha1.Change{
@@ -33,12 +38,17 @@ func TestStatusStaysWithinItsSize(t *testing.T) {
 				Code: v1alpha1.AdvisoryShadowedByPolicy, Name: name(t), Message: anyText(t),
 			})
 		}
+		return observation{entries, comparison, anyText(t)}
+	})
+	for number := range examples {
+		given := drawn.Example(number)
+		entries, comparison := given.entries, given.comparison
 		report := reportOn(&v1alpha1.ConsumerQueue{})
 		if err := report.setTopology(entries, comparison, plan.Plan{}); err != nil {
 			t.Fatal(err)
 		}
-		long := conditions.True("Long", anyText(t))
-		report.setConditions(summary{ready: conditions.False("Long", anyText(t)), progress: conditions.Stalled, drifted: &long, recreation: &long})
+		long := conditions.True("Long", given.message)
+		report.setConditions(summary{ready: conditions.False("Long", given.message), progress: conditions.Stalled, drifted: &long, recreation: &long})
 		status, most := report.status, int64(math.MaxInt64)
 		status.Messages = &v1alpha1.MessageCounts{Main: &most, Delayed: &most, DeadLettered: &most, AsOf: metav1.Now().Rfc3339Copy()}
 
@@ -68,8 +78,11 @@ func TestStatusStaysWithinItsSize(t *testing.T) {
 				t.Errorf("the API server refuses %+v", entry)
 			}
 		}
-	})
+	}
 }
+
+// examples is the number of topologies that a test draws.
+const examples = 30
 
 // The inventory forgets the bindings of sources first.
 func TestWhichBindingsAreOmitted(t *testing.T) {
@@ -137,12 +150,13 @@ func TestLongArgumentsOfForeignBindingsAreHashed(t *testing.T) {
 // The estimate is an upper bound for any topology, and for any field that is added later.
 func TestEncodedAtMost(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		entries := anyEntries(t)
+	drawn := rapid.Custom(anyEntries)
+	for number := range examples {
+		entries := drawn.Example(number)
 		if most, size := encodedAtMost(entries), conditions.EncodedSize(entries); size > most {
 			t.Errorf("%d bytes, above the bound %d", size, most)
 		}
-	})
+	}
 	full := v1alpha1.TopologyEntry{}
 	for i := range reflect.TypeFor[v1alpha1.TopologyEntry]().NumField() {
 		reflect.ValueOf(&full).Elem().Field(i).SetString(strings.Repeat("\x01", 100))
