@@ -127,3 +127,23 @@ func TestUnwantedOfACrowd(t *testing.T) {
 	}
 	topologytest.Equal(t, "allocations with 200", cost(20), cost(200))
 }
+
+// The broker of a tenant can show a new location and version at each refresh. Old answers are not kept.
+func TestUnwantedOfAChangingBroker(t *testing.T) {
+	t.Parallel()
+	own := sharing(t, "own", "a")
+	index := indexOf(own, sharing(t, "other", "b"))
+	bindings := bound("a", "b", "x")
+	for patch := range 100 {
+		location, version := here, topologytest.V43
+		location.VHost, version.Patch = fmt.Sprint("vhost-", patch), patch
+		index.View(own, location, version, leadsHere).Unwanted("grave", bindings)
+		index.View(own, here, version, leadsHere).Unwanted("grave", bindings)
+	}
+	for key, answers := range index.unwanted.answers {
+		topologytest.Equal(t, fmt.Sprint("answers for ", key), keptAnswers, len(answers))
+	}
+	for _, record := range index.records {
+		topologytest.Equal(t, "candidates", keptVersions, len(record.candidates))
+	}
+}

@@ -2,6 +2,7 @@ package text
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -20,4 +21,13 @@ func Count[N int | int64](number N, noun string) string {
 		noun += "s"
 	}
 	return fmt.Sprintf("%d %s", number, noun)
+}
+
+// Quoted lists names in quotation marks.
+func Quoted(names []string) string {
+	quotes := make([]string, len(names))
+	for i, name := range names {
+		quotes[i] = strconv.Quote(name)
+	}
+	return strings.Join(quotes, ", ")
 }

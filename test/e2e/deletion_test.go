@@ -45,7 +45,7 @@ var deletions = map[string]deletion{
 	"is empty: all objects except source exchanges are deleted": {stays: onlySources},
 	"has a message: it stays unchanged": {
 		before: func(w *world) { w.VHost.Publish("shop", "order.paid", "a message") },
-		note:   `queue "orders" holds 1 message.*: exchange "retries"; exchange "dead"; queue "orders"; .*`, warning: true,
+		note:   `retained exchange "retries"; exchange "dead"; queue "orders"; .*: not empty: queue "orders" holds 1 message`, warning: true,
 	},
 	"has a consumer: it stays unchanged": {
 		before: func(w *world) { w.consume("orders") },
@@ -64,7 +64,7 @@ var deletions = map[string]deletion{
 				Bindings:  slices.DeleteFunc(slices.Clone(s.Bindings), func(b conformance.Binding) bool { return b.Destination != "orders.dlq" }),
 			}
 		},
-		note: `queue "orders.dlq" holds 1 message.*: queue "orders.dlq"\. "orders.dlq" is bound to it: exchange "dead"$`,
+		note: `retained queue "orders.dlq": .*queue "orders.dlq" holds 1 message.*\. exchange "dead": "orders.dlq" is bound to it$`,
 	},
 	"has the deletionPolicy Retain: it stays": {
 		spec: typed + "\ndeletionPolicy: Retain", note: "deletionPolicy is Retain",
@@ -98,7 +98,7 @@ var deletions = map[string]deletion{
 				}),
 			}
 		},
-		note: `queue "other" dead-letters to it: queue "orders.dlq"\. "audit" is bound to it: exchange "retries"\. "orders.dlq" is bound to it: exchange "dead"`,
+		note: `queue "orders.dlq": queue "other" dead-letters to it\. exchange "retries": "audit" is bound to it\. exchange "dead": "orders.dlq" is bound to it`,
 	},
 }
 
@@ -157,8 +157,8 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 			w.Delete("orders")
 			w.gone("orders")
 		}
-		gone.expectRetained(`BrokerConnection "default" is gone: .*queue "orders"`, true, "gone")
-		suspended.expectRetained(`BrokerConnection "default" is suspended: .*queue "orders"`, true, "suspended")
+		gone.expectRetained(`queue "orders".*: BrokerConnection "default" is gone`, true, "gone")
+		suspended.expectRetained(`queue "orders".*: BrokerConnection "default" is suspended`, true, "suspended")
 		never.expectRetained("", false, "never declared")
 		Expect(gone.holds()).To(equalState(before))
 		Expect(suspended.holds()).To(equalState(before))
@@ -175,7 +175,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		w.gone("orders")
 		Expect(w.queues()).To(ConsistOf("bills", "team.dlq"))
 		w.EventuallyEvents("Retained", ContainElement(SatisfyAll(HaveField("Regarding.Name", "orders"),
-			HaveField("Note", ContainSubstring(`queue "bills" dead-letters to it: queue "team.dlq"`)))))
+			HaveField("Note", ContainSubstring(`queue "team.dlq": queue "bills" dead-letters to it`)))))
 		w.VHost.Publish("", "bills", "a message")
 		w.rejectOften("bills", 0)
 		w.EventuallyMessages("team.dlq", Equal(1))
@@ -194,7 +194,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		w.Delete("orders")
 		w.gone("orders")
 		Expect(w.holds()).To(equalState(before))
-		w.expectRetained(`the main queue "orders" was not declared by Warren or is shared; the queue stays with everything that it needs: .*queue "orders.retry.30s"`, true, "never ours")
+		w.expectRetained(`queue "orders.retry.30s".*: Warren did not declare main queue "orders", or another ConsumerQueue shares it`, true, "never ours")
 	})
 
 	It("with driftPolicy Report deletes nothing that Warren did not declare", Extended, func() {
@@ -228,9 +228,9 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 			w.Delete("orders")
 		}
 		for w, note := range map[*world]string{
-			found:   `driftPolicy is Report, and other clients declared this topology: queue "orders.retry.30s"`,
-			mixed:   `queue "orders.retry.30s" dead-letters to this topology: .*queue "orders"`,
-			emptied: `driftPolicy is Report, and other clients declared this topology: `,
+			found:   `queue "orders.retry.30s": driftPolicy is Report, and other clients declared this topology`,
+			mixed:   `queue "orders".*: .*queue "orders.retry.30s" dead-letters to this topology`,
+			emptied: `: driftPolicy is Report, and other clients declared this topology`,
 		} {
 			w.gone("orders")
 			Expect(w.holds()).To(equalState(before[w]), note)
@@ -251,7 +251,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		w.Delete("orders")
 		w.gone("orders")
 		Expect(w.holds()).To(equalState(before))
-		w.expectRetained(`another client declared it and the main queue "orders": queue "orders.retry.30s"`, false, "found")
+		w.expectRetained(`queue "orders.retry.30s": another client declared it and the main queue "orders"`, false, "found")
 	})
 
 	It("deletes nothing in another vhost to which the connection was changed", Extended, func() {
@@ -295,7 +295,7 @@ var _ = Describe("The deletion of a ConsumerQueue", func() {
 		back.gone("orders")
 		Expect(back.holds()).To(equalState(onlySources(before)))
 		Eventually(lost.Exists).WithArguments("orders").WithTimeout(deadline.For(90 * time.Second)).Should(BeFalse())
-		lost.expectRetained(`not deleted within 1m: .*: exchange "retries"; exchange "dead"; queue "orders"`, true, "lost")
+		lost.expectRetained(`exchange "retries"; exchange "dead"; queue "orders".*: not deleted within 1m: `, true, "lost")
 		Expect(lost.holds()).To(equalState(before))
 	})
 })

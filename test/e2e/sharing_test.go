@@ -66,7 +66,7 @@ var _ = Describe("ConsumerQueues that share exchanges and a dead-letter queue", 
 		there.Ready("invoices")
 		here.Delete("orders")
 		here.gone("orders")
-		here.expectRetained(`shared with a ConsumerQueue in another namespace: exchange "dead"; queue "graveyard"`, false, "shared")
+		here.expectRetained(`exchange "dead"; queue "graveyard": shared with a ConsumerQueue in another namespace`, false, "shared")
 		cq := there.Ready("invoices")
 		Expect(cq.Status.Changes).To(BeEmpty())
 		state := there.holds()

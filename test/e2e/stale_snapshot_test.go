@@ -119,7 +119,7 @@ var _ = Describe("A queue that is declared again by others while its ConsumerQue
 		w.gone("orders")
 		Expect(time.Since(began)).To(BeNumerically("<", deadline.For(time.Minute)))
 		Expect(w.queues()).To(ContainElement("orders"))
-		w.expectRetained(`queue "orders" was deleted, and another client declared it again.*: .*queue "orders"`, true, "declared again")
+		w.expectRetained(`queue "orders".*: .*queue "orders" was deleted, and another client declared it again`, true, "declared again")
 	})
 })
 
@@ -143,6 +143,6 @@ var _ = Describe("A queue that Warren could not declare", func() {
 		Eventually(w.EventsSoFar).Should(SatisfyAny(
 			ContainElement(HaveField("Reason", "RecreationRequired")), // a refresh before the deletion had found that
 			WithTransform(retained, ConsistOf(SatisfyAll(HaveField("Type", corev1.EventTypeNormal), HaveField("Note",
-				MatchRegexp(`it differs from the spec, and Warren has no record that it declared it: queue "orders.retry.10s"`)))))))
+				MatchRegexp(`queue "orders.retry.10s": it differs from the spec, and Warren has no record that it declared it`)))))))
 	})
 })

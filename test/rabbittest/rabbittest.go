@@ -130,10 +130,15 @@ func OpenWith(
 // Opened opens a connection and closes it with the test.
 func Opened(t *testing.T, config rabbit.Config, notify func(snapshot.Notice)) *Connection {
 	t.Helper()
+	return opened(t, config, notify, Unpaced())
+}
+
+func opened(t *testing.T, config rabbit.Config, notify func(snapshot.Notice), timeouts timing.Timeouts) *Connection {
+	t.Helper()
 	if notify == nil {
 		notify = func(snapshot.Notice) {}
 	}
-	connection, err := OpenWith(config, testr.NewWithOptions(t, testr.Options{}), notify, Unpaced())
+	connection, err := OpenWith(config, testr.NewWithOptions(t, testr.Options{}), notify, timeouts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,14 +172,10 @@ func Unpaced() timing.Timeouts {
 	return quick
 }
 
-// ConnectedWith is connected with other timeouts.
+// ConnectedWith is Connected with other timeouts.
 func ConnectedWith(t *testing.T, config rabbit.Config, timeouts timing.Timeouts) *Connection {
 	t.Helper()
-	connection, err := OpenWith(config, testr.NewWithOptions(t, testr.Options{}), func(snapshot.Notice) {}, timeouts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(connection.Close)
+	connection := opened(t, config, nil, timeouts)
 	IsConnected(t, connection)
 	return connection
 }

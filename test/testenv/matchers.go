@@ -67,7 +67,7 @@ func Unreachable() []types.GomegaMatcher {
 		Condition("Reconciling", metav1.ConditionTrue, "BrokerUnreachable"),
 		Condition("Drifted", metav1.ConditionUnknown, "BrokerUnreachable"),
 		Condition("RecreationRequired", metav1.ConditionFalse, "InSync"),
-		Message(ContainSubstring("its status says why")),
+		Message(ContainSubstring("See the status of the BrokerConnection")),
 		HaveField("Status.Topology", HaveEach(HaveField("State", v1alpha1.StateUnknown))),
 	}
 }

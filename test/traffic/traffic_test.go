@@ -1,7 +1,6 @@
 package traffic_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +63,7 @@ func TestAPurgedMessageIsReportedLost(t *testing.T) {
 		to := []traffic.Target{traffic.ToQueue("orders")}
 		lost := traffic.Publish(t, vhost, traffic.Publishing{Targets: to, Count: 3})
 		lost.Wait(t, deadline.For(30*time.Second))
-		purge(t, vhost, "orders")
+		vhost.Purge("orders")
 		kept := traffic.Publish(t, vhost, traffic.Publishing{Targets: to, Count: 2})
 		kept.Wait(t, deadline.For(30*time.Second))
 		report := traffic.Account(t, vhost, traffic.Accounting{
@@ -238,12 +237,14 @@ func TestAStoppedPublisherSettlesAllMessages(t *testing.T) {
 	}
 }
 
+var sentinel = amqp.Publishing{Type: traffic.Sentinel}
+
 func TestSentinelsAreCountedSeparately(t *testing.T) {
 	vhost := brokers.Newest(t).NewVHost(t)
 	vhost.DeclareQueue("orders", quorum)
 	vhost.DeclareQueue("other", quorum)
 	for _, queue := range []string{"orders", "orders", "other"} {
-		publishSentinel(t, vhost, queue)
+		vhost.Send("", queue, sentinel)
 	}
 	consumer := traffic.Consume(t, vhost, "orders", nil)
 	publisher := traffic.Publish(t, vhost, traffic.Publishing{Targets: []traffic.Target{traffic.ToQueue("orders")}, Count: 5})
@@ -266,50 +267,9 @@ func TestDrainReturnsTheMessagesOfEachQueue(t *testing.T) {
 		Targets: []traffic.Target{traffic.ToQueue("a"), traffic.ToQueue("b")}, Count: 6,
 	})
 	publisher.Wait(t, deadline.For(30*time.Second))
-	publishSentinel(t, vhost, "a")
+	vhost.Send("", "a", sentinel)
 	found, sentinels := traffic.Drain(t, vhost, 300*time.Millisecond, "a", "absent")
 	if len(found) != 1 || len(found["a"]) != 3 || sentinels != 1 || vhost.Ready("b") != 3 {
 		t.Errorf("found %v and %d sentinels, and %d stay", found, sentinels, vhost.Ready("b"))
-	}
-}
-
-func purge(t *testing.T, vhost *brokers.VHost, queue string) {
-	t.Helper()
-	onChannel(t, vhost, func(channel *amqp.Channel) error {
-		_, err := channel.QueuePurge(queue, false)
-		return err
-	})
-}
-
-func publishSentinel(t *testing.T, vhost *brokers.VHost, queue string) {
-	t.Helper()
-	onChannel(t, vhost, func(channel *amqp.Channel) error {
-		if err := channel.Confirm(false); err != nil {
-			return err
-		}
-		confirmation, err := channel.PublishWithDeferredConfirm("", queue, true, false, amqp.Publishing{Type: traffic.Sentinel})
-		if err != nil {
-			return err
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), deadline.For(30*time.Second))
-		defer cancel()
-		_, err = confirmation.WaitContext(ctx)
-		return err
-	})
-}
-
-func onChannel(t *testing.T, vhost *brokers.VHost, step func(*amqp.Channel) error) {
-	t.Helper()
-	connection, err := vhost.Connect("test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = connection.Close() }()
-	channel, err := connection.Channel()
-	if err == nil {
-		err = step(channel)
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 }

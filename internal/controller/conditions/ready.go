@@ -24,7 +24,7 @@ func Ready(conditions []metav1.Condition) metav1.Condition {
 // each attempt would write the status of each ConsumerQueue. The status of the BrokerConnection has the error.
 func WhyNotReady(name string, ready metav1.Condition) string {
 	if ready.Reason == v1alpha1.ReasonBrokerUnreachable {
-		return fmt.Sprintf("BrokerConnection %q cannot reach its broker: its status says why", name)
+		return fmt.Sprintf("BrokerConnection %q cannot reach its broker. See the status of the BrokerConnection", name)
 	}
 	return fmt.Sprintf("BrokerConnection %q is not ready: %s", name, ready.Message)
 }

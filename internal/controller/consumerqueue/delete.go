@@ -66,7 +66,7 @@ func (d *deletion) run(ctx context.Context) (reconciled, error) {
 		return reconciled{}, d.retainAll(ctx, kind, why, owned)
 	case len(owned) == 0 && isLost:
 		return reconciled{}, d.removeFinalizer(ctx, corev1.EventTypeWarning,
-			"the status is empty, so Warren does not know which objects this ConsumerQueue has declared: they stay at the broker")
+			"the status is empty, so Warren does not know which objects it declared for this ConsumerQueue, and retains them")
 	case len(owned) == 0: // it owns nothing yet
 		return reconciled{}, d.removeFinalizer(ctx, corev1.EventTypeNormal, "")
 	}
@@ -274,10 +274,10 @@ func retainedNote(stays []plan.Retained) string {
 	}
 	parts := make([]string, len(reasons))
 	for i, reason := range reasons {
-		parts[i] = fmt.Sprintf("%s: %s", reason, formatObjects(objects[reason]))
+		parts[i] = fmt.Sprintf("%s: %s", formatObjects(objects[reason]), reason)
 	}
 	if len(parts) == 0 {
 		return ""
 	}
-	return "retained: " + strings.Join(parts, ". ")
+	return "retained " + strings.Join(parts, ". ")
 }

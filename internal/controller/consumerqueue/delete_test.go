@@ -64,7 +64,7 @@ func isGone(t *testing.T, l *scope) bool {
 // If Warren cannot reach the broker or must not change it, the resource is deleted and its topology remains.
 func TestTerminateWithoutABroker(t *testing.T) {
 	t.Parallel()
-	const all = `: exchange "orders.dlx"; queue "orders"; queue "orders.dlq"`
+	const all = `exchange "orders.dlx"; queue "orders"; queue "orders.dlq"`
 	spec := func(more string) string {
 		return `{bindings: [{exchange: {name: events, type: topic}}], retry: {policy: None}` + more + `}`
 	}
@@ -88,15 +88,15 @@ func TestTerminateWithoutABroker(t *testing.T) {
 	}{
 		"deletionPolicy is Retain": {
 			more: ", deletionPolicy: Retain", bc: notReady(v1alpha1.ReasonSecretNotFound),
-			event: "Normal retained: deletionPolicy is Retain" + all,
+			event: "Normal retained " + all + ": deletionPolicy is Retain",
 		},
 		"spec.suspend is set": {
 			more: ", suspend: true", bc: notReady(v1alpha1.ReasonSecretNotFound),
-			event: "Warning retained: spec.suspend is set, so the broker is not touched" + all,
+			event: "Warning retained " + all + ": spec.suspend is set, so the broker is not touched",
 		},
 		"driftPolicy is Report, and the topology was found": {
 			more: ", driftPolicy: Report", bc: notReady(v1alpha1.ReasonSecretNotFound), status: adopted,
-			event: "Normal retained: driftPolicy is Report, and other clients declared this topology" + all,
+			event: "Normal retained " + all + ": driftPolicy is Report, and other clients declared this topology",
 		},
 		"driftPolicy is Report, and the topology was found without a main queue": {
 			more: ", driftPolicy: Report", bc: notReady(v1alpha1.ReasonSecretNotFound),
@@ -104,7 +104,7 @@ func TestTerminateWithoutABroker(t *testing.T) {
 				adopted(s)
 				s.Topology = slices.DeleteFunc(s.Topology, isMain)
 			},
-			event: `Normal retained: driftPolicy is Report, and other clients declared this topology: exchange "orders.dlx"; queue "orders.dlq"`,
+			event: `Normal retained exchange "orders.dlx"; queue "orders.dlq": driftPolicy is Report, and other clients declared this topology`,
 		},
 		"driftPolicy is Report, deletionPolicy is Delete, and the topology was found": {
 			more: ", driftPolicy: Report, deletionPolicy: Delete", bc: notReady(v1alpha1.ReasonSecretNotFound), status: adopted,
@@ -115,10 +115,10 @@ func TestTerminateWithoutABroker(t *testing.T) {
 			waits: `waiting to delete the topology: BrokerConnection "default" is not ready: Secret "broker" not found`,
 		},
 		"the BrokerConnection is gone": {
-			event: `Warning retained: BrokerConnection "default" is gone` + all,
+			event: "Warning retained " + all + `: BrokerConnection "default" is gone`,
 		},
 		"the BrokerConnection is suspended": {
-			bc: suspended, event: `Warning retained: BrokerConnection "default" is suspended` + all,
+			bc: suspended, event: "Warning retained " + all + `: BrokerConnection "default" is suspended`,
 		},
 		"the BrokerConnection is not ready": {
 			bc:    notReady(v1alpha1.ReasonSecretNotFound),
@@ -126,14 +126,14 @@ func TestTerminateWithoutABroker(t *testing.T) {
 		},
 		"the broker cannot be reached": {
 			bc:    notReady(v1alpha1.ReasonBrokerUnreachable),
-			waits: `waiting to delete the topology: BrokerConnection "default" cannot reach its broker: its status says why`,
+			waits: `waiting to delete the topology: BrokerConnection "default" cannot reach its broker. See the status of the BrokerConnection`,
 		},
 		"the BrokerConnection is connecting": {
 			bc: controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{}), waits: `waiting to delete the topology: BrokerConnection "default" is connecting`,
 		},
 		"the BrokerConnection is not ready for too long": {
 			bc: notReady(v1alpha1.ReasonSecretNotFound), failing: 2 * time.Minute,
-			event: `Warning retained: not deleted within 1m30s: BrokerConnection "default" is not ready: Secret "broker" not found` + all,
+			event: "Warning retained " + all + `: not deleted within 1m30s: BrokerConnection "default" is not ready: Secret "broker" not found`,
 		},
 		"the BrokerConnection is not ready for less than three intervals": {
 			bc: slow, failing: 2 * time.Minute,
@@ -144,7 +144,7 @@ func TestTerminateWithoutABroker(t *testing.T) {
 		},
 		"the status was lost": {
 			status: func(s *v1alpha1.ConsumerQueueStatus) { *s = v1alpha1.ConsumerQueueStatus{} },
-			event:  `Warning retained: BrokerConnection "default" is gone` + all,
+			event:  "Warning retained " + all + `: BrokerConnection "default" is gone`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestTerminateWithoutAStatusAndWithARefusedSpec(t *testing.T) {
 	topologytest.Equal(t, "error", nil, err)
 	topologytest.Equal(t, "gone", true, isGone(t, l))
 	topologytest.Equal(t, "events", []occurrence{{
-		"Warning", eventRetained, "Delete", "the status is empty, so Warren does not know which objects this ConsumerQueue has declared: they stay at the broker",
+		"Warning", eventRetained, "Delete", "the status is empty, so Warren does not know which objects it declared for this ConsumerQueue, and retains them",
 	}}, l.events, comparingOccurrences)
 }
 
@@ -276,7 +276,7 @@ func TestRemoveFinalizerRecordsOneEvent(t *testing.T) {
 	first := newDeleteScope(t, controllertest.BeingDeleted(controllertest.Synced(t, "orders", `{}`, "")))
 	second := &scope{Reconciler: first.Reconciler, report: reportOn(first.cq.DeepCopy())}
 	for _, l := range []*scope{first, second} {
-		err := l.removeFinalizer(t.Context(), "Normal", "retained: why: everything")
+		err := l.removeFinalizer(t.Context(), "Normal", "retained everything: why")
 		topologytest.Equal(t, "error", nil, err)
 	}
 	topologytest.Equal(t, "events", []int{1, 0}, []int{len(first.events), len(second.events)})
@@ -289,7 +289,7 @@ func TestRemoveFinalizerOfAChangedResource(t *testing.T) {
 	changed := l.cq.DeepCopy()
 	changed.Annotations = map[string]string{"example.com/changed": "yes"}
 	topologytest.Equal(t, "error", nil, l.client.Update(t.Context(), changed))
-	err := l.removeFinalizer(t.Context(), "Normal", "retained: why: everything")
+	err := l.removeFinalizer(t.Context(), "Normal", "retained everything: why")
 	topologytest.Equal(t, "the cache must have the change first", true, errors.Is(err, statuswriter.ErrStaleCache))
 	topologytest.Equal(t, "gone", false, isGone(t, l))
 	topologytest.Equal(t, "events", 0, len(l.events))
@@ -312,7 +312,7 @@ func TestRetained(t *testing.T) {
 		"source exchanges and bindings are not named": {
 			[]plan.Retained{{Entry: exchange("events", v1alpha1.RoleSource), Reason: "why"}, {Entry: binding, Reason: "why"}}, "",
 		},
-		"one object": {[]plan.Retained{{Entry: queue("dlq"), Reason: "it is full"}}, `retained: it is full: queue "dlq"`},
+		"one object": {[]plan.Retained{{Entry: queue("dlq"), Reason: "it is full"}}, `retained queue "dlq": it is full`},
 		"objects are grouped by reason": {
 			[]plan.Retained{
 				{Entry: queue("a"), Reason: "one"},
@@ -320,7 +320,7 @@ func TestRetained(t *testing.T) {
 				{Entry: exchange("c", v1alpha1.RoleRetry), Reason: "one"},
 				{Entry: exchange("events", v1alpha1.RoleSource), Reason: "third"},
 			},
-			`retained: one: queue "a"; exchange "c". other: queue "b"`,
+			`retained queue "a"; exchange "c": one. queue "b": other`,
 		},
 		"only five objects are named": {
 			[]plan.Retained{
@@ -332,7 +332,7 @@ func TestRetained(t *testing.T) {
 				{Entry: queue("6"), Reason: "why"},
 				{Entry: queue("7"), Reason: "why"},
 			},
-			`retained: why: queue "1"; queue "2"; queue "3"; queue "4"; queue "5"; and 2 more`,
+			`retained queue "1"; queue "2"; queue "3"; queue "4"; queue "5"; and 2 more: why`,
 		},
 	} {
 		topologytest.Equal(t, name, test.want, retainedNote(test.retained))

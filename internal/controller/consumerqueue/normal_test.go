@@ -238,7 +238,7 @@ func TestReconcileNormalWithoutABroker(t *testing.T) {
 		"the BrokerConnection is suspended": {spec: `{}`, known: suspended, want: asSuspended(`BrokerConnection "default" is suspended`)},
 		"the broker is unreachable": {
 			spec: `{}`, known: connection("False", "BrokerUnreachable", 3), seen: true,
-			want: notReady("BrokerUnreachable", `BrokerConnection "default" cannot reach its broker: its status says why`),
+			want: notReady("BrokerUnreachable", `BrokerConnection "default" cannot reach its broker. See the status of the BrokerConnection`),
 		},
 		"the Secret is missing": {
 			spec: `{}`, known: connection("False", "SecretNotFound", 3), seen: true,

@@ -44,7 +44,7 @@ func (v *vhostScope) pauseConsumers(next plan.Recreation, moment plan.Moment, in
 		v.giveUpPause(moment, verdict.Message)
 		return verdict
 	case isPaused && waits:
-		verdict.Message += fmt.Sprintf(", which have been asked to pause; Warren waits for them until %s", ends.UTC().Format(time.RFC3339))
+		verdict.Message += fmt.Sprintf("; Warren has asked them to pause, and waits until %s", ends.UTC().Format(time.RFC3339))
 		return verdict
 	case isPaused, !waits, v.contractConfigMap() == "", !next.MayPauseConsumers(moment):
 		return verdict

@@ -125,7 +125,7 @@ func (t *teardown) deleteWorkQueues(ctx context.Context, observed vhost.Observed
 	_, exists := observed.Queues[main]
 	switch {
 	case exists && !withMessages && !slices.Contains(step.WorkQueues, main):
-		return fmt.Errorf("%w: the main queue %q was not declared by Warren or is shared; the queue stays with everything that it needs",
+		return fmt.Errorf("%w: Warren did not declare main queue %q, or another ConsumerQueue shares it. Warren retains it with everything that it needs",
 			errNeeded, main)
 	case step.FeedingQueue != "":
 		return fmt.Errorf("%w: queue %q dead-letters to this topology", errNeeded, step.FeedingQueue)

@@ -77,8 +77,8 @@ func TestADeletionKeepsQueuesThatOtherDeadLettersReach(t *testing.T) {
 	t.Parallel()
 	const (
 		spec  = `{retry: {delayTiers: [{delay: 30s}]}, deadLetter: {exchange: {name: dlx}, queue: {name: dlq}}`
-		stays = `retained: still needed: queue "other" dead-letters to this topology: ` +
-			`exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq"`
+		stays = `retained exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq": ` +
+			`still needed: queue "other" dead-letters to this topology`
 	)
 	deadLettersTo := func(exchange string) func(*snapshot.Snapshot) {
 		return func(s *snapshot.Snapshot) {
@@ -103,7 +103,7 @@ func TestADeletionKeepsQueuesThatOtherDeadLettersReach(t *testing.T) {
 			change: legacy("dlq"), remains: []string{"dlq"},
 			event: occurrence{
 				corev1.EventTypeNormal, eventRetained, "Delete",
-				`retained: queue "other" dead-letters to it: queue "dlq". "dlq" is bound to it: exchange "dlx"`,
+				`retained queue "dlq": queue "other" dead-letters to it. exchange "dlx": "dlq" is bound to it`,
 			},
 		},
 		"the main queue, through a delay queue of another client": {
@@ -148,8 +148,8 @@ func TestADeletionAsksAgainRightBeforeTheQueuesAreDeleted(t *testing.T) {
 		}})
 	})
 	want := []occurrence{{
-		corev1.EventTypeWarning, eventRetained, "Delete", `retained: still needed: queue "other" dead-letters to this topology: ` +
-			`exchange "orders.dlx"; queue "orders"; queue "orders.retry.30s"; queue "orders.dlq"`,
+		corev1.EventTypeWarning, eventRetained, "Delete", `retained exchange "orders.dlx"; queue "orders"; ` +
+			`queue "orders.retry.30s"; queue "orders.dlq": still needed: queue "other" dead-letters to this topology`,
 	}}
 	topologytest.Equal(t, "Events", want, w.delete(), comparingOccurrences)
 	all := []string{"orders", "orders.dlq", "orders.retry.30s"}
@@ -187,7 +187,7 @@ func TestADeletionKeepsTheTiersOfAForeignMainQueue(t *testing.T) {
 	w.mustReconcile()
 	want := []occurrence{{
 		corev1.EventTypeNormal, eventRetained, "Delete",
-		`retained: another client declared it and the main queue "orders": queue "orders.retry.30s"`,
+		`retained queue "orders.retry.30s": another client declared it and the main queue "orders"`,
 	}}
 	topologytest.Equal(t, "Events", want, w.delete(), comparingOccurrences)
 	all := []string{"orders", "orders.retry.30s"}
@@ -221,8 +221,8 @@ func TestAHalfDeletedGroupIsDeclaredAgain(t *testing.T) {
 	topologytest.Equal(t, "bindings of the tier", []vhost.Binding{{Source: "again", Destination: "soon", RoutingKey: "soon"}}, observed.BindingsTo["soon"],
 		cmpopts.EquateEmpty())
 	topologytest.Equal(t, "Events", []occurrence{{
-		corev1.EventTypeWarning, eventRetained, "Delete", `retained: not empty: queue "orders" holds 1 messages: ` +
-			`exchange "again"; exchange "orders.dlx"; queue "orders"; queue "soon"; queue "later"; and 1 more`,
+		corev1.EventTypeWarning, eventRetained, "Delete", `retained exchange "again"; exchange "orders.dlx"; ` +
+			`queue "orders"; queue "soon"; queue "later"; and 1 more: not empty: queue "orders" holds 1 messages`,
 	}}, occurred, comparingOccurrences)
 }
 
@@ -336,7 +336,7 @@ func TestADeletionWithoutAStatus(t *testing.T) {
 	t.Parallel()
 	all := []string{"dlq", "orders", "orders.retry.30s"}
 	retained := func(kind, note string) []occurrence {
-		return []occurrence{{kind, eventRetained, "Delete", "retained: " + note}}
+		return []occurrence{{kind, eventRetained, "Delete", "retained " + note}}
 	}
 	for name, test := range map[string]struct {
 		policy  string
@@ -347,13 +347,13 @@ func TestADeletionWithoutAStatus(t *testing.T) {
 		"all queues are empty and match the spec": {},
 		"the main queue has a message": {
 			change: func(w *world) { w.broker.SetMessages("orders", 1) }, remains: all,
-			events: retained(corev1.EventTypeWarning, `not empty: queue "orders" holds 1 messages: `+
-				`exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq"`),
+			events: retained(corev1.EventTypeWarning, `exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq": `+
+				`not empty: queue "orders" holds 1 messages`),
 		},
 		"the main queue has a message, and deletionPolicy is Delete": {
 			policy: ", deletionPolicy: Delete", change: func(w *world) { w.broker.SetMessages("orders", 1) }, remains: all,
-			events: retained(corev1.EventTypeWarning, `not empty: queue "orders" holds 1 messages: `+
-				`exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq"`),
+			events: retained(corev1.EventTypeWarning, `exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq": `+
+				`not empty: queue "orders" holds 1 messages`),
 		},
 		"the main queue differs from the spec": {
 			change: func(w *world) {
@@ -363,17 +363,17 @@ func TestADeletionWithoutAStatus(t *testing.T) {
 				})
 			},
 			remains: all,
-			events: retained(corev1.EventTypeWarning, `still needed: the main queue "orders" was not declared by Warren or is shared; `+
-				`the queue stays with everything that it needs: exchange "dlx"; queue "orders.retry.30s"; queue "dlq"; queue "orders"`),
+			events: retained(corev1.EventTypeWarning, `exchange "dlx"; queue "orders.retry.30s"; queue "dlq"; queue "orders": still needed: `+
+				`Warren did not declare main queue "orders", or another ConsumerQueue shares it. Warren retains it with everything that it needs`),
 		},
 		"driftPolicy is Report": {
 			policy: ", driftPolicy: Report", remains: all,
-			events: retained(corev1.EventTypeWarning, `still needed: the main queue "orders" was not declared by Warren or is shared; `+
-				`the queue stays with everything that it needs: exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq"`),
+			events: retained(corev1.EventTypeWarning, `exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq": still needed: `+
+				`Warren did not declare main queue "orders", or another ConsumerQueue shares it. Warren retains it with everything that it needs`),
 		},
 		"deletionPolicy is Retain": {
 			policy: ", deletionPolicy: Retain", remains: all,
-			events: retained(corev1.EventTypeNormal, `deletionPolicy is Retain: exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq"`),
+			events: retained(corev1.EventTypeNormal, `exchange "dlx"; queue "orders"; queue "orders.retry.30s"; queue "dlq": deletionPolicy is Retain`),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -74,13 +74,13 @@ func (w *purgeWork) Config(m Move) (mover.Config, *Blocker) {
 	if wrong != nil {
 		return mover.Config{}, wrong
 	}
-	counted := purgeCounts{labels: []string{w.purge.Namespace, m.ConsumerQueue}, deleted: int(number(w.status.Deleted))}
+	counted := newPurgeCounts(w.purge.Namespace, m.ConsumerQueue, int(number(w.status.Deleted)))
 	config := mover.Config{Filter: purgeFilter, DryRun: true, Apart: countedApart(purgeFilter.rules), Report: counted.countSkipped}
 	if w.job.DryRun {
 		config.Report = func(mover.Progress) {}
 	}
 	if w.isCounted() {
-		config.DryRun, config.Delete, config.Report = false, true, counted.countDeleted
+		config.DryRun, config.Delete, config.Report = false, true, counted.purged
 		config.Moved, config.Limit = int(number(w.status.Deleted)), int(*w.status.Matched)
 		config.Selective = w.purge.Spec.Selector != nil || m.Source.Shared
 	}

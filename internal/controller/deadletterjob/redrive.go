@@ -65,8 +65,10 @@ func (w *redriveWork) Config(m Move) (mover.Config, *Blocker) {
 	if spec.MaxFailures != nil {
 		config.MaxFailures = int(*spec.MaxFailures)
 	}
-	counted := newRedriveCounts(w.redrive.Namespace, m.ConsumerQueue, config)
-	config.Report = counted.add
+	config.Report = newRedriveCounts(w.redrive.Namespace, m.ConsumerQueue, config.Moved).redriven
+	if config.DryRun {
+		config.Report = func(mover.Progress) {}
+	}
 	return config, nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/consumer/contract"
+	"github.com/warren-mq/warren/internal/text"
 	"github.com/warren-mq/warren/internal/topology"
 )
 
@@ -101,7 +102,7 @@ func toTier(from Queue, delay v1alpha1.Duration, m *Move) *Blocker {
 		message := fmt.Sprintf("ConsumerQueue %q has no delay tier", from.ConsumerQueue.Name)
 		if len(delays) > 0 {
 			message = fmt.Sprintf("spec.destination.delay %s: ConsumerQueue %q has delay tiers of %s",
-				delay, from.ConsumerQueue.Name, quoted(delays))
+				delay, from.ConsumerQueue.Name, text.Quoted(delays))
 		}
 		return stalled(v1alpha1.ReasonInvalidDestination, "%s", message)
 	}

@@ -75,12 +75,3 @@ func redriveSummary(status *v1alpha1.RedriveStatus, verb string) string {
 	}
 	return strings.Join(parts, ", ")
 }
-
-// quoted lists names in quotation marks.
-func quoted(names []string) string {
-	texts := make([]string, len(names))
-	for i, name := range names {
-		texts[i] = fmt.Sprintf("%q", name)
-	}
-	return strings.Join(texts, ", ")
-}

@@ -97,8 +97,8 @@ func TestTheTextNamesTheLimitThatAJobWaitsFor(t *testing.T) {
 		"the rest is reserved": {
 			map[string]mover.Progress{"a": runs, "b": runs, "c": runs, "d": runs, "shop": runs},
 			firstHalfFull,
-			"at least 16 Redrives and Purges of all namespaces have begun, and the other slots are reserved for namespaces without a Redrive or Purge. " +
-				"This namespace has 1. This one begins when those have ended, or when fewer than 16 of all namespaces have begun. " +
+			"at least 16 of 32 slots for Redrives and Purges are taken, and the others are reserved for namespaces without a Redrive or Purge. " +
+				"This namespace has 1. This one begins when these end, or when fewer than 16 slots are taken. " +
 				"To let this one begin earlier, suspend or cancel those of this namespace",
 		},
 	} {

@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/text"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -44,7 +43,7 @@ func (c *Comparison) checkReturnRoute(desired topology.Topology, observed vhost.
 			c.Advisories = append(c.Advisories, v1alpha1.Advisory{
 				Code: v1alpha1.AdvisoryReturnRouteFansOut, Name: route.Exchange,
 				Message: fmt.Sprintf("exchange %q routes key %q to further queues (%s): each retry is copied there",
-					route.Exchange, key, strings.Join(quoted(others), ", ")),
+					route.Exchange, key, text.Quoted(others)),
 			})
 		}
 	}
@@ -62,7 +61,7 @@ func wrongReturn(route *topology.ReturnRoute, key string, queues []string) strin
 	}
 	return fmt.Sprintf("exchange %q of retry.returnTo routes key %q to other queues (%s) and not to queue %q: "+
 		"messages go there after their delay and do not return%s",
-		route.Exchange, key, strings.Join(quoted(queues), ", "), route.Queue, remedy)
+		route.Exchange, key, text.Quoted(queues), route.Queue, remedy)
 }
 
 // isReturnBinding reports whether a binding is part of the return route: a user created it so that messages return.
@@ -99,12 +98,4 @@ func withDesired(observed vhost.Observed, desired topology.Topology) vhost.Obser
 		from[binding.Source] = append(slices.Clip(from[binding.Source]), wanted)
 	}
 	return vhost.Observed{Exchanges: exchanges, BindingsFrom: from}
-}
-
-func quoted(names []string) []string {
-	quotes := make([]string, len(names))
-	for i, name := range names {
-		quotes[i] = strconv.Quote(name)
-	}
-	return quotes
 }

@@ -20,7 +20,7 @@ func newApprove(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	var hash string
 	cmd := &cobra.Command{
 		Use:   "approve NAME",
-		Short: "Approve the recreation of a queue that recreatePolicy Migrate plans",
+		Short: "Approve the planned recreation of a queue",
 		Long: "Approve the plan that `kubectl warren plan NAME` shows. The approval is an annotation with the hash of the plan: " +
 			"if the plan changes, approve it again. An approval also cancels an abort of the same recreation. " +
 			"The command prints whether the consumers pause by themselves or must be stopped.",
@@ -32,7 +32,7 @@ func newApprove(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 			return c.approve(cmd.Context(), streams.Out, args[0], hash)
 		},
 	}
-	cmd.Flags().StringVar(&hash, "plan", "", "approve only a plan with this hash, as `kubectl warren plan` printed it")
+	cmd.Flags().StringVar(&hash, "plan", "", "approve only the plan with this `HASH`, which kubectl warren plan prints")
 	return cmd
 }
 

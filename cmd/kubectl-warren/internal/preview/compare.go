@@ -72,10 +72,12 @@ func differences(id vhost.ID, changes []v1alpha1.Change) []Difference {
 }
 
 func recreation(upgraded, recreates bool) string {
-	if upgraded {
-		return "matches this spec on an older RabbitMQ: it works, and Warren recreates it when you delete it"
-	}
-	if recreates {
+	switch {
+	case upgraded && recreates:
+		return "matches this spec on an older RabbitMQ and works: Warren recreates it after `kubectl warren approve`"
+	case upgraded:
+		return "matches this spec on an older RabbitMQ and works: delete it by hand when it is empty, then Warren declares it again"
+	case recreates:
 		return "cannot be changed: Warren recreates the object"
 	}
 	return "cannot be changed: the object stays as it is until you delete it, then Warren declares it again"

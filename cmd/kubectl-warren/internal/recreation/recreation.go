@@ -47,7 +47,8 @@ func AfterApproval(cq *v1alpha1.ConsumerQueue) string {
 			"The recreation begins when they have stopped.", now.Queue, now.Pause.Until.UTC().Format(time.RFC3339))
 	}
 	switch required.Reason {
-	case v1alpha1.ReasonApprovalNeeded, v1alpha1.ReasonApprovalStale, v1alpha1.ReasonRecreationAborted, v1alpha1.ReasonRecreationPending:
+	case v1alpha1.ReasonApprovalNeeded, v1alpha1.ReasonApprovalStale, v1alpha1.ReasonRecreationAborted, v1alpha1.ReasonRecreationPending,
+		v1alpha1.ReasonBrokerUpgraded:
 		return ""
 	case v1alpha1.ReasonWaitingForConsumers:
 		return fmt.Sprintf("The recreation waits: %s. To stop consumers: kubectl -n %s scale deployment/NAME --replicas=0",
@@ -72,9 +73,9 @@ func Abort(cq *v1alpha1.ConsumerQueue, id string) (string, error) {
 	}
 	annotate(cq, v1alpha1.AbortRecreationAnnotation, now.ID)
 	if !now.IsUnderWay() {
-		return fmt.Sprintf("%s: recreation %s does not begin; the old queue stays.", named, now.ID), nil
+		return fmt.Sprintf("%s: Warren does not begin recreation %s, and retains the old queue.", named, now.ID), nil
 	}
-	return fmt.Sprintf("%s: recreation %s is backed out; the old queue stays.", named, now.ID), nil
+	return fmt.Sprintf("%s: Warren aborts recreation %s, and gives the queue its messages and bindings back.", named, now.ID), nil
 }
 
 // NeedsApproval reports whether a recreation waits for an approval.

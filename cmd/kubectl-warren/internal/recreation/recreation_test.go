@@ -46,11 +46,11 @@ func TestApprovalAndAbort(t *testing.T) {
 		"abort nothing": {say: abort, want: "ConsumerQueue shop/orders: no recreation is planned or under way"},
 		"abort what waits": {
 			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = waits },
-			say:    abort, want: "ConsumerQueue shop/orders: recreation k3v9q2m7xa does not begin; the old queue stays.",
+			say:    abort, want: "ConsumerQueue shop/orders: Warren does not begin recreation k3v9q2m7xa, and retains the old queue.",
 		},
 		"abort": {
 			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = underWay },
-			say:    abort, want: "ConsumerQueue shop/orders: recreation k3v9q2m7xa is backed out; the old queue stays.",
+			say:    abort, want: "ConsumerQueue shop/orders: Warren aborts recreation k3v9q2m7xa, and gives the queue its messages and bindings back.",
 		},
 		"abort an earlier recreation": {
 			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = underWay },
@@ -96,6 +96,7 @@ func TestWhatWarrenDoesAfterAnApproval(t *testing.T) {
 		"Warren has not seen the approval":                   {reason: v1alpha1.ReasonApprovalNeeded, status: waits},
 		"Warren has not seen the approval of a changed plan": {reason: v1alpha1.ReasonApprovalStale, status: waits},
 		"Warren has not seen that an abort was cancelled":    {reason: v1alpha1.ReasonRecreationAborted, status: waits},
+		"Warren has not seen it after an upgrade":            {reason: v1alpha1.ReasonBrokerUpgraded, status: waits},
 		"Warren counts consumers and messages":               {reason: v1alpha1.ReasonRecreationPending, status: waits},
 		"the consumers pause": {
 			reason: v1alpha1.ReasonWaitingForConsumers, status: paused,

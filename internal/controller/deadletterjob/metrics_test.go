@@ -17,12 +17,12 @@ func TestPurgeCounts(t *testing.T) {
 	name := rand.Text() // whose counters are at zero
 	deleted := metrics.PurgeMessages.With("shop", name, "deleted")
 	skipped := metrics.PurgeMessages.With("shop", name, "skipped")
-	counted := purgeCounts{labels: []string{"shop", name}, deleted: 2}
-	counted.countDeleted(mover.Progress{Moved: 2})
+	counted := newPurgeCounts("shop", name, 2)
+	counted.purged(mover.Progress{Moved: 2})
 	topologytest.Equal(t, "deleted by an earlier run", 0.0, testutil.ToFloat64(deleted))
-	counted.countDeleted(mover.Progress{Moved: 7, Unsure: 2})
+	counted.purged(mover.Progress{Moved: 7, Unsure: 2})
 	topologytest.Equal(t, "deleted for certain", 3.0, testutil.ToFloat64(deleted))
-	counted.countDeleted(mover.Progress{Moved: 7})
+	counted.purged(mover.Progress{Moved: 7})
 	topologytest.Equal(t, "deleted in all", 5.0, testutil.ToFloat64(deleted))
 	for _, now := range []int{3, 1, 3, 4} {
 		counted.countSkipped(mover.Progress{Skipped: map[string]int{"NotSelected": now - 1, "OtherOrigin": 1}})
