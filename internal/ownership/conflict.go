@@ -171,7 +171,7 @@ var roleNames = map[v1alpha1.Role]string{
 	v1alpha1.RoleRetry: "retry", v1alpha1.RoleSource: "source",
 }
 
-// The advice for objects that cannot be shared, and for those that can.
+// The advice for objects that cannot be shared, and for objects that can.
 const (
 	renameOne      = "choose another name in one of them"
 	renameOrShare  = renameOne + ", or use the same settings to share it"
@@ -188,8 +188,8 @@ func queueOverlap(mine, theirs topology.Queue) []overlap {
 	case !shareable:
 		return []overlap{{about: about, advice: renameOne, what: fmt.Sprintf("has queue %q as its %s", mine.Name, roleNames[theirs.Role])}}
 	case !mine.Arguments.Equal(theirs.Arguments):
-		return []overlap{{about: about, advice: renameOrShare, what: fmt.Sprintf("has the dead-letter queue %q with other settings (%s; here %s)",
-			mine.Name, theirs.Arguments.JSON(), mine.Arguments.JSON())}}
+		return []overlap{{about: about, advice: renameOrShare, what: fmt.Sprintf(
+			"has the dead-letter queue %q with other settings (%s; here %s)", mine.Name, theirs.Arguments.JSON(), mine.Arguments.JSON())}}
 	}
 	return nil
 }
@@ -206,7 +206,8 @@ func exchangeOverlap(mine, theirs topology.Exchange) []overlap {
 		return nil
 	}
 	return []overlap{{about: about, advice: renameOrShare, what: fmt.Sprintf(
-		"has exchange %q as its %s exchange of type %s (here the %s exchange of type %s)", mine.Name, roleNames[theirs.Role], theirs.Type, roleNames[mine.Role], mine.Type)}}
+		"has exchange %q as its %s exchange of type %s (here the %s exchange of type %s)",
+		mine.Name, roleNames[theirs.Role], theirs.Type, roleNames[mine.Role], mine.Type)}}
 }
 
 // isExclusive reports whether an exchange cannot be shared. A dead-letter exchange that routes by reason would copy each rejected

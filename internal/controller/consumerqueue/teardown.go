@@ -125,8 +125,8 @@ func (t *teardown) deleteWorkQueues(ctx context.Context, observed vhost.Observed
 	_, exists := observed.Queues[main]
 	switch {
 	case exists && !withMessages && !slices.Contains(step.WorkQueues, main):
-		return fmt.Errorf("%w: Warren did not declare main queue %q, or another ConsumerQueue shares it. Warren retains it with everything that it needs",
-			errNeeded, main)
+		return fmt.Errorf("%w: Warren did not declare main queue %q, or another ConsumerQueue shares it. Warren retains it with "+
+			"everything that it needs", errNeeded, main)
 	case step.FeedingQueue != "":
 		return fmt.Errorf("%w: queue %q dead-letters to this topology", errNeeded, step.FeedingQueue)
 	case len(step.WorkQueues) == 0:

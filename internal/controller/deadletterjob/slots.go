@@ -54,9 +54,9 @@ func (w Wait) textFor(job Key, queue string) string {
 		return fmt.Sprintf("%d Redrives and Purges of this namespace have begun, which is the maximum. This one begins when one of "+
 			"them ends. %s", namespaceJobs, earlier)
 	case w.full == firstHalfFull:
-		return fmt.Sprintf("at least %d of %d slots for Redrives and Purges are taken, and the others are reserved for namespaces without a Redrive "+
-			"or Purge. This namespace has %d. This one begins when these end, or when fewer than %d slots are taken. To let this one begin "+
-			"earlier, suspend or cancel those of this namespace", processJobs/2, processJobs, w.begun, processJobs/2)
+		return fmt.Sprintf("at least %d of %d slots for Redrives and Purges are taken, and the others are reserved for namespaces "+
+			"without a Redrive or Purge. This namespace has %d. This one begins when these end, or when fewer than %d slots are taken. To "+
+			"let this one begin earlier, suspend or cancel those of this namespace", processJobs/2, processJobs, w.begun, processJobs/2)
 	case w.full == processJobsFull:
 		return fmt.Sprintf("%d Redrives and Purges of other namespaces have begun, which is the maximum. This one begins when one of them "+
 			"ends. No change in this namespace lets it begin earlier", processJobs)

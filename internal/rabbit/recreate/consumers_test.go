@@ -20,7 +20,7 @@ import (
 // RabbitMQ reports the free disk of a node as a number, which a recreation compares with the size of the queue.
 func TestTheFreeDiskOfANodeIsListed(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
-		nodes, err := rabbittest.Connected(t, rabbittest.ConfigOf(vh), nil).Parts.API.Nodes(t.Context(), management.AlarmColumns)
+		nodes, err := rabbittest.Connected(t, rabbittest.ConfigOf(vh), nil).API.Nodes(t.Context(), management.AlarmColumns)
 		if err != nil || len(nodes) == 0 {
 			t.Fatalf("%d nodes, error %v", len(nodes), err)
 		}
