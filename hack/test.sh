@@ -16,24 +16,31 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # binary waits a second for the race detector at its end.
 export GOGC=400 GORACE=atexit_sleep_ms=0
 
-# run_tests PROFILE ARGUMENT…: runs packages. With WARREN_COVERAGE, PROFILE becomes their coverage of api/ and internal/.
+# run_tests PROFILE ARGUMENT…: runs packages. With WARREN_COVERAGE, PROFILE becomes their coverage of api/ and internal/. Go takes the
+# result of an unchanged package from its cache, and prints "(cached)".
 run_tests() {
   local profile=$1 flags
   shift
   eval "flags=(${TESTFLAGS:-})"
   [[ -z ${WARREN_COVERAGE:-} ]] || flags+=(-coverpkg=./api/...,./internal/... -coverprofile="$profile")
-  go test -race -timeout=60m -ldflags=-w -parallel=8 ${flags[@]+"${flags[@]}"} "$@"
+  go test -race -timeout=60m -ldflags=-w -parallel=8 ${uncached[@]+"${uncached[@]}"} ${flags[@]+"${flags[@]}"} "$@"
 }
 
-# run_parts runs packages whose tests use real parts. Their results are never cached.
+# run_parts is run_tests for packages whose results must not be cached, because their tests use real parts or files of another module.
 run_parts() {
-  run_tests "$1" -exec="$PWD/hack/run-test.sh" -shuffle=on -count=1 "${@:2}"
+  local uncached=(-exec="$PWD/hack/run-test.sh" -shuffle=on -count=1)
+  run_tests "$@"
 }
 
-# without_parts prints the packages, except those below test/ and hack/, whose tests use no real part.
-without_parts() {
+# pure prints the packages, except those below test/ and hack/, whose tests use neither real parts nor files of another module: Go
+# does not see changes of these.
+pure() {
+  local folder
   go list -test -f '{{if eq .Name "main"}}{{.ImportPath}} {{join .Deps " "}}{{end}}' ./... ./consumer/... ./cmd/kubectl-warren/... |
-    sed -nE '\%^[^ ]*/warren/(test|hack)/|/warren/test/(brokers|testenv)%d; s/\.test .*//p'
+    sed -nE '\%^[^ ]*/warren/(test|hack)/|/warren/test/(brokers|testenv)%d; s/\.test .*//p' |
+    grep -vxFf <(for folder in $(git grep -lF ../../../ -- 'cmd/kubectl-warren/*_test.go' | xargs -n1 dirname | sort -u); do
+      echo "github.com/warren-mq/warren/$folder"
+    done)
 }
 
 # These packages run first, with 12 tests at a time in all. Beside other packages, a broker can take longer than 100 ms to answer, and
@@ -46,8 +53,8 @@ quick() {
   local longest=(./test/faults ./internal/rabbit/mover) last=(./test/e2e ./test/plugin)
   export WARREN_TEST_LABELS='!extended && !soak && !bench'
   run_parts cover-rabbit.out -short -p=3 -parallel=4 "${quiet[@]}" || status=1
-  local pure # beside the next ones, because these mostly wait; go prints "(cached)" if a package has not changed
-  mapfile -t pure < <(without_parts)
+  local pure # beside the next ones, because these mostly wait
+  mapfile -t pure < <(pure)
   run_tests cover-pure.out -short -p=1 -skip='^Fuzz' "${pure[@]}" & # `make fuzz-seeds` runs these
   # shellcheck disable=SC2046 # packages have no spaces
   run_parts cover.out -short -p=3 "${longest[@]}" $(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' \

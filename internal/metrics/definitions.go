@@ -64,7 +64,7 @@ var (
 		"Messages that recreations have moved: direction is to_backlog, into the backlog queue, or back, into the queue.",
 		"direction")
 	RecreationPastBindings = counter("warren_recreation_past_bindings_total",
-		"Messages that came to a queue while no exchange led to it.")
+		"Messages that clients published to a queue by its name while Warren recreated it.")
 	RecreationFence = histogram("warren_recreation_fence_seconds",
 		"For how long a fence stood in front of a queue that was recreated: publishers to its name got nacks.",
 		refreshBuckets)

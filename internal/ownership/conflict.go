@@ -173,9 +173,9 @@ var roleNames = map[v1alpha1.Role]string{
 
 // The advice for objects that cannot be shared, and for objects that can.
 const (
-	renameOne      = "choose another name in one of them"
+	renameOne      = "choose another name in one of the two ConsumerQueues"
 	renameOrShare  = renameOne + ", or use the same settings to share it"
-	rerouteOne     = "choose another exchange or routing key in one of them"
+	rerouteOne     = "choose another exchange or routing key in one of the two ConsumerQueues"
 	rerouteOrShare = rerouteOne + ", or use the same dead-letter queue"
 )
 
@@ -205,7 +205,11 @@ func exchangeOverlap(mine, theirs topology.Exchange) []overlap {
 	case mine.Role == theirs.Role && mine.Type == theirs.Type:
 		return nil
 	}
-	return []overlap{{about: about, advice: renameOrShare, what: fmt.Sprintf(
+	advice := renameOrShare
+	if mine.Role != theirs.Role {
+		advice = renameOne
+	}
+	return []overlap{{about: about, advice: advice, what: fmt.Sprintf(
 		"has exchange %q as its %s exchange of type %s (here the %s exchange of type %s)",
 		mine.Name, roleNames[theirs.Role], theirs.Type, roleNames[mine.Role], mine.Type)}}
 }

@@ -43,9 +43,9 @@ func createdLater(c ownership.Candidate) ownership.Candidate {
 
 // The advice at the end of a conflict.
 const (
-	rename        = "; choose another name in one of them"
+	rename        = "; choose another name in one of the two ConsumerQueues"
 	renameOrShare = rename + ", or use the same settings to share it"
-	reroute       = "; choose another exchange or routing key in one of them"
+	reroute       = "; choose another exchange or routing key in one of the two ConsumerQueues"
 )
 
 // Each case expects the result for b. Both candidates are new, and b is second by name: it loses every conflict.
@@ -93,11 +93,11 @@ func TestFindConflict(t *testing.T) {
 		},
 		"a dead-letter exchange as retry exchange": {
 			a: `{deadLetter: {exchange: {name: dead, type: direct}}}`, b: `{retry: {exchange: {name: dead}}}`,
-			want: `has exchange "dead" as its dead-letter exchange of type direct (here the retry exchange of type direct)` + renameOrShare,
+			want: `has exchange "dead" as its dead-letter exchange of type direct (here the retry exchange of type direct)` + rename,
 		},
 		"a retry exchange as source exchange": {
 			a: `{retry: {exchange: {name: again}}}`, b: `{bindings: [{exchange: {name: again, type: direct}}]}`,
-			want: `has exchange "again" as its retry exchange of type direct (here the source exchange of type direct)` + renameOrShare,
+			want: `has exchange "again" as its retry exchange of type direct (here the source exchange of type direct)` + rename,
 		},
 		"a retry exchange that the other only binds to": {
 			a: `{retry: {exchange: {name: again}}}`, b: `{bindings: [{exchange: {name: again}}]}`,

@@ -44,41 +44,46 @@ func DeadLetterRoutesIn(queues map[string]Queue) []DeadLetterRoute {
 	return found
 }
 
-// searchLimit is how many steps a deadLetterSearch takes. A real vhost with ten thousand queues needs a tenth of that.
-const searchLimit = 5_000_000
+// searchLimit is how many steps a DeadLetterSearch takes: enough for 7,000 queues that share a dead-letter exchange with as many
+// bindings. They take some seconds at most.
+const searchLimit = 50_000_000
 
-// deadLetterSearch finds where dead letters can go. A vhost can be made so that a search would take hours. After searchLimit steps, the
-// search therefore finds that dead letters can go anywhere: Warren then retains what it need not retain.
-type deadLetterSearch struct {
+// DeadLetterSearch finds which objects dead letters need. A vhost can be made so that this would take hours. So after searchLimit steps,
+// the search finds each object to be needed: Warren then retains what it need not retain.
+type DeadLetterSearch struct {
 	Observed
 
 	steps int
-	// before has, for each exchange, the exchanges that can pass messages to it: exchanges to which it is bound, and those whose
-	// alternate exchange it is.
+	// before has, for each exchange, the exchanges that can pass messages to it: exchanges to which it is bound, and exchanges whose
+	// alternate it is.
 	before map[string][]string
-	// leading has, for each exchange of which the search was asked, the exchanges from which messages can reach it.
-	leading map[string]map[string]bool
+	// leading has the exchanges from which messages can reach the exchange target.
+	target  string
+	leading map[string]bool
 }
 
-// spend counts steps, and returns true after the last one.
-func (s *deadLetterSearch) spend(steps int) bool {
+// SearchDeadLetters begins a search.
+func (o Observed) SearchDeadLetters() *DeadLetterSearch { return &DeadLetterSearch{Observed: o} }
+
+// spend counts a number of steps, and returns true after the last one.
+func (s *DeadLetterSearch) spend(steps int) bool {
 	s.steps += steps
 	return s.steps > searchLimit
 }
 
 // leads reports whether messages can reach an exchange from another one, directly or through further exchanges. It ignores the keys of
-// the bindings between exchanges, so Warren may retain too much, but never too little.
-func (s *deadLetterSearch) leads(from, to string) bool {
+// the bindings between exchanges, so Warren may retain too much, but never too little. Ask for one target after the other.
+func (s *DeadLetterSearch) leads(from, to string) bool {
 	if from == "" || from == to {
 		return from != ""
 	}
-	if s.leading[to] == nil {
+	if s.leading == nil || s.target != to {
 		s.findLeading(to)
 	}
-	return s.leading[to][from]
+	return s.leading[from]
 }
 
-func (s *deadLetterSearch) findLeading(to string) {
+func (s *DeadLetterSearch) findLeading(to string) {
 	if s.before == nil {
 		s.before = map[string][]string{}
 		for name := range s.BindingsFrom {
@@ -91,19 +96,12 @@ func (s *deadLetterSearch) findLeading(to string) {
 				s.before[alternate] = append(s.before[alternate], name)
 			}
 		}
-		s.leading = map[string]map[string]bool{}
 	}
-	leading := map[string]bool{}
+	s.target, s.leading = to, map[string]bool{}
 	for name := range Reach([]string{to}, func(name string) []string { return s.before[name] }) {
-		leading[name] = true
+		s.leading[name] = true
+		s.spend(1 + len(s.before[name]))
 	}
-	s.leading[to] = leading
-	s.spend(len(leading))
-}
-
-// mayRoute reports whether a binding can route a queue's dead letters.
-func (s *deadLetterSearch) mayRoute(from DeadLetterRoute, binding Binding) bool {
-	return s.spend(1) || s.leads(from.Exchange, binding.Source) && from.MayTake(binding, s.Exchanges[binding.Source].Type)
 }
 
 // MayTake reports whether the binding of an exchange of this type may match a dead letter at that exchange.
@@ -133,17 +131,20 @@ func (d DeadLetterRoute) straightTo(queue string) bool {
 	return d.Exchange == "" && (d.RoutingKey == nil || *d.RoutingKey == queue)
 }
 
-// NeededByDeadLettersOf returns a queue whose dead letters need the binding: no other binding from the same exchange would route
-// them to a queue. It returns the empty string if there is none. Another binding counts only if it is not in leaving, and replaces is
-// true for it and the queue.
-func (o Observed) NeededByDeadLettersOf(binding Binding, leaving IDs, replaces func(from string, other Binding) bool) string {
-	search := deadLetterSearch{Observed: o}
-	for _, from := range o.DeadLetterRoutes {
-		if !search.mayRoute(from, binding) {
+// NeededBy returns a queue whose dead letters need the binding: no other binding from the same exchange would route them to a queue. It
+// returns the empty string if there is none. Another binding counts only if it is not in leaving, and replaces is true for it and the
+// queue.
+func (s *DeadLetterSearch) NeededBy(binding Binding, leaving IDs, replaces func(from string, other Binding) bool) string {
+	kind := s.Exchanges[binding.Source].Type
+	for _, from := range s.DeadLetterRoutes {
+		if s.spend(1) {
+			return from.Queue
+		}
+		if !s.leads(from.Exchange, binding.Source) || !from.MayTake(binding, kind) {
 			continue
 		}
-		stays := !search.spend(len(o.BindingsFrom[binding.Source])) && o.leadsToQueue(binding.Source, leaving, func(other Binding) bool {
-			return (other.sameMatch(binding) || o.alwaysRoutes(from, other)) && replaces(from.Queue, other)
+		stays := s.leadsToQueue(binding.Source, leaving, func(other Binding) bool {
+			return !s.spend(1) && (other.sameMatch(binding) || s.alwaysRoutes(from, other)) && replaces(from.Queue, other)
 		})
 		if !stays {
 			return from.Queue
@@ -178,19 +179,29 @@ func (b Binding) sameMatch(other Binding) bool {
 	return b.RoutingKey == other.RoutingKey && b.Arguments.Equal(other.Arguments)
 }
 
-// DeadLettersInto returns a queue whose dead letters can reach the given queue, ignoring queues in except. It returns the empty
-// string if there is none.
-func (o Observed) DeadLettersInto(queue string, except []string) string {
-	search := deadLetterSearch{Observed: o}
-	mayRoute := func(from DeadLetterRoute) bool {
-		return slices.ContainsFunc(o.BindingsTo[queue], func(binding Binding) bool { return search.mayRoute(from, binding) })
-	}
-	for _, from := range o.DeadLetterRoutes {
-		if from.Queue == queue || slices.Contains(except, from.Queue) {
-			continue
-		}
-		if from.straightTo(queue) || mayRoute(from) {
+// Into returns a queue whose dead letters can reach the given queue, ignoring queues in except. It returns the empty string if there is
+// none.
+func (s *DeadLetterSearch) Into(queue string, except []string) string {
+	counts := func(from DeadLetterRoute) bool { return from.Queue != queue && !slices.Contains(except, from.Queue) }
+	for _, from := range s.DeadLetterRoutes {
+		if counts(from) && from.straightTo(queue) {
 			return from.Queue
+		}
+	}
+	bindings := map[string][]Binding{} // by source
+	for _, binding := range s.BindingsTo[queue] {
+		bindings[binding.Source] = append(bindings[binding.Source], binding)
+	}
+	for _, source := range slices.Sorted(maps.Keys(bindings)) {
+		takes := func(from DeadLetterRoute) bool {
+			return slices.ContainsFunc(bindings[source], func(binding Binding) bool {
+				return s.spend(1) || from.MayTake(binding, s.Exchanges[source].Type)
+			})
+		}
+		for _, from := range s.DeadLetterRoutes {
+			if counts(from) && (s.spend(1) || s.leads(from.Exchange, source) && takes(from)) {
+				return from.Queue
+			}
 		}
 	}
 	return ""

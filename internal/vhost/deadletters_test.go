@@ -34,7 +34,7 @@ func waysToQ() Observed {
 	return o
 }
 
-func TestDeadLettersInto(t *testing.T) {
+func TestInto(t *testing.T) {
 	t.Parallel()
 	key := func(text string) *string { return &text }
 	for name, test := range map[string]struct {
@@ -66,15 +66,15 @@ func TestDeadLettersInto(t *testing.T) {
 		if test.want {
 			want = "theirs"
 		}
-		if got := o.DeadLettersInto("q", nil); got != want {
+		if got := o.SearchDeadLetters().Into("q", nil); got != want {
 			t.Errorf("%s: fed by %q, want %q", name, got, want)
 		}
-		if got := o.DeadLettersInto("q", []string{"theirs"}); got != "" {
+		if got := o.SearchDeadLetters().Into("q", []string{"theirs"}); got != "" {
 			t.Errorf("%s: fed by %q, which does not count", name, got)
 		}
 		test.from.Queue = "q"
 		o.DeadLetterRoutes = []DeadLetterRoute{test.from}
-		if got := o.DeadLettersInto("q", nil); got != "" {
+		if got := o.SearchDeadLetters().Into("q", nil); got != "" {
 			t.Errorf("%s: fed by itself", name)
 		}
 	}
@@ -128,7 +128,7 @@ func TestNeededByDeadLetters(t *testing.T) {
 		if test.want {
 			want = "theirs"
 		}
-		if got := o.NeededByDeadLettersOf(binding, IDs{binding.ID(): true, (Binding{Source: source, Destination: "left"}).ID(): true}, leadsOn); got != want {
+		if got := o.SearchDeadLetters().NeededBy(binding, IDs{binding.ID(): true, (Binding{Source: source, Destination: "left"}).ID(): true}, leadsOn); got != want {
 			t.Errorf("%s: needed by %q, want %q", name, got, want)
 		}
 	}
@@ -136,7 +136,7 @@ func TestNeededByDeadLetters(t *testing.T) {
 
 // Queues share a dead-letter exchange, each with its own key. The time of a question grows with the number of queues, not with
 // its square.
-func BenchmarkDeadLettersInto(b *testing.B) {
+func BenchmarkInto(b *testing.B) {
 	for _, count := range []int{300, 3000} {
 		b.Run(fmt.Sprint(count), func(b *testing.B) {
 			observed := Observed{
@@ -150,7 +150,7 @@ func BenchmarkDeadLettersInto(b *testing.B) {
 				observed.BindingsFrom["dlx"] = append(observed.BindingsFrom["dlx"], Binding{Source: "dlx", Destination: "dlq", RoutingKey: key})
 			}
 			for b.Loop() {
-				if found := observed.DeadLettersInto("orders", nil); found != "" {
+				if found := observed.SearchDeadLetters().Into("orders", nil); found != "" {
 					b.Fatalf("%q dead-letters here", found)
 				}
 			}
@@ -158,9 +158,8 @@ func BenchmarkDeadLettersInto(b *testing.B) {
 	}
 }
 
-// A hostile vhost can make a search long: a chain of exchanges to which as many queues dead-letter, and many bindings. The search ends,
-// and says that the queue is fed.
-func TestDeadLettersOfAHostileVHost(t *testing.T) {
+// A hostile vhost can make a search long: a chain of exchanges to which as many queues dead-letter.
+func TestDeadLettersOfALongChain(t *testing.T) {
 	t.Parallel()
 	const count = 50_000
 	chain := Observed{Exchanges: map[string]Exchange{}, BindingsTo: map[string][]Binding{}, BindingsFrom: map[string][]Binding{}}
@@ -172,29 +171,42 @@ func TestDeadLettersOfAHostileVHost(t *testing.T) {
 	}
 	aside := Binding{Source: "aside", Destination: "q"}
 	chain.BindingsTo["q"], chain.BindingsFrom["aside"] = []Binding{aside}, []Binding{aside}
-	if got := chain.DeadLettersInto("q", nil); got != "" {
+	if got := chain.SearchDeadLetters().Into("q", nil); got != "" {
 		t.Errorf("the chain leads to %q", got)
 	}
-	if got := chain.NeededByDeadLettersOf(aside, nil, func(string, Binding) bool { return true }); got != "" {
+	if got := chain.SearchDeadLetters().NeededBy(aside, nil, func(string, Binding) bool { return true }); got != "" {
 		t.Errorf("the binding is needed by %q", got)
 	}
+}
+
+// A search with too many steps ends, and finds that the object is needed. All questions together have as many steps as one.
+func TestASearchEnds(t *testing.T) {
+	t.Parallel()
+	const count = 500
 	key := "never"
-	for at := range chain.DeadLetterRoutes {
-		chain.DeadLetterRoutes[at] = DeadLetterRoute{Queue: fmt.Sprint("x", at), Exchange: "aside", RoutingKey: &key}
-	}
-	chain.Exchanges["aside"] = Exchange{Type: TypeDirect}
+	o := Observed{Exchanges: map[string]Exchange{"x": {Type: TypeDirect}}, BindingsTo: map[string][]Binding{}, BindingsFrom: map[string][]Binding{}}
 	for number := range count {
-		chain.BindingsTo["q"] = append(chain.BindingsTo["q"], Binding{Source: "aside", Destination: "q", RoutingKey: fmt.Sprint(number)})
+		o.DeadLetterRoutes = append(o.DeadLetterRoutes, DeadLetterRoute{Queue: fmt.Sprint("theirs-", number), Exchange: "x", RoutingKey: &key})
+		o.BindingsTo["q"] = append(o.BindingsTo["q"], Binding{Source: "x", Destination: "q", RoutingKey: fmt.Sprint(number)})
 	}
-	if got := chain.DeadLettersInto("q", nil); got == "" {
-		t.Error("a search that was ended found nothing")
-	}
-	chain.BindingsFrom["aside"] = chain.BindingsTo["q"]
-	for at := range chain.DeadLetterRoutes {
-		chain.DeadLetterRoutes[at].RoutingKey = nil
-	}
-	if got := chain.NeededByDeadLettersOf(aside, nil, func(string, Binding) bool { return false }); got == "" {
-		t.Error("a search that was ended found nothing")
+	last := Binding{Source: "x", Destination: "last", RoutingKey: key}
+	o.BindingsFrom["x"] = append(o.BindingsTo["q"], last)
+	byLast := func(_ string, other Binding) bool { return other.Destination == "last" }
+	for name, ask := range map[string]func(*DeadLetterSearch) string{
+		"into q":             func(s *DeadLetterSearch) string { return s.Into("q", nil) },
+		"needed by the last": func(s *DeadLetterSearch) string { return s.NeededBy(last, nil, byLast) },
+	} {
+		search := o.SearchDeadLetters()
+		if got := ask(search); got != "" || search.steps < count*count {
+			t.Errorf("%s: %q after %d steps", name, got, search.steps)
+		}
+		search.steps = searchLimit - count
+		if got := ask(search); got == "" {
+			t.Errorf("%s: the search goes on", name)
+		}
+		if got := ask(search); got != "theirs-0" {
+			t.Errorf("%s: another question of this search found %q", name, got)
+		}
 	}
 }
 

@@ -16,7 +16,8 @@ type Match int
 // Code that protects messages treats MatchUnknown as MatchYes.
 const (
 	MatchNo Match = iota
-	// MatchUnknown: Warren cannot evaluate the pattern as the broker does, or matching takes too long.
+	// MatchUnknown: Warren cannot evaluate the pattern as the broker does, matching takes too long, or the patterns of the vhost are too
+	// long together.
 	MatchUnknown
 	MatchYes
 )
@@ -24,10 +25,11 @@ const (
 const (
 	// matchTime limits a match that backtracks endlessly. The library measures time in steps of 100 ms.
 	matchTime = 100 * time.Millisecond
-	// slowPatterns is how many patterns of one vhost may reach matchTime. Afterwards all patterns of the vhost are MatchUnknown, so
+	// slowPatterns is how many patterns of one vhost may be slow. Afterwards all patterns of the vhost are MatchUnknown, so
 	// that a vhost full of such patterns costs seconds instead of minutes.
 	slowPatterns = 8
-	// heavyTime is longer than any match of a real pattern takes. A pattern with heavyMatches more such matches than 1 % is slow, too.
+	// heavyTime is longer than a match of a real pattern takes. A pattern is slow, too, if its matches that take longer exceed 1 % of its
+	// matches by more than heavyMatches.
 	heavyTime    = 5 * time.Millisecond
 	heavyMatches = 20
 	// patternsLength is how many bytes of patterns of one vhost are compiled. The library needs up to 40 times as much memory.
@@ -50,6 +52,8 @@ type compiledPattern struct {
 	// asciiOnly is true if the result for other names depends on the broker's release of Erlang.
 	asciiOnly bool
 	slow      atomic.Bool
+	// refused: the patterns of the vhost had no room for it.
+	refused atomic.Bool
 	// heavy is one hundred times the number of heavy matches, less the number of all others.
 	heavy atomic.Int64
 	vhost *Patterns
@@ -118,7 +122,7 @@ func (c *compiledPattern) count(took time.Duration) (slow bool) {
 
 // Reuse returns an older pattern of the vhost with the same text, so that it is not compiled again.
 func (p Pattern) Reuse(old Pattern) Pattern {
-	if p.text == "" || !p.compiled.vhost.take(p.text) {
+	if p.text == "" || old.compiled.refused.Load() || !p.compiled.vhost.take(p.text) {
 		return p
 	}
 	return old
@@ -126,7 +130,11 @@ func (p Pattern) Reuse(old Pattern) Pattern {
 
 func (c *compiledPattern) compile(text string) {
 	latin1 := string(bytesAsRunes(text))
-	if len(text) > patternLength || !c.vhost.take(text) || !commonSyntax.MatchString(latin1) {
+	if len(text) > patternLength || !commonSyntax.MatchString(latin1) {
+		return
+	}
+	if !c.vhost.take(text) {
+		c.refused.Store(true)
 		return
 	}
 	expression, err := regexp2.Compile(latin1)

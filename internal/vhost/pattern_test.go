@@ -67,16 +67,20 @@ func TestSlowPatternsAreSkipped(t *testing.T) {
 	equal(t, "a good pattern in another vhost", vhost.MatchYes, vhost.ReadPattern("^o").Match("orders"))
 }
 
-// Patterns that each take much memory, or whose matches take long without reaching the limit, cost a bounded amount.
+// The patterns of a vhost take a bounded amount of memory. A pattern that had no room gets it when others are gone.
 func TestLargePatternsAreNotCompiled(t *testing.T) {
 	t.Parallel()
-	var patterns, fresh vhost.Patterns
 	large := func(i int) string { return fmt.Sprintf("^(?:%d|%s)", i, strings.Repeat("[ab]", 2000)) }
-	known := map[vhost.Match]int{}
+	var first, second, third vhost.Patterns
+	known, again := map[vhost.Match]int{}, map[vhost.Match]int{}
+	var last vhost.Pattern
 	for i := range 100 {
-		pattern := patterns.Read(large(i))
-		known[pattern.Match("c")]++
-		equal(t, "the match of a pattern that is used again", pattern.Match("c"), fresh.Read(large(i)).Reuse(pattern).Match("c"))
+		last = first.Read(large(i))
+		known[last.Match("c")]++
+		again[second.Read(large(i)).Reuse(last).Match("c")]++
 	}
 	equal(t, "matches", map[vhost.Match]int{vhost.MatchNo: 32, vhost.MatchUnknown: 68}, known)
+	equal(t, "matches of patterns that are used again", map[vhost.Match]int{vhost.MatchNo: 32, vhost.MatchUnknown: 68}, again)
+	equal(t, "another pattern beside them", vhost.MatchUnknown, second.Read(large(100)).Match("c"))
+	equal(t, "the last one alone", vhost.MatchNo, third.Read(last.String()).Reuse(last).Match("c"))
 }

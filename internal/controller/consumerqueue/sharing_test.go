@@ -56,6 +56,30 @@ func TestSharedDeadLetterQueue(t *testing.T) {
 	}
 }
 
+// Until the connection of another namespace was matched, Warren does not know where it leads. A dead-letter queue that a namespace shares
+// with it is shared nevertheless.
+func TestSharesQueueWithAConnectionThatIsNotOpen(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		spec   string
+		shares bool
+	}{
+		"with consent":    {`{deadLetter: {queue: {name: grave, sharedWith: [bank]}}}`, true},
+		"without consent": {withGrave, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			own, other := controllertest.ConsumerQueue(t, test.spec), controllertest.Named(t, "bank", "pay", withGrave)
+			w := newWorld(t, own, other)
+			w.reconciler.index.Update(w.get())
+			w.reconciler.index.Update(other)
+			shares, known := w.reconciler.SharesQueue(t.Context(), w.get(), "grave", topologytest.V43)
+			topologytest.Equal(t, "known", true, known)
+			topologytest.Equal(t, "shares", test.shares, shares)
+		})
+	}
+}
+
 func TestSharedWithoutConsent(t *testing.T) {
 	t.Parallel()
 	holder, user := controllertest.Synced(t, "one", withGrave, ""), controllertest.Synced(t, "other", withGrave, "")

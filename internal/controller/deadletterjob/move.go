@@ -24,8 +24,8 @@ type Move struct {
 	Route       contract.Route
 	// Behind is the queue that messages reach after their delay in Destination; empty if they stay in Destination.
 	Behind string
-	// Fills are the queues on the route.
-	Fills []string
+	// RouteQueues are the queues on the route.
+	RouteQueues []string
 	// Limited: the broker may drop messages that were delivered and returned.
 	Limited bool
 }
@@ -41,8 +41,8 @@ func (m Move) To() *contract.Route {
 // whyDrops describes why a queue on the route drops messages when it is full; empty if none does. It returns false before the vhost was
 // read.
 func (m Move) whyDrops() (why string, read bool) {
-	observed, read := m.Broker.Observe(vhost.Selection{Queues: m.Fills})
-	for _, name := range m.Fills {
+	observed, read := m.Broker.Observe(vhost.Selection{Queues: m.RouteQueues})
+	for _, name := range m.RouteQueues {
 		queue, exists := observed.Queues[name]
 		if !exists {
 			continue
@@ -62,7 +62,7 @@ func (m Move) drops() func() bool {
 	var checked time.Time
 	drops := false
 	return func() bool {
-		if len(m.Fills) > 0 && time.Since(checked) > dropsCheck {
+		if len(m.RouteQueues) > 0 && time.Since(checked) > dropsCheck {
 			why, _ := m.whyDrops()
 			drops, checked = why != "", time.Now()
 		}

@@ -25,9 +25,9 @@ func (w *redriveWork) ResolveDestination(ctx context.Context, from Queue, m *Mov
 	if stop != nil || err != nil {
 		return stop, err
 	}
-	m.Fills = []string{cmp.Or(m.Destination, from.Names.Main)} // messages to their original route are assumed to reach the main queue
+	m.RouteQueues = []string{cmp.Or(m.Destination, from.Names.Main)} // messages to their original route are assumed to reach the main queue
 	if m.Behind != "" {
-		m.Fills = append(m.Fills, m.Behind)
+		m.RouteQueues = append(m.RouteQueues, m.Behind)
 	}
 	if stop := checkDestinationKeeps(*m); stop != nil {
 		return stop, nil
@@ -41,7 +41,7 @@ func checkDestinationKeeps(m Move) *Blocker {
 	why, read := m.whyDrops()
 	switch {
 	case !read:
-		return waiting(v1alpha1.ReasonConsumerQueueNotReady, "Warren has not read queue %q yet", m.Fills[0])
+		return waiting(v1alpha1.ReasonConsumerQueueNotReady, "Warren has not read queue %q yet", m.RouteQueues[0])
 	case why != "":
 		return stalled(v1alpha1.ReasonDestinationDropsMessages,
 			"%s: when the queue is full, it drops its oldest messages, so a Redrive could lose as many messages as it moves. Set "+

@@ -15,7 +15,11 @@ import (
 // with each AMQP connection, and a hostile server can make it reconnect often.
 const listedAgain = 30 * time.Second
 
-// listPatience is the longest wait of a caller for a list of match queues. The list goes on, and a later call uses it.
+// failedAgain is the shortest time between the end of a list that failed and the next one.
+const failedAgain = 5 * time.Second
+
+// listPatience is the longest wait of a caller for lists of match queues, and how long after its begin callers wait for a list. The list
+// goes on, and a later call uses it. So a management API that does not answer keeps each worker waiting only once.
 const listPatience = time.Second
 
 // PlaceChecker checks which other connections lead to the same vhost as one connection. It records the match queues of all connections
@@ -39,8 +43,9 @@ type PlaceChecker struct {
 // list is a request for the match queues.
 type list struct {
 	began time.Time
-	ended chan struct{}
-	err   error // when it has ended
+	done  chan struct{} // closed when the list has ended
+	ended time.Time
+	err   error
 }
 
 // NewPlaceChecker returns a PlaceChecker of the connection with this client of the management API.
@@ -89,11 +94,20 @@ func (c *PlaceChecker) has(ctx context.Context, cluster vhost.Cluster, other hea
 		if pending == nil {
 			return has, err
 		}
-		select {
-		case <-pending.ended:
-		case <-ctx.Done():
-			return false, c.errs.Unreachable(ctx.Err())
+		if err := pending.await(ctx); err != nil {
+			return false, c.errs.Unreachable(err)
 		}
+	}
+}
+
+func (l *list) await(ctx context.Context) error {
+	ctx, cancel := context.WithDeadline(ctx, l.began.Add(listPatience))
+	defer cancel()
+	select {
+	case <-l.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -107,7 +121,7 @@ func (c *PlaceChecker) answer(cluster vhost.Cluster, other health.Health) (has b
 	place, who := other.Place, otherConnection{other.Place.Owner, other.Place.Since}
 	if !c.listed[place.MatchQueue] {
 		switch {
-		case c.last == nil, c.last.isOlderThan(place.Since):
+		case c.last == nil, c.last.isOld(place.Since):
 			return false, c.start(), nil
 		case !c.last.hasEnded():
 			return false, c.last, nil
@@ -124,14 +138,20 @@ func (c *PlaceChecker) answer(cluster vhost.Cluster, other health.Health) (has b
 	return c.found[who], nil, nil
 }
 
-// isOlderThan reports whether a list that has ended does not tell about a connection that exists since then. A failed list counts longer.
-func (l *list) isOlderThan(since time.Time) bool {
-	return l.hasEnded() && (time.Since(l.began) > listedAgain || l.err == nil && l.began.Before(since))
+// isOld reports whether a list has ended and says nothing about a connection that exists since then.
+func (l *list) isOld(since time.Time) bool {
+	switch {
+	case !l.hasEnded():
+		return false
+	case l.err != nil:
+		return time.Since(l.ended) > failedAgain
+	}
+	return time.Since(l.ended) > listedAgain || l.began.Before(since)
 }
 
 func (l *list) hasEnded() bool {
 	select {
-	case <-l.ended:
+	case <-l.done:
 		return true
 	default:
 		return false
@@ -140,20 +160,21 @@ func (l *list) hasEnded() bool {
 
 // start begins a list. The caller must hold the lock.
 func (c *PlaceChecker) start() *list {
-	next := &list{began: time.Now(), ended: make(chan struct{})}
+	next := &list{began: time.Now(), done: make(chan struct{})}
 	if c.last = next; c.closed {
-		next.err = c.errs.Unreachable(context.Canceled)
-		close(next.ended)
+		next.ended, next.err = next.began, c.errs.Unreachable(context.Canceled)
+		close(next.done)
 		return next
 	}
 	c.running.Go(func() {
 		listed, err := c.api.MatchQueues(c.ctx)
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if next.err = err; err == nil && c.last == next { // the cluster may have changed
+		next.ended, next.err = time.Now(), err
+		if err == nil && c.last == next { // the cluster may have changed
 			c.listed = listed
 		}
-		close(next.ended)
+		close(next.done)
 	})
 	return next
 }

@@ -2,6 +2,7 @@ package brokermatch_test
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"strings"
 	"sync"
@@ -111,23 +112,43 @@ func TestAReconnectedNeighbourIsNotListedAgain(t *testing.T) {
 	check("another tenant", forged, false)
 }
 
-// silent does not answer requests for match queues.
-type silent struct{ asked atomic.Int32 }
+// silent does not answer the first requests for match queues.
+type silent struct {
+	until int32 // the number of the first request that is answered
+	asked atomic.Int32
+}
 
 func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !strings.Contains(r.URL.RawQuery, "warren-link") {
+	if !strings.Contains(r.URL.RawQuery, "warren-link") || s.asked.Add(1) >= s.until {
 		return http.DefaultTransport.RoundTrip(r)
 	}
-	s.asked.Add(1)
 	<-r.Context().Done()
 	return nil, r.Context().Err()
+}
+
+// A list that failed is soon requested again.
+func TestAFailedListIsRepeated(t *testing.T) {
+	t.Parallel()
+	vh := brokers.Newest(t).NewVHost(t)
+	config, proxied := rabbittest.ConfigOf(vh), rabbittest.ConfigOf(vh)
+	config.ManagementURI = netfault.NewHTTPProxy(t, vh.Broker.ManagementURI, netfault.HTTPOptions{Transport: &silent{until: 2}}).URI
+	proxied.AMQPURI = netfault.NewProxy(t, vh.Broker.AMQPURI).URI
+	timeouts := rabbittest.Unpaced()
+	timeouts.Request = 2 * time.Second
+	here := rabbittest.ConnectedWith(t, config, timeouts)
+	other := healthOf(t, rabbittest.Opened(t, proxied, nil))
+	healthOf(t, here)
+	_, err := here.LeadsTo(t.Context(), other)
+	rabbittest.MustBe(t, err, brokererr.ErrUnreachable)
+	leads := func() (bool, error) { return here.LeadsTo(t.Context(), other) }
+	NewWithT(t).Eventually(leads).WithTimeout(rabbittest.Within).WithPolling(50 * time.Millisecond).Should(BeTrue())
 }
 
 // A management API that answers everything but the list of match queues keeps no caller waiting for the timeout of the request.
 func TestASilentListKeepsNobodyWaiting(t *testing.T) {
 	t.Parallel()
 	vh := brokers.Newest(t).NewVHost(t)
-	lists := &silent{}
+	lists := &silent{until: math.MaxInt32}
 	config, proxied := rabbittest.ConfigOf(vh), rabbittest.ConfigOf(vh)
 	config.ManagementURI = netfault.NewHTTPProxy(t, vh.Broker.ManagementURI, netfault.HTTPOptions{Transport: lists}).URI
 	proxied.AMQPURI = netfault.NewProxy(t, vh.Broker.AMQPURI).URI

@@ -279,10 +279,10 @@ func TestDeadLettersByAnExchangeThatIsNotNamed(t *testing.T) {
 			queues := []management.QueueItem{dead("dlq", "a", nil), {Name: "main", Type: "quorum", Durable: true}, test.other}
 			s := build(nil, test.exchanges, queues, test.bindings, nil, nil)
 			observed := s.observe(vhost.Selection{Exchanges: []string{"dlx"}, Queues: []string{"dlq", "main"}, IncludeDeadLetterSources: true})
-			if got := observed.DeadLettersInto("dlq", nil); got != test.want {
+			if got := observed.SearchDeadLetters().Into("dlq", nil); got != test.want {
 				t.Errorf("%q dead-letters into the queue, want %q", got, test.want)
 			}
-			if got := observed.DeadLettersInto("main", nil); got != "" {
+			if got := observed.SearchDeadLetters().Into("main", nil); got != "" {
 				t.Errorf("%q dead-letters into the other queue", got)
 			}
 		})

@@ -17,6 +17,7 @@ type removal struct {
 	input      Input
 	// leaving are bindings that are removed together with the object. Checks ignore them.
 	leaving vhost.IDs
+	search  *vhost.DeadLetterSearch // of observed
 }
 
 // A check returns a reason to retain an object, or the zero Blocker. The first reason in a chain of checks decides.
@@ -98,7 +99,7 @@ func deadLettersNeedBinding(r removal) Blocker {
 		})
 		return !isOwn || r.isReplacedBy(other)
 	}
-	queue := r.observed.NeededByDeadLettersOf(topology.BindingOf(r.entry).AtBroker(), r.leaving, replaces)
+	queue := r.search.NeededBy(topology.BindingOf(r.entry).AtBroker(), r.leaving, replaces)
 	if queue == "" {
 		return Blocker{}
 	}
@@ -116,7 +117,7 @@ func exchangeIsInUse(r removal) Blocker {
 
 // deadLettersComeIn: another queue still dead-letters to this queue.
 func deadLettersComeIn(r removal) Blocker {
-	queue := r.observed.DeadLettersInto(r.entry.Name, nil)
+	queue := r.search.Into(r.entry.Name, nil)
 	if queue == "" {
 		return Blocker{}
 	}

@@ -159,6 +159,7 @@ func TestChecks(t *testing.T) {
 		},
 		"queueIsBound: to none": {queueIsBound, removal{entry: queue, observed: byName}, Blocker{}},
 	} {
+		test.removal.search = test.removal.observed.SearchDeadLetters()
 		topologytest.Equal(t, name, test.want, test.check(test.removal))
 	}
 }

@@ -39,13 +39,14 @@ func (c *Comparison) collectOrphans(desired topology.Topology, observed vhost.Ob
 			(entry.Kind == v1alpha1.KindExchange && entry.Role == v1alpha1.RoleSource)
 	})
 	leaving := topology.IDsOf(topology.BindingsOf(orphans))
+	search := observed.SearchDeadLetters()
 	blocks := make([]Blocker, len(orphans))
 	unbound := vhost.IDs{}
 	for i, entry := range orphans {
 		if entry.Kind != v1alpha1.KindBinding {
 			continue
 		}
-		blocks[i] = firstBlocker(bindingChecks, removal{entry, c, observed, input, leaving})
+		blocks[i] = firstBlocker(bindingChecks, removal{entry, c, observed, input, leaving, search})
 		if blocks[i] == (Blocker{}) {
 			unbound[topology.IDOf(entry)] = true
 		}
@@ -53,9 +54,9 @@ func (c *Comparison) collectOrphans(desired topology.Topology, observed vhost.Ob
 	for i, entry := range orphans {
 		switch entry.Kind {
 		case v1alpha1.KindExchange:
-			blocks[i] = firstBlocker(exchangeChecks, removal{entry, c, observed, input, unbound})
+			blocks[i] = firstBlocker(exchangeChecks, removal{entry, c, observed, input, unbound, search})
 		case v1alpha1.KindQueue:
-			blocks[i] = firstBlocker(queueChecks, removal{entry, c, observed, input, unbound})
+			blocks[i] = firstBlocker(queueChecks, removal{entry, c, observed, input, unbound, search})
 		}
 		entry.State = v1alpha1.StateOrphaned
 		c.addOrphan(Orphan{Entry: entry, BlockedBy: blocks[i]})

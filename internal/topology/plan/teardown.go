@@ -54,14 +54,15 @@ func TeardownOf(
 			exchanges = append(exchanges, entry)
 		}
 	}
-	t.addWorkQueues(queues, observed)
-	t.addDeadLetterQueues(queues, observed, kept)
-	t.addBindings(bindings, queues, observed)
+	search := observed.SearchDeadLetters()
+	t.addWorkQueues(queues, search)
+	t.addDeadLetterQueues(queues, search, kept)
+	t.addBindings(bindings, queues, search)
 	t.addExchanges(exchanges, observed)
 	return t
 }
 
-func (t *Teardown) addWorkQueues(queues []v1alpha1.TopologyEntry, observed vhost.Observed) {
+func (t *Teardown) addWorkQueues(queues []v1alpha1.TopologyEntry, search *vhost.DeadLetterSearch) {
 	for _, role := range []v1alpha1.Role{v1alpha1.RoleDelayTier, v1alpha1.RoleMain} {
 		for _, entry := range queues {
 			if entry.Role == role {
@@ -70,18 +71,18 @@ func (t *Teardown) addWorkQueues(queues []v1alpha1.TopologyEntry, observed vhost
 		}
 	}
 	for _, queue := range t.WorkQueues {
-		if from := observed.DeadLettersInto(queue, t.WorkQueues); from != "" {
+		if from := search.Into(queue, t.WorkQueues); from != "" {
 			t.FeedingQueue = from
 		}
 	}
 }
 
-func (t *Teardown) addDeadLetterQueues(queues []v1alpha1.TopologyEntry, observed vhost.Observed, kept map[string]string) {
+func (t *Teardown) addDeadLetterQueues(queues []v1alpha1.TopologyEntry, search *vhost.DeadLetterSearch, kept map[string]string) {
 	for _, entry := range queues {
 		if entry.Role != v1alpha1.RoleDeadLetter {
 			continue
 		}
-		from := observed.DeadLettersInto(entry.Name, nil)
+		from := search.Into(entry.Name, nil)
 		switch {
 		case kept[entry.Name] != "":
 			t.Retained = append(t.Retained, Retained{entry, kept[entry.Name]})
@@ -94,14 +95,14 @@ func (t *Teardown) addDeadLetterQueues(queues []v1alpha1.TopologyEntry, observed
 }
 
 // addBindings leaves out bindings of queues that the ConsumerQueue owns: they are deleted, or stay, with the queue.
-func (t *Teardown) addBindings(bindings, queues []v1alpha1.TopologyEntry, observed vhost.Observed) {
+func (t *Teardown) addBindings(bindings, queues []v1alpha1.TopologyEntry, search *vhost.DeadLetterSearch) {
 	all, own := topology.BindingsOf(bindings), vhost.IDs{}
 	for _, queue := range queues {
 		own[topology.IDOf(queue)] = true
 	}
 	leaving := topology.IDsOf(all)
 	for _, binding := range all {
-		if !own[vhost.QueueID(binding.Destination)] && observed.NeededByDeadLettersOf(binding.AtBroker(), leaving, toAnyQueue) == "" {
+		if !own[vhost.QueueID(binding.Destination)] && search.NeededBy(binding.AtBroker(), leaving, toAnyQueue) == "" {
 			t.Bindings = append(t.Bindings, binding)
 		}
 	}

@@ -95,7 +95,7 @@ func tags(bc *v1alpha1.BrokerConnection) Result {
 
 func events(bc *v1alpha1.BrokerConnection) Result {
 	result := Result{State: OK, Check: "events", Object: named("BrokerConnection", bc.Namespace, bc.Name)}
-	result.Message = "Warren sees changes at the broker at once"
+	result.Message = "Warren sees changes at the broker immediately"
 	if !bc.Status.Capabilities.Events {
 		result.State = Warning
 		result.Message = fmt.Sprintf("Warren sees changes at the broker only every %s: %s", bc.Spec.ResyncInterval,

@@ -43,7 +43,7 @@ func TestConnections(t *testing.T) {
 		"connection":       {OK, "connection", bcShop, "connected", ""},
 		"broker version":   {OK, "broker version", bcShop, "RabbitMQ 4.3.1", ""},
 		"user tags":        {OK, "user tags", bcShop, "the user has the tag policymaker", ""},
-		"events":           {OK, "events", bcShop, "Warren sees changes at the broker at once", ""},
+		"events":           {OK, "events", bcShop, "Warren sees changes at the broker immediately", ""},
 		"user permissions": {OK, "user permissions", bcShop, "no permission is missing for 1 ConsumerQueue", ""},
 		"ConsumerQueues":   {OK, "ConsumerQueues", "ConsumerQueues", "Ready: 1", ""},
 	}
