@@ -57,7 +57,7 @@ type DeadLetterSearch struct {
 	// before has, for each exchange, the exchanges that can pass messages to it: exchanges to which it is bound, and exchanges whose
 	// alternate it is.
 	before map[string][]string
-	// leading has the exchanges from which messages can reach the exchange target.
+	// target is an exchange, and leading has the exchanges from which messages can reach it.
 	target  string
 	leading map[string]bool
 }

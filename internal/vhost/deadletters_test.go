@@ -2,6 +2,7 @@ package vhost
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -190,7 +191,7 @@ func TestASearchEnds(t *testing.T) {
 		o.BindingsTo["q"] = append(o.BindingsTo["q"], Binding{Source: "x", Destination: "q", RoutingKey: fmt.Sprint(number)})
 	}
 	last := Binding{Source: "x", Destination: "last", RoutingKey: key}
-	o.BindingsFrom["x"] = append(o.BindingsTo["q"], last)
+	o.BindingsFrom["x"] = slices.Concat(o.BindingsTo["q"], []Binding{last})
 	byLast := func(_ string, other Binding) bool { return other.Destination == "last" }
 	for name, ask := range map[string]func(*DeadLetterSearch) string{
 		"into q":             func(s *DeadLetterSearch) string { return s.Into("q", nil) },

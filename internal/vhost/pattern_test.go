@@ -74,13 +74,13 @@ func TestLargePatternsAreNotCompiled(t *testing.T) {
 	var first, second, third vhost.Patterns
 	known, again := map[vhost.Match]int{}, map[vhost.Match]int{}
 	var last vhost.Pattern
-	for i := range 100 {
+	for i := range 34 {
 		last = first.Read(large(i))
 		known[last.Match("c")]++
 		again[second.Read(large(i)).Reuse(last).Match("c")]++
 	}
-	equal(t, "matches", map[vhost.Match]int{vhost.MatchNo: 32, vhost.MatchUnknown: 68}, known)
-	equal(t, "matches of patterns that are used again", map[vhost.Match]int{vhost.MatchNo: 32, vhost.MatchUnknown: 68}, again)
-	equal(t, "another pattern beside them", vhost.MatchUnknown, second.Read(large(100)).Match("c"))
+	equal(t, "matches", map[vhost.Match]int{vhost.MatchNo: 32, vhost.MatchUnknown: 2}, known)
+	equal(t, "matches of patterns that are used again", map[vhost.Match]int{vhost.MatchNo: 32, vhost.MatchUnknown: 2}, again)
+	equal(t, "another pattern beside them", vhost.MatchUnknown, second.Read(large(34)).Match("c"))
 	equal(t, "the last one alone", vhost.MatchNo, third.Read(last.String()).Reuse(last).Match("c"))
 }
