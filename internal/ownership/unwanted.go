@@ -89,9 +89,7 @@ func (u *unwantedBindings) put(key unwantedKey, answer unwantedAnswer) {
 		u.answers = map[unwantedKey][]unwantedAnswer{}
 	}
 	others := slices.DeleteFunc(u.answers[key], func(a unwantedAnswer) bool { return a.here == answer.here && a.version == answer.version })
-	answers := slices.Insert(others, 0, answer)
-	clear(answers[min(keptAnswers, len(answers)):]) // so that their bindings can be collected
-	u.answers[key] = answers[:min(keptAnswers, len(answers))]
+	u.answers[key] = append([]unwantedAnswer{answer}, others[:min(keptAnswers-1, len(others))]...)
 }
 
 // unwantedIn returns those bindings of a queue or exchange that no ConsumerQueue of the namespace with this recorded location specifies.

@@ -16,10 +16,7 @@ import (
 
 func (w *redriveWorld) finish() *v1alpha1.Redrive {
 	w.T.Helper()
-	w.HoldMoves()
-	w.Broker.SetMessages("orders.dlq", 9)
-	w.reconcile()
-	<-w.Mover.Begun
+	w.begin()
 	w.Mover.End <- nil
 	for w.get().Status.CompletionTime == nil {
 		w.ReconcileWhenEnqueued()

@@ -41,6 +41,15 @@ func newRedriveWorld(t *testing.T, cq *v1alpha1.ConsumerQueue, redriveSpec strin
 	return &redriveWorld{newWorld(t, cq, Redrive, redrive)}
 }
 
+// begin makes the Redrive move nine messages until the test ends the move.
+func (w *redriveWorld) begin() mover.Config {
+	w.T.Helper()
+	w.HoldMoves()
+	w.Broker.SetMessages("orders.dlq", 9)
+	w.reconcile()
+	return <-w.Mover.Begun
+}
+
 func redriveOf(name string, second int, change func(*v1alpha1.Redrive)) *v1alpha1.Redrive {
 	redrive := created(&v1alpha1.Redrive{}, name, second)
 	if change != nil {
@@ -246,10 +255,7 @@ func dropping(queue string) func(*brokerstest.Broker) {
 func TestAMovePausesWhenItsDestinationBeginsToDropMessages(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
-	w.HoldMoves()
-	w.Broker.SetMessages("orders.dlq", 9)
-	w.reconcile()
-	config := <-w.Mover.Begun
+	config := w.begin()
 	paused := func() bool { return config.Settings().Paused }
 	topologytest.Equal(t, "paused at first", false, paused())
 	dropping("orders")(w.Broker)
@@ -291,10 +297,7 @@ func (refusingWriter) Update(context.Context, client.Object, ...client.SubResour
 func TestARedriveToATierWatchesTheMainQueue(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: orders}, destination: {type: Retry}}`)
-	w.HoldMoves()
-	w.Broker.SetMessages("orders.dlq", 9)
-	w.reconcile()
-	config := <-w.Mover.Begun
+	config := w.begin()
 	topologytest.Equal(t, "destination", "orders.retry.30s", config.Destination)
 	topologytest.Equal(t, "queue behind it", "orders", config.Behind)
 }
@@ -303,10 +306,7 @@ func TestARedriveToATierWatchesTheMainQueue(t *testing.T) {
 func TestTheNextManagerContinues(t *testing.T) {
 	t.Parallel()
 	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
-	w.HoldMoves()
-	w.Broker.SetMessages("orders.dlq", 9)
-	w.reconcile()
-	config := <-w.Mover.Begun
+	config := w.begin()
 	config.Report(mover.Progress{State: mover.Moving, Moved: 4})
 	w.Reconciler.Now = func() time.Time { return time.Now().Add(10 * time.Second) } // a write is due
 	topologytest.Equal(t, "moved", 4, *w.reconcile().Status.Moved)

@@ -32,7 +32,6 @@ type PlaceChecker struct {
 	running sync.WaitGroup
 
 	mu      sync.Mutex
-	closed  bool
 	cluster vhost.Cluster
 	last    *list
 	listed  map[string]bool // the last list without an error
@@ -44,6 +43,7 @@ type PlaceChecker struct {
 type list struct {
 	began time.Time
 	done  chan struct{} // closed when the list has ended
+	// The lock of the PlaceChecker guards the following. ended is zero until the list has ended.
 	ended time.Time
 	err   error
 }
@@ -58,9 +58,8 @@ func NewPlaceChecker(errs brokererr.Errors, api *management.Client) *PlaceChecke
 // Close ends a running list.
 func (c *PlaceChecker) Close() {
 	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
 	c.cancel()
+	c.mu.Unlock()
 	c.running.Wait()
 }
 
@@ -123,7 +122,7 @@ func (c *PlaceChecker) answer(cluster vhost.Cluster, other health.Health) (has b
 		switch {
 		case c.last == nil, c.last.isOld(place.Since):
 			return false, c.start(), nil
-		case !c.last.hasEnded():
+		case c.last.ended.IsZero():
 			return false, c.last, nil
 		case c.last.err != nil:
 			return false, nil, c.last.err
@@ -141,7 +140,7 @@ func (c *PlaceChecker) answer(cluster vhost.Cluster, other health.Health) (has b
 // isOld reports whether a list has ended and says nothing about a connection that exists since then.
 func (l *list) isOld(since time.Time) bool {
 	switch {
-	case !l.hasEnded():
+	case l.ended.IsZero():
 		return false
 	case l.err != nil:
 		return time.Since(l.ended) > failedAgain
@@ -149,20 +148,11 @@ func (l *list) isOld(since time.Time) bool {
 	return time.Since(l.ended) > listedAgain || l.began.Before(since)
 }
 
-func (l *list) hasEnded() bool {
-	select {
-	case <-l.done:
-		return true
-	default:
-		return false
-	}
-}
-
 // start begins a list. The caller must hold the lock.
 func (c *PlaceChecker) start() *list {
 	next := &list{began: time.Now(), done: make(chan struct{})}
-	if c.last = next; c.closed {
-		next.ended, next.err = next.began, c.errs.Unreachable(context.Canceled)
+	if c.last = next; c.ctx.Err() != nil {
+		next.ended, next.err = next.began, c.errs.Unreachable(c.ctx.Err())
 		close(next.done)
 		return next
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/health"
+	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/vhost"
 	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/deadline"
@@ -72,18 +73,27 @@ func TestLeadsTo(t *testing.T) {
 	}
 }
 
+// neighbours returns a connection, the health of another one to the same vhost at another address, and the proxy between the first
+// connection and the management API. transport carries the requests of the proxy; nil for the default.
+func neighbours(
+	t *testing.T, transport http.RoundTripper, timeouts timing.Timeouts,
+) (here *rabbittest.Connection, other rabbit.Health, api *netfault.HTTPProxy) {
+	t.Helper()
+	vh := brokers.Newest(t).NewVHost(t)
+	config, proxied := rabbittest.ConfigOf(vh), rabbittest.ConfigOf(vh)
+	api = netfault.NewHTTPProxy(t, vh.Broker.ManagementURI, netfault.HTTPOptions{Transport: transport})
+	config.ManagementURI = api.URI
+	proxied.AMQPURI = netfault.NewProxy(t, vh.Broker.AMQPURI).URI
+	here = rabbittest.ConnectedWith(t, config, timeouts)
+	healthOf(t, here)
+	return here, healthOf(t, rabbittest.Opened(t, proxied, nil)), api
+}
+
 // A hostile server can make its connection reconnect continually. Match queues are still listed only
 // once.
 func TestAReconnectedNeighbourIsNotListedAgain(t *testing.T) {
 	t.Parallel()
-	vh := brokers.Newest(t).NewVHost(t)
-	api := netfault.NewHTTPProxy(t, vh.Broker.ManagementURI, netfault.HTTPOptions{})
-	config, proxied := rabbittest.ConfigOf(vh), rabbittest.ConfigOf(vh)
-	config.ManagementURI = api.URI
-	proxied.AMQPURI = netfault.NewProxy(t, vh.Broker.AMQPURI).URI
-	here := rabbittest.Opened(t, config, nil)
-	healthOf(t, here)
-	other := healthOf(t, rabbittest.Opened(t, proxied, nil))
+	here, other, api := neighbours(t, nil, rabbittest.Unpaced())
 	lists := func() (count int) { // since the last call
 		for _, request := range api.Requests() {
 			if strings.HasPrefix(request.Path, "/api/queues/") && strings.Count(request.Path, "/") == 3 {
@@ -129,15 +139,9 @@ func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
 // A list that failed is soon requested again.
 func TestAFailedListIsRepeated(t *testing.T) {
 	t.Parallel()
-	vh := brokers.Newest(t).NewVHost(t)
-	config, proxied := rabbittest.ConfigOf(vh), rabbittest.ConfigOf(vh)
-	config.ManagementURI = netfault.NewHTTPProxy(t, vh.Broker.ManagementURI, netfault.HTTPOptions{Transport: &silent{until: 2}}).URI
-	proxied.AMQPURI = netfault.NewProxy(t, vh.Broker.AMQPURI).URI
 	timeouts := rabbittest.Unpaced()
 	timeouts.Request = 2 * time.Second
-	here := rabbittest.ConnectedWith(t, config, timeouts)
-	other := healthOf(t, rabbittest.Opened(t, proxied, nil))
-	healthOf(t, here)
+	here, other, _ := neighbours(t, &silent{until: 2}, timeouts)
 	_, err := here.LeadsTo(t.Context(), other)
 	rabbittest.MustBe(t, err, brokererr.ErrUnreachable)
 	leads := func() (bool, error) { return here.LeadsTo(t.Context(), other) }
@@ -147,16 +151,10 @@ func TestAFailedListIsRepeated(t *testing.T) {
 // A management API that answers everything but the list of match queues keeps no caller waiting for the timeout of the request.
 func TestASilentListKeepsNobodyWaiting(t *testing.T) {
 	t.Parallel()
-	vh := brokers.Newest(t).NewVHost(t)
 	lists := &silent{until: math.MaxInt32}
-	config, proxied := rabbittest.ConfigOf(vh), rabbittest.ConfigOf(vh)
-	config.ManagementURI = netfault.NewHTTPProxy(t, vh.Broker.ManagementURI, netfault.HTTPOptions{Transport: lists}).URI
-	proxied.AMQPURI = netfault.NewProxy(t, vh.Broker.AMQPURI).URI
 	timeouts := rabbittest.Unpaced()
 	timeouts.Request = time.Hour
-	here := rabbittest.ConnectedWith(t, config, timeouts)
-	other := healthOf(t, rabbittest.Opened(t, proxied, nil))
-	healthOf(t, here)
+	here, other, _ := neighbours(t, lists, timeouts)
 	ctx, cancel := context.WithTimeout(t.Context(), deadline.For(30*time.Second))
 	defer cancel()
 	var callers sync.WaitGroup
