@@ -68,6 +68,23 @@ func TestSkipsWithoutALimit(t *testing.T) {
 	equal(t, "skipped", SkipReason(""), rules.Skips(orders.Read(&message), at))
 }
 
+// A body that is too large to read is missing. The other fields of the message decide, and an expression on the body fails.
+func TestSkipsWithoutTheBody(t *testing.T) {
+	t.Parallel()
+	for expression, want := range map[string]SkipReason{
+		`size > 16777216`: "", `size <= 16777216`: NotSelected, `body.n == 1`: NotEvaluated, `reason == "Parked"`: "",
+	} {
+		selector, err := Compile(selection{Expression: expression})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules := Rules{Source: orders, Selector: selector, MaxRedrives: -1}
+		equal(t, expression, want, rules.Skips(orders.ReadWithSize(&amqp.Delivery{}, 17<<20), at))
+		failure := map[SkipReason]string{NotEvaluated: "the body has 17825792 bytes, which are too many to read"}[want]
+		equal(t, "error of "+expression, failure, selector.EvaluationError())
+	}
+}
+
 // Messages of unknown origin are counted separately in a shared queue.
 func TestMayBeOfOthers(t *testing.T) {
 	t.Parallel()

@@ -147,7 +147,7 @@ type variables struct {
 
 func (v *variables) Parent() interpreter.Activation { return nil }
 
-// ResolveName returns the value of a variable. A body that is not JSON is an evaluation error.
+// ResolveName returns the value of a variable. A body that is missing or not JSON is an evaluation error.
 func (v *variables) ResolveName(name string) (any, bool) {
 	switch name {
 	case "headers":
@@ -165,11 +165,14 @@ func (v *variables) ResolveName(name string) (any, bool) {
 		}
 		return v.now.Sub(v.deadLetter.Origin.DiedAt), true
 	case "size":
-		return int64(len(v.deadLetter.Body)), true
+		return v.deadLetter.Size, true
 	case "redrives":
 		return int64(v.deadLetter.Redrives), true
 	case "body":
-		if v.body == nil {
+		switch {
+		case v.deadLetter.Size > int64(len(v.deadLetter.Body)):
+			return types.NewErr("the body has %d bytes, which are too many to read", v.deadLetter.Size), true
+		case v.body == nil:
 			v.body = parse(v.deadLetter.Body)
 		}
 		return v.body, true

@@ -58,11 +58,16 @@ type Message struct {
 	Origin Origin
 	// Redrives is how often the message was moved back before.
 	Redrives int
+	// Size is the length of the body in bytes. A body that was too large to read is missing.
+	Size int64
 }
 
 // Read interprets the headers of a message in the source's dead-letter queue.
-func (s Source) Read(message *amqp.Delivery) Message {
-	deadLetter := Message{Delivery: message, Reason: Parked, Redrives: contract.Redrives(message.Headers)}
+func (s Source) Read(message *amqp.Delivery) Message { return s.ReadWithSize(message, int64(len(message.Body))) }
+
+// ReadWithSize is Read for a message whose body may be missing.
+func (s Source) ReadWithSize(message *amqp.Delivery, size int64) Message {
+	deadLetter := Message{Delivery: message, Reason: Parked, Redrives: contract.Redrives(message.Headers), Size: size}
 	deadLetter.Origin.Queue = firstText(message.Headers, contract.HeaderFailureQueue, HeaderOriginQueue)
 	if last, died := lastDeath(message.Headers); died {
 		deadLetter.Origin.Queue, deadLetter.Origin.DiedAt = last.queue, last.at

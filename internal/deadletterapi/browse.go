@@ -119,18 +119,16 @@ func errorOf(blocker deadletterjob.Blocker, name string) error {
 func (t target) browse(
 	ctx context.Context, log logr.Logger, limit int, visit func(position int, deadLetter deadletter.Message) bool,
 ) (mover.Browsed, v1alpha1.Seen, error) {
-	position := 0
 	enough := false
 	browsed, err := t.Broker.Browse(ctx, t.Location.Cluster.Key(), mover.BrowseConfig{
 		Log: log, Queue: t.Names.Queue, MaxMessages: limit,
-		Visit: func(message *amqp.Delivery) bool {
-			position++
-			enough = !visit(position-1, t.Source.Read(message))
+		Visit: func(position int, message *amqp.Delivery) bool {
+			enough = !visit(position, t.Source.Read(message))
 			return !enough
 		},
 	})
 	held, beside := t.entry.HeldByJob()
-	seen := v1alpha1.Seen{Unseen: int64(browsed.Unseen), Held: int64(held)}
+	seen := v1alpha1.Seen{Unseen: int64(browsed.Unseen), Held: int64(held), TooLarge: int64(browsed.TooLarge)}
 	switch {
 	case errors.Is(err, mover.ErrUnreadable):
 		seen.PartialReason = v1alpha1.PartialUnreadable
@@ -155,6 +153,8 @@ func partialReason(browsed mover.Browsed, limit int, enough, delaysReturned bool
 		return v1alpha1.PartialHeldByConsumers
 	case browsed.Ready > limit && !enough:
 		return v1alpha1.PartialDepth
+	case browsed.TooLarge > 0:
+		return v1alpha1.PartialTooLarge
 	case delaysReturned:
 		return v1alpha1.PartialDelayed
 	}

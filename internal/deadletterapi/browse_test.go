@@ -24,6 +24,7 @@ func TestWhyABrowseIsPartial(t *testing.T) {
 		"more than are examined":                {browsed: mover.Browsed{Ready: 11}, want: v1alpha1.PartialDepth},
 		"more, and the page is full":            {browsed: mover.Browsed{Ready: 11}, enough: true},
 		"a consumer, and the page is full":      {browsed: mover.Browsed{Ready: 11, Consumers: 1}, enough: true, want: v1alpha1.PartialHeldByConsumers},
+		"a message that is too large":           {browsed: mover.Browsed{Ready: 10, TooLarge: 1}, want: v1alpha1.PartialTooLarge},
 		"a queue that delays returned messages": {browsed: mover.Browsed{Ready: 10}, delayed: true, want: v1alpha1.PartialDelayed},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -69,6 +69,8 @@ type Seen struct {
 	Unseen int64 `json:"unseen,omitempty"`
 	// held is how many messages a concurrent Redrive or Purge held.
 	Held int64 `json:"held,omitempty"`
+	// tooLarge is how many messages were left out because their body is larger than 16 MiB.
+	TooLarge int64 `json:"tooLarge,omitempty"`
 	// skipped counts the messages that are left out, by reason. OtherOrigin: in a shared queue, the message belongs to another
 	// ConsumerQueue. NoOrigin: in a shared queue, the queue of origin is unknown. NotEvaluated: the expression failed on the
 	// message. Undated: diedAfter or diedBefore is set, and the time of death is unknown.
@@ -93,6 +95,8 @@ const (
 	PartialTime PartialReason = "TimeReached"
 	// PartialUnreadable: the broker can deliver neither a certain message over AMQP 0-9-1, nor the messages behind it.
 	PartialUnreadable PartialReason = "UnreadableMessage"
+	// PartialTooLarge: messages whose body is larger than 16 MiB were left out.
+	PartialTooLarge PartialReason = "TooLargeMessage"
 	// PartialDelayed: because of a policy or an argument, RabbitMQ hides messages for some time after a request or a job has
 	// returned them.
 	PartialDelayed PartialReason = "ReturnsDelayed"

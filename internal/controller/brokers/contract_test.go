@@ -49,7 +49,7 @@ func (s side) awaitReady(t *testing.T, queue string, want int) {
 // toOther moves each message to the queue "other".
 type toOther struct{}
 
-func (toOther) Skips(*amqp.Delivery) string { return "" }
+func (toOther) Skips(*amqp.Delivery, int64) string { return "" }
 
 func (toOther) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error) {
 	return contract.Route{RoutingKey: "other"}, amqp.Publishing{Headers: amqp.Table{mover.SeqHeader: seq}, Body: message.Body}, nil
@@ -247,7 +247,7 @@ var promises = map[string]func(t *testing.T, b side){
 		b.declareQueue("orders", map[string]any{"x-queue-type": "quorum"})
 		b.publish("orders")
 		seen := 0
-		config := mover.BrowseConfig{Queue: "orders", MaxMessages: 10, Visit: func(*amqp.Delivery) bool {
+		config := mover.BrowseConfig{Queue: "orders", MaxMessages: 10, Visit: func(int, *amqp.Delivery) bool {
 			seen++
 			return true
 		}}

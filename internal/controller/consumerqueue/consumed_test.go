@@ -157,7 +157,7 @@ func TestARefusedBrowseIsAnAdvisory(t *testing.T) {
 	w := newWorld(t, controllertest.ConsumerQueue(t, `{}`))
 	browse := func() {
 		_, err := w.broker.Browse(t.Context(), w.broker.Health().Cluster.Key(), mover.BrowseConfig{
-			Queue: "orders.dlq", Visit: func(*amqp.Delivery) bool { return true },
+			Queue: "orders.dlq", Visit: func(int, *amqp.Delivery) bool { return true },
 		})
 		if err != nil && !errors.Is(err, brokererr.ErrAccessRefused) {
 			t.Fatal(err)

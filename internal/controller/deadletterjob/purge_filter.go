@@ -15,8 +15,8 @@ type purgeFilter struct {
 	now   time.Time
 }
 
-func (f purgeFilter) Skips(message *amqp.Delivery) string {
-	return string(f.rules.Skips(f.rules.Source.Read(message), f.now))
+func (f purgeFilter) Skips(message *amqp.Delivery, size int64) string {
+	return string(f.rules.Skips(f.rules.Source.ReadWithSize(message, size), f.now))
 }
 
 func (f purgeFilter) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }

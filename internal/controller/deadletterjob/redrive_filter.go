@@ -20,8 +20,8 @@ type redriveFilter struct {
 	now func() time.Time
 }
 
-func (f redriveFilter) Skips(message *amqp.Delivery) string {
-	return string(f.rules.Skips(f.rules.Source.Read(message), f.now()))
+func (f redriveFilter) Skips(message *amqp.Delivery, size int64) string {
+	return string(f.rules.Skips(f.rules.Source.ReadWithSize(message, size), f.now()))
 }
 
 var errNoOrigin = errors.New("the headers of the message do not say where it was published first")

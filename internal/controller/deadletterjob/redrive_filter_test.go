@@ -39,7 +39,7 @@ func TestRedriveFilter(t *testing.T) {
 	topologytest.Equal(t, "error", nil, err)
 	topologytest.Equal(t, "number", int64(7), message.Headers[deadletter.HeaderRedriveSeq].(int64))
 	topologytest.Equal(t, "name", "shop/again", message.Headers[deadletter.HeaderRedriveName].(string))
-	topologytest.Equal(t, "skips a message that came back", "CameBack", toMain.Skips(&redriven))
+	topologytest.Equal(t, "skips a message that came back", "CameBack", toMain.Skips(&redriven, 0))
 	topologytest.Equal(t, "id", deadletter.Fingerprint(&died), toMain.ID(&died))
 
 	original := filterFor(func(*Move) {})
@@ -50,7 +50,7 @@ func TestRedriveFilter(t *testing.T) {
 	topologytest.Equal(t, "error without an origin", errNoOrigin.Error(), err.Error())
 
 	limited := filterFor(func(m *Move) { m.Limited = true })
-	topologytest.Equal(t, "skips no message of a queue with a delivery limit", "", limited.Skips(&redriven))
+	topologytest.Equal(t, "skips no message of a queue with a delivery limit", "", limited.Skips(&redriven, 0))
 
 	redrive.Spec.Selector = &v1alpha1.DeadLetterSelector{Expression: "size >"}
 	if _, wrong := newRedriveFilter(redrive, from); wrong == nil {

@@ -242,7 +242,7 @@ func (s *scope) checkCounted(ctx context.Context, m Move) *Blocker {
 	counted := true
 	_, err := m.Broker.Browse(ctx, m.Cluster, mover.BrowseConfig{
 		Log: s.Log, Queue: m.Queue.Name, MaxMessages: 1,
-		Visit: func(*amqp.Delivery) bool {
+		Visit: func(int, *amqp.Delivery) bool {
 			counted = false
 			return false
 		},

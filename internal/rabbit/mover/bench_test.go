@@ -99,8 +99,8 @@ func redriveAll(b *testing.B, where string) redriver {
 	}
 }
 
-func (r redriver) Skips(message *amqp.Delivery) string {
-	return string(r.rules.Skips(r.rules.Source.Read(message), time.Now()))
+func (r redriver) Skips(message *amqp.Delivery, size int64) string {
+	return string(r.rules.Skips(r.rules.Source.ReadWithSize(message, size), time.Now()))
 }
 
 func (r redriver) Copy(message *amqp.Delivery, seq int64) (contract.Route, amqp.Publishing, error) {
@@ -224,7 +224,7 @@ func BenchmarkDryRun(b *testing.B) {
 			next := 0
 			_, err := Browse(b.Context(), BrowseConfig{
 				Dial: dialer(b, vh, vh.Broker.AMQPURI), Errs: brokererr.Errors{VHost: vh.Name}, Log: logr.Discard(), Queue: source, MaxMessages: count,
-				Visit: func(message *amqp.Delivery) bool {
+				Visit: func(_ int, message *amqp.Delivery) bool {
 					next++
 					return string(message.Body) == bodies[next-1]
 				},
@@ -251,7 +251,7 @@ func BenchmarkBrowse(b *testing.B) {
 				seen := 0
 				config := BrowseConfig{
 					Dial: dialer(b, vh, vh.Broker.AMQPURI), Errs: brokererr.Errors{VHost: vh.Name}, Log: logr.Discard(), Queue: source, MaxMessages: most,
-					Visit: func(*amqp.Delivery) bool {
+					Visit: func(int, *amqp.Delivery) bool {
 						seen++
 						return true
 					},

@@ -23,9 +23,9 @@ type BrowseConfig struct {
 	Queue string
 	// MaxMessages limits the number of messages. Browse does not take messages that are published after it began.
 	MaxMessages int
-	// Visit receives the messages in the order of the queue, and reports whether to continue. The message remains valid after the
-	// call.
-	Visit func(*amqp.Delivery) bool
+	// Visit receives the messages with their positions in the queue, and reports whether to continue. The message remains valid after
+	// the call.
+	Visit func(position int, message *amqp.Delivery) bool
 }
 
 // Browsed describes the queue during a browse.
@@ -34,6 +34,8 @@ type Browsed struct {
 	Ready int
 	// Unseen is how many of the wanted messages did not arrive because other consumers took them.
 	Unseen int
+	// TooLarge is how many messages were not visited because their body is larger than amqpconn.LargestBody.
+	TooLarge int
 	// Consumers is how many other consumers the queue had at the beginning or at the end, whichever is more. Browse cannot see the
 	// messages that they hold.
 	Consumers int
@@ -73,7 +75,7 @@ type browse struct {
 	found Browsed
 	// isCounted: the messages of the queue were counted before the first was taken.
 	isCounted bool
-	// seen is how many messages were visited. A later pass with a smaller prefetch begins at the head of the queue again.
+	// seen is how many messages were visited or are too large. A later pass with a smaller prefetch begins at the head of the queue again.
 	seen int
 }
 
@@ -86,7 +88,7 @@ func (p *pass) countReady() error {
 	case !exists:
 		return p.Errs.Fail(brokererr.ErrNotFound, "no queue '%s'", p.Queue)
 	}
-	p.browse.found = Browsed{Ready: max(declared.Messages, p.browse.found.Ready), Consumers: declared.Consumers}
+	p.browse.found.Ready, p.browse.found.Consumers = max(declared.Messages, p.browse.found.Ready), declared.Consumers
 	p.bound = p.browse.MaxMessages
 	if declared.Messages > 0 { // a queue that is too busy to count reports zero
 		p.browse.isCounted = true
@@ -120,14 +122,18 @@ func (p *pass) countAgain(ctx context.Context) error {
 	return nil
 }
 
-// visit passes a message to BrowseConfig.Visit, and stops the pass if Visit returns false.
-func (p *pass) visit(message *amqp.Delivery) {
+// visit passes a message to BrowseConfig.Visit, and stops the pass if Visit returns false. It only counts a message whose body is too
+// large.
+func (p *pass) visit(message *amqp.Delivery, tooLarge bool) {
 	p.browse.found.Ready = max(p.browse.found.Ready, p.taken)
 	if p.stopping || p.taken <= p.browse.seen {
 		return
 	}
 	p.browse.seen = p.taken
-	if !p.browse.Visit(message) {
+	switch {
+	case tooLarge:
+		p.browse.found.TooLarge++
+	case !p.browse.Visit(p.taken-1, message):
 		p.stop(nil)
 	}
 }

@@ -28,7 +28,7 @@ func browseSource(ctx context.Context, t *testing.T, vh *brokers.VHost, change f
 	seen := []string{}
 	config := BrowseConfig{
 		Dial: dialer(t, vh, vh.Broker.AMQPURI), Errs: brokererr.Errors{VHost: vh.Name}, Log: testr.New(t), Queue: source, MaxMessages: 100_000,
-		Visit: func(message *amqp.Delivery) bool {
+		Visit: func(_ int, message *amqp.Delivery) bool {
 			seen = append(seen, string(message.Body))
 			return true
 		},
@@ -75,7 +75,7 @@ func TestBrowseOfAQueueThatWasNotCounted(t *testing.T) {
 		vh.Purge(source)
 		filled.Store(false)
 		_, found, err = browseSource(t.Context(), t, vh, func(c *BrowseConfig) {
-			c.MaxMessages, c.Dial, c.Visit = 1000, dialer(t, vh, proxy.URI), func(*amqp.Delivery) bool { return false }
+			c.MaxMessages, c.Dial, c.Visit = 1000, dialer(t, vh, proxy.URI), func(int, *amqp.Delivery) bool { return false }
 		})
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "found by a browse of one message", Browsed{Ready: 50}, found)
@@ -166,7 +166,7 @@ func TestBrowseThatHasSeenEnough(t *testing.T) {
 		vh.Publish("", source, bodies(1000)...)
 		seen := 0
 		_, _, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) {
-			c.Visit = func(*amqp.Delivery) bool {
+			c.Visit = func(int, *amqp.Delivery) bool {
 				seen++
 				return seen < 30
 			}
@@ -183,7 +183,7 @@ func TestBrowseThatIsStopped(t *testing.T) {
 		vh.Publish("", source, bodies(1000)...)
 		ctx, stop := context.WithCancel(t.Context())
 		_, _, err := browseSource(ctx, t, vh, func(c *BrowseConfig) {
-			c.Visit = func(*amqp.Delivery) bool {
+			c.Visit = func(int, *amqp.Delivery) bool {
 				stop()
 				return true
 			}
@@ -238,7 +238,7 @@ func TestBrowseWhoseConnectionIsCut(t *testing.T) {
 		proxy := netfault.NewProxy(t, vh.Broker.AMQPURI)
 		_, _, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) {
 			c.Dial = dialer(t, vh, proxy.URI)
-			c.Visit = func(*amqp.Delivery) bool {
+			c.Visit = func(int, *amqp.Delivery) bool {
 				proxy.Cut()
 				return true
 			}
@@ -258,12 +258,12 @@ func TestABrowseBesideADryRunThatBeginsLater(t *testing.T) {
 		var counting *run
 		seen, found, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) {
 			visit := c.Visit
-			c.Visit = func(message *amqp.Delivery) bool {
+			c.Visit = func(position int, message *amqp.Delivery) bool {
 				if counting == nil {
 					counting = start(t, vh, func(c *Config) { c.DryRun, c.Total = true, messages })
 					NewWithT(t).Eventually(func() int { return counting.Progress().Moved }).WithTimeout(within).Should(BeNumerically(">", 0))
 				}
-				return visit(message)
+				return visit(position, message)
 			}
 		})
 		topologytest.Equal(t, "error", nil, err)
@@ -321,11 +321,11 @@ func TestABrowseTellsOfConsumersThatComeLater(t *testing.T) {
 		vh.Publish("", source, bodies(5)...)
 		_, found, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) {
 			visit := c.Visit
-			c.Visit = func(message *amqp.Delivery) bool {
+			c.Visit = func(position int, message *amqp.Delivery) bool {
 				if string(message.Body) == bodies(5)[4] {
 					holding(t, vh, source, 0)
 				}
-				return visit(message)
+				return visit(position, message)
 			}
 		})
 		topologytest.Equal(t, "error", nil, err)

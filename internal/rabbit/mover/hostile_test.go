@@ -58,6 +58,6 @@ func browseAt(ctx context.Context, t *testing.T, misbehave hostile.AMQPWay) (Bro
 				Owner: "test", Product: "Warren mover", Name: "transfer", Timeout: within,
 			})
 		},
-		Log: testr.New(t), Queue: source, MaxMessages: 1, Visit: func(*amqp.Delivery) bool { return true },
+		Log: testr.New(t), Queue: source, MaxMessages: 1, Visit: func(int, *amqp.Delivery) bool { return true },
 	})
 }

@@ -6,28 +6,24 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
 )
 
-// skippedTooLarge is the reason to skip a message whose body is larger than amqpconn.LargestBody.
-const skippedTooLarge = "TooLarge"
+// SkippedTooLarge is the reason why a dry run or a deletion skips a message whose body is larger than amqpconn.LargestBody.
+const SkippedTooLarge = "TooLarge"
 
-// takeWithoutBody handles a message whose body was dropped. A message that is too large stays in the queue. If the process had no
-// memory for the body, the pass ends, and the next pass uses a smaller prefetch.
-func (p *pass) takeWithoutBody(message *item, size int64, tooLarge bool) error {
-	switch {
-	case !tooLarge:
+// holdTooLarge handles a message to move or delete whose body is too large. The message stays in the queue.
+func (p *pass) holdTooLarge(message *item, size int64) {
+	if p.DryRun || p.Delete {
 		p.hold(message.from, &message.message)
-		p.sizes.shrink(size, message.from.prefetch)
-		p.shortOfMemory = true
-		p.stop(errNoMemory)
-		return nil
-	case p.browse != nil:
-		p.hold(message.from, &message.message)
-		p.browse.seen = max(p.browse.seen, p.taken)
-	case p.DryRun, p.Delete: // without the body, Filter cannot decide
-		p.hold(message.from, &message.message)
-		p.skipped[skippedTooLarge]++
-	default:
-		p.giveUp(message, FailureBodyTooLarge, fmt.Sprintf("its body has %d bytes, and Warren moves messages of up to %d bytes",
-			size, amqpconn.LargestBody))
+		p.skipped[SkippedTooLarge]++
+		return
 	}
-	return p.intake.refill(p.prefetch())
+	p.giveUp(message, FailureBodyTooLarge, fmt.Sprintf("its body has %d bytes, and Warren moves messages of up to %d bytes",
+		size, amqpconn.LargestBody))
+}
+
+// stopWithoutMemory ends the pass, because the process had no memory for a body. The next pass uses a smaller prefetch.
+func (p *pass) stopWithoutMemory(message *item, size int64) {
+	p.hold(message.from, &message.message)
+	p.sizes.shrink(size, message.from.prefetch)
+	p.shortOfMemory = true
+	p.stop(errNoMemory)
 }

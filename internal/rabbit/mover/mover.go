@@ -71,8 +71,9 @@ type Config struct {
 
 // Filter selects messages.
 type Filter interface {
-	// Skips returns one word for the reason why a message stays in the queue; empty for a message to move.
-	Skips(message *amqp.Delivery) string
+	// Skips returns one word for the reason why a message stays in the queue; empty for a message to move. size is the length of its
+	// body in bytes. A body above amqpconn.LargestBody is missing.
+	Skips(message *amqp.Delivery, size int64) string
 	// ID identifies a message.
 	ID(message *amqp.Delivery) string
 }
@@ -130,7 +131,7 @@ type Progress struct {
 	Moved int
 	// Apart is how many of Moved are messages that Config.Apart names.
 	Apart int
-	// Skipped counts the messages that stay, by the reason that Filter.Skips returned.
+	// Skipped counts the messages that stay, by the reason that Filter.Skips returned, or SkippedTooLarge.
 	Skipped map[string]int
 	// Failed is how many messages could not be moved. Failures describes them, once for each ID.
 	Failed   int

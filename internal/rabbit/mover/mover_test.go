@@ -541,16 +541,31 @@ func trimmed(texts []string) []string {
 	return texts
 }
 
-// A message that is larger than a connection reads is a failure of that message. It is neither counted as selected nor deleted.
+// A message that is larger than a connection reads is a failure of that message, unless it is skipped anyway. It is neither shown, nor
+// counted as selected, nor deleted.
 func TestMessageThatIsTooLarge(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.Publish("", source, "before", strings.Repeat("x", 1<<20+1), "behind")
 		holds(t, vh, source, 3)
-		seen, found, err := browseSource(t.Context(), t, vh, func(*BrowseConfig) {})
+		var positions []int
+		seen, found, err := browseSource(t.Context(), t, vh, func(c *BrowseConfig) {
+			visit := c.Visit
+			c.Visit = func(position int, message *amqp.Delivery) bool {
+				positions = append(positions, position)
+				return visit(position, message)
+			}
+		})
 		topologytest.Equal(t, "error of a browse", nil, err)
 		topologytest.Equal(t, "seen", []string{"before", "behind"}, seen)
-		topologytest.Equal(t, "ready", 3, found.Ready)
-		progress, err := start(t, vh, func(*Config) {}).Wait()
+		topologytest.Equal(t, "positions", []int{0, 2}, positions)
+		topologytest.Equal(t, "found", Browsed{Ready: 3, TooLarge: 1}, found)
+		progress, err := start(t, vh, func(c *Config) {
+			c.Filter = toDestination{skip: func(body string) string { return map[string]string{"": "Other", "before": "Early", "behind": "Late"}[body] }}
+		}).Wait()
+		topologytest.Equal(t, "error of a move that selects none", nil, err)
+		topologytest.Equal(t, "skipped by the filter", map[string]int{"Early": 1, "Other": 1, "Late": 1}, progress.Skipped)
+		topologytest.Equal(t, "failures of a move that selects none", 0, progress.Failed)
+		progress, err = start(t, vh, func(*Config) {}).Wait()
 		topologytest.Equal(t, "error", nil, err)
 		topologytest.Equal(t, "moved", 2, progress.Moved)
 		topologytest.Equal(t, "failures", 1, len(progress.Failures))

@@ -307,7 +307,7 @@ func (p *pass) get() error {
 	return p.take(message, true)
 }
 
-// take handles a delivery: it skips, counts or publishes the message.
+// take handles a delivery: it shows, skips, counts or publishes the message.
 func (p *pass) take(message amqp.Delivery, open bool) error {
 	if !open {
 		return p.deliveriesEnded()
@@ -320,36 +320,48 @@ func (p *pass) take(message amqp.Delivery, open bool) error {
 	if p.state == NothingDelivered {
 		p.setState(Moving, "")
 	}
-	if size, tooLarge, dropped := p.connection.Dropped(&message); dropped {
-		return p.takeWithoutBody(&item{message: message, from: from}, size, tooLarge)
-	}
-	message.Body = p.connection.Body(&message)
-	p.sizes.add(len(message.Body))
-	if !p.holds() {
-		p.sizes.relax()
+	size, tooLarge, dropped := p.connection.Dropped(&message)
+	switch {
+	case !dropped:
+		message.Body = p.connection.Body(&message)
+		size = int64(len(message.Body))
+		p.sizes.add(len(message.Body))
+		if !p.holds() {
+			p.sizes.relax()
+		}
+	case !tooLarge:
+		p.stopWithoutMemory(&item{message: message, from: from}, size)
+		return nil
 	}
 	if p.browse != nil {
-		p.visit(&message)
+		p.visit(&message, tooLarge)
 		p.hold(from, &message)
 		return p.intake.refill(p.prefetch())
 	}
-	switch skip := p.skips(&message); {
+	p.decide(&item{message: message, from: from}, size, tooLarge)
+	return errors.Join(p.intake.refill(p.prefetch()), p.publish())
+}
+
+// decide skips or counts a message, or adds it to the messages to move.
+func (p *pass) decide(message *item, size int64, tooLarge bool) {
+	switch skip := p.skips(&message.message, size); {
 	case skip == failedBefore:
-		p.hold(from, &message)
+		p.hold(message.from, &message.message)
 		p.countFailure()
 	case skip != "":
 		p.skipped[skip]++
-		p.hold(from, &message)
+		p.hold(message.from, &message.message)
+	case tooLarge:
+		p.holdTooLarge(message, size)
 	case p.DryRun:
 		p.matched++
-		if p.countsApart(&message) {
+		if p.countsApart(&message.message) {
 			p.matchedApart++
 		}
-		p.hold(from, &message)
+		p.hold(message.from, &message.message)
 	default:
-		p.waiting = append(p.waiting, &item{message: message, from: from})
+		p.waiting = append(p.waiting, message)
 	}
-	return errors.Join(p.intake.refill(p.prefetch()), p.publish())
 }
 
 // deliveriesEnded handles the end of deliveries on the current channel. After refill has cancelled the consumer, it opens another
@@ -369,11 +381,11 @@ func (p *pass) deliveriesEnded() error {
 const failedBefore = "failed before"
 
 // skips returns the reason why a message stays in the queue; empty for a message to move.
-func (p *pass) skips(message *amqp.Delivery) string {
+func (p *pass) skips(message *amqp.Delivery, size int64) string {
 	if len(p.failed) > 0 && p.failed[p.Filter.ID(message)] {
 		return failedBefore
 	}
-	return p.Filter.Skips(message)
+	return p.Filter.Skips(message, size)
 }
 
 var errConsumerCancelled = errors.New("the broker has cancelled the consumer")

@@ -69,7 +69,7 @@ func bodies(count int) []string {
 // toDestination moves every message unless skip returns a reason for its body.
 type toDestination struct{ skip func(body string) string }
 
-func (j toDestination) Skips(message *amqp.Delivery) string {
+func (j toDestination) Skips(message *amqp.Delivery, _ int64) string {
 	if j.skip == nil {
 		return ""
 	}

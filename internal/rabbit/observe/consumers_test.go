@@ -43,7 +43,7 @@ func TestConsumersAreCounted(t *testing.T) {
 		seen := make(chan struct{}, 10)
 		go func() {
 			_, err := connection.Browse(ctx, connection.Health().Cluster.Key(), mover.BrowseConfig{
-				Queue: "browsed", MaxMessages: 2, Visit: func(*amqp.Delivery) bool {
+				Queue: "browsed", MaxMessages: 2, Visit: func(int, *amqp.Delivery) bool {
 					seen <- struct{}{}
 					<-ctx.Done()
 					return false
@@ -118,7 +118,7 @@ func TestRefusedBrowse(t *testing.T) {
 		connection := rabbittest.Connected(t, config, heard.Hear)
 		cluster := connection.Health().Cluster.Key()
 		look := func() error {
-			_, err := connection.Browse(t.Context(), cluster, mover.BrowseConfig{Queue: "orders", MaxMessages: 1, Visit: func(*amqp.Delivery) bool { return true }})
+			_, err := connection.Browse(t.Context(), cluster, mover.BrowseConfig{Queue: "orders", MaxMessages: 1, Visit: func(int, *amqp.Delivery) bool { return true }})
 			return err
 		}
 		count := func() error {
@@ -148,5 +148,5 @@ func TestRefusedBrowse(t *testing.T) {
 // anyMessage selects every message.
 type anyMessage struct{}
 
-func (anyMessage) Skips(*amqp.Delivery) string      { return "" }
+func (anyMessage) Skips(*amqp.Delivery, int64) string { return "" }
 func (anyMessage) ID(message *amqp.Delivery) string { return message.MessageId }

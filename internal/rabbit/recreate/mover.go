@@ -161,7 +161,7 @@ type copier struct {
 }
 
 // Skips skips no message.
-func (copier) Skips(*amqp.Delivery) string { return "" }
+func (copier) Skips(*amqp.Delivery, int64) string { return "" }
 
 // ID returns the same text for messages with the same content.
 func (copier) ID(message *amqp.Delivery) string { return deadletter.Fingerprint(message) }

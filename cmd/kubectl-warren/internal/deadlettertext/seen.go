@@ -17,6 +17,7 @@ var partialTexts = map[v1alpha1.PartialReason]string{
 	v1alpha1.PartialDepth:           "the queue has more messages than were examined",
 	v1alpha1.PartialTime:            "the request took too long; the rest was not examined",
 	v1alpha1.PartialDelayed:         "the queue hides messages for some time after they were returned",
+	v1alpha1.PartialTooLarge:        "messages larger than 16 MiB were left out",
 	v1alpha1.PartialUnreadable:      "RabbitMQ cannot deliver a message over AMQP 0-9-1, and the messages behind it were not examined",
 }
 
@@ -41,6 +42,9 @@ func SeenLines(seen v1alpha1.Seen) []string {
 	}
 	if seen.Held > 0 {
 		lines = append(lines, fmt.Sprintf("Held by the Redrive or Purge: %d.", seen.Held))
+	}
+	if seen.TooLarge > 0 {
+		lines = append(lines, fmt.Sprintf("Left out because they are larger than 16 MiB: %d.", seen.TooLarge))
 	}
 	if count := seen.Skipped[skippedNotEvaluated]; count > 0 {
 		line := fmt.Sprintf("Left out because the expression failed on them: %d (%s)", count, skippedNotEvaluated)

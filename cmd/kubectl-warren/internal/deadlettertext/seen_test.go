@@ -22,6 +22,13 @@ func TestSeenLines(t *testing.T) {
 				"Held by the Redrive or Purge: 7.",
 			},
 		},
+		"messages that are too large": {
+			v1alpha1.Seen{Partial: true, PartialReason: "TooLargeMessage", TooLarge: 2},
+			[]string{
+				"Not all messages were seen: messages larger than 16 MiB were left out (TooLargeMessage).",
+				"Left out because they are larger than 16 MiB: 2.",
+			},
+		},
 		"an expression that failed": {
 			v1alpha1.Seen{Skipped: map[string]int64{"NotEvaluated": 1204}, EvaluationError: "no such key: oder"},
 			[]string{"Left out because the expression failed on them: 1204 (NotEvaluated). The first error: no such key: oder."},

@@ -64,7 +64,7 @@ func (b *Broker) Browse(ctx context.Context, cluster string, config mover.Browse
 	b.mu.Unlock()
 	browsed := mover.Browsed{Ready: counted.Ready}
 	for i := range deadLetters[:min(len(deadLetters), config.MaxMessages)] {
-		if ctx.Err() != nil || !config.Visit(&deadLetters[i]) {
+		if ctx.Err() != nil || !config.Visit(i, &deadLetters[i]) {
 			return browsed, nil //nolint:nilerr // stopping early is not a failure
 		}
 	}
