@@ -63,7 +63,9 @@ type Message struct {
 }
 
 // Read interprets the headers of a message in the source's dead-letter queue.
-func (s Source) Read(message *amqp.Delivery) Message { return s.ReadWithSize(message, int64(len(message.Body))) }
+func (s Source) Read(message *amqp.Delivery) Message {
+	return s.ReadWithSize(message, int64(len(message.Body)))
+}
 
 // ReadWithSize is Read for a message whose body may be missing.
 func (s Source) ReadWithSize(message *amqp.Delivery, size int64) Message {

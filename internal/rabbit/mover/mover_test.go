@@ -560,7 +560,9 @@ func TestMessageThatIsTooLarge(t *testing.T) {
 		topologytest.Equal(t, "positions", []int{0, 2}, positions)
 		topologytest.Equal(t, "found", Browsed{Ready: 3, TooLarge: 1}, found)
 		progress, err := start(t, vh, func(c *Config) {
-			c.Filter = toDestination{skip: func(body string) string { return map[string]string{"": "Other", "before": "Early", "behind": "Late"}[body] }}
+			c.Filter = toDestination{skip: func(body string) string {
+				return map[string]string{"": "Other", "before": "Early", "behind": "Late"}[body]
+			}}
 		}).Wait()
 		topologytest.Equal(t, "error of a move that selects none", nil, err)
 		topologytest.Equal(t, "skipped by the filter", map[string]int{"Early": 1, "Other": 1, "Late": 1}, progress.Skipped)
