@@ -7,11 +7,12 @@ import (
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadlettertext"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 // printDeadLetters prints messages for people, one after the other.
 func printDeadLetters(out io.Writer, list v1alpha1.DeadLetterList, shown []v1alpha1.DeadLetter, now time.Time) error {
-	printf(out, "Queue %s: %s, %d printed.\n", printable.Text(list.Queue), messages(list.Ready), len(shown))
+	printf(out, "Queue %s: %s, %d printed.\n", printable.Text(list.Queue), text.Count(list.Ready, "message"), len(shown))
 	for _, line := range deadlettertext.SeenLines(list.Seen) {
 		printf(out, "%s\n", line)
 	}
@@ -28,7 +29,7 @@ func printDeadLetter(out io.Writer, deadLetter v1alpha1.DeadLetter, now time.Tim
 	fields := newTable(false)
 	add := func(name, value string) {
 		if value != "" {
-			fields.add(text(name+":"), text(value))
+			fields.add(uncoloured(name+":"), uncoloured(value))
 		}
 	}
 	add("Position", decimal(deadLetter.Position))
@@ -50,7 +51,7 @@ func printDeadLetter(out io.Writer, deadLetter v1alpha1.DeadLetter, now time.Tim
 		if i == 0 {
 			label = "Headers:"
 		}
-		fields.add(text(label), text(line))
+		fields.add(uncoloured(label), uncoloured(line))
 	}
 	add("Body", bodyTitle(deadLetter))
 	if err := fields.print(out); err != nil {

@@ -88,12 +88,12 @@ func printDiff(out io.Writer, cq *v1alpha1.ConsumerQueue, wide, coloured bool) e
 	rows := newTable(coloured, head...)
 	for _, change := range cq.Status.Changes {
 		row := []cell{
-			text(string(change.Kind)), text(changeName(change)), text(differs(change)),
-			text(valueText(change, change.Desired)), text(valueText(change, change.Observed)),
+			uncoloured(string(change.Kind)), uncoloured(changeName(change)), uncoloured(differs(change)),
+			uncoloured(valueText(change, change.Desired)), uncoloured(valueText(change, change.Observed)),
 			{string(change.Effect), effectColour[change.Effect]},
 		}
 		if wide {
-			row = append(row, text(change.Message))
+			row = append(row, uncoloured(change.Message))
 		}
 		rows.add(row...)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadletterclient"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadlettertext"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 type exportDeadLettersCommand struct {
@@ -88,8 +89,8 @@ func (e *exportDeadLettersCommand) write(out io.Writer, body io.Reader, where st
 		printf(e.ErrOut, "%s\n", line)
 	}
 	if err != nil {
-		return fmt.Errorf("the export is not complete: %w. The received part is %s: %s", err, where, messages(count))
+		return fmt.Errorf("the export is not complete: %w. The received part is %s: %s", err, where, text.Count(count, "message"))
 	}
-	printf(e.ErrOut, "Exported %s.\n", messages(count))
+	printf(e.ErrOut, "Exported %s.\n", text.Count(count, "message"))
 	return nil
 }

@@ -99,11 +99,11 @@ func printJobs(out io.Writer, listed []jobs.Job, now time.Time, layout tableLayo
 			progress = each.Counts(decimal)
 		}
 		rows.add(layout.row(each.Namespace, []cell{
-			text(argumentOf(each)), text(each.ConsumerQueue),
+			uncoloured(argumentOf(each)), uncoloured(each.ConsumerQueue),
 			{cmp.Or(each.Reason, "Pending"), outcomeColour[each.Outcome]},
-			text(progress),
-			text(age(now, &metav1.Time{Time: each.Created})), text(cmp.Or(each.RequestedBy, "-")),
-		}, text(printable.Text(each.Message)))...)
+			uncoloured(progress),
+			uncoloured(age(now, &metav1.Time{Time: each.Created})), uncoloured(cmp.Or(each.RequestedBy, "-")),
+		}, uncoloured(printable.Text(each.Message)))...)
 	}
 	return rows.print(out)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/warren-mq/warren/api/deadletters/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/deadlettertext"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 type showCommand struct {
@@ -105,7 +106,7 @@ func saying(errOut io.Writer) func(string) {
 
 func printSummary(out io.Writer, queue v1alpha1.DeadLetterQueue, now time.Time, coloured bool) error {
 	summary := queue.Summary
-	printf(out, "Queue %s: %s", printable.Text(queue.Queue), messages(ptr.Deref(queue.Messages, 0)))
+	printf(out, "Queue %s: %s", printable.Text(queue.Queue), text.Count(ptr.Deref(queue.Messages, 0), "message"))
 	if summary.Examined != ptr.Deref(queue.Messages, 0) {
 		printf(out, ", %d examined", summary.Examined)
 	}
@@ -123,18 +124,18 @@ func printSummary(out io.Writer, queue v1alpha1.DeadLetterQueue, now time.Time, 
 	}
 	rows := newTable(coloured, append(head, "COUNT", "REDRIVEN", "OLDEST", "NEWEST", "SAMPLE")...)
 	for _, group := range summary.Groups {
-		row := []cell{text(printable.Text(group.Reason)), text(queueText(group.Queue))}
+		row := []cell{uncoloured(printable.Text(group.Reason)), uncoloured(queueText(group.Queue))}
 		if summary.GroupBy != "" {
-			row = append(row, text(headerText(group.Value)))
+			row = append(row, uncoloured(headerText(group.Value)))
 		}
-		rows.add(append(row, text(decimal(group.Count)), redrivenCell(group.Redriven),
-			text(age(now, group.Oldest)), text(age(now, group.Newest)), text(printable.Text(group.SampleID)))...)
+		rows.add(append(row, uncoloured(decimal(group.Count)), redrivenCell(group.Redriven),
+			uncoloured(age(now, group.Oldest)), uncoloured(age(now, group.Newest)), uncoloured(printable.Text(group.SampleID)))...)
 	}
 	if err := rows.print(out); err != nil {
 		return err
 	}
 	if summary.Others > 0 {
-		printf(out, "%s in smaller groups.\n", messages(summary.Others))
+		printf(out, "%s in smaller groups.\n", text.Count(summary.Others, "message"))
 	}
 	return nil
 }
@@ -143,7 +144,7 @@ func redrivenCell(count int64) cell {
 	if count > 0 {
 		return cell{decimal(count), yellow}
 	}
-	return text("0")
+	return uncoloured("0")
 }
 
 // queueText returns the queue in which messages died, or a dash.

@@ -1,9 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/definitions"
+	"github.com/warren-mq/warren/internal/text"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -83,15 +84,12 @@ func (i *importCommand) options(file definitions.File) (definitions.Options, err
 	options := definitions.Options{
 		VHost: i.vhost, Connection: i.connection, Namespace: *i.cluster.flags.Namespace, DriftPolicy: v1alpha1.DriftPolicy(i.driftPolicy),
 	}
-	text := i.version
-	if text == "" {
-		text = file.Version()
-	}
-	if text == "" {
+	version := cmp.Or(i.version, file.Version())
+	if version == "" {
 		return options, usageError("the file does not contain the RabbitMQ version: add --broker-version, such as 4.3")
 	}
 	var err error
-	if options.Version, err = parseBrokerVersion(text); err != nil {
+	if options.Version, err = parseBrokerVersion(version); err != nil {
 		return options, err
 	}
 	vhosts := file.VHosts()
@@ -99,23 +97,15 @@ func (i *importCommand) options(file definitions.File) (definitions.Options, err
 	case len(vhosts) == 0:
 		return options, errors.New("the file has neither queues nor exchanges: want a file of `rabbitmqctl export_definitions`")
 	case i.vhost == "" && len(vhosts) > 1:
-		return options, usageError("the file has several vhosts: choose one with --vhost: %s", quotedList(vhosts))
+		return options, usageError("the file has several vhosts: choose one with --vhost: %s", text.Quoted(vhosts))
 	case i.vhost == "":
 		options.VHost = vhosts[0]
 	case slices.Equal(vhosts, []string{""}):
 		options.VHost = "" // the file of a single vhost does not name it
 	case !slices.Contains(vhosts, i.vhost):
-		return options, usageError("--vhost is %q: the file has %s", i.vhost, quotedList(vhosts))
+		return options, usageError("--vhost is %q: the file has %s", i.vhost, text.Quoted(vhosts))
 	}
 	return options, nil
-}
-
-func quotedList(names []string) string {
-	quoted := make([]string, len(names))
-	for i, name := range names {
-		quoted[i] = fmt.Sprintf("%q", name)
-	}
-	return strings.Join(quoted, ", ")
 }
 
 // manifest is a ConsumerQueue as a user writes it, without status.

@@ -20,6 +20,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 // jobCommand is the common part of `dlq redrive` and `dlq purge`: both count with a dry run, ask, create a job and follow it.
@@ -123,7 +124,7 @@ func (c *jobCommand) sayCount(counted jobs.Job, consumerQueue string) error {
 	}
 	if failed := counted.Skipped["NotEvaluated"]; failed > 0 {
 		printf(c.ErrOut, "The expression of --expression failed on %s, which stay in the queue. To see the error: "+
-			"`kubectl warren dlq peek %s` with the same --expression.\n", messages(failed), consumerQueue)
+			"`kubectl warren dlq peek %s` with the same --expression.\n", text.Count(failed, "message"), consumerQueue)
 	}
 	return nil
 }
@@ -216,11 +217,4 @@ func (c *jobCommand) printManifest(object client.Object) error {
 	unstructured.RemoveNestedField(manifest, "status")
 	_, err = c.output.printed(c.Out, manifest)
 	return err
-}
-
-func messages(count int64) string {
-	if count == 1 {
-		return "1 message"
-	}
-	return fmt.Sprintf("%d messages", count)
 }

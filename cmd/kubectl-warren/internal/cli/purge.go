@@ -13,6 +13,7 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 type purgeCommand struct {
@@ -121,7 +122,7 @@ func asExpected(matched int64, expected int32) error {
 		return nil
 	}
 	return fmt.Errorf("%s match, and --expected-at-most is %d: none is deleted. Select fewer messages, or increase --expected-at-most",
-		messages(matched), expected)
+		text.Count(matched, "message"), expected)
 }
 
 // confirm asks for the number of messages, which a user does not type by habit. Another answer is an error.
@@ -139,5 +140,5 @@ func purgeQuestion(queue string, spec v1alpha1.PurgeSpec) string {
 		rate = ", " + spec.Rate.String() + " a second"
 	}
 	return fmt.Sprintf("Delete %s from %s%s? They cannot be recovered. Type the number of messages to delete:",
-		messages(int64(spec.ExpectedAtMost)), queue, rate)
+		text.Count(int64(spec.ExpectedAtMost), "message"), queue, rate)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/jobs"
 	"github.com/warren-mq/warren/cmd/kubectl-warren/internal/printable"
+	"github.com/warren-mq/warren/internal/text"
 )
 
 type redriveCommand struct {
@@ -96,7 +97,7 @@ func (r *redriveCommand) question(counted jobs.Job, spec *v1alpha1.RedriveSpec) 
 	}
 	spec.MaxMessages = new(int32(count))
 	to := cmp.Or(counted.Dest, jobs.DestinationText(spec.Destination))
-	return fmt.Sprintf("Move %s from %s to %s, %s?", messages(count), counted.Source, to, jobs.RateText(spec.Rate)), nil
+	return fmt.Sprintf("Move %s from %s to %s, %s?", text.Count(count, "message"), counted.Source, to, jobs.RateText(spec.Rate)), nil
 }
 
 // offerAll handles a dead-letter queue whose messages cannot be counted: it returns the question whether to move all of them.

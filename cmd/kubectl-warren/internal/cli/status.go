@@ -230,13 +230,13 @@ func printStatuses(out io.Writer, queues []v1alpha1.ConsumerQueue, layout tableL
 	rows := layout.newTable(head, "ADVISORIES", "MESSAGE")
 	for _, each := range summaries(queues) {
 		rows.add(layout.row(each.Namespace, []cell{
-			text(each.Name), text(each.Queue),
+			uncoloured(each.Name), uncoloured(each.Queue),
 			{string(each.Ready), conditionColour[each.Ready]},
-			text(each.Reason),
+			uncoloured(each.Reason),
 			{string(each.Drifted), badIfTrue[each.Drifted]},
 			{string(each.Recreate), badIfTrue[each.Recreate]},
-			text(fmt.Sprintf("%d/%d", each.InSync, each.Objects)), deadOrStuckCell(each.DeadLettered, each.Stuck),
-		}, text(strconv.Itoa(each.Advisories)), text(each.Message))...)
+			uncoloured(fmt.Sprintf("%d/%d", each.InSync, each.Objects)), deadOrStuckCell(each.DeadLettered, each.Stuck),
+		}, uncoloured(strconv.Itoa(each.Advisories)), uncoloured(each.Message))...)
 	}
 	return rows.print(out)
 }
@@ -253,9 +253,9 @@ func deadOrStuckCell(dead, stuck *int64) cell {
 func deadCell(count *int64) cell {
 	switch {
 	case count == nil:
-		return text("-")
+		return uncoloured("-")
 	case *count > 0:
 		return cell{strconv.FormatInt(*count, 10), yellow}
 	}
-	return text("0")
+	return uncoloured("0")
 }
