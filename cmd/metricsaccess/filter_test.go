@@ -7,10 +7,11 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
-	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 // apiServer simulates an API server that knows some users by their tokens; test/deployment uses a real one. It counts reviews,
@@ -79,13 +80,6 @@ func statusOf(metrics http.Handler, method, path, authorization string) int {
 	return recorder.Code
 }
 
-func equal(t *testing.T, about string, want, got any) {
-	t.Helper()
-	if difference := cmp.Diff(want, got); difference != "" {
-		t.Errorf("%s (-want +got):\n%s", about, difference)
-	}
-}
-
 func newServer() *apiServer {
 	return &apiServer{reads: "scraper", users: map[string]authenticationv1.UserInfo{
 		"secret": {
@@ -123,8 +117,8 @@ func TestFilter(t *testing.T) {
 		if test.path == "" {
 			test.path = "/metrics"
 		}
-		equal(t, name, test.want, statusOf(server.metrics(t), test.method, test.path, test.authorization))
-		equal(t, name+": questions", test.questions, len(server.asked))
+		topologytest.Equal(t, name, test.want, statusOf(server.metrics(t), test.method, test.path, test.authorization))
+		topologytest.Equal(t, name+": questions", test.questions, len(server.asked))
 	}
 }
 
@@ -132,8 +126,8 @@ func TestFilter(t *testing.T) {
 func TestFilterPassesOnWhoTheUserIs(t *testing.T) {
 	t.Parallel()
 	server := newServer()
-	equal(t, "status", http.StatusOK, statusOf(server.metrics(t), http.MethodGet, "/metrics", "Bearer secret"))
-	equal(t, "user", authorizationv1.SubjectAccessReviewSpec{
+	topologytest.Equal(t, "status", http.StatusOK, statusOf(server.metrics(t), http.MethodGet, "/metrics", "Bearer secret"))
+	topologytest.Equal(t, "user", authorizationv1.SubjectAccessReviewSpec{
 		User: "scraper", UID: "7", Groups: []string{"monitoring"}, Extra: map[string]authorizationv1.ExtraValue{"pod": {"prometheus-0"}},
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/metrics"},
 	}, server.access)

@@ -13,12 +13,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/rest"
+
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 // apiServer simulates an API server that knows one token, of alice, for some audiences. It counts reviews.
@@ -105,13 +106,6 @@ func jwt(claims string) string {
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
 }
 
-func equal(t *testing.T, about string, want, got any) {
-	t.Helper()
-	if difference := cmp.Diff(want, got); difference != "" {
-		t.Errorf("%s (-want +got):\n%s", about, difference)
-	}
-}
-
 func TestIdentify(t *testing.T) {
 	t.Parallel()
 	valid := jwt(`{"aud":["warren"]}`)
@@ -140,11 +134,11 @@ func TestIdentify(t *testing.T) {
 			t.Parallel()
 			server := &apiServer{token: test.token, audiences: test.audiences, silent: test.silent, failed: test.failed}
 			sender, err := server.new(t).Identify(t.Context(), test.token, "warren")
-			equal(t, "failure", test.failure, err != nil)
-			equal(t, "known", test.known, sender != nil)
-			equal(t, "questions", test.asked, server.asked.Load())
+			topologytest.Equal(t, "failure", test.failure, err != nil)
+			topologytest.Equal(t, "known", test.known, sender != nil)
+			topologytest.Equal(t, "questions", test.asked, server.asked.Load())
 			if sender != nil {
-				equal(t, "user", user.Info(&user.DefaultInfo{
+				topologytest.Equal(t, "user", user.Info(&user.DefaultInfo{
 					Name: "alice", UID: "7", Groups: []string{"shop"}, Extra: map[string][]string{"pod": {"a"}},
 				}), sender)
 			}
@@ -158,11 +152,11 @@ func TestIdentifyForTheAPIServer(t *testing.T) {
 	server := &apiServer{token: "secret"}
 	access := server.new(t)
 	sender, err := access.Identify(t.Context(), "secret", "")
-	equal(t, "error", nil, err)
-	equal(t, "user", "alice", sender.GetName())
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "user", "alice", sender.GetName())
 	sender, err = access.Identify(t.Context(), "made-up", "")
-	equal(t, "error", nil, err)
-	equal(t, "user", user.Info(nil), sender)
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "user", user.Info(nil), sender)
 }
 
 // Authorization can depend on everything that the API server reported about the user.
@@ -178,16 +172,16 @@ func TestAllows(t *testing.T) {
 	}
 	for name, want := range map[string]bool{"orders": true, "bills": false} {
 		allowed, err := access.Allows(t.Context(), asks(name))
-		equal(t, name+": error", nil, err)
-		equal(t, name, want, allowed)
-		equal(t, "question", authorizationv1.SubjectAccessReviewSpec{
+		topologytest.Equal(t, name+": error", nil, err)
+		topologytest.Equal(t, name, want, allowed)
+		topologytest.Equal(t, "question", authorizationv1.SubjectAccessReviewSpec{
 			User: "alice", UID: "7", Groups: []string{"shop"}, Extra: map[string]authorizationv1.ExtraValue{"pod": {"a"}},
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Namespace: "shop", Resource: "deadletterqueues", Name: name},
 		}, server.access)
 	}
 	server.failed = http.StatusForbidden // the manager may not create reviews
 	allowed, err := access.Allows(t.Context(), asks("other"))
-	equal(t, "allowed", false, allowed)
+	topologytest.Equal(t, "allowed", false, allowed)
 	if err == nil || !strings.HasPrefix(err.Error(), `create SubjectAccessReview for user "alice": `) {
 		t.Errorf("error %v", err)
 	}
@@ -205,7 +199,7 @@ func TestAnswersAreCached(t *testing.T) {
 			if sender, _ := access.Identify(t.Context(), token, ""); sender != nil {
 				_, _ = access.Allows(t.Context(), authorizer.AttributesRecord{User: sender, Name: name, ResourceRequest: true})
 			}
-			equal(t, about, questions, server.asked.Load()-before)
+			topologytest.Equal(t, about, questions, server.asked.Load()-before)
 		}
 		ask("a new token", "secret", "orders", 2)
 		ask("the same again", "secret", "orders", 0)
@@ -234,9 +228,9 @@ func TestFewQuestionsAreOpen(t *testing.T) {
 			go func() { _, _ = access.Identify(t.Context(), "made-up-"+strconv.Itoa(number), "") }()
 		}
 		synctest.Wait()
-		equal(t, "open questions", maxReviews, int(server.asked.Load()))
+		topologytest.Equal(t, "open questions", maxReviews, int(server.asked.Load()))
 		close(server.wait)
 		synctest.Wait()
-		equal(t, "all questions", 100, int(server.asked.Load()))
+		topologytest.Equal(t, "all questions", 100, int(server.asked.Load()))
 	})
 }

@@ -6,6 +6,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 func TestSkips(t *testing.T) {
@@ -52,7 +53,7 @@ func TestSkips(t *testing.T) {
 			source.Shared = test.shared
 			rules := Rules{Source: source, Selector: selector, RedriveID: "0d7f", MaxRedrives: 3}
 			got := rules.Skips(source.Read(&amqp.Delivery{Headers: test.headers}), at)
-			equal(t, "skipped", test.want, got)
+			topologytest.Equal(t, "skipped", test.want, got)
 		})
 	}
 }
@@ -65,7 +66,7 @@ func TestSkipsWithoutALimit(t *testing.T) {
 	}
 	rules := Rules{Source: orders, Selector: selector, RedriveID: "0d7f", MaxRedrives: -1}
 	message := amqp.Delivery{Headers: amqp.Table{"x-warren-redrive-count": int64(1000)}}
-	equal(t, "skipped", SkipReason(""), rules.Skips(orders.Read(&message), at))
+	topologytest.Equal(t, "skipped", SkipReason(""), rules.Skips(orders.Read(&message), at))
 }
 
 // A body that is too large to read is missing. The other fields of the message decide, and an expression on the body fails.
@@ -79,9 +80,9 @@ func TestSkipsWithoutTheBody(t *testing.T) {
 			t.Fatal(err)
 		}
 		rules := Rules{Source: orders, Selector: selector, MaxRedrives: -1}
-		equal(t, expression, want, rules.Skips(orders.ReadWithSize(&amqp.Delivery{}, 17<<20), at))
+		topologytest.Equal(t, expression, want, rules.Skips(orders.ReadWithSize(&amqp.Delivery{}, 17<<20), at))
 		failure := map[SkipReason]string{NotEvaluated: "the body has 17825792 bytes, which are too many to read"}[want]
-		equal(t, "error of "+expression, failure, selector.EvaluationError())
+		topologytest.Equal(t, "error of "+expression, failure, selector.EvaluationError())
 	}
 }
 
@@ -101,6 +102,6 @@ func TestMayBeOfOthers(t *testing.T) {
 	} {
 		source := orders
 		source.Shared = test.shared
-		equal(t, name, test.want, source.MayBeOfOthers(source.Read(&amqp.Delivery{Headers: test.headers})))
+		topologytest.Equal(t, name, test.want, source.MayBeOfOthers(source.Read(&amqp.Delivery{Headers: test.headers})))
 	}
 }

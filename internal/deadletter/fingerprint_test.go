@@ -5,12 +5,14 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 // The format is part of the API, because users may store fingerprints.
 func TestFingerprintFormat(t *testing.T) {
 	t.Parallel()
-	equal(t, "fingerprint", "nf23wuubtf3kga22", Fingerprint(deadLetter()))
+	topologytest.Equal(t, "fingerprint", "nf23wuubtf3kga22", Fingerprint(deadLetter()))
 }
 
 func TestFingerprintStays(t *testing.T) {
@@ -26,7 +28,7 @@ func TestFingerprintStays(t *testing.T) {
 			t.Parallel()
 			message := deadLetter()
 			change(message)
-			equal(t, "fingerprint", want, Fingerprint(message))
+			topologytest.Equal(t, "fingerprint", want, Fingerprint(message))
 		})
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 var (
@@ -85,7 +87,7 @@ func TestCopyHeaders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			copied := redriveHeaders.Copy(orders.Read(&test.message), at, 7)
-			equal(t, "headers", test.want, copied.Headers)
+			topologytest.Equal(t, "headers", test.want, copied.Headers)
 		})
 	}
 }
@@ -121,7 +123,7 @@ func TestCopyProperties(t *testing.T) {
 	}
 	got := redriveHeaders.Copy(orders.Read(&message), at, 1)
 	got.Headers = nil
-	equal(t, "properties", amqp.Publishing{
+	topologytest.Equal(t, "properties", amqp.Publishing{
 		ContentType: "application/json", ContentEncoding: "gzip", DeliveryMode: amqp.Persistent, Priority: 5, CorrelationId: "c",
 		ReplyTo: "replies", MessageId: "m1", Timestamp: died, Type: "order", AppId: "shop", Body: []byte("{}"),
 	}, got)

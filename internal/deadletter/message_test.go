@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 var (
@@ -119,18 +119,12 @@ func TestRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := orders.Read(&amqp.Delivery{Headers: test.headers})
-			equal(t, "reason", test.reason, got.Reason)
-			equal(t, "origin", test.origin, got.Origin)
-			equal(t, "redrives", test.redrives, got.Redrives)
+			topologytest.Equal(t, "reason", test.reason, got.Reason)
+			topologytest.Equal(t, "origin", test.origin, got.Origin)
+			topologytest.Equal(t, "redrives", test.redrives, got.Redrives)
 		})
 	}
 }
 
 // equal reports a difference. It is here so that the tests of this package need as few others as the package does: fuzzing compiles all
 // of them anew.
-func equal[T any](t *testing.T, what string, want, got T) {
-	t.Helper()
-	if difference := cmp.Diff(want, got); difference != "" {
-		t.Errorf("%s (-want +got):\n%s", what, difference)
-	}
-}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
 
 // deadLetter is a message that was rejected an hour before at.
@@ -96,7 +97,7 @@ func TestSelect(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			equal(t, "skipped", test.want, selector.skips(orders.Read(deadLetter()), at))
+			topologytest.Equal(t, "skipped", test.want, selector.skips(orders.Read(deadLetter()), at))
 		})
 	}
 }
@@ -123,7 +124,7 @@ func TestSelectByMissingValues(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			equal(t, "skipped", test.want, selector.skips(orders.Read(&test.message), at))
+			topologytest.Equal(t, "skipped", test.want, selector.skips(orders.Read(&test.message), at))
 		})
 	}
 }
@@ -185,7 +186,7 @@ func TestTimeZones(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		equal(t, where, want, selector.skips(Message{Delivery: &amqp.Delivery{Body: []byte("[" + strings.Repeat("1,", 999) + "1]")}}, time.Now()))
+		topologytest.Equal(t, where, want, selector.skips(Message{Delivery: &amqp.Delivery{Body: []byte("[" + strings.Repeat("1,", 999) + "1]")}}, time.Now()))
 	}
 	for _, function := range []string{"getHours", "getFullYear", "getDate", "getMilliseconds"} {
 		_, err := Compile(selection{Expression: `properties.timestamp.` + function + `(body.zone) == 1`})
