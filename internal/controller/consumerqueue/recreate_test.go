@@ -451,39 +451,41 @@ func TestNothingIsCorrectedWhileAQueueIsRecreated(t *testing.T) {
 	topologytest.Equal(t, "bindings afterwards", 1, w.bindings())
 }
 
+// An abort counts until the delete is sent, in each phase.
 func TestARecreationGoesBack(t *testing.T) {
 	t.Parallel()
-	giveBack := []string{"Diverting orders", "Emptying orders", "GivingBack orders"}
+	const (
+		diverting, emptying, swapping = v1alpha1.RecreationDiverting, v1alpha1.RecreationEmptying, v1alpha1.RecreationSwapping
+	)
+	began := map[v1alpha1.RecreationPhase]int{diverting: 1, emptying: 2, swapping: 3} // of allPhases
+	abort := func(w *recreationWorld) { w.annotate(v1alpha1.AbortRecreationAnnotation, w.get().Status.Recreation.ID) }
+	asBefore := func(w *recreationWorld) { w.edit(topologytest.ConsumerQueue(w.t, whenEmpty).Spec) }
+	manual := func(w *recreationWorld) { w.wantTTL(`{` + bound + `}`) }
 	for name, test := range map[string]struct {
+		during v1alpha1.RecreationPhase
 		turn   func(w *recreationWorld)
 		fails  error
 		reason string
 		ready  string
-		want   []string
 	}{
-		"by the annotation": {
-			turn: func(w *recreationWorld) {
-				w.annotate(v1alpha1.AbortRecreationAnnotation, w.get().Status.Recreation.ID)
-			},
-			reason: v1alpha1.BackOutAborted, ready: "False RecreationAborted", want: giveBack,
-		},
-		"by recreatePolicy": {
-			turn:   func(w *recreationWorld) { w.wantTTL(`{` + bound + `}`) },
-			reason: v1alpha1.BackOutAborted, ready: "False RecreationRequired", want: giveBack,
-		},
-		"by a spec as before": {
-			turn:   func(w *recreationWorld) { w.edit(topologytest.ConsumerQueue(w.t, whenEmpty).Spec) },
-			reason: v1alpha1.BackOutAborted, ready: "True InSync", want: giveBack,
+		"by the annotation in Diverting": {during: diverting, turn: abort, reason: v1alpha1.BackOutAborted, ready: "False RecreationAborted"},
+		"by the annotation in Emptying":  {during: emptying, turn: abort, reason: v1alpha1.BackOutAborted, ready: "False RecreationAborted"},
+		"by the annotation in Swapping":  {during: swapping, turn: abort, reason: v1alpha1.BackOutAborted, ready: "False RecreationAborted"},
+		"by recreatePolicy":              {during: emptying, turn: manual, reason: v1alpha1.BackOutAborted, ready: "False RecreationRequired"},
+		"by recreatePolicy in Swapping":  {during: swapping, turn: manual, reason: v1alpha1.BackOutAborted, ready: "False RecreationRequired"},
+		"by a spec as before":            {during: emptying, turn: asBefore, reason: v1alpha1.BackOutAborted, ready: "True InSync"},
+		"by a spec as before in Swapping": {
+			during: swapping, turn: asBefore, reason: v1alpha1.BackOutAborted, ready: "True InSync",
 		},
 		"by the broker": {
-			fails:  &recreate.Error{Reason: recreate.AMQP10Message, Message: "a message has AMQP 1.0 sections"},
-			reason: v1alpha1.BackOutRefused, ready: "True RecreationPending", want: giveBack,
+			during: emptying, fails: &recreate.Error{Reason: recreate.AMQP10Message, Message: "a message has AMQP 1.0 sections"},
+			reason: v1alpha1.BackOutRefused, ready: "True RecreationPending",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newRecreationWorld(t, whenEmpty)
-			w.engine.during[v1alpha1.RecreationEmptying] = func(context.Context) error {
+			w.engine.during[test.during] = func(context.Context) error {
 				if test.turn != nil {
 					test.turn(w)
 				}
@@ -491,7 +493,8 @@ func TestARecreationGoesBack(t *testing.T) {
 			}
 			w.wantTTL(whenEmpty)
 			w.settle()
-			topologytest.Equal(t, "phases", test.want, w.engine.taken())
+			want := append(slices.Clone(allPhases[:began[test.during]]), "GivingBack orders")
+			topologytest.Equal(t, "phases", want, w.engine.taken())
 			topologytest.Equal(t, "TTL", nil, w.ttl())
 			topologytest.Equal(t, "bindings", 1, w.bindings())
 			status := w.get().Status.Recreation
@@ -642,14 +645,19 @@ func TestASuspendedRecreation(t *testing.T) {
 // A ConsumerQueue that is deleted meanwhile leaves no hold queue.
 func TestADeletionWaitsForTheRecreation(t *testing.T) {
 	t.Parallel()
-	w := newRecreationWorld(t, whenEmpty)
-	w.engine.during[v1alpha1.RecreationEmptying] = func(context.Context) error { return w.api.Delete(w.t.Context(), w.get()) }
-	w.wantTTL(whenEmpty)
-	exists := func() bool { return w.api.Get(t.Context(), controllertest.Orders, &v1alpha1.ConsumerQueue{}) == nil }
-	for limit := time.Now().Add(deadline.For(10 * time.Second)); exists() && time.Now().Before(limit); {
-		w.once()
+	for phase, began := range map[v1alpha1.RecreationPhase]int{v1alpha1.RecreationEmptying: 2, v1alpha1.RecreationSwapping: 3} {
+		t.Run(string(phase), func(t *testing.T) {
+			t.Parallel()
+			w := newRecreationWorld(t, whenEmpty)
+			w.engine.during[phase] = func(context.Context) error { return w.api.Delete(w.t.Context(), w.get()) }
+			w.wantTTL(whenEmpty)
+			exists := func() bool { return w.api.Get(t.Context(), controllertest.Orders, &v1alpha1.ConsumerQueue{}) == nil }
+			for limit := time.Now().Add(deadline.For(10 * time.Second)); exists() && time.Now().Before(limit); {
+				w.once()
+			}
+			topologytest.Equal(t, "phases", append(slices.Clone(allPhases[:began]), "GivingBack orders"), w.engine.taken())
+		})
 	}
-	topologytest.Equal(t, "phases", []string{"Diverting orders", "Emptying orders", "GivingBack orders"}, w.engine.taken())
 }
 
 // Only a new plan starts anew after a broker upgrade; an approval does.
