@@ -51,7 +51,7 @@ type recreationWorld struct {
 func newRecreationWorld(t *testing.T, spec string, prepare ...func(*recreationWorld)) *recreationWorld {
 	t.Helper()
 	w := &recreationWorld{world: newWorld(t, controllertest.NewConsumerQueue(t, spec))}
-	w.engine = &memoryRecreator{broker: w.broker, during: map[v1alpha1.RecreationPhase]func(context.Context) error{}}
+	w.engine = &memoryRecreator{broker: w.broker, stored: w.get, during: map[v1alpha1.RecreationPhase]func(context.Context) error{}}
 	w.recreator = w.engine
 	w.restart()
 	w.mustReconcile()
