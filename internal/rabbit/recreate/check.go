@@ -231,6 +231,19 @@ func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *
 // delivery. In each of three attempts, a message that RabbitMQ cannot deliver cuts up to three connections.
 const fewDeliveries = 12
 
+// checkMovable is checkMoved with the current arguments of the queue and the current policies.
+func (r *Recreator) checkMovable(ctx context.Context, queue string, ready int) error {
+	info, err := r.api.QueueInfo(ctx, queue, management.WithoutStatistics)
+	if err != nil || info == nil {
+		return reasoned(err)
+	}
+	policies, err := r.api.Policies(ctx)
+	if err != nil {
+		return reasoned(err)
+	}
+	return checkMoved(queue, ready, vhost.Normalize(info.Arguments), policies)
+}
+
 // checkMoved refuses a queue that could lose its ready messages while they are moved.
 func checkMoved(queue string, ready int, arguments vhost.Arguments, policies []vhost.Policy) error {
 	deadLetters := arguments[vhost.ArgDeadLetterExchange] != nil

@@ -60,7 +60,10 @@ func (r *Recreator) swap(ctx context.Context, rec Recreation, deleteSent func(co
 			return r.emptyAgain(ctx, rec, &swapped)
 		},
 	}
-	if !rec.WithoutHold && !r.hasSingleActiveConsumer(rec.Queue.Name) {
+	switch drains, err := r.mayDrain(ctx, rec); {
+	case err != nil:
+		return swapped, err
+	case drains:
 		recreation.Drain = drainer.drain
 	}
 	done, err := r.deleter.Recreate(ctx, r.Cluster, recreation)
@@ -76,6 +79,18 @@ func (r *Recreator) swap(ctx context.Context, rec Recreation, deleteSent func(co
 		return swapped, whyNotSwapped(done, drainer.moved, err)
 	}
 	return swapped, r.awaitName(ctx, rec) // the messages of the tiers come to the new queue, too
+}
+
+// mayDrain reports whether messages may be moved out of the queue while the fence is closed. Otherwise a message ends the swap.
+func (r *Recreator) mayDrain(ctx context.Context, rec Recreation) (bool, error) {
+	if rec.WithoutHold || r.hasSingleActiveConsumer(rec.Queue.Name) {
+		return false, nil
+	}
+	err := r.checkMovable(ctx, rec.Queue.Name, 0)
+	if reason := ReasonOf(err); reason == LossyDeliveries || reason == LossyDeadLetters {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // awaitName waits until RabbitMQ has written the name of a new queue to disk, unless no messages will be moved to the queue.
