@@ -56,6 +56,11 @@ func (r *Recreator) Check(ctx context.Context, rec Recreation) error {
 	if err := r.checkPolicies(rec, policies); err != nil {
 		return err
 	}
+	if isFenced(name, policies) { // by a recreation whose status was lost: its delete may be running
+		if err := r.CheckNoDelete(ctx, rec); err != nil {
+			return err
+		}
+	}
 	return r.checkDeadLetters(ctx, rec, info, policies)
 }
 
@@ -178,6 +183,14 @@ func (r *Recreator) checkPolicies(rec Recreation, policies []vhost.Policy) error
 		}
 	}
 	return nil
+}
+
+// isFenced reports whether a fence of a recreation matches a queue.
+func isFenced(queue string, policies []vhost.Policy) bool {
+	return slices.ContainsFunc(policies, func(policy vhost.Policy) bool {
+		name, own := fence.ParseName(policy.Name)
+		return own && name.Recreation && !policy.Operator && slices.Contains(fence.QueuesOf(policy.Pattern.String()), queue)
+	})
 }
 
 // checkPolicy refuses a policy with which a queue could drop messages. A limit of deliveries overrides x-delivery-limit: -1, and
