@@ -3,7 +3,6 @@ package recreate
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
@@ -124,12 +123,12 @@ func (r *Recreator) emptyAgain(ctx context.Context, rec Recreation, swapped *Swa
 }
 
 // checkUnbound fails if another client has bound the queue since emptyAgain, because RabbitMQ would delete the binding with the queue.
-// The error has no Reason: the next call of Swap moves the binding to the hold. A binding that comes in the 0.3 s between this check and
-// the delete is lost.
+// The next call of Swap moves the binding to the hold. If the client binds the queue again each time, the recreation is backed out in
+// the end, as with NotProven. A binding that comes in the 0.3 s between this check and the delete is lost.
 func (r *Recreator) checkUnbound(ctx context.Context, rec Recreation) error {
 	bindings, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
 	if err == nil && len(bindings) > 0 {
-		err = fmt.Errorf("queue %q: another client has just bound the queue to exchange %q", rec.Queue.Name, bindings[0].Source)
+		err = refuse(NotProven, "queue %q: another client has just bound the queue to exchange %q", rec.Queue.Name, bindings[0].Source)
 	}
 	return err
 }
