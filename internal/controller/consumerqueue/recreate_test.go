@@ -702,6 +702,28 @@ func TestARecreationWhoseStatusWasLost(t *testing.T) {
 	}
 }
 
+// Otherwise the hold queue would stay bound and grow, and no Event would name it.
+func TestADeletionFindsARecreationWhoseStatusWasLost(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty)
+	w.engine.hold, w.engine.seen.Exists = map[string][]string{"orders": {"k3v9q2m7xa"}}, true
+	w.engine.during[v1alpha1.RecreationGivingBack] = func(context.Context) error {
+		w.engine.set(func(m *memoryRecreator) { m.hold = nil })
+		return nil
+	}
+	w.loseStatus()
+	if err := w.api.Delete(t.Context(), w.get()); err != nil {
+		t.Fatal(err)
+	}
+	w.restart()
+	exists := func() bool { return w.api.Get(t.Context(), controllertest.Orders, &v1alpha1.ConsumerQueue{}) == nil }
+	for limit := time.Now().Add(deadline.For(10 * time.Second)); exists() && time.Now().Before(limit); {
+		w.once()
+	}
+	topologytest.Equal(t, "phases", []string{"GivingBack after the loss of the status orders"}, w.engine.taken())
+	topologytest.Equal(t, "is gone", false, exists())
+}
+
 // The queue behind the fence is as the spec asks. It is the old one if the spec asks for the old arguments again, and then its delete
 // may be running.
 func TestALostStatusWaitsForADelete(t *testing.T) {
