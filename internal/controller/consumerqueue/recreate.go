@@ -62,6 +62,7 @@ func (v *vhostScope) planRecreation(comparison plan.Comparison, outcome summary)
 		Approved: v.cq.Annotations[v1alpha1.ApproveRecreationAnnotation], Aborted: v.cq.Annotations[v1alpha1.AbortRecreationAnnotation],
 		Status: plan.Planned(v.status.Recreation, next.Queue, v.newRecreationID),
 	}
+	moment.ResetAttempts()
 	verdict := next.Permit(moment)
 	if comparison.Upgraded && isAboutApproval(verdict) { // an upgrade alone starts nothing
 		v.dropPlanned()

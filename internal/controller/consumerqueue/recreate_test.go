@@ -505,6 +505,32 @@ func TestARecreationGoesBack(t *testing.T) {
 	}
 }
 
+// The message of the condition advises to set publishersPastBindings to Accept.
+func TestARecreationThatFailedTooOftenBeginsAgainAfterAnEdit(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, migrate)
+	w.wantTTL(migrate)
+	w.settle()
+	cq := w.get()
+	cq.Status.Recreation = &v1alpha1.RecreationStatus{
+		Queue: "orders", NewArguments: cq.Status.Recreation.NewArguments, Attempts: 3, AttemptsGeneration: cq.Generation,
+		ApprovedPlanHash: cq.Status.PlanHash, ApprovedGeneration: cq.Generation,
+		LastResult: &v1alpha1.RecreationResult{
+			ID: "old", Queue: "orders", Result: v1alpha1.RecreationBackedOut, Reason: v1alpha1.BackOutPublishersPastBindings, Time: metav1.Now(),
+		},
+	}
+	if err := w.api.Status().Update(t.Context(), cq); err != nil {
+		t.Fatal(err)
+	}
+	w.annotate(v1alpha1.ApproveRecreationAnnotation, cq.Status.PlanHash)
+	w.settle()
+	topologytest.Equal(t, "Ready before", "False RecreationBlocked", w.conditionOf(v1alpha1.ConditionReady))
+	w.wantTTL(strings.Replace(migrate, "Migrate", "Migrate, recreation: {publishersPastBindings: Accept}", 1))
+	w.settle()
+	topologytest.Equal(t, "phases", allPhases, w.engine.taken())
+	topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
+}
+
 // The API server refuses a longer text. Then not even the end of the recreation could be written, and a deletion would hang.
 func TestTheReasonToBackOutFitsIntoTheStatus(t *testing.T) {
 	t.Parallel()
