@@ -516,7 +516,8 @@ func TestARecreationThatFailedTooOftenBeginsAgainAfterAnEdit(t *testing.T) {
 		Queue: "orders", NewArguments: cq.Status.Recreation.NewArguments, Attempts: 3, AttemptsGeneration: cq.Generation,
 		ApprovedPlanHash: cq.Status.PlanHash, ApprovedGeneration: cq.Generation,
 		LastResult: &v1alpha1.RecreationResult{
-			ID: "old", Queue: "orders", Result: v1alpha1.RecreationBackedOut, Reason: v1alpha1.BackOutPublishersPastBindings, Time: metav1.Now(),
+			ID: "old", Queue: "orders", Result: v1alpha1.RecreationBackedOut, Reason: v1alpha1.BackOutPublishersPastBindings,
+			Time: metav1.Now(),
 		},
 	}
 	if err := w.api.Status().Update(t.Context(), cq); err != nil {

@@ -374,7 +374,8 @@ func TestFinished(t *testing.T) {
 	t.Parallel()
 	at := metav1.NewTime(now)
 	begun := v1alpha1.RecreationStatus{
-		ID: "id", Queue: "orders", Phase: v1alpha1.RecreationGivingBack, NewArguments: "{}", DeleteSent: true, Attempts: 1, AttemptsGeneration: 3,
+		ID: "id", Queue: "orders", Phase: v1alpha1.RecreationGivingBack, NewArguments: "{}", DeleteSent: true,
+		Attempts: 1, AttemptsGeneration: 3,
 		Hold: "hold", Moved: 7, Bindings: []v1alpha1.RecordedBinding{{Source: "events"}}, ApprovedPlanHash: "h", ApprovedGeneration: 3,
 	}
 	topologytest.Equal(t, "completed", v1alpha1.RecreationStatus{

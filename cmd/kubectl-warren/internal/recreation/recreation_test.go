@@ -57,7 +57,7 @@ func TestApprovalAndAbort(t *testing.T) {
 		"approve what was blocked and is aborted": {
 			change: func(cq *v1alpha1.ConsumerQueue) {
 				approvedAndBlocked(cq)
-				cq.Annotations[v1alpha1.AbortRecreationAnnotation] = "k3v9q2m7xa"
+				cq.Status.Conditions[0].Reason = v1alpha1.ReasonRecreationAborted
 			},
 			say: approve, want: "ConsumerQueue shop/orders: recreation approved, plan sha256:6f1c.",
 		},
