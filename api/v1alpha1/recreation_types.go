@@ -141,9 +141,14 @@ type RecreationStatus struct {
 	BackOutMessage string `json:"backOutMessage,omitempty"`
 
 	// attempts is how often this recreation failed: the broker refused it, the queue was not proven empty, or clients published to
-	// it by its name. After three attempts, Warren stops with the reason RecreationBlocked.
+	// it by its name. After three attempts, Warren stops with the reason RecreationBlocked. A changed spec, a new approval and an
+	// abort reset the count.
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
+
+	// attemptsGeneration is the metadata.generation for which attempts counts. The count does not apply to a later generation.
+	// +optional
+	AttemptsGeneration int64 `json:"attemptsGeneration,omitempty"`
 
 	// runs is how often a manager began to work on this recreation. A manager that began earlier stops its work.
 	// +optional

@@ -56,7 +56,7 @@ func killAtEachPoint(t *testing.T, shared *parts, broker brokers.Broker, flow fl
 				t.Parallel()
 				t.Cleanup(func() { result.finish(t.Failed()) })
 				got := run(t, shared, broker, flow, &point)
-				result.add(got)
+				result.add(point, got)
 				if diff := cmp.Diff(want.state, got.state); diff != "" {
 					t.Errorf("killed %s: the state differs from that without a kill (-want +got):\n%s", point, diff)
 				}
@@ -183,6 +183,7 @@ type result struct {
 	mu              sync.Mutex
 	effects, points int
 	runs, crashes   int
+	unreached       []crashPoint
 	deviations      int
 	duplicates      int
 	began, ended    time.Time
@@ -196,11 +197,13 @@ func (r *results) of(version, flow string) *result {
 	return row
 }
 
-func (r *result) add(ended end) {
+func (r *result) add(point crashPoint, ended end) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if ended.crashed {
 		r.crashes++
+	} else {
+		r.unreached = append(r.unreached, point)
 	}
 	r.duplicates += ended.duplicates
 }
@@ -215,16 +218,26 @@ func (r *result) finish(failed bool) {
 	}
 }
 
-// check fails the test if the manager was rarely killed. It may write less often than in the run without a kill, because messages are
-// acknowledged together, and then some crash points are not reached.
+// check lists the crash points that were not reached, and fails the test if one of them is no repetition; see mayBeMissing.
 func (r *result) check(t *testing.T) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for _, point := range r.unreached {
+		if point.mayBeMissing() {
+			t.Logf("not reached: %s", point)
+		} else {
+			t.Errorf("the crash point was not reached: %s", point)
+		}
+	}
 	if r.crashes < r.runs*9/10 {
 		t.Errorf("only %d of %d crash points were reached", r.crashes, r.runs)
 	}
 }
+
+// mayBeMissing reports whether a run can have fewer of these effects than the run without a kill. Messages arrive at other moments and
+// are acknowledged together. A repeated write, such as that of a status with its progress, depends on the time that the work takes.
+func (p crashPoint) mayBeMissing() bool { return strings.HasPrefix(p.Kind, "basic.") || p.Number > 1 }
 
 // String is the table.
 func (r *results) String() string {

@@ -2,6 +2,7 @@ package crashpoints
 
 import (
 	"fmt"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,7 +29,7 @@ type flow struct {
 	isOver func(w *world) (bool, any)
 }
 
-var flows = []flow{recreateWhenEmpty(), migrate(), deleteIfEmpty(), deleteSome(), redrive(), purge()}
+var flows = []flow{recreateWhenEmpty(), recreateTier(), migrate(), deleteIfEmpty(), deleteSome(), redrive(), purge()}
 
 const (
 	// topologyOfQueue has a delay tier whose messages do not return during the test, and a TTL.
@@ -60,6 +61,23 @@ func recreateWhenEmpty() flow {
 				w.publish(throughShop)
 			}
 		},
+		isOver: isRecreated,
+	}
+}
+
+// recreateTier recreates an empty delay tier, which has no hold queue.
+func recreateTier() flow {
+	const policy = "recreatePolicy: WhenEmpty"
+	of := fmt.Sprintf(topologyOfQueue, before) + policy
+	return flow{
+		name: "recreate-tier",
+		prepare: func(w *world) {
+			w.queue(of)
+			w.untilReady()
+			w.send("orders", 5)
+			w.publish(throughShop)
+		},
+		begin:  func(w *world) { w.queue(strings.Replace(of, "10m", "20m", 1)) },
 		isOver: isRecreated,
 	}
 }

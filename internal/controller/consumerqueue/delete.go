@@ -83,26 +83,37 @@ func (d *deletion) run(ctx context.Context) (reconciled, error) {
 	return d.teardownThrough(ctx, bc, owned)
 }
 
-// endRecreation completes or backs out a recreation before the topology is deleted. It returns true while the recreation runs. If
-// that takes too long, the hold queue is retained, and removeFinalizer names it.
+// endRecreation completes or backs out a recreation before the topology is deleted, also one whose status was lost. It returns true
+// while the recreation runs. If that takes too long, the hold queue is retained, and removeFinalizer names it.
 func (d *deletion) endRecreation(
 	ctx context.Context, bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry,
 ) (result reconciled, waits bool, err error) {
-	if !d.status.Recreation.IsUnderWay() || bc == nil || bc.Spec.Suspend {
+	if bc == nil || bc.Spec.Suspend {
 		return reconciled{}, false, nil
 	}
 	limit := retryLimit{d.unfinished, retrybudget.Pending}
 	why := fmt.Sprintf("BrokerConnection %q is connecting", bc.Name)
-	if connection, version, usable := d.pool.Usable(bc); usable && connection.Health().Err == nil {
-		v, err := d.resolveVHost(ctx, connection, version, topology.Topology{})
+	connection, version, usable := d.pool.Usable(bc)
+	isReached := usable && connection.Health().Err == nil
+	isUnderWay := d.status.Recreation.IsUnderWay()
+	if !isUnderWay && (!isReached || !d.mayHaveLostRecreation(connection)) {
+		return reconciled{}, false, nil
+	}
+	if isReached {
+		desired, _ := topology.Desired(d.cq, version) // nothing was declared by a spec that cannot be read
+		v, err := d.resolveVHost(ctx, connection, version, desired)
 		if err != nil {
 			return reconciled{}, false, err
 		}
-		if !d.status.Recreation.IsUnderWay() {
-			return reconciled{}, false, nil
+		found := false
+		switch {
+		case !isUnderWay:
+			found, err = v.recoverRecreation(ctx)
+		case d.status.Recreation.IsUnderWay(): // otherwise the connection leads elsewhere now
+			over, failed := v.continueRecreation(ctx)
+			found, err = !over, failed
 		}
-		over, err := v.continueRecreation(ctx)
-		if err != nil || over {
+		if err != nil || !found {
 			d.unfinished.Forget(d.key())
 			return reconciled{}, false, err
 		}
@@ -110,6 +121,14 @@ func (d *deletion) endRecreation(
 	}
 	result, err = d.retryOrGiveUp(ctx, bc, limit, "a recreation must end first; "+why, owned)
 	return result, true, err
+}
+
+// mayHaveLostRecreation reports whether the status may lack a recreation: no state is known, as assumeInventory leaves it.
+func (d *deletion) mayHaveLostRecreation(connection *brokers.Broker) bool {
+	recorded := ownership.Recorded(d.cq.Status.Location)
+	here := ownership.Location{Cluster: connection.Health().Cluster, VHost: connection.VHost()}
+	return (!recorded.Cluster.Known() || here.IsIn(recorded)) &&
+		!slices.ContainsFunc(d.status.Topology, func(entry v1alpha1.TopologyEntry) bool { return entry.State != v1alpha1.StateUnknown })
 }
 
 // assumeInventory fills the inventory of a lost status with the objects of the spec, as if they were about to be declared. The

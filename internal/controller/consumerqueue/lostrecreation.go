@@ -11,11 +11,11 @@ import (
 )
 
 // recoverRecreation continues a recreation whose status was lost, if its hold queue exists. It returns false if there is none. If
-// another ConsumerQueue wants the same dead-letter queue or delay tier, only the ID shows whose recreation it is.
+// another ConsumerQueue wants the same queue, only the ID shows whose recreation it is.
 func (v *vhostScope) recoverRecreation(ctx context.Context) (found bool, err error) {
 	engine := v.connection.Recreator(v.location.Cluster.Key())
 	for _, queue := range v.desired.Queues {
-		isShared := queue.Role != v1alpha1.RoleMain && v.peers.Wants(queue.ID())
+		isShared := v.peers.Wants(queue.ID())
 		for _, id := range engine.Find(queue.Name) {
 			if !isShared || recreate.IsIDOf(v.key().String(), id) {
 				return true, v.recover(ctx, engine, recreate.Recreation{ID: id, Queue: queue})

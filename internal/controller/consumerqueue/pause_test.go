@@ -186,7 +186,7 @@ func TestAFailureOfAnotherChangeKeepsTheCountsOfARecreation(t *testing.T) {
 	w := newPausableWorld(t)
 	w.pause()
 	cq := w.get()
-	cq.Status.Recreation.Attempts = 2
+	cq.Status.Recreation.Attempts, cq.Status.Recreation.AttemptsGeneration = 2, cq.Generation+1 // of the edit below
 	if err := w.api.Status().Update(t.Context(), cq); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/internal/controller/brokers"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/metrics"
 	"github.com/warren-mq/warren/internal/rabbit/recreate"
@@ -61,6 +62,7 @@ func (v *vhostScope) planRecreation(comparison plan.Comparison, outcome summary)
 		Approved: v.cq.Annotations[v1alpha1.ApproveRecreationAnnotation], Aborted: v.cq.Annotations[v1alpha1.AbortRecreationAnnotation],
 		Status: plan.Planned(v.status.Recreation, next.Queue, v.newRecreationID),
 	}
+	moment.ResetAttempts()
 	verdict := next.Permit(moment)
 	if comparison.Upgraded && isAboutApproval(verdict) { // an upgrade alone starts nothing
 		v.dropPlanned()
@@ -240,29 +242,35 @@ func (v *vhostScope) backedOut(status v1alpha1.RecreationStatus) v1alpha1.Recrea
 
 // backOutReason returns why the user wants a recreation to back out; empty if the user does not.
 func (v *vhostScope) backOutReason(status v1alpha1.RecreationStatus) (reason, message string) {
+	return backOutReason(v.cq, v.desired, v.connection, status)
+}
+
+func backOutReason(
+	cq *v1alpha1.ConsumerQueue, desired topology.Topology, connection *brokers.Broker, status v1alpha1.RecreationStatus,
+) (reason, message string) {
 	switch {
-	case !v.cq.DeletionTimestamp.IsZero():
+	case !cq.DeletionTimestamp.IsZero():
 		return v1alpha1.BackOutDeleted, "the ConsumerQueue is being deleted"
-	case v.cq.Annotations[v1alpha1.AbortRecreationAnnotation] == status.ID:
+	case cq.Annotations[v1alpha1.AbortRecreationAnnotation] == status.ID:
 		return v1alpha1.BackOutAborted, "the annotation " + v1alpha1.AbortRecreationAnnotation + " names it"
-	case !recreates(v.cq):
+	case !recreates(cq):
 		return v1alpha1.BackOutAborted, "recreatePolicy is Manual, or driftPolicy is Report"
-	case v.isEditedBack(status):
+	case isEditedBack(desired, connection, status):
 		return v1alpha1.BackOutAborted, fmt.Sprintf("the spec asks for queue %q as it is", status.Queue)
 	}
 	return "", ""
 }
 
 // isEditedBack reports whether the spec asks for the old queue.
-func (v *vhostScope) isEditedBack(status v1alpha1.RecreationStatus) bool {
-	at := slices.IndexFunc(v.desired.Queues, func(queue topology.Queue) bool { return queue.Name == status.Queue })
+func isEditedBack(desired topology.Topology, connection *brokers.Broker, status v1alpha1.RecreationStatus) bool {
+	at := slices.IndexFunc(desired.Queues, func(queue topology.Queue) bool { return queue.Name == status.Queue })
 	if at < 0 {
-		return len(v.desired.Queues) > 0 // otherwise the spec cannot be read
+		return len(desired.Queues) > 0 // otherwise the spec cannot be read
 	}
-	observed, _ := v.connection.Observe(vhost.Selection{Queues: []string{status.Queue}})
+	observed, _ := connection.Observe(vhost.Selection{Queues: []string{status.Queue}})
 	found, exists := observed.Queues[status.Queue]
-	return exists && found.Arguments.Equal(v.desired.Queues[at].Arguments) &&
-		v.desired.Queues[at].Arguments.JSON() != status.NewArguments
+	return exists && found.Arguments.Equal(desired.Queues[at].Arguments) &&
+		desired.Queues[at].Arguments.JSON() != status.NewArguments
 }
 
 // advance decides how a recreation continues when the work of its phase has ended.

@@ -51,7 +51,7 @@ type recreationWorld struct {
 func newRecreationWorld(t *testing.T, spec string, prepare ...func(*recreationWorld)) *recreationWorld {
 	t.Helper()
 	w := &recreationWorld{world: newWorld(t, controllertest.NewConsumerQueue(t, spec))}
-	w.engine = &memoryRecreator{broker: w.broker, during: map[v1alpha1.RecreationPhase]func(context.Context) error{}}
+	w.engine = &memoryRecreator{broker: w.broker, stored: w.get, during: map[v1alpha1.RecreationPhase]func(context.Context) error{}}
 	w.recreator = w.engine
 	w.restart()
 	w.mustReconcile()
@@ -451,39 +451,41 @@ func TestNothingIsCorrectedWhileAQueueIsRecreated(t *testing.T) {
 	topologytest.Equal(t, "bindings afterwards", 1, w.bindings())
 }
 
+// An abort counts until the delete is sent, in each phase.
 func TestARecreationGoesBack(t *testing.T) {
 	t.Parallel()
-	giveBack := []string{"Diverting orders", "Emptying orders", "GivingBack orders"}
+	const (
+		diverting, emptying, swapping = v1alpha1.RecreationDiverting, v1alpha1.RecreationEmptying, v1alpha1.RecreationSwapping
+	)
+	began := map[v1alpha1.RecreationPhase]int{diverting: 1, emptying: 2, swapping: 3} // of allPhases
+	abort := func(w *recreationWorld) { w.annotate(v1alpha1.AbortRecreationAnnotation, w.get().Status.Recreation.ID) }
+	asBefore := func(w *recreationWorld) { w.edit(topologytest.ConsumerQueue(w.t, whenEmpty).Spec) }
+	manual := func(w *recreationWorld) { w.wantTTL(`{` + bound + `}`) }
 	for name, test := range map[string]struct {
+		during v1alpha1.RecreationPhase
 		turn   func(w *recreationWorld)
 		fails  error
 		reason string
 		ready  string
-		want   []string
 	}{
-		"by the annotation": {
-			turn: func(w *recreationWorld) {
-				w.annotate(v1alpha1.AbortRecreationAnnotation, w.get().Status.Recreation.ID)
-			},
-			reason: v1alpha1.BackOutAborted, ready: "False RecreationAborted", want: giveBack,
-		},
-		"by recreatePolicy": {
-			turn:   func(w *recreationWorld) { w.wantTTL(`{` + bound + `}`) },
-			reason: v1alpha1.BackOutAborted, ready: "False RecreationRequired", want: giveBack,
-		},
-		"by a spec as before": {
-			turn:   func(w *recreationWorld) { w.edit(topologytest.ConsumerQueue(w.t, whenEmpty).Spec) },
-			reason: v1alpha1.BackOutAborted, ready: "True InSync", want: giveBack,
+		"by the annotation in Diverting": {during: diverting, turn: abort, reason: v1alpha1.BackOutAborted, ready: "False RecreationAborted"},
+		"by the annotation in Emptying":  {during: emptying, turn: abort, reason: v1alpha1.BackOutAborted, ready: "False RecreationAborted"},
+		"by the annotation in Swapping":  {during: swapping, turn: abort, reason: v1alpha1.BackOutAborted, ready: "False RecreationAborted"},
+		"by recreatePolicy":              {during: emptying, turn: manual, reason: v1alpha1.BackOutAborted, ready: "False RecreationRequired"},
+		"by recreatePolicy in Swapping":  {during: swapping, turn: manual, reason: v1alpha1.BackOutAborted, ready: "False RecreationRequired"},
+		"by a spec as before":            {during: emptying, turn: asBefore, reason: v1alpha1.BackOutAborted, ready: "True InSync"},
+		"by a spec as before in Swapping": {
+			during: swapping, turn: asBefore, reason: v1alpha1.BackOutAborted, ready: "True InSync",
 		},
 		"by the broker": {
-			fails:  &recreate.Error{Reason: recreate.AMQP10Message, Message: "a message has AMQP 1.0 sections"},
-			reason: v1alpha1.BackOutRefused, ready: "True RecreationPending", want: giveBack,
+			during: emptying, fails: &recreate.Error{Reason: recreate.AMQP10Message, Message: "a message has AMQP 1.0 sections"},
+			reason: v1alpha1.BackOutRefused, ready: "True RecreationPending",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newRecreationWorld(t, whenEmpty)
-			w.engine.during[v1alpha1.RecreationEmptying] = func(context.Context) error {
+			w.engine.during[test.during] = func(context.Context) error {
 				if test.turn != nil {
 					test.turn(w)
 				}
@@ -491,7 +493,8 @@ func TestARecreationGoesBack(t *testing.T) {
 			}
 			w.wantTTL(whenEmpty)
 			w.settle()
-			topologytest.Equal(t, "phases", test.want, w.engine.taken())
+			want := append(slices.Clone(allPhases[:began[test.during]]), "GivingBack orders")
+			topologytest.Equal(t, "phases", want, w.engine.taken())
 			topologytest.Equal(t, "TTL", nil, w.ttl())
 			topologytest.Equal(t, "bindings", 1, w.bindings())
 			status := w.get().Status.Recreation
@@ -500,6 +503,33 @@ func TestARecreationGoesBack(t *testing.T) {
 			topologytest.Equal(t, "Ready", test.ready, w.conditionOf(v1alpha1.ConditionReady))
 		})
 	}
+}
+
+// The message of the condition advises to set publishersPastBindings to Accept.
+func TestARecreationThatFailedTooOftenBeginsAgainAfterAnEdit(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, migrate)
+	w.wantTTL(migrate)
+	w.settle()
+	cq := w.get()
+	cq.Status.Recreation = &v1alpha1.RecreationStatus{
+		Queue: "orders", NewArguments: cq.Status.Recreation.NewArguments, Attempts: 3, AttemptsGeneration: cq.Generation,
+		ApprovedPlanHash: cq.Status.PlanHash, ApprovedGeneration: cq.Generation,
+		LastResult: &v1alpha1.RecreationResult{
+			ID: "old", Queue: "orders", Result: v1alpha1.RecreationBackedOut, Reason: v1alpha1.BackOutPublishersPastBindings,
+			Time: metav1.Now(),
+		},
+	}
+	if err := w.api.Status().Update(t.Context(), cq); err != nil {
+		t.Fatal(err)
+	}
+	w.annotate(v1alpha1.ApproveRecreationAnnotation, cq.Status.PlanHash)
+	w.settle()
+	topologytest.Equal(t, "Ready before", "False RecreationBlocked", w.conditionOf(v1alpha1.ConditionReady))
+	w.wantTTL(strings.Replace(migrate, "Migrate", "Migrate, recreation: {publishersPastBindings: Accept}", 1))
+	w.settle()
+	topologytest.Equal(t, "phases", allPhases, w.engine.taken())
+	topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
 }
 
 // The API server refuses a longer text. Then not even the end of the recreation could be written, and a deletion would hang.
@@ -642,14 +672,19 @@ func TestASuspendedRecreation(t *testing.T) {
 // A ConsumerQueue that is deleted meanwhile leaves no hold queue.
 func TestADeletionWaitsForTheRecreation(t *testing.T) {
 	t.Parallel()
-	w := newRecreationWorld(t, whenEmpty)
-	w.engine.during[v1alpha1.RecreationEmptying] = func(context.Context) error { return w.api.Delete(w.t.Context(), w.get()) }
-	w.wantTTL(whenEmpty)
-	exists := func() bool { return w.api.Get(t.Context(), controllertest.Orders, &v1alpha1.ConsumerQueue{}) == nil }
-	for limit := time.Now().Add(deadline.For(10 * time.Second)); exists() && time.Now().Before(limit); {
-		w.once()
+	for phase, began := range map[v1alpha1.RecreationPhase]int{v1alpha1.RecreationEmptying: 2, v1alpha1.RecreationSwapping: 3} {
+		t.Run(string(phase), func(t *testing.T) {
+			t.Parallel()
+			w := newRecreationWorld(t, whenEmpty)
+			w.engine.during[phase] = func(context.Context) error { return w.api.Delete(w.t.Context(), w.get()) }
+			w.wantTTL(whenEmpty)
+			exists := func() bool { return w.api.Get(t.Context(), controllertest.Orders, &v1alpha1.ConsumerQueue{}) == nil }
+			for limit := time.Now().Add(deadline.For(10 * time.Second)); exists() && time.Now().Before(limit); {
+				w.once()
+			}
+			topologytest.Equal(t, "phases", append(slices.Clone(allPhases[:began]), "GivingBack orders"), w.engine.taken())
+		})
 	}
-	topologytest.Equal(t, "phases", []string{"Diverting orders", "Emptying orders", "GivingBack orders"}, w.engine.taken())
 }
 
 // Only a new plan starts anew after a broker upgrade; an approval does.
@@ -692,6 +727,28 @@ func TestARecreationWhoseStatusWasLost(t *testing.T) {
 			topologytest.Equal(t, "Ready", "True InSync", w.conditionOf(v1alpha1.ConditionReady))
 		})
 	}
+}
+
+// Otherwise the hold queue would stay bound and grow, and no Event would name it.
+func TestADeletionFindsARecreationWhoseStatusWasLost(t *testing.T) {
+	t.Parallel()
+	w := newRecreationWorld(t, whenEmpty)
+	w.engine.hold, w.engine.seen.Exists = map[string][]string{"orders": {"k3v9q2m7xa"}}, true
+	w.engine.during[v1alpha1.RecreationGivingBack] = func(context.Context) error {
+		w.engine.set(func(m *memoryRecreator) { m.hold = nil })
+		return nil
+	}
+	w.loseStatus()
+	if err := w.api.Delete(t.Context(), w.get()); err != nil {
+		t.Fatal(err)
+	}
+	w.restart()
+	exists := func() bool { return w.api.Get(t.Context(), controllertest.Orders, &v1alpha1.ConsumerQueue{}) == nil }
+	for limit := time.Now().Add(deadline.For(10 * time.Second)); exists() && time.Now().Before(limit); {
+		w.once()
+	}
+	topologytest.Equal(t, "phases", []string{"GivingBack after the loss of the status orders"}, w.engine.taken())
+	topologytest.Equal(t, "is gone", false, exists())
 }
 
 // The queue behind the fence is as the spec asks. It is the old one if the spec asks for the old arguments again, and then its delete

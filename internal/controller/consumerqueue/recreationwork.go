@@ -31,6 +31,7 @@ type recreationWork struct {
 	recreation recreate.Recreation
 	engine     brokers.Recreator
 	connection *brokers.Broker
+	version    vhost.Version
 	// configMap has the contract of consumers that may be asked to pause; empty if they may not.
 	configMap string
 	// former is the last result of phase Waiting. isInUse reports whether a recreation waits for consumers or messages of the queue.
@@ -92,7 +93,7 @@ var errOutdatedWork = errors.New("the status of the recreation has changed")
 
 // record changes the status of the recreation at the API server while the work runs. It returns errOutdatedWork if other work on the
 // same recreation has begun since.
-func (w *recreationWork) record(ctx context.Context, change func(*v1alpha1.RecreationStatus)) error {
+func (w *recreationWork) record(ctx context.Context, change func(*v1alpha1.ConsumerQueue) error) error {
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		now := &v1alpha1.ConsumerQueue{}
 		if err := w.live.Get(ctx, w.key, now); err != nil {
@@ -102,7 +103,9 @@ func (w *recreationWork) record(ctx context.Context, change func(*v1alpha1.Recre
 		if status == nil || status.ID != w.status.ID || status.Runs != w.status.Runs {
 			return errOutdatedWork
 		}
-		change(status)
+		if err := change(now); err != nil {
+			return err
+		}
 		return w.statuses.Update(ctx, w.client, now)
 	})
 	if err != nil {
@@ -113,11 +116,23 @@ func (w *recreationWork) record(ctx context.Context, change func(*v1alpha1.Recre
 
 func (w *recreationWork) recordBindings(ctx context.Context, bindings []vhost.Binding) error {
 	recorded := recordedBindings(bindings)
-	return w.record(ctx, func(status *v1alpha1.RecreationStatus) { status.Bindings = recorded })
+	return w.record(ctx, func(now *v1alpha1.ConsumerQueue) error {
+		now.Status.Recreation.Bindings = recorded
+		return nil
+	})
 }
 
+// recordDeleteSent fails if the user has asked to back out since the work began: an abort counts until the delete is sent. The status
+// is written only if the resource has not changed since it was read, so an abort comes either before the record or after it.
 func (w *recreationWork) recordDeleteSent(ctx context.Context) error {
-	return w.record(ctx, func(status *v1alpha1.RecreationStatus) { status.DeleteSent = true })
+	return w.record(ctx, func(now *v1alpha1.ConsumerQueue) error {
+		desired, _ := topology.Desired(now, w.version) // a spec that cannot be read does not ask for the old queue
+		if reason, message := backOutReason(now, desired, w.connection, w.status); reason != "" {
+			return errors.New(message)
+		}
+		now.Status.Recreation.DeleteSent = true
+		return nil
+	})
 }
 
 func recordedBindings(bindings []vhost.Binding) []v1alpha1.RecordedBinding {
@@ -167,7 +182,7 @@ func (v *vhostScope) workOf(status v1alpha1.RecreationStatus) (*recreationWork, 
 	}
 	return &recreationWork{
 		Reconciler: v.Reconciler, key: v.key(), status: status, recreation: of,
-		engine: v.connection.Recreator(v.location.Cluster.Key()), connection: v.connection,
+		engine: v.connection.Recreator(v.location.Cluster.Key()), connection: v.connection, version: v.version,
 	}, nil
 }
 

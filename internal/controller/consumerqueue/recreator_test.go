@@ -2,6 +2,7 @@ package consumerqueue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -16,6 +17,8 @@ import (
 // memoryRecreator is the broker side of recreations at a broker in memory. It knows the queue's consumers and messages from the test.
 type memoryRecreator struct {
 	broker *brokerstest.Broker
+	// stored reads the ConsumerQueue from the API server.
+	stored func() *v1alpha1.ConsumerQueue
 
 	mu   sync.Mutex
 	seen recreate.QueueSeen
@@ -148,6 +151,9 @@ func (m *memoryRecreator) Swap(ctx context.Context, r recreate.Recreation, delet
 	}
 	if err := deleteSent(ctx); err != nil {
 		return recreate.Swapped{}, err
+	}
+	if now := m.stored().Status.Recreation; now == nil || !now.DeleteSent {
+		return recreate.Swapped{}, errors.New("the delete would be sent before the status says so")
 	}
 	m.broker.Change(func(s *snapshot.Snapshot) {
 		s.DropQueue(r.Queue.Name)

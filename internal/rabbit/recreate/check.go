@@ -56,6 +56,11 @@ func (r *Recreator) Check(ctx context.Context, rec Recreation) error {
 	if err := r.checkPolicies(rec, policies); err != nil {
 		return err
 	}
+	if isFenced(name, policies) { // by a recreation whose status was lost: its delete may be running
+		if err := r.CheckNoDelete(ctx, rec); err != nil {
+			return err
+		}
+	}
 	return r.checkDeadLetters(ctx, rec, info, policies)
 }
 
@@ -180,6 +185,14 @@ func (r *Recreator) checkPolicies(rec Recreation, policies []vhost.Policy) error
 	return nil
 }
 
+// isFenced reports whether a fence of a recreation matches a queue.
+func isFenced(queue string, policies []vhost.Policy) bool {
+	return slices.ContainsFunc(policies, func(policy vhost.Policy) bool {
+		name, own := fence.ParseName(policy.Name)
+		return own && name.Recreation && !policy.Operator && slices.Contains(fence.QueuesOf(policy.Pattern.String()), queue)
+	})
+}
+
 // checkPolicy refuses a policy with which a queue could drop messages. A limit of deliveries overrides x-delivery-limit: -1, and
 // each cut connection of the mover counts as a delivery. Before 4.0, -1 is not "no limit".
 func (r *Recreator) checkPolicy(policy vhost.Policy, queue, prefix string) error {
@@ -230,6 +243,19 @@ func (r *Recreator) checkDeadLetters(ctx context.Context, rec Recreation, info *
 // fewDeliveries is how often a recreation delivers a message at most, with a margin. Each connection that is cut counts as a
 // delivery. In each of three attempts, a message that RabbitMQ cannot deliver cuts up to three connections.
 const fewDeliveries = 12
+
+// checkMovable is checkMoved with the current arguments of the queue and the current policies.
+func (r *Recreator) checkMovable(ctx context.Context, queue string, ready int) error {
+	info, err := r.api.QueueInfo(ctx, queue, management.WithoutStatistics)
+	if err != nil || info == nil {
+		return reasoned(err)
+	}
+	policies, err := r.api.Policies(ctx)
+	if err != nil {
+		return reasoned(err)
+	}
+	return checkMoved(queue, ready, vhost.Normalize(info.Arguments), policies)
+}
 
 // checkMoved refuses a queue that could lose its ready messages while they are moved.
 func checkMoved(queue string, ready int, arguments vhost.Arguments, policies []vhost.Policy) error {

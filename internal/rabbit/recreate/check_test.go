@@ -3,11 +3,15 @@ package recreate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/management"
+	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
@@ -143,6 +147,48 @@ func TestQueuesThatCouldLoseMessagesWhileTheyAreMoved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if err := checkMoved("orders", 1, test.arguments, test.policies); ReasonOf(err) != test.refusal {
 				t.Errorf("%q: %v", ReasonOf(err), err)
+			}
+		})
+	}
+}
+
+// emptiable is a queue with messages that came after Check saw none.
+type emptiable struct {
+	Changer
+
+	moved bool
+}
+
+func (c *emptiable) DeclaredQueue(context.Context, string, string) (amqp.Queue, bool, error) {
+	return amqp.Queue{Messages: 1}, true, nil
+}
+
+func (c *emptiable) Move(context.Context, string, mover.Config) (mover.Progress, error) {
+	c.moved = true
+	return mover.Progress{}, errors.New("moved")
+}
+
+// Messages may come after Check saw none. A connection that is cut during their move counts as a delivery.
+func TestMessagesThatCouldBeLostAreNotMoved(t *testing.T) {
+	limited := vhost.Arguments{vhost.ArgDeliveryLimit: 0}
+	atMostOnce := vhost.Arguments{vhost.ArgDeadLetterExchange: "dlx"}
+	for name, test := range map[string]struct {
+		arguments vhost.Arguments
+		reason    Reason // none if the messages may be moved
+	}{
+		"the default limit":          {},
+		"few deliveries":             {limited, LossyDeliveries},
+		"dead-lettered at most once": {atMostOnce, LossyDeadLetters},
+	} {
+		t.Run(name, func(t *testing.T) {
+			queue := &emptiable{}
+			r := New(Settings{}, reported{}, queue, nil, listed{queue: management.QueueInfo{Arguments: test.arguments}})
+			_, err := r.Empty(t.Context(), of("orders"), nil)
+			if ReasonOf(err) != test.reason || queue.moved != (test.reason == "") {
+				t.Errorf("moved: %t, %q: %v", queue.moved, ReasonOf(err), err)
+			}
+			if drains, err := r.mayDrain(t.Context(), of("orders")); err != nil || drains != (test.reason == "") {
+				t.Errorf("drains: %t: %v", drains, err)
 			}
 		})
 	}

@@ -22,7 +22,7 @@ const (
 // Empty moves the messages of the queue to the backlog until none is ready. It does not move messages that consumers hold or that
 // wait to be dead-lettered; Swap detects them. It returns immediately if the queue has no ready message. report, if it is not
 // nil, is called several times a second. If the queue is recreated without a hold, Empty fails with ErrNotEmpty and the messages
-// stay.
+// stay. They also stay if the queue could lose them while they are moved: messages may come after Check saw none.
 func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progress)) (progress Progress, err error) {
 	count := r.countSurely
 	if rec.Emptied { // the fence shows whether the queue is empty
@@ -36,6 +36,9 @@ func (r *Recreator) Empty(ctx context.Context, rec Recreation, report func(Progr
 		case rec.WithoutHold:
 			return progress, r.Errors.Fail(brokererr.ErrNotEmpty, "queue %q holds %d messages and is recreated without a hold queue",
 				rec.Queue.Name, now.Ready)
+		}
+		if err := r.checkMovable(ctx, rec.Queue.Name, now.Ready); err != nil {
+			return progress, err
 		}
 		progress, err = r.move(ctx, move{
 			from: rec.Queue.Name, to: rec.Backlog(), exchange: rec.BacklogExchange(), ready: now.Ready, endBelow: 1, before: progress,

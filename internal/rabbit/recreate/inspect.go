@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
-	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/retry"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
@@ -47,10 +46,7 @@ func (r *Recreator) Inspect(ctx context.Context, rec Recreation) (seen Seen, err
 	if err != nil {
 		return Seen{}, reasoned(err)
 	}
-	seen.Fenced = slices.ContainsFunc(policies, func(policy vhost.Policy) bool {
-		name, own := fence.ParseName(policy.Name)
-		return own && name.Recreation && !policy.Operator && slices.Contains(fence.QueuesOf(policy.Pattern.String()), rec.Queue.Name)
-	})
+	seen.Fenced = isFenced(rec.Queue.Name, policies)
 	return seen, nil
 }
 

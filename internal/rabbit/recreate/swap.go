@@ -3,7 +3,6 @@ package recreate
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/crashpoint"
@@ -60,7 +59,10 @@ func (r *Recreator) swap(ctx context.Context, rec Recreation, deleteSent func(co
 			return r.emptyAgain(ctx, rec, &swapped)
 		},
 	}
-	if !rec.WithoutHold && !r.hasSingleActiveConsumer(rec.Queue.Name) {
+	switch drains, err := r.mayDrain(ctx, rec); {
+	case err != nil:
+		return swapped, err
+	case drains:
 		recreation.Drain = drainer.drain
 	}
 	done, err := r.deleter.Recreate(ctx, r.Cluster, recreation)
@@ -76,6 +78,18 @@ func (r *Recreator) swap(ctx context.Context, rec Recreation, deleteSent func(co
 		return swapped, whyNotSwapped(done, drainer.moved, err)
 	}
 	return swapped, r.awaitName(ctx, rec) // the messages of the tiers come to the new queue, too
+}
+
+// mayDrain reports whether messages may be moved out of the queue while the fence is closed. Otherwise a message ends the swap.
+func (r *Recreator) mayDrain(ctx context.Context, rec Recreation) (bool, error) {
+	if rec.WithoutHold || r.hasSingleActiveConsumer(rec.Queue.Name) {
+		return false, nil
+	}
+	err := r.checkMovable(ctx, rec.Queue.Name, 0)
+	if reason := ReasonOf(err); reason == LossyDeliveries || reason == LossyDeadLetters {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // awaitName waits until RabbitMQ has written the name of a new queue to disk, unless no messages will be moved to the queue.
@@ -109,12 +123,12 @@ func (r *Recreator) emptyAgain(ctx context.Context, rec Recreation, swapped *Swa
 }
 
 // checkUnbound fails if another client has bound the queue since emptyAgain, because RabbitMQ would delete the binding with the queue.
-// The error has no Reason: the next call of Swap moves the binding to the hold. A binding that comes in the 0.3 s between this check and
-// the delete is lost.
+// The next call of Swap moves the binding to the hold. If the client binds the queue again each time, the recreation is backed out in
+// the end, as with NotProven. A binding that comes in the 0.3 s between this check and the delete is lost.
 func (r *Recreator) checkUnbound(ctx context.Context, rec Recreation) error {
 	bindings, err := r.bindingsOf(ctx, rec, rec.Queue.Name)
 	if err == nil && len(bindings) > 0 {
-		err = fmt.Errorf("queue %q: another client has just bound the queue to exchange %q", rec.Queue.Name, bindings[0].Source)
+		err = refuse(NotProven, "queue %q: another client has just bound the queue to exchange %q", rec.Queue.Name, bindings[0].Source)
 	}
 	return err
 }

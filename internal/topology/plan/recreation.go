@@ -172,6 +172,16 @@ type Moment struct {
 	Now       time.Time
 }
 
+// ResetAttempts resets the count of failed attempts if the user may have removed their cause: the spec was changed, the plan was approved
+// anew, or the recreation was aborted, which a later approval ends.
+func (m *Moment) ResetAttempts() {
+	isApprovedAnew := m.Approved != "" && m.Approved == m.PlanHash && m.Approved != m.Status.ApprovedPlanHash
+	if isApprovedAnew || m.isAborted() || m.Generation != m.Status.AttemptsGeneration {
+		m.Status.Attempts = 0
+	}
+	m.Status.AttemptsGeneration = m.Generation
+}
+
 // Verdict is whether a recreation begins. If not, it has the reason and message of the condition.
 type Verdict struct {
 	Begins          bool
@@ -196,8 +206,8 @@ func (r Recreation) Permit(m Moment) Verdict {
 			"recreation %s of queue %q was aborted. Remove the annotation %s, and Warren starts again",
 			m.Aborted, r.Queue.Name, v1alpha1.AbortRecreationAnnotation)}
 	case m.Status.Attempts >= maxRecreationAttempts && last != nil:
-		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: fmt.Sprintf("%d attempts failed, the last one because %s",
-			m.Status.Attempts, last.Message)}
+		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: fmt.Sprintf("%d attempts failed, the last one because %s. "+
+			"Warren tries again when you change the spec, or when you abort and then approve the recreation", m.Status.Attempts, last.Message)}
 	case r.NeedsApproval(m.Settings) && !m.isApproved():
 		return r.approvalNeeded(m)
 	}
@@ -295,7 +305,7 @@ func waitAfter(last v1alpha1.RecreationResult) time.Duration {
 func retryWait(m Moment) time.Duration {
 	last := m.Status.LastResult
 	waits := last != nil && last.Result == v1alpha1.RecreationBackedOut && last.Reason != v1alpha1.BackOutAborted
-	if !waits {
+	if !waits || countsAsAttempt(last.Reason) && m.Status.Attempts == 0 { // see ResetAttempts
 		return 0
 	}
 	return waitAfter(*last) - m.Now.Sub(last.Time.Time)

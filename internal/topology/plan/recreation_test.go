@@ -229,6 +229,44 @@ func TestWhenARecreationIsPermitted(t *testing.T) {
 	}
 }
 
+// Otherwise Warren would stay blocked after a user has done what the message of the condition advises.
+func TestAttemptsAreForgottenWhenTheUserActs(t *testing.T) {
+	t.Parallel()
+	main := plan.Recreation{Queue: topology.Queue{Name: "orders", Role: v1alpha1.RoleMain}}
+	for name, test := range map[string]struct {
+		change   func(*plan.Moment)
+		attempts int32
+		want     string // the reason; empty if it is permitted
+	}{
+		"nothing has changed":      {func(*plan.Moment) {}, 3, v1alpha1.ReasonRecreationBlocked},
+		"the spec has changed":     {func(m *plan.Moment) { m.Generation++ }, 0, ""},
+		"another plan is approved": {func(m *plan.Moment) { m.PlanHash, m.Approved = "new", "new" }, 0, ""},
+		"the plan has changed":     {func(m *plan.Moment) { m.PlanHash = "new" }, 3, v1alpha1.ReasonRecreationBlocked},
+		"it is aborted":            {func(m *plan.Moment) { m.Aborted = "id" }, 0, v1alpha1.ReasonRecreationAborted},
+		"it was aborted and then approved": {func(m *plan.Moment) {
+			m.Aborted = "id"
+			m.ResetAttempts()
+			m.Aborted = ""
+		}, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := plan.Moment{
+				Settings: topology.Recreation{Policy: v1alpha1.RecreatePolicyMigrate}, Generation: 7, PlanHash: "h", Approved: "h", Now: now,
+				Status: v1alpha1.RecreationStatus{
+					ID: "id", Attempts: 3, AttemptsGeneration: 7, ApprovedPlanHash: "h", ApprovedGeneration: 7,
+					LastResult: wentBack("old", v1alpha1.BackOutPublishersPastBindings, time.Second),
+				},
+			}
+			test.change(&m)
+			m.ResetAttempts()
+			topologytest.Equal(t, "attempts", test.attempts, m.Status.Attempts)
+			topologytest.Equal(t, "generation of the attempts", m.Generation, m.Status.AttemptsGeneration)
+			topologytest.Equal(t, "reason", test.want, main.Permit(m).Reason)
+		})
+	}
+}
+
 func TestWhenARecreationBegins(t *testing.T) {
 	t.Parallel()
 	atMostOnce := vhost.Queue{Arguments: vhost.Arguments{vhost.ArgDeadLetterExchange: "dlx"}}
@@ -336,7 +374,8 @@ func TestFinished(t *testing.T) {
 	t.Parallel()
 	at := metav1.NewTime(now)
 	begun := v1alpha1.RecreationStatus{
-		ID: "id", Queue: "orders", Phase: v1alpha1.RecreationGivingBack, NewArguments: "{}", DeleteSent: true, Attempts: 1,
+		ID: "id", Queue: "orders", Phase: v1alpha1.RecreationGivingBack, NewArguments: "{}", DeleteSent: true,
+		Attempts: 1, AttemptsGeneration: 3,
 		Hold: "hold", Moved: 7, Bindings: []v1alpha1.RecordedBinding{{Source: "events"}}, ApprovedPlanHash: "h", ApprovedGeneration: 3,
 	}
 	topologytest.Equal(t, "completed", v1alpha1.RecreationStatus{
@@ -351,7 +390,8 @@ func TestFinished(t *testing.T) {
 		back := begun
 		back.BackOutReason, back.BackOutMessage, back.DeleteSent = reason, "of a reason", false
 		topologytest.Equal(t, reason, v1alpha1.RecreationStatus{
-			Queue: "orders", NewArguments: "{}", Attempts: attempts, ApprovedPlanHash: "h", ApprovedGeneration: 3,
+			Queue: "orders", NewArguments: "{}", Attempts: attempts, AttemptsGeneration: 3, ApprovedPlanHash: "h",
+			ApprovedGeneration: 3,
 			LastResult: &v1alpha1.RecreationResult{
 				ID: "id", Queue: "orders", Result: v1alpha1.RecreationBackedOut, Reason: reason, Message: "of a reason", Time: at,
 			},
@@ -370,8 +410,8 @@ func TestPlanned(t *testing.T) {
 	}{
 		"the first one": {want: v1alpha1.RecreationStatus{ID: "new"}},
 		"as before": {
-			former: &v1alpha1.RecreationStatus{ID: "id", Queue: "orders", NewArguments: `{"x-message-ttl":5}`, Attempts: 1, LastResult: last},
-			want:   v1alpha1.RecreationStatus{ID: "id", Attempts: 1, LastResult: last},
+			former: &v1alpha1.RecreationStatus{ID: "id", Queue: "orders", NewArguments: `{"x-message-ttl":5}`, Attempts: 1, AttemptsGeneration: 7, LastResult: last},
+			want:   v1alpha1.RecreationStatus{ID: "id", Attempts: 1, AttemptsGeneration: 7, LastResult: last},
 		},
 		"after it went back": {
 			former: &v1alpha1.RecreationStatus{Queue: "orders", NewArguments: `{"x-message-ttl":5}`, Attempts: 1, LastResult: last},
@@ -432,7 +472,7 @@ func TestConsequences(t *testing.T) {
 		{For: "publishers", Text: `through exchange "audit", "shop": not affected`},
 		{Text: byName},
 		{For: "retries", Text: "orders.retry.30s: their messages wait about a second longer"},
-		{For: "afterwards", Text: "moved messages lose their exchange, and delivery counts and x-death counts start anew; " +
+		{For: "afterwards", Text: "moved messages lose their exchange; their delivery counts, x-death counts, message TTL and expiration start anew; " +
 			`clients that declare queue "orders" must use the new arguments`},
 	}, main.Consequences(topology.Recreation{Policy: v1alpha1.RecreatePolicyMigrate, MaxReady: 100_000}, 812, []string{"orders.retry.30s"}))
 	main.Bindings = nil

@@ -124,7 +124,7 @@ func Planned(former *v1alpha1.RecreationStatus, queue topology.Queue, newID func
 		planned.Pause = former.Pause
 		if former.Queue == planned.Queue && former.NewArguments == planned.NewArguments {
 			planned.ID, planned.LastResult = former.ID, former.LastResult
-			planned.Attempts, planned.Pauses = former.Attempts, former.Pauses
+			planned.Attempts, planned.AttemptsGeneration, planned.Pauses = former.Attempts, former.AttemptsGeneration, former.Pauses
 		}
 	}
 	if planned.ID == "" {
@@ -144,7 +144,8 @@ func Finished(status v1alpha1.RecreationStatus, at metav1.Time) v1alpha1.Recreat
 	left.EndPause()
 	if status.BackOutReason != "" {
 		result.Result, result.Reason, result.Message = v1alpha1.RecreationBackedOut, status.BackOutReason, status.BackOutMessage
-		left.Queue, left.NewArguments, left.Attempts, left.Pauses = status.Queue, status.NewArguments, status.Attempts, status.Pauses
+		left.Queue, left.NewArguments, left.Pauses = status.Queue, status.NewArguments, status.Pauses
+		left.Attempts, left.AttemptsGeneration = status.Attempts, status.AttemptsGeneration
 		if countsAsAttempt(status.BackOutReason) {
 			left.Attempts++
 		}

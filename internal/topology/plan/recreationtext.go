@@ -35,7 +35,7 @@ func (r Recreation) Consequences(settings topology.Recreation, messages int64, t
 	}
 	after := fmt.Sprintf("clients that declare queue %q must use the new arguments", r.Queue.Name)
 	if moves {
-		after = "moved messages lose their exchange, and delivery counts and x-death counts start anew; " + after
+		after = "moved messages lose their exchange; their delivery counts, x-death counts, message TTL and expiration start anew; " + after
 	}
 	return append(all, Consequence{"afterwards", after})
 }

@@ -314,6 +314,17 @@ func TestBrokerUpgraded(t *testing.T) {
 	if notes := strings.Join(made.Notes, "; "); !strings.Contains(notes, "on an older RabbitMQ") {
 		t.Errorf("notes: %q", notes)
 	}
+	if made.Recreation != nil {
+		t.Errorf("recreatePolicy is Manual, and the plan has the consequences of a recreation: %v", made.Recreation)
+	}
+	inCluster.Spec.RecreatePolicy = v1alpha1.RecreatePolicyWhenEmpty
+	made, err = preview.AgainstStatus(inCluster, inCluster, vhost.RabbitMQ43, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made.Recreation == nil || !made.Recreation.NeedsApproval || len(made.Recreation.Consequences) == 0 {
+		t.Errorf("the plan to approve has no consequences: %+v", made.Recreation)
+	}
 }
 
 // If the spec changed while Warren was not running, the state of the broker is unknown.

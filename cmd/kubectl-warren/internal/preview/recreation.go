@@ -22,7 +22,7 @@ type Recreation struct {
 func previewRecreation(
 	cq, inCluster *v1alpha1.ConsumerQueue, comparison plan.Comparison, observed vhost.Observed, input plan.Input, known topology.Inventory,
 ) *Recreation {
-	if !input.WarrenRecreates || comparison.Upgraded {
+	if !input.WarrenRecreates {
 		return nil
 	}
 	next, found := plan.NextRecreation(comparison, known, observed, input)

@@ -28,6 +28,11 @@ func Approve(cq *v1alpha1.ConsumerQueue, hash string) (string, error) {
 	case hash != "" && hash != cq.Status.PlanHash:
 		return "", fmt.Errorf("%s: the plan has changed since you saw it. Run kubectl warren plan %s", named, cq.Name)
 	}
+	required := meta.FindStatusCondition(cq.Status.Conditions, v1alpha1.ConditionRecreationRequired)
+	isBlocked := required != nil && required.Reason == v1alpha1.ReasonRecreationBlocked
+	if isBlocked && cq.Annotations[v1alpha1.ApproveRecreationAnnotation] == cq.Status.PlanHash {
+		return "", fmt.Errorf("%s: the plan is already approved, and Warren does not begin: %s", named, required.Message)
+	}
 	annotate(cq, v1alpha1.ApproveRecreationAnnotation, cq.Status.PlanHash)
 	delete(cq.Annotations, v1alpha1.AbortRecreationAnnotation)
 	return fmt.Sprintf("%s: recreation approved, plan %s.", named, cq.Status.PlanHash), nil

@@ -15,6 +15,13 @@ func TestApprovalAndAbort(t *testing.T) {
 	underWay := &v1alpha1.RecreationStatus{ID: "k3v9q2m7xa", Queue: "orders", Phase: v1alpha1.RecreationEmptying}
 	swapped := &v1alpha1.RecreationStatus{ID: "k3v9q2m7xa", Queue: "orders", Phase: v1alpha1.RecreationGivingBack, DeleteSent: true}
 	waits := &v1alpha1.RecreationStatus{ID: "k3v9q2m7xa", Queue: "orders", Phase: v1alpha1.RecreationWaiting}
+	approvedAndBlocked := func(cq *v1alpha1.ConsumerQueue) {
+		cq.Annotations = map[string]string{v1alpha1.ApproveRecreationAnnotation: "sha256:6f1c"}
+		cq.Status.Conditions = []metav1.Condition{{
+			Type: v1alpha1.ConditionRecreationRequired, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRecreationBlocked,
+			Message: "3 attempts failed",
+		}}
+	}
 	abort := func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Abort(cq, "") }
 	approve := func(cq *v1alpha1.ConsumerQueue) (string, error) { return recreation.Approve(cq, "") }
 	for name, test := range map[string]struct {
@@ -42,6 +49,17 @@ func TestApprovalAndAbort(t *testing.T) {
 		"approve what is under way": {
 			change: func(cq *v1alpha1.ConsumerQueue) { cq.Status.Recreation = underWay },
 			say:    approve, want: "ConsumerQueue shop/orders: the recreation is under way. See kubectl warren status orders",
+		},
+		"approve what is approved and blocked": {
+			change: approvedAndBlocked, say: approve,
+			want: "ConsumerQueue shop/orders: the plan is already approved, and Warren does not begin: 3 attempts failed",
+		},
+		"approve what was blocked and is aborted": {
+			change: func(cq *v1alpha1.ConsumerQueue) {
+				approvedAndBlocked(cq)
+				cq.Status.Conditions[0].Reason = v1alpha1.ReasonRecreationAborted
+			},
+			say: approve, want: "ConsumerQueue shop/orders: recreation approved, plan sha256:6f1c.",
 		},
 		"abort nothing": {say: abort, want: "ConsumerQueue shop/orders: no recreation is planned or under way"},
 		"abort what waits": {
