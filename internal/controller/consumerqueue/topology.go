@@ -143,6 +143,7 @@ func (v *vhostScope) carryOut(ctx context.Context, comparison plan.Comparison, d
 		v.markConflict(*conflict)
 		return waiting{}, nil
 	}
+	v.location.Record(&v.status.Location)
 	if decided.Writes() && !v.claimWritten {
 		if err := v.verifyNotStale(ctx); err != nil {
 			return waiting{}, err // another reconciliation may just have declared it
