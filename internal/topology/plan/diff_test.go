@@ -637,13 +637,16 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 			},
 			want: []string{`orders: policy "high" sets max-length 1 over the queue's none: messages can be dropped or refused early`},
 		},
-		"of equal priority the first name": {
+		"of equal priority": {
 			spec: topologytest.Alone,
 			policies: []vhost.Policy{
 				{Name: "b", Pattern: vhost.ReadPattern("."), ApplyTo: "queues", Definition: definition{"message-ttl": 1}},
 				{Name: "a", Pattern: vhost.ReadPattern("."), ApplyTo: "queues", Definition: definition{"max-length": 1}},
 			},
-			want: []string{`orders: policy "a" sets max-length 1 over the queue's none: messages can be dropped or refused early`},
+			want: []string{
+				`orders: policy "b" may apply (Warren cannot tell, because of its pattern or an equal priority): it sets message-ttl 1 over the queue's none: messages expire early`,
+				`orders: policy "a" sets max-length 1 over the queue's none: messages can be dropped or refused early`,
+			},
 		},
 		"another name": {spec: topologytest.Alone, policies: []vhost.Policy{{Name: "p", Pattern: vhost.ReadPattern("^order$"), ApplyTo: "queues", Definition: definition{"message-ttl": 1}}}},
 		"the documentation's pattern": {
@@ -662,7 +665,7 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 				{Name: "above", Pattern: vhost.ReadPattern("^[[:alpha:]]"), ApplyTo: "queues", Priority: 2, Definition: definition{"message-ttl": 3}},
 			},
 			want: []string{
-				`orders: policy "above" may apply (Warren cannot tell whether its pattern matches): it sets message-ttl 3 over the queue's none: messages expire early`,
+				`orders: policy "above" may apply (Warren cannot tell, because of its pattern or an equal priority): it sets message-ttl 3 over the queue's none: messages expire early`,
 				`orders: policy "effective" sets message-ttl 2 over the queue's none: messages expire early`,
 			},
 		},
