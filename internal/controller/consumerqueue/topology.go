@@ -112,8 +112,10 @@ func (v *vhostScope) reconcile(ctx context.Context) (waiting, error) {
 	}
 	comparison := v.compare(ctx)
 	decided := v.postpone(plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy))
-	if err := v.reportDrift(ctx, comparison, decided); err != nil {
-		return waiting{}, err
+	if decided.Count() > 0 {
+		if err := v.reportDrift(ctx, comparison, decided); err != nil {
+			return waiting{}, err
+		}
 	}
 	if v.awaitsRefreshBeforeRemoval(comparison, decided) {
 		return forRefresh, nil
@@ -209,10 +211,25 @@ func postponedMessage(objects vhost.IDs) string {
 		consumercontract.Duration(redeclaredWithin), consumercontract.Duration(redeclareAgain))
 }
 
+// reportKnownDrift reports drift that the snapshot shows while the connection fails. It does not ask the broker, so it reports nothing
+// if connections of other namespaces are not placed yet.
+func (s *scope) reportKnownDrift(ctx context.Context, connection *brokers.Broker, version vhost.Version) error {
+	desired, refused := topology.Desired(s.cq, version)
+	if refused != nil || !s.isReady() || !isRecordedAt(s.status, connection) {
+		return nil
+	}
+	v, unplaced := s.resolveVHost(ctx, connection, version, desired)
+	if unplaced != nil {
+		return nil
+	}
+	comparison := v.compare(ctx)
+	return v.reportDrift(ctx, comparison, plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy))
+}
+
 // reportDrift writes into the status of a Ready resource that objects are missing, before they are declared again. The declaration
 // may have to wait, take long, or fail.
 func (v *vhostScope) reportDrift(ctx context.Context, comparison plan.Comparison, decided plan.Plan) error {
-	if !v.isReady() || !decided.Drift || decided.Count() == 0 {
+	if !v.isReady() || !decided.Drift {
 		return nil
 	}
 	v.countDetected(comparison.Drift(v.known, v.cq.Spec.DriftPolicy))
