@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -32,6 +33,8 @@ type vhostScope struct {
 	// owned are the objects that were this resource's own when the reconciliation began.
 	owned []v1alpha1.TopologyEntry
 	known topology.Inventory
+	// comparedAt is when the vhost was compared with the spec, before the slot, the claim and the declarations.
+	comparedAt time.Time
 	// postponed are missing objects that are not declared again yet, because others have deleted them too often.
 	postponed vhost.IDs
 }
@@ -110,6 +113,7 @@ func (v *vhostScope) reconcile(ctx context.Context) (waiting, error) {
 			return waiting{}, err
 		}
 	}
+	v.comparedAt = time.Now()
 	comparison := v.compare(ctx)
 	decided := v.postpone(plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy))
 	if decided.Count() > 0 {
@@ -162,6 +166,10 @@ func (v *vhostScope) carryOut(ctx context.Context, comparison plan.Comparison, d
 	decided.Failed = failedObjects(applied)
 	again := slices.DeleteFunc(decided.Drifted(), func(id vhost.ID) bool { return decided.Failed[id] })
 	v.redeclared.record(v.key(), again)
+	if errors.Is(applied, errOldComparison) {
+		v.orphaned.forget(v.key())
+		return forRefresh, nil
+	}
 	if applied != nil {
 		v.orphaned.forget(v.key()) // a retry may come much later, after a newer refresh
 	}
@@ -304,6 +312,13 @@ func (v *vhostScope) diffInput() plan.Input {
 	}
 }
 
+// removeWithin is how long after the comparison bindings and exchanges may be removed. The claim and the declarations may take longer,
+// and others may use the objects meanwhile.
+const removeWithin = time.Second
+
+// errOldComparison: everything was declared, and the removal needs a newer refresh.
+var errOldComparison = errors.New("the comparison is too old to remove objects")
+
 // apply declares what was decided, then removes what may go, and compares again.
 func (v *vhostScope) apply(
 	ctx context.Context, comparison plan.Comparison, decided plan.Plan,
@@ -315,6 +330,9 @@ func (v *vhostScope) apply(
 	removal := removalOf(plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy))
 	if applied != nil || !removesAny(removal) {
 		return comparison, applied
+	}
+	if time.Since(v.comparedAt) > removeWithin {
+		return comparison, errOldComparison
 	}
 	applied = v.connection.Remove(ctx, v.location.Cluster.Key(), removal)
 	if onlyInUse(applied) {
