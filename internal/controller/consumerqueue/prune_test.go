@@ -237,8 +237,8 @@ type slow struct {
 
 func (slow) Health() rabbit.Health { return rabbit.Health{} }
 
-func (s slow) DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error {
-	return s.deleter.DeleteEmpty(ctx, cluster, queues, stillWanted)
+func (s slow) DeleteEmpty(ctx context.Context, cluster string, queues []string, stillDeletable func(context.Context) error) error {
+	return s.deleter.DeleteEmpty(ctx, cluster, queues, stillDeletable)
 }
 
 // at returns a location with this cluster and vhost name.
