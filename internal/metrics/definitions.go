@@ -203,6 +203,6 @@ var (
 		"namespace", "name", "role")
 	StuckDeadLetters = gauge("warren_consumerqueue_stuck_dead_letters",
 		"Dead letters in the queues of a ConsumerQueue that RabbitMQ had not routed at the last two counts. No consumer receives them. "+
-			"Queues that delay returned messages are left out. See --message-counts-interval.",
+			"Queues that delay returned messages, by an argument or a policy, are left out. See --message-counts-interval.",
 		"namespace", "name")
 )

@@ -22,7 +22,21 @@ type Candidate struct {
 	Owned []v1alpha1.TopologyEntry
 	// Consents are the objects that it shares with other namespaces.
 	Consents topology.Consents
+	// doubt says whether Owned may come from another broker. It counts between namespaces only.
+	doubt doubt
 }
+
+// doubt is a reason why the objects of a status may be at another broker. A tenant can give its own broker any vhost and cluster ID.
+type doubt int
+
+const (
+	// certain: the status was recorded at the address of the view, or the view has no address to compare, or the namespace is the same.
+	certain doubt = iota
+	// claimed: the status of another namespace was recorded at another address.
+	claimed
+	// moved: the status of the ConsumerQueue of the view was recorded at another address than its connection has now.
+	moved
+)
 
 // Conflict is why a ConsumerQueue cannot have an object.
 type Conflict struct {
@@ -49,7 +63,8 @@ func (d overlap) theirs() v1alpha1.TopologyEntry {
 
 // FindConflict returns the first conflict that a candidate loses against the others; nil if there is none. ConsumerQueues can share
 // exchanges and dead-letter queues in the same role with equal settings, but no main queues and delay tiers. A candidate that holds
-// an object in its desired form wins, then a candidate that holds it in any form, then the older one, then the first by name.
+// an object in its desired form wins, then a candidate that holds it in any form, then the older one, then the first by name. Between
+// namespaces, a candidate that certainly holds the object wins first.
 func FindConflict(own Candidate, others []Candidate) *Conflict {
 	for _, other := range others {
 		for _, d := range overlaps(own.Desired, other.Desired) {
@@ -106,6 +121,10 @@ const (
 func (c Candidate) outranks(other Candidate, about overlap) bool {
 	mine, theirs := c.precedence(about.about), other.precedence(about.theirs())
 	switch {
+	case mine >= holder && c.doubt == certain && other.doubt == claimed:
+		return true
+	case theirs >= holder && c.doubt == moved && other.namespace() != c.namespace():
+		return false
 	case mine != theirs:
 		return mine > theirs
 	case !c.Created.Equal(other.Created):

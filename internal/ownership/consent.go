@@ -42,10 +42,15 @@ func (c Candidate) tenure(id vhost.ID) tenure {
 	return having
 }
 
-// holderOf returns the candidate with the best right to an object: the highest tenure, then the oldest, then the first by name.
+// hasForSure reports whether a candidate had an object in sync at this location.
+func (c Candidate) hasForSure(id vhost.ID) bool { return c.doubt == certain && c.tenure(id) >= having }
+
+// holderOf returns the candidate with the best right to an object: the highest tenure, then the least doubt, then the oldest, then
+// the first by name.
 func holderOf(id vhost.ID, all []Candidate) Candidate {
 	return slices.MinFunc(all, func(a, b Candidate) int {
-		return cmp.Or(-cmp.Compare(a.tenure(id), b.tenure(id)), a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
+		return cmp.Or(-cmp.Compare(a.tenure(id), b.tenure(id)), cmp.Compare(a.doubt, b.doubt),
+			a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
 	})
 }
 
@@ -58,7 +63,7 @@ func consenting(id vhost.ID, all []Candidate, holder, to string) bool {
 
 // lacksConsent reports whether a candidate may not start to share an object with its peers.
 func (c Candidate) lacksConsent(id vhost.ID, peers []Candidate) bool {
-	if c.tenure(id) >= having {
+	if c.hasForSure(id) {
 		return false
 	}
 	all := append(slices.Clip(peers), c)
@@ -70,7 +75,7 @@ func (c Candidate) lacksConsent(id vhost.ID, peers []Candidate) bool {
 func (v View) findMissingConsent(ctx context.Context, own Candidate, live client.Reader) (*Conflict, error) {
 	fields := own.Desired.Shareable()
 	for _, id := range slices.SortedFunc(maps.Keys(fields), vhost.ID.Compare) {
-		if own.tenure(id) >= having || !v.isAcrossNamespaces(id) {
+		if own.hasForSure(id) || !v.isAcrossNamespaces(id) {
 			continue
 		}
 		peers := slices.Collect(v.holders(id))
@@ -101,7 +106,7 @@ func (v View) reread(ctx context.Context, id vhost.ID, peers []Peer, live client
 		}
 		p.near = near
 		if now != nil {
-			p.Candidate = CandidateOf(now, v.version)
+			p.Candidate = v.rightful(now, CandidateOf(now, v.version))
 		}
 	}
 	return nil

@@ -26,13 +26,13 @@ type Peer struct {
 	foreign     bool
 	near        Nearness
 	terminating bool
-	// consents of the ConsumerQueue that owns the view.
-	consents topology.Consents
+	// view is the view in which it is a peer.
+	view View
 }
 
 // mayShare reports whether the ConsumerQueue that owns the view shares an object with a peer of another namespace.
 func (p Peer) mayShare(id vhost.ID) bool {
-	return slices.Contains(p.consents[id], v1alpha1.NamespaceName(p.namespace()))
+	return slices.Contains(p.view.consents[id], v1alpha1.NamespaceName(p.namespace()))
 }
 
 // CandidateOf returns a ConsumerQueue as a Candidate. A deleted ConsumerQueue has a right only to the objects that it owns.
@@ -58,11 +58,12 @@ func (p Peer) displayName() string {
 
 // holds reports whether the peer owns the object of an entry, or needs the object exactly in its current form. If the peer needs
 // other settings, deleting the object helps it. A peer of another namespace without consent holds only objects that it has had in
-// sync: naming an object must not be enough to keep it.
+// sync: naming an object must not be enough to keep it. If it may have had the object at another broker, it holds no object that the
+// ConsumerQueue of the view has for sure.
 func (p Peer) holds(entry v1alpha1.TopologyEntry) bool {
 	id := topology.IDOf(entry)
 	if p.foreign && !p.mayShare(id) {
-		return p.tenure(id) >= having
+		return p.tenure(id) >= having && (p.doubt == certain || !p.view.own().hasForSure(id))
 	}
 	owns := slices.ContainsFunc(p.Owned, func(owned v1alpha1.TopologyEntry) bool { return topology.IDOf(owned) == id })
 	return owns || (!p.terminating && entry.LastSyncedHash != "" && entry.LastSyncedHash == p.Desired.HashOf(id))
@@ -86,6 +87,8 @@ type View struct {
 	here    Location
 	version vhost.Version
 	locate  Locate
+	// address is where the connection opened the vhost; see OpenedAt.
+	address string
 	// consents of the ConsumerQueue itself.
 	consents topology.Consents
 	// activeOnly excludes ConsumerQueues that are being deleted; leftOut excludes further ones.
@@ -96,6 +99,13 @@ type View struct {
 // View returns the view of a ConsumerQueue.
 func (x *Index) View(self *v1alpha1.ConsumerQueue, here Location, version vhost.Version, locate Locate) View {
 	return View{index: x, self: self, here: here, version: version, locate: locate, consents: topology.ConsentsOf(self)}
+}
+
+// OpenedAt returns a view that compares the address at which the connection opened the vhost with the addresses in the statuses of
+// other namespaces. With an empty address the view believes all of them; see rabbit.Place.
+func (v View) OpenedAt(address string) View {
+	v.address = address
+	return v
 }
 
 // Active excludes the peers that are being deleted.
@@ -145,6 +155,7 @@ func (v View) SharedWith(entry v1alpha1.TopologyEntry) string {
 // that are certainly at the same location. If the ConsumerQueue would win only because a peer's holding or location is unknown,
 // it reads the peer from the API server, because the cache may be stale.
 func (v View) FindConflict(ctx context.Context, own Candidate, live client.Reader) (*Conflict, error) {
+	own.doubt = v.doubtOf(v.self)
 	disputing := v.disputing()
 	if conflict := FindConflict(own, candidatesOf(disputing, Same)); conflict != nil {
 		return conflict, nil
@@ -273,7 +284,7 @@ func (v View) peer(of *record) (Peer, bool) {
 		return Peer{}, false
 	}
 	return Peer{
-		Candidate: v.rightful(of.cq, of.candidate(v.version)), key: key, consents: v.consents,
+		Candidate: v.rightful(of.cq, of.candidate(v.version)), key: key, view: v,
 		foreign: v.isForeign(of.cq), near: near, terminating: of.isLeaving(),
 	}, true
 }
@@ -289,6 +300,26 @@ func (v View) nearness(cq *v1alpha1.ConsumerQueue) Nearness {
 	return NearnessTo(v.here, cq.Status, v.locate(cq))
 }
 
+// own returns the ConsumerQueue of the view with the objects in its status.
+func (v View) own() Candidate {
+	return Candidate{Owned: topology.OwnedView(v.self.Status.Topology), doubt: v.doubtOf(v.self)}
+}
+
+// doubtOf returns whether the inventory of a ConsumerQueue counts at this location against other namespaces. Equal cluster IDs do not
+// suffice, because another broker can return the ID of this one.
+func (v View) doubtOf(cq *v1alpha1.ConsumerQueue) doubt {
+	recorded := Recorded(cq.Status.Location)
+	switch {
+	case v.address == "", recorded.Cluster.Endpoint == v.address && v.here.IsIn(recorded):
+		return certain
+	case v.isForeign(cq):
+		return claimed
+	case client.ObjectKeyFromObject(cq) == client.ObjectKeyFromObject(v.self) && recorded.Cluster.Known():
+		return moved
+	}
+	return certain
+}
+
 // rightful removes objects that a ConsumerQueue of another namespace owns only by intent and does not specify. Another tenant can
 // forge intents, but must not gain more by them than by a spec.
 func (v View) rightful(cq *v1alpha1.ConsumerQueue, candidate Candidate) Candidate {
@@ -296,6 +327,7 @@ func (v View) rightful(cq *v1alpha1.ConsumerQueue, candidate Candidate) Candidat
 		intended := topology.Intended(entry) || entry.Kind == v1alpha1.KindBinding
 		return intended && !candidate.Desired.Wants(topology.IDOf(entry))
 	}
+	candidate.doubt = v.doubtOf(cq)
 	if v.isForeign(cq) && slices.ContainsFunc(candidate.Owned, forgeable) {
 		candidate.Owned = slices.DeleteFunc(slices.Clone(candidate.Owned), forgeable)
 	}

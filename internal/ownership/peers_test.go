@@ -220,6 +220,97 @@ func TestTheStatusOfAnotherNamespaceProvesNothing(t *testing.T) {
 	}
 }
 
+// A tenant has a ConsumerQueue in sync at its own broker, suspends it, and then leads its connection to the shared vhost. Its broker had a
+// vhost of the same name, and returned the ID of the shared cluster.
+func TestAStatusFromAnotherBrokerProvesNothing(t *testing.T) {
+	t.Parallel()
+	const spec = `{queue: {name: orders}, deadLetter: {exchange: {name: dead, type: direct}}}`
+	shared := Location{Cluster: vhost.Cluster{ID: "sha256:1", Name: "rabbit@a", Endpoint: "mq:5672"}, VHost: "/"}
+	synced := func(namespace, name, spec, endpoint string) *v1alpha1.ConsumerQueue {
+		cq := at(t, namespace, name, spec, true)
+		recorded := shared
+		recorded.Cluster.Endpoint = endpoint
+		recorded.Record(&cq.Status.Location)
+		return cq
+	}
+	victim := func() *v1alpha1.ConsumerQueue { return synced("shop", "orders", spec, "mq:5672") }
+	rival := func(endpoint string) *v1alpha1.ConsumerQueue { return older(synced("evil", "orders", spec, endpoint)) }
+	thief := func(endpoint string) *v1alpha1.ConsumerQueue {
+		return older(synced("evil", "thief", `{queue: {name: thief}, deadLetter: {queue: {name: orders.dlq}}}`, endpoint))
+	}
+	router := older(synced("evil", "router", `{queue: {name: router}, deadLetter: {exchange: {name: dead, type: direct}, queue: {name: router.dlq}, routingKey: orders.dlq}}`,
+		"evil:5672"))
+	edited := victim()
+	for i := range edited.Status.Topology {
+		edited.Status.Topology[i].LastSyncedHash = "of the spec before"
+	}
+	newcomer := at(t, "shop", "invoices", `{queue: {name: invoices}, deadLetter: {queue: {name: orders.dlq}}}`, false)
+	for name, test := range map[string]struct {
+		own      *v1alpha1.ConsumerQueue
+		others   []*v1alpha1.ConsumerQueue
+		address  string
+		conflict bool
+		shared   []string
+	}{
+		"the victim": {own: victim(), others: []*v1alpha1.ConsumerQueue{rival("evil:5672"), thief("evil:5672")}, address: "mq:5672"},
+		"the victim, from whose exchange the tenant claims a binding": {
+			own: victim(), others: []*v1alpha1.ConsumerQueue{router}, address: "mq:5672",
+		},
+		"the victim, whose spec has changed": {own: edited, others: []*v1alpha1.ConsumerQueue{rival("evil:5672")}, address: "mq:5672"},
+		"another ConsumerQueue of the victim's namespace": {
+			own: newcomer, others: []*v1alpha1.ConsumerQueue{victim(), thief("evil:5672")}, address: "mq:5672",
+			shared: []string{"orders", "orders.dlq"},
+		},
+		"the tenant": {
+			own: rival("evil:5672"), others: []*v1alpha1.ConsumerQueue{victim()}, address: "mq:5672",
+			conflict: true, shared: []string{"orders", "orders.dlq"},
+		},
+		"the tenant, at another address of the broker": {
+			own: rival("evil:5672"), others: []*v1alpha1.ConsumerQueue{victim()}, address: "ip:5672",
+			conflict: true, shared: []string{"orders", "orders.dlq"},
+		},
+		"the tenant, without consent": {
+			own: thief("evil:5672"), others: []*v1alpha1.ConsumerQueue{victim()}, address: "mq:5672",
+			conflict: true, shared: []string{"orders", "orders.dlq"},
+		},
+		"a holder that has had the queue here": {
+			own: victim(), others: []*v1alpha1.ConsumerQueue{rival("mq:5672")}, address: "mq:5672",
+			conflict: true, shared: []string{"orders", "orders.dlq"},
+		},
+		"a newcomer meets a holder at another address": {
+			own: at(t, "shop", "orders", spec, false), others: []*v1alpha1.ConsumerQueue{rival("ip:5672")}, address: "mq:5672",
+			conflict: true, shared: []string{"orders", "orders.dlq"},
+		},
+		"the address proves nothing": {
+			own: victim(), others: []*v1alpha1.ConsumerQueue{rival("evil:5672")}, conflict: true, shared: []string{"orders", "orders.dlq"},
+		},
+		"the connection of the holder moved, and another ConsumerQueue shares its queue": {
+			own: victim(), others: []*v1alpha1.ConsumerQueue{adopting(thief("ip:5672"))}, address: "ip:5672", shared: []string{"orders.dlq"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			view := indexed(append(test.others, test.own)...).View(test.own, shared, topologytest.V43, func(*v1alpha1.ConsumerQueue) Location {
+				return shared
+			}).OpenedAt(test.address)
+			var objects []client.Object
+			for _, cq := range test.others {
+				objects = append(objects, cq.DeepCopy())
+			}
+			conflict, err := view.FindConflict(t.Context(), CandidateOf(test.own, topologytest.V43), controllertest.Client(t, nil, objects...))
+			topologytest.Equal(t, "error", nil, err)
+			topologytest.Equal(t, "conflict", test.conflict, conflict != nil)
+			var found []string
+			for _, queue := range []string{"orders", "orders.dlq"} {
+				if view.SharedWith(v1alpha1.TopologyEntry{Kind: v1alpha1.KindQueue, Name: queue}) != "" {
+					found = append(found, queue)
+				}
+			}
+			topologytest.Equal(t, "shared", test.shared, found)
+		})
+	}
+}
+
 // A user who can edit a ConsumerQueue can write any object into its intents.
 func TestForgedIntentsGainNoMoreThanTheSpec(t *testing.T) {
 	t.Parallel()

@@ -24,10 +24,10 @@ type deleter struct {
 }
 
 func (d *deleter) DeleteEmpty(
-	ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error,
+	ctx context.Context, cluster string, queues []string, stillDeletable func(context.Context) error,
 ) error {
 	began := time.Now()
-	err := d.Deleter.DeleteEmpty(ctx, cluster, queues, stillWanted)
+	err := d.Deleter.DeleteEmpty(ctx, cluster, queues, stillDeletable)
 	if d.observer.TakeIgnored(queues) && err != nil {
 		d.observer.RequestRefresh() // another client may have deleted the queue
 	}

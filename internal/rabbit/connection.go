@@ -208,9 +208,9 @@ func (c *Connection) Remove(ctx context.Context, cluster string, removal Removal
 
 // DeleteEmpty deletes queues that are provably empty; see safedelete.Deleter. cluster is as for Remove.
 func (c *Connection) DeleteEmpty(
-	ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error,
+	ctx context.Context, cluster string, queues []string, stillDeletable func(context.Context) error,
 ) error {
-	return c.deleter.DeleteEmpty(ctx, cluster, queues, stillWanted)
+	return c.deleter.DeleteEmpty(ctx, cluster, queues, stillDeletable)
 }
 
 // Fences returns the names of this Owner's fences: the policies of running deletions, and the policies that the last refresh

@@ -2,7 +2,6 @@ package topology
 
 import (
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -16,7 +15,7 @@ func Advisories(cq *v1alpha1.ConsumerQueue, version vhost.Version) []v1alpha1.Ad
 	if err != nil {
 		return nil
 	}
-	return slices.Concat(lowDeliveryLimit(spec), refusedLater(cq, version))
+	return lowDeliveryLimit(spec)
 }
 
 func lowDeliveryLimit(spec resolved) []v1alpha1.Advisory {
@@ -29,22 +28,6 @@ func lowDeliveryLimit(spec resolved) []v1alpha1.Advisory {
 		Message: fmt.Sprintf("retry.maxAttempts is %d, and this broker (%s) counts deliveries across rejects: once a message has been "+
 			"rejected %d times, a lost connection dead-letters it; set queue.deliveryLimit to Unlimited or to at least retry.maxAttempts",
 			spec.maxAttempts, spec.version, limit),
-	}}
-}
-
-// refusedLater returns what this version accepts and a newer version refuses.
-func refusedLater(cq *v1alpha1.ConsumerQueue, version vhost.Version) []v1alpha1.Advisory {
-	desired, err := Desired(cq, version)
-	if err != nil {
-		return nil
-	}
-	binding, found := greedyBinding(desired.Bindings, desired.Exchanges)
-	if !found {
-		return nil
-	}
-	return []v1alpha1.Advisory{{
-		Code: v1alpha1.AdvisoryUnsupportedByNewerBroker, Name: binding.Source,
-		Message: greedyKey(binding) + ": change the key before the broker is upgraded",
 	}}
 }
 

@@ -34,34 +34,3 @@ func TestAdvisoryOfADeliveryLimitBelowAttempts(t *testing.T) {
 		})
 	}
 }
-
-func TestAdvisoryOfATopicKeyThatNewerBrokersRefuse(t *testing.T) {
-	t.Parallel()
-	refused := func(exchange, key string) []v1alpha1.Advisory {
-		return []v1alpha1.Advisory{{
-			Code: v1alpha1.AdvisoryUnsupportedByNewerBroker, Name: exchange,
-			Message: `routing key "` + key + `" of topic exchange "` + exchange + `" has more than two words "#", which RabbitMQ refuses from 4.3.5 on: ` +
-				"change the key before the broker is upgraded",
-		}}
-	}
-	for name, test := range map[string]struct {
-		spec    string
-		version vhost.Version
-		want    []v1alpha1.Advisory
-	}{
-		"three on 4.3.4": {`{bindings: [{exchange: {name: events, type: topic}, routingKeys: ["#.a.#.b.#"]}]}`, vhost.Version{Major: 4, Minor: 3, Patch: 4}, refused("events", "#.a.#.b.#")},
-		"amq.topic":      {`{bindings: [{exchange: {name: amq.topic}, routingKeys: ["#.#.#"]}]}`, vhost.RabbitMQ40, refused("amq.topic", "#.#.#")},
-		"of a delay tier": {
-			`{retry: {exchange: {name: retries, type: topic}, delayTiers: [{delay: 1s, routingKey: "#.a.#.b.#"}]}}`, vhost.RabbitMQ40,
-			refused("retries", "#.a.#.b.#"),
-		},
-		"two":                  {`{bindings: [{exchange: {name: events, type: topic}, routingKeys: ["#.a.#"]}]}`, vhost.RabbitMQ40, nil},
-		"as part of words":     {`{bindings: [{exchange: {name: events, type: topic}, routingKeys: ["a#.#b.#.#"]}]}`, vhost.RabbitMQ40, nil},
-		"on a direct exchange": {`{bindings: [{exchange: {name: events, type: direct}, routingKeys: ["#.#.#"]}]}`, vhost.RabbitMQ40, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			topologytest.Equal(t, "advisories", test.want, topology.Advisories(topologytest.ConsumerQueue(t, test.spec), test.version))
-		})
-	}
-}

@@ -9,15 +9,14 @@ import (
 )
 
 // greedyBinding returns the first binding of a topic exchange with more than two words "#" in its key. RabbitMQ refuses such a
-// key from 4.3.5 on. If the spec does not declare the exchange, its type is unknown here, and RabbitMQ itself refuses the key.
-func greedyBinding(bindings []Binding, exchanges []Exchange) (Binding, bool) {
+// key from 4.3.5 on. If the spec does not declare the exchange, only found has its type.
+func greedyBinding(desired Topology, found map[string]vhost.Exchange) (Binding, bool) {
 	topics := map[string]bool{"amq.topic": true}
-	for _, exchange := range exchanges {
-		if exchange.Declare && exchange.Type == v1alpha1.ExchangeTopic {
-			topics[exchange.Name] = true
-		}
+	for _, exchange := range desired.Exchanges {
+		declared := exchange.Declare && exchange.Type == v1alpha1.ExchangeTopic
+		topics[exchange.Name] = topics[exchange.Name] || declared || found[exchange.Name].Type == string(v1alpha1.ExchangeTopic)
 	}
-	for _, binding := range bindings {
+	for _, binding := range desired.Bindings {
 		if topics[binding.Source] && hashWords(binding.RoutingKey) > 2 {
 			return binding, true
 		}
@@ -40,9 +39,23 @@ func greedyKey(binding Binding) string {
 		binding.RoutingKey, binding.Source, vhost.RabbitMQ435)
 }
 
-// checkTopicKeys refuses bindings that a broker of this version refuses.
+// RefusedLater returns an advisory about a binding that a broker of this version accepts and a newer version refuses. found are the
+// exchanges at the broker.
+func RefusedLater(desired Topology, found map[string]vhost.Exchange, version vhost.Version) []v1alpha1.Advisory {
+	binding, exists := greedyBinding(desired, found)
+	if !exists || version.AtLeast(vhost.RabbitMQ435) {
+		return nil
+	}
+	return []v1alpha1.Advisory{{
+		Code: v1alpha1.AdvisoryUnsupportedByNewerBroker, Name: binding.Source,
+		Message: greedyKey(binding) + ": change the key before the broker is upgraded",
+	}}
+}
+
+// checkTopicKeys refuses bindings that a broker of this version refuses. RabbitMQ itself refuses a key if the spec does not declare the
+// exchange.
 func checkTopicKeys(desired Topology, version vhost.Version) error {
-	binding, found := greedyBinding(desired.Bindings, desired.Exchanges)
+	binding, found := greedyBinding(desired, nil)
 	if !found || !version.AtLeast(vhost.RabbitMQ435) {
 		return nil
 	}

@@ -1,6 +1,9 @@
 package vhost
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+)
 
 // Policy is a policy or operator policy that applies to queues.
 type Policy struct {
@@ -13,8 +16,33 @@ type Policy struct {
 	Definition Arguments
 }
 
-// Outranks reports whether the policy wins over another one that also matches. RabbitMQ applies only one policy to a queue: the
-// match with the highest priority (RabbitMQ documentation, "Policies"). Between equal priorities, the lower name wins here.
+// PoliciesOf returns the policy (or operator policy) that applies to a queue, and the policies that may apply instead, by priority:
+// Warren cannot decide whether they match, or they have the same priority and another definition. RabbitMQ applies one policy to a
+// queue: the match with the highest priority. Between equal priorities, its choice is not defined (RabbitMQ documentation, "Policies").
+func PoliciesOf(queue, queueType string, policies []Policy, operator bool) (effective *Policy, possible []*Policy) {
+	for i := range policies {
+		policy := &policies[i]
+		if policy.Operator != operator || effective != nil && policy.Priority < effective.Priority {
+			continue
+		}
+		match := policy.Match(queue, queueType)
+		if match != MatchNo {
+			possible = append(possible, policy)
+		}
+		if match == MatchYes && (effective == nil || policy.Outranks(effective)) {
+			effective = policy
+		}
+	}
+	if effective != nil {
+		possible = slices.DeleteFunc(possible, func(p *Policy) bool {
+			return p.Priority < effective.Priority || p.Definition.Equal(effective.Definition)
+		})
+	}
+	slices.SortStableFunc(possible, func(a, b *Policy) int { return cmp.Compare(b.Priority, a.Priority) })
+	return effective, possible
+}
+
+// Outranks reports whether the policy wins over another one that also matches. Between equal priorities, the lower name wins here.
 func (p *Policy) Outranks(other *Policy) bool {
 	return cmp.Or(cmp.Compare(p.Priority, other.Priority), cmp.Compare(other.Name, p.Name)) > 0
 }

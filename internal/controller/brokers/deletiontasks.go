@@ -24,7 +24,7 @@ type DeletionTasks struct {
 
 // emptyDeleter is the part of Changer that deletes empty queues.
 type emptyDeleter interface {
-	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error
+	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillDeletable func(context.Context) error) error
 }
 
 // tasksOfOne are the tasks of one ConsumerQueue.
@@ -46,8 +46,8 @@ type task struct {
 // Group is a list of queues that are deleted together, in this order.
 type Group struct {
 	Queues []string
-	// StillWanted is called right before the queues are fenced. It returns an error if they must stay.
-	StillWanted func(context.Context) error
+	// StillDeletable is called right before the queues are fenced. It returns an error if they must stay.
+	StillDeletable func(context.Context) error
 }
 
 // NewDeletionTasks returns an empty DeletionTasks. Attempts end with lifetime; over is called when an attempt has ended.
@@ -80,7 +80,7 @@ func (t *DeletionTasks) Ensure(
 	own.attempts[key] = next
 	go func() {
 		defer cancel()
-		err := connection.DeleteEmpty(ctx, cluster, g.Queues, g.StillWanted)
+		err := connection.DeleteEmpty(ctx, cluster, g.Queues, g.StillDeletable)
 		t.mu.Lock()
 		next.ended, next.hasResult, next.err = time.Now(), true, err
 		if err == nil {

@@ -10,6 +10,8 @@ import (
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 	"github.com/warren-mq/warren/internal/vhost"
@@ -75,6 +77,31 @@ func TestTheStatusReportsDriftWhileTheResourceWaitsForASlot(t *testing.T) {
 	topologytest.Equal(t, "Events", []string{eventDriftDetected}, reasonsOf(w.recorder.occurred))
 	done()
 	topologytest.Equal(t, "Events of the correction", []string{eventDriftCorrected}, reasonsOf(w.mustReconcile()))
+}
+
+// A broker that fails may have lost queues before. The status does not say InSync until the BrokerConnection is not Ready.
+func TestTheStatusReportsDriftWhileTheConnectionFails(t *testing.T) {
+	t.Parallel()
+	for name, policy := range map[string]v1alpha1.DriftPolicy{"Correct": v1alpha1.DriftPolicyCorrect, "Report": v1alpha1.DriftPolicyReport} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, controllertest.NewConsumerQueue(t, twoQueues))
+			w.mustReconcile()
+			cq := w.get()
+			cq.Spec.DriftPolicy = policy
+			if err := w.api.Update(t.Context(), cq); err != nil {
+				t.Fatal(err)
+			}
+			w.broker.SetHealth(func(h *rabbit.Health) { h.Err = brokererr.ErrUnreachable })
+			topologytest.Equal(t, "Events without drift", nil, reasonsOf(w.mustReconcile()))
+			topologytest.Equal(t, "Ready without drift", metav1.ConditionTrue, verdictOf(w.get().Status).Ready)
+			topologytest.Equal(t, "Events", []string{eventDriftDetected}, reasonsOf(w.deleteDLQ()))
+			got := verdictOf(w.get().Status)
+			topologytest.Equal(t, "is Ready", false, got.Ready == metav1.ConditionTrue)
+			topologytest.Equal(t, "state of dlq", v1alpha1.StateMissing, got.Queue)
+			topologytest.Equal(t, "is declared", false, w.hasQueue("dlq"))
+		})
+	}
 }
 
 func reasonsOf(occurred []occurrence) (reasons []string) {

@@ -64,7 +64,7 @@ func (r *Reconciler) view(
 			known[connection] = location
 		}
 		return location
-	}), nil
+	}).OpenedAt(own.Health().Place.Address), nil
 }
 
 // openedVHostBefore reports whether the BrokerConnection of a ConsumerQueue in another namespace has opened this vhost before, at the
@@ -100,10 +100,14 @@ func (r *Reconciler) SharesQueue(
 	return peers.Wants(id) || peers.WantedByConsent(id), true
 }
 
-// switchLocation clears the inventory of another cluster or vhost, so that nothing is deleted here because of it.
+// switchLocation clears the inventory of another cluster or vhost, so that nothing is deleted here because of it. A new address of the
+// same location is recorded only when no conflict was found: until then the inventory may come from another broker. See ADR 0015.
 func (r *report) switchLocation(here ownership.Location) {
 	before := ownership.Recorded(r.cq.Status.Location)
-	if !before.Cluster.Known() || here.IsIn(before) {
+	switch {
+	case here.IsIn(before) && here.Cluster.Endpoint != before.Cluster.Endpoint:
+		return
+	case here.IsIn(before), !before.Cluster.Known():
 		here.Record(&r.status.Location)
 		return
 	}

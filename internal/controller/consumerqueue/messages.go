@@ -2,6 +2,7 @@ package consumerqueue
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -18,6 +19,8 @@ import (
 	"github.com/warren-mq/warren/internal/controller/trigger"
 	"github.com/warren-mq/warren/internal/ownership"
 	"github.com/warren-mq/warren/internal/rabbit"
+	"github.com/warren-mq/warren/internal/topology/plan"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // updateMessages updates the counts of messages if the status is written anyway or its counts are outdated. The status keeps its
@@ -50,7 +53,7 @@ func countedMessages(status *v1alpha1.ConsumerQueueStatus, broker *brokers.Broke
 	if messages.AsOf.IsZero() || !isRecordedAt(status, broker) {
 		return nil, false
 	}
-	stuck := stuckDeadLetters(messages)
+	stuck := stuckDeadLetters(messages, broker)
 	if len(messages.Uncounted) > 0 {
 		counted = status.Messages.DeepCopy()
 		if counted != nil && stuck > 0 && (counted.Stuck == nil || *counted.Stuck < stuck) {
@@ -76,10 +79,17 @@ func countedMessages(status *v1alpha1.ConsumerQueueStatus, broker *brokers.Broke
 	return counted, true
 }
 
-// stuckDeadLetters returns how many dead letters wait to be routed in all counted queues.
-func stuckDeadLetters(messages rabbit.Messages) (stuck int64) {
-	for _, count := range messages.Stuck {
-		stuck += count
+// stuckDeadLetters returns how many dead letters wait to be routed in all counted queues. It leaves out queues that delay returned
+// messages, because RabbitMQ counts both together.
+func stuckDeadLetters(messages rabbit.Messages, broker *brokers.Broker) (stuck int64) {
+	if len(messages.Stuck) == 0 {
+		return 0
+	}
+	observed, _ := broker.Observe(vhost.Selection{Queues: slices.Collect(maps.Keys(messages.Stuck))})
+	for queue, count := range messages.Stuck {
+		if !plan.MayDelayReturned(queue, observed.Queues[queue], observed.Policies) {
+			stuck += count
+		}
 	}
 	return stuck
 }

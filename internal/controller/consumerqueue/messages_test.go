@@ -19,7 +19,9 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
+	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 func TestDiffersInMagnitude(t *testing.T) {
@@ -144,6 +146,36 @@ func TestStuckDeadLettersInStatus(t *testing.T) {
 	topologytest.Equal(t, "written while the dead-letter queue still does not answer", false, w.counted(nil))
 	topologytest.Equal(t, "written again", true, w.counted(map[string]int{"dlq": 0}))
 	topologytest.Equal(t, "stuck at the end", (*int64)(nil), w.get().Status.Messages.Stuck)
+}
+
+// RabbitMQ counts stuck and delayed messages together. A policy decides, too, whether a queue delays returned messages.
+func TestStuckDeadLettersOfQueuesThatDelay(t *testing.T) {
+	t.Parallel()
+	const delaying = `{retry: {strategy: Requeue, redeliveryDelay: {min: 1s, max: 1m}}}`
+	for name, test := range map[string]struct {
+		spec   string
+		policy vhost.Arguments
+		stuck  bool
+	}{
+		"none delays":                      {`{retry: {policy: None}}`, nil, true},
+		"the arguments delay":              {delaying, nil, false},
+		"a policy disables the delay":      {delaying, vhost.Arguments{vhost.KeyDelayedRetryType: topology.DelayedRetryDisabled}, true},
+		"a policy delays":                  {`{retry: {policy: None}}`, vhost.Arguments{vhost.KeyDelayedRetryType: "all", vhost.KeyDelayedRetryMin: int64(1000)}, false},
+		"a policy that concerns no delays": {`{retry: {policy: None}}`, vhost.Arguments{vhost.KeyMaxLength: int64(1000)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, controllertest.ConsumerQueue(t, test.spec))
+			w.broker.Change(func(s *snapshot.Snapshot) {
+				s.Policies = []vhost.Policy{{Name: "p", Pattern: vhost.ReadPattern("^orders$"), Definition: test.policy}}
+			})
+			w.broker.SetStuck("orders", 5)
+			w.broker.SetMessages("orders", 5)
+			w.mustReconcile()
+			messages := w.get().Status.Messages
+			topologytest.Equal(t, "stuck", test.stuck, messages != nil && messages.Stuck != nil)
+		})
+	}
 }
 
 // The status is written when a number changes its magnitude, and for no other count.

@@ -146,6 +146,6 @@ func (r *Reconciler) emitMessages(emit metrics.Emit, cq *v1alpha1.ConsumerQueue)
 		}
 	}
 	if len(counted.Of) > 0 {
-		metrics.StuckDeadLetters.Emit(emit, float64(stuckDeadLetters(counted)), cq.Namespace, cq.Name)
+		metrics.StuckDeadLetters.Emit(emit, float64(stuckDeadLetters(counted, broker)), cq.Namespace, cq.Name)
 	}
 }

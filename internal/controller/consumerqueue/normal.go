@@ -50,7 +50,7 @@ func (s *scope) reconcileNormal(ctx context.Context) (reconciled, error) {
 }
 
 // reconcileThrough continues with a BrokerConnection. While the BrokerConnection connects, or fails for less time than a restart
-// of the broker takes, it writes nothing, except for a new generation that must wait.
+// of the broker takes, it writes nothing, except for a new generation that must wait, and for drift that the snapshot shows.
 func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnection) (reconciled, error) {
 	connection, version, usable := s.pool.Usable(bc)
 	ready := conditions.ReadyOf(bc)
@@ -62,6 +62,8 @@ func (s *scope) reconcileThrough(ctx context.Context, bc *v1alpha1.BrokerConnect
 	if !usable || connection.Health().Err != nil {
 		if s.cq.Generation != s.status.ObservedGeneration {
 			s.setConditions(summaryOfWaiting(v1alpha1.ReasonConnectionNotReady, fmt.Sprintf("BrokerConnection %q is connecting", bc.Name)))
+		} else if usable {
+			return reconciled{}, s.reportKnownDrift(ctx, connection, version)
 		}
 		return reconciled{}, nil // its connection will send a notice
 	}

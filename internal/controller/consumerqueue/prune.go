@@ -43,7 +43,7 @@ func (v *vhostScope) prune(comparison *plan.Comparison) {
 			} else {
 				queues := []string{orphan.Entry.Name}
 				trying = append(trying, queues)
-				g := brokers.Group{Queues: queues, StillWanted: v.stillLeaving(orphan.Entry)}
+				g := brokers.Group{Queues: queues, StillDeletable: v.stillDeletable(orphan.Entry)}
 				before := v.blockerWhileChecking(orphan.Entry)
 				known, err := v.deletions.Ensure(owner, v.connection, v.location.Cluster.Key(), g, v.checkAgain(orphan.Entry, before))
 				block = reasonToKeep(err)
@@ -73,10 +73,10 @@ func (v *vhostScope) checkAgain(entry v1alpha1.TopologyEntry, before plan.Blocke
 	return min(max(time.Duration(ttl)*time.Millisecond/emptyAgainShare, emptyAgain), latestEmptyAgain)
 }
 
-// stillLeaving returns the check right before a queue is fenced: another client may have begun to dead-letter there, or another
+// stillDeletable returns the check right before a queue is fenced: another client may have begun to dead-letter there, or another
 // ConsumerQueue may want it. One catch-up serves all checks that wait. It may take a refresh, which waits for others, so the check
 // sets no time limit. The check holds no slot of deletions.
-func (v *vhostScope) stillLeaving(entry v1alpha1.TopologyEntry) func(context.Context) error {
+func (v *vhostScope) stillDeletable(entry v1alpha1.TopologyEntry) func(context.Context) error {
 	now := *v
 	now.scope = v.frozen()
 	return func(ctx context.Context) (err error) {

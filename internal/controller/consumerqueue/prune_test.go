@@ -237,8 +237,8 @@ type slow struct {
 
 func (slow) Health() rabbit.Health { return rabbit.Health{} }
 
-func (s slow) DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error {
-	return s.deleter.DeleteEmpty(ctx, cluster, queues, stillWanted)
+func (s slow) DeleteEmpty(ctx context.Context, cluster string, queues []string, stillDeletable func(context.Context) error) error {
+	return s.deleter.DeleteEmpty(ctx, cluster, queues, stillDeletable)
 }
 
 // at returns a location with this cluster and vhost name.
@@ -275,3 +275,24 @@ func TestCheckAgain(t *testing.T) {
 }
 
 func (slow) Observe(vhost.Selection) (vhost.Observed, bool) { return vhost.Observed{}, true }
+
+// The claim and the declarations may take long. A removal then waits for a newer refresh, because others may use the object by now.
+func TestARemovalAfterLongDeclarationsWaitsForARefresh(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.NewConsumerQueue(t, `{bindings: [{exchange: {name: events, type: topic}, routingKeys: [old]}]}`))
+	w.mustReconcile()
+	w.edit(controllertest.NewConsumerQueue(t, `{bindings: [{exchange: {name: events, type: topic}, routingKeys: [new]}]}`).Spec)
+	bound := func(key string) bool {
+		observed, _ := w.broker.Observe(vhost.Selection{Queues: []string{"orders"}, Exchanges: []string{"events"}})
+		return observed.Has(vhost.Binding{Source: "events", Destination: "orders", RoutingKey: key}.ID())
+	}
+	v := w.vhostScope()
+	comparison := v.compare(t.Context())
+	v.comparedAt = time.Now().Add(-2 * time.Second)
+	waits, err := v.carryOut(t.Context(), comparison, plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy))
+	topologytest.Equal(t, "error", nil, err)
+	topologytest.Equal(t, "waits for a refresh", true, waits == forRefresh)
+	topologytest.Equal(t, "bound", []bool{true, true}, []bool{bound("old"), bound("new")})
+	w.mustReconcile()
+	topologytest.Equal(t, "bound in the end", []bool{false, true}, []bool{bound("old"), bound("new")})
+}

@@ -253,7 +253,7 @@ func (t *teardown) undecided(
 }
 
 func (t *teardown) deleteEmpty(cluster string, queues []string, shared sharing) error {
-	g := brokers.Group{Queues: queues, StillWanted: t.stillUnneeded(cluster, queues, shared)}
+	g := brokers.Group{Queues: queues, StillDeletable: t.stillDeletable(cluster, queues, shared)}
 	known, err := t.deletions.Ensure(t.key(), t.connection, cluster, g, terminationRetry)
 	if !known {
 		return errInProgress
@@ -261,9 +261,9 @@ func (t *teardown) deleteEmpty(cluster string, queues []string, shared sharing) 
 	return err
 }
 
-// stillUnneeded returns the check right before queues are fenced: another client may have begun to dead-letter there, or another
-// ConsumerQueue may want them. See stillLeaving.
-func (t *teardown) stillUnneeded(cluster string, queues []string, shared sharing) func(context.Context) error {
+// stillDeletable returns the check right before queues are fenced: another client may have begun to dead-letter there, or another
+// ConsumerQueue may want them. See vhostScope.stillDeletable.
+func (t *teardown) stillDeletable(cluster string, queues []string, shared sharing) func(context.Context) error {
 	now := *t
 	now.scope = t.frozen()
 	return func(ctx context.Context) error {

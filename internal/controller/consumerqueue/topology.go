@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -32,6 +33,8 @@ type vhostScope struct {
 	// owned are the objects that were this resource's own when the reconciliation began.
 	owned []v1alpha1.TopologyEntry
 	known topology.Inventory
+	// comparedAt is when the vhost was compared with the spec, before the slot, the claim and the declarations.
+	comparedAt time.Time
 	// postponed are missing objects that are not declared again yet, because others have deleted them too often.
 	postponed vhost.IDs
 }
@@ -110,10 +113,13 @@ func (v *vhostScope) reconcile(ctx context.Context) (waiting, error) {
 			return waiting{}, err
 		}
 	}
+	v.comparedAt = time.Now()
 	comparison := v.compare(ctx)
 	decided := v.postpone(plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy))
-	if err := v.reportDrift(ctx, comparison, decided); err != nil {
-		return waiting{}, err
+	if decided.Count() > 0 {
+		if err := v.reportDrift(ctx, comparison, decided); err != nil {
+			return waiting{}, err
+		}
 	}
 	if v.awaitsRefreshBeforeRemoval(comparison, decided) {
 		return forRefresh, nil
@@ -143,6 +149,7 @@ func (v *vhostScope) carryOut(ctx context.Context, comparison plan.Comparison, d
 		v.markConflict(*conflict)
 		return waiting{}, nil
 	}
+	v.location.Record(&v.status.Location)
 	if decided.Writes() && !v.claimWritten {
 		if err := v.verifyNotStale(ctx); err != nil {
 			return waiting{}, err // another reconciliation may just have declared it
@@ -159,6 +166,10 @@ func (v *vhostScope) carryOut(ctx context.Context, comparison plan.Comparison, d
 	decided.Failed = failedObjects(applied)
 	again := slices.DeleteFunc(decided.Drifted(), func(id vhost.ID) bool { return decided.Failed[id] })
 	v.redeclared.record(v.key(), again)
+	if errors.Is(applied, errOldComparison) {
+		v.orphaned.forget(v.key())
+		return forRefresh, nil
+	}
 	if applied != nil {
 		v.orphaned.forget(v.key()) // a retry may come much later, after a newer refresh
 	}
@@ -208,10 +219,25 @@ func postponedMessage(objects vhost.IDs) string {
 		consumercontract.Duration(redeclaredWithin), consumercontract.Duration(redeclareAgain))
 }
 
+// reportKnownDrift reports drift that the snapshot shows while the connection fails. It does not ask the broker, so it reports nothing
+// if connections of other namespaces are not placed yet.
+func (s *scope) reportKnownDrift(ctx context.Context, connection *brokers.Broker, version vhost.Version) error {
+	desired, refused := topology.Desired(s.cq, version)
+	if refused != nil || !s.isReady() || !isRecordedAt(s.status, connection) {
+		return nil
+	}
+	v, unplaced := s.resolveVHost(ctx, connection, version, desired)
+	if unplaced != nil {
+		return nil
+	}
+	comparison := v.compare(ctx)
+	return v.reportDrift(ctx, comparison, plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy))
+}
+
 // reportDrift writes into the status of a Ready resource that objects are missing, before they are declared again. The declaration
 // may have to wait, take long, or fail.
 func (v *vhostScope) reportDrift(ctx context.Context, comparison plan.Comparison, decided plan.Plan) error {
-	if !v.isReady() || !decided.Drift || decided.Count() == 0 {
+	if !v.isReady() || !decided.Drift {
 		return nil
 	}
 	v.countDetected(comparison.Drift(v.known, v.cq.Spec.DriftPolicy))
@@ -286,6 +312,13 @@ func (v *vhostScope) diffInput() plan.Input {
 	}
 }
 
+// removeWithin is how long after the comparison bindings and exchanges may be removed. The claim and the declarations may take longer,
+// and others may use the objects meanwhile.
+const removeWithin = time.Second
+
+// errOldComparison: everything was declared, and the removal needs a newer refresh.
+var errOldComparison = errors.New("the comparison is too old to remove objects")
+
 // apply declares what was decided, then removes what may go, and compares again.
 func (v *vhostScope) apply(
 	ctx context.Context, comparison plan.Comparison, decided plan.Plan,
@@ -297,6 +330,9 @@ func (v *vhostScope) apply(
 	removal := removalOf(plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy))
 	if applied != nil || !removesAny(removal) {
 		return comparison, applied
+	}
+	if time.Since(v.comparedAt) > removeWithin {
+		return comparison, errOldComparison
 	}
 	applied = v.connection.Remove(ctx, v.location.Cluster.Key(), removal)
 	if onlyInUse(applied) {

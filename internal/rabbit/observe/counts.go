@@ -7,7 +7,6 @@ import (
 
 	"github.com/warren-mq/warren/internal/rabbit/management"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
-	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // countsShare is the least wait between two counts, as a multiple of the time that the last one took.
@@ -21,8 +20,8 @@ type Messages struct {
 	AsOf time.Time
 	// Of maps each counted queue that exists to its number of messages. A queue declared after the count counts as empty.
 	Of map[string]int64
-	// Stuck has the number of dead letters that waited to be routed at two counts in a row, for each queue with any. It leaves out
-	// queues that delay returned messages, because RabbitMQ counts both together.
+	// Stuck has the number of dead letters that waited to be routed at two counts in a row, for each queue with any. RabbitMQ counts
+	// returned messages that it delays together with them.
 	Stuck map[string]int64
 	// Uncounted are existing queues that did not answer, for example because their leader is down; nil if there are none.
 	Uncounted []string
@@ -141,13 +140,13 @@ func (o *Observer) Messages(queues []string) Messages {
 	found := Messages{AsOf: last.asOf, Of: make(map[string]int64, len(queues)), Stuck: map[string]int64{}}
 	current.store.View(func(s *snapshot.Snapshot) {
 		for _, queue := range queues {
-			known, exists := s.Queues[queue]
+			_, exists := s.Queues[queue]
 			switch {
 			case exists && last.uncounted[queue]:
 				found.Uncounted = append(found.Uncounted, queue)
 			case exists:
 				found.Of[queue] = last.messages[queue].Messages
-				if stuck := last.stuck[queue]; stuck > 0 && known.Arguments[vhost.ArgDelayedRetryType] == nil {
+				if stuck := last.stuck[queue]; stuck > 0 {
 					found.Stuck[queue] = stuck
 				}
 			}

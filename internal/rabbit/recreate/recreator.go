@@ -49,7 +49,7 @@ type Changer interface {
 
 // Deleter is the part of safedelete that a recreation uses.
 type Deleter interface {
-	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error
+	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillDeletable func(context.Context) error) error
 	Recreate(ctx context.Context, cluster string, recreation safedelete.Recreation) (safedelete.Recreated, error)
 	SettleRecreation(ctx context.Context, cluster string, queue topology.Queue) (isNew bool, err error)
 	CheckNoDelete(ctx context.Context, cluster, queue string) error

@@ -146,8 +146,8 @@ func (b *batch) ask() {
 	for i, g := range b.groups {
 		if answers[i] = g.ctx.Err(); answers[i] != nil {
 			answers[i] = b.deleter.errs.Unreachable(answers[i])
-		} else if g.stillWanted != nil {
-			all.Go(func() { answers[i] = g.stillWanted(g.ctx) })
+		} else if g.stillDeletable != nil {
+			all.Go(func() { answers[i] = g.stillDeletable(g.ctx) })
 		}
 	}
 	all.Wait()

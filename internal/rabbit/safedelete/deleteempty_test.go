@@ -272,7 +272,7 @@ func TestDeleteEmptyRefusesBeforeItTouchesAnything(t *testing.T) {
 }
 
 // DeleteEmpty asks the caller again immediately before it sets the fence. An error of the caller ends the call, and nothing was changed.
-func TestDeleteEmptyAsksWhetherItIsStillWanted(t *testing.T) {
+func TestDeleteEmptyAsksWhetherItIsStillDeletable(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeclareQueue("q", rabbittest.Quorum(nil))
 		config := rabbittest.ConfigOf(vh)

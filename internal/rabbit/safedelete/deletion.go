@@ -65,10 +65,10 @@ const (
 // the fence closed until the queue is deleted. The proof does not use the broker's statistics. The fence cannot stop a message that
 // expires, or is dead-lettered at most once, into the queue within the last millisecond.
 //
-// stillWanted, if it is not nil, is called right before the fence goes up, after all waiting. An error of stillWanted ends the
+// stillDeletable, if it is not nil, is called right before the fence goes up, after all waiting. An error of stillDeletable ends the
 // call before anything is changed at the broker, and is returned as it is.
 func (d *Deleter) DeleteEmpty(
-	ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error,
+	ctx context.Context, cluster string, queues []string, stillDeletable func(context.Context) error,
 ) error {
 	queues = unique(queues)
 	if err := d.mayDelete(cluster, queues); err != nil || len(queues) == 0 {
@@ -79,7 +79,7 @@ func (d *Deleter) DeleteEmpty(
 		return err
 	}
 	defer end()
-	err = d.deleteGroup(&group{ctx: ctx, cluster: cluster, queues: queues, stillWanted: stillWanted, done: make(chan error, 1)})
+	err = d.deleteGroup(&group{ctx: ctx, cluster: cluster, queues: queues, stillDeletable: stillDeletable, done: make(chan error, 1)})
 	if ctx.Err() != nil && !errors.Is(err, crashpoint.ErrCrashed) && err != nil {
 		return d.errs.Ended(ctx, err)
 	}

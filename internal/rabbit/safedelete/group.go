@@ -16,8 +16,8 @@ type group struct {
 	cluster string
 	// queues are the queues of the call, without queues that are known not to exist.
 	queues []string
-	// stillWanted asks the caller again before the fence goes up; it may be nil.
-	stillWanted func(context.Context) error
+	// stillDeletable asks the caller again before the fence goes up; it may be nil.
+	stillDeletable func(context.Context) error
 	// recreation is how the one queue of the group is declared again; nil if the queues are only deleted.
 	recreation *Recreation
 	done       chan error // has room for the result

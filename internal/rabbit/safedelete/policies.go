@@ -3,11 +3,9 @@ package safedelete
 import (
 	"cmp"
 	"context"
-	"slices"
 
 	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/management"
-	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/vhost"
 )
 
@@ -36,25 +34,17 @@ func (p preflight) workOutPolicies(ctx context.Context, queue string, now *queue
 	return nil
 }
 
-// holdingPolicy returns the policy, or operator policy, that applies to a queue. unclear names a policy that may apply instead:
-// Warren cannot evaluate its pattern, or it has the same priority.
+// holdingPolicy returns the policy, or operator policy, that applies to a queue. unclear names a policy that may apply instead; see
+// vhost.PoliciesOf.
 func holdingPolicy(queue string, policies []vhost.Policy, operator bool) (holding vhost.Policy, unclear string) {
-	sorted := slices.Clone(policies)
-	slices.SortStableFunc(sorted, func(a, b vhost.Policy) int { return cmp.Compare(b.Priority, a.Priority) })
-	found := false
-	for _, policy := range sorted {
-		if policy.Operator != operator || found && policy.Priority < holding.Priority {
-			continue
-		}
-		switch match := policy.Match(queue, vhost.TypeQuorum); {
-		case match == vhost.MatchNo:
-		case match == vhost.MatchUnknown, found && !snapshot.SameArguments(policy.Definition, holding.Definition):
-			return holding, policy.Name
-		default:
-			holding, found = policy, true
-		}
+	effective, possible := vhost.PoliciesOf(queue, vhost.TypeQuorum, policies, operator)
+	if effective != nil {
+		holding = *effective
 	}
-	return holding, ""
+	if len(possible) > 0 {
+		unclear = possible[0].Name
+	}
+	return holding, unclear
 }
 
 // PossibleDefinitions returns the definitions of the policies of which RabbitMQ applies one to a queue, apart from fences and operator
@@ -65,23 +55,13 @@ func PossibleDefinitions(queue string, policies []vhost.Policy) []vhost.Argument
 
 // possibleDefinitions returns the definitions of the policies, or operator policies, of which RabbitMQ applies one to a queue. nil
 // among them means that RabbitMQ may apply none.
-func possibleDefinitions(queue string, policies []vhost.Policy, operator bool) (possible []vhost.Arguments) {
-	sorted := slices.Clone(policies)
-	slices.SortStableFunc(sorted, func(a, b vhost.Policy) int { return cmp.Compare(b.Priority, a.Priority) })
-	var holding *vhost.Policy
-	for i, policy := range sorted {
-		match := policy.Match(queue, vhost.TypeQuorum)
-		outranked := holding != nil && policy.Priority < holding.Priority
-		if policy.Operator != operator || match == vhost.MatchNo || outranked {
-			continue
-		}
-		if match == vhost.MatchYes {
-			holding = &sorted[i]
-		}
-		possible = append(possible, policy.Definition)
+func possibleDefinitions(queue string, policies []vhost.Policy, operator bool) (definitions []vhost.Arguments) {
+	effective, possible := vhost.PoliciesOf(queue, vhost.TypeQuorum, policies, operator)
+	for _, policy := range possible {
+		definitions = append(definitions, policy.Definition)
 	}
-	if holding == nil {
-		possible = append(possible, nil)
+	if effective == nil {
+		return append(definitions, nil)
 	}
-	return possible
+	return append(definitions, effective.Definition)
 }

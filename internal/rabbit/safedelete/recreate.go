@@ -57,7 +57,7 @@ func (d *Deleter) Recreate(ctx context.Context, cluster string, recreation Recre
 	}
 	defer end()
 	g := &group{
-		ctx: ctx, cluster: cluster, queues: queues, stillWanted: recreation.Begin, recreation: &recreation, done: make(chan error, 1),
+		ctx: ctx, cluster: cluster, queues: queues, stillDeletable: recreation.Begin, recreation: &recreation, done: make(chan error, 1),
 	}
 	err = d.deleteGroup(g)
 	g.outcome.DeleteSent = g.begun

@@ -30,6 +30,7 @@ func Diff(desired topology.Topology, observed vhost.Observed, input Input) Compa
 	comparison.Advisories = append(comparison.Advisories, fenced(desired, observed)...)
 	comparison.Advisories = append(comparison.Advisories, fewMembers(desired, observed)...)
 	comparison.Advisories = append(comparison.Advisories, riskyDeadLetters(desired, observed, input.Version)...)
+	comparison.Advisories = append(comparison.Advisories, topology.RefusedLater(desired, observed.Exchanges, input.Version)...)
 	return comparison
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/plan"
@@ -637,13 +639,16 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 			},
 			want: []string{`orders: policy "high" sets max-length 1 over the queue's none: messages can be dropped or refused early`},
 		},
-		"of equal priority the first name": {
+		"of equal priority": {
 			spec: topologytest.Alone,
 			policies: []vhost.Policy{
 				{Name: "b", Pattern: vhost.ReadPattern("."), ApplyTo: "queues", Definition: definition{"message-ttl": 1}},
 				{Name: "a", Pattern: vhost.ReadPattern("."), ApplyTo: "queues", Definition: definition{"max-length": 1}},
 			},
-			want: []string{`orders: policy "a" sets max-length 1 over the queue's none: messages can be dropped or refused early`},
+			want: []string{
+				`orders: policy "b" may apply (Warren cannot tell, because of its pattern or an equal priority): it sets message-ttl 1 over the queue's none: messages expire early`,
+				`orders: policy "a" sets max-length 1 over the queue's none: messages can be dropped or refused early`,
+			},
 		},
 		"another name": {spec: topologytest.Alone, policies: []vhost.Policy{{Name: "p", Pattern: vhost.ReadPattern("^order$"), ApplyTo: "queues", Definition: definition{"message-ttl": 1}}}},
 		"the documentation's pattern": {
@@ -662,7 +667,7 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 				{Name: "above", Pattern: vhost.ReadPattern("^[[:alpha:]]"), ApplyTo: "queues", Priority: 2, Definition: definition{"message-ttl": 3}},
 			},
 			want: []string{
-				`orders: policy "above" may apply (Warren cannot tell whether its pattern matches): it sets message-ttl 3 over the queue's none: messages expire early`,
+				`orders: policy "above" may apply (Warren cannot tell, because of its pattern or an equal priority): it sets message-ttl 3 over the queue's none: messages expire early`,
 				`orders: policy "effective" sets message-ttl 2 over the queue's none: messages expire early`,
 			},
 		},
@@ -684,6 +689,47 @@ func TestDiffShadowedByPolicy(t *testing.T) {
 			}
 			topologytest.Equal(t, "advisories", test.want, advisories)
 			topologytest.Equal(t, "changes", nil, got.Changes)
+		})
+	}
+}
+
+func TestAdvisoryOfATopicKeyThatNewerBrokersRefuse(t *testing.T) {
+	t.Parallel()
+	refused := func(exchange, key string) []v1alpha1.Advisory {
+		return []v1alpha1.Advisory{{
+			Code: v1alpha1.AdvisoryUnsupportedByNewerBroker, Name: exchange,
+			Message: `routing key "` + key + `" of topic exchange "` + exchange + `" has more than two words "#", which RabbitMQ refuses from 4.3.5 on: ` +
+				"change the key before the broker is upgraded",
+		}}
+	}
+	for name, test := range map[string]struct {
+		spec    string
+		version vhost.Version
+		want    []v1alpha1.Advisory
+	}{
+		"three on 4.3.4": {`{bindings: [{exchange: {name: events, type: topic}, routingKeys: ["#.a.#.b.#"]}]}`, vhost.Version{Major: 4, Minor: 3, Patch: 4}, refused("events", "#.a.#.b.#")},
+		"amq.topic":      {`{bindings: [{exchange: {name: amq.topic}, routingKeys: ["#.#.#"]}]}`, vhost.RabbitMQ40, refused("amq.topic", "#.#.#")},
+		"of a delay tier": {
+			`{retry: {exchange: {name: retries, type: topic}, delayTiers: [{delay: 1s, routingKey: "#.a.#.b.#"}]}}`, vhost.RabbitMQ40,
+			refused("retries", "#.a.#.b.#"),
+		},
+		"two":                                   {`{bindings: [{exchange: {name: events, type: topic}, routingKeys: ["#.a.#"]}]}`, vhost.RabbitMQ40, nil},
+		"on a topic exchange of another client": {`{bindings: [{exchange: {name: theirs}, routingKeys: ["#.a.#.b.#"]}]}`, vhost.RabbitMQ40, refused("theirs", "#.a.#.b.#")},
+		"on 4.3.5, which refuses it":            {`{bindings: [{exchange: {name: theirs}, routingKeys: ["#.a.#.b.#"]}]}`, vhost.RabbitMQ435, nil},
+		"on an exchange that is missing":        {`{bindings: [{exchange: {name: absent}, routingKeys: ["#.a.#.b.#"]}]}`, vhost.RabbitMQ40, nil},
+		"as part of words":                      {`{bindings: [{exchange: {name: events, type: topic}, routingKeys: ["a#.#b.#.#"]}]}`, vhost.RabbitMQ40, nil},
+		"on a direct exchange":                  {`{bindings: [{exchange: {name: events, type: direct}, routingKeys: ["#.#.#"]}]}`, vhost.RabbitMQ40, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topo := topologytest.Desired(t, test.spec, test.version)
+			observed := topologytest.Observe(t, topo)
+			observed.Exchanges["theirs"] = vhost.Exchange{Type: "topic", Durable: true}
+			delete(observed.Exchanges, "absent")
+			got := slices.DeleteFunc(plan.Diff(topo, observed, plan.Input{Version: test.version}).Advisories, func(a v1alpha1.Advisory) bool {
+				return a.Code != v1alpha1.AdvisoryUnsupportedByNewerBroker
+			})
+			topologytest.Equal(t, "advisories", test.want, got, cmpopts.EquateEmpty())
 		})
 	}
 }

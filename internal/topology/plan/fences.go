@@ -14,7 +14,7 @@ import (
 func fenced(desired topology.Topology, observed vhost.Observed) []v1alpha1.Advisory {
 	var advisories []v1alpha1.Advisory
 	for _, queue := range desired.Queues {
-		effective, _ := policiesOf(queue.Name, vhost.TypeQuorum, observed.Policies, false)
+		effective, _ := vhost.PoliciesOf(queue.Name, vhost.TypeQuorum, observed.Policies, false)
 		for _, fence := range observed.Fences {
 			if fence.Match(queue.Name, vhost.TypeQuorum) != vhost.MatchYes {
 				continue

@@ -16,7 +16,7 @@ func shadowed(desired topology.Topology, policies []vhost.Policy) []v1alpha1.Adv
 	var advisories []v1alpha1.Advisory
 	for _, queue := range desired.Queues {
 		for _, operator := range []bool{false, true} {
-			effective, possible := policiesOf(queue.Name, vhost.TypeQuorum, policies, operator)
+			effective, possible := vhost.PoliciesOf(queue.Name, vhost.TypeQuorum, policies, operator)
 			for _, policy := range possible {
 				advisories = append(advisories, shadows(policy, queue, vhost.MatchUnknown)...)
 			}
@@ -26,28 +26,6 @@ func shadowed(desired topology.Topology, policies []vhost.Policy) []v1alpha1.Adv
 		}
 	}
 	return advisories
-}
-
-// policiesOf returns the policy (or operator policy) that applies to a queue, and the possible policies that would apply instead
-// if they match, which Warren cannot decide. RabbitMQ applies one policy to a queue: the match with the highest priority
-// (RabbitMQ documentation, "Policies").
-func policiesOf(queue, queueType string, policies []vhost.Policy, operator bool) (effective *vhost.Policy, possible []*vhost.Policy) {
-	for i := range policies {
-		policy := &policies[i]
-		if policy.Operator != operator || effective != nil && !policy.Outranks(effective) {
-			continue
-		}
-		switch policy.Match(queue, queueType) {
-		case vhost.MatchYes:
-			effective = policy
-		case vhost.MatchUnknown:
-			possible = append(possible, policy)
-		}
-	}
-	if effective != nil {
-		possible = slices.DeleteFunc(possible, func(p *vhost.Policy) bool { return !p.Outranks(effective) })
-	}
-	return effective, possible
 }
 
 // policyRows are the arguments that a policy can override, sorted by the policy's key.
@@ -118,7 +96,7 @@ func introduced(p *vhost.Policy, match vhost.Match) (subject string, reason v1al
 	}
 	if match == vhost.MatchUnknown {
 		reason = v1alpha1.AdvisoryReasonPolicyMayApply
-		subject += " may apply (Warren cannot tell whether its pattern matches): it"
+		subject += " may apply (Warren cannot tell, because of its pattern or an equal priority): it"
 	}
 	return subject, reason
 }

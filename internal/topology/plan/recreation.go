@@ -141,7 +141,7 @@ var droppingKeys = []string{
 
 // refuseOperatorPolicy: no policy outranks an operator policy, so it would drop messages of the queue while they are moved.
 func refuseOperatorPolicy(r Recreation, observed vhost.Observed, _ Input) string {
-	effective, possible := policiesOf(r.Queue.Name, vhost.TypeQuorum, observed.Policies, true)
+	effective, possible := vhost.PoliciesOf(r.Queue.Name, vhost.TypeQuorum, observed.Policies, true)
 	if effective != nil {
 		possible = append(possible, effective)
 	}

@@ -76,6 +76,8 @@ func TestWhatIsNotRecreated(t *testing.T) {
 	operatorPolicy := func(pattern string) func(*vhost.Observed) {
 		return func(o *vhost.Observed) {
 			o.Policies = append(o.Policies, vhost.Policy{
+				Name: "harmless", Pattern: vhost.ReadPattern("."), Operator: true, Definition: vhost.Arguments{"delivery-limit": int64(9)},
+			}, vhost.Policy{
 				Name: "p", Pattern: vhost.ReadPattern(pattern), Operator: true, Definition: vhost.Arguments{vhost.KeyMaxLength: int64(9)},
 			})
 		}
@@ -125,8 +127,8 @@ func TestWhatIsNotRecreated(t *testing.T) {
 			change: bound(3, vhost.Arguments{"x": strings.Repeat("a", 30_000)}),
 			want:   `the bindings of queue "orders" have 90024 bytes of arguments, and at most 65536 can be moved: remove bindings, or delete the queue by hand`,
 		},
-		"an operator policy for the queue":    {change: operatorPolicy("^orders$"), want: dropped},
-		"an operator policy for other queues": {change: operatorPolicy("^invoices$")},
+		"two operator policies of equal priority for the queue": {change: operatorPolicy("^orders$"), want: dropped},
+		"an operator policy for other queues":                   {change: operatorPolicy("^invoices$")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

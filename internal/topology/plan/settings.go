@@ -12,15 +12,15 @@ import (
 type settings struct {
 	name  string
 	queue vhost.Queue
-	// holding are the operator policy and the policy that apply to the queue. possible are policies that apply instead if they
-	// match, which Warren cannot decide.
+	// holding are the operator policy and the policy that apply to the queue. possible are policies that may apply instead; see
+	// vhost.PoliciesOf.
 	holding, possible []*vhost.Policy
 }
 
 func settingsOf(name string, queue vhost.Queue, policies []vhost.Policy) settings {
 	s := settings{name: name, queue: queue}
 	for _, operator := range []bool{true, false} {
-		effective, possible := policiesOf(name, cmp.Or(queue.Type(), vhost.TypeClassic), policies, operator)
+		effective, possible := vhost.PoliciesOf(name, cmp.Or(queue.Type(), vhost.TypeClassic), policies, operator)
 		if effective != nil {
 			s.holding = append(s.holding, effective)
 		}

@@ -335,13 +335,13 @@ func (b *Broker) Remove(_ context.Context, cluster string, removal rabbit.Remova
 }
 
 // DeleteEmpty deletes either all queues or, if one has messages, none. rabbit.Connection.DeleteEmpty does the same.
-func (b *Broker) DeleteEmpty(ctx context.Context, cluster string, queues []string, stillWanted func(context.Context) error) error {
+func (b *Broker) DeleteEmpty(ctx context.Context, cluster string, queues []string, stillDeletable func(context.Context) error) error {
 	if err := b.errs.SameCluster(b.Health().Cluster, cluster); err != nil {
 		return err
 	}
 	b.applyInterference()
-	if stillWanted != nil {
-		if err := stillWanted(ctx); err != nil {
+	if stillDeletable != nil {
+		if err := stillDeletable(ctx); err != nil {
 			return err
 		}
 	}
