@@ -55,7 +55,7 @@ func (l label) patch(ctx context.Context, value any) {
 		err = l.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, change))
 	}
 	if err != nil {
-		l.log.Error(err, "Cannot change the label by which the Service of the dead-letter API selects the manager's pod",
+		l.log.Error(err, "Cannot change the label that the Service of the dead-letter API selects",
 			"pod", l.pod.Name, "label", ActiveLabel)
 	}
 }

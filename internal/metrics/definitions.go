@@ -33,8 +33,8 @@ var (
 		"Advisories of a ConsumerQueue that is not suspended, by code. No series for a code without an advisory.",
 		"namespace", "name", "code")
 	Reconciliations = counter("warren_reconciliations_total",
-		"Reconciliations by outcome. result is done (reason is that of the Ready condition), waiting (for a slot at the broker: Busy, "+
-			"a refresh of the vhost: RefreshPending, or the cache: StaleCache) or failed (Error).",
+		"Reconciliations by outcome. result is done (with the reason of the Ready condition), waiting or failed (Error). A reconciliation "+
+			"waits for a slot at the broker (Busy), a refresh of the vhost (RefreshPending) or the cache (StaleCache).",
 		"kind", "result", "reason")
 )
 
@@ -147,8 +147,8 @@ var (
 			"once per resync interval.",
 		"namespace", "name")
 	Events = counter("warren_broker_events_total",
-		"Events about vhosts, by outcome: own for a change by this manager; applied for a change by others that updated the snapshot; "+
-			"refresh for a change that needs a refresh; ignored for irrelevant objects.",
+		"Events about vhosts, by outcome: own for a change by this manager, applied for a change by others that updated the snapshot, "+
+			"refresh for a change that needs a refresh, and ignored for irrelevant objects.",
 		"result")
 	EventLag = histogram("warren_broker_event_lag_seconds",
 		"Time from a change, by the clock of the broker, until its event was handled.",

@@ -26,7 +26,7 @@ func lowDeliveryLimit(spec resolved) []v1alpha1.Advisory {
 	return []v1alpha1.Advisory{{
 		Code: v1alpha1.AdvisoryDeliveryLimitBelowAttempts, Name: spec.main,
 		Message: fmt.Sprintf("retry.maxAttempts is %d, and this broker (%s) counts deliveries across rejects: once a message has been "+
-			"rejected %d times, a lost connection dead-letters it; set queue.deliveryLimit to Unlimited or to at least retry.maxAttempts",
+			"rejected %d times, a lost connection dead-letters it. Set queue.deliveryLimit to Unlimited or to at least retry.maxAttempts",
 			spec.maxAttempts, spec.version, limit),
 	}}
 }

@@ -12,7 +12,7 @@ import (
 func TestAdvisoryOfADeliveryLimitBelowAttempts(t *testing.T) {
 	t.Parallel()
 	const message = "retry.maxAttempts is 25, and this broker (4.3) counts deliveries across rejects: once a message has been rejected 20 times, " +
-		"a lost connection dead-letters it; set queue.deliveryLimit to Unlimited or to at least retry.maxAttempts"
+		"a lost connection dead-letters it. Set queue.deliveryLimit to Unlimited or to at least retry.maxAttempts"
 	low := []v1alpha1.Advisory{{Code: v1alpha1.AdvisoryDeliveryLimitBelowAttempts, Name: "orders", Message: message}}
 	for name, test := range map[string]struct {
 		spec    string

@@ -16,8 +16,8 @@ func checkTierKeys(spec resolved) error {
 		for _, other := range spec.tiers[:i] {
 			if vhost.Overlap(string(spec.retryExchange.Type), other.key, tier.key) {
 				return &Refusal{Reason: v1alpha1.ReasonInvalidSpec, Message: fmt.Sprintf(
-					"the routing keys %q and %q of retry.delayTiers overlap on the %s exchange %q, and a retry would wait in both tiers: "+
-						"choose keys that never match the same message",
+					"the routing keys %q and %q of retry.delayTiers overlap on the %s exchange %q, and a retry would wait in both tiers. "+
+						"Choose keys that never match the same message",
 					other.key, tier.key, spec.retryExchange.Type, spec.retryExchange.Name)}
 			}
 		}

@@ -26,7 +26,7 @@ func (v *vhostScope) sharedDeadLetterQueue() []v1alpha1.Advisory {
 			Code: v1alpha1.AdvisorySharedDeadLetterQueue, Name: queue.Name,
 			Message: fmt.Sprintf("other ConsumerQueues have the dead-letter queue %q, too. A Redrive leaves parked messages without the "+
 				"header %s, because it cannot tell their ConsumerQueue. With spec.selector.unknownOrigin it moves such messages of all "+
-				"ConsumerQueues. Have consumers set the header, or give each ConsumerQueue its own dead-letter queue",
+				"ConsumerQueues. Set the header in the consumers, or give each ConsumerQueue its own dead-letter queue",
 				queue.Name, consumercontract.HeaderFailureQueue),
 		})
 	}
@@ -39,12 +39,12 @@ func (v *vhostScope) sharedWithoutConsent() []v1alpha1.Advisory {
 	unconsented := v.peers.Unconsented(v.candidate())
 	advisories := make([]v1alpha1.Advisory, len(unconsented))
 	for i, shared := range unconsented {
-		message := fmt.Sprintf("%v belongs to a ConsumerQueue in another namespace, whose %s does not name namespace %q any more: "+
-			"this ConsumerQueue keeps using it; ask its owner to add the namespace, or choose another name",
+		message := fmt.Sprintf("%v belongs to a ConsumerQueue in another namespace, whose %s does not name namespace %q any more. "+
+			"This ConsumerQueue keeps using it. Ask the owner to add the namespace, or choose another name",
 			shared.ID, shared.Field, v.cq.Namespace)
 		if shared.Holds {
-			message = fmt.Sprintf("a ConsumerQueue of another namespace, which %s does not name, keeps using %v: "+
-				"name the namespace, or have its ConsumerQueue choose another name", shared.Field, shared.ID)
+			message = fmt.Sprintf("a ConsumerQueue of another namespace, which %s does not name, keeps using %v. "+
+				"Name the namespace, or ask its users to choose another name", shared.Field, shared.ID)
 		}
 		advisories[i] = v1alpha1.Advisory{Code: v1alpha1.AdvisorySharedWithoutConsent, Name: shared.ID.Name, Message: message}
 	}

@@ -20,7 +20,7 @@ func TestSharedDeadLetterQueue(t *testing.T) {
 		Code: v1alpha1.AdvisorySharedDeadLetterQueue, Name: "grave",
 		Message: `other ConsumerQueues have the dead-letter queue "grave", too. A Redrive leaves parked messages without the header ` +
 			"x-failure-queue, because it cannot tell their ConsumerQueue. With spec.selector.unknownOrigin it moves such messages of all " +
-			"ConsumerQueues. Have consumers set the header, or give each ConsumerQueue its own dead-letter queue",
+			"ConsumerQueues. Set the header in the consumers, or give each ConsumerQueue its own dead-letter queue",
 	}}
 	synced := func(name, spec string) *v1alpha1.ConsumerQueue { return controllertest.Synced(t, name, spec, "") }
 	for name, test := range map[string]struct {
@@ -89,9 +89,9 @@ func TestSharedWithoutConsent(t *testing.T) {
 		message    string
 	}{
 		"the holder": {holder, user, "a ConsumerQueue of another namespace, which spec.deadLetter.queue.sharedWith does not name, keeps using " +
-			`queue "grave": name the namespace, or have its ConsumerQueue choose another name`},
+			`queue "grave". Name the namespace, or ask its users to choose another name`},
 		"the user": {user, holder, `queue "grave" belongs to a ConsumerQueue in another namespace, whose spec.deadLetter.queue.sharedWith does not ` +
-			`name namespace "zoo" any more: this ConsumerQueue keeps using it; ask its owner to add the namespace, or choose another name`},
+			`name namespace "zoo" any more. This ConsumerQueue keeps using it. Ask the owner to add the namespace, or choose another name`},
 	} {
 		desired, err := topology.Desired(test.own, topologytest.V43)
 		if err != nil {

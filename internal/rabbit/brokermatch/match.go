@@ -248,8 +248,8 @@ func (m *Matcher) compare(ctx context.Context, info *management.BrokerInfo, l *a
 		return false, errLinkGone
 	}
 	return false, m.Errors.Fail(brokererr.ErrClusterMismatch,
-		"AMQP at %s leads to RabbitMQ %s, cluster %q, and the management API at %s to RabbitMQ %s, cluster %q; "+
-			"both must lead to one broker: correct one of the two URIs",
+		"AMQP at %s leads to RabbitMQ %s, cluster %q, and the management API at %s to RabbitMQ %s, cluster %q. "+
+			"Both must lead to one broker: correct one of the two URIs",
 		management.EndpointOf(m.AMQPURI), l.Version, l.Name,
 		management.EndpointOf(m.ManagementURI), info.Version, info.Identity.Name)
 }

@@ -226,8 +226,8 @@ func maxDepth(queue string, arguments vhost.Arguments, policies []vhost.Policy) 
 }
 
 func dropsBeyond(queue string, limit int64, unit string) error {
-	return refuse(LossyLength, "queue %q drops its oldest messages beyond %d %s, so messages that are moved back to it could be lost: "+
-		"set overflow to reject-publish in a policy of the queue until it is recreated", queue, limit, unit)
+	return refuse(LossyLength, "queue %q drops its oldest messages beyond %d %s, so messages that are moved back to it could be lost. "+
+		"Set overflow to reject-publish in a policy of the queue until it is recreated", queue, limit, unit)
 }
 
 // rebind binds the queue before it unbinds the hold. It makes no binding that the queue seems to have, because Divert may have failed

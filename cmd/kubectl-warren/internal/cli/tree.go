@@ -16,8 +16,8 @@ func newTree(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tree NAME",
 		Short: "Show the topology of a ConsumerQueue as a tree, with the state of each object",
-		Long: "Show the topology of a ConsumerQueue as a tree, with the state of each object from the status: the source exchanges, " +
-			"the main queue, and below it the delay tiers, the dead-letter exchange and the dead-letter queue.",
+		Long: "Show the topology of a ConsumerQueue as a tree, with the state of each object from the status. The tree has the source " +
+			"exchanges, the main queue, and below it the delay tiers, the dead-letter exchange and the dead-letter queue.",
 		Args:              usage(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeConsumerQueue,
 	}

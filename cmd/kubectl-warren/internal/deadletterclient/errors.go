@@ -54,7 +54,7 @@ func (c *Client) explainToken(err error) error {
 			namespace, account, c.bindCommand(role[v1alpha1.SubresourceMessages]), role[""]), http.StatusNotFound}
 	case apierrors.IsForbidden(err):
 		return &Error{err, fmt.Sprintf("The dead-letter API takes tokens of a ServiceAccount of the namespace, and you may not create "+
-			"tokens of %[1]q in namespace %[2]q. A user with the role admin in the namespace lets you create tokens of this "+
+			"tokens of %[1]q in namespace %[2]q. A user with the role admin in the namespace permits you to create tokens of this "+
 			"ServiceAccount alone:\n"+
 			"  kubectl --namespace %[2]s create role %[1]s-token --verb=create --resource=serviceaccounts/token --resource-name=%[1]s\n"+
 			"  kubectl --namespace %[2]s create rolebinding %[1]s-token --role=%[1]s-token --user=YOU",
