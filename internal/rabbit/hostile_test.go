@@ -119,6 +119,13 @@ func TestHugeAnswersTakeLittleMemory(t *testing.T) {
 			rabbittest.MustBe(t, observer.CheckUnshared(t.Context()), brokererr.ErrShared)
 			return observer, nil
 		},
+		"tags": func(api *management.Client) (any, error) { return api.Probe(t.Context()) },
+		"built-in exchanges": func(api *management.Client) (any, error) {
+			info, err := api.Probe(t.Context())
+			rabbittest.MustBe(t, err, brokererr.ErrUnreachable, "more than 100 exchanges in a page")
+			return info, nil
+		},
+		"arguments of a built-in exchange": func(api *management.Client) (any, error) { return api.Probe(t.Context()) },
 		"match queues": func(api *management.Client) (any, error) {
 			names, err := api.MatchQueues(t.Context())
 			rabbittest.MustBe(t, err, brokererr.ErrUnreachable, "more than 500 queues in a page")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/warren-mq/warren/test/amqpmethod"
@@ -22,7 +23,8 @@ func AMQPWays() map[string]AMQPWay {
 		"sends deliveries without a consumer":                  when(amqpmethod.QueueDeclare, instead(deliveries(nil))),
 		"sends deliveries on a channel that is not open":       when(amqpmethod.QueueDeclare, instead(onChannel(9, deliveries(nil)))),
 		"sends more deliveries than the prefetch":              when(amqpmethod.BasicConsume, afterwards(deliveries(nil))),
-		"sends deliveries with large headers":                  when(amqpmethod.BasicConsume, afterwards(deliveries(largeTable()))),
+		"sends deliveries with large headers":                  when(amqpmethod.BasicConsume, afterwards(deliveries(largeTable("V")))),
+		"sends deliveries with many small tables":              when(amqpmethod.BasicConsume, afterwards(deliveries(largeTable(smallTable)))),
 		"sends frames that are larger than agreed":             when(amqpmethod.QueueDeclare, instead(largeFrame)),
 		"answers a request that was not sent":                  when(amqpmethod.QueueDeclare, afterwards(answersUnasked)),
 		"confirms unpublished messages":                        when(amqpmethod.ConfirmSelect, afterwards(confirmsUnasked)),
@@ -122,11 +124,14 @@ func deliveries(headers []byte) func(*Session, uint16) func() bool {
 	}
 }
 
-// largeTable returns a table of empty arrays: each byte becomes sixteen bytes in memory.
-func largeTable() []byte {
+// smallTable is a table with one entry, which takes 350 bytes in memory.
+const smallTable = "F\x00\x00\x00\x02\x00V"
+
+// largeTable returns a table of arrays with one element again and again. An empty element is one byte, and becomes sixteen in memory.
+func largeTable(element string) []byte {
 	var table []byte
 	for key := byte('a'); key < 'o'; key++ {
-		table = slices.Concat(table, payload(string(key)), []byte{'A'}, payload(long(bytes.Repeat([]byte{'V'}, 8192))))
+		table = slices.Concat(table, payload(string(key)), []byte{'A'}, payload(long(strings.Repeat(element, 8192/len(element)))))
 	}
 	return payload(long(table))
 }
@@ -153,7 +158,7 @@ func confirmsUnasked(s *Session, channel uint16) func() bool {
 }
 
 func returnsUnasked(s *Session, channel uint16) func() bool {
-	one := content(channel, payload(amqpmethod.BasicReturn, uint16(312), "NO_ROUTE", "", "nowhere"), 0, largeTable())
+	one := content(channel, payload(amqpmethod.BasicReturn, uint16(312), "NO_ROUTE", "", "nowhere"), 0, largeTable(smallTable))
 	return func() bool { return s.write(one) }
 }
 

@@ -86,9 +86,18 @@ func HugeAnswers(size int) map[string]func(http.ResponseWriter, *http.Request) b
 	implicit := func(i int) string {
 		return fmt.Sprintf(`{"source":"","destination":"%x","destination_type":"queue"}`, i)
 	}
+	// The answers of a probe are limited to 1 MiB, or consist of one item, which is limited too.
+	probed := min(size, 1000<<10)
+	builtin := func(i int) string { return fmt.Sprintf(`{"name":"amq.%x"}`, i) }
+	tables := func(int) string { return `{"":1}` }
+	noTag := func(int) string { return `""` }
 	threeNodes := Text(`[{"name":"a"},{"name":"b"},{"name":"c"}]`)
 	return map[string]func(http.ResponseWriter, *http.Request) bool{
-		"queues":         At("definitions", Huge(size, `{"exchanges":[],"bindings":[],"queues":[`, page, "]}")),
+		"queues":             At("definitions", Huge(size, `{"exchanges":[],"bindings":[],"queues":[`, page, "]}")),
+		"tags":               At("whoami", Huge(probed, `{"tags":[`, noTag, "]}")),
+		"built-in exchanges": AtQuery("exchanges", "page=", Huge(probed, `{"items":[`, builtin, "]}")),
+		"arguments of a built-in exchange": AtQuery("exchanges", "page=",
+			Huge(probed, `{"items":[{"name":"amq.x","arguments":{"a":[`, tables, "]}}]}")),
 		"bindings":       At("definitions", Huge(size, `{"exchanges":[],"queues":[],"bindings":[`, implicit, "]}")),
 		"members":        Either(At("nodes", threeNodes), AtQuery("queues", "members", Huge(size, "[", members, "]"))),
 		"message counts": AtQuery("queues", "enable_queue_totals", Huge(size, "[", queue, "]")),

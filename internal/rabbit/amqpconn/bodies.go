@@ -9,14 +9,14 @@ import (
 )
 
 // A prefetch limits the number of deliveries, not their size, and a queue can have many small messages in front of many large ones. So a
-// connection drops each arriving body that exceeds its share of the memory. The caller returns such messages to the queue and prefetches
-// fewer.
+// connection drops each arriving message that exceeds its share of the memory: the AMQP library then sees a message without headers and
+// body. The caller returns such messages to the queue and prefetches fewer.
 
 const (
 	// LargestBody is the largest body that a move or a browse reads, in bytes: the default of max_message_size since RabbitMQ 4.0.
 	LargestBody = 16 << 20
-	// ConnectionBodies is how many bytes of bodies one connection retains at most, and processBodies how many all connections together. A
-	// connection that retains no body may always retain one, so no connection waits for another. It may also retain ownBodies: otherwise
+	// ConnectionBodies is how many bytes of messages one connection retains at most, and processBodies how many all connections together. A
+	// connection that retains no message may always retain one, so no connection waits for another. It may also retain ownBodies: otherwise
 	// the moves of one tenant that wait with large messages would leave a browse of many small ones one message at a time.
 	ConnectionBodies = 24 << 20
 	processBodies    = 48 << 20
@@ -27,7 +27,7 @@ const (
 	garbageLimit = 24 << 20
 )
 
-// keptByProcess is how many bytes of bodies all connections retain. uncollected is how many bytes of large bodies arrived since the last
+// keptByProcess is how many bytes of messages all connections retain. uncollected is how many bytes of large bodies arrived since the last
 // collection.
 var keptByProcess, uncollected atomic.Int64
 
@@ -39,20 +39,33 @@ func collect(size int64) {
 	}
 }
 
-// bodies are the bodies of a connection that its caller has not released.
+// bodies are the messages of a connection that its caller has not released: their bodies, and the memory of their headers.
 type bodies struct {
 	largest int64
 
 	mu   sync.Mutex
-	of   map[delivery][]byte
-	kept int64 // size of all bodies in bytes
+	of   map[delivery]retained
+	kept int64 // memory of all messages in bytes
 	// closed: the connection has ended.
 	closed bool
-	// full are the consumers that have lost a body because there was no room. Their later bodies are dropped too, so that the order
+	// full are the consumers that have lost a message because there was no room. Their later messages are dropped too, so that the order
 	// of messages does not change.
 	full map[string]bool
-	// dropped are the sizes of the dropped bodies.
-	dropped map[delivery]int64
+	// dropped are the dropped messages and bodies.
+	dropped map[delivery]dropped
+}
+
+// retained is a message that a connection retains. body is nil if it was dropped because of its size.
+type retained struct {
+	body   []byte
+	memory int64 // with the memory of the headers
+}
+
+// dropped is a message that was dropped, or whose body was. size is the size of a body that is too large, and otherwise the memory
+// that there was no room for.
+type dropped struct {
+	size     int64
+	tooLarge bool
 }
 
 // delivery identifies a message of a connection. Consumer tags must be unique in the connection.
@@ -62,24 +75,33 @@ type delivery struct {
 }
 
 func newBodies(largest int64) *bodies {
-	return &bodies{largest: largest, of: map[delivery][]byte{}, full: map[string]bool{}, dropped: map[delivery]int64{}}
+	return &bodies{largest: largest, of: map[delivery]retained{}, full: map[string]bool{}, dropped: map[delivery]dropped{}}
 }
 
-// keep returns memory for a body, or dropped.
-func (b *bodies) keep(message delivery, size int64) (room []byte, dropped bool) {
+// keep returns memory for a body; nil if it is dropped. overhead is the memory of the message without its body. If fits is false, the
+// headers must be dropped, too.
+func (b *bodies) keep(message delivery, size, overhead int64) (room []byte, fits bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if size <= b.largest && !b.full[message.consumer] && b.hasRoom(size) {
+	memory, tooLarge := overhead+size, size > b.largest
+	if tooLarge {
+		memory = overhead
+	}
+	if b.full[message.consumer] || !b.hasRoom(memory) {
+		b.full[message.consumer] = true
+		b.dropped[message] = dropped{size: memory}
+		return nil, false
+	}
+	if tooLarge {
+		b.dropped[message] = dropped{size, true}
+	} else {
 		collect(size)
 		room = make([]byte, size)
-		b.of[message] = room
-		b.kept += size
-		keptByProcess.Add(size)
-		return room, false
 	}
-	b.dropped[message] = size
-	b.full[message.consumer] = b.full[message.consumer] || size <= b.largest
-	return nil, true
+	b.of[message] = retained{room, memory}
+	b.kept += memory
+	keptByProcess.Add(memory)
+	return room, true
 }
 
 func (b *bodies) hasRoom(size int64) bool {
@@ -90,10 +112,18 @@ func (b *bodies) hasRoom(size int64) bool {
 func (b *bodies) release(message delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	size := int64(len(b.of[message]))
+	memory := b.of[message].memory
 	delete(b.of, message)
-	b.kept -= size
-	keptByProcess.Add(-size)
+	delete(b.dropped, message)
+	b.kept -= memory
+	keptByProcess.Add(-memory)
+}
+
+// size returns how much memory the messages take, in bytes.
+func (b *bodies) size() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.kept
 }
 
 func (b *bodies) close() {
@@ -117,25 +147,31 @@ func (c *Conn) Unsettled() int {
 }
 
 // Body returns the body of a message until Release; nil if it was dropped. The Body field of the delivery is empty, because the AMQP
-// library does not see bodies. Body, Release and Dropped need a connection with DialOptions.LargestBody above zero.
-func (c *Conn) Body(message *amqp.Delivery) []byte {
+// library does not see bodies. Body, Memory, Release and Dropped need a connection with DialOptions.LargestBody above zero.
+func (c *Conn) Body(message *amqp.Delivery) []byte { return c.retained(message).body }
+
+// Memory returns how much memory a message takes until Release, in bytes.
+func (c *Conn) Memory(message *amqp.Delivery) int64 { return c.retained(message).memory }
+
+func (c *Conn) retained(message *amqp.Delivery) retained {
 	b := c.Socket.incoming.state.bodies
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.of[delivery{message.ConsumerTag, message.DeliveryTag}]
 }
 
-// Release frees the body of a message.
+// Release stops counting a message, of which the caller keeps only the tag, and frees its body.
 func (c *Conn) Release(message *amqp.Delivery) {
 	c.Socket.incoming.state.bodies.release(delivery{message.ConsumerTag, message.DeliveryTag})
 }
 
-// Dropped reports whether the body of a message was dropped when it arrived, and its size in bytes. If tooLarge is true, the connection
-// never retains a body of this size; otherwise there was no room at that moment.
-func (c *Conn) Dropped(message *amqp.Delivery) (size int64, tooLarge, dropped bool) {
+// Dropped reports whether a message was dropped when it arrived. If tooLarge is true, only its body of so many bytes was dropped, and the
+// connection never retains a body of this size. Otherwise there was no room at that moment for the message, which takes size bytes of
+// memory. Its headers were dropped, too.
+func (c *Conn) Dropped(message *amqp.Delivery) (size int64, tooLarge, isDropped bool) {
 	b := c.Socket.incoming.state.bodies
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	size, dropped = b.dropped[delivery{message.ConsumerTag, message.DeliveryTag}]
-	return size, size > b.largest, dropped
+	found, isDropped := b.dropped[delivery{message.ConsumerTag, message.DeliveryTag}]
+	return found.size, found.tooLarge, isDropped
 }

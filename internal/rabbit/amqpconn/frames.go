@@ -1,6 +1,9 @@
 package amqpconn
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // The frames of AMQP 0-9-1, see section 2.3.5 of its specification. A frame is a head, a payload and one byte at the end.
 const (
@@ -72,6 +75,9 @@ func (a *arguments) take(size int) []byte {
 	return taken
 }
 
+// nested returns a long string: its length in four bytes, then the string. It returns what there is of a longer one.
+func (a *arguments) nested() []byte { return a.take(min(int(a.uint32()), len(a.rest))) }
+
 func (a *arguments) method() method { return method{a.uint16(), a.uint16()} }
 func (a *arguments) bit() bool      { return a.take(1)[0]&1 == 1 }
 func (a *arguments) uint16() uint16 { return binary.BigEndian.Uint16(a.take(2)) }
@@ -90,3 +96,11 @@ const (
 
 // contentSize returns the bytes of a content header that contain the size of the body. They follow the class and the weight.
 func contentSize(payload []byte) []byte { return payload[4:12] }
+
+// withoutProperties returns a content header without the properties. The flags, which follow the size of the body, are zero.
+func withoutProperties(header []byte) []byte {
+	const size = 14
+	short := append(slices.Clone(header[:headSize+size-2]), 0, 0, header[len(header)-endSize])
+	binary.BigEndian.PutUint32(short[3:], size)
+	return short
+}

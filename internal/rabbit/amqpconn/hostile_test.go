@@ -78,7 +78,8 @@ func TestHostileBrokerIsRefused(t *testing.T) {
 		{"sends deliveries without a consumer", declareQueue, LargestBody, "delivery 1 was not requested"},
 		{"sends deliveries on a channel that is not open", declareQueue, LargestBody, "method 60.60 on channel 9 was not requested"},
 		{"sends more deliveries than the prefetch", consume, LargestBody, "delivery 201 was not requested: 200 of 200 are not acknowledged"},
-		{"sends deliveries with large headers", consume, 0, "the messages that are not acknowledged are too large: 5 of them take more than 8388608 bytes"},
+		{"sends deliveries with large headers", consume, 0, "the messages that are not acknowledged are too large: 2 of them take more than 8388608 bytes"},
+		{"sends deliveries with many small tables", consume, 0, "the messages that are not acknowledged are too large: 2 of them take more than 8388608 bytes"},
 		{"sends frames that are larger than agreed", declareQueue, 0, "a frame of 67108864 bytes is too large: the negotiated maximum is 131072"},
 		{"answers a request that was not sent", declareQueue, 0, "method 50.11 was not requested"},
 		{"confirms unpublished messages", confirm, 0, "the confirm of message 18446744073709551614 was not requested: 0 were published"},
@@ -104,6 +105,41 @@ func TestHostileBrokerIsRefused(t *testing.T) {
 			if taken := heap() - before; taken > 64<<20 {
 				t.Errorf("%d MiB more are in use", taken>>20)
 			}
+		})
+	}
+}
+
+// A connection that reads messages retains no more of them than it may, whatever their headers are. It drops the others.
+func TestHeadersOfManyMessagesTakeLittleMemory(t *testing.T) { //nolint:paralleltest // measures the memory of the process
+	for _, way := range []string{"sends deliveries with large headers", "sends deliveries with many small tables"} {
+		t.Run(way, func(t *testing.T) {
+			const prefetch = 100
+			conn, _ := dialHostile(t, way, LargestBody)
+			before := heap()
+			channel, err := conn.Connection.Channel()
+			if err == nil {
+				err = channel.Qos(prefetch, 0, false)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			messages, err := channel.Consume("q", "ctag-1", false, false, false, false, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var unsettled []amqp.Delivery
+			for message := range messages { // until the broker exceeds the prefetch
+				unsettled = append(unsettled, message)
+			}
+			taken := heap() - before
+			t.Logf("%d messages take %d MiB", len(unsettled), taken>>20)
+			if len(unsettled) < prefetch || len(unsettled[0].Headers) == 0 {
+				t.Errorf("%d messages have arrived, the first with %d headers", len(unsettled), len(unsettled[0].Headers))
+			}
+			if taken > ConnectionBodies+4<<20 {
+				t.Error("this is more than a connection may take")
+			}
+			runtime.KeepAlive(unsettled)
 		})
 	}
 }

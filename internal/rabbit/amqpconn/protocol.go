@@ -15,14 +15,13 @@ const (
 	// largestMessage is the largest body that any RabbitMQ allows (max_message_size), in bytes. It applies to discarded bodies, too.
 	largestMessage = 512 << 20
 	// waitingLimit is how many bytes the unacknowledged deliveries of a channel may take, without bodies, if all bodies are discarded. Most
-	// of them are events. If bodies are read, readLimit applies: a move prefetches up to 2048 messages.
+	// of them are events. If bodies are read, the limits of type bodies apply.
 	waitingLimit = 8 << 20
-	readLimit    = 144 << 20
-
-	// deliveryCost and headerFactor estimate the memory of a delivery without its body: the library's structs, and the properties.
-	// A byte of the properties can take 16 bytes of memory, because an empty element of an array is one byte on the wire.
-	deliveryCost = 1 << 10
-	headerFactor = 16
+	// deliveryMemory estimates the memory of a delivery without its body and properties: the structs of the library.
+	deliveryMemory = 1 << 10
+	// returnMemory is how much more memory a returned message may take than the message of which it is a copy: the copy has headers of
+	// Warren.
+	returnMemory = 4 << 10
 	// prefetchFactor: RabbitMQ before 3.11 can exceed the prefetch of a consumer that requeues messages (rabbitmq-server#5609).
 	prefetchFactor = 2
 )
@@ -55,7 +54,7 @@ type channelState struct {
 
 	deliveries unanswered // deliveries that this side has not acknowledged
 	publishes  unanswered // messages that the broker has not confirmed
-	returned   int64      // size of the properties of messages that the broker has returned, in bytes
+	returned   int64      // memory of the messages that the broker has returned, in bytes
 	returns    int        // number of these messages
 
 	// content is the method whose content header must follow; the zero method if there is none.
@@ -78,7 +77,7 @@ const (
 	passOn fate = iota
 	// discard: the frame is a part of a body that is discarded.
 	discard
-	// holdBack: the frame is a content header, which is retained until the body has arrived.
+	// holdBack: the frame is a content header. protocol.holdBack decides what the AMQP library reads, and when.
 	holdBack
 	// gather: the frame is a part of a body that is retained. The AMQP library would copy it, and retain the latest body of each channel.
 	gather
@@ -173,7 +172,7 @@ func (p *protocol) received(frame head, payload []byte) (fate, error) {
 		if channel == nil || channel.content == (method{}) || len(payload) < 12 {
 			return passOn, fmt.Errorf("the header of a message was %w", errUnasked)
 		}
-		return p.receivedHeader(channel, frame.size, contentSize(payload))
+		return holdBack, channel.receivedHeader(contentSize(payload))
 	default:
 		if channel == nil || frame.size == 0 || int64(frame.size) > channel.body {
 			return passOn, fmt.Errorf("the body of a message was %w", errUnasked)
@@ -186,11 +185,37 @@ func (p *protocol) received(frame head, payload []byte) (fate, error) {
 	}
 }
 
-// holdBack retains a content header until the body has arrived.
-func (p *protocol) holdBack(number uint16, header []byte) {
+// holdBack records the memory of a message from its content header. It returns the header that the AMQP library reads now; nil if the
+// library must wait until the body has arrived.
+func (p *protocol) holdBack(number uint16, header []byte) (ready []byte, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.channels[number].header = header
+	channel := p.channels[number]
+	content, memory := channel.content, headerMemory(header[headSize:len(header)-endSize])
+	channel.content = method{}
+	switch {
+	case content == method{}: // this side has opened the channel again since the frame was received
+		return nil, fmt.Errorf("the header of a message was %w", errUnasked)
+	case content == basicReturn:
+		return header, p.receivedReturn(channel, memory)
+	case p.bodies == nil:
+		channel.deliveries.charge(deliveryMemory + memory)
+		if channel.deliveries.total > waitingLimit {
+			return nil, fmt.Errorf("the messages that are not acknowledged are %w: %d of them take more than %d bytes",
+				ErrTooLarge, channel.deliveries.count(), waitingLimit)
+		}
+		return header, nil
+	}
+	room, fits := p.bodies.keep(delivery{channel.consumer, channel.deliveries.last}, channel.body, deliveryMemory+memory)
+	channel.gathered, channel.discard = room, room == nil
+	switch {
+	case !fits:
+		return withoutProperties(header), nil
+	case channel.discard, channel.body == 0:
+		return header, nil
+	}
+	channel.header = header
+	return nil, nil
 }
 
 // gather returns the memory for a part of a body, and the content header if this is the last part. There is no memory if this side
@@ -291,43 +316,29 @@ func (c *channelState) delivered(received method, number uint64) error {
 	return nil
 }
 
-// receivedHeader records the size of a message from its content header, and sets the size in the header to zero.
-func (p *protocol) receivedHeader(channel *channelState, header int, size []byte) (fate, error) {
+// receivedHeader records the size of the body from a content header, and sets the size in the header to zero.
+func (c *channelState) receivedHeader(size []byte) error {
 	body := binary.BigEndian.Uint64(size)
 	if body > largestMessage {
-		return passOn, fmt.Errorf("a message of %d bytes is %w: the maximum is %d", body, ErrTooLarge, largestMessage)
+		return fmt.Errorf("a message of %d bytes is %w: the maximum is %d", body, ErrTooLarge, largestMessage)
 	}
 	clear(size)
-	channel.body, channel.discard = int64(body), true
-	isReturn := channel.content == basicReturn
-	channel.content = method{}
-	if isReturn {
-		return passOn, channel.receivedReturn(header)
-	}
-	cost := deliveryCost + headerFactor*int64(header)
-	limit := int64(waitingLimit)
-	if p.bodies != nil {
-		limit = readLimit
-		channel.gathered, channel.discard = p.bodies.keep(delivery{channel.consumer, channel.deliveries.last}, channel.body)
-	}
-	channel.deliveries.charge(cost)
-	switch {
-	case channel.deliveries.total > limit:
-		return passOn, fmt.Errorf("the messages that are not acknowledged are %w: %d of them take more than %d bytes",
-			ErrTooLarge, channel.deliveries.count(), limit)
-	case channel.discard, channel.body == 0:
-		return passOn, nil
-	}
-	return holdBack, nil
+	c.body, c.discard = int64(body), true
+	return nil
 }
 
 // receivedReturn records a message that the broker returns, which must have been published and not yet confirmed. The library
-// blocks the connection for good if there are more returns than a caller has made room for.
-func (c *channelState) receivedReturn(header int) error {
+// blocks the connection for good if there are more returns than a caller has made room for. On a connection that moves messages, the
+// originals of all copies are retained, so the returned copies take hardly more memory.
+func (p *protocol) receivedReturn(c *channelState, memory int64) error {
 	c.returns++
-	c.returned += int64(header)
+	c.returned += memory
 	published := c.publishes.count()
-	if c.returns > published || c.returned > c.publishes.total+deliveryCost*int64(published) {
+	allowed := c.publishes.total + returnMemory*int64(published)
+	if p.bodies != nil {
+		allowed += p.bodies.size()
+	}
+	if c.returns > published || c.returned > allowed {
 		return fmt.Errorf("a returned message was %w", errUnasked)
 	}
 	return nil

@@ -53,6 +53,14 @@ func header(channel uint16, body uint64, properties int) []byte {
 	return frameOf(frameHeader, channel, append(payload, make([]byte, properties)...))
 }
 
+// tables returns a content header with so many small tables, which take most memory for their size.
+func tables(channel uint16, body uint64, count int) []byte {
+	array := bytes.Repeat([]byte{'F', 0, 0, 0, 2, 0, 'V'}, count)
+	table := append(binary.BigEndian.AppendUint32([]byte{1, 'a', 'A'}, uint32(len(array))), array...)
+	payload := append(binary.BigEndian.AppendUint64([]byte{0, 60, 0, 0}, body), 1<<5, 0) // the flag of headers
+	return frameOf(frameHeader, channel, append(binary.BigEndian.AppendUint32(payload, uint32(len(table))), table...))
+}
+
 func body(channel uint16, size int) []byte { return frameOf(frameBody, channel, make([]byte, size)) }
 
 // delivers returns the frames of a delivery with a body of this size.
@@ -118,11 +126,14 @@ func TestProtocol(t *testing.T) {
 			sends(1, method{50, 10}), says(1, basicGetOk, uint64(1), byte(0), "", "q", uint32(0))), errUnasked},
 		"two messages in answer to one get": {append(opened,
 			sends(1, basicGet, uint16(0), "q", byte(0)), says(1, basicGetEmpty, ""), says(1, basicGetOk, uint64(1), byte(0), "", "q", uint32(0))), errUnasked},
-		"confirms":                             {steps: slices.Concat(publishing, []step{says(1, basicAck, uint64(2), byte(1))})},
-		"a confirm of the future":              {slices.Concat(publishing, []step{says(1, basicAck, uint64(3), byte(1))}), errUnasked},
-		"a refusal of the future":              {slices.Concat(publishing, []step{says(1, basicNack, uint64(3), byte(0))}), errUnasked},
-		"returns before confirms":              {steps: slices.Concat(publishing, returns, []step{says(1, basicAck, uint64(1), byte(0))}, returns, []step{says(1, basicAck, uint64(2), byte(0))})},
-		"more returns than messages":           {slices.Concat(publishing, returns, returns, returns[:2]), errUnasked},
+		"confirms":                   {steps: slices.Concat(publishing, []step{says(1, basicAck, uint64(2), byte(1))})},
+		"a confirm of the future":    {slices.Concat(publishing, []step{says(1, basicAck, uint64(3), byte(1))}), errUnasked},
+		"a refusal of the future":    {slices.Concat(publishing, []step{says(1, basicNack, uint64(3), byte(0))}), errUnasked},
+		"returns before confirms":    {steps: slices.Concat(publishing, returns, []step{says(1, basicAck, uint64(1), byte(0))}, returns, []step{says(1, basicAck, uint64(2), byte(0))})},
+		"more returns than messages": {slices.Concat(publishing, returns, returns, returns[:2]), errUnasked},
+		"a return with more headers than its copy": {
+			slices.Concat(publishing, returns[:1], []step{{true, tables(1, 3, 100)}}), errUnasked,
+		},
 		"a return after confirms":              {slices.Concat(publishing, []step{says(1, basicAck, uint64(2), byte(1))}, returns[:2]), errUnasked},
 		"a method in a message":                {slices.Concat(consuming(9), delivers(1, 3)[:2], delivers(2, 0)[:1]), errUnasked},
 		"a header without message":             {append(opened, step{true, header(1, 3, 2)}), errUnasked},
@@ -167,7 +178,10 @@ func follow(state *protocol, s step) error {
 		state.sent(frame, payload[:min(len(payload), longestSent)])
 		return nil
 	}
-	_, err := state.received(frame, payload[:min(len(payload), longestReceived)])
+	fate, err := state.received(frame, payload[:min(len(payload), longestReceived)])
+	if fate == holdBack && err == nil {
+		_, err = state.holdBack(frame.channel, s.frame)
+	}
 	return err
 }
 
@@ -250,12 +264,58 @@ func TestFramesInPieces(t *testing.T) {
 		if difference := cmp.Diff(want, got); difference != "" {
 			t.Errorf("in pieces of %d: %s", size, difference)
 		}
-		if kept := s.incoming.state.bodies; keeps && !bytes.Equal(kept.of[delivery{"tag", 1}], text) {
+		if kept := s.incoming.state.bodies; keeps && !bytes.Equal(kept.of[delivery{"tag", 1}].body, text) {
 			t.Errorf("in pieces of %d: another body was kept", size)
 		}
 		if s.incoming.state.channels[1].gathered != nil {
 			t.Errorf("in pieces of %d: the channel holds the body", size)
 		}
 		_ = s.Close()
+	}
+}
+
+func TestHeaderMemory(t *testing.T) {
+	t.Parallel()
+	text := append(binary.BigEndian.AppendUint32([]byte{1, 'a', 'S'}, 10_000), make([]byte, 10_000)...)
+	withText := append(binary.BigEndian.AppendUint32(append(make([]byte, 12), 1<<5, 0), uint32(len(text))), text...)
+	for name, test := range map[string]struct {
+		payload []byte
+		want    int64 // beside the size on the wire
+	}{
+		"no properties":    {header(1, 0, 2)[headSize:], 0},
+		"a long text":      {withText, tableMemory + valueMemory},
+		"many tables":      {tables(1, 0, 100)[headSize:], tableMemory + valueMemory + 100*(tableMemory+2*valueMemory)},
+		"a truncated text": {withText[:100], tableMemory + valueMemory},
+		"too short":        {make([]byte, 3), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := headerMemory(test.payload) - int64(len(test.payload)); got != test.want {
+				t.Errorf("%d bytes, not %d", got, test.want)
+			}
+		})
+	}
+}
+
+// The library sees a header without properties if the message does not fit into memory.
+func TestAHeaderThatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	state := newProtocol(LargestBody, nil)
+	state.bodies.close()
+	for _, step := range []step{
+		sends(1, channelOpen, ""), sends(1, basicQos, uint32(0), uint16(1), byte(0)), sends(1, basicConsume, uint16(0), "q", "tag"),
+		says(1, basicDeliver, "tag", uint64(1), byte(0), "", "key"),
+	} {
+		if err := follow(state, step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	large := tables(1, 0, 100)
+	if _, err := state.received(readHead(large), slices.Clone(large[headSize:])); err != nil {
+		t.Fatal(err)
+	}
+	ready, err := state.holdBack(1, large)
+	if difference := cmp.Diff(header(1, 0, 2), ready); difference != "" || err != nil {
+		t.Error(err, difference)
 	}
 }

@@ -83,7 +83,7 @@ type incoming struct {
 	state *protocol
 	pace  *rate.Limiter // nil if the broker may send as fast as it can
 	rest  int           // bytes of the current frame that Read has not returned
-	// ready is a content header whose body has arrived. Read returns it before any other frame.
+	// ready is a content header that was held back. Read returns it before any other frame.
 	ready []byte
 
 	closed context.Context // ends with the socket
@@ -144,8 +144,12 @@ func (in *incoming) next() error {
 		_, err = in.from.Discard(whole)
 	case holdBack:
 		header := make([]byte, whole)
-		_, err = io.ReadFull(in.from, header)
-		in.state.holdBack(frame.channel, header)
+		if _, err = io.ReadFull(in.from, header); err != nil {
+			return err
+		}
+		if in.ready, err = in.state.holdBack(frame.channel, header); err != nil {
+			return in.refuse(err)
+		}
 	case gather:
 		err = in.gather(frame)
 	default:

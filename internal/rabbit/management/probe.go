@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
@@ -29,8 +30,9 @@ type Capabilities struct {
 
 // BrokerInfo is the result of Probe, which runs after each new connection.
 type BrokerInfo struct {
-	Version      string
-	Identity     vhost.Cluster
+	Version  string
+	Identity vhost.Cluster
+	// Tags are the tags that Whoami returns.
 	Tags         []string
 	Capabilities Capabilities
 	// Upgrading: the nodes have different versions.
@@ -44,12 +46,18 @@ type BrokerInfo struct {
 // EventExchange is the exchange of the plugin rabbitmq_event_exchange.
 const EventExchange = "amq.rabbitmq.event"
 
-// Whoami returns the tags of the user, sorted.
+// Whoami returns the tags of the user that give rights in the management API, sorted. Each connection keeps them, and a broker may send
+// any number of other tags.
 func (c *Client) Whoami(ctx context.Context) ([]string, error) {
 	var whoami struct{ Tags []string }
 	_, err := c.Get(ctx, "/whoami", "", &whoami)
-	slices.Sort(whoami.Tags)
-	return whoami.Tags, err
+	var tags []string
+	for _, tag := range []string{"administrator", "management", "monitoring", "policymaker"} {
+		if slices.Contains(whoami.Tags, tag) {
+			tags = append(tags, tag)
+		}
+	}
+	return tags, err
 }
 
 // Probe reads the identity and the version of the broker, and the capabilities of the user.
@@ -143,8 +151,12 @@ func definitionsWork(name string) bool {
 	return true
 }
 
+// maxBuiltin is how many exchanges amq.* are listed. RabbitMQ 4.3 has eight.
+const maxBuiltin = 100
+
 // builtinExchanges lists the exchanges amq.* of the vhost. An administrator can read definitions even without a permission in the vhost,
-// but not this listing. Then it returns only the exchanges that every vhost has.
+// but not this listing. Then it returns only the exchanges that every vhost has. Each connection keeps the result, so its size is
+// limited. RabbitMQ declares these exchanges without arguments.
 func (c *Client) builtinExchanges(ctx context.Context, administrator bool) (map[string]vhost.Exchange, error) {
 	builtin := map[string]vhost.Exchange{}
 	for name, kind := range map[string]string{
@@ -153,16 +165,24 @@ func (c *Client) builtinExchanges(ctx context.Context, administrator bool) (map[
 		builtin[name] = vhost.Exchange{Type: kind, Durable: true}
 	}
 	var page struct{ Items []ExchangeItem }
-	_, err := c.Get(ctx, "/exchanges/"+Escape(c.VHost)+
-		"?page=1&page_size=100&disable_stats=true&use_regex=true&name=%5Eamq%5C.&columns="+ExchangeColumns, "", &page)
+	path := "/exchanges/" + Escape(c.VHost)
+	_, err := c.Get(ctx, path+"?page=1&page_size="+strconv.Itoa(maxBuiltin)+
+		"&disable_stats=true&use_regex=true&name=%5Eamq%5C.&columns="+ExchangeColumns, "", &page)
 	if err != nil && administrator && errors.Is(err, brokererr.ErrAccessRefused) {
 		return builtin, nil
 	}
 	if err != nil {
 		return nil, err
 	}
+	if len(page.Items) > maxBuiltin {
+		tooMany := c.errs.Fail(brokererr.ErrUnreachable, "the answer is not RabbitMQ's: more than %d exchanges in a page", maxBuiltin)
+		return nil, c.describe(http.MethodGet, path, tooMany)
+	}
 	for _, item := range page.Items {
-		builtin[item.Name] = item.Observed()
+		if max(len(item.Name), len(item.Type)) <= vhost.MaxNameLength {
+			item.Arguments = nil
+			builtin[item.Name] = item.Observed()
+		}
 	}
 	return builtin, nil
 }

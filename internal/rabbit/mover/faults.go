@@ -157,9 +157,8 @@ func (p *pass) connectionClosed(reason *amqp.Error) error {
 }
 
 // errCrashed: a delivery has ended the connection. RabbitMQ ends the connection if it cannot translate a message of AMQP 1.0.
-// Warren ends it if a frame is too large, because RabbitMQ added headers to a message that had just fitted. Warren also ends it if
-// more bytes arrive than the process may retain, because large messages follow the small ones at the head of the queue. The
-// AMQP library ends it if it does not decode the headers; see amqpconn.Undecodable.
+// Warren ends it if a frame is too large, because RabbitMQ added headers to a message that had just fitted. The AMQP library ends it
+// if it does not decode the headers; see amqpconn.Undecodable.
 var errCrashed = errors.New("a delivery has ended the connection")
 
 // ended halves the prefetch after a delivery has ended the connection, so that the next pass moves the messages before the

@@ -20,7 +20,7 @@ func (p *pass) holdTooLarge(message *item, size int64) {
 		size, amqpconn.LargestBody))
 }
 
-// stopWithoutMemory ends the pass, because the process had no memory for a body. The next pass uses a smaller prefetch.
+// stopWithoutMemory ends the pass, because the process had no memory for a message. The next pass uses a smaller prefetch.
 func (p *pass) stopWithoutMemory(message *item, size int64) {
 	p.hold(message.from, &message.message)
 	p.sizes.shrink(size, message.from.prefetch)

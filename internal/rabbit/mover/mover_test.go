@@ -843,3 +843,53 @@ func TestCutConnectionsOfASelectiveMove(t *testing.T) {
 		topologytest.Equal(t, "source", slices.DeleteFunc(bodies(2000), isEven), sorted(drained(t, vh, source, 1000)))
 	})
 }
+
+// Each message has a large header, such as the stack trace of an exception. A pass that holds messages does not count their headers.
+func TestLargeHeaders(t *testing.T) {
+	deadline.InTestAll(t)
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		const messages = 1200
+		publishWithHeader(t, vh, messages, strings.Repeat("x", 20_000))
+		seen, found, err := browseSource(t.Context(), t, vh, func(*BrowseConfig) {})
+		topologytest.Equal(t, "error of the browse", nil, err)
+		topologytest.Equal(t, "found", Browsed{Ready: messages}, found)
+		topologytest.Equal(t, "seen", bodies(messages), seen)
+
+		counted, err := start(t, vh, func(c *Config) { c.DryRun = true }).Wait()
+		topologytest.Equal(t, "error of the dry run", nil, err)
+		topologytest.Equal(t, "counted", messages, counted.Moved)
+
+		stays := toDestination{skip: func(body string) string {
+			if body == "1199" {
+				return ""
+			}
+			return "stays"
+		}}
+		moved, err := start(t, vh, func(c *Config) { c.Selective, c.Filter, c.Copier = true, stays, stays }).Wait()
+		topologytest.Equal(t, "error of the move", nil, err)
+		topologytest.Equal(t, "moved", 1, moved.Moved)
+		topologytest.Equal(t, "source", bodies(messages-1), drained(t, vh, source, messages-1))
+	})
+}
+
+// publishWithHeader publishes consecutive numbers to the source, each with this header.
+func publishWithHeader(t *testing.T, vh *brokers.VHost, count int, header string) {
+	t.Helper()
+	channel, closeConnection := connect(t, vh, "publish")
+	defer closeConnection()
+	if err := channel.Confirm(false); err != nil {
+		t.Fatal(err)
+	}
+	var last *amqp.DeferredConfirmation
+	for _, body := range bodies(count) {
+		var err error
+		last, err = channel.PublishWithDeferredConfirm("", source, false, false, amqp.Publishing{
+			DeliveryMode: amqp.Persistent, Headers: amqp.Table{"x-exception-stacktrace": header}, Body: []byte(body),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	last.Wait()
+	holds(t, vh, source, count)
+}

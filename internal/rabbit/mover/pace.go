@@ -20,7 +20,7 @@ const (
 	// growth limits the prefetch to a multiple of the messages seen: the first messages may be small, and the messages behind them
 	// large.
 	growth = 2
-	// maxBytes limits the size of all unsettled bodies, estimated from the size of recent messages.
+	// maxBytes limits the memory of all unsettled messages, estimated from the memory of recent ones.
 	maxBytes = 16 << 20
 	// tick is the interval of pass.tick.
 	tick = 10 * time.Millisecond
@@ -64,30 +64,28 @@ func (p *pace) window() int {
 	return min(maxWindow, max(1, p.rate/4))
 }
 
-// sizes estimates the size of recent messages.
+// sizes estimates the memory of recent messages.
 type sizes struct {
 	messages int
-	average  float64 // bytes of one message, with overhead
-	// maxPrefetch is the prefetch after a body did not fit into memory; zero if every body fitted. unchanged is how many messages
+	average  float64 // bytes of one message, with its headers
+	// maxPrefetch is the prefetch after a message did not fit into memory; zero if every message fitted. unchanged is how many messages
 	// were taken since maxPrefetch changed.
 	maxPrefetch, unchanged int
 }
 
 const (
-	// overhead is a guess at the size of the headers of a message and of its data in the library.
-	overhead = 256
 	// recent is how many messages the average covers. A queue may hold many small messages, then large ones.
 	recent = 64
 	// relaxAfter is how many messages are taken before maxPrefetch doubles.
 	relaxAfter = 4 * recent
 )
 
-func (s *sizes) add(body int) {
+func (s *sizes) add(memory int64) {
 	s.messages++
-	s.average += (float64(body+overhead) - s.average) / float64(min(s.messages, recent))
+	s.average += (float64(memory) - s.average) / float64(min(s.messages, recent))
 }
 
-// shrink lowers the prefetch after a body of this size did not fit into memory.
+// shrink lowers the prefetch after a message of this size did not fit into memory.
 func (s *sizes) shrink(size int64, prefetch int) {
 	s.maxPrefetch, s.unchanged = max(1, min(prefetch/2, int(amqpconn.ConnectionBodies/max(1, size)))), 0
 }

@@ -70,4 +70,7 @@ func TestHowManyMessagesFitAfterABodyWasDropped(t *testing.T) {
 }
 
 // alike describes several messages of one size.
-type alike struct{ messages, bytes int }
+type alike struct {
+	messages int
+	bytes    int64
+}

@@ -325,7 +325,7 @@ func (p *pass) take(message amqp.Delivery, open bool) error {
 	case !dropped:
 		message.Body = p.connection.Body(&message)
 		size = int64(len(message.Body))
-		p.sizes.add(len(message.Body))
+		p.sizes.add(p.connection.Memory(&message))
 		if !p.holds() {
 			p.sizes.relax()
 		}

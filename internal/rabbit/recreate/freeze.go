@@ -3,6 +3,7 @@ package recreate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -20,8 +21,6 @@ const (
 	thawLimit = 5 * time.Second
 	// discardBodies is the largest body that a freezer retains, in bytes: it only returns messages.
 	discardBodies = 1
-	// frozenConsumer is the tag of the one consumer on each channel.
-	frozenConsumer = "warren-freeze"
 )
 
 // freezer consumes the messages of the delay tiers while the fence of the queue is closed, because delivered messages do not
@@ -36,9 +35,10 @@ type freezer struct {
 
 // frozen is a tier whose messages are held back.
 type frozen struct {
-	channel *amqp.Channel
-	tier    string
-	last    chan uint64 // the tag of the last message, once the consumer has ended
+	channel  *amqp.Channel
+	consumer string // its tag
+	tier     string
+	last     chan uint64 // the tag of the last message, once the consumer has ended
 }
 
 // freeze begins to hold messages back, unless it already does.
@@ -78,22 +78,24 @@ func (f *freezer) hold(tier string) error {
 	if err := channel.Qos(maxFrozen, 0, false); err != nil {
 		return err
 	}
-	deliveries, err := channel.Consume(tier, frozenConsumer, false, false, false, false, nil)
+	consumer := fmt.Sprint("warren-freeze-", len(f.channels))
+	deliveries, err := channel.Consume(tier, consumer, false, false, false, false, nil)
 	if reply, ok := errors.AsType[*amqp.Error](err); ok && reply.Code == amqp.NotFound {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	last := make(chan uint64, 1)
+	last, connection := make(chan uint64, 1), f.connection
 	go func() {
 		tag := uint64(0)
 		for message := range deliveries {
 			tag = message.DeliveryTag
+			connection.Release(&message)
 		}
 		last <- tag
 	}()
-	f.channels = append(f.channels, frozen{channel, tier, last})
+	f.channels = append(f.channels, frozen{channel, consumer, tier, last})
 	return nil
 }
 
@@ -106,7 +108,7 @@ func (f *freezer) thaw() {
 	watchdog := time.AfterFunc(thawLimit, f.connection.CloseSocket)
 	defer watchdog.Stop()
 	for _, tier := range f.channels {
-		if tier.channel.Cancel(frozenConsumer, false) != nil {
+		if tier.channel.Cancel(tier.consumer, false) != nil {
 			continue
 		}
 		last := <-tier.last
