@@ -214,16 +214,49 @@ func halfDeleted(t *testing.T, more string) *world {
 // Consumers continue to publish retries to the delay tiers of a main queue that remains.
 func TestAHalfDeletedGroupIsDeclaredAgain(t *testing.T) {
 	t.Parallel()
-	w := halfDeleted(t, "")
-	occurred := w.reconcileUntilGone()
-	topologytest.Equal(t, "queues", []string{"orders", "soon", "later"}, w.queueNames("orders", "soon", "later"))
-	observed, _ := w.broker.Observe(vhost.Selection{Queues: []string{"soon"}})
-	topologytest.Equal(t, "bindings of the tier", []vhost.Binding{{Source: "again", Destination: "soon", RoutingKey: "soon"}}, observed.BindingsTo["soon"],
-		cmpopts.EquateEmpty())
-	topologytest.Equal(t, "Events", []occurrence{{
-		corev1.EventTypeWarning, eventRetained, "Delete", `retained exchange "again"; exchange "orders.dlx"; ` +
-			`queue "orders"; queue "soon"; queue "later"; and 1 more: not empty: queue "orders" holds 1 messages`,
-	}}, occurred, comparingOccurrences)
+	const (
+		exchanges = `retained exchange "again"; exchange "orders.dlx"; queue "orders"; `
+		all       = exchanges + `queue "soon"; queue "later"; and 1 more: `
+	)
+	for name, test := range map[string]struct {
+		edit   func(spec *v1alpha1.ConsumerQueueSpec)
+		queues []string
+		event  occurrence
+	}{
+		"the main queue is not empty": {
+			edit: func(*v1alpha1.ConsumerQueueSpec) {}, queues: []string{"orders", "soon", "later"},
+			event: occurrence{corev1.EventTypeWarning, eventRetained, "Delete", all + `not empty: queue "orders" holds 1 messages`},
+		},
+		"deletionPolicy is Retain now": {
+			edit:   func(spec *v1alpha1.ConsumerQueueSpec) { spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain },
+			queues: []string{"orders", "soon", "later"},
+			event:  occurrence{corev1.EventTypeNormal, eventRetained, "Delete", all + `deletionPolicy is Retain`},
+		},
+		"the ConsumerQueue is suspended now, so nothing is declared": {
+			edit: func(spec *v1alpha1.ConsumerQueueSpec) { spec.Suspend = true }, queues: []string{"orders", "later"},
+			event: occurrence{
+				corev1.EventTypeWarning, eventRetained, "Delete",
+				exchanges + `queue "later"; queue "orders.dlq": spec.suspend is set, so the broker is not touched`,
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := halfDeleted(t, "")
+			spec := w.get().Spec
+			test.edit(&spec)
+			w.edit(spec)
+			occurred := w.reconcileUntilGone()
+			topologytest.Equal(t, "queues", test.queues, w.queueNames("orders", "soon", "later"))
+			observed, _ := w.broker.Observe(vhost.Selection{Queues: []string{"soon"}})
+			var bindings []vhost.Binding
+			if w.hasQueue("soon") {
+				bindings = []vhost.Binding{{Source: "again", Destination: "soon", RoutingKey: "soon"}}
+			}
+			topologytest.Equal(t, "bindings of the tier", bindings, observed.BindingsTo["soon"], cmpopts.EquateEmpty())
+			topologytest.Equal(t, "Events", []occurrence{test.event}, occurred, comparingOccurrences)
+		})
+	}
 }
 
 // With deletionPolicy Delete no consumer uses the main queue any more.
