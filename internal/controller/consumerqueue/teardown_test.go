@@ -20,6 +20,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
@@ -433,4 +434,23 @@ func TestADeletionWithoutAStatus(t *testing.T) {
 			topologytest.Equal(t, "queues", test.remains, w.queueNames(all...))
 		})
 	}
+}
+
+// A deletion did not find all its sentinels. Its open fence refuses nothing, so the ConsumerQueue is Ready.
+func TestAConsumerQueueReportsTheFenceOfALeftSentinel(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.NewConsumerQueue(t, `{retry: {policy: None}}`))
+	name := fence.Name{Owner: w.broker.Owner(), Begun: time.Unix(1, 0)}.String("orders")
+	w.broker.LeaveFence(vhost.Policy{
+		Name: name, Pattern: vhost.ReadPattern(fence.Pattern([]string{"orders"})), ApplyTo: "queues", Definition: fence.Fence{}.Open(),
+	})
+	w.mustReconcile()
+	status := w.get().Status
+	topologytest.Equal(t, "Ready", v1alpha1.ReasonInSync, conditions.Ready(status.Conditions).Reason)
+	topologytest.Equal(t, "advisories", []v1alpha1.Advisory{{
+		Code: v1alpha1.AdvisorySentinelLeft, Name: "orders",
+		Message: `queue "orders" may still hold a sentinel, a message of type warren.sentinel that Warren published to delete queues. ` +
+			`Consumers acknowledge and ignore it. Warren removes it once few messages are in front of it, and then removes policy "` +
+			name + `", which refuses no publishes`,
+	}}, status.Advisories)
 }
