@@ -14,6 +14,7 @@ import (
 	"github.com/warren-mq/warren/internal/rabbit/safedelete"
 	"github.com/warren-mq/warren/internal/rabbit/timing"
 	"github.com/warren-mq/warren/internal/topology"
+	"github.com/warren-mq/warren/internal/vhost"
 )
 
 // deleter is a Deleter beside an Observer. While a call works on a queue, the Observer ignores events about the deletion of the queue. So
@@ -71,10 +72,10 @@ type deletionBroker struct {
 
 func (b *deletionBroker) State() safedelete.State {
 	health := b.Observer.State()
+	version, _ := vhost.ParseVersion(health.Version) // Probe fails if the version cannot be parsed
 	return safedelete.State{
 		Cluster: health.Cluster, Matched: health.Matched, MayWritePolicies: health.Capabilities.Policies,
-		CurrentAt:     health.CurrentAt,
-		CountsReturns: !health.Capabilities.DelayedRedelivery, // as all versions from 4.3 on do not
+		CurrentAt: health.CurrentAt, Version: version,
 	}
 }
 

@@ -118,7 +118,7 @@ func (t *tenant) flap() (stop func()) {
 	}
 }
 
-// ADR 0041 quotes these figures. `make bench-tenants` measures them.
+// `make bench-tenants` measures these times. ADR 0041 explains the limit.
 var _ = Describe("A ConsumerQueue beside a tenant", Label("bench", "tenants"), func() {
 	const edited = 20 // ConsumerQueues of each BrokerConnection
 

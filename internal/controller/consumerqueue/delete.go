@@ -62,8 +62,8 @@ func (d *deletion) run(ctx context.Context) (reconciled, error) {
 	}
 	kind, why := d.whyRetainAll(owned)
 	switch {
-	case why != "":
-		return reconciled{}, d.retainAll(ctx, kind, why, owned)
+	case why != "" && !d.awaitsTiers(bc, owned, begun):
+		return reconciled{}, d.retainAll(ctx, kind, why, d.existing(bc, owned))
 	case len(owned) == 0 && isLost:
 		return reconciled{}, d.removeFinalizer(ctx, corev1.EventTypeWarning,
 			"the status is empty, so Warren does not know which objects it declared for this ConsumerQueue, and retains them")
@@ -81,6 +81,39 @@ func (d *deletion) run(ctx context.Context) (reconciled, error) {
 		return reconciled{}, d.retainAll(ctx, corev1.EventTypeWarning, fmt.Sprintf("BrokerConnection %q is suspended", bc.Name), owned)
 	}
 	return d.teardownThrough(ctx, bc, owned)
+}
+
+// awaitsTiers reports whether delay tiers may be missing beside a main queue that deletionPolicy Retain retains, because a deletion
+// was interrupted. Warren must declare them again first; see restoreTiers.
+func (d *deletion) awaitsTiers(bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry, begun bool) bool {
+	if d.cq.Spec.DeletionPolicy != v1alpha1.DeletionPolicyRetain || d.cq.Spec.Suspend || bc == nil || bc.Spec.Suspend {
+		return false
+	}
+	t := d.teardownOf(bc, owned)
+	if t == nil { // a manager that has just started is connecting
+		return begun && len(owned) > 0 && conditions.ReadyOf(bc).Status != metav1.ConditionFalse
+	}
+	return len(t.missingTiers().Queues) > 0
+}
+
+// existing returns the objects that exist; all of them if the broker cannot be observed.
+func (d *deletion) existing(bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry) []v1alpha1.TopologyEntry {
+	if t := d.teardownOf(bc, owned); t != nil {
+		return t.remaining()
+	}
+	return owned
+}
+
+// teardownOf returns the teardown through a BrokerConnection, which may be nil; nil if the connection cannot be used.
+func (d *deletion) teardownOf(bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry) *teardown {
+	if bc == nil {
+		return nil
+	}
+	connection, version, usable := d.pool.Usable(bc)
+	if !usable || connection.Health().Err != nil {
+		return nil
+	}
+	return &teardown{scope: d.scope, connection: connection, version: version, holdings: holdings{owned: owned}}
 }
 
 // endRecreation completes or backs out a recreation before the topology is deleted, also one whose status was lost. It returns true
@@ -157,14 +190,15 @@ func (d *deletion) assumeInventory(bc *v1alpha1.BrokerConnection) {
 func (d *deletion) teardownThrough(
 	ctx context.Context, bc *v1alpha1.BrokerConnection, owned []v1alpha1.TopologyEntry,
 ) (reconciled, error) {
-	connection, version, usable := d.pool.Usable(bc)
-	if !usable || connection.Health().Err != nil {
+	t := d.teardownOf(bc, owned)
+	if t == nil {
 		why := fmt.Sprintf("BrokerConnection %q is connecting", bc.Name)
 		if ready := conditions.ReadyOf(bc); ready.Status == metav1.ConditionFalse {
 			why = conditions.WhyNotReady(bc.Name, ready)
 		}
 		return d.retryOrGiveUp(ctx, bc, retryLimit{d.unreached, retrybudget.Termination}, why, owned)
 	}
+	connection := t.connection
 	d.unreached.Forget(d.key())
 	done, ok := d.limiter.TryAcquire(connection.Health().Cluster.Endpoint, d.key())
 	if !ok {
@@ -176,8 +210,7 @@ func (d *deletion) teardownThrough(
 	if d.refreshes.Pending(d.key(), connection, question) {
 		return reconciled{waits: forRefresh}, nil
 	}
-	t := &teardown{scope: d.scope, connection: connection, version: version, holdings: holdings{owned: owned}}
-	t.resolveIntents(d.cq, version, t.observe())
+	t.resolveIntents(d.cq, t.version, t.observe())
 	if d.deletesDeclaredOnly() {
 		t.retainAdopted("driftPolicy is Report, and another client declared it")
 	}
@@ -185,6 +218,8 @@ func (d *deletion) teardownThrough(
 	switch {
 	case errors.Is(trouble, statuswriter.ErrStaleCache):
 		return reconciled{}, trouble
+	case errors.Is(trouble, errRetain):
+		return reconciled{}, d.retainAll(ctx, corev1.EventTypeNormal, errRetain.Error(), t.remaining())
 	case errors.Is(trouble, errInProgress):
 		d.setTerminating("checking whether the queues are empty")
 		return requeueAfter(trigger.Jittered(retrybudget.Termination), trigger.Noticed), nil // the end of the attempt enqueues it earlier
@@ -207,7 +242,7 @@ func (d *deletion) teardownThrough(
 func (d *deletion) whyRetainAll(owned []v1alpha1.TopologyEntry) (kind, why string) {
 	switch {
 	case d.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain:
-		return corev1.EventTypeNormal, "deletionPolicy is Retain"
+		return corev1.EventTypeNormal, errRetain.Error()
 	case d.cq.Spec.Suspend:
 		return corev1.EventTypeWarning, "spec.suspend is set, so the broker is not touched"
 	case d.isDeclaredByOthers(owned):

@@ -90,6 +90,13 @@ func TestTerminateWithoutABroker(t *testing.T) {
 			more: ", deletionPolicy: Retain", bc: notReady(v1alpha1.ReasonSecretNotFound),
 			event: "Normal retained " + all + ": deletionPolicy is Retain",
 		},
+		"deletionPolicy is Retain, while the BrokerConnection connects after a deletion has begun": {
+			more: ", deletionPolicy: Retain", bc: controllertest.BrokerConnection(v1alpha1.BrokerConnectionSpec{}),
+			status: func(s *v1alpha1.ConsumerQueueStatus) {
+				s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: "False", Reason: v1alpha1.ReasonTerminating}}
+			},
+			waits: `waiting to delete the topology: BrokerConnection "default" is connecting`,
+		},
 		"spec.suspend is set": {
 			more: ", suspend: true", bc: notReady(v1alpha1.ReasonSecretNotFound),
 			event: "Warning retained " + all + ": spec.suspend is set, so the broker is not touched",

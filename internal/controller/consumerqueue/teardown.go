@@ -26,6 +26,9 @@ var errInProgress = errors.New("in progress")
 // errNeeded: an object belongs to, or is used by, another client.
 var errNeeded = errors.New("still needed")
 
+// errRetain: deletionPolicy retains the whole topology.
+var errRetain = errors.New("deletionPolicy is Retain")
+
 // isFinal reports whether a retry cannot help. A failed proof is not final: the broker may have been slow, another client may have
 // changed a policy, or dead letters may leave their queue.
 func isFinal(err error) bool {
@@ -57,6 +60,9 @@ func (t *teardown) run(ctx context.Context) ([]plan.Retained, error) {
 	if recorded := ownership.Recorded(t.status.Location); recorded.Cluster.Known() && !here.IsIn(recorded) {
 		return nil, fmt.Errorf("%w: the topology is in %v at %s, and BrokerConnection %q leads to %v at %s",
 			brokererr.ErrOtherCluster, recorded, recorded.Cluster.Endpoint, t.cq.ConnectionName(), here, here.Cluster.Endpoint)
+	}
+	if t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyRetain {
+		return nil, t.restoreTiers(ctx, errRetain)
 	}
 	if t.cq.Spec.DeletionPolicy == v1alpha1.DeletionPolicyDelete && t.mainIsForeign(t.cq, observed) {
 		t.retainAdopted(fmt.Sprintf("another client declared it and the main queue %q", t.cq.QueueName()))
@@ -145,11 +151,7 @@ func (t *teardown) restoreTiers(ctx context.Context, trouble error) error {
 		t.deletions.AreRunning(t.key()) {
 		return trouble
 	}
-	desired, err := topology.Desired(t.cq, t.version)
-	if err != nil { // another spec declared the tiers
-		return trouble
-	}
-	missing := plan.HalfDeleted(desired, topology.InventoryOf(t.owned), t.observe())
+	missing := t.missingTiers()
 	if len(missing.Queues) == 0 {
 		return trouble
 	}
@@ -164,6 +166,15 @@ func (t *teardown) restoreTiers(ctx context.Context, trouble error) error {
 	log.FromContext(ctx).Info("Declared delay tiers again, because the main queue could not be deleted",
 		"queues", names, "reason", conditions.ErrorSummary(trouble))
 	return trouble
+}
+
+// missingTiers returns the delay tiers that an interrupted deletion has deleted beside the main queue.
+func (t *teardown) missingTiers() topology.Topology {
+	desired, err := topology.Desired(t.cq, t.version)
+	if err != nil { // another spec declared the tiers
+		return topology.Topology{}
+	}
+	return plan.HalfDeleted(desired, topology.InventoryOf(t.owned), t.observe())
 }
 
 // deleteDeadLetterQueues deletes dead-letter queues one by one, and returns why others are retained.

@@ -20,6 +20,7 @@ import (
 	"github.com/warren-mq/warren/internal/controller/controllertest"
 	"github.com/warren-mq/warren/internal/rabbit"
 	"github.com/warren-mq/warren/internal/rabbit/brokererr"
+	"github.com/warren-mq/warren/internal/rabbit/fence"
 	"github.com/warren-mq/warren/internal/rabbit/snapshot"
 	"github.com/warren-mq/warren/internal/topology"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
@@ -214,16 +215,49 @@ func halfDeleted(t *testing.T, more string) *world {
 // Consumers continue to publish retries to the delay tiers of a main queue that remains.
 func TestAHalfDeletedGroupIsDeclaredAgain(t *testing.T) {
 	t.Parallel()
-	w := halfDeleted(t, "")
-	occurred := w.reconcileUntilGone()
-	topologytest.Equal(t, "queues", []string{"orders", "soon", "later"}, w.queueNames("orders", "soon", "later"))
-	observed, _ := w.broker.Observe(vhost.Selection{Queues: []string{"soon"}})
-	topologytest.Equal(t, "bindings of the tier", []vhost.Binding{{Source: "again", Destination: "soon", RoutingKey: "soon"}}, observed.BindingsTo["soon"],
-		cmpopts.EquateEmpty())
-	topologytest.Equal(t, "Events", []occurrence{{
-		corev1.EventTypeWarning, eventRetained, "Delete", `retained exchange "again"; exchange "orders.dlx"; ` +
-			`queue "orders"; queue "soon"; queue "later"; and 1 more: not empty: queue "orders" holds 1 messages`,
-	}}, occurred, comparingOccurrences)
+	const (
+		exchanges = `retained exchange "again"; exchange "orders.dlx"; queue "orders"; `
+		all       = exchanges + `queue "soon"; queue "later"; and 1 more: `
+	)
+	for name, test := range map[string]struct {
+		edit   func(spec *v1alpha1.ConsumerQueueSpec)
+		queues []string
+		event  occurrence
+	}{
+		"the main queue is not empty": {
+			edit: func(*v1alpha1.ConsumerQueueSpec) {}, queues: []string{"orders", "soon", "later"},
+			event: occurrence{corev1.EventTypeWarning, eventRetained, "Delete", all + `not empty: queue "orders" holds 1 messages`},
+		},
+		"deletionPolicy is Retain now": {
+			edit:   func(spec *v1alpha1.ConsumerQueueSpec) { spec.DeletionPolicy = v1alpha1.DeletionPolicyRetain },
+			queues: []string{"orders", "soon", "later"},
+			event:  occurrence{corev1.EventTypeNormal, eventRetained, "Delete", all + `deletionPolicy is Retain`},
+		},
+		"the ConsumerQueue is suspended now, so nothing is declared": {
+			edit: func(spec *v1alpha1.ConsumerQueueSpec) { spec.Suspend = true }, queues: []string{"orders", "later"},
+			event: occurrence{
+				corev1.EventTypeWarning, eventRetained, "Delete",
+				exchanges + `queue "later"; queue "orders.dlq": spec.suspend is set, so the broker is not touched`,
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := halfDeleted(t, "")
+			spec := w.get().Spec
+			test.edit(&spec)
+			w.edit(spec)
+			occurred := w.reconcileUntilGone()
+			topologytest.Equal(t, "queues", test.queues, w.queueNames("orders", "soon", "later"))
+			observed, _ := w.broker.Observe(vhost.Selection{Queues: []string{"soon"}})
+			var bindings []vhost.Binding
+			if w.hasQueue("soon") {
+				bindings = []vhost.Binding{{Source: "again", Destination: "soon", RoutingKey: "soon"}}
+			}
+			topologytest.Equal(t, "bindings of the tier", bindings, observed.BindingsTo["soon"], cmpopts.EquateEmpty())
+			topologytest.Equal(t, "Events", []occurrence{test.event}, occurred, comparingOccurrences)
+		})
+	}
 }
 
 // With deletionPolicy Delete no consumer uses the main queue any more.
@@ -400,4 +434,23 @@ func TestADeletionWithoutAStatus(t *testing.T) {
 			topologytest.Equal(t, "queues", test.remains, w.queueNames(all...))
 		})
 	}
+}
+
+// A deletion did not find all its sentinels. Its open fence refuses nothing, so the ConsumerQueue is Ready.
+func TestAConsumerQueueReportsTheFenceOfALeftSentinel(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, controllertest.NewConsumerQueue(t, `{retry: {policy: None}}`))
+	name := fence.Name{Owner: w.broker.Owner(), Begun: time.Unix(1, 0)}.String("orders")
+	w.broker.LeaveFence(vhost.Policy{
+		Name: name, Pattern: vhost.ReadPattern(fence.Pattern([]string{"orders"})), ApplyTo: "queues", Definition: fence.Fence{}.Open(),
+	})
+	w.mustReconcile()
+	status := w.get().Status
+	topologytest.Equal(t, "Ready", v1alpha1.ReasonInSync, conditions.Ready(status.Conditions).Reason)
+	topologytest.Equal(t, "advisories", []v1alpha1.Advisory{{
+		Code: v1alpha1.AdvisorySentinelLeft, Name: "orders",
+		Message: `queue "orders" may still hold a sentinel, a message of type warren.sentinel that Warren published to delete queues. ` +
+			`Consumers acknowledge and ignore it. Warren removes it once few messages are in front of it, and then removes policy "` +
+			name + `", which refuses no publishes`,
+	}}, status.Advisories)
 }

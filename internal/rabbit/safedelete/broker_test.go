@@ -78,7 +78,7 @@ func deleterAt(t *testing.T, vh *brokers.VHost) (*Deleter, *management.Client) {
 			URI: amqpURI, TLS: security, Username: errs.Username, Password: errs.Password, VHost: vh.Name, Timeout: within,
 		},
 		pool: amqpconn.NewPool(errs, within), known: snapshot.New(),
-		state: State{Cluster: cluster, Matched: true, MayWritePolicies: true},
+		state: State{Cluster: cluster, Matched: true, MayWritePolicies: true, Version: vhost.RabbitMQ43},
 	}
 	connection, err := broker.Dial(t.Context(), cluster.Key())
 	if err != nil {

@@ -58,8 +58,8 @@ type State struct {
 	MayWritePolicies bool
 	// CurrentAt is the latest time at which the snapshot is known to be current.
 	CurrentAt time.Time
-	// CountsReturns: a message that is returned loses one of the deliveries that its queue allows.
-	CountsReturns bool
+	// Version is the lowest version of the nodes.
+	Version vhost.Version
 }
 
 // API is the part of the management API that deletions use. *management.Client implements it.

@@ -60,7 +60,7 @@ func publish(t *testing.T, vh *brokers.VHost, queue string, message amqp.Publish
 // A fence is the record of its sentinels. It stays in its harmless form until they are found, however many messages are in front of them.
 func TestASentinelBehindManyMessagesIsNotForgotten(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
-		vh.DeclareQueue("orders", rabbittest.Quorum(nil))
+		vh.DeclareQueue("orders", rabbittest.Quorum(unlimited(vh)))
 		name := fence.Name{Owner: "mine", Begun: time.Now()}.String("orders")
 		publish(t, vh, "orders", amqp.Publishing{}, 66)
 		leaveSentinels(t, vh, "orders", name, "orders")
@@ -99,7 +99,7 @@ func TestASentinelBehindManyMessagesIsNotForgotten(t *testing.T) {
 // Expired sentinels are found in the queue that they were dead-lettered to, behind its messages.
 func TestSentinelsThatExpiredBehindMessages(t *testing.T) {
 	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
-		vh.DeclareQueue("orders", rabbittest.Quorum(nil))
+		vh.DeclareQueue("orders", rabbittest.Quorum(unlimited(vh)))
 		vh.DeclareQueue("tier", rabbittest.Quorum(vhost.Arguments{
 			"x-message-ttl": 5000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders",
 		}))

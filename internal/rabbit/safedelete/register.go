@@ -62,6 +62,9 @@ type vanishing struct {
 type searched struct {
 	without map[string]time.Time // when a queue was first seen without sentinels, if some may have expired from it
 	browsed map[string]bool      // the queues in which other messages were in front of the sentinels
+	// complete is when a queue with messages was last searched completely. arrived is since when no expired sentinel can arrive.
+	complete map[string]time.Time
+	arrived  time.Time
 }
 
 func newRegister(standing *Standing) *register {
@@ -272,7 +275,7 @@ func (r *register) mayVanish(name string) []string {
 // search returns the state of the search for the sentinels of a fence. The lock is held.
 func (r *register) search(name string) *searched {
 	if r.searches[name] == nil {
-		r.searches[name] = &searched{map[string]time.Time{}, map[string]bool{}}
+		r.searches[name] = &searched{without: map[string]time.Time{}, browsed: map[string]bool{}, complete: map[string]time.Time{}}
 	}
 	return r.searches[name]
 }
@@ -300,6 +303,36 @@ func (r *register) hasBrowsed(name, queue string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.searches[name] != nil && r.searches[name].browsed[queue]
+}
+
+// recordSearch records that a search found all sentinels of a queue.
+func (r *register) recordSearch(name, queue string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.search(name).complete[queue] = time.Now()
+}
+
+// recordArrived records that no sentinel that expired behind a fence can arrive any more.
+func (r *register) recordArrived(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known := r.search(name); known.arrived.IsZero() {
+		known.arrived = time.Now()
+	}
+}
+
+// isSearched reports whether another search of a queue could find no sentinel, or is too early because sentinels may still arrive. A
+// queue is searched completely at most three times: at first, once no unanswered sentinel can arrive, and once no expired one can.
+func (r *register) isSearched(name, queue string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.search(name)
+	last, unanswered := known.complete[queue], r.unansweredAt[name]
+	if last.IsZero() || unanswered.IsZero() {
+		return last.After(known.arrived)
+	}
+	settled := unanswered.Add(unnoticed)
+	return time.Now().Before(settled) || last.After(settled) && last.After(known.arrived)
 }
 
 // isTracked reports whether this connection put a fence up (known), and whether a deletion needs the fence (standing).

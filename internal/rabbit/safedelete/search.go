@@ -59,11 +59,16 @@ func (s *search) run(ctx context.Context) (left []string, err error) {
 	expiring, others := s.byExpiry()
 	failed := forEach(ctx, s.errs, expiring, takeFromQueue) // first: a sentinel that is found here cannot be in another queue
 	maps.Copy(failed, forEach(ctx, s.errs, others, takeFromQueue))
-	for _, queue := range expiring {
-		if found[queue] && s.missing(queue, 0) > 0 {
-			if err := s.follow(ctx, queue); err != nil {
-				failed[queue] = err
-			}
+	expired := slices.DeleteFunc(expiring, func(queue string) bool {
+		return !found[queue] || s.missing(queue, 0) == 0 || !s.mayHaveExpired(queue)
+	})
+	arriving := s.arriving(ctx, expired) // before the search, which would miss a sentinel that arrives in between
+	if len(failed)+len(arriving) == 0 {
+		s.deletions.recordArrived(s.fence.Name)
+	}
+	for _, queue := range expired {
+		if err := s.follow(ctx, queue, arriving[queue]); err != nil {
+			failed[queue] = err
 		}
 	}
 	if s.deletions.mayArrive(s.fence.Name) {
@@ -110,12 +115,25 @@ func (s *search) origins(queue string) []string {
 	return origins
 }
 
-// follow looks for sentinels that may have expired from a queue that holds none any more.
-func (s *search) follow(ctx context.Context, queue string) error {
-	if ttl, _ := s.ttl(queue); !s.published.IsZero() && time.Since(s.published) < ttl {
-		return nil
+// mayHaveExpired reports whether the sentinels of a queue are old enough to have expired.
+func (s *search) mayHaveExpired(queue string) bool {
+	ttl, _ := s.ttl(queue)
+	return s.published.IsZero() || time.Since(s.published) >= ttl
+}
+
+// arriving returns why an expired sentinel may not have arrived yet, by the queue that it expired from.
+func (s *search) arriving(ctx context.Context, expired []string) map[string]error {
+	arriving := map[string]error{}
+	for _, queue := range expired {
+		if err := s.checkNoneArriving(ctx, queue); err != nil {
+			arriving[queue] = err
+		}
 	}
-	arriving := s.checkNoneArriving(ctx, queue) // before the search, which would miss a sentinel that arrives in between
+	return arriving
+}
+
+// follow looks for sentinels that may have expired from a queue that holds none any more. It returns arriving if it does not find all.
+func (s *search) follow(ctx context.Context, queue string, arriving error) error {
 	for _, other := range s.onward(queue) {
 		if _, err := s.takeAll(ctx, other, []string{queue}, false); err != nil {
 			return err
@@ -161,10 +179,13 @@ func (s *search) takeAll(ctx context.Context, queue string, origins []string, ma
 		return exists, err
 	case now.Consumers > 0 && mayBeHeld:
 		return true, s.errs.Fail(brokererr.ErrUnproven, "a process that is gone may still hold a sentinel of queue %q", queue)
-	case now.Consumers > 0 && now.Messages == 0:
+	case now.Consumers > 0 && now.Messages == 0, s.losesDeliveries(queue) && s.deletions.isSearched(s.fence.Name, queue):
 		return true, nil
 	case now.Consumers == 0 && (now.Messages <= limit || !s.deletions.hasBrowsed(s.fence.Name, queue)):
 		complete, err := s.take(ctx, queue, origins, limit)
+		if complete && now.Messages > 0 { // otherwise the queue may have been too busy to count
+			s.deletions.recordSearch(s.fence.Name, queue)
+		}
 		if err != nil || complete {
 			return true, err
 		}
@@ -256,18 +277,42 @@ func (s *search) takeFrom(
 	return true, others, nil
 }
 
-// maxHeld returns how many messages of a queue a search may hold: only one if the queue has a delivery limit and the broker counts
-// returned messages.
+// maxHeld returns how many messages of a queue a search may hold: only one if they lose deliveries, and none if the queue has a single
+// active consumer; see takeAsConsumer.
 func (s *search) maxHeld(queue string) int {
-	limited := false
+	single := false
 	s.observer.View(func(known *snapshot.Snapshot) {
-		limit, given := known.Queues[queue].Arguments[vhost.ArgDeliveryLimit].(int64)
-		limited = given && limit >= 0
+		single = known.Queues[queue].Arguments[vhost.ArgSingleActiveConsumer] == true
 	})
-	if limited && s.observer.State().CountsReturns {
+	switch {
+	case single:
+		return 0
+	case s.losesDeliveries(queue):
 		return 1
 	}
 	return holdLimit
+}
+
+// losesDeliveries reports whether a message that is returned to a queue may lose one of the deliveries that the queue allows. Returns
+// count before 4.3. From 4.0 on, RabbitMQ allows 20 deliveries by default.
+func (s *search) losesDeliveries(queue string) (loses bool) {
+	version := s.observer.State().Version
+	if version.AtLeast(vhost.RabbitMQ43) {
+		return false
+	}
+	limits := func(policy vhost.Policy) bool {
+		return policy.Definition[vhost.KeyDeliveryLimit] != nil && policy.Match(queue, vhost.TypeQuorum) != vhost.MatchNo
+	}
+	s.observer.View(func(known *snapshot.Snapshot) {
+		found, exists := known.Queues[queue]
+		limit, given := found.Arguments[vhost.ArgDeliveryLimit].(int64)
+		unlimited := exists && !given
+		if version.AtLeast(vhost.RabbitMQ40) {
+			unlimited = given && limit < 0
+		}
+		loses = !unlimited || slices.ContainsFunc(known.Policies, limits) || slices.ContainsFunc(known.Fences, limits)
+	})
+	return loses
 }
 
 // putAllBack returns the held messages. It waits until the queue has processed them and every acknowledgement before, because

@@ -66,6 +66,13 @@ func (b *Broker) Change(change func(*snapshot.Snapshot)) {
 	}})
 }
 
+// LeaveFence makes a vhost without objects show a fence that no deletion needs.
+func (b *Broker) LeaveFence(fence vhost.Policy) {
+	fresh := snapshot.New()
+	fresh.Fences = []vhost.Policy{fence}
+	b.store.Replace(fresh, "")
+}
+
 // SetHealth changes the health of the connection.
 func (b *Broker) SetHealth(change func(*rabbit.Health)) {
 	b.mu.Lock()
