@@ -1,6 +1,7 @@
 package deadletterjob
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -452,15 +453,33 @@ func TestARedriveWaitsForAnOlderOne(t *testing.T) {
 // Redrive ends.
 func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 	t.Parallel()
+	const (
+		continues = "Ready=Unknown Moving Reconciling=True Moving "
+		ends      = "Ready=False Incomplete Stalled=True Incomplete Failed=True Incomplete "
+	)
 	for name, test := range map[string]struct {
-		began time.Duration // how long after the suspended Redrive
-		spec  string
-		want  string
+		began  time.Duration // how long after the suspended Redrive
+		spec   string
+		source v1alpha1.QueueName
+		// namespace is empty for that of the suspended Redrive.
+		namespace string
+		// shared: ConsumerQueues of other namespaces share the queue.
+		shared bool
+		// gone: the other job has ended and was deleted.
+		gone bool
+		want string
 	}{
-		"a later Redrive":                  {time.Minute, all, "Ready=False Incomplete Stalled=True Incomplete Failed=True Incomplete "},
-		"a later dry run":                  {time.Minute, `{consumerQueueRef: {name: orders}, dryRun: true}`, "Ready=Unknown Moving Reconciling=True Moving "},
-		"an earlier Redrive":               {-time.Minute, all, "Ready=Unknown Moving Reconciling=True Moving "},
-		"a later Redrive of another queue": {time.Minute, `{consumerQueueRef: {name: invoices}}`, "Ready=Unknown Moving Reconciling=True Moving "},
+		"a later Redrive":                          {began: time.Minute, spec: all, want: ends},
+		"a later dry run":                          {began: time.Minute, spec: `{consumerQueueRef: {name: orders}, dryRun: true}`, want: continues},
+		"an earlier Redrive":                       {began: -time.Minute, spec: all, want: continues},
+		"a later Redrive of another queue":         {began: time.Minute, spec: `{consumerQueueRef: {name: invoices}}`, source: "invoices.dlq", want: continues},
+		"a later Redrive that shares the queue":    {began: time.Minute, spec: `{consumerQueueRef: {name: invoices}}`, shared: true, want: ends},
+		"a later Redrive of another namespace":     {began: time.Minute, spec: all, namespace: "billing", want: continues},
+		"a later Redrive of a sharing namespace":   {began: time.Minute, spec: all, namespace: "billing", shared: true, want: ends},
+		"a later Redrive that is gone":             {began: time.Minute, spec: all, gone: true, want: ends},
+		"an earlier Redrive that is gone":          {began: -time.Minute, spec: all, gone: true, want: continues},
+		"a gone Redrive of a sharing namespace":    {began: time.Minute, spec: all, namespace: "billing", shared: true, gone: true, want: ends},
+		"a gone Redrive of a namespace on its own": {began: time.Minute, spec: all, namespace: "billing", gone: true, want: continues},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -473,15 +492,36 @@ func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 				if err := yaml.UnmarshalStrict([]byte(test.spec), &r.Spec); err != nil {
 					t.Fatal(err)
 				}
+				r.Status.Source, r.Status.Location = cmp.Or(test.source, began.Status.Source), began.Status.Location
 				r.Status.StartTime = new(metav1.NewTime(began.Status.StartTime.Add(test.began)))
 				r.Status.CompletionTime, r.Status.Examined = r.Status.StartTime, new(int64(9))
 			})
-			if err := w.API.Create(t.Context(), other); err != nil {
+			other.Namespace = cmp.Or(test.namespace, other.Namespace)
+			if test.gone {
+				w.finished(other)
+			} else if err := w.API.Create(t.Context(), other); err != nil {
 				t.Fatal(err)
 			}
 			w.HoldMoves() // the next manager
+			w.shared = test.shared
 			topologytest.Equal(t, "conditions", test.want, readyOf(w.reconcile()))
 		})
+	}
+}
+
+// finished lists a Redrive in the status of a ConsumerQueue of its namespace.
+func (w *redriveWorld) finished(redrive *v1alpha1.Redrive) {
+	w.T.Helper()
+	cq := w.consumerQueue()
+	if redrive.Namespace != cq.Namespace {
+		cq.Namespace, cq.ResourceVersion = redrive.Namespace, ""
+		if err := w.API.Create(w.T.Context(), cq); err != nil {
+			w.T.Fatal(err)
+		}
+	}
+	cq.Status.FinishedJobs = withFinished(nil, finishedJob(ofRedrive(redrive)))
+	if err := w.API.Status().Update(w.T.Context(), cq); err != nil {
+		w.T.Fatal(err)
 	}
 }
 

@@ -137,7 +137,8 @@ func (s *scope) start(ctx context.Context, m Move) (time.Duration, error) {
 	if wrong != nil {
 		return s.block(ctx, *wrong)
 	}
-	if why, err := s.checkOvertaken(ctx); err != nil {
+	// A Purge deletes as many messages of its own ConsumerQueue as it has counted, whatever jobs of other ConsumerQueues have taken.
+	if why, err := s.checkOvertaken(ctx, m.Source.Shared && !config.Delete); err != nil {
 		return 0, err
 	} else if why != nil {
 		return s.block(ctx, *why)
