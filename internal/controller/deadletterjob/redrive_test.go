@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -410,6 +411,8 @@ func TestAManagerThatStopsWritesTheProgress(t *testing.T) {
 	w.Broker.SetMessages("orders.dlq", 9)
 	stopping, stop := context.WithCancel(t.Context())
 	w.Reconciler.Tasks = w.Tasks(stopping)
+	var lines []string
+	w.logTo(&lines)
 	w.reconcile()
 	<-w.Mover.Begun
 	stopped := make(chan error)
@@ -419,6 +422,9 @@ func TestAManagerThatStopsWritesTheProgress(t *testing.T) {
 	redrive := w.get()
 	topologytest.Equal(t, "moved", 1, *redrive.Status.Moved)
 	topologytest.Equal(t, "conditions", "Ready=Unknown Moving Reconciling=True Moving ", readyOf(redrive))
+	if last := lines[len(lines)-1]; !strings.Contains(last, `"msg"="Stopped"`) || !strings.Contains(last, `"counts"="1 of 9 messages moved"`) {
+		t.Errorf("the last line is %s", last)
+	}
 	w.reconcile()
 	topologytest.Equal(t, "moves that a stopping manager begins", 0, len(w.Mover.Begun))
 }

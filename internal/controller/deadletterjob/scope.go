@@ -71,7 +71,7 @@ func (s *scope) reconcile(ctx context.Context) (time.Duration, error) {
 		if err := s.write(ctx); err != nil {
 			return 0, err
 		}
-		s.Tasks.drop(s.key(), s.before.GetUID())
+		s.drop()
 	}
 	return s.start(ctx, wanted)
 }
@@ -83,8 +83,16 @@ func (s *scope) waitForSlot(ctx context.Context, stopped Task) (time.Duration, e
 	if err := s.writeRunning(ctx, value); err != nil {
 		return 0, err
 	}
-	s.Tasks.drop(s.key(), s.before.GetUID())
+	s.drop()
 	return waitRetry, nil
+}
+
+// drop releases the turn of a job that has not ended.
+func (s *scope) drop() {
+	if s.Tasks.get(s.key(), s.before.GetUID()).HasBegun() {
+		s.logStop()
+	}
+	s.Tasks.drop(s.key(), s.before.GetUID())
 }
 
 // observeGeneration records the newest generation in the status of a job that has ended.
@@ -114,13 +122,14 @@ func (s *scope) block(ctx context.Context, why Blocker) (time.Duration, error) {
 	if err := s.write(ctx); err != nil {
 		return 0, err
 	}
-	s.Tasks.drop(s.key(), s.before.GetUID())
-	if why.Final {
-		s.logEnd()
-		s.recordOnConsumerQueue(ctx)
-		return s.untilExpired(), s.recordCompletion(ctx, s.before)
+	if !why.Final {
+		s.drop()
+		return why.Retry, nil
 	}
-	return why.Retry, nil
+	s.Tasks.drop(s.key(), s.before.GetUID())
+	s.logEnd()
+	s.recordOnConsumerQueue(ctx)
+	return s.untilExpired(), s.recordCompletion(ctx, s.before)
 }
 
 // untilExpired returns for how long a job that has just ended is kept; zero is forever.
