@@ -52,8 +52,8 @@ func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, c
 	case dryRun && limit != nil && *status.Moved > int64(*limit):
 		matched := text.Count(*status.Moved, "message")
 		status.Moved = new(int64(*limit))
-		return completed(v1alpha1.ReasonDryRun,
-			"%s: %s match, and spec.maxMessages is %d", redriveSummary(status, "would be moved"), matched, *limit)
+		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, consumers, fmt.Sprintf(
+			"%s: %s match, and spec.maxMessages is %d", redriveSummary(status, "would be moved"), matched, *limit))
 	case dryRun:
 		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, consumers, redriveSummary(status, "would be moved"))
 	case number(status.Failed) > 0:

@@ -211,16 +211,23 @@ func TestMessagesOfUnknownOriginAreCounted(t *testing.T) {
 // A dry run counts all matching messages. A Redrive would move no more than spec.maxMessages.
 func TestOutcomeOfADryRunWithALimit(t *testing.T) {
 	t.Parallel()
-	const matched = 9
-	for limit, want := range map[int32]string{
-		5:  "5 of 9 messages would be moved: 9 messages match, and spec.maxMessages is 5",
-		9:  "9 of 9 messages would be moved",
-		10: "9 of 9 messages would be moved",
+	const unseen = `: 9 messages match, and spec.maxMessages is 5, 3 not seen: another consumer of queue "orders.dlq" holds them or has taken ` +
+		"them. Stop it, then count what is left"
+	for name, test := range map[string]struct {
+		total, matched int64
+		limit          int32
+		want           string
+	}{
+		"more messages match":                      {9, 9, 5, "DryRun 5 of 9 messages would be moved: 9 messages match, and spec.maxMessages is 5"},
+		"as many messages match":                   {9, 9, 9, "DryRun 9 of 9 messages would be moved"},
+		"fewer messages match":                     {9, 9, 10, "DryRun 9 of 9 messages would be moved"},
+		"more messages match, and some are unseen": {12, 9, 5, "Incomplete 5 of 12 messages would be moved" + unseen},
 	} {
 		status := &v1alpha1.RedriveStatus{
-			JobStatus: v1alpha1.JobStatus{Total: new(int64(matched)), Examined: new(int64(matched))}, Moved: new(int64(matched)),
+			JobStatus: v1alpha1.JobStatus{Total: &test.total, Examined: &test.matched, Source: "orders.dlq"}, Moved: new(test.matched),
 		}
-		topologytest.Equal(t, "message", want, redriveOutcome(status, true, &limit, 0, nil).Ready.Message)
-		topologytest.Equal(t, "moved", min(matched, int64(limit)), *status.Moved)
+		ready := redriveOutcome(status, true, &test.limit, 0, nil).Ready
+		topologytest.Equal(t, name, test.want, ready.Reason+" "+ready.Message)
+		topologytest.Equal(t, "moved", min(test.matched, int64(test.limit)), *status.Moved)
 	}
 }
