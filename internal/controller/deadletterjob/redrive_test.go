@@ -595,6 +595,27 @@ func TestARedriveForAConsumerQueueThatDoesNotExistFailsAfterAMinute(t *testing.T
 	}
 }
 
+// Ready was False for another reason before, so its status does not change when the ConsumerQueue is deleted.
+func TestTheMinuteBeginsWhenTheConsumerQueueIsMissing(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: gone}}`)
+	redrive := w.get()
+	redrive.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalidDestination,
+		LastTransitionTime: metav1.NewTime(time.Now().Add(-10 * time.Minute)),
+	}}
+	if err := w.API.Status().Update(t.Context(), redrive); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		after time.Duration
+		ends  bool
+	}{{0, false}, {50 * time.Second, false}, {time.Minute, true}} {
+		w.Reconciler.Now = func() time.Time { return time.Now().Add(step.after) }
+		topologytest.Equal(t, "has ended after "+step.after.String(), step.ends, w.reconcile().Status.CompletionTime != nil)
+	}
+}
+
 // A user sets ttlSecondsAfterFinished of a finished Redrive. kstatus waits for observedGeneration.
 func TestAFinishedRedriveObservesItsGeneration(t *testing.T) {
 	t.Parallel()

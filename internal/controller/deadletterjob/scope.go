@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -114,6 +115,10 @@ func (s *scope) block(ctx context.Context, why Blocker) (time.Duration, error) {
 	} else {
 		writer.ClearSuspended()
 		writer.SetReady(why.Ready, why.Progress)
+	}
+	const missing = v1alpha1.ReasonConsumerQueueNotFound
+	if why.Ready.Reason == missing && conditions.Ready(s.before.Status.Conditions).Reason != missing { // limitWait counts from now
+		meta.FindStatusCondition(s.status.Conditions, v1alpha1.ConditionReady).LastTransitionTime = metav1.NewTime(s.Now())
 	}
 	if why.Final {
 		writer.SetEnded(why.Ready)
