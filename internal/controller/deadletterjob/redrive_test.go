@@ -154,6 +154,19 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 			},
 			want: "Ready=Unknown BrokerUnreachable Reconciling=True BrokerUnreachable ",
 		},
+		"the dead-letter queue has a delivery limit and is too busy to count its messages": {
+			broker: func(b *brokerstest.Broker) {
+				b.Change(func(s *snapshot.Snapshot) {
+					s.DropQueue("orders.dlq")
+					s.PutQueue("orders.dlq", vhost.Queue{Arguments: map[string]any{
+						vhost.ArgQueueType: vhost.TypeQuorum, vhost.ArgDeliveryLimit: int64(5),
+					}})
+				})
+				b.SetUncounted("orders.dlq")
+				b.SetBacklog("orders.dlq", rabbit.Backlog{IsUncounted: true})
+			},
+			want: "Ready=Unknown BrokerUnreachable Reconciling=True BrokerUnreachable ",
+		},
 		"the connection opens": {
 			broker: func(b *brokerstest.Broker) { b.SetHealth(func(h *rabbit.Health) { h.SyncedAt = time.Time{} }) },
 			want:   "Ready=Unknown ConnectionNotReady Reconciling=True ConnectionNotReady ",
