@@ -7,6 +7,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 
 	"github.com/warren-mq/warren/internal/controller/controllertest"
+	"github.com/warren-mq/warren/internal/rabbit/brokererr"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
 	"github.com/warren-mq/warren/internal/topology/topologytest"
 )
@@ -84,5 +85,51 @@ func TestARedriveThatIsDeletedWhileItRunsIsLogged(t *testing.T) {
 		if !strings.Contains(lines[len(lines)-1], part) {
 			t.Errorf("the last line lacks %s: %v", part, lines)
 		}
+	}
+}
+
+// A job may be deleted before it continues. Its last line has the counts.
+func TestARedriveThatStopsIsLogged(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]func(w *redriveWorld){
+		"suspended": func(w *redriveWorld) {
+			redrive := w.get()
+			redrive.Spec.Suspend = true
+			if err := w.API.Update(w.T.Context(), redrive); err != nil {
+				w.T.Fatal(err)
+			}
+			w.Reconcile()
+		},
+		"stalled": func(w *redriveWorld) { w.Mover.End <- brokererr.ErrAccessRefused },
+		"stopped because another job needs its slot": func(w *redriveWorld) {
+			tasks := w.Reconciler.Tasks
+			tasks.mu.Lock()
+			defer tasks.mu.Unlock()
+			running := tasks.of[Key{Redrive, again}]
+			running.reclaimed = mover.Progress{State: mover.DestinationBusy}
+			running.stop()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
+			w.HoldMoves()
+			w.Broker.SetMessages("orders.dlq", 9)
+			w.Mover.Stopped = mover.Progress{State: mover.Moving, Moved: 3}
+			var lines []string
+			w.logTo(&lines)
+			w.reconcile()
+			<-w.Mover.Begun
+			stop(w)
+			for w.Reconciler.Tasks.get(Key{Redrive, again}, "uid").HasBegun() {
+				w.ReconcileWhenEnqueued()
+			}
+			topologytest.Equal(t, "lines", 2, len(lines))
+			for _, part := range []string{`"msg"="Stopped"`, `"uid"="uid"`, `"requestedBy"="unknown"`, `"counts"="3 of 9 messages moved"`} {
+				if !strings.Contains(lines[len(lines)-1], part) {
+					t.Errorf("the last line lacks %s: %v", part, lines)
+				}
+			}
+		})
 	}
 }

@@ -134,6 +134,7 @@ func (r *Reconciler) Start(ctx context.Context) error {
 			s := r.scopeOf(object)
 			ended.Stopped = true
 			s.work.SyncProgress(ended)
+			s.logStop()
 			err = s.write(last)
 		}
 		failures = append(failures, client.IgnoreNotFound(err))

@@ -132,6 +132,16 @@ func (k Kind) list(ctx context.Context, reader client.Reader, only ...client.Lis
 	return jobs, nil
 }
 
+// listJobs returns the Redrives and the Purges from the cache. The caller must not change them.
+func listJobs(ctx context.Context, reader client.Reader, only ...client.ListOption) ([]Job, error) {
+	redrives, err := Redrive.list(ctx, reader, only...)
+	if err != nil {
+		return nil, err
+	}
+	purges, err := Purge.list(ctx, reader, only...)
+	return append(redrives, purges...), err
+}
+
 func (j Job) key() Key { return Key{j.Kind, client.ObjectKeyFromObject(j.Object)} }
 
 // hasBegun reports whether messages may have been taken already.

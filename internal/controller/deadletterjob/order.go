@@ -7,10 +7,12 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/statuswriter"
+	"github.com/warren-mq/warren/internal/ownership"
 )
 
 // acquireTurn acquires the turn at the dead-letter queue. If the job is queued, it returns the reason in words.
@@ -47,35 +49,95 @@ func (s *scope) nextInQueue(ctx context.Context) (first Job, waits bool, err err
 
 // jobsOfConsumerQueue returns the jobs of the same ConsumerQueue, including this one.
 func (s *scope) jobsOfConsumerQueue(ctx context.Context) (jobs []Job, err error) {
-	for _, kind := range []Kind{Redrive, Purge} {
-		found, err := kind.list(ctx, s.Client, client.InNamespace(s.before.GetNamespace()),
-			client.MatchingFields{IndexConsumerQueue: s.before.ConsumerQueue})
-		if err != nil {
-			return nil, err
-		}
-		// The index also has the Redrives that move messages to the ConsumerQueue.
-		jobs = append(jobs, slices.DeleteFunc(found, func(job Job) bool { return job.ConsumerQueue != s.before.ConsumerQueue })...)
-	}
-	return jobs, nil
+	jobs, err = listJobs(ctx, s.Client, client.InNamespace(s.before.GetNamespace()),
+		client.MatchingFields{IndexConsumerQueue: s.before.ConsumerQueue})
+	// The index also has the Redrives that move messages to the ConsumerQueue.
+	return slices.DeleteFunc(jobs, func(job Job) bool { return job.ConsumerQueue != s.before.ConsumerQueue }), err
 }
 
 // checkOvertaken returns the Blocker of a job that was suspended or stalled while another job took messages of the queue. The other
-// job may have taken messages of its total, and newer dead letters cannot be distinguished from the rest.
-func (s *scope) checkOvertaken(ctx context.Context) (*Blocker, error) {
+// job may have taken messages of its total, and newer dead letters cannot be distinguished from the rest. shares: jobs of other
+// ConsumerQueues may have done that, too.
+func (s *scope) checkOvertaken(ctx context.Context, shares bool) (*Blocker, error) {
 	if !s.before.hasBegun() {
 		return nil, nil
 	}
-	jobs, err := s.jobsOfConsumerQueue(ctx)
+	jobs, cqs, err := s.jobsAndRecords(ctx, shares)
+	if err != nil {
+		return nil, err
+	}
 	for _, other := range jobs {
-		began := other.Status.StartTime
-		if other.DryRun || began == nil || !began.After(s.status.StartTime.Time) || number(other.Status.Examined) == 0 {
+		if !other.DryRun && s.beganBefore(other.Status.StartTime) && number(other.Status.Examined) > 0 &&
+			other.Status.Source == s.status.Source && s.isAt(other.Status.Location) {
+			return s.overtaken(other.Kind, client.ObjectKeyFromObject(other.Object)), nil
+		}
+	}
+	for _, cq := range cqs {
+		if !hasDeadLetterQueue(cq, string(s.status.Source)) || !s.isAt(cq.Status.Location) {
 			continue
 		}
-		return failed(v1alpha1.ReasonIncomplete,
-			"%s; %s %q has taken messages of queue %q since, so the counted messages are no longer known. Create another %s for the rest",
-			s.work.Summary(), other.Kind, other.GetName(), s.status.Source, s.Kind), nil
+		for _, entry := range cq.Status.FinishedJobs { // the job itself may be gone
+			exists := func(job Job) bool { return job.GetNamespace() == cq.Namespace && finishedJob(job).isSameJob(entry) }
+			if s.beganBefore(&entry.CompletionTime) && !slices.ContainsFunc(jobs, exists) {
+				return s.overtaken(Kind(entry.Kind), client.ObjectKey{Namespace: cq.Namespace, Name: entry.Name}), nil
+			}
+		}
 	}
-	return nil, err
+	return nil, nil
+}
+
+// jobsAndRecords returns the jobs of the ConsumerQueue, and the ConsumerQueue, which lists its finished jobs; with shares, those of all
+// namespaces. The caller must not change them.
+func (s *scope) jobsAndRecords(ctx context.Context, shares bool) (jobs []Job, cqs []*v1alpha1.ConsumerQueue, err error) {
+	if !shares {
+		jobs, err := s.jobsOfConsumerQueue(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		own, err := s.recordOf(ctx, s.before)
+		if own == nil {
+			return jobs, nil, err
+		}
+		return jobs, []*v1alpha1.ConsumerQueue{own}, err
+	}
+	list := &v1alpha1.ConsumerQueueList{}
+	if err := s.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, fmt.Errorf("list ConsumerQueues: %w", err)
+	}
+	for i := range list.Items {
+		if s.Tasks.records.IsOlder(&list.Items[i]) {
+			return nil, nil, statuswriter.ErrStaleCache
+		}
+		cqs = append(cqs, &list.Items[i])
+	}
+	jobs, err = listJobs(ctx, s.Client)
+	return jobs, cqs, err
+}
+
+func (s *scope) beganBefore(at *metav1.Time) bool {
+	return at != nil && at.After(s.status.StartTime.Time)
+}
+
+func (s *scope) isAt(location v1alpha1.Location) bool {
+	return ownership.Recorded(location).IsIn(ownership.Recorded(s.status.Location))
+}
+
+// overtaken does not name jobs of other namespaces.
+func (s *scope) overtaken(kind Kind, other client.ObjectKey) *Blocker {
+	name := fmt.Sprintf("%s %q", kind, other.Name)
+	if other.Namespace != s.before.GetNamespace() {
+		name = fmt.Sprintf("a %s in another namespace", kind)
+	}
+	return failed(v1alpha1.ReasonIncomplete,
+		"%s; %s has taken messages of queue %q since, so the counted messages are no longer known. Create another %s for the rest",
+		s.work.Summary(), name, s.status.Source, s.Kind)
+}
+
+// hasDeadLetterQueue reports whether a queue is the dead-letter queue of a ConsumerQueue according to the status.
+func hasDeadLetterQueue(cq *v1alpha1.ConsumerQueue, name string) bool {
+	return slices.ContainsFunc(cq.Status.Topology, func(entry v1alpha1.TopologyEntry) bool {
+		return entry.Kind == v1alpha1.KindQueue && entry.Role == v1alpha1.RoleDeadLetter && entry.Name == name
+	})
 }
 
 // wantsTurn reports whether a job takes messages as soon as it has its turn.

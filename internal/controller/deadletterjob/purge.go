@@ -47,10 +47,10 @@ func (w *purgeWork) SyncProgress(task Task) *Blocker {
 	case task.Err != nil:
 		return taskFailed(Purge, &w.status.JobStatus, w.Summary(), task.Err)
 	case w.isCounted():
-		return afterDeletion(w.status)
+		return afterDeletion(w.status, task.Progress.Consumers)
 	}
 	w.status.Matched = new(int64(task.Progress.Moved))
-	return afterCount(w.purge)
+	return afterCount(w.purge, task.Progress.Consumers)
 }
 
 // isCounted reports whether all messages were counted, so that the matching ones may be deleted.

@@ -11,17 +11,18 @@ import (
 // isDeleting reports whether more messages than status.deleted may be deleted.
 func isDeleting(status *v1alpha1.PurgeStatus) bool { return status.AtMost != nil }
 
-// afterCount returns the outcome of a Purge after the count; nil if the Purge deletes the matching messages next.
-func afterCount(purge *v1alpha1.Purge) *Blocker {
+// afterCount returns the outcome of a Purge after the count; nil if the Purge deletes the matching messages next. consumers are the
+// other consumers of the queue.
+func afterCount(purge *v1alpha1.Purge, consumers int) *Blocker {
 	status := &purge.Status
 	matched, limit := *status.Matched, int64(purge.Spec.ExpectedAtMost)
 	switch {
 	case purge.Spec.DryRun && matched > limit:
-		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, purgeText(status, fmt.Sprintf(
+		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, consumers, purgeText(status, fmt.Sprintf(
 			"none of %s would be deleted: %s match, and spec.expectedAtMost is %d",
 			text.Count(number(status.Total), "message"), text.Count(matched, "message"), limit)))
 	case purge.Spec.DryRun:
-		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, purgeText(status, fmt.Sprintf(
+		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, consumers, purgeText(status, fmt.Sprintf(
 			"%d of %s would be deleted", matched, text.Count(number(status.Total), "message"))))
 	case matched > limit:
 		return failed(v1alpha1.ReasonMoreThanExpected, "%s", purgeText(status, fmt.Sprintf(
@@ -29,20 +30,20 @@ func afterCount(purge *v1alpha1.Purge) *Blocker {
 				"higher expectedAtMost",
 			text.Count(matched, "message"), limit)))
 	case matched == 0:
-		return ended(v1alpha1.ReasonCompleted, &status.JobStatus, purgeSummary(status))
+		return ended(v1alpha1.ReasonCompleted, &status.JobStatus, consumers, purgeSummary(status))
 	}
 	return nil
 }
 
 // afterDeletion returns the outcome of a Purge after the deletion.
-func afterDeletion(status *v1alpha1.PurgeStatus) *Blocker {
+func afterDeletion(status *v1alpha1.PurgeStatus, consumers int) *Blocker {
 	if missing := number(status.Matched) - number(status.Deleted); missing > 0 {
 		return failed(v1alpha1.ReasonIncomplete,
 			"%s, %d not seen again after the count: another consumer of queue %q holds them or has taken them. Stop it, then count "+
 				"what is left",
 			purgeSummary(status), missing, status.Source)
 	}
-	return ended(v1alpha1.ReasonCompleted, &status.JobStatus, purgeSummary(status))
+	return ended(v1alpha1.ReasonCompleted, &status.JobStatus, consumers, purgeSummary(status))
 }
 
 // interruption describes a deletion whose count of deleted messages is uncertain.

@@ -56,7 +56,9 @@ func (w *purgeWorld) count(matching int) {
 	w.T.Helper()
 	w.Reconcile()
 	topologytest.Equal(w.T, "counts", true, (<-w.Mover.Begun).DryRun)
-	w.Mover.Ended = mover.Progress{State: mover.Moving, Moved: matching, Skipped: map[string]int{"NotSelected": 9 - matching}}
+	w.Mover.Ended = mover.Progress{
+		State: mover.Moving, Moved: matching, Skipped: map[string]int{"NotSelected": 9 - matching}, Consumers: w.Mover.Ended.Consumers,
+	}
 	w.Mover.End <- nil
 	for w.get().Status.Matched == nil {
 		w.ReconcileWhenEnqueued()
@@ -144,26 +146,37 @@ func TestAPurgeThatEndsAfterTheCount(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		spec, want, message string
-		matching            int
+		matching, consumers int
 	}{
 		"more messages match than expected": {
 			atMost5, "Ready=False MoreThanExpected Stalled=True MoreThanExpected Failed=True MoreThanExpected ",
 			"6 messages match, and spec.expectedAtMost is 5: no message was deleted. Create another Purge with a narrower selector or a higher expectedAtMost, " +
-				"3 skipped (NotSelected)", 6,
+				"3 skipped (NotSelected)", 6, 0,
 		},
-		"no message matches": {atMost5, "Ready=True Completed Complete=True Completed ", "deleted 0 of 0 messages that match, 9 skipped (NotSelected)", 0},
+		"no message matches": {atMost5, "Ready=True Completed Complete=True Completed ", "deleted 0 of 0 messages that match, 9 skipped (NotSelected)", 0, 0},
+		"no message matches, and another consumer may hold some": {
+			atMost5, "Ready=False Incomplete Stalled=True Incomplete Failed=True Incomplete ",
+			`deleted 0 of 0 messages that match, 9 skipped (NotSelected), and another consumer of queue "orders.dlq" may hold messages that were ` +
+				"not seen. Stop it, then count what is left", 0, 1,
+		},
 		"a dry run": {
 			`{consumerQueueRef: {name: orders}, expectedAtMost: 5, dryRun: true}`, "Ready=True DryRun Complete=True DryRun ",
-			"5 of 9 messages would be deleted, 4 skipped (NotSelected)", 5,
+			"5 of 9 messages would be deleted, 4 skipped (NotSelected)", 5, 0,
+		},
+		"a dry run while another consumer may hold messages": {
+			`{consumerQueueRef: {name: orders}, expectedAtMost: 5, dryRun: true}`, "Ready=False Incomplete Stalled=True Incomplete Failed=True Incomplete ",
+			`5 of 9 messages would be deleted, 4 skipped (NotSelected), and another consumer of queue "orders.dlq" may hold messages that were ` +
+				"not seen. Stop it, then count what is left", 5, 1,
 		},
 		"a dry run with more than expected": {
 			`{consumerQueueRef: {name: orders}, expectedAtMost: 5, dryRun: true}`, "Ready=True DryRun Complete=True DryRun ",
-			"none of 9 messages would be deleted: 6 messages match, and spec.expectedAtMost is 5, 3 skipped (NotSelected)", 6,
+			"none of 9 messages would be deleted: 6 messages match, and spec.expectedAtMost is 5, 3 skipped (NotSelected)", 6, 0,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newPurgeWorld(t, test.spec)
+			w.Mover.Ended.Consumers = test.consumers
 			w.count(test.matching)
 			status := w.get().Status
 			topologytest.Equal(t, "conditions", test.want, w.ready())
@@ -283,6 +296,10 @@ func TestOutcomeOfADeletion(t *testing.T) {
 		"another consumer has taken messages": {
 			mover.Progress{Moved: 3}, nil, "Ready=False Incomplete Stalled=True Incomplete Failed=True Incomplete ", "deleted 3 of 5 messages that match, 4 skipped (NotSelected), " +
 				`2 not seen again after the count: another consumer of queue "orders.dlq" holds them or has taken them`, 3,
+		},
+		"another consumer may hold messages that were not counted": {
+			mover.Progress{Moved: 5, Consumers: 1}, nil, "Ready=False Incomplete Stalled=True Incomplete Failed=True Incomplete ", "deleted 5 of 5 messages that match, " +
+				`4 skipped (NotSelected), and another consumer of queue "orders.dlq" may hold messages that were not seen`, 5,
 		},
 		"the connection was cut": {
 			mover.Progress{Moved: 4, Unsure: 2},
@@ -433,6 +450,33 @@ func TestAPurgeThatWaitsBetweenCountAndDeletion(t *testing.T) {
 	config := <-w.Mover.Begun
 	topologytest.Equal(t, "deletes", true, config.Delete)
 	topologytest.Equal(t, "deletes at most", 5, config.Limit)
+}
+
+// Between the count and the deletion, a Redrive of another ConsumerQueue may have taken messages of a shared queue. They belong to the
+// other ConsumerQueue, so the count still holds.
+func TestACountedPurgeContinuesAfterARedriveOfASharingConsumerQueue(t *testing.T) {
+	t.Parallel()
+	w := newPurgeWorld(t, atMost5)
+	w.shared = true
+	w.count(5)
+	<-w.Mover.Begun
+	w.Mover.Stopped = mover.Progress{State: mover.Moving, Moved: 2}
+	w.suspend(true)
+	w.Reconcile()
+	for w.get().Status.AtMost != nil {
+		w.ReconcileWhenEnqueued()
+	}
+	redrive := created(&v1alpha1.Redrive{}, "other", 2)
+	redrive.Spec.ConsumerQueueRef.Name = "invoices"
+	redrive.Status.JobStatus = w.get().Status.JobStatus
+	redrive.Status.StartTime = new(metav1.NewTime(time.Now().Add(time.Minute)))
+	redrive.Status.CompletionTime = redrive.Status.StartTime
+	if err := w.API.Create(t.Context(), redrive); err != nil {
+		t.Fatal(err)
+	}
+	w.suspend(false)
+	w.Reconcile()
+	topologytest.Equal(t, "conditions", "Ready=Unknown Deleting Reconciling=True Deleting ", w.ready())
 }
 
 // Only one job at a time takes messages of a queue.

@@ -35,7 +35,7 @@ func (w *redriveWork) SyncProgress(task Task) *Blocker {
 	if !task.Ended || task.Stopped {
 		return nil
 	}
-	why := redriveOutcome(w.status, w.job.DryRun, w.redrive.Spec.MaxMessages, task.Err)
+	why := redriveOutcome(w.status, w.job.DryRun, w.redrive.Spec.MaxMessages, task.Progress.Consumers, task.Err)
 	if task.Move.Limited { // each try returns a message
 		why.Retry = 0
 	}

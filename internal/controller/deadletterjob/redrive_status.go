@@ -36,8 +36,8 @@ func (w *redriveWork) RunningCondition(progress mover.Progress, m Move) conditio
 	return runningCondition(progress, v1alpha1.ReasonMoving, message)
 }
 
-// redriveOutcome returns the outcome of a Redrive whose task has ended.
-func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, err error) *Blocker {
+// redriveOutcome returns the outcome of a Redrive whose task has ended. consumers are the other consumers of the queue at the end.
+func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, consumers int, err error) *Blocker {
 	switch {
 	case errors.Is(err, mover.ErrTooManyFailures):
 		return failed(v1alpha1.ReasonTooManyFailures,
@@ -52,10 +52,10 @@ func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, e
 	case dryRun && limit != nil && *status.Moved > int64(*limit):
 		matched := text.Count(*status.Moved, "message")
 		status.Moved = new(int64(*limit))
-		return completed(v1alpha1.ReasonDryRun,
-			"%s: %s match, and spec.maxMessages is %d", redriveSummary(status, "would be moved"), matched, *limit)
+		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, consumers, fmt.Sprintf(
+			"%s: %s match, and spec.maxMessages is %d", redriveSummary(status, "would be moved"), matched, *limit))
 	case dryRun:
-		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, redriveSummary(status, "would be moved"))
+		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, consumers, redriveSummary(status, "would be moved"))
 	case number(status.Failed) > 0:
 		return failed(v1alpha1.ReasonIncomplete,
 			"%s: they stay in queue %q, and status.failures says why. Fix the cause, then create another Redrive",
@@ -63,7 +63,7 @@ func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, e
 	case limit != nil && max(number(status.Moved), number(status.AtMost)) >= int64(*limit):
 		return completed(v1alpha1.ReasonCompleted, "%s", redriveSummary(status, "moved"))
 	}
-	return ended(v1alpha1.ReasonCompleted, &status.JobStatus, redriveSummary(status, "moved"))
+	return ended(v1alpha1.ReasonCompleted, &status.JobStatus, consumers, redriveSummary(status, "moved"))
 }
 
 func redriveSummary(status *v1alpha1.RedriveStatus, verb string) string {

@@ -100,7 +100,7 @@ func TestOutcome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := redriveOutcome(status, test.dryRun, nil, test.err)
+			got := redriveOutcome(status, test.dryRun, nil, 0, test.err)
 			topologytest.Equal(t, "status", test.status, got.Ready.Status)
 			topologytest.Equal(t, "reason", test.reason, got.Ready.Reason)
 			topologytest.Equal(t, "progress", test.progress, got.Progress)
@@ -121,33 +121,47 @@ func TestOutcomeOfARedriveThatMovedFewerMessages(t *testing.T) {
 		limit   int32
 		want    string
 		message string
+		// consumers are the other consumers at the end.
+		consumers int
 	}{
 		"its only message failed": {
 			v1alpha1.RedriveStatus{Moved: new(int64(0)), Failed: new(int64(1))},
 			0, 0, "False Incomplete",
 			`0 of 9 messages moved, 1 could not be moved: they stay in queue "orders.dlq", and status.failures says why. ` +
-				`Fix the cause, then create another Redrive`,
+				`Fix the cause, then create another Redrive`, 0,
 		},
 		"another consumer holds messages": {
 			v1alpha1.RedriveStatus{Moved: new(int64(5)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(5))}},
 			0, 0,
 			"False Incomplete", `5 of 9 messages moved, 4 not seen: another consumer of queue "orders.dlq" holds them or has taken them. ` +
-				`Stop it, then count what is left`,
+				`Stop it, then count what is left`, 1,
+		},
+		"newer messages were moved instead of those that another consumer holds": {
+			v1alpha1.RedriveStatus{Moved: new(int64(9)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(9))}},
+			0, 0,
+			"False Incomplete", `9 of 9 messages moved, and another consumer of queue "orders.dlq" may hold messages that were not seen. ` +
+				`Stop it, then count what is left`, 1,
+		},
+		"after a crash, another consumer may hold messages": {
+			v1alpha1.RedriveStatus{Moved: new(int64(7)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(9))}},
+			12, 0,
+			"False Incomplete", `at least 7 and at most 12 of 9 messages moved, and another consumer of queue "orders.dlq" may hold messages ` +
+				`that were not seen. Stop it, then count what is left`, 1,
 		},
 		"spec.maxMessages is reached": {
 			v1alpha1.RedriveStatus{Moved: new(int64(5)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(5))}},
 			0, 5,
-			"True Completed", "5 of 9 messages moved",
+			"True Completed", "5 of 9 messages moved", 1,
 		},
 		"spec.maxMessages is reached after a crash": {
 			v1alpha1.RedriveStatus{Moved: new(int64(3)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(5))}},
 			5, 5,
-			"True Completed", "at least 3 and at most 5 of 9 messages moved",
+			"True Completed", "at least 3 and at most 5 of 9 messages moved", 0,
 		},
 		"all messages were moved after a crash": {
 			v1alpha1.RedriveStatus{Moved: new(int64(7)), JobStatus: v1alpha1.JobStatus{Examined: new(int64(9))}},
 			9, 0,
-			"True Completed", "at least 7 and at most 9 of 9 messages moved",
+			"True Completed", "at least 7 and at most 9 of 9 messages moved", 0,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,10 +174,27 @@ func TestOutcomeOfARedriveThatMovedFewerMessages(t *testing.T) {
 			if test.limit == 0 {
 				limit = nil
 			}
-			value := redriveOutcome(status, false, limit, nil).Ready
+			value := redriveOutcome(status, false, limit, test.consumers, nil).Ready
 			topologytest.Equal(t, "condition", test.want, string(value.Status)+" "+value.Reason)
 			topologytest.Equal(t, "message", test.message, value.Message)
 		})
+	}
+}
+
+// While another consumer holds messages, moved messages that came back may reach the total. They were counted when they were moved.
+func TestMessagesThatCameBackAreExaminedOnce(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		progress mover.Progress
+		want     int64
+	}{
+		"another consumer holds messages":     {mover.Progress{Moved: 60, Skipped: map[string]int{"CameBack": 40}}, 60},
+		"all messages were moved, some twice": {mover.Progress{Moved: 125, Skipped: map[string]int{"CameBack": 15}}, 100},
+		"messages stay, and others came back": {mover.Progress{Moved: 60, Skipped: map[string]int{"CameBack": 15, "NotSelected": 5}}, 65},
+	} {
+		status := &v1alpha1.RedriveStatus{JobStatus: v1alpha1.JobStatus{Total: new(int64(100))}}
+		recordRedrive(status, Task{Progress: test.progress})
+		topologytest.Equal(t, name, test.want, *status.Examined)
 	}
 }
 
@@ -174,22 +205,29 @@ func TestMessagesOfUnknownOriginAreCounted(t *testing.T) {
 	recordRedrive(status, Task{Progress: mover.Progress{Moved: 15, Apart: 12, Skipped: map[string]int{"OtherOrigin": 5}}})
 	topologytest.Equal(t, "status", 12, *status.UnknownOrigin)
 	topologytest.Equal(t, "message", "15 of 20 messages would be moved, 12 of them of unknown origin, 5 skipped (OtherOrigin)",
-		redriveOutcome(status, true, nil, nil).Ready.Message)
+		redriveOutcome(status, true, nil, 0, nil).Ready.Message)
 }
 
 // A dry run counts all matching messages. A Redrive would move no more than spec.maxMessages.
 func TestOutcomeOfADryRunWithALimit(t *testing.T) {
 	t.Parallel()
-	const matched = 9
-	for limit, want := range map[int32]string{
-		5:  "5 of 9 messages would be moved: 9 messages match, and spec.maxMessages is 5",
-		9:  "9 of 9 messages would be moved",
-		10: "9 of 9 messages would be moved",
+	const unseen = `: 9 messages match, and spec.maxMessages is 5, 3 not seen: another consumer of queue "orders.dlq" holds them or has taken ` +
+		"them. Stop it, then count what is left"
+	for name, test := range map[string]struct {
+		total, matched int64
+		limit          int32
+		want           string
+	}{
+		"more messages match":                      {9, 9, 5, "DryRun 5 of 9 messages would be moved: 9 messages match, and spec.maxMessages is 5"},
+		"as many messages match":                   {9, 9, 9, "DryRun 9 of 9 messages would be moved"},
+		"fewer messages match":                     {9, 9, 10, "DryRun 9 of 9 messages would be moved"},
+		"more messages match, and some are unseen": {12, 9, 5, "Incomplete 5 of 12 messages would be moved" + unseen},
 	} {
 		status := &v1alpha1.RedriveStatus{
-			JobStatus: v1alpha1.JobStatus{Total: new(int64(matched)), Examined: new(int64(matched))}, Moved: new(int64(matched)),
+			JobStatus: v1alpha1.JobStatus{Total: &test.total, Examined: &test.matched, Source: "orders.dlq"}, Moved: new(test.matched),
 		}
-		topologytest.Equal(t, "message", want, redriveOutcome(status, true, &limit, nil).Ready.Message)
-		topologytest.Equal(t, "moved", min(matched, int64(limit)), *status.Moved)
+		ready := redriveOutcome(status, true, &test.limit, 0, nil).Ready
+		topologytest.Equal(t, name, test.want, ready.Reason+" "+ready.Message)
+		topologytest.Equal(t, "moved", min(test.matched, int64(test.limit)), *status.Moved)
 	}
 }

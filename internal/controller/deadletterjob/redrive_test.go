@@ -1,9 +1,11 @@
 package deadletterjob
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -149,6 +151,19 @@ func TestWhyARedriveMovesNothing(t *testing.T) {
 			broker: func(b *brokerstest.Broker) {
 				b.SetDeadLetters("orders.dlq", amqp.Delivery{})
 				b.SetUncounted("orders.dlq")
+			},
+			want: "Ready=Unknown BrokerUnreachable Reconciling=True BrokerUnreachable ",
+		},
+		"the dead-letter queue has a delivery limit and is too busy to count its messages": {
+			broker: func(b *brokerstest.Broker) {
+				b.Change(func(s *snapshot.Snapshot) {
+					s.DropQueue("orders.dlq")
+					s.PutQueue("orders.dlq", vhost.Queue{Arguments: map[string]any{
+						vhost.ArgQueueType: vhost.TypeQuorum, vhost.ArgDeliveryLimit: int64(5),
+					}})
+				})
+				b.SetUncounted("orders.dlq")
+				b.SetBacklog("orders.dlq", rabbit.Backlog{IsUncounted: true})
 			},
 			want: "Ready=Unknown BrokerUnreachable Reconciling=True BrokerUnreachable ",
 		},
@@ -409,6 +424,8 @@ func TestAManagerThatStopsWritesTheProgress(t *testing.T) {
 	w.Broker.SetMessages("orders.dlq", 9)
 	stopping, stop := context.WithCancel(t.Context())
 	w.Reconciler.Tasks = w.Tasks(stopping)
+	var lines []string
+	w.logTo(&lines)
 	w.reconcile()
 	<-w.Mover.Begun
 	stopped := make(chan error)
@@ -418,6 +435,9 @@ func TestAManagerThatStopsWritesTheProgress(t *testing.T) {
 	redrive := w.get()
 	topologytest.Equal(t, "moved", 1, *redrive.Status.Moved)
 	topologytest.Equal(t, "conditions", "Ready=Unknown Moving Reconciling=True Moving ", readyOf(redrive))
+	if last := lines[len(lines)-1]; !strings.Contains(last, `"msg"="Stopped"`) || !strings.Contains(last, `"counts"="1 of 9 messages moved"`) {
+		t.Errorf("the last line is %s", last)
+	}
 	w.reconcile()
 	topologytest.Equal(t, "moves that a stopping manager begins", 0, len(w.Mover.Begun))
 }
@@ -452,15 +472,33 @@ func TestARedriveWaitsForAnOlderOne(t *testing.T) {
 // Redrive ends.
 func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 	t.Parallel()
+	const (
+		continues = "Ready=Unknown Moving Reconciling=True Moving "
+		ends      = "Ready=False Incomplete Stalled=True Incomplete Failed=True Incomplete "
+	)
 	for name, test := range map[string]struct {
-		began time.Duration // how long after the suspended Redrive
-		spec  string
-		want  string
+		began  time.Duration // how long after the suspended Redrive
+		spec   string
+		source v1alpha1.QueueName
+		// namespace is empty for that of the suspended Redrive.
+		namespace string
+		// shared: ConsumerQueues of other namespaces share the queue.
+		shared bool
+		// gone: the other job has ended and was deleted.
+		gone bool
+		want string
 	}{
-		"a later Redrive":                  {time.Minute, all, "Ready=False Incomplete Stalled=True Incomplete Failed=True Incomplete "},
-		"a later dry run":                  {time.Minute, `{consumerQueueRef: {name: orders}, dryRun: true}`, "Ready=Unknown Moving Reconciling=True Moving "},
-		"an earlier Redrive":               {-time.Minute, all, "Ready=Unknown Moving Reconciling=True Moving "},
-		"a later Redrive of another queue": {time.Minute, `{consumerQueueRef: {name: invoices}}`, "Ready=Unknown Moving Reconciling=True Moving "},
+		"a later Redrive":                          {began: time.Minute, spec: all, want: ends},
+		"a later dry run":                          {began: time.Minute, spec: `{consumerQueueRef: {name: orders}, dryRun: true}`, want: continues},
+		"an earlier Redrive":                       {began: -time.Minute, spec: all, want: continues},
+		"a later Redrive of another queue":         {began: time.Minute, spec: `{consumerQueueRef: {name: invoices}}`, source: "invoices.dlq", want: continues},
+		"a later Redrive that shares the queue":    {began: time.Minute, spec: `{consumerQueueRef: {name: invoices}}`, shared: true, want: ends},
+		"a later Redrive of another namespace":     {began: time.Minute, spec: all, namespace: "billing", want: continues},
+		"a later Redrive of a sharing namespace":   {began: time.Minute, spec: all, namespace: "billing", shared: true, want: ends},
+		"a later Redrive that is gone":             {began: time.Minute, spec: all, gone: true, want: ends},
+		"an earlier Redrive that is gone":          {began: -time.Minute, spec: all, gone: true, want: continues},
+		"a gone Redrive of a sharing namespace":    {began: time.Minute, spec: all, namespace: "billing", shared: true, gone: true, want: ends},
+		"a gone Redrive of a namespace on its own": {began: time.Minute, spec: all, namespace: "billing", gone: true, want: continues},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -473,15 +511,36 @@ func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 				if err := yaml.UnmarshalStrict([]byte(test.spec), &r.Spec); err != nil {
 					t.Fatal(err)
 				}
+				r.Status.Source, r.Status.Location = cmp.Or(test.source, began.Status.Source), began.Status.Location
 				r.Status.StartTime = new(metav1.NewTime(began.Status.StartTime.Add(test.began)))
 				r.Status.CompletionTime, r.Status.Examined = r.Status.StartTime, new(int64(9))
 			})
-			if err := w.API.Create(t.Context(), other); err != nil {
+			other.Namespace = cmp.Or(test.namespace, other.Namespace)
+			if test.gone {
+				w.finished(other)
+			} else if err := w.API.Create(t.Context(), other); err != nil {
 				t.Fatal(err)
 			}
 			w.HoldMoves() // the next manager
+			w.shared = test.shared
 			topologytest.Equal(t, "conditions", test.want, readyOf(w.reconcile()))
 		})
+	}
+}
+
+// finished lists a Redrive in the status of a ConsumerQueue of its namespace.
+func (w *redriveWorld) finished(redrive *v1alpha1.Redrive) {
+	w.T.Helper()
+	cq := w.consumerQueue()
+	if redrive.Namespace != cq.Namespace {
+		cq.Namespace, cq.ResourceVersion = redrive.Namespace, ""
+		if err := w.API.Create(w.T.Context(), cq); err != nil {
+			w.T.Fatal(err)
+		}
+	}
+	cq.Status.FinishedJobs = withFinished(nil, finishedJob(ofRedrive(redrive)))
+	if err := w.API.Status().Update(w.T.Context(), cq); err != nil {
+		w.T.Fatal(err)
 	}
 }
 
@@ -546,6 +605,27 @@ func TestARedriveForAConsumerQueueThatDoesNotExistFailsAfterAMinute(t *testing.T
 			topologytest.Equal(t, "message", test.message, redrive.Status.Conditions[0].Message)
 			topologytest.Equal(t, "has ended", true, redrive.Status.CompletionTime != nil)
 		})
+	}
+}
+
+// Ready was False for another reason before, so its status does not change when the ConsumerQueue is deleted.
+func TestTheMinuteBeginsWhenTheConsumerQueueIsMissing(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), `{consumerQueueRef: {name: gone}}`)
+	redrive := w.get()
+	redrive.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonInvalidDestination,
+		LastTransitionTime: metav1.NewTime(time.Now().Add(-10 * time.Minute)),
+	}}
+	if err := w.API.Status().Update(t.Context(), redrive); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		after time.Duration
+		ends  bool
+	}{{0, false}, {50 * time.Second, false}, {time.Minute, true}} {
+		w.Reconciler.Now = func() time.Time { return time.Now().Add(step.after) }
+		topologytest.Equal(t, "has ended after "+step.after.String(), step.ends, w.reconcile().Status.CompletionTime != nil)
 	}
 }
 

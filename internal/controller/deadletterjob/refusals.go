@@ -35,15 +35,13 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 // Refusal returns why the broker refuses a Redrive or Purge of a ConsumerQueue that has not ended; empty if it refuses none. It
 // reads the statuses of the jobs, so a restart loses nothing. A refusal ends when the job continues or is deleted.
 func Refusal(ctx context.Context, reader client.Reader, cq client.ObjectKey) (string, error) {
-	for _, kind := range []Kind{Redrive, Purge} {
-		jobs, err := kind.list(ctx, reader, client.InNamespace(cq.Namespace), client.MatchingFields{IndexConsumerQueue: cq.Name})
-		if err != nil {
-			return "", err
-		}
-		for _, job := range jobs {
-			if job.ConsumerQueue == cq.Name && isRefused(job) {
-				return conditions.Ready(job.Status.Conditions).Message, nil
-			}
+	jobs, err := listJobs(ctx, reader, client.InNamespace(cq.Namespace), client.MatchingFields{IndexConsumerQueue: cq.Name})
+	if err != nil {
+		return "", err
+	}
+	for _, job := range jobs {
+		if job.ConsumerQueue == cq.Name && isRefused(job) {
+			return conditions.Ready(job.Status.Conditions).Message, nil
 		}
 	}
 	return "", nil

@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -71,7 +72,7 @@ func (s *scope) reconcile(ctx context.Context) (time.Duration, error) {
 		if err := s.write(ctx); err != nil {
 			return 0, err
 		}
-		s.Tasks.drop(s.key(), s.before.GetUID())
+		s.drop()
 	}
 	return s.start(ctx, wanted)
 }
@@ -83,8 +84,16 @@ func (s *scope) waitForSlot(ctx context.Context, stopped Task) (time.Duration, e
 	if err := s.writeRunning(ctx, value); err != nil {
 		return 0, err
 	}
-	s.Tasks.drop(s.key(), s.before.GetUID())
+	s.drop()
 	return waitRetry, nil
+}
+
+// drop releases the turn of a job that has not ended.
+func (s *scope) drop() {
+	if s.Tasks.get(s.key(), s.before.GetUID()).HasBegun() {
+		s.logStop()
+	}
+	s.Tasks.drop(s.key(), s.before.GetUID())
 }
 
 // observeGeneration records the newest generation in the status of a job that has ended.
@@ -107,6 +116,10 @@ func (s *scope) block(ctx context.Context, why Blocker) (time.Duration, error) {
 		writer.ClearSuspended()
 		writer.SetReady(why.Ready, why.Progress)
 	}
+	const missing = v1alpha1.ReasonConsumerQueueNotFound
+	if why.Ready.Reason == missing && conditions.Ready(s.before.Status.Conditions).Reason != missing { // limitWait counts from now
+		meta.FindStatusCondition(s.status.Conditions, v1alpha1.ConditionReady).LastTransitionTime = metav1.NewTime(s.Now())
+	}
 	if why.Final {
 		writer.SetEnded(why.Ready)
 		s.status.CompletionTime = new(metav1.NewTime(s.Now().Truncate(time.Second)))
@@ -114,13 +127,14 @@ func (s *scope) block(ctx context.Context, why Blocker) (time.Duration, error) {
 	if err := s.write(ctx); err != nil {
 		return 0, err
 	}
-	s.Tasks.drop(s.key(), s.before.GetUID())
-	if why.Final {
-		s.logEnd()
-		s.recordOnConsumerQueue(ctx)
-		return s.untilExpired(), s.recordCompletion(ctx, s.before)
+	if !why.Final {
+		s.drop()
+		return why.Retry, nil
 	}
-	return why.Retry, nil
+	s.Tasks.drop(s.key(), s.before.GetUID())
+	s.logEnd()
+	s.recordOnConsumerQueue(ctx)
+	return s.untilExpired(), s.recordCompletion(ctx, s.before)
 }
 
 // untilExpired returns for how long a job that has just ended is kept; zero is forever.
@@ -137,7 +151,8 @@ func (s *scope) start(ctx context.Context, m Move) (time.Duration, error) {
 	if wrong != nil {
 		return s.block(ctx, *wrong)
 	}
-	if why, err := s.checkOvertaken(ctx); err != nil {
+	// A Purge deletes as many messages of its own ConsumerQueue as it has counted, whatever jobs of other ConsumerQueues have taken.
+	if why, err := s.checkOvertaken(ctx, m.Source.Shared && !config.Delete); err != nil {
 		return 0, err
 	} else if why != nil {
 		return s.block(ctx, *why)

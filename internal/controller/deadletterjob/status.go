@@ -11,13 +11,14 @@ import (
 
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
+	"github.com/warren-mq/warren/internal/deadletter"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
 )
 
 // recordProgress records how many messages were examined, how many are of unknown origin, and why some stay.
 func recordProgress(status *v1alpha1.JobStatus, progress mover.Progress) {
-	examined := int64(progress.Examined())
-	if status.Total != nil { // a message that was moved twice counts twice
+	examined := int64(progress.Examined() - progress.Skipped[string(deadletter.CameBack)]) // counted when they were moved
+	if status.Total != nil {                                                               // a message that was moved twice counts twice
 		examined = min(examined, *status.Total)
 	}
 	status.Examined = new(examined)
@@ -47,15 +48,20 @@ func recordDone(status *v1alpha1.JobStatus, task Task) *int64 {
 }
 
 // ended returns the outcome of a job whose task ended by itself. The reason is Incomplete if the task did not see all messages
-// that were ready when the job began.
-func ended(reason string, status *v1alpha1.JobStatus, summary string) *Blocker {
+// that were ready when the job began, or if other consumers may hold such messages: newer messages may have been examined instead.
+func ended(reason string, status *v1alpha1.JobStatus, consumers int, summary string) *Blocker {
 	unseen := number(status.Total) - number(status.Examined)
-	if unseen <= 0 {
-		return completed(reason, "%s", summary)
+	switch {
+	case unseen > 0:
+		return failed(v1alpha1.ReasonIncomplete,
+			"%s, %d not seen: another consumer of queue %q holds them or has taken them. Stop it, then count what is left",
+			summary, unseen, status.Source)
+	case consumers > 0:
+		return failed(v1alpha1.ReasonIncomplete,
+			"%s, and another consumer of queue %q may hold messages that were not seen. Stop it, then count what is left",
+			summary, status.Source)
 	}
-	return failed(v1alpha1.ReasonIncomplete,
-		"%s, %d not seen: another consumer of queue %q holds them or has taken them. Stop it, then count what is left",
-		summary, unseen, status.Source)
+	return completed(reason, "%s", summary)
 }
 
 // doneBefore returns mover.Config.Moved and Unsure for a job that continues. done is how many messages it is known to have moved or

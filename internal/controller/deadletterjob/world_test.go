@@ -35,6 +35,8 @@ type world struct {
 	Enqueued   controllertest.Enqueued
 
 	kind Kind
+	// shared: another ConsumerQueue shares the dead-letter queue.
+	shared bool
 }
 
 // again is the name of the object that is reconciled.
@@ -100,7 +102,9 @@ func (w *world) Restart() {
 	if _, err := w.Pool.Ensure(client.ObjectKey{Namespace: "shop", Name: "default"}, time.Time{}, rabbit.Config{Owner: "uid"}); err != nil {
 		w.T.Fatal(err)
 	}
-	shared := func(context.Context, *v1alpha1.ConsumerQueue, string, vhost.Version) (bool, bool) { return false, true }
+	shared := func(context.Context, *v1alpha1.ConsumerQueue, string, vhost.Version) (bool, bool) {
+		return w.shared, true
+	}
 	w.Reconciler = &Reconciler{
 		Kind: w.kind, Client: w.API, Recorder: w.Events, Finder: NewFinder(w.API, w.Pool, shared),
 		Tasks: w.Tasks(w.T.Context()), Limiter: brokers.NewLimiter(workers, w.Enqueued.Enqueue), Now: time.Now, Log: logr.Discard(),

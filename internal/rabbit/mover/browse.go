@@ -97,10 +97,11 @@ func (p *pass) countReady() error {
 	return nil
 }
 
-// countAgain computes how many messages the browse has not seen, and counts the consumers of the queue again.
+// countAgain counts the other consumers of the queue at the end. If the pass browses, it also computes how many messages the browse has
+// not seen.
 func (p *pass) countAgain(ctx context.Context) error {
 	if p.browse == nil {
-		return nil
+		return p.countOthers(ctx)
 	}
 	var declared amqp.Queue
 	var exists bool

@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/warren-mq/warren/internal/rabbit/amqpconn"
+	"github.com/warren-mq/warren/internal/rabbit/retry"
 )
 
 // tick does the periodic work of a pass: it acknowledges, retries, checks the queues and reports the progress.
@@ -153,6 +154,30 @@ func (p *pass) checkSource(idle time.Duration) error {
 				"consumer only", p.Queue, undelivered))
 	}
 	return nil
+}
+
+// countOthers counts the other consumers of the queue at the end of a move. It waits for a browse beside the move, which pauses the
+// move and returns its messages. Until endLimit is over, it also waits for consumers to leave.
+func (p *pass) countOthers(ctx context.Context) error {
+	if p.stopping || p.EndBelow > 0 { // the caller counts again
+		return nil
+	}
+	for began := time.Now(); ; {
+		browsed := p.isPaused()
+		declared, _, err := p.declared(p.Queue)
+		if err != nil {
+			return p.Errs.OfOperation(err)
+		}
+		own := p.intake.consumers()
+		p.others = max(0, declared.Consumers-own)
+		isKnown := p.others == 0 && (own == 0 || !isUncounted(declared))
+		if browsed || p.isPaused() {
+			began = time.Now()
+		}
+		if isKnown || time.Since(began) > endLimit || retry.Sleep(ctx, p.Errs, maxAskPause) != nil {
+			return nil
+		}
+	}
 }
 
 // awaitDeliveries returns after all messages that the broker had taken out of the queue have arrived. Channels before the current
@@ -320,7 +345,7 @@ func (p *pass) setState(state State, detail string) {
 func (p *pass) now() Progress {
 	progress := Progress{
 		State: p.state, Detail: p.detail, Moved: p.moved, Apart: p.apart, Failures: p.failures, InFlight: len(p.inFlight()),
-		Held: p.unsettled(), Unsure: p.unsure, Pending: p.uncertain(),
+		Held: p.unsettled(), Unsure: p.unsure, Pending: p.uncertain(), Consumers: p.others,
 		Failed: max(p.failing, len(p.failures), p.progress.Failed), Skipped: map[string]int{},
 	}
 	counted := p.skipped

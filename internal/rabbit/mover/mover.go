@@ -143,6 +143,9 @@ type Progress struct {
 	// Unsure is how many of Moved may be in the queue again or counted twice, because their acknowledgements may be lost. Pending is
 	// how many more would become unsure if the connection ended now.
 	Unsure, Pending int
+	// Consumers is how many other consumers the queue had at the end. They may hold messages that the move did not see. It is zero
+	// after a move that was stopped, and with Config.EndBelow.
+	Consumers int
 }
 
 // Certain is the minimum number of messages moved or deleted.

@@ -202,6 +202,50 @@ func TestFewerThanTotal(t *testing.T) {
 	})
 }
 
+// A move reports other consumers at its end. They may hold messages that it did not see, because newer messages reached its total.
+func TestAMoveReportsOtherConsumers(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		consumers := func(change func(*Config)) int {
+			progress, err := start(t, vh, func(c *Config) {
+				c.Total = 10
+				change(c)
+			}).Wait()
+			topologytest.Equal(t, "error", nil, err)
+			topologytest.Equal(t, "examined", 10, progress.Examined())
+			return progress.Consumers
+		}
+		vh.Publish("", source, bodies(10)...)
+		topologytest.Equal(t, "before there is one, of a dry run", 0, consumers(func(c *Config) { c.DryRun = true }))
+		topologytest.Equal(t, "before there is one, of a move that skips", 0, consumers(func(c *Config) {
+			c.Filter = toDestination{skip: func(string) string { return "stays" }}
+		}))
+		holding(t, vh, source, 4)
+		vh.Publish("", source, bodies(4)...)
+		topologytest.Equal(t, "of a dry run", 1, consumers(func(c *Config) { c.DryRun = true }))
+		topologytest.Equal(t, "of a move", 1, consumers(func(*Config) {}))
+	})
+}
+
+// A browse beside a move pauses the move, and returns its messages.
+func TestAMoveReportsNoBrowseBesideIt(t *testing.T) {
+	each(t, func(t *testing.T, vh *brokers.VHost) {
+		endBrowse := holding(t, vh, source, 0)
+		var asked atomic.Int32
+		progress, err := start(t, vh, func(c *Config) {
+			c.Settings = func() Settings {
+				const long = 30 // the move asks less often if it does not wait for the browse
+				count := asked.Add(1)
+				if count == long {
+					endBrowse()
+				}
+				return Settings{MaxDepth: -1, Paused: count <= long}
+			}
+		}).Wait()
+		topologytest.Equal(t, "error", nil, err)
+		topologytest.Equal(t, "consumers", 0, progress.Consumers)
+	})
+}
+
 func TestDestinationIsFull(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		vh.DeleteQueue(destination)

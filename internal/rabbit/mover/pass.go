@@ -74,6 +74,7 @@ type pass struct {
 	takenWhenEmpty        int       // taken at the last check of the source if it was empty then; never otherwise
 	lastReport, lastDepth time.Time
 	room                  int // how many messages may still be published to the destination
+	others                int // the other consumers of the source at the end
 }
 
 // never is the value of takenWhenEmpty if the source was not empty at the last check.
@@ -116,6 +117,7 @@ func (m *move) pass(ctx context.Context) (done bool, err error) {
 		return false, p.ended(err)
 	}
 	if err := p.countAgain(ctx); err != nil {
+		p.doubt()
 		return false, err
 	}
 	if err := p.giveBack(ctx); err != nil && (p.Delete || p.hasLostAcknowledgements()) {
