@@ -134,6 +134,39 @@ func TestMessagesAreReturnedBeforeTheConsumerTimeout(t *testing.T) {
 	})
 }
 
+// A handler that ignores its context may return shortly before the consumer timeout. Its failure uses an attempt all the same.
+func TestALateFailureUsesItsAttempt(t *testing.T) {
+	t.Parallel()
+	retried, parked := contract.Default("orders"), contract.Default("orders")
+	parked.Strategy, parked.Tiers, parked.MaxAttempts = contract.StrategyNone, nil, 1
+	for name, test := range map[string]struct {
+		contract contract.Contract
+		failure  error
+		want     int
+	}{
+		"an error":                    {retried, io.EOF, retried.MaxAttempts},
+		"Permanent":                   {retried, consumer.Permanent(io.EOF), 1},
+		"an error, the strategy None": {parked, io.EOF, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				handled := 0
+				b := run(t, test.contract, func(context.Context, *consumer.Message[string]) error {
+					handled++
+					time.Sleep(29 * time.Minute)
+					return test.failure
+				})
+				b.send(t, "a")
+				pass(10 * time.Hour)
+				equal(t, "handled", test.want, handled)
+				equal(t, "dead letters", 1, len(b.dead()))
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
+
 // record collects log lines.
 type record struct{ lines atomic.Pointer[[]string] }
 

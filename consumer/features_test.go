@@ -484,13 +484,14 @@ func TestNewRefusesWrongArguments(t *testing.T) {
 		options  []consumer.Option
 		want     string
 	}{
-		"the contract":           {broken, nil, "maxAttempts is 0"},
-		"the concurrency":        {contract.Default("orders"), []consumer.Option{consumer.WithConcurrency(-1)}, "WithConcurrency(-1)"},
-		"a small prefetch":       {contract.Default("orders"), []consumer.Option{consumer.WithPrefetch(5)}, "WithPrefetch(5) must be between the concurrency, 10"},
-		"a long timeout":         {contract.Default("orders"), []consumer.Option{consumer.WithTimeout(time.Hour)}, "shorter than the consumer timeout of the broker, 30m0s"},
-		"the drain timeout":      {contract.Default("orders"), []consumer.Option{consumer.WithDrainTimeout(-1)}, "WithDrainTimeout"},
-		"the maximum of crashes": {contract.Default("orders"), []consumer.Option{consumer.WithMaxCrashes(-1)}, "WithMaxCrashes"},
-		"no logger":              {contract.Default("orders"), []consumer.Option{consumer.WithLogger(nil)}, "must not be given nil"},
+		"the contract":                {broken, nil, "maxAttempts is 0"},
+		"the concurrency":             {contract.Default("orders"), []consumer.Option{consumer.WithConcurrency(-1)}, "WithConcurrency(-1)"},
+		"a small prefetch":            {contract.Default("orders"), []consumer.Option{consumer.WithPrefetch(5)}, "WithPrefetch(5) must be between the concurrency, 10"},
+		"a long timeout":              {contract.Default("orders"), []consumer.Option{consumer.WithTimeout(time.Hour)}, "at most 27m0s, nine tenths of the consumer timeout of the broker"},
+		"nearly the consumer timeout": {contract.Default("orders"), []consumer.Option{consumer.WithTimeout(28 * time.Minute)}, "WithTimeout(28m0s) must be at most 27m0s"},
+		"the drain timeout":           {contract.Default("orders"), []consumer.Option{consumer.WithDrainTimeout(-1)}, "WithDrainTimeout"},
+		"the maximum of crashes":      {contract.Default("orders"), []consumer.Option{consumer.WithMaxCrashes(-1)}, "WithMaxCrashes"},
+		"no logger":                   {contract.Default("orders"), []consumer.Option{consumer.WithLogger(nil)}, "must not be given nil"},
 	} {
 		if _, err := consumer.New(conn, test.contract, handle, test.options...); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: want %q, got %v", name, test.want, err)

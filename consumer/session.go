@@ -239,10 +239,12 @@ const parkingTimeout = 30 * time.Second
 // session ends. If the broker would never accept a copy, forward gives the message up; if it would not accept that copy either, the
 // next copy lacks the changes of the handler. A copy whose outcome is unknown is published again, the first time immediately. If the
 // broker closed its channels, the copy may be the reason, so it then gets a channel of its own. Shortly before the consumer timeout
-// forward returns the message to the queue, because the broker would otherwise take back all messages of the channel.
+// forward returns the message to the queue, because the broker would otherwise take back all messages of the channel. If the handler
+// returned later than that, forward still tries to publish the copy for a short time. Otherwise its failure would use no attempt.
 func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (contract.Action, error) {
 	defer s.consumer.status.clearRefusedCopy(d)
-	ctx, cancel := context.WithDeadlineCause(s.ctx, s.settings.returnDeadline(d), errTooLate)
+	deadline := later(s.settings.returnDeadline(d), time.Now().Add(s.settings.brokerTimeout/40))
+	ctx, cancel := context.WithDeadlineCause(s.ctx, deadline, errTooLate)
 	defer cancel()
 	began, retry, unknown, alone := time.Now(), backoff{}, 0, false
 	message, facts, unchanged := d.Raw, d.facts, false
