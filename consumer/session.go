@@ -242,7 +242,7 @@ const parkingTimeout = 30 * time.Second
 // forward returns the message to the queue, because the broker would otherwise take back all messages of the channel. If the handler
 // returned later than that, forward still tries to publish the copy for a short time. Otherwise its failure would use no attempt.
 func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (contract.Action, error) {
-	defer s.consumer.status.clearRefusedCopy(d)
+	defer s.consumer.status.clearWaitingCopy(d)
 	deadline := later(s.settings.returnDeadline(d), time.Now().Add(s.settings.brokerTimeout/40))
 	ctx, cancel := context.WithDeadlineCause(s.ctx, deadline, errTooLate)
 	defer cancel()
@@ -264,7 +264,7 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (c
 		case isNeverAccepted(err) && !unchanged:
 			message, facts.Headers, unchanged = d.delivered, d.delivered.Headers, true
 		case isRefusal(err):
-			s.consumer.status.recordRefusedCopy(d, err)
+			s.consumer.status.recordWaitingCopy(d, err)
 			if a.Otherwise != "" && time.Since(began) >= parkingTimeout {
 				otherwise := contract.Action{Verb: a.Otherwise, Kind: a.Kind, GivenUp: a.GivenUp}
 				return otherwise, s.send(d, a.Otherwise)
@@ -273,10 +273,12 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (c
 			sleep(ctx, retry.next())
 		case errors.As(err, new(*UnknownOutcomeError)):
 			if unknown++; unknown > 1 {
+				s.consumer.status.recordWaitingCopy(d, err)
 				sleep(ctx, retry.next())
 				alone = preconditionFailed(err) != nil
 			}
 		default:
+			s.consumer.status.recordWaitingCopy(d, err)
 			sleep(ctx, retry.next())
 		}
 		a = s.consumer.contract.Load().Decide(facts, o)

@@ -23,8 +23,9 @@ type Health struct {
 	State State  `json:"state"`
 	// Since is when the consumer entered State.
 	Since time.Time `json:"since"`
-	// Ready reports whether messages are delivered, or will be after a pause of Consumer.Pause or the contract, and the broker accepts
-	// the copies of failed messages. It is false while the breaker is open.
+	// Ready reports whether messages are delivered, or will be after a pause of Consumer.Pause or the contract, and no copy of a failed
+	// message waits for the broker, except while the broker blocks publishers. It is false while the breaker is open, and while the
+	// user may not publish copies.
 	Ready bool `json:"ready"`
 	// Live reports whether the consumer makes progress, even if it cannot reach the broker. It is false after the consumer has
 	// ended, and if all its handlers are stuck: then only a restart helps.
@@ -60,7 +61,7 @@ type status struct {
 	lost          time.Time           // when the channel was lost; zero while there is one and before the first one
 	attempts      int                 // to connect since lost
 	pausedUntil   time.Time           // in StatePaused; zero until the session has ended
-	refusedCopies map[*Delivery]error // why the broker refuses the copies of failed messages
+	waitingCopies map[*Delivery]error // why the copies of failed messages wait for the broker
 	forbidden     map[string]error    // by exchange: why the broker refuses messages
 
 	limited atomic.Int64 // how many messages wait for the limiter
@@ -121,20 +122,20 @@ func (s *status) endLoss() (attempts int, took time.Duration, lost bool) {
 	return attempts, time.Since(since), !since.IsZero()
 }
 
-// recordRefusedCopy records that the broker refuses the copy of a delivery, until clearRefusedCopy is called.
-func (s *status) recordRefusedCopy(d *Delivery, refusal error) {
+// recordWaitingCopy records why the copy of a delivery waits for the broker, until clearWaitingCopy is called.
+func (s *status) recordWaitingCopy(d *Delivery, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.refusedCopies == nil {
-		s.refusedCopies = map[*Delivery]error{}
+	if s.waitingCopies == nil {
+		s.waitingCopies = map[*Delivery]error{}
 	}
-	s.refusedCopies[d] = refusal
+	s.waitingCopies[d] = why
 }
 
-func (s *status) clearRefusedCopy(d *Delivery) {
+func (s *status) clearWaitingCopy(d *Delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.refusedCopies, d)
+	delete(s.waitingCopies, d)
 }
 
 // setForbidden records the exchanges for which the broker refuses messages, and returns the former ones.
@@ -145,13 +146,13 @@ func (s *status) setForbidden(refusals map[string]error) (before map[string]erro
 	return before
 }
 
-// refusals returns the texts of all refusals, sorted.
-func (s *status) refusals() []string {
-	texts := make([]string, 0, len(s.forbidden)+len(s.refusedCopies))
+// copyErrors returns why copies wait or would be refused, sorted.
+func (s *status) copyErrors() []string {
+	texts := make([]string, 0, len(s.forbidden)+len(s.waitingCopies))
 	for _, err := range s.forbidden {
 		texts = append(texts, err.Error())
 	}
-	for _, err := range s.refusedCopies {
+	for _, err := range s.waitingCopies {
 		texts = append(texts, err.Error())
 	}
 	slices.Sort(texts)
@@ -172,9 +173,9 @@ func (c *Consumer) Health() Health {
 	if current := c.contract.Load(); current != nil {
 		h.Queue = current.Queue
 	}
-	refusals := s.refusals()
+	copyErrors := s.copyErrors()
 	pausing := s.state == StatePaused
-	h.Ready = (s.state == StateDelivering || pausing && s.err == nil) && len(refusals) == 0
+	h.Ready = (s.state == StateDelivering || pausing && s.err == nil) && len(copyErrors) == 0
 	h.Paused = h.Paused || pausing
 	if pausing && !s.pausedUntil.IsZero() {
 		until := s.pausedUntil
@@ -187,8 +188,8 @@ func (c *Consumer) Health() Health {
 	switch {
 	case s.err != nil:
 		h.Message = s.err.Error()
-	case len(refusals) > 0:
-		h.Message = refusals[0]
+	case len(copyErrors) > 0:
+		h.Message = copyErrors[0]
 	case stuck > 0:
 		h.Message = fmt.Sprintf("%d handlers still run after their context ended; their stacks are in the log", stuck)
 	case h.Paused:
