@@ -229,6 +229,31 @@ func TestStuckHandlersAreReported(t *testing.T) {
 	})
 }
 
+// A lost connection ends the contexts of handlers long before their timeout. The consumer has no slot then, but a restart of the pod
+// would not bring the broker back.
+func TestAHandlerThatIgnoresALostConnectionIsStuck(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
+			hang(release)
+			return nil
+		}, consumer.WithConcurrency(1), consumer.WithTimeout(10*time.Minute))
+		b.send(t, "a")
+		pass(time.Second)
+		b.Cut()
+		pass(5 * time.Second)
+		health := b.consumer.Health()
+		equal(t, "stuck", 1, health.Stuck)
+		equal(t, "ready without a slot", false, health.Ready)
+		equal(t, "live before the timeout", true, health.Live)
+		pass(10 * time.Minute)
+		equal(t, "live after the timeout", false, b.consumer.Health().Live)
+		close(release)
+		equal(t, "Run", nil, b.end())
+	})
+}
+
 // Messages that a worker handles one after the other have separate contexts.
 func TestEachMessageHasItsOwnContext(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,7 @@ type Health struct {
 	// user may not publish copies.
 	Ready bool `json:"ready"`
 	// Live reports whether the consumer makes progress, even if it cannot reach the broker. It is false after the consumer has
-	// ended, and if all its handlers are stuck: then only a restart helps.
+	// ended, and if all its handlers still run 2 s after their timeout: then only a restart helps.
 	Live bool `json:"live"`
 	// Message says why the consumer is not ready or is paused; else empty.
 	Message string `json:"message,omitempty"`
@@ -163,7 +163,7 @@ func (s *status) copyErrors() []string {
 func (c *Consumer) Health() Health {
 	blocked, s := c.conn.copies.isBlocked(), &c.status
 	limited := s.limited.Load() > 0
-	active, stuck := c.workers.count()
+	active, stuck, overdue := c.workers.count()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := Health{
@@ -182,8 +182,9 @@ func (c *Consumer) Health() Health {
 		h.PausedUntil = &until
 	}
 	h.Live = s.state != StateDisconnected && (s.lastProgress.IsZero() || time.Since(s.lastProgress) < livenessTimeout)
-	if given := c.settings.Load(); given != nil && stuck >= given.concurrency {
-		h.Live, h.Ready = false, false
+	if given := c.settings.Load(); given != nil {
+		h.Live = h.Live && overdue < given.concurrency
+		h.Ready = h.Ready && stuck < given.concurrency
 	}
 	switch {
 	case s.err != nil:

@@ -35,6 +35,7 @@ type handlerContext struct {
 	delivery *Delivery
 	others   []*Delivery // further messages of a batch
 	stopped  <-chan struct{}
+	ended    time.Time   // when reportStuck found that the context had ended, at the latest the deadline; only reportStuck uses it
 	stuck    atomic.Bool // set when it was reported
 }
 
