@@ -232,6 +232,25 @@ func TestAnUndecodableBodyIsNotInTheBatch(t *testing.T) {
 }
 
 // A drain returns a batch that is not full, waits for the handler, and interrupts it after the drain timeout.
+func TestAnObserverThatEndsTheGoroutineOfABatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := runBatches(t, func(context.Context, *consumer.Batch[string]) error { return nil },
+			consumer.WithObserver(consumer.Observer{Settled: func(consumer.Settlement) { goexit() }}))
+		b.send(t, "a", "b", "c", "d", "e")
+		synctest.Wait()
+		b.consumer.Pause()
+		pass(time.Minute)
+		equal(t, "returned before they were handled", 2, len(b.Messages("orders")))
+		b.consumer.Resume()
+		pass(time.Minute)
+		equal(t, "unsettled", 0, b.Unsettled(""))
+		began := time.Now()
+		equal(t, "Run", nil, b.end())
+		equal(t, "the drain took", time.Duration(0), time.Since(began))
+	})
+}
+
 func TestADrainOfBatches(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

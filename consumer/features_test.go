@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -165,6 +166,54 @@ func TestALimiterDelaysMessagesButNotADrain(t *testing.T) {
 		equal(t, "permissions in use", 0, limits.inUse())
 		equal(t, "left in the queue", 2, len(b.Messages("orders")))
 	})
+}
+
+// A function of the application may end its goroutine, as testing.T.FailNow does. The message is settled, and the consumer continues.
+func TestAFunctionThatEndsItsGoroutine(t *testing.T) {
+	t.Parallel()
+	once := func() func() {
+		calls := atomic.Int64{}
+		return func() {
+			if calls.Add(1) <= 2 {
+				goexit()
+			}
+		}
+	}
+	for name, option := range map[string]func(end func()) consumer.Option{
+		"Observer.Settled": func(end func()) consumer.Option {
+			return consumer.WithObserver(consumer.Observer{Settled: func(consumer.Settlement) { end() }})
+		},
+		"Observer.Published": func(end func()) consumer.Option {
+			return consumer.WithObserver(consumer.Observer{Published: func(consumer.Publication) { end() }})
+		},
+		"Limiter.Acquire": func(end func()) consumer.Option {
+			return consumer.WithLimiter(consumer.LimiterFunc(func(context.Context) (func(), error) {
+				end()
+				return nil, nil
+			}))
+		},
+		"release": func(end func()) consumer.Option {
+			return consumer.WithLimiter(consumer.LimiterFunc(func(context.Context) (func(), error) { return end, nil }))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				log := &record{}
+				b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
+					return consumer.Permanent(io.EOF)
+				}, option(once()), consumer.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+				b.send(t, "a", "b", "c")
+				pass(5 * time.Second)
+				equal(t, "dead letters", 3, len(b.dead()))
+				equal(t, "unsettled", 0, b.Unsettled("orders.dlq"))
+				equal(t, "logged", 2, log.count("A function of the application ended its goroutine"))
+				began := time.Now()
+				equal(t, "Run", nil, b.end())
+				equal(t, "the drain took", time.Duration(0), time.Since(began))
+			})
+		})
+	}
 }
 
 // A limiter should return an error when its context ends, and a function otherwise.

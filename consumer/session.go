@@ -148,7 +148,8 @@ func (s *session) lose(cause error) {
 	_ = s.withTimeout(closeTimeout, s.channel.Close) // the broker may have closed it
 }
 
-// settle carries out the contract's decision about a delivery. Publishing a copy and waiting happen in other goroutines.
+// settle carries out the contract's decision about a delivery. Publishing a copy and waiting happen in other goroutines. Like finish,
+// settle may end the goroutine.
 func (s *session) settle(d *Delivery, o contract.Outcome, failure error, began time.Time) {
 	var refused map[string]error
 	if o.Result != contract.ResultSucceeded {
@@ -294,14 +295,15 @@ func (s *session) publish(ctx context.Context, d *Delivery, message amqp.Deliver
 	return err
 }
 
-// finish reports the end of a delivery. err is not nil if the delivery could not be settled.
+// finish reports the end of a delivery. err is not nil if the delivery could not be settled. It calls functions of the application,
+// which may end the goroutine: a goroutine for each message would cost too much.
 func (s *session) finish(end Settlement, err error) {
+	defer s.deliveryDone()
+	if release := end.Delivery.release; release != nil {
+		defer s.consumer.logEnd(releaseName, release)
+	}
 	end.Stale = err != nil
 	s.consumer.reportSettled(end)
-	if release := end.Delivery.release; release != nil {
-		s.consumer.guard(releaseName, release)
-	}
-	s.deliveryDone()
 }
 
 // deliveryDone counts a delivery as done and signals idle after the last one.

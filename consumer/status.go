@@ -267,28 +267,49 @@ func (c *Consumer) reportTargets() (queue string, logger *slog.Logger, observers
 	return "", cmp.Or(given.logger, slog.Default()), given.observers
 }
 
-// guard calls a function of the application other than a handler. It logs a panic, so that the message is still settled.
-func (c *Consumer) guard(name string, call func()) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			c.log.log(c.settings.Load().logger, slog.LevelError, "A function of the application panicked", func() []any {
-				return []any{"function", name, "panic", cause, "stack", string(debug.Stack())}
-			})
-		}
+// guard calls a function of the application other than a handler in a goroutine of its own, so that the message is still settled if the
+// function panics or ends the goroutine.
+func (c *Consumer) guard(name string, call func()) { apart(func() { c.logEnd(name, call) }) }
+
+// apart runs a function in a goroutine of its own, and waits for its end.
+func apart(run func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		run()
 	}()
-	call()
+	<-done
 }
 
-// reportSettled reports the end of a delivery.
+// logEnd calls a function of the application. It recovers and logs a panic, and logs if the function ends the goroutine.
+func (c *Consumer) logEnd(name string, call func()) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		cause, message := recover(), "A function of the application panicked"
+		if cause == nil {
+			message = "A function of the application ended its goroutine"
+		}
+		c.log.log(c.settings.Load().logger, slog.LevelError, message, func() []any {
+			return []any{"function", name, "panic", cause, "stack", string(debug.Stack())}
+		})
+	}()
+	call()
+	returned = true
+}
+
+// reportSettled reports the end of a delivery. An observer may end the goroutine.
 func (c *Consumer) reportSettled(end Settlement) {
 	given := c.settings.Load()
-	for _, observer := range given.observers {
-		if observer.Settled != nil {
-			c.guard("Observer.Settled", func() { observer.Settled(end) })
-		}
-	}
 	if end.Result != contract.ResultSucceeded || end.Stale || given.logger.Enabled(context.Background(), slog.LevelDebug) {
 		c.logSettled(end)
+	}
+	for _, observer := range given.observers {
+		if observer.Settled != nil {
+			c.logEnd("Observer.Settled", func() { observer.Settled(end) })
+		}
 	}
 }
 
