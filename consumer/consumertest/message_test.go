@@ -171,6 +171,23 @@ func TestRealTime(t *testing.T) {
 	}
 }
 
+// No consumer of the test takes the messages that a handler publishes to other queues.
+func TestWaitIgnoresMessagesInOtherQueues(t *testing.T) {
+	t.Parallel()
+	var conn *consumer.Conn
+	b := consumertest.New(t, contract.Default("orders"), func(ctx context.Context, _ *consumer.Message[string]) error {
+		return conn.Publish(ctx, "shop", "order.shipped", consumer.Publishing{})
+	})
+	conn = b.Conn()
+	b.Bind("shop", "order.shipped", "mails")
+	b.Publish(consumer.Publishing{})
+	began := time.Now()
+	b.Wait(time.Minute)
+	if took := time.Since(began); took > 50*time.Second || len(b.Messages("mails")) != 1 {
+		t.Errorf("%d messages in the other queue after %s", len(b.Messages("mails")), took)
+	}
+}
+
 func TestHandleKeepsTheHeadersThatAHandlerSets(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(raw *amqp.Delivery){
