@@ -76,6 +76,29 @@ func TestABatchHasTheSizeOrTheMessagesOfTheWait(t *testing.T) {
 	})
 }
 
+// The wait of a message begins when it arrives, also while the worker handles another batch.
+func TestABatchCountsTheWaitFromTheArrival(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		seen := &batches{}
+		b := runBatches(t, func(_ context.Context, b *consumer.Batch[string]) error {
+			seen.add(b)
+			time.Sleep(900 * time.Millisecond)
+			return nil
+		})
+		b.send(t, "a", "b", "c", "d")
+		pass(950 * time.Millisecond)
+		b.send(t, "e")
+		pass(100 * time.Millisecond)
+		equal(t, "batches", []string{"a b c", "d e"}, seen.list())
+		pass(800 * time.Millisecond)
+		b.send(t, "f", "g")
+		pass(200 * time.Millisecond)
+		equal(t, "before the end of the wait", 2, len(seen.list()))
+		equal(t, "Run", nil, b.end())
+	})
+}
+
 func TestEachMessageOfABatchHasAResult(t *testing.T) {
 	t.Parallel()
 	panicking := func(next consumer.HandleFunc) consumer.HandleFunc {
