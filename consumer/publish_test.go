@@ -2,10 +2,13 @@ package consumer_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -84,6 +87,42 @@ func TestConnPublish(t *testing.T) {
 			t.Errorf("a blocked broker: %v", err)
 		}
 	})
+}
+
+func TestWithTLS(t *testing.T) {
+	t.Parallel()
+	certified := httptest.NewTLSServer(nil)
+	t.Cleanup(certified.Close)
+	trusted, _ := certified.Client().Transport.(*http.Transport)
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", certified.TLS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() { // no broker: it closes each connection after the handshake of TLS
+		for connection, err := listener.Accept(); err == nil; connection, err = listener.Accept() {
+			_, _ = connection.Read(make([]byte, 1))
+			_ = connection.Close()
+		}
+	}()
+	for name, test := range map[string]struct {
+		options []consumer.ConnOption
+		trusts  bool
+	}{
+		"an unknown CA":       {nil, false},
+		"the configuration's": {[]consumer.ConnOption{consumer.WithTLS(trusted.TLSClientConfig)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			uri := consumer.URI("amqps://" + listener.Addr().String())
+			conn := consumer.NewConn(uri, test.options...)
+			defer conn.Close()
+			err := conn.Publish(t.Context(), "", "orders", consumer.Publishing{})
+			if err == nil || errors.As(err, new(*tls.CertificateVerificationError)) == test.trusts {
+				t.Errorf("Publish: %v", err)
+			}
+		})
+	}
 }
 
 // amqp091-go closes the connection for a name of more than 255 bytes, and with it the messages that wait for their confirm.

@@ -45,6 +45,9 @@ func TestHandleReturnsTheAction(t *testing.T) {
 				if m.Attempt() != test.attempt || m.MaxAttempts() != 4 || m.Queue() != "orders" || string(m.Raw.Body) != `{"amount":7}` {
 					t.Errorf("attempt %d of %d of queue %q: %s", m.Attempt(), m.MaxAttempts(), m.Queue(), m.Raw.Body)
 				}
+				if m.IsLastAttempt() != (test.attempt == 4) {
+					t.Errorf("attempt %d is the last: %t", test.attempt, m.IsLastAttempt())
+				}
 				return test.returns
 			}, m)
 			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(contract.Action{}, "Headers")); diff != "" {
