@@ -42,7 +42,8 @@ func (b *Batch[T]) resultOf(d *Delivery, returned error) error {
 type BatchHandler[T any] func(ctx context.Context, b *Batch[T]) error
 
 // NewBatch is New for a handler of batches. The consumer calls the handler with up to size messages: when it has received size
-// messages, or when the first of them has waited for wait. The default concurrency is 1 batch, and the default prefetch is 2 batches.
+// messages, or when the first of them has waited for wait since its arrival. The default concurrency is 1 batch, and the default
+// prefetch is 2 batches.
 //
 // Bodies are decoded as JSON. A body that cannot be decoded is not in the batch. Middleware is called for each message of a batch at
 // the same time, and next returns after the whole batch was handled, so middleware must hold no lock while it calls next.
@@ -181,9 +182,15 @@ func (w *worker) receiveBatch() bool {
 	case next := <-s.inbox:
 		w.arrived = append(w.arrived, next)
 	}
-	timer := time.NewTimer(s.settings.batch.wait)
+	timer := time.NewTimer(s.settings.batch.wait - time.Since(w.arrived[0].at))
 	defer timer.Stop()
 	for size := min(s.settings.batch.size, s.window()); len(w.arrived) < size; {
+		select {
+		case next := <-s.inbox: // before the timer, which may have fired
+			w.arrived = append(w.arrived, next)
+			continue
+		default:
+		}
 		select {
 		case <-s.stopped:
 			return true // process returns the messages

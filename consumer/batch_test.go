@@ -76,6 +76,29 @@ func TestABatchHasTheSizeOrTheMessagesOfTheWait(t *testing.T) {
 	})
 }
 
+// The wait of a message begins when it arrives, also while the worker handles another batch.
+func TestABatchCountsTheWaitFromTheArrival(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		seen := &batches{}
+		b := runBatches(t, func(_ context.Context, b *consumer.Batch[string]) error {
+			seen.add(b)
+			time.Sleep(900 * time.Millisecond)
+			return nil
+		})
+		b.send(t, "a", "b", "c", "d")
+		pass(950 * time.Millisecond)
+		b.send(t, "e")
+		pass(100 * time.Millisecond)
+		equal(t, "batches", []string{"a b c", "d e"}, seen.list())
+		pass(800 * time.Millisecond)
+		b.send(t, "f", "g")
+		pass(200 * time.Millisecond)
+		equal(t, "before the end of the wait", 2, len(seen.list()))
+		equal(t, "Run", nil, b.end())
+	})
+}
+
 func TestEachMessageOfABatchHasAResult(t *testing.T) {
 	t.Parallel()
 	panicking := func(next consumer.HandleFunc) consumer.HandleFunc {
@@ -232,6 +255,25 @@ func TestAnUndecodableBodyIsNotInTheBatch(t *testing.T) {
 }
 
 // A drain returns a batch that is not full, waits for the handler, and interrupts it after the drain timeout.
+func TestAnObserverThatEndsTheGoroutineOfABatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := runBatches(t, func(context.Context, *consumer.Batch[string]) error { return nil },
+			consumer.WithObserver(consumer.Observer{Settled: func(consumer.Settlement) { goexit() }}))
+		b.send(t, "a", "b", "c", "d", "e")
+		synctest.Wait()
+		b.consumer.Pause()
+		pass(time.Minute)
+		equal(t, "returned before they were handled", 2, len(b.Messages("orders")))
+		b.consumer.Resume()
+		pass(time.Minute)
+		equal(t, "unsettled", 0, b.Unsettled(""))
+		began := time.Now()
+		equal(t, "Run", nil, b.end())
+		equal(t, "the drain took", time.Duration(0), time.Since(began))
+	})
+}
+
 func TestADrainOfBatches(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

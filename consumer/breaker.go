@@ -142,9 +142,15 @@ func (s *session) conclude(began time.Time, ends ...ending) {
 	if s.settings.breakAfter > 0 {
 		s.followBreaker(ends)
 	}
-	for _, end := range ends {
-		s.settle(end.delivery, end.outcome, end.failure, began)
+	s.settleAll(began, ends)
+}
+
+// settleAll settles at least one message. If settle ends the goroutine, the deferred call settles the other messages.
+func (s *session) settleAll(began time.Time, ends []ending) {
+	if len(ends) > 1 {
+		defer s.settleAll(began, ends[1:])
 	}
+	s.settle(ends[0].delivery, ends[0].outcome, ends[0].failure, began)
 }
 
 // followBreaker records the end of a call of the handler. It defers a message that failed while it was tried. If the breaker opens, it

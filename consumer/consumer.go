@@ -84,6 +84,9 @@ type undecodable struct{ error }
 
 func (u undecodable) Unwrap() error { return u.error }
 
+// ErrorType returns the result as text, as that of a Verdict does.
+func (u undecodable) ErrorType() string { return string(contract.ResultUndecodable) }
+
 // Decode returns a handler for messages that are not JSON, for New and AddHandler. A message for which decode returns an error or
 // panics goes to the dead-letter queue without another attempt.
 func Decode[T any](decode func(*Delivery) (T, error), handle Handler[T]) Handler[[]byte] {

@@ -21,6 +21,7 @@ import (
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/consumer/internal/hooks"
 	"github.com/warren-mq/warren/consumer/internal/memory"
+	"github.com/warren-mq/warren/consumer/internal/transport"
 )
 
 // fixture runs a consumer on an in-memory broker inside a bubble of synctest.
@@ -36,7 +37,7 @@ type fixture struct {
 	states []string
 }
 
-func withTransport(b *memory.Broker) consumer.ConnOption {
+func withTransport(b transport.Transport) consumer.ConnOption {
 	option, _ := hooks.WithTransport(b).(consumer.ConnOption)
 	return option
 }

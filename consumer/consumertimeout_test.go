@@ -134,6 +134,39 @@ func TestMessagesAreReturnedBeforeTheConsumerTimeout(t *testing.T) {
 	})
 }
 
+// A handler that ignores its context may return shortly before the consumer timeout. Its failure uses an attempt all the same.
+func TestALateFailureUsesItsAttempt(t *testing.T) {
+	t.Parallel()
+	retried, parked := contract.Default("orders"), contract.Default("orders")
+	parked.Strategy, parked.Tiers, parked.MaxAttempts = contract.StrategyNone, nil, 1
+	for name, test := range map[string]struct {
+		contract contract.Contract
+		failure  error
+		want     int
+	}{
+		"an error":                    {retried, io.EOF, retried.MaxAttempts},
+		"Permanent":                   {retried, consumer.Permanent(io.EOF), 1},
+		"an error, the strategy None": {parked, io.EOF, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				handled := 0
+				b := run(t, test.contract, func(context.Context, *consumer.Message[string]) error {
+					handled++
+					time.Sleep(29 * time.Minute)
+					return test.failure
+				})
+				b.send(t, "a")
+				pass(10 * time.Hour)
+				equal(t, "handled", test.want, handled)
+				equal(t, "dead letters", 1, len(b.dead()))
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
+
 // record collects log lines.
 type record struct{ lines atomic.Pointer[[]string] }
 
@@ -192,6 +225,31 @@ func TestStuckHandlersAreReported(t *testing.T) {
 		close(release)
 		pass(time.Second)
 		equal(t, "live again", true, b.consumer.Health().Live)
+		equal(t, "Run", nil, b.end())
+	})
+}
+
+// A lost connection ends the contexts of handlers long before their timeout. The consumer has no slot then, but a restart of the pod
+// would not bring the broker back.
+func TestAHandlerThatIgnoresALostConnectionIsStuck(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
+			hang(release)
+			return nil
+		}, consumer.WithConcurrency(1), consumer.WithTimeout(10*time.Minute))
+		b.send(t, "a")
+		pass(time.Second)
+		b.Cut()
+		pass(5 * time.Second)
+		health := b.consumer.Health()
+		equal(t, "stuck", 1, health.Stuck)
+		equal(t, "ready without a slot", false, health.Ready)
+		equal(t, "live before the timeout", true, health.Live)
+		pass(10 * time.Minute)
+		equal(t, "live after the timeout", false, b.consumer.Health().Live)
+		close(release)
 		equal(t, "Run", nil, b.end())
 	})
 }

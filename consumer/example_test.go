@@ -220,6 +220,21 @@ func ExampleWithMiddleware() {
 }
 
 // The limiter lets all consumers of the process handle at most three messages at a time.
+// The hook sets the property app-id of each message that the program publishes.
+func ExampleWithPublishHook() {
+	conn := consumer.NewConn(consumer.URI(os.Getenv("AMQP_URL")), consumer.WithPublishHook(
+		func(_ context.Context, _, _ string, message *consumer.Publishing) { message.AppId = "shop" }))
+	defer conn.Close()
+}
+
+// A statistic that cannot be written is not worth a second attempt.
+func ExampleAckAlways() {
+	count := func(context.Context, *consumer.Message[Order]) error { return sql.ErrConnDone }
+	_, err := consumer.New(consumer.NewConn(nil), contract.Default("orders"), count, consumer.WithMiddleware(consumer.AckAlways))
+	fmt.Println(err)
+	// Output: <nil>
+}
+
 func ExampleWithLimiter() {
 	slots := make(chan struct{}, 3)
 	_ = consumer.WithLimiter(consumer.LimiterFunc(func(ctx context.Context) (release func(), err error) {

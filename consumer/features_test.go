@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -165,6 +166,54 @@ func TestALimiterDelaysMessagesButNotADrain(t *testing.T) {
 		equal(t, "permissions in use", 0, limits.inUse())
 		equal(t, "left in the queue", 2, len(b.Messages("orders")))
 	})
+}
+
+// A function of the application may end its goroutine, as testing.T.FailNow does. The message is settled, and the consumer continues.
+func TestAFunctionThatEndsItsGoroutine(t *testing.T) {
+	t.Parallel()
+	once := func() func() {
+		calls := atomic.Int64{}
+		return func() {
+			if calls.Add(1) <= 2 {
+				goexit()
+			}
+		}
+	}
+	for name, option := range map[string]func(end func()) consumer.Option{
+		"Observer.Settled": func(end func()) consumer.Option {
+			return consumer.WithObserver(consumer.Observer{Settled: func(consumer.Settlement) { end() }})
+		},
+		"Observer.Published": func(end func()) consumer.Option {
+			return consumer.WithObserver(consumer.Observer{Published: func(consumer.Publication) { end() }})
+		},
+		"Limiter.Acquire": func(end func()) consumer.Option {
+			return consumer.WithLimiter(consumer.LimiterFunc(func(context.Context) (func(), error) {
+				end()
+				return nil, nil
+			}))
+		},
+		"release": func(end func()) consumer.Option {
+			return consumer.WithLimiter(consumer.LimiterFunc(func(context.Context) (func(), error) { return end, nil }))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				log := &record{}
+				b := run(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error {
+					return consumer.Permanent(io.EOF)
+				}, option(once()), consumer.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+				b.send(t, "a", "b", "c")
+				pass(5 * time.Second)
+				equal(t, "dead letters", 3, len(b.dead()))
+				equal(t, "unsettled", 0, b.Unsettled("orders.dlq"))
+				equal(t, "logged", 2, log.count("A function of the application ended its goroutine"))
+				began := time.Now()
+				equal(t, "Run", nil, b.end())
+				equal(t, "the drain took", time.Duration(0), time.Since(began))
+			})
+		})
+	}
 }
 
 // A limiter should return an error when its context ends, and a function otherwise.
@@ -484,13 +533,14 @@ func TestNewRefusesWrongArguments(t *testing.T) {
 		options  []consumer.Option
 		want     string
 	}{
-		"the contract":           {broken, nil, "maxAttempts is 0"},
-		"the concurrency":        {contract.Default("orders"), []consumer.Option{consumer.WithConcurrency(-1)}, "WithConcurrency(-1)"},
-		"a small prefetch":       {contract.Default("orders"), []consumer.Option{consumer.WithPrefetch(5)}, "WithPrefetch(5) must be between the concurrency, 10"},
-		"a long timeout":         {contract.Default("orders"), []consumer.Option{consumer.WithTimeout(time.Hour)}, "shorter than the consumer timeout of the broker, 30m0s"},
-		"the drain timeout":      {contract.Default("orders"), []consumer.Option{consumer.WithDrainTimeout(-1)}, "WithDrainTimeout"},
-		"the maximum of crashes": {contract.Default("orders"), []consumer.Option{consumer.WithMaxCrashes(-1)}, "WithMaxCrashes"},
-		"no logger":              {contract.Default("orders"), []consumer.Option{consumer.WithLogger(nil)}, "must not be given nil"},
+		"the contract":                {broken, nil, "maxAttempts is 0"},
+		"the concurrency":             {contract.Default("orders"), []consumer.Option{consumer.WithConcurrency(-1)}, "WithConcurrency(-1)"},
+		"a small prefetch":            {contract.Default("orders"), []consumer.Option{consumer.WithPrefetch(5)}, "WithPrefetch(5) must be between the concurrency, 10"},
+		"a long timeout":              {contract.Default("orders"), []consumer.Option{consumer.WithTimeout(time.Hour)}, "at most 27m0s, nine tenths of the consumer timeout of the broker"},
+		"nearly the consumer timeout": {contract.Default("orders"), []consumer.Option{consumer.WithTimeout(28 * time.Minute)}, "WithTimeout(28m0s) must be at most 27m0s"},
+		"the drain timeout":           {contract.Default("orders"), []consumer.Option{consumer.WithDrainTimeout(-1)}, "WithDrainTimeout"},
+		"the maximum of crashes":      {contract.Default("orders"), []consumer.Option{consumer.WithMaxCrashes(-1)}, "WithMaxCrashes"},
+		"no logger":                   {contract.Default("orders"), []consumer.Option{consumer.WithLogger(nil)}, "must not be given nil"},
 	} {
 		if _, err := consumer.New(conn, test.contract, handle, test.options...); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: want %q, got %v", name, test.want, err)

@@ -134,25 +134,6 @@ func (d *Delivery) OriginalExchange() string { return d.progress.OriginalExchang
 // OriginalRoutingKey returns the routing key with which the producer published the message.
 func (d *Delivery) OriginalRoutingKey() string { return d.progress.OriginalRoutingKey }
 
-// Failure describes the last failure of a message.
-type Failure struct {
-	Kind    contract.FailureKind
-	Message string
-	Time    time.Time // zero if not known
-	Client  string
-}
-
-// LastFailure returns the last failure of the message, from its headers. It returns false if the message has not failed yet.
-// Fields that the headers do not have are empty.
-func (d *Delivery) LastFailure() (Failure, bool) {
-	kind, _ := d.Raw.Headers[contract.HeaderFailureKind].(string)
-	message, _ := d.Raw.Headers[contract.HeaderFailureMessage].(string)
-	at, _ := d.Raw.Headers[contract.HeaderFailureTime].(string)
-	client, _ := d.Raw.Headers[contract.HeaderFailureClient].(string)
-	when, _ := time.Parse(time.RFC3339, at) // zero if not known
-	return Failure{contract.FailureKind(kind), message, when, client}, kind != ""
-}
-
 // decodeJSON decodes a body as JSON. A body of type []byte or string is not decoded.
 func decodeJSON[T any](d *Delivery, body *T) error {
 	switch target := any(body).(type) {

@@ -11,16 +11,13 @@ type Mux struct {
 	handlers map[string]HandleFunc
 }
 
-// NewMux returns a Mux that selects handlers by a key, for example ByType.
+// NewMux returns a Mux that selects handlers by a key, for example ByType or (*Delivery).OriginalRoutingKey.
 func NewMux(key func(*Delivery) string) *Mux {
 	return &Mux{key: key, handlers: map[string]HandleFunc{}}
 }
 
 // ByType returns the property type.
 func ByType(d *Delivery) string { return d.Raw.Type }
-
-// ByOriginalRoutingKey returns the routing key with which the producer published the message.
-func ByOriginalRoutingKey(d *Delivery) string { return d.OriginalRoutingKey() }
 
 // AddHandler adds a handler for the messages with a key. Their bodies are decoded as JSON; see Decode for other encodings. It
 // must be called before Run. It panics if the key already has a handler.

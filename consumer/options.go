@@ -48,7 +48,7 @@ func WithConcurrency(n int) Option { return func(s *settings) { s.concurrency = 
 // attempt of each prefetched message. With NewBatch, the concurrency counts as the number of batches times their size.
 func WithPrefetch(n int) Option { return func(s *settings) { s.prefetch = n } }
 
-// WithTimeout sets how long a handler may take before its context ends with ErrTimeout. It must be shorter than the broker's
+// WithTimeout sets how long a handler may take before its context ends with ErrTimeout. It must be at most nine tenths of the broker's
 // consumer timeout, which begins when the broker sends the message. The default, also for 0, is four fifths of the consumer
 // timeout, divided by the number of prefetched messages per handler: 12 minutes for a consumer timeout of 30 minutes and a
 // prefetch of twice the concurrency.
@@ -178,9 +178,7 @@ func (s *settings) returnDeadline(d *Delivery) time.Time {
 func (s *settings) latestStart(d *Delivery) time.Time { return d.arrived.Add(s.maxWait()) }
 
 // maxWait returns how long a message may wait for its handler.
-func (s *settings) maxWait() time.Duration {
-	return max(s.brokerTimeout-s.brokerTimeout/20-s.timeout, s.brokerTimeout/20)
-}
+func (s *settings) maxWait() time.Duration { return s.brokerTimeout - s.brokerTimeout/20 - s.timeout }
 
 // atOnce returns how many messages are handled at the same time.
 func (s *settings) atOnce() int {
@@ -202,10 +200,11 @@ func (s *settings) validate(limit time.Duration) error {
 	if s.prefetch < s.atOnce() || s.prefetch > maxPrefetch {
 		refuse("WithPrefetch(%d) must be between the concurrency, %d, and %d", s.prefetch, s.atOnce(), maxPrefetch)
 	}
-	if s.timeout < 0 || s.timeout >= limit {
-		refuse("WithTimeout(%s) must be shorter than the consumer timeout of the broker, %s", s.timeout, limit)
-	}
-	if s.batch != nil && (s.batch.size < 1 || s.batch.wait <= 0 || s.batch.wait > s.maxWait()/2) {
+	longest := limit - limit/10
+	switch {
+	case s.timeout < 0 || s.timeout > longest:
+		refuse("WithTimeout(%s) must be at most %s, nine tenths of the consumer timeout of the broker", s.timeout, longest)
+	case s.batch != nil && (s.batch.size < 1 || s.batch.wait <= 0 || s.batch.wait > s.maxWait()/2):
 		refuse("NewBatch with a size of %d and a wait of %s needs a size of at least 1 and a wait of at most %s, "+
 			"half of what WithTimeout leaves of the consumer timeout", s.batch.size, s.batch.wait, s.maxWait()/2)
 	}

@@ -10,9 +10,10 @@ import (
 )
 
 // checkPermissions checks once for each contract that the broker accepts copies. It repeats the check every 30 s while an
-// exchange does not exist or the user may not write to it.
+// exchange does not exist, the user may not write to it, or the broker does not answer.
 func (c *Consumer) checkPermissions(ctx context.Context) {
 	var checked *contract.Contract
+	var refusals map[string]error // by exchange
 	again := time.NewTimer(contractInterval)
 	defer again.Stop()
 	again.Stop()
@@ -27,14 +28,19 @@ func (c *Consumer) checkPermissions(ctx context.Context) {
 		if current == checked {
 			continue
 		}
-		refusals := map[string]error{}
+		former, answered := refusals, true
+		refusals = map[string]error{}
 		for exchange, route := range routesOf(*current, c.settings.Load().breakAfter > 0) {
-			if refusal := c.conn.copies.check(ctx, route); refusal != nil {
+			refusal, err := c.conn.copies.check(ctx, route)
+			if err != nil {
+				refusal, answered = former[exchange], false
+			}
+			if refusal != nil {
 				refusals[exchange] = refusal
 			}
 		}
 		c.recordForbidden(current, refusals)
-		if len(refusals) > 0 {
+		if len(refusals) > 0 || !answered {
 			again.Reset(contractInterval)
 		} else {
 			checked = current

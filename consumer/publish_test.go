@@ -2,9 +2,13 @@ package consumer_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +21,7 @@ import (
 	"github.com/warren-mq/warren/consumer"
 	"github.com/warren-mq/warren/consumer/contract"
 	"github.com/warren-mq/warren/consumer/internal/memory"
+	"github.com/warren-mq/warren/consumer/internal/transport"
 )
 
 // A frame has 131,072 bytes. A message cannot be retried if its headers leave no room for x-retry-count and the original route.
@@ -82,6 +87,42 @@ func TestConnPublish(t *testing.T) {
 			t.Errorf("a blocked broker: %v", err)
 		}
 	})
+}
+
+func TestWithTLS(t *testing.T) {
+	t.Parallel()
+	certified := httptest.NewTLSServer(nil)
+	t.Cleanup(certified.Close)
+	trusted, _ := certified.Client().Transport.(*http.Transport)
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", certified.TLS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() { // no broker: it closes each connection after the handshake of TLS
+		for connection, err := listener.Accept(); err == nil; connection, err = listener.Accept() {
+			_, _ = connection.Read(make([]byte, 1))
+			_ = connection.Close()
+		}
+	}()
+	for name, test := range map[string]struct {
+		options []consumer.ConnOption
+		trusts  bool
+	}{
+		"an unknown CA":       {nil, false},
+		"the configuration's": {[]consumer.ConnOption{consumer.WithTLS(trusted.TLSClientConfig)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			uri := consumer.URI("amqps://" + listener.Addr().String())
+			conn := consumer.NewConn(uri, test.options...)
+			defer conn.Close()
+			err := conn.Publish(t.Context(), "", "orders", consumer.Publishing{})
+			if err == nil || errors.As(err, new(*tls.CertificateVerificationError)) == test.trusts {
+				t.Errorf("Publish: %v", err)
+			}
+		})
+	}
 }
 
 // amqp091-go closes the connection for a name of more than 255 bytes, and with it the messages that wait for their confirm.
@@ -190,6 +231,61 @@ func TestAForbiddenPublishIsARefusal(t *testing.T) {
 				b.Forbid(test.exchange, false)
 				pass(time.Minute)
 				equal(t, "ready once it is allowed", true, b.consumer.Health().Ready)
+				equal(t, "Run", nil, b.end())
+			})
+		})
+	}
+}
+
+// unreachable fails the first attempts to open the connection of copies.
+type unreachable struct {
+	*memory.Broker
+
+	fails int
+}
+
+func (u *unreachable) Dial(ctx context.Context, name string, blocked func(bool)) (transport.Connection, error) {
+	if strings.HasSuffix(name, "publishes copies") {
+		if u.fails--; u.fails >= 0 {
+			return nil, io.ErrUnexpectedEOF
+		}
+	}
+	return u.Broker.Dial(ctx, name, blocked)
+}
+
+// A consumer is not ready while it has failed messages and cannot publish their copies, whatever the reason is.
+func TestAConsumerThatCannotPublishCopiesIsNotReady(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		fails   int // attempts to connect
+		prepare func(*memory.Broker)
+		bodies  []string
+		want    string // the message of Health
+	}{
+		"the connection cannot be opened": {math.MaxInt, func(*memory.Broker) {}, []string{"a"}, "unexpected EOF"},
+		"the broker never confirms": {
+			0, func(b *memory.Broker) { b.Silence("orders.retry.30s", true) },
+			[]string{"a"},
+			"no confirm arrived for 30s",
+		},
+		"the first check of the permission failed": {1, func(b *memory.Broker) { b.Forbid("", true) }, nil, "ACCESS_REFUSED"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var broker unreachable
+				b := startWith(t, contract.Default("orders"), func(b *memory.Broker) {
+					test.prepare(b)
+					broker = unreachable{b, test.fails}
+				}, func(_ *consumer.Conn, source contract.Source, options ...consumer.Option) (*consumer.Consumer, error) {
+					return consumer.New(consumer.NewConn(nil, withTransport(&broker)), source,
+						func(context.Context, *consumer.Message[string]) error { return io.EOF }, options...)
+				})
+				b.send(t, test.bodies...)
+				pass(5 * time.Minute)
+				health := b.consumer.Health()
+				equal(t, "ready", false, health.Ready)
+				equal(t, fmt.Sprintf("%q has the reason", health.Message), true, strings.Contains(health.Message, test.want))
 				equal(t, "Run", nil, b.end())
 			})
 		})

@@ -117,22 +117,25 @@ func (p *publisher) publishAlone(ctx context.Context, route contract.Route, mess
 // route the message, so no queue receives the message. RabbitMQ logs the text.
 const permissionCheck = "a Warren consumer checks its permission to write"
 
-// check returns why the broker refuses messages for the exchange of a route. It returns nil if the broker accepts them, or if the
-// check was not possible.
-func (p *publisher) check(ctx context.Context, route contract.Route) error {
+// check returns why the broker refuses messages for the exchange of a route, or nil if the broker accepts them. It returns an error if
+// it got no answer.
+func (p *publisher) check(ctx context.Context, route contract.Route) (refusal, err error) {
 	ch, err := p.ownChannel(ctx)
 	if err != nil {
-		return nil // not connected
+		return nil, err
 	}
 	defer ch.close()
-	if ch.connection.gate.await(ctx) == nil {
-		_ = ch.publish(ctx, route, amqp.Publishing{Expiration: permissionCheck}, func() {}) // always fails
+	if err := ch.connection.gate.await(ctx); err != nil {
+		return nil, err
 	}
-	refusal := ch.refusal(route)
-	if refusal != nil {
+	answer := ch.publish(ctx, route, amqp.Publishing{Expiration: permissionCheck}, func() {})
+	if !isRefusal(answer) { // the connection was lost
+		return nil, answer
+	}
+	if refusal = ch.refusal(route); refusal != nil {
 		p.refused.add(route, refusal) // so that no message for the route closes the shared channel
 	}
-	return refusal
+	return refusal, nil
 }
 
 // refusingChannelAge is the age from which a channel is replaced if a queue refuses a message on it. RabbitMQ 3.10 keeps refusing

@@ -148,7 +148,8 @@ func (s *session) lose(cause error) {
 	_ = s.withTimeout(closeTimeout, s.channel.Close) // the broker may have closed it
 }
 
-// settle carries out the contract's decision about a delivery. Publishing a copy and waiting happen in other goroutines.
+// settle carries out the contract's decision about a delivery. Publishing a copy and waiting happen in other goroutines. Like finish,
+// settle may end the goroutine.
 func (s *session) settle(d *Delivery, o contract.Outcome, failure error, began time.Time) {
 	var refused map[string]error
 	if o.Result != contract.ResultSucceeded {
@@ -239,10 +240,12 @@ const parkingTimeout = 30 * time.Second
 // session ends. If the broker would never accept a copy, forward gives the message up; if it would not accept that copy either, the
 // next copy lacks the changes of the handler. A copy whose outcome is unknown is published again, the first time immediately. If the
 // broker closed its channels, the copy may be the reason, so it then gets a channel of its own. Shortly before the consumer timeout
-// forward returns the message to the queue, because the broker would otherwise take back all messages of the channel.
+// forward returns the message to the queue, because the broker would otherwise take back all messages of the channel. If the handler
+// returned later than that, forward still tries to publish the copy for a short time. Otherwise its failure would use no attempt.
 func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (contract.Action, error) {
-	defer s.consumer.status.clearRefusedCopy(d)
-	ctx, cancel := context.WithDeadlineCause(s.ctx, s.settings.returnDeadline(d), errTooLate)
+	defer s.consumer.status.clearWaitingCopy(d)
+	deadline := later(s.settings.returnDeadline(d), time.Now().Add(s.settings.brokerTimeout/40))
+	ctx, cancel := context.WithDeadlineCause(s.ctx, deadline, errTooLate)
 	defer cancel()
 	began, retry, unknown, alone := time.Now(), backoff{}, 0, false
 	message, facts, unchanged := d.Raw, d.facts, false
@@ -262,7 +265,7 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (c
 		case isNeverAccepted(err) && !unchanged:
 			message, facts.Headers, unchanged = d.delivered, d.delivered.Headers, true
 		case isRefusal(err):
-			s.consumer.status.recordRefusedCopy(d, err)
+			s.consumer.status.recordWaitingCopy(d, err)
 			if a.Otherwise != "" && time.Since(began) >= parkingTimeout {
 				otherwise := contract.Action{Verb: a.Otherwise, Kind: a.Kind, GivenUp: a.GivenUp}
 				return otherwise, s.send(d, a.Otherwise)
@@ -271,10 +274,12 @@ func (s *session) forward(d *Delivery, o contract.Outcome, a contract.Action) (c
 			sleep(ctx, retry.next())
 		case errors.As(err, new(*UnknownOutcomeError)):
 			if unknown++; unknown > 1 {
+				s.consumer.status.recordWaitingCopy(d, err)
 				sleep(ctx, retry.next())
 				alone = preconditionFailed(err) != nil
 			}
 		default:
+			s.consumer.status.recordWaitingCopy(d, err)
 			sleep(ctx, retry.next())
 		}
 		a = s.consumer.contract.Load().Decide(facts, o)
@@ -290,14 +295,15 @@ func (s *session) publish(ctx context.Context, d *Delivery, message amqp.Deliver
 	return err
 }
 
-// finish reports the end of a delivery. err is not nil if the delivery could not be settled.
+// finish reports the end of a delivery. err is not nil if the delivery could not be settled. It calls functions of the application,
+// which may end the goroutine: a goroutine for each message would cost too much.
 func (s *session) finish(end Settlement, err error) {
+	defer s.deliveryDone()
+	if release := end.Delivery.release; release != nil {
+		defer s.consumer.logEnd(releaseName, release)
+	}
 	end.Stale = err != nil
 	s.consumer.reportSettled(end)
-	if release := end.Delivery.release; release != nil {
-		s.consumer.guard(releaseName, release)
-	}
-	s.deliveryDone()
 }
 
 // deliveryDone counts a delivery as done and signals idle after the last one.

@@ -23,11 +23,12 @@ type Health struct {
 	State State  `json:"state"`
 	// Since is when the consumer entered State.
 	Since time.Time `json:"since"`
-	// Ready reports whether messages are delivered, or will be after a pause of Consumer.Pause or the contract, and the broker accepts
-	// the copies of failed messages. It is false while the breaker is open.
+	// Ready reports whether messages are delivered, or will be after a pause of Consumer.Pause or the contract, and no copy of a failed
+	// message waits for the broker, except while the broker blocks publishers. It is false while the breaker is open, and while the
+	// user may not publish copies.
 	Ready bool `json:"ready"`
 	// Live reports whether the consumer makes progress, even if it cannot reach the broker. It is false after the consumer has
-	// ended, and if all its handlers are stuck: then only a restart helps.
+	// ended, and if all its handlers still run 2 s after their timeout: then only a restart helps.
 	Live bool `json:"live"`
 	// Message says why the consumer is not ready or is paused; else empty.
 	Message string `json:"message,omitempty"`
@@ -60,7 +61,7 @@ type status struct {
 	lost          time.Time           // when the channel was lost; zero while there is one and before the first one
 	attempts      int                 // to connect since lost
 	pausedUntil   time.Time           // in StatePaused; zero until the session has ended
-	refusedCopies map[*Delivery]error // why the broker refuses the copies of failed messages
+	waitingCopies map[*Delivery]error // why the copies of failed messages wait for the broker
 	forbidden     map[string]error    // by exchange: why the broker refuses messages
 
 	limited atomic.Int64 // how many messages wait for the limiter
@@ -121,20 +122,20 @@ func (s *status) endLoss() (attempts int, took time.Duration, lost bool) {
 	return attempts, time.Since(since), !since.IsZero()
 }
 
-// recordRefusedCopy records that the broker refuses the copy of a delivery, until clearRefusedCopy is called.
-func (s *status) recordRefusedCopy(d *Delivery, refusal error) {
+// recordWaitingCopy records why the copy of a delivery waits for the broker, until clearWaitingCopy is called.
+func (s *status) recordWaitingCopy(d *Delivery, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.refusedCopies == nil {
-		s.refusedCopies = map[*Delivery]error{}
+	if s.waitingCopies == nil {
+		s.waitingCopies = map[*Delivery]error{}
 	}
-	s.refusedCopies[d] = refusal
+	s.waitingCopies[d] = why
 }
 
-func (s *status) clearRefusedCopy(d *Delivery) {
+func (s *status) clearWaitingCopy(d *Delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.refusedCopies, d)
+	delete(s.waitingCopies, d)
 }
 
 // setForbidden records the exchanges for which the broker refuses messages, and returns the former ones.
@@ -145,13 +146,13 @@ func (s *status) setForbidden(refusals map[string]error) (before map[string]erro
 	return before
 }
 
-// refusals returns the texts of all refusals, sorted.
-func (s *status) refusals() []string {
-	texts := make([]string, 0, len(s.forbidden)+len(s.refusedCopies))
+// copyErrors returns why copies wait or would be refused, sorted.
+func (s *status) copyErrors() []string {
+	texts := make([]string, 0, len(s.forbidden)+len(s.waitingCopies))
 	for _, err := range s.forbidden {
 		texts = append(texts, err.Error())
 	}
-	for _, err := range s.refusedCopies {
+	for _, err := range s.waitingCopies {
 		texts = append(texts, err.Error())
 	}
 	slices.Sort(texts)
@@ -162,7 +163,7 @@ func (s *status) refusals() []string {
 func (c *Consumer) Health() Health {
 	blocked, s := c.conn.copies.isBlocked(), &c.status
 	limited := s.limited.Load() > 0
-	active, stuck := c.workers.count()
+	active, stuck, overdue := c.workers.count()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := Health{
@@ -172,23 +173,24 @@ func (c *Consumer) Health() Health {
 	if current := c.contract.Load(); current != nil {
 		h.Queue = current.Queue
 	}
-	refusals := s.refusals()
+	copyErrors := s.copyErrors()
 	pausing := s.state == StatePaused
-	h.Ready = (s.state == StateDelivering || pausing && s.err == nil) && len(refusals) == 0
+	h.Ready = (s.state == StateDelivering || pausing && s.err == nil) && len(copyErrors) == 0
 	h.Paused = h.Paused || pausing
 	if pausing && !s.pausedUntil.IsZero() {
 		until := s.pausedUntil
 		h.PausedUntil = &until
 	}
 	h.Live = s.state != StateDisconnected && (s.lastProgress.IsZero() || time.Since(s.lastProgress) < livenessTimeout)
-	if given := c.settings.Load(); given != nil && stuck >= given.concurrency {
-		h.Live, h.Ready = false, false
+	if given := c.settings.Load(); given != nil {
+		h.Live = h.Live && overdue < given.concurrency
+		h.Ready = h.Ready && stuck < given.concurrency
 	}
 	switch {
 	case s.err != nil:
 		h.Message = s.err.Error()
-	case len(refusals) > 0:
-		h.Message = refusals[0]
+	case len(copyErrors) > 0:
+		h.Message = copyErrors[0]
 	case stuck > 0:
 		h.Message = fmt.Sprintf("%d handlers still run after their context ended; their stacks are in the log", stuck)
 	case h.Paused:
@@ -265,28 +267,49 @@ func (c *Consumer) reportTargets() (queue string, logger *slog.Logger, observers
 	return "", cmp.Or(given.logger, slog.Default()), given.observers
 }
 
-// guard calls a function of the application other than a handler. It logs a panic, so that the message is still settled.
-func (c *Consumer) guard(name string, call func()) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			c.log.log(c.settings.Load().logger, slog.LevelError, "A function of the application panicked", func() []any {
-				return []any{"function", name, "panic", cause, "stack", string(debug.Stack())}
-			})
-		}
+// guard calls a function of the application other than a handler in a goroutine of its own, so that the message is still settled if the
+// function panics or ends the goroutine.
+func (c *Consumer) guard(name string, call func()) { apart(func() { c.logEnd(name, call) }) }
+
+// apart runs a function in a goroutine of its own, and waits for its end.
+func apart(run func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		run()
 	}()
-	call()
+	<-done
 }
 
-// reportSettled reports the end of a delivery.
+// logEnd calls a function of the application. It recovers and logs a panic, and logs if the function ends the goroutine.
+func (c *Consumer) logEnd(name string, call func()) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		cause, message := recover(), "A function of the application panicked"
+		if cause == nil {
+			message = "A function of the application ended its goroutine"
+		}
+		c.log.log(c.settings.Load().logger, slog.LevelError, message, func() []any {
+			return []any{"function", name, "panic", cause, "stack", string(debug.Stack())}
+		})
+	}()
+	call()
+	returned = true
+}
+
+// reportSettled reports the end of a delivery. An observer may end the goroutine.
 func (c *Consumer) reportSettled(end Settlement) {
 	given := c.settings.Load()
-	for _, observer := range given.observers {
-		if observer.Settled != nil {
-			c.guard("Observer.Settled", func() { observer.Settled(end) })
-		}
-	}
 	if end.Result != contract.ResultSucceeded || end.Stale || given.logger.Enabled(context.Background(), slog.LevelDebug) {
 		c.logSettled(end)
+	}
+	for _, observer := range given.observers {
+		if observer.Settled != nil {
+			c.logEnd("Observer.Settled", func() { observer.Settled(end) })
+		}
 	}
 }
 

@@ -149,7 +149,7 @@ func (s *session) pauseForLimiter(deliveries []*Delivery, began time.Time) {
 func (s *session) returnUnhandled(why error, began time.Time, deliveries ...*Delivery) {
 	_ = s.adjust() // fails with the session
 	for _, d := range deliveries {
-		s.settle(d, contract.Outcome{Result: contract.ResultReturned}, why, began)
+		apart(func() { s.settle(d, contract.Outcome{Result: contract.ResultReturned}, why, began) })
 	}
 }
 

@@ -35,6 +35,7 @@ type handlerContext struct {
 	delivery *Delivery
 	others   []*Delivery // further messages of a batch
 	stopped  <-chan struct{}
+	ended    time.Time   // when reportStuck found that the context had ended, at the latest the deadline; only reportStuck uses it
 	stuck    atomic.Bool // set when it was reported
 }
 
@@ -202,9 +203,9 @@ func (w *worker) admit(next arrival, began time.Time) *Delivery {
 		s.returnUnhandled(errNotConsuming, began, d)
 	case d.progress.Crashes >= s.settings.maxCrashes:
 		failure := fmt.Errorf("delivered %d times without a success or a failure", d.progress.Crashes)
-		s.settle(d, s.settings.newOutcome(contract.ResultCrashed, 0, failure), failure, began)
+		apart(func() { s.settle(d, s.settings.newOutcome(contract.ResultCrashed, 0, failure), failure, began) })
 	case began.After(s.settings.latestStart(d)): // the broker redelivers it immediately, with a new consumer timeout
-		s.settle(d, contract.Outcome{Result: contract.ResultReturned}, errTooLate, began)
+		apart(func() { s.settle(d, contract.Outcome{Result: contract.ResultReturned}, errTooLate, began) })
 	default:
 		return d
 	}

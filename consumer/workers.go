@@ -42,17 +42,22 @@ func (c *workerSet) of(s *session) (found []*worker) {
 	return found
 }
 
-// count returns how many handlers run, and how many of them are stuck.
-func (c *workerSet) count() (active, stuck int) {
+// count returns how many handlers run, how many of them are stuck, and how many of these have exceeded their own deadline.
+func (c *workerSet) count() (active, stuck, overdue int) {
 	for _, w := range c.of(nil) {
-		if h := w.current.Load(); h != nil {
-			active++
-			if h.stuck.Load() {
-				stuck++
+		h := w.current.Load()
+		if h == nil {
+			continue
+		}
+		active++
+		if h.stuck.Load() {
+			stuck++
+			if time.Since(h.deadline) > abandonWait {
+				overdue++
 			}
 		}
 	}
-	return active, stuck
+	return active, stuck, overdue
 }
 
 // stuckInterval is how often watchHandlers looks for stuck handlers.
@@ -77,9 +82,19 @@ func (c *Consumer) reportStuck() {
 	stacks := sync.OnceValue(allStacks) // expensive: stops all goroutines
 	for _, w := range c.workers.of(nil) {
 		h := w.current.Load()
-		if h == nil || time.Since(h.deadline) <= abandonWait || !h.stuck.CompareAndSwap(false, true) {
+		if h == nil || h.Err() == nil || h.stuck.Load() {
 			continue
 		}
+		if h.ended.IsZero() {
+			h.ended = time.Now()
+			if h.ended.After(h.deadline) {
+				h.ended = h.deadline
+			}
+		}
+		if time.Since(h.ended) <= abandonWait {
+			continue
+		}
+		h.stuck.Store(true)
 		given, took := w.session.settings, time.Since(h.deadline)+w.session.settings.timeout
 		c.log.log(given.logger, slog.LevelWarn, "Handler still runs after its context ended; it keeps its slot", func() []any {
 			return append(attributes(h.delivery),

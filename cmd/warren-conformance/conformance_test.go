@@ -92,6 +92,8 @@ func TestFaultsAreFound(t *testing.T) {
 		keepsContract:          {pitfall: "old-contract"},
 		forgetsAttempts:        {pitfall: "wrong-attempts"},
 		requeuesFailures:       {pitfall: "no-delay"},
+		alwaysFirstTier:        {pitfall: "no-delay"},
+		alwaysLastTier:         {pitfall: "no-delay"},
 		retriesAll:             {pitfall: "retries-permanent"},
 		trustsCounts:           {pitfall: "forged-counts"},
 		oneHandler:             {pitfall: "blocks-on-hang"},
@@ -99,6 +101,7 @@ func TestFaultsAreFound(t *testing.T) {
 		dropsProperties:        {pitfall: "changes-copies"},
 		copiesAll:              {pitfall: "copies-too-much"},
 		notMandatory:           {pitfall: "loses-returned", lost: 1},
+		parksWithoutMandatory:  {pitfall: "loses-returned", lost: 1},
 		ignoresNegative:        {pitfall: "loses-refused", lost: 1},
 		noConfirms:             {pitfall: "acks-unconfirmed", lost: 1},
 		exitsWhenForbidden:     {pitfall: "forbidden-loops"},
@@ -117,7 +120,7 @@ func TestFaultsAreFound(t *testing.T) {
 			if !want.quick { // one fault shows how the runner finds it
 				deadline.InTestAll(t)
 			}
-			results, report := conformance(t, string(fault), contract.StrategyPublish, want.pitfall, 5*time.Second, nil)
+			results, report := conformance(t, string(fault), contract.StrategyPublish, want.pitfall, 15*time.Second, nil)
 			if !results[0].failed() || results[0].lost < want.lost {
 				t.Errorf("%s must fail, and at least %d messages must be lost:\n%s", want.pitfall, want.lost, report)
 			}

@@ -95,11 +95,19 @@ const maxInLoop = 12
 func losesReturned(t *trial) {
 	queue, send := t.copyTarget()
 	t.vhost.DeleteQueue(queue)
-	id := send()
+	ids := []string{send()}
+	if queue != t.contract.DeadLetterQueue {
+		t.vhost.DeleteQueue(t.contract.DeadLetterQueue)
+		ids = append(ids, t.sendFatal("permanent"))
+	}
 	t.start()
-	t.until(t.limit, func() bool { return len(t.journal.startsOf(id)) > 0 })
+	for _, id := range ids {
+		t.until(t.limit, func() bool { return len(t.journal.startsOf(id)) > 0 })
+	}
 	t.pause(3 * time.Second)
-	t.expectNoLoop(id, "while the queue for its copy did not exist")
+	for _, id := range ids {
+		t.expectNoLoop(id, "while the queue for its copy did not exist")
+	}
 	t.declare()
 	t.settle()
 }

@@ -19,7 +19,7 @@ func ignoresSIGTERM(t *trial) {
 
 func drainRepeats(t *trial) {
 	const rounds = 2
-	t.sendAll(100, "slow:30")
+	t.sendAll(100, "slow:100")
 	t.start()
 	for round := 1; round <= rounds; round++ {
 		t.until(t.limit, func() bool { return t.journal.successes() >= 25*round })

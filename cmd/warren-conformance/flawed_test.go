@@ -29,6 +29,8 @@ const (
 	keepsContract          fault = "reads its contract once"
 	forgetsAttempts        fault = "copies without x-retry-count"
 	requeuesFailures       fault = "returns failed messages to the queue"
+	alwaysFirstTier        fault = "copies to the first tier after each attempt"
+	alwaysLastTier         fault = "copies to the last tier after each attempt"
 	retriesAll             fault = "retries permanent failures"
 	trustsCounts           fault = "trusts x-delivery-count on a first delivery"
 	oneHandler             fault = "handles one message at a time"
@@ -36,6 +38,7 @@ const (
 	dropsProperties        fault = "copies only the body"
 	copiesAll              fault = "copies all headers and properties"
 	notMandatory           fault = "publishes copies without mandatory"
+	parksWithoutMandatory  fault = "publishes copies to the dead-letter exchange without mandatory"
 	ignoresNegative        fault = "ignores negative confirms"
 	noConfirms             fault = "does not wait for confirms"
 	exitsWhenForbidden     fault = "exits when its channel is closed"
@@ -334,7 +337,15 @@ func (s *session) copy(d amqp.Delivery, action contract.Action) (taken bool, err
 			message.Headers[name] = cmp.Or[any](message.Headers[name], value)
 		}
 	}
-	confirm, err := s.publish.PublishWithDeferredConfirm(action.Route.Exchange, action.Route.RoutingKey, s.fault != notMandatory, false, message)
+	route, tiers := *action.Route, s.contract.Load().Tiers
+	switch {
+	case s.fault == alwaysFirstTier && !action.GivenUp:
+		route = tiers[0].Route
+	case s.fault == alwaysLastTier && !action.GivenUp:
+		route = tiers[len(tiers)-1].Route
+	}
+	mandatory := s.fault != notMandatory && (s.fault != parksWithoutMandatory || !action.GivenUp)
+	confirm, err := s.publish.PublishWithDeferredConfirm(route.Exchange, route.RoutingKey, mandatory, false, message)
 	if err != nil || s.fault == noConfirms {
 		return err == nil, err
 	}

@@ -42,7 +42,7 @@ var pitfalls = []pitfall{
 	},
 	{
 		name: "no-delay", try: noDelay, strategies: retryStrategies,
-		mistake: "handles a failed message again before its delay is over",
+		mistake: "handles a failed message again before its delay is over or long after it, for example always with the same delay tier",
 	},
 	{
 		name: "retries-permanent", try: retriesPermanent,

@@ -28,7 +28,7 @@ import (
 var specs = map[contract.Strategy]string{
 	contract.StrategyPublish: `{queue: {name: jobs.v1}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}],
 		retry: {maxAttempts: 4, exchange: {name: jobs.wait},
-			delayTiers: [{delay: 1s, queueName: jobs.short, routingKey: short}, {delay: 1500ms, queueName: jobs.long, routingKey: long}]},
+			delayTiers: [{delay: 1s, queueName: jobs.short, routingKey: short}, {delay: 4s, queueName: jobs.long, routingKey: long}]},
 		deadLetter: {exchange: {name: jobs.dead, type: direct}, routingKey: given-up, queue: {name: jobs.cellar}}}`,
 	contract.StrategyReject: `{queue: {name: jobs.v1}, bindings: [{exchange: {name: shop, type: topic}, routingKeys: [placed]}],
 		retry: {strategy: Reject, maxAttempts: 4, delayTiers: [{delay: 1s, queueName: jobs.short}]},

@@ -145,7 +145,7 @@ func connTo(broker *memory.Broker, options ...consumer.ConnOption) *consumer.Con
 // Consumer returns the consumer that New started.
 func (b *Broker) Consumer() *consumer.Consumer { return b.consumer }
 
-// Wait lets d pass. Outside synctest.Test it returns earlier if no message waits or is unsettled, except dead letters.
+// Wait lets d pass. Outside synctest.Test it returns earlier if no message waits or is unsettled in the main queue and the delay tiers.
 func (b *Broker) Wait(d time.Duration) {
 	if b.bubble {
 		time.Sleep(d)
@@ -153,7 +153,7 @@ func (b *Broker) Wait(d time.Duration) {
 		return
 	}
 	const interval = time.Millisecond
-	for end := time.Now().Add(d); time.Now().Before(end) && b.broker.Unsettled(b.contract.DeadLetterQueue) > 0; {
+	for end := time.Now().Add(d); time.Now().Before(end) && b.broker.InProgress(b.contract) > 0; {
 		time.Sleep(interval)
 	}
 }

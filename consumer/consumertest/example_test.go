@@ -35,6 +35,42 @@ func ExampleHandle() {
 	// Output: publish permanent orders.dlx
 }
 
+// A batch has a result for each message.
+func ExampleHandleBatch() {
+	refuse := func(_ context.Context, b *consumer.Batch[order]) error {
+		for _, m := range b.Messages {
+			if m.Body.Amount < 0 {
+				b.SetResult(m, consumer.Permanent(errors.New("the amount is negative")))
+			}
+		}
+		return nil
+	}
+	current := contract.Default("orders")
+	for _, action := range consumertest.HandleBatch(context.Background(), refuse,
+		consumertest.Message(current, order{Amount: 7}), consumertest.Message(current, order{Amount: -1})) {
+		fmt.Println(action.Verb, action.GivenUp)
+	}
+	// Output:
+	// ack false
+	// publish true
+}
+
+// The consumer calls the handler when a batch is full, or one second after its first message has arrived.
+func ExampleNewBatch() {
+	insert := func(context.Context, *consumer.Batch[order]) error { return nil }
+	test := func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := consumertest.NewBatch(t, contract.Default("orders"), 100, time.Second, insert)
+			b.Publish(consumer.Publishing{Body: []byte(`{"amount": 7}`)})
+			b.Wait(time.Second)
+			if dead := b.DeadLetters(); len(dead) > 0 {
+				t.Errorf("%d dead letters", len(dead))
+			}
+		})
+	}
+	_ = test
+}
+
 func TestShip(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

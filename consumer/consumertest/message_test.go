@@ -45,6 +45,9 @@ func TestHandleReturnsTheAction(t *testing.T) {
 				if m.Attempt() != test.attempt || m.MaxAttempts() != 4 || m.Queue() != "orders" || string(m.Raw.Body) != `{"amount":7}` {
 					t.Errorf("attempt %d of %d of queue %q: %s", m.Attempt(), m.MaxAttempts(), m.Queue(), m.Raw.Body)
 				}
+				if m.IsLastAttempt() != (test.attempt == 4) {
+					t.Errorf("attempt %d is the last: %t", test.attempt, m.IsLastAttempt())
+				}
 				return test.returns
 			}, m)
 			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(contract.Action{}, "Headers")); diff != "" {
@@ -168,6 +171,23 @@ func TestRealTime(t *testing.T) {
 	}
 	if err := b.Stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// No consumer of the test takes the messages that a handler publishes to other queues.
+func TestWaitIgnoresMessagesInOtherQueues(t *testing.T) {
+	t.Parallel()
+	var conn *consumer.Conn
+	b := consumertest.New(t, contract.Default("orders"), func(ctx context.Context, _ *consumer.Message[string]) error {
+		return conn.Publish(ctx, "shop", "order.shipped", consumer.Publishing{})
+	})
+	conn = b.Conn()
+	b.Bind("shop", "order.shipped", "mails")
+	b.Publish(consumer.Publishing{})
+	began := time.Now()
+	b.Wait(time.Minute)
+	if took := time.Since(began); took > 50*time.Second || len(b.Messages("mails")) != 1 {
+		t.Errorf("%d messages in the other queue after %s", len(b.Messages("mails")), took)
 	}
 }
 

@@ -161,29 +161,46 @@ func (t *telemetry) process(next consumer.HandleFunc) consumer.HandleFunc {
 		queue := metric.WithAttributes(semconv.MessagingDestinationName(d.Queue()))
 		t.active.Add(ctx, 1, queue)
 		defer t.active.Add(ctx, -1, queue)
-		err := next(ctx, d)
-		if err != nil {
-			t.failed.Store(d, span.SpanContext())
-			record(span, err)
-		}
+		err := errUnreturned
+		defer func() {
+			if err != nil {
+				t.failed.Store(d, span.SpanContext())
+				record(ctx, span, err)
+			}
+		}()
+		err = next(ctx, d)
 		return err
 	}
 }
 
+// errUnreturned is the error of a span whose handler panicked or ended its goroutine.
+var errUnreturned = errors.New("the handler did not return")
+
 // record records the error of a handler in a span. A deferred message is not an error.
-func record(span trace.Span, err error) {
-	verdict := &consumer.Verdict{}
-	if !errors.As(err, &verdict) {
-		verdict.Result = contract.ResultFailed
-	}
-	if verdict.Result == contract.ResultDeferred {
+func record(ctx context.Context, span trace.Span, err error) {
+	kind := errorType(ctx, err)
+	if kind == string(contract.ResultDeferred) {
 		return
 	}
 	span.RecordError(err)
-	span.SetAttributes(semconv.ErrorTypeKey.String(string(verdict.Result)))
-	if verdict.Result != contract.ResultDiscarded { // a discarded message needs no attention
+	span.SetAttributes(semconv.ErrorTypeKey.String(kind))
+	if kind != string(contract.ResultDiscarded) { // a discarded message needs no attention
 		span.SetStatus(codes.Error, err.Error())
 	}
+}
+
+// errorType returns the type of a handler's error: the type that the error has, or else the type that is in the metrics.
+func errorType(ctx context.Context, err error) string {
+	var typed interface{ ErrorType() string } // a *consumer.Verdict, or the error of a body that cannot be decoded
+	switch {
+	case errors.Is(err, errUnreturned):
+		return string(contract.KindPanic)
+	case errors.As(err, &typed):
+		return typed.ErrorType()
+	case errors.Is(context.Cause(ctx), consumer.ErrTimeout):
+		return string(contract.KindTimeout)
+	}
+	return string(contract.KindFailed)
 }
 
 // destination returns the exchange and routing key of the producer, and the queue.

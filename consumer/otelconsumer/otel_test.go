@@ -86,25 +86,39 @@ func TestTracesAndMetrics(t *testing.T) {
 	})
 }
 
-func TestAVerdictIsTheErrorType(t *testing.T) {
+type order struct{}
+
+// Spans and metrics have the same error types.
+func TestTheErrorTypeOfASpan(t *testing.T) {
 	t.Parallel()
+	returns := func(err error) consumer.Handler[order] {
+		return func(context.Context, *consumer.Message[order]) error { return err }
+	}
 	for name, test := range map[string]struct {
-		err       error
+		handle    consumer.Handler[order]
+		body      string
 		errorType string
 		status    codes.Code
 	}{
-		"deferred":  {consumer.Defer(time.Hour), "", codes.Unset},
-		"discarded": {consumer.Discard(errors.New("too old")), "discarded", codes.Unset},
-		"permanent": {consumer.Permanent(errors.New("no such customer")), "permanent", codes.Error},
+		"deferred":  {returns(consumer.Defer(time.Hour)), "{}", "", codes.Unset},
+		"discarded": {returns(consumer.Discard(errors.New("too old"))), "{}", "discarded", codes.Unset},
+		"permanent": {returns(consumer.Permanent(errors.New("no such customer"))), "{}", "permanent", codes.Error},
+		"failed":    {returns(errors.New("no stock")), "{}", "failed", codes.Error},
+		"timeout": {func(ctx context.Context, _ *consumer.Message[order]) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}, "{}", "timeout", codes.Error},
+		"undecodable": {returns(nil), "{", "undecodable", codes.Error},
+		"panic":       {func(context.Context, *consumer.Message[order]) error { panic("a nil map") }, "{}", "panic", codes.Error},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				spans := tracetest.NewSpanRecorder()
-				b := consumertest.New(t, contract.Default("orders"), func(context.Context, *consumer.Message[string]) error { return test.err },
+				b := consumertest.New(t, contract.Default("orders"), test.handle, consumer.WithTimeout(time.Second),
 					otelconsumer.With(otelconsumer.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)))))
-				b.Publish(consumer.Publishing{})
-				b.Wait(time.Second)
+				b.Publish(consumer.Publishing{Body: []byte(test.body)})
+				b.Wait(2 * time.Second)
 				span := spans.Ended()[0]
 				if got := attributeOf(span.Attributes(), "error.type"); got != test.errorType || span.Status().Code != test.status {
 					t.Errorf("error.type %q, status %v", got, span.Status())

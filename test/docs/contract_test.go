@@ -30,6 +30,10 @@ func TestContractSchema(t *testing.T) {
 		"no dead-letter queue":         {func(c map[string]any) { delete(c, "park"); delete(c, "deadLetterQueue") }, true},
 		"park by the default exchange": {func(c map[string]any) { c["park"] = route("", "orders.dlq") }, true},
 		"a consumer timeout":           {func(c map[string]any) { c["consumerTimeoutMilliseconds"] = 60_000 }, true},
+		"a pause":                      {pause("k3v9q2m7xa", "2026-11-26T08:10:00.5+01:00"), true},
+		"a pause without an ID":        {pause("", "2026-11-26T08:10:00Z"), false},
+		"a pause without an end":       {pause("k3v9q2m7xa", "0001-01-01T00:00:00Z"), false},
+		"a pause in words":             {pause("k3v9q2m7xa", "tomorrow"), false},
 		"another apiVersion":           {func(c map[string]any) { c["apiVersion"] = "contract.warren.dev/v2" }, false},
 		"no queue":                     {func(c map[string]any) { c["queue"] = "" }, false},
 		"no virtual host":              {func(c map[string]any) { c["virtualHost"] = "" }, false},
@@ -91,6 +95,10 @@ func tier(delay int) map[string]any {
 	made := route("", "orders.retry")
 	made["delayMilliseconds"] = delay
 	return made
+}
+
+func pause(id, until string) func(map[string]any) {
+	return func(c map[string]any) { c["paused"] = map[string]any{"id": id, "until": until} }
 }
 
 func reject(c map[string]any) {

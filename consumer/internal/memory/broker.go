@@ -258,10 +258,29 @@ func (b *Broker) Unsettled(except string) int {
 	count := 0
 	for name, q := range b.queues {
 		if name != except {
-			count += len(q.ready) + q.unacked
+			count += q.held()
 		}
 	}
 	return count
+}
+
+// InProgress returns how many messages wait or are unsettled in the main queue and the delay tiers of a contract.
+func (b *Broker) InProgress(c contract.Contract) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	count := b.queues[c.Queue].held()
+	for _, tier := range c.Tiers {
+		count += b.queues[TierQueue(c, tier)].held()
+	}
+	return count
+}
+
+// held returns how many messages wait or are unsettled. q may be nil.
+func (q *queue) held() int {
+	if q == nil {
+		return 0
+	}
+	return len(q.ready) + q.unacked
 }
 
 // Close closes all connections and stops the timers of delayed messages.

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import type { Channel, ConsumeMessage, Options as AmqpOptions } from "amqplib";
 import { closeConnection, openConnection, sleep, within } from "./connection.js";
-import { crashLimit, decide, Pause, read, type Contract, type Delivery, type Outcome, type Verb } from "./contract.js";
+import { crashLimit, decide, Pause, read, timeLimits, type Contract, type Delivery, type Outcome, type Verb } from "./contract.js";
 import { Publisher } from "./publisher.js";
 
 /** One delivery. There is no ack: how the handler ends decides. */
@@ -55,10 +55,16 @@ export interface Options<T> {
 /** What settles a delivery. */
 type Settlement = Exclude<Verb, "publish">;
 
+/** A delivery, and when it arrived. The consumer timeout begins then. */
+interface Arrival {
+  message: ConsumeMessage;
+  arrived: number;
+}
+
 /** The life of one channel. What it delivered can be settled on it alone. */
 class Session {
   readonly id = randomUUID();
-  readonly waiting: ConsumeMessage[] = [];
+  readonly waiting: Arrival[] = [];
   readonly working = new Set<Promise<void>>();
   readonly paused = new AbortController(); // aborted when the contract asks for a pause
   private readonly controller = new AbortController();
@@ -184,7 +190,7 @@ export class Consumer<T> {
         if (!message) {
           return current.end("the broker cancelled the consumer"); // the queue was deleted, or a message took too long
         }
-        current.waiting.push(message);
+        current.waiting.push({ message, arrived: Date.now() });
         this.dispatch();
       };
       // Tells Warren that this consumer pauses when the contract asks for it.
@@ -204,12 +210,12 @@ export class Consumer<T> {
   private dispatch(): void {
     const session = this.session;
     while (session && !session.draining && !session.over.aborted && this.busy < this.options.concurrency) {
-      const message = session.waiting.shift();
-      if (!message) {
+      const arrival = session.waiting.shift();
+      if (!arrival) {
         return;
       }
       this.busy++;
-      const work = this.process(session, message)
+      const work = this.process(session, arrival)
         .catch((failure: unknown) => session.end(String(failure)))
         .finally(() => {
           this.busy--;
@@ -238,12 +244,17 @@ export class Consumer<T> {
     await within(5_000, session.channel.close(), "close the channel");
   }
 
-  private async process(session: Session, message: ConsumeMessage): Promise<void> {
+  private async process(session: Session, { message, arrived }: Arrival): Promise<void> {
+    const limits = timeLimits(session.contract, this.options.prefetch, this.options.concurrency);
+    const returnAt = arrived + limits.held;
+    if (Date.now() + limits.handler > returnAt) {
+      return session.settle(message, "return"); // it comes again at once, with a new consumer timeout
+    }
     const delivery: Delivery = {
       exchange: message.fields.exchange, routingKey: message.fields.routingKey, redelivered: message.fields.redelivered,
       headers: message.properties.headers ?? {},
     };
-    const outcome = await this.handle(session, message, delivery);
+    const outcome = await this.handle(session, message, delivery, limits.handler);
     if (session.over.aborted) {
       return;
     }
@@ -253,11 +264,11 @@ export class Consumer<T> {
       this.options.log("failed", { kind: action.kind, action: action.verb, text: outcome.text, messageId: message.properties.messageId });
     }
     await sleep(action.waitMilliseconds ?? 0, session.over);
-    const verb = action.verb === "publish" ? await this.copy(session, message, delivery, outcome) : action.verb;
+    const verb = action.verb === "publish" ? await this.copy(session, message, delivery, outcome, returnAt) : action.verb;
     session.settle(message, verb);
   }
 
-  private async handle(session: Session, message: ConsumeMessage, delivery: Delivery): Promise<Outcome> {
+  private async handle(session: Session, message: ConsumeMessage, delivery: Delivery, time: number): Promise<Outcome> {
     const { attempt, crashes = 0 } = read(session.contract, delivery);
     const failure = { time: new Date().toISOString().replace(/\.\d+/, ""), client: `consumer@${hostname()}` };
     if (crashes >= crashLimit) {
@@ -269,7 +280,6 @@ export class Consumer<T> {
     } catch (cause) {
       return { result: "undecodable", ...failure, text: String(cause) };
     }
-    const time = 0.8 * (session.contract.consumerTimeoutMilliseconds ?? 30 * 60_000);
     const signal = AbortSignal.any([session.over, AbortSignal.timeout(time)]);
     try {
       await this.options.handle({ body, attempt, maxAttempts: session.contract.maxAttempts, raw: message }, signal);
@@ -279,8 +289,10 @@ export class Consumer<T> {
     }
   }
 
-  /** Publishes a copy until the broker has taken it, and returns what settles the original then. */
-  private async copy(session: Session, message: ConsumeMessage, delivery: Delivery, outcome: Outcome): Promise<Settlement> {
+  /** Publishes a copy until the broker has taken it, or until the original must go back, and returns what settles the original then. */
+  private async copy(
+    session: Session, message: ConsumeMessage, delivery: Delivery, outcome: Outcome, returnAt: number,
+  ): Promise<Settlement> {
     const { userId, expiration, clusterId, headers, deliveryMode, ...kept } = message.properties;
     const began = Date.now();
     for (let pause = 250; !session.over.aborted; pause = Math.min(2 * pause, 10_000)) {
@@ -296,6 +308,9 @@ export class Consumer<T> {
       }
       if (action.otherwise && Date.now() - began > 30_000) {
         return action.otherwise;
+      }
+      if (Date.now() > returnAt) { // after the first try: a late failure uses its attempt, too
+        return "return";
       }
       await sleep(pause, session.over);
     }

@@ -115,6 +115,15 @@ export class Pause {
   }
 }
 
+/**
+ * Returns for how many milliseconds a handler may run, and for how long a message may be held unsettled. At the consumer timeout,
+ * RabbitMQ takes back all messages of the channel. Prefetched messages wait for a handler first.
+ */
+export function timeLimits(contract: Contract, prefetch: number, concurrency: number): { handler: number; held: number } {
+  const timeout = contract.consumerTimeoutMilliseconds ?? 30 * 60_000;
+  return { handler: (0.8 * timeout) / Math.ceil(prefetch / concurrency), held: 0.95 * timeout };
+}
+
 /** Says how far a message has come. */
 export function read(contract: Contract, delivery: Delivery): Progress {
   const headers = delivery.headers ?? {};

@@ -102,13 +102,17 @@ func reflectSchema(value any, name, title string) (*jsonschema.Schema, error) {
 	return schema, nil
 }
 
+// timePattern matches the times of RFC 3339 except the zero value of Go. Most validators do not check the keyword format.
+const timePattern = `^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})$`
+
 // constrain adds rules that the Go types do not express, so that the schema refuses what Validate refuses.
 func constrain(schema *jsonschema.Schema) error {
 	route := `{"anyOf": [{"properties": {"exchange": {"minLength": 1}}}, {"properties": {"routingKey": {"minLength": 1}}}]}`
 	rules := `{
 		"properties": {
 			"apiVersion": {"const": "` + contract.APIVersion + `"}, "queue": {"minLength": 1}, "virtualHost": {"minLength": 1},
-			"tiers": {"items": ` + route + `}, "park": ` + route + `, "paused": {"properties": {"id": {"minLength": 1}}}
+			"tiers": {"items": ` + route + `}, "park": ` + route + `, 
+			"paused": {"properties": {"id": {"minLength": 1}, "until": {"pattern": "` + timePattern + `"}}}
 		},
 		"allOf": [
 			{"if": {"properties": {"strategy": {"const": "Publish"}}}, "then": {"required": ["tiers"], "properties": {"tiers": {"minItems": 1}}}},
