@@ -93,6 +93,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 		"readers without roles":                       {"metrics.readers[0].name=a,metrics.readers[0].namespace=b,rbac.create=false", "metrics.readers needs rbac.create"},
 		"a limit that is not a quantity":              {"resources.limits.memory=1GB", "memory"},
 		"a second GOMEMLIMIT":                         {"extraEnv[0].name=GOMEMLIMIT", "manager.goMemLimit"},
+		"a variable that the chart sets":              {"extraEnv[0].name=POD_NAME", "extraEnv must not contain POD_NAME"},
 		"a custom probe":                              {"livenessProbe.exec.command={true}", "exec"},
 		"an APIService without TLS":                   {"deadLetters.apiService.enabled=true", "deadLetters.tls.secretName"},
 		"no ServiceAccount at all":                    {"serviceAccount.create=false", "serviceAccount.name is required"},
