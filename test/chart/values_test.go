@@ -155,7 +155,8 @@ func TestNotesNameWhatIsMissing(t *testing.T) {
 // notesOf returns the notes after an installation with further arguments.
 func notesOf(t *testing.T, args ...string) string {
 	t.Helper()
-	output, err := run(t, append([]string{"helm", "install", "warren", "charts/warren", "--dry-run=client", "--namespace=" + system}, args...)...)
+	args = append([]string{"helm", "install", "warren", "charts/warren", "--dry-run=client", "--namespace=" + system}, args...)
+	output, err := run(t, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
