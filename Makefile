@@ -61,7 +61,7 @@ soak: ## Run a manager for WARREN_SOAK (2h) while resources are created and dele
 		-ginkgo.label-filter=soak -ginkgo.timeout=24h -ginkgo.v $(TESTFLAGS)
 
 .PHONY: test-image
-test-image: ## Run the tests of image and release: the image is the same in two checkouts, for both architectures.
+test-image: ## Run the tests of image and release: the image is the same in two checkouts, the plugin is built for five platforms.
 	GOFLAGS= GOWORK=off go -C hack/tools test -count=1 -timeout=30m $(TESTFLAGS) ./image ./release
 
 .PHONY: test-cluster

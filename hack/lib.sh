@@ -43,6 +43,14 @@ limited() {
   if have timeout; then timeout "$seconds" "$@"; else "$@"; fi
 }
 
+# remove_lost_data removes the data in memory of brokers whose folder no longer exists; see hack/brokers/debian.sh.
+remove_lost_data() {
+  local data
+  for data in /dev/shm/warren-*; do
+    [[ ! -L $data/root || -e $data/root ]] || rm -rf "$data"
+  done
+}
+
 # alone NAME FUNCTION… runs a function in one process of this machine at a time. Processes that continue to run must not inherit
 # the lock's file descriptor (9).
 alone() {

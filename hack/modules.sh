@@ -4,7 +4,8 @@
 #
 #   hack/modules.sh VERSION   such as v1.2.3
 #
-# The manager requires a version of consumer/, so consumer/VERSION has to be tagged before VERSION. If VERSION is tagged already, this
+# The manager requires a version of consumer/, so consumer/VERSION has to be tagged before VERSION. Users require
+# consumer/otelconsumer/VERSION, so that tag comes before VERSION, too. If VERSION is tagged already, this
 # checks the tags that exist.
 set -euo pipefail
 # shellcheck source=hack/lib.sh
@@ -35,6 +36,7 @@ check_tags() {
   git merge-base --is-ancestor "consumer/$consumer" "$VERSION" || die "consumer/$consumer is not an ancestor of $VERSION: tag it before"
   git diff --quiet "consumer/$consumer" "$VERSION" -- consumer ||
     die "consumer/ has changed between consumer/$consumer and $VERSION: tag a new version of consumer/, and require it in go.mod"
+  tagged "consumer/otelconsumer/$VERSION" || die "$VERSION is tagged, and consumer/otelconsumer/$VERSION is not: tag that one first"
 }
 
 # check_untagged checks that consumer/ has not changed since the version that go.mod requires, if that version is tagged.

@@ -49,6 +49,7 @@ finish() {
       xargs -r docker rm -f -v >/dev/null 2>&1
   fi
   rm -rf "$folder"
+  remove_lost_data
 }
 
 # interrupt STATUS: programs get three seconds to clean up after SIGINT, and one after SIGTERM.

@@ -73,7 +73,8 @@ extended() {
   export WARREN_TEST_SHARERS=5 # how many share a queue in the model of internal/ownership
   export WARREN_TEST_LABELS=extended
   run_parts cover-extended.out -p=2 ./internal/rabbit ./internal/rabbit/... ./internal/{ownership,topology/plan/recreationmodel} ./consumer \
-    ./test/{e2e,faults,plugin,deployment,monitoring,cluster,consumer,facts,stopping} ./cmd/warren-conformance
+    ./internal/controller/brokers ./test/{e2e,faults,plugin,deployment,monitoring,cluster,consumer,facts,stopping,traffic} \
+    ./cmd/warren-conformance
   [[ -z ${WARREN_COVERAGE:-} ]] || hack/coverage.sh cover-pure.out cover-rabbit.out cover.out cover-last.out cover-extended.out
 }
 

@@ -136,13 +136,11 @@ debian_data() { echo "/dev/shm/warren-$(cksum <<<"$1" | cut -d ' ' -f 1)"; }
 # debian_make_data ROOT creates that folder, unless memory is short or /dev/shm is not visible inside ROOT. It removes the folders of
 # brokers whose ROOT no longer exists.
 debian_make_data() {
-  local folder data
+  local data
   data=$(debian_data "$1")
   rm -rf "$data"
   [[ -w /dev/shm && $(debian_isolation) == unshare* ]] || return 0
-  for folder in /dev/shm/warren-*; do
-    [[ ! -L $folder/root || -e $folder/root ]] || rm -rf "$folder"
-  done
+  remove_lost_data
   [[ $(df -Pk /dev/shm | awk 'NR == 2 { print $4 }') -gt 4000000 ]] || return 0
   mkdir -m 700 "$data"
   ln -s "$1" "$data/root"

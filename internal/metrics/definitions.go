@@ -52,7 +52,7 @@ var (
 // Recreations.
 var (
 	Recreations = counter("warren_recreations_total",
-		"Recreations of queues that are over: result is Completed, or BackedOut where the old queue stayed.",
+		"Recreations of queues that have ended: result is Completed, or BackedOut if Warren retained the old queue.",
 		"result")
 	RecreationPhase = gauge("warren_recreation_phase",
 		"1 for the phase of the recreation of a ConsumerQueue. A ConsumerQueue without a planned recreation has no series.",
@@ -66,10 +66,10 @@ var (
 	RecreationPastBindings = counter("warren_recreation_past_bindings_total",
 		"Messages that clients published to a queue by its name while Warren recreated it.")
 	RecreationFence = histogram("warren_recreation_fence_seconds",
-		"For how long a fence stood in front of a queue that was recreated: publishers to its name got nacks.",
+		"How long a fence refused messages to a queue during its recreation. Publishers to its name got nacks.",
 		refreshBuckets)
 	RecreationSwap = histogram("warren_recreation_swap_seconds",
-		"For how long a queue that was recreated did not exist, at most.",
+		"Maximum time for which a queue did not exist during its recreation.",
 		requestBuckets)
 )
 

@@ -279,6 +279,9 @@ func TestGoMemLimitFollowsTheMemoryLimit(t *testing.T) {
 		{"resources.limits.memory=256Mi,manager.goMemLimit=200MiB", "200MiB"},
 		{"resources.limits.memory=null", ""},
 		{"resources=null", ""},
+		{"resources.limits.memory=1e9", "858MiB"},
+		{"resources.limits.memory=.5Gi", "460MiB"},
+		{"resources.limits.memory=1Pi", "966367641MiB"},
 		{"resources.limits=null,manager.goMemLimit=off", "off"},
 	} {
 		t.Run(test.set, func(t *testing.T) {
@@ -333,5 +336,35 @@ func TestInsecureMetrics(t *testing.T) {
 	}
 	if names := found.ofKind("ClusterRoleBinding"); len(names) != 1 {
 		t.Errorf("ClusterRoleBindings are %v", names)
+	}
+}
+
+// YAML reads names such as 1e3 or on as something else than texts, unless they are quoted.
+func TestNamesThatYAMLReadsAsSomethingElse(t *testing.T) {
+	t.Parallel()
+	output, err := run(t, "helm", "template", "1e3", "charts/warren", "--namespace=1234", "--kube-version=1.37.0",
+		"--values=test/chart/testdata/everything.yaml", "--set-string=serviceAccount.name=12,priorityClassName=0x1,fullnameOverride=on",
+		"--set-string=watchNamespaces={0123,null},metrics.readers[0].name=1.5,metrics.readers[0].namespace=true",
+		"--set-string=metrics.tls.secretName=5,deadLetters.tls.secretName=6", "--set=extraObjects=null")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := parse(t, output)
+	expectDecodable(t, found)
+	if found[key("Deployment", "1234", "on-controller-manager")] == nil {
+		t.Error("there is no Deployment")
+	}
+}
+
+// A user can remove a default by null.
+func TestValuesThatAreNull(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{
+		"global", "commonLabels", "commonAnnotations", "imagePullSecrets", "podLabels", "podAnnotations", "livenessProbe", "readinessProbe",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			render(t, "helm", "--set="+name+"=null").get(t, "Deployment", manager)
+		})
 	}
 }

@@ -3,6 +3,7 @@ package chart
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -92,6 +93,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 		"readers without roles":                       {"metrics.readers[0].name=a,metrics.readers[0].namespace=b,rbac.create=false", "metrics.readers needs rbac.create"},
 		"a limit that is not a quantity":              {"resources.limits.memory=1GB", "memory"},
 		"a second GOMEMLIMIT":                         {"extraEnv[0].name=GOMEMLIMIT", "manager.goMemLimit"},
+		"a variable that the chart sets":              {"extraEnv[0].name=POD_NAME", "extraEnv must not contain POD_NAME"},
 		"a custom probe":                              {"livenessProbe.exec.command={true}", "exec"},
 		"an APIService without TLS":                   {"deadLetters.apiService.enabled=true", "deadLetters.tls.secretName"},
 		"no ServiceAccount at all":                    {"serviceAccount.create=false", "serviceAccount.name is required"},
@@ -135,11 +137,7 @@ func TestNotesNameWhatIsMissing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			output, err := run(t, "helm", "install", "warren", "charts/warren", "--dry-run=client", "--namespace="+system, "--set="+test.set)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, notes, _ := strings.Cut(string(output), "\nNOTES:\n")
+			notes := notesOf(t, "--set="+test.set)
 			for _, text := range test.notes {
 				if !strings.Contains(notes, text) {
 					t.Errorf("the notes lack %q:\n%s", text, notes)
@@ -151,5 +149,32 @@ func TestNotesNameWhatIsMissing(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// notesOf returns the notes after an installation with further arguments.
+func notesOf(t *testing.T, args ...string) string {
+	t.Helper()
+	args = append([]string{"helm", "install", "warren", "charts/warren", "--dry-run=client", "--namespace=" + system}, args...)
+	output, err := run(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, notes, _ := strings.Cut(string(output), "\nNOTES:\n")
+	return notes
+}
+
+// A user can paste the commands of the third step into a shell. Bash only warns about a here-document without an end.
+func TestCommandsOfTheNotesCanBePasted(t *testing.T) {
+	t.Parallel()
+	_, commands, found := strings.Cut(notesOf(t), "a BrokerConnection and a ConsumerQueue:\n\n")
+	commands, _, ends := strings.Cut(commands, "\n\n")
+	if !found || !ends || !strings.Contains(commands, "<<YAML") {
+		t.Fatalf("the commands are %q", commands)
+	}
+	check := exec.CommandContext(t.Context(), "bash", "-n")
+	check.Stdin = strings.NewReader(commands)
+	if output, err := check.CombinedOutput(); err != nil || len(output) > 0 {
+		t.Errorf("%v: %s\n%s", err, output, commands)
 	}
 }

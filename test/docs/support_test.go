@@ -33,6 +33,26 @@ func TestTestedVersions(t *testing.T) {
 	sameSet(t, "tested versions of Kubernetes", documented["Kubernetes"], append(released, newest))
 }
 
+// Until CHANGELOG.md has the date of the first release, each page that takes a file of a release says that there is none. Afterwards no
+// page says so.
+func TestPagesSayWhetherAReleaseIsPublished(t *testing.T) {
+	t.Parallel()
+	published := !strings.Contains(read(t, "CHANGELOG.md"), "\n## [0.1.0] - unreleased\n")
+	uses := regexp.MustCompile(`oci://ghcr\.io/warren-mq/|warren-mq/warren/releases/(latest/)?download/|warren-mq/warren/\S+\?ref=v`)
+	for _, page := range append(pages(t), "charts/warren/README.md.gotmpl") {
+		text := read(t, page)
+		if page == "docs/releasing.md" {
+			continue
+		}
+		switch says := strings.Contains(text, "**Not yet published"); {
+		case published && says:
+			t.Errorf("%s says that Warren is not yet published", page)
+		case !published && !says && uses.MatchString(text):
+			t.Errorf("%s does not say that Warren is not yet published", page)
+		}
+	}
+}
+
 // Actions are pinned to commits, because their owners can move tags. The tag is in a comment.
 func TestActionsArePinned(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -168,4 +169,26 @@ func TestOverlayForSingleNamespaces(t *testing.T) {
 			t.Errorf("%s is not in docs/how-to/single-namespaces.md:\n%s", file, installed)
 		}
 	}
+}
+
+// docs/images/dashboard.svg has each panel of the dashboard that can be drawn. hack/dashboard draws no tables.
+func TestPictureOfTheDashboard(t *testing.T) {
+	t.Parallel()
+	var dashboard struct {
+		Panels []struct{ Title, Type string }
+	}
+	if err := json.Unmarshal([]byte(read(t, "config/grafana/warren.json")), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	var want, drawn []string
+	for _, panel := range dashboard.Panels {
+		if panel.Type != "row" && panel.Type != "table" {
+			want = append(want, panel.Title)
+		}
+	}
+	titles := regexp.MustCompile(`font-weight="bold">([^<]+)<`)
+	for _, title := range titles.FindAllStringSubmatch(read(t, "docs/images/dashboard.svg"), -1) {
+		drawn = append(drawn, title[1])
+	}
+	sameSet(t, "docs/images/dashboard.svg", drawn, want)
 }

@@ -18,6 +18,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
+	"github.com/warren-mq/warren/test/brokers"
 	"github.com/warren-mq/warren/test/deadline"
 	. "github.com/warren-mq/warren/test/testenv"
 )
@@ -34,6 +35,7 @@ type published struct {
 var _ = Describe("A release", Ordered, func() {
 	var (
 		c       *cluster
+		user    brokers.User
 		release *published
 		atHand  []string
 	)
@@ -42,7 +44,9 @@ var _ = Describe("A release", Ordered, func() {
 		c = prepared.in("team-release")
 		c.Kube.Kubectl("create", "namespace", "team-release")
 		DeferCleanup(func() { c.Kube.Kubectl("delete", "namespace", "team-release", "--wait=false") })
-		c.Secret(c.Broker.Username, c.Broker.Password)
+		user = c.Broker.NewUser(GinkgoTB(), "administrator")
+		c.VHost.Grant(user, ".*", ".*", ".*")
+		c.Secret(user.Username, user.Password)
 		release = c.publish()
 		atHand = c.settled("team-release")
 	})
@@ -95,8 +99,14 @@ var _ = Describe("A release", Ordered, func() {
 		platform := runtime.GOOS + "_" + runtime.GOARCH
 		commands := strings.ReplaceAll(c.commands("curl"), "linux_amd64", platform) + `
 			kubectl warren report --namespace team-release --file report.tar.gz >&2
-			tar -xzOf report.tar.gz warren-report/managers/` + system + "/" + c.pod() + ".log\n"
-		Expect(c.run(release, commands)).To(SatisfyAll(ContainSubstring("kubectl warren "+version), ContainSubstring(`"Starting workers"`)))
+			tar -tzf report.tar.gz warren-report/managers/` + system + "/" + c.pod() + `.log
+			tar -xzOf report.tar.gz
+		`
+		output := c.run(release, commands)
+		Expect(output).To(SatisfyAll(ContainSubstring("kubectl warren "+version), ContainSubstring(`"Starting workers"`)))
+		for _, spelling := range Spellings(user.Username, user.Password) {
+			Expect(output).NotTo(ContainSubstring(spelling), "the report contains the password of the broker's user")
+		}
 	})
 
 	It("is removed with the command for one file", func() {

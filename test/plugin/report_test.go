@@ -41,7 +41,7 @@ func accounts() [][2]string {
 }
 
 var _ = Describe("kubectl warren report", func() {
-	It("contains no password and no payload of the suite", func() {
+	It("contains no password of the suite, and no body, header, property or note that is hidden", func() {
 		w := newWorld()
 		user := broker.NewUser(GinkgoTB(), "administrator")
 		w.VHost.Grant(user, ".*", ".*", ".*")
@@ -111,9 +111,15 @@ var _ = Describe("kubectl warren report", func() {
 		for _, role := range []string{"brokerconnection", "consumerqueue", "redrive"} {
 			kube.Kubectl("create", "rolebinding", role, "--namespace="+w.Namespace, "--clusterrole="+role+"-viewer-role", "--user=viewer")
 		}
-		archive := filepath.Join(GinkgoT().TempDir(), "report.tar.gz")
+		folder := GinkgoT().TempDir()
+		archive := filepath.Join(folder, "report.tar.gz")
 		w.eventuallyWarren(SatisfyAll(HaveField("Code", 0), HaveField("ErrOut", SatisfyAll(
 			ContainSubstring("The report lacks Purges: "), ContainSubstring("The report lacks Deployments of the manager: "),
 			Not(ContainSubstring("The report lacks ConsumerQueues"))))), "report", "--as=viewer", "--force", "--file="+archive)
+		Expect(exec.CommandContext(ctx(), "tar", "-xzf", archive, "-C", folder).Run()).To(Succeed())
+		for _, file := range []string{"check.txt", "errors.txt"} { // the API server names the user in each refusal
+			Expect(os.ReadFile(filepath.Join(folder, "warren-report", file))).To(SatisfyAll(
+				ContainSubstring(`User "[redacted]" cannot `), Not(ContainSubstring(`"viewer"`))), file)
+		}
 	})
 })

@@ -19,7 +19,7 @@ The labels that select the pods of the manager. The instance keeps two releases 
 */}}
 {{- define "warren.selectorLabels" -}}
 app.kubernetes.io/name: warren
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: manager
 {{- end }}
 
@@ -34,13 +34,13 @@ include "warren.metadata" (dict "root" $ "name" … "namespace" … "labels" …
   "app.kubernetes.io/version" ($root.Chart.AppVersion | replace "+" "_" | trunc 63 | trimSuffix "-")
   "app.kubernetes.io/managed-by" $root.Release.Service }}
 metadata:
-  name: {{ .name }}
+  name: {{ .name | quote }}
   {{- with .namespace }}
-  namespace: {{ . }}
+  namespace: {{ . | quote }}
   {{- end }}
   labels:
-    {{- merge dict (default dict .labels) (include "warren.selectorLabels" $root | fromYaml) $chart $root.Values.commonLabels | toYaml | nindent 4 }}
-  {{- with merge dict (default dict .annotations) $root.Values.commonAnnotations }}
+    {{- merge dict (default dict .labels) (include "warren.selectorLabels" $root | fromYaml) $chart (default dict $root.Values.commonLabels) | toYaml | nindent 4 }}
+  {{- with merge dict (default dict .annotations) (default dict $root.Values.commonAnnotations) }}
   annotations:
     {{- toYaml . | nindent 4 }}
   {{- end }}
@@ -89,8 +89,8 @@ subjects:
 
 {{- define "warren.subjects" -}}
 - kind: ServiceAccount
-  name: {{ include "warren.serviceAccountName" . }}
-  namespace: {{ .Release.Namespace }}
+  name: {{ include "warren.serviceAccountName" . | quote }}
+  namespace: {{ .Release.Namespace | quote }}
 {{- end }}
 
 {{/*
@@ -119,8 +119,8 @@ A role of the manager, in each watched namespace or for the whole cluster: inclu
 What the pods of the manager and of `helm test` have in common.
 */}}
 {{- define "warren.podSpec" -}}
-serviceAccountName: {{ include "warren.serviceAccountName" . }}
-{{- with concat (default list .Values.global.imagePullSecrets) .Values.imagePullSecrets | uniq }}
+serviceAccountName: {{ include "warren.serviceAccountName" . | quote }}
+{{- with concat (default list (default dict .Values.global).imagePullSecrets) (default list .Values.imagePullSecrets) | uniq }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -148,7 +148,8 @@ GOMEMLIMIT: manager.goMemLimit, or 90% of the memory limit in MiB. Empty without
 {{- else if $limit }}
 {{- $text := kindIs "string" $limit | ternary $limit (printf "%d" (int64 $limit)) }}
 {{- $unit := regexFind "[A-Za-z]*$" $text }}
-{{- $factors := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 }}
+{{- $factors := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "P" 1000000000000000 "E" 1000000000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776
+  "Pi" 1125899906842624 "Ei" 1152921504606846976 }}
 {{- $bytes := mulf (trimSuffix $unit $text | float64) (get $factors $unit) }}
 {{- printf "%dMiB" (divf (mulf $bytes 0.9) 1048576 | floor | int64 | max 1) }}
 {{- end }}
@@ -186,7 +187,7 @@ apiVersion: cert-manager.io/v1
 kind: Certificate
 {{ include "warren.metadata" (dict "root" .root "name" .service "namespace" .root.Release.Namespace) }}
 spec:
-  secretName: {{ .secret }}
+  secretName: {{ .secret | quote }}
   dnsNames:
   - {{ .service }}.{{ .root.Release.Namespace }}.svc
   - {{ .service }}.{{ .root.Release.Namespace }}.svc.cluster.local

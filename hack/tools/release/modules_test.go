@@ -88,6 +88,14 @@ func TestTagsInAnotherOrderAreRefused(t *testing.T) {
 			},
 			want: "consumer/v0.1.0 is not an ancestor of v0.1.0: tag it before",
 		},
+		"the manager before the module for OpenTelemetry": {
+			version: "v0.1.0",
+			prepare: func(t *testing.T, checkout string) {
+				git(t, checkout, "tag", "consumer/v0.1.0")
+				tagManager(t, checkout, "2026-12-01")
+			},
+			want: "v0.1.0 is tagged, and consumer/otelconsumer/v0.1.0 is not: tag that one first",
+		},
 		"a library that has changed since its tag": {
 			version: "v0.2.0",
 			prepare: func(t *testing.T, checkout string) {

@@ -954,6 +954,26 @@ func TestRecreationWhoseStatusIsLostDuringTheDelete(t *testing.T) {
 	})
 }
 
+// After the status was lost, nothing shows whether the queue is the new one, which never had a sentinel. The recreation ends, although
+// a sentinel could be behind more messages than Warren searches.
+func TestRecreationWhoseStatusIsLostEndsWithoutASentinel(t *testing.T) {
+	rabbittest.Each(t, func(t *testing.T, vh *brokers.VHost) {
+		run := recreation(t, vh, nil)
+		boundQueue(vh, vhost.Arguments{vhost.ArgDeliveryLimit: int64(7)})
+		ids, messages := numbered(100)
+		for i := range messages {
+			messages[i].Priority = 255
+		}
+		vh.Send("direct", "orders", messages...)
+		vh.SetPolicy(fence.Name{Owner: run.config.Owner, Begun: time.Now(), Recreation: true}.String("orders"), brokers.Policy{
+			Pattern: fence.Pattern([]string{"orders"}), ApplyTo: "queues", Priority: 1000, Definition: fence.Fence{}.Closed(),
+		})
+		run.record.StatusLost, run.record.phase = true, givingBack
+		run.run()
+		mustHold(t, vh, "orders", ids)
+	})
+}
+
 // isFenced reports whether a fence of a recreation stands.
 func isFenced(vh *brokers.VHost) bool {
 	return slices.ContainsFunc(vh.Policies(), func(name string) bool { return strings.HasPrefix(name, "warren-recreate-") })

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,6 +35,12 @@ func Connections(connections []v1alpha1.BrokerConnection, queues []v1alpha1.Cons
 	return append(results, consumerQueues(queues, where))
 }
 
+// pages are the pages of docs/troubleshooting that explain a reason of a BrokerConnection, where this is not the page broker.
+var pages = map[string]string{
+	v1alpha1.ReasonPending: "at-work", v1alpha1.ReasonConnecting: "at-work", v1alpha1.ReasonTerminating: "at-work",
+	v1alpha1.ReasonInvalidSpec: "spec",
+}
+
 func connection(bc *v1alpha1.BrokerConnection) Result {
 	result := Result{State: Failed, Check: "connection", Object: named("BrokerConnection", bc.Namespace, bc.Name)}
 	ready := meta.FindStatusCondition(bc.Status.Conditions, v1alpha1.ConditionReady)
@@ -49,7 +56,8 @@ func connection(bc *v1alpha1.BrokerConnection) Result {
 		result.State, result.Message = OK, ready.Message
 	default:
 		result.Message = ready.Reason + ": " + ready.Message
-		result.Remedy = fmt.Sprintf("%stroubleshooting/broker/#%s explains the reason.", docs, strings.ToLower(ready.Reason))
+		page := cmp.Or(pages[ready.Reason], "broker")
+		result.Remedy = fmt.Sprintf("%stroubleshooting/%s/#%s explains the reason.", docs, page, strings.ToLower(ready.Reason))
 	}
 	return result
 }

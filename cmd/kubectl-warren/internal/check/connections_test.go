@@ -2,6 +2,10 @@ package check
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -154,5 +158,45 @@ func TestNoConnection(t *testing.T) {
 	}
 	if difference := cmp.Diff(want, Connections(nil, nil, `in namespace "shop"`)[0]); difference != "" {
 		t.Errorf("(-want +got):\n%s", difference)
+	}
+}
+
+// Each reason that a BrokerConnection can have is linked to its entry in docs/troubleshooting.
+func TestEachReasonHasALinkedEntry(t *testing.T) {
+	t.Parallel()
+	const root = "../../../.."
+	reasons := map[string]bool{v1alpha1.ReasonPending: true, v1alpha1.ReasonTerminating: true}
+	files, err := filepath.Glob(root + "/internal/controller/brokerconnection/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		code, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range regexp.MustCompile(`v1alpha1\.Reason(\w+)`).FindAllStringSubmatch(string(code), -1) {
+			reasons[found[1]] = true
+		}
+	}
+	if !reasons[v1alpha1.ReasonInvalidSpec] || !reasons[v1alpha1.ReasonConnecting] {
+		t.Fatalf("found %v", reasons)
+	}
+	delete(reasons, v1alpha1.ReasonConnected) // Ready is True, so the result has no remedy
+	for reason := range reasons {
+		bc := healthy()
+		bc.Status.Conditions = ready("False", reason, "why")
+		link := regexp.MustCompile(`troubleshooting/([a-z-]+)/#([a-z]+) `).FindStringSubmatch(connection(bc).Remedy)
+		if link == nil {
+			t.Errorf("%s: no link in %q", reason, connection(bc).Remedy)
+			continue
+		}
+		page, err := os.ReadFile(filepath.Join(root, "docs", "troubleshooting", link[1]+".md"))
+		if err != nil {
+			t.Error(err)
+		}
+		if link[2] != strings.ToLower(reason) || !strings.Contains(string(page), "\n## `"+reason+"`\n") {
+			t.Errorf("%s: %s has no entry", reason, link[0])
+		}
 	}
 }

@@ -26,8 +26,9 @@ func newReport(c *cluster, streams genericiooptions.IOStreams) *cobra.Command {
 			"BrokerConnections, Redrives and Purges of the namespace with their status and Events, and the Deployment, the pods and " +
 			"the logs of the manager.\n\n" +
 			"The command reads no Secret, no ConfigMap and no message. It leaves out labels, annotations of others, values of " +
-			"environment variables, the values and expressions of selectors, and the names of users. It redacts what looks like a " +
-			"password. Names of namespaces, queues, exchanges and hosts remain. Read the archive before you publish it.\n\n" +
+			"environment variables, the values and expressions of selectors, and the names of Kubernetes users. It redacts what " +
+			"looks like a password. Names of namespaces, queues, exchanges, RabbitMQ users and hosts remain. Read the archive " +
+			"before you publish it.\n\n" +
 			"What you may not read is missing, and errors.txt in the archive lists it.",
 		Example: "  # Write warren-report-TIME.tar.gz about the namespace shop\n" +
 			"  kubectl warren report --namespace shop\n\n" +

@@ -36,12 +36,15 @@ var (
 			regexp.MustCompile(`(?i)([\w.-]*(?:` + secretName + `)[\w.-]*["']?\s*[=:]\s*)("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;"'}&]+)`),
 			`$1` + redacted,
 		},
+		// Users of the API server, whom the API server and the dead-letter API name in a refusal. Users of RabbitMQ stay.
+		{regexp.MustCompile(`\b(User |users |SubjectAccessReview for user )"(?:[^"\\]|\\.)*"`), `$1"` + redacted + `"`},
+		{regexp.MustCompile(`\buser "(?:[^"\\]|\\.)*" cannot `), `user "` + redacted + `" cannot `},
 		// The manager quotes a selector's expression behind these words. An expression may contain values of payloads.
 		{regexp.MustCompile(`(?s)(spec\.selector\.[a-z]+: |expression: ).*`), `$1` + redacted},
 	}
 )
 
-// Text returns a text without passwords and without expressions of selectors.
+// Text returns a text without passwords, users of the API server and expressions of selectors.
 func Text(text string) string {
 	for _, rule := range rules {
 		text = rule.pattern.ReplaceAllString(text, rule.replacement)

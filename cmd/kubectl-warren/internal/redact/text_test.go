@@ -35,6 +35,15 @@ func TestText(t *testing.T) {
 		"spec.selector.expression: ERROR: <input>:1:6: undeclared reference\n | body.acme": "spec.selector.expression: [redacted]",
 		`spec.selector.ids: "acme" is not the ID of a dead letter`:                         `spec.selector.ids: [redacted]`,
 		`reasons: [Parked], expression: body.tenant == "acme"`:                             `reasons: [Parked], expression: [redacted]`,
+		// Users of the API server, whom its refusals name.
+		`purges is forbidden: User "alice@corp.example" cannot list resource "purges" in namespace "shop"`: `purges is forbidden: ` +
+			`User "[redacted]" cannot list resource "purges" in namespace "shop"`,
+		`users "bob" is forbidden: User "al\"ice" cannot impersonate resource "users"`: `users "[redacted]" is forbidden: ` +
+			`User "[redacted]" cannot impersonate resource "users"`,
+		`deadletterqueues "orders" is forbidden: user "alice" cannot get resource "deadletterqueues"`: `deadletterqueues "orders" is ` +
+			`forbidden: user "[redacted]" cannot get resource "deadletterqueues"`,
+		`create SubjectAccessReview for user "alice": EOF`: `create SubjectAccessReview for user "[redacted]": EOF`,
+		`user "warren" lacks the tag policymaker`:          `user "warren" lacks the tag policymaker`, // of RabbitMQ
 		// Everything else stays.
 		`queue "orders" must be recreated: x-message-ttl is not set, should be 300000`: `queue "orders" must be recreated: x-message-ttl is not set, should be 300000`,
 		"": "",
