@@ -893,7 +893,14 @@ func TestLargeHeaders(t *testing.T) {
 	deadline.InTestAll(t)
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		const messages = 1200
-		publishWithHeader(t, vh, messages, strings.Repeat("x", 20_000))
+		var large []amqp.Publishing
+		for _, body := range bodies(messages) {
+			large = append(large, amqp.Publishing{
+				DeliveryMode: amqp.Persistent, Headers: amqp.Table{"x-exception-stacktrace": strings.Repeat("x", 20_000)}, Body: []byte(body),
+			})
+		}
+		vh.Send("", source, large...)
+		holds(t, vh, source, messages)
 		seen, found, err := browseSource(t.Context(), t, vh, func(*BrowseConfig) {})
 		topologytest.Equal(t, "error of the browse", nil, err)
 		topologytest.Equal(t, "found", Browsed{Ready: messages}, found)
@@ -914,26 +921,4 @@ func TestLargeHeaders(t *testing.T) {
 		topologytest.Equal(t, "moved", 1, moved.Moved)
 		topologytest.Equal(t, "source", bodies(messages-1), drained(t, vh, source, messages-1))
 	})
-}
-
-// publishWithHeader publishes consecutive numbers to the source, each with this header.
-func publishWithHeader(t *testing.T, vh *brokers.VHost, count int, header string) {
-	t.Helper()
-	channel, closeConnection := connect(t, vh, "publish")
-	defer closeConnection()
-	if err := channel.Confirm(false); err != nil {
-		t.Fatal(err)
-	}
-	var last *amqp.DeferredConfirmation
-	for _, body := range bodies(count) {
-		var err error
-		last, err = channel.PublishWithDeferredConfirm("", source, false, false, amqp.Publishing{
-			DeliveryMode: amqp.Persistent, Headers: amqp.Table{"x-exception-stacktrace": header}, Body: []byte(body),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	last.Wait()
-	holds(t, vh, source, count)
 }
