@@ -76,7 +76,8 @@ func noDelay(t *trial) {
 	}
 	for attempt, waited := range shortest {
 		if longest := t.delay(attempt) + 2*time.Second; waited > longest {
-			t.addMistake("after attempt %d, each message waited for at least %s instead of %s", attempt, waited.Round(time.Millisecond), t.delay(attempt))
+			t.addMistake("after attempt %d, each message waited for at least %s instead of %s",
+				attempt, waited.Round(time.Millisecond), t.delay(attempt))
 		}
 	}
 }

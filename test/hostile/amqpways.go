@@ -24,7 +24,7 @@ func AMQPWays() map[string]AMQPWay {
 		"sends deliveries on a channel that is not open":       when(amqpmethod.QueueDeclare, instead(onChannel(9, deliveries(nil)))),
 		"sends more deliveries than the prefetch":              when(amqpmethod.BasicConsume, afterwards(deliveries(nil))),
 		"sends deliveries with large headers":                  when(amqpmethod.BasicConsume, afterwards(deliveries(largeTable("V")))),
-		"sends deliveries with many small tables":              when(amqpmethod.BasicConsume, afterwards(deliveries(largeTable(smallTable)))),
+		"sends deliveries with many small tables":              when(amqpmethod.BasicConsume, afterwards(deliveries(largeTable(oneEntry)))),
 		"sends frames that are larger than agreed":             when(amqpmethod.QueueDeclare, instead(largeFrame)),
 		"answers a request that was not sent":                  when(amqpmethod.QueueDeclare, afterwards(answersUnasked)),
 		"confirms unpublished messages":                        when(amqpmethod.ConfirmSelect, afterwards(confirmsUnasked)),
@@ -124,8 +124,8 @@ func deliveries(headers []byte) func(*Session, uint16) func() bool {
 	}
 }
 
-// smallTable is a table with one entry, which takes 350 bytes in memory.
-const smallTable = "F\x00\x00\x00\x02\x00V"
+// oneEntry is a table with one entry, which takes 350 bytes in memory.
+const oneEntry = "F\x00\x00\x00\x02\x00V"
 
 // largeTable returns a table of arrays with one element again and again. An empty element is one byte, and becomes sixteen in memory.
 func largeTable(element string) []byte {
@@ -158,7 +158,7 @@ func confirmsUnasked(s *Session, channel uint16) func() bool {
 }
 
 func returnsUnasked(s *Session, channel uint16) func() bool {
-	one := content(channel, payload(amqpmethod.BasicReturn, uint16(312), "NO_ROUTE", "", "nowhere"), 0, largeTable(smallTable))
+	one := content(channel, payload(amqpmethod.BasicReturn, uint16(312), "NO_ROUTE", "", "nowhere"), 0, largeTable(oneEntry))
 	return func() bool { return s.write(one) }
 }
 

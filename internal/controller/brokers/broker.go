@@ -66,8 +66,8 @@ type Changer interface {
 	// Remove unbinds, and deletes exchanges, on the cluster with this key. It fails with ErrShared if another instance of Warren works on
 	// the vhost, and with an ObjectError for each object that the broker refused, joined.
 	Remove(ctx context.Context, cluster string, removal rabbit.Removal) error
-	// DeleteEmpty deletes queues that are provably empty, on the cluster with this key. It calls stillDeletable before it deletes, and fails
-	// with its error. It keeps a queue that may hold messages or has consumers, and fails with ErrNotEmpty or ErrUnproven.
+	// DeleteEmpty deletes queues that are provably empty, on the cluster with this key. It calls stillDeletable before it deletes, and
+	// fails with its error. It keeps a queue that may hold messages or has consumers, and fails with ErrNotEmpty or ErrUnproven.
 	DeleteEmpty(ctx context.Context, cluster string, queues []string, stillDeletable func(context.Context) error) error
 	// LastDeletion returns when DeleteEmpty last deleted queues; zero if it never did.
 	LastDeletion() time.Time

@@ -224,11 +224,11 @@ func postponedMessage(objects vhost.IDs) string {
 func (s *scope) reportKnownDrift(ctx context.Context, connection *brokers.Broker, version vhost.Version) error {
 	desired, refused := topology.Desired(s.cq, version)
 	if refused != nil || !s.isReady() || !isRecordedAt(s.status, connection) {
-		return nil
+		return nil //nolint:nilerr // a resource with a refused spec is not Ready
 	}
 	v, unplaced := s.resolveVHost(ctx, connection, version, desired)
 	if unplaced != nil {
-		return nil
+		return nil //nolint:nilerr // the connection reports its own errors
 	}
 	comparison := v.compare(ctx)
 	return v.reportDrift(ctx, comparison, plan.Decide(comparison, v.known, v.cq.Spec.DriftPolicy))

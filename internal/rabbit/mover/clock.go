@@ -162,7 +162,7 @@ func (p *pass) countOthers(ctx context.Context) error {
 	if p.stopping || p.EndBelow > 0 { // the caller counts again
 		return nil
 	}
-	for began := time.Now(); ; {
+	for began := time.Now(); ctx.Err() == nil; _ = retry.Sleep(ctx, p.Errs, maxAskPause) {
 		browsed := p.isPaused()
 		declared, _, err := p.declared(p.Queue)
 		if err != nil {
@@ -174,10 +174,11 @@ func (p *pass) countOthers(ctx context.Context) error {
 		if browsed || p.isPaused() {
 			began = time.Now()
 		}
-		if isKnown || time.Since(began) > endLimit || retry.Sleep(ctx, p.Errs, maxAskPause) != nil {
+		if isKnown || time.Since(began) > endLimit {
 			return nil
 		}
 	}
+	return nil
 }
 
 // awaitDeliveries returns after all messages that the broker had taken out of the queue have arrived. Channels before the current

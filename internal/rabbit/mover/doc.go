@@ -9,7 +9,7 @@
 //   - pass.go, clock.go: one connection, from the first message to the last
 //   - intake.go, outlet.go: the channels for messages and for copies
 //   - publish.go, faults.go: copies and their confirms, and errors of channels and connections
-//   - memory.go: messages whose bodies were dropped
+//   - decide.go: which messages are moved, and which are held
 //   - certain.go: how many messages the broker has certainly removed
 //   - pace.go: the rate, the window and the prefetch
 package mover

@@ -344,28 +344,6 @@ func (p *pass) take(message amqp.Delivery, open bool) error {
 	return errors.Join(p.intake.refill(p.prefetch()), p.publish())
 }
 
-// decide skips or counts a message, or adds it to the messages to move.
-func (p *pass) decide(message *item, size int64, tooLarge bool) {
-	switch skip := p.skips(&message.message, size); {
-	case skip == failedBefore:
-		p.hold(message.from, &message.message)
-		p.countFailure()
-	case skip != "":
-		p.skipped[skip]++
-		p.hold(message.from, &message.message)
-	case tooLarge:
-		p.holdTooLarge(message, size)
-	case p.DryRun:
-		p.matched++
-		if p.countsApart(&message.message) {
-			p.matchedApart++
-		}
-		p.hold(message.from, &message.message)
-	default:
-		p.waiting = append(p.waiting, message)
-	}
-}
-
 // deliveriesEnded handles the end of deliveries on the current channel. After refill has cancelled the consumer, it opens another
 // channel.
 func (p *pass) deliveriesEnded() error {
@@ -379,32 +357,4 @@ func (p *pass) deliveriesEnded() error {
 	return p.intake.open(p.prefetch())
 }
 
-// failedBefore is the reason to skip a message that could not be moved in an earlier pass.
-const failedBefore = "failed before"
-
-// skips returns the reason why a message stays in the queue; empty for a message to move.
-func (p *pass) skips(message *amqp.Delivery, size int64) string {
-	if len(p.failed) > 0 && p.failed[p.Filter.ID(message)] {
-		return failedBefore
-	}
-	return p.Filter.Skips(message, size)
-}
-
 var errConsumerCancelled = errors.New("the broker has cancelled the consumer")
-
-// hold holds a message until the pass ends. A move that holds many messages becomes selective, because with a small prefetch it
-// would need too many channels.
-func (p *pass) hold(from *intakeChannel, message *amqp.Delivery) {
-	from.hold(message)
-	if p.held++; p.held > manyHeld {
-		p.Selective = true
-	}
-}
-
-// holdWaiting holds the messages that wait, without moving them.
-func (p *pass) holdWaiting() {
-	for _, item := range p.waiting {
-		p.hold(item.from, &item.message)
-	}
-	p.waiting = nil
-}

@@ -979,23 +979,6 @@ func isFenced(vh *brokers.VHost) bool {
 	return slices.ContainsFunc(vh.Policies(), func(name string) bool { return strings.HasPrefix(name, "warren-recreate-") })
 }
 
-// consume gives the queue orders a consumer.
-func consume(t *testing.T, vh *brokers.VHost) {
-	t.Helper()
-	connection, err := vh.Connect("consumer")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = connection.Close() })
-	channel, err := connection.Channel()
-	if err == nil {
-		_, err = channel.Consume("orders", "", false, false, false, false, nil)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // What speaks against a recreation is known before anything is changed.
 func TestRecreationIsRefused(t *testing.T) {
 	atMostOnce := rabbittest.Quorum(vhost.Arguments{vhost.ArgDeadLetterExchange: "", vhost.ArgDeadLetterRoutingKey: "orders"})
@@ -1057,7 +1040,10 @@ func TestRecreationIsRefused(t *testing.T) {
 				name := fence.Name{Owner: rabbittest.ConfigOf(vh).Owner, Begun: time.Now(), Recreation: true}.String("orders")
 				closed := fence.Fence{Queues: []string{"orders"}}.Closed()
 				vh.SetPolicy(name, brokers.Policy{Pattern: fence.Pattern([]string{"orders"}), ApplyTo: "queues", Definition: closed})
-				consume(t, vh)
+				rabbittest.Holding(t, vh, func(channel *amqp.Channel) error {
+					_, err := channel.Consume("orders", "", false, false, false, false, nil)
+					return err
+				})
 			},
 			says: "may still be deleting",
 		},

@@ -207,7 +207,8 @@ func (r Recreation) Permit(m Moment) Verdict {
 			m.Aborted, r.Queue.Name, v1alpha1.AbortRecreationAnnotation)}
 	case m.Status.Attempts >= maxRecreationAttempts && last != nil:
 		return Verdict{Reason: v1alpha1.ReasonRecreationBlocked, Message: fmt.Sprintf("%d attempts failed, the last one because %s. "+
-			"Warren tries again when you change the spec, or when you abort and then approve the recreation", m.Status.Attempts, last.Message)}
+			"Warren tries again when you change the spec, or when you abort and then approve the recreation",
+			m.Status.Attempts, last.Message)}
 	case r.NeedsApproval(m.Settings) && !m.isApproved():
 		return r.approvalNeeded(m)
 	}
