@@ -1,9 +1,12 @@
 package consumer
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/warren-mq/warren/consumer/contract"
 )
 
 // maxLogLines is how many lines with the same message are logged per second. Further lines are only counted.

@@ -5,7 +5,6 @@ package memory
 
 import (
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
