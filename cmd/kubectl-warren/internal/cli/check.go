@@ -105,7 +105,7 @@ var checkColour = map[check.State]colour{check.OK: green, check.Warning: yellow,
 func printChecks(out io.Writer, results []check.Result, coloured bool) {
 	rows := newTable(coloured)
 	for _, each := range results {
-		rows.add(cell{string(each.State), checkColour[each.State]}, uncoloured(each.Check), uncoloured(each.Object), uncoloured(each.Message))
+		rows.add(cell{string(each.State), checkColour[each.State]}, cellOf(each.Check), cellOf(each.Object), cellOf(each.Message))
 	}
 	widths := widthsOf(rows.rows)
 	for i, each := range results {

@@ -29,7 +29,7 @@ func printDeadLetter(out io.Writer, deadLetter v1alpha1.DeadLetter, now time.Tim
 	fields := newTable(false)
 	add := func(name, value string) {
 		if value != "" {
-			fields.add(uncoloured(name+":"), uncoloured(value))
+			fields.add(cellOf(name+":"), cellOf(value))
 		}
 	}
 	add("Position", decimal(deadLetter.Position))
@@ -51,7 +51,7 @@ func printDeadLetter(out io.Writer, deadLetter v1alpha1.DeadLetter, now time.Tim
 		if i == 0 {
 			label = "Headers:"
 		}
-		fields.add(uncoloured(label), uncoloured(line))
+		fields.add(cellOf(label), cellOf(line))
 	}
 	add("Body", bodyTitle(deadLetter))
 	if err := fields.print(out); err != nil {

@@ -88,12 +88,12 @@ func printDiff(out io.Writer, cq *v1alpha1.ConsumerQueue, wide, coloured bool) e
 	rows := newTable(coloured, head...)
 	for _, change := range cq.Status.Changes {
 		row := []cell{
-			uncoloured(string(change.Kind)), uncoloured(changeName(change)), uncoloured(differs(change)),
-			uncoloured(valueText(change, change.Desired)), uncoloured(valueText(change, change.Observed)),
+			cellOf(string(change.Kind)), cellOf(changeName(change)), cellOf(differs(change)),
+			cellOf(valueText(change, change.Desired)), cellOf(valueText(change, change.Observed)),
 			{string(change.Effect), effectColour[change.Effect]},
 		}
 		if wide {
-			row = append(row, uncoloured(change.Message))
+			row = append(row, cellOf(change.Message))
 		}
 		rows.add(row...)
 	}

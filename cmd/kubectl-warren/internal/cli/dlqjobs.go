@@ -99,11 +99,11 @@ func printJobs(out io.Writer, listed []jobs.Job, now time.Time, layout tableLayo
 			progress = each.Counts(decimal)
 		}
 		rows.add(layout.row(each.Namespace, []cell{
-			uncoloured(argumentOf(each)), uncoloured(each.ConsumerQueue),
+			cellOf(argumentOf(each)), cellOf(each.ConsumerQueue),
 			{cmp.Or(each.Reason, "Pending"), outcomeColour[each.Outcome]},
-			uncoloured(progress),
-			uncoloured(age(now, &metav1.Time{Time: each.Created})), uncoloured(cmp.Or(each.RequestedBy, "-")),
-		}, uncoloured(printable.Text(each.Message)))...)
+			cellOf(progress),
+			cellOf(age(now, &metav1.Time{Time: each.Created})), cellOf(cmp.Or(each.RequestedBy, "-")),
+		}, cellOf(printable.Text(each.Message)))...)
 	}
 	return rows.print(out)
 }

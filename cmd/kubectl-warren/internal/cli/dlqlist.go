@@ -190,7 +190,7 @@ func printDeadLetterQueues(out io.Writer, queues []v1alpha1.DeadLetterQueue, now
 			counted = duration.HumanDuration(now.Sub(queue.AsOf.Time))
 		}
 		rows.add(layout.row(queue.Namespace, []cell{
-			uncoloured(queue.Name), uncoloured(queue.Queue), deadCell(queue.Messages), uncoloured(counted), deadCell(queue.UnderWay),
+			cellOf(queue.Name), cellOf(queue.Queue), deadCell(queue.Messages), cellOf(counted), deadCell(queue.UnderWay),
 		})...)
 	}
 	return rows.print(out)

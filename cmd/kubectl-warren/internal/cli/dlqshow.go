@@ -124,12 +124,12 @@ func printSummary(out io.Writer, queue v1alpha1.DeadLetterQueue, now time.Time, 
 	}
 	rows := newTable(coloured, append(head, "COUNT", "REDRIVEN", "OLDEST", "NEWEST", "SAMPLE")...)
 	for _, group := range summary.Groups {
-		row := []cell{uncoloured(printable.Text(group.Reason)), uncoloured(queueText(group.Queue))}
+		row := []cell{cellOf(printable.Text(group.Reason)), cellOf(queueText(group.Queue))}
 		if summary.GroupBy != "" {
-			row = append(row, uncoloured(headerText(group.Value)))
+			row = append(row, cellOf(headerText(group.Value)))
 		}
-		rows.add(append(row, uncoloured(decimal(group.Count)), redrivenCell(group.Redriven),
-			uncoloured(age(now, group.Oldest)), uncoloured(age(now, group.Newest)), uncoloured(printable.Text(group.SampleID)))...)
+		rows.add(append(row, cellOf(decimal(group.Count)), redrivenCell(group.Redriven),
+			cellOf(age(now, group.Oldest)), cellOf(age(now, group.Newest)), cellOf(printable.Text(group.SampleID)))...)
 	}
 	if err := rows.print(out); err != nil {
 		return err
@@ -144,7 +144,7 @@ func redrivenCell(count int64) cell {
 	if count > 0 {
 		return cell{decimal(count), yellow}
 	}
-	return uncoloured("0")
+	return cellOf("0")
 }
 
 // queueText returns the queue in which messages died, or a dash.

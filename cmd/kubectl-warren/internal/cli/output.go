@@ -225,7 +225,7 @@ func (l tableLayout) newTable(head []string, wide ...string) *table {
 // row returns the cells of a row of such a table.
 func (l tableLayout) row(namespace string, cells []cell, wide ...cell) []cell {
 	if l.namespaces {
-		cells = append([]cell{uncoloured(namespace)}, cells...)
+		cells = append([]cell{cellOf(namespace)}, cells...)
 	}
 	if l.wide {
 		cells = append(cells, wide...)
@@ -241,14 +241,14 @@ func (t *table) add(cells ...cell) {
 	t.rows = append(t.rows, cells)
 }
 
-func uncoloured(value string) cell { return cell{text: value} }
+func cellOf(value string) cell { return cell{text: value} }
 
 func (t *table) print(out io.Writer) error {
 	rows := make([][]cell, 0, len(t.rows)+1)
 	if len(t.head) > 0 {
 		head := make([]cell, len(t.head))
 		for i, name := range t.head {
-			head[i] = uncoloured(name)
+			head[i] = cellOf(name)
 		}
 		rows = append(rows, head)
 	}

@@ -242,8 +242,8 @@ func printPreview(out io.Writer, made preview.Preview, wide, coloured bool) erro
 	printf(out, "\n")
 	rows := newTable(coloured, "ACTION", "KIND", "NAME", "DETAIL")
 	for _, object := range made.Objects {
-		rows.add(cell{actionText[object.Action], actionColour[object.Action]}, uncoloured(string(object.Kind)), uncoloured(objectName(object)),
-			uncoloured(objectDetail(object, wide)))
+		rows.add(cell{actionText[object.Action], actionColour[object.Action]}, cellOf(string(object.Kind)), cellOf(objectName(object)),
+			cellOf(objectDetail(object, wide)))
 	}
 	if err := rows.print(out); err != nil {
 		return err

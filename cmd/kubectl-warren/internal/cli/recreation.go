@@ -125,7 +125,7 @@ func printRecreation(out io.Writer, next *preview.Recreation) error {
 	printf(out, "\nRecreation of queue %q: %s\n", next.Queue, kind)
 	rows := newTable(false)
 	for _, consequence := range next.Consequences {
-		rows.add(uncoloured("  "+consequence.For), uncoloured(consequence.Text))
+		rows.add(cellOf("  "+consequence.For), cellOf(consequence.Text))
 	}
 	return rows.print(out)
 }

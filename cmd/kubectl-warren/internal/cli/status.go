@@ -230,13 +230,13 @@ func printStatuses(out io.Writer, queues []v1alpha1.ConsumerQueue, layout tableL
 	rows := layout.newTable(head, "ADVISORIES", "MESSAGE")
 	for _, each := range summaries(queues) {
 		rows.add(layout.row(each.Namespace, []cell{
-			uncoloured(each.Name), uncoloured(each.Queue),
+			cellOf(each.Name), cellOf(each.Queue),
 			{string(each.Ready), conditionColour[each.Ready]},
-			uncoloured(each.Reason),
+			cellOf(each.Reason),
 			{string(each.Drifted), badIfTrue[each.Drifted]},
 			{string(each.Recreate), badIfTrue[each.Recreate]},
-			uncoloured(fmt.Sprintf("%d/%d", each.InSync, each.Objects)), deadOrStuckCell(each.DeadLettered, each.Stuck),
-		}, uncoloured(strconv.Itoa(each.Advisories)), uncoloured(each.Message))...)
+			cellOf(fmt.Sprintf("%d/%d", each.InSync, each.Objects)), deadOrStuckCell(each.DeadLettered, each.Stuck),
+		}, cellOf(strconv.Itoa(each.Advisories)), cellOf(each.Message))...)
 	}
 	return rows.print(out)
 }
@@ -253,9 +253,9 @@ func deadOrStuckCell(dead, stuck *int64) cell {
 func deadCell(count *int64) cell {
 	switch {
 	case count == nil:
-		return uncoloured("-")
+		return cellOf("-")
 	case *count > 0:
 		return cell{strconv.FormatInt(*count, 10), yellow}
 	}
-	return uncoloured("0")
+	return cellOf("0")
 }

@@ -15,20 +15,20 @@ import (
 func printStatus(out io.Writer, cq *v1alpha1.ConsumerQueue, coloured bool) error {
 	status, summary := cq.Status, summaryOf(cq)
 	rows := newTable(coloured)
-	rows.add(uncoloured("Queue:"), uncoloured(fmt.Sprintf("%s in vhost %q", cq.QueueName(), status.Location.VHost)))
-	rows.add(uncoloured("Connection:"), uncoloured(cq.ConnectionName()))
-	rows.add(uncoloured("Ready:"), cell{string(summary.Ready) + ", " + summary.Reason, conditionColour[summary.Ready]})
-	rows.add(uncoloured("Objects:"), uncoloured(fmt.Sprintf("%d of %d in sync", summary.InSync, summary.Objects)))
-	rows.add(uncoloured("Changes:"), uncoloured(strconv.Itoa(len(status.Changes)+int(status.ChangesOmitted))))
+	rows.add(cellOf("Queue:"), cellOf(fmt.Sprintf("%s in vhost %q", cq.QueueName(), status.Location.VHost)))
+	rows.add(cellOf("Connection:"), cellOf(cq.ConnectionName()))
+	rows.add(cellOf("Ready:"), cell{string(summary.Ready) + ", " + summary.Reason, conditionColour[summary.Ready]})
+	rows.add(cellOf("Objects:"), cellOf(fmt.Sprintf("%d of %d in sync", summary.InSync, summary.Objects)))
+	rows.add(cellOf("Changes:"), cellOf(strconv.Itoa(len(status.Changes)+int(status.ChangesOmitted))))
 	if counts := status.Messages; counts != nil {
-		rows.add(uncoloured("Messages:"), uncoloured(fmt.Sprintf("%s in the main queue, %s in delay tiers, %s in the dead-letter queue",
+		rows.add(cellOf("Messages:"), cellOf(fmt.Sprintf("%s in the main queue, %s in delay tiers, %s in the dead-letter queue",
 			orDash(counts.Main), orDash(counts.Delayed), orDash(counts.DeadLettered))))
 		if stuck := ptr.Deref(counts.Stuck, 0); stuck > 0 {
-			rows.add(uncoloured("Stuck:"), cell{fmt.Sprintf("%d dead letters that RabbitMQ cannot route", stuck), red})
+			rows.add(cellOf("Stuck:"), cell{fmt.Sprintf("%d dead letters that RabbitMQ cannot route", stuck), red})
 		}
 	}
 	if line := recreation.Line(status.Recreation); line != "" {
-		rows.add(uncoloured("Recreation:"), uncoloured(line))
+		rows.add(cellOf("Recreation:"), cellOf(line))
 	}
 	if err := rows.print(out); err != nil {
 		return err
@@ -40,7 +40,7 @@ func printStatus(out io.Writer, cq *v1alpha1.ConsumerQueue, coloured bool) error
 		if condition.Type != v1alpha1.ConditionReady {
 			style = badIfTrue[condition.Status]
 		}
-		conditions.add(uncoloured(condition.Type), cell{string(condition.Status), style}, uncoloured(condition.Reason), uncoloured(condition.Message))
+		conditions.add(cellOf(condition.Type), cell{string(condition.Status), style}, cellOf(condition.Reason), cellOf(condition.Message))
 	}
 	if err := conditions.print(out); err != nil {
 		return err
@@ -55,7 +55,7 @@ func printAdvisories(out io.Writer, advisories []v1alpha1.Advisory, coloured boo
 	printf(out, "\n")
 	rows := newTable(coloured, "ADVISORY", "NAME", "MESSAGE")
 	for _, advisory := range advisories {
-		rows.add(cell{string(advisory.Code), yellow}, uncoloured(advisory.Name), uncoloured(advisory.Message))
+		rows.add(cell{string(advisory.Code), yellow}, cellOf(advisory.Name), cellOf(advisory.Message))
 	}
 	return rows.print(out)
 }

@@ -46,7 +46,7 @@ func printTree(out io.Writer, cq *v1alpha1.ConsumerQueue, coloured bool) error {
 		if i == 0 {
 			state = readyCell(cq)
 		}
-		rows.add(uncoloured(line.Branch+line.Kind+" "+line.Name), uncoloured(string(line.Role)), state)
+		rows.add(cellOf(line.Branch+line.Kind+" "+line.Name), cellOf(string(line.Role)), state)
 	}
 	if err := rows.print(out); err != nil {
 		return err
