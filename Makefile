@@ -123,7 +123,7 @@ chaos-redrive: ## Count the messages that a Redrive loses and repeats, and a Pur
 	hack/with-parts.sh newest -- go test -count=1 -timeout=3h ./test/faults -run='^TestFaults$$' -ginkgo.label-filter=redrive -v
 
 .PHONY: crashpoints
-crashpoints: ## Kill the manager before and after each of its writes in recreations, deletions, Redrives and Purges, and compare the ends; at most 2 hours.
+crashpoints: ## Kill the manager before and after its writes in recreations, deletions, Redrives and Purges, and compare the ends; at most 2 hours.
 	hack/with-parts.sh apiserver brokers manager -- go test -count=1 -timeout=2h -parallel=$${WARREN_WORLDS:-12} ./test/crashpoints \
 		-run='^TestCrashPoints$$' -v $(TESTFLAGS)
 

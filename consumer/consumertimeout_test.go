@@ -134,7 +134,7 @@ func TestMessagesAreReturnedBeforeTheConsumerTimeout(t *testing.T) {
 	})
 }
 
-// A handler that ignores its context may return shortly before the consumer timeout. Its failure uses an attempt all the same.
+// A handler that ignores its context may return shortly before the consumer timeout. Its failure uses an attempt even then.
 func TestALateFailureUsesItsAttempt(t *testing.T) {
 	t.Parallel()
 	retried, parked := contract.Default("orders"), contract.Default("orders")

@@ -22,7 +22,7 @@ type Candidate struct {
 	Owned []v1alpha1.TopologyEntry
 	// Consents are the objects that it shares with other namespaces.
 	Consents topology.Consents
-	// doubt says whether Owned may come from another broker. It counts between namespaces only.
+	// doubt is why Owned may come from another broker. It counts between namespaces only.
 	doubt doubt
 }
 

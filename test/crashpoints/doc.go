@@ -1,4 +1,4 @@
-// Package crashpoints kills a manager before and after each of its writes to the broker and to the API server, and starts it again.
+// Package crashpoints kills a manager before and after its writes to the broker and to the API server, and starts it again.
 // The run must end like a run without a kill: with the same objects, arguments, bindings, policies, conditions and messages.
 //
 // The manager is a process, without leader election. It reaches the broker and the API server through proxies, which number its writes
