@@ -272,8 +272,8 @@ func TestStatesInWhichNoQueueIsRecreated(t *testing.T) {
 // A recreation of a delay tier gives no messages back. Otherwise the old and the new queue must keep them.
 func TestRecreationsOfQueuesThatDropBytes(t *testing.T) {
 	small := vhost.Arguments{vhost.ArgMaxLengthBytes: int64(5000)}
-	const refusal = `queue "orders" drops its oldest messages beyond 5000 bytes, so messages that are moved back to it could be lost: ` +
-		"set overflow to reject-publish in a policy of the queue until it is recreated"
+	const refusal = `queue "orders" drops its oldest messages beyond 5000 bytes, so messages that are moved back to it could be lost. ` +
+		"Set overflow to reject-publish in a policy of the queue until it is recreated"
 	becoming := func(arguments vhost.Arguments) Recreation {
 		rec := of("orders")
 		rec.Queue.Arguments = arguments

@@ -94,8 +94,8 @@ func TestMaxDepthOfANewQueue(t *testing.T) {
 	fenced := policies(short, vhost.Arguments{vhost.KeyMaxLength: int64(0), vhost.KeyOverflow: vhost.OverflowRejectPublish})
 	fenced[1].Name, fenced[1].Priority = "warren-recreate-1-AAAAAA:mine:orders", 1
 	hostile := slices.Repeat(policies(nil), 80)
-	for i := range hostile[:40] {
-		hostile[i].Operator = true
+	for i := range hostile {
+		hostile[i].Operator, hostile[i].Definition = i%2 == 0, vhost.Arguments{vhost.KeyMessageTTL: int64(i)}
 	}
 	const refused = -1
 	cases := map[string]struct {

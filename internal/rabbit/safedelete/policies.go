@@ -54,14 +54,17 @@ func PossibleDefinitions(queue string, policies []vhost.Policy) []vhost.Argument
 }
 
 // possibleDefinitions returns the definitions of the policies, or operator policies, of which RabbitMQ applies one to a queue. nil
-// among them means that RabbitMQ may apply none.
+// among them means that RabbitMQ may apply none. The first one is that of the policy that matches for certain, if there is one.
 func possibleDefinitions(queue string, policies []vhost.Policy, operator bool) (definitions []vhost.Arguments) {
 	effective, possible := vhost.PoliciesOf(queue, vhost.TypeQuorum, policies, operator)
+	if effective != nil {
+		definitions = append(definitions, effective.Definition)
+	}
 	for _, policy := range possible {
 		definitions = append(definitions, policy.Definition)
 	}
 	if effective == nil {
-		return append(definitions, nil)
+		definitions = append(definitions, nil)
 	}
-	return append(definitions, effective.Definition)
+	return definitions
 }
