@@ -48,13 +48,12 @@ func holdingPolicy(queue string, policies []vhost.Policy, operator bool) (holdin
 }
 
 // PossibleDefinitions returns the definitions of the policies of which RabbitMQ applies one to a queue, apart from fences and operator
-// policies, by their priority. nil among them means that RabbitMQ may apply none.
+// policies. That of the effective policy is the first; see vhost.PoliciesOf. nil among them means that RabbitMQ may apply none.
 func PossibleDefinitions(queue string, policies []vhost.Policy) []vhost.Arguments {
 	return possibleDefinitions(queue, WithoutFences(policies), false)
 }
 
-// possibleDefinitions returns the definitions of the policies, or operator policies, of which RabbitMQ applies one to a queue. nil
-// among them means that RabbitMQ may apply none. The first one is that of the policy that matches for certain, if there is one.
+// possibleDefinitions is PossibleDefinitions for the policies, or operator policies, and with fences.
 func possibleDefinitions(queue string, policies []vhost.Policy, operator bool) (definitions []vhost.Arguments) {
 	effective, possible := vhost.PoliciesOf(queue, vhost.TypeQuorum, policies, operator)
 	if effective != nil {
