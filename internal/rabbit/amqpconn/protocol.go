@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -54,8 +55,9 @@ type channelState struct {
 
 	deliveries unanswered // deliveries that this side has not acknowledged
 	publishes  unanswered // messages that the broker has not confirmed
-	returned   int64      // memory of the messages that the broker has returned, in bytes
-	returns    int        // number of these messages
+	// returns are the messages that the broker has returned before their confirms: the memory of each in bytes, and of all.
+	returns  []int64
+	returned int64
 
 	// content is the method whose content header must follow; the zero method if there is none.
 	content method
@@ -295,8 +297,12 @@ func (c *channelState) received(received method, args *arguments) error {
 			return fmt.Errorf("the confirm of message %d was %w: %d were published", number, errUnasked, c.publishes.last)
 		}
 		before := c.publishes.count()
-		c.returned = max(0, c.returned-c.publishes.answer(number, args.bit()))
-		c.returns = max(0, c.returns-(before-c.publishes.count()))
+		c.publishes.answer(number, args.bit())
+		confirmed := min(before-c.publishes.count(), len(c.returns))
+		for _, memory := range c.returns[:confirmed] {
+			c.returned -= memory
+		}
+		c.returns = slices.Delete(c.returns, 0, confirmed)
 		return nil
 	case channelFlow, basicCancel:
 		return nil
@@ -331,14 +337,14 @@ func (c *channelState) receivedHeader(size []byte) error {
 // blocks the connection for good if there are more returns than a caller has made room for. On a connection that moves messages, the
 // originals of all copies are retained, so the returned copies take hardly more memory.
 func (p *protocol) receivedReturn(c *channelState, memory int64) error {
-	c.returns++
+	c.returns = append(c.returns, memory)
 	c.returned += memory
 	published := c.publishes.count()
 	allowed := c.publishes.total + returnMemory*int64(published)
 	if p.bodies != nil {
 		allowed += p.bodies.size()
 	}
-	if c.returns > published || c.returned > allowed {
+	if len(c.returns) > published || c.returned > allowed {
 		return fmt.Errorf("a returned message was %w", errUnasked)
 	}
 	return nil
@@ -370,9 +376,8 @@ func (u *unanswered) charge(cost int64) {
 	u.total += cost
 }
 
-// answer removes the message of a number and, if multiple is true, all earlier ones. With multiple, zero stands for the latest message. It
-// returns the sum of their costs.
-func (u *unanswered) answer(number uint64, multiple bool) (cost int64) {
+// answer removes the message of a number and, if multiple is true, all earlier ones. With multiple, zero stands for the latest message.
+func (u *unanswered) answer(number uint64, multiple bool) {
 	first := number
 	if multiple {
 		if number == 0 {
@@ -381,9 +386,7 @@ func (u *unanswered) answer(number uint64, multiple bool) (cost int64) {
 		first, u.answered = u.answered+1, max(u.answered, min(number, u.last))
 	}
 	for next := first; next <= min(number, u.last); next++ {
-		cost += u.costs[next]
+		u.total -= u.costs[next]
 		delete(u.costs, next)
 	}
-	u.total -= cost
-	return cost
 }

@@ -134,6 +134,10 @@ func TestProtocol(t *testing.T) {
 		"a return with more headers than its copy": {
 			slices.Concat(publishing, returns[:1], []step{{true, tables(1, 3, 100)}}), errUnasked,
 		},
+		"returns with tables before confirms": {steps: slices.Concat(publishing, slices.Repeat(slices.Concat(
+			[]step{sends(1, basicPublish, uint16(0), "", "q", byte(0)), {false, header(1, 3, 2)}, {false, body(1, 3)}},
+			returns[:1], []step{{true, tables(1, 3, 5)}, {true, body(1, 3)}, says(1, basicAck, uint64(0), byte(1))},
+		), 20))},
 		"a return after confirms":              {slices.Concat(publishing, []step{says(1, basicAck, uint64(2), byte(1))}, returns[:2]), errUnasked},
 		"a method in a message":                {slices.Concat(consuming(9), delivers(1, 3)[:2], delivers(2, 0)[:1]), errUnasked},
 		"a header without message":             {append(opened, step{true, header(1, 3, 2)}), errUnasked},
