@@ -254,7 +254,7 @@ func TestAnUndecodableBodyIsNotInTheBatch(t *testing.T) {
 	})
 }
 
-// A drain returns a batch that is not full, waits for the handler, and interrupts it after the drain timeout.
+// The worker continues, and settles the other messages.
 func TestAnObserverThatEndsTheGoroutineOfABatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -274,6 +274,7 @@ func TestAnObserverThatEndsTheGoroutineOfABatch(t *testing.T) {
 	})
 }
 
+// A drain returns a batch that is not full, waits for the handler, and interrupts it after the drain timeout.
 func TestADrainOfBatches(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -219,7 +219,6 @@ func ExampleWithMiddleware() {
 	_ = consumer.WithMiddleware(permanent)
 }
 
-// The limiter lets all consumers of the process handle at most three messages at a time.
 // The hook sets the property app-id of each message that the program publishes.
 func ExampleWithPublishHook() {
 	conn := consumer.NewConn(consumer.URI(os.Getenv("AMQP_URL")), consumer.WithPublishHook(
@@ -235,6 +234,7 @@ func ExampleAckAlways() {
 	// Output: <nil>
 }
 
+// The limiter lets all consumers of the process handle at most three messages at a time.
 func ExampleWithLimiter() {
 	slots := make(chan struct{}, 3)
 	_ = consumer.WithLimiter(consumer.LimiterFunc(func(ctx context.Context) (release func(), err error) {

@@ -35,7 +35,7 @@ type handlerContext struct {
 	delivery *Delivery
 	others   []*Delivery // further messages of a batch
 	stopped  <-chan struct{}
-	ended    time.Time   // when reportStuck found that the context had ended, at the latest the deadline; only reportStuck uses it
+	ended    time.Time   // when reportStuck first saw the ended context; never after the deadline
 	stuck    atomic.Bool // set when it was reported
 }
 
@@ -136,14 +136,14 @@ func (w *worker) receive() bool {
 // limiterPause is the delay after an error of the limiter.
 const limiterPause = time.Second
 
-var errLimiterPanicked = errors.New("the limiter panicked")
+var errLimiterEnded = errors.New("the limiter did not return")
 
 // acquire calls the limiter until it grants permission, the session stops, or ctx ends.
 func (s *session) acquire(ctx context.Context) (release func(), err error) {
 	s.consumer.status.limited.Add(1)
 	defer s.consumer.status.limited.Add(-1)
 	for {
-		release, err = nil, errLimiterPanicked
+		release, err = nil, errLimiterEnded
 		s.consumer.guard("Limiter.Acquire", func() { release, err = s.settings.limiter.Acquire(ctx) })
 		if release == nil {
 			release = func() {}

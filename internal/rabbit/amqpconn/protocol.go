@@ -335,7 +335,7 @@ func (c *channelState) receivedHeader(size []byte) error {
 
 // receivedReturn records a message that the broker returns, which must have been published and not yet confirmed. The library
 // blocks the connection for good if there are more returns than a caller has made room for. On a connection that moves messages, the
-// originals of all copies are retained, so the returned copies take hardly more memory.
+// originals of all copies are retained, and a copy takes at most returnMemory more.
 func (p *protocol) receivedReturn(c *channelState, memory int64) error {
 	c.returns = append(c.returns, memory)
 	c.returned += memory

@@ -88,7 +88,8 @@ func (p *pass) countReady() error {
 	case !exists:
 		return p.Errs.Fail(brokererr.ErrNotFound, "no queue '%s'", p.Queue)
 	}
-	p.browse.found.Ready, p.browse.found.Consumers = max(declared.Messages, p.browse.found.Ready), declared.Consumers
+	found := &p.browse.found
+	found.Ready, found.Consumers = max(found.Ready, declared.Messages), max(found.Consumers, declared.Consumers)
 	p.bound = p.browse.MaxMessages
 	if declared.Messages > 0 { // a queue that is too busy to count reports zero
 		p.browse.isCounted = true

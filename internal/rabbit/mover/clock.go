@@ -157,12 +157,16 @@ func (p *pass) checkSource(idle time.Duration) error {
 }
 
 // countOthers counts the other consumers of the queue at the end of a move. It waits for a browse beside the move, which pauses the
-// move and returns its messages. Until endLimit is over, it also waits for consumers to leave.
+// move and returns its messages, and for the broker to detect a cut connection of this move. Consumers may also leave within endLimit.
 func (p *pass) countOthers(ctx context.Context) error {
 	if p.stopping || p.EndBelow > 0 { // the caller counts again
 		return nil
 	}
-	for began := time.Now(); ctx.Err() == nil; _ = retry.Sleep(ctx, p.Errs, maxAskPause) {
+	holdUntil, until := p.began.Add(p.holdLimit()), time.Now().Add(endLimit)
+	if detected := p.cutAt.Add(unnoticed); detected.After(until) {
+		until = detected
+	}
+	for ctx.Err() == nil {
 		browsed := p.isPaused()
 		declared, _, err := p.declared(p.Queue)
 		if err != nil {
@@ -171,12 +175,14 @@ func (p *pass) countOthers(ctx context.Context) error {
 		own := p.intake.consumers()
 		p.others = max(0, declared.Consumers-own)
 		isKnown := p.others == 0 && (own == 0 || !isUncounted(declared))
+		now := time.Now()
 		if browsed || p.isPaused() {
-			began = time.Now()
+			until = now.Add(endLimit)
 		}
-		if isKnown || time.Since(began) > endLimit {
+		if isKnown || now.After(until) || now.After(holdUntil) {
 			return nil
 		}
+		_ = retry.Sleep(ctx, p.Errs, maxAskPause)
 	}
 	return nil
 }

@@ -144,7 +144,7 @@ type Progress struct {
 	// how many more would become unsure if the connection ended now.
 	Unsure, Pending int
 	// Consumers is how many other consumers the queue had at the end. They may hold messages that the move did not see. It is zero
-	// after a move that was stopped, and with Config.EndBelow.
+	// after a move that was stopped, with Config.EndBelow, and if the queue was too busy to count.
 	Consumers int
 }
 
@@ -232,6 +232,8 @@ type move struct {
 	// none.
 	crashes, atATime int
 	progress         Progress
+	// cutAt is when the last pass ended early; zero if none did. The broker may count its consumers for some time.
+	cutAt time.Time
 	// shortOfMemory reports that the pass ended because the process retains no more messages.
 	shortOfMemory bool
 	// browse is nil unless the move only browses.
@@ -264,6 +266,7 @@ func Run(ctx context.Context, config Config) (Progress, error) {
 		case t.moved > moved:
 			pause = firstPause
 		}
+		t.cutAt = time.Now()
 		t.Log.V(1).Info("A pass has ended", "queue", t.Queue, "reason", err.Error())
 		if retry.Sleep(ctx, t.Errs, pause) != nil {
 			return t.progress, nil //nolint:nilerr // a move that is stopped has not failed

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -230,15 +231,15 @@ func TestAMoveReportsOtherConsumers(t *testing.T) {
 func TestAMoveReportsNoBrowseBesideIt(t *testing.T) {
 	each(t, func(t *testing.T, vh *brokers.VHost) {
 		endBrowse := holding(t, vh, source, 0)
-		var asked atomic.Int32
+		var ended sync.Once
+		began := time.Now()
 		progress, err := start(t, vh, func(c *Config) {
 			c.Settings = func() Settings {
-				const long = 30 // the move asks less often if it does not wait for the browse
-				count := asked.Add(1)
-				if count == long {
-					endBrowse()
+				isBrowsed := time.Since(began) < 2*endLimit
+				if !isBrowsed {
+					ended.Do(endBrowse)
 				}
-				return Settings{MaxDepth: -1, Paused: count <= long}
+				return Settings{MaxDepth: -1, Paused: isBrowsed}
 			}
 		}).Wait()
 		topologytest.Equal(t, "error", nil, err)
