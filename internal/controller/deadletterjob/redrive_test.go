@@ -486,7 +486,11 @@ func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 		shared bool
 		// gone: the other job has ended and was deleted.
 		gone bool
-		want string
+		// cancelled: the other job was cancelled before it began.
+		cancelled bool
+		// ended is how long after the suspended Redrive the other job ended; zero if when it began.
+		ended time.Duration
+		want  string
 	}{
 		"a later Redrive":                          {began: time.Minute, spec: all, want: ends},
 		"a later dry run":                          {began: time.Minute, spec: `{consumerQueueRef: {name: orders}, dryRun: true}`, want: continues},
@@ -497,6 +501,12 @@ func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 		"a later Redrive of a sharing namespace":   {began: time.Minute, spec: all, namespace: "billing", shared: true, want: ends},
 		"a later Redrive that is gone":             {began: time.Minute, spec: all, gone: true, want: ends},
 		"an earlier Redrive that is gone":          {began: -time.Minute, spec: all, gone: true, want: continues},
+		"a cancelled Redrive":                      {cancelled: true, ended: time.Minute, spec: all, want: continues},
+		"a cancelled Redrive that is gone":         {cancelled: true, ended: time.Minute, spec: all, gone: true, want: continues},
+		"an earlier Redrive that ended later":      {began: -time.Minute, ended: time.Minute, spec: all, want: continues},
+		"an earlier Redrive that ended later and is gone": {
+			began: -time.Minute, ended: time.Minute, spec: all, gone: true, want: continues,
+		},
 		"a gone Redrive of a sharing namespace":    {began: time.Minute, spec: all, namespace: "billing", shared: true, gone: true, want: ends},
 		"a gone Redrive of a namespace on its own": {began: time.Minute, spec: all, namespace: "billing", gone: true, want: continues},
 	} {
@@ -514,6 +524,12 @@ func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 				r.Status.Source, r.Status.Location = cmp.Or(test.source, began.Status.Source), began.Status.Location
 				r.Status.StartTime = new(metav1.NewTime(began.Status.StartTime.Add(test.began)))
 				r.Status.CompletionTime, r.Status.Examined = r.Status.StartTime, new(int64(9))
+				if test.ended != 0 {
+					r.Status.CompletionTime = new(metav1.NewTime(began.Status.StartTime.Add(test.ended)))
+				}
+				if test.cancelled {
+					r.Status.StartTime, r.Status.Examined, r.Status.Source = nil, nil, ""
+				}
 			})
 			other.Namespace = cmp.Or(test.namespace, other.Namespace)
 			if test.gone {
