@@ -67,8 +67,13 @@ func (s *scope) checkOvertaken(ctx context.Context, shares bool) (*Blocker, erro
 		return nil, err
 	}
 	for _, other := range jobs {
-		if !other.DryRun && s.isAfterStart(other.tookSince()) &&
-			other.Status.Source == s.status.Source && s.isAt(other.Status.Location) {
+		if other.DryRun || other.key() == s.key() {
+			continue
+		}
+		if s.Tasks.statuses[other.Kind].IsOlder(other.Object) { // the newest version may have taken messages
+			return nil, statuswriter.ErrStaleCache
+		}
+		if s.isAfterStart(other.tookSince()) && other.Status.Source == s.status.Source && s.isAt(other.Status.Location) {
 			return s.overtaken(other.Kind, client.ObjectKeyFromObject(other.Object)), nil
 		}
 	}

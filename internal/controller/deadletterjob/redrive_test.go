@@ -544,6 +544,22 @@ func TestASuspendedRedriveEndsIfAnotherTookMessages(t *testing.T) {
 	}
 }
 
+// The cache may lack a status by which the other Redrive has taken messages.
+func TestAnInterruptedRedriveWaitsForTheNewestStatusOfAnother(t *testing.T) {
+	t.Parallel()
+	w := newRedriveWorld(t, controllertest.InSync(t, `{}`), all)
+	w.begin()
+	other := redriveOf("other", 2, func(r *v1alpha1.Redrive) { r.Spec.ConsumerQueueRef.Name = "orders" })
+	if err := w.API.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	w.HoldMoves() // the next manager
+	other.ResourceVersion = "1000000"
+	w.Reconciler.Tasks.statuses[Redrive].Record(other)
+	w.reconcile()
+	topologytest.Equal(t, "moves", 0, len(w.Reconciler.Tasks.begun(Redrive)))
+}
+
 // finished lists a Redrive in the status of a ConsumerQueue of its namespace.
 func (w *redriveWorld) finished(redrive *v1alpha1.Redrive) {
 	w.T.Helper()
