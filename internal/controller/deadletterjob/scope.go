@@ -151,8 +151,9 @@ func (s *scope) start(ctx context.Context, m Move) (time.Duration, error) {
 	if wrong != nil {
 		return s.block(ctx, *wrong)
 	}
-	// A Purge deletes as many messages of its own ConsumerQueue as it has counted, whatever jobs of other ConsumerQueues have taken.
-	if why, err := s.checkOvertaken(ctx, m.Source.Shared && !config.Delete); err != nil {
+	// Jobs of other ConsumerQueues do not change the count of a Purge, except for messages of unknown origin: any job may take these.
+	shares := m.Source.Shared && (!config.Delete || config.Apart != nil)
+	if why, err := s.checkOvertaken(ctx, shares); err != nil {
 		return 0, err
 	} else if why != nil {
 		return s.block(ctx, *why)
