@@ -78,7 +78,7 @@ func (w *redriveWork) RecordIntent() {
 	}
 }
 
-func (w *redriveWork) Summary() string { return redriveSummary(w.status, "moved") }
+func (w *redriveWork) Summary() string { return redriveSummary(w.status, w.job.DryRun) }
 
 func (w *redriveWork) CompletionEvent() (reason, note string) {
 	if number(w.status.Moved) == 0 || w.job.DryRun {
