@@ -114,8 +114,8 @@ func untilWrite(now, started, written time.Time, transition bool) time.Duration 
 func taskFailed(kind Kind, status *v1alpha1.JobStatus, summary string, err error) *Blocker {
 	if errors.Is(err, mover.ErrUnreadable) {
 		return failed(v1alpha1.ReasonUnreadableMessage,
-			"%s; the message at the head of queue %q cannot be read over AMQP 0-9-1: it has a UUID among the application properties of "+
-				"AMQP 1.0, or headers of more than 32 levels or 8192 entries. Take it out with a client of AMQP 1.0, then create "+
+			"%s; the message at the head of queue %q cannot be read over AMQP 0-9-1. It has a UUID among the application properties of "+
+				"AMQP 1.0, or headers of more than 32 levels or 8192 entries. Consume it with a client of AMQP 1.0, then create "+
 				"another %s",
 			summary, status.Source, kind)
 	}
