@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/warren-mq/warren/api/v1alpha1"
@@ -150,7 +151,7 @@ func (j Job) hasBegun() bool { return j.Status.Total != nil }
 
 // tookSince returns when the job began to take messages; nil if it examined none.
 func (j Job) tookSince() *metav1.Time {
-	if number(j.Status.Examined) == 0 {
+	if ptr.Deref(j.Status.Examined, 0) == 0 {
 		return nil
 	}
 	return j.Status.StartTime

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/warren-mq/warren/api/v1alpha1"
 	"github.com/warren-mq/warren/internal/controller/conditions"
 	"github.com/warren-mq/warren/internal/rabbit/mover"
@@ -56,11 +58,11 @@ func redriveOutcome(status *v1alpha1.RedriveStatus, dryRun bool, limit *int32, c
 			"%s: %s match, and spec.maxMessages is %d", redriveSummary(status, dryRun), matched, *limit))
 	case dryRun:
 		return ended(v1alpha1.ReasonDryRun, &status.JobStatus, consumers, redriveSummary(status, dryRun))
-	case number(status.Failed) > 0:
+	case ptr.Deref(status.Failed, 0) > 0:
 		return failed(v1alpha1.ReasonIncomplete,
 			"%s: they stay in queue %q, and status.failures says why. Fix the cause, then create another Redrive",
 			redriveSummary(status, dryRun), status.Source)
-	case limit != nil && max(number(status.Moved), number(status.AtMost)) >= int64(*limit):
+	case limit != nil && max(ptr.Deref(status.Moved, 0), ptr.Deref(status.AtMost, 0)) >= int64(*limit):
 		return completed(v1alpha1.ReasonCompleted, "%s", redriveSummary(status, dryRun))
 	}
 	return ended(v1alpha1.ReasonCompleted, &status.JobStatus, consumers, redriveSummary(status, dryRun))
@@ -72,9 +74,9 @@ func redriveSummary(status *v1alpha1.RedriveStatus, dryRun bool) string {
 		verb = "would be moved"
 	}
 	parts := []string{fmt.Sprintf("%s of %s %s",
-		rangeText(&status.JobStatus, status.Moved), text.Count(number(status.Total), "message"), verb)}
+		rangeText(&status.JobStatus, status.Moved), text.Count(ptr.Deref(status.Total, 0), "message"), verb)}
 	parts = append(parts, countTexts(&status.JobStatus)...)
-	if failed := number(status.Failed); failed > 0 {
+	if failed := ptr.Deref(status.Failed, 0); failed > 0 {
 		parts = append(parts, fmt.Sprintf("%d could not be moved", failed))
 	}
 	return strings.Join(parts, ", ")
